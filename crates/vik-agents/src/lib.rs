@@ -1,0 +1,105 @@
+//! Adapters: how each agent is started, and what its output means.
+//!
+//! An adapter is pure. It never spawns a process, never reads a file and never looks at the clock: it builds a
+//! [`Launch`] from a [`LaunchContext`], turns output lines into [`Event`]s, and at the end, from what it saw and how
+//! the process ended, draws a [`Conclusion`].
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde_json::value::RawValue;
+use vik_core::event::Event;
+use vik_core::outcome::{FailureClass, Usage};
+use vik_core::workflow::AgentProfile;
+
+/// What an adapter may look at when it builds the command line.
+#[derive(Clone, Copy)]
+pub struct LaunchContext<'a> {
+    /// The profile in force.
+    pub profile: &'a AgentProfile,
+    /// The issue workspace, absolute; also the working directory of the process.
+    pub workdir: &'a Path,
+    /// Vik's own program, absolute: it is also vex.
+    pub vik: &'a Path,
+    /// A folder of Vik's to be the agent's home, where the profile says `home: private`.
+    pub private_home: Option<&'a Path>,
+    /// A fresh UUID that an agent may use as its conversation id.
+    pub session_id: uuid::Uuid,
+    /// The conversation to resume, where it is one.
+    pub resume: Option<&'a str>,
+    /// Whether the process will run as root.
+    pub is_root: bool,
+    /// The daemon's environment.
+    pub environment: &'a BTreeMap<String, String>,
+}
+
+/// How to start an agent. The prompt goes to its stdin, which is then closed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Launch {
+    /// The program (a name to look up on PATH, or a path) and its arguments. Never holds text from an issue.
+    pub argv: Vec<String>,
+    /// The whole environment of the process: the allow-list, what the adapter sets, and the profile's own.
+    pub env: BTreeMap<String, String>,
+}
+
+/// How the agent's process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// It exited with this code.
+    Code(i32),
+    /// This signal ended it.
+    Signal(i32),
+}
+
+impl Exit {
+    /// Whether it exited with code 0.
+    pub fn is_zero(self) -> bool {
+        self == Self::Code(0)
+    }
+}
+
+/// What the adapter makes of a whole session.
+#[derive(Clone, Debug, Default)]
+pub struct Conclusion {
+    /// Whether the work succeeded, from the final event *and* the exit code.
+    pub ok: bool,
+    /// Why not. `Some` whenever `ok` is false.
+    pub failure_class: Option<FailureClass>,
+    /// Why not, in a person's words: the agent's error, else the tail of stderr.
+    pub reason: Option<String>,
+    /// The agent's last message.
+    pub last_message: Option<String>,
+    /// The structured result, where there is one.
+    pub result: Option<Box<RawValue>>,
+    /// Tokens of this attempt.
+    pub usage: Usage,
+    /// The cost the agent itself reported.
+    pub cost_usd: Option<f64>,
+    /// The provider's id of the conversation.
+    pub provider_session_id: Option<String>,
+    /// Whether the agent was stopped by its own limit on money or turns (outcome `over_budget`).
+    pub over_budget: bool,
+}
+
+/// Takes the events that a line gave.
+pub type Sink<'s> = dyn FnMut(Event<'_>) + 's;
+
+/// The translator of one agent, for one session.
+pub trait Adapter: Send {
+    /// Maps one output line (without its newline). Bad lines become [`Event::Malformed`], unknown ones [`Event::Unknown`].
+    fn line(&mut self, line: &[u8], sink: &mut Sink<'_>);
+
+    /// Draws the conclusion after the last line.
+    ///
+    /// `stderr_tail` is the end of what the process wrote to stderr.
+    fn conclude(&mut self, exit: Exit, stderr_tail: &str) -> Conclusion;
+
+    /// How many tool calls are open now. While one is, silence is no stall.
+    fn open_tools(&self) -> usize;
+
+    /// The usage of this attempt so far.
+    fn usage(&self) -> (Usage, Option<f64>);
+
+    /// What the agent does now, in a few words, for a status line.
+    fn activity(&self) -> Option<&str>;
+}

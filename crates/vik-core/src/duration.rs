@@ -1,0 +1,180 @@
+//! Durations as users write them: `10s`, `5m`, `1h`, `250ms`, `1h30m`, or plain seconds.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::time::Duration;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+/// A span of time from the workflow file. Serialises as whole milliseconds would be ambiguous, so it writes `5m`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Span(pub Duration);
+
+impl Span {
+    /// A span of whole seconds.
+    pub const fn secs(seconds: u64) -> Self {
+        Self(Duration::from_secs(seconds))
+    }
+
+    /// A span of whole minutes.
+    pub const fn mins(minutes: u64) -> Self {
+        Self::secs(minutes * 60)
+    }
+}
+
+/// Why a text is no duration.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{text}` is not a duration")]
+pub struct ParseSpanError {
+    text: String,
+}
+
+impl std::str::FromStr for Span {
+    type Err = ParseSpanError;
+
+    fn from_str(text: &str) -> Result<Self, ParseSpanError> {
+        let fail = || ParseSpanError { text: text.to_owned() };
+        let trimmed = text.trim();
+        if let Ok(seconds) = trimmed.parse::<f64>() {
+            return Duration::try_from_secs_f64(seconds).map(Self).map_err(|_| fail());
+        }
+        let mut total = Duration::ZERO;
+        let mut rest = trimmed;
+        if rest.is_empty() {
+            return Err(fail());
+        }
+        while !rest.is_empty() {
+            let digits = rest.find(|c: char| !c.is_ascii_digit()).filter(|&n| n > 0).ok_or_else(fail)?;
+            let number: u64 = rest[..digits].parse().map_err(|_| fail())?;
+            rest = &rest[digits..];
+            let unit_len = rest.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len());
+            let millis_per_unit: u64 = match &rest[..unit_len] {
+                "ms" => 1,
+                "s" => 1_000,
+                "m" => 60_000,
+                "h" => 3_600_000,
+                "d" => 86_400_000,
+                _ => return Err(fail()),
+            };
+            let millis = number.checked_mul(millis_per_unit).ok_or_else(fail)?;
+            total = total.checked_add(Duration::from_millis(millis)).ok_or_else(fail)?;
+            rest = rest[unit_len..].trim_start();
+        }
+        Ok(Self(total))
+    }
+}
+
+impl fmt::Display for Span {
+    /// Short, exact to the second from ten seconds on: `850ms`, `3.2s`, `42s`, `5m`, `1h30m`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let millis = self.0.as_millis();
+        if millis == 0 {
+            return f.pad("0s");
+        }
+        if millis < 1_000 {
+            return f.pad(&format!("{millis}ms"));
+        }
+        if millis < 10_000 && millis % 1_000 >= 100 {
+            return f.pad(&format!("{}.{}s", millis / 1_000, millis % 1_000 / 100));
+        }
+        let seconds = self.0.as_secs();
+        let (days, hours, mins, secs) =
+            (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60);
+        let mut text = String::new();
+        for (number, unit) in [(days, 'd'), (hours, 'h'), (mins, 'm'), (secs, 's')] {
+            if number > 0 {
+                text.push_str(&format!("{number}{unit}"));
+            }
+        }
+        f.pad(&text)
+    }
+}
+
+impl fmt::Debug for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl Serialize for Span {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Span {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+        impl de::Visitor<'_> for Visitor {
+            type Value = Span;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a duration such as `10s`, `5m`, `1h`, or a number of seconds")
+            }
+
+            fn visit_u64<E: de::Error>(self, seconds: u64) -> Result<Span, E> {
+                Ok(Span::secs(seconds))
+            }
+
+            fn visit_i64<E: de::Error>(self, seconds: i64) -> Result<Span, E> {
+                u64::try_from(seconds)
+                    .map(Span::secs)
+                    .map_err(|_| E::invalid_value(de::Unexpected::Signed(seconds), &self))
+            }
+
+            fn visit_f64<E: de::Error>(self, seconds: f64) -> Result<Span, E> {
+                Duration::try_from_secs_f64(seconds)
+                    .map(Span)
+                    .map_err(|_| E::invalid_value(de::Unexpected::Float(seconds), &self))
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Span, E> {
+                text.parse().map_err(|_| E::invalid_value(de::Unexpected::Str(text), &self))
+            }
+        }
+        deserializer.deserialize_any(Visitor)
+    }
+}
+
+impl JsonSchema for Span {
+    fn schema_name() -> Cow<'static, str> {
+        "Duration".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "A duration: `250ms`, `10s`, `5m`, `1h`, `1h30m`, or a plain number of seconds.",
+            "oneOf": [
+                { "type": "string", "pattern": r"^\s*((\d+(ms|s|m|h|d)\s*)+|\d+(\.\d+)?)\s*$" },
+                { "type": "number", "minimum": 0 },
+            ],
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn reads_what_users_write() {
+        for (text, millis) in
+            [("10s", 10_000), ("5m", 300_000), ("1h", 3_600_000), ("90", 90_000), ("1h30m", 5_400_000), ("250ms", 250), ("0", 0), ("1.5", 1_500)]
+        {
+            assert_eq!(text.parse::<Span>().map(|s| s.0.as_millis()), Ok(millis), "{text}");
+        }
+        for text in ["", "s", "5 parsecs", "-1", "1h-3", "5m5", "99999999999999999999h"] {
+            assert!(text.parse::<Span>().is_err(), "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn display_is_read_back(seconds in 10u64..1_000_000) {
+            let span = Span::secs(seconds);
+            prop_assert_eq!(span.to_string().parse::<Span>(), Ok(span));
+        }
+    }
+}

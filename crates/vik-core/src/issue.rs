@@ -1,0 +1,240 @@
+//! Snapshots of issues, as the pull command prints them.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
+
+use crate::ids::IssueId;
+
+/// One immutable snapshot of one issue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Issue {
+    /// `id` or `identifier`.
+    pub id: IssueId,
+    /// `title`, "" when absent.
+    pub title: Arc<str>,
+    /// `state` or `status`.
+    pub state: Arc<str>,
+    /// The whole item as it was printed; kept as text, since most items are never looked at again.
+    payload: Arc<str>,
+}
+
+/// What stands for the whole of an issue when asking whether a person changed it: state, title, description.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Fingerprint([u8; 16]);
+
+impl std::fmt::Debug for Fingerprint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:02x?}", &self.0[..4])
+    }
+}
+
+/// The result of a pull: issues in pull order, and the items that were no issues.
+#[derive(Clone, Debug, Default)]
+pub struct Pull {
+    /// Good items, first of each id.
+    pub issues: Vec<Issue>,
+    /// Bad items, reported and skipped.
+    pub skipped: Vec<Skipped>,
+}
+
+/// An item that was skipped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Skipped {
+    /// Its place in the array, from 0.
+    pub index: usize,
+    /// Its id, where it has one.
+    pub id: Option<String>,
+    /// Why, in words for people.
+    pub reason: String,
+}
+
+/// Why the output of a pull is no list of issues at all.
+#[derive(Debug, thiserror::Error)]
+#[error("the pull command did not print a JSON array of issues")]
+pub struct ParsePullError(#[from] serde_json::Error);
+
+/// The fields Vik itself looks at.
+#[derive(Deserialize)]
+struct Head<'a> {
+    #[serde(borrow, default)]
+    id: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    identifier: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    title: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    state: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    status: Option<&'a RawValue>,
+}
+
+impl Pull {
+    /// Reads the output of a pull command: a JSON array of items, each read on its own.
+    ///
+    /// # Errors
+    /// When the whole is not a JSON array.
+    pub fn parse(output: &[u8]) -> Result<Self, ParsePullError> {
+        let items: Vec<&RawValue> = serde_json::from_slice(output)?;
+        let mut pull = Self { issues: Vec::with_capacity(items.len()), skipped: Vec::new() };
+        let mut seen = std::collections::HashSet::with_capacity(items.len());
+        for (index, item) in items.into_iter().enumerate() {
+            match Issue::parse(item.get()) {
+                Ok(issue) if seen.insert(issue.id.clone()) => pull.issues.push(issue),
+                Ok(issue) => pull.skipped.push(Skipped {
+                    index,
+                    id: Some(issue.id.as_str().to_owned()),
+                    reason: "an item with this id came before it".to_owned(),
+                }),
+                Err((id, reason)) => pull.skipped.push(Skipped { index, id, reason }),
+            }
+        }
+        Ok(pull)
+    }
+}
+
+impl Issue {
+    /// Reads one item; on failure tells its id where it has one, and why.
+    ///
+    /// # Errors
+    /// With the item's id (where it has one) and a reason for people.
+    pub fn parse(item: &str) -> Result<Self, (Option<String>, String)> {
+        let head: Head<'_> = serde_json::from_str(item).map_err(|error| {
+            (None, if item.starts_with('{') { error.to_string() } else { "it is not an object".to_owned() })
+        })?;
+        let id = head
+            .id
+            .filter(|raw| raw.get() != "null")
+            .or(head.identifier)
+            .ok_or_else(|| (None, "it has no `id`".to_owned()))
+            .and_then(|raw| {
+                scalar(raw).ok_or_else(|| (None, "its `id` is neither text nor a number".to_owned()))
+            })?;
+        let fail = |reason: &str| (Some(id.clone().into_owned()), reason.to_owned());
+        if id.is_empty() {
+            return Err(fail("its `id` is empty"));
+        }
+        if id.contains('\0') {
+            return Err(fail("its `id` holds a NUL character"));
+        }
+        let state = head
+            .state
+            .filter(|raw| raw.get() != "null")
+            .or(head.status)
+            .ok_or_else(|| fail("it has no `state`"))?;
+        let state = string(state).ok_or_else(|| fail("its `state` is not text"))?;
+        let title = match head.title {
+            None => Cow::Borrowed(""),
+            Some(raw) if raw.get() == "null" => Cow::Borrowed(""),
+            Some(raw) => string(raw).ok_or_else(|| fail("its `title` is not text"))?,
+        };
+        Ok(Self {
+            id: IssueId::new(&*id),
+            title: title.into(),
+            state: state.into(),
+            payload: item.into(),
+        })
+    }
+
+    /// All fields of the item, with the aliases resolved: `id`, `title`, `state` and `description` are always there.
+    pub fn fields(&self) -> Map<String, Value> {
+        let mut fields: Map<String, Value> = serde_json::from_str(&self.payload).unwrap_or_default();
+        let description = match (fields.get("description"), fields.get("desc")) {
+            (Some(Value::String(text)), _) => text.clone(),
+            (None | Some(Value::Null), Some(Value::String(text))) => text.clone(),
+            _ => String::new(),
+        };
+        fields.insert("id".to_owned(), self.id.as_str().into());
+        fields.insert("title".to_owned(), (&*self.title).into());
+        fields.insert("state".to_owned(), (&*self.state).into());
+        fields.insert("description".to_owned(), description.into());
+        fields
+    }
+
+    /// The description, "" when absent.
+    pub fn description(&self) -> String {
+        match self.fields().remove("description") {
+            Some(Value::String(text)) => text,
+            _ => String::new(),
+        }
+    }
+
+    /// What changes when a person changes the issue.
+    pub fn fingerprint(&self) -> Fingerprint {
+        let mut hash = Sha256::new();
+        for part in [&*self.state, &*self.title, &*self.description()] {
+            hash.update((part.len() as u64).to_le_bytes());
+            hash.update(part.as_bytes());
+        }
+        let mut short = [0; 16];
+        short.copy_from_slice(&hash.finalize()[..16]);
+        Fingerprint(short)
+    }
+}
+
+fn string(raw: &RawValue) -> Option<Cow<'_, str>> {
+    // A borrowed `&str` when there is nothing to unescape.
+    serde_json::from_str::<&str>(raw.get())
+        .map(Cow::Borrowed)
+        .or_else(|_| serde_json::from_str::<String>(raw.get()).map(Cow::Owned))
+        .ok()
+}
+
+fn scalar(raw: &RawValue) -> Option<Cow<'_, str>> {
+    let text = raw.get();
+    match text.as_bytes().first() {
+        Some(b'"') => string(raw),
+        Some(b'-' | b'0'..=b'9') => Some(Cow::Borrowed(text)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_bad_item_does_not_spoil_the_pull() {
+        let pull = Pull::parse(
+            br#"[{"id":1,"state":"todo","title":"a","desc":"d"},{"id":"x"},{"identifier":"E-1","status":"todo"},
+                {"id":"1","state":"done"},7,{"state":"todo"},{"id":{},"state":"a"},{"id":"","state":"a"}]"#,
+        )
+        .unwrap();
+        let ids: Vec<_> = pull.issues.iter().map(|i| i.id.as_str()).collect();
+        assert_eq!(ids, ["1", "E-1"]);
+        assert_eq!(pull.issues[0].description(), "d");
+        assert_eq!(pull.issues[1].description(), "");
+        let reasons: Vec<_> = pull.skipped.iter().map(|s| (s.index, s.reason.as_str())).collect();
+        assert_eq!(
+            reasons,
+            [
+                (1, "it has no `state`"),
+                (3, "an item with this id came before it"),
+                (4, "it is not an object"),
+                (5, "it has no `id`"),
+                (6, "its `id` is neither text nor a number"),
+                (7, "its `id` is empty"),
+            ]
+        );
+    }
+
+    #[test]
+    fn garbage_is_an_error() {
+        for output in [&b"not json"[..], b"", b"{}", b"[{", b"[]x", b"\xff"] {
+            assert!(Pull::parse(output).is_err());
+        }
+    }
+
+    #[test]
+    fn the_rest_stays_and_the_fingerprint_follows_what_people_change() {
+        let issue = |text: &str| Issue::parse(text).unwrap();
+        let a = issue(r#"{"id":"a","state":"todo","labels":["x"],"description":"d"}"#);
+        assert_eq!(a.fields()["labels"][0], "x");
+        assert_eq!(a.fingerprint(), issue(r#"{"id":"a","state":"todo","labels":[],"desc":"d"}"#).fingerprint());
+        assert_ne!(a.fingerprint(), issue(r#"{"id":"a","state":"todo","desc":"e"}"#).fingerprint());
+    }
+}

@@ -1,0 +1,11 @@
+//! The pure core of Vik.
+//!
+//! Everything here is deterministic: no I/O, no clock, no async runtime. Time comes in as an argument, what
+//! should happen goes out as data.
+
+pub mod duration;
+pub mod event;
+pub mod ids;
+pub mod issue;
+pub mod outcome;
+pub mod workflow;

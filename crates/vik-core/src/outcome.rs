@@ -1,0 +1,144 @@
+//! How an attempt ended, and what it used.
+
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// How an attempt ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// The agent said it was done, its process ended well, and `verify` (where given) passed.
+    Succeeded,
+    /// The agent, a hook or `verify` failed.
+    Failed,
+    /// The stage's `timeout` or `tool_timeout` passed.
+    TimedOut,
+    /// Nothing was heard for `stall_timeout` while no tool call was open.
+    Stalled,
+    /// Vik or a person stopped it.
+    Cancelled,
+    /// A limit on tokens or money was crossed.
+    OverBudget,
+    /// The process vanished without an exit record (host or shim died).
+    Lost,
+}
+
+/// Why a failed attempt failed; decides how it is retried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FailureClass {
+    /// The provider's rate limit or quota.
+    RateLimit,
+    /// The provider is overloaded or has an internal error (5xx).
+    Overloaded,
+    /// Login, key or permission refused by the provider.
+    Auth,
+    /// The model is unknown, or it refused.
+    Model,
+    /// The conversation no longer fits the model's context window.
+    Context,
+    /// The provider could not be reached, or the connection broke.
+    Network,
+    /// The agent's command line was refused by the agent itself.
+    Usage,
+    /// A hook or the prompt failed before the agent started.
+    Hook,
+    /// The stage's `verify` command said no.
+    Verify,
+    /// The agent failed in a way that fits no other class.
+    Agent,
+    /// The end of the process tree could not be proven.
+    UnprovenEnd,
+}
+
+macro_rules! snake_display {
+    ($name:ident { $($variant:ident => $text:literal),* $(,)? }) => {
+        impl $name {
+            /// The name used in JSON.
+            pub fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $text),* }
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(self.as_str())
+            }
+        }
+    };
+}
+
+snake_display!(Outcome {
+    Succeeded => "succeeded", Failed => "failed", TimedOut => "timed_out", Stalled => "stalled",
+    Cancelled => "cancelled", OverBudget => "over_budget", Lost => "lost",
+});
+snake_display!(FailureClass {
+    RateLimit => "rate_limit", Overloaded => "overloaded", Auth => "auth", Model => "model",
+    Context => "context", Network => "network", Usage => "usage", Hook => "hook", Verify => "verify",
+    Agent => "agent", UnprovenEnd => "unproven_end",
+});
+snake_display!(CostSource { None => "none", Reported => "reported", Price => "price", Estimate => "estimate" });
+
+/// Tokens used. Input tokens include cached ones.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Usage {
+    /// All input tokens: fresh, read from the cache and written to it.
+    pub input_tokens: u64,
+    /// The part of `input_tokens` that was read from the provider's cache.
+    pub cached_input_tokens: u64,
+    /// The part of `input_tokens` that was written to the provider's cache.
+    pub cache_write_input_tokens: u64,
+    /// All output tokens, reasoning included.
+    pub output_tokens: u64,
+}
+
+impl Usage {
+    /// The sum of two usages.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            input_tokens: self.input_tokens.saturating_add(other.input_tokens),
+            cached_input_tokens: self.cached_input_tokens.saturating_add(other.cached_input_tokens),
+            cache_write_input_tokens: self
+                .cache_write_input_tokens
+                .saturating_add(other.cache_write_input_tokens),
+            output_tokens: self.output_tokens.saturating_add(other.output_tokens),
+        }
+    }
+
+    /// What this total adds over an earlier total of the same thread; never negative.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Self {
+        Self {
+            input_tokens: self.input_tokens.saturating_sub(earlier.input_tokens),
+            cached_input_tokens: self.cached_input_tokens.saturating_sub(earlier.cached_input_tokens),
+            cache_write_input_tokens: self
+                .cache_write_input_tokens
+                .saturating_sub(earlier.cache_write_input_tokens),
+            output_tokens: self.output_tokens.saturating_sub(earlier.output_tokens),
+        }
+    }
+
+    /// Input and output tokens together.
+    pub fn total(self) -> u64 {
+        self.input_tokens.saturating_add(self.output_tokens)
+    }
+}
+
+/// Where a cost figure comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CostSource {
+    /// No cost is known.
+    #[default]
+    None,
+    /// The agent reported it.
+    Reported,
+    /// Computed from the tokens and the profile's `price`.
+    Price,
+    /// Estimated, since the run ended without figures.
+    Estimate,
+}
