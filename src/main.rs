@@ -1,1 +1,3 @@
+//! The `vik` program.
+
 fn main() {}
