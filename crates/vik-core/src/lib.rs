@@ -3,9 +3,13 @@
 //! Everything here is deterministic: no I/O, no clock, no async runtime. Time comes in as an argument, what
 //! should happen goes out as data.
 
+pub mod backoff;
 pub mod duration;
 pub mod event;
 pub mod ids;
 pub mod issue;
+pub mod machine;
 pub mod outcome;
+pub mod scheduler;
+pub mod time;
 pub mod workflow;

@@ -1,0 +1,282 @@
+//! The scheduler over all issues: order, slots, and what is to be done next.
+//!
+//! Input in, effects out; see [`Scheduler::handle`]. The one who carries out the effects owns the clock and the world.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::ids::{IssueId, RunId, SessionId, StageName};
+use crate::issue::Issue;
+use crate::machine::{Machine, Note, Phase, PullNo, Report, Run};
+use crate::time::{Mono, Now};
+use crate::workflow::{Stage, Workflow};
+
+/// What the scheduler is told.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// A pull begins. A pull that fails has no other input: it changes nothing.
+    PullStarted,
+    /// The pull that began last ended well and brought these issues, in pull order.
+    Pulled(Vec<Issue>),
+    /// An attempt ended: its process tree is gone.
+    Ended {
+        /// The issue it was for.
+        issue: IssueId,
+        /// The attempt.
+        session: SessionId,
+        /// How.
+        report: Report,
+    },
+    /// Time has passed.
+    Tick,
+    /// Start nothing more.
+    Drain,
+}
+
+/// What the scheduler asks for.
+#[derive(Clone, Debug)]
+pub enum Effect {
+    /// Start this attempt. The slot is already taken.
+    Start(Box<Start>),
+    /// Pull soon: something ended, and what it did is to be seen.
+    Pull,
+    /// Something happened to a run of this issue.
+    Note(IssueId, Note),
+}
+
+/// All that is needed to start an attempt.
+#[derive(Clone, Debug)]
+pub struct Start {
+    /// The snapshot it is started from.
+    pub issue: Issue,
+    /// The stage; an attempt keeps the one it started with.
+    pub stage: Stage,
+    /// The run.
+    pub run: RunId,
+    /// The attempt's own id, also the name of its session log.
+    pub session: SessionId,
+    /// Its number within the run, from 1.
+    pub attempt: u32,
+    /// How the attempt before it ended.
+    pub previous: Option<Report>,
+}
+
+/// Restricts what may start (`--issue`, `--stage`); empty lists allow all.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    /// Issues that may start.
+    pub issues: Vec<IssueId>,
+    /// Stages that may start.
+    pub stages: Vec<StageName>,
+}
+
+impl Filter {
+    fn allows(&self, issue: &IssueId, stage: &StageName) -> bool {
+        (self.issues.is_empty() || self.issues.contains(issue))
+            && (self.stages.is_empty() || self.stages.contains(stage))
+    }
+}
+
+/// Makes ids from the time, a seed and a counter, so that a replay makes the same ones.
+#[derive(Clone, Debug)]
+struct IdSource {
+    seed: [u8; 6],
+    next: u32,
+}
+
+impl IdSource {
+    fn uuid(&mut self, now: Now) -> uuid::Uuid {
+        // The version and the variant take bits of the bytes 0 and 2: the counter stays clear of them.
+        let mut tail = [0; 10];
+        tail[..3].copy_from_slice(&self.seed[..3]);
+        tail[3..7].copy_from_slice(&self.next.to_be_bytes());
+        tail[7..].copy_from_slice(&self.seed[3..]);
+        self.next = self.next.wrapping_add(1);
+        let millis = u64::try_from(now.wall.as_millisecond()).unwrap_or_default();
+        uuid::Builder::from_unix_timestamp_millis(millis, &tail).into_uuid()
+    }
+}
+
+/// The state over all issues.
+#[derive(Clone, Debug)]
+pub struct Scheduler {
+    workflow: Arc<Workflow>,
+    filter: Filter,
+    machines: HashMap<IssueId, Machine>,
+    /// Issues of the last good pull that match a stage, in pull order.
+    order: Vec<IssueId>,
+    pulls_started: PullNo,
+    draining: bool,
+    ids: IdSource,
+}
+
+/// Whether anything is left to do without new facts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rest {
+    /// Something runs.
+    Running,
+    /// An attempt ended, or nothing was seen yet: a pull is needed.
+    NeedsPull,
+    /// The next attempt starts then.
+    At(Mono),
+    /// Nothing will start by itself.
+    Idle,
+}
+
+impl Scheduler {
+    /// A scheduler that knows no issue yet. `seed` makes its ids unique.
+    pub fn new(workflow: Arc<Workflow>, filter: Filter, seed: [u8; 6]) -> Self {
+        Self {
+            workflow,
+            filter,
+            machines: HashMap::new(),
+            order: Vec::new(),
+            pulls_started: PullNo::default(),
+            draining: false,
+            ids: IdSource { seed, next: 0 },
+        }
+    }
+
+    /// Takes one input and says what is to be done, in order.
+    pub fn handle(&mut self, now: Now, input: Input) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        match input {
+            Input::PullStarted => self.pulls_started.0 += 1,
+            Input::Pulled(issues) => self.pulled(issues, now, &mut effects),
+            Input::Ended { issue, session, report } => {
+                let after = PullNo(self.pulls_started.0 + 1);
+                if let Some(machine) = self.machines.get_mut(&issue) {
+                    let note = machine.ended(session, report, after, now);
+                    effects.extend(note.map(|note| Effect::Note(issue, note)));
+                    effects.push(Effect::Pull);
+                }
+            }
+            Input::Tick => {}
+            Input::Drain => self.draining = true,
+        }
+        self.dispatch(now, &mut effects);
+        effects
+    }
+
+    fn pulled(&mut self, issues: Vec<Issue>, now: Now, effects: &mut Vec<Effect>) {
+        let pull = self.pulls_started;
+        let states: HashSet<&str> =
+            self.workflow.issue.stages.iter().map(|stage| stage.when_state.as_str()).collect();
+        self.order.clear();
+        let mut seen = HashSet::with_capacity(self.machines.len());
+        for issue in issues {
+            let id = issue.id.clone();
+            let matches = states.contains(&*issue.state);
+            if matches {
+                self.order.push(id.clone());
+            }
+            match self.machines.get_mut(&id) {
+                Some(machine) => {
+                    let notes = machine.observe(issue, pull, now, &self.workflow);
+                    effects.extend(notes.into_iter().map(|note| Effect::Note(id.clone(), note)));
+                    seen.insert(id);
+                }
+                None if matches => {
+                    self.machines.insert(id.clone(), Machine::new(issue));
+                    seen.insert(id);
+                }
+                None => {}
+            }
+        }
+        for (id, machine) in &mut self.machines {
+            if !seen.contains(id) {
+                let notes = machine.vanish(pull, now, &self.workflow);
+                effects.extend(notes.into_iter().map(|note| Effect::Note(id.clone(), note)));
+            }
+        }
+        self.machines.retain(|_, machine| {
+            let idle = machine.runs().is_empty() && !states.contains(&*machine.issue().state);
+            !machine.is_forgettable() && !idle
+        });
+    }
+
+    fn dispatch(&mut self, now: Now, effects: &mut Vec<Effect>) {
+        if self.draining {
+            return;
+        }
+        let most = self.workflow.max_issue_concurrency as usize;
+        let mut active = self.machines.values().filter(|machine| machine.is_active()).count();
+        let workflow = Arc::clone(&self.workflow);
+        for id in &self.order {
+            if active >= most {
+                break;
+            }
+            let Some(machine) = self.machines.get_mut(id) else { continue };
+            let allowed = |stage: &StageName| self.filter.allows(id, stage);
+            let Some(stage) = machine.candidate(&workflow, now, allowed) else { continue };
+            let (run, session) = (RunId(self.ids.uuid(now)), SessionId(self.ids.uuid(now)));
+            let run = machine.start(&stage.name, run, session, now);
+            let (run, attempt, previous) = (run.id, run.attempts + 1, run.last.clone());
+            let issue = machine.issue().clone();
+            let stage = stage.clone();
+            effects.push(Effect::Start(Box::new(Start { issue, stage, run, session, attempt, previous })));
+            active += 1;
+        }
+    }
+
+    /// What the scheduler waits for. Back-offs of issues that no pull brings do not count.
+    pub fn rest(&self) -> Rest {
+        let mut next: Option<Mono> = None;
+        let mut needs_pull = self.pulls_started == PullNo::default();
+        for (id, run) in self.runs() {
+            match run.phase {
+                Phase::Active { .. } => return Rest::Running,
+                Phase::Settling { .. } => needs_pull = true,
+                Phase::BackingOff { until, .. }
+                    if self.machines[id].is_present() && self.filter.allows(id, &run.stage) =>
+                {
+                    next = Some(next.map_or(until, |next| next.min(until)));
+                }
+                _ => {}
+            }
+        }
+        match (needs_pull, next) {
+            (true, _) => Rest::NeedsPull,
+            (false, Some(at)) => Rest::At(at),
+            (false, None) => Rest::Idle,
+        }
+    }
+
+    /// When the next back-off ends.
+    pub fn next_wakeup(&self, now: Now) -> Option<Duration> {
+        self.runs()
+            .filter_map(|(_, run)| match run.phase {
+                Phase::BackingOff { until, .. } if until > now.mono => Some(now.mono.until(until)),
+                _ => None,
+            })
+            .min()
+    }
+
+    /// All runs that are not over, in no particular order.
+    pub fn runs(&self) -> impl Iterator<Item = (&IssueId, &Run)> {
+        self.machines.iter().flat_map(|(id, machine)| machine.runs().iter().map(move |run| (id, run)))
+    }
+
+    /// The machine of an issue, where one is known.
+    pub fn machine(&self, issue: &IssueId) -> Option<&Machine> {
+        self.machines.get(issue)
+    }
+
+    /// How many issues of the last good pull match a stage.
+    pub fn matching(&self) -> usize {
+        self.order.len()
+    }
+
+    /// What would start now, were there no limit on concurrency; for `--dry-run`.
+    pub fn candidates(&self, now: Now) -> Vec<(&Issue, &Stage)> {
+        self.order
+            .iter()
+            .filter_map(|id| {
+                let machine = self.machines.get(id)?;
+                let allowed = |stage: &StageName| self.filter.allows(id, stage);
+                Some((machine.issue(), machine.candidate(&self.workflow, now, allowed)?))
+            })
+            .collect()
+    }
+}

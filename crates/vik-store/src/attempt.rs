@@ -1,0 +1,132 @@
+//! The files of one attempt.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use vik_core::ids::{AgentName, IssueId, RunId, SessionId, StageName};
+
+/// Why a file of an attempt could not be written or read.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// A file could not be written.
+    #[error("cannot write {path}")]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A folder or file could not be read.
+    #[error("cannot read {path}")]
+    Read {
+        /// The file or folder.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// What an attempt is for; written before anything is done for it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AttemptRecord {
+    /// The version of this record.
+    pub schema: u32,
+    /// The run it belongs to.
+    pub run_id: RunId,
+    /// Its own id.
+    pub session_id: SessionId,
+    /// The issue.
+    pub issue_id: IssueId,
+    /// The issue's title at the start.
+    pub issue_title: String,
+    /// The issue's state at the start.
+    pub issue_state: String,
+    /// The stage.
+    pub stage: StageName,
+    /// The agent profile.
+    pub agent: AgentName,
+    /// The adapter's name.
+    pub runtime: String,
+    /// The model, where the profile names one.
+    pub model: Option<String>,
+    /// Its number within the run, from 1.
+    pub attempt: u32,
+    /// When it started.
+    pub started_at: Timestamp,
+    /// The issue workspace.
+    pub workdir: PathBuf,
+}
+
+/// The paths of one attempt: all have the stem `<stage>-<uuid-v7>`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AttemptFiles {
+    dir: PathBuf,
+    stem: String,
+}
+
+impl AttemptFiles {
+    /// The files of an attempt in the folder of its issue's sessions.
+    pub fn new(issue_sessions_dir: &Path, stage: &StageName, session: SessionId) -> Self {
+        Self { dir: issue_sessions_dir.to_owned(), stem: format!("{stage}-{session}") }
+    }
+
+    /// The files beside a session log or attempt record that was found; `None` if it is neither.
+    pub fn of(path: &Path) -> Option<Self> {
+        let name = path.file_name()?.to_str()?;
+        let stem = name.strip_suffix(".attempt.json").or_else(|| {
+            name.strip_suffix(".jsonl").filter(|stem| !stem.ends_with(".raw"))
+        })?;
+        Some(Self { dir: path.parent()?.to_owned(), stem: stem.to_owned() })
+    }
+
+    fn with(&self, suffix: &str) -> PathBuf {
+        self.dir.join(format!("{}{suffix}", self.stem))
+    }
+
+    /// The folder they are in.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The events.
+    pub fn log(&self) -> PathBuf {
+        self.with(".jsonl")
+    }
+
+    /// What the agent printed, byte for byte.
+    pub fn raw(&self) -> PathBuf {
+        self.with(".raw.jsonl")
+    }
+
+    /// What the agent printed to stderr.
+    pub fn stderr(&self) -> PathBuf {
+        self.with(".stderr.log")
+    }
+
+    /// The rendered prompt.
+    pub fn prompt(&self) -> PathBuf {
+        self.with(".prompt.md")
+    }
+
+    /// The shim's record of the end.
+    pub fn exit(&self) -> PathBuf {
+        self.with(".exit.json")
+    }
+
+    /// The shim's list of the process tree.
+    pub fn census(&self) -> PathBuf {
+        self.with(".census")
+    }
+
+    /// What a hook printed, by the hook's name.
+    pub fn hook(&self, name: &str) -> PathBuf {
+        self.with(&format!(".{name}.log"))
+    }
+
+    /// What the attempt is for.
+    pub fn record(&self) -> PathBuf {
+        self.with(".attempt.json")
+    }
+}

@@ -1,0 +1,143 @@
+//! Writing a session log.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use vik_core::event::Event;
+
+use crate::StoreError;
+
+/// How much is gathered before it is written.
+const BUFFER_BYTES: usize = 128 * 1024;
+
+/// The writer of one session log: numbers the events, stamps them, and never drops one.
+#[derive(Debug)]
+pub struct SessionLog {
+    path: PathBuf,
+    file: File,
+    buffer: Vec<u8>,
+    seq: u64,
+    /// The last stamp as text: many events share a millisecond.
+    stamp: (i64, String),
+}
+
+impl SessionLog {
+    /// Creates the log (0600).
+    ///
+    /// # Errors
+    /// When the file cannot be created, or exists.
+    pub fn create(path: &Path) -> Result<Self, StoreError> {
+        let file = OpenOptions::new()
+            .append(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(path)
+            .map_err(|source| StoreError::Write { path: path.to_owned(), source })?;
+        Ok(Self { path: path.to_owned(), file, buffer: Vec::new(), seq: 0, stamp: (i64::MIN, String::new()) })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// How many events it has.
+    pub fn len(&self) -> u64 {
+        self.seq
+    }
+
+    /// Whether it has no event yet.
+    pub fn is_empty(&self) -> bool {
+        self.seq == 0
+    }
+
+    /// Adds one event. It reaches the file at the next [`flush`](Self::flush) at the latest.
+    ///
+    /// # Errors
+    /// When the gathered events cannot be written; they stay gathered and are tried again.
+    pub fn push(&mut self, at: Timestamp, event: &Event<'_>) -> Result<(), StoreError> {
+        self.seq += 1;
+        let millis = at.as_millisecond();
+        if self.stamp.0 != millis {
+            self.stamp = (millis, format!("{at:.3}"));
+        }
+        let start = self.buffer.len();
+        // Writing to a Vec cannot fail, and an event always serialises to an object.
+        let _ = write!(self.buffer, "{{\"seq\":{},\"at\":\"{}\"", self.seq, self.stamp.1);
+        let comma = self.buffer.len();
+        if serde_json::to_writer(&mut self.buffer, event).is_err() {
+            self.buffer.truncate(start);
+            self.seq -= 1;
+            return Ok(());
+        }
+        self.buffer[comma] = b',';
+        self.buffer.push(b'\n');
+        if self.buffer.len() >= BUFFER_BYTES { self.flush() } else { Ok(()) }
+    }
+
+    /// Writes what is gathered.
+    ///
+    /// # Errors
+    /// When it cannot be written; what was not is kept.
+    pub fn flush(&mut self) -> Result<(), StoreError> {
+        let mut written = 0;
+        let result = loop {
+            match self.file.write(&self.buffer[written..]) {
+                _ if written == self.buffer.len() => break Ok(()),
+                Ok(count) => written += count,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(source) => break Err(StoreError::Write { path: self.path.clone(), source }),
+            }
+        };
+        self.buffer.drain(..written);
+        result
+    }
+
+    /// Writes what is gathered and waits until it is on the disk.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn sync(&mut self) -> Result<(), StoreError> {
+        self.flush()?;
+        self.file.sync_data().map_err(|source| StoreError::Write { path: self.path.clone(), source })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_numbered_stamped_and_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("plan-x.jsonl");
+        let mut log = SessionLog::create(&path).unwrap();
+        let at = Timestamp::from_millisecond(1_700_000_000_123).unwrap();
+        log.push(at, &Event::Message { text: "a\n\"b\"".into() }).unwrap();
+        log.push(at, &Event::Malformed { line: "?".into() }).unwrap();
+        log.sync().unwrap();
+        assert_eq!(
+            std::fs::read_to_string(&path).unwrap(),
+            "{\"seq\":1,\"at\":\"2023-11-14T22:13:20.123Z\",\"kind\":\"message\",\"text\":\"a\\n\\\"b\\\"\"}\n\
+             {\"seq\":2,\"at\":\"2023-11-14T22:13:20.123Z\",\"kind\":\"malformed\",\"line\":\"?\"}\n"
+        );
+        assert!(SessionLog::create(&path).is_err(), "a log is never written twice");
+    }
+
+    #[test]
+    fn a_full_disk_is_an_error_and_keeps_what_was_not_written() {
+        let mut log = SessionLog {
+            path: "/dev/full".into(),
+            file: OpenOptions::new().append(true).open("/dev/full").unwrap(),
+            buffer: Vec::new(),
+            seq: 0,
+            stamp: (i64::MIN, String::new()),
+        };
+        log.push(Timestamp::UNIX_EPOCH, &Event::Message { text: "a".into() }).unwrap();
+        assert!(log.flush().is_err());
+        assert!(!log.buffer.is_empty());
+    }
+}

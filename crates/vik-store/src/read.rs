@@ -1,0 +1,148 @@
+//! Reading what earlier attempts left.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use vik_core::event::Ended;
+
+use crate::{AttemptFiles, AttemptRecord, StoreError};
+
+/// One attempt that was found on disk.
+#[derive(Clone, Debug)]
+pub struct PastAttempt {
+    /// What it was for.
+    pub record: AttemptRecord,
+    /// How it ended; `None` while it runs, or when its end was never written.
+    pub ended: Option<Ended>,
+    /// When the last line of its log was written.
+    pub ended_at: Option<jiff::Timestamp>,
+    /// Its files.
+    pub files: AttemptFiles,
+}
+
+/// All attempts in a sessions folder, oldest first.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    /// The attempts.
+    pub attempts: Vec<PastAttempt>,
+    /// Records that could not be read.
+    pub unreadable: Vec<PathBuf>,
+}
+
+impl History {
+    /// Reads `<sessions>/<issue>/*.attempt.json` and the last line of each log. A missing folder is an empty history.
+    ///
+    /// # Errors
+    /// When the folder cannot be read.
+    pub fn read(sessions_dir: &Path) -> Result<Self, StoreError> {
+        let mut history = Self::default();
+        for issue in list(sessions_dir)? {
+            if issue.is_dir() {
+                history.read_issue(&issue)?;
+            }
+        }
+        history.attempts.sort_by_key(|attempt| (attempt.record.started_at, attempt.record.session_id));
+        Ok(history)
+    }
+
+    fn read_issue(&mut self, dir: &Path) -> Result<(), StoreError> {
+        for path in list(dir)? {
+            if !path.to_string_lossy().ends_with(".attempt.json") {
+                continue;
+            }
+            let record = std::fs::read(&path).ok().and_then(|text| serde_json::from_slice(&text).ok());
+            match (record, AttemptFiles::of(&path)) {
+                (Some(record), Some(files)) => {
+                    let (ended_at, ended) = read_ended(&files.log()).unzip();
+                    self.attempts.push(PastAttempt { record, ended, ended_at, files });
+                }
+                _ => self.unreadable.push(path),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn list(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
+    let fail = |source| StoreError::Read { path: dir.to_owned(), source };
+    match std::fs::read_dir(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(fail(error)),
+        Ok(entries) => entries.map(|entry| Ok(entry.map_err(fail)?.path())).collect(),
+    }
+}
+
+/// The `ended` line of a session log and its time, where it is there.
+pub fn read_ended(log: &Path) -> Option<(jiff::Timestamp, Ended)> {
+    #[derive(serde::Deserialize)]
+    struct Line {
+        at: jiff::Timestamp,
+        kind: String,
+        #[serde(flatten)]
+        ended: Ended,
+    }
+    let line: Line = serde_json::from_slice(&last_line(log).ok()??).ok()?;
+    (line.kind == "ended").then_some((line.at, line.ended))
+}
+
+/// The last whole line of a file, without its newline; reads only the end of the file.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn last_line(path: &Path) -> io::Result<Option<Vec<u8>>> {
+    let mut file = File::open(path)?;
+    let size = file.seek(SeekFrom::End(0))?;
+    let mut want: u64 = 8 * 1024;
+    loop {
+        let start = size.saturating_sub(want);
+        file.seek(SeekFrom::Start(start))?;
+        let mut tail = Vec::new();
+        file.by_ref().take(size - start).read_to_end(&mut tail)?;
+        // What follows the last newline is torn.
+        let Some(end) = tail.iter().rposition(|&byte| byte == b'\n') else {
+            if start == 0 {
+                return Ok(None);
+            }
+            want *= 8;
+            continue;
+        };
+        tail.truncate(end);
+        match tail.iter().rposition(|&byte| byte == b'\n') {
+            Some(before) => return Ok(Some(tail.split_off(before + 1))),
+            None if start == 0 => return Ok(Some(tail)),
+            None => want *= 8,
+        }
+    }
+}
+
+/// Splits a buffer at newlines: the whole lines, and how many bytes they take.
+pub fn lines_of(buffer: &[u8]) -> (impl Iterator<Item = &[u8]>, usize) {
+    let whole = buffer.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
+    let lines = buffer[..whole].split(|&byte| byte == b'\n');
+    // The split after the last newline gives one empty piece that is no line.
+    (lines.take(buffer[..whole].iter().filter(|&&byte| byte == b'\n').count()), whole)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_whole_line_is_found_even_when_it_is_long_or_torn() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log");
+        let long = "x".repeat(100_000);
+        for (text, expected) in [
+            (String::new(), None),
+            ("torn".to_owned(), None),
+            ("a\n".to_owned(), Some("a")),
+            ("a\nb\ntorn".to_owned(), Some("b")),
+            (format!("a\n{long}\n"), Some(&*long)),
+            (format!("{long}\nb\n{long}"), Some("b")),
+        ] {
+            std::fs::write(&path, &text).unwrap();
+            assert_eq!(last_line(&path).unwrap(), expected.map(|line| line.as_bytes().to_vec()));
+        }
+    }
+}
