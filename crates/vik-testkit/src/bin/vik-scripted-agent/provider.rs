@@ -1,0 +1,384 @@
+//! The lines that each provider's CLI prints, as recorded from the real ones.
+
+use serde_json::{Value, json};
+
+/// Whose lines are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Provider {
+    /// `codex exec --json`.
+    Codex,
+    /// `claude -p --output-format stream-json --verbose`.
+    Claude,
+    /// `vex exec --json`: the event kinds of Vik's own session log.
+    Vex,
+    /// Plain text.
+    Text,
+}
+
+impl Provider {
+    pub(crate) fn parse(name: &str) -> Option<Self> {
+        Some(match name {
+            "codex" => Self::Codex,
+            "claude" | "claude_code" | "claude-code" => Self::Claude,
+            "vex" => Self::Vex,
+            "text" => Self::Text,
+            _ => return None,
+        })
+    }
+}
+
+/// What is known of the session that the lines belong to.
+pub(crate) struct Session {
+    pub(crate) id: String,
+    pub(crate) model: String,
+    pub(crate) cwd: String,
+    pub(crate) input_tokens: u64,
+    pub(crate) cached_tokens: u64,
+    pub(crate) output_tokens: u64,
+    pub(crate) cost_usd: f64,
+    /// Numbers the messages.
+    pub(crate) items: u64,
+}
+
+/// One thing that happens in a session.
+pub(crate) enum Said<'a> {
+    Start,
+    Message(&'a str),
+    Reasoning(&'a str),
+    Tool {
+        id: &'a str,
+        command: &'a str,
+    },
+    ToolEnd {
+        id: &'a str,
+        command: &'a str,
+        exit_code: i32,
+        output: &'a str,
+    },
+    File {
+        path: &'a str,
+        change: &'a str,
+    },
+    /// A transient error: the agent goes on.
+    Retry {
+        status: u16,
+        message: &'a str,
+    },
+    RateLimit {
+        status: &'a str,
+    },
+    Done {
+        text: &'a str,
+    },
+    /// The agent gives up. The status is 0 where no HTTP answer stands behind it.
+    Failed {
+        status: u16,
+        message: &'a str,
+    },
+    /// Claude's own limits: `error_max_turns`, `error_max_budget_usd`, `error_during_execution`.
+    Stopped {
+        subtype: &'a str,
+    },
+}
+
+impl Session {
+    /// The lines for one thing, each without its newline.
+    pub(crate) fn lines(&mut self, provider: Provider, said: &Said<'_>) -> Vec<String> {
+        self.items += 1;
+        match provider {
+            Provider::Codex => self.codex(said).iter().map(Value::to_string).collect(),
+            Provider::Claude => self.claude(said).iter().map(Value::to_string).collect(),
+            Provider::Vex => self.vex(said).iter().map(Value::to_string).collect(),
+            Provider::Text => text(said),
+        }
+    }
+
+    fn codex(&self, said: &Said<'_>) -> Vec<Value> {
+        let item = |phase: &str, item: Value| json!({"type": format!("item.{phase}"), "item": item});
+        let id = format!("item_{}", self.items);
+        match *said {
+            Said::Start => {
+                vec![
+                    json!({"type": "thread.started", "thread_id": self.id}),
+                    json!({"type": "turn.started"}),
+                ]
+            }
+            Said::Message(text) => {
+                vec![item(
+                    "completed",
+                    json!({"id": id, "type": "agent_message", "text": text}),
+                )]
+            }
+            Said::Reasoning(text) => vec![item(
+                "completed",
+                json!({"id": id, "type": "reasoning", "text": text}),
+            )],
+            Said::Tool { id, command } => vec![item(
+                "started",
+                json!({"id": id, "type": "command_execution", "command": shell(command), "aggregated_output": "",
+                    "exit_code": null, "status": "in_progress"}),
+            )],
+            Said::ToolEnd {
+                id,
+                command,
+                exit_code,
+                output,
+            } => vec![item(
+                "completed",
+                json!({"id": id, "type": "command_execution", "command": shell(command), "aggregated_output": output,
+                    "exit_code": exit_code, "status": if exit_code == 0 { "completed" } else { "failed" }}),
+            )],
+            Said::File { path, change } => ["in_progress", "completed"]
+                .iter()
+                .zip(["started", "completed"])
+                .map(|(status, phase)| {
+                    let changes = json!([{"path": path, "kind": change}]);
+                    item(
+                        phase,
+                        json!({"id": id, "type": "file_change", "changes": changes, "status": status}),
+                    )
+                })
+                .collect(),
+            Said::Retry { message, .. } => {
+                vec![json!({"type": "error", "message": format!("Reconnecting... 1/5 ({message})")})]
+            }
+            // Codex tells nothing of rate limits in this mode.
+            Said::RateLimit { .. } => Vec::new(),
+            Said::Done { text } => {
+                let mut lines = Vec::new();
+                if !text.is_empty() {
+                    lines.push(item(
+                        "completed",
+                        json!({"id": id, "type": "agent_message", "text": text}),
+                    ));
+                }
+                lines.push(
+                    json!({"type": "turn.completed", "usage": {"input_tokens": self.input_tokens,
+                    "cached_input_tokens": self.cached_tokens, "cache_write_input_tokens": 0,
+                    "output_tokens": self.output_tokens, "reasoning_output_tokens": 0}}),
+                );
+                lines
+            }
+            Said::Failed { message, .. } => vec![
+                json!({"type": "error", "message": message}),
+                json!({"type": "turn.failed", "error": {"message": message}}),
+            ],
+            // Codex says nothing when it is interrupted.
+            Said::Stopped { .. } => Vec::new(),
+        }
+    }
+
+    fn claude(&self, said: &Said<'_>) -> Vec<Value> {
+        let message = format!("msg_{:024}", self.items);
+        let assistant = |content: Value| {
+            json!({"type": "assistant", "message": {"id": message, "type": "message", "role": "assistant",
+                "model": self.model, "content": [content], "stop_reason": null, "stop_sequence": null,
+                "usage": {"input_tokens": 1000, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0,
+                    "output_tokens": 1, "service_tier": "standard"}},
+                "parent_tool_use_id": null, "session_id": self.id, "uuid": self.uuid(1)})
+        };
+        match *said {
+            Said::Start => vec![
+                json!({"type": "system", "subtype": "init", "cwd": self.cwd, "session_id": self.id,
+                "tools": ["Bash", "Edit", "Read", "Write"], "mcp_servers": [], "model": self.model,
+                "permissionMode": "bypassPermissions", "slash_commands": [], "apiKeySource": "ANTHROPIC_API_KEY",
+                "claude_code_version": "2.1.197", "agents": [], "skills": [], "plugins": [], "uuid": self.uuid(0)}),
+            ],
+            Said::Message(text) => vec![assistant(json!({"type": "text", "text": text}))],
+            Said::Reasoning(text) => {
+                vec![assistant(
+                    json!({"type": "thinking", "thinking": text, "signature": "c2ln"}),
+                )]
+            }
+            Said::Tool { id, command } => {
+                vec![assistant(
+                    json!({"type": "tool_use", "id": id, "name": "Bash", "input": {"command": command}}),
+                )]
+            }
+            Said::ToolEnd {
+                id,
+                exit_code,
+                output,
+                ..
+            } => {
+                let failed = exit_code != 0;
+                let content = if failed {
+                    format!("Exit code {exit_code}\n{output}")
+                } else {
+                    output.to_owned()
+                };
+                vec![self.user(
+                    &json!({"tool_use_id": id, "type": "tool_result", "content": content,
+                    "is_error": failed}),
+                )]
+            }
+            Said::File { path, .. } => {
+                let id = format!("toolu_{}", self.items);
+                let input = json!({"file_path": path, "content": ""});
+                vec![
+                    assistant(json!({"type": "tool_use", "id": id, "name": "Write", "input": input})),
+                    self.user(&json!({"tool_use_id": id, "type": "tool_result", "content": "File written."})),
+                ]
+            }
+            Said::Retry { status, message } => {
+                vec![json!({"type": "system", "subtype": "api_retry", "attempt": 1,
+                "max_retries": 4, "retry_delay_ms": 500, "error_status": status, "error": message,
+                "session_id": self.id, "uuid": self.uuid(0)})]
+            }
+            Said::RateLimit { status } => vec![json!({"type": "rate_limit_event", "rate_limit_info": {
+                "status": status, "resetsAt": 1_795_400_000_u64, "rateLimitType": "five_hour", "utilization": 0.92,
+                "isUsingOverage": false}, "session_id": self.id, "uuid": self.uuid(0)})],
+            Said::Done { text } => {
+                let mut lines = Vec::new();
+                if !text.is_empty() {
+                    lines.push(assistant(json!({"type": "text", "text": text})));
+                }
+                lines.push(self.result("success", false, None, Some(text), None));
+                lines
+            }
+            Said::Failed {
+                status,
+                message: words,
+            } => {
+                let class = match status {
+                    401 | 403 => "authentication_failed",
+                    404 => "model_not_found",
+                    429 => "rate_limit",
+                    0 | 500.. => "server_error",
+                    _ => "unknown",
+                };
+                let mut line = assistant(json!({"type": "text", "text": words}));
+                line["message"]["model"] = json!("<synthetic>");
+                line["error"] = json!(class);
+                vec![
+                    line,
+                    self.result(
+                        "success",
+                        true,
+                        Some(status).filter(|s| *s != 0),
+                        Some(words),
+                        None,
+                    ),
+                ]
+            }
+            Said::Stopped { subtype } => {
+                vec![self.result(
+                    subtype,
+                    true,
+                    None,
+                    None,
+                    Some(json!([format!("stopped: {subtype}")])),
+                )]
+            }
+        }
+    }
+
+    fn user(&self, content: &Value) -> Value {
+        json!({"type": "user", "message": {"role": "user", "content": [content]}, "parent_tool_use_id": null,
+            "session_id": self.id, "uuid": self.uuid(2), "timestamp": "2026-01-01T00:00:00.000Z"})
+    }
+
+    fn result(
+        &self,
+        subtype: &str,
+        is_error: bool,
+        status: Option<u16>,
+        text: Option<&str>,
+        errors: Option<Value>,
+    ) -> Value {
+        let fresh = self.input_tokens.saturating_sub(self.cached_tokens);
+        let mut line = json!({"type": "result", "subtype": subtype, "is_error": is_error, "api_error_status": status,
+            "duration_ms": 800, "duration_api_ms": 300, "num_turns": self.items});
+        if let Some(text) = text {
+            line["result"] = json!(text);
+        }
+        line["stop_reason"] = json!("end_turn");
+        line["session_id"] = json!(self.id);
+        line["total_cost_usd"] = json!(self.cost_usd);
+        line["usage"] = json!({"input_tokens": fresh, "cache_creation_input_tokens": 0,
+            "cache_read_input_tokens": self.cached_tokens, "output_tokens": self.output_tokens,
+            "service_tier": "standard"});
+        line["modelUsage"] = json!({(self.model.clone()): {"inputTokens": fresh, "outputTokens": self.output_tokens,
+            "cacheReadInputTokens": self.cached_tokens, "cacheCreationInputTokens": 0, "webSearchRequests": 0,
+            "costUSD": self.cost_usd, "contextWindow": 200_000}});
+        line["permission_denials"] = json!([]);
+        line["terminal_reason"] = json!(if is_error { "api_error" } else { "completed" });
+        if let Some(errors) = errors {
+            line["errors"] = errors;
+        }
+        line["uuid"] = json!(self.uuid(3));
+        line
+    }
+
+    fn vex(&self, said: &Said<'_>) -> Vec<Value> {
+        let usage = json!({"input_tokens": self.input_tokens, "cached_input_tokens": self.cached_tokens,
+            "cache_write_input_tokens": 0, "output_tokens": self.output_tokens});
+        match *said {
+            Said::Start => vec![json!({"kind": "session_started", "provider_session_id": self.id,
+                "agent_version": env!("CARGO_PKG_VERSION"), "model": self.model})],
+            Said::Message(text) => vec![json!({"kind": "message", "text": text})],
+            Said::Reasoning(text) => vec![json!({"kind": "reasoning", "text": text})],
+            Said::Tool { id, command } => {
+                vec![json!({"kind": "tool_call", "call_id": id, "tool": "run_command",
+                "input": {"command": command}})]
+            }
+            Said::ToolEnd {
+                id,
+                exit_code,
+                output,
+                ..
+            } => vec![json!({"kind": "tool_result", "call_id": id,
+                "is_error": exit_code != 0, "exit_code": exit_code, "output": output})],
+            Said::File { path, .. } => {
+                let id = format!("call_{}", self.items);
+                vec![
+                    json!({"kind": "tool_call", "call_id": id, "tool": "write_file", "input": {"path": path}}),
+                    json!({"kind": "tool_result", "call_id": id, "is_error": false, "output": "written"}),
+                ]
+            }
+            Said::Retry { status, message } => {
+                vec![json!({"kind": "error", "message": message, "fatal": false,
+                "http_status": status})]
+            }
+            Said::RateLimit { status } => vec![json!({"kind": "rate_limit", "status": status})],
+            Said::Done { text } => vec![
+                json!({"kind": "message", "text": text}),
+                json!({"kind": "token_usage", "usage": usage, "cost_usd": self.cost_usd}),
+                json!({"kind": "completed", "ok": true, "message": text}),
+            ],
+            Said::Failed { status, message } => vec![
+                json!({"kind": "error", "message": message, "fatal": true, "http_status": status}),
+                json!({"kind": "completed", "ok": false, "message": message}),
+            ],
+            Said::Stopped { subtype } => vec![json!({"kind": "completed", "ok": false, "reason": subtype})],
+        }
+    }
+
+    /// A made-up but well-formed UUID: the same session prints different ones.
+    fn uuid(&self, salt: u64) -> String {
+        let pid = u64::from(std::process::id());
+        format!(
+            "{:08x}-0000-4000-8000-{:012x}",
+            pid & 0xffff_ffff,
+            self.items * 8 + salt
+        )
+    }
+}
+
+fn text(said: &Said<'_>) -> Vec<String> {
+    match *said {
+        Said::Start | Said::RateLimit { .. } => Vec::new(),
+        Said::Message(text) | Said::Reasoning(text) => vec![text.to_owned()],
+        Said::Tool { command, .. } => vec![format!("$ {command}")],
+        Said::ToolEnd { output, .. } => output.lines().map(str::to_owned).collect(),
+        Said::File { path, change } => vec![format!("{change} {path}")],
+        Said::Retry { message, .. } => vec![format!("retrying: {message}")],
+        Said::Done { text } => vec![text.to_owned()],
+        Said::Failed { message, .. } => vec![format!("error: {message}")],
+        Said::Stopped { subtype } => vec![format!("stopped: {subtype}")],
+    }
+}
+
+fn shell(command: &str) -> String {
+    format!("/bin/bash -lc '{}'", command.replace('\'', "'\\''"))
+}

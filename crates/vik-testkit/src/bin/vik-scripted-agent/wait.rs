@@ -1,0 +1,108 @@
+//! Waiting, with signals that the script wants to hear of.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
+
+/// The signal of a name with or without `SIG`, or of a number.
+pub(crate) fn signal(name: &str) -> Result<Signal, String> {
+    if let Ok(number) = name.parse::<i32>() {
+        return Signal::try_from(number).map_err(|_| format!("no signal {number}"));
+    }
+    let upper = name.to_ascii_uppercase();
+    let full = if upper.starts_with("SIG") {
+        upper
+    } else {
+        format!("SIG{upper}")
+    };
+    full.parse().map_err(|_| format!("no signal {name}"))
+}
+
+/// Holds signals back. A held signal does nothing, as an ignored one; unlike that, children do not inherit it.
+pub(crate) fn hold(signals: &[Signal]) -> Result<(), String> {
+    let mut set = SigSet::empty();
+    for &signal in signals {
+        set.add(signal);
+    }
+    sigprocmask(SigmaskHow::SIG_BLOCK, Some(&set), None).map_err(|e| format!("sigprocmask: {e}"))
+}
+
+/// Lets one signal through again.
+pub(crate) fn release(signal: Signal) {
+    let mut set = SigSet::empty();
+    set.add(signal);
+    let _ = sigprocmask(SigmaskHow::SIG_UNBLOCK, Some(&set), None);
+}
+
+/// What ended a wait.
+pub(crate) enum Woken {
+    /// The time is over.
+    Time,
+    /// A trapped signal came.
+    Signal(Signal),
+}
+
+/// Sleeps until the deadline (or for ever), or until a trapped signal comes.
+#[cfg(target_os = "linux")]
+pub(crate) fn until(deadline: Option<Instant>, trapped: &[Signal]) -> Result<Woken, String> {
+    use std::os::fd::AsFd;
+
+    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+    use nix::sys::signalfd::SignalFd;
+
+    if trapped.is_empty() {
+        return plain(deadline);
+    }
+    let mut set = SigSet::empty();
+    for &signal in trapped {
+        set.add(signal);
+    }
+    let fd = SignalFd::new(&set).map_err(|e| format!("signalfd: {e}"))?;
+    loop {
+        let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+        let timeout = match left {
+            None => PollTimeout::NONE,
+            // Rounded up, so that the last turn does not spin.
+            Some(left) => PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX),
+        };
+        match poll(&mut [PollFd::new(fd.as_fd(), PollFlags::POLLIN)], timeout) {
+            Ok(0) if deadline.is_some_and(|at| Instant::now() >= at) => return Ok(Woken::Time),
+            Ok(0) | Err(nix::errno::Errno::EINTR) => {}
+            Ok(_) => {
+                if let Ok(Some(info)) = fd.read_signal()
+                    && let Ok(signal) = Signal::try_from(info.ssi_signo.cast_signed())
+                {
+                    return Ok(Woken::Signal(signal));
+                }
+            }
+            Err(e) => return Err(format!("poll: {e}")),
+        }
+    }
+}
+
+/// Sleeps until the deadline (or for ever). Here `trap` cannot hear a signal before the wait is over.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn until(deadline: Option<Instant>, _trapped: &[Signal]) -> Result<Woken, String> {
+    plain(deadline)
+}
+
+fn plain(deadline: Option<Instant>) -> Result<Woken, String> {
+    loop {
+        match deadline {
+            None => std::thread::sleep(Duration::from_secs(3600)),
+            Some(at) => {
+                std::thread::sleep(at.saturating_duration_since(Instant::now()));
+                return Ok(Woken::Time);
+            }
+        }
+    }
+}
+
+/// Whether a file is there, looked at again after a moment.
+pub(crate) fn file_or_tick(path: &Path, trapped: &[Signal]) -> Result<Option<Woken>, String> {
+    if path.exists() {
+        return Ok(None);
+    }
+    until(Some(Instant::now() + Duration::from_millis(5)), trapped).map(Some)
+}

@@ -1,0 +1,260 @@
+//! A world of its own for one test.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::leftovers::{Leftover, leftovers_of};
+use crate::tracker::FakeTracker;
+use crate::{bins, wait_for};
+
+/// A temporary root with its own HOME, state folder and PATH. All that it starts carries its mark.
+///
+/// When it is dropped it kills the processes that the test left, and fails the test if there were any.
+///
+/// | below the root | |
+/// | --- | --- |
+/// | `bin` | first on PATH: `codex`, `claude`, `vik-scripted-agent` (all the scripted agent), `vik-fake-tracker`, `vik` |
+/// | `home` | HOME, with a `.gitconfig` that has a name and a mail address |
+/// | `state` | `XDG_STATE_HOME` |
+/// | `tmp` | TMPDIR |
+/// | `work` | where commands run and workflows are written |
+pub struct TestEnv {
+    folder: tempfile::TempDir,
+    vik: PathBuf,
+    mark: String,
+    may_leave: bool,
+}
+
+impl TestEnv {
+    /// The variable that marks every process of a test. Agents get it where the workflow passes it (`env_pass`); they
+    /// are found without it too, by HOME and by their folder.
+    pub const MARK: &'static str = "VIK_TEST_ENV";
+
+    /// A fresh world. `vik` is the program under test, `env!("CARGO_BIN_EXE_vik")` in its own tests.
+    ///
+    /// # Panics
+    ///
+    /// If the folders cannot be made.
+    #[must_use]
+    pub fn new(vik: impl Into<PathBuf>) -> Self {
+        // A short name, since sockets below it have short paths.
+        let folder = tempfile::Builder::new()
+            .prefix("vk-")
+            .tempdir()
+            .expect("a temporary folder");
+        let mark = folder
+            .path()
+            .file_name()
+            .expect("a temporary folder has a name")
+            .to_string_lossy()
+            .into_owned();
+        let env = Self {
+            folder,
+            vik: vik.into(),
+            mark: format!("mark-{mark}"),
+            may_leave: false,
+        };
+        for name in ["bin", "home", "state", "tmp", "work"] {
+            std::fs::create_dir(env.root().join(name)).expect("a folder in the root");
+        }
+        let gitconfig = "[user]\n\tname = Test\n\temail = test@example.invalid\n[init]\n\tdefaultBranch = main\n\
+            [commit]\n\tgpgsign = false\n[safe]\n\tdirectory = *\n[advice]\n\tdetachedHead = false\n";
+        env.write("home/.gitconfig", gitconfig);
+        let agent = bins::scripted_agent();
+        for name in ["codex", "claude", "vik-scripted-agent"] {
+            env.link(name, &agent);
+        }
+        env.link("vik-fake-tracker", &bins::fake_tracker());
+        env.link("vik", &env.vik);
+        env
+    }
+
+    /// The root; all that the test makes is below it.
+    pub fn root(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// The folder in which commands run and workflows are written.
+    pub fn work(&self) -> PathBuf {
+        self.root().join("work")
+    }
+
+    /// HOME.
+    pub fn home(&self) -> PathBuf {
+        self.root().join("home")
+    }
+
+    /// `XDG_STATE_HOME`.
+    pub fn state(&self) -> PathBuf {
+        self.root().join("state")
+    }
+
+    /// A path below the root.
+    pub fn path(&self, relative: impl AsRef<Path>) -> PathBuf {
+        self.root().join(relative)
+    }
+
+    /// The value of [`TestEnv::MARK`].
+    pub fn mark(&self) -> &str {
+        &self.mark
+    }
+
+    /// Puts a program on this world's PATH under a name, in place of one that was there.
+    ///
+    /// # Panics
+    ///
+    /// If the link cannot be made.
+    pub fn link(&self, name: &str, program: &Path) {
+        let link = self.root().join("bin").join(name);
+        let _ = std::fs::remove_file(&link);
+        std::os::unix::fs::symlink(program, &link).expect("a link in bin");
+    }
+
+    /// Takes a program off this world's PATH.
+    pub fn unlink(&self, name: &str) {
+        let _ = std::fs::remove_file(self.root().join("bin").join(name));
+    }
+
+    /// A `vik` command with these arguments.
+    pub fn vik<I>(&self, args: I) -> Command
+    where
+        I: IntoIterator,
+        I::Item: AsRef<std::ffi::OsStr>,
+    {
+        let mut command = self.command(&self.vik);
+        command.args(args);
+        command
+    }
+
+    /// Any command in this world: run in `work`, with this world's environment only.
+    pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        let mut command = Command::new(program);
+        command
+            .current_dir(self.work())
+            .env_clear()
+            .envs(self.environment());
+        command
+    }
+
+    /// The environment of all commands. `VIK_HOME` is not in it.
+    pub fn environment(&self) -> Vec<(String, String)> {
+        let text = |path: PathBuf| path.display().to_string();
+        let path = std::env::var("PATH").unwrap_or_else(|_| "/usr/local/bin:/usr/bin:/bin".to_owned());
+        vec![
+            (
+                "PATH".to_owned(),
+                format!("{}:{path}", text(self.root().join("bin"))),
+            ),
+            ("HOME".to_owned(), text(self.home())),
+            ("XDG_STATE_HOME".to_owned(), text(self.state())),
+            ("TMPDIR".to_owned(), text(self.root().join("tmp"))),
+            ("LANG".to_owned(), "C.UTF-8".to_owned()),
+            ("TZ".to_owned(), "UTC".to_owned()),
+            (Self::MARK.to_owned(), self.mark.clone()),
+        ]
+    }
+
+    /// Writes a file below the root, with its folders.
+    ///
+    /// # Panics
+    ///
+    /// If it cannot be written.
+    pub fn write(&self, relative: impl AsRef<Path>, text: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.root().join(relative);
+        std::fs::create_dir_all(path.parent().expect("a file below the root"))
+            .expect("a folder below the root");
+        std::fs::write(&path, text).expect("a file below the root");
+        path
+    }
+
+    /// Reads a file below the root; empty while it is not there.
+    pub fn read(&self, relative: impl AsRef<Path>) -> String {
+        let bytes = std::fs::read(self.root().join(relative)).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// The number in a file below the root, as `pidfile` writes it.
+    pub fn read_pid(&self, relative: impl AsRef<Path>) -> Option<i32> {
+        self.read(relative).trim().parse().ok()
+    }
+
+    /// Writes `work/workflow.yml`.
+    pub fn workflow(&self, yaml: &str) -> PathBuf {
+        self.write("work/workflow.yml", yaml)
+    }
+
+    /// Writes `work/issues.json`; the pull command for it is `cat issues.json`.
+    pub fn issues(&self, json: &serde_json::Value) -> PathBuf {
+        self.write("work/issues.json", json.to_string())
+    }
+
+    /// A tracker with these issues (id, state), in `work/tracker.json`.
+    pub fn tracker(&self, issues: &[(&str, &str)]) -> FakeTracker {
+        FakeTracker::create(self.work().join("tracker.json"), issues)
+    }
+
+    /// The processes of this world that are alive now.
+    pub fn leftovers(&self) -> Vec<Leftover> {
+        leftovers_of(self.root(), &self.mark)
+    }
+
+    /// Fails the test if a process of this world is alive now, at once and without a grace.
+    ///
+    /// # Panics
+    ///
+    /// If one is.
+    #[track_caller]
+    pub fn assert_nothing_left(&self) {
+        let left = self.leftovers();
+        assert!(left.is_empty(), "processes were left:\n{}", lines(&left));
+    }
+
+    /// Kills all processes of this world and waits until they are gone.
+    pub fn kill_all(&self) -> bool {
+        wait_for(Duration::from_secs(10), || {
+            let left = self.leftovers();
+            for process in &left {
+                let _ = kill(Pid::from_raw(process.pid), Signal::SIGKILL);
+            }
+            left.is_empty()
+        })
+    }
+
+    /// Says that processes may be alive when the test ends (as after a `kill -9` of the daemon). They are killed still.
+    pub fn allow_leftovers(&mut self) {
+        self.may_leave = true;
+    }
+
+    /// Keeps the folder when the test is over, to look at it.
+    pub fn keep(&mut self) {
+        self.folder.disable_cleanup(true);
+    }
+}
+
+impl Drop for TestEnv {
+    fn drop(&mut self) {
+        // A process that is just going is not left over.
+        wait_for(Duration::from_secs(1), || {
+            self.may_leave || self.leftovers().is_empty()
+        });
+        let left = self.leftovers();
+        let gone = self.kill_all();
+        if std::thread::panicking() || self.may_leave {
+            return;
+        }
+        assert!(
+            left.is_empty(),
+            "the test left processes (they were killed):\n{}",
+            lines(&left)
+        );
+        assert!(gone, "processes of the test cannot be killed");
+    }
+}
+
+fn lines(left: &[Leftover]) -> String {
+    left.iter().map(|process| format!("  {process}\n")).collect()
+}

@@ -1,0 +1,87 @@
+//! Finding the processes that a test left behind, however well they hide.
+
+use std::fmt;
+use std::path::Path;
+
+/// A process that should not be there any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Leftover {
+    /// Its process id.
+    pub pid: i32,
+    /// Its command line, cut at 200 characters.
+    pub command: String,
+    /// How it was recognised: `environ`, `cwd`, `cmdline` or `fd`.
+    pub found_by: &'static str,
+}
+
+impl fmt::Display for Leftover {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({}): {}", self.pid, self.found_by, self.command)
+    }
+}
+
+/// The live processes (no zombies, not this one) that belong to a test's root: the mark or the root is in their
+/// environment or command line, they work below the root, or hold a file below it open.
+///
+/// Only Linux tells all that; elsewhere nothing is found.
+pub fn leftovers_of(root: &Path, mark: &str) -> Vec<Leftover> {
+    let Ok(entries) = std::fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    let mut found: Vec<Leftover> = entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter(|&pid| pid != std::process::id().cast_signed())
+        .filter_map(|pid| belongs(pid, root, mark))
+        .collect();
+    found.sort_by_key(|left| left.pid);
+    found
+}
+
+fn belongs(pid: i32, root: &Path, mark: &str) -> Option<Leftover> {
+    let proc = Path::new("/proc").join(pid.to_string());
+    let root_bytes = root.as_os_str().as_encoded_bytes();
+    let below_root = |link: &Path| std::fs::read_link(link).is_ok_and(|target| target.starts_with(root));
+    let environ = std::fs::read(proc.join("environ")).unwrap_or_default();
+    let cmdline = std::fs::read(proc.join("cmdline")).unwrap_or_default();
+    let found_by = if holds(&environ, root_bytes) || holds(&environ, mark.as_bytes()) {
+        "environ"
+    } else if below_root(&proc.join("cwd")) {
+        "cwd"
+    } else if holds(&cmdline, root_bytes) {
+        "cmdline"
+    } else if std::fs::read_dir(proc.join("fd"))
+        .ok()?
+        .flatten()
+        .any(|fd| below_root(&fd.path()))
+    {
+        "fd"
+    } else {
+        return None;
+    };
+    if !alive(pid) {
+        return None;
+    }
+    let words = String::from_utf8_lossy(&cmdline).replace('\0', " ");
+    Some(Leftover {
+        pid,
+        command: words.trim().chars().take(200).collect(),
+        found_by,
+    })
+}
+
+/// Whether a process is there and no zombie.
+pub fn alive(pid: i32) -> bool {
+    match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
+        // The state follows the name, which may hold anything, also `)`.
+        Ok(stat) => stat
+            .rsplit_once(") ")
+            .is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X'])),
+        Err(_) if cfg!(target_os = "linux") => false,
+        Err(_) => nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), None).is_ok(),
+    }
+}
+
+fn holds(haystack: &[u8], needle: &[u8]) -> bool {
+    !needle.is_empty() && haystack.windows(needle.len()).any(|window| window == needle)
+}

@@ -1,0 +1,189 @@
+//! A tracker in one JSON file, for the `vik-fake-tracker` program and for tests that look into it.
+
+use std::io::{Read, Seek, Write};
+use std::path::{Path, PathBuf};
+
+use nix::fcntl::{Flock, FlockArg};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// A tracker whose issues stand in a file; the daemon's hooks and the test change it at the same time.
+#[derive(Clone, Debug)]
+pub struct FakeTracker {
+    path: PathBuf,
+}
+
+/// One issue of the tracker.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TrackedIssue {
+    /// Its id.
+    pub id: String,
+    /// Its title.
+    pub title: String,
+    /// Its state.
+    pub state: String,
+    /// Anything else, also shown by `list`.
+    #[serde(flatten)]
+    pub more: Map<String, Value>,
+}
+
+/// The file: the issues, and what was done to them.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Content {
+    issues: Vec<TrackedIssue>,
+    /// `list`, `move 1 done`, …, oldest first.
+    calls: Vec<String>,
+}
+
+impl FakeTracker {
+    /// A tracker in a new file.
+    ///
+    /// # Panics
+    ///
+    /// If the file cannot be written.
+    pub fn create(path: impl Into<PathBuf>, issues: &[(&str, &str)]) -> Self {
+        let tracker = Self { path: path.into() };
+        tracker.edit(|content| {
+            content.issues = issues
+                .iter()
+                .map(|(id, state)| TrackedIssue {
+                    id: (*id).to_owned(),
+                    title: format!("Issue {id}"),
+                    state: (*state).to_owned(),
+                    more: Map::new(),
+                })
+                .collect();
+        });
+        tracker
+    }
+
+    /// The tracker in a file that is there.
+    pub fn open(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into() }
+    }
+
+    /// Its file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The pull command, for `issues.pull.command`.
+    pub fn pull_command(&self) -> String {
+        format!("vik-fake-tracker {} list", self.path.display())
+    }
+
+    /// The command that moves the issue of a template, for a hook.
+    pub fn move_command(&self, state: &str) -> String {
+        format!(
+            "vik-fake-tracker {} move {{{{ issue.id }}}} {state}",
+            self.path.display()
+        )
+    }
+
+    /// What `list` prints. Counts as a call.
+    pub fn list(&self) -> String {
+        self.edit(|content| {
+            content.calls.push("list".to_owned());
+            serde_json::to_string(&content.issues).unwrap()
+        })
+    }
+
+    /// All issues now.
+    pub fn issues(&self) -> Vec<TrackedIssue> {
+        self.edit(|content| content.issues.clone())
+    }
+
+    /// The state of one issue.
+    pub fn state(&self, id: &str) -> Option<String> {
+        self.issues()
+            .into_iter()
+            .find(|issue| issue.id == id)
+            .map(|issue| issue.state)
+    }
+
+    /// What was asked of the tracker, oldest first.
+    pub fn calls(&self) -> Vec<String> {
+        self.edit(|content| content.calls.clone())
+    }
+
+    /// How often it was listed: the number of pulls.
+    pub fn pulls(&self) -> usize {
+        self.calls().iter().filter(|call| *call == "list").count()
+    }
+
+    /// Moves an issue. `false`: there is none of that id.
+    pub fn move_to(&self, id: &str, state: &str) -> bool {
+        self.change(id, &format!("move {id} {state}"), |issue| {
+            issue.state = state.to_owned()
+        })
+    }
+
+    /// Sets a field (`title`, `state` or any other) of an issue.
+    pub fn set(&self, id: &str, field: &str, value: Value) -> bool {
+        self.change(id, &format!("set {id} {field}"), |issue| match (field, value) {
+            ("title", Value::String(text)) => issue.title = text,
+            ("state", Value::String(text)) => issue.state = text,
+            (_, value) => drop(issue.more.insert(field.to_owned(), value)),
+        })
+    }
+
+    /// Adds an issue.
+    pub fn add(&self, id: &str, title: &str, state: &str) {
+        let issue = TrackedIssue {
+            id: id.to_owned(),
+            title: title.to_owned(),
+            state: state.to_owned(),
+            more: Map::new(),
+        };
+        self.edit(|content| content.issues.push(issue));
+    }
+
+    /// Removes an issue.
+    pub fn remove(&self, id: &str) {
+        self.edit(|content| content.issues.retain(|issue| issue.id != id));
+    }
+
+    fn change(&self, id: &str, call: &str, change: impl FnOnce(&mut TrackedIssue)) -> bool {
+        self.edit(|content| {
+            content.calls.push(call.to_owned());
+            content
+                .issues
+                .iter_mut()
+                .find(|issue| issue.id == id)
+                .map(change)
+                .is_some()
+        })
+    }
+
+    /// Reads, changes and writes the file under its lock.
+    fn edit<T>(&self, change: impl FnOnce(&mut Content) -> T) -> T {
+        let mut options = std::fs::OpenOptions::new();
+        let file = options
+            .create(true)
+            .truncate(false)
+            .read(true)
+            .write(true)
+            .open(&self.path);
+        let file = file.unwrap_or_else(|e| panic!("{}: {e}", self.path.display()));
+        let mut file = Flock::lock(file, FlockArg::LockExclusive)
+            .map_err(|(_, e)| e)
+            .expect("a lock");
+        let mut text = String::new();
+        file.read_to_string(&mut text).expect("a tracker file");
+        let mut content: Content = if text.is_empty() {
+            Content::default()
+        } else {
+            serde_json::from_str(&text).expect("a tracker file")
+        };
+        let before = serde_json::to_string(&content).unwrap();
+        let result = change(&mut content);
+        let after = serde_json::to_string(&content).unwrap();
+        if before != after || text.is_empty() {
+            file.set_len(0)
+                .and_then(|()| file.rewind())
+                .expect("a tracker file");
+            file.write_all(after.as_bytes()).expect("a tracker file");
+        }
+        result
+    }
+}

@@ -1,0 +1,34 @@
+//! Waiting for a condition with a deadline, instead of sleeping.
+
+use std::time::{Duration, Instant};
+
+/// Looks at the condition every few milliseconds until it holds. `false`: it did not hold before the deadline.
+pub fn wait_for(deadline: Duration, mut condition: impl FnMut() -> bool) -> bool {
+    wait_for_value(deadline, || condition().then_some(())).is_some()
+}
+
+/// Looks for a value every few milliseconds until there is one.
+pub fn wait_for_value<T>(deadline: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
+    let end = Instant::now() + deadline;
+    let mut pause = Duration::from_millis(1);
+    loop {
+        if let Some(value) = look() {
+            return Some(value);
+        }
+        let now = Instant::now();
+        if now >= end {
+            return None;
+        }
+        std::thread::sleep(pause.min(end - now));
+        pause = (pause * 2).min(Duration::from_millis(20));
+    }
+}
+
+/// Waits up to 30 s, which is long on a busy machine, and panics with `what` if the condition never holds.
+#[track_caller]
+pub fn eventually(what: &str, condition: impl FnMut() -> bool) {
+    assert!(
+        wait_for(Duration::from_secs(30), condition),
+        "waited 30 s in vain for: {what}"
+    );
+}
