@@ -1,1 +1,55 @@
-//! See the description in Cargo.toml.
+//! vex: the coding agent that is built into Vik.
+//!
+//! It is a library for the `vex` program and for `vik vex …`, which are the same. One run is one process: the prompt
+//! goes in, events come out, and the exit code tells how it ended ([`ExitReason`]). It is made to be left alone: it
+//! never asks, never waits for stdin, and leaves no child behind.
+//!
+//! The parts, and where a later one takes its place: a [`provider::Provider`] answers requests (now only
+//! [`replay`], a recorded conversation); [`tools`] are run through one path (definition, validation, permission, run,
+//! bounded result); [`agent`] is the loop over both; [`journal`] is all that the run tells the world.
+
+pub mod agent;
+pub mod cli;
+pub mod evidence;
+pub mod interrupt;
+pub mod journal;
+pub mod provider;
+pub mod replay;
+pub mod tools;
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::{CommandFactory, FromArgMatches};
+
+pub use cli::{VexArgs, run};
+pub use journal::ExitReason;
+
+/// The version that `session_start` tells.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The command line of `vex`, for help texts, completions and man pages.
+pub fn cli() -> clap::Command {
+    VexArgs::command()
+}
+
+/// Runs vex on a whole command line, the program's name first.
+pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let parsed = cli()
+        .try_get_matches_from(args)
+        .and_then(|matches| VexArgs::from_arg_matches(&matches));
+    match parsed {
+        Ok(args) => run(args),
+        Err(error) => {
+            // Help and version go to stdout with 0, mistakes to stderr with 2. A closed pipe is no reason to panic.
+            let text = error.render();
+            if error.use_stderr() {
+                let _ = write!(std::io::stderr(), "{text}");
+            } else {
+                let _ = write!(std::io::stdout(), "{text}");
+            }
+            ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! What a run did to the repository, as git tells it.
+//!
+//! The workspace is not to be trusted: git runs without hooks, fsmonitor, external diffs and text conversion, and
+//! only commits are compared, since a look at the work tree would run filters.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::journal::{Commit, Evidence};
+
+/// Commits that are listed at most.
+const MAX_COMMITS: usize = 100;
+
+/// The state of the repository when the run began.
+#[derive(Debug)]
+pub struct Before {
+    root: PathBuf,
+    head: Option<String>,
+}
+
+impl Before {
+    /// Looks at the repository that `root` is part of; there may be none.
+    pub fn look(root: &Path) -> Self {
+        Self {
+            root: root.to_owned(),
+            head: head(root),
+        }
+    }
+
+    /// Adds the commits made since, and the files in them.
+    pub fn add_to(&self, evidence: &mut Evidence) {
+        let Some(now) = head(&self.root) else { return };
+        if self.head.as_ref() == Some(&now) {
+            return;
+        }
+        let range = match &self.head {
+            Some(before) => format!("{before}..{now}"),
+            None => now,
+        };
+        let max = format!("--max-count={MAX_COMMITS}");
+        let format = "--format=%x01%H%x00%s%x00";
+        let args = [
+            "log",
+            "--reverse",
+            &max,
+            "--name-only",
+            "--relative",
+            "--no-ext-diff",
+            "--no-textconv",
+            "-z",
+        ];
+        let mut args: Vec<&str> = args.to_vec();
+        args.extend([format, "--end-of-options", &range]);
+        let log = git(&self.root, &args).unwrap_or_default();
+        for entry in log.split('\x01').skip(1) {
+            let mut parts = entry.split('\0');
+            let (Some(id), Some(subject)) = (parts.next(), parts.next()) else {
+                continue;
+            };
+            evidence.commits.push(Commit {
+                id: id.to_owned(),
+                subject: subject.to_owned(),
+            });
+            for path in parts
+                .map(|part| part.trim_start_matches('\n'))
+                .filter(|part| !part.is_empty())
+            {
+                if !evidence.files_changed.iter().any(|known| known == path) {
+                    evidence.files_changed.push(path.to_owned());
+                }
+            }
+        }
+        evidence.files_changed.sort_unstable();
+    }
+}
+
+fn head(root: &Path) -> Option<String> {
+    let head = git(root, &["rev-parse", "--verify", "--quiet", "HEAD^{commit}"])?;
+    Some(head.trim().to_owned()).filter(|id| !id.is_empty())
+}
+
+fn git(root: &Path, args: &[&str]) -> Option<String> {
+    let output = Command::new("git")
+        .args([
+            "--no-pager",
+            "-c",
+            "core.fsmonitor=false",
+            "-c",
+            "core.hooksPath=/dev/null",
+        ])
+        .args(["-c", "log.showSignature=false"])
+        .args(args)
+        .current_dir(root)
+        .env("GIT_OPTIONAL_LOCKS", "0")
+        .env("GIT_TERMINAL_PROMPT", "0")
+        .env("GIT_NO_LAZY_FETCH", "1")
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .output()
+        .ok()?;
+    output
+        .status
+        .success()
+        .then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sh(dir: &Path, script: &str) {
+        let done = Command::new("sh")
+            .arg("-ec")
+            .arg(script)
+            .current_dir(dir)
+            .output()
+            .unwrap();
+        assert!(done.status.success(), "{done:?}");
+    }
+
+    #[test]
+    fn commits_and_their_files() {
+        let dir = tempfile::tempdir().unwrap();
+        sh(
+            dir.path(),
+            "git init -q; git config user.name n; git config user.email e@e",
+        );
+        let empty = Before::look(dir.path());
+        sh(
+            dir.path(),
+            "echo a >a; mkdir d; echo b >'d/b c'; git add .; git commit -qm first",
+        );
+        let first = Before::look(dir.path());
+        sh(
+            dir.path(),
+            "echo x >a; git commit -qam 'second one'; git commit -q --allow-empty -m third; echo u >u",
+        );
+        let told = |before: &Before| {
+            let mut evidence = Evidence::default();
+            before.add_to(&mut evidence);
+            let subjects: Vec<_> = evidence.commits.iter().map(|c| c.subject.clone()).collect();
+            assert!(evidence.commits.iter().all(|c| c.id.len() >= 40));
+            format!("{subjects:?} {:?}", evidence.files_changed)
+        };
+        assert_eq!(told(&empty), r#"["first", "second one", "third"] ["a", "d/b c"]"#);
+        assert_eq!(told(&first), r#"["second one", "third"] ["a"]"#);
+        assert_eq!(told(&Before::look(dir.path())), "[] []");
+        let none = tempfile::tempdir().unwrap();
+        assert_eq!(told(&Before::look(none.path())), "[] []");
+    }
+}

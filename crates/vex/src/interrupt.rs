@@ -1,0 +1,141 @@
+//! INT, TERM and HUP: one flag that everything that waits listens to.
+
+use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+/// How long a run may take to end in order before it is cut off (the promise is 2 s).
+const GRACE: Duration = Duration::from_millis(1500);
+
+/// Whether the run was interrupted, and who is to be told.
+#[derive(Clone, Default)]
+pub struct Interrupt(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
+    set: bool,
+    group: Option<Pid>,
+    listener: Option<Box<dyn FnOnce() + Send>>,
+}
+
+impl Interrupt {
+    /// An interrupt that nothing has set yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether it is set.
+    pub fn is_set(&self) -> bool {
+        self.state().set
+    }
+
+    /// Sets it and tells the one who waits.
+    pub fn set(&self) {
+        let listener = {
+            let mut state = self.state();
+            state.set = true;
+            state.listener.take()
+        };
+        if let Some(tell) = listener {
+            tell();
+        }
+    }
+
+    /// Calls `tell` once when it is set, at once when it is set already. Takes the place of an earlier listener.
+    pub fn listen(&self, tell: impl FnOnce() + Send + 'static) {
+        let mut state = self.state();
+        if state.set {
+            drop(state);
+            tell();
+        } else {
+            state.listener = Some(Box::new(tell));
+        }
+    }
+
+    /// Forgets the listener.
+    pub fn unlisten(&self) {
+        self.state().listener = None;
+    }
+
+    /// Remembers the process group of the running command, for the case that the run must be cut off.
+    pub(crate) fn watch_group(&self, group: Option<Pid>) {
+        self.state().group = group;
+    }
+
+    /// Waits; `false` when it was interrupted.
+    pub fn sleep(&self, duration: Duration) -> bool {
+        let (tell, told) = sync_channel(1);
+        self.listen(move || notify(&tell));
+        let calm = matches!(told.recv_timeout(duration), Err(RecvTimeoutError::Timeout));
+        self.unlisten();
+        calm
+    }
+
+    /// Listens to INT, TERM and HUP from now on. A run that has not ended in order soon after the first of them, or
+    /// when a second comes, is cut off: its command is killed, `last_words` are said and the process exits with 130.
+    ///
+    /// # Errors
+    /// When the handlers cannot be installed.
+    pub fn install(&self, last_words: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+        let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+        let interrupt = self.clone();
+        let (tell, told) = sync_channel(1);
+        std::thread::Builder::new()
+            .name("cut-off".to_owned())
+            .spawn(move || {
+                // First word: begin to wait. Second word: wait no longer.
+                if told.recv().is_err() {
+                    return;
+                }
+                let _ = told.recv_timeout(GRACE);
+                if let Some(group) = interrupt.state().group {
+                    let _ = killpg(group, Signal::SIGKILL);
+                }
+                last_words();
+                std::process::exit(130);
+            })?;
+        let interrupt = self.clone();
+        std::thread::Builder::new()
+            .name("signals".to_owned())
+            .spawn(move || {
+                for _ in signals.forever() {
+                    interrupt.set();
+                    notify(&tell);
+                }
+            })?;
+        Ok(())
+    }
+}
+
+fn notify(tell: &SyncSender<()>) {
+    // A full channel means that it was told already.
+    let _ = tell.try_send(());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Instant;
+
+    #[test]
+    fn a_sleep_ends_early_when_interrupted_and_at_once_afterwards() {
+        let interrupt = Interrupt::new();
+        assert!(interrupt.sleep(Duration::from_millis(1)));
+        let other = interrupt.clone();
+        let start = Instant::now();
+        let setter = std::thread::spawn(move || other.set());
+        assert!(!interrupt.sleep(Duration::from_secs(60)));
+        assert!(!interrupt.sleep(Duration::from_secs(60)));
+        assert!(start.elapsed() < Duration::from_secs(30));
+        setter.join().unwrap();
+    }
+}

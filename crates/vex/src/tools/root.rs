@@ -1,0 +1,295 @@
+//! The workspace as an open directory: paths of the model are resolved below it, and nowhere else.
+//!
+//! A path is first resolved with its links, which may lead anywhere inside the workspace; then the resolved path is
+//! walked again from the open root without following any link. A link that is swapped in between makes the walk
+//! fail, it cannot lead out.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Component, Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, openat};
+use nix::sys::stat::{Mode, mkdirat};
+
+/// Why a path cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum RootError {
+    /// It leads out of the workspace.
+    #[error("{path} is outside of the workspace {root}", path = path.display(), root = root.display())]
+    Outside {
+        /// The path as given.
+        path: PathBuf,
+        /// The workspace.
+        root: PathBuf,
+    },
+    /// It lies in a `.git` folder.
+    #[error("{path} belongs to git: use git commands", path = path.display())]
+    Git {
+        /// The path as given.
+        path: PathBuf,
+    },
+    /// It is no regular file.
+    #[error("{path} is not a regular file", path = path.display())]
+    NotAFile {
+        /// The path as given.
+        path: PathBuf,
+    },
+    /// The system says no.
+    #[error("cannot {action} {path}", path = path.display())]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// The path as given.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+}
+
+/// The workspace.
+#[derive(Debug)]
+pub struct Root {
+    path: PathBuf,
+    handle: OwnedFd,
+    /// Whether paths outside of it are allowed.
+    open: bool,
+}
+
+/// A resolved place: an open directory and a name in it.
+#[derive(Debug)]
+pub(crate) struct Place {
+    pub(crate) parent: OwnedFd,
+    pub(crate) name: OsString,
+}
+
+impl Root {
+    /// Opens the workspace; `open` allows paths outside of it.
+    ///
+    /// # Errors
+    /// When it is no directory that can be read.
+    pub fn open(path: &Path, open: bool) -> Result<Self, RootError> {
+        let io = |source| RootError::Io {
+            action: "open the directory",
+            path: path.to_owned(),
+            source,
+        };
+        let path = path.canonicalize().map_err(io)?;
+        let handle = directory(&path).map_err(io)?;
+        Ok(Self { path, handle, open })
+    }
+
+    /// Its path, without links.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The path as it is shown: relative to the workspace where it is inside.
+    pub(crate) fn shown(&self, path: &Path) -> String {
+        let inside = path.strip_prefix(&self.path).unwrap_or(path);
+        inside.strip_prefix(".").unwrap_or(inside).display().to_string()
+    }
+
+    /// Resolves a path to an open directory and a name in it, making missing directories when `make` is set.
+    pub(crate) fn place(&self, path: &Path, write: bool) -> Result<Place, RootError> {
+        let io = |source| RootError::Io {
+            action: "resolve",
+            path: path.to_owned(),
+            source,
+        };
+        let resolved = resolve(&self.path.join(path)).map_err(io)?;
+        let (start, below) = match resolved.strip_prefix(&self.path) {
+            Ok(below) => (self.handle.try_clone().map_err(io)?, below),
+            Err(_) if self.open => (
+                directory(Path::new("/")).map_err(io)?,
+                resolved.strip_prefix("/").unwrap_or(&resolved),
+            ),
+            Err(_) => {
+                return Err(RootError::Outside {
+                    path: path.to_owned(),
+                    root: self.path.clone(),
+                });
+            }
+        };
+        if write
+            && !self.open
+            && below
+                .components()
+                .any(|c| c.as_os_str().eq_ignore_ascii_case(".git"))
+        {
+            return Err(RootError::Git {
+                path: path.to_owned(),
+            });
+        }
+        let mut parent = start;
+        let mut names = below.components().map(|c| c.as_os_str()).peekable();
+        while let Some(name) = names.next() {
+            if names.peek().is_none() {
+                return Ok(Place {
+                    parent,
+                    name: name.to_owned(),
+                });
+            }
+            let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+            let next = match openat(&parent, name, flags, Mode::empty()) {
+                Err(Errno::ENOENT) if write => {
+                    match mkdirat(&parent, name, Mode::from_bits_truncate(0o777)) {
+                        Ok(()) | Err(Errno::EEXIST) => openat(&parent, name, flags, Mode::empty()),
+                        Err(error) => Err(error),
+                    }
+                }
+                other => other,
+            };
+            parent = next.map_err(|errno| io(errno.into()))?;
+        }
+        Ok(Place {
+            parent,
+            name: OsString::from("."),
+        })
+    }
+}
+
+impl Place {
+    /// Opens it for reading when it is a regular file. Never waits, whatever lies there.
+    pub(crate) fn read(&self, path: &Path) -> Result<File, RootError> {
+        let io = |source| RootError::Io {
+            action: "read",
+            path: path.to_owned(),
+            source,
+        };
+        let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
+        let handle = openat(self.parent.as_fd(), self.name.as_os_str(), flags, Mode::empty())
+            .map_err(|errno| io(errno.into()))?;
+        let file = File::from(handle);
+        if !file.metadata().map_err(io)?.is_file() {
+            return Err(RootError::NotAFile {
+                path: path.to_owned(),
+            });
+        }
+        Ok(file)
+    }
+
+    /// Opens it as a directory.
+    pub(crate) fn directory(&self, path: &Path) -> Result<OwnedFd, RootError> {
+        let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        openat(self.parent.as_fd(), self.name.as_os_str(), flags, Mode::empty()).map_err(|errno| {
+            RootError::Io {
+                action: "list",
+                path: path.to_owned(),
+                source: errno.into(),
+            }
+        })
+    }
+}
+
+fn directory(path: &Path) -> std::io::Result<OwnedFd> {
+    let flags = (OFlag::O_DIRECTORY | OFlag::O_CLOEXEC).bits();
+    Ok(std::fs::OpenOptions::new()
+        .read(true)
+        .custom_flags(flags)
+        .open(path)?
+        .into())
+}
+
+/// Resolves all links of the part that exists; the rest may hold plain names only.
+fn resolve(path: &Path) -> std::io::Result<PathBuf> {
+    let mut missing: Vec<OsString> = Vec::new();
+    let mut here = path.to_owned();
+    loop {
+        match here.canonicalize() {
+            Ok(mut resolved) => {
+                // A dangling link is no missing file: writing there would follow it.
+                if let Some(first) = missing.last()
+                    && resolved.join(first).symlink_metadata().is_ok()
+                {
+                    return Err(std::io::Error::new(
+                        std::io::ErrorKind::NotFound,
+                        "a link on the way leads nowhere",
+                    ));
+                }
+                resolved.extend(missing.iter().rev());
+                return Ok(resolved);
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                match here.components().next_back() {
+                    Some(Component::Normal(name)) => missing.push(name.to_owned()),
+                    _ => return Err(error),
+                }
+                here.pop();
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn paths_stay_inside() {
+        let dir = tempfile::tempdir().unwrap();
+        let root_dir = dir.path().join("root");
+        std::fs::create_dir_all(root_dir.join("sub")).unwrap();
+        std::fs::write(root_dir.join("sub/a"), "a").unwrap();
+        std::fs::write(dir.path().join("secret"), "s").unwrap();
+        symlink("../secret", root_dir.join("out")).unwrap();
+        symlink("sub", root_dir.join("in")).unwrap();
+        symlink("nowhere", root_dir.join("dangling")).unwrap();
+        symlink("..", root_dir.join("up")).unwrap();
+        let root = Root::open(&root_dir, false).unwrap();
+        for path in ["sub/a", "in/a", "./sub/../sub/a", "up/root/sub/a"] {
+            root.place(Path::new(path), false)
+                .unwrap()
+                .read(Path::new(path))
+                .unwrap();
+        }
+        let absolute = root_dir.join("sub/a");
+        root.place(&absolute, false).unwrap().read(&absolute).unwrap();
+        for path in [
+            "../secret",
+            "out",
+            "up/secret",
+            "/etc/passwd",
+            "sub/../../secret",
+            "up/new",
+        ] {
+            let error = root.place(Path::new(path), true).unwrap_err();
+            assert!(matches!(error, RootError::Outside { .. }), "{path}: {error}");
+        }
+        for path in ["dangling", "missing/../x"] {
+            let error = root.place(Path::new(path), true).unwrap_err();
+            assert!(matches!(error, RootError::Io { .. }), "{path}: {error}");
+        }
+        for path in [".git/config", "sub/.GIT/hooks/pre-commit"] {
+            assert!(
+                matches!(root.place(Path::new(path), true), Err(RootError::Git { .. })),
+                "{path}"
+            );
+        }
+        assert!(!root_dir.join("sub/.GIT").exists());
+        let open = Root::open(&root_dir, true).unwrap();
+        open.place(Path::new("../secret"), false)
+            .unwrap()
+            .read(Path::new("../secret"))
+            .unwrap();
+    }
+
+    #[test]
+    fn a_pipe_or_directory_is_not_read() {
+        let dir = tempfile::tempdir().unwrap();
+        nix::unistd::mkfifo(&dir.path().join("pipe"), Mode::S_IRWXU).unwrap();
+        let root = Root::open(dir.path(), false).unwrap();
+        for path in ["pipe", "."] {
+            let error = root
+                .place(Path::new(path), false)
+                .unwrap()
+                .read(Path::new(path))
+                .unwrap_err();
+            assert!(matches!(error, RootError::NotAFile { .. }), "{path}: {error}");
+        }
+    }
+}

@@ -1,0 +1,411 @@
+//! The real `vex` program: events, exit codes, signals.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+
+struct Place {
+    dir: tempfile::TempDir,
+}
+
+impl Place {
+    fn new(lines: &[Value]) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("work")).unwrap();
+        let mut text = "{\"kind\":\"recording\",\"version\":1}\n".to_owned();
+        if !lines.iter().any(|line| line["kind"] == "conversation") {
+            text += "{\"kind\":\"conversation\",\"name\":\"only\"}\n";
+        }
+        for line in lines {
+            text += &format!("{line}\n");
+        }
+        std::fs::write(dir.path().join("model.jsonl"), text).unwrap();
+        Self { dir }
+    }
+
+    fn work(&self) -> std::path::PathBuf {
+        self.dir.path().join("work")
+    }
+
+    fn vex(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_vex"));
+        command
+            .arg("exec")
+            .args(args)
+            .current_dir(self.work())
+            .env_remove("VEX_REPLAY_DIR")
+            .env("HOME", self.dir.path())
+            .env("GIT_CONFIG_NOSYSTEM", "1")
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Runs it on the recording, with the prompt "go".
+    fn run(&self, args: &[&str]) -> (Vec<Value>, Output) {
+        let mut all = vec!["--json", "--replay", "../model.jsonl"];
+        all.extend(args);
+        all.push("go");
+        let output = self.vex(&all).output().unwrap();
+        (events(&output.stdout), output)
+    }
+}
+
+fn events(bytes: &[u8]) -> Vec<Value> {
+    let events: Vec<Value> = bytes
+        .split(|&b| b == b'\n')
+        .filter(|line| !line.is_empty())
+        .map(|line| serde_json::from_slice(line).unwrap())
+        .collect();
+    for (index, event) in events.iter().enumerate() {
+        assert_eq!(event["seq"], index as u64 + 1);
+        assert_eq!(event["v"], 1);
+        assert_eq!(
+            event["type"] == "end",
+            index + 1 == events.len(),
+            "the end, and nothing else, comes last"
+        );
+    }
+    events
+}
+
+fn end(events: &[Value], output: &Output) -> Value {
+    let end = events.last().unwrap().clone();
+    assert_eq!(end["exit_code"].as_i64(), output.status.code().map(i64::from));
+    assert_eq!(end["ok"], output.status.success());
+    end
+}
+
+fn call(tool: &str, input: Value) -> Value {
+    json!({"tool": tool, "input": input})
+}
+
+fn calls(calls: &[Value]) -> Value {
+    json!({"kind": "turn", "tool_calls": calls, "usage": {"input_tokens": 10, "output_tokens": 2}, "cost_usd": 0.5})
+}
+
+fn says(text: &str) -> Value {
+    json!({"kind": "turn", "text": text, "usage": {"input_tokens": 20, "output_tokens": 3}})
+}
+
+#[test]
+fn recorded_words_and_real_tools() {
+    let place = Place::new(&[
+        calls(&[call("write_file", json!({"path": "a.txt", "content": "one\n"}))]),
+        calls(&[
+            call("edit_file", json!({"path": "a.txt", "old": "one", "new": "two"})),
+            json!({"tool": "run_command", "input": {"command": "cat a.txt; exit 3"}, "expect": {"exit_code": 3}}),
+        ]),
+        calls(&[call(
+            "run_command",
+            json!({"command": "git init -q && git config user.name n && git config user.email e@e && \
+                                  git add . && git commit -qm 'Add a'"}),
+        )]),
+        says("All done."),
+    ]);
+    let (events, output) = place.run(&["-m", "m1"]);
+    let end = end(&events, &output);
+    assert_eq!(
+        std::fs::read_to_string(place.work().join("a.txt")).unwrap(),
+        "two\n"
+    );
+    let kinds: Vec<_> = events.iter().map(|e| e["type"].as_str().unwrap()).collect();
+    insta::assert_snapshot!(kinds.join(" "), @"session_start usage tool_call tool_result usage tool_call tool_result tool_call tool_result usage tool_call tool_result usage message end");
+    assert_eq!(events[0]["model"], "m1");
+    assert_eq!(events[8]["output"], "two\n");
+    assert_eq!(
+        (&events[8]["exit_code"], &events[8]["is_error"]),
+        (&json!(3), &json!(true))
+    );
+    assert_eq!(end["message"], "All done.");
+    assert_eq!(end["usage"]["input_tokens"], 50);
+    assert_eq!(end["usage"]["output_tokens"], 9);
+    assert_eq!(end["cost_usd"], 1.5);
+    assert_eq!(end["evidence"]["files_changed"], json!(["a.txt"]));
+    assert_eq!(end["evidence"]["commits"][0]["subject"], "Add a");
+    assert_eq!(end["evidence"]["commands"][0]["exit_code"], 3);
+}
+
+#[test]
+fn a_result_that_deviates_ends_as_failed() {
+    let place = Place::new(&[
+        calls(&[call("run_command", json!({"command": "exit 1"}))]),
+        says("All tests pass."),
+    ]);
+    let (events, output) = place.run(&[]);
+    let end = end(&events, &output);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(end["reason"], "failed");
+    insta::assert_snapshot!(end["message"].as_str().unwrap(), @r#"the recording no longer fits: turn 1 of "only" called run_command {"command":"exit 1"}: it failed"#);
+    assert!(events.iter().all(|e| e["type"] != "message"));
+    assert_eq!(events[events.len() - 2]["fatal"], true);
+}
+
+#[test]
+fn the_prompt_chooses_the_conversation() {
+    let place = Place::new(&[
+        json!({"kind": "conversation", "name": "a", "when": ["stage: a", "issue: 1"]}),
+        says("This is a."),
+        json!({"kind": "conversation", "name": "b", "when": ["stage: b"]}),
+        says("This is b."),
+    ]);
+    let ask = |prompt: &str| {
+        let output = place
+            .vex(&["--json", "--replay", "../model.jsonl", prompt])
+            .output()
+            .unwrap();
+        let end = end(&events(&output.stdout), &output);
+        (
+            output.status.code(),
+            end["message"].as_str().unwrap().replace("../model.jsonl", "R"),
+        )
+    };
+    assert_eq!(ask("issue: 1\nstage: a"), (Some(0), "This is a.".to_owned()));
+    assert_eq!(ask("stage: b"), (Some(0), "This is b.".to_owned()));
+    let (code, told) = ask("stage: c");
+    assert_eq!(code, Some(3));
+    insta::assert_snapshot!(told, @r#"no conversation of R fits this prompt; it has: a (when the prompt contains "stage: a" and "issue: 1"), b (when the prompt contains "stage: b")"#);
+}
+
+#[test]
+fn recordings_are_found_by_model_name_and_the_prompt_comes_from_stdin() {
+    let place = Place::new(&[says("Hello.")]);
+    for (args, env) in [
+        (vec!["--provider", "replay", "--base-url", ".."], None),
+        (vec!["--provider", "replay"], Some("..")),
+    ] {
+        let mut command = place.vex(&["-m", "model"]);
+        command
+            .args(args)
+            .arg("-")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        if let Some(dir) = env {
+            command.env("VEX_REPLAY_DIR", dir);
+        }
+        let mut child = command.spawn().unwrap();
+        child.stdin.take().unwrap().write_all(b"go").unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(0));
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), "Hello.\n");
+        assert!(
+            String::from_utf8(output.stderr)
+                .unwrap()
+                .contains("20 tokens in, 3 out")
+        );
+    }
+}
+
+#[test]
+fn read_only_denies_writes_and_commands() {
+    for tool in [
+        call("write_file", json!({"path": "a", "content": ""})),
+        call("edit_file", json!({"path": "a", "old": "a", "new": "b"})),
+        call("run_command", json!({"command": "touch a"})),
+    ] {
+        let place = Place::new(&[calls(&[tool]), says("I did it.")]);
+        let (events, output) = place.run(&["--permission", "read-only"]);
+        let end = end(&events, &output);
+        assert_eq!(
+            (output.status.code(), end["reason"].as_str()),
+            (Some(7), Some("denied"))
+        );
+        assert!(end["message"].as_str().unwrap().contains("read-only"), "{end}");
+        assert!(!place.work().join("a").exists());
+    }
+}
+
+#[test]
+fn paths_outside_are_denied_unless_everything_is_allowed() {
+    let recording = [
+        calls(&[call("write_file", json!({"path": "../out", "content": "x"}))]),
+        says("I did it."),
+    ];
+    let place = Place::new(&recording);
+    assert_eq!(place.run(&[]).1.status.code(), Some(7));
+    assert!(!place.dir.path().join("out").exists());
+    assert_eq!(place.run(&["--permission", "full"]).1.status.code(), Some(0));
+    assert!(place.dir.path().join("out").exists());
+}
+
+#[test]
+fn each_end_has_its_exit_code() {
+    let code = |lines: &[Value], args: &[&str]| {
+        let (events, output) = Place::new(lines).run(args);
+        let end = end(&events, &output);
+        assert!(end["message"].is_string(), "{end}");
+        let class = &events[events.len() - 2]["class"];
+        (
+            output.status.code().unwrap(),
+            end["reason"].as_str().unwrap().to_owned(),
+            class.clone(),
+        )
+    };
+    let looping = calls(&[call("list_dir", json!({}))]);
+    let error = |class: &str| json!({"kind": "error", "message": "no", "class": class});
+    let told = [
+        code(&[looping.clone()], &[]),
+        code(
+            &[looping.clone(), looping.clone(), looping],
+            &["--max-turns", "2"],
+        ),
+        code(&[json!({"kind": "turn", "text": " "})], &[]),
+        code(&[error("auth")], &[]),
+        code(&[error("rate_limit")], &[]),
+        code(&[says("x")], &["--provider", "anthropic"]),
+        code(&[says("x")], &["-C", "nowhere"]),
+        code(&[json!({"kind": "trun"})], &[]),
+        code(&[calls(&[call("no_such", json!({}))])], &[]),
+        code(&[calls(&[call("list_dir", json!({"depth": 3}))])], &[]),
+    ]
+    .map(|(code, reason, class)| format!("{code} {reason} {class}"));
+    insta::assert_snapshot!(told.join("\n"), @r#"
+    1 failed null
+    5 limit null
+    6 no_progress null
+    4 refused "auth"
+    1 failed "rate_limit"
+    3 config "usage"
+    3 config "usage"
+    3 config "usage"
+    1 failed null
+    1 failed null
+    "#);
+}
+
+#[test]
+fn usage_mistakes() {
+    let place = Place::new(&[]);
+    let told = |args: &[&str]| {
+        let output = place.vex(args).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert!(told(&["--jsno"]).contains("--json"));
+    assert!(told(&["--permission", "yolo", "x"]).contains("workspace-write"));
+    assert!(told(&["--replay", "../model.jsonl"]).contains("no prompt"));
+    assert!(told(&["--replay", "../model.jsonl", ""]).contains("the prompt is empty"));
+    assert!(told(&["--max-turns", "0", "x"]).contains("--max-turns"));
+}
+
+/// Reads events until one of this type.
+fn wait_for(child: &mut BufReader<std::process::ChildStdout>, kind: &str) {
+    let mut line = String::new();
+    while child.read_line(&mut line).unwrap() > 0 {
+        if serde_json::from_str::<Value>(&line).unwrap()["type"] == kind {
+            return;
+        }
+        line.clear();
+    }
+    panic!("no event {kind}");
+}
+
+fn start(place: &Place, prompt: &str) -> (Child, BufReader<std::process::ChildStdout>) {
+    let mut command = place.vex(&["--json", "--replay", "../model.jsonl", prompt]);
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let out = BufReader::new(child.stdout.take().unwrap());
+    (child, out)
+}
+
+fn await_file(path: &Path) -> String {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    loop {
+        match std::fs::read_to_string(path) {
+            Ok(text) if text.ends_with('\n') => return text,
+            _ => assert!(Instant::now() < deadline, "{} never came", path.display()),
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn alive(pid: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
+    !stat.is_empty() && !stat.contains(") Z ")
+}
+
+#[test]
+fn signals_end_the_command_and_the_run() {
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
+        let command = "trap '' INT TERM; sleep 1000 & echo $! > pid; sleep 1000";
+        let place = Place::new(&[calls(&[call("run_command", json!({"command": command}))])]);
+        let (mut child, mut out) = start(&place, "go");
+        let pid = await_file(&place.work().join("pid"));
+        let sent = Instant::now();
+        kill(Pid::from_raw(child.id() as i32), signal).unwrap();
+        let mut rest = Vec::new();
+        out.read_to_end(&mut rest).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(130));
+        assert!(sent.elapsed() < Duration::from_secs(2), "{:?}", sent.elapsed());
+        let events = events(&rest);
+        let end = events.last().unwrap();
+        assert_eq!(
+            (end["reason"].as_str(), end["ok"].as_bool()),
+            (Some("interrupted"), Some(false))
+        );
+        assert!(
+            events.iter().any(|e| e["type"] == "tool_result"),
+            "a call keeps its result"
+        );
+        assert!(!alive(&pid));
+    }
+}
+
+#[test]
+fn a_signal_while_the_model_answers() {
+    let place = Place::new(&[json!({"kind": "turn", "text": "late", "delay_ms": 600_000})]);
+    let (mut child, mut out) = start(&place, "go");
+    wait_for(&mut out, "session_start");
+    kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM).unwrap();
+    wait_for(&mut out, "end");
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+}
+
+#[test]
+fn a_stdin_that_stays_open_hangs_nothing() {
+    let place = Place::new(&[says("Hello.")]);
+    let (mut child, mut out) = start(&place, "go");
+    wait_for(&mut out, "end");
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+
+    // Waiting for the prompt, it still obeys a signal.
+    let (mut child, mut out) = start(&place, "-");
+    wait_for(&mut out, "session_start");
+    kill(Pid::from_raw(child.id() as i32), Signal::SIGINT).unwrap();
+    wait_for(&mut out, "end");
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+}
+
+#[test]
+fn nobody_reads_so_nothing_goes_on() {
+    let place = Place::new(&[
+        calls(&[call(
+            "run_command",
+            json!({"command": "while ! test -e go; do sleep 0.01; done"}),
+        )]),
+        calls(&[call("write_file", json!({"path": "more", "content": ""}))]),
+        says("done"),
+    ]);
+    let (mut child, mut out) = start(&place, "go");
+    wait_for(&mut out, "tool_call");
+    drop(out);
+    std::fs::write(place.work().join("go"), "").unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+    assert!(!place.work().join("more").exists());
+}
+
+#[test]
+fn help() {
+    let place = Place::new(&[]);
+    let output = place.vex(&["--help"]).env("COLUMNS", "100").output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    insta::assert_snapshot!(String::from_utf8(output.stdout).unwrap());
+}
