@@ -1,1 +1,130 @@
-//! (module template)
+//! Templates: prompts, hooks, `verify`, and the commands that stand in prompts.
+//!
+//! Three promises are kept here.
+//!
+//! 1. A missing name is an error with its line, never an empty text.
+//! 2. In a script, `{{ value }}` is *data*: exactly one part of one shell word, whatever the value holds. Where Vik
+//!    cannot tell how the shell would read the place, the template is refused with a hint.
+//! 3. Commands in a prompt are found in the template's own text, before any value is known. A value that looks like
+//!    a command stays text, and so does a command's output.
+//!
+//! What quoting cannot solve stays with the author: a value that begins with `-` is still one word, but a program may
+//! take it for an option (write `--` before it), and a value used as a file name is a file name.
+
+mod error;
+mod names;
+mod render;
+mod shell;
+mod source;
+mod words;
+
+#[cfg(test)]
+mod tests;
+
+use serde_json::Value;
+
+pub use error::{Place, TemplateError};
+pub use names::{AFTER_CREATE_NAMES, AFTER_RUN_NAMES, NAMES};
+
+/// The longest text that a template may render to, in bytes.
+pub const MAX_OUTPUT_BYTES: usize = 10 * 1024 * 1024;
+
+/// A rendered prompt whose commands have not been run yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Prompt {
+    /// Text and commands in the order in which they stand.
+    pub parts: Vec<Part>,
+}
+
+/// A piece of a rendered prompt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Plain text.
+    Text(String),
+    /// A shell script whose output (one trailing newline trimmed) stands here as plain text.
+    Command {
+        /// The script, for `sh FILE`.
+        script: String,
+        /// The line of the template on which it begins, from 1.
+        line: usize,
+    },
+}
+
+impl Prompt {
+    /// The commands in order.
+    pub fn commands(&self) -> impl Iterator<Item = &str> {
+        self.parts.iter().filter_map(|part| match part {
+            Part::Text(_) => None,
+            Part::Command { script, .. } => Some(script.as_str()),
+        })
+    }
+
+    /// The finished prompt, with the output of each command in its place, in order; an output that is missing counts
+    /// as empty. One trailing newline of each output is trimmed.
+    pub fn join<S: AsRef<str>>(&self, outputs: impl IntoIterator<Item = S>) -> String {
+        let mut outputs = outputs.into_iter();
+        let mut text = String::new();
+        for part in &self.parts {
+            match part {
+                Part::Text(part) => text.push_str(part),
+                Part::Command { .. } => {
+                    if let Some(output) = outputs.next() {
+                        let output = output.as_ref();
+                        text.push_str(output.strip_suffix('\n').unwrap_or(output));
+                    }
+                }
+            }
+        }
+        text
+    }
+}
+
+/// Renders a prompt.
+///
+/// # Errors
+/// When the template is wrong, uses a name that `context` does not have, or puts a value into a command at a place
+/// where it cannot be kept data.
+pub fn prompt(source: &str, context: &Value) -> Result<Prompt, TemplateError> {
+    let plan = source::Plan::prompt(source)?;
+    let rendered = render::render(&plan, context)?;
+    render::split(&plan, rendered)
+}
+
+/// Renders a hook, `verify` or another shell script, for `sh FILE`.
+///
+/// # Errors
+/// As [`prompt`].
+pub fn script(source: &str, context: &Value) -> Result<String, TemplateError> {
+    let plan = source::Plan::script(source)?;
+    let rendered = render::render(&plan, context)?;
+    shell::quote(&plan, &rendered)
+}
+
+/// All that can be said of a prompt template without values; `names` are the names that its context will have.
+pub fn check_prompt(source: &str, names: &[&str]) -> Vec<TemplateError> {
+    check(source, names, source::Plan::prompt(source))
+}
+
+/// All that can be said of a script template without values; `names` are the names that its context will have.
+pub fn check_script(source: &str, names: &[&str]) -> Vec<TemplateError> {
+    check(source, names, source::Plan::script(source))
+}
+
+fn check(source: &str, names: &[&str], plan: Result<source::Plan, TemplateError>) -> Vec<TemplateError> {
+    let plan = match plan {
+        Ok(plan) => plan,
+        Err(error) => return vec![error],
+    };
+    let mut errors = names::undeclared(source, names);
+    // Two ways through the template: every condition true, and every condition false. A condition that opens a quote
+    // and a like one that closes it then agree.
+    for way in [true, false] {
+        if let Err(error) = plan.sketch(way)
+            && !errors.iter().any(|known| known.to_string() == error.to_string())
+        {
+            errors.push(error);
+        }
+    }
+    errors.sort_by_key(TemplateError::line);
+    errors
+}

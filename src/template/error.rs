@@ -1,0 +1,208 @@
+//! What can be wrong with a template, in words for the one who wrote it.
+
+use std::fmt;
+
+/// Why a template cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TemplateError {
+    /// The text is no template.
+    #[error("line {line}: {detail}")]
+    Syntax {
+        /// The line of the template, from 1.
+        line: usize,
+        /// What the parser says.
+        detail: String,
+    },
+    /// A name that the context does not have.
+    #[error("line {line}: `{name}` is not defined")]
+    Undefined {
+        /// The line of the template, from 1.
+        line: usize,
+        /// The name as it is written, e.g. `issue.titel`.
+        name: String,
+        /// A known name that is close to it.
+        suggestion: Option<String>,
+        /// The names that are known at that place.
+        known: Vec<String>,
+    },
+    /// A value stands where it could not be kept data, or a part of the template stands where it has no place.
+    #[error("line {line}: {what} {place}")]
+    Refused {
+        /// The line of the template, from 1.
+        line: usize,
+        /// What is refused, as it is written.
+        what: String,
+        /// Where it stands.
+        place: Place,
+    },
+    /// An expression could not be evaluated.
+    #[error("line {line}: {detail}")]
+    Failed {
+        /// The line of the template, from 1.
+        line: usize,
+        /// What the engine says.
+        detail: String,
+    },
+    /// A value holds a NUL character, which no shell word can hold.
+    #[error("line {line}: the value of {what} holds a NUL character")]
+    Nul {
+        /// The line of the template, from 1.
+        line: usize,
+        /// The expression as it is written.
+        what: String,
+    },
+    /// The result is too long.
+    #[error("the rendered template is longer than {limit_bytes} bytes")]
+    TooLong {
+        /// The limit in bytes.
+        limit_bytes: usize,
+    },
+}
+
+impl TemplateError {
+    /// The line of the template, from 1, where the error has one.
+    pub fn line(&self) -> Option<usize> {
+        match self {
+            Self::Syntax { line, .. }
+            | Self::Undefined { line, .. }
+            | Self::Refused { line, .. }
+            | Self::Failed { line, .. }
+            | Self::Nul { line, .. } => Some(*line),
+            Self::TooLong { .. } => None,
+        }
+    }
+
+    /// The message without its line, for reports that name the line themselves.
+    pub fn message(&self) -> String {
+        let text = self.to_string();
+        match self.line() {
+            Some(line) => text
+                .strip_prefix(&format!("line {line}: "))
+                .unwrap_or(&text)
+                .to_owned(),
+            None => text,
+        }
+    }
+
+    /// What to do about it.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Undefined {
+                suggestion: Some(name),
+                ..
+            } => Some(format!("did you mean `{name}`?")),
+            Self::Undefined { known, .. } if !known.is_empty() => {
+                Some(format!("known here: {}", known.join(", ")))
+            }
+            Self::Refused { place, .. } => Some(place.hint()),
+            Self::Nul { .. } => Some("remove it with `| replace(\"\\0\", \"\")`".to_owned()),
+            Self::Syntax { .. } | Self::Undefined { .. } | Self::Failed { .. } | Self::TooLong { .. } => None,
+        }
+    }
+}
+
+/// A place at which a value, or a part of a template, is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// The body or the end mark of a here-document.
+    Heredoc,
+    /// A shell comment.
+    Comment,
+    /// `$(…)` in double quotes or in another `$(…)`.
+    NestedSubstitution,
+    /// Backticks.
+    Backticks,
+    /// `${…}`.
+    Parameter,
+    /// `$((…))`, `((…))`, `$[…]`.
+    Arithmetic,
+    /// `[[ … ]]`.
+    Condition,
+    /// `$'…'`.
+    AnsiQuotes,
+    /// Directly after a `$`.
+    AfterDollar,
+    /// Directly after a backslash.
+    AfterBackslash,
+    /// The name of the command that is run.
+    CommandName,
+    /// An argument that the named command reads as code.
+    Code(String),
+    /// An argument that the named command reads as the name of a variable.
+    VariableName(String),
+    /// A template block whose text is kept and used elsewhere; the name of the tag.
+    Captured(&'static str),
+    /// A tag that needs other templates.
+    OtherTemplates,
+    /// A prompt command that does not end in the block in which it begins.
+    Unclosed,
+    /// Shells differ on what stands before.
+    Unclear(&'static str),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Heredoc => f.write_str("stands in a here-document"),
+            Self::Comment => f.write_str("stands in a shell comment"),
+            Self::NestedSubstitution => f.write_str("stands in a nested command substitution"),
+            Self::Backticks => f.write_str("stands in backticks"),
+            Self::Parameter => f.write_str("stands in `${…}`"),
+            Self::Arithmetic => f.write_str("stands in shell arithmetic"),
+            Self::Condition => f.write_str("stands in `[[ … ]]`"),
+            Self::AnsiQuotes => f.write_str("stands in `$'…'`"),
+            Self::AfterDollar => f.write_str("stands directly after a `$`"),
+            Self::AfterBackslash => f.write_str("stands directly after a backslash"),
+            Self::CommandName => f.write_str("would name the command to run"),
+            Self::Code(command) => write!(f, "would be read as code by `{command}`"),
+            Self::VariableName(command) => write!(f, "would name a variable for `{command}`"),
+            Self::Captured(tag) => write!(
+                f,
+                "stands in `{{% {tag} %}}`, where its place in the shell cannot be told"
+            ),
+            Self::OtherTemplates => f.write_str("needs other templates, and there are none"),
+            Self::Unclosed => f.write_str("has no closing `` )` `` in the block in which it begins"),
+            Self::Unclear(why) => write!(f, "stands behind {why}, so its place cannot be told"),
+        }
+    }
+}
+
+impl Place {
+    /// What to write instead.
+    pub fn hint(&self) -> String {
+        const VARIABLE: &str =
+            "put it into a variable on a line of its own, `value={{ … }}`, and use \"$value\" here";
+        match self {
+            Self::Heredoc | Self::NestedSubstitution | Self::Parameter | Self::Condition | Self::AnsiQuotes => {
+                VARIABLE.to_owned()
+            }
+            Self::Backticks => format!("write $(…) instead of backticks, or {VARIABLE}"),
+            Self::Comment => "write {# … #} for a comment of the template, or remove the value".to_owned(),
+            Self::Arithmetic => "shells evaluate text in arithmetic as code; compare with [ … -eq … ] instead".to_owned(),
+            Self::AfterDollar | Self::AfterBackslash => {
+                "write the character in single quotes, or remove it".to_owned()
+            }
+            Self::CommandName => {
+                "choose the command with {% if %}, or start it with a path of your own and give the value as an \
+                 argument"
+                    .to_owned()
+            }
+            Self::Code(command) if matches!(command.as_str(), "sh" | "bash" | "dash" | "zsh") => {
+                format!("give it as an argument: {command} -c '… \"$1\" …' {command} {{{{ … }}}}")
+            }
+            Self::Code(_) => {
+                "hand it over as data, in an argument or in the environment (hooks get VIK_ISSUE_ID, VIK_ISSUE_TITLE)"
+                    .to_owned()
+            }
+            Self::VariableName(_) => "write the name yourself: export NAME={{ … }}".to_owned(),
+            Self::Captured(_) => {
+                "use `{% set name = … %}` for a value, and write the text where it is needed".to_owned()
+            }
+            Self::OtherTemplates => "write the text into this file".to_owned(),
+            Self::Unclosed => {
+                "end the command with `` )` ``; to show the text itself, write {{ \"`exec(…)`\" }}".to_owned()
+            }
+            Self::Unclear(_) => "use the value before that place, or move that part into a script file".to_owned(),
+        }
+    }
+}

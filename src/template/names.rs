@@ -1,0 +1,114 @@
+//! Names: which there are, and which one was meant.
+
+use std::collections::HashSet;
+
+use minijinja::Environment;
+use minijinja::machinery::Token;
+use serde_json::Value;
+
+use super::error::TemplateError;
+use super::source;
+
+/// The names in prompts, `before_run`, `verify` and `before_remove`.
+pub const NAMES: &[&str] = &[
+    "issue",
+    "workflow_path",
+    "workflow_dir",
+    "workspace_root",
+    "env",
+    "attempt",
+];
+
+/// The names in `after_create`, which runs before there is an attempt.
+pub const AFTER_CREATE_NAMES: &[&str] = &["issue", "workflow_path", "workflow_dir", "workspace_root", "env"];
+
+/// The names in `after_run`.
+pub const AFTER_RUN_NAMES: &[&str] = &[
+    "issue",
+    "workflow_path",
+    "workflow_dir",
+    "workspace_root",
+    "env",
+    "attempt",
+    "session",
+];
+
+/// What the engine itself brings.
+const BUILT_IN: &[&str] = &["range", "dict", "debug", "namespace", "loop", "self"];
+
+/// Names in `source` that are neither in `names`, nor built in, nor set by the template; at most one error each.
+pub(super) fn undeclared(source: &str, names: &[&str]) -> Vec<TemplateError> {
+    let mut environment = Environment::new();
+    environment.set_syntax(source::syntax());
+    let Ok(template) = environment.template_from_str(source) else {
+        return Vec::new();
+    };
+    let unknown: HashSet<String> = template
+        .undeclared_variables(false)
+        .into_iter()
+        .filter(|name| !names.contains(&name.as_str()) && !BUILT_IN.contains(&name.as_str()))
+        .collect();
+    let mut errors: Vec<TemplateError> = unknown
+        .into_iter()
+        .map(|name| TemplateError::Undefined {
+            line: line_of(source, &name),
+            suggestion: closest(&name, names.iter().copied()),
+            known: names.iter().map(|&name| name.to_owned()).collect(),
+            name,
+        })
+        .collect();
+    errors.sort_by_key(TemplateError::line);
+    errors
+}
+
+/// The line of the first use of a name that is no attribute.
+fn line_of(source: &str, name: &str) -> usize {
+    let mut after_dot = false;
+    for token in minijinja::machinery::tokenize(source, false, source::syntax()) {
+        let Ok((token, span)) = token else { break };
+        match token {
+            Token::Ident(found) if found == name && !after_dot => return usize::from(span.start_line),
+            token => after_dot = matches!(token, Token::Dot),
+        }
+    }
+    1
+}
+
+/// The error for an undefined value; `detail` is what the engine says, which names it in backticks.
+pub(super) fn undefined(line: usize, detail: &str, context: &Value) -> TemplateError {
+    let name = detail.split('`').nth(1).unwrap_or("a value").to_owned();
+    let mut path: Vec<&str> = name.split('.').collect();
+    let mut place = context;
+    let mut prefix = String::new();
+    // Walk as far as the path exists: the first part that does not is the one that was meant otherwise.
+    while path.len() > 1 {
+        let Some(inner) = place.get(path[0]) else { break };
+        place = inner;
+        prefix.push_str(path.remove(0));
+        prefix.push('.');
+    }
+    let known: Vec<&str> = place
+        .as_object()
+        .map(|map| map.keys().map(String::as_str).collect())
+        .unwrap_or_default();
+    let suggestion = closest(path[0], known.iter().copied()).map(|found| format!("{prefix}{found}"));
+    let known = known
+        .into_iter()
+        .take(30)
+        .map(|found| format!("{prefix}{found}"))
+        .collect();
+    TemplateError::Undefined {
+        line,
+        name,
+        suggestion,
+        known,
+    }
+}
+
+fn closest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<String> {
+    known
+        .map(|candidate| (strsim::damerau_levenshtein(name, candidate), candidate))
+        .filter(|(distance, candidate)| *distance <= 1 + candidate.len().min(name.len()) / 4)
+        .min()
+        .map(|(_, candidate)| candidate.to_owned())
+}

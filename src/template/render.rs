@@ -1,0 +1,147 @@
+//! Running the engine: strict, bounded, and with the values of shell text kept apart.
+
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use minijinja::{Environment, Error, ErrorKind, State, UndefinedBehavior, Value as Template};
+use serde_json::Value;
+
+use super::error::TemplateError;
+use super::source::{self, Plan};
+use super::{MAX_OUTPUT_BYTES, Part, Prompt, names, shell};
+
+/// Steps of the engine before a template is taken for one that does not end.
+const FUEL: u64 = 20_000_000;
+
+/// A template after the engine: shell text holds placeholders instead of values.
+pub(super) struct Rendered {
+    /// The text.
+    pub(super) text: String,
+    /// The values by placeholder: the expression they come from, and their text.
+    pub(super) values: Vec<(usize, String)>,
+}
+
+/// Renders the rewritten source.
+pub(super) fn render(plan: &Plan, context: &Value) -> Result<Rendered, TemplateError> {
+    let values = Arc::new(Mutex::new(Vec::new()));
+    let mut environment = Environment::new();
+    environment.set_syntax(source::syntax());
+    environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
+    environment.set_debug(true);
+    environment.set_fuel(Some(FUEL));
+    environment.set_recursion_limit(100);
+    environment.add_filter(plan.filter(), {
+        let (nonce, values) = (plan.nonce.clone(), Arc::clone(&values));
+        move |state: &mut State<'_, '_>, value: Template, site: usize| -> Result<String, Error> {
+            // `format` writes the value as `{{ … }}` does, and refuses an undefined one.
+            let text = state.format(value)?;
+            let mut values = values.lock().unwrap_or_else(PoisonError::into_inner);
+            values.push((site, text));
+            Ok(source::placeholder(&nonce, values.len() - 1))
+        }
+    });
+    let mut output = Bounded {
+        bytes: Vec::new(),
+        full: false,
+    };
+    let result = environment
+        .template_from_named_str("template", &plan.rewritten)
+        .and_then(|template| {
+            template
+                .render_captured_to(minijinja::value::Serde(context), &mut output)
+                .map(drop)
+        });
+    if output.full {
+        return Err(TemplateError::TooLong {
+            limit_bytes: MAX_OUTPUT_BYTES,
+        });
+    }
+    result.map_err(|error| explain(plan, &error, context))?;
+    let text = String::from_utf8(output.bytes).map_err(|_| TemplateError::Failed {
+        line: 1,
+        detail: "the result is not UTF-8".to_owned(),
+    })?;
+    let values = std::mem::take(&mut *values.lock().unwrap_or_else(PoisonError::into_inner));
+    Ok(Rendered { text, values })
+}
+
+fn explain(plan: &Plan, error: &Error, context: &Value) -> TemplateError {
+    let line = error.line().unwrap_or(1);
+    let detail = error
+        .detail()
+        .map_or_else(|| error.kind().to_string(), str::to_owned);
+    // The name of the filter is nobody's business.
+    let detail = detail.replace(&plan.filter(), "shell");
+    match error.kind() {
+        ErrorKind::UndefinedError => names::undefined(line, &detail, context),
+        ErrorKind::SyntaxError => TemplateError::Syntax { line, detail },
+        kind if error.detail().is_some() => TemplateError::Failed {
+            line,
+            detail: format!("{kind}: {detail}"),
+        },
+        _ => TemplateError::Failed { line, detail },
+    }
+}
+
+/// Cuts a rendered prompt into text and finished commands.
+pub(super) fn split(plan: &Plan, rendered: Rendered) -> Result<Prompt, TemplateError> {
+    let Rendered { text, values } = rendered;
+    let mut rendered = Rendered {
+        text: String::new(),
+        values,
+    };
+    let mut parts = Vec::new();
+    let (begin, end) = (plan.begin(), plan.end());
+    let mut rest = text.as_str();
+    while let Some((before, behind)) = rest.split_once(&begin) {
+        let Some((number, behind)) = behind.split_once(';') else {
+            break;
+        };
+        let Some((inner, behind)) = behind.split_once(&end) else {
+            break;
+        };
+        if !before.is_empty() {
+            parts.push(Part::Text(before.to_owned()));
+        }
+        inner.clone_into(&mut rendered.text);
+        let line = number
+            .parse()
+            .ok()
+            .and_then(|number: usize| plan.commands.get(number))
+            .copied()
+            .unwrap_or(1);
+        parts.push(Part::Command {
+            script: shell::quote(plan, &rendered)?,
+            line,
+        });
+        rest = behind;
+    }
+    if !rest.is_empty() {
+        parts.push(Part::Text(rest.to_owned()));
+    }
+    Ok(Prompt { parts })
+}
+
+struct Bounded {
+    bytes: Vec<u8>,
+    full: bool,
+}
+
+impl Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.bytes.len() + bytes.len() > MAX_OUTPUT_BYTES {
+            self.full = true;
+            return Err(io::Error::new(
+                io::ErrorKind::FileTooLarge,
+                "the rendered template is too long",
+            ));
+        }
+        self.bytes.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

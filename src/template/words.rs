@@ -1,0 +1,422 @@
+//! The words of a shell command, as far as they decide whether a value may stand there: a value may be an argument,
+//! but it may not name the command, nor be an argument that the command reads as code.
+//!
+//! Quoting alone keeps a value one word; the lists here are about the well-known commands that would read that word as
+//! code all the same. They cannot be complete: a program of the author's own that evaluates its arguments is not known.
+
+use std::collections::HashSet;
+
+use minijinja::machinery::ast::{CallArg, Expr};
+
+use super::error::Place;
+use super::source::Site;
+
+/// Whether a piece of text stands in quotes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Open {
+    Bare,
+    Quoted,
+}
+
+/// What the end of a word means for the reader.
+pub(super) enum WordEnd {
+    Plain,
+    /// It was the reserved word `case`.
+    Case,
+    /// It was the command `alias`, after which words may be other words.
+    Alias,
+}
+
+#[derive(Default)]
+struct Word {
+    text: String,
+    quoted: bool,
+    /// Its unquoted text up to here is `NAME=` or `NAME+=`.
+    assignment: bool,
+    /// The first value in it that is not the author's own.
+    value: Option<Site>,
+    /// A value (of whatever origin) is its first part.
+    value_first: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Case {
+    Subject,
+    In,
+    Pattern,
+    Body,
+}
+
+/// A list of commands that is being read.
+#[derive(Default)]
+pub(super) struct Command {
+    words: Vec<String>,
+    word: Option<Word>,
+    /// The next word is the target of a redirection.
+    redirect: bool,
+    cases: Vec<Case>,
+    /// Inside `[[ … ]]`.
+    condition: bool,
+    parens: usize,
+}
+
+/// Commands that run the command in their arguments.
+const PREFIXES: &[&str] = &[
+    "exec", "command", "builtin", "nohup", "sudo", "doas", "env", "nice", "time", "timeout", "xargs",
+    "setsid", "stdbuf", "ionice", "chroot", "unshare", "strace", "parallel", "gtimeout",
+];
+/// Commands whose arguments are code.
+const CODE: &[&str] = &[
+    "eval", ".", "source", "trap", "alias", "let", "ssh", "rsh", "watch",
+];
+/// Commands whose arguments are names of variables.
+const NAMES: &[&str] = &[
+    "export", "readonly", "local", "unset", "read", "getopts", "unalias", "declare", "typeset",
+];
+const SHELLS: &[&str] = &[
+    "sh", "bash", "dash", "ash", "ksh", "mksh", "zsh", "fish", "csh", "tcsh", "su", "runuser", "script",
+    "flock",
+];
+const INTERPRETERS: &[&str] = &[
+    "python",
+    "python2",
+    "python3",
+    "perl",
+    "ruby",
+    "node",
+    "nodejs",
+    "deno",
+    "bun",
+    "php",
+    "lua",
+    "osascript",
+];
+/// Commands whose first argument is a program in a language that can run commands.
+const PROGRAMS: &[&str] = &["sed", "gsed", "awk", "gawk", "mawk", "nawk"];
+const RESERVED: &[&str] = &[
+    "if", "then", "else", "elif", "fi", "while", "until", "do", "done", "{", "}", "!", "time", "esac",
+];
+
+impl Command {
+    pub(super) fn in_word(&self) -> bool {
+        self.word.is_some()
+    }
+
+    /// No word of a command has been read.
+    pub(super) fn at_start(&self) -> bool {
+        self.words.is_empty()
+    }
+
+    pub(super) fn push(&mut self, text: &str, open: Open) {
+        let word = self.word.get_or_insert_default();
+        if open == Open::Quoted {
+            word.quoted = true;
+        } else if text == "=" && !word.quoted && !word.value_first && !word.assignment && word.value.is_none()
+        {
+            word.assignment = is_name(word.text.strip_suffix('+').unwrap_or(&word.text));
+        }
+        word.text.push_str(text);
+    }
+
+    pub(super) fn push_value(&mut self, site: &Site) {
+        let word = self.word.get_or_insert_default();
+        if word.text.is_empty() {
+            word.value_first = true;
+        }
+        word.quoted = true;
+        if !site.own {
+            word.value.get_or_insert_with(|| site.clone());
+        }
+        // Never equal to any name.
+        word.text.push('\u{1}');
+    }
+
+    pub(super) fn redirect(&mut self) {
+        self.redirect = true;
+    }
+
+    pub(super) fn end_command(&mut self, case_end: bool) {
+        self.redirect = false;
+        if self.condition {
+            return;
+        }
+        self.words.clear();
+        if case_end && let Some(case) = self.cases.last_mut() {
+            *case = Case::Pattern;
+        }
+    }
+
+    pub(super) fn open_paren(&mut self) {
+        if self.cases.last() == Some(&Case::Pattern) {
+            return;
+        }
+        self.parens += 1;
+        if !self.condition {
+            self.words.clear();
+        }
+    }
+
+    /// Whether the parenthesis belongs to this list of commands.
+    pub(super) fn close_paren(&mut self) -> bool {
+        if !self.condition {
+            self.words.clear();
+        }
+        self.redirect = false;
+        if let Some(case @ Case::Pattern) = self.cases.last_mut() {
+            *case = Case::Body;
+            return true;
+        }
+        if self.parens > 0 {
+            self.parens -= 1;
+            return true;
+        }
+        false
+    }
+
+    /// Ends the word that is being read, if there is one.
+    pub(super) fn end_word(&mut self) -> Result<WordEnd, (Site, Place)> {
+        let Some(word) = self.word.take() else {
+            return Ok(WordEnd::Plain);
+        };
+        if std::mem::take(&mut self.redirect) {
+            return Ok(WordEnd::Plain);
+        }
+        let plain = (!word.quoted).then_some(word.text.as_str());
+        match self.cases.last_mut() {
+            Some(case @ Case::Subject) => {
+                *case = Case::In;
+                return Ok(WordEnd::Plain);
+            }
+            Some(case @ Case::In) => {
+                if plain == Some("in") {
+                    *case = Case::Pattern;
+                }
+                return Ok(WordEnd::Plain);
+            }
+            Some(Case::Pattern) => {
+                if plain == Some("esac") {
+                    self.cases.pop();
+                }
+                return Ok(WordEnd::Plain);
+            }
+            Some(Case::Body) | None => {}
+        }
+        if self.condition {
+            if plain == Some("]]") {
+                self.condition = false;
+            }
+            return match word.value {
+                Some(site) => Err((site, Place::Condition)),
+                None => Ok(WordEnd::Plain),
+            };
+        }
+        if self.words.is_empty() {
+            self.first(word)
+        } else {
+            self.argument(word)
+        }
+    }
+
+    fn first(&mut self, word: Word) -> Result<WordEnd, (Site, Place)> {
+        if word.assignment {
+            return Ok(WordEnd::Plain);
+        }
+        let plain = (!word.quoted).then_some(word.text.as_str());
+        match plain {
+            Some("case") => {
+                self.cases.push(Case::Subject);
+                return Ok(WordEnd::Case);
+            }
+            Some("esac") => {
+                self.cases.pop();
+                return Ok(WordEnd::Plain);
+            }
+            Some("[[") => {
+                self.condition = true;
+                return Ok(WordEnd::Plain);
+            }
+            Some(reserved) if RESERVED.contains(&reserved) => return Ok(WordEnd::Plain),
+            _ => {}
+        }
+        if let Some(site) = word.value {
+            return Err((site, Place::CommandName));
+        }
+        let alias = word.text == "alias";
+        self.words.push(word.text);
+        Ok(if alias { WordEnd::Alias } else { WordEnd::Plain })
+    }
+
+    fn argument(&mut self, word: Word) -> Result<WordEnd, (Site, Place)> {
+        if let Some(site) = &word.value
+            && let Some(place) = self.place_of(&word)
+        {
+            return Err((site.clone(), place));
+        }
+        self.words.push(word.text);
+        Ok(WordEnd::Plain)
+    }
+
+    /// Why the command refuses a value in the word that comes next.
+    fn place_of(&self, word: &Word) -> Option<Place> {
+        let words: Vec<&str> = self.words.iter().map(String::as_str).collect();
+        let Some(start) = command_start(&words) else {
+            return (!word.assignment).then_some(Place::CommandName);
+        };
+        let (name, arguments) = (base(words[start]), &words[start + 1..]);
+        if CODE.contains(&name) {
+            return Some(Place::Code(name.to_owned()));
+        }
+        if NAMES.contains(&name) {
+            let flags = arguments.iter().any(|argument| argument.starts_with('-'));
+            let typed = matches!(name, "declare" | "typeset" | "local") && flags;
+            if word.value_first || !word.assignment || typed {
+                return Some(Place::VariableName(name.to_owned()));
+            }
+        }
+        if matches!(name, "[" | "test" | "printf")
+            && arguments.last().is_some_and(|last| matches!(*last, "-v" | "-R"))
+        {
+            return Some(Place::VariableName(name.to_owned()));
+        }
+        if PROGRAMS.contains(&name) {
+            return program(name, arguments, word);
+        }
+        // `find … -exec sh -c`, `git submodule foreach`, and the like: the interpreter may stand anywhere before.
+        for (index, earlier) in words.iter().enumerate().rev() {
+            let name = base(earlier);
+            let letters: &[char] = if SHELLS.contains(&name) {
+                &['c']
+            } else if INTERPRETERS.contains(&name.trim_end_matches(|c: char| c == '.' || c.is_ascii_digit()))
+                || INTERPRETERS.contains(&name)
+            {
+                &['c', 'e', 'E', 'r', 'p']
+            } else {
+                continue;
+            };
+            if code_comes_next(&words[index + 1..], letters)
+                || ["--command=", "--eval=", "--print=", "-c\u{1}", "-e\u{1}"]
+                    .iter()
+                    .any(|flag| word.text.starts_with(flag))
+            {
+                return Some(Place::Code(name.to_owned()));
+            }
+        }
+        None
+    }
+}
+
+/// Where the real command stands behind `env`, `sudo` and the like; `None` where it has not been named yet.
+fn command_start(words: &[&str]) -> Option<usize> {
+    let mut index = 0;
+    while index < words.len() {
+        if !PREFIXES.contains(&base(words[index])) {
+            return Some(index);
+        }
+        index += 1;
+        while index < words.len()
+            && (words[index].starts_with('-')
+                || words[index].contains('=')
+                || words[index].starts_with(|c: char| c.is_ascii_digit()))
+        {
+            index += 1;
+        }
+    }
+    None
+}
+
+/// Whether the last of the arguments so far is a flag behind which code stands.
+fn code_comes_next(arguments: &[&str], letters: &[char]) -> bool {
+    let flag = |argument: &str| {
+        argument.starts_with('-')
+            && (matches!(argument, "--command" | "--eval" | "--print")
+                || (!argument.starts_with("--") && argument[1..].contains(letters)))
+    };
+    let options = arguments
+        .iter()
+        .rev()
+        .take_while(|argument| argument.starts_with('-'))
+        .count();
+    let tail = &arguments[arguments.len() - options..];
+    tail.iter().any(|argument| flag(argument))
+}
+
+/// `sed` and `awk`: their program is their first argument, or stands behind `-e`.
+fn program(name: &str, arguments: &[&str], word: &Word) -> Option<Place> {
+    let code = || Some(Place::Code(name.to_owned()));
+    let last = arguments.last().copied().unwrap_or_default();
+    let takes_value = ["-v", "-f", "-F", "--assign", "--file", "--field-separator"];
+    if name.ends_with("awk") && takes_value.contains(&last) {
+        return None;
+    }
+    if matches!(last, "-e" | "--expression") || (word.text.starts_with('-') && !word.text.starts_with("-v")) {
+        return code();
+    }
+    let explicit = arguments.iter().any(|argument| {
+        ["-e", "-f", "--expression", "--file"]
+            .iter()
+            .any(|flag| argument.starts_with(flag))
+    });
+    let mut skip = false;
+    let given = arguments.iter().any(|argument| {
+        if std::mem::take(&mut skip) {
+            return false;
+        }
+        skip = name.ends_with("awk") && takes_value.contains(argument);
+        !argument.starts_with('-')
+    });
+    if explicit || given { None } else { code() }
+}
+
+fn base(word: &str) -> &str {
+    word.rsplit('/').next().unwrap_or(word)
+}
+
+fn is_name(text: &str) -> bool {
+    text.starts_with(|c: char| c == '_' || c.is_ascii_alphabetic())
+        && text.chars().all(|c| c == '_' || c.is_ascii_alphanumeric())
+}
+
+/// Whether an expression is made only of what the author and Vik bring: paths of the workflow, the daemon's
+/// environment, the stage's name, constants.
+pub(super) fn is_own(expr: &Expr<'_>, assigned: &HashSet<String>) -> bool {
+    let own = |inner: &Expr<'_>| is_own(inner, assigned);
+    let own_opt = |inner: &Option<Expr<'_>>| inner.as_ref().is_none_or(own);
+    let own_args = |args: &[CallArg<'_>]| {
+        args.iter().all(|arg| match arg {
+            CallArg::Pos(inner)
+            | CallArg::Kwarg(_, inner)
+            | CallArg::PosSplat(inner)
+            | CallArg::KwargSplat(inner) => own(inner),
+        })
+    };
+    match expr {
+        Expr::Const(_) => true,
+        Expr::Var(var) => {
+            ["workflow_path", "workflow_dir", "workspace_root", "env"].contains(&var.id)
+                && !assigned.contains(var.id)
+        }
+        Expr::GetAttr(get) => match &get.expr {
+            Expr::Var(var) if !assigned.contains(var.id) => {
+                matches!(
+                    (var.id, get.name),
+                    ("issue", "stage" | "workdir") | ("attempt", "number")
+                ) || own(&get.expr)
+            }
+            inner => own(inner),
+        },
+        Expr::GetItem(get) => own(&get.expr) && own(&get.subscript_expr),
+        Expr::Slice(slice) => {
+            own(&slice.expr) && own_opt(&slice.start) && own_opt(&slice.stop) && own_opt(&slice.step)
+        }
+        Expr::UnaryOp(op) => own(&op.expr),
+        Expr::BinOp(op) => own(&op.left) && own(&op.right),
+        Expr::Compare(compare) => own(&compare.expr) && compare.ops.iter().all(|op| own(&op.expr)),
+        Expr::IfExpr(inner) => own(&inner.test_expr) && own(&inner.true_expr) && own_opt(&inner.false_expr),
+        Expr::Filter(filter) => own_opt(&filter.expr) && own_args(&filter.args),
+        Expr::Test(test) => own(&test.expr) && own_args(&test.args),
+        Expr::List(list) => list.items.iter().all(own),
+        Expr::Tuple(tuple) => tuple.items.iter().all(own),
+        Expr::Map(map) => map.keys.iter().all(own) && map.values.iter().all(own),
+        Expr::Call(_) => false,
+    }
+}
