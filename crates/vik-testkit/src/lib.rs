@@ -12,6 +12,7 @@
 pub mod bins;
 mod env;
 mod leftovers;
+pub mod server;
 mod tracker;
 mod wait;
 

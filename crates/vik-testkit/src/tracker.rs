@@ -114,7 +114,7 @@ impl FakeTracker {
     /// Moves an issue. `false`: there is none of that id.
     pub fn move_to(&self, id: &str, state: &str) -> bool {
         self.change(id, &format!("move {id} {state}"), |issue| {
-            issue.state = state.to_owned()
+            issue.state = state.to_owned();
         })
     }
 

@@ -156,15 +156,9 @@ fn writes_files_and_commits() {
     // There may be more: those that the test itself was started with.
     let fds = env.read("work/fds");
     assert!(
-        fds.starts_with("0 pipe:")
-            && fds.contains(
-                "
-1 pipe:"
-            )
-            && fds.contains(
-                "
-2 pipe:"
-            ),
+        ["0 pipe:", "1 pipe:", "2 pipe:"]
+            .iter()
+            .all(|fd| fds.contains(fd)),
         "{fds}"
     );
 }

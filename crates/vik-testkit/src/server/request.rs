@@ -1,0 +1,184 @@
+//! What a client asks: its dialect, its conversation, the tools that it offers.
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use serde_json::Value;
+
+use super::http::HttpRequest;
+
+/// The language a client speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dialect {
+    /// OpenAI Responses.
+    Responses,
+    /// OpenAI Chat Completions.
+    Chat,
+    /// Anthropic Messages.
+    Anthropic,
+}
+
+impl Dialect {
+    /// The dialect of a path.
+    pub(crate) fn of(path: &str) -> Option<Self> {
+        if path.ends_with("/chat/completions") {
+            Some(Self::Chat)
+        } else if path.ends_with("/responses") {
+            Some(Self::Responses)
+        } else if path.ends_with("/messages") {
+            Some(Self::Anthropic)
+        } else {
+            None
+        }
+    }
+}
+
+/// A tool that the client offers.
+#[derive(Clone, Debug)]
+pub(crate) struct Offered {
+    pub(crate) name: String,
+    /// Takes free text, no JSON.
+    pub(crate) freeform: bool,
+    /// The properties of its schema.
+    pub(crate) properties: BTreeMap<String, Value>,
+}
+
+/// A request for an answer.
+pub(crate) struct ModelRequest<'a> {
+    pub(crate) dialect: Dialect,
+    pub(crate) http: &'a HttpRequest,
+    pub(crate) body: Value,
+    /// Codex's code mode: the only tool is JavaScript.
+    pub(crate) code_mode: bool,
+    pub(crate) offered: Vec<Offered>,
+}
+
+impl<'a> ModelRequest<'a> {
+    pub(crate) fn new(dialect: Dialect, http: &'a HttpRequest, body: Value) -> Self {
+        let mut offered = tools_of(&body["tools"]);
+        let mut code_mode = false;
+        for item in body["input"].as_array().into_iter().flatten() {
+            if item["type"] == "additional_tools" {
+                code_mode = true;
+                offered.extend(tools_of(&item["tools"]));
+            }
+        }
+        code_mode |= offered.iter().any(|tool| tool.name == "exec" && tool.freeform);
+        Self {
+            dialect,
+            http,
+            body,
+            code_mode,
+            offered,
+        }
+    }
+
+    pub(crate) fn streams(&self) -> bool {
+        self.body["stream"] == true
+    }
+
+    pub(crate) fn model(&self) -> &str {
+        self.body["model"].as_str().unwrap_or("unknown")
+    }
+
+    /// Whether it is one of Claude Code's own small questions (a title, a topic), which no script speaks of.
+    pub(crate) fn is_side_call(&self) -> bool {
+        let agent = self.http.headers.get("user-agent").map_or("", String::as_str);
+        self.dialect == Dialect::Anthropic && agent.starts_with("claude-cli") && self.offered.is_empty()
+    }
+
+    /// The texts that the user wrote, oldest first; no tool results.
+    pub(crate) fn user_texts(&self) -> Vec<String> {
+        if let Some(text) = self.body["input"].as_str() {
+            return vec![text.to_owned()];
+        }
+        let list = if self.dialect == Dialect::Responses {
+            &self.body["input"]
+        } else {
+            &self.body["messages"]
+        };
+        let mut texts = Vec::new();
+        for message in list
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter(|message| message["role"] == "user")
+        {
+            match &message["content"] {
+                Value::String(text) => texts.push(text.clone()),
+                Value::Array(parts) => {
+                    let parts = parts
+                        .iter()
+                        .filter(|part| part["type"] == "text" || part["type"] == "input_text");
+                    texts.extend(parts.filter_map(|part| part["text"].as_str().map(str::to_owned)));
+                }
+                _ => {}
+            }
+        }
+        texts
+    }
+
+    /// Whether the model has not said anything yet.
+    pub(crate) fn is_fresh(&self) -> bool {
+        let list = if self.dialect == Dialect::Responses {
+            &self.body["input"]
+        } else {
+            &self.body["messages"]
+        };
+        !list.as_array().into_iter().flatten().any(|item| {
+            item["role"] == "assistant"
+                || item["type"] == "function_call"
+                || item["type"] == "custom_tool_call"
+        })
+    }
+
+    /// The client's own name of the conversation.
+    pub(crate) fn conversation(&self) -> Option<String> {
+        let headers = [
+            "x-claude-code-session-id",
+            "session_id",
+            "session-id",
+            "conversation_id",
+        ];
+        let named = headers
+            .iter()
+            .find_map(|name| self.http.headers.get(*name).cloned());
+        named
+            .or_else(|| self.body["prompt_cache_key"].as_str().map(str::to_owned))
+            .or_else(|| self.body["metadata"]["user_id"].as_str().map(str::to_owned))
+    }
+
+    /// A number for the conversation of a client that gives it no name.
+    pub(crate) fn fingerprint(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.user_texts().first().hash(&mut hasher);
+        hasher.finish()
+    }
+}
+
+fn tools_of(list: &Value) -> Vec<Offered> {
+    let mut offered = Vec::new();
+    for tool in list.as_array().into_iter().flatten() {
+        // Chat Completions nests it.
+        let tool = if tool["function"].is_object() {
+            &tool["function"]
+        } else {
+            tool
+        };
+        let Some(name) = tool["name"].as_str().or_else(|| tool["type"].as_str()) else {
+            continue;
+        };
+        let schema = if tool["input_schema"].is_object() {
+            &tool["input_schema"]
+        } else {
+            &tool["parameters"]
+        };
+        let properties = schema["properties"].as_object().cloned().unwrap_or_default();
+        offered.push(Offered {
+            name: name.to_owned(),
+            freeform: tool["type"] == "custom",
+            properties: properties.into_iter().collect(),
+        });
+    }
+    offered
+}
