@@ -1,1 +1,28 @@
-//! See the description in Cargo.toml.
+//! Processes: the shim that owns one agent's process tree, and the daemon's side of it.
+//!
+//! The shim is a small process between the daemon and the agent (see [`shim`]). It inherits every orphan of its tree
+//! (Linux: subreaper), so "no child left" proves that nothing of the tree lives. [`Supervisor`] starts shims and waits
+//! for their [`ExitRecord`]. This is the only crate of the workspace that uses `unsafe`.
+//!
+//! Linux is first class. On macOS there is no subreaper, no parent-death signal and no reading of other processes'
+//! environment: a process that leaves the agent's group and loses its parent is not found there, and the proof of an
+//! end says so ([`Proof::Group`]).
+
+#[cfg(not(any(target_os = "linux", target_os = "macos")))]
+compile_error!("Vik runs on Linux (first class) and macOS (best effort); use WSL 2 on Windows");
+
+mod census;
+pub mod identity;
+mod os_text;
+pub mod shim;
+mod spec;
+mod supervise;
+mod sys;
+mod tree;
+
+pub use census::read_census;
+pub use identity::ProcessId;
+pub use spec::{
+    Cause, ExitRecord, Graces, Mark, Output, Proof, SHIM_VERB, ShimSpec, SpawnFailure, SpawnFailureKind, Stdin,
+};
+pub use supervise::*;

@@ -1,0 +1,115 @@
+//! Who a process is: its pid alone may be used again, its pid with its start time is not.
+
+use serde::{Deserialize, Serialize};
+
+use crate::sys;
+
+/// One process of this boot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ProcessId {
+    /// The pid, as seen in this process's PID namespace.
+    pub pid: i32,
+    /// When it was started: clock ticks since the boot (Linux), microseconds since 1970 (macOS).
+    pub start_time: u64,
+}
+
+impl ProcessId {
+    /// This process.
+    pub fn current() -> Self {
+        let pid = i32::try_from(std::process::id()).unwrap_or(0);
+        // Without /proc there is no start time; nothing else can then be identified either.
+        Self::of(pid).unwrap_or(Self { pid, start_time: 0 })
+    }
+
+    /// The process that has this pid now, zombies included.
+    pub fn of(pid: i32) -> Option<Self> {
+        sys::stat(pid).map(|stat| Self { pid, start_time: stat.start_time })
+    }
+
+    /// Whether this very process still runs. A zombie is dead.
+    pub fn is_alive(self) -> bool {
+        sys::stat(self.pid).is_some_and(|stat| stat.start_time == self.start_time && !stat.dead)
+    }
+
+    /// The parent's identity, while both live.
+    pub fn parent(self) -> Option<Self> {
+        let stat = sys::stat(self.pid).filter(|stat| stat.start_time == self.start_time)?;
+        Self::of(stat.ppid).filter(|parent| parent.start_time <= self.start_time)
+    }
+
+    /// Sends a signal to this very process, never to another one that got its pid. Gives whether it was there.
+    pub(crate) fn signal(self, signal: i32) -> bool {
+        #[cfg(target_os = "linux")]
+        if let Ok(pidfd) = sys::pidfd_open(self.pid) {
+            // Whatever has the pid now keeps the handle: if it is the right one, the signal cannot go astray.
+            return Self::of(self.pid) == Some(self) && sys::pidfd_signal(&pidfd, signal).is_ok();
+        }
+        Self::of(self.pid) == Some(self) && sys::kill(self.pid, signal).is_ok()
+    }
+}
+
+/// The id of this boot (a [`ProcessId`] means nothing in another one). Empty where the system has none.
+pub fn boot_id() -> String {
+    sys::boot_id()
+}
+
+/// The parents of a process, nearest first, up to the first process of its PID namespace.
+pub fn ancestors(pid: i32) -> Vec<ProcessId> {
+    let mut ancestors = Vec::new();
+    let mut current = ProcessId::of(pid);
+    // A chain cannot be longer than that; the bound keeps a lie of the process table from holding us.
+    while let Some(parent) = current.and_then(ProcessId::parent).filter(|_| ancestors.len() < 4096) {
+        ancestors.push(parent);
+        current = Some(parent);
+    }
+    ancestors
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_is_alive_and_its_ancestors_are_older() {
+        let me = ProcessId::current();
+        assert!(me.is_alive());
+        assert!(!ProcessId { start_time: me.start_time + 1, ..me }.is_alive());
+        let ancestors = ancestors(me.pid);
+        assert!(!ancestors.is_empty());
+        assert!(ancestors.windows(2).all(|pair| pair[1].start_time <= pair[0].start_time));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_name_cannot_forge_its_own_stat() {
+        let line = b"7 (a) Z 1 2) S 5 7 7 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 3 0 4242 1000 10 18446744073709551615";
+        let stat = sys::parse_stat(7, line).unwrap();
+        assert_eq!((stat.ppid, stat.start_time, stat.dead), (5, 4242, false));
+    }
+
+    #[test]
+    fn a_zombie_is_dead() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let id = ProcessId::of(i32::try_from(child.id()).unwrap()).unwrap();
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+        while id.is_alive() {
+            assert!(std::time::Instant::now() < deadline, "`true` does not end");
+            std::thread::yield_now();
+        }
+        assert_eq!(ProcessId::of(id.pid), Some(id), "not reaped yet: still in the process table");
+        child.wait().unwrap();
+        assert_eq!(ProcessId::of(id.pid), None);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_name_is_skipped(name in "[ -~\n]{0,40}", ppid in 0..4_000_000_i32, start in 0..u64::MAX / 2) {
+            let line = format!("9 ({name}) S {ppid} 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 {start} 0 0");
+            #[cfg(target_os = "linux")]
+            {
+                let stat = sys::parse_stat(9, line.as_bytes()).unwrap();
+                proptest::prop_assert_eq!((stat.ppid, stat.start_time), (ppid, start));
+            }
+        }
+    }
+}

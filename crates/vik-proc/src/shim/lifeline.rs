@@ -1,0 +1,90 @@
+//! The pipe from the daemon: the spec, then commands, then its end.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use nix::errno::Errno;
+
+use crate::spec::ShimSpec;
+
+/// The most that a spec may take: an environment and arguments beyond this could not be executed anyway.
+const MAX_LINE: usize = 16 * 1024 * 1024;
+
+/// What the daemon can ask for. Unknown lines are passed over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Command {
+    Stop,
+    Kill,
+}
+
+pub(super) struct Lifeline {
+    fd: OwnedFd,
+    buffer: Vec<u8>,
+}
+
+impl Lifeline {
+    pub(super) fn new(fd: OwnedFd) -> Self {
+        Self { fd, buffer: Vec::new() }
+    }
+
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// Waits for the first line.
+    pub(super) fn read_spec(&mut self) -> io::Result<ShimSpec> {
+        let mut searched = 0;
+        loop {
+            if let Some(end) = self.buffer[searched..].iter().position(|&byte| byte == b'\n') {
+                let rest = self.buffer.split_off(searched + end + 1);
+                let line = std::mem::replace(&mut self.buffer, rest);
+                return Ok(serde_json::from_slice(&line)?);
+            }
+            searched = self.buffer.len();
+            if searched > MAX_LINE {
+                return Err(io::ErrorKind::FileTooLarge.into());
+            }
+            if !self.read()? {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+    }
+
+    /// Reads once, which does not wait after `poll` said so. `false`: nothing more can come.
+    pub(super) fn receive(&mut self) -> bool {
+        self.read().unwrap_or(false)
+    }
+
+    /// The commands that have come whole.
+    pub(super) fn commands(&mut self) -> Vec<Command> {
+        let mut commands = Vec::new();
+        while let Some(end) = self.buffer.iter().position(|&byte| byte == b'\n') {
+            match self.buffer[..end].trim_ascii() {
+                b"stop" => commands.push(Command::Stop),
+                b"kill" => commands.push(Command::Kill),
+                _ => {}
+            }
+            self.buffer.drain(..=end);
+        }
+        // A command is short; anything that grows without a line end is not one.
+        if self.buffer.len() > 64 * 1024 {
+            self.buffer.clear();
+        }
+        commands
+    }
+
+    fn read(&mut self) -> io::Result<bool> {
+        let mut chunk = [0; 16 * 1024];
+        loop {
+            match nix::unistd::read(&self.fd, &mut chunk) {
+                Ok(0) => return Ok(false),
+                Ok(length) => {
+                    self.buffer.extend_from_slice(&chunk[..length]);
+                    return Ok(true);
+                }
+                Err(Errno::EINTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! The last word of a shim.
+
+use std::fs;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::Shim;
+use crate::identity::boot_id;
+use crate::spec::{Cause, ExitRecord, Proof, Status};
+use crate::{census, sys};
+
+impl Shim {
+    /// Writes the exit record, then tells the daemon. What fails here must not lose the end itself.
+    pub(super) fn finish(&mut self, proof: Proof) {
+        self.feed = None;
+        match (&proof, &self.spec.census) {
+            (Proof::Unproven { survivors }, _) => self.note_census(survivors),
+            (_, Some(path)) => {
+                let _ = fs::remove_file(path);
+            }
+            (_, None) => {}
+        }
+        let record = self.record(proof);
+        if let (Some(path), Ok(mut json)) = (&self.spec.exit_record, serde_json::to_vec(&record)) {
+            json.push(b'\n');
+            // A full disk: the daemon still hears it through the pipe.
+            let _ = census::replace(path, &json, true);
+        }
+        self.tell(&Status::Ended(Box::new(record)));
+    }
+
+    fn record(&self, proof: Proof) -> ExitRecord {
+        let started = self.spawn_error.is_none();
+        let (code, signal) = self.ended.filter(|_| started).unwrap_or_default();
+        let (user_cpu_ms, sys_cpu_ms, peak_rss_kb) = sys::children_usage();
+        ExitRecord {
+            schema: 1,
+            agent: self.agent.filter(|_| started),
+            boot_id: boot_id(),
+            started_at_ms: unix_ms(self.started_at),
+            ended_at_ms: unix_ms(SystemTime::now()),
+            code,
+            signal,
+            cause: if started { self.cause.unwrap_or(Cause::Exited) } else { Cause::SpawnFailed },
+            spawn_error: self.spawn_error.clone(),
+            leftovers_killed: self.leftovers(),
+            proof,
+            peak_rss_kb,
+            user_cpu_ms,
+            sys_cpu_ms,
+        }
+    }
+}
+
+fn unix_ms(time: SystemTime) -> u64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,158 @@
+//! Short commands (pull, hooks, prompt commands, verify): run one under the shim, within a time and a size.
+
+use std::future::Future;
+use std::pin::pin;
+use std::time::Duration;
+
+use tokio::net::unix::pipe;
+
+use super::{Handle, ShimLost, SpawnError, StdoutMode, Supervisor};
+use crate::spec::{ExitRecord, Output, ShimSpec};
+
+/// The bounds of a short command.
+#[derive(Clone, Copy, Debug)]
+pub struct OutputLimits {
+    /// After this the command is stopped (by the ladder, with the spec's graces); `None`: no limit.
+    pub timeout: Option<Duration>,
+    /// More standard output than this, in bytes, and the command is killed.
+    pub max_bytes: usize,
+}
+
+/// How a short command went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommandRun {
+    /// How it ended; also when it could not be started.
+    pub exit: ExitRecord,
+    /// Its standard output, if the spec lets it go to [`Output::Inherit`]: at most `max_bytes`.
+    pub stdout: Vec<u8>,
+    /// It was stopped because its time was up.
+    pub timed_out: bool,
+    /// It was killed because it wrote too much.
+    pub flooded: bool,
+    /// It was stopped because the caller gave up.
+    pub cancelled: bool,
+}
+
+impl CommandRun {
+    /// It ended by itself, in time and within its size, with exit code 0.
+    pub fn is_success(&self) -> bool {
+        !self.timed_out && !self.flooded && !self.cancelled && self.exit.is_clean()
+    }
+}
+
+/// A short command has no exit record.
+#[derive(Debug, thiserror::Error)]
+pub enum CommandError {
+    /// Its shim could not be started.
+    #[error("cannot run a command")]
+    Spawn(#[from] SpawnError),
+    /// Its shim died.
+    #[error("a command was lost")]
+    Lost(#[from] ShimLost),
+}
+
+impl Supervisor {
+    /// Runs a command to the end of its whole tree. When `cancel` completes, the command is stopped; pass
+    /// [`std::future::pending()`] where there is nothing to wait for.
+    pub async fn output(
+        &self,
+        spec: &ShimSpec,
+        limits: OutputLimits,
+        cancel: impl Future<Output = ()>,
+    ) -> Result<CommandRun, CommandError> {
+        let collects = matches!(spec.stdout, Output::Inherit | Output::Stdout);
+        let mode = if collects { StdoutMode::Pipe } else { StdoutMode::Null };
+        let mut cancel = pin!(cancel);
+        let deadline = limits.timeout.map(|timeout| tokio::time::Instant::now() + timeout);
+        let mut supervised = self.spawn(spec, None, mode).await?;
+        let handle = supervised.handle();
+        let mut collector = Collector::new(supervised.take_stdout(), limits.max_bytes);
+        let (mut timed_out, mut cancelled) = (false, false);
+        let exit = {
+            let mut wait = pin!(supervised.wait());
+            loop {
+                tokio::select! {
+                    end = &mut wait => break end?,
+                    () = collector.read(&handle), if collector.is_open() => {}
+                    () = until(deadline), if !timed_out && !cancelled => {
+                        timed_out = true;
+                        handle.stop();
+                    }
+                    () = &mut cancel, if !timed_out && !cancelled => {
+                        cancelled = true;
+                        handle.stop();
+                    }
+                }
+            }
+        };
+        collector.drain();
+        // What ended by itself in the same moment was not ended by us.
+        let stopped = exit.cause != crate::Cause::Exited && exit.cause != crate::Cause::SpawnFailed;
+        Ok(CommandRun {
+            exit,
+            stdout: collector.bytes,
+            timed_out: timed_out && stopped,
+            flooded: collector.flooded,
+            cancelled: cancelled && stopped,
+        })
+    }
+}
+
+async fn until(deadline: Option<tokio::time::Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Standard output within its bound.
+struct Collector {
+    pipe: Option<pipe::Receiver>,
+    bytes: Vec<u8>,
+    max_bytes: usize,
+    flooded: bool,
+}
+
+impl Collector {
+    fn new(pipe: Option<pipe::Receiver>, max_bytes: usize) -> Self {
+        Self { pipe, bytes: Vec::new(), max_bytes, flooded: false }
+    }
+
+    fn is_open(&self) -> bool {
+        self.pipe.is_some()
+    }
+
+    /// Waits for output and takes what there is. May be dropped at any await without loss.
+    async fn read(&mut self, handle: &Handle) {
+        let Some(pipe) = &self.pipe else { return };
+        if pipe.readable().await.is_err() {
+            self.pipe = None;
+            return;
+        }
+        self.drain();
+        if self.flooded {
+            handle.kill();
+            self.pipe = None;
+        }
+    }
+
+    /// Takes what is there now.
+    fn drain(&mut self) {
+        let mut chunk = [0; 16 * 1024];
+        while let Some(pipe) = &self.pipe {
+            match pipe.try_read(&mut chunk) {
+                Ok(0) => self.pipe = None,
+                Ok(length) => {
+                    let room = self.max_bytes - self.bytes.len();
+                    self.bytes.extend_from_slice(&chunk[..length.min(room)]);
+                    if length > room {
+                        self.flooded = true;
+                        return;
+                    }
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
+                Err(_) => self.pipe = None,
+            }
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Starting the shim's process.
+
+use std::ffi::OsStr;
+use std::fs::OpenOptions;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::libc;
+use nix::spawn::{PosixSpawnAttr, PosixSpawnFileActions, PosixSpawnFlags, posix_spawn};
+use nix::sys::signal::{SigSet, Signal};
+use tokio::net::unix::pipe;
+
+use super::{SpawnError, StdoutMode, Supervisor};
+use crate::identity::ProcessId;
+use crate::sys;
+
+/// A shim that was started and knows nothing yet.
+pub(super) struct Started {
+    pub(super) shim: ProcessId,
+    pub(super) lifeline: pipe::Sender,
+    pub(super) status: pipe::Receiver,
+    pub(super) stdout: Option<pipe::Receiver>,
+}
+
+/// The pipes of a shim that is not started yet.
+pub(super) struct Prepared {
+    lifeline: pipe::Sender,
+    status: pipe::Receiver,
+    stdout: Option<pipe::Receiver>,
+    /// What the shim is given, and as which descriptor.
+    given: Vec<(OwnedFd, RawFd)>,
+}
+
+impl Prepared {
+    pub(super) fn new(lock: Option<BorrowedFd<'_>>, stdout: StdoutMode) -> Result<Self, SpawnError> {
+        Self::try_new(lock, stdout).map_err(SpawnError::Pipe)
+    }
+
+    fn try_new(lock: Option<BorrowedFd<'_>>, stdout: StdoutMode) -> io::Result<Self> {
+        let (lifeline_read, lifeline) = sys::pipe()?;
+        let (status, status_write) = sys::pipe()?;
+        let (stdout, stdout_write) = match stdout {
+            StdoutMode::Pipe => sys::pipe().map(|(read, write)| (Some(read), write))?,
+            StdoutMode::Null => (None, OpenOptions::new().write(true).open("/dev/null")?.into()),
+        };
+        let mut given = vec![
+            (lifted(lifeline_read.as_fd())?, 0),
+            (lifted(stdout_write.as_fd())?, 1),
+            (lifted(status_write.as_fd())?, 3),
+        ];
+        if let Some(lock) = lock {
+            given.push((lifted(lock)?, 4));
+        }
+        Ok(Self {
+            lifeline: pipe::Sender::from_owned_fd(lifeline)?,
+            status: pipe::Receiver::from_owned_fd(status)?,
+            stdout: stdout.map(pipe::Receiver::from_owned_fd).transpose()?,
+            given,
+        })
+    }
+}
+
+impl Supervisor {
+    pub(super) async fn start_shim(&self, prepared: Prepared) -> Result<Started, SpawnError> {
+        let Prepared { lifeline, status, stdout, given } = prepared;
+        let this = self.clone();
+        let _permit = self.gate.acquire().await;
+        // The call waits until the new process has executed its program: not a thing for the runtime's own threads.
+        let spawned = tokio::task::spawn_blocking(move || this.posix_spawn(&given)).await;
+        let pid = match spawned {
+            Ok(result) => result,
+            Err(_) => Err(io::Error::other("the runtime is shutting down")),
+        }
+        .map_err(|source| self.start_error(source))?;
+        // Nobody has waited for it yet, so the pid is still its own.
+        let shim = ProcessId::of(pid).unwrap_or(ProcessId { pid, start_time: 0 });
+        Ok(Started { shim, lifeline, status, stdout })
+    }
+
+    pub(super) fn start_error(&self, source: io::Error) -> SpawnError {
+        SpawnError::Start { program: OsStr::from_bytes(self.program.as_bytes()).into(), source }
+    }
+
+    /// `posix_spawn` shares the parent's memory until `exec`: its cost does not grow with the daemon.
+    fn posix_spawn(&self, given: &[(OwnedFd, i32)]) -> io::Result<i32> {
+        let mut actions = PosixSpawnFileActions::init()?;
+        for (fd, target) in given {
+            actions.add_dup2(fd.as_raw_fd(), *target)?;
+        }
+        let mut attributes = PosixSpawnAttr::init()?;
+        // A session of its own from its first instant, and no signal before it is ready for it: Ctrl-C at the daemon's
+        // terminal must not end a shim.
+        let mut held = SigSet::empty();
+        for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
+            held.add(signal);
+        }
+        attributes.set_sigmask(&held)?;
+        attributes.set_sigdefault(&SigSet::all())?;
+        let setsid = PosixSpawnFlags::from_bits_retain(i32::from(libc::POSIX_SPAWN_SETSID));
+        attributes
+            .set_flags(PosixSpawnFlags::POSIX_SPAWN_SETSIGMASK | PosixSpawnFlags::POSIX_SPAWN_SETSIGDEF | setsid)?;
+        let pid = posix_spawn(self.program.as_c_str(), &actions, &attributes, &self.args, &self.environment)?;
+        Ok(pid.as_raw())
+    }
+}
+
+/// A copy of the descriptor with a number that none of the targets has.
+fn lifted(fd: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let copy = fcntl(fd, FcntlArg::F_DUPFD_CLOEXEC(10))?;
+    sys::owned(copy)
+}

@@ -1,0 +1,115 @@
+//! What Linux tells about processes: `/proc`, pidfds, prctl.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use nix::libc;
+
+use super::Stat;
+
+/// The facts of one process, or `None` if there is none.
+pub(crate) fn stat(pid: i32) -> Option<Stat> {
+    parse_stat(pid, &fs::read(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// Parses `/proc/PID/stat`. The name in the second field may hold anything, parentheses and newlines too: the fields
+/// are counted from the last `)`.
+pub(crate) fn parse_stat(pid: i32, line: &[u8]) -> Option<Stat> {
+    let after_name = line.iter().rposition(|&byte| byte == b')')? + 1;
+    let rest = std::str::from_utf8(&line[after_name..]).ok()?;
+    let mut fields = rest.split_ascii_whitespace();
+    let state = *fields.next()?.as_bytes().first()?;
+    let mut number = |skip: usize| fields.nth(skip)?.parse::<u64>().ok();
+    let ppid = number(0)?;
+    let threads = number(15)?;
+    let start_time = number(1)?;
+    let dead = match state {
+        // The first thread may have ended while others of the process still run.
+        b'Z' => threads <= 1,
+        b'X' | b'x' => true,
+        _ => false,
+    };
+    Some(Stat { pid, ppid: i32::try_from(ppid).ok()?, start_time, dead })
+}
+
+/// Every process that can be seen.
+pub(crate) fn all_pids() -> Vec<i32> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// The children of a process by the kernel's own lists; `None` where the kernel does not keep them. A list read while
+/// it changes may miss entries: read again until nothing is left.
+pub(crate) fn children(pid: i32) -> Option<Vec<i32>> {
+    let mut children = Vec::new();
+    let tasks = match fs::read_dir(format!("/proc/{pid}/task")) {
+        Ok(tasks) => tasks,
+        // The process is gone, and its children with it to another parent.
+        Err(_) => return Some(children),
+    };
+    for task in tasks.flatten() {
+        match fs::read_to_string(task.path().join("children")) {
+            Ok(list) => children.extend(list.split_ascii_whitespace().filter_map(|pid| pid.parse::<i32>().ok())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound && task.path().exists() => return None,
+            Err(_) => {}
+        }
+    }
+    Some(children)
+}
+
+/// Whether the environment that the process was started with holds exactly `entry` (`NAME=VALUE`).
+pub(crate) fn environment_holds(pid: i32, entry: &[u8]) -> bool {
+    fs::read(format!("/proc/{pid}/environ"))
+        .is_ok_and(|environment| environment.split(|&byte| byte == 0).any(|found| found == entry))
+}
+
+/// The id of this boot.
+pub(crate) fn boot_id() -> String {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|id| id.trim().to_owned()).unwrap_or_default()
+}
+
+/// A handle on a process that stays the same when its pid is used again.
+#[allow(unsafe_code)]
+pub(crate) fn pidfd_open(pid: i32) -> io::Result<OwnedFd> {
+    // SAFETY: the call takes plain numbers and gives a new file descriptor or -1.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+    let fd = i32::try_from(fd).unwrap_or(-1);
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor was just opened, and nobody else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Signals the process behind a pidfd.
+#[allow(unsafe_code)]
+pub(crate) fn pidfd_signal(pidfd: &OwnedFd, signal: i32) -> io::Result<()> {
+    // SAFETY: a valid descriptor, a number, and a null siginfo, which the call allows.
+    let done = unsafe {
+        libc::syscall(
+            libc::SYS_pidfd_send_signal,
+            pidfd.as_raw_fd(),
+            signal,
+            std::ptr::null::<libc::siginfo_t>(),
+            0,
+        )
+    };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Makes this process inherit the orphans among its descendants.
+pub(crate) fn become_subreaper() -> bool {
+    nix::sys::prctl::set_child_subreaper(true).is_ok()
+}
+
+/// Marks every descriptor from 3 on close-on-exec. Safe between `fork` and `exec`.
+#[allow(unsafe_code)]
+pub(crate) fn cloexec_from_3() {
+    const CLOSE_RANGE_CLOEXEC: libc::c_uint = 1 << 2;
+    // SAFETY: only flags of descriptors change; none is closed.
+    let done = unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, CLOSE_RANGE_CLOEXEC) };
+    if done != 0 {
+        super::cloexec_by_hand();
+    }
+}

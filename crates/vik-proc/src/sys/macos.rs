@@ -1,0 +1,73 @@
+//! What macOS tells about processes. Weaker than Linux: no subreaper, no parent-death signal, no pidfd, and the
+//! environment of others cannot be read, so a process that leaves the agent's group and loses its parent is not found.
+
+use std::mem::{MaybeUninit, size_of};
+
+use nix::libc;
+
+use super::Stat;
+
+#[allow(unsafe_code)]
+fn bsd_info(pid: i32) -> Option<libc::proc_bsdinfo> {
+    let size = i32::try_from(size_of::<libc::proc_bsdinfo>()).ok()?;
+    let mut info = MaybeUninit::<libc::proc_bsdinfo>::zeroed();
+    // SAFETY: the buffer has the size that is passed, and all-zero bytes are a valid value of this plain struct.
+    let info = unsafe {
+        if libc::proc_pidinfo(pid, libc::PROC_PIDTBSDINFO, 0, info.as_mut_ptr().cast(), size) != size {
+            return None;
+        }
+        info.assume_init()
+    };
+    Some(info)
+}
+
+/// The facts of one process, or `None` if there is none.
+pub(crate) fn stat(pid: i32) -> Option<Stat> {
+    const SZOMB: u32 = 5;
+    let info = bsd_info(pid)?;
+    Some(Stat {
+        pid,
+        ppid: i32::try_from(info.pbi_ppid).ok()?,
+        start_time: info.pbi_start_tvsec.wrapping_mul(1_000_000).wrapping_add(info.pbi_start_tvusec),
+        dead: info.pbi_status == SZOMB,
+    })
+}
+
+/// Every process that can be seen.
+#[allow(unsafe_code)]
+pub(crate) fn all_pids() -> Vec<i32> {
+    // SAFETY: a null buffer asks for the number of processes.
+    let count = unsafe { libc::proc_listallpids(std::ptr::null_mut(), 0) };
+    let mut pids = vec![0_i32; usize::try_from(count).unwrap_or(0) + 64];
+    let bytes = i32::try_from(pids.len() * size_of::<i32>()).unwrap_or(0);
+    // SAFETY: the buffer has the size that is passed.
+    let count = unsafe { libc::proc_listallpids(pids.as_mut_ptr().cast(), bytes) };
+    pids.truncate(usize::try_from(count).unwrap_or(0));
+    pids.retain(|&pid| pid > 0);
+    pids
+}
+
+/// Not kept by the kernel: the whole table is read.
+pub(crate) fn children(_pid: i32) -> Option<Vec<i32>> {
+    None
+}
+
+/// Not to be known here.
+pub(crate) fn environment_holds(_pid: i32, _entry: &[u8]) -> bool {
+    false
+}
+
+/// The id of this boot.
+pub(crate) fn boot_id() -> String {
+    String::new()
+}
+
+/// There is none here.
+pub(crate) fn become_subreaper() -> bool {
+    false
+}
+
+/// Marks every descriptor from 3 on close-on-exec.
+pub(crate) fn cloexec_from_3() {
+    super::cloexec_by_hand();
+}

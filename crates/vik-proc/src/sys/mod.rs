@@ -1,0 +1,288 @@
+//! The calls that need `unsafe`, each behind a safe function, and what differs between systems.
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use nix::libc;
+
+#[cfg(target_os = "linux")]
+mod linux;
+#[cfg(target_os = "linux")]
+pub(crate) use linux::*;
+#[cfg(target_os = "macos")]
+mod macos;
+#[cfg(target_os = "macos")]
+pub(crate) use macos::*;
+
+/// What the process table says about one process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stat {
+    pub(crate) pid: i32,
+    pub(crate) ppid: i32,
+    pub(crate) start_time: u64,
+    /// A zombie, or on its way out.
+    pub(crate) dead: bool,
+}
+
+/// Sends a signal to a pid (or, negative, to a group).
+#[allow(unsafe_code)]
+pub(crate) fn kill(pid: i32, signal: i32) -> io::Result<()> {
+    // SAFETY: plain numbers; 0 and -1, which would reach far more than one tree, are never passed on.
+    let done = if pid == 0 || pid == -1 { -1 } else { unsafe { libc::kill(pid, signal) } };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Marks descriptors from 3 on close-on-exec one by one. Safe between `fork` and `exec`: no allocation.
+#[allow(unsafe_code)]
+pub(crate) fn cloexec_by_hand() {
+    // The shim itself opens a handful; what a careless daemon left open has low numbers too.
+    for fd in 3..4096 {
+        // SAFETY: only a flag of a descriptor changes; a number that is not open gives an error.
+        unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) };
+    }
+}
+
+/// Takes over a descriptor that this process was started with; `None` if it is not open.
+#[allow(unsafe_code)]
+pub(crate) fn inherited(fd: RawFd) -> Option<OwnedFd> {
+    // SAFETY: asking for the flags of any number is harmless.
+    if unsafe { libc::fcntl(fd, libc::F_GETFD) } < 0 {
+        return None;
+    }
+    // SAFETY: the descriptor is open, was given to this process at its start, and is taken over once.
+    Some(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// The write end of the pipe that the signal handler writes to.
+static SIGNAL_PIPE: AtomicI32 = AtomicI32::new(-1);
+
+#[allow(unsafe_code)]
+extern "C" fn on_signal(signal: libc::c_int) {
+    let fd = SIGNAL_PIPE.load(Ordering::Relaxed);
+    let byte = u8::try_from(signal).unwrap_or(0);
+    // SAFETY: only async-signal-safe calls; errno of the interrupted code is put back. The pipe does not block: when it
+    // is full, the reader has enough to wake up on.
+    unsafe {
+        let errno = errno_location();
+        let saved = *errno;
+        libc::write(fd, std::ptr::from_ref(&byte).cast(), 1);
+        *errno = saved;
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code)]
+unsafe fn errno_location() -> *mut libc::c_int {
+    // SAFETY: always valid for the calling thread.
+    unsafe { libc::__errno_location() }
+}
+
+#[cfg(target_os = "macos")]
+#[allow(unsafe_code)]
+unsafe fn errno_location() -> *mut libc::c_int {
+    // SAFETY: always valid for the calling thread.
+    unsafe { libc::__error() }
+}
+
+/// Turns the given signals into bytes on a pipe, lets through what the parent had blocked, and ignores SIGPIPE and
+/// SIGHUP. Gives the read end. Call once.
+#[allow(unsafe_code)]
+pub(crate) fn signals_as_bytes(signals: &[i32]) -> io::Result<OwnedFd> {
+    let (read, write) = pipe()?;
+    set_nonblocking(&read, true)?;
+    set_nonblocking(&write, true)?;
+    SIGNAL_PIPE.store(std::os::fd::IntoRawFd::into_raw_fd(write), Ordering::Relaxed);
+    // SAFETY: the handler is async-signal-safe and lives as long as the process; the structs are plain data, and zero
+    // is a valid value for each.
+    unsafe {
+        for &signal in signals {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = on_signal as *const () as libc::sighandler_t;
+            action.sa_flags = libc::SA_RESTART;
+            if libc::sigaction(signal, &action, std::ptr::null_mut()) < 0 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        for signal in [libc::SIGPIPE, libc::SIGHUP] {
+            libc::signal(signal, libc::SIG_IGN);
+        }
+        let mut none: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut none);
+        libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
+    }
+    Ok(read)
+}
+
+/// A pipe, both ends close-on-exec.
+pub(crate) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    #[cfg(target_os = "linux")]
+    return Ok(nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC)?);
+    #[cfg(not(target_os = "linux"))]
+    {
+        let ends = nix::unistd::pipe()?;
+        for end in [&ends.0, &ends.1] {
+            nix::fcntl::fcntl(end, nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::FD_CLOEXEC))?;
+        }
+        Ok(ends)
+    }
+}
+
+/// Sets whether reads and writes wait. A property of the open file, shared by all who have it.
+pub(crate) fn set_nonblocking(fd: &OwnedFd, on: bool) -> io::Result<()> {
+    use nix::fcntl::{FcntlArg, OFlag, fcntl};
+    let mut flags = OFlag::from_bits_retain(fcntl(fd, FcntlArg::F_GETFL)?);
+    flags.set(OFlag::O_NONBLOCK, on);
+    fcntl(fd, FcntlArg::F_SETFL(flags))?;
+    Ok(())
+}
+
+/// What [`fork_exec`] needs, prepared so that the child allocates nothing.
+pub(crate) struct Image {
+    pub(crate) program: CString,
+    pub(crate) args: Vec<CString>,
+    pub(crate) env: Vec<CString>,
+    pub(crate) cwd: CString,
+    /// Become descriptors 0, 1 and 2. Each is either from 3 on or 1 or 2 itself.
+    pub(crate) stdio: [RawFd; 3],
+    pub(crate) open_files: Option<u64>,
+}
+
+/// The step of the child that failed before `exec`, as the first byte of its report; the rest is errno.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ChildStep {
+    Prepare,
+    Cwd,
+    Exec,
+}
+
+/// The length of the report of a failed child.
+pub(crate) const REPORT_LEN: usize = 5;
+
+/// Reads what a failed child wrote; `None` when it wrote nothing, which means that `exec` succeeded.
+pub(crate) fn parse_report(bytes: &[u8]) -> Option<(ChildStep, i32)> {
+    let (step, errno) = bytes.split_first()?;
+    let step = match step {
+        1 => ChildStep::Cwd,
+        2 => ChildStep::Exec,
+        _ => ChildStep::Prepare,
+    };
+    Some((step, i32::from_ne_bytes(errno.try_into().ok()?)))
+}
+
+/// Starts the image in a session of its own. The child reports a failure before `exec` on `report`, whose write end
+/// closes by itself when `exec` succeeds.
+#[allow(unsafe_code)]
+pub(crate) fn fork_exec(image: &Image, report: &OwnedFd) -> io::Result<i32> {
+    let argv = pointers(&image.args);
+    let envp = pointers(&image.env);
+    let parent = std::process::id();
+    // SAFETY: the shim has one thread, so the child is not left with locks that others held; it still does only
+    // async-signal-safe work on memory prepared before, and leaves by `exec` or `_exit`.
+    unsafe {
+        match libc::fork() {
+            -1 => Err(io::Error::last_os_error()),
+            0 => {
+                let (step, errno) = child(image, &argv, &envp, parent);
+                let mut bytes = [0; REPORT_LEN];
+                bytes[0] = match step {
+                    ChildStep::Prepare => 0,
+                    ChildStep::Cwd => 1,
+                    ChildStep::Exec => 2,
+                };
+                bytes[1..].copy_from_slice(&errno.to_ne_bytes());
+                libc::write(report.as_raw_fd(), bytes.as_ptr().cast(), bytes.len());
+                libc::_exit(127)
+            }
+            pid => Ok(pid),
+        }
+    }
+}
+
+fn pointers(strings: &[CString]) -> Vec<*const libc::c_char> {
+    strings.iter().map(|string| string.as_ptr()).chain([std::ptr::null()]).collect()
+}
+
+/// The child's side: returns only on failure.
+///
+/// # Safety
+/// Only in a freshly forked child; the pointer arrays end with null and outlive the call.
+#[allow(unsafe_code)]
+unsafe fn child(
+    image: &Image,
+    argv: &[*const libc::c_char],
+    envp: &[*const libc::c_char],
+    parent: u32,
+) -> (ChildStep, i32) {
+    // SAFETY: async-signal-safe calls with valid arguments.
+    unsafe {
+        if libc::setsid() < 0 {
+            return (ChildStep::Prepare, *errno_location());
+        }
+        #[cfg(target_os = "linux")]
+        {
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+            // The shim may have died before that took hold.
+            if u32::try_from(libc::getppid()) != Ok(parent) {
+                libc::_exit(127);
+            }
+        }
+        #[cfg(not(target_os = "linux"))]
+        let _ = parent;
+        for signal in 1..=64 {
+            libc::signal(signal, libc::SIG_DFL);
+        }
+        let mut none: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut none);
+        libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
+        if let Some(soft) = image.open_files {
+            let mut limit: libc::rlimit = std::mem::zeroed();
+            if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 {
+                limit.rlim_cur = soft.min(limit.rlim_max);
+                libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
+            }
+        }
+        if libc::chdir(image.cwd.as_ptr()) < 0 {
+            return (ChildStep::Cwd, *errno_location());
+        }
+        for (target, source) in (0..).zip(image.stdio) {
+            if libc::dup2(source, target) < 0 {
+                return (ChildStep::Prepare, *errno_location());
+            }
+        }
+        cloexec_from_3();
+        libc::execve(image.program.as_ptr(), argv.as_ptr(), envp.as_ptr());
+        (ChildStep::Exec, *errno_location())
+    }
+}
+
+/// CPU time in milliseconds (user, system) and peak resident set in KiB of all children that were waited for.
+#[allow(unsafe_code)]
+pub(crate) fn children_usage() -> (u64, u64, Option<u64>) {
+    // SAFETY: plain data, valid when zero, filled in by the call.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        if libc::getrusage(libc::RUSAGE_CHILDREN, &mut usage) < 0 {
+            return (0, 0, None);
+        }
+        usage
+    };
+    let millis = |time: libc::timeval| {
+        let micros = i64::from(time.tv_sec) * 1_000_000 + i64::from(time.tv_usec);
+        u64::try_from(micros / 1000).unwrap_or(0)
+    };
+    let unit = if cfg!(target_os = "macos") { 1024 } else { 1 };
+    let peak = u64::try_from(usage.ru_maxrss).ok().map(|peak| peak / unit).filter(|&peak| peak > 0);
+    (millis(usage.ru_utime), millis(usage.ru_stime), peak)
+}
+
+/// Takes over a descriptor that was just made.
+#[allow(unsafe_code)]
+pub(crate) fn owned(fd: RawFd) -> io::Result<OwnedFd> {
+    if fd < 0 {
+        return Err(io::Error::from_raw_os_error(libc::EBADF));
+    }
+    // SAFETY: the caller has just got this descriptor from the system, and gives it away here.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}

@@ -1,0 +1,140 @@
+//! The shim and a misbehaving agent for the tests of vik-proc: `vik-shim-test __shim`, or `vik-shim-test WORD…`.
+#![allow(clippy::print_stdout, clippy::unwrap_used, clippy::expect_used, reason = "a test program")]
+
+use std::io::{Read, Write};
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{SigHandler, Signal, raise, signal};
+
+/// No process of a test outlives this, whatever happens.
+const LIFETIME: Duration = Duration::from_secs(120);
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    if words.first().is_some_and(|word| word == vik_proc::SHIM_VERB) {
+        return vik_proc::shim::main();
+    }
+    let mut words = words.iter().map(String::as_str);
+    while let Some(word) = words.next() {
+        let mut next = || words.next().expect("an argument").to_owned();
+        match word {
+            // ignore NAME: from now on, and for what is started.
+            "ignore" => ignore(&next()),
+            "say" => println!("{}", next()),
+            // Tells the test that all before this is done.
+            "ready" => std::fs::write(next(), std::process::id().to_string()).unwrap(),
+            // Waits for another process's "ready".
+            "await" => {
+                let path = next();
+                let until = Instant::now() + LIFETIME;
+                while !std::fs::exists(&path).unwrap() && Instant::now() < until {
+                    std::thread::sleep(Duration::from_millis(2));
+                }
+            }
+            "bytes" => {
+                let mut line = vec![b'x'; next().parse().unwrap()];
+                line.push(b'\n');
+                std::io::stdout().write_all(&line).unwrap();
+            }
+            "flood" => loop {
+                if std::io::stdout().write_all(&[b'y'; 8192]).is_err() {
+                    break;
+                }
+            },
+            "count-stdin" => {
+                let mut input = Vec::new();
+                std::io::stdin().read_to_end(&mut input).unwrap();
+                println!("{}", input.len());
+            }
+            "setsid" => drop(nix::unistd::setsid().unwrap()),
+            "env" => std::env::vars().for_each(|(name, value)| println!("{name}={value}")),
+            "fds" => {
+                let mut fds: Vec<String> = std::fs::read_dir("/proc/self/fd")
+                    .unwrap()
+                    .flatten()
+                    .map(|entry| entry.file_name().into_string().unwrap())
+                    .collect();
+                fds.sort();
+                // One of them is the folder that is being read.
+                println!("{}", fds.len() - 1);
+            }
+            "limit" => {
+                let limit = nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE).unwrap();
+                println!("{}", limit.0);
+            }
+            "hang" => hang(),
+            "exit" => return ExitCode::from(next().parse::<u8>().unwrap()),
+            "raise" => {
+                let name: Signal = next().parse().unwrap();
+                raise(name).unwrap();
+            }
+            // child FLAGS WORDS…: the rest is done by a child. s: in a session of its own, c: with an empty
+            // environment, d: its parent exits at once (daemonised), n: without its parent's stdout.
+            "child" => {
+                let flags = next();
+                start(&flags, &words.by_ref().map(str::to_owned).collect::<Vec<_>>());
+            }
+            // also FLAGS N WORDS…: the next N words are done by a child, then this one goes on.
+            "also" => {
+                let flags = next();
+                let count: usize = next().parse().unwrap();
+                start(&flags, &(0..count).map(|_| words.next().unwrap().to_owned()).collect::<Vec<_>>());
+            }
+            // Each generation starts two of the next, in new sessions, until DEPTH; all hang.
+            "storm" => {
+                ignore("SIGTERM");
+                ignore("SIGINT");
+                let depth: u32 = next().parse().unwrap();
+                if depth > 0 {
+                    for _ in 0..2 {
+                        start("s", &["storm".to_owned(), (depth - 1).to_string()]);
+                    }
+                }
+                hang();
+            }
+            // Runs away: each generation starts the next and exits.
+            "relay" => {
+                let left: u32 = next().parse().unwrap();
+                if left > 0 {
+                    start("sc", &["relay".to_owned(), (left - 1).to_string()]);
+                }
+            }
+            other => panic!("unknown word {other:?}"),
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+#[allow(unsafe_code)]
+fn ignore(name: &str) {
+    // SAFETY: ignoring a signal runs no code.
+    unsafe { signal(name.parse().unwrap(), SigHandler::SigIgn) }.unwrap();
+}
+
+fn start(flags: &str, words: &[String]) {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    if flags.contains('d') {
+        command.args(["also", &flags.replace('d', ""), &words.len().to_string()]);
+    } else if flags.contains('s') {
+        command.arg("setsid");
+    }
+    command.args(words);
+    if flags.contains('c') {
+        command.env_clear();
+    }
+    if flags.contains('n') {
+        command.stdout(Stdio::null());
+    }
+    let mut child = command.spawn().unwrap();
+    if flags.contains('d') {
+        child.wait().unwrap();
+    }
+}
+
+fn hang() {
+    let until = Instant::now() + LIFETIME;
+    while Instant::now() < until {
+        std::thread::sleep(Duration::from_secs(1));
+    }
+}

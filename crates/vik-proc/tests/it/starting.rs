@@ -1,0 +1,159 @@
+//! What the agent is given, and what happens when it cannot be started.
+
+use std::os::unix::fs::PermissionsExt;
+
+use vik_proc::{Cause, Output, Proof, ShimSpec, SpawnFailureKind as Kind, Stdin};
+
+use crate::support::*;
+
+#[tokio::test]
+async fn the_agent_gets_exactly_what_the_spec_says() {
+    let scene = Scene::new();
+    let mut spec = scene.spec("env fds limit say done");
+    spec.open_files = Some(123);
+    spec.env.push(("NAME".into(), "a value = with signs".into()));
+    let lock = std::fs::File::create(scene.path("lock")).unwrap();
+    let supervised = within(scene.supervisor.spawn(&spec, Some(std::os::fd::AsFd::as_fd(&lock)), Default::default()))
+        .await
+        .unwrap();
+    let record = scene.end(&supervised).await;
+    assert_eq!((record.code, record.signal, record.cause), (Some(0), None, Cause::Exited));
+    assert_eq!((&record.proof, record.leftovers_killed), (&Proof::Subreaper, 0));
+    assert_eq!(record.boot_id, vik_proc::identity::boot_id());
+    assert!(record.is_clean() && record.peak_rss_kb.is_some() && record.ended_at_ms >= record.started_at_ms);
+    assert_eq!(record.agent, supervised.agent());
+    let path = format!("PATH={}", std::env::var("PATH").unwrap());
+    let mark = format!("{}={}", scene.mark.name, scene.mark.value);
+    assert_eq!(scene.out(), format!("{path}\nNAME=a value = with signs\n{mark}\n3\n123\ndone\n"));
+    for file in ["out", "err", "exit.json"] {
+        let mode = std::fs::metadata(scene.path(file)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{file}");
+    }
+}
+
+#[tokio::test]
+async fn output_is_appended_and_stderr_can_follow_stdout() {
+    let scene = Scene::new();
+    write(&scene.path("out"), b"before\n");
+    let mut spec = ShimSpec { program: "sh".into(), ..scene.spec("") };
+    spec.args = ["-c", "echo one; echo two >&2; echo three"].map(Into::into).to_vec();
+    spec.stderr = Output::Stdout;
+    scene.end(&scene.start(&spec).await).await;
+    assert_eq!(scene.out(), "before\none\ntwo\nthree\n");
+}
+
+#[tokio::test]
+async fn stdin_is_fed_whole_and_closed() {
+    let scene = Scene::new();
+    write(&scene.path("prompt"), &vec![b'p'; 3_000_000]);
+    let mut spec = scene.spec("count-stdin");
+    spec.stdin = Stdin::File(scene.path("prompt"));
+    scene.end(&scene.start(&spec).await).await;
+    assert_eq!(scene.out(), "3000000\n");
+}
+
+#[tokio::test]
+async fn an_agent_that_closes_or_never_reads_its_stdin_ends_as_it_wants() {
+    let scene = Scene::new();
+    write(&scene.path("prompt"), &vec![b'p'; 1_000_000]);
+    let mut spec = scene.spec("exit 7");
+    spec.stdin = Stdin::File(scene.path("prompt"));
+    let record = scene.end(&scene.start(&spec).await).await;
+    assert_eq!((record.code, record.cause), (Some(7), Cause::Exited));
+}
+
+#[tokio::test]
+async fn a_line_of_a_megabyte_reaches_the_file() {
+    let scene = Scene::new();
+    scene.end(&scene.start(&scene.spec("bytes 1048576 say end")).await).await;
+    let out = scene.out();
+    assert_eq!(out.lines().map(str::len).collect::<Vec<_>>(), [1_048_576, 3]);
+}
+
+#[tokio::test]
+async fn an_exit_code_and_a_signal_are_told_apart() {
+    let scene = Scene::new();
+    let record = scene.end(&scene.start(&scene.spec("exit 42")).await).await;
+    assert_eq!((record.code, record.signal, record.cause), (Some(42), None, Cause::Exited));
+    let record = scene.end(&scene.start(&scene.spec("raise SIGUSR1")).await).await;
+    assert_eq!((record.code, record.signal, record.cause), (None, Some(10), Cause::Exited));
+}
+
+#[tokio::test]
+async fn a_failure_to_start_says_what_is_wrong() {
+    let scene = Scene::new();
+    let script = |name: &str, content: &str, mode: u32| {
+        write(&scene.path(name), content.as_bytes());
+        std::fs::set_permissions(scene.path(name), std::fs::Permissions::from_mode(mode)).unwrap();
+        scene.path(name)
+    };
+    let with = |program: &std::ffi::OsStr| ShimSpec { program: program.to_owned(), ..scene.spec("") };
+    let path = |path: &std::path::Path| with(path.as_os_str());
+    let mut bad_cwd = scene.spec("exit 0");
+    bad_cwd.cwd = scene.path("no/such");
+    let mut bad_stdin = scene.spec("exit 0");
+    bad_stdin.stdin = Stdin::File(scene.path("no-prompt"));
+    let mut bad_output = scene.spec("exit 0");
+    bad_output.stdout = Output::Append(scene.path("no/such/out"));
+    let mut too_big = scene.spec("exit 0");
+    too_big.args.push("x".repeat(3_000_000).into());
+    let mut hostile_path = with("tool".as_ref());
+    script("tool", "#!/bin/sh\n", 0o755);
+    hostile_path.env = vec![("PATH".into(), format!(".::bin:/nonexistent").into())];
+    for (spec, kind) in [
+        (with("no-such-program-on-path".as_ref()), Kind::NotFound),
+        (hostile_path, Kind::NotFound),
+        (path(&scene.path("no-such-program")), Kind::NotFound),
+        (path(&script("plain", "#!/bin/sh\n", 0o644)), Kind::PermissionDenied),
+        (path(scene.folder.path()), Kind::PermissionDenied),
+        (path(&script("lost", "#!/no/such/interpreter\n", 0o755)), Kind::InterpreterNotFound),
+        (path(&script("data", "no program\n", 0o755)), Kind::NotExecutable),
+        (bad_cwd, Kind::BadCwd),
+        (bad_stdin, Kind::BadStdin),
+        (bad_output, Kind::BadOutput),
+        (too_big, Kind::TooBig),
+    ] {
+        let supervised = scene.start(&spec).await;
+        assert_eq!(supervised.agent(), None, "{kind:?}");
+        let record = scene.end(&supervised).await;
+        assert_eq!((record.cause, record.code, record.signal), (Cause::SpawnFailed, None, None), "{kind:?}");
+        let failure = record.spawn_error.unwrap();
+        assert_eq!(failure.kind, kind, "{}", failure.message);
+    }
+}
+
+#[tokio::test]
+async fn the_shim_itself_may_be_missing() {
+    let supervisor = vik_proc::Supervisor::new("/no/such/shim", []).unwrap();
+    let error = supervisor.spawn(&ShimSpec::new("true", "/"), None, Default::default()).await.unwrap_err();
+    assert_eq!(error.to_string(), "cannot start the shim /no/such/shim");
+}
+
+#[tokio::test]
+async fn an_exit_record_that_cannot_be_written_does_not_lose_the_end() {
+    let scene = Scene::new();
+    let mut spec = scene.spec("exit 3");
+    spec.exit_record = Some(scene.path("no/such/folder/exit.json"));
+    let record = within(scene.start(&spec).await.wait()).await.unwrap();
+    assert_eq!(record.code, Some(3));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fifty_at_once() {
+    let scene = std::sync::Arc::new(Scene::new());
+    let mut tasks = tokio::task::JoinSet::new();
+    for number in 0..50 {
+        let scene = scene.clone();
+        tasks.spawn(async move {
+            let mut spec = scene.spec(&format!("exit {number}"));
+            spec.exit_record = Some(scene.path(&format!("exit-{number}.json")));
+            spec.census = None;
+            let record = within(scene.start(&spec).await.wait()).await.unwrap();
+            assert_eq!((record.code, record.proof), (Some(number), Proof::Subreaper));
+        });
+    }
+    while let Some(result) = tasks.join_next().await {
+        result.unwrap();
+    }
+    scene.assert_nothing_left();
+}

@@ -1,0 +1,144 @@
+//! A folder, a mark and a supervisor for one test.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+use vik_proc::{
+    ExitRecord, Graces, Mark, Output, ProcessId, SHIM_VERB, ShimSpec, StdoutMode, Supervised, Supervisor,
+};
+
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_vik-shim-test");
+pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
+const MARK: &str = "VIK_PROC_TEST";
+
+/// Graces that a test does not want to wait for: a step that is taken too early fails an assertion, one that is waited
+/// for in vain runs into the test's deadline.
+pub(crate) const LONG: Duration = Duration::from_secs(300);
+pub(crate) const SHORT: Duration = Duration::from_millis(50);
+
+pub(crate) struct Scene {
+    pub(crate) folder: TempDir,
+    pub(crate) mark: Mark,
+    pub(crate) supervisor: Supervisor,
+}
+
+impl Scene {
+    pub(crate) fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let unique = format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        Self {
+            folder: tempfile::tempdir().unwrap(),
+            mark: Mark::new(MARK, unique),
+            supervisor: Supervisor::new(PROGRAM, [OsString::from(SHIM_VERB)]).unwrap(),
+        }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// The test program with these words (separated by spaces; `@name` is a path in the folder), output to files.
+    pub(crate) fn spec(&self, words: &str) -> ShimSpec {
+        let mut spec = ShimSpec::new(PROGRAM, self.folder.path());
+        spec.args = words
+            .split_ascii_whitespace()
+            .map(|word| match word.strip_prefix('@') {
+                Some(name) => self.path(name).into(),
+                None => word.into(),
+            })
+            .collect();
+        spec.env = vec![("PATH".into(), std::env::var_os("PATH").unwrap())];
+        spec.mark = Some(self.mark.clone());
+        spec.stdout = Output::Append(self.path("out"));
+        spec.stderr = Output::Append(self.path("err"));
+        spec.exit_record = Some(self.path("exit.json"));
+        spec.census = Some(self.path("census"));
+        spec.graces = Graces { int: LONG, term: LONG, leftover: LONG, kill: DEADLINE };
+        spec
+    }
+
+    pub(crate) async fn start(&self, spec: &ShimSpec) -> Supervised {
+        within(self.supervisor.spawn(spec, None, StdoutMode::Null)).await.unwrap()
+    }
+
+    /// Waits until a process of the scene wrote its pid to this file, and gives its identity.
+    pub(crate) async fn ready(&self, name: &str) -> ProcessId {
+        let path = self.path(name);
+        let pid = eventually(&format!("{name} is written"), || {
+            std::fs::read_to_string(&path).ok().and_then(|text| text.parse::<i32>().ok())
+        })
+        .await;
+        ProcessId::of(pid).unwrap_or(ProcessId { pid, start_time: 0 })
+    }
+
+    pub(crate) fn out(&self) -> String {
+        std::fs::read_to_string(self.path("out")).unwrap_or_default()
+    }
+
+    /// The end of a shim: its record, which must also stand on disk, and no census.
+    pub(crate) async fn end(&self, supervised: &Supervised) -> ExitRecord {
+        let record = within(supervised.wait()).await.unwrap();
+        assert_eq!(vik_proc::read_exit_record(&self.path("exit.json")).unwrap(), record);
+        assert!(!self.path("census").exists(), "the census goes when the end is proven");
+        assert!(!supervised.shim().is_alive());
+        self.assert_nothing_left();
+        record
+    }
+
+    /// Nothing with the mark of this scene is alive.
+    pub(crate) fn assert_nothing_left(&self) {
+        let left = marked(&self.mark);
+        assert!(left.is_empty(), "left over: {left:?}");
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        for process in marked(&self.mark) {
+            let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(process.pid), nix::sys::signal::Signal::SIGKILL);
+        }
+    }
+}
+
+/// An independent look at the process table.
+fn marked(mark: &Mark) -> Vec<ProcessId> {
+    let entry = format!("{}={}", mark.name, mark.value);
+    let holds = |pid: i32| {
+        std::fs::read(format!("/proc/{pid}/environ"))
+            .is_ok_and(|environment| environment.split(|&byte| byte == 0).any(|found| found == entry.as_bytes()))
+    };
+    let entries = std::fs::read_dir("/proc").unwrap().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    pids.filter(|&pid| holds(pid)).filter_map(ProcessId::of).filter(|process| process.is_alive()).collect()
+}
+
+pub(crate) async fn within<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(DEADLINE, future).await.expect("the deadline of the test passed")
+}
+
+/// Looks again and again until there is something to see.
+pub(crate) async fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + DEADLINE;
+    loop {
+        if let Some(seen) = look() {
+            return seen;
+        }
+        assert!(Instant::now() < deadline, "never: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+pub(crate) async fn gone(process: ProcessId) {
+    eventually(&format!("{process:?} is gone"), || (!process.is_alive()).then_some(())).await;
+}
+
+pub(crate) fn send(process: ProcessId, signal: nix::sys::signal::Signal) {
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(process.pid), signal).unwrap();
+}
+
+pub(crate) fn write(path: &Path, content: &[u8]) {
+    std::fs::write(path, content).unwrap();
+}
