@@ -89,8 +89,14 @@ pub(crate) fn translate(tool: &Tool, request: &ModelRequest<'_>) -> Result<Call,
                 ];
                 return Ok(call(edit, arguments));
             }
-            freeform_patch.ok_or_else(missing)?;
-            Ok(patch(&update_patch(path, old, new)))
+            if freeform_patch.is_some() {
+                return Ok(patch(&update_patch(path, old, new)));
+            }
+            let shell = offered(RUN).ok_or_else(missing)?;
+            Ok(call(
+                shell,
+                vec![(COMMAND_KEYS, json!(edit_command(path, old, new)))],
+            ))
         }
         Tool::Read(path) => {
             if let Some(read) = offered(READ) {
@@ -214,6 +220,11 @@ fn write_command(path: &str, content: &str) -> String {
         "mkdir -p \"$(dirname -- {path})\" && printf %s {} > {path}",
         quoted(content)
     )
+}
+
+fn edit_command(path: &str, old: &str, new: &str) -> String {
+    let (path, old, new) = (quoted(path), quoted(old), quoted(new));
+    format!("OLD={old} NEW={new} perl -0777 -pi -e 's/\\Q$ENV{{OLD}}\\E/$ENV{{NEW}}/' {path}")
 }
 
 fn quoted(text: &str) -> String {
