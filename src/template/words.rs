@@ -377,7 +377,7 @@ fn is_name(text: &str) -> bool {
 }
 
 /// Whether an expression is made only of what the author and Vik bring: paths of the workflow, the daemon's
-/// environment, the stage's name, constants.
+/// environment, constants.
 pub(super) fn is_own(expr: &Expr<'_>, assigned: &HashSet<String>) -> bool {
     let own = |inner: &Expr<'_>| is_own(inner, assigned);
     let own_opt = |inner: &Option<Expr<'_>>| inner.as_ref().is_none_or(own);
@@ -399,7 +399,7 @@ pub(super) fn is_own(expr: &Expr<'_>, assigned: &HashSet<String>) -> bool {
             Expr::Var(var) if !assigned.contains(var.id) => {
                 matches!(
                     (var.id, get.name),
-                    ("issue", "stage" | "workdir") | ("attempt", "number")
+                    ("issue", "workdir") | ("attempt", "number")
                 ) || own(&get.expr)
             }
             inner => own(inner),

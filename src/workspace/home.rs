@@ -1,0 +1,322 @@
+//! Where a workflow keeps what belongs to it: `<home>/workflows/<key>/`.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+
+use vik_core::ids::IssueId;
+use vik_core::workflow::model::WorkspaceRoot;
+
+use super::WorkspaceError;
+use super::fs::{create_private_dir_all, write_atomic, write_private};
+use super::name::{folder_name, short_hash};
+
+/// The longest key without a hash, in bytes.
+const MAX_KEY_BYTES: usize = 200;
+/// Names the workflow that a folder belongs to.
+const OWNER_FILE: &str = "workflow.path";
+
+/// Every path of one workflow. Making one touches nothing; see [`Layout::create`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    workflow_path: PathBuf,
+    home: PathBuf,
+    root: PathBuf,
+    beside_workflow: bool,
+}
+
+impl Layout {
+    /// The paths of a workflow. Reads which folder is the workflow's where two would share a name; writes nothing.
+    ///
+    /// # Errors
+    /// When the workflow path names no file, or the home directory is needed and unknown.
+    pub fn resolve(workflow_path: &Path, root: &WorkspaceRoot) -> Result<Self, WorkspaceError> {
+        let vik_home = std::env::var_os("VIK_HOME")
+            .filter(|path| !path.is_empty())
+            .map(PathBuf::from);
+        Self::resolve_in(workflow_path, root, vik_home, user_home)
+    }
+
+    pub(super) fn resolve_in(
+        workflow_path: &Path,
+        root: &WorkspaceRoot,
+        vik_home: Option<PathBuf>,
+        user_home: impl Fn() -> Result<PathBuf, WorkspaceError>,
+    ) -> Result<Self, WorkspaceError> {
+        let workflow_path = absolute_workflow_path(workflow_path)?;
+        let folder = workflow_path.parent().unwrap_or(Path::new("/"));
+        let home = match (root, vik_home) {
+            (WorkspaceRoot::BesideWorkflow, _) => folder.join(".vik"),
+            (WorkspaceRoot::UserHome, Some(home)) => {
+                std::path::absolute(&home).map_err(|source| WorkspaceError::Open { path: home, source })?
+            }
+            (WorkspaceRoot::UserHome, None) => user_home()?.join(".vik"),
+            (WorkspaceRoot::Path(path), _) => match path.strip_prefix('~') {
+                Some("") => user_home()?,
+                Some(rest) if rest.starts_with('/') => user_home()?.join(rest.trim_start_matches('/')),
+                _ => folder.join(path),
+            },
+        };
+        let home = normal(&home);
+        let root_dir = key_folder(&home.join("workflows"), &workflow_path);
+        let beside_workflow = !matches!(root, WorkspaceRoot::UserHome);
+        Ok(Self {
+            workflow_path,
+            home,
+            root: root_dir,
+            beside_workflow,
+        })
+    }
+
+    /// Makes the folders that a daemon needs, and marks them as this workflow's.
+    ///
+    /// # Errors
+    /// When a folder cannot be made or marked.
+    pub fn create(&mut self) -> Result<(), WorkspaceError> {
+        self.create_home()?;
+        let workflows = self.home.join("workflows");
+        private_dir(&workflows)?;
+        for _ in 0..2 {
+            private_dir(&self.root)?;
+            if claim(&self.root, &self.workflow_path)? {
+                break;
+            }
+            // Another workflow with the same key was faster.
+            self.root = key_folder(&workflows, &self.workflow_path);
+        }
+        for folder in [
+            self.service_dir(),
+            self.records_dir(),
+            self.logs_dir(),
+            self.sessions_dir(),
+            self.issues_dir(),
+        ] {
+            private_dir(&folder)?;
+        }
+        Ok(())
+    }
+
+    fn create_home(&self) -> Result<(), WorkspaceError> {
+        let fresh = match std::fs::read_dir(&self.home) {
+            Ok(mut entries) => entries.next().is_none(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                private_dir(&self.home)?;
+                true
+            }
+            Err(source) => {
+                return Err(WorkspaceError::Open {
+                    path: self.home.clone(),
+                    source,
+                });
+            }
+        };
+        if !self.beside_workflow {
+            return Ok(());
+        }
+        // The user's repository must not take up what is Vik's. In a folder that holds things of the user's, only
+        // Vik's part of it is left out.
+        let default = self.home.file_name() == Some(OsStr::new(".vik"));
+        let folder = if fresh || default {
+            self.home.clone()
+        } else {
+            self.home.join("workflows")
+        };
+        private_dir_if_missing(&folder)?;
+        let ignore = folder.join(".gitignore");
+        if ignore.symlink_metadata().is_ok() {
+            return Ok(());
+        }
+        write_private(&ignore, b"*\n").map_err(|source| WorkspaceError::Write { path: ignore, source })
+    }
+
+    /// The workflow file: absolute, its folder with links resolved.
+    pub fn workflow_path(&self) -> &Path {
+        &self.workflow_path
+    }
+
+    /// The folder of the workflow file.
+    pub fn workflow_dir(&self) -> &Path {
+        self.workflow_path.parent().unwrap_or(Path::new("/"))
+    }
+
+    /// `.vik` beside the workflow, `VIK_HOME`, `~/.vik`, or what the workflow says.
+    pub fn home(&self) -> &Path {
+        &self.home
+    }
+
+    /// `<home>/workflows/<key>`: all that belongs to this workflow.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// What the daemon keeps for itself.
+    pub fn service_dir(&self) -> PathBuf {
+        self.root.join("service")
+    }
+
+    /// `state.json`
+    pub fn state_file(&self) -> PathBuf {
+        self.service_dir().join("state.json")
+    }
+
+    /// The ledger.
+    pub fn ledger_file(&self) -> PathBuf {
+        self.service_dir().join("vik.db")
+    }
+
+    /// Creating records and locks of the issue workspaces: outside of these, where no agent works.
+    pub fn records_dir(&self) -> PathBuf {
+        self.service_dir().join("issues")
+    }
+
+    /// The record that stands while an issue's workspace is being made.
+    pub fn creating_record(&self, issue: &IssueId) -> PathBuf {
+        self.records_dir().join(folder_name(issue) + ".creating")
+    }
+
+    /// The file whose lock lets one process work in an issue's workspace.
+    pub fn issue_lock(&self, issue: &IssueId) -> PathBuf {
+        self.records_dir().join(folder_name(issue) + ".lock")
+    }
+
+    /// The logs.
+    pub fn logs_dir(&self) -> PathBuf {
+        self.root.join("logs")
+    }
+
+    /// The session logs of all issues.
+    pub fn sessions_dir(&self) -> PathBuf {
+        self.root.join("sessions")
+    }
+
+    /// The session logs of one issue.
+    pub fn issue_sessions_dir(&self, issue: &IssueId) -> PathBuf {
+        self.sessions_dir().join(folder_name(issue))
+    }
+
+    /// The workspaces of all issues.
+    pub fn issues_dir(&self) -> PathBuf {
+        self.root.join("issues")
+    }
+
+    /// The workspace of one issue. Open it with [`super::prepare`] or [`super::open`]; the path alone proves nothing.
+    pub fn issue_dir(&self, issue: &IssueId) -> PathBuf {
+        self.issues_dir().join(folder_name(issue))
+    }
+}
+
+/// The workflow path as Vik knows it: absolute, with the links of its folder resolved where that exists. The file may
+/// be missing.
+///
+/// # Errors
+/// When the path names no file, or the current directory is gone.
+pub fn absolute_workflow_path(path: &Path) -> Result<PathBuf, WorkspaceError> {
+    let name = match path.components().next_back() {
+        Some(Component::Normal(name)) => name,
+        _ => {
+            return Err(WorkspaceError::NotAFile {
+                path: path.to_owned(),
+            });
+        }
+    };
+    let absolute = std::path::absolute(path).map_err(|source| WorkspaceError::Open {
+        path: path.to_owned(),
+        source,
+    })?;
+    let folder = absolute.parent().unwrap_or(Path::new("/"));
+    let folder = std::fs::canonicalize(folder).unwrap_or_else(|_| normal(folder));
+    Ok(folder.join(name))
+}
+
+/// The user's home directory.
+pub(super) fn user_home() -> Result<PathBuf, WorkspaceError> {
+    if let Some(home) = std::env::var_os("HOME")
+        .map(PathBuf::from)
+        .filter(|home| home.is_absolute())
+    {
+        return Ok(home);
+    }
+    match nix::unistd::User::from_uid(nix::unistd::getuid()) {
+        Ok(Some(user)) if user.dir.is_absolute() => Ok(user.dir),
+        _ => Err(WorkspaceError::NoHomeDirectory),
+    }
+}
+
+/// `.` and `..` taken out of an absolute path, by its text alone.
+fn normal(path: &Path) -> PathBuf {
+    let mut result = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                result.pop();
+            }
+            other => result.push(other),
+        }
+    }
+    result
+}
+
+/// The folder of a workflow below `<home>/workflows`.
+fn key_folder(workflows: &Path, workflow_path: &Path) -> PathBuf {
+    let bytes = workflow_path.as_os_str().as_bytes();
+    let hash = short_hash(bytes);
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        let text = String::from_utf8_lossy(bytes).replace('/', "-");
+        return workflows.join(shortened(&text, &hash));
+    };
+    let key = text.replace('/', "-");
+    let hashed = workflows.join(shortened(&key, &hash));
+    if key.len() > MAX_KEY_BYTES {
+        return hashed;
+    }
+    // `/a-b/c` and `/a/b-c` have one key: who came first keeps it, the other one's has a hash.
+    let plain = workflows.join(&key);
+    let foreign = owner(&plain).is_some_and(|owner| owner != bytes);
+    let moved = owner(&hashed).is_some_and(|owner| owner == bytes);
+    if foreign || moved { hashed } else { plain }
+}
+
+/// The end of a key, which tells more than its beginning, and a hash.
+fn shortened(key: &str, hash: &str) -> String {
+    let mut start = key.len().saturating_sub(MAX_KEY_BYTES - hash.len() - 1);
+    while !key.is_char_boundary(start) {
+        start += 1;
+    }
+    format!("{}-{hash}", &key[start..])
+}
+
+fn owner(root: &Path) -> Option<Vec<u8>> {
+    let mut bytes = std::fs::read(root.join(OWNER_FILE)).ok()?;
+    if bytes.last() == Some(&b'\n') {
+        bytes.pop();
+    }
+    Some(bytes)
+}
+
+/// Marks a folder as this workflow's; `false` where it is another's.
+fn claim(root: &Path, workflow_path: &Path) -> Result<bool, WorkspaceError> {
+    let bytes = workflow_path.as_os_str().as_bytes();
+    if let Some(owner) = owner(root) {
+        return Ok(owner == bytes);
+    }
+    let mut content = bytes.to_vec();
+    content.push(b'\n');
+    let path = root.join(OWNER_FILE);
+    write_atomic(&path, &content).map_err(|source| WorkspaceError::Write { path, source })?;
+    // Two writers at once: the last one has it, and the first one sees that here.
+    Ok(owner(root).is_some_and(|owner| owner == bytes))
+}
+
+fn private_dir(path: &Path) -> Result<(), WorkspaceError> {
+    create_private_dir_all(path).map_err(|source| WorkspaceError::CreateFolder {
+        path: path.to_owned(),
+        source,
+    })
+}
+
+/// As [`private_dir`], but the mode of a folder that is there already is its owner's business.
+fn private_dir_if_missing(path: &Path) -> Result<(), WorkspaceError> {
+    if path.is_dir() { Ok(()) } else { private_dir(path) }
+}

@@ -1,0 +1,184 @@
+//! The instance folder of a workflow: lock, who runs, socket. It is found from the path of the workflow file alone, so
+//! that a broken or missing file does not hide a running daemon.
+
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use super::WorkspaceError;
+use super::home::{absolute_workflow_path, user_home};
+use super::name::short_hash;
+
+/// The longest path that a Unix socket may surely have, in bytes (Linux takes 107, macOS 103).
+const MAX_SOCKET_BYTES: usize = 100;
+
+/// The instance folder of one workflow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InstanceDir {
+    path: PathBuf,
+    socket_dir: PathBuf,
+}
+
+/// What of the environment decides where instances are.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Surroundings {
+    pub(super) state_home: Option<PathBuf>,
+    pub(super) runtime_dir: Option<PathBuf>,
+    pub(super) home: Option<PathBuf>,
+}
+
+impl Surroundings {
+    fn of_process() -> Self {
+        let absolute = |name: &str| {
+            std::env::var_os(name)
+                .map(PathBuf::from)
+                .filter(|path| path.is_absolute())
+        };
+        Self {
+            state_home: absolute("XDG_STATE_HOME"),
+            runtime_dir: absolute("XDG_RUNTIME_DIR"),
+            home: user_home().ok(),
+        }
+    }
+
+    fn instances(&self) -> Result<PathBuf, WorkspaceError> {
+        let state_home = match (&self.state_home, &self.home) {
+            (Some(path), _) => path.clone(),
+            (None, Some(home)) => home.join(".local/state"),
+            (None, None) => return Err(WorkspaceError::NoHomeDirectory),
+        };
+        Ok(state_home.join("vik/instances"))
+    }
+}
+
+impl InstanceDir {
+    /// The instance folder of a workflow file, which may be broken or missing.
+    ///
+    /// # Errors
+    /// When the path names no file, or the state folder cannot be told.
+    pub fn of(workflow_path: &Path) -> Result<Self, WorkspaceError> {
+        Self::at(workflow_path, &Surroundings::of_process())
+    }
+
+    pub(super) fn at(workflow_path: &Path, surroundings: &Surroundings) -> Result<Self, WorkspaceError> {
+        let workflow_path = absolute_workflow_path(workflow_path)?;
+        let name = short_hash(workflow_path.as_os_str().as_bytes());
+        Ok(Self::named(&surroundings.instances()?, &name, surroundings))
+    }
+
+    /// The instance folders of all workflows of this user, in the order of their names.
+    pub fn all() -> Vec<Self> {
+        Self::all_at(&Surroundings::of_process())
+    }
+
+    pub(super) fn all_at(surroundings: &Surroundings) -> Vec<Self> {
+        let Ok(instances) = surroundings.instances() else {
+            return Vec::new();
+        };
+        let Ok(entries) = std::fs::read_dir(&instances) else {
+            return Vec::new();
+        };
+        let mut names: Vec<String> = entries
+            .flatten()
+            .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+            .filter_map(|entry| entry.file_name().into_string().ok())
+            .filter(|name| name.len() == 16 && name.bytes().all(|c| c.is_ascii_hexdigit()))
+            .collect();
+        names.sort();
+        names
+            .iter()
+            .map(|name| Self::named(&instances, name, surroundings))
+            .collect()
+    }
+
+    fn named(instances: &Path, name: &str, surroundings: &Surroundings) -> Self {
+        let path = instances.join(name);
+        let fits = |folder: &Path| folder.as_os_str().len() + "/vik.sock".len() < MAX_SOCKET_BYTES;
+        let uid = nix::unistd::getuid();
+        let socket_dir = [
+            Some(path.clone()),
+            surroundings
+                .runtime_dir
+                .as_ref()
+                .map(|runtime| runtime.join("vik").join(name)),
+        ]
+        .into_iter()
+        .flatten()
+        .find(|folder| fits(folder))
+        .unwrap_or_else(|| PathBuf::from(format!("/tmp/vik-{uid}")).join(name));
+        Self { path, socket_dir }
+    }
+
+    /// The folder.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The file that a daemon locks for its life.
+    pub fn lock(&self) -> PathBuf {
+        self.path.join("lock")
+    }
+
+    /// Who runs: paths, pid, start time.
+    pub fn info(&self) -> PathBuf {
+        self.path.join("instance.json")
+    }
+
+    /// The control socket. It stands in the folder unless that path is too long for a socket.
+    pub fn socket(&self) -> PathBuf {
+        self.socket_dir.join("vik.sock")
+    }
+
+    /// Makes the folder, and the socket's own where that is another one.
+    ///
+    /// # Errors
+    /// When a folder cannot be made, or the socket's folder belongs to someone else.
+    pub fn create(&self) -> Result<(), WorkspaceError> {
+        let create = |path: &Path| {
+            super::fs::create_private_dir_all(path).map_err(|source| WorkspaceError::CreateFolder {
+                path: path.to_owned(),
+                source,
+            })
+        };
+        create(&self.path)?;
+        if self.socket_dir != self.path {
+            // In /tmp anyone may have been there first: the folder above must be ours and closed.
+            if let Some(above) = self.socket_dir.parent() {
+                own_folder(above)?;
+            }
+            create(&self.socket_dir)?;
+        }
+        Ok(())
+    }
+}
+
+/// Makes a folder in a place that others can write to, or proves that the one there is ours alone.
+fn own_folder(path: &Path) -> Result<(), WorkspaceError> {
+    match std::fs::DirBuilder::new()
+        .mode(super::fs::FOLDER_MODE)
+        .create(path)
+    {
+        Ok(()) => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(source) => {
+            return Err(WorkspaceError::CreateFolder {
+                path: path.to_owned(),
+                source,
+            });
+        }
+    }
+    let metadata = std::fs::symlink_metadata(path).map_err(|source| WorkspaceError::Open {
+        path: path.to_owned(),
+        source,
+    })?;
+    let ours =
+        metadata.is_dir() && metadata.uid() == nix::unistd::getuid().as_raw() && metadata.mode() & 0o077 == 0;
+    if ours {
+        Ok(())
+    } else {
+        Err(WorkspaceError::Foreign {
+            path: path.to_owned(),
+        })
+    }
+}

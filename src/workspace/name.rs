@@ -1,0 +1,47 @@
+//! From the id of an issue, which is untrusted text, to the name of a folder.
+
+use sha2::{Digest, Sha256};
+use vik_core::ids::IssueId;
+
+/// The longest id that is its own folder name, in bytes.
+const MAX_PLAIN_BYTES: usize = 100;
+/// The longest slug, in bytes.
+const MAX_SLUG_BYTES: usize = 40;
+
+/// The name of an issue's folder: the id itself where it is `[A-Za-z0-9._-]{1,100}` and does not begin with a dot;
+/// else a readable slug, `~`, and a hash of the id.
+///
+/// Two ids never share a name: a plain id has no `~`, and the hash tells the others apart. On a file system that does
+/// not tell upper from lower case, plain ids that differ only in case do meet in one folder.
+pub fn folder_name(issue: &IssueId) -> String {
+    let id = issue.as_str();
+    let plain = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'.' | b'_' | b'-');
+    if (1..=MAX_PLAIN_BYTES).contains(&id.len()) && !id.starts_with('.') && id.bytes().all(plain) {
+        return id.to_owned();
+    }
+    let mut slug = String::new();
+    for c in id.chars() {
+        if slug.len() >= MAX_SLUG_BYTES {
+            break;
+        }
+        if c.is_ascii_alphanumeric() {
+            slug.push(c.to_ascii_lowercase());
+        } else if !slug.is_empty() && !slug.ends_with('-') {
+            slug.push('-');
+        }
+    }
+    let slug = slug.trim_end_matches('-');
+    let slug = if slug.is_empty() { "issue" } else { slug };
+    format!("{slug}~{}", short_hash(id.as_bytes()))
+}
+
+/// The first 64 bits of a SHA-256, as 16 lower-case hex digits.
+pub(super) fn short_hash(bytes: &[u8]) -> String {
+    Sha256::digest(bytes)[..8]
+        .iter()
+        .fold(String::with_capacity(16), |mut text, byte| {
+            use std::fmt::Write as _;
+            let _ = write!(text, "{byte:02x}");
+            text
+        })
+}
