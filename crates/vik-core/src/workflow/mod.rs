@@ -1,8 +1,126 @@
 //! The workflow: the policy in `workflow.yml`.
+//!
+//! [`load`] goes from text to a [`Workflow`] in three steps: `yaml` (a tree with places), `file` with `decode` and
+//! `values` (typed sections; the same list of keys makes the JSON Schema), `lower` (checks across sections, and the
+//! model). Each step reports all it finds and goes on.
 
+mod decode;
+mod diagnostic;
+mod file;
+mod lower;
 pub mod model;
+mod places;
+mod render;
+mod schema;
+mod text;
+mod values;
+mod yaml;
 
+#[cfg(test)]
+mod tests;
+
+pub use diagnostic::{CODES, Diagnostic, MAX_DIAGNOSTICS, Severity, Spot};
 pub use model::{
-    AgentProfile, ArgValue, ArgsStyle, Home, Intake, IssuePolicy, OutputFormat, Permission, Price, PromptSource,
-    Retry, Runtime, Stage, Workflow, WorkspaceRoot,
+    AgentProfile, ArgValue, ArgsStyle, Home, Intake, IssuePolicy, OutputFormat, Permission, Price,
+    PromptSource, Retry, Runtime, Stage, Workflow, WorkspaceRoot, flag,
 };
+pub use render::{render, summary};
+pub use schema::{json_schema, reference_markdown};
+pub use yaml::MAX_BYTES;
+
+use decode::Section as _;
+use diagnostic::{Place, Sink};
+use places::Places;
+
+/// What came of a workflow file.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// The workflow; there exactly when there is no error.
+    pub workflow: Option<Workflow>,
+    /// All findings, in the order of the file.
+    pub diagnostics: Vec<Diagnostic>,
+    text: String,
+    places: Places,
+}
+
+/// Loads the text of a workflow file. Never fails as such: what is wrong is in the diagnostics, all of it at once.
+pub fn load(text: &str) -> Loaded {
+    let mut sink = Sink::default();
+    let root = yaml::parse(text, &mut sink);
+    let (workflow, places) = match root {
+        None => (None, Places::default()),
+        Some(root) => {
+            let places = Places::of(&root);
+            let file = file::File::read(Some(&root), &mut decode::Cx::new(&mut sink));
+            (lower::lower(file, &places, &mut sink), places)
+        }
+    };
+    let has_errors = sink.has_errors();
+    if workflow.is_none() && !has_errors {
+        // Cannot be: what is missing was said. Should it be, it is not silent.
+        sink.push(Diagnostic::error(
+            "missing_key",
+            "",
+            "the workflow is not complete",
+        ));
+    }
+    let text = if text.len() > MAX_BYTES { "" } else { text };
+    let diagnostics = sink.finish(text);
+    Loaded {
+        workflow: workflow.filter(|_| !has_errors),
+        diagnostics,
+        text: text.to_owned(),
+        places,
+    }
+}
+
+impl Loaded {
+    /// Whether the workflow can be used; with `strict`, warnings count as errors.
+    pub fn is_ok(&self, strict: bool) -> bool {
+        self.workflow.is_some()
+            && !self
+                .diagnostics
+                .iter()
+                .any(|finding| strict || finding.severity == Severity::Error)
+    }
+
+    /// Line and column (from 1; columns are characters) of the value at a dotted path such as
+    /// `issue.stages.plan.hooks.before_run`; items of a list are counted from 0. The key's place where it has no value.
+    pub fn position(&self, path: &str) -> Option<(u32, u32)> {
+        self.places.position(path)
+    }
+
+    /// Where line `line` (from 1) of the text at `path` stands in the file: its line, and the column where the text's
+    /// own first column is. Known for literal blocks (`|`) and for plain text on one line; `None` for other texts.
+    pub fn block_line(&self, path: &str, line: u32) -> Option<(u32, u32)> {
+        self.places.block_line(path, line)
+    }
+
+    /// Adds findings of the caller's own, and keeps the order of the file. An error takes the workflow away.
+    pub fn add(&mut self, findings: impl IntoIterator<Item = Diagnostic>) {
+        self.diagnostics.extend(findings);
+        self.diagnostics
+            .sort_by_key(|finding| (finding.line, finding.column, finding.severity));
+        if self
+            .diagnostics
+            .iter()
+            .any(|finding| finding.severity == Severity::Error)
+        {
+            self.workflow = None;
+        }
+    }
+
+    /// All findings for people; see [`render`].
+    pub fn render(&self, file_name: &str, color: bool) -> String {
+        render(&self.diagnostics, file_name, &self.text, color)
+    }
+
+    /// The text that was loaded; empty when it was too large.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    fn nearest(&self, path: &str) -> Option<Place> {
+        Some(self.places.nearest(path)?.clamped(&self.text))
+    }
+}

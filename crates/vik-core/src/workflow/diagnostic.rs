@@ -1,0 +1,313 @@
+//! What is wrong with a workflow file, where, and what to do about it.
+
+use serde::Serialize;
+
+use super::Loaded;
+use super::text;
+
+/// At most so many diagnostics are kept for one file; one more says that there are others.
+pub const MAX_DIAGNOSTICS: usize = 100;
+
+/// The stable codes of the diagnostics that loading a workflow gives, each with its meaning.
+pub const CODES: &[(&str, &str)] = &[
+    (
+        "bad_alias",
+        "An alias refers to itself, or aliases copy too much.",
+    ),
+    (
+        "bad_arg",
+        "A flag name or value under `args` cannot be passed to a program.",
+    ),
+    ("bad_character", "A control character stands in the file."),
+    (
+        "bad_duration",
+        "A text is no duration, or one that is zero or too long where that makes no sense.",
+    ),
+    (
+        "bad_env_name",
+        "A name cannot be the name of an environment variable.",
+    ),
+    ("bad_key", "A list or a map is used as a key."),
+    ("bad_merge", "A merge key `<<` takes something that is no map."),
+    (
+        "bad_name",
+        "The name of a stage or an agent cannot be part of a file name.",
+    ),
+    ("bad_tag", "A YAML tag has no meaning here."),
+    (
+        "bad_text",
+        "A text holds a character that it cannot hold, such as NUL.",
+    ),
+    (
+        "bool_word",
+        "`yes`, `no`, `on` or `off` is text in YAML 1.2, where `true` or `false` was likely meant.",
+    ),
+    ("dashed_arg", "A flag under `args` is written with its dashes."),
+    ("duplicate_key", "A map writes the same key twice."),
+    ("empty", "The file holds no workflow."),
+    ("empty_value", "A value is empty where it cannot be."),
+    ("missing_key", "A required key is absent."),
+    (
+        "multiple_documents",
+        "The file holds more than one YAML document.",
+    ),
+    ("no_agents", "There is no agent profile."),
+    ("no_stages", "There is no stage."),
+    ("not_yet", "A key or value comes with a later version of Vik."),
+    ("out_of_range", "A number or duration is too small or too large."),
+    (
+        "prompt_source",
+        "A stage needs exactly one of `prompt` and `prompt_file`.",
+    ),
+    ("syntax", "The file is not valid YAML."),
+    ("too_deep", "The file is nested too deep."),
+    ("too_large", "The file is too large."),
+    ("too_many", "There are more diagnostics than are shown."),
+    (
+        "unknown_agent",
+        "A stage names an agent profile that does not exist.",
+    ),
+    ("unknown_key", "A key has no meaning here; it is ignored."),
+    ("unknown_runtime", "A runtime is unknown."),
+    ("unknown_value", "A word is none of those that are possible here."),
+    ("unused_agent", "No stage uses an agent profile."),
+    ("unused_key", "A key has no effect together with the others."),
+    ("wrong_type", "A value is not of the type that is needed here."),
+];
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// The workflow cannot be used.
+    Error,
+    /// It can be used, but likely not as meant. `--strict` takes it for an error.
+    Warning,
+}
+
+/// One finding. Lines and columns count from 1; columns are characters.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Diagnostic {
+    /// How bad it is.
+    pub severity: Severity,
+    /// Stable, for scripts: one of [`CODES`], or one of the caller's own.
+    pub code: &'static str,
+    /// What is wrong, in one sentence.
+    pub message: String,
+    /// Where it begins.
+    pub line: u32,
+    /// Where it begins.
+    pub column: u32,
+    /// One past its last character on that line.
+    pub end_column: u32,
+    /// The dotted path of the value, such as `issue.stages.plan.agent`; empty for the file as a whole.
+    pub path: String,
+    /// What to do about it.
+    pub hint: Option<String>,
+    /// Other places that matter.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub related: Vec<Spot>,
+}
+
+/// Another place that belongs to a finding.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Spot {
+    /// Its line.
+    pub line: u32,
+    /// Its column.
+    pub column: u32,
+    /// What is there.
+    pub message: String,
+}
+
+impl Diagnostic {
+    /// An error about the value at `path`, placed at the beginning of the file until told otherwise.
+    pub fn error(code: &'static str, path: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::new(Severity::Error, code, path.into(), message.into())
+    }
+
+    /// A warning about the value at `path`, placed at the beginning of the file until told otherwise.
+    pub fn warning(code: &'static str, path: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::new(Severity::Warning, code, path.into(), message.into())
+    }
+
+    fn new(severity: Severity, code: &'static str, path: String, message: String) -> Self {
+        Self {
+            severity,
+            code,
+            message,
+            line: 1,
+            column: 1,
+            end_column: 2,
+            path,
+            hint: None,
+            related: Vec::new(),
+        }
+    }
+
+    /// Adds what to do about it.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// Places it at the value that its path names, or at the nearest key above that is written.
+    #[must_use]
+    pub fn at(self, loaded: &Loaded) -> Self {
+        match loaded.nearest(&self.path) {
+            Some(place) => self.place(place),
+            None => self,
+        }
+    }
+
+    /// Places it within the text that its path names: `line` and `column` (both from 1) are those of the value, as a
+    /// template engine reports them. Exact within literal blocks (`|`); elsewhere the value's own place serves.
+    #[must_use]
+    pub fn at_line(self, loaded: &Loaded, line: u32, column: Option<u32>) -> Self {
+        match loaded.block_line(&self.path, line) {
+            Some((file_line, indent)) => {
+                let place = Place {
+                    line: file_line,
+                    column: indent + column.unwrap_or(1).max(1) - 1,
+                    end_column: if column.is_some() {
+                        indent + column.unwrap_or(1).max(1)
+                    } else {
+                        0
+                    },
+                };
+                self.place(place.clamped(loaded.text()))
+            }
+            None => self.at(loaded),
+        }
+    }
+
+    pub(crate) fn hint_opt(mut self, hint: Option<String>) -> Self {
+        self.hint = hint.or(self.hint);
+        self
+    }
+
+    pub(crate) fn place(mut self, place: Place) -> Self {
+        (self.line, self.column, self.end_column) = (place.line, place.column, place.end_column);
+        self
+    }
+
+    pub(crate) fn related(mut self, spot: Spot) -> Self {
+        self.related.push(spot);
+        self
+    }
+}
+
+/// A place on one line of the file; an `end_column` of 0 is the end of the line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) line: u32,
+    pub(crate) column: u32,
+    pub(crate) end_column: u32,
+}
+
+impl Place {
+    pub(crate) fn point(line: usize, column: usize) -> Self {
+        let column = column as u32;
+        Self {
+            line: line as u32,
+            column,
+            end_column: column + 1,
+        }
+    }
+
+    /// The same place within the text: on a line that exists, at most one past its end, with a true end column.
+    pub(crate) fn clamped(self, text: &str) -> Self {
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let mut last = (1, "");
+        for (index, line) in text::lines(text).enumerate() {
+            last = (index as u32 + 1, line);
+            if last.0 == self.line {
+                break;
+            }
+        }
+        let length = last.1.chars().count() as u32;
+        let column = if last.0 == self.line {
+            self.column.clamp(1, length + 1)
+        } else {
+            length + 1
+        };
+        let end = if self.end_column == 0 || last.0 != self.line {
+            length + 1
+        } else {
+            self.end_column
+        };
+        Self {
+            line: last.0,
+            column,
+            end_column: end.min(length + 1).max(column + 1),
+        }
+    }
+}
+
+/// Collects diagnostics, up to a bound.
+#[derive(Debug, Default)]
+pub(crate) struct Sink {
+    diagnostics: Vec<Diagnostic>,
+    errors: usize,
+    dropped: usize,
+}
+
+impl Sink {
+    pub(crate) fn push(&mut self, diagnostic: Diagnostic) {
+        let is_error = diagnostic.severity == Severity::Error;
+        // A file full of unknown keys must not hide its errors: warnings take at most half of the room.
+        let warnings = self.diagnostics.len() - self.errors;
+        let is_full = if is_error { self.errors } else { warnings } >= MAX_DIAGNOSTICS / 2;
+        if is_full {
+            self.dropped += 1;
+        } else {
+            self.errors += usize::from(is_error);
+            self.diagnostics.push(diagnostic);
+        }
+    }
+
+    pub(crate) fn has_errors(&self) -> bool {
+        self.errors > 0
+    }
+
+    /// Whether findings were dropped; looking for good hints is in vain then.
+    pub(crate) fn dropped(&self) -> bool {
+        self.dropped > 0
+    }
+
+    /// All of them in the order of the file, with true ends of places.
+    pub(crate) fn finish(mut self, text: &str) -> Vec<Diagnostic> {
+        // One pass over the file for all places.
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let lengths: Vec<u32> = text::lines(text)
+            .map(|line| line.chars().count() as u32)
+            .collect();
+        for diagnostic in &mut self.diagnostics {
+            // The parser may place what is missing behind the end of the file.
+            diagnostic.line = diagnostic.line.clamp(1, (lengths.len() as u32).max(1));
+            let length = lengths.get(diagnostic.line as usize - 1).copied().unwrap_or(0);
+            let end = if diagnostic.end_column == 0 {
+                length + 1
+            } else {
+                diagnostic.end_column
+            };
+            diagnostic.end_column = end.max(diagnostic.column + 1);
+        }
+        self.diagnostics.sort_by_key(|d| (d.line, d.column, d.severity));
+        if self.dropped > 0 {
+            let severity = if self.errors > 0 {
+                Severity::Error
+            } else {
+                Severity::Warning
+            };
+            self.diagnostics.push(Diagnostic::new(
+                severity,
+                "too_many",
+                String::new(),
+                format!("{} more findings are not shown", self.dropped),
+            ));
+        }
+        self.diagnostics
+    }
+}

@@ -1,0 +1,287 @@
+//! What stands in `workflow.yml`: every key, its type, its default and its meaning, once.
+
+use super::decode::{Named, section};
+use super::model::{ArgsStyle, Home, OutputFormat, Permission, Runtime};
+use super::values::{Amount, Args, CommandLine, Count, Env, EnvNames, Positive, Text, Whole};
+use crate::duration::Span;
+
+section! {
+    /// The policy of one Vik daemon: which issues it takes, and which agent does what with them.
+    struct File;
+    /// How much runs at once.
+    "loop" looping: section Loop;
+    /// Where Vik keeps what belongs to this workflow. Without this section that is `.vik` beside the workflow file.
+    "workspace" workspace: section Workspace;
+    /// Agent profiles by name: a program and its settings. A name has 1 to 64 of the characters `A-Z a-z 0-9 . _ -`
+    /// and does not begin with a dot.
+    "agents" agents: required Named<Agent>;
+    /// How issues come in.
+    "issues" issues: section Issues;
+    /// What happens to each issue.
+    "issue" issue: section Issue;
+    /// Log files of the daemon.
+    "logging" logging: section Logging;
+    later { "limits" = r#"{"usd_per_day": null, "tokens_per_day": null}"# }
+    instead {
+        "agent" => "profiles stand under `agents`",
+        "profiles" => "profiles stand under `agents`",
+        "stages" => "stages stand under `issue.stages`",
+        "hooks" => "hooks stand under `issue.hooks` and `issue.stages.NAME.hooks`",
+        "pull" => "this stands under `issues.pull`",
+        "tracker" => "the tracker is what `issues.pull.command` asks",
+        "log" => "this stands under `logging`",
+    }
+}
+
+section! {
+    /// How much runs at once.
+    struct Loop;
+    /// How many distinct issues are worked on at once.
+    "max_issue_concurrency" max_issue_concurrency: defaults Count = Whole(10);
+    /// How many pulls are made; null is until shutdown.
+    "max_iterations" max_iterations: optional Whole<1, { u64::MAX }>;
+    later { "orphan_grace" = r#""10m""# }
+    instead {
+        "wait_ms" => "the wait between two pulls is `issues.pull.idle_sec`",
+        "wait" => "the wait between two pulls is `issues.pull.idle_sec`",
+        "idle_sec" => "the wait between two pulls is `issues.pull.idle_sec`",
+        "interval" => "the wait between two pulls is `issues.pull.idle_sec`",
+        "max_concurrency" => "did you mean `max_issue_concurrency`?",
+        "concurrency" => "did you mean `max_issue_concurrency`?",
+    }
+}
+
+section! {
+    /// Where Vik keeps what belongs to this workflow.
+    struct Workspace;
+    /// The home folder, relative to the workflow file; `~/` is the home directory. When the section is there and this
+    /// is null: `VIK_HOME`, else `~/.vik`.
+    "root" root: optional Text;
+    instead {
+        "path" => "did you mean `root`?",
+        "dir" => "did you mean `root`?",
+        "home" => "did you mean `root`?",
+    }
+}
+
+section! {
+    /// One agent profile.
+    struct Agent;
+    /// Which agent it is, and so which adapter speaks to it.
+    "runtime" runtime: required Runtime;
+    /// The model; required but for the runtime `command`.
+    "model" model: optional Text;
+    /// Extra flags for the agent's command line, without their dashes; a name of one letter gets one dash. `true` is
+    /// the bare flag, `false` none; numbers are passed as written; for lists see `args_style`.
+    "args" args: defaults Args = Args::default();
+    /// How a list in `args` becomes flags. Default: `repeat` for codex, `join` for the others.
+    "args_style" args_style: optional ArgsStyle;
+    /// What the agent may do without being asked; mapped to each agent's own switches.
+    "permission" permission: defaults Permission = Permission::WorkspaceWrite;
+    /// The program and its arguments, such as `[my-agent, --flag]`: required for the runtime `command`, which gets the
+    /// prompt on stdin; elsewhere it replaces the name of the program.
+    "command" command: defaults CommandLine = CommandLine::default();
+    /// What an agent of the runtime `command` prints.
+    "output" output: defaults OutputFormat = OutputFormat::Text;
+    /// Variables for the agent, beside those of the documented allow-list.
+    "env" env: defaults Env = Env::default();
+    /// Names of variables of the daemon that the agent gets too.
+    "env_pass" env_pass: defaults EnvNames = EnvNames::default();
+    /// Whether `CODEX_HOME` and the like are the user's own or a folder of Vik's.
+    "home" home: defaults Home = Home::User;
+    /// Prices in USD per million tokens, used where the agent reports no cost.
+    "price" price: optional Price;
+    /// For the runtime `vex`: the provider of the model.
+    "provider" provider: optional Text;
+    /// For the runtime `vex`: the address of the provider.
+    "base_url" base_url: optional Text;
+    later { "max_concurrency" = "null" }
+    instead {
+        "type" => "did you mean `runtime`?",
+        "adapter" => "did you mean `runtime`?",
+        "flags" => "did you mean `args`?",
+        "environment" => "did you mean `env`?",
+        "sandbox" => "did you mean `permission`?",
+        "permissions" => "did you mean `permission`?",
+        "concurrency" => "`max_concurrency` comes with a later version of Vik",
+    }
+}
+
+section! {
+    /// Prices in USD per million tokens.
+    struct Price;
+    /// Fresh input tokens.
+    "input" input: defaults Amount = Amount(0.0);
+    /// Input tokens read from the cache.
+    "cached_input" cached_input: defaults Amount = Amount(0.0);
+    /// Input tokens written to the cache.
+    "cache_write" cache_write: defaults Amount = Amount(0.0);
+    /// Output tokens.
+    "output" output: defaults Amount = Amount(0.0);
+}
+
+section! {
+    /// How issues come in.
+    struct Issues;
+    /// The command that takes a snapshot of the issues.
+    "pull" pull: section Pull;
+    later { "show" = r#"{"command": null}"# }
+    instead {
+        "command" => "this stands under `issues.pull.command`",
+        "idle_sec" => "this stands under `issues.pull.idle_sec`",
+        "stages" => "stages stand under `issue.stages`",
+        "hooks" => "hooks stand under `issue.hooks`",
+    }
+}
+
+section! {
+    /// The command that takes a snapshot of the issues.
+    struct Pull;
+    /// A shell command that prints a JSON array of issues. It runs in the folder of the workflow file.
+    "command" command: required Text;
+    /// How long to wait between two pulls: a number of seconds, or a duration.
+    "idle_sec" idle_sec: defaults Positive = Positive(Span::secs(5));
+    /// How long a pull may take.
+    "timeout" timeout: defaults Positive = Positive(Span::secs(60));
+    instead {
+        "idle" => "did you mean `idle_sec`?",
+        "wait_ms" => "did you mean `idle_sec`?",
+        "interval" => "did you mean `idle_sec`?",
+        "poll_interval" => "did you mean `idle_sec`?",
+        "cmd" => "did you mean `command`?",
+        "run" => "did you mean `command`?",
+    }
+}
+
+section! {
+    /// What happens to each issue.
+    struct Issue;
+    /// Shell commands around the life of an issue's workspace.
+    "hooks" hooks: section IssueHooks;
+    /// Stages by name. The stages of one issue run one at a time, in the order of the file. Names are as those of
+    /// agents.
+    "stages" stages: required Named<Stage>;
+    later {
+        "terminal_states" = "[]",
+        "terminal_grace" = r#""60s""#,
+        "remove_workspace" = r#""clean""#,
+        "limits" = r#"{"attempts": 15, "usd": null, "tokens": null}"#,
+    }
+    instead {
+        "pull" => "this stands under `issues.pull`",
+        "stage" => "did you mean `stages`?",
+        "after_create" => "this stands under `issue.hooks.after_create`",
+        "before_remove" => "this stands under `issue.hooks.before_remove`",
+    }
+}
+
+section! {
+    /// Shell commands around the life of an issue's workspace.
+    struct IssueHooks;
+    /// Runs once in each workspace that was just created.
+    "after_create" after_create: optional Text;
+    /// Runs before a workspace is removed.
+    "before_remove" before_remove: optional Text;
+    /// How long each of them may take.
+    "timeout" timeout: defaults Positive = Positive(Span::mins(5));
+    instead {
+        "before_run" => "this stands under `issue.stages.NAME.hooks.before_run`",
+        "after_run" => "this stands under `issue.stages.NAME.hooks.after_run`",
+    }
+}
+
+section! {
+    /// One stage: a named step that takes the issues of one state to one agent.
+    struct Stage;
+    /// Which issues it takes.
+    "when" when: section When;
+    /// The name of the agent profile.
+    "agent" agent: required Text;
+    /// The file with the prompt, relative to the workflow file. Exactly one of `prompt_file` and `prompt`.
+    "prompt_file" prompt_file: optional Text;
+    /// The prompt itself. Exactly one of `prompt_file` and `prompt`.
+    "prompt" prompt: optional Text;
+    /// Shell commands around each attempt.
+    "hooks" hooks: section StageHooks;
+    /// A shell command that Vik runs in the workspace after the agent says it is done. When it fails, so did the
+    /// attempt, and the end of its output goes into the next one.
+    "verify" verify: optional Text;
+    /// How long an attempt may take.
+    "timeout" timeout: defaults Positive = Positive(Span::mins(60));
+    /// How long an agent may be silent; the clock stands still while a tool call is open.
+    "stall_timeout" stall_timeout: defaults Positive = Positive(Span::mins(10));
+    /// How long one tool call may stay open.
+    "tool_timeout" tool_timeout: defaults Positive = Positive(Span::mins(30));
+    /// How often and how soon a failed attempt is tried again.
+    "retry" retry: section Retry;
+    later {
+        "limits" = r#"{"usd": null, "tokens": null}"#,
+        "parallel" = "false",
+        "on_state_change" = r#""finish""#,
+        "resume" = "true",
+        "resume_prompt" = "null",
+    }
+    instead {
+        "state" => "this stands under `when.state`",
+        "before_run" => "this stands under `hooks.before_run`",
+        "after_run" => "this stands under `hooks.after_run`",
+        "max_attempts" => "this stands under `retry.max_attempts`",
+        "retries" => "this stands under `retry.max_attempts`",
+        "model" => "the model stands in the agent profile, `agents.NAME.model`",
+        "runtime" => "the runtime stands in the agent profile, `agents.NAME.runtime`",
+        "name" => "the name of a stage is its key",
+    }
+}
+
+section! {
+    /// Which issues a stage takes.
+    struct When;
+    /// The state of the issue; upper and lower case matter.
+    "state" state: required Text;
+    instead {
+        "states" => "a stage takes one state: `state`",
+        "status" => "did you mean `state`?",
+    }
+}
+
+section! {
+    /// Shell commands around each attempt.
+    struct StageHooks;
+    /// Runs before the agent; when it fails, the agent is not started.
+    "before_run" before_run: optional Text;
+    /// Runs after every end but a cancellation; when it fails, the outcome stays.
+    "after_run" after_run: optional Text;
+    /// How long each of them may take.
+    "timeout" timeout: defaults Positive = Positive(Span::mins(5));
+    instead {
+        "after_create" => "this stands under `issue.hooks.after_create`",
+        "verify" => "this stands in the stage, beside `hooks`",
+    }
+}
+
+section! {
+    /// How often and how soon a failed attempt is tried again.
+    struct Retry;
+    /// How often the agent is started before the issue is parked at this stage.
+    "max_attempts" max_attempts: defaults Count = Whole(3);
+    /// The wait after the first failure; it doubles with each further one.
+    "initial_backoff" initial_backoff: defaults Span = Span::secs(10);
+    /// The longest wait.
+    "max_backoff" max_backoff: defaults Span = Span::mins(5);
+    instead {
+        "attempts" => "did you mean `max_attempts`?",
+        "backoff" => "did you mean `initial_backoff`?",
+        "delay" => "did you mean `initial_backoff`?",
+    }
+}
+
+section! {
+    /// Log files of the daemon.
+    struct Logging;
+    /// How many days log files are kept.
+    "retention_days" retention_days: defaults Whole<1, 36500> = Whole(7);
+    instead {
+        "retention" => "did you mean `retention_days`?",
+        "days" => "did you mean `retention_days`?",
+    }
+}

@@ -1,0 +1,173 @@
+//! Where each value of the file stands, by its dotted path.
+
+use std::collections::HashMap;
+
+use super::decode::join;
+use super::diagnostic::Place;
+use super::yaml::{Kind, Node, Style};
+
+/// Paths longer than this are left out: keys and nesting are in the hand of who wrote the file.
+const MAX_PATH: usize = 400;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    Null,
+    Scalar,
+    /// A text on one line without quotes: its columns are those of the file.
+    PlainLine,
+    /// A literal block: its lines are those of the file. With the number of line breaks before its first content.
+    Literal {
+        leading: u32,
+        lines: u32,
+    },
+    List {
+        is_empty: bool,
+    },
+    Map {
+        is_empty: bool,
+    },
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Found {
+    key: Option<Place>,
+    value: Place,
+    what: What,
+}
+
+/// An index of the file.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Places {
+    found: HashMap<String, Found>,
+}
+
+impl Places {
+    pub(crate) fn of(root: &Node) -> Self {
+        let mut places = Self::default();
+        places.add("", None, root);
+        places
+    }
+
+    fn add(&mut self, path: &str, key: Option<Place>, node: &Node) {
+        if path.len() > MAX_PATH {
+            return;
+        }
+        let what = match &node.kind {
+            _ if node.is_null() => What::Null,
+            Kind::Scalar(scalar) => match scalar.style {
+                Style::Literal => What::Literal {
+                    leading: scalar.text.bytes().take_while(|&b| b == b'\n').count() as u32,
+                    lines: scalar.text.lines().count().max(1) as u32,
+                },
+                Style::Plain if node.place.end_column != 0 => What::PlainLine,
+                _ => What::Scalar,
+            },
+            Kind::List(items) => What::List {
+                is_empty: items.is_empty(),
+            },
+            Kind::Map(entries) => What::Map {
+                is_empty: entries.is_empty(),
+            },
+        };
+        self.found.entry(path.to_owned()).or_insert(Found {
+            key,
+            value: node.place,
+            what,
+        });
+        match &node.kind {
+            Kind::Scalar(_) => {}
+            Kind::List(items) => {
+                for (index, item) in items.iter().enumerate() {
+                    self.add(&join(path, &index.to_string()), None, item);
+                }
+            }
+            Kind::Map(entries) => {
+                for entry in entries {
+                    self.add(&join(path, &entry.key), Some(entry.key_place), &entry.value);
+                }
+            }
+        }
+    }
+
+    pub(crate) fn contains(&self, path: &str) -> bool {
+        self.found.contains_key(path)
+    }
+
+    /// Whether a key is not written, or has no value.
+    pub(crate) fn is_absent(&self, path: &str) -> bool {
+        self.found.get(path).is_none_or(|found| found.what == What::Null)
+    }
+
+    pub(crate) fn is_empty_map(&self, path: &str) -> bool {
+        self.found
+            .get(path)
+            .is_some_and(|found| found.what == What::Map { is_empty: true })
+    }
+
+    /// Whether a list is not written, or has no items.
+    pub(crate) fn is_empty_list(&self, path: &str) -> bool {
+        self.is_absent(path)
+            || self
+                .found
+                .get(path)
+                .is_some_and(|found| found.what == What::List { is_empty: true })
+    }
+
+    /// Whether a map stands there, or nothing.
+    pub(crate) fn is_map(&self, path: &str) -> bool {
+        self.found
+            .get(path)
+            .is_none_or(|found| matches!(found.what, What::Map { .. } | What::Null))
+    }
+
+    pub(crate) fn key(&self, path: &str) -> Option<Place> {
+        self.found.get(path)?.key
+    }
+
+    /// The place that is shown for a path: the value; the key where the value is a collection or nothing; the nearest
+    /// key above where nothing is written.
+    pub(crate) fn nearest(&self, path: &str) -> Option<Place> {
+        let mut path = path;
+        let mut is_exact = true;
+        loop {
+            if let Some(found) = self.found.get(path) {
+                let is_text = matches!(found.what, What::Scalar | What::PlainLine | What::Literal { .. });
+                return Some(if is_exact && is_text {
+                    found.value
+                } else {
+                    found.key.unwrap_or(found.value)
+                });
+            }
+            is_exact = false;
+            path = match path.rfind('.') {
+                Some(end) => &path[..end],
+                None if path.is_empty() => return None,
+                None => "",
+            };
+        }
+    }
+
+    /// See [`super::Loaded::position`].
+    pub(crate) fn position(&self, path: &str) -> Option<(u32, u32)> {
+        let found = self.found.get(path)?;
+        let place = if found.what == What::Null {
+            found.key.unwrap_or(found.value)
+        } else {
+            found.value
+        };
+        Some((place.line, place.column))
+    }
+
+    /// See [`super::Loaded::block_line`].
+    pub(crate) fn block_line(&self, path: &str, line: u32) -> Option<(u32, u32)> {
+        let found = self.found.get(path)?;
+        match found.what {
+            What::Literal { leading, lines } => {
+                let first = found.value.line.saturating_sub(leading).max(1);
+                Some((first + line.clamp(1, lines) - 1, found.value.column))
+            }
+            What::PlainLine if line <= 1 => Some((found.value.line, found.value.column)),
+            _ => None,
+        }
+    }
+}

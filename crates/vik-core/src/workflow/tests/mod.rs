@@ -1,0 +1,81 @@
+//! Tests of loading as a whole.
+
+mod codes;
+mod defaults;
+mod generated;
+mod hostile;
+mod places;
+
+use super::*;
+
+const FULL: &str = include_str!("full.yml");
+const MINIMAL: &str = include_str!("minimal.yml");
+
+/// The minimal workflow with one more key, by its dotted path; the parents must exist in it.
+fn minimal_with(replacements: &[(&str, &str)]) -> String {
+    replacements.iter().fold(MINIMAL.to_owned(), |text, (from, to)| {
+        assert!(text.contains(from), "{from}");
+        text.replacen(from, to, 1)
+    })
+}
+
+#[test]
+fn many_mistakes_are_shown_at_once() {
+    let loaded = load(include_str!("mistakes.yml"));
+    assert!(loaded.workflow.is_none());
+    insta::assert_snapshot!(loaded.render("workflow.yml", false));
+}
+
+#[test]
+fn colour_marks_what_matters() {
+    let loaded = load(&minimal_with(&[("agent: codex", "agent: codec")]));
+    insta::assert_snapshot!(loaded.render("workflow.yml", true).replace('\u{1b}', "ESC"));
+}
+
+#[test]
+fn a_workflow_of_the_predecessor_loads() {
+    let loaded = load(include_str!("predecessor.yml"));
+    let codes: Vec<_> = loaded.diagnostics.iter().map(|finding| finding.code).collect();
+    assert_eq!(codes, ["dashed_arg", "dashed_arg"]);
+    assert!(loaded.is_ok(false) && !loaded.is_ok(true));
+    let workflow = loaded.workflow.unwrap();
+    assert_eq!(workflow.workspace_root, WorkspaceRoot::Path(".vik".to_owned()));
+    assert_eq!(workflow.pull.idle, crate::duration::Span::secs(60));
+    assert!(
+        workflow
+            .pull
+            .command
+            .starts_with("gh issue list --state \"open\" --limit 50 --json")
+    );
+    assert_eq!(
+        workflow.agents["codex"].args,
+        [(
+            "config".to_owned(),
+            ArgValue::List(vec!["model_reasoning_effort=xhigh".to_owned()])
+        )]
+    );
+    assert_eq!(
+        workflow.agents["claude"].args,
+        [("effort".to_owned(), ArgValue::Text("high".to_owned()))]
+    );
+    assert_eq!(flag("config"), "--config");
+    assert_eq!(flag("c"), "-c");
+}
+
+#[test]
+fn findings_can_be_added() {
+    let mut loaded = load(FULL);
+    assert!(loaded.is_ok(true));
+    let finding = Diagnostic::warning(
+        "bad_template",
+        "issue.stages.plan.hooks.before_run",
+        "no such name",
+    )
+    .at_line(&loaded, 3, Some(3));
+    assert_eq!((finding.line, finding.column, finding.end_column), (58, 13, 14));
+    loaded.add([finding]);
+    assert!(loaded.is_ok(false) && !loaded.is_ok(true));
+    loaded.add([Diagnostic::error("prompt_file", "issue.stages.plan.prompt_file", "not found").at(&loaded)]);
+    assert!(loaded.workflow.is_none());
+    assert_eq!(loaded.diagnostics[0].line, 53);
+}

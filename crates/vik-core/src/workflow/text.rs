@@ -1,0 +1,145 @@
+//! Small helpers over text that may be hostile: lines, escapes, suggestions.
+
+use std::fmt::Write as _;
+
+/// The longest piece of a file that is quoted within a message, in characters.
+const MAX_QUOTED: usize = 60;
+
+/// The lines of a text as YAML counts them: `\n`, `\r\n` and a lone `\r` end a line.
+pub(crate) fn lines(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = Some(text);
+    std::iter::from_fn(move || {
+        let here = rest?;
+        let Some(end) = here.find(['\n', '\r']) else {
+            rest = None;
+            return Some(here);
+        };
+        let after = if here[end..].starts_with("\r\n") {
+            end + 2
+        } else {
+            end + 1
+        };
+        rest = Some(&here[after..]);
+        Some(&here[..end])
+    })
+}
+
+/// Line `number` (from 1), "" where there is none. A byte order mark is no part of the first line.
+pub(crate) fn line(text: &str, number: u32) -> &str {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    (number as usize)
+        .checked_sub(1)
+        .and_then(|index| lines(text).nth(index))
+        .unwrap_or("")
+}
+
+/// Whether a character may not go to a terminal as it is: controls, and what changes the direction of text or is
+/// not seen at all.
+pub(crate) fn is_hostile(c: char) -> bool {
+    c.is_control()
+        || matches!(c,
+            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{fffe}' | '\u{ffff}'
+            | '\u{e0000}'..='\u{e007f}')
+}
+
+/// Adds a character, as an escape where it is hostile.
+pub(crate) fn push_escaped(out: &mut String, c: char) {
+    if is_hostile(c) {
+        // Writing to a String does not fail.
+        let _ = write!(out, "\\u{{{:x}}}", c as u32);
+    } else {
+        out.push(c);
+    }
+}
+
+/// A piece of the file in backticks, for use in a message: escaped and cut.
+pub(crate) fn quoted(text: &str) -> String {
+    let mut out = String::from("`");
+    for (count, c) in text.chars().enumerate() {
+        if count == MAX_QUOTED {
+            out.push('…');
+            break;
+        }
+        match c {
+            '\n' => out.push_str("\\n"),
+            '\t' => out.push_str("\\t"),
+            c => push_escaped(&mut out, c),
+        }
+    }
+    out.push('`');
+    out
+}
+
+/// The candidate that was most likely meant.
+pub(crate) fn closest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    if word.len() > 100 {
+        return None;
+    }
+    let fold = |text: &str| text.to_lowercase().replace(['-', ' '], "_");
+    let word = fold(word);
+    candidates
+        .into_iter()
+        .map(|candidate| {
+            let folded = fold(candidate);
+            let similarity = strsim::jaro_winkler(&word, &folded);
+            let edits = strsim::damerau_levenshtein(&word, &folded);
+            // Short words are all alike to Jaro-Winkler: few edits must do as well.
+            let near = edits <= (folded.chars().count().max(3) / 3) || similarity >= 0.9;
+            (candidate, similarity, near)
+        })
+        .filter(|&(_, _, near)| near)
+        .max_by(|a, b| a.1.total_cmp(&b.1))
+        .map(|(candidate, _, _)| candidate)
+}
+
+/// ``did you mean `x`?`` for the closest candidate.
+pub(crate) fn did_you_mean<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    closest(word, candidates).map(|candidate| format!("did you mean {}?", quoted(candidate)))
+}
+
+/// `a`, `b` or `c`.
+pub(crate) fn choices<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
+    let words: Vec<String> = words.into_iter().map(quoted).collect();
+    match words.split_last() {
+        None => String::new(),
+        Some((only, [])) => only.clone(),
+        Some((last, others)) => format!("{} or {last}", others.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_end_as_yaml_ends_them() {
+        assert_eq!(lines("a\nb\r\nc\rd").collect::<Vec<_>>(), ["a", "b", "c", "d"]);
+        assert_eq!(lines("a\n").collect::<Vec<_>>(), ["a", ""]);
+        assert_eq!(line("\u{feff}a\nb", 1), "a");
+        assert_eq!(line("a", 2), "");
+        assert_eq!(line("a", 0), "");
+    }
+
+    #[test]
+    fn what_is_quoted_is_harmless_and_short() {
+        assert_eq!(quoted("a\u{1b}[31m\u{202e}b"), "`a\\u{1b}[31m\\u{202e}b`");
+        assert_eq!(quoted(&"x".repeat(500)).chars().count(), 63);
+    }
+
+    #[test]
+    fn suggestions_are_near() {
+        assert_eq!(closest("plannr", ["builder", "planner"]), Some("planner"));
+        assert_eq!(
+            closest("max-iterations", ["max_iterations"]),
+            Some("max_iterations")
+        );
+        assert_eq!(
+            closest("idle_seconds", ["command", "idle_sec", "timeout"]),
+            Some("idle_sec")
+        );
+        assert_eq!(closest("zzz", ["root"]), None);
+        assert_eq!(closest("env", ["args", "model"]), None);
+        assert_eq!(choices(["a", "b", "c"]), "`a`, `b` or `c`");
+    }
+}

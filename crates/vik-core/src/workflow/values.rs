@@ -1,0 +1,544 @@
+//! The kinds of values that stand in a workflow file, each with its reader and its schema.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::decode::{Cx, Decode, describe, twice};
+use super::diagnostic::Diagnostic;
+use super::model::{ArgValue, ArgsStyle, Home, OutputFormat, Permission, Runtime};
+use super::text::{choices, did_you_mean, quoted};
+use super::yaml::{Kind, Node, Style, Value};
+use crate::duration::Span;
+
+/// The longest span that is taken: adding it to any clock stays far from the end of time.
+const MAX_SPAN: Duration = Duration::from_secs(10 * 366 * 86_400);
+
+/// A text that is not empty.
+#[derive(Clone, Debug, Serialize)]
+#[serde(transparent)]
+pub(crate) struct Text(pub(crate) String);
+
+impl Decode for Text {
+    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
+        let scalar = cx.scalar(node, "a text")?;
+        if scalar.value != Value::Text {
+            let diagnostic = cx
+                .error(
+                    "wrong_type",
+                    node,
+                    format!("this is {}, not a text", describe(node)),
+                )
+                .hint(format!(
+                    "in quotes it is one: \"{}\"",
+                    quoted(&scalar.text).trim_matches('`')
+                ));
+            cx.sink.push(diagnostic);
+            return None;
+        }
+        if scalar.text.trim().is_empty() {
+            let diagnostic = cx.error("empty_value", node, "this text is empty");
+            cx.sink.push(diagnostic);
+            return None;
+        }
+        no_nul(&scalar.text, node, cx)?;
+        Some(Self(scalar.text.clone()))
+    }
+
+    fn schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "minLength": 1 })
+    }
+}
+
+/// Texts go to files, arguments and variables, where NUL ends them.
+fn no_nul(text: &str, node: &Node, cx: &mut Cx<'_>) -> Option<()> {
+    if text.contains('\0') {
+        let diagnostic = cx.error("bad_text", node, "this text holds a NUL character");
+        cx.sink.push(diagnostic);
+        return None;
+    }
+    Some(())
+}
+
+/// A scalar as it is written, whatever YAML takes it for: `1.0` stays `1.0`.
+fn written(node: &Node, cx: &mut Cx<'_>, code: &'static str) -> Option<String> {
+    let scalar = cx.scalar(node, "a text, a number or a boolean")?;
+    if scalar.value == Value::Null {
+        let diagnostic = cx
+            .error(code, node, "there is no value here")
+            .hint("an empty text is written `\"\"`");
+        cx.sink.push(diagnostic);
+        return None;
+    }
+    no_nul(&scalar.text, node, cx)?;
+    Some(scalar.text.clone())
+}
+
+/// A whole number of at least `MIN`.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(transparent)]
+pub(crate) struct Whole<const MIN: u64, const MAX: u64>(pub(crate) u64);
+
+/// A count that is at least one.
+pub(crate) type Count = Whole<1, { u32::MAX as u64 }>;
+
+impl Count {
+    pub(crate) fn get(self) -> u32 {
+        u32::try_from(self.0).unwrap_or(u32::MAX)
+    }
+}
+
+impl<const MIN: u64, const MAX: u64> Decode for Whole<MIN, MAX> {
+    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
+        let wanted = "a whole number";
+        match cx.scalar(node, wanted)?.value {
+            Value::Int(number) => match u64::try_from(number) {
+                Ok(number) if (MIN..=MAX).contains(&number) => Some(Self(number)),
+                _ => {
+                    let bound = if number < i128::from(MIN) {
+                        format!("at least {MIN}")
+                    } else {
+                        format!("at most {MAX}")
+                    };
+                    let diagnostic = cx.error("out_of_range", node, format!("this must be {bound}"));
+                    cx.sink.push(diagnostic);
+                    None
+                }
+            },
+            _ => {
+                cx.wrong_type(node, wanted);
+                None
+            }
+        }
+    }
+
+    fn schema(_: &mut SchemaGenerator) -> Schema {
+        let mut schema = json_schema!({ "type": "integer", "minimum": MIN });
+        if MAX < u64::MAX {
+            schema.insert("maximum".to_owned(), MAX.into());
+        }
+        schema
+    }
+}
+
+/// An amount of money or the like: finite and not negative.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(transparent)]
+pub(crate) struct Amount(pub(crate) f64);
+
+impl Decode for Amount {
+    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
+        let wanted = "a number";
+        let number = match cx.scalar(node, wanted)?.value {
+            Value::Int(number) => number as f64,
+            Value::Float(number) => number,
+            _ => {
+                cx.wrong_type(node, wanted);
+                return None;
+            }
+        };
+        if !number.is_finite() || number < 0.0 {
+            let diagnostic = cx.error("out_of_range", node, "this must be a finite number, zero or more");
+            cx.sink.push(diagnostic);
+            return None;
+        }
+        // A negative zero is a zero.
+        Some(Self(number.abs()))
+    }
+
+    fn schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "number", "minimum": 0 })
+    }
+}
+
+impl Decode for Span {
+    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
+        const HINT: &str = "write `30s`, `5m`, `1h30m`, or a number of seconds";
+        let scalar = cx.scalar(node, "a duration")?;
+        let span = match scalar.value {
+            Value::Int(_) | Value::Float(_) => {
+                let seconds = match scalar.value {
+                    Value::Int(number) => number as f64,
+                    Value::Float(number) => number,
+                    _ => f64::NAN,
+                };
+                if seconds < 0.0 {
+                    let diagnostic = cx
+                        .error("out_of_range", node, "a duration cannot be negative")
+                        .hint(HINT);
+                    cx.sink.push(diagnostic);
+                    return None;
+                }
+                Duration::try_from_secs_f64(seconds).map_or(None, |duration| Some(Span(duration)))
+            }
+            Value::Text => scalar.text.parse().ok(),
+            Value::Bool(_) | Value::Null => {
+                cx.wrong_type(node, "a duration");
+                return None;
+            }
+        };
+        let Some(span) = span else {
+            let diagnostic = cx
+                .error(
+                    "bad_duration",
+                    node,
+                    format!("{} is not a duration", quoted(&scalar.text)),
+                )
+                .hint(HINT);
+            cx.sink.push(diagnostic);
+            return None;
+        };
+        if span.0 > MAX_SPAN {
+            let diagnostic = cx.error("out_of_range", node, "this is longer than ten years");
+            cx.sink.push(diagnostic);
+            return None;
+        }
+        Some(span)
+    }
+
+    fn schema(generator: &mut SchemaGenerator) -> Schema {
+        generator.subschema_for::<Self>()
+    }
+}
+
+/// A duration above zero.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(transparent)]
+pub(crate) struct Positive(pub(crate) Span);
+
+impl Decode for Positive {
+    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
+        let span = Span::decode(node, cx)?;
+        if span.0.is_zero() {
+            let diagnostic = cx
+                .error("out_of_range", node, "this must be longer than zero")
+                .hint("zero does not mean `no limit`: for none in practice write a long time, such as `30d`");
+            cx.sink.push(diagnostic);
+            return None;
+        }
+        Some(Self(span))
+    }
+
+    fn schema(generator: &mut SchemaGenerator) -> Schema {
+        Span::schema(generator)
+    }
+}
+
+/// The words that an enum takes, from its own schema.
+fn words_of<T: JsonSchema>() -> Vec<String> {
+    let schema = T::json_schema(&mut SchemaGenerator::default()).to_value();
+    let text = |value: &serde_json::Value| value.as_str().map(str::to_owned);
+    let plain = schema["enum"].as_array().into_iter().flatten().filter_map(text);
+    let documented = schema["oneOf"].as_array().into_iter().flatten();
+    let documented = documented.flat_map(|one| {
+        one["enum"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .chain(one.get("const"))
+            .filter_map(text)
+    });
+    plain.chain(documented).collect()
+}
+
+fn word<T: JsonSchema + DeserializeOwned>(
+    node: &Node,
+    cx: &mut Cx<'_>,
+    code: &'static str,
+    instead: &[(&str, &str)],
+) -> Option<T> {
+    let words = words_of::<T>();
+    let names = || words.iter().map(String::as_str);
+    let wanted = choices(names());
+    let scalar = cx.scalar(node, &wanted)?;
+    if let Ok(value) = serde_json::from_value(scalar.text.as_str().into()) {
+        return Some(value);
+    }
+    let meant = instead.iter().find(|(old, _)| *old == scalar.text.to_lowercase());
+    let hint = match meant {
+        Some((_, new)) => Some(format!("did you mean {}?", quoted(new))),
+        None => did_you_mean(&scalar.text, names()),
+    };
+    let diagnostic = cx
+        .error(code, node, format!("{} is unknown here", quoted(&scalar.text)))
+        .hint(hint.map_or_else(
+            || format!("it is {wanted}"),
+            |hint| format!("{hint} It is {wanted}"),
+        ));
+    cx.sink.push(diagnostic);
+    None
+}
+
+macro_rules! words {
+    ($($ty:ty, $code:literal, $instead:expr;)+) => {
+        $(impl Decode for $ty {
+            fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
+                word(node, cx, $code, &$instead)
+            }
+
+            fn schema(generator: &mut SchemaGenerator) -> Schema {
+                generator.subschema_for::<Self>()
+            }
+        })+
+    };
+}
+
+words! {
+    Runtime, "unknown_runtime", [("claude", "claude_code"), ("claude-code", "claude_code"), ("cli", "command"), ("shell", "command"), ("custom", "command")];
+    Permission, "unknown_value", [("read", "read-only"), ("readonly", "read-only"), ("write", "workspace-write"), ("yolo", "full"), ("danger-full-access", "full")];
+    OutputFormat, "unknown_value", [("json", "jsonl"), ("ndjson", "jsonl"), ("plain", "text")];
+    Home, "unknown_value", [("own", "private"), ("shared", "user")];
+    ArgsStyle, "unknown_value", [("comma", "join"), ("commas", "join")];
+}
+
+/// `agents.N.args`: flags in file order, without their dashes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Args(pub(crate) Vec<(String, ArgValue)>);
+
+impl Serialize for Args {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))
+    }
+}
+
+impl Args {
+    fn value(node: &Node, cx: &mut Cx<'_>) -> Option<ArgValue> {
+        match &node.kind {
+            Kind::Map(_) => {
+                let diagnostic = cx
+                    .error("bad_arg", node, "a map cannot be the value of a flag")
+                    .hint("a flag takes a text, a number, a boolean, or a list of these");
+                cx.sink.push(diagnostic);
+                None
+            }
+            Kind::List(items) => {
+                let items: Vec<_> = items.iter().map(|item| written(item, cx, "bad_arg")).collect();
+                items.into_iter().collect::<Option<Vec<_>>>().map(ArgValue::List)
+            }
+            Kind::Scalar(scalar) => match scalar.value {
+                Value::Null => {
+                    let diagnostic = cx
+                        .error("bad_arg", node, "this flag has no value")
+                        .hint("a bare flag is written with `true`, an empty text as `\"\"`");
+                    cx.sink.push(diagnostic);
+                    None
+                }
+                Value::Bool(switch) => Some(ArgValue::Switch(switch)),
+                _ => {
+                    let text = scalar.text.as_str();
+                    if scalar.style == Style::Plain && is_bool_word(text) {
+                        let diagnostic = Diagnostic::warning(
+                            "bool_word",
+                            cx.path(),
+                            format!(
+                                "{} is a text in YAML 1.2: the flag gets it as its value",
+                                quoted(text)
+                            ),
+                        )
+                        .place(node.place)
+                        .hint("a bare flag is written with `true`; for the text itself use quotes");
+                        cx.sink.push(diagnostic);
+                    }
+                    no_nul(text, node, cx)?;
+                    Some(ArgValue::Text(text.to_owned()))
+                }
+            },
+        }
+    }
+}
+
+fn is_bool_word(text: &str) -> bool {
+    ["yes", "no", "on", "off", "y", "n"]
+        .iter()
+        .any(|word| text.eq_ignore_ascii_case(word))
+}
+
+impl Decode for Args {
+    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
+        let Kind::Map(entries) = &node.kind else {
+            let diagnostic = cx
+                .error(
+                    "wrong_type",
+                    node,
+                    format!("this is {}, not a map of flags", describe(node)),
+                )
+                .hint("write each flag as `name: value`, a bare one as `name: true`");
+            cx.sink.push(diagnostic);
+            return None;
+        };
+        let mut args = Vec::with_capacity(entries.len());
+        let mut seen = HashMap::new();
+        for entry in entries {
+            cx.under(&entry.key, entry.key_place, |cx| {
+                let name = entry.key.trim_start_matches('-');
+                let is_fine = name.starts_with(|c: char| c.is_ascii_alphanumeric())
+                    && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.' | b':'));
+                let finding = if !is_fine {
+                    Some(
+                        Diagnostic::error(
+                            "bad_arg",
+                            cx.path(),
+                            format!("{} cannot be the name of a flag", quoted(&entry.key)),
+                        )
+                        .hint("a name is made of letters, digits and `- _ . :`; the value goes behind the colon"),
+                    )
+                } else if let Some(first) = seen.insert(name, entry.key_place) {
+                    Some(twice(cx, name, entry.key_place, first))
+                } else if name.len() < entry.key.len() {
+                    Some(
+                        Diagnostic::warning(
+                            "dashed_arg",
+                            cx.path(),
+                            format!("{} is written with its dashes", quoted(&entry.key)),
+                        )
+                        .hint(format!("write {}: Vik adds the dashes", quoted(name))),
+                    )
+                } else {
+                    None
+                };
+                if let Some(finding) = finding {
+                    cx.sink.push(finding.place(entry.key_place));
+                }
+                if let Some(value) = Self::value(&entry.value, cx) {
+                    args.push((name.to_owned(), value));
+                }
+            });
+        }
+        Some(Self(args))
+    }
+
+    fn schema(_: &mut SchemaGenerator) -> Schema {
+        let scalar = serde_json::json!({ "type": ["string", "number", "boolean"] });
+        json_schema!({
+            "type": "object",
+            "additionalProperties": { "anyOf": [scalar, { "type": "array", "items": scalar }] },
+        })
+    }
+}
+
+/// `agents.N.env`: variables and their values.
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(transparent)]
+pub(crate) struct Env(pub(crate) BTreeMap<String, String>);
+
+const ENV_PATTERN: &str = r"^[^=\u0000-\u001f\u007f]+$";
+
+fn env_name(name: &str) -> Option<Diagnostic> {
+    let is_fine = !name.is_empty() && !name.contains(|c: char| c == '=' || c.is_ascii_control());
+    (!is_fine).then(|| {
+        Diagnostic::error(
+            "bad_env_name",
+            "",
+            format!("{} cannot be the name of a variable", quoted(name)),
+        )
+        .hint("a name is not empty and holds no `=`, no NUL and no line break")
+    })
+}
+
+impl Decode for Env {
+    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
+        let Kind::Map(entries) = &node.kind else {
+            cx.wrong_type(node, "a map from names of variables to values");
+            return None;
+        };
+        let mut env = BTreeMap::new();
+        for entry in entries {
+            cx.under(&entry.key, entry.key_place, |cx| {
+                if let Some(mut diagnostic) = env_name(&entry.key) {
+                    diagnostic.path = cx.path();
+                    cx.sink.push(diagnostic.place(entry.key_place));
+                }
+                if let Some(value) = written(&entry.value, cx, "empty_value") {
+                    env.insert(entry.key.clone(), value);
+                }
+            });
+        }
+        Some(Self(env))
+    }
+
+    fn schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "object",
+            "propertyNames": { "pattern": ENV_PATTERN },
+            "additionalProperties": { "type": ["string", "number", "boolean"] },
+        })
+    }
+}
+
+/// `agents.N.env_pass`: names of variables.
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(transparent)]
+pub(crate) struct EnvNames(pub(crate) Vec<String>);
+
+impl Decode for EnvNames {
+    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
+        let items = list(node, cx, "a list of names", "[NAME]")?;
+        let mut names = Vec::with_capacity(items.len());
+        for item in items {
+            let Some(name) = Text::decode(item, cx) else {
+                continue;
+            };
+            if let Some(mut diagnostic) = env_name(&name.0) {
+                diagnostic.path = cx.path();
+                cx.sink.push(diagnostic.place(cx.blame(item)));
+            }
+            names.push(name.0);
+        }
+        Some(Self(names))
+    }
+
+    fn schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "array", "items": { "type": "string", "pattern": ENV_PATTERN } })
+    }
+}
+
+/// `agents.N.command`: a program and its arguments.
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(transparent)]
+pub(crate) struct CommandLine(pub(crate) Vec<String>);
+
+impl Decode for CommandLine {
+    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
+        let items = list(
+            node,
+            cx,
+            "a list of a program and its arguments",
+            "[my-agent, --flag]",
+        )?;
+        let words: Vec<_> = items
+            .iter()
+            .map(|item| written(item, cx, "empty_value"))
+            .collect();
+        let words = words.into_iter().collect::<Option<Vec<_>>>()?;
+        if words.first().is_some_and(|program| program.trim().is_empty()) {
+            let diagnostic = cx.error("empty_value", &items[0], "the name of the program is empty");
+            cx.sink.push(diagnostic);
+            return None;
+        }
+        Some(Self(words))
+    }
+
+    fn schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "array", "items": { "type": ["string", "number", "boolean"] } })
+    }
+}
+
+fn list<'n>(node: &'n Node, cx: &mut Cx<'_>, wanted: &str, example: &str) -> Option<&'n [Node]> {
+    match &node.kind {
+        Kind::List(items) => Some(items),
+        _ => {
+            let diagnostic = cx
+                .error(
+                    "wrong_type",
+                    node,
+                    format!("this is {}, not {wanted}", describe(node)),
+                )
+                .hint(format!("write it as `{example}`"));
+            cx.sink.push(diagnostic);
+            None
+        }
+    }
+}

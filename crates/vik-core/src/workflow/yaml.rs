@@ -1,0 +1,610 @@
+//! YAML text to a tree of values with their places.
+//!
+//! Built on the events of `saphyr-parser`, with a stack of its own: depth, size and what aliases copy are bounded,
+//! so that no text can exhaust the stack or the memory. See `adr/0003-yaml.md`.
+
+use std::collections::HashMap;
+
+use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span as YamlSpan};
+
+use super::decode::join;
+use super::diagnostic::{Diagnostic, Place, Sink, Spot};
+use super::text::quoted;
+
+/// The largest workflow file, in bytes.
+pub const MAX_BYTES: usize = 1 << 20;
+/// The deepest nesting.
+const MAX_DEPTH: usize = 32;
+/// How much aliases and merge keys may copy in all, in bytes of text plus 64 for each value.
+const MAX_COPIED: usize = 4 << 20;
+
+/// One value and where it stands.
+#[derive(Clone, Debug)]
+pub(crate) struct Node {
+    pub(crate) place: Place,
+    pub(crate) kind: Kind,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Kind {
+    Scalar(Scalar),
+    List(Vec<Node>),
+    Map(Vec<Entry>),
+}
+
+/// One `key: value` of a map.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) key: String,
+    pub(crate) key_place: Place,
+    pub(crate) value: Node,
+    /// An unquoted `<<`.
+    is_merge: bool,
+}
+
+/// A value that is no list and no map, as written and as YAML 1.2 (core schema) reads it.
+#[derive(Clone, Debug)]
+pub(crate) struct Scalar {
+    pub(crate) text: String,
+    pub(crate) style: Style,
+    pub(crate) value: Value,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Style {
+    Plain,
+    Quoted,
+    Literal,
+    Folded,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Value {
+    Null,
+    Bool(bool),
+    Int(i128),
+    Float(f64),
+    Text,
+}
+
+impl Node {
+    pub(crate) fn is_null(&self) -> bool {
+        matches!(
+            &self.kind,
+            Kind::Scalar(Scalar {
+                value: Value::Null,
+                ..
+            })
+        )
+    }
+
+    fn weight(&self) -> usize {
+        64 + match &self.kind {
+            Kind::Scalar(scalar) => scalar.text.len(),
+            Kind::List(items) => items.iter().map(Self::weight).sum(),
+            Kind::Map(entries) => entries
+                .iter()
+                .map(|entry| entry.key.len() + entry.value.weight())
+                .sum(),
+        }
+    }
+
+    fn height(&self) -> usize {
+        match &self.kind {
+            Kind::Scalar(_) => 0,
+            Kind::List(items) => 1 + items.iter().map(Self::height).max().unwrap_or(0),
+            Kind::Map(entries) => {
+                1 + entries
+                    .iter()
+                    .map(|entry| entry.value.height())
+                    .max()
+                    .unwrap_or(0)
+            }
+        }
+    }
+}
+
+/// What the plain text of a scalar is in YAML 1.2, core schema: `yes` and `on` are text.
+fn resolve(text: &str) -> Value {
+    match text {
+        "" | "~" | "null" | "Null" | "NULL" => return Value::Null,
+        "true" | "True" | "TRUE" => return Value::Bool(true),
+        "false" | "False" | "FALSE" => return Value::Bool(false),
+        ".nan" | ".NaN" | ".NAN" => return Value::Float(f64::NAN),
+        _ => {}
+    }
+    let (negative, unsigned) = match text.as_bytes()[0] {
+        b'-' => (true, &text[1..]),
+        b'+' => (false, &text[1..]),
+        _ => (false, text),
+    };
+    let sign = if negative { -1.0 } else { 1.0 };
+    if matches!(unsigned, ".inf" | ".Inf" | ".INF") {
+        return Value::Float(sign * f64::INFINITY);
+    }
+    for (prefix, radix) in [("0o", 8), ("0x", 16)] {
+        if let Some(digits) = text.strip_prefix(prefix)
+            && !digits.starts_with('+')
+            && let Ok(number) = i128::from_str_radix(digits, radix)
+        {
+            return Value::Int(number);
+        }
+    }
+    let is_number = unsigned
+        .bytes()
+        .all(|b| matches!(b, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-'))
+        && unsigned
+            .bytes()
+            .next()
+            .is_some_and(|b| b.is_ascii_digit() || b == b'.')
+        && unsigned.bytes().any(|b| b.is_ascii_digit());
+    if !is_number {
+        return Value::Text;
+    }
+    if unsigned.bytes().all(|b| b.is_ascii_digit())
+        && let Ok(number) = unsigned.parse::<i128>()
+    {
+        return Value::Int(if negative { -number } else { number });
+    }
+    unsigned
+        .parse::<f64>()
+        .map_or(Value::Text, |number| Value::Float(sign * number))
+}
+
+/// Reads the one document of `text`. `None` when there is nothing to go on with; the sink tells why.
+pub(crate) fn parse(text: &str, sink: &mut Sink) -> Option<Node> {
+    if text.len() > MAX_BYTES {
+        sink.push(
+            Diagnostic::error("too_large", "", format!("the file is {} bytes long", text.len())).hint(
+                format!(
+                    "a workflow file has at most {MAX_BYTES} bytes; move long prompts to files of their own"
+                ),
+            ),
+        );
+        return None;
+    }
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let cleaned = replace_controls(text, sink);
+    let mut builder = Builder {
+        sink,
+        stack: Vec::new(),
+        anchors: HashMap::new(),
+        copied: 0,
+        root: None,
+    };
+    let mut documents = 0;
+    for event in Parser::new_from_str(&cleaned) {
+        let (event, span) = match event {
+            Ok(event) => event,
+            Err(error) => {
+                let marker = error.marker();
+                let place = Place::point(marker.line(), marker.col() + 1).clamped(&cleaned);
+                builder.sink.push(syntax_error(error.info(), place, &cleaned));
+                return None;
+            }
+        };
+        if matches!(event, Event::DocumentStart(_)) {
+            documents += 1;
+            if documents == 2 {
+                builder.sink.push(
+                    Diagnostic::error("multiple_documents", "", "a second YAML document begins here")
+                        .place(Place::point(span.start.line(), span.start.col() + 1).clamped(&cleaned))
+                        .hint("a workflow file is one document: remove the `---`"),
+                );
+                break;
+            }
+        }
+        if builder.event(event, span).is_err() {
+            return None;
+        }
+    }
+    match builder.root {
+        Some(root) if !root.is_null() => Some(root),
+        _ => {
+            let sink = builder.sink;
+            if !sink.has_errors() {
+                sink.push(
+                    Diagnostic::error("empty", "", "the workflow is empty")
+                        .hint("`vik init` writes one that works"),
+                );
+            }
+            None
+        }
+    }
+}
+
+/// YAML allows no control characters but tab and line breaks; the parser would take NUL for the end of the file.
+fn replace_controls<'a>(text: &'a str, sink: &mut Sink) -> std::borrow::Cow<'a, str> {
+    let is_bad = |c: char| (c.is_control() && !matches!(c, '\t' | '\n' | '\r' | '\u{85}')) || c == '\u{fffe}';
+    if !text.contains(is_bad) {
+        return text.into();
+    }
+    let (mut line, mut column, mut previous) = (1, 0, '\0');
+    let mut cleaned = String::with_capacity(text.len());
+    for c in text.chars() {
+        if previous == '\n' || (previous == '\r' && c != '\n') {
+            (line, column) = (line + 1, 0);
+        }
+        column += 1;
+        previous = c;
+        if is_bad(c) {
+            sink.push(
+                Diagnostic::error(
+                    "bad_character",
+                    "",
+                    format!("the control character U+{:04X} stands here", c as u32),
+                )
+                .place(Place::point(line, column))
+                .hint("in double quotes it can be written as an escape, such as \"\\e\""),
+            );
+            cleaned.push('\u{fffd}');
+        } else {
+            cleaned.push(c);
+        }
+    }
+    cleaned.into()
+}
+
+fn syntax_error(info: &str, place: Place, text: &str) -> Diagnostic {
+    let line = super::text::line(text, place.line);
+    let diagnostic = Diagnostic::error("syntax", "", format!("this is not valid YAML: {info}")).place(place);
+    let before: String = line.chars().take(place.column as usize).collect();
+    if before.trim_start_matches(' ').starts_with('\t') || info.contains("tab") {
+        diagnostic.hint("YAML is indented with spaces, never with tabs")
+    } else if info.contains("mapping values are not allowed") {
+        diagnostic.hint("a value that holds `: ` needs quotes; check the indentation of this line too")
+    } else if info.contains("unknown anchor") {
+        diagnostic.hint("an alias `*name` needs an anchor `&name` before it; a plain `*` needs quotes")
+    } else if info.contains("cannot start any token") || line.contains("{{") {
+        diagnostic.hint("a value that begins with a special character, such as `{{` or `@`, needs quotes")
+    } else {
+        diagnostic
+    }
+}
+
+/// Stop: the tree cannot be built any further.
+struct Stop;
+
+struct Frame {
+    node: Node,
+    anchor: usize,
+    /// The key that waits for its value; `None` inside for a key that cannot be used.
+    key: Option<Option<(String, Place, bool)>>,
+    /// First places of the keys, to find duplicates.
+    seen: HashMap<String, Place>,
+}
+
+struct Builder<'s> {
+    sink: &'s mut Sink,
+    stack: Vec<Frame>,
+    anchors: HashMap<usize, Node>,
+    copied: usize,
+    root: Option<Node>,
+}
+
+fn place(span: YamlSpan, style: Style) -> Place {
+    let at = |marker: Marker| (marker.line() as u32, marker.col() as u32 + 1);
+    let ((line, column), (end_line, end_column)) = (at(span.start), at(span.end));
+    let one_line = end_line == line && matches!(style, Style::Plain | Style::Quoted);
+    Place {
+        line,
+        column,
+        end_column: if one_line { end_column.max(column) } else { 0 },
+    }
+}
+
+impl Builder<'_> {
+    fn event(&mut self, event: Event<'_>, span: YamlSpan) -> Result<(), Stop> {
+        match event {
+            Event::Scalar(text, style, anchor, tag) => {
+                let style = match style {
+                    ScalarStyle::Plain => Style::Plain,
+                    ScalarStyle::SingleQuoted | ScalarStyle::DoubleQuoted => Style::Quoted,
+                    ScalarStyle::Literal => Style::Literal,
+                    ScalarStyle::Folded => Style::Folded,
+                };
+                let mut place = place(span, style);
+                let text = text.into_owned();
+                if text.is_empty() && style == Style::Plain {
+                    place.end_column = place.column;
+                }
+                let is_text = tag.is_some_and(|tag| self.tag_is_text(&tag, place));
+                let value = if style == Style::Plain && !is_text {
+                    resolve(&text)
+                } else {
+                    Value::Text
+                };
+                let node = Node {
+                    place,
+                    kind: Kind::Scalar(Scalar { text, style, value }),
+                };
+                self.finish(node, anchor)
+            }
+            Event::SequenceStart(anchor, tag) => {
+                let place = place(span, Style::Plain);
+                tag.map(|tag| self.tag_is_text(&tag, place));
+                self.open(
+                    Node {
+                        place,
+                        kind: Kind::List(Vec::new()),
+                    },
+                    anchor,
+                )
+            }
+            Event::MappingStart(anchor, tag) => {
+                let place = place(span, Style::Plain);
+                tag.map(|tag| self.tag_is_text(&tag, place));
+                self.open(
+                    Node {
+                        place,
+                        kind: Kind::Map(Vec::new()),
+                    },
+                    anchor,
+                )
+            }
+            Event::SequenceEnd | Event::MappingEnd => match self.stack.pop() {
+                Some(mut frame) => {
+                    if let Kind::Map(entries) = &mut frame.node.kind {
+                        self.merge(entries)?;
+                    }
+                    self.finish(frame.node, frame.anchor)
+                }
+                None => Err(Stop),
+            },
+            Event::Alias(id) => self.alias(id, place(span, Style::Plain)),
+            Event::Nothing
+            | Event::StreamStart
+            | Event::StreamEnd
+            | Event::DocumentStart(_)
+            | Event::DocumentEnd => Ok(()),
+        }
+    }
+
+    /// Whether a tag makes a scalar text. Tags other than those of the core schema are refused.
+    fn tag_is_text(&mut self, tag: &saphyr_parser::Tag, place: Place) -> bool {
+        if tag.is_yaml_core_schema()
+            && matches!(
+                tag.suffix.as_str(),
+                "int" | "float" | "bool" | "null" | "map" | "seq"
+            )
+        {
+            return false;
+        }
+        let is_text = (tag.is_yaml_core_schema() && tag.suffix == "str")
+            || (tag.handle.is_empty() || tag.handle == "!") && tag.suffix.is_empty()
+            || tag.handle.is_empty() && tag.suffix == "!";
+        if !is_text {
+            self.sink.push(
+                Diagnostic::error(
+                    "bad_tag",
+                    "",
+                    format!("the tag {} means nothing here", quoted(&tag.to_string())),
+                )
+                .place(place)
+                .hint("a value that begins with `!` needs quotes"),
+            );
+        }
+        true
+    }
+
+    fn open(&mut self, node: Node, anchor: usize) -> Result<(), Stop> {
+        if self.stack.len() >= MAX_DEPTH {
+            return Err(self.too_deep(node.place));
+        }
+        self.stack.push(Frame {
+            node,
+            anchor,
+            key: None,
+            seen: HashMap::new(),
+        });
+        Ok(())
+    }
+
+    fn too_deep(&mut self, place: Place) -> Stop {
+        self.sink.push(
+            Diagnostic::error(
+                "too_deep",
+                "",
+                format!("this is nested more than {MAX_DEPTH} levels deep"),
+            )
+            .place(place),
+        );
+        Stop
+    }
+
+    fn alias(&mut self, id: usize, place: Place) -> Result<(), Stop> {
+        let Some(target) = self.anchors.get(&id) else {
+            self.sink.push(
+                Diagnostic::error("bad_alias", "", "this alias stands inside of what it refers to")
+                    .place(place),
+            );
+            return Err(Stop);
+        };
+        if self.stack.len() + target.height() > MAX_DEPTH {
+            return Err(self.too_deep(place));
+        }
+        self.copied += target.weight();
+        if self.copied > MAX_COPIED {
+            return Err(self.too_much(place));
+        }
+        let mut copy = target.clone();
+        // What is wrong with an aliased value is shown where it stands, but a whole map or list is best shown here.
+        if !matches!(copy.kind, Kind::Scalar(_)) {
+            copy.place = place;
+        }
+        self.finish(copy, 0)
+    }
+
+    fn too_much(&mut self, place: Place) -> Stop {
+        self.sink.push(
+            Diagnostic::error("bad_alias", "", "the aliases of this file copy too much")
+                .place(place)
+                .hint(format!(
+                    "aliases and merge keys may copy {} MiB in all",
+                    MAX_COPIED >> 20
+                )),
+        );
+        Stop
+    }
+
+    /// A whole value: goes into its parent.
+    fn finish(&mut self, node: Node, anchor: usize) -> Result<(), Stop> {
+        if anchor != 0 {
+            self.copied += node.weight();
+            if self.copied > MAX_COPIED {
+                return Err(self.too_much(node.place));
+            }
+            self.anchors.insert(anchor, node.clone());
+        }
+        let Some(mut frame) = self.stack.pop() else {
+            self.root = Some(node);
+            return Ok(());
+        };
+        match &mut frame.node.kind {
+            Kind::Scalar(_) => return Err(Stop),
+            Kind::List(items) => items.push(node),
+            Kind::Map(entries) => match frame.key.take() {
+                Some(Some((key, key_place, is_merge))) => {
+                    entries.push(Entry {
+                        key,
+                        key_place,
+                        value: node,
+                        is_merge,
+                    });
+                }
+                Some(None) => {}
+                None => frame.key = Some(self.key(node, &mut frame.seen)),
+            },
+        }
+        self.stack.push(frame);
+        Ok(())
+    }
+
+    /// The path of the innermost map or list that is open.
+    fn path(&self) -> String {
+        self.stack.iter().fold(String::new(), |path, frame| {
+            match (&frame.key, &frame.node.kind) {
+                (Some(Some((key, ..))), _) => join(&path, key),
+                (_, Kind::List(items)) => join(&path, &items.len().to_string()),
+                _ => path,
+            }
+        })
+    }
+
+    /// The key that a value is; `None` where it cannot be used.
+    fn key(&mut self, node: Node, seen: &mut HashMap<String, Place>) -> Option<(String, Place, bool)> {
+        let Kind::Scalar(scalar) = node.kind else {
+            self.sink.push(
+                Diagnostic::error("bad_key", "", "a list or a map cannot be a key")
+                    .place(node.place)
+                    .hint("a value that begins with `{` or `[` needs quotes"),
+            );
+            return None;
+        };
+        if scalar.style == Style::Plain && scalar.text == "<<" {
+            return Some((scalar.text, node.place, true));
+        }
+        if let Some(first) = seen.get(&scalar.text).copied() {
+            let path = join(&self.path(), &scalar.text);
+            self.sink.push(
+                Diagnostic::error(
+                    "duplicate_key",
+                    path,
+                    format!("the key {} is written twice in this map", quoted(&scalar.text)),
+                )
+                .place(node.place)
+                .related(Spot {
+                    line: first.line,
+                    column: first.column,
+                    message: "first written here".to_owned(),
+                })
+                .hint("remove one of them"),
+            );
+            return None;
+        }
+        seen.insert(scalar.text.clone(), node.place);
+        Some((scalar.text, node.place, false))
+    }
+
+    /// Replaces `<<: *other` by the keys of the other map that this one does not write itself.
+    fn merge(&mut self, entries: &mut Vec<Entry>) -> Result<(), Stop> {
+        if !entries.iter().any(|entry| entry.is_merge) {
+            return Ok(());
+        }
+        let mut known: std::collections::HashSet<String> = entries
+            .iter()
+            .filter(|entry| !entry.is_merge)
+            .map(|entry| entry.key.clone())
+            .collect();
+        let mut merged = Vec::with_capacity(entries.len());
+        for entry in entries.drain(..) {
+            if !entry.is_merge {
+                merged.push(entry);
+                continue;
+            }
+            let place = entry.key_place;
+            let sources = match entry.value.kind {
+                Kind::List(items) => items,
+                _ => vec![entry.value],
+            };
+            for source in sources {
+                let Kind::Map(inherited) = source.kind else {
+                    self.sink.push(
+                        Diagnostic::error("bad_merge", "", "a merge key takes a map or a list of maps")
+                            .place(place)
+                            .hint("write `<<: *name`, with `&name` on a map before it"),
+                    );
+                    continue;
+                };
+                merged.extend(
+                    inherited
+                        .into_iter()
+                        .filter(|entry| known.insert(entry.key.clone())),
+                );
+            }
+        }
+        *entries = merged;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scalars_are_read_as_yaml_1_2_reads_them() {
+        for (text, value) in [
+            ("", Value::Null),
+            ("~", Value::Null),
+            ("null", Value::Null),
+            ("true", Value::Bool(true)),
+            ("FALSE", Value::Bool(false)),
+            ("yes", Value::Text),
+            ("on", Value::Text),
+            ("10", Value::Int(10)),
+            ("-3", Value::Int(-3)),
+            ("+3", Value::Int(3)),
+            ("007", Value::Int(7)),
+            ("0o17", Value::Int(15)),
+            ("0x1F", Value::Int(31)),
+            ("0x", Value::Text),
+            ("0x+1", Value::Text),
+            ("1.0", Value::Float(1.0)),
+            (".5", Value::Float(0.5)),
+            ("-1e3", Value::Float(-1000.0)),
+            ("-.inf", Value::Float(f64::NEG_INFINITY)),
+            (".", Value::Text),
+            ("-", Value::Text),
+            ("1_000", Value::Text),
+            ("1.2.3", Value::Text),
+            ("5m", Value::Text),
+            ("inf", Value::Text),
+            ("12:30", Value::Text),
+            ("2026-01-01", Value::Text),
+            ("é", Value::Text),
+        ] {
+            assert_eq!(resolve(text), value, "{text}");
+        }
+    }
+}
