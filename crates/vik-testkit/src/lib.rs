@@ -12,11 +12,13 @@
 pub mod bins;
 mod env;
 mod leftovers;
+mod real;
 pub mod server;
 mod tracker;
 mod wait;
 
 pub use env::TestEnv;
 pub use leftovers::{Leftover, alive, leftovers_of};
+pub use real::RealAgent;
 pub use tracker::{FakeTracker, TrackedIssue};
 pub use wait::{eventually, wait_for, wait_for_value};

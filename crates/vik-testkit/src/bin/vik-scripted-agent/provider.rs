@@ -9,7 +9,7 @@ pub(crate) enum Provider {
     Codex,
     /// `claude -p --output-format stream-json --verbose`.
     Claude,
-    /// `vex exec --json`: the event kinds of Vik's own session log.
+    /// `vex exec --json`.
     Vex,
     /// Plain text.
     Text,
@@ -311,46 +311,86 @@ impl Session {
     }
 
     fn vex(&self, said: &Said<'_>) -> Vec<Value> {
-        let usage = json!({"input_tokens": self.input_tokens, "cached_input_tokens": self.cached_tokens,
+        let figures = json!({"input_tokens": self.input_tokens, "cached_input_tokens": self.cached_tokens,
             "cache_write_input_tokens": 0, "output_tokens": self.output_tokens});
-        match *said {
-            Said::Start => vec![json!({"kind": "session_started", "provider_session_id": self.id,
-                "agent_version": env!("CARGO_PKG_VERSION"), "model": self.model})],
-            Said::Message(text) => vec![json!({"kind": "message", "text": text})],
-            Said::Reasoning(text) => vec![json!({"kind": "reasoning", "text": text})],
-            Said::Tool { id, command } => {
-                vec![json!({"kind": "tool_call", "call_id": id, "tool": "run_command",
-                "input": {"command": command}})]
+        let line = |kind: &str, more: Value| {
+            let mut line = json!({"v": 1, "seq": self.items, "type": kind});
+            if let (Value::Object(line), Value::Object(more)) = (&mut line, more) {
+                line.extend(more);
             }
+            line
+        };
+        let end = |ok: bool, reason: &str, message: &str, exit_code: i32| {
+            let evidence = json!({"files_changed": [], "commits": [], "commands": []});
+            line(
+                "end",
+                json!({"ok": ok, "reason": reason, "message": message, "exit_code": exit_code,
+                "usage": figures, "cost_usd": self.cost_usd, "evidence": evidence}),
+            )
+        };
+        match *said {
+            Said::Start => vec![line(
+                "session_start",
+                json!({"session_id": self.id, "model": self.model,
+                "version": env!("CARGO_PKG_VERSION"), "provider": "scripted", "cwd": self.cwd,
+                "permission": "workspace-write"}),
+            )],
+            Said::Message(text) => vec![line("message", json!({"text": text}))],
+            Said::Reasoning(text) => vec![line("reasoning", json!({"text": text}))],
+            Said::Tool { id, command } => vec![line(
+                "tool_call",
+                json!({"call_id": id, "tool": "run_command",
+                "input": {"command": command}}),
+            )],
             Said::ToolEnd {
                 id,
                 exit_code,
                 output,
                 ..
-            } => vec![json!({"kind": "tool_result", "call_id": id,
-                "is_error": exit_code != 0, "exit_code": exit_code, "output": output})],
+            } => vec![line(
+                "tool_result",
+                json!({"call_id": id,
+                "is_error": exit_code != 0, "exit_code": exit_code, "output": output}),
+            )],
             Said::File { path, .. } => {
                 let id = format!("call_{}", self.items);
                 vec![
-                    json!({"kind": "tool_call", "call_id": id, "tool": "write_file", "input": {"path": path}}),
-                    json!({"kind": "tool_result", "call_id": id, "is_error": false, "output": "written"}),
+                    line(
+                        "tool_call",
+                        json!({"call_id": id, "tool": "write_file", "input": {"path": path}}),
+                    ),
+                    line(
+                        "tool_result",
+                        json!({"call_id": id, "is_error": false, "output": "written"}),
+                    ),
                 ]
             }
             Said::Retry { status, message } => {
-                vec![json!({"kind": "error", "message": message, "fatal": false,
-                "http_status": status})]
+                vec![line(
+                    "error",
+                    json!({"message": message, "fatal": false, "http_status": status}),
+                )]
             }
-            Said::RateLimit { status } => vec![json!({"kind": "rate_limit", "status": status})],
-            Said::Done { text } => vec![
-                json!({"kind": "message", "text": text}),
-                json!({"kind": "token_usage", "usage": usage, "cost_usd": self.cost_usd}),
-                json!({"kind": "completed", "ok": true, "message": text}),
-            ],
-            Said::Failed { status, message } => vec![
-                json!({"kind": "error", "message": message, "fatal": true, "http_status": status}),
-                json!({"kind": "completed", "ok": false, "message": message}),
-            ],
-            Said::Stopped { subtype } => vec![json!({"kind": "completed", "ok": false, "reason": subtype})],
+            // vex has no event for it.
+            Said::RateLimit { .. } => Vec::new(),
+            Said::Done { text } => {
+                vec![
+                    line("message", json!({"text": text})),
+                    line("usage", figures.clone()),
+                    end(true, "done", text, 0),
+                ]
+            }
+            Said::Failed { status, message } => {
+                let class = match status {
+                    401 | 403 => "auth",
+                    429 => "rate_limit",
+                    500.. => "overloaded",
+                    _ => "agent",
+                };
+                let error = json!({"message": message, "fatal": true, "class": class, "http_status": status});
+                vec![line("error", error), end(false, "failed", message, 1)]
+            }
+            Said::Stopped { .. } => vec![end(false, "limit", "a limit was reached", 5)],
         }
     }
 

@@ -1,0 +1,70 @@
+//! The real agent CLIs, where they are installed (`npm ci --prefix tests/agents`).
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use crate::bins::workspace;
+
+/// An agent CLI whose version is pinned under `tests/agents`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RealAgent {
+    /// Codex CLI.
+    Codex,
+    /// Claude Code.
+    Claude,
+}
+
+impl RealAgent {
+    /// The name it is started by.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Codex => "codex",
+            Self::Claude => "claude",
+        }
+    }
+
+    /// What npm links: a Node program for Codex, the program itself for Claude Code.
+    pub fn installed(self) -> Option<PathBuf> {
+        let path = workspace()
+            .join("tests/agents/node_modules/.bin")
+            .join(self.name());
+        path.exists().then_some(path)
+    }
+
+    /// The program itself: no Node between it and a signal.
+    pub fn native(self) -> Option<PathBuf> {
+        if self == Self::Claude {
+            return std::fs::canonicalize(self.installed()?).ok();
+        }
+        let packages = std::fs::read_dir(workspace().join("tests/agents/node_modules/@openai")).ok()?;
+        let vendors = packages
+            .flatten()
+            .filter_map(|package| std::fs::read_dir(package.path().join("vendor")).ok());
+        vendors
+            .flatten()
+            .flatten()
+            .map(|vendor| vendor.path().join("bin/codex"))
+            .find(|path| path.is_file())
+    }
+
+    /// Like [`RealAgent::installed`]; where it is not, says by name that the test is skipped.
+    ///
+    /// # Panics
+    ///
+    /// Where it is not installed and `VIK_REQUIRE_REAL_AGENTS` is set, so that CI skips nothing unseen.
+    pub fn or_skip(self, test: &str) -> Option<PathBuf> {
+        let found = self.installed();
+        if found.is_none() {
+            let hint = "npm ci --prefix tests/agents";
+            let required = std::env::var_os("VIK_REQUIRE_REAL_AGENTS").is_some();
+            assert!(!required, "{test} needs {}: {hint}", self.name());
+            // Not `eprintln!`, which the test runner keeps to itself.
+            let _ = writeln!(
+                std::io::stderr(),
+                "skipped: {test}: {} is not installed ({hint})",
+                self.name()
+            );
+        }
+        found
+    }
+}

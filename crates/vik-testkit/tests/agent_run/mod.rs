@@ -1,0 +1,102 @@
+//! Runs an agent as the daemon does, only without a daemon: command line and environment from its adapter, the prompt on
+//! stdin, its lines mapped at the end.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Stdio};
+
+use serde_json::Value;
+use vik_agents::{Conclusion, Exit, LaunchContext};
+use vik_core::workflow::{AgentProfile, ArgsStyle, Home, OutputFormat, Permission, Runtime};
+use vik_testkit::TestEnv;
+
+/// An attempt that ended.
+pub(crate) struct AgentRun {
+    pub(crate) conclusion: Conclusion,
+    /// Vik's events, as they stand in a session log.
+    pub(crate) events: Vec<Value>,
+}
+
+pub(crate) fn profile(runtime: Runtime) -> AgentProfile {
+    AgentProfile {
+        runtime,
+        model: Some("some-model".to_owned()),
+        args: Vec::new(),
+        args_style: if runtime == Runtime::Codex {
+            ArgsStyle::Repeat
+        } else {
+            ArgsStyle::Join
+        },
+        permission: Permission::WorkspaceWrite,
+        command: Vec::new(),
+        output: OutputFormat::Jsonl,
+        env: BTreeMap::new(),
+        env_pass: vec![TestEnv::MARK.to_owned()],
+        home: Home::User,
+        price: None,
+        provider: None,
+        base_url: None,
+    }
+}
+
+/// Starts an agent in the test's work folder, with its prompt given and stdin closed.
+pub(crate) fn start(env: &TestEnv, profile: &AgentProfile, prompt: &str) -> Child {
+    let mut environment: BTreeMap<String, String> = env.environment().into_iter().collect();
+    environment.insert("OPENAI_API_KEY".to_owned(), "sk-scripted".to_owned());
+    environment.insert("ANTHROPIC_API_KEY".to_owned(), "sk-scripted".to_owned());
+    let launch = vik_agents::launch(&LaunchContext {
+        profile,
+        workdir: &env.work(),
+        vik: std::path::Path::new("/bin/false"),
+        private_home: None,
+        session_id: uuid::Uuid::now_v7(),
+        resume: None,
+        is_root: nix::unistd::geteuid().is_root(),
+        environment: &environment,
+    })
+    .unwrap();
+    let mut command = env.command(&launch.argv[0]);
+    command.args(&launch.argv[1..]).env_clear().envs(&launch.env);
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let _ = child.stdin.take().unwrap().write_all(prompt.as_bytes());
+    child
+}
+
+impl AgentRun {
+    /// Runs an agent to its end.
+    pub(crate) fn of(env: &TestEnv, profile: &AgentProfile, prompt: &str) -> Self {
+        Self::end(start(env, profile, prompt), profile)
+    }
+
+    /// Waits for an agent's end.
+    pub(crate) fn end(child: Child, profile: &AgentProfile) -> Self {
+        let output = child.wait_with_output().unwrap();
+        let mut adapter = vik_agents::adapter(profile, None);
+        let mut events = Vec::new();
+        for line in output
+            .stdout
+            .split(|&byte| byte == b'\n')
+            .filter(|line| !line.is_empty())
+        {
+            adapter.line(line, &mut |event| {
+                events.push(serde_json::to_value(&event).unwrap());
+            });
+        }
+        let exit = output.status.code().map(Exit::Code);
+        let exit = exit.unwrap_or_else(|| Exit::Signal(output.status.signal().unwrap()));
+        let conclusion = adapter.conclude(exit, &String::from_utf8_lossy(&output.stderr));
+        Self { conclusion, events }
+    }
+
+    pub(crate) fn kinds(&self) -> Vec<String> {
+        self.events
+            .iter()
+            .map(|event| event["kind"].as_str().unwrap_or_default().to_owned())
+            .collect()
+    }
+}
