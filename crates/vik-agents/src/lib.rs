@@ -4,13 +4,32 @@
 //! [`Launch`] from a [`LaunchContext`], turns output lines into [`Event`]s, and at the end, from what it saw and how
 //! the process ended, draws a [`Conclusion`].
 
+mod claude_code;
+mod classify;
+mod codex;
+mod command;
+mod environment;
+mod error;
+mod flags;
+mod login;
+mod state;
+#[cfg(test)]
+mod testing;
+mod vex;
+mod wire;
+
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::Path;
 
 use serde_json::value::RawValue;
 use vik_core::event::Event;
 use vik_core::outcome::{FailureClass, Usage};
-use vik_core::workflow::AgentProfile;
+use vik_core::workflow::{AgentProfile, Runtime};
+
+pub use environment::{COMMON, COMMON_PREFIXES, provider_names, provider_prefixes};
+pub use error::LaunchError;
+pub use login::{LoginSign, login_hint, login_signs};
 
 /// What an adapter may look at when it builds the command line.
 #[derive(Clone, Copy)]
@@ -58,6 +77,15 @@ impl Exit {
     }
 }
 
+impl fmt::Display for Exit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Code(code) => write!(f, "it exited with code {code}"),
+            Self::Signal(signal) => write!(f, "signal {signal} ended it"),
+        }
+    }
+}
+
 /// What the adapter makes of a whole session.
 #[derive(Clone, Debug, Default)]
 pub struct Conclusion {
@@ -102,4 +130,62 @@ pub trait Adapter: Send {
 
     /// What the agent does now, in a few words, for a status line.
     fn activity(&self) -> Option<&str>;
+}
+
+/// Makes the translator for one session of this agent.
+///
+/// `previous_total` is what the conversation had used before this attempt, where it is resumed: Codex reports totals of
+/// the conversation. After the attempt the conversation's total is `previous_total` plus the attempt's own usage.
+pub fn adapter(profile: &AgentProfile, previous_total: Option<Usage>) -> Box<dyn Adapter> {
+    match profile.runtime {
+        Runtime::Codex => Box::new(codex::Codex::new(profile, previous_total)),
+        Runtime::ClaudeCode => Box::new(claude_code::ClaudeCode::new(profile)),
+        Runtime::Vex => Box::new(vex::Vex::default()),
+        Runtime::Command => command::adapter(profile),
+    }
+}
+
+/// Builds the command line and the environment of an agent.
+///
+/// # Errors
+///
+/// Where the profile cannot be put into a command line; see [`LaunchError`].
+pub fn launch(cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {
+    match cx.profile.runtime {
+        Runtime::Codex => codex::launch(cx),
+        Runtime::ClaudeCode => claude_code::launch(cx),
+        Runtime::Vex => vex::launch(cx),
+        Runtime::Command => command::launch(cx),
+    }
+}
+
+/// The program that must be found on PATH (or is a path) for this agent to start; `None` for the built-in agent, which
+/// is Vik's own program.
+pub fn program(profile: &AgentProfile) -> Option<&str> {
+    let own = profile.command.first().map(String::as_str);
+    own.or(match profile.runtime {
+        Runtime::Codex => Some("codex"),
+        Runtime::ClaudeCode => Some("claude"),
+        Runtime::Vex | Runtime::Command => None,
+    })
+}
+
+/// The arguments, after the program's own ([`AgentProfile::command`] without its first), that make an agent print its
+/// version; empty where that is not known.
+pub fn version_args(runtime: Runtime) -> &'static [&'static str] {
+    match runtime {
+        Runtime::Codex | Runtime::ClaudeCode => &["--version"],
+        Runtime::Vex => &["vex", "--version"],
+        Runtime::Command => &[],
+    }
+}
+
+/// Whether a conversation with an agent of this runtime can be taken up again.
+pub fn can_resume(runtime: Runtime) -> bool {
+    runtime != Runtime::Command
+}
+
+/// A path as text, to go on a command line or into a variable.
+fn path_text(path: &Path) -> Result<&str, LaunchError> {
+    path.to_str().ok_or_else(|| LaunchError::PathNotUtf8 { path: path.to_owned() })
 }

@@ -1,0 +1,386 @@
+//! What kind of failure an error is: from its HTTP status where one is told, else from its words.
+//!
+//! Agents tell errors in prose that changes from version to version, so what is looked for is short and general, and
+//! the order of the tables decides. An error that matches nothing has no class; the adapter calls it `agent`.
+
+use vik_core::outcome::FailureClass;
+
+/// Only this much of an error is looked at, in bytes.
+const LOOK: usize = 8 * 1024;
+
+const CONTEXT: &[&str] = &[
+    "context window",
+    "context_window",
+    "context length",
+    "context_length",
+    "context limit",
+    "contextoverflow",
+    "context overflow",
+    "maximum context",
+    "ran out of room",
+    "prompt is too long",
+    "prompt too long",
+    "prompt_too_long",
+    "prompt as too long",
+    "input is too long",
+    "input too long",
+    "input token count",
+    "request_too_large",
+    "exceeds the maximum number of tokens",
+    "reduce the length of the messages",
+];
+
+const RATE_LIMIT: &[&str] = &[
+    "rate limit",
+    "rate_limit",
+    "rate-limit",
+    "ratelimit",
+    "too many requests",
+    "quota",
+    "usage limit",
+    "usage_limit",
+    "hit your limit",
+    "limit reached",
+    "limit will reset",
+    "resource_exhausted",
+    "resource has been exhausted",
+    "credit balance",
+    "out of credits",
+    "insufficient credit",
+    "insufficient funds",
+    "insufficient balance",
+    "billing",
+    "payment required",
+    "spending limit",
+];
+
+const OVERLOADED: &[&str] = &[
+    "overloaded",
+    "at capacity",
+    "high demand",
+    "high load",
+    "temporarily unavailable",
+    "service unavailable",
+    "service_unavailable",
+    "server_error",
+    "server error",
+    "server had an error",
+    "server-side issue",
+    "bad gateway",
+    "gateway timeout",
+    "gateway time-out",
+    "internal error",
+    "api_error",
+];
+
+const AUTH: &[&str] = &[
+    "unauthorized",
+    "unauthenticated",
+    "authentication",
+    "not authenticated",
+    "api key",
+    "api_key",
+    "api-key",
+    "not logged in",
+    "log in",
+    "/login",
+    "logged out",
+    "forbidden",
+    "permission_denied",
+    "permission_error",
+    "credentials",
+    "missing environment variable",
+    "token has expired",
+    "token expired",
+    "expired token",
+    "refresh token",
+    "access token",
+    "oauth token",
+    "organization has been disabled",
+    "account has been",
+];
+
+const MODEL: &[&str] = &[
+    "model_not_found",
+    "model not found",
+    "unknown model",
+    "invalid model",
+    "unsupported model",
+    "no such model",
+    "access to model",
+    "access to the model",
+    "usage policy",
+    "content policy",
+    "content_policy",
+    "content_filter",
+    "content filter",
+    "refused to",
+    "model refused",
+    "refusal",
+];
+
+/// With `model` in the same sentence.
+const MODEL_MISSING: &[&str] = &[
+    "not found",
+    "does not exist",
+    "doesn't exist",
+    "may not exist",
+    "not supported",
+    "not available",
+    "no access",
+    "not have access",
+    "not a valid",
+    "is not valid",
+    "is not recognized",
+    "deprecated",
+];
+
+const NETWORK: &[&str] = &[
+    "connection",
+    "unable to connect",
+    "failed to connect",
+    "could not connect",
+    "cannot connect",
+    "econnrefused",
+    "econnreset",
+    "enotfound",
+    "eai_again",
+    "etimedout",
+    "epipe",
+    "ehostunreach",
+    "enetunreach",
+    "socket hang up",
+    "timed out",
+    "timeout",
+    "network",
+    "stream disconnected",
+    "stream closed",
+    "stream ended",
+    "error sending request",
+    "error decoding response body",
+    "fetch failed",
+    "premature close",
+    "unexpected eof",
+    "api error: terminated",
+    "disconnected",
+    "dns",
+    "certificate",
+    "tls handshake",
+    "proxy",
+];
+
+const USAGE: &[&str] = &[
+    "unexpected argument",
+    "unknown option",
+    "unknown argument",
+    "unrecognized option",
+    "unrecognized argument",
+    "unrecognised",
+    "unknown command",
+    "unrecognized subcommand",
+    "invalid value",
+    "invalid choice",
+    "invalid option",
+    "missing required argument",
+    "required arguments were not provided",
+    "a value is required",
+    "argument missing",
+    "cannot be used with",
+    "error loading config",
+    "unknown configuration",
+    "invalid configuration",
+    "invalid mcp configuration",
+    "not inside a trusted directory",
+    "no prompt provided",
+    "input must be provided",
+    "for more information, try '--help'",
+];
+
+/// The class of an HTTP status, where it is sure. A 400 may be anything.
+pub(crate) fn status(status: u16) -> Option<FailureClass> {
+    match status {
+        401 | 403 => Some(FailureClass::Auth),
+        402 | 429 => Some(FailureClass::RateLimit),
+        404 | 410 => Some(FailureClass::Model),
+        407 | 408 => Some(FailureClass::Network),
+        413 => Some(FailureClass::Context),
+        500..=599 => Some(FailureClass::Overloaded),
+        _ => None,
+    }
+}
+
+/// The class of an error that an agent reported about its model API.
+///
+/// Some words are surer than a status: a 400 that is an overlong prompt, a 403 that is about the model, a 400 about
+/// the credit. The rest of the words count only where there is no status.
+pub(crate) fn error(told: Option<u16>, message: &str) -> Option<FailureClass> {
+    let text = lower(message);
+    let code = told.or_else(|| find_status(&text));
+    let about_model = contains(&text, MODEL) || sentence_about_model(&text);
+    match code {
+        Some(429 | 402) => return Some(FailureClass::RateLimit),
+        Some(500..=599) => return Some(FailureClass::Overloaded),
+        Some(_) | None if contains(&text, CONTEXT) => return Some(FailureClass::Context),
+        Some(401) => return Some(FailureClass::Auth),
+        Some(403) if about_model => return Some(FailureClass::Model),
+        Some(400 | 422) if about_model => return Some(FailureClass::Model),
+        Some(400 | 422) if contains(&text, RATE_LIMIT) => return Some(FailureClass::RateLimit),
+        Some(400 | 422) if contains(&text, AUTH) => return Some(FailureClass::Auth),
+        Some(400 | 422) => return None,
+        Some(other) => {
+            if let Some(class) = status(other) {
+                return Some(class);
+            }
+        }
+        None => {}
+    }
+    let tables = [(RATE_LIMIT, FailureClass::RateLimit), (OVERLOADED, FailureClass::Overloaded)];
+    for (table, class) in tables {
+        if contains(&text, table) {
+            return Some(class);
+        }
+    }
+    // "model: gpt-x" is all that Codex says of an unknown one.
+    if about_model || text.trim_start_matches(['[', ' ']).trim_start_matches("api error: ").starts_with("model: ") {
+        return Some(FailureClass::Model);
+    }
+    let tables = [(AUTH, FailureClass::Auth), (USAGE, FailureClass::Usage), (NETWORK, FailureClass::Network)];
+    tables.into_iter().find(|(table, _)| contains(&text, table)).map(|(_, class)| class)
+}
+
+/// The class of what an agent wrote to stderr before it gave up without a word on stdout. The command line is the
+/// likeliest cause, so it is asked first.
+pub(crate) fn stderr(tail: &str) -> Option<FailureClass> {
+    let text = lower(tail);
+    if contains(&text, USAGE) {
+        return Some(FailureClass::Usage);
+    }
+    error(None, tail)
+}
+
+fn lower(text: &str) -> String {
+    crate::state::head(text, LOOK).to_ascii_lowercase()
+}
+
+fn contains(text: &str, table: &[&str]) -> bool {
+    table.iter().any(|words| text.contains(words))
+}
+
+/// Whether one sentence speaks of a model and says that there is none.
+fn sentence_about_model(text: &str) -> bool {
+    text.split(['\n', ';'])
+        .flat_map(|line| line.split(". "))
+        .any(|sentence| sentence.contains("model") && contains(sentence, MODEL_MISSING))
+}
+
+/// An HTTP error status in running text: three digits on their own, after a word that announces one
+/// (`status 401`, `last status: 429`, `HTTP 503`, `API Error: 500`, `rejected (429)`, `"code":401`).
+fn find_status(text: &str) -> Option<u16> {
+    const ANNOUNCE: &[&str] =
+        &["status", "http", "code", "error", "statuscode", "status_code", "rejected", "failed", "returned"];
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    while at < bytes.len() {
+        if !bytes[at].is_ascii_digit() {
+            at += 1;
+            continue;
+        }
+        let start = at;
+        while at < bytes.len() && bytes[at].is_ascii_digit() {
+            at += 1;
+        }
+        let bound = |byte: Option<&u8>| byte.is_none_or(|b| !b.is_ascii_alphanumeric() && *b != b'_' && *b != b'-');
+        if at - start != 3 || !bound(bytes.get(at)) || (start > 0 && !bound(bytes.get(start - 1))) {
+            continue;
+        }
+        let Some(number) = text.get(start..at).and_then(|digits| digits.parse().ok()) else { continue };
+        if !(400..=599).contains(&number) {
+            continue;
+        }
+        // Only punctuation may stand between the word and the number.
+        let before = text[..start].trim_end_matches([' ', ':', '(', '"', '=', '[', ',']);
+        let before = ["/1.1", "/1.0", "/2", "/3"].iter().find_map(|v| before.strip_suffix(v)).unwrap_or(before);
+        let word = before.rsplit(|c: char| !c.is_ascii_alphanumeric() && c != '_').next().unwrap_or("");
+        if ANNOUNCE.contains(&word) {
+            return Some(number);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use FailureClass::*;
+
+    use super::*;
+
+    #[test]
+    fn a_status_is_found_in_running_text() {
+        for (text, expected) in [
+            ("unexpected status 401 Unauthorized: x, url: http://127.0.0.1:41621/v1", Some(401)),
+            ("exceeded retry limit, last status: 429 Too Many Requests", Some(429)),
+            ("API Error: 500 upstream exploded", Some(500)),
+            ("API Error: Request rejected (429) · Rate limit", Some(429)),
+            ("not found on provider at http://127.0.0.1:404/v1 (HTTP 403).", Some(403)),
+            ("[API Error: {\"error\":{\"code\":503,\"message\":\"x\"}}]", Some(503)),
+            ("HTTP/1.1 502 Bad Gateway", Some(502)),
+            ("Connection refused (http://10.0.0.1:500/v1)", None),
+            ("request id: req_429abc", None),
+            ("wrote 500 lines, 404 words", None),
+            ("error 4290", None),
+            ("error-401-x", None),
+        ] {
+            assert_eq!(find_status(&text.to_ascii_lowercase()), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn errors_are_classed_by_status_and_words() {
+        for (told, text, expected) in [
+            (Some(400), "prompt is too long: 250000 tokens > 200000 maximum", Some(Context)),
+            (Some(400), "Your credit balance is too low to access the API", Some(RateLimit)),
+            (Some(400), "invalid request: something", None),
+            (Some(400), "The requested model 'x' does not exist", Some(Model)),
+            (Some(403), "Project does not have access to model `x`", Some(Model)),
+            (Some(403), "Request not allowed", Some(Auth)),
+            (Some(404), "model: x", Some(Model)),
+            (Some(413), "Request exceeds the maximum size", Some(Context)),
+            (Some(429), "Request too large: tokens per min, maximum context", Some(RateLimit)),
+            (Some(502), "Bad gateway", Some(Overloaded)),
+            (Some(529), "Overloaded", Some(Overloaded)),
+            (None, "Codex ran out of room in the model's context window.", Some(Context)),
+            (None, "Quota exceeded. Check your plan and billing details.", Some(RateLimit)),
+            (None, "You've hit your usage limit. Upgrade to Pro or try again at Nov 23rd", Some(RateLimit)),
+            (None, "You've hit your limit · resets Nov 23, 2:13am (UTC)", Some(RateLimit)),
+            (None, "Selected model is at capacity. Please try a different model.", Some(Overloaded)),
+            (None, "We’re currently experiencing high demand, which may cause temporary errors.", Some(Overloaded)),
+            (None, "model: bad-model-x", Some(Model)),
+            (None, "[API Error: model: bad-model-x]", Some(Model)),
+            (None, "unexpected status 403 Forbidden: no", Some(Auth)),
+            (None, "unexpected status 502 Bad Gateway: error sending request", Some(Overloaded)),
+            (None, "stream disconnected before completion: error sending request", Some(Network)),
+            (None, "Connection failed: error sending request", Some(Network)),
+            (None, "API Error: Unable to connect to API (ConnectionRefused)", Some(Network)),
+            (None, "API Error: Request timed out.", Some(Network)),
+            (None, "Missing environment variable: `OPENAI_API_KEY`.", Some(Auth)),
+            (None, "Not logged in · Please run /login", Some(Auth)),
+            (None, "Incomplete response returned, reason: max_output_tokens", None),
+            (None, "{\"error\": {\"message\": \"invalid request: something\"}}", None),
+        ] {
+            assert_eq!(error(told, text), expected, "{told:?} {text}");
+        }
+    }
+
+    #[test]
+    fn a_refused_command_line_is_usage() {
+        for text in [
+            "error: unexpected argument '--full-auto' found\n\nFor more information, try '--help'.",
+            "error: unknown option '--x'",
+            "--dangerously-skip-permissions cannot be used with root/sudo privileges for security reasons",
+            "Error loading config.toml: unknown configuration field `no_such_key`",
+        ] {
+            assert_eq!(stderr(text), Some(Usage), "{text}");
+        }
+        assert_eq!(stderr("Segmentation fault"), None);
+    }
+}

@@ -1,0 +1,505 @@
+//! The translator of Claude Code's lines.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+use serde_json::value::RawValue;
+use vik_core::event::Event;
+use vik_core::outcome::{FailureClass, Usage};
+use vik_core::workflow::AgentProfile;
+
+use super::line::{
+    Block, Content, ControlLine, Denial, Line, Message, ModelUsage, RateLimitLine, RequestUsage, ResultLine, System,
+};
+use crate::state::Session;
+use crate::wire::{self, Kind, Text};
+use crate::{Adapter, Conclusion, Exit, Sink, classify, flags};
+
+/// What the last `result` line said.
+#[derive(Clone, Debug, Default)]
+struct Verdict {
+    ok: bool,
+    over_budget: bool,
+    structured: Option<Box<RawValue>>,
+}
+
+/// The usage of the requests seen, until the result tells it.
+#[derive(Debug, Default)]
+struct Requests {
+    /// The last few messages: their lines come in a row, but those of sub-agents may lie between.
+    recent: Vec<(u64, Usage)>,
+    /// All older ones.
+    older: Usage,
+}
+
+impl Requests {
+    const RECENT: usize = 8;
+
+    /// Whether the sum changed. Every line of one message repeats its usage.
+    fn saw(&mut self, message_id: &str, usage: Usage) -> bool {
+        let key = hash(message_id);
+        if let Some((_, seen)) = self.recent.iter_mut().rev().find(|(id, _)| *id == key) {
+            let changed = usage.total() > seen.total();
+            if changed {
+                *seen = usage;
+            }
+            return changed;
+        }
+        if self.recent.len() == Self::RECENT {
+            let (_, oldest) = self.recent.remove(0);
+            self.older = self.older.plus(oldest);
+        }
+        self.recent.push((key, usage));
+        usage != Usage::default()
+    }
+
+    fn sum(&self) -> Usage {
+        self.recent.iter().fold(self.older, |sum, (_, usage)| sum.plus(*usage))
+    }
+}
+
+/// FNV-1a: the ids are random, so any hash will do.
+fn hash(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+/// The translator of one session of Claude Code.
+#[derive(Debug)]
+pub(crate) struct ClaudeCode {
+    session: Session,
+    verdict: Option<Verdict>,
+    requests: Requests,
+    /// Usage summed over `result` lines without `modelUsage`.
+    results: Usage,
+    /// Whether the result has told the usage.
+    told: bool,
+    /// Whether an API failure was already told as a fatal error.
+    told_fatal: bool,
+    /// Whether the provider said no for now.
+    rejected: bool,
+    /// Whether `--json-schema` asks for a structured answer, which a model may never give, with exit code 0.
+    wants_result: bool,
+}
+
+impl ClaudeCode {
+    pub(crate) fn new(profile: &AgentProfile) -> Self {
+        Self {
+            session: Session::default(),
+            verdict: None,
+            requests: Requests::default(),
+            results: Usage::default(),
+            told: false,
+            told_fatal: false,
+            rejected: false,
+            wants_result: flags::has(profile, &["json-schema"]),
+        }
+    }
+
+    fn parsed<'a>(&mut self, line: &'a str, parsed: Line<'a>, sink: &mut Sink<'_>) {
+        match parsed.kind.as_str() {
+            "assistant" => match parsed.message {
+                Some(message) => {
+                    let main = parsed.parent_tool_use_id.is_none();
+                    self.assistant(line, message, main, wire::text(parsed.error), sink);
+                }
+                None => wire::keep(line, sink),
+            },
+            "user" => match parsed.message {
+                Some(message) => self.user(line, message, sink),
+                None => wire::keep(line, sink),
+            },
+            "system" => self.system(line, &parsed, sink),
+            "result" => self.result(line, sink),
+            "rate_limit_event" => self.rate_limit(line, sink),
+            "control_request" => self.control(line, sink),
+            // Pieces of a message that comes whole afterwards, and signs of life.
+            "stream_event" | "keep_alive" => {}
+            _ => wire::keep(line, sink),
+        }
+    }
+
+    fn assistant<'a>(
+        &mut self,
+        line: &'a str,
+        message: Message<'a>,
+        main: bool,
+        error: Option<Cow<'a, str>>,
+        sink: &mut Sink<'_>,
+    ) {
+        if let Some(class) = error {
+            return self.api_failure(line, &message, &class, sink);
+        }
+        if let (Some(id), Some(usage)) = (&message.id, message.usage)
+            && !self.told
+            && self.requests.saw(id.as_str(), usage.into())
+        {
+            self.session.usage = self.requests.sum();
+            sink(Event::TokenUsage { usage: self.session.usage, cost_usd: None });
+        }
+        match message.content {
+            Content::None => wire::keep(line, sink),
+            Content::Text(text) => self.said(text.0, main, sink),
+            Content::Blocks(blocks) => {
+                // No content is no event, and no line is lost.
+                let mut strange = blocks.is_empty();
+                for block in blocks {
+                    strange |= !self.block(block, main, sink);
+                }
+                if strange {
+                    wire::keep(line, sink);
+                }
+            }
+        }
+    }
+
+    fn said(&mut self, text: Cow<'_, str>, main: bool, sink: &mut Sink<'_>) {
+        self.session.progress();
+        if main {
+            self.session.say(&text);
+        }
+        self.session.does("writing");
+        sink(Event::Message { text });
+    }
+
+    /// Whether the block is known.
+    fn block(&mut self, block: Block<'_>, main: bool, sink: &mut Sink<'_>) -> bool {
+        match (block.kind.as_str(), block.text, block.thinking) {
+            ("text", Some(text), _) => self.said(text.0, main, sink),
+            ("thinking", _, Some(thinking)) => {
+                self.session.does("thinking");
+                sink(Event::Reasoning { text: thinking.0 });
+            }
+            ("tool_use" | "server_tool_use" | "mcp_tool_use", ..) => {
+                let (Some(id), Some(name)) = (block.id, block.name) else { return false };
+                self.session.progress();
+                self.session.open.open(id.as_str());
+                self.session.does_tool(name.as_str(), block.input);
+                sink(Event::ToolCall { call_id: id.0, tool: name.0, input: wire::present(block.input) });
+            }
+            (kind, ..) if kind.ends_with("tool_result") => {
+                let Some(id) = block.tool_use_id else { return false };
+                self.session.open.close(id.as_str());
+                let is_error = block.is_error.unwrap_or(false);
+                sink(Event::ToolResult {
+                    call_id: id.0,
+                    is_error,
+                    exit_code: if is_error { exit_code(block.content) } else { None },
+                    output: wire::output(block.content),
+                });
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    /// A line that the CLI itself wrote in the model's place: the API failed for good.
+    fn api_failure(&mut self, line: &str, message: &Message<'_>, class: &str, sink: &mut Sink<'_>) {
+        let text = match &message.content {
+            Content::Text(text) => text.as_str(),
+            Content::Blocks(blocks) => {
+                blocks.iter().find_map(|block| block.text.as_ref().map(Text::as_str)).unwrap_or(class)
+            }
+            Content::None => class,
+        };
+        let failure_class = class_of(class, None, text);
+        self.session.fault(text, failure_class, None);
+        self.session.does("failed");
+        self.told_fatal = true;
+        let message = Cow::Borrowed(text);
+        sink(Event::Error { message, fatal: true, failure_class, http_status: None });
+        if text == class {
+            wire::keep(line, sink);
+        }
+    }
+
+    fn user<'a>(&mut self, line: &'a str, message: Message<'a>, sink: &mut Sink<'_>) {
+        let Content::Blocks(blocks) = message.content else { return wire::keep(line, sink) };
+        let mut strange = blocks.is_empty();
+        for block in blocks {
+            // Text on a user line is what somebody told the agent, not what it said.
+            let is_result = block.kind.as_str().ends_with("tool_result");
+            strange |= !(is_result && self.block(block, true, sink));
+        }
+        self.session.does("thinking");
+        if strange {
+            wire::keep(line, sink);
+        }
+    }
+
+    fn system<'a>(&mut self, line: &'a str, parsed: &Line<'a>, sink: &mut Sink<'_>) {
+        let subtype = parsed.subtype.as_ref().map_or("", Text::as_str);
+        if let "status" | "thinking_tokens" = subtype {
+            // Signs of life.
+            return;
+        }
+        let Ok(system) = serde_json::from_str::<System<'a>>(line) else { return wire::keep(line, sink) };
+        match subtype {
+            "init" => {
+                // It comes again with each message of a longer conversation.
+                let id = parsed.session_id.as_ref().map(|id| id.0.clone());
+                if let Some(id) = &id {
+                    self.session.identify(id);
+                }
+                self.session.does("thinking");
+                sink(Event::SessionStarted {
+                    provider_session_id: id,
+                    agent_version: system.claude_code_version.map(|version| version.0),
+                    model: system.model.map(|model| model.0),
+                });
+            }
+            "api_retry" => {
+                let class = system.error.as_ref().map_or("unknown", Text::as_str);
+                let mut message = format!("the model API failed ({class}");
+                if let Some(status) = system.error_status {
+                    let _ = write!(message, ", HTTP {status}");
+                }
+                let _ = write!(
+                    message,
+                    "); retry {} of {} in {:.0} ms",
+                    system.attempt.unwrap_or(0),
+                    system.max_retries.unwrap_or(0),
+                    system.retry_delay_ms.unwrap_or(0.0)
+                );
+                let failure_class = class_of(class, system.error_status, "");
+                if !self.told_fatal {
+                    self.session.fault(&message, failure_class, system.error_status);
+                }
+                sink(Event::Error {
+                    message: Cow::Owned(message),
+                    fatal: false,
+                    failure_class,
+                    http_status: system.error_status,
+                });
+            }
+            "model_fallback" | "model_refusal_no_fallback" => {
+                let refused = subtype != "model_fallback";
+                let message = system.content.map(|text| text.0).filter(|text| !text.is_empty());
+                let otherwise = if refused { "the model refused the request" } else { "the model was changed" };
+                let failure_class = if refused { Some(FailureClass::Model) } else { None };
+                let message = message.unwrap_or(Cow::Borrowed(otherwise));
+                if refused {
+                    self.session.fault(&message, failure_class, None);
+                }
+                sink(Event::Error { message, fatal: false, failure_class, http_status: None });
+            }
+            subtype if subtype.starts_with("task_") => {
+                let patched = system.patch.and_then(|patch| patch.status);
+                let word = Cow::Borrowed(subtype.trim_start_matches("task_"));
+                let status = system.status.or(patched).map_or(word, |status| status.0);
+                sink(Event::Subagent {
+                    id: system.task_id.map(|id| id.0),
+                    status,
+                    description: system.description.or(system.summary).map(|text| text.0),
+                });
+            }
+            _ => wire::keep(line, sink),
+        }
+    }
+
+    fn rate_limit(&mut self, line: &str, sink: &mut Sink<'_>) {
+        let Ok(RateLimitLine { rate_limit_info: info }) = serde_json::from_str(line) else {
+            return wire::keep(line, sink);
+        };
+        self.rejected = info.status.as_ref().is_some_and(|status| status.as_str() == "rejected");
+        sink(Event::RateLimit {
+            status: info.status.map(|status| status.0),
+            resets_at_unix: info.resets_at.map(|at| at as i64),
+            utilization: info.utilization,
+        });
+    }
+
+    fn control(&mut self, line: &str, sink: &mut Sink<'_>) {
+        match serde_json::from_str::<ControlLine<'_>>(line) {
+            Ok(ControlLine { request }) if request.subtype.as_str() == "can_use_tool" => sink(Event::Approval {
+                tool: request.tool_name.map_or(Cow::Borrowed(""), |tool| tool.0),
+                decision: Cow::Borrowed("requested"),
+                detail: wire::present(request.input).map(|input| Cow::Borrowed(input.get())),
+            }),
+            _ => wire::keep(line, sink),
+        }
+    }
+
+    fn result(&mut self, line: &str, sink: &mut Sink<'_>) {
+        let Ok(result) = serde_json::from_str::<ResultLine<'_>>(line) else { return wire::keep(line, sink) };
+        if let Some(id) = wire::text(result.session_id) {
+            self.session.identify(&id);
+        }
+        self.session.open.clear();
+        self.account(&result, sink);
+        for denial in wire::read::<Vec<Denial<'_>>>(result.permission_denials).unwrap_or_default() {
+            sink(Event::Approval {
+                tool: denial.tool_name.0,
+                decision: Cow::Borrowed("denied"),
+                detail: wire::present(denial.tool_input).map(|input| Cow::Borrowed(input.get())),
+            });
+        }
+
+        let subtype = wire::text(result.subtype).unwrap_or(Cow::Borrowed(""));
+        let terminal = wire::text(result.terminal_reason).unwrap_or(Cow::Borrowed(""));
+        let status = wire::read::<u16>(result.api_error_status);
+        // `subtype` says success for API failures too; an interrupt may come without `is_error`.
+        let ok = subtype == "success"
+            && wire::read::<bool>(result.is_error) == Some(false)
+            && wire::present(result.api_error_status).is_none()
+            && !terminal.starts_with("aborted");
+        let over_budget = matches!(&*subtype, "error_max_turns" | "error_max_budget_usd");
+        let stop = wire::text(result.stop_reason).unwrap_or(Cow::Borrowed(""));
+        let text = wire::text(result.result);
+        let structured = wire::present(result.structured_output);
+        let words = if ok || subtype == "success" { [&terminal, &stop, &subtype] } else { [&subtype, &terminal, &stop] };
+        let reason = words.into_iter().find(|word| !word.is_empty()).map(|word| Cow::Borrowed(&**word));
+        if ok {
+            if let Some(text) = &text {
+                self.session.say(text);
+            }
+            self.session.fault = None;
+            self.session.does("done");
+            let message = self.session.last_message().map(Cow::Borrowed);
+            sink(Event::Completed { ok, message, result: structured, reason });
+        } else {
+            let message = failure_text(&result, text.as_deref(), &subtype);
+            let class = self.failure_class(status, &message, &terminal, &stop, &subtype);
+            self.session.fault(&message, class, status);
+            self.session.does("failed");
+            if !self.told_fatal {
+                let message = Cow::Borrowed(&*message);
+                sink(Event::Error { message, fatal: true, failure_class: class, http_status: status });
+            }
+            let message = Some(Cow::Borrowed(&*message));
+            sink(Event::Completed { ok, message, result: structured, reason });
+        }
+        self.told_fatal = false;
+        let structured = structured.map(ToOwned::to_owned);
+        self.verdict = Some(Verdict { ok, over_budget, structured });
+    }
+
+    /// Takes over the figures of a result line.
+    fn account(&mut self, result: &ResultLine<'_>, sink: &mut Sink<'_>) {
+        // `modelUsage` is of the whole process so far, `usage` of one message each. What the result says replaces the sum
+        // over the requests seen, also where it is less.
+        let main = wire::read::<RequestUsage>(result.usage).map(Usage::from);
+        let models = wire::read::<ModelUsage>(result.model_usage).and_then(|usage| usage.0);
+        self.results = self.results.plus(main.unwrap_or_default());
+        if let Some(figures) = models.or(main.map(|_| self.results)) {
+            self.session.usage = figures;
+            self.told = true;
+        }
+        if let Some(cost) = wire::read::<f64>(result.total_cost_usd) {
+            self.session.cost_usd = Some(cost);
+        }
+        sink(Event::TokenUsage { usage: self.session.usage, cost_usd: self.session.cost_usd });
+    }
+
+    fn failure_class(
+        &self,
+        status: Option<u16>,
+        message: &str,
+        terminal: &str,
+        stop: &str,
+        subtype: &str,
+    ) -> Option<FailureClass> {
+        if terminal == "prompt_too_long" {
+            return Some(FailureClass::Context);
+        }
+        if subtype.starts_with("error_max") {
+            // Its own limit.
+            return Some(FailureClass::Agent);
+        }
+        // What the CLI called it on the line before is the surest, after the status.
+        let told = self.session.fault.as_ref().filter(|_| self.told_fatal).and_then(|fault| fault.class);
+        let class = match status {
+            Some(_) => classify::error(status, message).or(told),
+            None => told.or_else(|| classify::error(None, message)),
+        };
+        class
+            .or_else(|| (stop == "refusal").then_some(FailureClass::Model))
+            .or_else(|| self.rejected.then_some(FailureClass::RateLimit))
+    }
+
+    /// A line that does not have the shape of its kind. A result must still be one.
+    fn misshapen(&mut self, line: &str, sink: &mut Sink<'_>) {
+        match wire::object::<Kind<'_>>(line) {
+            Some(kind) if kind.kind.as_str() == "result" => self.result(line, sink),
+            _ => wire::keep(line, sink),
+        }
+    }
+}
+
+impl Adapter for ClaudeCode {
+    fn line(&mut self, line: &[u8], sink: &mut Sink<'_>) {
+        let text = wire::line_text(line);
+        if text.is_empty() {
+            return;
+        }
+        match wire::object::<Line<'_>>(&text) {
+            Some(parsed) => self.parsed(&text, parsed, sink),
+            None => self.misshapen(&text, sink),
+        }
+    }
+
+    fn conclude(&mut self, exit: Exit, stderr_tail: &str) -> Conclusion {
+        self.session.open.clear();
+        let Some(verdict) = self.verdict.take() else {
+            return self.session.failed(exit, stderr_tail, "Claude Code ended without a result");
+        };
+        let mut conclusion = if !verdict.ok || !exit.is_zero() {
+            self.session.failed(exit, stderr_tail, "Claude Code told a result, yet did not end well")
+        } else if self.wants_result && verdict.structured.is_none() {
+            self.session.fault("Claude Code gave no structured output, though `json-schema` asks for it", None, None);
+            self.session.failed(exit, stderr_tail, "")
+        } else {
+            self.session.succeeded()
+        };
+        conclusion.over_budget = verdict.over_budget;
+        conclusion.result = verdict.structured;
+        conclusion
+    }
+
+    fn open_tools(&self) -> usize {
+        self.session.open.len()
+    }
+
+    fn usage(&self) -> (Usage, Option<f64>) {
+        (self.session.usage, self.session.cost_usd)
+    }
+
+    fn activity(&self) -> Option<&str> {
+        self.session.activity()
+    }
+}
+
+/// The class behind a word of Claude Code's (`assistant.error`, `api_retry.error`).
+fn class_of(word: &str, status: Option<u16>, text: &str) -> Option<FailureClass> {
+    match word {
+        "rate_limit" | "billing_error" => Some(FailureClass::RateLimit),
+        "overloaded" => Some(FailureClass::Overloaded),
+        "authentication_failed" | "oauth_org_not_allowed" => Some(FailureClass::Auth),
+        "model_not_found" => Some(FailureClass::Model),
+        // Also said where no server was reached, or a connection broke.
+        "server_error" => classify::error(status, text).or(Some(FailureClass::Overloaded)),
+        _ => classify::error(status, text),
+    }
+}
+
+/// Why a run failed, in Claude Code's words.
+fn failure_text<'a>(result: &ResultLine<'a>, text: Option<&'a str>, subtype: &'a str) -> Cow<'a, str> {
+    if let Some(text) = text.filter(|text| !text.trim().is_empty()) {
+        return Cow::Borrowed(text);
+    }
+    let errors = wire::read::<Vec<Text<'_>>>(result.errors).unwrap_or_default();
+    // Diagnostics of its own say nothing to a person.
+    let errors: Vec<&str> = errors.iter().map(Text::as_str).filter(|e| !e.starts_with("[ede_diagnostic]")).collect();
+    match (errors.is_empty(), subtype) {
+        (false, _) => Cow::Owned(errors.join("\n")),
+        (true, "error_during_execution") => Cow::Borrowed("Claude Code was interrupted, or failed while it worked"),
+        (true, "" | "success") => Cow::Borrowed("Claude Code says it failed, not why"),
+        (true, subtype) => Cow::Borrowed(subtype),
+    }
+}
+
+/// The exit code of a command, which Claude Code tells only in the text of a failed one.
+fn exit_code(content: Option<&RawValue>) -> Option<i64> {
+    let digits = content?.get().strip_prefix("\"Exit code ")?;
+    let end = digits.find(|c: char| !c.is_ascii_digit())?;
+    digits[..end].parse().ok()
+}

@@ -1,0 +1,271 @@
+//! One line of `claude --output-format stream-json`.
+
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
+use vik_core::outcome::Usage;
+
+use crate::wire::{Count, Text};
+
+/// Any line but `result`. Which fields are there depends on `kind` and `subtype`.
+#[derive(Deserialize)]
+pub(super) struct Line<'a> {
+    #[serde(rename = "type", borrow)]
+    pub(super) kind: Text<'a>,
+    #[serde(borrow)]
+    pub(super) subtype: Option<Text<'a>>,
+    /// An object on `assistant` and `user` lines.
+    #[serde(borrow)]
+    pub(super) message: Option<Message<'a>>,
+    #[serde(borrow)]
+    pub(super) session_id: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(super) parent_tool_use_id: Option<Text<'a>>,
+    /// The class of an API failure.
+    #[serde(borrow)]
+    pub(super) error: Option<&'a RawValue>,
+}
+
+/// What is said on one `assistant` or `user` line.
+#[derive(Deserialize)]
+pub(super) struct Message<'a> {
+    #[serde(borrow)]
+    pub(super) id: Option<Text<'a>>,
+    #[serde(default, borrow)]
+    pub(super) content: Content<'a>,
+    pub(super) usage: Option<RequestUsage>,
+}
+
+/// Text, or blocks.
+#[derive(Default)]
+pub(super) enum Content<'a> {
+    #[default]
+    None,
+    Text(Text<'a>),
+    Blocks(Vec<Block<'a>>),
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Content<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct ContentVisitor;
+        impl<'de> Visitor<'de> for ContentVisitor {
+            type Value = Content<'de>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("text or blocks")
+            }
+            fn visit_unit<E>(self) -> Result<Self::Value, E> {
+                Ok(Content::None)
+            }
+            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
+                Ok(Content::Text(Text(text.into())))
+            }
+            fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+                Ok(Content::Text(Text(text.to_owned().into())))
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+                let mut blocks = Vec::with_capacity(1);
+                while let Some(block) = seq.next_element()? {
+                    blocks.push(block);
+                }
+                Ok(Content::Blocks(blocks))
+            }
+        }
+        deserializer.deserialize_any(ContentVisitor)
+    }
+}
+
+/// One block of a message.
+#[derive(Deserialize)]
+pub(super) struct Block<'a> {
+    #[serde(rename = "type", borrow)]
+    pub(super) kind: Text<'a>,
+    #[serde(borrow)]
+    pub(super) text: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(super) thinking: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(super) id: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(super) name: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(super) input: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) tool_use_id: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(super) content: Option<&'a RawValue>,
+    pub(super) is_error: Option<bool>,
+}
+
+/// `usage` of one request, or summed over the main conversation.
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct RequestUsage {
+    input_tokens: Count,
+    cache_creation_input_tokens: Count,
+    cache_read_input_tokens: Count,
+    output_tokens: Count,
+}
+
+impl From<RequestUsage> for Usage {
+    fn from(usage: RequestUsage) -> Self {
+        with_cache(usage.input_tokens, usage.cache_read_input_tokens, usage.cache_creation_input_tokens, usage.output_tokens)
+    }
+}
+
+/// Anthropic's input tokens are without the cache's; ours are with.
+fn with_cache(fresh: Count, read: Count, written: Count, output: Count) -> Usage {
+    Usage {
+        input_tokens: fresh.0.saturating_add(read.0).saturating_add(written.0),
+        cached_input_tokens: read.0,
+        cache_write_input_tokens: written.0,
+        output_tokens: output.0,
+    }
+}
+
+/// `modelUsage`, summed over the models; `None` where it names none.
+pub(super) struct ModelUsage(pub(super) Option<Usage>);
+
+impl<'de> Deserialize<'de> for ModelUsage {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Default, Deserialize)]
+        #[serde(default, rename_all = "camelCase")]
+        struct OneModel {
+            input_tokens: Count,
+            output_tokens: Count,
+            cache_read_input_tokens: Count,
+            cache_creation_input_tokens: Count,
+        }
+        struct SumVisitor;
+        impl<'de> Visitor<'de> for SumVisitor {
+            type Value = ModelUsage;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("usage by model")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<ModelUsage, A::Error> {
+                let mut sum: Option<Usage> = None;
+                while let Some((_, one)) = map.next_entry::<Text<'de>, OneModel>()? {
+                    let usage = with_cache(
+                        one.input_tokens,
+                        one.cache_read_input_tokens,
+                        one.cache_creation_input_tokens,
+                        one.output_tokens,
+                    );
+                    sum = Some(sum.unwrap_or_default().plus(usage));
+                }
+                Ok(ModelUsage(sum))
+            }
+        }
+        deserializer.deserialize_map(SumVisitor)
+    }
+}
+
+/// The `result` line. Each field is read on its own, so that none in a new shape costs the others.
+#[derive(Deserialize)]
+pub(super) struct ResultLine<'a> {
+    #[serde(borrow)]
+    pub(super) subtype: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) is_error: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) api_error_status: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) result: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) errors: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) stop_reason: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) terminal_reason: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) session_id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) total_cost_usd: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) usage: Option<&'a RawValue>,
+    #[serde(rename = "modelUsage", borrow)]
+    pub(super) model_usage: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) permission_denials: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) structured_output: Option<&'a RawValue>,
+}
+
+/// One of `permission_denials`.
+#[derive(Deserialize)]
+pub(super) struct Denial<'a> {
+    #[serde(borrow)]
+    pub(super) tool_name: Text<'a>,
+    #[serde(borrow)]
+    pub(super) tool_input: Option<&'a RawValue>,
+}
+
+/// A `system` line, read again for what only a few of them have.
+#[derive(Deserialize)]
+pub(super) struct System<'a> {
+    #[serde(borrow)]
+    pub(super) model: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(super) claude_code_version: Option<Text<'a>>,
+    pub(super) attempt: Option<u32>,
+    pub(super) max_retries: Option<u32>,
+    pub(super) retry_delay_ms: Option<f64>,
+    pub(super) error_status: Option<u16>,
+    #[serde(borrow)]
+    pub(super) error: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(super) content: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(super) task_id: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(super) status: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(super) description: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(super) summary: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(super) patch: Option<Patch<'a>>,
+}
+
+/// `system/task_updated.patch`.
+#[derive(Deserialize)]
+pub(super) struct Patch<'a> {
+    #[serde(borrow)]
+    pub(super) status: Option<Text<'a>>,
+}
+
+/// A `rate_limit_event` line.
+#[derive(Deserialize)]
+pub(super) struct RateLimitLine<'a> {
+    #[serde(borrow)]
+    pub(super) rate_limit_info: RateLimitInfo<'a>,
+}
+
+/// What it tells.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct RateLimitInfo<'a> {
+    #[serde(borrow)]
+    pub(super) status: Option<Text<'a>>,
+    pub(super) resets_at: Option<f64>,
+    pub(super) utilization: Option<f64>,
+}
+
+/// A `control_request` line.
+#[derive(Deserialize)]
+pub(super) struct ControlLine<'a> {
+    #[serde(borrow)]
+    pub(super) request: ControlRequest<'a>,
+}
+
+/// What it asks.
+#[derive(Deserialize)]
+pub(super) struct ControlRequest<'a> {
+    #[serde(borrow)]
+    pub(super) subtype: Text<'a>,
+    #[serde(borrow)]
+    pub(super) tool_name: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(super) input: Option<&'a RawValue>,
+}

@@ -1,0 +1,89 @@
+//! Claude Code: `claude -p --output-format stream-json`.
+//!
+//! - The prompt goes to stdin, never on the command line.
+//! - The `result` line decides, and only with exit code 0: an API failure is told as `subtype: success` with `is_error:
+//!   true`, and an interrupt may exit 0. It need not be the last line.
+//! - `modelUsage` and `total_cost_usd` count all of the run, sub-agents included; `usage` only the main conversation. The
+//!   input tokens of both are without the cache's, which are added here. Until the result is there, the usage is the sum
+//!   over the requests seen, which is a little low.
+//! - A tool call that was refused is a tool result with an error, and is listed in `permission_denials`; the run goes on.
+//!
+//! Permissions: Claude Code has no OS sandbox in this mode. `workspace-write` and `full` are therefore the same,
+//! `bypassPermissions`: nobody is there to be asked, and anything less refuses `git commit`. `read-only` denies the
+//! tools that write, the shell among them; a deny rule holds whatever the user's settings allow.
+
+mod adapter;
+mod line;
+
+pub(crate) use adapter::ClaudeCode;
+use vik_core::workflow::Permission;
+
+use crate::environment::environment;
+use crate::flags::{Fixed, Rules, own_flags};
+use crate::{Launch, LaunchContext, LaunchError, path_text};
+
+const RULES: Rules = Rules {
+    fixed: &[
+        Fixed { names: &["print", "p"], same: Some("true"), instead: "Vik sets it" },
+        Fixed { names: &["verbose"], same: Some("true"), instead: "Vik sets it" },
+        Fixed {
+            names: &["output-format"],
+            same: Some("stream-json"),
+            instead: "Vik reads Claude Code's `stream-json`",
+        },
+        Fixed { names: &["input-format"], same: Some("text"), instead: "Vik gives the prompt as text" },
+        Fixed { names: &["model"], same: None, instead: "the profile's `model` names it" },
+        Fixed {
+            names: &["session-id", "resume", "r", "continue", "c", "fork-session"],
+            same: None,
+            instead: "Vik chooses which conversation goes on",
+        },
+    ],
+    permission: &["permission-mode", "dangerously-skip-permissions", "allow-dangerously-skip-permissions"],
+};
+
+/// The tools that can change something, the shell among them.
+const WRITERS: &str = "Bash,Edit,MultiEdit,NotebookEdit,Write";
+
+pub(crate) fn launch(cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {
+    let profile = cx.profile;
+    let model = profile.model.as_deref().ok_or(LaunchError::NoModel { runtime: "claude_code" })?;
+    let own = own_flags(profile, &RULES)?;
+
+    // Vik does the waiting: few retries, and a bound on a request that is never answered.
+    let mut set = vec![
+        ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1".to_owned()),
+        ("CLAUDE_CODE_MAX_RETRIES", "3".to_owned()),
+        ("API_TIMEOUT_MS", "120000".to_owned()),
+    ];
+    if cx.is_root {
+        // Without it Claude Code refuses to bypass permissions as root.
+        set.push(("IS_SANDBOX", "1".to_owned()));
+    }
+    if let Some(home) = cx.private_home {
+        set.push(("CLAUDE_CONFIG_DIR", path_text(home)?.to_owned()));
+    }
+    if let Some(base_url) = &profile.base_url {
+        set.push(("ANTHROPIC_BASE_URL", base_url.clone()));
+    }
+
+    let mut argv = if profile.command.is_empty() { vec!["claude".to_owned()] } else { profile.command.clone() };
+    argv.push("-p".to_owned());
+    argv.extend(own.argv);
+    let mut push = |args: &[&str]| argv.extend(args.iter().map(|arg| (*arg).to_owned()));
+    push(&["--verbose", "--output-format", "stream-json", "--model", model]);
+    if !own.permission {
+        match profile.permission {
+            Permission::ReadOnly => push(&["--permission-mode", "default", "--disallowedTools", WRITERS]),
+            Permission::WorkspaceWrite | Permission::Full => push(&["--permission-mode", "bypassPermissions"]),
+        }
+    }
+    match cx.resume {
+        Some(id) if uuid::Uuid::try_parse(id).is_err() => {
+            return Err(LaunchError::BadResumeId { runtime: "claude_code", id: id.to_owned() });
+        }
+        Some(id) => push(&["--resume", id]),
+        None => push(&["--session-id", &cx.session_id.to_string()]),
+    }
+    Ok(Launch { argv, env: environment(cx, &set) })
+}

@@ -1,0 +1,267 @@
+//! The translator of Codex's lines.
+
+use std::borrow::Cow;
+
+use serde_json::value::RawValue;
+use vik_core::event::Event;
+use vik_core::outcome::Usage;
+use vik_core::workflow::AgentProfile;
+
+use super::line::{Item, Line, TurnError};
+use crate::state::Session;
+use crate::wire::{self, Kind, Text};
+use crate::{Adapter, Conclusion, Exit, Sink, classify, flags};
+
+/// How the last turn ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    /// No turn has ended, or another one began.
+    Open,
+    Completed,
+    Failed,
+}
+
+/// The translator of one session of Codex.
+#[derive(Debug)]
+pub(crate) struct Codex {
+    session: Session,
+    turn: Turn,
+    /// What the thread had used before this attempt.
+    before: Usage,
+    /// Whether `--output-schema` asks for a structured answer, which Codex does not check.
+    wants_result: bool,
+}
+
+impl Codex {
+    pub(crate) fn new(profile: &AgentProfile, previous_total: Option<Usage>) -> Self {
+        Self {
+            session: Session::default(),
+            turn: Turn::Open,
+            before: previous_total.unwrap_or_default(),
+            wants_result: flags::has(profile, &["output-schema"]),
+        }
+    }
+
+    fn parsed<'a>(&mut self, line: &'a str, parsed: Line<'a>, sink: &mut Sink<'_>) {
+        match (parsed.kind.as_str(), parsed.item) {
+            ("item.completed", Some(item)) => self.item_completed(line, item, sink),
+            ("item.started", Some(item)) => self.item_started(line, item, sink),
+            ("thread.started", _) => {
+                let id = parsed.thread_id.map(|id| id.0);
+                if let Some(id) = &id {
+                    self.session.identify(id);
+                }
+                sink(Event::SessionStarted { provider_session_id: id, agent_version: None, model: None });
+            }
+            ("turn.started", _) => {
+                // It says nothing but that there is a turn.
+                self.turn = Turn::Open;
+                self.session.does("thinking");
+            }
+            ("turn.completed", _) => {
+                self.turn = Turn::Completed;
+                self.session.open.clear();
+                self.session.does("done");
+                if let Some(usage) = parsed.usage {
+                    let total = Usage::from(usage);
+                    // A total below the one before belongs to another thread.
+                    let fresh = total.input_tokens < self.before.input_tokens
+                        || total.output_tokens < self.before.output_tokens;
+                    self.session.usage = if fresh { total } else { total.since(self.before) };
+                    sink(Event::TokenUsage { usage: self.session.usage, cost_usd: None });
+                }
+                let message = self.session.last_message().map(Cow::Borrowed);
+                let reason = Some(Cow::Borrowed("turn.completed"));
+                sink(Event::Completed { ok: true, message, result: None, reason });
+            }
+            ("turn.failed", _) => {
+                let message = wire::read::<TurnError<'_>>(parsed.error)
+                    .map(|error| error.message.0)
+                    .or_else(|| wire::text(parsed.error))
+                    .or(parsed.message.map(|text| text.0))
+                    .unwrap_or(Cow::Borrowed("the turn failed"));
+                self.failed(&message, sink);
+            }
+            ("error", _) => {
+                let text = parsed.message.map(|text| text.0).or_else(|| wire::text(parsed.error));
+                let Some(text) = text else { return wire::keep(line, sink) };
+                self.error(text, sink);
+            }
+            _ => wire::keep(line, sink),
+        }
+    }
+
+    fn failed(&mut self, message: &str, sink: &mut Sink<'_>) {
+        self.turn = Turn::Failed;
+        self.session.open.clear();
+        self.session.does("failed");
+        let failure_class = classify::error(None, message);
+        self.session.fault(message, failure_class, None);
+        sink(Event::Error { message: Cow::Borrowed(message), fatal: true, failure_class, http_status: None });
+        sink(Event::Completed {
+            ok: false,
+            message: Some(Cow::Borrowed(message)),
+            result: None,
+            reason: Some(Cow::Borrowed("turn.failed")),
+        });
+    }
+
+    /// An error that is not, or not yet, the last word.
+    fn error(&mut self, message: Cow<'_, str>, sink: &mut Sink<'_>) {
+        let failure_class = classify::error(None, &message);
+        self.session.fault(&message, failure_class, None);
+        sink(Event::Error { message, fatal: false, failure_class, http_status: None });
+    }
+
+    fn item_started<'a>(&mut self, line: &'a str, item: Item<'a>, sink: &mut Sink<'_>) {
+        match tool(&item) {
+            Some(tool) => self.opened(&item, tool, sink),
+            None => wire::keep(line, sink),
+        }
+    }
+
+    fn opened<'a>(&mut self, item: &Item<'a>, tool: Cow<'a, str>, sink: &mut Sink<'_>) {
+        let input = input(item);
+        self.session.does_tool(&tool, input);
+        let call_id = id(item);
+        self.session.progress();
+        self.session.open.open(&call_id);
+        sink(Event::ToolCall { call_id, tool, input });
+    }
+
+    fn item_completed<'a>(&mut self, line: &'a str, item: Item<'a>, sink: &mut Sink<'_>) {
+        match (item.kind.as_str(), item.text, item.message) {
+            ("agent_message", Some(text), _) => {
+                self.session.progress();
+                self.session.say(&text.0);
+                self.session.does("writing");
+                sink(Event::Message { text: text.0 });
+            }
+            ("reasoning", Some(text), _) => {
+                self.session.does("thinking");
+                sink(Event::Reasoning { text: text.0 });
+            }
+            // A warning of Codex's own, as that it has no data about a model. The run goes on, so it explains no end.
+            ("error", _, Some(message)) => {
+                sink(Event::Error { message: message.0, fatal: false, failure_class: None, http_status: None });
+            }
+            (_, text, message) => {
+                let item = Item { text, message, ..item };
+                let Some(tool) = tool(&item) else { return wire::keep(line, sink) };
+                if !self.session.open.close(&id(&item)) {
+                    self.opened(&item, tool, sink);
+                    self.session.open.close(&id(&item));
+                }
+                self.session.does("thinking");
+                sink(Event::ToolResult {
+                    call_id: id(&item),
+                    is_error: is_error(&item),
+                    exit_code: item.exit_code,
+                    output: output(&item),
+                });
+            }
+        }
+    }
+
+    /// A line that does not have the shape of its kind. What ends a turn must still end it.
+    fn misshapen(&mut self, line: &str, sink: &mut Sink<'_>) {
+        match wire::object::<Kind<'_>>(line).as_ref().map(|kind| kind.kind.as_str()) {
+            Some("turn.completed") => {
+                self.turn = Turn::Completed;
+                self.session.open.clear();
+            }
+            Some("turn.failed") => self.failed("the turn failed", sink),
+            _ => {}
+        }
+        wire::keep(line, sink);
+    }
+}
+
+impl Adapter for Codex {
+    fn line(&mut self, line: &[u8], sink: &mut Sink<'_>) {
+        let text = wire::line_text(line);
+        if text.is_empty() {
+            return;
+        }
+        match wire::object::<Line<'_>>(&text) {
+            Some(parsed) => self.parsed(&text, parsed, sink),
+            None => self.misshapen(&text, sink),
+        }
+    }
+
+    fn conclude(&mut self, exit: Exit, stderr_tail: &str) -> Conclusion {
+        self.session.open.clear();
+        if self.turn != Turn::Completed || !exit.is_zero() {
+            let stderr = stderr_tail.trim_start().trim_start_matches("Reading prompt from stdin...");
+            let otherwise = match self.turn {
+                Turn::Completed => "Codex finished its turn, yet did not end well",
+                Turn::Failed => "Codex failed its turn",
+                Turn::Open => "Codex ended without finishing its turn",
+            };
+            if self.turn == Turn::Completed {
+                // What was reported before a turn that completed is no reason for what came after.
+                self.session.fault = None;
+            }
+            return self.session.failed(exit, stderr, otherwise);
+        }
+        let mut conclusion = self.session.succeeded();
+        if self.wants_result {
+            let result = self.session.last_message().and_then(|text| RawValue::from_string(text.to_owned()).ok());
+            if result.is_none() {
+                self.session.fault("Codex's last message is not JSON, though `output-schema` asks for it", None, None);
+                return self.session.failed(exit, stderr_tail, "");
+            }
+            conclusion.result = result;
+        }
+        conclusion
+    }
+
+    fn open_tools(&self) -> usize {
+        self.session.open.len()
+    }
+
+    fn usage(&self) -> (Usage, Option<f64>) {
+        (self.session.usage, None)
+    }
+
+    fn activity(&self) -> Option<&str> {
+        self.session.activity()
+    }
+}
+
+fn id<'a>(item: &Item<'a>) -> Cow<'a, str> {
+    item.id.as_ref().map_or(Cow::Borrowed(""), |id| id.0.clone())
+}
+
+/// The name of the tool, where the item is a tool call: of a known kind, or of a new kind that is in progress.
+fn tool<'a>(item: &Item<'a>) -> Option<Cow<'a, str>> {
+    match item.kind.as_str() {
+        "command_execution" | "file_change" | "web_search" => Some(item.kind.0.clone()),
+        "mcp_tool_call" => {
+            let part = |part: &Option<Text<'_>>| part.as_ref().map_or(String::new(), |text| text.0.to_string());
+            Some(Cow::Owned(format!("mcp__{}__{}", part(&item.server), part(&item.tool))))
+        }
+        "collab_tool_call" => Some(item.tool.as_ref().map_or(item.kind.0.clone(), |tool| tool.0.clone())),
+        "todo_list" | "agent_message" | "reasoning" | "error" => None,
+        _ => match item.status.as_ref().map(Text::as_str) {
+            Some("in_progress" | "completed" | "failed" | "declined") => Some(item.kind.0.clone()),
+            _ => None,
+        },
+    }
+}
+
+fn input<'a>(item: &Item<'a>) -> Option<&'a RawValue> {
+    wire::present(item.command.or(item.changes).or(item.arguments).or(item.query).or(item.prompt))
+}
+
+fn output<'a>(item: &Item<'a>) -> Option<vik_core::event::ToolOutput<'a>> {
+    wire::output(item.aggregated_output)
+        .or_else(|| wire::output(item.error))
+        .or_else(|| wire::output(item.result))
+        .or_else(|| wire::output(item.changes))
+}
+
+fn is_error(item: &Item<'_>) -> bool {
+    let failed = matches!(item.status.as_ref().map(Text::as_str), Some("failed" | "declined" | "cancelled"));
+    failed || wire::present(item.error).is_some() || item.exit_code.is_some_and(|code| code != 0)
+}

@@ -1,0 +1,120 @@
+//! Codex CLI: `codex exec --json`.
+//!
+//! - The prompt goes to stdin (`-`): no length limit, and a prompt that begins with a dash is no flag.
+//! - stdout is JSON Lines; a line may be 1 MB. A turn ends with `turn.completed` or `turn.failed`; success is the former
+//!   and exit code 0.
+//! - A plain `error` line may be transient (`Reconnecting... 2/5`) or the last word; only `turn.failed` says which.
+//! - `turn.completed.usage` is the total of the *thread*. After a resume it holds the earlier attempts too, so their
+//!   total is subtracted.
+//! - A command that still runs when the turn ends is never reported as completed: the end of the turn closes it.
+//!
+//! Permissions: `read-only` and `workspace-write` are Codex's own OS sandbox; in the latter `.git` of the workspace is
+//! made writable, since Codex keeps it read-only otherwise and `git commit` fails. Where `.git` is a file (a linked
+//! worktree) the repository behind it stays read-only: give its path yourself with `-c`
+//! `sandbox_workspace_write.writable_roots`, or use `full`, which is `--dangerously-bypass-approvals-and-sandbox`.
+
+mod adapter;
+mod line;
+
+pub(crate) use adapter::Codex;
+use vik_core::workflow::Permission;
+
+use crate::environment::environment;
+use crate::flags::{Fixed, Rules, own_flags};
+use crate::{Launch, LaunchContext, LaunchError, path_text};
+
+const RULES: Rules = Rules {
+    fixed: &[
+        Fixed { names: &["json", "experimental-json"], same: Some("true"), instead: "Vik reads Codex's JSON" },
+        Fixed { names: &["model", "m"], same: None, instead: "the profile's `model` names it" },
+        Fixed { names: &["cd", "C"], same: None, instead: "an agent runs in its issue workspace" },
+        Fixed { names: &["skip-git-repo-check"], same: Some("true"), instead: "Vik sets it" },
+    ],
+    permission: &[
+        "sandbox",
+        "s",
+        "full-auto",
+        "yolo",
+        "dangerously-bypass-approvals-and-sandbox",
+        "approve-for-me",
+    ],
+};
+
+/// A way of retrying that leaves the long waits to Vik.
+const RETRIES: &str = "request_max_retries=2,stream_max_retries=2";
+
+pub(crate) fn launch(cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {
+    let profile = cx.profile;
+    let model = profile.model.as_deref().ok_or(LaunchError::NoModel { runtime: "codex" })?;
+    let workdir = path_text(cx.workdir)?;
+    let own = own_flags(profile, &RULES)?;
+
+    let mut set = Vec::new();
+    if let Some(home) = cx.private_home {
+        set.push(("CODEX_HOME", path_text(home)?.to_owned()));
+    }
+    let env = environment(cx, &set);
+
+    let mut argv = if profile.command.is_empty() { vec!["codex".to_owned()] } else { profile.command.clone() };
+    let mut push = |args: &[&str]| argv.extend(args.iter().map(|arg| (*arg).to_owned()));
+    push(&["exec"]);
+    push(&own.argv.iter().map(String::as_str).collect::<Vec<_>>());
+    push(&["--json", "-m", model, "-C", workdir, "--skip-git-repo-check"]);
+    if !own.permission {
+        match profile.permission {
+            Permission::ReadOnly => push(&["-s", "read-only"]),
+            Permission::WorkspaceWrite => {
+                let git = toml_string(&format!("{}/.git", workdir.trim_end_matches('/')));
+                let roots = format!("sandbox_workspace_write.writable_roots=[{git}]");
+                push(&["-s", "workspace-write", "-c", &roots]);
+            }
+            Permission::Full => push(&["--dangerously-bypass-approvals-and-sandbox"]),
+        }
+    }
+    push(&["-c", "analytics.enabled=false", "--disable", "plugins", "--disable", "unified_exec_tty"]);
+    push(&["--disable", "unbounded_connection_retries"]);
+    if let Some(base_url) = &profile.base_url {
+        // Naming a variable that is not set would be an error; a local server may need no key.
+        let key = ["CODEX_API_KEY", "OPENAI_API_KEY"].into_iter().find(|key| env.contains_key(*key));
+        let key = key.map(|key| format!(",env_key={}", toml_string(key))).unwrap_or_default();
+        let url = toml_string(base_url);
+        let provider =
+            format!("model_providers.vik={{name=\"vik\",base_url={url},wire_api=\"responses\"{key},{RETRIES}}}");
+        push(&["-c", "model_provider=vik", "-c", &provider]);
+    }
+    if let Some(thread) = cx.resume {
+        // With anything but the id of a thread Codex silently begins a new one, and exits 0.
+        if uuid::Uuid::try_parse(thread).is_err() {
+            return Err(LaunchError::BadResumeId { runtime: "codex", id: thread.to_owned() });
+        }
+        push(&["resume", thread]);
+    }
+    push(&["-"]);
+    Ok(Launch { argv, env })
+}
+
+/// A basic string of TOML.
+fn toml_string(text: &str) -> String {
+    let mut quoted = String::with_capacity(text.len() + 2);
+    quoted.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => quoted.push_str("\\\""),
+            '\\' => quoted.push_str("\\\\"),
+            c if c.is_control() => quoted.push_str(&format!("\\u{:04X}", u32::from(c))),
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_toml_string_holds_any_path() {
+        assert_eq!(toml_string("/a\"b\\c\n"), r#""/a\"b\\c\u000A""#);
+    }
+}

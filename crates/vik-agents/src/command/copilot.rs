@@ -1,0 +1,238 @@
+//! GitHub Copilot CLI (`--output-format json`): `{"type":"assistant.message","data":{…},…}`, at last a `result`.
+//!
+//! It tells no tokens and no cost. After a signal it still writes a `result` with exit code 0, so an `abort` decides
+//! against it.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use vik_core::event::Event;
+use vik_core::outcome::Usage;
+
+use crate::state::Session;
+use crate::wire::{self, Text};
+use crate::{Adapter, Conclusion, Exit, Sink, classify};
+
+#[derive(Deserialize)]
+struct Line<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Text<'a>,
+    #[serde(borrow)]
+    data: Option<&'a RawValue>,
+    #[serde(rename = "sessionId", borrow)]
+    session_id: Option<Text<'a>>,
+    #[serde(rename = "exitCode")]
+    exit_code: Option<i64>,
+}
+
+/// `data`, of any line that is of interest.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Data<'a> {
+    #[serde(borrow)]
+    content: Option<Text<'a>>,
+    #[serde(borrow)]
+    tool_call_id: Option<Text<'a>>,
+    #[serde(borrow)]
+    tool_name: Option<Text<'a>>,
+    #[serde(borrow)]
+    arguments: Option<&'a RawValue>,
+    success: Option<bool>,
+    #[serde(borrow)]
+    result: Option<ToolResult<'a>>,
+    #[serde(borrow)]
+    error: Option<ToolError<'a>>,
+    shell_execution: Option<Shell>,
+    #[serde(borrow)]
+    message: Option<Text<'a>>,
+    #[serde(borrow)]
+    error_message: Option<Text<'a>>,
+    status_code: Option<u16>,
+    #[serde(borrow)]
+    reason: Option<Text<'a>>,
+    aborted: Option<bool>,
+    #[serde(borrow)]
+    parent_tool_call_id: Option<Text<'a>>,
+}
+
+#[derive(Deserialize)]
+struct ToolResult<'a> {
+    #[serde(borrow)]
+    content: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct ToolError<'a> {
+    #[serde(borrow)]
+    message: Option<&'a RawValue>,
+    #[serde(borrow)]
+    code: Option<Text<'a>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Shell {
+    exit_code: Option<i64>,
+}
+
+/// Pieces of what comes whole afterwards, and signs of life.
+const SILENT: &[&str] = &[
+    "assistant.message_start",
+    "assistant.message_delta",
+    "assistant.reasoning_delta",
+    "assistant.tool_call_delta",
+    "assistant.turn_start",
+    "assistant.turn_end",
+    "assistant.streaming_delta",
+    "model.call_start",
+    "model.call_finished",
+    "session.background_tasks_changed",
+    "tool.execution_partial_result",
+    "tool.execution_progress",
+    "tool.shell_output",
+];
+
+/// The translator of one session of Copilot.
+#[derive(Debug, Default)]
+pub(super) struct Copilot {
+    session: Session,
+    /// The exit code in the `result` line.
+    told: Option<i64>,
+    aborted: bool,
+}
+
+impl Copilot {
+    fn parsed<'a>(&mut self, line: &'a str, parsed: Line<'a>, sink: &mut Sink<'_>) {
+        let kind = parsed.kind.as_str();
+        if SILENT.contains(&kind) {
+            return;
+        }
+        if kind == "result" {
+            if let Some(id) = &parsed.session_id {
+                self.session.identify(id.as_str());
+            }
+            self.told = parsed.exit_code;
+            self.session.open.clear();
+            let ok = self.told == Some(0) && !self.aborted;
+            let message = self.session.last_message().map(Cow::Borrowed);
+            sink(Event::Completed { ok, message, result: None, reason: self.aborted.then_some(Cow::Borrowed("abort")) });
+            return;
+        }
+        let Some(data) = wire::read::<Data<'a>>(parsed.data) else { return wire::keep(line, sink) };
+        match kind {
+            "assistant.message" => {
+                // Empty where the message only calls tools; those come as events of their own.
+                if let Some(text) = data.content.filter(|text| !text.as_str().is_empty()) {
+                    self.session.progress();
+                    if data.parent_tool_call_id.is_none() {
+                        self.session.say(text.as_str());
+                    }
+                    self.session.does("writing");
+                    sink(Event::Message { text: text.0 });
+                }
+            }
+            "assistant.reasoning" => match data.content {
+                Some(text) => sink(Event::Reasoning { text: text.0 }),
+                None => wire::keep(line, sink),
+            },
+            "tool.execution_start" => {
+                let (Some(id), Some(tool)) = (data.tool_call_id, data.tool_name) else {
+                    return wire::keep(line, sink);
+                };
+                self.session.progress();
+                self.session.open.open(id.as_str());
+                self.session.does_tool(tool.as_str(), data.arguments);
+                sink(Event::ToolCall { call_id: id.0, tool: tool.0, input: wire::present(data.arguments) });
+            }
+            "tool.execution_complete" => {
+                let Some(id) = data.tool_call_id else { return wire::keep(line, sink) };
+                self.session.open.close(id.as_str());
+                self.session.does("thinking");
+                if data.error.as_ref().and_then(|error| error.code.as_ref()).is_some_and(|c| c.as_str() == "denied") {
+                    sink(Event::Approval {
+                        tool: data.tool_name.map_or(Cow::Borrowed(""), |tool| tool.0),
+                        decision: Cow::Borrowed("denied"),
+                        detail: Some(id.0.clone()),
+                    });
+                }
+                let output = data.result.and_then(|result| result.content);
+                let error = data.error.and_then(|error| error.message);
+                let exit_code = data.shell_execution.and_then(|shell| shell.exit_code);
+                sink(Event::ToolResult {
+                    call_id: id.0,
+                    is_error: data.success == Some(false) || exit_code.is_some_and(|code| code != 0),
+                    exit_code,
+                    output: wire::output(output.or(error)),
+                });
+            }
+            "model.call_failure" => {
+                // Copilot tries again; `session.error` says when it gave up.
+                let message = data.error_message.or(data.message);
+                let message = message.map_or(Cow::Borrowed("the call of the model failed"), |text| text.0);
+                self.error(message, data.status_code, false, sink);
+            }
+            "session.error" => {
+                let message = data.message.map_or(Cow::Borrowed("the session failed"), |text| text.0);
+                // What the provider said is on the line before; Copilot's words may hide it.
+                let earlier = self.session.fault.as_ref().and_then(|fault| fault.class);
+                self.error(message, data.status_code, true, sink);
+                if let Some(fault) = &mut self.session.fault {
+                    fault.class = fault.class.or(earlier);
+                }
+            }
+            "abort" | "agent.interrupted" => {
+                self.aborted = true;
+                self.session.open.clear();
+                let reason = data.reason.map_or("interrupted", |_| "aborted");
+                self.error(Cow::Borrowed(reason), None, false, sink);
+            }
+            "assistant.idle" => {
+                self.aborted |= data.aborted == Some(true);
+                self.session.does("idle");
+            }
+            _ => wire::keep(line, sink),
+        }
+    }
+
+    fn error(&mut self, message: Cow<'_, str>, http_status: Option<u16>, fatal: bool, sink: &mut Sink<'_>) {
+        let failure_class = classify::error(http_status, &message);
+        self.session.fault(&message, failure_class, http_status);
+        sink(Event::Error { message, fatal, failure_class, http_status });
+    }
+}
+
+impl Adapter for Copilot {
+    fn line(&mut self, line: &[u8], sink: &mut Sink<'_>) {
+        let text = wire::line_text(line);
+        match wire::object::<Line<'_>>(&text) {
+            _ if text.is_empty() => {}
+            Some(parsed) => self.parsed(&text, parsed, sink),
+            None => wire::keep(&text, sink),
+        }
+    }
+
+    fn conclude(&mut self, exit: Exit, stderr_tail: &str) -> Conclusion {
+        self.session.open.clear();
+        if self.told == Some(0) && !self.aborted && exit.is_zero() {
+            return self.session.succeeded();
+        }
+        let otherwise = match self.told {
+            None => "Copilot ended without a result",
+            Some(_) => "Copilot failed",
+        };
+        self.session.failed(exit, stderr_tail, otherwise)
+    }
+
+    fn open_tools(&self) -> usize {
+        self.session.open.len()
+    }
+
+    fn usage(&self) -> (Usage, Option<f64>) {
+        (self.session.usage, self.session.cost_usd)
+    }
+
+    fn activity(&self) -> Option<&str> {
+        self.session.activity()
+    }
+}

@@ -1,0 +1,203 @@
+//! Gemini CLI (`-o stream-json`): `init`, `message`, `tool_use`, `tool_result`, `error`, `result {status, stats}`.
+//!
+//! Messages come in pieces (`delta: true`). The exit code of a failure is the HTTP status modulo 256.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use vik_core::event::Event;
+use vik_core::outcome::Usage;
+
+use crate::state::Session;
+use crate::wire::{self, Count, Text};
+use crate::{Adapter, Conclusion, Exit, Sink, classify};
+
+#[derive(Deserialize)]
+struct Line<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Text<'a>,
+    #[serde(borrow)]
+    session_id: Option<Text<'a>>,
+    #[serde(borrow)]
+    model: Option<Text<'a>>,
+    #[serde(borrow)]
+    role: Option<Text<'a>>,
+    #[serde(borrow)]
+    content: Option<Text<'a>>,
+    delta: Option<bool>,
+    #[serde(borrow)]
+    tool_name: Option<Text<'a>>,
+    #[serde(borrow)]
+    tool_id: Option<Text<'a>>,
+    #[serde(borrow)]
+    parameters: Option<&'a RawValue>,
+    #[serde(borrow)]
+    status: Option<Text<'a>>,
+    #[serde(borrow)]
+    output: Option<&'a RawValue>,
+    #[serde(borrow)]
+    error: Option<Failure<'a>>,
+    #[serde(borrow)]
+    message: Option<Text<'a>>,
+    stats: Option<Stats>,
+}
+
+#[derive(Deserialize)]
+struct Failure<'a> {
+    #[serde(borrow)]
+    message: Option<&'a RawValue>,
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+struct Stats {
+    input_tokens: Count,
+    output_tokens: Count,
+    cached: Count,
+}
+
+/// The translator of one session of Gemini.
+#[derive(Debug, Default)]
+pub(super) struct Gemini {
+    session: Session,
+    /// The message that comes in pieces.
+    piece: String,
+    ok: Option<bool>,
+}
+
+impl Gemini {
+    fn parsed<'a>(&mut self, line: &'a str, parsed: Line<'a>, sink: &mut Sink<'_>) {
+        let kind = parsed.kind.as_str();
+        if kind != "message" {
+            self.piece.clear();
+        }
+        match (kind, parsed.tool_id) {
+            ("init", _) => {
+                let id = parsed.session_id.map(|id| id.0);
+                if let Some(id) = &id {
+                    self.session.identify(id);
+                }
+                let model = parsed.model.map(|model| model.0);
+                sink(Event::SessionStarted { provider_session_id: id, agent_version: None, model });
+            }
+            ("message", _) => match (parsed.role.as_ref().map(Text::as_str), parsed.content) {
+                (Some("assistant" | "model"), Some(text)) => {
+                    if parsed.delta != Some(true) {
+                        self.piece.clear();
+                    }
+                    self.piece.push_str(text.as_str());
+                    self.session.say(&self.piece);
+                    self.session.does("writing");
+                    sink(Event::Message { text: text.0 });
+                }
+                // The prompt, given back.
+                (Some("user"), Some(_)) => {}
+                _ => wire::keep(line, sink),
+            },
+            ("tool_use", Some(id)) => {
+                let tool = parsed.tool_name.map_or(Cow::Borrowed(""), |tool| tool.0);
+                self.session.open.open(id.as_str());
+                self.session.does_tool(&tool, parsed.parameters);
+                sink(Event::ToolCall { call_id: id.0, tool, input: wire::present(parsed.parameters) });
+            }
+            ("tool_result", Some(id)) => {
+                self.session.open.close(id.as_str());
+                self.session.does("thinking");
+                let output = parsed.output.or(parsed.error.and_then(|error| error.message));
+                sink(Event::ToolResult {
+                    call_id: id.0,
+                    is_error: parsed.status.is_none_or(|status| status.as_str() != "success"),
+                    exit_code: None,
+                    output: wire::output(output),
+                });
+            }
+            ("error", _) => {
+                let told = parsed.error.and_then(|error| wire::text(error.message));
+                let Some(message) = parsed.message.map(|text| text.0).or(told) else {
+                    return wire::keep(line, sink);
+                };
+                let failure_class = classify::error(None, &message);
+                self.session.fault(&message, failure_class, None);
+                sink(Event::Error { message, fatal: false, failure_class, http_status: None });
+            }
+            ("result", _) => {
+                let ok = parsed.status.as_ref().is_some_and(|status| status.as_str() == "success");
+                self.ok = Some(ok);
+                self.session.open.clear();
+                if let Some(stats) = parsed.stats {
+                    self.session.usage = Usage {
+                        input_tokens: stats.input_tokens.0,
+                        cached_input_tokens: stats.cached.0,
+                        cache_write_input_tokens: 0,
+                        output_tokens: stats.output_tokens.0,
+                    };
+                    sink(Event::TokenUsage { usage: self.session.usage, cost_usd: None });
+                }
+                let reason = parsed.status.map(|status| status.0);
+                if ok {
+                    let message = self.session.last_message().map(Cow::Borrowed);
+                    sink(Event::Completed { ok, message, result: None, reason });
+                    return;
+                }
+                let told = parsed.error.and_then(|error| wire::text(error.message));
+                let message = told.unwrap_or(Cow::Borrowed("Gemini says it failed, not why"));
+                let failure_class = classify::error(None, &message);
+                self.session.fault(&message, failure_class, None);
+                sink(Event::Error {
+                    message: Cow::Borrowed(&*message),
+                    fatal: true,
+                    failure_class,
+                    http_status: None,
+                });
+                sink(Event::Completed { ok, message: Some(Cow::Borrowed(&*message)), result: None, reason });
+            }
+            _ => wire::keep(line, sink),
+        }
+    }
+}
+
+impl Adapter for Gemini {
+    fn line(&mut self, line: &[u8], sink: &mut Sink<'_>) {
+        let text = wire::line_text(line);
+        match wire::object::<Line<'_>>(&text) {
+            _ if text.is_empty() => {}
+            Some(parsed) => self.parsed(&text, parsed, sink),
+            None => wire::keep(&text, sink),
+        }
+    }
+
+    fn conclude(&mut self, exit: Exit, stderr_tail: &str) -> Conclusion {
+        self.session.open.clear();
+        if self.ok == Some(true) {
+            self.session.fault = None;
+            if exit.is_zero() {
+                return self.session.succeeded();
+            }
+        }
+        let otherwise = if self.ok.is_none() { "Gemini ended without a result" } else { "Gemini failed" };
+        if let (Some(fault), Exit::Code(code)) = (&mut self.session.fault, exit)
+            && fault.class.is_none()
+        {
+            // Codes of its own are small, so only 529 is looked for among the statuses above 511.
+            fault.class = match code {
+                17 => classify::status(529),
+                144..=255 => u16::try_from(code + 256).ok().and_then(classify::status),
+                _ => None,
+            };
+        }
+        self.session.failed(exit, stderr_tail, otherwise)
+    }
+
+    fn open_tools(&self) -> usize {
+        self.session.open.len()
+    }
+
+    fn usage(&self) -> (Usage, Option<f64>) {
+        (self.session.usage, self.session.cost_usd)
+    }
+
+    fn activity(&self) -> Option<&str> {
+        self.session.activity()
+    }
+}

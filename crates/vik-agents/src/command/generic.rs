@@ -1,0 +1,395 @@
+//! JSON Lines of no known dialect: what is obvious is understood, the rest is kept.
+//!
+//! What a line is, `type`, `event` or `kind` says: a word for a message (`message`, `text`, `assistant`), for reasoning, for
+//! a tool call and its result, for usage (taken as totals so far), for an error, for the end (`result`, `end`, `done`,
+//! `completed`). A line without one is a message if it has a `role` of `assistant` or a text, an error if it has an `error`.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use vik_core::event::Event;
+use vik_core::outcome::Usage;
+
+use crate::state::Session;
+use crate::wire::{self, Count, Text};
+use crate::{Adapter, Conclusion, Exit, Sink, classify};
+
+/// Any field may have any shape.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Line<'a> {
+    #[serde(rename = "type", borrow)]
+    kind_type: Option<&'a RawValue>,
+    #[serde(borrow)]
+    event: Option<&'a RawValue>,
+    #[serde(borrow)]
+    kind: Option<&'a RawValue>,
+    #[serde(borrow)]
+    role: Option<&'a RawValue>,
+    #[serde(borrow)]
+    text: Option<&'a RawValue>,
+    #[serde(borrow)]
+    message: Option<&'a RawValue>,
+    #[serde(borrow)]
+    content: Option<&'a RawValue>,
+    #[serde(borrow)]
+    response: Option<&'a RawValue>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+    #[serde(borrow)]
+    status: Option<&'a RawValue>,
+    #[serde(borrow)]
+    ok: Option<&'a RawValue>,
+    #[serde(borrow)]
+    success: Option<&'a RawValue>,
+    #[serde(borrow)]
+    is_error: Option<&'a RawValue>,
+    #[serde(borrow)]
+    fatal: Option<&'a RawValue>,
+    #[serde(borrow)]
+    exit_code: Option<&'a RawValue>,
+    #[serde(borrow)]
+    reason: Option<&'a RawValue>,
+    #[serde(borrow)]
+    session_id: Option<&'a RawValue>,
+    #[serde(rename = "sessionId", borrow)]
+    session_id_camel: Option<&'a RawValue>,
+    #[serde(borrow)]
+    conversation_id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    thread_id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    model: Option<&'a RawValue>,
+    #[serde(borrow)]
+    version: Option<&'a RawValue>,
+    #[serde(borrow)]
+    usage: Option<&'a RawValue>,
+    #[serde(borrow)]
+    cost_usd: Option<&'a RawValue>,
+    #[serde(borrow)]
+    total_cost_usd: Option<&'a RawValue>,
+    #[serde(borrow)]
+    tool: Option<&'a RawValue>,
+    #[serde(borrow)]
+    tool_name: Option<&'a RawValue>,
+    #[serde(borrow)]
+    name: Option<&'a RawValue>,
+    #[serde(borrow)]
+    id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    call_id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    tool_call_id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    tool_use_id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    input: Option<&'a RawValue>,
+    #[serde(borrow)]
+    arguments: Option<&'a RawValue>,
+    #[serde(borrow)]
+    args: Option<&'a RawValue>,
+    #[serde(borrow)]
+    parameters: Option<&'a RawValue>,
+    #[serde(borrow)]
+    output: Option<&'a RawValue>,
+    #[serde(borrow)]
+    result: Option<&'a RawValue>,
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+struct Figures {
+    input_tokens: Count,
+    prompt_tokens: Count,
+    output_tokens: Count,
+    completion_tokens: Count,
+    cached_input_tokens: Count,
+    cache_write_input_tokens: Count,
+}
+
+impl From<Figures> for Usage {
+    fn from(figures: Figures) -> Self {
+        Self {
+            input_tokens: figures.input_tokens.0.max(figures.prompt_tokens.0),
+            cached_input_tokens: figures.cached_input_tokens.0,
+            cache_write_input_tokens: figures.cache_write_input_tokens.0,
+            output_tokens: figures.output_tokens.0.max(figures.completion_tokens.0),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Nested<'a> {
+    #[serde(borrow)]
+    message: Option<Text<'a>>,
+    #[serde(borrow)]
+    text: Option<Text<'a>>,
+    #[serde(borrow)]
+    content: Option<&'a RawValue>,
+}
+
+/// What a line is about.
+enum Topic {
+    Message,
+    Reasoning,
+    ToolCall,
+    ToolResult,
+    Usage,
+    Error,
+    Start,
+    End,
+}
+
+fn topic(word: &str) -> Option<Topic> {
+    let word: String = word
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' })
+        .take(64)
+        .collect();
+    Some(match word.as_str() {
+        "message" | "text" | "assistant" | "agent_message" | "assistant_message" | "response" | "say" | "output"
+        | "output_text" => Topic::Message,
+        "reasoning" | "thinking" | "thought" => Topic::Reasoning,
+        "tool_call" | "tool_use" | "tool_start" | "tool_call_start" | "tool_started" | "function_call" => Topic::ToolCall,
+        "tool_result" | "tool_output" | "tool_end" | "tool_call_end" | "tool_finished" | "tool_completed"
+        | "function_call_output" | "function_result" => Topic::ToolResult,
+        "usage" | "token_usage" | "tokens" | "token_count" => Topic::Usage,
+        "start" | "init" | "session" | "session_start" | "session_started" | "started" => Topic::Start,
+        "result" | "end" | "done" | "complete" | "completed" | "finish" | "finished" | "final" | "final_result"
+        | "session_end" | "run_completed" | "run_failed" | "failed" | "succeeded" => Topic::End,
+        word if word == "fatal" || word.ends_with("error") || word.ends_with("_failure") => Topic::Error,
+        _ => return None,
+    })
+}
+
+/// The translator of one session of an unknown command.
+#[derive(Debug, Default)]
+pub(super) struct Generic {
+    session: Session,
+    verdict: Option<bool>,
+    result: Option<Box<RawValue>>,
+}
+
+impl Generic {
+    fn parsed<'a>(&mut self, raw: &'a str, line: &Line<'a>, sink: &mut Sink<'_>) {
+        let word = wire::text(line.kind_type).or_else(|| wire::text(line.event)).or_else(|| wire::text(line.kind));
+        let role = wire::text(line.role);
+        let topic = match &word {
+            Some(word) => topic(word),
+            None if wire::present(line.error).is_some() => Some(Topic::Error),
+            None if words(line).is_some() => Some(Topic::Message),
+            None => None,
+        };
+        let known = match topic {
+            Some(Topic::Message) => !matches!(role.as_deref(), Some("user" | "system")) && self.message(line, sink),
+            Some(Topic::Reasoning) => match words(line) {
+                Some(text) => {
+                    sink(Event::Reasoning { text });
+                    true
+                }
+                None => false,
+            },
+            Some(Topic::ToolCall) => self.tool_call(line, sink),
+            Some(Topic::ToolResult) => self.tool_result(line, sink),
+            Some(Topic::Usage) => self.figures(line, Some(raw), sink),
+            Some(Topic::Error) => self.error(line, sink),
+            Some(Topic::Start) => self.start(line, sink),
+            Some(Topic::End) => {
+                self.end(word.as_deref().unwrap_or(""), line, sink);
+                true
+            }
+            None => false,
+        };
+        if !known {
+            wire::keep(raw, sink);
+        }
+    }
+
+    fn message<'a>(&mut self, line: &Line<'a>, sink: &mut Sink<'_>) -> bool {
+        let Some(text) = words(line) else { return false };
+        self.session.progress();
+        self.session.say(&text);
+        self.session.does("writing");
+        sink(Event::Message { text });
+        true
+    }
+
+    fn tool_call<'a>(&mut self, line: &Line<'a>, sink: &mut Sink<'_>) -> bool {
+        let Some(tool) = wire::text(line.tool).or_else(|| wire::text(line.tool_name)).or_else(|| wire::text(line.name))
+        else {
+            return false;
+        };
+        let call_id = call_id(line);
+        let input = wire::present(line.input.or(line.arguments).or(line.args).or(line.parameters));
+        self.session.progress();
+        if !call_id.is_empty() {
+            // Without an id nothing would ever close it.
+            self.session.open.open(&call_id);
+        }
+        self.session.does_tool(&tool, input);
+        sink(Event::ToolCall { call_id, tool, input });
+        true
+    }
+
+    fn tool_result<'a>(&mut self, line: &Line<'a>, sink: &mut Sink<'_>) -> bool {
+        let call_id = call_id(line);
+        self.session.open.close(&call_id);
+        let exit_code = wire::read::<i64>(line.exit_code);
+        let is_error = said_ok(line) == Some(false) || exit_code.is_some_and(|code| code != 0);
+        let output = wire::output(line.output.or(line.result).or(line.content).or(line.error).or(line.text));
+        sink(Event::ToolResult { call_id, is_error, exit_code, output });
+        true
+    }
+
+    /// Figures may stand under `usage`, or on the line itself.
+    fn figures(&mut self, line: &Line<'_>, raw: Option<&str>, sink: &mut Sink<'_>) -> bool {
+        let figures = wire::read::<Figures>(line.usage).or_else(|| serde_json::from_str(raw?).ok());
+        let usage = figures.map(Usage::from).filter(|usage| *usage != Usage::default());
+        let cost = wire::read::<f64>(line.cost_usd.or(line.total_cost_usd));
+        if usage.is_none() && cost.is_none() {
+            return false;
+        }
+        self.session.usage = usage.unwrap_or(self.session.usage);
+        self.session.cost_usd = cost.or(self.session.cost_usd);
+        sink(Event::TokenUsage { usage: self.session.usage, cost_usd: self.session.cost_usd });
+        true
+    }
+
+    fn error<'a>(&mut self, line: &Line<'a>, sink: &mut Sink<'_>) -> bool {
+        let Some(message) = words_in(line.error, 0).or_else(|| words(line)) else { return false };
+        let failure_class = classify::error(None, &message);
+        self.session.fault(&message, failure_class, None);
+        let fatal = wire::read::<bool>(line.fatal).unwrap_or(false);
+        sink(Event::Error { message, fatal, failure_class, http_status: None });
+        true
+    }
+
+    fn start<'a>(&mut self, line: &Line<'a>, sink: &mut Sink<'_>) -> bool {
+        let Some(id) = session_id(line) else { return false };
+        self.session.identify(&id);
+        sink(Event::SessionStarted {
+            provider_session_id: Some(id),
+            agent_version: wire::text(line.version),
+            model: wire::text(line.model),
+        });
+        true
+    }
+
+    fn end<'a>(&mut self, word: &str, line: &Line<'a>, sink: &mut Sink<'_>) {
+        if let Some(id) = session_id(line) {
+            self.session.identify(&id);
+        }
+        self.figures(line, None, sink);
+        self.session.open.clear();
+        let ok = !word.contains("fail") && said_ok(line).unwrap_or(true);
+        self.verdict = Some(ok);
+        let message = words(line).or_else(|| wire::text(line.result));
+        if ok {
+            self.session.fault = None;
+            if let Some(text) = &message {
+                self.session.say(text);
+            }
+        } else {
+            let told = words_in(line.error, 0).or_else(|| message.clone());
+            let told = told.unwrap_or(Cow::Borrowed("the command says it failed, not why"));
+            self.session.fault(&told, classify::error(None, &told), None);
+        }
+        let result = line.result.filter(|raw| raw.get().starts_with(['{', '[']));
+        self.result = result.map(ToOwned::to_owned);
+        sink(Event::Completed { ok, message, result, reason: wire::text(line.reason).or(wire::text(line.status)) });
+    }
+}
+
+impl Adapter for Generic {
+    fn line(&mut self, line: &[u8], sink: &mut Sink<'_>) {
+        let text = wire::line_text(line);
+        match wire::object::<Line<'_>>(&text) {
+            _ if text.is_empty() => {}
+            Some(parsed) => self.parsed(&text, &parsed, sink),
+            None => wire::keep(&text, sink),
+        }
+    }
+
+    fn conclude(&mut self, exit: Exit, stderr_tail: &str) -> Conclusion {
+        self.session.open.clear();
+        let ok = self.verdict.unwrap_or(self.session.fault.is_none()) && exit.is_zero();
+        let mut conclusion = if ok {
+            self.session.succeeded()
+        } else {
+            self.session.failed(exit, stderr_tail, "the command failed")
+        };
+        conclusion.result = self.result.take();
+        conclusion
+    }
+
+    fn open_tools(&self) -> usize {
+        self.session.open.len()
+    }
+
+    fn usage(&self) -> (Usage, Option<f64>) {
+        (self.session.usage, self.session.cost_usd)
+    }
+
+    fn activity(&self) -> Option<&str> {
+        self.session.activity()
+    }
+}
+
+fn call_id<'a>(line: &Line<'a>) -> Cow<'a, str> {
+    [line.call_id, line.tool_call_id, line.tool_use_id, line.id]
+        .into_iter()
+        .find_map(wire::text)
+        .unwrap_or(Cow::Borrowed(""))
+}
+
+fn session_id<'a>(line: &Line<'a>) -> Option<Cow<'a, str>> {
+    [line.session_id, line.session_id_camel, line.conversation_id, line.thread_id]
+        .into_iter()
+        .find_map(wire::text)
+        .filter(|id| !id.is_empty())
+}
+
+/// The words of a line: text, or an object or blocks that hold one.
+fn words<'a>(line: &Line<'a>) -> Option<Cow<'a, str>> {
+    [line.text, line.message, line.content, line.response].into_iter().find_map(|raw| words_in(raw, 0))
+}
+
+/// The words of one value.
+///
+/// What is nested deeper than a few levels was not meant to be found, and could be nested without end.
+fn words_in(raw: Option<&RawValue>, depth: u8) -> Option<Cow<'_, str>> {
+    if depth > 3 {
+        return None;
+    }
+    if let Some(text) = wire::text(raw) {
+        return Some(text).filter(|text| !text.is_empty());
+    }
+    if let Some(nested) = raw.filter(|raw| raw.get().starts_with('{')).and_then(|raw| wire::read::<Nested<'_>>(Some(raw)))
+    {
+        return nested.message.or(nested.text).map(|text| text.0).or_else(|| words_in(nested.content, depth + 1));
+    }
+    let blocks = wire::read::<Vec<&RawValue>>(raw)?;
+    let texts: Vec<Cow<'_, str>> = blocks.into_iter().filter_map(|block| words_in(Some(block), depth + 1)).collect();
+    Some(texts.join("")).filter(|text| !text.is_empty()).map(Cow::Owned)
+}
+
+/// What a line says about success, in one of the usual ways.
+fn said_ok(line: &Line<'_>) -> Option<bool> {
+    if wire::read::<bool>(line.is_error) == Some(true) || wire::present(line.error).is_some_and(|e| e.get() != "false") {
+        return Some(false);
+    }
+    if let Some(ok) = wire::read::<bool>(line.ok).or_else(|| wire::read::<bool>(line.success)) {
+        return Some(ok);
+    }
+    if let Some(code) = wire::read::<i64>(line.exit_code) {
+        return Some(code == 0);
+    }
+    let status = wire::text(line.status)?.to_ascii_lowercase();
+    match status.as_str() {
+        "ok" | "success" | "succeeded" | "complete" | "completed" | "done" | "finished" => Some(true),
+        "error" | "errored" | "fail" | "failed" | "failure" | "cancelled" | "canceled" | "aborted" | "interrupted"
+        | "timeout" | "timed_out" | "denied" => Some(false),
+        _ => None,
+    }
+}

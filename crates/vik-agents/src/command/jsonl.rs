@@ -1,0 +1,118 @@
+//! Lines of JSON: which dialect they are is found by the shape of the first line that has one.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use vik_core::outcome::Usage;
+use vik_core::workflow::AgentProfile;
+
+use super::copilot::Copilot;
+use super::gemini::Gemini;
+use super::generic::Generic;
+use super::opencode::OpenCode;
+use crate::claude_code::ClaudeCode;
+use crate::codex::Codex;
+use crate::vex::Vex;
+use crate::wire::{self, Text};
+use crate::{Adapter, Conclusion, Exit, Sink};
+
+/// What tells the dialects apart.
+#[derive(Deserialize)]
+struct Shape<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Option<Text<'a>>,
+    #[serde(borrow)]
+    subtype: Option<&'a RawValue>,
+    #[serde(borrow)]
+    data: Option<&'a RawValue>,
+    #[serde(borrow)]
+    message: Option<&'a RawValue>,
+    #[serde(borrow)]
+    item: Option<&'a RawValue>,
+    #[serde(borrow)]
+    thread_id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    session_id: Option<&'a RawValue>,
+    #[serde(rename = "sessionID", borrow)]
+    opencode_session: Option<&'a RawValue>,
+    #[serde(rename = "sessionId", borrow)]
+    copilot_session: Option<&'a RawValue>,
+    #[serde(rename = "exitCode", borrow)]
+    copilot_exit: Option<&'a RawValue>,
+    #[serde(borrow)]
+    stats: Option<&'a RawValue>,
+    #[serde(borrow)]
+    tool_id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    seq: Option<&'a RawValue>,
+    #[serde(borrow)]
+    v: Option<&'a RawValue>,
+}
+
+/// The translator of one session of a command that prints JSON Lines.
+pub(super) struct Jsonl {
+    profile: AgentProfile,
+    /// The dialect found; before that, the generic one.
+    dialect: Box<dyn Adapter>,
+    found: bool,
+}
+
+impl Jsonl {
+    pub(super) fn new(profile: &AgentProfile) -> Self {
+        Self { profile: profile.clone(), dialect: Box::new(Generic::default()), found: false }
+    }
+
+    fn dialect_of(&self, line: &str) -> Option<Box<dyn Adapter>> {
+        let shape: Shape<'_> = wire::object(line)?;
+        let kind = shape.kind.as_ref()?.as_str();
+        let object = |raw: Option<&RawValue>| raw.is_some_and(|raw| raw.get().starts_with('{'));
+        if shape.opencode_session.is_some() {
+            return Some(Box::new(OpenCode::default()));
+        }
+        if (kind.contains('.') && object(shape.data)) || (shape.copilot_session.is_some() && shape.copilot_exit.is_some())
+        {
+            return Some(Box::new(Copilot::default()));
+        }
+        match kind {
+            "thread.started" if shape.thread_id.is_some() => Some(Box::new(Codex::new(&self.profile, None))),
+            "turn.started" => Some(Box::new(Codex::new(&self.profile, None))),
+            "item.started" | "item.completed" if object(shape.item) => {
+                Some(Box::new(Codex::new(&self.profile, None)))
+            }
+            "system" | "result" if shape.subtype.is_some() => Some(Box::new(ClaudeCode::new(&self.profile))),
+            "assistant" | "user" if object(shape.message) => Some(Box::new(ClaudeCode::new(&self.profile))),
+            "session_start" if shape.v.is_some() && shape.seq.is_some() => Some(Box::new(Vex::default())),
+            "init" if shape.session_id.is_some() => Some(Box::new(Gemini::default())),
+            "tool_use" | "tool_result" if shape.tool_id.is_some() => Some(Box::new(Gemini::default())),
+            "result" if shape.stats.is_some() => Some(Box::new(Gemini::default())),
+            _ => None,
+        }
+    }
+}
+
+impl Adapter for Jsonl {
+    fn line(&mut self, line: &[u8], sink: &mut Sink<'_>) {
+        if !self.found
+            && let Some(dialect) = self.dialect_of(&wire::line_text(line))
+        {
+            self.dialect = dialect;
+            self.found = true;
+        }
+        self.dialect.line(line, sink);
+    }
+
+    fn conclude(&mut self, exit: Exit, stderr_tail: &str) -> Conclusion {
+        self.dialect.conclude(exit, stderr_tail)
+    }
+
+    fn open_tools(&self) -> usize {
+        self.dialect.open_tools()
+    }
+
+    fn usage(&self) -> (Usage, Option<f64>) {
+        self.dialect.usage()
+    }
+
+    fn activity(&self) -> Option<&str> {
+        self.dialect.activity()
+    }
+}

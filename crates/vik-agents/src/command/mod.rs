@@ -1,0 +1,42 @@
+//! Any other command line: `runtime: command`.
+//!
+//! The prompt goes to stdin. With `output: text` each line is a message, and exit code 0 is success. With `output: jsonl`
+//! the dialect is found by the shape of the lines: GitHub Copilot CLI, Gemini CLI, opencode, and whatever speaks like
+//! Codex, Claude Code or vex; each then has to end as its protocol says. Anything else is read as generic JSON Lines
+//! (see [`generic`]), and exit code 0 without an error event at the end is success.
+//!
+//! `permission` cannot be mapped: Vik does not know the command's switches. Give them in `command` or `args`.
+
+mod copilot;
+mod gemini;
+mod generic;
+mod jsonl;
+mod opencode;
+mod text;
+
+use vik_core::workflow::{AgentProfile, OutputFormat};
+
+use crate::environment::environment;
+use crate::flags::{Rules, own_flags};
+use crate::{Adapter, Launch, LaunchContext, LaunchError};
+
+const RULES: Rules = Rules { fixed: &[], permission: &[] };
+
+pub(crate) fn launch(cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {
+    if cx.profile.command.first().is_none_or(String::is_empty) {
+        return Err(LaunchError::NoCommand);
+    }
+    if cx.resume.is_some() {
+        return Err(LaunchError::CannotResume { runtime: "command" });
+    }
+    let mut argv = cx.profile.command.clone();
+    argv.extend(own_flags(cx.profile, &RULES)?.argv);
+    Ok(Launch { argv, env: environment(cx, &[]) })
+}
+
+pub(crate) fn adapter(profile: &AgentProfile) -> Box<dyn Adapter> {
+    match profile.output {
+        OutputFormat::Text => Box::new(text::Text::default()),
+        OutputFormat::Jsonl => Box::new(jsonl::Jsonl::new(profile)),
+    }
+}

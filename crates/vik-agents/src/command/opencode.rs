@@ -1,0 +1,230 @@
+//! opencode (`run --format json`): `step_start`, `text`, `tool_use` (when it is over), `step_finish`, `error`;
+//! `sessionID` on every line.
+//!
+//! There is no line for the end: the last step's reason says whether more was to come. An error after which it went on
+//! (it compacts a conversation that grew too long) still makes it exit with 1.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use vik_core::event::Event;
+use vik_core::outcome::{FailureClass, Usage};
+
+use crate::state::{Fault, Session};
+use crate::wire::{self, Count, Text};
+use crate::{Adapter, Conclusion, Exit, Sink, classify};
+
+#[derive(Deserialize)]
+struct Line<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Text<'a>,
+    #[serde(rename = "sessionID", borrow)]
+    session_id: Option<Text<'a>>,
+    #[serde(borrow)]
+    part: Option<Part<'a>>,
+    #[serde(borrow)]
+    error: Option<Failure<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Part<'a> {
+    #[serde(borrow)]
+    text: Option<Text<'a>>,
+    synthetic: Option<bool>,
+    #[serde(borrow)]
+    tool: Option<Text<'a>>,
+    #[serde(rename = "callID", borrow)]
+    call_id: Option<Text<'a>>,
+    #[serde(borrow)]
+    state: Option<State<'a>>,
+    #[serde(borrow)]
+    reason: Option<Text<'a>>,
+    tokens: Option<Tokens>,
+    cost: Option<f64>,
+}
+
+#[derive(Deserialize)]
+struct State<'a> {
+    #[serde(borrow)]
+    status: Option<Text<'a>>,
+    #[serde(borrow)]
+    input: Option<&'a RawValue>,
+    #[serde(borrow)]
+    output: Option<&'a RawValue>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+    #[serde(borrow)]
+    metadata: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Metadata {
+    exit: Option<i64>,
+}
+
+/// Input without the cache's, output without the reasoning.
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+struct Tokens {
+    input: Count,
+    output: Count,
+    reasoning: Count,
+    cache: Cache,
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+struct Cache {
+    read: Count,
+    write: Count,
+}
+
+#[derive(Deserialize)]
+struct Failure<'a> {
+    #[serde(borrow)]
+    name: Option<Text<'a>>,
+    #[serde(borrow)]
+    message: Option<Text<'a>>,
+    #[serde(borrow)]
+    data: Option<FailureData<'a>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct FailureData<'a> {
+    #[serde(borrow)]
+    message: Option<Text<'a>>,
+    status_code: Option<u16>,
+}
+
+/// The translator of one session of opencode.
+#[derive(Debug, Default)]
+pub(super) struct OpenCode {
+    session: Session,
+    /// Whether the last step was the last one that was to come.
+    finished: bool,
+    /// The last error of the session: it gives exit code 1, whatever came after it.
+    error: Option<Fault>,
+}
+
+impl OpenCode {
+    fn parsed<'a>(&mut self, line: &'a str, parsed: Line<'a>, sink: &mut Sink<'_>) {
+        if let Some(id) = parsed.session_id
+            && self.session.identify(id.as_str())
+        {
+            sink(Event::SessionStarted { provider_session_id: Some(id.0), agent_version: None, model: None });
+        }
+        match (parsed.kind.as_str(), parsed.part, parsed.error) {
+            ("step_start", ..) => {
+                self.finished = false;
+                self.session.does("thinking");
+            }
+            ("text", Some(Part { text: Some(text), synthetic, .. }), _) => {
+                // A synthetic text is opencode's own word to the model.
+                if synthetic != Some(true) {
+                    self.session.say(text.as_str());
+                }
+                self.session.does("writing");
+                sink(Event::Message { text: text.0 });
+            }
+            ("reasoning", Some(Part { text: Some(text), .. }), _) => sink(Event::Reasoning { text: text.0 }),
+            ("tool_use", Some(part), _) => self.tool(line, part, sink),
+            ("step_finish", Some(part), _) => {
+                if let Some(tokens) = part.tokens {
+                    let (read, written) = (tokens.cache.read.0, tokens.cache.write.0);
+                    self.session.usage = self.session.usage.plus(Usage {
+                        input_tokens: tokens.input.0.saturating_add(read).saturating_add(written),
+                        cached_input_tokens: read,
+                        cache_write_input_tokens: written,
+                        output_tokens: tokens.output.0.saturating_add(tokens.reasoning.0),
+                    });
+                }
+                if let Some(cost) = part.cost {
+                    self.session.cost_usd = Some(self.session.cost_usd.unwrap_or(0.0) + cost);
+                }
+                sink(Event::TokenUsage { usage: self.session.usage, cost_usd: self.session.cost_usd });
+                let reason = part.reason.as_ref().map_or("", Text::as_str);
+                self.finished = !matches!(reason, "" | "tool-calls" | "error" | "length" | "content-filter");
+                if self.finished {
+                    let message = self.session.last_message().map(Cow::Borrowed);
+                    let reason = part.reason.map(|reason| reason.0);
+                    sink(Event::Completed { ok: true, message, result: None, reason });
+                }
+            }
+            ("error", _, Some(failure)) => {
+                let name = failure.name.as_ref().map_or("", Text::as_str).to_owned();
+                let (told, http_status) =
+                    failure.data.map_or((None, None), |data| (data.message, data.status_code));
+                let message = told.or(failure.message).map_or(Cow::Owned(name.clone()), |text| text.0);
+                let failure_class = match name.as_str() {
+                    "ContextOverflowError" => Some(FailureClass::Context),
+                    "ProviderAuthError" => Some(FailureClass::Auth),
+                    "ProviderModelNotFoundError" => Some(FailureClass::Model),
+                    _ => classify::error(http_status, &message),
+                };
+                self.finished = false;
+                self.session.fault(&message, failure_class, http_status);
+                self.error = self.session.fault.clone();
+                self.session.does("failed");
+                sink(Event::Error { message, fatal: true, failure_class, http_status });
+            }
+            _ => wire::keep(line, sink),
+        }
+    }
+
+    /// opencode tells a tool call when it is over.
+    fn tool<'a>(&mut self, line: &'a str, part: Part<'a>, sink: &mut Sink<'_>) {
+        let (Some(id), Some(tool), Some(state)) = (part.call_id, part.tool, part.state) else {
+            return wire::keep(line, sink);
+        };
+        let status = state.status.as_ref().map_or("", Text::as_str);
+        self.session.does_tool(tool.as_str(), state.input);
+        sink(Event::ToolCall { call_id: id.0.clone(), tool: tool.0, input: wire::present(state.input) });
+        if let "pending" | "running" = status {
+            self.session.open.open(id.as_str());
+            return;
+        }
+        self.session.open.close(id.as_str());
+        let exit_code = wire::read::<Metadata>(state.metadata).and_then(|metadata| metadata.exit);
+        sink(Event::ToolResult {
+            call_id: id.0,
+            is_error: status == "error" || exit_code.is_some_and(|code| code != 0),
+            exit_code,
+            output: wire::output(state.output.or(state.error)),
+        });
+    }
+}
+
+impl Adapter for OpenCode {
+    fn line(&mut self, line: &[u8], sink: &mut Sink<'_>) {
+        let text = wire::line_text(line);
+        match wire::object::<Line<'_>>(&text) {
+            _ if text.is_empty() => {}
+            Some(parsed) => self.parsed(&text, parsed, sink),
+            None => wire::keep(&text, sink),
+        }
+    }
+
+    fn conclude(&mut self, exit: Exit, stderr_tail: &str) -> Conclusion {
+        self.session.open.clear();
+        if self.finished && exit.is_zero() {
+            return self.session.succeeded();
+        }
+        let otherwise = if self.finished { "opencode did not end well" } else { "opencode ended in mid-work" };
+        self.session.fault = self.error.take();
+        self.session.failed(exit, stderr_tail, otherwise)
+    }
+
+    fn open_tools(&self) -> usize {
+        self.session.open.len()
+    }
+
+    fn usage(&self) -> (Usage, Option<f64>) {
+        (self.session.usage, self.session.cost_usd)
+    }
+
+    fn activity(&self) -> Option<&str> {
+        self.session.activity()
+    }
+}

@@ -1,0 +1,79 @@
+//! Lines of text: each is a message.
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
+
+use vik_core::event::Event;
+use vik_core::outcome::Usage;
+
+use crate::state::{Session, head};
+use crate::{Adapter, Conclusion, Exit, Sink};
+
+/// How many lines make up the last message at most.
+const LINES: usize = 20;
+/// How many bytes of one line are kept for it.
+const LINE: usize = 2000;
+
+/// The translator of one session of a command that prints text.
+#[derive(Debug, Default)]
+pub(crate) struct Text {
+    session: Session,
+    last: VecDeque<String>,
+}
+
+impl Adapter for Text {
+    fn line(&mut self, line: &[u8], sink: &mut Sink<'_>) {
+        let text = String::from_utf8_lossy(line);
+        let text = text.strip_suffix('\r').unwrap_or(&text);
+        if text.trim().is_empty() {
+            return;
+        }
+        let mut kept = if self.last.len() == LINES { self.last.pop_front() } else { None }.unwrap_or_default();
+        kept.clear();
+        kept.push_str(head(text, LINE));
+        self.session.does(head(text.trim(), 96));
+        self.last.push_back(kept);
+        sink(Event::Message { text: Cow::Borrowed(text) });
+    }
+
+    fn conclude(&mut self, exit: Exit, stderr_tail: &str) -> Conclusion {
+        let lines: Vec<&str> = self.last.iter().map(String::as_str).collect();
+        self.session.say(&lines.join("\n"));
+        if exit.is_zero() {
+            self.session.succeeded()
+        } else {
+            self.session.failed(exit, stderr_tail, "the command failed")
+        }
+    }
+
+    fn open_tools(&self) -> usize {
+        0
+    }
+
+    fn usage(&self) -> (Usage, Option<f64>) {
+        (self.session.usage, None)
+    }
+
+    fn activity(&self) -> Option<&str> {
+        self.session.activity()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::events;
+
+    #[test]
+    fn each_line_is_a_message_and_the_exit_code_decides() {
+        let mut text = Text::default();
+        let seen = events(&mut text, &["one", "", "  ", "two\r"]);
+        assert_eq!(seen, [r#"{"kind":"message","text":"one"}"#, r#"{"kind":"message","text":"two"}"#]);
+        let good = text.conclude(Exit::Code(0), "noise");
+        assert!(good.ok);
+        assert_eq!(good.last_message.as_deref(), Some("one\ntwo"));
+        let bad = Text::default().conclude(Exit::Code(3), "it broke");
+        assert!(!bad.ok && bad.failure_class.is_some());
+        assert_eq!(bad.reason.as_deref(), Some("the command failed; it exited with code 3:\nit broke"));
+    }
+}

@@ -1,0 +1,95 @@
+//! The agent's environment: an allow-list of the daemon's, what the adapter sets, and the profile's own.
+//!
+//! Later ones win: the allow-list, the adapter's quiet switches, `env_pass`, `env`. Nothing else of the daemon's
+//! environment reaches an agent.
+
+use std::collections::BTreeMap;
+
+use vik_core::workflow::Runtime;
+
+use crate::LaunchContext;
+
+/// What every agent gets: where programs and settings are, locale, terminal, proxy, certificates.
+pub const COMMON: &[&str] = &[
+    "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TERM", "COLORTERM", "TMPDIR",
+    "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "no_proxy", "all_proxy",
+    "SSL_CERT_FILE", "SSL_CERT_DIR",
+];
+
+/// What every agent gets, by the beginning of the name.
+pub const COMMON_PREFIXES: &[&str] = &["LC_", "XDG_"];
+
+/// The names of its provider's keys and settings that an agent of this runtime gets.
+pub fn provider_names(runtime: Runtime) -> &'static [&'static str] {
+    match runtime {
+        Runtime::Codex => &[
+            "OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_ORGANIZATION", "OPENAI_PROJECT", "CODEX_API_KEY", "CODEX_HOME",
+        ],
+        Runtime::ClaudeCode => &["CLAUDE_CODE_OAUTH_TOKEN", "CLAUDE_CONFIG_DIR", "NODE_EXTRA_CA_CERTS"],
+        Runtime::Vex => &["ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "OPENAI_API_KEY", "OPENAI_BASE_URL"],
+        Runtime::Command => &[],
+    }
+}
+
+/// The same, by the beginning of the name.
+pub fn provider_prefixes(runtime: Runtime) -> &'static [&'static str] {
+    match runtime {
+        Runtime::ClaudeCode => &["ANTHROPIC_"],
+        Runtime::Vex => &["VEX_"],
+        Runtime::Codex | Runtime::Command => &[],
+    }
+}
+
+/// Builds the environment; `set` is what the adapter sets.
+pub(crate) fn environment(cx: &LaunchContext<'_>, set: &[(&str, String)]) -> BTreeMap<String, String> {
+    let runtime = cx.profile.runtime;
+    let mut env: BTreeMap<String, String> = cx
+        .environment
+        .iter()
+        .filter(|(name, _)| allowed(runtime, name))
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect();
+    env.extend(set.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
+    for name in &cx.profile.env_pass {
+        if let Some(value) = cx.environment.get(name) {
+            env.insert(name.clone(), value.clone());
+        }
+    }
+    env.extend(cx.profile.env.iter().map(|(name, value)| (name.clone(), value.clone())));
+    env
+}
+
+fn allowed(runtime: Runtime, name: &str) -> bool {
+    let prefixed = |prefixes: &[&str]| prefixes.iter().any(|prefix| name.starts_with(prefix));
+    COMMON.contains(&name)
+        || provider_names(runtime).contains(&name)
+        || prefixed(COMMON_PREFIXES)
+        || prefixed(provider_prefixes(runtime))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{context, profile};
+
+    #[test]
+    fn only_the_allow_list_and_the_profiles_own_get_through() {
+        let mut profile = profile(Runtime::Codex);
+        profile.env_pass = vec!["SSH_AUTH_SOCK".into(), "ABSENT".into(), "TERM".into()];
+        profile.env = BTreeMap::from([("LANG".into(), "C".into())]);
+        let daemon: BTreeMap<String, String> = [
+            ("PATH", "/bin"), ("LANG", "de"), ("LC_ALL", "de"), ("AWS_SECRET_ACCESS_KEY", "s"), ("GITHUB_TOKEN", "g"),
+            ("OPENAI_API_KEY", "o"), ("ANTHROPIC_API_KEY", "a"), ("SSH_AUTH_SOCK", "/s"), ("TERM", "dumb"),
+        ]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .into();
+        let mut cx = context(&profile);
+        cx.environment = &daemon;
+        let env = environment(&cx, &[("TERM", "set".into()), ("QUIET", "1".into())]);
+        let pairs: Vec<_> = env.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        assert_eq!(
+            pairs,
+            ["LANG=C", "LC_ALL=de", "OPENAI_API_KEY=o", "PATH=/bin", "QUIET=1", "SSH_AUTH_SOCK=/s", "TERM=dumb"]
+        );
+    }
+}

@@ -1,0 +1,173 @@
+//! `agents.N.args`: the profile's own flags, which go before the ones that Vik sets.
+//!
+//! A flag that Vik sets itself is dropped from `args` when it says the same (`json: true`), and refused when it says
+//! otherwise. An explicit permission flag wins over the profile's `permission`, so that workflows written before there
+//! was `permission` keep their meaning.
+
+use vik_core::workflow::{AgentProfile, ArgValue, ArgsStyle};
+
+use crate::LaunchError;
+
+/// A flag that Vik sets itself.
+pub(crate) struct Fixed {
+    /// Its names, without dashes.
+    pub(crate) names: &'static [&'static str],
+    /// The value that says what Vik says; `true` stands for the bare flag.
+    pub(crate) same: Option<&'static str>,
+    /// What to do instead.
+    pub(crate) instead: &'static str,
+}
+
+/// Which flags of a runtime are not the profile's own affair.
+pub(crate) struct Rules {
+    pub(crate) fixed: &'static [Fixed],
+    /// Flags that say what the agent may do.
+    pub(crate) permission: &'static [&'static str],
+}
+
+/// The profile's own flags as arguments.
+pub(crate) struct OwnFlags {
+    pub(crate) argv: Vec<String>,
+    /// Whether one of them is a permission flag.
+    pub(crate) permission: bool,
+}
+
+/// Turns `args` into arguments.
+pub(crate) fn own_flags(profile: &AgentProfile, rules: &Rules) -> Result<OwnFlags, LaunchError> {
+    let mut own = OwnFlags { argv: Vec::new(), permission: false };
+    for (key, value) in &profile.args {
+        let name = key.trim_start_matches('-');
+        if name.is_empty() || name.contains(|c: char| c.is_whitespace() || c.is_control() || c == '=') {
+            return Err(LaunchError::BadFlag { flag: key.clone() });
+        }
+        if let Some(fixed) = rules.fixed.iter().find(|fixed| fixed.names.contains(&name)) {
+            if says_the_same(value, fixed.same) {
+                continue;
+            }
+            return Err(LaunchError::ReservedFlag {
+                runtime: profile.runtime.as_str(),
+                flag: key.clone(),
+                instead: fixed.instead,
+            });
+        }
+        let before = own.argv.len();
+        push(&mut own.argv, name, value, profile.args_style);
+        own.permission |= own.argv.len() > before && rules.permission.contains(&name);
+    }
+    Ok(own)
+}
+
+/// Whether a flag is among the profile's own, under one of these names.
+pub(crate) fn has(profile: &AgentProfile, names: &[&str]) -> bool {
+    profile.args.iter().any(|(key, value)| {
+        names.contains(&key.trim_start_matches('-')) && !matches!(value, ArgValue::Switch(false))
+    })
+}
+
+fn says_the_same(value: &ArgValue, same: Option<&str>) -> bool {
+    match (value, same) {
+        (ArgValue::Switch(on), Some("true")) => *on,
+        (ArgValue::Text(text), Some(same)) => text == same,
+        (ArgValue::List(list), Some(same)) => matches!(list.as_slice(), [only] if only == same),
+        _ => false,
+    }
+}
+
+fn push(argv: &mut Vec<String>, name: &str, value: &ArgValue, style: ArgsStyle) {
+    match value {
+        ArgValue::Switch(false) => {}
+        ArgValue::Switch(true) => argv.push(dashed(name)),
+        ArgValue::Text(text) => pair(argv, name, text),
+        ArgValue::List(list) if list.is_empty() => {}
+        ArgValue::List(list) => match style {
+            ArgsStyle::Repeat => list.iter().for_each(|item| pair(argv, name, item)),
+            ArgsStyle::Join => pair(argv, name, &list.join(",")),
+        },
+    }
+}
+
+/// `--name value`; a value that begins with a dash would be read as a flag of its own, so it is tied to its name.
+fn pair(argv: &mut Vec<String>, name: &str, value: &str) {
+    if !value.starts_with('-') {
+        argv.extend([dashed(name), value.to_owned()]);
+    } else if is_short(name) {
+        argv.push(format!("-{name}{value}"));
+    } else {
+        argv.push(format!("--{name}={value}"));
+    }
+}
+
+fn dashed(name: &str) -> String {
+    if is_short(name) { format!("-{name}") } else { format!("--{name}") }
+}
+
+fn is_short(name: &str) -> bool {
+    name.chars().count() == 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::profile;
+
+    const RULES: Rules = Rules {
+        fixed: &[
+            Fixed { names: &["json"], same: Some("true"), instead: "Vik reads JSON" },
+            Fixed { names: &["model", "m"], same: None, instead: "use `model`" },
+        ],
+        permission: &["s", "sandbox"],
+    };
+
+    fn flags(args: &[(&str, ArgValue)], style: ArgsStyle) -> Result<OwnFlags, LaunchError> {
+        let mut profile = profile(vik_core::workflow::Runtime::Codex);
+        profile.args = args.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect();
+        profile.args_style = style;
+        own_flags(&profile, &RULES)
+    }
+
+    fn text(text: &str) -> ArgValue {
+        ArgValue::Text(text.to_owned())
+    }
+
+    #[test]
+    fn each_shape_becomes_its_flags() {
+        let list = ArgValue::List(vec!["a".into(), "b=1".into()]);
+        let args = [
+            ("search", ArgValue::Switch(true)),
+            ("oss", ArgValue::Switch(false)),
+            ("profile", text("fast")),
+            ("c", list.clone()),
+            ("add-dir", ArgValue::List(vec![])),
+            ("append", text("- be brief")),
+            ("i", text("-1")),
+        ];
+        assert_eq!(
+            flags(&args, ArgsStyle::Repeat).unwrap().argv,
+            ["--search", "--profile", "fast", "-c", "a", "-c", "b=1", "--append=- be brief", "-i-1"]
+        );
+        assert_eq!(flags(&[("tools", list)], ArgsStyle::Join).unwrap().argv, ["--tools", "a,b=1"]);
+    }
+
+    #[test]
+    fn a_flag_of_viks_is_dropped_or_refused() {
+        assert!(flags(&[("json", ArgValue::Switch(true))], ArgsStyle::Repeat).unwrap().argv.is_empty());
+        assert!(flags(&[("--json", ArgValue::Switch(false))], ArgsStyle::Repeat).is_err());
+        assert!(matches!(
+            flags(&[("m", text("x"))], ArgsStyle::Repeat),
+            Err(LaunchError::ReservedFlag { flag, .. }) if flag == "m"
+        ));
+    }
+
+    #[test]
+    fn a_permission_flag_is_noticed_only_when_it_is_set() {
+        assert!(flags(&[("s", text("read-only"))], ArgsStyle::Repeat).unwrap().permission);
+        assert!(!flags(&[("sandbox", ArgValue::Switch(false))], ArgsStyle::Repeat).unwrap().permission);
+    }
+
+    #[test]
+    fn what_cannot_be_a_flag_is_refused() {
+        for bad in ["", "--", "a b", "a=b", "a\n"] {
+            assert!(matches!(flags(&[(bad, text("x"))], ArgsStyle::Repeat), Err(LaunchError::BadFlag { .. })), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Where a login of an agent would show, for `doctor`. Only a list: the caller looks.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use vik_core::workflow::{AgentProfile, Runtime};
+
+/// A place where a login shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LoginSign {
+    /// This variable is set in the agent's environment, to something.
+    Variable(&'static str),
+    /// This file exists.
+    File(PathBuf),
+}
+
+/// The places where a login of this agent shows; one is enough. Empty where the agent needs none that Vik knows of.
+///
+/// `environment` is the agent's own, as [`crate::Launch::env`] has it.
+pub fn login_signs(profile: &AgentProfile, environment: &BTreeMap<String, String>) -> Vec<LoginSign> {
+    use LoginSign::{File, Variable};
+    let home = |variable: &str, below: &str| {
+        let own = environment.get(variable).filter(|dir| !dir.is_empty()).map(PathBuf::from);
+        own.or_else(|| environment.get("HOME").map(|home| PathBuf::from(home).join(below)))
+    };
+    match profile.runtime {
+        Runtime::Codex => {
+            let mut signs = vec![Variable("CODEX_API_KEY"), Variable("OPENAI_API_KEY")];
+            signs.extend(home("CODEX_HOME", ".codex").map(|dir| File(dir.join("auth.json"))));
+            signs
+        }
+        Runtime::ClaudeCode => {
+            let mut signs = vec![
+                Variable("ANTHROPIC_API_KEY"),
+                Variable("ANTHROPIC_AUTH_TOKEN"),
+                Variable("CLAUDE_CODE_OAUTH_TOKEN"),
+            ];
+            signs.extend(home("CLAUDE_CONFIG_DIR", ".claude").map(|dir| File(dir.join(".credentials.json"))));
+            signs
+        }
+        Runtime::Vex => match profile.provider.as_deref() {
+            Some(name) if name.contains("anthropic") || name.contains("messages") => {
+                vec![Variable("ANTHROPIC_API_KEY")]
+            }
+            Some(name) if name.contains("openai") || name.contains("responses") => vec![Variable("OPENAI_API_KEY")],
+            _ => Vec::new(),
+        },
+        Runtime::Command => Vec::new(),
+    }
+}
+
+/// What a person does to log this agent in.
+pub fn login_hint(profile: &AgentProfile) -> Option<&'static str> {
+    match profile.runtime {
+        Runtime::Codex => Some("run `codex login`, or set OPENAI_API_KEY"),
+        Runtime::ClaudeCode => Some("run `claude` once and log in, or set ANTHROPIC_API_KEY"),
+        Runtime::Vex => Some("set the API key of its provider in the environment"),
+        Runtime::Command => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::profile;
+
+    #[test]
+    fn the_folder_of_the_agent_wins_over_home() {
+        let mut env = BTreeMap::from([("HOME".to_owned(), "/home/u".to_owned())]);
+        let file = |env: &_| login_signs(&profile(Runtime::Codex), env).pop();
+        assert_eq!(file(&env), Some(LoginSign::File("/home/u/.codex/auth.json".into())));
+        env.insert("CODEX_HOME".to_owned(), "/c".to_owned());
+        assert_eq!(file(&env), Some(LoginSign::File("/c/auth.json".into())));
+        assert!(login_signs(&profile(Runtime::Command), &env).is_empty());
+    }
+}

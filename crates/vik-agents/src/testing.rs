@@ -1,0 +1,52 @@
+//! Helpers of the unit tests.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::LazyLock;
+
+use vik_core::workflow::{AgentProfile, ArgsStyle, Home, OutputFormat, Permission, Runtime};
+
+use crate::{Adapter, Event, LaunchContext};
+
+pub(crate) fn profile(runtime: Runtime) -> AgentProfile {
+    AgentProfile {
+        runtime,
+        model: Some("some-model".to_owned()),
+        args: Vec::new(),
+        args_style: if runtime == Runtime::Codex { ArgsStyle::Repeat } else { ArgsStyle::Join },
+        permission: Permission::WorkspaceWrite,
+        command: if runtime == Runtime::Command { vec!["my-agent".to_owned()] } else { Vec::new() },
+        output: OutputFormat::Jsonl,
+        env: BTreeMap::new(),
+        env_pass: Vec::new(),
+        home: Home::User,
+        price: None,
+        provider: None,
+        base_url: None,
+    }
+}
+
+pub(crate) fn context(profile: &AgentProfile) -> LaunchContext<'_> {
+    static ENVIRONMENT: LazyLock<BTreeMap<String, String>> = LazyLock::new(|| {
+        BTreeMap::from([("PATH".to_owned(), "/bin".to_owned()), ("HOME".to_owned(), "/home/u".to_owned())])
+    });
+    LaunchContext {
+        profile,
+        workdir: Path::new("/ws/issue-1"),
+        vik: Path::new("/opt/vik"),
+        private_home: None,
+        session_id: uuid::Uuid::from_u128(0x0123_4567_89ab_7def_8123_4567_89ab_cdef),
+        resume: None,
+        is_root: false,
+        environment: &ENVIRONMENT,
+    }
+}
+
+/// The events of some lines, each as its JSON.
+pub(crate) fn events(adapter: &mut dyn Adapter, lines: &[&str]) -> Vec<String> {
+    let mut out = Vec::new();
+    for line in lines {
+        adapter.line(line.as_bytes(), &mut |event: Event<'_>| out.push(serde_json::to_string(&event).unwrap()));
+    }
+    out
+}

@@ -1,0 +1,166 @@
+//! Reading JSON lines without copying them: small types that borrow, and forgive what does not matter.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
+use vik_core::event::{Event, ToolOutput};
+
+use crate::Sink;
+
+/// A JSON string, borrowed where it holds no escapes. (`Option<Cow<str>>` would always copy.)
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Text<'a>(pub(crate) Cow<'a, str>);
+
+impl Text<'_> {
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct TextVisitor;
+        impl<'de> Visitor<'de> for TextVisitor {
+            type Value = Text<'de>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string")
+            }
+            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
+                Ok(Text(Cow::Borrowed(text)))
+            }
+            fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+                Ok(Text(Cow::Owned(text.to_owned())))
+            }
+            fn visit_string<E>(self, text: String) -> Result<Self::Value, E> {
+                Ok(Text(Cow::Owned(text)))
+            }
+        }
+        deserializer.deserialize_str(TextVisitor)
+    }
+}
+
+/// A count: any JSON value, of which only a number says something. A figure that changed its shape in a new version of
+/// an agent must not make the agent's final event unreadable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Count(pub(crate) u64);
+
+impl<'de> Deserialize<'de> for Count {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct CountVisitor;
+        impl<'de> Visitor<'de> for CountVisitor {
+            type Value = Count;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a count")
+            }
+            fn visit_u64<E>(self, n: u64) -> Result<Count, E> {
+                Ok(Count(n))
+            }
+            fn visit_i64<E>(self, n: i64) -> Result<Count, E> {
+                Ok(Count(u64::try_from(n).unwrap_or(0)))
+            }
+            fn visit_f64<E>(self, n: f64) -> Result<Count, E> {
+                // A float-to-integer cast saturates, and takes NaN to 0.
+                Ok(Count(n as u64))
+            }
+            fn visit_bool<E>(self, _: bool) -> Result<Count, E> {
+                Ok(Count(0))
+            }
+            fn visit_unit<E>(self) -> Result<Count, E> {
+                Ok(Count(0))
+            }
+            fn visit_str<E>(self, text: &str) -> Result<Count, E> {
+                Ok(Count(text.parse().unwrap_or(0)))
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Count, A::Error> {
+                while seq.next_element::<IgnoredAny>()?.is_some() {}
+                Ok(Count(0))
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Count, A::Error> {
+                while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+                Ok(Count(0))
+            }
+        }
+        deserializer.deserialize_any(CountVisitor)
+    }
+}
+
+/// The `type` of a line, and nothing else of it.
+#[derive(Deserialize)]
+pub(crate) struct Kind<'a> {
+    #[serde(rename = "type", borrow)]
+    pub(crate) kind: Text<'a>,
+}
+
+/// Reads a line that is an object. (Serde would read an array as the fields in their order.)
+pub(crate) fn object<'a, T: Deserialize<'a>>(line: &'a str) -> Option<T> {
+    if line.starts_with('{') { serde_json::from_str(line).ok() } else { None }
+}
+
+/// Reads a value out of a raw one; `None` where it has another shape.
+pub(crate) fn read<'a, T: Deserialize<'a>>(raw: Option<&'a RawValue>) -> Option<T> {
+    serde_json::from_str(raw?.get()).ok()
+}
+
+/// Reads a text out of a raw value.
+pub(crate) fn text<'a>(raw: Option<&'a RawValue>) -> Option<Cow<'a, str>> {
+    read::<Text<'a>>(raw).map(|text| text.0)
+}
+
+/// The raw value, unless it is `null`.
+pub(crate) fn present(raw: Option<&RawValue>) -> Option<&RawValue> {
+    raw.filter(|raw| raw.get() != "null")
+}
+
+/// A raw value as a tool's output, unless it is absent or `null`.
+pub(crate) fn output(raw: Option<&RawValue>) -> Option<ToolOutput<'_>> {
+    present(raw).map(ToolOutput::Raw)
+}
+
+/// The line as text, without what surrounds it. Bytes that are not UTF-8 are replaced: a broken byte in a tool's output
+/// must not cost the event that holds it.
+pub(crate) fn line_text(line: &[u8]) -> Cow<'_, str> {
+    match std::str::from_utf8(line) {
+        Ok(text) => Cow::Borrowed(text.trim()),
+        Err(_) => Cow::Owned(String::from_utf8_lossy(line).trim().to_owned()),
+    }
+}
+
+/// Hands on a line whose meaning is not known: as the value it is, or as the text it is.
+pub(crate) fn keep(line: &str, sink: &mut Sink<'_>) {
+    match serde_json::from_str::<&RawValue>(line) {
+        Ok(raw) => sink(Event::Unknown { raw }),
+        Err(_) => sink(Event::Malformed { line: Cow::Borrowed(line) }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_borrows_unless_it_holds_escapes() {
+        let plain: Text<'_> = serde_json::from_str(r#""plain""#).unwrap();
+        assert!(matches!(plain.0, Cow::Borrowed("plain")));
+        let escaped: Text<'_> = serde_json::from_str(r#""a\nb""#).unwrap();
+        assert_eq!(escaped.as_str(), "a\nb");
+        let line: Option<Text<'_>> = serde_json::from_str("null").unwrap();
+        assert!(line.is_none());
+    }
+
+    #[test]
+    fn a_count_forgives_every_shape() {
+        for (json, expected) in
+            [("7", 7), ("-7", 0), ("7.9", 7), ("null", 0), ("\"12\"", 12), ("[1,[2]]", 0), ("{\"a\":1}", 0), ("true", 0)]
+        {
+            assert_eq!(serde_json::from_str::<Count>(json).unwrap().0, expected, "{json}");
+        }
+    }
+
+    #[test]
+    fn a_broken_byte_does_not_cost_the_line() {
+        assert_eq!(line_text(b" {\"a\":\"\xff\"}\r"), "{\"a\":\"\u{fffd}\"}");
+    }
+}

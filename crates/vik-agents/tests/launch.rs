@@ -1,0 +1,194 @@
+//! The command line and the environment of each runtime, with each permission.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::Path;
+
+use vik_agents::{LaunchContext, LaunchError, launch, program, version_args};
+use vik_core::workflow::{AgentProfile, ArgValue, ArgsStyle, Home, OutputFormat, Permission, Runtime};
+
+const SESSION: uuid::Uuid = uuid::Uuid::from_u128(0x0123_4567_89ab_7def_8123_4567_89ab_cdef);
+
+fn profile(runtime: Runtime) -> AgentProfile {
+    AgentProfile {
+        runtime,
+        model: Some("some-model".to_owned()),
+        args: Vec::new(),
+        args_style: if runtime == Runtime::Codex { ArgsStyle::Repeat } else { ArgsStyle::Join },
+        permission: Permission::WorkspaceWrite,
+        command: if runtime == Runtime::Command { vec!["my-agent".into(), "--go".into()] } else { Vec::new() },
+        output: OutputFormat::Text,
+        env: BTreeMap::new(),
+        env_pass: Vec::new(),
+        home: Home::User,
+        price: None,
+        provider: None,
+        base_url: None,
+    }
+}
+
+fn environment() -> BTreeMap<String, String> {
+    [
+        ("PATH", "/bin"),
+        ("HOME", "/home/u"),
+        ("OPENAI_API_KEY", "o"),
+        ("ANTHROPIC_API_KEY", "a"),
+        ("GITHUB_TOKEN", "never"),
+        ("VIK_HOME", "never"),
+    ]
+    .map(|(name, value)| (name.to_owned(), value.to_owned()))
+    .into()
+}
+
+fn context<'a>(profile: &'a AgentProfile, environment: &'a BTreeMap<String, String>) -> LaunchContext<'a> {
+    LaunchContext {
+        profile,
+        workdir: Path::new("/ws/issue 1"),
+        vik: Path::new("/opt/vik"),
+        private_home: None,
+        session_id: SESSION,
+        resume: None,
+        is_root: false,
+        environment,
+    }
+}
+
+fn show(cx: &LaunchContext<'_>) -> String {
+    match launch(cx) {
+        Ok(launch) => {
+            let mut text = String::new();
+            for arg in &launch.argv {
+                writeln!(text, "    {arg}").unwrap();
+            }
+            for (name, value) in &launch.env {
+                writeln!(text, "    env {name}={value}").unwrap();
+            }
+            text
+        }
+        Err(error) => format!("    refused: {error}\n"),
+    }
+}
+
+#[test]
+fn each_runtime_with_each_permission() {
+    let environment = environment();
+    let mut all = String::new();
+    for runtime in [Runtime::Codex, Runtime::ClaudeCode, Runtime::Vex, Runtime::Command] {
+        for permission in [Permission::ReadOnly, Permission::WorkspaceWrite, Permission::Full] {
+            let mut profile = profile(runtime);
+            profile.permission = permission;
+            writeln!(all, "{} {permission:?}", runtime.as_str()).unwrap();
+            all.push_str(&show(&context(&profile, &environment)));
+        }
+    }
+    insta::assert_snapshot!(all);
+}
+
+#[test]
+fn everything_a_profile_can_say() {
+    let environment = environment();
+    let mut all = String::new();
+    for runtime in [Runtime::Codex, Runtime::ClaudeCode, Runtime::Vex, Runtime::Command] {
+        let mut profile = profile(runtime);
+        profile.args = vec![
+            ("c".to_owned(), ArgValue::List(vec!["a=1".into(), "b=2".into()])),
+            ("search".to_owned(), ArgValue::Switch(true)),
+            ("off".to_owned(), ArgValue::Switch(false)),
+            ("effort".to_owned(), ArgValue::Text("high".into())),
+        ];
+        if runtime == Runtime::ClaudeCode {
+            // `-c` is `--continue` there.
+            profile.args[0].0 = "allowedTools".to_owned();
+        }
+        profile.base_url = Some("http://127.0.0.1:8099/v1".to_owned());
+        profile.provider = Some("chat-compat".to_owned());
+        profile.env = BTreeMap::from([("EXTRA".to_owned(), "1".to_owned())]);
+        profile.env_pass = vec!["GITHUB_TOKEN".to_owned()];
+        let mut cx = context(&profile, &environment);
+        cx.is_root = true;
+        cx.private_home = Some(Path::new("/private"));
+        if runtime != Runtime::Command {
+            cx.resume = Some("01a1ffcc-0000-7000-8000-000000000000");
+        }
+        writeln!(all, "{}", runtime.as_str()).unwrap();
+        all.push_str(&show(&cx));
+    }
+    insta::assert_snapshot!(all);
+}
+
+#[test]
+fn an_explicit_permission_flag_wins() {
+    let environment = environment();
+    for (runtime, flag, ours) in [
+        (Runtime::Codex, "dangerously-bypass-approvals-and-sandbox", "-s"),
+        (Runtime::ClaudeCode, "dangerously-skip-permissions", "--permission-mode"),
+    ] {
+        let mut profile = profile(runtime);
+        profile.args = vec![(flag.to_owned(), ArgValue::Switch(true))];
+        let argv = launch(&context(&profile, &environment)).unwrap().argv;
+        assert!(argv.contains(&format!("--{flag}")) && !argv.iter().any(|arg| arg == ours), "{argv:?}");
+    }
+}
+
+#[test]
+fn what_would_break_the_protocol_is_refused() {
+    let environment = environment();
+    for (runtime, flag, value) in [
+        (Runtime::Codex, "m", "other"),
+        (Runtime::Codex, "cd", "/elsewhere"),
+        (Runtime::ClaudeCode, "output-format", "text"),
+        (Runtime::ClaudeCode, "model", "other"),
+        (Runtime::ClaudeCode, "resume", "x"),
+        (Runtime::Vex, "model", "other"),
+    ] {
+        let mut profile = profile(runtime);
+        profile.args = vec![(flag.to_owned(), ArgValue::Text(value.to_owned()))];
+        let error = launch(&context(&profile, &environment)).unwrap_err();
+        assert!(matches!(error, LaunchError::ReservedFlag { .. }), "{flag}: {error}");
+    }
+    let mut same = profile(Runtime::ClaudeCode);
+    same.args = vec![
+        ("output-format".to_owned(), ArgValue::Text("stream-json".to_owned())),
+        ("verbose".to_owned(), ArgValue::Switch(true)),
+    ];
+    let argv = launch(&context(&same, &environment)).unwrap().argv;
+    assert_eq!(argv.iter().filter(|arg| *arg == "--verbose" || *arg == "--output-format").count(), 2);
+}
+
+#[test]
+fn a_conversation_is_resumed_only_by_an_id_that_can_be_one() {
+    let environment = environment();
+    for runtime in [Runtime::Codex, Runtime::ClaudeCode] {
+        let profile = profile(runtime);
+        let mut cx = context(&profile, &environment);
+        cx.resume = Some("nonsense");
+        assert!(matches!(launch(&cx), Err(LaunchError::BadResumeId { .. })));
+    }
+    let command = profile(Runtime::Command);
+    let mut cx = context(&command, &environment);
+    cx.resume = Some("x");
+    assert!(matches!(launch(&cx), Err(LaunchError::CannotResume { .. })));
+}
+
+#[test]
+fn a_profile_that_lacks_what_it_needs_is_refused() {
+    let environment = environment();
+    let mut codex = profile(Runtime::Codex);
+    codex.model = None;
+    assert_eq!(launch(&context(&codex, &environment)), Err(LaunchError::NoModel { runtime: "codex" }));
+    let mut command = profile(Runtime::Command);
+    command.command.clear();
+    assert_eq!(launch(&context(&command, &environment)), Err(LaunchError::NoCommand));
+}
+
+#[test]
+fn the_program_can_be_another_one() {
+    let mut codex = profile(Runtime::Codex);
+    assert_eq!((program(&codex), version_args(Runtime::Codex)), (Some("codex"), ["--version"].as_slice()));
+    codex.command = vec!["/x/scripted".to_owned(), "--as".to_owned(), "codex".to_owned()];
+    assert_eq!(program(&codex), Some("/x/scripted"));
+    let environment = environment();
+    let argv = launch(&context(&codex, &environment)).unwrap().argv;
+    assert_eq!(argv[..4], ["/x/scripted", "--as", "codex", "exec"]);
+    assert_eq!(program(&profile(Runtime::Vex)), None);
+}
