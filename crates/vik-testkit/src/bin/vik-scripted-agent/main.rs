@@ -8,6 +8,7 @@ mod child;
 mod lang;
 mod provider;
 mod steps;
+mod util;
 mod wait;
 
 use std::io::Read;

@@ -1,0 +1,118 @@
+//! Why a step stops, and what the steps have in common.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::exit;
+use crate::lang::Step;
+
+/// Why a script goes no further.
+pub(crate) enum Stop {
+    Exit(i32),
+    Fail(i32, String),
+}
+
+impl From<String> for Stop {
+    fn from(reason: String) -> Self {
+        Self::Fail(exit::BAD_SCRIPT, reason)
+    }
+}
+
+impl From<std::io::Error> for Stop {
+    fn from(e: std::io::Error) -> Self {
+        Self::Fail(exit::STEP, e.to_string())
+    }
+}
+
+/// What a step gives.
+pub(crate) type Done = Result<(), Stop>;
+
+pub(crate) fn shell(command: &str) -> Command {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", command]).stdin(Stdio::null());
+    shell
+}
+
+pub(crate) fn needs(what: &str) -> Stop {
+    Stop::Fail(exit::BAD_SCRIPT, format!("needs {what}"))
+}
+
+pub(crate) fn number<T: std::str::FromStr>(text: &str) -> Result<T, Stop> {
+    text.trim()
+        .parse()
+        .map_err(|_| Stop::Fail(exit::BAD_SCRIPT, format!("{text:?} is no fitting number")))
+}
+
+pub(crate) fn two_numbers(step: &Step, second: usize) -> Result<(u64, usize), Stop> {
+    let words = step.words();
+    let first = words.first().ok_or_else(|| needs("N [BYTES]"))?;
+    Ok((
+        number(first)?,
+        words.get(1).map_or(Ok(second), |word| number(word))?,
+    ))
+}
+
+/// An HTTP status in front of a text, where there is one.
+pub(crate) fn status_and_text(step: &Step, default: u16) -> (u16, String) {
+    let (words, text) = step.split(1);
+    match words.first().and_then(|word| word.parse().ok()) {
+        Some(status) => (status, text),
+        None => (default, step.text()),
+    }
+}
+
+pub(crate) fn out(bytes: &[u8]) -> Done {
+    let mut stdout = std::io::stdout().lock();
+    stdout.write_all(bytes)?;
+    stdout.flush()?;
+    Ok(())
+}
+
+/// Prints `count` pieces in writes of about 64 KiB.
+pub(crate) fn in_chunks(count: u64, to_stdout: bool, mut piece: impl FnMut(&mut Vec<u8>, u64)) -> Done {
+    let mut chunk = Vec::with_capacity(80 * 1024);
+    for number in 0..count {
+        piece(&mut chunk, number);
+        if chunk.len() >= 64 * 1024 || number + 1 == count {
+            if to_stdout {
+                out(&chunk)?;
+            } else {
+                std::io::stderr().write_all(&chunk)?;
+            }
+            chunk.clear();
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn put(path: &Path, bytes: &[u8], append: bool) -> Done {
+    if let Some(parent) = path.parent() {
+        std::fs::create_dir_all(parent)?;
+    }
+    let mut options = std::fs::OpenOptions::new();
+    options.create(true).append(append).write(true).truncate(!append);
+    let written = options.open(path).and_then(|mut file| file.write_all(bytes));
+    written.map_err(|e| Stop::Fail(exit::STEP, format!("{}: {e}", path.display())))
+}
+
+/// What each of our descriptors is, one a line: `FD TARGET`.
+pub(crate) fn open_fds() -> Result<String, Stop> {
+    let mut lines = Vec::new();
+    for entry in std::fs::read_dir("/proc/self/fd")? {
+        let entry = entry?;
+        let Ok(target) = std::fs::read_link(entry.path()) else {
+            continue;
+        };
+        // The descriptor of this very listing.
+        if !target.ends_with(format!("{}/fd", std::process::id())) {
+            lines.push(format!(
+                "{} {}\n",
+                entry.file_name().to_string_lossy(),
+                target.display()
+            ));
+        }
+    }
+    lines.sort();
+    Ok(lines.concat())
+}
