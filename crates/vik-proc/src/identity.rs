@@ -23,7 +23,10 @@ impl ProcessId {
 
     /// The process that has this pid now, zombies included.
     pub fn of(pid: i32) -> Option<Self> {
-        sys::stat(pid).map(|stat| Self { pid, start_time: stat.start_time })
+        sys::stat(pid).map(|stat| Self {
+            pid,
+            start_time: stat.start_time,
+        })
     }
 
     /// Whether this very process still runs. A zombie is dead.
@@ -58,7 +61,10 @@ pub fn ancestors(pid: i32) -> Vec<ProcessId> {
     let mut ancestors = Vec::new();
     let mut current = ProcessId::of(pid);
     // A chain cannot be longer than that; the bound keeps a lie of the process table from holding us.
-    while let Some(parent) = current.and_then(ProcessId::parent).filter(|_| ancestors.len() < 4096) {
+    while let Some(parent) = current
+        .and_then(ProcessId::parent)
+        .filter(|_| ancestors.len() < 4096)
+    {
         ancestors.push(parent);
         current = Some(parent);
     }
@@ -73,16 +79,27 @@ mod tests {
     fn this_process_is_alive_and_its_ancestors_are_older() {
         let me = ProcessId::current();
         assert!(me.is_alive());
-        assert!(!ProcessId { start_time: me.start_time + 1, ..me }.is_alive());
+        assert!(
+            !ProcessId {
+                start_time: me.start_time + 1,
+                ..me
+            }
+            .is_alive()
+        );
         let ancestors = ancestors(me.pid);
         assert!(!ancestors.is_empty());
-        assert!(ancestors.windows(2).all(|pair| pair[1].start_time <= pair[0].start_time));
+        assert!(
+            ancestors
+                .windows(2)
+                .all(|pair| pair[1].start_time <= pair[0].start_time)
+        );
     }
 
     #[cfg(target_os = "linux")]
     #[test]
     fn a_name_cannot_forge_its_own_stat() {
-        let line = b"7 (a) Z 1 2) S 5 7 7 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 3 0 4242 1000 10 18446744073709551615";
+        let line =
+            b"7 (a) Z 1 2) S 5 7 7 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 3 0 4242 1000 10 18446744073709551615";
         let stat = sys::parse_stat(7, line).unwrap();
         assert_eq!((stat.ppid, stat.start_time, stat.dead), (5, 4242, false));
     }
@@ -96,7 +113,11 @@ mod tests {
             assert!(std::time::Instant::now() < deadline, "`true` does not end");
             std::thread::yield_now();
         }
-        assert_eq!(ProcessId::of(id.pid), Some(id), "not reaped yet: still in the process table");
+        assert_eq!(
+            ProcessId::of(id.pid),
+            Some(id),
+            "not reaped yet: still in the process table"
+        );
         child.wait().unwrap();
         assert_eq!(ProcessId::of(id.pid), None);
     }

@@ -11,18 +11,32 @@
 #[cfg(not(any(target_os = "linux", target_os = "macos")))]
 compile_error!("Vik runs on Linux (first class) and macOS (best effort); use WSL 2 on Windows");
 
+mod capabilities;
 mod census;
 pub mod identity;
+mod lock;
 mod os_text;
+mod peer;
+mod reap;
 pub mod shim;
 mod spec;
 mod supervise;
+mod sweep;
 mod sys;
 mod tree;
 
+pub use capabilities::{Capability, capabilities};
 pub use census::read_census;
 pub use identity::ProcessId;
+pub use lock::FileLock;
+pub use peer::{descends_from, peer_pid};
+pub use reap::{OrphanReaper, is_init};
 pub use spec::{
-    Cause, ExitRecord, Graces, Mark, Output, Proof, SHIM_VERB, ShimSpec, SpawnFailure, SpawnFailureKind, Stdin,
+    Cause, ExitRecord, Graces, Mark, Output, Proof, SHIM_VERB, ShimSpec, SpawnFailure, SpawnFailureKind,
+    Stdin,
 };
-pub use supervise::*;
+pub use supervise::{
+    CommandRun, Handle, Limits, ProcError, ShimLost, SpawnError, StdoutMode, Supervised, Supervisor,
+    raise_file_limit, read_exit_record,
+};
+pub use sweep::{end_all, end_marked, sweep};

@@ -39,7 +39,9 @@ pub(crate) mod one {
         Text::of(text.as_ref()).serialize(serializer)
     }
 
-    pub(crate) fn deserialize<'de, T: From<OsString>, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
+    pub(crate) fn deserialize<'de, T: From<OsString>, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<T, D::Error> {
         Ok(Text::deserialize(deserializer)?.into_os().into())
     }
 }
@@ -52,7 +54,9 @@ pub(crate) mod option {
         text: &Option<T>,
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
-        text.as_ref().map(|text| Text::of(text.as_ref())).serialize(serializer)
+        text.as_ref()
+            .map(|text| Text::of(text.as_ref()))
+            .serialize(serializer)
     }
 
     pub(crate) fn deserialize<'de, T: From<OsString>, D: Deserializer<'de>>(
@@ -71,7 +75,10 @@ pub(crate) mod list {
     }
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<OsString>, D::Error> {
-        Ok(Vec::<Text>::deserialize(deserializer)?.into_iter().map(Text::into_os).collect())
+        Ok(Vec::<Text>::deserialize(deserializer)?
+            .into_iter()
+            .map(Text::into_os)
+            .collect())
     }
 }
 
@@ -83,13 +90,20 @@ pub(crate) mod pairs {
         pairs: &[(OsString, OsString)],
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(pairs.iter().map(|(name, value)| (Text::of(name), Text::of(value))))
+        serializer.collect_seq(
+            pairs
+                .iter()
+                .map(|(name, value)| (Text::of(name), Text::of(value))),
+        )
     }
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<Vec<(OsString, OsString)>, D::Error> {
         let pairs = Vec::<(Text, Text)>::deserialize(deserializer)?;
-        Ok(pairs.into_iter().map(|(name, value)| (name.into_os(), value.into_os())).collect())
+        Ok(pairs
+            .into_iter()
+            .map(|(name, value)| (name.into_os(), value.into_os()))
+            .collect())
     }
 }

@@ -76,7 +76,11 @@ impl ShimSpec {
 
     /// A spec for [`crate::Supervisor::output`]: standard output goes to the daemon, the graces are short.
     pub fn command(program: impl Into<OsString>, cwd: impl Into<PathBuf>) -> Self {
-        Self { stdout: Output::Inherit, graces: Graces::short(), ..Self::new(program, cwd) }
+        Self {
+            stdout: Output::Inherit,
+            graces: Graces::short(),
+            ..Self::new(program, cwd)
+        }
     }
 }
 
@@ -92,7 +96,10 @@ pub struct Mark {
 impl Mark {
     /// The mark `name=value`.
     pub fn new(name: impl Into<String>, value: impl Into<String>) -> Self {
-        Self { name: name.into(), value: value.into() }
+        Self {
+            name: name.into(),
+            value: value.into(),
+        }
     }
 }
 
@@ -154,7 +161,12 @@ impl Graces {
     /// For hooks and other short commands: one second each before SIGKILL.
     pub fn short() -> Self {
         let second = Duration::from_secs(1);
-        Self { int: second, term: second, leftover: second, ..Self::default() }
+        Self {
+            int: second,
+            term: second,
+            leftover: second,
+            ..Self::default()
+        }
     }
 
     /// The longest time from a stop to the shim's end.

@@ -48,10 +48,17 @@ pub(crate) fn marked(mark: &Mark) -> Vec<ProcessId> {
     sys::all_pids()
         .into_iter()
         .filter(|&pid| pid != me && sys::environment_holds(pid, entry.as_bytes()))
-        .filter_map(|pid| sys::stat(pid).filter(|stat| !stat.dead).map(|stat| identity(&stat)))
+        .filter_map(|pid| {
+            sys::stat(pid)
+                .filter(|stat| !stat.dead)
+                .map(|stat| identity(&stat))
+        })
         .collect()
 }
 
 fn identity(stat: &Stat) -> ProcessId {
-    ProcessId { pid: stat.pid, start_time: stat.start_time }
+    ProcessId {
+        pid: stat.pid,
+        start_time: stat.start_time,
+    }
 }

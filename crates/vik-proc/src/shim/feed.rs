@@ -29,7 +29,15 @@ impl Feed {
         let (read, pipe) = sys::pipe()?;
         // Only this end: the two ends are two open files, and the agent's reads must wait as usual.
         sys::set_nonblocking(&pipe, true)?;
-        Ok((read, Self { pipe, source, chunk: Vec::new(), written: 0 }))
+        Ok((
+            read,
+            Self {
+                pipe,
+                source,
+                chunk: Vec::new(),
+                written: 0,
+            },
+        ))
     }
 
     /// The descriptor to wait on until it can be written to.

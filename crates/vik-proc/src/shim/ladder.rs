@@ -24,9 +24,18 @@ const MAX_SURVIVORS: usize = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     Running,
-    Interrupted { until: Instant },
-    Terminating { until: Instant, rescan: Instant },
-    Killing { until: Instant, again: Instant, pause: Duration },
+    Interrupted {
+        until: Instant,
+    },
+    Terminating {
+        until: Instant,
+        rescan: Instant,
+    },
+    Killing {
+        until: Instant,
+        again: Instant,
+        pause: Duration,
+    },
 }
 
 /// Who was signalled so far.
@@ -54,7 +63,9 @@ impl Shim {
             // What is stopped cannot end.
             let _ = sys::kill(-agent.pid, libc::SIGCONT);
         }
-        self.phase = Phase::Interrupted { until: Instant::now() + self.spec.graces.int };
+        self.phase = Phase::Interrupted {
+            until: Instant::now() + self.spec.graces.int,
+        };
     }
 
     /// Goes to the last step at once.
@@ -87,7 +98,10 @@ impl Shim {
             Phase::Terminating { until, .. } if now >= until => self.begin_killing(),
             Phase::Terminating { until, rescan } if now >= rescan => {
                 self.terminate_members();
-                self.phase = Phase::Terminating { until, rescan: now + RESCAN };
+                self.phase = Phase::Terminating {
+                    until,
+                    rescan: now + RESCAN,
+                };
             }
             Phase::Killing { until, again, .. } if now >= until && now >= again => {
                 let mut survivors = self.members();
@@ -97,7 +111,11 @@ impl Shim {
             Phase::Killing { until, again, pause } if now >= again => {
                 self.kill_members();
                 let again = Instant::now() + pause;
-                self.phase = Phase::Killing { until, again, pause: (pause * 2).min(MAX_PAUSE) };
+                self.phase = Phase::Killing {
+                    until,
+                    again,
+                    pause: (pause * 2).min(MAX_PAUSE),
+                };
             }
             _ => {}
         }
@@ -118,14 +136,21 @@ impl Shim {
         let now = Instant::now();
         self.note_census(&self.members());
         self.terminate_members();
-        self.phase = Phase::Terminating { until: now + grace, rescan: now + RESCAN };
+        self.phase = Phase::Terminating {
+            until: now + grace,
+            rescan: now + RESCAN,
+        };
     }
 
     fn begin_killing(&mut self) {
         let now = Instant::now();
         self.kill_members();
         let pause = Duration::from_millis(1);
-        self.phase = Phase::Killing { until: now + self.spec.graces.kill, again: now + pause, pause };
+        self.phase = Phase::Killing {
+            until: now + self.spec.graces.kill,
+            again: now + pause,
+            pause,
+        };
     }
 
     fn terminate_members(&mut self) {
@@ -159,14 +184,25 @@ impl Shim {
             // Orphans have gone to another parent.
             if let Some(mark) = &self.spec.mark {
                 let known: HashSet<ProcessId> = members.iter().copied().collect();
-                let marked: Vec<ProcessId> =
-                    tree::marked(mark).into_iter().filter(|process| !known.contains(process)).collect();
+                let marked: Vec<ProcessId> = tree::marked(mark)
+                    .into_iter()
+                    .filter(|process| !known.contains(process))
+                    .collect();
                 let roots: Vec<i32> = marked.iter().map(|process| process.pid).collect();
-                members.extend(tree::descendants(&roots).into_iter().filter(|process| !known.contains(process)));
+                members.extend(
+                    tree::descendants(&roots)
+                        .into_iter()
+                        .filter(|process| !known.contains(process)),
+                );
                 members.extend(marked);
             }
             if cfg!(target_os = "macos") {
-                members.extend(self.agent.filter(|_| self.ended.is_some()).into_iter().flat_map(group_members));
+                members.extend(
+                    self.agent
+                        .filter(|_| self.ended.is_some())
+                        .into_iter()
+                        .flat_map(group_members),
+                );
             }
         }
         members
@@ -188,7 +224,9 @@ impl Shim {
         } else if self.spec.mark.is_some() {
             Proof::Mark
         } else {
-            Proof::Unproven { survivors: Vec::new() }
+            Proof::Unproven {
+                survivors: Vec::new(),
+            }
         })
     }
 
@@ -203,7 +241,13 @@ impl Shim {
 /// What is left of a group whose leader has ended.
 fn group_members(leader: ProcessId) -> Vec<ProcessId> {
     let in_group = |pid: i32| {
-        nix::unistd::getpgid(Some(nix::unistd::Pid::from_raw(pid))).is_ok_and(|group| group.as_raw() == leader.pid)
+        nix::unistd::getpgid(Some(nix::unistd::Pid::from_raw(pid)))
+            .is_ok_and(|group| group.as_raw() == leader.pid)
     };
-    sys::all_pids().into_iter().filter(|&pid| in_group(pid)).filter_map(ProcessId::of).filter(|id| id.is_alive()).collect()
+    sys::all_pids()
+        .into_iter()
+        .filter(|&pid| in_group(pid))
+        .filter_map(ProcessId::of)
+        .filter(|id| id.is_alive())
+        .collect()
 }

@@ -30,7 +30,10 @@ pub(super) fn launch(spec: &ShimSpec) -> Result<Launched, SpawnFailure> {
     let (stderr, stderr_fd) = open_output(&spec.stderr, 2, stdout_fd)?;
     let image = Image {
         program: c_string(program.as_os_str())?,
-        args: std::iter::once(&spec.program).chain(&spec.args).map(|arg| c_string(arg)).collect::<Result<_, _>>()?,
+        args: std::iter::once(&spec.program)
+            .chain(&spec.args)
+            .map(|arg| c_string(arg))
+            .collect::<Result<_, _>>()?,
         env: environment(spec)?,
         cwd: c_string(spec.cwd.as_os_str())?,
         stdio: [stdin.as_raw_fd(), stdout_fd, stderr_fd],
@@ -47,7 +50,10 @@ pub(super) fn failure(spec: &ShimSpec, step: ChildStep, errno: i32) -> SpawnFail
     let error = io::Error::from_raw_os_error(errno);
     match step {
         ChildStep::Prepare => os_failure("cannot prepare the process", &error),
-        ChildStep::Cwd => failed(Kind::BadCwd, format!("cannot enter {}: {error}", spec.cwd.display())),
+        ChildStep::Cwd => failed(
+            Kind::BadCwd,
+            format!("cannot enter {}: {error}", spec.cwd.display()),
+        ),
         ChildStep::Exec => {
             let program = Path::new(&spec.program).display();
             match errno {
@@ -58,19 +64,17 @@ pub(super) fn failure(spec: &ShimSpec, step: ChildStep, errno: i32) -> SpawnFail
                 libc::ENOENT | libc::ENOTDIR => {
                     failed(Kind::NotFound, format!("cannot execute {program}: {error}"))
                 }
-                libc::EACCES | libc::EPERM => {
-                    failed(Kind::PermissionDenied, format!("cannot execute {program}: {error}"))
-                }
-                libc::ENOEXEC => {
-                    failed(Kind::NotExecutable, format!("cannot execute {program}: {error}"))
-                }
+                libc::EACCES | libc::EPERM => failed(
+                    Kind::PermissionDenied,
+                    format!("cannot execute {program}: {error}"),
+                ),
+                libc::ENOEXEC => failed(Kind::NotExecutable, format!("cannot execute {program}: {error}")),
                 libc::E2BIG => failed(Kind::TooBig, format!("cannot execute {program}: {error}")),
                 _ => os_failure(&format!("cannot execute {program}"), &error),
             }
         }
     }
 }
-
 
 fn failed(kind: Kind, message: String) -> SpawnFailure {
     SpawnFailure { kind, message }
@@ -85,8 +89,12 @@ fn os_failure(what: &str, error: &io::Error) -> SpawnFailure {
 }
 
 fn c_string(text: &OsStr) -> Result<CString, SpawnFailure> {
-    CString::new(text.as_bytes())
-        .map_err(|_| failed(Kind::Other, format!("{:?} holds a NUL byte", text.to_string_lossy())))
+    CString::new(text.as_bytes()).map_err(|_| {
+        failed(
+            Kind::Other,
+            format!("{:?} holds a NUL byte", text.to_string_lossy()),
+        )
+    })
 }
 
 fn environment(spec: &ShimSpec) -> Result<Vec<CString>, SpawnFailure> {
@@ -95,8 +103,12 @@ fn environment(spec: &ShimSpec) -> Result<Vec<CString>, SpawnFailure> {
         entry.push(name);
         entry.push("=");
         entry.push(value);
-        CString::new(entry.into_vec())
-            .map_err(|_| failed(Kind::Other, format!("the variable {:?} holds a NUL byte", name.to_string_lossy())))
+        CString::new(entry.into_vec()).map_err(|_| {
+            failed(
+                Kind::Other,
+                format!("the variable {:?} holds a NUL byte", name.to_string_lossy()),
+            )
+        })
     };
     let mark = spec.mark.as_ref();
     spec.env
@@ -113,7 +125,12 @@ fn resolve(spec: &ShimSpec) -> Result<PathBuf, SpawnFailure> {
     if spec.program.as_bytes().contains(&b'/') {
         return Ok(program.to_owned());
     }
-    let path = spec.env.iter().rev().find(|(name, _)| name == "PATH").map(|(_, value)| value.as_os_str());
+    let path = spec
+        .env
+        .iter()
+        .rev()
+        .find(|(name, _)| name == "PATH")
+        .map(|(_, value)| value.as_os_str());
     let mut denied = false;
     for folder in std::env::split_paths(path.unwrap_or(OsStr::new("/usr/local/bin:/usr/bin:/bin"))) {
         let candidate = folder.join(program);
@@ -128,9 +145,15 @@ fn resolve(spec: &ShimSpec) -> Result<PathBuf, SpawnFailure> {
     }
     let program = program.display();
     if denied {
-        return Err(failed(Kind::PermissionDenied, format!("cannot execute {program}: it is on PATH without the right to execute it")));
+        return Err(failed(
+            Kind::PermissionDenied,
+            format!("cannot execute {program}: it is on PATH without the right to execute it"),
+        ));
     }
-    Err(failed(Kind::NotFound, format!("cannot execute {program}: not found on PATH")))
+    Err(failed(
+        Kind::NotFound,
+        format!("cannot execute {program}: not found on PATH"),
+    ))
 }
 
 fn open_stdin(stdin: &Stdin) -> Result<(OwnedFd, Option<Feed>), SpawnFailure> {
@@ -146,7 +169,11 @@ fn open_stdin(stdin: &Stdin) -> Result<(OwnedFd, Option<Feed>), SpawnFailure> {
 }
 
 /// The open file, if one had to be opened, and the descriptor to use.
-fn open_output(output: &Output, inherited: RawFd, stdout: RawFd) -> Result<(Option<OwnedFd>, RawFd), SpawnFailure> {
+fn open_output(
+    output: &Output,
+    inherited: RawFd,
+    stdout: RawFd,
+) -> Result<(Option<OwnedFd>, RawFd), SpawnFailure> {
     let mut options = fs::OpenOptions::new();
     let path = match output {
         Output::Inherit => return Ok((None, inherited)),
@@ -156,7 +183,11 @@ fn open_output(output: &Output, inherited: RawFd, stdout: RawFd) -> Result<(Opti
             Path::new("/dev/null")
         }
         Output::Append(path) => {
-            options.append(true).create(true).mode(0o600).custom_flags(libc::O_NOFOLLOW | libc::O_NOCTTY);
+            options
+                .append(true)
+                .create(true)
+                .mode(0o600)
+                .custom_flags(libc::O_NOFOLLOW | libc::O_NOCTTY);
             path
         }
     };
@@ -165,6 +196,9 @@ fn open_output(output: &Output, inherited: RawFd, stdout: RawFd) -> Result<(Opti
             let fd = file.as_raw_fd();
             Ok((Some(file.into()), fd))
         }
-        Err(error) => Err(failed(Kind::BadOutput, format!("cannot open {}: {error}", path.display()))),
+        Err(error) => Err(failed(
+            Kind::BadOutput,
+            format!("cannot open {}: {error}", path.display()),
+        )),
     }
 }

@@ -24,7 +24,10 @@ pub(super) struct Lifeline {
 
 impl Lifeline {
     pub(super) fn new(fd: OwnedFd) -> Self {
-        Self { fd, buffer: Vec::new() }
+        Self {
+            fd,
+            buffer: Vec::new(),
+        }
     }
 
     pub(super) fn fd(&self) -> BorrowedFd<'_> {

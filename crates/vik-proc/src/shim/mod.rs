@@ -46,6 +46,8 @@ pub fn main() -> ExitCode {
     let mut lifeline = Lifeline::new(lifeline);
     let spec = match lifeline.read_spec() {
         Ok(spec) => spec,
+        // The daemon went away, or gave up, before it said anything: there is nothing to do and nobody to tell.
+        Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => return ExitCode::SUCCESS,
         Err(error) => return refuse(&format!("cannot read what to start: {error}")),
     };
     let mut shim = Shim::new(spec, status, lifeline, signals, subreaper);
@@ -59,6 +61,12 @@ fn refuse(why: &str) -> ExitCode {
     let _ = nix::unistd::write(std::io::stderr(), format!("vik shim: {why}\n").as_bytes());
     ExitCode::from(2)
 }
+
+/// Children of every kind: also those that do not tell of their end by SIGCHLD.
+#[cfg(target_os = "linux")]
+const ANY_CHILD: WaitPidFlag = WaitPidFlag::WNOHANG.union(WaitPidFlag::__WALL);
+#[cfg(not(target_os = "linux"))]
+const ANY_CHILD: WaitPidFlag = WaitPidFlag::WNOHANG;
 
 struct Shim {
     spec: ShimSpec,
@@ -103,7 +111,10 @@ impl Shim {
     fn start(&mut self) {
         match launch::launch(&self.spec) {
             Ok(launched) => {
-                self.agent = ProcessId::of(launched.pid).or(Some(ProcessId { pid: launched.pid, start_time: 0 }));
+                self.agent = ProcessId::of(launched.pid).or(Some(ProcessId {
+                    pid: launched.pid,
+                    start_time: 0,
+                }));
                 self.report = Some(launched.report);
                 self.feed = launched.feed;
             }
@@ -126,7 +137,9 @@ impl Shim {
                 self.finish(proof);
                 return;
             }
-            let timeout = self.wake_at().map(|at| at.saturating_duration_since(Instant::now()));
+            let timeout = self
+                .wake_at()
+                .map(|at| at.saturating_duration_since(Instant::now()));
             self.wait(timeout);
         }
     }
@@ -134,7 +147,7 @@ impl Shim {
     /// Takes what has ended. `true`: there is no child left, and none can come.
     fn reap(&mut self) -> bool {
         loop {
-            let status = match waitpid(Pid::from_raw(-1), Some(WaitPidFlag::WNOHANG)) {
+            let status = match waitpid(Pid::from_raw(-1), Some(ANY_CHILD)) {
                 Ok(WaitStatus::StillAlive) => return false,
                 Ok(status) => status,
                 Err(Errno::EINTR) => continue,
@@ -228,14 +241,19 @@ impl Shim {
     fn take_signals(&mut self) {
         let mut bytes = [0; 256];
         while let Ok(length @ 1..) = nix::unistd::read(&self.signals, &mut bytes) {
-            if bytes[..length].iter().any(|&byte| i32::from(byte) != libc::SIGCHLD) {
+            if bytes[..length]
+                .iter()
+                .any(|&byte| i32::from(byte) != libc::SIGCHLD)
+            {
                 self.stop(Cause::Stopped);
             }
         }
     }
 
     fn take_commands(&mut self) {
-        let Some(lifeline) = &mut self.lifeline else { return };
+        let Some(lifeline) = &mut self.lifeline else {
+            return;
+        };
         let open = lifeline.receive();
         self.obey();
         if !open {

@@ -40,7 +40,11 @@ impl Shim {
             ended_at_ms: unix_ms(SystemTime::now()),
             code,
             signal,
-            cause: if started { self.cause.unwrap_or(Cause::Exited) } else { Cause::SpawnFailed },
+            cause: if started {
+                self.cause.unwrap_or(Cause::Exited)
+            } else {
+                Cause::SpawnFailed
+            },
             spawn_error: self.spawn_error.clone(),
             leftovers_killed: self.leftovers(),
             proof,

@@ -5,15 +5,16 @@ use std::pin::pin;
 use std::time::Duration;
 
 use tokio::net::unix::pipe;
+use tokio::time::{Instant, sleep_until};
 
 use super::{Handle, ShimLost, SpawnError, StdoutMode, Supervisor};
-use crate::spec::{ExitRecord, Output, ShimSpec};
+use crate::spec::{Cause, ExitRecord, Output, ShimSpec};
 
 /// The bounds of a short command.
 #[derive(Clone, Copy, Debug)]
-pub struct OutputLimits {
-    /// After this the command is stopped (by the ladder, with the spec's graces); `None`: no limit.
-    pub timeout: Option<Duration>,
+pub struct Limits {
+    /// After this the command is stopped (by the ladder, with the spec's graces).
+    pub timeout: Duration,
     /// More standard output than this, in bytes, and the command is killed.
     pub max_bytes: usize,
 }
@@ -42,7 +43,7 @@ impl CommandRun {
 
 /// A short command has no exit record.
 #[derive(Debug, thiserror::Error)]
-pub enum CommandError {
+pub enum ProcError {
     /// Its shim could not be started.
     #[error("cannot run a command")]
     Spawn(#[from] SpawnError),
@@ -57,13 +58,17 @@ impl Supervisor {
     pub async fn output(
         &self,
         spec: &ShimSpec,
-        limits: OutputLimits,
+        limits: Limits,
         cancel: impl Future<Output = ()>,
-    ) -> Result<CommandRun, CommandError> {
+    ) -> Result<CommandRun, ProcError> {
         let collects = matches!(spec.stdout, Output::Inherit | Output::Stdout);
-        let mode = if collects { StdoutMode::Pipe } else { StdoutMode::Null };
+        let mode = if collects {
+            StdoutMode::Pipe
+        } else {
+            StdoutMode::Null
+        };
         let mut cancel = pin!(cancel);
-        let deadline = limits.timeout.map(|timeout| tokio::time::Instant::now() + timeout);
+        let deadline = Instant::now() + limits.timeout;
         let mut supervised = self.spawn(spec, None, mode).await?;
         let handle = supervised.handle();
         let mut collector = Collector::new(supervised.take_stdout(), limits.max_bytes);
@@ -74,7 +79,7 @@ impl Supervisor {
                 tokio::select! {
                     end = &mut wait => break end?,
                     () = collector.read(&handle), if collector.is_open() => {}
-                    () = until(deadline), if !timed_out && !cancelled => {
+                    () = sleep_until(deadline), if !timed_out && !cancelled => {
                         timed_out = true;
                         handle.stop();
                     }
@@ -87,7 +92,7 @@ impl Supervisor {
         };
         collector.drain();
         // What ended by itself in the same moment was not ended by us.
-        let stopped = exit.cause != crate::Cause::Exited && exit.cause != crate::Cause::SpawnFailed;
+        let stopped = exit.cause != Cause::Exited && exit.cause != Cause::SpawnFailed;
         Ok(CommandRun {
             exit,
             stdout: collector.bytes,
@@ -95,13 +100,6 @@ impl Supervisor {
             flooded: collector.flooded,
             cancelled: cancelled && stopped,
         })
-    }
-}
-
-async fn until(deadline: Option<tokio::time::Instant>) {
-    match deadline {
-        Some(deadline) => tokio::time::sleep_until(deadline).await,
-        None => std::future::pending().await,
     }
 }
 
@@ -115,11 +113,16 @@ struct Collector {
 
 impl Collector {
     fn new(pipe: Option<pipe::Receiver>, max_bytes: usize) -> Self {
-        Self { pipe, bytes: Vec::new(), max_bytes, flooded: false }
+        Self {
+            pipe,
+            bytes: Vec::new(),
+            max_bytes,
+            flooded: false,
+        }
     }
 
     fn is_open(&self) -> bool {
-        self.pipe.is_some()
+        self.pipe.is_some() && !self.flooded
     }
 
     /// Waits for output and takes what there is. May be dropped at any await without loss.
@@ -131,8 +134,8 @@ impl Collector {
         }
         self.drain();
         if self.flooded {
+            // The pipe stays open until the kill has come: a broken one would look like an end of the command's own.
             handle.kill();
-            self.pipe = None;
         }
     }
 

@@ -1,6 +1,5 @@
 //! The limit of open files.
 
-use std::io;
 use std::sync::OnceLock;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -8,17 +7,23 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 static ORIGINAL: OnceLock<u64> = OnceLock::new();
 
 /// Lifts this process's soft limit of open files to the hard one (each session needs about four descriptors) and
-/// gives the new limit. Agents still get the limit that this process had before.
-pub fn raise_file_limit() -> io::Result<u64> {
-    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+/// gives the limit that is in force now (0 if it cannot be known). Agents still get the limit that this process had
+/// before.
+pub fn raise_file_limit() -> u64 {
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else {
+        return 0;
+    };
     // macOS reports "infinity" but accepts no more than this.
-    let wanted = if cfg!(target_os = "macos") { hard.min(10_240) } else { hard };
-    if soft < wanted {
-        ORIGINAL.get_or_init(|| soft);
-        setrlimit(Resource::RLIMIT_NOFILE, wanted, hard)?;
-        return Ok(wanted);
+    let wanted = if cfg!(target_os = "macos") {
+        hard.min(10_240)
+    } else {
+        hard
+    };
+    if soft >= wanted || setrlimit(Resource::RLIMIT_NOFILE, wanted, hard).is_err() {
+        return soft;
     }
-    Ok(soft)
+    ORIGINAL.get_or_init(|| soft);
+    wanted
 }
 
 /// The soft limit before it was lifted.

@@ -25,15 +25,27 @@ pub struct ShimLost {
     pub how: String,
     /// What was found alive and killed.
     pub found: Vec<ProcessId>,
-    /// How the end of the tree is known.
-    pub proof: Proof,
+    pub(super) proof: Proof,
 }
 
 impl ShimLost {
+    /// How the end of the tree is known.
+    pub fn proof(&self) -> &Proof {
+        &self.proof
+    }
+
     /// Nothing is known, not even what was left: the runtime went away under the task.
     pub(super) fn unknown(shim: ProcessId, agent: Option<ProcessId>) -> Self {
-        let proof = Proof::Unproven { survivors: Vec::new() };
-        Self { shim, agent, how: "no longer watched".to_owned(), found: Vec::new(), proof }
+        let proof = Proof::Unproven {
+            survivors: Vec::new(),
+        };
+        Self {
+            shim,
+            agent,
+            how: "no longer watched".to_owned(),
+            found: Vec::new(),
+            proof,
+        }
     }
 }
 
@@ -49,20 +61,37 @@ pub(super) async fn clean_up(
     agent: Option<ProcessId>,
     how: String,
 ) -> Result<ExitRecord, ShimLost> {
-    let written = spec.exit_record.as_deref().and_then(|path| read_exit_record(path).ok());
+    let written = spec
+        .exit_record
+        .as_deref()
+        .and_then(|path| read_exit_record(path).ok());
     if let Some(record) = written.filter(|record| record.agent == agent && record.boot_id == boot_id()) {
         return Ok(record);
     }
     let spec = spec.clone();
     let ended = tokio::task::spawn_blocking(move || end_tree(&spec, agent)).await;
-    let Ok((found, proof)) = ended else { return Err(ShimLost::unknown(shim, agent)) };
-    Err(ShimLost { shim, agent, how, found, proof })
+    let Ok((found, proof)) = ended else {
+        return Err(ShimLost::unknown(shim, agent));
+    };
+    Err(ShimLost {
+        shim,
+        agent,
+        how,
+        found,
+        proof,
+    })
 }
 
 /// Kills by census and mark until neither finds anything.
 fn end_tree(spec: &ShimSpec, agent: Option<ProcessId>) -> (Vec<ProcessId>, Proof) {
     let deadline = Instant::now() + spec.graces.kill;
-    let mut known: HashSet<ProcessId> = spec.census.as_deref().map(read_census).unwrap_or_default().into_iter().collect();
+    let mut known: HashSet<ProcessId> = spec
+        .census
+        .as_deref()
+        .map(read_census)
+        .unwrap_or_default()
+        .into_iter()
+        .collect();
     let had_census = !known.is_empty();
     known.extend(agent);
     let mut found = HashSet::new();
@@ -71,7 +100,11 @@ fn end_tree(spec: &ShimSpec, agent: Option<ProcessId>) -> (Vec<ProcessId>, Proof
         if let Some(mark) = &spec.mark {
             known.extend(tree::marked(mark));
         }
-        let mut alive: HashSet<ProcessId> = known.iter().copied().filter(|process| process.is_alive()).collect();
+        let mut alive: HashSet<ProcessId> = known
+            .iter()
+            .copied()
+            .filter(|process| process.is_alive())
+            .collect();
         let roots: Vec<i32> = alive.iter().map(|process| process.pid).collect();
         alive.extend(tree::descendants(&roots));
         known.extend(&alive);
@@ -86,9 +119,13 @@ fn end_tree(spec: &ShimSpec, agent: Option<ProcessId>) -> (Vec<ProcessId>, Proof
                 let proof = match (&spec.mark, had_census) {
                     (Some(_), _) if cfg!(target_os = "linux") => Proof::Mark,
                     (_, true) => Proof::Census,
-                    _ => Proof::Unproven { survivors: Vec::new() },
+                    _ => Proof::Unproven {
+                        survivors: Vec::new(),
+                    },
                 };
-                if proof.is_proven() && let Some(census) = &spec.census {
+                if proof.is_proven()
+                    && let Some(census) = &spec.census
+                {
                     let _ = fs::remove_file(census);
                 }
                 return (sorted(found), proof);
@@ -96,7 +133,12 @@ fn end_tree(spec: &ShimSpec, agent: Option<ProcessId>) -> (Vec<ProcessId>, Proof
         } else {
             quiet_rounds = 0;
             if Instant::now() >= deadline {
-                return (sorted(found), Proof::Unproven { survivors: sorted(alive) });
+                return (
+                    sorted(found),
+                    Proof::Unproven {
+                        survivors: sorted(alive),
+                    },
+                );
             }
         }
         std::thread::sleep(Duration::from_millis(5));

@@ -8,7 +8,7 @@ mod start;
 
 use std::ffi::{CString, OsString};
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,12 +16,13 @@ use std::sync::Arc;
 use tokio::net::unix::pipe;
 use tokio::sync::{Semaphore, mpsc, watch};
 
-pub use self::command::{CommandError, CommandRun, OutputLimits};
+pub use self::command::{CommandRun, Limits, ProcError};
 pub use self::limit::raise_file_limit;
 pub use self::lost::{ShimLost, read_exit_record};
 pub(crate) use self::pump::is_own_shim;
 use self::pump::{Request, Shim, State};
 use crate::identity::ProcessId;
+use crate::lock::FileLock;
 use crate::spec::{ExitRecord, SHIM_VERB, ShimSpec};
 
 /// How many shims are started at the same moment. More would only wait for the same cores.
@@ -71,25 +72,36 @@ pub enum StdoutMode {
 
 impl Supervisor {
     /// Shims are started as `program args…`.
-    pub fn new(program: impl Into<PathBuf>, args: impl IntoIterator<Item = OsString>) -> Result<Self, SpawnError> {
+    pub fn new(
+        program: impl Into<PathBuf>,
+        args: impl IntoIterator<Item = OsString>,
+    ) -> Result<Self, SpawnError> {
         let c_string = |text: OsString| {
             let copy = text.clone();
             CString::new(text.into_vec()).map_err(|_| SpawnError::CommandLine(copy))
         };
         let program = program.into().into_os_string();
         let name = PathBuf::from(&program).file_name().unwrap_or(&program).to_owned();
-        let args = std::iter::once(name).chain(args).map(c_string).collect::<Result<_, _>>()?;
+        let args = std::iter::once(name)
+            .chain(args)
+            .map(c_string)
+            .collect::<Result<_, _>>()?;
         let environment = std::env::vars_os()
             .filter_map(|(name, value)| CString::new([name.as_bytes(), b"=", value.as_bytes()].concat()).ok())
             .collect();
-        Ok(Self { program: c_string(program)?, args, environment, gate: Arc::new(Semaphore::new(STARTS_AT_ONCE)) })
+        Ok(Self {
+            program: c_string(program)?,
+            args,
+            environment,
+            gate: Arc::new(Semaphore::new(STARTS_AT_ONCE)),
+        })
     }
 
     /// This program as the shim: `vik __shim`.
     ///
     /// On Linux the program is `/proc/self/exe`: the very file that this process runs, even after an upgrade has
     /// replaced or removed it on disk. So the two sides of the pipe always speak the same version.
-    pub fn current() -> Result<Self, SpawnError> {
+    pub fn this_program() -> Result<Self, SpawnError> {
         let own = PathBuf::from("/proc/self/exe");
         let program = if own.exists() {
             own
@@ -107,12 +119,12 @@ impl Supervisor {
     pub async fn spawn(
         &self,
         spec: &ShimSpec,
-        lock: Option<BorrowedFd<'_>>,
+        lock: Option<&FileLock>,
         stdout: StdoutMode,
     ) -> Result<Supervised, SpawnError> {
         let mut spec = spec.clone();
         spec.open_files = spec.open_files.or_else(limit::original);
-        let prepared = start::Prepared::new(lock, stdout)?;
+        let prepared = start::Prepared::new(lock.map(AsFd::as_fd), stdout)?;
         let this = self.clone();
         // In a task of its own: a caller that gives up must not leave a shim that nobody reaps.
         let starting = tokio::spawn(async move { this.start(prepared, spec).await });
@@ -120,7 +132,11 @@ impl Supervisor {
             Ok(supervised) => supervised?,
             Err(error) => return Err(self.start_error(io::Error::other(error))),
         };
-        let _ = supervised.handle.state.wait_for(|state| state.agent.is_some() || state.end.is_some()).await;
+        let _ = supervised
+            .handle
+            .state
+            .wait_for(|state| state.agent.is_some() || state.end.is_some())
+            .await;
         Ok(supervised)
     }
 
@@ -130,9 +146,23 @@ impl Supervisor {
         let started = self.start_shim(prepared).await?;
         let (requests, inbox) = mpsc::unbounded_channel();
         let (publish, state) = watch::channel(State::default());
-        let handle = Handle { shim: started.shim, requests, state };
+        let handle = Handle {
+            shim: started.shim,
+            requests,
+            state,
+        };
         let stdout = started.stdout;
-        pump::run(Shim { id: started.shim, lifeline: Some(started.lifeline), spec, inbox, publish }, line, started.status);
+        pump::run(
+            Shim {
+                id: started.shim,
+                lifeline: Some(started.lifeline),
+                spec,
+                inbox,
+                publish,
+            },
+            line,
+            started.status,
+        );
         Ok(Supervised { handle, stdout })
     }
 }

@@ -64,7 +64,12 @@ impl Prepared {
 
 impl Supervisor {
     pub(super) async fn start_shim(&self, prepared: Prepared) -> Result<Started, SpawnError> {
-        let Prepared { lifeline, status, stdout, given } = prepared;
+        let Prepared {
+            lifeline,
+            status,
+            stdout,
+            given,
+        } = prepared;
         let this = self.clone();
         let _permit = self.gate.acquire().await;
         // The call waits until the new process has executed its program: not a thing for the runtime's own threads.
@@ -76,11 +81,19 @@ impl Supervisor {
         .map_err(|source| self.start_error(source))?;
         // Nobody has waited for it yet, so the pid is still its own.
         let shim = ProcessId::of(pid).unwrap_or(ProcessId { pid, start_time: 0 });
-        Ok(Started { shim, lifeline, status, stdout })
+        Ok(Started {
+            shim,
+            lifeline,
+            status,
+            stdout,
+        })
     }
 
     pub(super) fn start_error(&self, source: io::Error) -> SpawnError {
-        SpawnError::Start { program: OsStr::from_bytes(self.program.as_bytes()).into(), source }
+        SpawnError::Start {
+            program: OsStr::from_bytes(self.program.as_bytes()).into(),
+            source,
+        }
     }
 
     /// `posix_spawn` shares the parent's memory until `exec`: its cost does not grow with the daemon.
@@ -99,9 +112,16 @@ impl Supervisor {
         attributes.set_sigmask(&held)?;
         attributes.set_sigdefault(&SigSet::all())?;
         let setsid = PosixSpawnFlags::from_bits_retain(i32::from(libc::POSIX_SPAWN_SETSID));
-        attributes
-            .set_flags(PosixSpawnFlags::POSIX_SPAWN_SETSIGMASK | PosixSpawnFlags::POSIX_SPAWN_SETSIGDEF | setsid)?;
-        let pid = posix_spawn(self.program.as_c_str(), &actions, &attributes, &self.args, &self.environment)?;
+        attributes.set_flags(
+            PosixSpawnFlags::POSIX_SPAWN_SETSIGMASK | PosixSpawnFlags::POSIX_SPAWN_SETSIGDEF | setsid,
+        )?;
+        let pid = posix_spawn(
+            self.program.as_c_str(),
+            &actions,
+            &attributes,
+            &self.args,
+            &self.environment,
+        )?;
         Ok(pid.as_raw())
     }
 }

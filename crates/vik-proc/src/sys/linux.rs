@@ -30,13 +30,23 @@ pub(crate) fn parse_stat(pid: i32, line: &[u8]) -> Option<Stat> {
         b'X' | b'x' => true,
         _ => false,
     };
-    Some(Stat { pid, ppid: i32::try_from(ppid).ok()?, start_time, dead })
+    Some(Stat {
+        pid,
+        ppid: i32::try_from(ppid).ok()?,
+        start_time,
+        dead,
+    })
 }
 
 /// Every process that can be seen.
 pub(crate) fn all_pids() -> Vec<i32> {
-    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
-    entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+    let Ok(entries) = fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .collect()
 }
 
 /// The children of a process by the kernel's own lists; `None` where the kernel does not keep them. A list read while
@@ -50,7 +60,10 @@ pub(crate) fn children(pid: i32) -> Option<Vec<i32>> {
     };
     for task in tasks.flatten() {
         match fs::read_to_string(task.path().join("children")) {
-            Ok(list) => children.extend(list.split_ascii_whitespace().filter_map(|pid| pid.parse::<i32>().ok())),
+            Ok(list) => children.extend(
+                list.split_ascii_whitespace()
+                    .filter_map(|pid| pid.parse::<i32>().ok()),
+            ),
             Err(error) if error.kind() == io::ErrorKind::NotFound && task.path().exists() => return None,
             Err(_) => {}
         }
@@ -66,7 +79,9 @@ pub(crate) fn environment_holds(pid: i32, entry: &[u8]) -> bool {
 
 /// The id of this boot.
 pub(crate) fn boot_id() -> String {
-    fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|id| id.trim().to_owned()).unwrap_or_default()
+    fs::read_to_string("/proc/sys/kernel/random/boot_id")
+        .map(|id| id.trim().to_owned())
+        .unwrap_or_default()
 }
 
 /// A handle on a process that stays the same when its pid is used again.
@@ -95,7 +110,11 @@ pub(crate) fn pidfd_signal(pidfd: &OwnedFd, signal: i32) -> io::Result<()> {
             0,
         )
     };
-    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    if done < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
 }
 
 /// Makes this process inherit the orphans among its descendants.
@@ -112,4 +131,20 @@ pub(crate) fn cloexec_from_3() {
     if done != 0 {
         super::cloexec_by_hand();
     }
+}
+
+/// The version of landlock that the kernel offers.
+#[allow(unsafe_code)]
+pub(crate) fn landlock_abi() -> Option<i64> {
+    const CREATE_RULESET_VERSION: u32 = 1;
+    // SAFETY: with this flag, a null attribute and size 0 the call only gives a number.
+    let abi = unsafe {
+        libc::syscall(
+            libc::SYS_landlock_create_ruleset,
+            std::ptr::null::<u8>(),
+            0_usize,
+            CREATE_RULESET_VERSION,
+        )
+    };
+    (abi > 0).then_some(abi)
 }

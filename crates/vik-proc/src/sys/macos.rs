@@ -28,7 +28,10 @@ pub(crate) fn stat(pid: i32) -> Option<Stat> {
     Some(Stat {
         pid,
         ppid: i32::try_from(info.pbi_ppid).ok()?,
-        start_time: info.pbi_start_tvsec.wrapping_mul(1_000_000).wrapping_add(info.pbi_start_tvusec),
+        start_time: info
+            .pbi_start_tvsec
+            .wrapping_mul(1_000_000)
+            .wrapping_add(info.pbi_start_tvusec),
         dead: info.pbi_status == SZOMB,
     })
 }

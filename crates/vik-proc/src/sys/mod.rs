@@ -30,8 +30,16 @@ pub(crate) struct Stat {
 #[allow(unsafe_code)]
 pub(crate) fn kill(pid: i32, signal: i32) -> io::Result<()> {
     // SAFETY: plain numbers; 0 and -1, which would reach far more than one tree, are never passed on.
-    let done = if pid == 0 || pid == -1 { -1 } else { unsafe { libc::kill(pid, signal) } };
-    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    let done = if pid == 0 || pid == -1 {
+        -1
+    } else {
+        unsafe { libc::kill(pid, signal) }
+    };
+    if done < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
 }
 
 /// Marks descriptors from 3 on close-on-exec one by one. Safe between `fork` and `exec`: no allocation.
@@ -179,10 +187,20 @@ pub(crate) fn fork_exec(image: &Image, report: &OwnedFd) -> io::Result<i32> {
     let envp = pointers(&image.env);
     let parent = std::process::id();
     // SAFETY: the shim has one thread, so the child is not left with locks that others held; it still does only
-    // async-signal-safe work on memory prepared before, and leaves by `exec` or `_exit`.
+    // async-signal-safe work on memory prepared before, and leaves by `exec` or `_exit`. All signals wait until the
+    // child has put the shim's handlers away: one that came earlier would be swallowed by them.
     unsafe {
-        match libc::fork() {
-            -1 => Err(io::Error::last_os_error()),
+        let mut all: libc::sigset_t = std::mem::zeroed();
+        let mut before: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&mut all);
+        libc::sigprocmask(libc::SIG_SETMASK, &all, &mut before);
+        let forked = libc::fork();
+        let error = io::Error::last_os_error();
+        if forked != 0 {
+            libc::sigprocmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
+        }
+        match forked {
+            -1 => Err(error),
             0 => {
                 let (step, errno) = child(image, &argv, &envp, parent);
                 let mut bytes = [0; REPORT_LEN];
@@ -201,7 +219,11 @@ pub(crate) fn fork_exec(image: &Image, report: &OwnedFd) -> io::Result<i32> {
 }
 
 fn pointers(strings: &[CString]) -> Vec<*const libc::c_char> {
-    strings.iter().map(|string| string.as_ptr()).chain([std::ptr::null()]).collect()
+    strings
+        .iter()
+        .map(|string| string.as_ptr())
+        .chain([std::ptr::null()])
+        .collect()
 }
 
 /// The child's side: returns only on failure.
@@ -268,12 +290,16 @@ pub(crate) fn children_usage() -> (u64, u64, Option<u64>) {
         }
         usage
     };
+    #[allow(clippy::useless_conversion, reason = "the field is narrower on macOS")]
     let millis = |time: libc::timeval| {
         let micros = i64::from(time.tv_sec) * 1_000_000 + i64::from(time.tv_usec);
         u64::try_from(micros / 1000).unwrap_or(0)
     };
     let unit = if cfg!(target_os = "macos") { 1024 } else { 1 };
-    let peak = u64::try_from(usage.ru_maxrss).ok().map(|peak| peak / unit).filter(|&peak| peak > 0);
+    let peak = u64::try_from(usage.ru_maxrss)
+        .ok()
+        .map(|peak| peak / unit)
+        .filter(|&peak| peak > 0);
     (millis(usage.ru_utime), millis(usage.ru_stime), peak)
 }
 
@@ -285,4 +311,11 @@ pub(crate) fn owned(fd: RawFd) -> io::Result<OwnedFd> {
     }
     // SAFETY: the caller has just got this descriptor from the system, and gives it away here.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// `flock`, which nix offers only with an unlock on drop; a lock that is shared with a shim must not be unlocked.
+#[allow(unsafe_code)]
+pub(crate) fn flock(fd: RawFd, operation: i32) -> nix::Result<()> {
+    // SAFETY: plain numbers; nothing in memory is touched.
+    nix::errno::Errno::result(unsafe { libc::flock(fd, operation) }).map(drop)
 }

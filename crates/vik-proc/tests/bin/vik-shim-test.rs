@@ -1,5 +1,10 @@
 //! The shim and a misbehaving agent for the tests of vik-proc: `vik-shim-test __shim`, or `vik-shim-test WORD…`.
-#![allow(clippy::print_stdout, clippy::unwrap_used, clippy::expect_used, reason = "a test program")]
+#![allow(
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test program"
+)]
 
 use std::io::{Read, Write};
 use std::process::{Command, ExitCode, Stdio};
@@ -60,7 +65,8 @@ fn main() -> ExitCode {
                 println!("{}", fds.len() - 1);
             }
             "limit" => {
-                let limit = nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE).unwrap();
+                let limit =
+                    nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE).unwrap();
                 println!("{}", limit.0);
             }
             "hang" => hang(),
@@ -79,7 +85,12 @@ fn main() -> ExitCode {
             "also" => {
                 let flags = next();
                 let count: usize = next().parse().unwrap();
-                start(&flags, &(0..count).map(|_| words.next().unwrap().to_owned()).collect::<Vec<_>>());
+                start(
+                    &flags,
+                    &(0..count)
+                        .map(|_| words.next().unwrap().to_owned())
+                        .collect::<Vec<_>>(),
+                );
             }
             // Each generation starts two of the next, in new sessions, until DEPTH; all hang.
             "storm" => {
@@ -112,6 +123,10 @@ fn ignore(name: &str) {
     unsafe { signal(name.parse().unwrap(), SigHandler::SigIgn) }.unwrap();
 }
 
+#[allow(
+    clippy::zombie_processes,
+    reason = "what is left behind is what the tests are about"
+)]
 fn start(flags: &str, words: &[String]) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     if flags.contains('d') {

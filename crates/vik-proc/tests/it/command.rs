@@ -3,11 +3,14 @@
 use std::future::{pending, ready};
 use std::time::Duration;
 
-use vik_proc::{Cause, Output, OutputLimits, ShimSpec};
+use vik_proc::{Cause, Limits, Output, ShimSpec};
 
 use crate::support::*;
 
-const LIMITS: OutputLimits = OutputLimits { timeout: Some(LONG), max_bytes: 1_000_000 };
+const LIMITS: Limits = Limits {
+    timeout: LONG,
+    max_bytes: 1_000_000,
+};
 
 fn command(scene: &Scene, words: &str) -> ShimSpec {
     let mut spec = scene.spec(words);
@@ -18,10 +21,22 @@ fn command(scene: &Scene, words: &str) -> ShimSpec {
 #[tokio::test]
 async fn the_output_of_a_command() {
     let scene = Scene::new();
-    let run = within(scene.supervisor.output(&command(&scene, "say hello exit 3"), LIMITS, pending())).await.unwrap();
+    let run = within(
+        scene
+            .supervisor
+            .output(&command(&scene, "say hello exit 3"), LIMITS, pending()),
+    )
+    .await
+    .unwrap();
     assert_eq!((&run.stdout[..], run.exit.code), (&b"hello\n"[..], Some(3)));
     assert!(!run.is_success() && !run.timed_out && !run.flooded && !run.cancelled);
-    let run = within(scene.supervisor.output(&command(&scene, "bytes 999999"), LIMITS, pending())).await.unwrap();
+    let run = within(
+        scene
+            .supervisor
+            .output(&command(&scene, "bytes 999999"), LIMITS, pending()),
+    )
+    .await
+    .unwrap();
     assert_eq!(run.stdout.len(), LIMITS.max_bytes);
     assert!(run.is_success());
 }
@@ -29,8 +44,17 @@ async fn the_output_of_a_command() {
 #[tokio::test]
 async fn a_flood_is_cut() {
     let scene = Scene::new();
-    let run = within(scene.supervisor.output(&command(&scene, "flood"), LIMITS, pending())).await.unwrap();
-    assert_eq!((run.stdout.len(), run.flooded, run.exit.cause), (LIMITS.max_bytes, true, Cause::Killed));
+    let run = within(
+        scene
+            .supervisor
+            .output(&command(&scene, "flood"), LIMITS, pending()),
+    )
+    .await
+    .unwrap();
+    assert_eq!(
+        (run.stdout.len(), run.flooded, run.exit.cause),
+        (LIMITS.max_bytes, true, Cause::Killed)
+    );
     scene.assert_nothing_left();
 }
 
@@ -39,17 +63,31 @@ async fn a_command_that_hangs_is_stopped_with_all_that_it_started() {
     let scene = Scene::new();
     let mut spec = command(&scene, "say part also s 4 ignore SIGINT ready @tool hang hang");
     spec.graces.term = SHORT;
-    let limits = OutputLimits { timeout: Some(Duration::from_millis(300)), ..LIMITS };
-    let run = within(scene.supervisor.output(&spec, limits, pending())).await.unwrap();
+    let limits = Limits {
+        timeout: Duration::from_millis(300),
+        ..LIMITS
+    };
+    let run = within(scene.supervisor.output(&spec, limits, pending()))
+        .await
+        .unwrap();
     assert!(run.timed_out && !run.is_success());
-    assert_eq!((&run.stdout[..], run.exit.cause), (&b"part\n"[..], Cause::Stopped));
+    assert_eq!(
+        (&run.stdout[..], run.exit.cause),
+        (&b"part\n"[..], Cause::Stopped)
+    );
     scene.assert_nothing_left();
 }
 
 #[tokio::test]
 async fn a_caller_can_give_up() {
     let scene = Scene::new();
-    let run = within(scene.supervisor.output(&command(&scene, "hang"), LIMITS, ready(()))).await.unwrap();
+    let run = within(
+        scene
+            .supervisor
+            .output(&command(&scene, "hang"), LIMITS, ready(())),
+    )
+    .await
+    .unwrap();
     assert!(run.cancelled && !run.timed_out);
     scene.assert_nothing_left();
 }
@@ -58,7 +96,9 @@ async fn a_caller_can_give_up() {
 async fn a_leftover_that_holds_the_pipe_does_not_hold_the_command() {
     let scene = Scene::new();
     let spec = command(&scene, "also sd 3 ready @tool hang say done");
-    let run = within(scene.supervisor.output(&spec, LIMITS, pending())).await.unwrap();
+    let run = within(scene.supervisor.output(&spec, LIMITS, pending()))
+        .await
+        .unwrap();
     assert_eq!(&run.stdout[..], b"done\n");
     assert!(run.is_success());
     scene.assert_nothing_left();
@@ -68,6 +108,8 @@ async fn a_leftover_that_holds_the_pipe_does_not_hold_the_command() {
 async fn a_command_that_is_not_there() {
     let scene = Scene::new();
     let spec = ShimSpec::command("no-such-command", scene.folder.path());
-    let run = within(scene.supervisor.output(&spec, LIMITS, pending())).await.unwrap();
+    let run = within(scene.supervisor.output(&spec, LIMITS, pending()))
+        .await
+        .unwrap();
     assert!(run.exit.spawn_error.is_some() && !run.is_success() && !run.timed_out);
 }

@@ -8,15 +8,23 @@ use crate::support::*;
 #[tokio::test]
 async fn a_killed_shim_takes_its_agent_along_and_the_daemon_ends_the_rest() {
     let scene = Scene::new();
-    let supervised = scene.start(&scene.spec("also s 3 ready @tool hang ready @up hang")).await;
+    let supervised = scene
+        .start(&scene.spec("also s 3 ready @tool hang ready @up hang"))
+        .await;
     let tool = scene.ready("tool").await;
     let agent = scene.ready("up").await;
     send(supervised.shim(), Signal::SIGKILL);
     let lost = within(supervised.wait()).await.unwrap_err();
-    assert_eq!(lost.to_string(), format!("the shim {} ended without an exit record (signal 9)", lost.shim.pid));
+    assert_eq!(
+        lost.to_string(),
+        format!(
+            "the shim {} ended without an exit record (signal 9)",
+            lost.shim.pid
+        )
+    );
     assert_eq!((lost.shim, lost.agent), (supervised.shim(), Some(agent)));
     assert!(lost.found.contains(&tool), "{lost:?}");
-    assert_eq!(lost.proof, Proof::Mark);
+    assert_eq!(*lost.proof(), Proof::Mark);
     assert!(!tool.is_alive() && !agent.is_alive());
     assert!(!scene.path("exit.json").exists() && !scene.path("census").exists());
     scene.assert_nothing_left();
@@ -31,5 +39,5 @@ async fn without_mark_and_census_the_end_of_a_lost_shim_is_not_proven() {
     let agent = scene.ready("up").await;
     send(supervised.shim(), Signal::SIGKILL);
     let lost = within(supervised.wait()).await.unwrap_err();
-    assert!(!lost.proof.is_proven() && !agent.is_alive());
+    assert!(!lost.proof().is_proven() && !agent.is_alive());
 }

@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use vik_proc::{Cause, Output, Proof, ShimSpec, SpawnFailureKind as Kind, Stdin};
+use vik_proc::{Cause, FileLock, Output, Proof, ShimSpec, SpawnFailureKind as Kind, Stdin, StdoutMode};
 
 use crate::support::*;
 
@@ -12,19 +12,25 @@ async fn the_agent_gets_exactly_what_the_spec_says() {
     let mut spec = scene.spec("env fds limit say done");
     spec.open_files = Some(123);
     spec.env.push(("NAME".into(), "a value = with signs".into()));
-    let lock = std::fs::File::create(scene.path("lock")).unwrap();
-    let supervised = within(scene.supervisor.spawn(&spec, Some(std::os::fd::AsFd::as_fd(&lock)), Default::default()))
+    let lock = FileLock::try_acquire(&scene.path("lock")).unwrap().unwrap();
+    let supervised = within(scene.supervisor.spawn(&spec, Some(&lock), StdoutMode::Null))
         .await
         .unwrap();
     let record = scene.end(&supervised).await;
-    assert_eq!((record.code, record.signal, record.cause), (Some(0), None, Cause::Exited));
+    assert_eq!(
+        (record.code, record.signal, record.cause),
+        (Some(0), None, Cause::Exited)
+    );
     assert_eq!((&record.proof, record.leftovers_killed), (&Proof::Subreaper, 0));
     assert_eq!(record.boot_id, vik_proc::identity::boot_id());
     assert!(record.is_clean() && record.peak_rss_kb.is_some() && record.ended_at_ms >= record.started_at_ms);
     assert_eq!(record.agent, supervised.agent());
     let path = format!("PATH={}", std::env::var("PATH").unwrap());
     let mark = format!("{}={}", scene.mark.name, scene.mark.value);
-    assert_eq!(scene.out(), format!("{path}\nNAME=a value = with signs\n{mark}\n3\n123\ndone\n"));
+    assert_eq!(
+        scene.out(),
+        format!("{path}\nNAME=a value = with signs\n{mark}\n3\n123\ndone\n")
+    );
     for file in ["out", "err", "exit.json"] {
         let mode = std::fs::metadata(scene.path(file)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600, "{file}");
@@ -32,11 +38,36 @@ async fn the_agent_gets_exactly_what_the_spec_says() {
 }
 
 #[tokio::test]
+async fn the_lock_is_held_until_the_tree_is_gone() {
+    let scene = Scene::new();
+    let lock = FileLock::try_acquire(&scene.path("lock")).unwrap().unwrap();
+    let supervised = within(scene.supervisor.spawn(
+        &scene.spec("ready @up hang"),
+        Some(&lock),
+        StdoutMode::Null,
+    ))
+    .await
+    .unwrap();
+    drop(lock);
+    scene.ready("up").await;
+    assert!(FileLock::try_acquire(&scene.path("lock")).unwrap().is_none());
+    assert!(FileLock::is_locked(&scene.path("lock")).unwrap());
+    supervised.stop();
+    scene.end(&supervised).await;
+    assert!(FileLock::try_acquire(&scene.path("lock")).unwrap().is_some());
+}
+
+#[tokio::test]
 async fn output_is_appended_and_stderr_can_follow_stdout() {
     let scene = Scene::new();
     write(&scene.path("out"), b"before\n");
-    let mut spec = ShimSpec { program: "sh".into(), ..scene.spec("") };
-    spec.args = ["-c", "echo one; echo two >&2; echo three"].map(Into::into).to_vec();
+    let mut spec = ShimSpec {
+        program: "sh".into(),
+        ..scene.spec("")
+    };
+    spec.args = ["-c", "echo one; echo two >&2; echo three"]
+        .map(Into::into)
+        .to_vec();
     spec.stderr = Output::Stdout;
     scene.end(&scene.start(&spec).await).await;
     assert_eq!(scene.out(), "before\none\ntwo\nthree\n");
@@ -65,7 +96,9 @@ async fn an_agent_that_closes_or_never_reads_its_stdin_ends_as_it_wants() {
 #[tokio::test]
 async fn a_line_of_a_megabyte_reaches_the_file() {
     let scene = Scene::new();
-    scene.end(&scene.start(&scene.spec("bytes 1048576 say end")).await).await;
+    scene
+        .end(&scene.start(&scene.spec("bytes 1048576 say end")).await)
+        .await;
     let out = scene.out();
     assert_eq!(out.lines().map(str::len).collect::<Vec<_>>(), [1_048_576, 3]);
 }
@@ -74,9 +107,15 @@ async fn a_line_of_a_megabyte_reaches_the_file() {
 async fn an_exit_code_and_a_signal_are_told_apart() {
     let scene = Scene::new();
     let record = scene.end(&scene.start(&scene.spec("exit 42")).await).await;
-    assert_eq!((record.code, record.signal, record.cause), (Some(42), None, Cause::Exited));
+    assert_eq!(
+        (record.code, record.signal, record.cause),
+        (Some(42), None, Cause::Exited)
+    );
     let record = scene.end(&scene.start(&scene.spec("raise SIGUSR1")).await).await;
-    assert_eq!((record.code, record.signal, record.cause), (None, Some(10), Cause::Exited));
+    assert_eq!(
+        (record.code, record.signal, record.cause),
+        (None, Some(10), Cause::Exited)
+    );
 }
 
 #[tokio::test]
@@ -87,7 +126,10 @@ async fn a_failure_to_start_says_what_is_wrong() {
         std::fs::set_permissions(scene.path(name), std::fs::Permissions::from_mode(mode)).unwrap();
         scene.path(name)
     };
-    let with = |program: &std::ffi::OsStr| ShimSpec { program: program.to_owned(), ..scene.spec("") };
+    let with = |program: &std::ffi::OsStr| ShimSpec {
+        program: program.to_owned(),
+        ..scene.spec("")
+    };
     let path = |path: &std::path::Path| with(path.as_os_str());
     let mut bad_cwd = scene.spec("exit 0");
     bad_cwd.cwd = scene.path("no/such");
@@ -99,14 +141,20 @@ async fn a_failure_to_start_says_what_is_wrong() {
     too_big.args.push("x".repeat(3_000_000).into());
     let mut hostile_path = with("tool".as_ref());
     script("tool", "#!/bin/sh\n", 0o755);
-    hostile_path.env = vec![("PATH".into(), format!(".::bin:/nonexistent").into())];
+    hostile_path.env = vec![("PATH".into(), ".::bin:/nonexistent".into())];
     for (spec, kind) in [
         (with("no-such-program-on-path".as_ref()), Kind::NotFound),
         (hostile_path, Kind::NotFound),
         (path(&scene.path("no-such-program")), Kind::NotFound),
-        (path(&script("plain", "#!/bin/sh\n", 0o644)), Kind::PermissionDenied),
+        (
+            path(&script("plain", "#!/bin/sh\n", 0o644)),
+            Kind::PermissionDenied,
+        ),
         (path(scene.folder.path()), Kind::PermissionDenied),
-        (path(&script("lost", "#!/no/such/interpreter\n", 0o755)), Kind::InterpreterNotFound),
+        (
+            path(&script("lost", "#!/no/such/interpreter\n", 0o755)),
+            Kind::InterpreterNotFound,
+        ),
         (path(&script("data", "no program\n", 0o755)), Kind::NotExecutable),
         (bad_cwd, Kind::BadCwd),
         (bad_stdin, Kind::BadStdin),
@@ -116,7 +164,11 @@ async fn a_failure_to_start_says_what_is_wrong() {
         let supervised = scene.start(&spec).await;
         assert_eq!(supervised.agent(), None, "{kind:?}");
         let record = scene.end(&supervised).await;
-        assert_eq!((record.cause, record.code, record.signal), (Cause::SpawnFailed, None, None), "{kind:?}");
+        assert_eq!(
+            (record.cause, record.code, record.signal),
+            (Cause::SpawnFailed, None, None),
+            "{kind:?}"
+        );
         let failure = record.spawn_error.unwrap();
         assert_eq!(failure.kind, kind, "{}", failure.message);
     }
@@ -125,7 +177,10 @@ async fn a_failure_to_start_says_what_is_wrong() {
 #[tokio::test]
 async fn the_shim_itself_may_be_missing() {
     let supervisor = vik_proc::Supervisor::new("/no/such/shim", []).unwrap();
-    let error = supervisor.spawn(&ShimSpec::new("true", "/"), None, Default::default()).await.unwrap_err();
+    let error = supervisor
+        .spawn(&ShimSpec::new("true", "/"), None, Default::default())
+        .await
+        .unwrap_err();
     assert_eq!(error.to_string(), "cannot start the shim /no/such/shim");
 }
 

@@ -56,19 +56,28 @@ impl Scene {
         spec.stderr = Output::Append(self.path("err"));
         spec.exit_record = Some(self.path("exit.json"));
         spec.census = Some(self.path("census"));
-        spec.graces = Graces { int: LONG, term: LONG, leftover: LONG, kill: DEADLINE };
+        spec.graces = Graces {
+            int: LONG,
+            term: LONG,
+            leftover: LONG,
+            kill: DEADLINE,
+        };
         spec
     }
 
     pub(crate) async fn start(&self, spec: &ShimSpec) -> Supervised {
-        within(self.supervisor.spawn(spec, None, StdoutMode::Null)).await.unwrap()
+        within(self.supervisor.spawn(spec, None, StdoutMode::Null))
+            .await
+            .unwrap()
     }
 
     /// Waits until a process of the scene wrote its pid to this file, and gives its identity.
     pub(crate) async fn ready(&self, name: &str) -> ProcessId {
         let path = self.path(name);
         let pid = eventually(&format!("{name} is written"), || {
-            std::fs::read_to_string(&path).ok().and_then(|text| text.parse::<i32>().ok())
+            std::fs::read_to_string(&path)
+                .ok()
+                .and_then(|text| text.parse::<i32>().ok())
         })
         .await;
         ProcessId::of(pid).unwrap_or(ProcessId { pid, start_time: 0 })
@@ -81,8 +90,14 @@ impl Scene {
     /// The end of a shim: its record, which must also stand on disk, and no census.
     pub(crate) async fn end(&self, supervised: &Supervised) -> ExitRecord {
         let record = within(supervised.wait()).await.unwrap();
-        assert_eq!(vik_proc::read_exit_record(&self.path("exit.json")).unwrap(), record);
-        assert!(!self.path("census").exists(), "the census goes when the end is proven");
+        assert_eq!(
+            vik_proc::read_exit_record(&self.path("exit.json")).unwrap(),
+            record
+        );
+        assert!(
+            !self.path("census").exists(),
+            "the census goes when the end is proven"
+        );
         assert!(!supervised.shim().is_alive());
         self.assert_nothing_left();
         record
@@ -98,7 +113,10 @@ impl Scene {
 impl Drop for Scene {
     fn drop(&mut self) {
         for process in marked(&self.mark) {
-            let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(process.pid), nix::sys::signal::Signal::SIGKILL);
+            let _ = nix::sys::signal::kill(
+                nix::unistd::Pid::from_raw(process.pid),
+                nix::sys::signal::Signal::SIGKILL,
+            );
         }
     }
 }
@@ -107,16 +125,24 @@ impl Drop for Scene {
 fn marked(mark: &Mark) -> Vec<ProcessId> {
     let entry = format!("{}={}", mark.name, mark.value);
     let holds = |pid: i32| {
-        std::fs::read(format!("/proc/{pid}/environ"))
-            .is_ok_and(|environment| environment.split(|&byte| byte == 0).any(|found| found == entry.as_bytes()))
+        std::fs::read(format!("/proc/{pid}/environ")).is_ok_and(|environment| {
+            environment
+                .split(|&byte| byte == 0)
+                .any(|found| found == entry.as_bytes())
+        })
     };
     let entries = std::fs::read_dir("/proc").unwrap().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    pids.filter(|&pid| holds(pid)).filter_map(ProcessId::of).filter(|process| process.is_alive()).collect()
+    pids.filter(|&pid| holds(pid))
+        .filter_map(ProcessId::of)
+        .filter(|process| process.is_alive())
+        .collect()
 }
 
 pub(crate) async fn within<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(DEADLINE, future).await.expect("the deadline of the test passed")
+    tokio::time::timeout(DEADLINE, future)
+        .await
+        .expect("the deadline of the test passed")
 }
 
 /// Looks again and again until there is something to see.
@@ -132,7 +158,10 @@ pub(crate) async fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T
 }
 
 pub(crate) async fn gone(process: ProcessId) {
-    eventually(&format!("{process:?} is gone"), || (!process.is_alive()).then_some(())).await;
+    eventually(&format!("{process:?} is gone"), || {
+        (!process.is_alive()).then_some(())
+    })
+    .await;
 }
 
 pub(crate) fn send(process: ProcessId, signal: nix::sys::signal::Signal) {

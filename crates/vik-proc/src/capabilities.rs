@@ -1,0 +1,146 @@
+//! What this system gives for the supervision of processes, for `vik doctor`.
+
+use std::fs;
+use std::path::Path;
+
+/// One facility of the system.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Capability {
+    /// Its name.
+    pub name: &'static str,
+    /// Whether it is there and may be used.
+    pub available: bool,
+    /// What it is for, or what is missing.
+    pub detail: String,
+}
+
+impl Capability {
+    fn new(name: &'static str, available: bool, with: &str, without: &str) -> Self {
+        Self {
+            name,
+            available,
+            detail: if available { with } else { without }.to_owned(),
+        }
+    }
+}
+
+/// What this system gives. Reads a few files; starts nothing.
+#[cfg(target_os = "linux")]
+pub fn capabilities() -> Vec<Capability> {
+    use crate::{reap, sys};
+
+    let me = i32::try_from(std::process::id()).unwrap_or(1);
+    let (cgroup, cgroup_detail) = cgroup();
+    let landlock = sys::landlock_abi();
+    vec![
+        Capability::new(
+            "subreaper",
+            nix::sys::prctl::get_child_subreaper().is_ok(),
+            "the end of every process tree is proven by having no child left",
+            "refused by the system: ends are known by the mark in the environment only",
+        ),
+        Capability::new(
+            "proc",
+            sys::stat(me).is_some(),
+            "processes can be told apart by pid and start time",
+            "/proc is not mounted: processes cannot be identified",
+        ),
+        Capability::new(
+            "pidfd",
+            sys::pidfd_open(me).is_ok(),
+            "a signal never reaches another process that got the same pid",
+            "not there (Linux 5.3 and later have it): a pid is checked just before each signal",
+        ),
+        Capability::new(
+            "children",
+            Path::new("/proc/thread-self/children").exists(),
+            "descendants are read from the kernel's own lists",
+            "not compiled into this kernel: the whole process table is read instead",
+        ),
+        Capability {
+            name: "cgroup",
+            available: cgroup,
+            detail: cgroup_detail,
+        },
+        Capability::new(
+            "pressure",
+            fs::read("/proc/pressure/memory").is_ok(),
+            "the kernel tells of memory pressure",
+            "the kernel does not tell of memory pressure",
+        ),
+        Capability {
+            name: "landlock",
+            available: landlock.is_some(),
+            detail: landlock.map_or_else(
+                || "the kernel cannot confine file access of an agent".to_owned(),
+                |abi| format!("the kernel can confine file access of an agent (ABI {abi})"),
+            ),
+        },
+        Capability::new(
+            "init",
+            !reap::is_init(),
+            "orphans go to the system's init",
+            "this is process 1: the daemon reaps orphans itself",
+        ),
+    ]
+}
+
+/// Whether a cgroup v2 of our own may be divided further, and why not.
+#[cfg(target_os = "linux")]
+fn cgroup() -> (bool, String) {
+    use nix::unistd::{AccessFlags, access};
+
+    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let Some(group) = groups.lines().find_map(|line| line.strip_prefix("0::/")) else {
+        return (false, "there is no cgroup v2 here".to_owned());
+    };
+    let own = Path::new("/sys/fs/cgroup").join(group);
+    if !own.join("cgroup.procs").exists() {
+        return (false, "cgroup v2 is not mounted at /sys/fs/cgroup".to_owned());
+    }
+    if access(&own, AccessFlags::W_OK).is_err()
+        || access(&own.join("cgroup.procs"), AccessFlags::W_OK).is_err()
+    {
+        return (false, format!("{} is not delegated to this user", own.display()));
+    }
+    if !own.join("cgroup.kill").exists() {
+        return (
+            false,
+            format!(
+                "{} has no cgroup.kill: it is the root, or the kernel is older than 5.14",
+                own.display()
+            ),
+        );
+    }
+    (true, format!("{} may be divided further", own.display()))
+}
+
+/// What this system gives.
+#[cfg(not(target_os = "linux"))]
+pub fn capabilities() -> Vec<Capability> {
+    let missing =
+        "only Linux has it: a process that leaves the agent's group and loses its parent is not found";
+    vec![
+        Capability::new("subreaper", false, "", missing),
+        Capability::new(
+            "mark",
+            false,
+            "",
+            "the environment of other processes cannot be read here",
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn each_capability_says_something() {
+        let all = super::capabilities();
+        assert!(
+            all.iter()
+                .all(|one| !one.name.is_empty() && !one.detail.is_empty())
+        );
+        #[cfg(target_os = "linux")]
+        assert!(all.iter().any(|one| one.name == "proc" && one.available));
+    }
+}

@@ -1,0 +1,132 @@
+//! Exclusive locks on files that end with their holders.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::time::Duration;
+
+use nix::errno::Errno;
+
+use crate::sys;
+
+/// An exclusive `flock` on a file.
+///
+/// It belongs to the open file, not to the process: a shim that was given it holds it after the daemon has dropped its
+/// own, and it ends with the last of them, however they end. The file itself stays.
+#[derive(Debug)]
+pub struct FileLock {
+    file: File,
+}
+
+impl FileLock {
+    /// Takes the lock; `None` if someone else has it. The file is made with mode 0600 if it is not there.
+    pub fn try_acquire(path: &Path) -> io::Result<Option<Self>> {
+        // A probe by `is_locked` holds a shared lock for a moment; that must not look like a holder.
+        for attempt in 0..5 {
+            if attempt > 0 {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            let mut options = OpenOptions::new();
+            options
+                .read(true)
+                .write(true)
+                .create(true)
+                .mode(0o600)
+                .custom_flags(nix::libc::O_NOFOLLOW);
+            let file = options.open(path)?;
+            if !flock(&file, nix::libc::LOCK_EX)? {
+                continue;
+            }
+            // Someone may have removed or replaced the file between the opening and the lock.
+            if path.symlink_metadata().is_ok_and(|now| is_same(&now, &file)) {
+                return Ok(Some(Self { file }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether someone holds the lock now. Takes nothing from anyone who tries to acquire it meanwhile.
+    pub fn is_locked(path: &Path) -> io::Result<bool> {
+        match File::open(path) {
+            // The shared lock ends with this file, at once.
+            Ok(file) => Ok(!flock(&file, nix::libc::LOCK_SH)?),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl AsFd for FileLock {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+fn is_same(path: &std::fs::Metadata, file: &File) -> bool {
+    file.metadata()
+        .is_ok_and(|file| (file.dev(), file.ino()) == (path.dev(), path.ino()))
+}
+
+fn flock(file: &File, kind: i32) -> io::Result<bool> {
+    loop {
+        match sys::flock(file.as_raw_fd(), kind | nix::libc::LOCK_NB) {
+            Ok(()) => return Ok(true),
+            Err(Errno::EWOULDBLOCK) => return Ok(false),
+            Err(Errno::EINTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn one_holder_at_a_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lock");
+        assert!(!FileLock::is_locked(&path).unwrap());
+        let lock = FileLock::try_acquire(&path).unwrap().unwrap();
+        assert!(FileLock::try_acquire(&path).unwrap().is_none());
+        assert!(FileLock::is_locked(&path).unwrap());
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        drop(lock);
+        assert!(!FileLock::is_locked(&path).unwrap());
+        assert!(FileLock::try_acquire(&path).unwrap().is_some());
+    }
+
+    #[test]
+    fn a_lock_on_a_file_that_was_replaced_does_not_count() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lock");
+        let old = FileLock::try_acquire(&path).unwrap().unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let new = FileLock::try_acquire(&path).unwrap().unwrap();
+        assert!(!is_same(&path.metadata().unwrap(), &old.file));
+        assert!(is_same(&path.metadata().unwrap(), &new.file));
+    }
+
+    #[test]
+    fn probes_do_not_disturb_an_acquisition() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lock");
+        drop(FileLock::try_acquire(&path).unwrap());
+        let stop = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                    FileLock::is_locked(&path).unwrap();
+                    std::thread::yield_now();
+                }
+            });
+            let all = (0..50).all(|_| FileLock::try_acquire(&path).unwrap().is_some());
+            stop.store(true, std::sync::atomic::Ordering::Relaxed);
+            assert!(all);
+        });
+    }
+}
