@@ -1,8 +1,10 @@
 //! What stands in `workflow.yml`: every key, its type, its default and its meaning, once.
 
-use super::decode::{Named, section};
+use super::args::Args;
+use super::decode::Named;
 use super::model::{ArgsStyle, Home, OutputFormat, Permission, Runtime};
-use super::values::{Amount, Args, CommandLine, Count, Env, EnvNames, Positive, Text, Whole};
+use super::section::section;
+use super::values::{Amount, CommandLine, Count, Env, EnvNames, Positive, Text, Whole};
 use crate::duration::Span;
 
 section! {

@@ -4,6 +4,7 @@
 //! `values` (typed sections; the same list of keys makes the JSON Schema), `lower` (checks across sections, and the
 //! model). Each step reports all it finds and goes on.
 
+mod args;
 mod decode;
 mod diagnostic;
 mod file;
@@ -11,7 +12,9 @@ mod lower;
 pub mod model;
 mod places;
 mod render;
+mod scalar;
 mod schema;
+mod section;
 mod text;
 mod values;
 mod yaml;
@@ -22,7 +25,7 @@ mod tests;
 pub use diagnostic::{CODES, Diagnostic, MAX_DIAGNOSTICS, Severity, Spot};
 pub use model::{
     AgentProfile, ArgValue, ArgsStyle, Home, Intake, IssuePolicy, OutputFormat, Permission, Price,
-    PromptSource, Retry, Runtime, Stage, Workflow, WorkspaceRoot, flag,
+    PromptSource, Retry, Runtime, Stage, Workflow, WorkspaceRoot,
 };
 pub use render::{render, summary};
 pub use schema::{json_schema, reference_markdown};

