@@ -1,5 +1,8 @@
 //! The real `vex` program: events, exit codes, signals.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic, too")]
+#![allow(clippy::needless_pass_by_value, reason = "`json!` values are made for the call")]
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -249,7 +252,7 @@ fn each_end_has_its_exit_code() {
     let looping = calls(&[call("list_dir", json!({}))]);
     let error = |class: &str| json!({"kind": "error", "message": "no", "class": class});
     let told = [
-        code(&[looping.clone()], &[]),
+        code(std::slice::from_ref(&looping), &[]),
         code(
             &[looping.clone(), looping.clone(), looping],
             &["--max-turns", "2"],

@@ -1,0 +1,243 @@
+//! The folder on disk: names, reading, the lock, and replacing a file in one step.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::ops::Deref;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use nix::fcntl::{Flock, FlockArg, OFlag};
+
+use super::error::{Broken, TrackerError};
+
+/// The largest file that is taken for an issue, in bytes.
+const MAX_BYTES: u64 = 4 * 1024 * 1024;
+/// How long another writer is waited for.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A folder that is there.
+#[derive(Debug)]
+pub(super) struct Store {
+    dir: PathBuf,
+}
+
+/// A folder that this process alone writes to, as far as programs ask. The lock is on the folder itself: nothing is
+/// left in it that git would show.
+#[derive(Debug)]
+pub(super) struct Locked {
+    store: Store,
+    _lock: Flock<File>,
+}
+
+impl Deref for Locked {
+    type Target = Store;
+
+    fn deref(&self) -> &Store {
+        &self.store
+    }
+}
+
+impl Store {
+    pub(super) fn open(dir: &Path) -> Result<Self, TrackerError> {
+        let open = |source| TrackerError::Open {
+            dir: dir.to_owned(),
+            source,
+        };
+        let meta = std::fs::metadata(dir).map_err(open)?;
+        if !meta.is_dir() {
+            return Err(open(std::io::Error::from(std::io::ErrorKind::NotADirectory)));
+        }
+        Ok(Self { dir: dir.to_owned() })
+    }
+
+    pub(super) fn create(dir: &Path) -> Result<Self, TrackerError> {
+        std::fs::create_dir_all(dir).map_err(|source| TrackerError::Open {
+            dir: dir.to_owned(),
+            source,
+        })?;
+        Self::open(dir)
+    }
+
+    pub(super) fn lock(self) -> Result<Locked, TrackerError> {
+        let fail = |source| TrackerError::Lock {
+            dir: self.dir.clone(),
+            source,
+        };
+        let mut file = File::open(&self.dir).map_err(fail)?;
+        let start = Instant::now();
+        let mut pause = Duration::from_millis(1);
+        loop {
+            match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+                Ok(lock) => {
+                    return Ok(Locked {
+                        store: self,
+                        _lock: lock,
+                    });
+                }
+                Err((back, nix::errno::Errno::EWOULDBLOCK | nix::errno::Errno::EINTR)) => file = back,
+                Err((_, errno)) => return Err(fail(errno.into())),
+            }
+            if start.elapsed() > PATIENCE {
+                return Err(TrackerError::LockHeld {
+                    dir: self.dir,
+                    waited: PATIENCE,
+                });
+            }
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(Duration::from_millis(20));
+        }
+    }
+
+    pub(super) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    pub(super) fn path(&self, name: &OsStr) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    /// The names of all files that should be issues, sorted: `*.md`, without hidden ones and README.md.
+    pub(super) fn names(&self) -> Result<Vec<OsString>, TrackerError> {
+        let fail = |source| TrackerError::List {
+            dir: self.dir.clone(),
+            source,
+        };
+        let mut names = Vec::new();
+        for entry in std::fs::read_dir(&self.dir).map_err(fail)? {
+            let entry = entry.map_err(fail)?;
+            let name = entry.file_name();
+            let bytes = name.as_encoded_bytes();
+            let is_issue =
+                bytes.ends_with(b".md") && bytes[0] != b'.' && !bytes.eq_ignore_ascii_case(b"readme.md");
+            if is_issue && !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                names.push(name);
+            }
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    /// The content of a file. Links and what is no regular file are refused: they could lead anywhere, or hang.
+    pub(super) fn read(&self, name: &OsStr) -> Result<String, Broken> {
+        let path = self.path(name);
+        let broken = |reason: String, hint| Broken {
+            path: path.clone(),
+            line: 1,
+            reason,
+            hint,
+        };
+        let no_link = "an issue is a regular file: no link, pipe or device";
+        let flags = (OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC).bits();
+        let file = OpenOptions::new()
+            .read(true)
+            .custom_flags(flags)
+            .open(&path)
+            .map_err(|error| {
+                let link = error.raw_os_error() == Some(nix::errno::Errno::ELOOP as i32);
+                if link {
+                    broken("it is a link".to_owned(), no_link)
+                } else {
+                    broken(
+                        format!("it cannot be read: {error}"),
+                        "check that you may read it",
+                    )
+                }
+            })?;
+        let meta = file.metadata().map_err(|error| {
+            broken(
+                format!("it cannot be read: {error}"),
+                "check that you may read it",
+            )
+        })?;
+        if !meta.is_file() {
+            return Err(broken("it is no regular file".to_owned(), no_link));
+        }
+        if meta.len() > MAX_BYTES {
+            return Err(broken(
+                format!("it is too large: {} bytes", meta.len()),
+                "at most 4 MiB are taken",
+            ));
+        }
+        let mut bytes = Vec::with_capacity(usize::try_from(meta.len()).unwrap_or(0) + 1);
+        file.take(MAX_BYTES).read_to_end(&mut bytes).map_err(|error| {
+            broken(
+                format!("it cannot be read: {error}"),
+                "check that you may read it",
+            )
+        })?;
+        String::from_utf8(bytes).map_err(|error| {
+            let good = error.utf8_error().valid_up_to();
+            let line = error.as_bytes()[..good].iter().filter(|&&b| b == b'\n').count() + 1;
+            Broken {
+                path: path.clone(),
+                line,
+                reason: "it is not UTF-8 text".to_owned(),
+                hint: "save it as UTF-8",
+            }
+        })
+    }
+}
+
+impl Locked {
+    /// Writes a new file; one that is there already is never replaced.
+    pub(super) fn create_file(&self, name: &str, text: &str) -> Result<(), TrackerError> {
+        let path = self.store.dir.join(name);
+        let fail = |source| TrackerError::Write {
+            path: path.clone(),
+            source,
+        };
+        let temporary = self.write_beside(text, None).map_err(fail)?;
+        // A link fails where a rename would replace. Some file systems have no links: there the lock must do.
+        let done = std::fs::hard_link(&temporary, &path).or_else(|error| {
+            if path.symlink_metadata().is_ok() {
+                Err(error)
+            } else {
+                std::fs::rename(&temporary, &path)
+            }
+        });
+        let _ = std::fs::remove_file(&temporary);
+        done.map_err(fail)
+    }
+
+    /// Replaces a file whose content is still `before`; `false` when it is not.
+    pub(super) fn replace(&self, name: &OsStr, before: &str, after: &str) -> Result<bool, TrackerError> {
+        let path = self.store.path(name);
+        let fail = |source| TrackerError::Write {
+            path: path.clone(),
+            source,
+        };
+        let mode = std::fs::symlink_metadata(&path)
+            .map_err(fail)?
+            .permissions()
+            .mode();
+        let temporary = self.write_beside(after, Some(mode)).map_err(fail)?;
+        let current = self.store.read(name);
+        if !current.is_ok_and(|text| text == before) {
+            let _ = std::fs::remove_file(&temporary);
+            return Ok(false);
+        }
+        std::fs::rename(&temporary, &path).map_err(|source| {
+            let _ = std::fs::remove_file(&temporary);
+            fail(source)
+        })?;
+        Ok(true)
+    }
+
+    fn write_beside(&self, text: &str, mode: Option<u32>) -> std::io::Result<PathBuf> {
+        let path = self
+            .store
+            .dir
+            .join(format!(".vik-{}.tmp", uuid::Uuid::now_v7().simple()));
+        let mut file = OpenOptions::new().write(true).create_new(true).open(&path)?;
+        let written = file.write_all(text.as_bytes()).and_then(|()| match mode {
+            Some(mode) => file.set_permissions(std::fs::Permissions::from_mode(mode & 0o7777)),
+            None => Ok(()),
+        });
+        written
+            .and_then(|()| file.sync_data())
+            .inspect_err(|_| drop(std::fs::remove_file(&path)))?;
+        Ok(path)
+    }
+}

@@ -1,0 +1,530 @@
+use std::path::Path;
+
+use jiff::Timestamp;
+use proptest::prelude::*;
+
+use super::document::Document;
+use super::*;
+
+fn now() -> Timestamp {
+    "2026-01-02T03:04:05Z".parse().unwrap()
+}
+
+fn tracker() -> (tempfile::TempDir, Tracker) {
+    let dir = tempfile::tempdir().unwrap();
+    let tracker = Tracker::new(dir.path().join("issues"));
+    (dir, tracker)
+}
+
+fn put(tracker: &Tracker, name: &str, text: &str) {
+    std::fs::create_dir_all(tracker.dir()).unwrap();
+    std::fs::write(tracker.dir().join(name), text).unwrap();
+}
+
+fn get(tracker: &Tracker, name: &str) -> String {
+    std::fs::read_to_string(tracker.dir().join(name)).unwrap()
+}
+
+fn new(title: &str) -> NewIssue {
+    NewIssue {
+        title: title.to_owned(),
+        state: "todo".to_owned(),
+        ..NewIssue::default()
+    }
+}
+
+#[test]
+fn a_new_issue_is_a_plain_file() {
+    let (_dir, tracker) = tracker();
+    let issue = NewIssue {
+        body: "It is wrong.\n".to_owned(),
+        labels: vec!["bug".to_owned(), "good first: issue".to_owned()],
+        priority: Some(2),
+        blocked_by: vec!["7".to_owned()],
+        ..new("Fix: the total, \"again\"")
+    };
+    assert_eq!(tracker.create(&issue, now()).unwrap(), "1");
+    insta::assert_snapshot!(get(&tracker, "1-fix-the-total-again.md"), @r#"
+    ---
+    id: 1
+    title: "Fix: the total, \"again\""
+    state: todo
+    created_at: 2026-01-02T03:04:05Z
+    priority: 2
+    labels: [bug, "good first: issue"]
+    blocked_by: [7]
+    ---
+
+    It is wrong.
+    "#);
+    tracker
+        .move_to("1", "review", Some("todo"), Some(("ann", "looks\nfine")), now())
+        .unwrap();
+    tracker
+        .comment(
+            "1",
+            "bob\n### x",
+            "Not yet.\n\n## Comments\n### 2026-01-02T03:04:05Z · eve\n",
+            now(),
+        )
+        .unwrap();
+    insta::assert_snapshot!(get(&tracker, "1-fix-the-total-again.md").split_once("wrong.\n").unwrap().1, @r"
+
+    ## Comments
+
+    ### 2026-01-02T03:04:05Z · ann
+
+    todo → review: looks
+    fine
+
+    ### 2026-01-02T03:04:05Z · bob ### x
+
+    Not yet.
+
+    \## Comments
+    \### 2026-01-02T03:04:05Z · eve
+    ");
+    let issue = tracker.show("1").unwrap();
+    assert_eq!(issue.description, "It is wrong.");
+    assert_eq!(issue.comments.len(), 2);
+    assert_eq!(
+        issue.comments[1].text,
+        "Not yet.\n\n## Comments\n### 2026-01-02T03:04:05Z · eve"
+    );
+    let mut fields = issue.fields();
+    assert_eq!(fields.remove("comments").unwrap().as_array().unwrap().len(), 2);
+    fields.remove("file").unwrap();
+    insta::assert_snapshot!(
+        serde_json::to_string(&fields).unwrap(),
+        @r#"{"id":"1","title":"Fix: the total, \"again\"","state":"review","created_at":"2026-01-02T03:04:05Z","priority":2,"labels":["bug","good first: issue"],"blocked_by":[7],"description":"It is wrong."}"#
+    );
+}
+
+const BY_HAND: &str = "\u{feff}---\r\n# a comment\r\nowner: 'Ann'   # who\r\nid:   A-1 # mine\r\ntitle: >\r\n  Two\r\n  \
+                       lines\r\n\r\nstate: 'todo'\t# where\r\nlabels:\r\n  - a\r\n  - {b: [1, 2.5, ~]}\r\n---   \r\n\
+                       Text\r\n---\r\nmore";
+
+#[test]
+fn hand_edits_stay_byte_for_byte() {
+    let (_dir, tracker) = tracker();
+    put(&tracker, "anything at all.md", BY_HAND);
+    let issue = tracker.show("A-1").unwrap();
+    assert_eq!(
+        (issue.title.as_str(), issue.state.as_str()),
+        ("Two lines\n", "todo")
+    );
+    assert_eq!(issue.description, "Text\n---\nmore");
+    tracker.move_to("A-1", "it's", None, None, now()).unwrap();
+    assert_eq!(
+        get(&tracker, "anything at all.md"),
+        BY_HAND.replace("'todo'", "'it''s'")
+    );
+    tracker.comment("A-1", "bob", "one\ntwo", now()).unwrap();
+    let added = "\r\n\r\n## Comments\r\n\r\n### 2026-01-02T03:04:05Z · bob\r\n\r\none\r\ntwo\r\n";
+    assert_eq!(
+        get(&tracker, "anything at all.md"),
+        BY_HAND.replace("'todo'", "'it''s'") + added
+    );
+}
+
+#[test]
+fn broken_files_are_told_with_their_line_and_the_rest_is_listed() {
+    let (_dir, tracker) = tracker();
+    for (name, text) in [
+        ("a-no-front.md", "# Title\n"),
+        ("b-open.md", "---\nid: b\n"),
+        ("c-yaml.md", "---\nid: c\ntitle: a: b\nstate: x\n---\n"),
+        ("d-no-id.md", "---\ntitle: d\nstate: x\n---\n"),
+        ("e-no-state.md", "---\nid: e\n---\n"),
+        ("f-empty-state.md", "---\nid: f\n\nstate: ''\n---\n"),
+        ("g-state-list.md", "---\nid: g\nstate: [x]\n---\n"),
+        ("h-twice.md", "---\nid: h\nstate: x\nid: i\n---\n"),
+        ("i-list.md", "---\n- id\n---\n"),
+        ("j-control.md", "---\nid: j\nstate: \u{7}\n---\n"),
+        ("k-empty.md", ""),
+        (
+            "l-bomb.md",
+            "---\nid: l\nstate: x\na: &a [1,1,1,1,1,1,1,1,1]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\n\
+          c: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c]\n\
+          e: &e [*d,*d,*d,*d,*d,*d,*d,*d,*d]\n---\n",
+        ),
+        ("m-scalar.md", "---\njust text\n---\n"),
+        ("y1.md", "---\nid: y\nstate: x\n---\n"),
+        ("y2.md", "---\n\nid: y\nstate: x\n---\n"),
+        ("README.md", "# Issues\n"),
+        (".hidden.md", "x"),
+        ("notes.txt", "x"),
+    ] {
+        put(&tracker, name, text);
+    }
+    put(&tracker, "n-utf8.md", "");
+    std::fs::write(tracker.dir().join("n-utf8.md"), b"---\nid: \xff\n---\n").unwrap();
+    std::os::unix::fs::symlink("/etc/passwd", tracker.dir().join("o-link.md")).unwrap();
+    nix::unistd::mkfifo(&tracker.dir().join("p-pipe.md"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let nested = format!(
+        "---\nid: q\nstate: x\na: {}{}\n---\n",
+        "[".repeat(5000),
+        "]".repeat(5000)
+    );
+    put(&tracker, "q-deep.md", &nested);
+    let listing = tracker.list().unwrap();
+    let ids: Vec<_> = listing.issues.iter().map(|issue| issue.id.as_str()).collect();
+    assert_eq!(ids, ["y"]);
+    let told: Vec<String> = listing
+        .broken
+        .iter()
+        .map(|broken| {
+            let text = broken.to_string();
+            text.rsplit_once("/issues/").unwrap().1.to_owned()
+        })
+        .collect();
+    insta::assert_snapshot!(told.join("\n"), @r#"
+    a-no-front.md:1: it does not begin with front matter
+    b-open.md:1: the front matter is not closed
+    c-yaml.md:3: this is not valid YAML: mapping values are not allowed in this context
+    d-no-id.md:1: it has no `id`
+    e-no-state.md:1: it has no `state`
+    f-empty-state.md:4: `state` is empty
+    g-state-list.md:3: `state` is not text
+    h-twice.md:4: the key `id` stands twice
+    i-list.md:2: front matter must be `key: value` lines
+    j-control.md:3: a control character stands here
+    k-empty.md:1: it does not begin with front matter
+    l-bomb.md:8: aliases copy too much
+    m-scalar.md:2: front matter must be `key: value` lines
+    n-utf8.md:2: it is not UTF-8 text
+    o-link.md:1: it is a link
+    p-pipe.md:1: it is no regular file
+    q-deep.md:4: this is not valid YAML: recursion limit exceeded
+    y2.md:3: the id "y" is taken by y1.md
+    "#);
+}
+
+#[test]
+fn verbs_find_the_broken_file_of_their_issue() {
+    let (_dir, tracker) = tracker();
+    put(&tracker, "7-x.md", "---\nid: 7\nstate: [\n---\n");
+    put(&tracker, "8-a.md", "---\nid: 8\nstate: a\n---\n");
+    put(&tracker, "8-b.md", "---\nid: 8\nstate: b\n---\n");
+    put(&tracker, "9.md", "---\nid: 9\nstate: |\n  todo\n---\n");
+    let code = |id: &str| tracker.move_to(id, "done", None, None, now()).unwrap_err().code();
+    assert_eq!(code("7"), "issue_broken");
+    assert_eq!(code("8"), "issue_id_taken");
+    assert_eq!(code("9"), "issue_write");
+    for id in [
+        "10",
+        "",
+        ".",
+        "..",
+        "../x",
+        "/etc/passwd",
+        "7-x.md",
+        "a\0b",
+        "7\n",
+    ] {
+        assert_eq!(code(id), "issue_not_found", "{id:?}");
+    }
+    assert_eq!(
+        Tracker::new("/nowhere/at/all").list().unwrap_err().code(),
+        "issues_folder"
+    );
+}
+
+#[test]
+fn a_move_can_ask_for_the_state_before() {
+    let (_dir, tracker) = tracker();
+    let id = tracker.create(&new("x"), now()).unwrap();
+    assert!(
+        tracker
+            .move_to(&id, "review", Some("todo"), None, now())
+            .unwrap()
+            .changed
+    );
+    assert!(
+        !tracker
+            .move_to(&id, "review", None, Some(("a", "again")), now())
+            .unwrap()
+            .changed
+    );
+    assert!(tracker.show(&id).unwrap().comments.is_empty());
+    let error = tracker
+        .move_to(&id, "done", Some("todo"), None, now())
+        .unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        r#"the issue "1" is in state "review", not in "todo""#
+    );
+    assert_eq!(error.exit_code(), 1);
+    assert_eq!(tracker.show(&id).unwrap().state, "review");
+}
+
+#[test]
+fn what_a_new_issue_may_not_be() {
+    let (dir, tracker) = tracker();
+    let long = "x".repeat(101);
+    for id in [
+        "",
+        ".",
+        "../x",
+        "a/b",
+        "-x",
+        ".x",
+        "ä",
+        "a b",
+        "a\nb",
+        long.as_str(),
+    ] {
+        let error = tracker
+            .create(
+                &NewIssue {
+                    id: Some(id.to_owned()),
+                    ..new("t")
+                },
+                now(),
+            )
+            .unwrap_err();
+        assert_eq!((error.code(), error.exit_code()), ("issue_usage", 2), "{id:?}");
+    }
+    for title in ["", " ", "a\nb"] {
+        assert_eq!(
+            tracker.create(&new(title), now()).unwrap_err().code(),
+            "issue_usage"
+        );
+    }
+    let named = NewIssue {
+        id: Some("E-1".to_owned()),
+        ..new("../../etc/passwd")
+    };
+    assert_eq!(tracker.create(&named, now()).unwrap(), "E-1");
+    assert_eq!(
+        tracker.create(&named, now()).unwrap_err().code(),
+        "issue_id_taken"
+    );
+    assert!(tracker.dir().join("E-1-etc-passwd.md").exists());
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+    let first: Vec<_> = std::fs::read_dir(tracker.dir())
+        .unwrap()
+        .map(|e| e.unwrap().file_name())
+        .collect();
+    assert_eq!(
+        first,
+        ["E-1-etc-passwd.md"],
+        "no lock and no temporary file is left"
+    );
+}
+
+#[test]
+fn numbers_go_on_after_the_highest_that_any_file_uses() {
+    let (_dir, tracker) = tracker();
+    put(&tracker, "anything.md", "---\nid: 41\nstate: x\n---\n");
+    put(&tracker, "50-broken.md", "no front matter");
+    assert_eq!(tracker.create(&new("x"), now()).unwrap(), "51");
+    assert_eq!(tracker.create(&new("x"), now()).unwrap(), "52");
+    let ids: Vec<_> = tracker
+        .list()
+        .unwrap()
+        .issues
+        .into_iter()
+        .map(|issue| issue.id)
+        .collect();
+    assert_eq!(ids, ["41", "51", "52"]);
+}
+
+#[test]
+fn writers_at_the_same_time_lose_nothing() {
+    let (_dir, tracker) = tracker();
+    tracker.create(&new("shared"), now()).unwrap();
+    let threads: Vec<_> = (0..8)
+        .map(|number| {
+            let tracker = tracker.clone();
+            std::thread::spawn(move || {
+                for turn in 0..5 {
+                    tracker.create(&new("more"), now()).unwrap();
+                    tracker
+                        .comment("1", "w", &format!("{number}/{turn}"), now())
+                        .unwrap();
+                }
+                // Compare and swap: one of all wins.
+                tracker.move_to("1", "taken", Some("todo"), None, now()).is_ok()
+            })
+        })
+        .collect();
+    let won = threads
+        .into_iter()
+        .map(|thread| thread.join().unwrap())
+        .filter(|won| *won)
+        .count();
+    assert_eq!(won, 1);
+    let listing = tracker.list().unwrap();
+    assert!(listing.broken.is_empty());
+    assert_eq!(listing.issues.len(), 41);
+    assert_eq!(listing.issues[0].comments.len(), 40);
+    assert_eq!(listing.issues[40].id, "41");
+}
+
+#[test]
+fn an_editor_that_saves_in_between_is_noticed() {
+    let (_dir, tracker) = tracker();
+    put(&tracker, "1.md", "---\nid: 1\nstate: a\n---\nold\n");
+    let mut tries = 0;
+    tracker
+        .change("1", |document, path| {
+            tries += 1;
+            if tries == 1 {
+                put(
+                    &tracker,
+                    "1.md",
+                    "---\nid: 1\nstate: a\nnote: by hand\n---\nnew\n",
+                );
+            }
+            document.set("state", "b", path)
+        })
+        .unwrap();
+    assert_eq!(tries, 2);
+    assert_eq!(
+        get(&tracker, "1.md"),
+        "---\nid: 1\nstate: b\nnote: by hand\n---\nnew\n"
+    );
+    let error = tracker.change("1", |document, path| {
+        tries += 1;
+        put(&tracker, "1.md", &format!("---\nid: 1\nstate: a\n---\n{tries}\n"));
+        document.set("state", "c", path)
+    });
+    assert!(matches!(error, Err(TrackerError::Changing { .. })));
+    assert_eq!(
+        std::fs::read_dir(tracker.dir()).unwrap().count(),
+        1,
+        "no temporary file is left"
+    );
+}
+
+#[test]
+fn ten_thousand_issues_are_listed_fast() {
+    let (_dir, tracker) = tracker();
+    std::fs::create_dir_all(tracker.dir()).unwrap();
+    for id in 1..=10_000 {
+        let text = format!(
+            "---\nid: {id}\ntitle: Issue {id}\nstate: todo\nlabels: [a, b]\npriority: 3\n---\n\nText.\n"
+        );
+        std::fs::write(tracker.dir().join(format!("{id}-issue.md")), text).unwrap();
+    }
+    let start = std::time::Instant::now();
+    let listing = tracker.list().unwrap();
+    assert_eq!((listing.issues.len(), listing.broken.len()), (10_000, 0));
+    // Generous for a debug build on a busy machine; it takes a fifth of this.
+    assert!(
+        start.elapsed() < std::time::Duration::from_secs(10),
+        "{:?}",
+        start.elapsed()
+    );
+}
+
+fn words() -> impl Strategy<Value = String> {
+    prop_oneof![
+        "[ -~]{0,12}",
+        "\\PC{0,8}",
+        prop::sample::select(vec![
+            "true", "null", "~", "1", "1.5", "0x1", "no", "---", "#", "- a", "a: b", "a #b", "'", "\"", "\\",
+            "&a", "*a", "!x", "|", ">", "%", "@", "`", "[a", "{a", "a,b", ":", "a:", "\u{feff}", "\u{85}",
+            "\u{2028}"
+        ])
+        .prop_map(str::to_owned),
+    ]
+}
+
+/// One front matter line besides id and state, as people write them.
+fn odd_line() -> impl Strategy<Value = String> {
+    prop_oneof![
+        Just(String::new()),
+        Just("# a comment: with a colon".to_owned()),
+        Just("list:\n  - a\n  -   'b' # c".to_owned()),
+        Just("block: |\n  state: todo\n\n  more".to_owned()),
+        Just("folded: >-\n  id: 5\n  more".to_owned()),
+        Just("flow: {state: x, id: [1, 2]}".to_owned()),
+        Just("nested:\n    state: inner\n    id: inner".to_owned()),
+        Just("\"quoted key\"   :   1.50".to_owned()),
+        words().prop_map(|word| format!("w: {}", yaml::scalar(&word))),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_scalar_reads_as_the_text_it_was(text in words()) {
+        let line = format!("k: {}\nl: {}", yaml::scalar(&text), yaml::list(std::slice::from_ref(&text)));
+        let entries = yaml::entries(&line).unwrap();
+        prop_assert_eq!(entries[0].text.as_deref(), Some(text.as_str()));
+        let item = &entries[1].value[0];
+        prop_assert!(item.as_str() == Some(text.as_str()) || format!("{item}") == text);
+    }
+
+    #[test]
+    fn a_change_touches_its_value_only(
+        before in prop::collection::btree_set(odd_line(), 0..3),
+        after in prop::collection::btree_set(odd_line(), 0..3),
+        style in 0..4,
+        old in words(),
+        new in words(),
+        space in "[ ]{1,3}",
+        comment in prop::sample::select(vec!["", " # note", "   #"]),
+        newline in prop::sample::select(vec!["\n", "\r\n"]),
+        body in "(\\PC|\n){0,30}",
+    ) {
+        prop_assume!(!old.trim().is_empty() && !new.trim().is_empty());
+        let value = match style {
+            0 => format!("'{}'", "plain old"),
+            1 => yaml::quoted(&old),
+            2 => "bare".to_owned(),
+            _ => yaml::scalar(&old),
+        };
+        let mut before: Vec<_> = before.into_iter().collect();
+        before.dedup_by_key(|line| line.starts_with("w:").then_some(()).ok_or_else(|| line.clone()));
+        let after: Vec<_> = after.into_iter().filter(|line| !before.contains(line) && !line.starts_with("w:")).collect();
+        let head = format!("---\nid: 1\n{}\nstate:{space}", before.join("\n")).replace('\n', newline);
+        let tail = format!("{comment}\n{}\n---\n{body}", after.join("\n")).replace('\n', newline);
+        let text = format!("{head}{value}{tail}");
+        let path = Path::new("x.md");
+        let Ok(mut document) = Document::parse(path, text) else {
+            return Err(TestCaseError::fail("the text of the test is no document"));
+        };
+        document.set("state", &new, path).unwrap();
+        let text = document.text();
+        prop_assert!(text.starts_with(&head) && text.ends_with(&tail), "{text:?}");
+        prop_assert_eq!(document.issue(path).unwrap().state, new);
+    }
+
+}
+
+proptest! {
+    // Each case writes and syncs several files.
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn comments_never_change_the_description(body in "(\\PC|\n){0,40}", texts in prop::collection::vec("(\\PC|\n|## Comments\n){1,30}", 1..4)) {
+        let (_dir, tracker) = tracker();
+        let id = tracker.create(&NewIssue { body, ..new("t") }, now()).unwrap();
+        let before = tracker.show(&id).unwrap().description;
+        let texts: Vec<_> = texts.into_iter().filter(|text| !text.trim().is_empty()).collect();
+        for text in &texts {
+            tracker.comment(&id, "a", text, now()).unwrap();
+        }
+        let issue = tracker.show(&id).unwrap();
+        prop_assert_eq!(issue.description, before);
+        prop_assert_eq!(issue.comments.len(), texts.len());
+    }
+
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_text_makes_it_panic(text in "(---\n)?(id: 1\n|state: x\n|\\PC|\n|[\\[\\]{}:&*#|>'\"!%@`-]| ){0,60}(\n---\n)?(\\PC|\n){0,20}") {
+        if let Ok(mut document) = Document::parse(Path::new("x.md"), text) {
+            let _ = document.issue(Path::new("x.md"));
+            let _ = document.set("state", "y", Path::new("x.md"));
+            document.comment("a", "b", now());
+        }
+    }
+}
