@@ -1,8 +1,5 @@
 //! What this system gives for the supervision of processes, for `vik doctor`.
 
-use std::fs;
-use std::path::Path;
-
 /// One facility of the system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Capability {
@@ -27,6 +24,8 @@ impl Capability {
 /// What this system gives. Reads a few files; starts nothing.
 #[cfg(target_os = "linux")]
 pub fn capabilities() -> Vec<Capability> {
+    use std::{fs, path::Path};
+
     use crate::{reap, sys};
 
     let me = i32::try_from(std::process::id()).unwrap_or(1);
@@ -88,6 +87,8 @@ pub fn capabilities() -> Vec<Capability> {
 /// Whether a cgroup v2 of our own may be divided further, and why not.
 #[cfg(target_os = "linux")]
 fn cgroup() -> (bool, String) {
+    use std::{fs, path::Path};
+
     use nix::unistd::{AccessFlags, access};
 
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();

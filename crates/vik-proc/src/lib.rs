@@ -30,7 +30,7 @@ pub use census::read_census;
 pub use identity::ProcessId;
 pub use lock::FileLock;
 pub use peer::{descends_from, peer_pid};
-pub use reap::{OrphanReaper, is_init};
+pub use reap::{adopt_orphans, is_init, tend_orphans};
 pub use spec::{
     Cause, ExitRecord, Graces, Mark, Output, Proof, SHIM_VERB, ShimSpec, SpawnFailure, SpawnFailureKind,
     Stdin,

@@ -1,62 +1,138 @@
-//! Orphans that come to the daemon: always when it is process 1 of a container.
+//! Orphans that come to the daemon: from its own lost shims, and from everywhere when it is process 1 of a container.
 
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-use nix::unistd::Pid;
+use nix::unistd::{Pid, getsid};
 
 use crate::identity::ProcessId;
-use crate::supervise::is_own_shim;
-use crate::sys;
+use crate::supervise::shims;
+use crate::sys::{self, Stat};
+
+/// How often [`tend_orphans`] looks.
+const LOOK: Duration = Duration::from_secs(5);
+
+static ADOPTS: AtomicBool = AtomicBool::new(false);
 
 /// Whether this is the first process of its PID namespace, which inherits every orphan and must reap it.
 pub fn is_init() -> bool {
     std::process::id() == 1
 }
 
-/// Reaps orphans without taking the exit status of this process's own children from those who wait for them.
+/// Makes this process inherit what a lost shim leaves behind, so that even a process that has cleared its environment
+/// and left its group is found and the end is proven. Call it before the first shim is started, and run
+/// [`tend_orphans`]. `false`: the system has no such thing (macOS).
 ///
+/// From then on a child of this process that is in another session and is no shim counts as such an orphan; so this
+/// process must start no other children in sessions of their own.
+pub fn adopt_orphans() -> bool {
+    let adopts = sys::become_subreaper();
+    // Process 1 also inherits what others have brought into the container: that is not for us to kill.
+    ADOPTS.store(adopts && !is_init(), Ordering::Relaxed);
+    adopts
+}
+
+pub(crate) fn adopts() -> bool {
+    ADOPTS.load(Ordering::Relaxed)
+}
+
+/// What lost shims have left to this process and is alive.
+pub(crate) fn orphans() -> Vec<ProcessId> {
+    let own_session = getsid(None);
+    let left = |stat: &Stat| {
+        // Without an answer it is gone already.
+        let session = getsid(Some(Pid::from_raw(stat.pid)));
+        !stat.dead && session.is_ok() && session != own_session
+    };
+    shims::all_but(own_children)
+        .into_iter()
+        .filter(left)
+        .map(|stat| stat.id())
+        .collect()
+}
+
+/// Takes the end of processes that are known to be nobody's.
+pub(crate) fn reap_orphans<'a>(orphans: impl IntoIterator<Item = &'a ProcessId>) -> usize {
+    let reaped = |orphan: &&ProcessId| {
+        let parent = sys::stat(orphan.pid)
+            .filter(|stat| stat.id() == **orphan)
+            .map(|stat| stat.ppid);
+        parent == Some(own_pid())
+            && matches!(
+                waitpid(Pid::from_raw(orphan.pid), Some(WaitPidFlag::WNOHANG)),
+                Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..))
+            )
+    };
+    orphans.into_iter().filter(reaped).count()
+}
+
+fn own_pid() -> i32 {
+    i32::try_from(std::process::id()).unwrap_or(0)
+}
+
+fn own_children() -> Vec<Stat> {
+    let me = own_pid();
+    let candidates = sys::children(me).unwrap_or_else(sys::all_pids);
+    candidates
+        .into_iter()
+        .filter_map(sys::stat)
+        .filter(|stat| stat.ppid == me)
+        .collect()
+}
+
+/// Reaps orphans for as long as it is polled, without taking the exit status of this process's own children from
+/// those who wait for them. For a daemon that [adopts](adopt_orphans) or [is process 1](is_init).
+pub async fn tend_orphans() {
+    let mut reaper = OrphanReaper::default();
+    loop {
+        tokio::time::sleep(LOOK).await;
+        reaper.look();
+    }
+}
+
 /// Own children are waited for at once by their tasks; a zombie that is still there at the next look, seconds later, is
-/// nobody's. Shims of this process are never touched.
+/// nobody's.
 #[derive(Debug, Default)]
-pub struct OrphanReaper {
+struct OrphanReaper {
     seen: HashSet<ProcessId>,
 }
 
 impl OrphanReaper {
-    /// A reaper that has seen nothing yet.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// One look; call it every few seconds. `is_own` tells of pids that someone here waits for. Gives how many were
-    /// reaped.
-    pub fn look(&mut self, is_own: impl Fn(i32) -> bool) -> usize {
-        let me = i32::try_from(std::process::id()).unwrap_or(0);
-        let children = sys::children(me).unwrap_or_else(|| {
-            sys::all_pids()
-                .into_iter()
-                .filter(|&pid| sys::stat(pid).is_some_and(|stat| stat.ppid == me))
-                .collect()
-        });
-        let zombies: HashSet<ProcessId> = children
+    fn look(&mut self) -> usize {
+        let zombies = shims::all_but(own_children)
             .into_iter()
-            .filter(|&pid| !is_own_shim(pid) && !is_own(pid))
-            .filter_map(|pid| sys::stat(pid).filter(|stat| stat.dead && stat.ppid == me))
-            .map(|stat| ProcessId {
-                pid: stat.pid,
-                start_time: stat.start_time,
-            })
-            .collect();
+            .filter(|stat| stat.dead)
+            .map(|stat| stat.id());
         let (orphans, fresh): (HashSet<_>, HashSet<_>) =
-            zombies.into_iter().partition(|zombie| self.seen.contains(zombie));
+            zombies.partition(|zombie| self.seen.contains(zombie));
         self.seen = fresh;
-        let reaped = |orphan: &ProcessId| {
-            matches!(
-                waitpid(Pid::from_raw(orphan.pid), Some(WaitPidFlag::WNOHANG)),
-                Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..))
-            )
-        };
-        orphans.iter().filter(|orphan| reaped(orphan)).count()
+        reap_orphans(&orphans)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_zombie_is_reaped_at_the_second_look() {
+        let child = std::process::Command::new("true").spawn().unwrap();
+        let id = ProcessId::of(i32::try_from(child.id()).unwrap()).unwrap();
+        // Nobody waits for it any more.
+        drop(child);
+        let deadline = std::time::Instant::now() + Duration::from_secs(20);
+        while id.is_alive() {
+            assert!(std::time::Instant::now() < deadline, "`true` does not end");
+            std::thread::yield_now();
+        }
+        let mut seen = HashSet::new();
+        seen.insert(id);
+        assert_eq!(OrphanReaper::default().look(), 0, "a first look takes nothing");
+        assert_eq!(ProcessId::of(id.pid), Some(id));
+        // Only this one: other tests of this process have children of their own.
+        assert_eq!(reap_orphans(&seen), 1);
+        assert_eq!(ProcessId::of(id.pid), None);
     }
 }

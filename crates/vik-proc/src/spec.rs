@@ -284,11 +284,11 @@ pub enum SpawnFailureKind {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Proof {
-    /// The shim inherits every orphan of the tree and has no child left.
+    /// Every orphan of the tree is inherited by the shim (or, when it was lost, by the daemon), and none is left.
     Subreaper,
-    /// Nothing that the shim had noted lives, and nothing that carries the mark.
+    /// Nothing that a lost shim had noted lives.
     Census,
-    /// Nothing that carries the mark lives.
+    /// Nothing that carries the mark lives, nor anything that the shim had noted.
     Mark,
     /// The agent's process group is empty and nothing else was seen (macOS).
     Group,

@@ -60,7 +60,8 @@ async fn end_found(mut find: impl FnMut() -> Vec<ProcessId>, graces: &Graces) ->
     let mut known: HashSet<ProcessId> = HashSet::new();
     let mut terminated: HashSet<ProcessId> = HashSet::new();
     loop {
-        known.extend(find());
+        // Nor may what is spared lead to its descendants, which are no part of this.
+        known.extend(find().into_iter().filter(|process| !spared.contains(process)));
         let roots: Vec<i32> = known
             .iter()
             .filter(|process| process.is_alive())

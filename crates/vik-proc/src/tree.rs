@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::identity::ProcessId;
 use crate::spec::Mark;
-use crate::sys::{self, Stat};
+use crate::sys;
 
 /// Everything alive below `roots` (not the roots themselves), as far as the chain of parents shows it.
 pub(crate) fn descendants(roots: &[i32]) -> Vec<ProcessId> {
@@ -25,7 +25,7 @@ fn walk(roots: &[i32], children: impl Fn(i32) -> Option<Vec<i32>>) -> Option<Vec
             }
             // A zombie has no children any more.
             if let Some(stat) = sys::stat(pid).filter(|stat| !stat.dead) {
-                found.push(identity(&stat));
+                found.push(stat.id());
                 queue.push(pid);
             }
         }
@@ -48,17 +48,6 @@ pub(crate) fn marked(mark: &Mark) -> Vec<ProcessId> {
     sys::all_pids()
         .into_iter()
         .filter(|&pid| pid != me && sys::environment_holds(pid, entry.as_bytes()))
-        .filter_map(|pid| {
-            sys::stat(pid)
-                .filter(|stat| !stat.dead)
-                .map(|stat| identity(&stat))
-        })
+        .filter_map(|pid| sys::stat(pid).filter(|stat| !stat.dead).map(|stat| stat.id()))
         .collect()
-}
-
-fn identity(stat: &Stat) -> ProcessId {
-    ProcessId {
-        pid: stat.pid,
-        start_time: stat.start_time,
-    }
 }

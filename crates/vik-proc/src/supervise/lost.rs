@@ -11,7 +11,7 @@ use nix::libc;
 use crate::census::read_census;
 use crate::identity::{ProcessId, boot_id};
 use crate::spec::{ExitRecord, Proof, ShimSpec};
-use crate::tree;
+use crate::{reap, tree};
 
 /// A shim died without an exit record. Its tree was looked for and ended; [`proof`](Self::proof) says how sure that is.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -100,6 +100,9 @@ fn end_tree(spec: &ShimSpec, agent: Option<ProcessId>) -> (Vec<ProcessId>, Proof
         if let Some(mark) = &spec.mark {
             known.extend(tree::marked(mark));
         }
+        if reap::adopts() {
+            known.extend(reap::orphans());
+        }
         let mut alive: HashSet<ProcessId> = known
             .iter()
             .copied()
@@ -116,7 +119,10 @@ fn end_tree(spec: &ShimSpec, agent: Option<ProcessId>) -> (Vec<ProcessId>, Proof
             // One look may have missed a process that was just being made.
             quiet_rounds += 1;
             if quiet_rounds == 2 {
+                reap::reap_orphans(&known);
                 let proof = match (&spec.mark, had_census) {
+                    // What the shim could not inherit any more has come to us.
+                    _ if reap::adopts() => Proof::Subreaper,
                     (Some(_), _) if cfg!(target_os = "linux") => Proof::Mark,
                     (_, true) => Proof::Census,
                     _ => Proof::Unproven {

@@ -4,6 +4,7 @@ mod command;
 mod limit;
 mod lost;
 mod pump;
+pub(crate) mod shims;
 mod start;
 
 use std::ffi::{CString, OsString};
@@ -19,7 +20,6 @@ use tokio::sync::{Semaphore, mpsc, watch};
 pub use self::command::{CommandRun, Limits, ProcError};
 pub use self::limit::raise_file_limit;
 pub use self::lost::{ShimLost, read_exit_record};
-pub(crate) use self::pump::is_own_shim;
 use self::pump::{Request, Shim, State};
 use crate::identity::ProcessId;
 use crate::lock::FileLock;

@@ -1,8 +1,6 @@
 //! The task that belongs to one shim: it carries requests to it, hears its status, reaps it.
 
-use std::collections::HashSet;
 use std::future::pending;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use nix::errno::Errno;
@@ -15,6 +13,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::lost::{self, ShimLost};
+use super::shims;
 use crate::identity::ProcessId;
 use crate::spec::{ExitRecord, ShimSpec, Status};
 
@@ -34,19 +33,6 @@ pub(super) struct State {
     pub(super) end: Option<Result<ExitRecord, ShimLost>>,
 }
 
-/// The shims that this process has not reaped yet.
-static SHIMS: Mutex<Option<HashSet<i32>>> = Mutex::new(None);
-
-fn shims() -> MutexGuard<'static, Option<HashSet<i32>>> {
-    // A set of numbers is whole even if a holder panicked.
-    SHIMS.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Whether the pid is a shim that its own task will reap.
-pub(crate) fn is_own_shim(pid: i32) -> bool {
-    shims().as_ref().is_some_and(|shims| shims.contains(&pid))
-}
-
 /// One shim from the side of its task.
 pub(super) struct Shim {
     pub(super) id: ProcessId,
@@ -60,7 +46,6 @@ pub(super) struct Shim {
 /// Starts the task; `line` is the spec as the shim will read it.
 pub(super) fn run(mut shim: Shim, line: Vec<u8>, status: pipe::Receiver) {
     let id = shim.id;
-    shims().get_or_insert_default().insert(id.pid);
     tokio::spawn(async move {
         if let Some(lifeline) = &mut shim.lifeline {
             // A shim that is gone shows at the status pipe.
@@ -69,7 +54,7 @@ pub(super) fn run(mut shim: Shim, line: Vec<u8>, status: pipe::Receiver) {
         drop(line);
         let record = shim.follow(status).await;
         let how = reap(id.pid).await;
-        shims().get_or_insert_default().remove(&id.pid);
+        shims::forget(id.pid);
         let agent = shim.publish.borrow().agent;
         let end = match record {
             Some(record) => Ok(record),

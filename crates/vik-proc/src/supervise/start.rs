@@ -7,14 +7,20 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 
 use nix::fcntl::{FcntlArg, fcntl};
-use nix::libc;
 use nix::spawn::{PosixSpawnAttr, PosixSpawnFileActions, PosixSpawnFlags, posix_spawn};
 use nix::sys::signal::{SigSet, Signal};
 use tokio::net::unix::pipe;
 
-use super::{SpawnError, StdoutMode, Supervisor};
+use super::{SpawnError, StdoutMode, Supervisor, shims};
 use crate::identity::ProcessId;
 use crate::sys;
+
+/// The flag that nix does not name: start in a session of its own.
+#[cfg(target_os = "linux")]
+const SETSID: i32 = nix::libc::POSIX_SPAWN_SETSID as i32;
+/// The flag that libc does not name either (`spawn.h` of macOS 10.15 and later).
+#[cfg(target_os = "macos")]
+const SETSID: i32 = 0x0400;
 
 /// A shim that was started and knows nothing yet.
 pub(super) struct Started {
@@ -73,7 +79,7 @@ impl Supervisor {
         let this = self.clone();
         let _permit = self.gate.acquire().await;
         // The call waits until the new process has executed its program: not a thing for the runtime's own threads.
-        let spawned = tokio::task::spawn_blocking(move || this.posix_spawn(&given)).await;
+        let spawned = tokio::task::spawn_blocking(move || shims::start(|| this.posix_spawn(&given))).await;
         let pid = match spawned {
             Ok(result) => result,
             Err(_) => Err(io::Error::other("the runtime is shutting down")),
@@ -111,7 +117,7 @@ impl Supervisor {
         }
         attributes.set_sigmask(&held)?;
         attributes.set_sigdefault(&SigSet::all())?;
-        let setsid = PosixSpawnFlags::from_bits_retain(i32::from(libc::POSIX_SPAWN_SETSID));
+        let setsid = PosixSpawnFlags::from_bits_retain(SETSID);
         attributes.set_flags(
             PosixSpawnFlags::POSIX_SPAWN_SETSIGMASK | PosixSpawnFlags::POSIX_SPAWN_SETSIGDEF | setsid,
         )?;

@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use nix::libc;
 
+use crate::identity::ProcessId;
+
 #[cfg(target_os = "linux")]
 mod linux;
 #[cfg(target_os = "linux")]
@@ -24,6 +26,15 @@ pub(crate) struct Stat {
     pub(crate) start_time: u64,
     /// A zombie, or on its way out.
     pub(crate) dead: bool,
+}
+
+impl Stat {
+    pub(crate) fn id(&self) -> ProcessId {
+        ProcessId {
+            pid: self.pid,
+            start_time: self.start_time,
+        }
+    }
 }
 
 /// Sends a signal to a pid (or, negative, to a group).

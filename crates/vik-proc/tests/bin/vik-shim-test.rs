@@ -20,6 +20,10 @@ fn main() -> ExitCode {
     if words.first().is_some_and(|word| word == vik_proc::SHIM_VERB) {
         return vik_proc::shim::main();
     }
+    if words.first().is_some_and(|word| word == "shim-as-nobody") {
+        nix::unistd::setuid(65534.into()).unwrap();
+        return vik_proc::shim::main();
+    }
     let mut words = words.iter().map(String::as_str);
     while let Some(word) = words.next() {
         let mut next = || words.next().expect("an argument").to_owned();
@@ -53,6 +57,7 @@ fn main() -> ExitCode {
                 println!("{}", input.len());
             }
             "setsid" => drop(nix::unistd::setsid().unwrap()),
+            "become-root" => nix::unistd::setuid(0.into()).unwrap(),
             "env" => std::env::vars().for_each(|(name, value)| println!("{name}={value}")),
             "fds" => {
                 let mut fds: Vec<String> = std::fs::read_dir("/proc/self/fd")

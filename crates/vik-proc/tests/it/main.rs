@@ -7,3 +7,4 @@ mod ending;
 mod lost;
 mod starting;
 mod support;
+mod sweeping;

@@ -1,0 +1,41 @@
+//! The shims that this process has started and not reaped yet.
+
+use std::collections::HashSet;
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
+
+use crate::sys::Stat;
+
+static SHIMS: Mutex<Option<HashSet<i32>>> = Mutex::new(None);
+
+/// Held for reading from before a shim is started until it is listed.
+static STARTING: RwLock<()> = RwLock::new(());
+
+fn listed() -> MutexGuard<'static, Option<HashSet<i32>>> {
+    // A set of numbers is whole even if a holder panicked.
+    SHIMS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Starts a shim and lists it, so that nobody can take it for an orphan in between.
+pub(super) fn start<E>(start: impl FnOnce() -> Result<i32, E>) -> Result<i32, E> {
+    let _starting = STARTING.read().unwrap_or_else(PoisonError::into_inner);
+    let pid = start()?;
+    listed().get_or_insert_default().insert(pid);
+    Ok(pid)
+}
+
+/// Takes a shim that was reaped off the list.
+pub(super) fn forget(pid: i32) {
+    if let Some(shims) = listed().as_mut() {
+        shims.remove(&pid);
+    }
+}
+
+/// The processes that `look` sees, without the shims.
+pub(crate) fn all_but(look: impl FnOnce() -> Vec<Stat>) -> Vec<Stat> {
+    let _none_starting = STARTING.write().unwrap_or_else(PoisonError::into_inner);
+    let mut seen = look();
+    if let Some(shims) = listed().as_ref() {
+        seen.retain(|stat| !shims.contains(&stat.pid));
+    }
+    seen
+}

@@ -1,0 +1,137 @@
+//! Ends without a shim: by mark, by identity; and ends that cannot be had.
+
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use vik_proc::{Cause, Graces, ProcessId, Proof, Supervisor, descends_from, end_all, end_marked, sweep};
+
+use crate::support::*;
+
+const GRACES: Graces = Graces {
+    int: SHORT,
+    term: SHORT,
+    leftover: SHORT,
+    kill: DEADLINE,
+};
+
+/// A process outside of any shim, with the scene's mark.
+fn stray(scene: &Scene, words: &str) -> std::process::Child {
+    let mut command = Command::new(PROGRAM);
+    command
+        .args(scene.spec(words).args)
+        .env(&scene.mark.name, &scene.mark.value)
+        .stdout(Stdio::null());
+    command.spawn().unwrap()
+}
+
+#[tokio::test]
+async fn marked_processes_are_found_and_ended_with_their_unmarked_children() {
+    let scene = Scene::new();
+    let words = "ignore SIGTERM also sc 3 ready @tool hang ready @up hang";
+    let mut child = stray(&scene, words);
+    let (stray, tool) = (scene.ready("up").await, scene.ready("tool").await);
+    assert_eq!(sweep(&scene.mark.name, &scene.mark.value, &[]), [stray]);
+    assert_eq!(sweep(&scene.mark.name, &scene.mark.value, &[stray.pid]), []);
+    assert_eq!(sweep(&scene.mark.name, "another value", &[]), []);
+    let (found, survivors) = within(end_marked(&scene.mark.name, &scene.mark.value, &[], &GRACES)).await;
+    assert_eq!((found, survivors), (vec![stray], vec![]));
+    assert!(!stray.is_alive() && !tool.is_alive());
+    child.wait().unwrap();
+}
+
+#[tokio::test]
+async fn only_the_very_process_is_ended_and_never_an_ancestor() {
+    let scene = Scene::new();
+    let mut child = stray(&scene, "ready @up hang");
+    let stray = scene.ready("up").await;
+    let me = ProcessId::current();
+    let another = ProcessId {
+        start_time: stray.start_time + 1,
+        ..stray
+    };
+    let found = vec![another, me, me.parent().unwrap()];
+    // Neither they nor, through them, all that they have ever started.
+    assert_eq!(within(end_all(found, &GRACES)).await, []);
+    assert!(stray.is_alive());
+    assert_eq!(within(end_all(vec![stray], &GRACES)).await, []);
+    assert!(!stray.is_alive());
+    child.wait().unwrap();
+}
+
+#[tokio::test]
+async fn what_an_agent_starts_descends_from_its_shim() {
+    let scene = Scene::new();
+    let supervised = scene
+        .start(&scene.spec("also scd 3 ready @tool hang ready @up hang"))
+        .await;
+    let (tool, agent) = (scene.ready("tool").await, scene.ready("up").await);
+    let shim = supervised.shim();
+    let me = ProcessId::current();
+    eventually("the orphan has come to the shim", || {
+        (tool.parent() == Some(shim)).then_some(())
+    })
+    .await;
+    assert!(
+        descends_from(agent.pid, &[shim])
+            && descends_from(tool.pid, &[shim])
+            && descends_from(tool.pid, &[me])
+    );
+    assert!(!descends_from(me.pid, &[shim]));
+    supervised.kill();
+    scene.end(&supervised).await;
+    assert!(!descends_from(tool.pid, &[shim]));
+}
+
+#[tokio::test]
+async fn an_end_that_cannot_be_had_is_not_claimed() {
+    if !nix::unistd::geteuid().is_root() {
+        println!("skipped: only root can make a process that its own shim may not kill");
+        return;
+    }
+    let scene = Scene::new();
+    // The shim is nobody, the agent becomes root again: the shim has no right to signal it.
+    std::fs::set_permissions(
+        scene.folder.path(),
+        std::os::unix::fs::PermissionsExt::from_mode(0o777),
+    )
+    .unwrap();
+    let program = scene.path("setuid");
+    std::fs::copy(PROGRAM, &program).unwrap();
+    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o4755)).unwrap();
+    let mut spec = scene.spec("become-root ready @up hang");
+    spec.program = program.clone().into();
+    spec.graces.kill = Duration::from_millis(200);
+    let supervisor = Supervisor::new(&program, ["shim-as-nobody".into()]).unwrap();
+    let supervised = within(supervisor.spawn(&spec, None, Default::default()))
+        .await
+        .unwrap();
+    let agent = eventually("the agent is root", || {
+        let pid = std::fs::read_to_string(scene.path("up"))
+            .ok()?
+            .parse::<i32>()
+            .ok()?;
+        ProcessId::of(pid)
+    })
+    .await;
+    supervised.kill();
+    let record = within(supervised.wait()).await.unwrap();
+    assert_eq!(
+        record.proof,
+        Proof::Unproven {
+            survivors: vec![agent]
+        }
+    );
+    assert_eq!(
+        (record.cause, record.code, record.signal),
+        (Cause::Killed, None, None)
+    );
+    assert!(agent.is_alive() && !record.is_clean());
+    assert_eq!(
+        vik_proc::read_census(&scene.path("census")),
+        [agent],
+        "the survivors stay on record"
+    );
+    send(agent, Signal::SIGKILL);
+    gone(agent).await;
+}

@@ -1,0 +1,121 @@
+//! What comes and goes among the children of this process. One test in a binary of its own: it looks at all of them.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::ffi::OsString;
+use std::future::poll_fn;
+use std::path::Path;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use vik_proc::{ProcessId, Proof, SHIM_VERB, ShimSpec, StdoutMode, Supervisor};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_vik-shim-test");
+const DEADLINE: Duration = Duration::from_secs(60);
+
+fn children() -> String {
+    let me = std::process::id();
+    let tasks = std::fs::read_dir(format!("/proc/{me}/task")).unwrap().flatten();
+    tasks
+        .filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok())
+        .collect()
+}
+
+async fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + DEADLINE;
+    loop {
+        if let Some(seen) = look() {
+            return seen;
+        }
+        assert!(
+            Instant::now() < deadline,
+            "never: {what}; children: {}",
+            children()
+        );
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+async fn ready(path: &Path) -> ProcessId {
+    let pid = eventually("the agent is ready", || {
+        std::fs::read_to_string(path).ok()?.parse().ok()
+    })
+    .await;
+    ProcessId::of(pid).unwrap()
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn nothing_stays() {
+    let supervisor = Supervisor::new(PROGRAM, [OsString::from(SHIM_VERB)]).unwrap();
+    callers_that_give_up_while_a_shim_is_started(&supervisor).await;
+    assert!(vik_proc::adopt_orphans());
+    what_a_lost_shim_leaves_comes_to_the_daemon(&supervisor).await;
+}
+
+async fn callers_that_give_up_while_a_shim_is_started(supervisor: &Supervisor) {
+    let mut spec = ShimSpec::new(PROGRAM, "/");
+    spec.args = vec!["hang".into()];
+    // A signal that the ladder sends to an agent which is just being made must not get lost.
+    spec.graces.int = Duration::from_secs(300);
+    let mut seen = false;
+    for polls in (1..40).chain([1; 10]) {
+        let mut spawning = Box::pin(supervisor.spawn(&spec, None, StdoutMode::Null));
+        for _ in 0..polls {
+            if poll_fn(|context| Poll::Ready(spawning.as_mut().poll(context).is_ready())).await {
+                break;
+            }
+            tokio::task::yield_now().await;
+            seen |= !children().is_empty();
+        }
+        drop(spawning);
+    }
+    eventually("a shim was started", || {
+        seen |= !children().is_empty();
+        seen.then_some(())
+    })
+    .await;
+    eventually("all shims are gone and reaped", || {
+        children().is_empty().then_some(())
+    })
+    .await;
+}
+
+async fn what_a_lost_shim_leaves_comes_to_the_daemon(supervisor: &Supervisor) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let spec = |words: &str| {
+        let mut spec = ShimSpec::new(PROGRAM, folder.path());
+        spec.args = words.split(' ').map(Into::into).collect();
+        spec
+    };
+    let bystander = supervisor
+        .spawn(&spec("ready bystander hang"), None, StdoutMode::Null)
+        .await
+        .unwrap();
+    let bystanding = ready(&path("bystander")).await;
+    // A tool that has left everything behind by which it could be known.
+    let words = "also scd 3 ready tool hang ready agent hang";
+    let supervised = supervisor
+        .spawn(&spec(words), None, StdoutMode::Null)
+        .await
+        .unwrap();
+    let (tool, agent) = (ready(&path("tool")).await, ready(&path("agent")).await);
+    kill(Pid::from_raw(supervised.shim().pid), Signal::SIGKILL).unwrap();
+    let lost = tokio::time::timeout(DEADLINE, supervised.wait())
+        .await
+        .unwrap()
+        .unwrap_err();
+    assert_eq!(*lost.proof(), Proof::Subreaper);
+    assert!(lost.found.contains(&tool), "{lost:?}");
+    assert!(!tool.is_alive() && !agent.is_alive());
+    assert!(bystanding.is_alive() && bystander.shim().is_alive());
+    bystander.stop();
+    tokio::time::timeout(DEADLINE, bystander.wait())
+        .await
+        .unwrap()
+        .unwrap();
+    // Zombies of the lost tree are reaped with it.
+    eventually("nothing is left", || children().is_empty().then_some(())).await;
+}
