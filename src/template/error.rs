@@ -96,6 +96,10 @@ impl TemplateError {
             }
             Self::Refused { place, .. } => Some(place.hint()),
             Self::Nul { .. } => Some("remove it with `| replace(\"\\0\", \"\")`".to_owned()),
+            Self::Syntax { detail, .. } if detail.contains("end of comment") => Some(
+                "`{#` begins a comment of the template; for the shell's ${#…} write {% raw %}${#…}{% endraw %}"
+                    .to_owned(),
+            ),
             Self::Syntax { .. } | Self::Undefined { .. } | Self::Failed { .. } | Self::TooLong { .. } => None,
         }
     }

@@ -108,7 +108,7 @@ pub(super) fn undefined(line: usize, detail: &str, context: &Value) -> TemplateE
 fn closest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<String> {
     known
         .map(|candidate| (strsim::damerau_levenshtein(name, candidate), candidate))
-        .filter(|(distance, candidate)| *distance <= 1 + candidate.len().min(name.len()) / 4)
+        .filter(|(distance, candidate)| *distance <= (candidate.len().min(name.len()) / 3).max(1))
         .min()
         .map(|(_, candidate)| candidate.to_owned())
 }

@@ -485,26 +485,21 @@ impl<'a> Reader<'a> {
 
     /// `${…}`: left out as a whole where it is simple.
     fn parameter(&mut self) -> Step {
-        let mut depth = 0_usize;
+        let mut depth = 1_usize;
         let mut end = None;
-        let mut before = ' ';
-        for (offset, c) in self.rest().char_indices().skip(1) {
+        let mut before = '{';
+        for (offset, c) in self.rest().char_indices().skip(2) {
             match c {
                 '{' if before == '$' => depth += 1,
-                '}' => {
-                    depth = depth.saturating_sub(1);
-                    if depth == 0 {
-                        end = Some(self.at + offset + 1);
-                        break;
-                    }
-                }
+                '}' => depth -= 1,
                 '\'' | '"' | '`' | '\\' | '{' | '(' | '\n' => break,
                 _ => {}
             }
-            before = if offset == 1 { '$' } else { c };
-            if offset == 1 {
-                depth = 1;
+            if depth == 0 {
+                end = Some(self.at + offset + 1);
+                break;
             }
+            before = c;
         }
         match end {
             Some(end) => {

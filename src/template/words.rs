@@ -397,10 +397,7 @@ pub(super) fn is_own(expr: &Expr<'_>, assigned: &HashSet<String>) -> bool {
         }
         Expr::GetAttr(get) => match &get.expr {
             Expr::Var(var) if !assigned.contains(var.id) => {
-                matches!(
-                    (var.id, get.name),
-                    ("issue", "workdir") | ("attempt", "number")
-                ) || own(&get.expr)
+                matches!((var.id, get.name), ("issue", "workdir") | ("attempt", "number")) || own(&get.expr)
             }
             inner => own(inner),
         },
