@@ -2,6 +2,17 @@
 //!
 //! The library exists for the `vik` program, its tests and its benchmarks; it is no stable API.
 
+pub mod cli;
+pub mod control;
+pub mod daemon;
+pub mod hooks;
+pub mod host;
+pub mod intake;
+pub mod logging;
+pub mod orchestrator;
+pub mod report;
+pub mod session;
 pub mod template;
 pub mod tracker;
+pub mod workflow_file;
 pub mod workspace;

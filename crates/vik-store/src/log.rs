@@ -39,6 +39,24 @@ impl SessionLog {
         Ok(Self { path: path.to_owned(), file, buffer: Vec::new(), seq: 0, stamp: (i64::MIN, String::new()) })
     }
 
+    /// Opens a log whose writer broke off, to end it: numbers go on after its last whole line.
+    ///
+    /// # Errors
+    /// When the file cannot be read or opened.
+    pub fn reopen(path: &Path) -> Result<Self, StoreError> {
+        #[derive(serde::Deserialize)]
+        struct Line {
+            seq: u64,
+        }
+        let last = crate::last_line(path).map_err(|source| StoreError::Read { path: path.to_owned(), source })?;
+        let seq = last.and_then(|line| serde_json::from_slice::<Line>(&line).ok()).map_or(0, |line| line.seq);
+        let file = OpenOptions::new()
+            .append(true)
+            .open(path)
+            .map_err(|source| StoreError::Write { path: path.to_owned(), source })?;
+        Ok(Self { path: path.to_owned(), file, buffer: Vec::new(), seq, stamp: (i64::MIN, String::new()) })
+    }
+
     /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path

@@ -1,0 +1,73 @@
+//! `vik runs --json`.
+
+use std::path::PathBuf;
+
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use vik_core::ids::{IssueId, StageName};
+use vik_core::outcome::{FailureClass, Outcome, Usage};
+
+/// The pursuit of one stage of one issue.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct RunView {
+    /// Its id.
+    pub run_id: String,
+    /// The issue.
+    pub issue_id: IssueId,
+    /// The issue's title when the last attempt started.
+    pub issue_title: String,
+    /// The stage.
+    pub stage: StageName,
+    /// Where it stands.
+    pub state: RunState,
+    /// How its last attempt ended.
+    pub outcome: Option<Outcome>,
+    /// Its attempts, oldest first.
+    pub attempts: Vec<AttemptView>,
+}
+
+/// Where a run stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RunState {
+    /// An attempt is under way.
+    Running,
+    /// The next attempt waits.
+    Waiting,
+    /// Parked.
+    Parked,
+    /// Over.
+    Ended,
+}
+
+/// One attempt.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct AttemptView {
+    /// Its number within the run.
+    pub attempt: u32,
+    /// Its id.
+    pub session_id: String,
+    /// How it ended; `null` while it runs.
+    pub outcome: Option<Outcome>,
+    /// Why it failed.
+    pub failure_class: Option<FailureClass>,
+    /// For people.
+    pub reason: Option<String>,
+    /// The agent's exit code.
+    pub exit_code: Option<i32>,
+    /// When it started.
+    #[schemars(with = "String")]
+    pub started_at: Timestamp,
+    /// When it ended.
+    #[schemars(with = "Option<String>")]
+    pub ended_at: Option<Timestamp>,
+    /// Its duration.
+    pub duration_ms: Option<u64>,
+    /// Its tokens.
+    pub usage: Usage,
+    /// Its cost.
+    pub cost_usd: Option<f64>,
+    /// Its log.
+    pub log: PathBuf,
+}

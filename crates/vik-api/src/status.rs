@@ -1,0 +1,171 @@
+//! `vik status --json`.
+
+use std::path::PathBuf;
+
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use vik_core::ids::{AgentName, IssueId, StageName};
+use vik_core::outcome::Usage;
+
+/// The version of the `--json` outputs.
+pub const SCHEMA: u32 = 1;
+
+/// What a daemon does now.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Status {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// The daemon itself.
+    #[serde(flatten)]
+    pub daemon: Daemon,
+    /// The last pull; absent before the first one ended.
+    pub last_pull: Option<LastPull>,
+    /// Pulls since the daemon started.
+    pub pulls: PullCounts,
+    /// Attempts under way.
+    pub sessions: Vec<SessionView>,
+    /// What will not start again by itself.
+    pub parked: Vec<ParkedView>,
+    /// What will start later.
+    pub waiting: Vec<WaitingView>,
+}
+
+/// A daemon, running or not.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Daemon {
+    /// What it is doing.
+    pub state: DaemonState,
+    /// Its process id; absent when it is not running.
+    pub pid: Option<i32>,
+    /// When it started.
+    #[schemars(with = "Option<String>")]
+    pub started_at: Option<Timestamp>,
+    /// Its version.
+    pub version: Option<String>,
+    /// The workflow file.
+    pub workflow_path: PathBuf,
+    /// Where it keeps its files.
+    pub home: Option<PathBuf>,
+}
+
+/// What a daemon is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum DaemonState {
+    /// It takes and starts work.
+    Running,
+    /// It starts nothing more, and ends when what runs has ended.
+    Draining,
+    /// It is ending what runs.
+    Stopping,
+    /// There is none.
+    NotRunning,
+    /// It left without cleaning up.
+    Dead,
+}
+
+/// How a pull went.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LastPull {
+    /// When it ended.
+    #[schemars(with = "String")]
+    pub at: Timestamp,
+    /// Whether it brought a list.
+    pub ok: bool,
+    /// Good items.
+    pub issues: usize,
+    /// Bad items.
+    pub skipped: usize,
+    /// How long it took.
+    pub duration_ms: u64,
+    /// Why it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// Pulls so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PullCounts {
+    /// Pulls that brought a list.
+    pub ok: u64,
+    /// Pulls that failed.
+    pub failed: u64,
+    /// Pulls that failed since the last good one.
+    pub failed_in_a_row: u64,
+}
+
+/// An attempt under way.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct SessionView {
+    /// The attempt's id.
+    pub session_id: String,
+    /// The issue.
+    pub issue_id: IssueId,
+    /// Its title.
+    pub issue_title: String,
+    /// The stage.
+    pub stage: StageName,
+    /// The agent profile.
+    pub agent: AgentName,
+    /// The model.
+    pub model: Option<String>,
+    /// Its number within the run.
+    pub attempt: u32,
+    /// `preparing`, `running`, `verifying`, `finishing`.
+    pub phase: String,
+    /// When it started.
+    #[schemars(with = "String")]
+    pub since: Timestamp,
+    /// When the agent was last heard.
+    #[schemars(with = "Option<String>")]
+    pub last_event_at: Option<Timestamp>,
+    /// What it does now, in a few words.
+    pub activity: Option<String>,
+    /// How many events its log has.
+    pub events: u64,
+    /// Tokens so far, as far as the agent tells.
+    pub usage: Usage,
+    /// Cost so far, where known.
+    pub cost_usd: Option<f64>,
+    /// Its log.
+    pub log: PathBuf,
+}
+
+/// An (issue, stage) that will not start again by itself.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct ParkedView {
+    /// The run.
+    pub run_id: String,
+    /// The issue.
+    pub issue_id: IssueId,
+    /// The stage.
+    pub stage: StageName,
+    /// Since when.
+    #[schemars(with = "String")]
+    pub since: Timestamp,
+    /// Stable, snake case.
+    pub reason: String,
+    /// For people.
+    pub detail: String,
+    /// What would free it.
+    pub freed_by: String,
+}
+
+/// An (issue, stage) that will start later.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct WaitingView {
+    /// The run, where it has begun.
+    pub run_id: Option<String>,
+    /// The issue.
+    pub issue_id: IssueId,
+    /// The stage.
+    pub stage: StageName,
+    /// `backoff`, `slot`, `pull`.
+    pub reason: String,
+    /// When it will start, where that is known.
+    #[schemars(with = "Option<String>")]
+    pub until: Option<Timestamp>,
+    /// Attempts used so far.
+    pub attempts: u32,
+}

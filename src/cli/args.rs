@@ -1,0 +1,313 @@
+//! The words of the command line.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+/// Turns an issue tracker into a work queue for coding agents.
+#[derive(Debug, Parser)]
+#[command(
+    name = "vik",
+    version,
+    max_term_width = 110,
+    subcommand_required = true,
+    arg_required_else_help = true,
+    after_help = "Exit codes: 0 done, 1 a run failed, 2 usage, 3 workflow invalid, 4 no daemon, 5 already running, \
+                  6 timed out, 7 budget, 8 no pull succeeded or issue not found, 9 no progress, 10 something waits, \
+                  70 bug, 130 interrupted."
+)]
+pub struct Cli {
+    /// The workflow file
+    #[arg(short, long, global = true, value_name = "FILE", default_value = "./workflow.yml")]
+    pub workflow: PathBuf,
+    /// What to do
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+/// The verbs.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Write a workflow that works: tracker, agent, prompts
+    Init(InitArgs),
+    /// Check the workflow, and try what `run` will do
+    Doctor(DoctorArgs),
+    /// Take issues and run agents, in the foreground or detached
+    Run(RunArgs),
+    /// Show what the daemon does now
+    Status(StatusArgs),
+    /// Stop the daemon; returns when no process of it is left
+    Stop(StopArgs),
+    /// Stop the daemon, then start it again detached
+    Restart(RestartArgs),
+    /// Stop and remove the instance; history and workspaces stay
+    Uninstall(UninstallArgs),
+    /// List runs and their attempts
+    Runs(RunsArgs),
+    /// Show one issue's attempts
+    Show(ShowArgs),
+    /// Print session logs
+    Logs(LogsArgs),
+    /// Pull issues now
+    Refresh,
+    /// Remove old sessions and workspaces, after showing which
+    Prune(PruneArgs),
+    /// The embedded tracker: issues as Markdown files
+    Issue(crate::cli::issue::IssueArgs),
+    /// The built-in agent
+    #[command(disable_help_flag = true)]
+    Vex {
+        /// Its own command line
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
+        args: Vec<OsString>,
+    },
+    /// Print the JSON Schema of workflow.yml
+    Schema,
+    /// Print shell completions
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page
+    Man,
+    /// Verbs that come later
+    #[command(external_subcommand)]
+    Later(Vec<OsString>),
+}
+
+impl Verb {
+    /// Whether errors are wanted as JSON too.
+    pub fn wants_json(&self) -> bool {
+        match self {
+            Self::Doctor(args) => args.json,
+            Self::Status(args) => args.json,
+            Self::Runs(args) => args.json,
+            Self::Show(args) => args.json,
+            Self::Logs(args) => args.json,
+            Self::Prune(args) => args.json,
+            _ => false,
+        }
+    }
+}
+
+/// The workflow file as a positional argument.
+#[derive(Debug, Args)]
+pub struct Positional {
+    /// The workflow file (the same as --workflow)
+    #[arg(value_name = "WORKFLOW")]
+    pub positional: Option<PathBuf>,
+}
+
+macro_rules! with_positional {
+    ($($name:ident),*) => { $(
+        impl $name {
+            /// The positional workflow, else the one given.
+            pub fn workflow_or(&self, workflow: PathBuf) -> PathBuf {
+                self.workflow.positional.clone().unwrap_or(workflow)
+            }
+        }
+    )* };
+}
+
+with_positional!(DoctorArgs, RunArgs, StatusArgs, StopArgs, RestartArgs, UninstallArgs);
+
+/// `vik init`
+#[derive(Debug, Args)]
+pub struct InitArgs {
+    /// Where issues live; asked for when not given
+    #[arg(long, value_enum)]
+    pub tracker: Option<TrackerKind>,
+    /// Which agent works on them; asked for when not given
+    #[arg(long, value_enum)]
+    pub agent: Option<AgentKind>,
+    /// Overwrite files that are there
+    #[arg(long)]
+    pub force: bool,
+    /// Do not run `doctor` afterwards
+    #[arg(long)]
+    pub no_doctor: bool,
+}
+
+/// Trackers that `init` knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum TrackerKind {
+    /// Markdown files in `issues/`
+    Files,
+    /// GitHub issues, with `gh`
+    Github,
+    /// GitLab issues, with `glab`
+    Gitlab,
+    /// Linear, with `curl`
+    Linear,
+    /// Jira, with `curl`
+    Jira,
+}
+
+/// Agents that `init` knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum AgentKind {
+    /// Codex CLI
+    Codex,
+    /// Claude Code
+    Claude,
+    /// The built-in agent
+    Vex,
+}
+
+/// `vik doctor`
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    #[command(flatten)]
+    workflow: Positional,
+    /// Warnings are errors
+    #[arg(long)]
+    pub strict: bool,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Check the files only: run no command, start no agent
+    #[arg(long)]
+    pub offline: bool,
+}
+
+/// `vik run`
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    #[command(flatten)]
+    workflow: Positional,
+    /// Run in the background; returns when the daemon is ready
+    #[arg(short, long, alias = "detached", conflicts_with_all = ["once", "dry_run"])]
+    pub detach: bool,
+    /// Run until there is nothing left to do, then exit with a code that says what happened
+    #[arg(long)]
+    pub once: bool,
+    /// Pull once and show what would start, with rendered prompts and hooks; starts nothing
+    #[arg(long, conflicts_with = "once")]
+    pub dry_run: bool,
+    /// Only this issue (may be given more than once)
+    #[arg(long, value_name = "ID")]
+    pub issue: Vec<String>,
+    /// Only this stage (may be given more than once)
+    #[arg(long, value_name = "NAME")]
+    pub stage: Vec<String>,
+    /// End after this many pulls
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub max_iterations: Option<u64>,
+    /// Comes with a later version
+    #[arg(long, value_name = "N", hide = true)]
+    pub port: Option<u16>,
+    /// Comes with a later version
+    #[arg(long, value_name = "A", hide = true)]
+    pub bind_address: Option<String>,
+    /// Say more on stderr (-v info, -vv debug)
+    #[arg(short, long, action = clap::ArgAction::Count)]
+    pub verbose: u8,
+    /// This process is the detached daemon
+    #[arg(long, hide = true)]
+    pub daemon_child: bool,
+}
+
+/// `vik status`
+#[derive(Debug, Args)]
+pub struct StatusArgs {
+    #[command(flatten)]
+    workflow: Positional,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Every daemon of this user
+    #[arg(long)]
+    pub all: bool,
+}
+
+/// `vik stop`
+#[derive(Debug, Args)]
+pub struct StopArgs {
+    #[command(flatten)]
+    workflow: Positional,
+    /// How long to wait, in seconds, before the daemon is made to end at once
+    #[arg(long, value_name = "SECS", default_value_t = 60)]
+    pub timeout: u64,
+    /// Comes with a later version
+    #[arg(long, hide = true)]
+    pub keep_sessions: bool,
+}
+
+/// `vik restart`
+#[derive(Debug, Args)]
+pub struct RestartArgs {
+    #[command(flatten)]
+    workflow: Positional,
+    /// How long to wait for the old daemon, in seconds
+    #[arg(long, value_name = "SECS", default_value_t = 60)]
+    pub timeout: u64,
+    /// Comes with a later version
+    #[arg(long, hide = true)]
+    pub keep_sessions: bool,
+}
+
+/// `vik uninstall`
+#[derive(Debug, Args)]
+pub struct UninstallArgs {
+    #[command(flatten)]
+    workflow: Positional,
+    /// How long to wait for the daemon, in seconds
+    #[arg(long, value_name = "SECS", default_value_t = 60)]
+    pub timeout: u64,
+}
+
+/// `vik runs`
+#[derive(Debug, Args)]
+pub struct RunsArgs {
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Only this issue
+    #[arg(long, value_name = "ID")]
+    pub issue: Option<String>,
+}
+
+/// `vik show`
+#[derive(Debug, Args)]
+pub struct ShowArgs {
+    /// The issue
+    pub issue: String,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `vik logs`
+#[derive(Debug, Args)]
+pub struct LogsArgs {
+    /// Go on as events come
+    #[arg(short, long)]
+    pub follow: bool,
+    /// Only this issue
+    #[arg(long, value_name = "ID")]
+    pub issue: Option<String>,
+    /// Only this session (the start of its id is enough)
+    #[arg(long, value_name = "ID")]
+    pub session: Option<String>,
+    /// What the agent printed, byte for byte
+    #[arg(long, conflicts_with = "json")]
+    pub raw: bool,
+    /// The events, a JSON object a line
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `vik prune`
+#[derive(Debug, Args)]
+pub struct PruneArgs {
+    /// Remove what is older than this
+    #[arg(long, value_name = "AGE", default_value = "30d")]
+    pub older_than: vik_core::duration::Span,
+    /// Remove; without it, only show
+    #[arg(short, long)]
+    pub yes: bool,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}

@@ -1,0 +1,110 @@
+//! `vik run --dry-run`: one pull, then what would start, with rendered prompts and hooks. Starts nothing.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use vik_core::ids::{RunId, SessionId};
+use vik_core::scheduler::{Filter, Input, Scheduler, Start};
+use vik_core::time::{Mono, Now};
+use vik_core::workflow::Workflow;
+
+use super::{Done, print};
+use crate::daemon::{Instance, host};
+use crate::host::Host;
+use crate::report::{Exit, Failure, chain, clean, one_line};
+use crate::session::{issue_context, prompt_source, stage_context};
+use crate::template::{self, Part};
+
+/// Shows what `run` would start now.
+pub fn run(path: &Path, workflow: &Arc<Workflow>, filter: Filter) -> Done {
+    let instance = Instance::of(path)?;
+    let host = host(path, workflow, &instance)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::failed("runtime", "cannot start", &error))?;
+    let pull = runtime.block_on(crate::intake::pull(&host, &workflow.pull, std::future::pending()));
+    let pull = pull
+        .result
+        .map_err(|error| Failure::new(Exit::NotFound, "pull_failed", "the pull failed").because(&error))?;
+    let count = pull.issues.len();
+    for item in &pull.skipped {
+        super::warn(&format!("item {} is skipped: {}\n", item.index, item.reason));
+    }
+    let named = filter.issues.clone();
+    let mut scheduler = Scheduler::new(Arc::clone(workflow), filter, [0; 6]);
+    let now = Now { wall: jiff::Timestamp::now(), mono: Mono(std::time::Duration::ZERO) };
+    scheduler.handle(now, Input::PullStarted);
+    scheduler.handle(now, Input::Drain);
+    scheduler.handle(now, Input::Pulled(pull.issues));
+    let starts = scheduler.candidates(now);
+    let slots = workflow.max_issue_concurrency;
+    let mut out = format!("{count} issues; {} would start, {slots} at once at most\n", starts.len());
+    for (issue, stage) in &starts {
+        let (run, session) = (RunId(uuid::Uuid::nil()), SessionId(uuid::Uuid::nil()));
+        let start =
+            Start { issue: (*issue).clone(), stage: (*stage).clone(), run, session, attempt: 1, previous: None };
+        out.push_str(&one(&host, workflow, &start));
+    }
+    print(&out);
+    let missing = named.iter().any(|id| !starts.iter().any(|(issue, _)| issue.id == *id));
+    Ok(if missing { Exit::NotFound } else { Exit::Done })
+}
+
+fn one(host: &Host, workflow: &Workflow, start: &Start) -> String {
+    let workdir = host.layout.issue_dir(&start.issue.id);
+    let stage = &start.stage;
+    let mut out = format!(
+        "\n── {} {} · {} · {}\n   workspace: {}{}\n",
+        one_line(start.issue.id.as_str(), 60),
+        stage.name,
+        stage.agent,
+        one_line(&start.issue.title, 80),
+        workdir.display(),
+        if workdir.exists() { "" } else { " (would be created)" }
+    );
+    let context = stage_context(host, start, &workdir);
+    if !workdir.exists()
+        && let Some(source) = &workflow.issue.after_create
+    {
+        script(&mut out, "after_create", source, &issue_context(host, &start.issue, &workdir).into());
+    }
+    let value = Value::Object(context.clone());
+    if let Some(source) = &stage.before_run {
+        script(&mut out, "before_run", source, &value);
+    }
+    let prompt = prompt_source(host, &stage.prompt)
+        .and_then(|source| template::prompt(&source, &value).map_err(|error| chain(&error)));
+    let prompt = match prompt {
+        Ok(prompt) => prompt.parts.iter().fold(String::new(), |text, part| match part {
+            Part::Text(piece) => text + piece,
+            Part::Command { script, .. } => format!("{text}[output of: {}]", one_line(script, 120)),
+        }),
+        Err(error) => format!("cannot be rendered: {error}"),
+    };
+    block(&mut out, "prompt", &prompt);
+    if let Some(source) = &stage.verify {
+        script(&mut out, "verify", source, &value);
+    }
+    if let Some(source) = &stage.after_run {
+        let mut context = context;
+        let session = json!({"id": "", "outcome": "succeeded", "failure_class": "", "reason": "", "exit_code": 0,
+            "last_message": "", "usage": {}, "cost": null, "cost_usd": null, "log": "", "log_path": "", "result": null});
+        context.insert("session".to_owned(), session);
+        script(&mut out, "after_run (had it succeeded)", source, &context.into());
+    }
+    out
+}
+
+fn script(out: &mut String, name: &str, source: &str, context: &Value) {
+    let text = template::script(source, context).unwrap_or_else(|error| format!("cannot be rendered: {}", chain(&error)));
+    block(out, name, &text);
+}
+
+fn block(out: &mut String, name: &str, text: &str) {
+    out.push_str(&format!("   {name}:\n"));
+    for line in clean(text.trim_end()).lines() {
+        out.push_str(&format!("   │ {line}\n"));
+    }
+}

@@ -1,0 +1,121 @@
+//! What `runs`, `show`, `logs` and `prune` read: the attempts that left files.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use vik_api::{AttemptView, Response, RunState, RunView, Status, Verb};
+use vik_core::ids::RunId;
+use vik_store::{History, PastAttempt};
+
+use crate::control::ask;
+use crate::daemon::{Instance, Presence};
+use crate::report::Failure;
+use crate::workflow_file::{WorkflowFile, absolute};
+use crate::workspace::Layout;
+
+/// The home of a workflow: where its daemon says, else where the workflow file says.
+///
+/// # Errors
+/// When neither can be read.
+pub fn root(workflow: &Path) -> Result<PathBuf, Failure> {
+    let path = absolute(workflow);
+    if let Some(info) = Instance::of(&path)?.read() {
+        return Ok(info.root);
+    }
+    let (path, workflow) = WorkflowFile::valid(&path, |_| {})?;
+    let layout = Layout::resolve(&path, &workflow.workspace_root)
+        .map_err(|error| Failure::failed("home", "cannot tell where this workflow keeps its files", &error))?;
+    Ok(layout.root().to_owned())
+}
+
+/// All attempts of a workflow, oldest first.
+///
+/// # Errors
+/// When they cannot be read.
+pub fn read(root: &Path) -> Result<History, Failure> {
+    let history = History::read(&root.join("sessions"))
+        .map_err(|error| Failure::failed("history", "cannot read the sessions", &error))?;
+    for path in &history.unreadable {
+        super::warn(&format!("warning: {} cannot be read\n", path.display()));
+    }
+    Ok(history)
+}
+
+/// What the daemon says, where one runs.
+pub fn status(workflow: &Path) -> Option<Status> {
+    let Presence::Running(info) = Instance::of(&absolute(workflow)).ok()?.presence() else { return None };
+    match ask(&info.socket, Verb::Status) {
+        Ok(Response::Status(status)) => Some(*status),
+        _ => None,
+    }
+}
+
+/// The runs that attempts belong to, oldest first.
+pub fn runs(history: &History, status: Option<&Status>) -> Vec<RunView> {
+    let mut runs: Vec<RunView> = Vec::new();
+    let mut places: HashMap<RunId, usize> = HashMap::new();
+    for attempt in &history.attempts {
+        let record = &attempt.record;
+        let at = *places.entry(record.run_id).or_insert_with(|| {
+            runs.push(RunView {
+                run_id: record.run_id.to_string(),
+                issue_id: record.issue_id.clone(),
+                issue_title: String::new(),
+                stage: record.stage.clone(),
+                state: RunState::Ended,
+                outcome: None,
+                attempts: Vec::new(),
+            });
+            runs.len() - 1
+        });
+        runs[at].issue_title.clone_from(&record.issue_title);
+        runs[at].attempts.push(view(attempt, status));
+    }
+    for run in &mut runs {
+        run.outcome = run.attempts.last().and_then(|attempt| attempt.outcome);
+        run.state = state(run, status);
+    }
+    runs
+}
+
+fn view(attempt: &PastAttempt, status: Option<&Status>) -> AttemptView {
+    let (record, ended) = (&attempt.record, attempt.ended.as_ref());
+    let id = record.session_id.to_string();
+    let live = status.and_then(|status| status.sessions.iter().find(|session| session.session_id == id));
+    // An attempt without an end that no daemon knows was cut off: its daemon died.
+    let lost = ended.is_none() && live.is_none();
+    AttemptView {
+        attempt: record.attempt,
+        session_id: id,
+        outcome: ended.map(|ended| ended.outcome).or(lost.then_some(vik_core::outcome::Outcome::Lost)),
+        failure_class: ended.and_then(|ended| ended.failure_class),
+        reason: ended.and_then(|ended| ended.reason.clone()),
+        exit_code: ended.and_then(|ended| ended.exit_code),
+        started_at: record.started_at,
+        ended_at: attempt.ended_at,
+        duration_ms: ended.map(|ended| ended.duration_ms),
+        usage: ended.map(|ended| ended.usage).or(live.map(|live| live.usage)).unwrap_or_default(),
+        cost_usd: ended.and_then(|ended| ended.cost_usd),
+        log: attempt.files.log(),
+    }
+}
+
+fn state(run: &RunView, status: Option<&Status>) -> RunState {
+    let Some(status) = status else { return RunState::Ended };
+    let is_last = |session: &vik_api::SessionView| {
+        run.attempts.last().is_some_and(|attempt| attempt.session_id == session.session_id)
+    };
+    if status.sessions.iter().any(is_last) {
+        return RunState::Running;
+    }
+    let same = |issue: &vik_core::ids::IssueId, stage: &vik_core::ids::StageName, id: &str| {
+        *issue == run.issue_id && *stage == run.stage && id == run.run_id
+    };
+    if status.parked.iter().any(|parked| same(&parked.issue_id, &parked.stage, &parked.run_id)) {
+        RunState::Parked
+    } else if status.waiting.iter().any(|w| same(&w.issue_id, &w.stage, w.run_id.as_deref().unwrap_or(""))) {
+        RunState::Waiting
+    } else {
+        RunState::Ended
+    }
+}

@@ -1,0 +1,143 @@
+//! The command line: one file per verb.
+
+mod args;
+mod client;
+pub mod doctor;
+mod dry_run;
+mod history;
+mod init;
+mod issue;
+mod later;
+mod logs;
+mod progress;
+mod prune;
+mod restart;
+mod run;
+mod runs;
+mod schema;
+mod show;
+mod status;
+mod stop;
+mod uninstall;
+
+use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser};
+
+use crate::report::{Exit, Failure};
+pub use args::{Cli, Verb};
+
+/// What a verb gives back.
+pub type Done = Result<Exit, Failure>;
+
+/// Whether colour fits this stream: a terminal, and no `NO_COLOR`.
+pub fn colored(stream: &impl IsTerminal) -> bool {
+    let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
+        || std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    !unwanted && stream.is_terminal()
+}
+
+/// Runs the program.
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Nothing is left to do when the terminal is gone.
+            let _ = error.print();
+            return if error.use_stderr() { Exit::Usage.into() } else { Exit::Done.into() };
+        }
+    };
+    let cli = match cli {
+        Cli { verb: Verb::Vex { args }, .. } => return vex_main(args),
+        cli => cli,
+    };
+    let json = cli.verb.wants_json();
+    match dispatch(cli) {
+        Ok(exit) => exit.into(),
+        Err(failure) => {
+            report(&failure, json);
+            failure.exit.into()
+        }
+    }
+}
+
+fn report(failure: &Failure, json: bool) {
+    if json {
+        let body = serde_json::json!({ "schema": vik_api::SCHEMA, "error": failure.body() });
+        print(&format!("{body}\n"));
+    }
+    let stderr = std::io::stderr();
+    let text = failure.text(colored(&stderr));
+    let _ = stderr.lock().write_all(text.as_bytes());
+}
+
+fn dispatch(cli: Cli) -> Done {
+    let workflow = cli.workflow;
+    match cli.verb {
+        Verb::Init(args) => init::run(workflow, &args),
+        Verb::Doctor(args) => doctor::run(args.workflow_or(workflow), &args),
+        Verb::Run(args) => run::run(args.workflow_or(workflow), &args),
+        Verb::Status(args) => status::run(args.workflow_or(workflow), &args),
+        Verb::Stop(args) => stop::run(args.workflow_or(workflow), &args),
+        Verb::Restart(args) => restart::run(args.workflow_or(workflow), &args),
+        Verb::Uninstall(args) => uninstall::run(args.workflow_or(workflow), &args),
+        Verb::Runs(args) => runs::run(workflow, &args),
+        Verb::Show(args) => show::run(workflow, &args),
+        Verb::Logs(args) => logs::run(workflow, &args),
+        Verb::Refresh => client::refresh(workflow),
+        Verb::Prune(args) => prune::run(workflow, &args),
+        Verb::Issue(args) => issue_verb(&args),
+        Verb::Vex { .. } => Ok(Exit::Usage),
+        Verb::Schema => schema::workflow(),
+        Verb::Completions { shell } => schema::completions(shell),
+        Verb::Man => schema::man(),
+        Verb::Later(words) => later::refuse(&words),
+    }
+}
+
+fn issue_verb(args: &issue::IssueArgs) -> Done {
+    let (mut stdin, mut stdout, mut stderr) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
+    match issue::run(args, &mut stdin, &mut stdout, &mut stderr) {
+        Ok(code) => Ok(Exit::from_code(code).unwrap_or(Exit::Failed)),
+        Err(error) => {
+            let exit = Exit::from_code(error.exit_code()).unwrap_or(Exit::Failed);
+            let failure = Failure::new(exit, error.code(), error.to_string());
+            let failure = match std::error::Error::source(&error) {
+                Some(source) => failure.because(source),
+                None => failure,
+            };
+            Err(match error.hint() {
+                Some(hint) => failure.hint(hint),
+                None => failure,
+            })
+        }
+    }
+}
+
+/// vex's exit codes are its own contract, not Vik's.
+fn vex_main(args: Vec<std::ffi::OsString>) -> ExitCode {
+    vex::main(std::iter::once("vex".into()).chain(args))
+}
+
+/// Writes data to stdout. A reader that went away is no error.
+pub fn print(text: &str) {
+    let mut stdout = std::io::stdout().lock();
+    let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+}
+
+/// Writes a warning for people to stderr.
+pub fn warn(text: &str) {
+    let _ = std::io::stderr().lock().write_all(text.as_bytes());
+}
+
+/// Writes one pretty JSON value to stdout.
+pub fn print_json(value: &impl serde::Serialize) {
+    let text = serde_json::to_string_pretty(value).unwrap_or_default();
+    print(&format!("{text}\n"));
+}
+
+/// The clap command, for generated files.
+pub fn command() -> clap::Command {
+    Cli::command()
+}

@@ -1,0 +1,265 @@
+//! What a person in front of `vik run` sees: a line for each thing that happens, and the closing summary.
+
+use std::collections::HashMap;
+use std::io::{IsTerminal, Write};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use vik_core::duration::Span;
+use vik_core::ids::SessionId;
+use vik_core::machine::Note;
+use vik_core::event::Ended;
+use vik_core::outcome::Outcome;
+use vik_core::scheduler::Start;
+
+use crate::orchestrator::{Closing, Observer, Progress};
+use crate::report::{clean, cost, one_line, table, tokens};
+use crate::session::{AttemptEnd, Live};
+
+/// How often what runs is told, on a terminal (one line, rewritten) and elsewhere.
+const TELL_EVERY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
+
+/// Writes progress lines to stderr.
+#[derive(Debug)]
+pub struct Lines {
+    screen: Arc<Mutex<Screen>>,
+    ticker: Option<(Sender<()>, JoinHandle<()>)>,
+    pulls: u64,
+    pull_failed: bool,
+}
+
+#[derive(Debug)]
+struct Screen {
+    terminal: bool,
+    color: bool,
+    running: HashMap<SessionId, (String, Live, Instant)>,
+    /// Whether the last line on the terminal is the one that is rewritten.
+    dirty: bool,
+}
+
+impl Screen {
+    fn line(&mut self, text: &str) {
+        let clear = if std::mem::take(&mut self.dirty) { "\r\x1b[K" } else { "" };
+        let time = jiff::Zoned::now().strftime("%H:%M:%S");
+        let mut stderr = std::io::stderr().lock();
+        let _ = writeln!(stderr, "{clear}{time} {text}");
+    }
+
+    fn paint(&self, code: &str, text: &str) -> String {
+        if self.color { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+    }
+
+    /// Tells what runs now.
+    fn tell(&mut self) {
+        if self.running.is_empty() {
+            return;
+        }
+        let mut running: Vec<_> = self.running.values().collect();
+        running.sort_by_key(|(_, _, since)| *since);
+        let now: Vec<_> = running
+            .iter()
+            .map(|(name, live, since)| {
+                let facts = live.get();
+                let what = facts.activity.unwrap_or_else(|| facts.phase.as_str().to_owned());
+                format!("{name} {} {}", Span(Duration::from_secs(since.elapsed().as_secs())), one_line(&what, 50))
+            })
+            .collect();
+        if self.terminal {
+            let width = usize::from(terminal_width()).saturating_sub(1);
+            let text = one_line(&now.join(" │ "), width);
+            let _ = write!(std::io::stderr().lock(), "\r\x1b[K{text}");
+            self.dirty = true;
+        } else {
+            for text in now {
+                self.line(&format!("… {text}"));
+            }
+        }
+    }
+}
+
+fn terminal_width() -> u16 {
+    std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok()).filter(|width| *width > 20).unwrap_or(100)
+}
+
+impl Lines {
+    /// Lines for this process's stderr.
+    pub fn new() -> Self {
+        let stderr = std::io::stderr();
+        let terminal = stderr.is_terminal();
+        let screen =
+            Screen { terminal, color: super::colored(&stderr), running: HashMap::new(), dirty: false };
+        let screen = Arc::new(Mutex::new(screen));
+        let every = if terminal { TELL_EVERY.0 } else { TELL_EVERY.1 };
+        let (end, ended) = channel();
+        let told = Arc::clone(&screen);
+        let ticker = std::thread::spawn(move || {
+            while ended.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
+                told.lock().unwrap_or_else(PoisonError::into_inner).tell();
+            }
+        });
+        Self { screen, ticker: Some((end, ticker)), pulls: 0, pull_failed: false }
+    }
+}
+
+impl Drop for Lines {
+    fn drop(&mut self) {
+        if let Some((end, ticker)) = self.ticker.take() {
+            drop(end);
+            let _ = ticker.join();
+        }
+        let mut screen = self.screen.lock().unwrap_or_else(PoisonError::into_inner);
+        if std::mem::take(&mut screen.dirty) {
+            let _ = write!(std::io::stderr().lock(), "\r\x1b[K");
+        }
+    }
+}
+
+fn name(start: &Start) -> String {
+    format!("{} {}", one_line(start.issue.id.as_str(), 24), start.stage.name)
+}
+
+impl Observer for Lines {
+    fn on(&mut self, progress: &Progress<'_>) {
+        let mut screen = self.screen.lock().unwrap_or_else(PoisonError::into_inner);
+        match progress {
+            Progress::Pulled { issues, skipped } => {
+                self.pulls += 1;
+                if self.pulls == 1 || self.pull_failed {
+                    screen.line(&format!("pulled {issues} issues"));
+                }
+                if self.pulls == 1 {
+                    for item in *skipped {
+                        let id = item.id.as_deref().map(|id| format!(" ({})", one_line(id, 40))).unwrap_or_default();
+                        screen.line(&format!("  item {}{id} is skipped: {}", item.index, item.reason));
+                    }
+                }
+                self.pull_failed = false;
+            }
+            Progress::PullFailed { error } => {
+                self.pull_failed = true;
+                let mark = screen.paint("31", "pull failed:");
+                screen.line(&format!("{mark} {}", one_line(error, 400)));
+            }
+            Progress::Started(start, live) => {
+                let attempt = if start.attempt > 1 { format!(", attempt {}", start.attempt) } else { String::new() };
+                let title = one_line(&start.issue.title, 60);
+                screen.line(&format!("▶ {} ({}{attempt})  {title}", name(start), start.stage.agent));
+                screen.running.insert(start.session, (name(start), (*live).clone(), Instant::now()));
+            }
+            Progress::Ended(start, end) => {
+                let after_run = screen.running.remove(&start.session).and_then(|(_, live, _)| live.get().after_run_error);
+                let line = ended_line(&screen, start, end);
+                screen.line(&line);
+                if let Some(error) = after_run {
+                    let mark = screen.paint("31", "after_run failed:");
+                    screen.line(&format!("  {mark} {}", indented(&error)));
+                }
+            }
+            Progress::Note(issue, note) => {
+                let id = one_line(issue.as_str(), 24);
+                match note {
+                    Note::BackingOff { stage, wait, attempts, .. } => {
+                        screen.line(&format!("  {id} {stage} waits {} after {attempts} attempts", Span(*wait)));
+                    }
+                    Note::Parked { stage, reason, .. } => {
+                        let mark = screen.paint("33", "parked:");
+                        screen.line(&format!("  {id} {stage} {mark} {}", reason.as_str()));
+                    }
+                    Note::Freed { stage, .. } => screen.line(&format!("  {id} {stage} was changed: it is freed")),
+                    Note::Ended { .. } => {}
+                }
+            }
+            Progress::Stopping { running, force: false } => {
+                screen.line(&format!("stopping {running} agents; a second signal ends them at once"));
+            }
+            Progress::Stopping { running, force: true } => screen.line(&format!("ending {running} agents at once")),
+        }
+    }
+}
+
+fn ended_line(screen: &Screen, start: &Start, end: &AttemptEnd) -> String {
+    let ended = &end.ended;
+    let (mark, color) = match ended.outcome {
+        Outcome::Succeeded => ("✓", "32"),
+        Outcome::Cancelled | Outcome::Lost => ("■", "33"),
+        _ => ("✗", "31"),
+    };
+    let class = ended.failure_class.map(|class| format!(" ({class})")).unwrap_or_default();
+    let mut line = format!(
+        "{} {} {}{class} in {}",
+        screen.paint(color, mark),
+        name(start),
+        ended.outcome,
+        Span(Duration::from_millis(ended.duration_ms))
+    );
+    if let Some(reason) = &ended.reason {
+        line.push_str(&format!("\n    {}\n    log: {}", indented(reason), end.log.display()));
+    }
+    line
+}
+
+fn indented(text: &str) -> String {
+    clean(text.trim_end()).replace('\n', "\n    ")
+}
+
+/// The closing summary.
+pub fn summary(closing: &Closing, once: bool) -> String {
+    let mut out = String::new();
+    if !closing.rows.is_empty() {
+        let rows: Vec<_> = closing
+            .rows
+            .iter()
+            .map(|row| {
+                let ended = &row.ended;
+                [
+                    one_line(&row.issue, 30),
+                    row.stage.clone(),
+                    outcome(ended),
+                    Span(Duration::from_millis(ended.duration_ms)).to_string(),
+                    tokens(ended.usage),
+                    cost(ended.cost_usd),
+                    row.log.display().to_string(),
+                ]
+            })
+            .collect();
+        out.push('\n');
+        out.push_str(&table(["ISSUE", "STAGE", "OUTCOME", "DURATION", "TOKENS", "COST", "LOG"], &rows));
+        let count = |outcome| closing.rows.iter().filter(|row| row.ended.outcome == outcome).count();
+        let succeeded = count(Outcome::Succeeded);
+        let usage = closing.rows.iter().fold(Default::default(), |sum: vik_core::outcome::Usage, row| sum.plus(row.ended.usage));
+        let costs: Vec<_> = closing.rows.iter().filter_map(|row| row.ended.cost_usd).collect();
+        let cost = cost((!costs.is_empty()).then(|| costs.iter().sum()));
+        out.push_str(&format!(
+            "\n{} attempts: {succeeded} succeeded, {} not; {} tokens, {cost}\n",
+            closing.rows.len(),
+            closing.rows.len() - succeeded,
+            tokens(usage)
+        ));
+    } else if once && closing.any_pull && closing.not_found.is_empty() && closing.waiting.is_empty() && closing.failed.is_empty() {
+        out.push_str("nothing to do: no issue of the pull is in the state of a stage\n");
+    }
+    for (what, lines) in
+        [("failed", &closing.failed), ("waiting", &closing.waiting), ("no progress", &closing.no_progress)]
+    {
+        for line in lines {
+            out.push_str(&format!("{what}: {}\n", clean(line)));
+        }
+    }
+    for id in &closing.not_found {
+        let id = one_line(id.as_str(), 60);
+        out.push_str(&format!("not found: no pull brought issue {id} in the state of a stage\n"));
+    }
+    if let Some(error) = &closing.pull_error {
+        out.push_str(&format!("the last pull failed: {}\n", one_line(error, 400)));
+    }
+    out
+}
+
+fn outcome(ended: &Ended) -> String {
+    match ended.failure_class {
+        Some(class) => format!("{} ({class})", ended.outcome),
+        None => ended.outcome.to_string(),
+    }
+}

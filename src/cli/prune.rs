@@ -1,0 +1,112 @@
+//! `vik prune`: removes old sessions and workspaces, after showing which.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use jiff::{SignedDuration, Timestamp};
+use serde::Serialize;
+use vik_core::ids::IssueId;
+use vik_store::PastAttempt;
+
+use super::args::PruneArgs;
+use super::{Done, history, print, print_json};
+use crate::daemon::{Instance, Presence};
+use crate::report::{Exit, Failure, ago, one_line, table};
+use crate::workflow_file::{WorkflowFile, absolute};
+use crate::workspace::{self, Layout};
+
+/// What would go.
+#[derive(Debug, Serialize)]
+struct Plan {
+    schema: u32,
+    removed: bool,
+    issues: Vec<Old>,
+}
+
+#[derive(Debug, Serialize)]
+struct Old {
+    issue_id: IssueId,
+    last_used: Timestamp,
+    sessions: usize,
+    workspace: Option<PathBuf>,
+}
+
+/// Shows what is old; with `--yes` removes it.
+pub fn run(workflow: PathBuf, args: &PruneArgs) -> Done {
+    let path = absolute(&workflow);
+    if let Presence::Running(info) = Instance::of(&path)?.presence() {
+        return Err(Failure::new(
+            Exit::AlreadyRunning,
+            "daemon_running",
+            format!("the daemon (pid {}) may be using these files", info.process.pid),
+        )
+        .hint("stop it first with `vik stop`"));
+    }
+    let layout = layout(&path)?;
+    // Held while files go: no daemon can start beside it.
+    let _lock = Instance::of(&path)?.acquire()?;
+    let age = SignedDuration::try_from(args.older_than.0).unwrap_or(SignedDuration::MAX);
+    let now = Timestamp::now();
+    let oldest = now.checked_sub(age).unwrap_or(Timestamp::MIN);
+    let past = history::read(layout.root())?;
+    let mut by_issue: BTreeMap<&IssueId, Vec<&PastAttempt>> = BTreeMap::new();
+    for attempt in &past.attempts {
+        by_issue.entry(&attempt.record.issue_id).or_default().push(attempt);
+    }
+    let used = |attempt: &&PastAttempt| attempt.ended_at.unwrap_or(attempt.record.started_at);
+    let mut plan = Plan { schema: vik_api::SCHEMA, removed: args.yes, issues: Vec::new() };
+    for (issue, attempts) in by_issue {
+        let Some(last_used) = attempts.iter().map(used).max().filter(|last| *last < oldest) else { continue };
+        let workspace = layout.issue_dir(issue);
+        plan.issues.push(Old {
+            issue_id: issue.clone(),
+            last_used,
+            sessions: attempts.len(),
+            workspace: workspace.exists().then_some(workspace),
+        });
+        if args.yes {
+            remove(&layout, issue)?;
+        }
+    }
+    if args.json {
+        print_json(&plan);
+    } else {
+        print(&text(&plan, args, now));
+    }
+    Ok(Exit::Done)
+}
+
+fn layout(path: &std::path::Path) -> Result<Layout, Failure> {
+    let (path, workflow) = WorkflowFile::valid(path, |_| {})?;
+    Layout::resolve(&path, &workflow.workspace_root)
+        .map_err(|error| Failure::failed("home", "cannot tell where this workflow keeps its files", &error))
+}
+
+fn remove(layout: &Layout, issue: &IssueId) -> Result<(), Failure> {
+    let fail = |error: &dyn std::error::Error| {
+        Failure::failed("prune", format!("cannot remove what belongs to issue {}", one_line(issue.as_str(), 60)), error)
+    };
+    workspace::remove(layout, issue).map_err(|error| fail(&error))?;
+    let sessions = layout.issue_sessions_dir(issue);
+    if sessions.exists() {
+        std::fs::remove_dir_all(&sessions).map_err(|error| fail(&error))?;
+    }
+    Ok(())
+}
+
+fn text(plan: &Plan, args: &PruneArgs, now: Timestamp) -> String {
+    if plan.issues.is_empty() {
+        return format!("nothing is older than {}\n", args.older_than);
+    }
+    let rows: Vec<_> = plan
+        .issues
+        .iter()
+        .map(|old| {
+            let workspace = old.workspace.as_ref().map_or_else(|| "-".to_owned(), |path| path.display().to_string());
+            [one_line(old.issue_id.as_str(), 40), ago(old.last_used, now), old.sessions.to_string(), workspace]
+        })
+        .collect();
+    let end = if plan.removed { "removed\n" } else { "nothing was removed; add --yes to remove them\n" };
+    format!("{}{end}", table(["ISSUE", "LAST USED", "SESSIONS", "WORKSPACE"], &rows))
+}
+

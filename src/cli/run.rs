@@ -1,0 +1,99 @@
+//! `vik run`
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use vik_core::ids::{IssueId, StageName};
+use vik_core::scheduler::Filter;
+
+use super::args::RunArgs;
+use super::progress::Lines;
+use super::{Done, later, print};
+use crate::daemon::{self, Ready, ServeOptions};
+use crate::logging::Console;
+use crate::orchestrator::{Observer, Options, Silent};
+use crate::report::{Exit, Failure};
+use crate::workflow_file::{WorkflowFile, absolute};
+
+/// Runs the daemon, or one round of work.
+pub fn run(workflow: PathBuf, args: &RunArgs) -> Done {
+    if args.port.is_some() || args.bind_address.is_some() {
+        return Err(later::not_yet("serving HTTP (--port, --bind-address)"));
+    }
+    if args.detach {
+        return detach(workflow, args);
+    }
+    let ready = args.daemon_child.then(Ready::enter);
+    let (path, workflow) = match valid(&workflow, args) {
+        Ok(valid) => valid,
+        Err(failure) => {
+            if let Some(ready) = ready {
+                ready.failed(&failure);
+            }
+            return Err(failure);
+        }
+    };
+    if args.dry_run {
+        return super::dry_run::run(&path, &workflow, filter(args));
+    }
+    let console = match args.verbose {
+        _ if args.daemon_child => Console::Off,
+        0 => Console::Off,
+        1 => Console::From(tracing::Level::INFO),
+        _ => Console::From(tracing::Level::DEBUG),
+    };
+    let observer: Box<dyn Observer> = if args.daemon_child || args.verbose > 0 {
+        Box::new(Silent)
+    } else {
+        Box::new(Lines::new())
+    };
+    let options = Options { once: args.once, max_iterations: args.max_iterations, filter: filter(args) };
+    let serve = ServeOptions { workflow_path: path, workflow, options, console, observer };
+    let closing = daemon::serve(serve, ready)?;
+    if !args.daemon_child {
+        print(&super::progress::summary(&closing, args.once));
+    }
+    Ok(daemon::exit_of(&closing, args.once))
+}
+
+fn valid(
+    workflow: &std::path::Path,
+    args: &RunArgs,
+) -> Result<(PathBuf, std::sync::Arc<vik_core::workflow::Workflow>), Failure> {
+    let valid = WorkflowFile::valid(workflow, super::warn)?;
+    for name in &args.stage {
+        if valid.1.stage(&StageName::new(name.as_str())).is_none() {
+            let known: Vec<_> = valid.1.issue.stages.iter().map(|stage| stage.name.as_str()).collect();
+            return Err(Failure::new(Exit::Usage, "unknown_stage", format!("the workflow has no stage `{name}`"))
+                .hint(format!("it has: {}", known.join(", "))));
+        }
+    }
+    Ok(valid)
+}
+
+fn filter(args: &RunArgs) -> Filter {
+    Filter {
+        issues: args.issue.iter().map(|id| IssueId::new(id.as_str())).collect(),
+        stages: args.stage.iter().map(|name| StageName::new(name.as_str())).collect(),
+    }
+}
+
+/// Starts a detached daemon and tells its pid.
+pub fn detach(workflow: PathBuf, args: &RunArgs) -> Done {
+    let mut words: Vec<OsString> = vec!["run".into(), "--daemon-child".into()];
+    words.extend(["--workflow".into(), absolute(&workflow).into()]);
+    for issue in &args.issue {
+        words.extend(["--issue".into(), issue.into()]);
+    }
+    for stage in &args.stage {
+        words.extend(["--stage".into(), stage.into()]);
+    }
+    if let Some(most) = args.max_iterations {
+        words.extend(["--max-iterations".into(), most.to_string().into()]);
+    }
+    // Warnings are for the person here, not for the daemon's log.
+    WorkflowFile::valid(&workflow, super::warn)?;
+    let pid = daemon::detach(&words)?;
+    print(&format!("vik runs (pid {pid}); see `vik status`, stop it with `vik stop`\n"));
+    Ok(Exit::Done)
+}

@@ -1,0 +1,62 @@
+//! `vik runs`
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use vik_api::{RunState, RunView};
+use vik_core::duration::Span;
+
+use super::args::RunsArgs;
+use super::{Done, history, print, print_json};
+use crate::report::{Exit, cost, one_line, table, tokens};
+
+/// Lists runs, oldest first.
+pub fn run(workflow: PathBuf, args: &RunsArgs) -> Done {
+    let past = history::read(&history::root(&workflow)?)?;
+    let mut runs = history::runs(&past, history::status(&workflow).as_ref());
+    if let Some(issue) = &args.issue {
+        runs.retain(|run| run.issue_id.as_str() == issue);
+    }
+    if args.json {
+        print_json(&runs);
+    } else if runs.is_empty() {
+        print("no runs yet\n");
+    } else {
+        print(&text(&runs));
+    }
+    Ok(Exit::Done)
+}
+
+fn text(runs: &[RunView]) -> String {
+    let rows: Vec<_> = runs
+        .iter()
+        .map(|run| {
+            let usage = run.attempts.iter().fold(vik_core::outcome::Usage::default(), |sum, a| sum.plus(a.usage));
+            let costs: Vec<_> = run.attempts.iter().filter_map(|attempt| attempt.cost_usd).collect();
+            let took: u64 = run.attempts.iter().filter_map(|attempt| attempt.duration_ms).sum();
+            let outcome = run.outcome.map_or_else(|| "-".to_owned(), |outcome| outcome.to_string());
+            [
+                one_line(run.issue_id.as_str(), 30),
+                run.stage.to_string(),
+                state(run.state).to_owned(),
+                outcome,
+                run.attempts.len().to_string(),
+                Span(Duration::from_millis(took)).to_string(),
+                tokens(usage),
+                cost((!costs.is_empty()).then(|| costs.iter().sum())),
+                one_line(&run.issue_title, 50),
+            ]
+        })
+        .collect();
+    table(["ISSUE", "STAGE", "STATE", "OUTCOME", "TRIES", "TIME", "TOKENS", "COST", "TITLE"], &rows)
+}
+
+/// The name of a run's state for people.
+pub fn state(state: RunState) -> &'static str {
+    match state {
+        RunState::Running => "running",
+        RunState::Waiting => "waiting",
+        RunState::Parked => "parked",
+        RunState::Ended => "ended",
+    }
+}

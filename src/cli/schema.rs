@@ -1,0 +1,28 @@
+//! `vik schema`, `vik completions`, `vik man`: what is generated from the types.
+
+use super::{Done, print, print_json};
+use crate::report::{Exit, Failure};
+
+/// The JSON Schema of the workflow file.
+pub fn workflow() -> Done {
+    print_json(&vik_core::workflow::json_schema());
+    Ok(Exit::Done)
+}
+
+/// Completions for a shell.
+pub fn completions(shell: clap_complete::Shell) -> Done {
+    let mut out = Vec::new();
+    clap_complete::generate(shell, &mut super::command(), "vik", &mut out);
+    print(&String::from_utf8_lossy(&out));
+    Ok(Exit::Done)
+}
+
+/// The manual page.
+pub fn man() -> Done {
+    let mut out = Vec::new();
+    clap_mangen::Man::new(super::command())
+        .render(&mut out)
+        .map_err(|error| Failure::failed("man", "cannot make the manual page", &error))?;
+    print(&String::from_utf8_lossy(&out));
+    Ok(Exit::Done)
+}

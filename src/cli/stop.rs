@@ -1,0 +1,145 @@
+//! `vik stop`: returns when no descendant of the daemon lives.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use vik_api::Verb;
+use vik_proc::Graces;
+
+use super::args::StopArgs;
+use super::{Done, client, later, print};
+use crate::control::ask;
+use crate::daemon::{Instance, InstanceInfo, Presence};
+use crate::host::INSTANCE_MARK;
+use crate::report::{Exit, Failure};
+use crate::workflow_file::absolute;
+
+/// How often the lock is looked at while waiting.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// How long a daemon that was killed, or its shims, may take to go.
+const LAST_GRACE: Duration = Duration::from_secs(45);
+
+/// Stops the daemon, or what a dead one left.
+pub fn run(workflow: PathBuf, args: &StopArgs) -> Done {
+    if args.keep_sessions {
+        return Err(later::not_yet("--keep-sessions"));
+    }
+    let path = absolute(&workflow);
+    let instance = Instance::of(&path)?;
+    match stop(&instance, Duration::from_secs(args.timeout))? {
+        Stopped::Daemon { forced: false } => print("vik has stopped; no process of it is left\n"),
+        Stopped::Daemon { forced: true } => print("vik was made to stop; no process of it is left\n"),
+        Stopped::Leftovers(count) => {
+            print(&format!("the daemon was dead already; {count} processes that it left were ended\n"));
+        }
+        Stopped::Nothing => return Err(client::no_daemon(&path)),
+    }
+    Ok(Exit::Done)
+}
+
+/// What there was to stop.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Stopped {
+    /// A daemon ended.
+    Daemon {
+        /// It had to be hurried.
+        forced: bool,
+    },
+    /// A dead daemon's processes were ended.
+    Leftovers(usize),
+    /// There was nothing.
+    Nothing,
+}
+
+/// Ends a daemon and all that belongs to it.
+///
+/// # Errors
+/// When something outlives it (exit 6).
+pub fn stop(instance: &Instance, timeout: Duration) -> Result<Stopped, Failure> {
+    let presence = instance.presence();
+    let stopped = match presence {
+        Presence::None => Stopped::Nothing,
+        Presence::Dead(_) => Stopped::Leftovers(0),
+        Presence::Starting => {
+            wait_gone(instance, timeout).then_some(Stopped::Daemon { forced: false }).ok_or_else(too_slow)?
+        }
+        Presence::Running(info) => Stopped::Daemon { forced: end(instance, &info, timeout)? },
+    };
+    // A dead daemon's shims end their trees by themselves; what they could not is found by its mark.
+    let left = end_marked(&instance.name())?;
+    instance.close();
+    Ok(match stopped {
+        Stopped::Leftovers(_) if left > 0 => Stopped::Leftovers(left),
+        Stopped::Leftovers(_) => Stopped::Nothing,
+        Stopped::Nothing if left > 0 => Stopped::Leftovers(left),
+        other => other,
+    })
+}
+
+fn end(instance: &Instance, info: &InstanceInfo, timeout: Duration) -> Result<bool, Failure> {
+    if ask(&info.socket, Verb::Stop).is_err() {
+        signal(info, Signal::SIGTERM);
+    }
+    if wait_gone(instance, timeout) {
+        return Ok(false);
+    }
+    // The second signal skips the grace of the stop ladder.
+    signal(info, Signal::SIGTERM);
+    if wait_gone(instance, LAST_GRACE) {
+        return Ok(true);
+    }
+    signal(info, Signal::SIGKILL);
+    if wait_gone(instance, LAST_GRACE) { Ok(true) } else { Err(too_slow()) }
+}
+
+fn signal(info: &InstanceInfo, signal: Signal) {
+    // The pid may have been reused since: the start time tells.
+    if info.process.is_alive() {
+        let _ = kill(Pid::from_raw(info.process.pid), signal);
+    }
+}
+
+fn wait_gone(instance: &Instance, timeout: Duration) -> bool {
+    let deadline = Instant::now() + timeout;
+    loop {
+        if matches!(instance.presence(), Presence::None | Presence::Dead(_)) {
+            return true;
+        }
+        if Instant::now() >= deadline {
+            return false;
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
+
+fn end_marked(instance: &str) -> Result<usize, Failure> {
+    let graces = Graces { term: Duration::from_secs(5), kill: LAST_GRACE, ..Graces::default() };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .map_err(|error| Failure::failed("runtime", "cannot start", &error))?;
+    let (found, left) = runtime.block_on(vik_proc::end_marked(INSTANCE_MARK, instance, &[], &graces));
+    if left.is_empty() {
+        return Ok(found.len());
+    }
+    let pids: Vec<_> = left.iter().map(|process| process.pid.to_string()).collect();
+    Err(Failure::new(Exit::TimedOut, "still_alive", format!("processes live on: {}", pids.join(", ")))
+        .hint("they may be stuck in the kernel; look with `ps -o pid,stat,wchan,cmd -p PID`"))
+}
+
+fn too_slow() -> Failure {
+    Failure::new(Exit::TimedOut, "stop_timeout", "the daemon did not end in time").hint("give it longer with --timeout SECS")
+}
+
+/// For `uninstall` and `restart`: stops if there is anything to stop.
+///
+/// # Errors
+/// As [`stop`].
+pub fn quietly(workflow: &Path, timeout: u64) -> Result<(Instance, Stopped), Failure> {
+    let instance = Instance::of(&absolute(workflow))?;
+    let stopped = stop(&instance, Duration::from_secs(timeout))?;
+    Ok((instance, stopped))
+}

@@ -1,0 +1,29 @@
+//! `vik uninstall`
+
+use std::path::PathBuf;
+
+use super::args::UninstallArgs;
+use super::stop::{Stopped, quietly};
+use super::{Done, print};
+use crate::report::{Exit, Failure};
+
+/// Stops the daemon and removes its instance folder. Sessions, logs and workspaces stay.
+pub fn run(workflow: PathBuf, args: &UninstallArgs) -> Done {
+    let info = crate::daemon::Instance::of(&crate::workflow_file::absolute(&workflow))?.read();
+    let (instance, stopped) = quietly(&workflow, args.timeout)?;
+    let dir = instance.dir().path();
+    let there = dir.exists();
+    if there {
+        std::fs::remove_dir_all(dir)
+            .map_err(|error| Failure::failed("uninstall", format!("cannot remove {}", dir.display()), &error))?;
+    }
+    match (there, stopped) {
+        (false, _) => print("nothing was installed\n"),
+        (true, Stopped::Nothing) => print("the instance is removed\n"),
+        (true, _) => print("the daemon has stopped and its instance is removed\n"),
+    }
+    if let Some(info) = info {
+        print(&format!("history and workspaces stay in {}; `vik prune` removes old ones\n", info.root.display()));
+    }
+    Ok(Exit::Done)
+}

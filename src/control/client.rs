@@ -1,0 +1,45 @@
+//! Asks a daemon.
+
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use vik_api::{PROTOCOL, Request, Response, Verb};
+
+/// How long a daemon may take to answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Why a daemon could not be asked.
+#[derive(Debug, thiserror::Error)]
+pub enum AskError {
+    /// It cannot be reached.
+    #[error("cannot reach the daemon at its socket")]
+    Connect(#[source] io::Error),
+    /// It broke off.
+    #[error("the daemon did not answer")]
+    Answer(#[source] io::Error),
+    /// It said something else.
+    #[error("the daemon's answer makes no sense")]
+    Nonsense(#[source] serde_json::Error),
+}
+
+/// Sends one request and waits for its answer.
+///
+/// # Errors
+/// When there is nobody, or no answer.
+pub fn ask(socket: &Path, verb: Verb) -> Result<Response, AskError> {
+    let mut stream = UnixStream::connect(socket).map_err(AskError::Connect)?;
+    let request = serde_json::to_string(&Request { v: PROTOCOL, verb }).map_err(AskError::Nonsense)?;
+    let mut line = String::new();
+    let mut exchange = || -> io::Result<()> {
+        stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+        stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
+        stream.write_all(request.as_bytes())?;
+        stream.write_all(b"\n")?;
+        BufReader::new(&stream).read_line(&mut line)?;
+        Ok(())
+    };
+    exchange().map_err(AskError::Answer)?;
+    serde_json::from_str(&line).map_err(AskError::Nonsense)
+}

@@ -1,0 +1,7 @@
+//! The control socket: how the command line speaks to a daemon.
+
+mod client;
+mod server;
+
+pub use client::{ask, AskError};
+pub use server::{ControlServer, Refuse};

@@ -1,0 +1,110 @@
+//! Answers the command line.
+
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::{mpsc, oneshot};
+use vik_api::{ErrorBody, Request, Response};
+
+use crate::orchestrator::Asking;
+
+/// The longest request.
+const MAX_REQUEST_BYTES: u64 = 64 * 1024;
+
+/// How long a client may take to ask.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How many clients are served at once.
+const MAX_CLIENTS: usize = 64;
+
+/// Says whether a peer (by its process id) may not ask: agents must not steer the daemon that runs them.
+pub type Refuse = Arc<dyn Fn(i32) -> bool + Send + Sync>;
+
+/// A listening control socket; it is removed when this is dropped.
+#[derive(Debug)]
+pub struct ControlServer {
+    path: PathBuf,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl ControlServer {
+    /// Listens at `path` (0600). The caller holds the instance's lock, so an old socket there is nobody's.
+    ///
+    /// # Errors
+    /// When the socket cannot be made.
+    pub fn listen(path: &Path, asks: mpsc::Sender<Asking>, refuse: Refuse) -> io::Result<Self> {
+        match std::fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let listener = UnixListener::bind(path)?;
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+        let clients = Arc::new(tokio::sync::Semaphore::new(MAX_CLIENTS));
+        let task = tokio::spawn(async move {
+            loop {
+                let Ok(permit) = Arc::clone(&clients).acquire_owned().await else { return };
+                match listener.accept().await {
+                    Ok((stream, _)) => {
+                        let (asks, refuse) = (asks.clone(), Arc::clone(&refuse));
+                        tokio::spawn(async move {
+                            let _permit = permit;
+                            let served = tokio::time::timeout(REQUEST_TIMEOUT, serve(stream, asks, refuse)).await;
+                            if let Ok(Err(error)) = served {
+                                tracing::debug!(%error, "a client of the control socket went away");
+                            }
+                        });
+                    }
+                    Err(error) => {
+                        tracing::warn!(%error, "the control socket cannot accept");
+                        tokio::time::sleep(Duration::from_millis(100)).await;
+                    }
+                }
+            }
+        });
+        Ok(Self { path: path.to_owned(), task })
+    }
+}
+
+impl Drop for ControlServer {
+    fn drop(&mut self) {
+        self.task.abort();
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+async fn serve(stream: UnixStream, asks: mpsc::Sender<Asking>, refuse: Refuse) -> io::Result<()> {
+    let peer = vik_proc::peer_pid(&stream)?;
+    let (read, mut write) = stream.into_split();
+    let mut line = String::new();
+    BufReader::new(read.take(MAX_REQUEST_BYTES)).read_line(&mut line).await?;
+    let response = if refuse(peer) {
+        tracing::warn!(peer, "an agent asked at the control socket: refused");
+        error("refused", "agents may not steer the daemon that runs them")
+    } else {
+        match serde_json::from_str::<Request>(&line) {
+            Ok(request) => answer(request, &asks).await,
+            Err(problem) => error("bad_request", &format!("the request is not understood: {problem}")),
+        }
+    };
+    let mut text = serde_json::to_vec(&response)?;
+    text.push(b'\n');
+    write.write_all(&text).await
+}
+
+async fn answer(request: Request, asks: &mpsc::Sender<Asking>) -> Response {
+    let (sender, receiver) = oneshot::channel();
+    let gone = || error("stopping", "the daemon is ending");
+    if asks.send((request, sender)).await.is_err() {
+        return gone();
+    }
+    receiver.await.unwrap_or_else(|_| gone())
+}
+
+fn error(code: &str, message: &str) -> Response {
+    Response::Error(ErrorBody { code: code.to_owned(), message: message.to_owned(), hint: None })
+}

@@ -1,0 +1,13 @@
+//! The daemon: one instance per workflow, found by its folder, ended by a signal or a request.
+
+mod detach;
+mod instance;
+mod serve;
+mod signals;
+mod state;
+
+pub use detach::{Ready, detach};
+pub use instance::{Instance, InstanceInfo, Presence};
+pub use serve::{ServeOptions, Shims, exit_of, host, serve};
+pub use signals::{Asked, Signals};
+pub use state::ServiceState;

@@ -1,0 +1,34 @@
+//! `service/state.json`: the pid and life of the daemon, for people and scripts that look into the home.
+
+use std::io;
+use std::path::Path;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::workspace::fs::write_json_atomic;
+
+/// What stands in `state.json`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServiceState {
+    /// The version of this record.
+    pub schema: u32,
+    /// `running`, `stopping`, `stopped`.
+    pub state: String,
+    /// The daemon's process id.
+    pub pid: i32,
+    /// When it started.
+    pub started_at: Timestamp,
+    /// When it entered this state.
+    pub since: Timestamp,
+    /// The workflow file.
+    pub workflow_path: String,
+}
+
+/// Writes the state atomically.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn write(path: &Path, state: &ServiceState) -> io::Result<()> {
+    write_json_atomic(path, state)
+}

@@ -1,0 +1,229 @@
+//! Runs the author's shell scripts: hooks, `verify`, and the commands in prompts.
+//!
+//! Each runs under the shim as a file of its own, so that nothing it starts outlives it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use vik_proc::{ExitRecord, Limits, Output};
+
+use crate::host::Host;
+use crate::report;
+use crate::template::TemplateError;
+use crate::workspace::fs::write_private;
+
+/// How many bytes of a hook's output are read back to be shown.
+const TAIL_BYTES: u64 = 8 * 1024;
+
+/// The most a prompt command may print.
+const PROMPT_COMMAND_BYTES: usize = 1024 * 1024;
+
+/// How long a prompt command may take.
+const PROMPT_COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Which script it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hook {
+    /// Once per creation of an issue workspace.
+    AfterCreate,
+    /// Before the prompt is rendered.
+    BeforeRun,
+    /// After every end but cancellation.
+    AfterRun,
+    /// Before an issue workspace is removed.
+    BeforeRemove,
+    /// After the agent says it is done.
+    Verify,
+}
+
+impl Hook {
+    /// Its key in the workflow.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::AfterCreate => "after_create",
+            Self::BeforeRun => "before_run",
+            Self::AfterRun => "after_run",
+            Self::BeforeRemove => "before_remove",
+            Self::Verify => "verify",
+        }
+    }
+}
+
+impl fmt::Display for Hook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Why a script did not do its work.
+#[derive(Debug, thiserror::Error)]
+pub enum HookError {
+    /// Its template could not be rendered.
+    #[error("`{name}` could not be rendered")]
+    Template {
+        /// The hook.
+        name: String,
+        /// Why.
+        source: Box<TemplateError>,
+    },
+    /// The script could not be written.
+    #[error("cannot write the script {path}")]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The script could not be started.
+    #[error("`{name}` could not be started")]
+    Start {
+        /// The hook.
+        name: String,
+        /// Why.
+        source: vik_proc::ProcError,
+    },
+    /// The script failed.
+    #[error("`{name}` {how}{}", shown(tail))]
+    Failed {
+        /// The hook.
+        name: String,
+        /// `exited with 3`, `did not end within 30s`, …
+        how: String,
+        /// The end of what it printed.
+        tail: String,
+    },
+    /// Vik was asked to stop.
+    #[error("`{name}` was stopped")]
+    Cancelled {
+        /// The hook.
+        name: String,
+    },
+}
+
+fn shown(tail: &str) -> String {
+    if tail.is_empty() { String::new() } else { format!("; its output ends:\n{tail}") }
+}
+
+/// Where and how a script runs.
+#[derive(Clone, Debug)]
+pub struct Place<'a> {
+    /// The folder it runs in.
+    pub cwd: &'a Path,
+    /// Its whole environment.
+    pub env: BTreeMap<String, String>,
+    /// The attempt it belongs to.
+    pub attempt: &'a str,
+    /// How long it may take.
+    pub timeout: Duration,
+}
+
+/// Runs a rendered script. All it prints is kept in `log`.
+///
+/// # Errors
+/// When it cannot be started, fails, or takes too long; with the tail of its output.
+pub async fn run(
+    host: &Host,
+    hook: Hook,
+    script: &str,
+    place: Place<'_>,
+    log: &Path,
+    cancel: impl Future<Output = ()>,
+) -> Result<(), HookError> {
+    let file = log.with_extension("sh");
+    write_private(&file, script.as_bytes())
+        .map_err(|source| HookError::Write { path: file.clone(), source })?;
+    let mut spec = host.script(&file, place.cwd, place.env, place.attempt);
+    spec.stdout = Output::Append(log.to_owned());
+    spec.stderr = Output::Stdout;
+    let limits = Limits { timeout: place.timeout, max_bytes: 0 };
+    let result = host.supervisor.output(&spec, limits, cancel).await;
+    // The script may hold values of the environment: it is not kept, its output is.
+    let _ = std::fs::remove_file(&file);
+    let name = hook.to_string();
+    let run = result.map_err(|source| HookError::Start { name: name.clone(), source })?;
+    let tail = || report::tail_lines(&read_tail(log, TAIL_BYTES), 20);
+    judge(name, &run, place.timeout, tail)
+}
+
+/// Runs a command of a prompt and gives what it printed, without one trailing newline.
+///
+/// # Errors
+/// When it cannot be started, fails, takes too long or prints too much.
+pub async fn prompt_command(
+    host: &Host,
+    script: &str,
+    place: Place<'_>,
+    file: &Path,
+    cancel: impl Future<Output = ()>,
+) -> Result<String, HookError> {
+    write_private(file, script.as_bytes())
+        .map_err(|source| HookError::Write { path: file.to_owned(), source })?;
+    let stderr = file.with_extension("stderr");
+    let mut spec = host.script(file, place.cwd, place.env, place.attempt);
+    spec.stderr = Output::Append(stderr.clone());
+    let limits = Limits { timeout: PROMPT_COMMAND_TIMEOUT, max_bytes: PROMPT_COMMAND_BYTES };
+    let result = host.supervisor.output(&spec, limits, cancel).await;
+    let tail = report::tail_lines(&read_tail(&stderr, TAIL_BYTES), 20);
+    let _ = (std::fs::remove_file(file), std::fs::remove_file(&stderr));
+    let name = format!("exec({})", report::one_line(script, 60));
+    let run = result.map_err(|source| HookError::Start { name: name.clone(), source })?;
+    judge(name, &run, PROMPT_COMMAND_TIMEOUT, || tail)?;
+    let mut text = String::from_utf8_lossy(&run.stdout).into_owned();
+    if text.ends_with('\n') {
+        text.pop();
+    }
+    Ok(text)
+}
+
+fn judge(
+    name: String,
+    run: &vik_proc::CommandRun,
+    timeout: Duration,
+    tail: impl FnOnce() -> String,
+) -> Result<(), HookError> {
+    let how = if run.timed_out {
+        format!("did not end within {}", vik_core::duration::Span(timeout))
+    } else if run.flooded {
+        format!("printed more than {PROMPT_COMMAND_BYTES} bytes")
+    } else if run.cancelled {
+        return Err(HookError::Cancelled { name });
+    } else if run.exit.code == Some(0) && run.exit.proof.is_proven() {
+        return Ok(());
+    } else {
+        how_ended(&run.exit)
+    };
+    Err(HookError::Failed { name, how, tail: tail() })
+}
+
+/// How a process ended, in words that follow its name.
+pub fn how_ended(exit: &ExitRecord) -> String {
+    if let Some(failure) = &exit.spawn_error {
+        return format!("could not be started: {}", failure.message);
+    }
+    if !exit.proof.is_proven() {
+        return "left processes that could not be ended".to_owned();
+    }
+    match (exit.code, exit.signal) {
+        (Some(code), _) => format!("exited with {code}"),
+        (None, Some(signal)) => format!("was ended by signal {signal}"),
+        (None, None) => "ended in an unknown way".to_owned(),
+    }
+}
+
+/// The end of a file as text; empty when there is none.
+pub fn read_tail(path: &Path, bytes: u64) -> String {
+    use std::io::{Read, Seek, SeekFrom};
+    let read = || -> io::Result<Vec<u8>> {
+        let mut file = std::fs::File::open(path)?;
+        let size = file.seek(SeekFrom::End(0))?;
+        file.seek(SeekFrom::Start(size.saturating_sub(bytes)))?;
+        let mut tail = Vec::new();
+        file.take(bytes).read_to_end(&mut tail)?;
+        Ok(tail)
+    };
+    read().map(|tail| String::from_utf8_lossy(&tail).into_owned()).unwrap_or_default()
+}

@@ -1,0 +1,110 @@
+//! Takes snapshots of issues: runs the pull command and reads what it prints.
+
+use std::future::Future;
+use std::io;
+use std::time::{Duration, Instant};
+
+use vik_core::duration::Span;
+use vik_core::issue::{ParsePullError, Pull};
+use vik_core::workflow::Intake;
+use vik_proc::{Limits, Mark, Output, ShimSpec};
+
+use crate::hooks::{how_ended, read_tail};
+use crate::host::{ATTEMPT_MARK, Host, os_env};
+use crate::report;
+
+/// The most a pull may print.
+pub const MAX_PULL_BYTES: usize = 64 * 1024 * 1024;
+
+/// One pull that ended.
+#[derive(Debug)]
+pub struct PullResult {
+    /// How long it took.
+    pub took: Duration,
+    /// What it brought.
+    pub result: Result<Pull, PullError>,
+}
+
+/// Why a pull brought no list. It changes nothing; intake goes on.
+#[derive(Debug, thiserror::Error)]
+pub enum PullError {
+    /// A file for its output could not be prepared.
+    #[error("cannot prepare the pull")]
+    Prepare(#[source] io::Error),
+    /// It could not be started.
+    #[error("the pull command could not be started")]
+    Start(#[source] vik_proc::ProcError),
+    /// It failed.
+    #[error("the pull command {how}{}", on_stderr(stderr))]
+    Failed {
+        /// `exited with 1`, …
+        how: String,
+        /// The end of what it printed to stderr.
+        stderr: String,
+    },
+    /// It hung.
+    #[error("the pull command did not end within {0}")]
+    TimedOut(Span),
+    /// It printed without end.
+    #[error("the pull command printed more than {} MB", MAX_PULL_BYTES / 1024 / 1024)]
+    Flooded,
+    /// It printed something else.
+    #[error("{source}; it starts: {start}")]
+    Garbage {
+        /// Where it went wrong.
+        source: ParsePullError,
+        /// The first characters.
+        start: String,
+    },
+    /// Vik was asked to stop.
+    #[error("the pull was stopped")]
+    Cancelled,
+}
+
+fn on_stderr(stderr: &str) -> String {
+    if stderr.is_empty() { String::new() } else { format!("; it said: {}", report::one_line(stderr, 500)) }
+}
+
+/// Runs the pull command once, in the workflow file's folder with the daemon's environment.
+pub async fn pull(host: &Host, intake: &Intake, cancel: impl Future<Output = ()>) -> PullResult {
+    let start = Instant::now();
+    let result = run(host, intake, cancel).await;
+    PullResult { took: start.elapsed(), result }
+}
+
+async fn run(host: &Host, intake: &Intake, cancel: impl Future<Output = ()>) -> Result<Pull, PullError> {
+    let stderr = host.layout.service_dir().join("pull.stderr.log");
+    match std::fs::remove_file(&stderr) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(PullError::Prepare(error)),
+        _ => {}
+    }
+    let mut spec = ShimSpec::command("sh", &host.workflow_dir);
+    spec.args = vec!["-c".into(), intake.command.clone().into()];
+    spec.env = os_env(host.command_env());
+    spec.mark = Some(Mark::new(ATTEMPT_MARK, format!("pull-{}", uuid::Uuid::now_v7())));
+    spec.stderr = Output::Append(stderr.clone());
+    let limits = Limits { timeout: intake.timeout.0, max_bytes: MAX_PULL_BYTES };
+    let run = host.supervisor.output(&spec, limits, cancel).await.map_err(PullError::Start)?;
+    if run.flooded {
+        return Err(PullError::Flooded);
+    }
+    if run.timed_out {
+        return Err(PullError::TimedOut(intake.timeout));
+    }
+    if run.cancelled {
+        return Err(PullError::Cancelled);
+    }
+    if run.exit.code != Some(0) {
+        let stderr = report::tail_lines(&read_tail(&stderr, 4096), 5);
+        return Err(PullError::Failed { how: how_ended(&run.exit), stderr });
+    }
+    let output = run.stdout;
+    let parse = move || {
+        Pull::parse(&output).map_err(|source| {
+            let start = String::from_utf8_lossy(&output[..output.len().min(200)]);
+            PullError::Garbage { source, start: report::one_line(&start, 80) }
+        })
+    };
+    // Fifty megabytes take a while: the loop must not wait for them.
+    tokio::task::spawn_blocking(parse).await.unwrap_or(Err(PullError::Cancelled))
+}

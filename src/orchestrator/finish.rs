@@ -1,0 +1,130 @@
+//! What is left to say when the loop ends: the summary and the exit code.
+
+use std::path::PathBuf;
+
+use vik_core::ids::IssueId;
+use vik_core::machine::{Note, ParkReason, Phase};
+use vik_core::event::Ended;
+use vik_core::outcome::Outcome;
+use vik_core::scheduler::Start;
+
+use super::Orchestrator;
+use crate::report::Exit;
+use crate::session::AttemptEnd;
+
+/// One attempt in the closing summary.
+#[derive(Clone, Debug)]
+pub struct SummaryRow {
+    /// The issue.
+    pub issue: String,
+    /// The stage.
+    pub stage: String,
+    /// Its number within the run.
+    pub attempt: u32,
+    /// How it ended.
+    pub ended: Ended,
+    /// Its log.
+    pub log: PathBuf,
+}
+
+/// What happened, in all.
+#[derive(Clone, Debug, Default)]
+pub struct Closing {
+    /// Attempts in the order of their ends.
+    pub rows: Vec<SummaryRow>,
+    /// Whether it was asked to end.
+    pub stopped: bool,
+    /// Whether it was asked by the interrupt of a terminal.
+    pub interrupted: bool,
+    /// Whether any pull succeeded.
+    pub any_pull: bool,
+    /// Why the last pull failed, where it did.
+    pub pull_error: Option<String>,
+    /// Issues named on the command line that no pull brought, or that match no stage.
+    pub not_found: Vec<IssueId>,
+    /// What waits for longer than it was waited for, or for a person: one line each.
+    pub waiting: Vec<String>,
+    /// Runs that are over, or parked, after a failure: one line each.
+    pub failed: Vec<String>,
+    /// Runs that succeeded and yet left everything as it was.
+    pub no_progress: Vec<String>,
+    /// Whether any state, commit or file changed.
+    changed: bool,
+    /// Whether any run succeeded.
+    succeeded: bool,
+}
+
+impl Closing {
+    pub(super) fn add_attempt(&mut self, start: &Start, end: &AttemptEnd) {
+        self.changed |= end.ended.workspace_changed == Some(true);
+        self.succeeded |= end.ended.outcome == Outcome::Succeeded;
+        self.rows.push(SummaryRow {
+            issue: start.issue.id.to_string(),
+            stage: start.stage.name.to_string(),
+            attempt: start.attempt,
+            ended: end.ended.clone(),
+            log: end.log.clone(),
+        });
+    }
+
+    pub(super) fn add_note(&mut self, issue: &IssueId, note: &Note) {
+        match note {
+            // The issue left the state of the stage.
+            Note::Ended { succeeded: true, .. } => self.changed = true,
+            Note::Ended { stage, succeeded: false, .. } => {
+                self.failed.push(format!("{issue} {stage}: failed, and the issue left the stage's state"));
+            }
+            Note::BackingOff { .. } | Note::Parked { .. } | Note::Freed { .. } => {}
+        }
+    }
+
+    /// The exit code: the first that holds (contract, "Exit codes").
+    pub fn exit(&self) -> Exit {
+        let holds = [
+            (Exit::Interrupted, self.stopped),
+            (Exit::Failed, !self.failed.is_empty()),
+            (Exit::NotFound, !self.any_pull || self.pull_error.is_some() || !self.not_found.is_empty()),
+            (Exit::Waiting, !self.waiting.is_empty()),
+            (Exit::NoProgress, self.succeeded && !self.changed),
+        ];
+        holds.into_iter().find(|(_, holds)| *holds).map_or(Exit::Done, |(exit, _)| exit)
+    }
+}
+
+impl Orchestrator {
+    /// Looks over what is left.
+    pub(super) fn close(mut self) -> Closing {
+        let mut closing = std::mem::take(&mut self.closing);
+        closing.any_pull = self.counts.ok > 0;
+        closing.pull_error =
+            self.last_pull.take().filter(|_| self.counts.failed_in_a_row > 0).and_then(|last| last.error);
+        closing.not_found = self.found.iter().filter(|(_, found)| !found).map(|(id, _)| id.clone()).collect();
+        let mut runs: Vec<_> = self.scheduler.runs().collect();
+        runs.sort_by_key(|(id, run)| (*id, &run.stage));
+        for (issue, run) in runs {
+            let failed = run.last.is_some() && !run.last_succeeded();
+            let stage = &run.stage;
+            match &run.phase {
+                Phase::Parked { reason: ParkReason::NoProgress, .. } if run.changed => {
+                    closing.waiting.push(format!("{issue} {stage}: parked, its state did not change"));
+                }
+                Phase::Parked { reason: ParkReason::NoProgress, .. } => {
+                    closing.no_progress.push(format!("{issue} {stage}: parked, nothing changed"));
+                }
+                Phase::Parked { reason, .. } => {
+                    closing.failed.push(format!("{issue} {stage}: parked ({})", reason.as_str()));
+                }
+                Phase::BackingOff { wait, .. } => {
+                    let wait = vik_core::duration::Span(*wait);
+                    let line = format!("{issue} {stage}: the next attempt waits ({wait} of back-off)");
+                    if failed { closing.failed.push(line) } else { closing.waiting.push(line) }
+                }
+                Phase::Settling { .. } if failed => {
+                    closing.failed.push(format!("{issue} {stage}: failed"));
+                }
+                Phase::Settling { .. } | Phase::Active { .. } => {}
+            }
+        }
+        closing
+    }
+}

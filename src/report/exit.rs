@@ -1,0 +1,82 @@
+//! Exit codes (contract, "Command line").
+
+use std::process::ExitCode;
+
+/// How a `vik` process ends. Where several hold, the first of this list wins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Exit {
+    /// A bug in Vik.
+    Bug,
+    /// A signal stopped it.
+    Interrupted,
+    /// The command line was wrong.
+    Usage,
+    /// The workflow is invalid.
+    Workflow,
+    /// There is no daemon.
+    NoDaemon,
+    /// There is a daemon already.
+    AlreadyRunning,
+    /// The verb's own wait ran out.
+    TimedOut,
+    /// A budget stopped it.
+    Budget,
+    /// A run failed.
+    Failed,
+    /// No pull succeeded, or a named issue was not found.
+    NotFound,
+    /// Something waits.
+    Waiting,
+    /// Runs succeeded, yet nothing changed.
+    NoProgress,
+    /// Done.
+    Done,
+}
+
+impl Exit {
+    const ALL: [Self; 13] = [
+        Self::Bug,
+        Self::Interrupted,
+        Self::Usage,
+        Self::Workflow,
+        Self::NoDaemon,
+        Self::AlreadyRunning,
+        Self::TimedOut,
+        Self::Budget,
+        Self::Failed,
+        Self::NotFound,
+        Self::Waiting,
+        Self::NoProgress,
+        Self::Done,
+    ];
+
+    /// The exit with this number.
+    pub fn from_code(code: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|exit| exit.code() == code)
+    }
+
+    /// The number.
+    pub fn code(self) -> u8 {
+        match self {
+            Self::Bug => 70,
+            Self::Interrupted => 130,
+            Self::Usage => 2,
+            Self::Workflow => 3,
+            Self::NoDaemon => 4,
+            Self::AlreadyRunning => 5,
+            Self::TimedOut => 6,
+            Self::Budget => 7,
+            Self::Failed => 1,
+            Self::NotFound => 8,
+            Self::Waiting => 10,
+            Self::NoProgress => 9,
+            Self::Done => 0,
+        }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit.code())
+    }
+}

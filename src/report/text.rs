@@ -1,0 +1,111 @@
+//! Small pieces of text for people.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use vik_core::duration::Span;
+use vik_core::outcome::Usage;
+
+/// Text from outside, made safe for a terminal: control characters are shown, not obeyed. Newlines stay.
+pub fn clean(text: &str) -> Cow<'_, str> {
+    let hostile = |c: char| (c.is_control() && c != '\n' && c != '\t') || is_bidi(c);
+    if !text.contains(hostile) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
+        if hostile(c) { out.extend(c.escape_unicode()) } else { out.push(c) }
+    }
+    Cow::Owned(out)
+}
+
+fn is_bidi(c: char) -> bool {
+    matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}')
+}
+
+/// The same on one line, cut to `width` characters.
+pub fn one_line(text: &str, width: usize) -> String {
+    let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let flat = clean(&flat);
+    if flat.chars().count() <= width {
+        return flat.into_owned();
+    }
+    let mut cut: String = flat.chars().take(width.saturating_sub(1)).collect();
+    cut.push('…');
+    cut
+}
+
+/// The last `count` lines of a text.
+pub fn tail_lines(text: &str, count: usize) -> String {
+    let lines: Vec<_> = text.trim_end().lines().collect();
+    lines[lines.len().saturating_sub(count)..].join("\n")
+}
+
+/// A cost, or a dash where none is known.
+pub fn cost(usd: Option<f64>) -> String {
+    match usd {
+        None => "-".to_owned(),
+        Some(usd) if usd > 0.0 && usd < 0.01 => format!("${usd:.4}"),
+        Some(usd) => format!("${usd:.2}"),
+    }
+}
+
+/// Tokens, short: `12.3k`.
+pub fn tokens(usage: Usage) -> String {
+    match usage.total() {
+        0 => "-".to_owned(),
+        n if n < 1_000 => n.to_string(),
+        n if n < 1_000_000 => format!("{:.1}k", n as f64 / 1e3),
+        n => format!("{:.1}M", n as f64 / 1e6),
+    }
+}
+
+/// How long ago, for a status line.
+pub fn ago(then: jiff::Timestamp, now: jiff::Timestamp) -> String {
+    let seconds = now.duration_since(then).as_secs().max(0).unsigned_abs();
+    Span(Duration::from_secs(seconds)).to_string()
+}
+
+/// A table with aligned columns; the last column is not padded. Cells are cleaned and flattened.
+pub fn table<const N: usize>(header: [&str; N], rows: &[[String; N]]) -> String {
+    let cells: Vec<[String; N]> = std::iter::once(header.map(str::to_owned))
+        .chain(rows.iter().map(|row| row.each_ref().map(|cell| one_line(cell, 200))))
+        .collect();
+    let mut widths = [0; N];
+    for row in &cells {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let mut out = String::new();
+    for row in &cells {
+        let mut line = String::new();
+        for (at, cell) in row.iter().enumerate() {
+            line.push_str(cell);
+            if at + 1 < N {
+                line.extend(std::iter::repeat_n(' ', widths[at] - cell.chars().count() + 2));
+            }
+        }
+        out.push_str(line.trim_end());
+        out.push('\n');
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_are_shown() {
+        assert_eq!(clean("a\x1b[31mb\u{202e}"), "a\\u{1b}[31mb\\u{202e}");
+        assert_eq!(one_line("a\n b\tc", 9), "a b c");
+        assert_eq!(one_line("abcdef", 4), "abc…");
+    }
+
+    #[test]
+    fn columns_line_up() {
+        let rows = [["1".to_owned(), "plan".to_owned()], ["100".to_owned(), "x".to_owned()]];
+        assert_eq!(table(["ISSUE", "STAGE"], &rows), "ISSUE  STAGE\n1      plan\n100    x\n");
+    }
+}

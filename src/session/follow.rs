@@ -1,0 +1,201 @@
+//! Follows the raw output of an agent: the file grows, lines are mapped, events are written.
+//!
+//! The agent appends to the file itself, so nothing it prints can be lost or hold it up. The file is looked at again
+//! after a wait that grows while it is quiet: this works on every file system and costs one `read` per look.
+
+use std::cell::RefCell;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use vik_agents::Adapter;
+use vik_core::event::Event;
+use vik_store::{SessionLog, StoreError};
+
+use super::live::Live;
+
+/// The shortest and the longest wait between two looks.
+const LOOK: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(250));
+
+/// How much is read before other tasks get a turn.
+const SLICE_BYTES: usize = 256 * 1024;
+
+thread_local! {
+    /// One buffer a thread, not one a session: hundreds of sessions are followed at once.
+    static SLICE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Why following had to stop.
+#[derive(Debug, thiserror::Error)]
+pub enum FollowError {
+    /// The agent's output cannot be read.
+    #[error("cannot read the agent's output")]
+    Read(#[source] io::Error),
+    /// The session log cannot be written.
+    #[error("cannot write the session log")]
+    Log(#[from] StoreError),
+}
+
+/// The reader of one raw file.
+pub struct Follower {
+    raw: File,
+    adapter: Box<dyn Adapter>,
+    log: SessionLog,
+    /// The start of a line whose end was not read yet.
+    partial: Vec<u8>,
+    live: Live,
+    wait: Duration,
+    heard: Instant,
+    tool_open_since: Option<Instant>,
+}
+
+impl std::fmt::Debug for Follower {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Follower").field("log", &self.log).finish_non_exhaustive()
+    }
+}
+
+impl Follower {
+    /// Follows the file from its start; the file is there already.
+    ///
+    /// # Errors
+    /// When the file cannot be opened.
+    pub fn open(raw: &Path, adapter: Box<dyn Adapter>, log: SessionLog, live: Live) -> Result<Self, FollowError> {
+        Ok(Self {
+            raw: File::open(raw).map_err(FollowError::Read)?,
+            adapter,
+            log,
+            partial: Vec::new(),
+            live,
+            wait: LOOK.0,
+            heard: Instant::now(),
+            tool_open_since: None,
+        })
+    }
+
+    /// How long to wait before the next look.
+    pub fn wait(&self) -> Duration {
+        self.wait
+    }
+
+    /// For how long nothing was heard; zero while a tool call is open.
+    pub fn silence(&self) -> Duration {
+        if self.tool_open_since.is_some() { Duration::ZERO } else { self.heard.elapsed() }
+    }
+
+    /// For how long a tool call has been open.
+    pub fn tool_open(&self) -> Duration {
+        self.tool_open_since.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
+    /// Something else showed that the agent lives (it wrote to stderr).
+    pub fn hear(&mut self) {
+        self.heard = Instant::now();
+    }
+
+    /// Reads and maps what is there, at most one slice. Returns whether there may be more.
+    ///
+    /// # Errors
+    /// When reading fails, or the log cannot be written.
+    pub fn look(&mut self) -> Result<bool, FollowError> {
+        SLICE.with_borrow_mut(|slice| {
+            slice.resize(SLICE_BYTES, 0);
+            let count = loop {
+                match self.raw.read(slice) {
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    result => break result.map_err(FollowError::Read)?,
+                }
+            };
+            if count == 0 {
+                self.wait = (self.wait * 2).min(LOOK.1);
+                self.log.flush()?;
+                return Ok(false);
+            }
+            self.wait = LOOK.0;
+            let now = Instant::now();
+            self.heard = now;
+            self.map_lines(&slice[..count])?;
+            self.track(now);
+            Ok(count == SLICE_BYTES)
+        })
+    }
+
+    fn map_lines(&mut self, mut fresh: &[u8]) -> Result<(), FollowError> {
+        let at = Timestamp::now();
+        while let Some(end) = memchr::memchr(b'\n', fresh) {
+            let (line, rest) = (&fresh[..end], &fresh[end + 1..]);
+            if self.partial.is_empty() {
+                map_line(&mut *self.adapter, &mut self.log, line, at)?;
+            } else {
+                let mut whole = std::mem::take(&mut self.partial);
+                whole.extend_from_slice(line);
+                map_line(&mut *self.adapter, &mut self.log, &whole, at)?;
+            }
+            fresh = rest;
+        }
+        self.partial.extend_from_slice(fresh);
+        Ok(())
+    }
+
+    fn track(&mut self, now: Instant) {
+        self.tool_open_since = match (self.adapter.open_tools(), self.tool_open_since) {
+            (0, _) => None,
+            (_, None) => Some(now),
+            (_, since) => since,
+        };
+        let (usage, cost_usd) = self.adapter.usage();
+        let (events, activity) = (self.log.len(), self.adapter.activity().map(str::to_owned));
+        self.live.set(|facts| {
+            facts.last_event_at = Some(Timestamp::now());
+            facts.events = events;
+            facts.activity = activity;
+            facts.usage = usage;
+            facts.cost_usd = cost_usd;
+        });
+    }
+
+    /// The process is gone: maps the rest, a last line without a newline too, and gives back its parts.
+    ///
+    /// # Errors
+    /// When reading fails, or the log cannot be written.
+    pub async fn finish(mut self) -> Result<(Box<dyn Adapter>, SessionLog), FollowError> {
+        while self.look()? {
+            tokio::task::yield_now().await;
+        }
+        // A read may end early at a line: go on until there is nothing.
+        while !self.at_end()? {
+            self.look()?;
+            tokio::task::yield_now().await;
+        }
+        if !self.partial.is_empty() {
+            let line = std::mem::take(&mut self.partial);
+            map_line(&mut *self.adapter, &mut self.log, &line, Timestamp::now())?;
+        }
+        self.track(Instant::now());
+        self.log.flush()?;
+        Ok((self.adapter, self.log))
+    }
+
+    fn at_end(&mut self) -> Result<bool, FollowError> {
+        use std::io::Seek;
+        let at = self.raw.stream_position().map_err(FollowError::Read)?;
+        let size = self.raw.metadata().map_err(FollowError::Read)?.len();
+        Ok(at >= size)
+    }
+}
+
+fn map_line(adapter: &mut dyn Adapter, log: &mut SessionLog, line: &[u8], at: Timestamp) -> Result<(), StoreError> {
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    if line.is_empty() {
+        return Ok(());
+    }
+    let mut result = Ok(());
+    adapter.line(line, &mut |event: Event<'_>| {
+        if result.is_ok() {
+            result = log.push(at, &event);
+        }
+    });
+    result
+}

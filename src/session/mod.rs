@@ -1,0 +1,12 @@
+//! One attempt: prepare, start the agent under the shim, follow what it prints, conclude.
+
+mod attempt;
+mod context;
+mod follow;
+mod live;
+mod stop;
+
+pub use attempt::{Attempt, AttemptEnd, files, prompt_source, run};
+pub use context::{issue_context, stage_context};
+pub use live::{Live, LivePhase};
+pub use stop::{Stop, StopLevel};
