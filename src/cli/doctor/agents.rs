@@ -1,0 +1,240 @@
+//! Agent programs: whether they are there, what they are, and whether they are logged in.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use tokio_util::sync::CancellationToken;
+use vex::replay::{Recording, RecordingError};
+use vik_agents::{LaunchContext, LoginSign, login_hint, login_signs, version_args};
+use vik_core::ids::AgentName;
+use vik_core::workflow::{AgentProfile, Home, Runtime, Workflow};
+
+use super::check::{Check, Group};
+use super::probe::{self, NoVersion, Scratch, patiently};
+use crate::host::Host;
+use crate::report::chain;
+
+const GROUP: Group = Group::Agents;
+
+/// Looks at every agent profile that a stage uses; without a scratch folder no program is run.
+pub(super) async fn check(
+    host: &Host,
+    workflow: &Workflow,
+    scratch: Option<&Scratch>,
+    cancel: &CancellationToken,
+) -> Vec<Check> {
+    let mut checks = Vec::new();
+    for (name, profile) in &workflow.agents {
+        // One that no stage uses is never started; loading the workflow warned of it.
+        if workflow.issue.stages.iter().any(|stage| stage.agent == *name) {
+            one(&mut checks, host, name, profile, scratch, cancel).await;
+        }
+    }
+    checks
+}
+
+async fn one(
+    checks: &mut Vec<Check>,
+    host: &Host,
+    name: &AgentName,
+    profile: &AgentProfile,
+    scratch: Option<&Scratch>,
+    cancel: &CancellationToken,
+) {
+    let check = format!("agent.{name}");
+    let env = match environment(host, name, profile) {
+        Ok(env) => env,
+        Err(error) => {
+            checks.push(Check::error(GROUP, check, "agent_profile", chain(&error)));
+            return;
+        }
+    };
+    let found = match locate(host, profile, &env) {
+        Ok(found) => found,
+        Err(problem) => {
+            checks.push(problem.check(check, profile));
+            return;
+        }
+    };
+    checks.push(match scratch {
+        Some(scratch) => version(host, check, profile, &found, &env, scratch, cancel).await,
+        None => Check::ok(GROUP, check, described(profile, &found, None)),
+    });
+    if profile.runtime == Runtime::Vex {
+        checks.push(provider(host, name, profile, &env));
+    }
+    checks.extend(login(name, profile, &env));
+}
+
+/// The environment that the agent will have.
+fn environment(
+    host: &Host,
+    name: &AgentName,
+    profile: &AgentProfile,
+) -> Result<BTreeMap<String, String>, vik_agents::LaunchError> {
+    let private = host.layout.root().join("agents").join(name.as_str());
+    let launch = vik_agents::launch(&LaunchContext {
+        profile,
+        workdir: &host.layout.issues_dir().join("sample"),
+        vik: &host.vik,
+        private_home: (profile.home == Home::Private).then_some(private.as_path()),
+        session_id: uuid::Uuid::nil(),
+        resume: None,
+        is_root: nix::unistd::geteuid().is_root(),
+        environment: &host.environment,
+    })?;
+    let mut env = launch.env;
+    host.add_own(&mut env);
+    Ok(env)
+}
+
+/// Why a program is not there.
+enum Missing {
+    /// It is not on PATH.
+    OnPath(String),
+    /// The path leads to no program.
+    Path(String),
+    /// It is looked up in each issue's workspace.
+    Relative(String),
+}
+
+impl Missing {
+    fn check(&self, check: String, profile: &AgentProfile) -> Check {
+        match self {
+            Self::OnPath(name) => {
+                let hint = match (profile.runtime, profile.command.is_empty()) {
+                    (Runtime::Codex, true) => "install it: npm install -g @openai/codex".to_owned(),
+                    (Runtime::ClaudeCode, true) => "install it: npm install -g @anthropic-ai/claude-code".to_owned(),
+                    _ => "install it, or write its path under `command`".to_owned(),
+                };
+                Check::error(GROUP, check, "agent_not_found", format!("`{name}` is not on PATH")).hint(hint)
+            }
+            Self::Path(path) => {
+                Check::error(GROUP, check, "agent_not_found", format!("{path} is no program that can be run"))
+            }
+            Self::Relative(path) => {
+                let message = format!("`{path}` is looked up in each issue's workspace: not checked");
+                Check::warning(GROUP, check, "agent_relative", message)
+                    .hint("write an absolute path, or a name that is on PATH")
+            }
+        }
+    }
+}
+
+fn locate(host: &Host, profile: &AgentProfile, env: &BTreeMap<String, String>) -> Result<PathBuf, Missing> {
+    let Some(name) = vik_agents::program(profile) else { return Ok(host.vik.clone()) };
+    if name.contains('/') && !Path::new(name).is_absolute() {
+        return Err(Missing::Relative(name.to_owned()));
+    }
+    let path = env.get("PATH").map_or("", String::as_str);
+    probe::find(name, path).ok_or_else(|| {
+        if name.contains('/') { Missing::Path(name.to_owned()) } else { Missing::OnPath(name.to_owned()) }
+    })
+}
+
+fn described(profile: &AgentProfile, program: &Path, version: Option<&str>) -> String {
+    let model = profile.model.as_deref().map(|model| format!(", model {model}")).unwrap_or_default();
+    match (profile.runtime, version) {
+        (Runtime::Vex, None) if profile.command.is_empty() => format!("the built-in agent{model}"),
+        (Runtime::Vex, Some(version)) if profile.command.is_empty() => {
+            format!("the built-in agent, {version}{model}")
+        }
+        (_, None) => format!("{}{model}", program.display()),
+        (_, Some(version)) => format!("{version} ({}){model}", program.display()),
+    }
+}
+
+async fn version(
+    host: &Host,
+    check: String,
+    profile: &AgentProfile,
+    program: &Path,
+    env: &BTreeMap<String, String>,
+    scratch: &Scratch,
+    cancel: &CancellationToken,
+) -> Check {
+    let version_args = version_args(profile.runtime);
+    if version_args.is_empty() {
+        return Check::ok(GROUP, check, described(profile, program, None));
+    }
+    let own = profile.command.iter().skip(1).map(String::as_str);
+    let args: Vec<OsString> = own.chain(version_args.iter().copied()).map(Into::into).collect();
+    // Some programs make files in their home as soon as they start.
+    let mut env = env.clone();
+    for name in ["CODEX_HOME", "CLAUDE_CONFIG_DIR"] {
+        env.insert(name.to_owned(), scratch.path().to_string_lossy().into_owned());
+    }
+    let shown = program.display();
+    let run = probe::version(host, scratch, program, args, env, cancel);
+    match patiently(&format!("the version of {shown}"), run).await {
+        Ok(version) => Check::ok(GROUP, check, described(profile, program, Some(&version))),
+        Err(NoVersion::Silent | NoVersion::Cancelled) => {
+            Check::warning(GROUP, check, "agent_version", format!("{shown} did not print a version"))
+        }
+        Err(NoVersion::TimedOut) => {
+            Check::warning(GROUP, check, "agent_version", format!("{shown} did not tell its version within 10s"))
+        }
+        Err(NoVersion::Failed(how)) => {
+            Check::error(GROUP, check, "agent_broken", format!("{shown} {how}"))
+                .hint("run it by hand with --version to see more")
+        }
+    }
+}
+
+/// What the built-in agent speaks to.
+fn provider(host: &Host, name: &AgentName, profile: &AgentProfile, env: &BTreeMap<String, String>) -> Check {
+    let check = format!("provider.{name}");
+    let provider = profile.provider.as_deref().unwrap_or("none");
+    if provider != "replay" {
+        let message = format!("the built-in agent has no provider `{provider}` yet: this version only has `replay`");
+        return Check::error(GROUP, check, "provider_not_yet", message)
+            .hint("use codex or claude_code for real work; `replay` plays a recorded conversation");
+    }
+    let base_url = profile.base_url.as_deref().map(|path| match path.strip_prefix("file://") {
+        Some(_) => path.to_owned(),
+        None => host.workflow_dir.join(path).to_string_lossy().into_owned(),
+    });
+    let folder = env.get("VEX_REPLAY_DIR").map(Path::new);
+    let recording = Recording::locate(None, base_url.as_deref(), folder, profile.model.as_deref())
+        .and_then(|path| Recording::load(&path).map(|_| path));
+    match recording {
+        Ok(path) => Check::ok(GROUP, check, format!("replays {}", path.display())),
+        Err(RecordingError::Read { path, source }) if source.kind() == std::io::ErrorKind::NotFound => {
+            let message = format!("there is no recording {}", path.display());
+            Check::error(GROUP, check, "recording_missing", message).hint(
+                "`model` names a recording in the folder `base_url`; a model of your own comes with codex or claude_code",
+            )
+        }
+        Err(error) => Check::error(GROUP, check, "recording_broken", chain(&error)),
+    }
+}
+
+/// Where a login shows. Names only: no value is ever shown.
+fn login(name: &AgentName, profile: &AgentProfile, env: &BTreeMap<String, String>) -> Option<Check> {
+    let signs = login_signs(profile, env);
+    if signs.is_empty() {
+        return None;
+    }
+    let check = format!("login.{name}");
+    let shows = |sign: &&LoginSign| match sign {
+        LoginSign::Variable(name) => env.get(*name).is_some_and(|value| !value.is_empty()),
+        LoginSign::File(path) => path.is_file(),
+    };
+    let word = |sign: &LoginSign| match sign {
+        LoginSign::Variable(name) => (*name).to_owned(),
+        LoginSign::File(path) => path.display().to_string(),
+    };
+    Some(match signs.iter().find(shows) {
+        Some(sign) => Check::ok(GROUP, check, format!("{} is there", word(sign))),
+        None => {
+            let places: Vec<String> = signs.iter().map(word).collect();
+            let message = format!("no login found (looked for {})", places.join(", "));
+            let warning = Check::warning(GROUP, check, "agent_login", message);
+            match login_hint(profile) {
+                Some(hint) => warning.hint(hint),
+                None => warning,
+            }
+        }
+    })
+}

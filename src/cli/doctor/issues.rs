@@ -1,0 +1,104 @@
+//! The pull command: whether it runs, and what came of its items.
+
+use std::collections::BTreeMap;
+
+use vik_core::issue::{Issue, Pull};
+use vik_core::workflow::Workflow;
+
+use super::check::{Check, Group, PULL};
+use crate::intake::{PullError, PullResult};
+use crate::report::{chain, one_line};
+
+/// How many skipped items are named.
+const SHOWN: usize = 3;
+
+/// The checks of one pull, and its issues.
+pub(super) fn check(workflow: &Workflow, pull: PullResult) -> (Vec<Check>, Vec<Issue>) {
+    let took = pull.took.as_secs_f64();
+    match pull.result {
+        Err(error) => (vec![failed(&error)], Vec::new()),
+        Ok(Pull { issues, skipped }) => {
+            let mut checks = Vec::new();
+            let count = |n: usize| if n == 1 { "1 issue".to_owned() } else { format!("{n} issues") };
+            let message = format!("{} in {took:.1}s{}", count(issues.len()), matches(workflow, &issues));
+            checks.push(Check::ok(Group::Issues, PULL, message));
+            if !skipped.is_empty() {
+                let mut message = format!("{} skipped:", if skipped.len() == 1 { "1 item is".to_owned() } else { format!("{} items are", skipped.len()) });
+                for item in skipped.iter().take(SHOWN) {
+                    let id = item.id.as_deref().map(|id| format!(" ({})", one_line(id, 40))).unwrap_or_default();
+                    message.push_str(&format!("\nitem {}{id}: {}", item.index, item.reason));
+                }
+                if skipped.len() > SHOWN {
+                    message.push_str(&format!("\nand {} more", skipped.len() - SHOWN));
+                }
+                checks.push(
+                    Check::warning(Group::Issues, "pull.items", "items_skipped", message)
+                        .hint("every item needs `id` (or `identifier`) and `state` (or `status`); each id counts once"),
+                );
+            }
+            checks.extend(case(workflow, &issues));
+            (checks, issues)
+        }
+    }
+}
+
+fn matches(workflow: &Workflow, issues: &[Issue]) -> String {
+    if issues.is_empty() {
+        return String::new();
+    }
+    let stages: Vec<String> = workflow
+        .issue
+        .stages
+        .iter()
+        .map(|stage| {
+            let count = issues.iter().filter(|issue| *issue.state == *stage.when_state).count();
+            format!("{count} for {}", stage.name)
+        })
+        .collect();
+    format!(": {}", stages.join(", "))
+}
+
+/// States that would match but for upper and lower case, or space around them: a slip that is hard to see.
+fn case(workflow: &Workflow, issues: &[Issue]) -> Option<Check> {
+    let mut near: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+    for issue in issues {
+        let stages = workflow.issue.stages.iter();
+        if stages.clone().any(|stage| *stage.when_state == *issue.state) {
+            continue;
+        }
+        let folded = issue.state.trim().to_lowercase();
+        if let Some(stage) = stages.clone().find(|stage| stage.when_state.trim().to_lowercase() == folded) {
+            *near.entry((&issue.state, &stage.when_state)).or_default() += 1;
+        }
+    }
+    if near.is_empty() {
+        return None;
+    }
+    let lines: Vec<String> = near
+        .iter()
+        .map(|((state, wanted), count)| {
+            format!("{count} in state {:?}, where a stage waits for {wanted:?}", one_line(state, 60))
+        })
+        .collect();
+    let message = format!("states differ in upper and lower case only: {}", lines.join("; "));
+    Some(
+        Check::warning(Group::Issues, "pull.states", "state_case", message)
+            .hint("write `when.state` exactly as the pull command prints it"),
+    )
+}
+
+fn failed(error: &PullError) -> Check {
+    let (code, hint) = match error {
+        PullError::Failed { how, .. } if how.contains("127") => {
+            ("pull_failed", "a program in `issues.pull.command` is not installed, or not on PATH")
+        }
+        PullError::Failed { .. } => ("pull_failed", "run `issues.pull.command` by hand in the workflow's folder"),
+        PullError::TimedOut(_) => ("pull_timed_out", "raise `issues.pull.timeout`, or make the command faster"),
+        PullError::Flooded => ("pull_flooded", "let the command print only the issues and fields that are needed"),
+        PullError::Garbage { .. } => ("pull_garbage", "it must print one JSON array and nothing else on stdout"),
+        PullError::Prepare(_) | PullError::Start(_) | PullError::Cancelled => {
+            ("pull_not_started", "is the disk full, or the process limit reached?")
+        }
+    };
+    Check::error(Group::Issues, PULL, code, chain(error)).hint(hint)
+}

@@ -1,0 +1,115 @@
+//! Folders, the daemon, and the system itself.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use nix::unistd::{AccessFlags, access};
+
+use super::check::{Check, Group};
+use super::probe;
+use crate::daemon::{Instance, Presence};
+use crate::workspace::fs::create_new_private;
+
+/// Whether Vik can keep its files here. What is there is tried; where nothing is yet, the folder above must allow it.
+pub(super) fn writable(check: &str, what: &str, folder: &Path) -> Check {
+    let problem = |message: String| {
+        Check::error(Group::Folders, check, "not_writable", message)
+            .hint("give this user the folder, or choose another with `workspace.root` or VIK_HOME")
+    };
+    match folder.symlink_metadata().and_then(|_| folder.metadata()) {
+        Ok(metadata) if metadata.is_dir() => match try_to_write(folder) {
+            Ok(()) => Check::ok(Group::Folders, check, format!("{what} {} is writable", folder.display())),
+            Err(error) => problem(format!("{what} {} is not writable: {error}", folder.display())),
+        },
+        Ok(_) => problem(format!("{what} {} is no folder", folder.display())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let above = nearest(folder);
+            // Asked for, not tried: this folder is not Vik's.
+            match access(&above, AccessFlags::W_OK | AccessFlags::X_OK) {
+                Ok(()) => Check::ok(Group::Folders, check, format!("{what} {} can be made", folder.display())),
+                Err(error) => problem(format!(
+                    "{what} {} cannot be made in {}: {}",
+                    folder.display(),
+                    above.display(),
+                    error.desc()
+                )),
+            }
+        }
+        Err(error) => problem(format!("{what} {} cannot be used: {error}", folder.display())),
+    }
+}
+
+fn nearest(folder: &Path) -> PathBuf {
+    folder.ancestors().find(|above| above.exists()).unwrap_or(Path::new("/")).to_owned()
+}
+
+fn try_to_write(folder: &Path) -> io::Result<()> {
+    let path = folder.join(format!(".vik-doctor-{}", uuid::Uuid::now_v7()));
+    drop(create_new_private(&path)?);
+    std::fs::remove_file(&path)
+}
+
+/// Whether a daemon runs for this workflow.
+pub(super) fn daemon(instance: &Instance) -> Check {
+    let check = "daemon";
+    match instance.presence() {
+        Presence::Running(info) if info.version != env!("CARGO_PKG_VERSION") => {
+            let (pid, other, own) = (info.process.pid, &info.version, env!("CARGO_PKG_VERSION"));
+            let message = format!("a daemon of version {other} runs (pid {pid}); this is {own}");
+            Check::warning(Group::Folders, check, "daemon_version", message).hint("`vik restart` brings this version")
+        }
+        Presence::Running(info) => {
+            Check::ok(Group::Folders, check, format!("a daemon runs (pid {})", info.process.pid))
+        }
+        Presence::Starting => Check::ok(Group::Folders, check, "a daemon is starting or ending"),
+        Presence::Dead(info) => {
+            let message = format!("the last daemon (pid {}) left without an end", info.process.pid);
+            Check::warning(Group::Folders, check, "daemon_died", message)
+                .hint("`vik stop` ends what it left; `vik run` starts anew")
+        }
+        Presence::None => Check::ok(Group::Folders, check, "no daemon runs"),
+    }
+}
+
+/// Whether git is there.
+pub(super) fn git(path: &str) -> Check {
+    match probe::find("git", path) {
+        Some(git) => Check::ok(Group::System, "git", git.display().to_string()),
+        None => Check::warning(Group::System, "git", "git_missing", "`git` is not on PATH")
+            .hint("workspaces are most often git clones, and Vik tells by git what an agent changed"),
+    }
+}
+
+/// Which system this is.
+pub(super) fn platform() -> Check {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let release = if release.is_empty() { String::new() } else { format!(" {}", release.trim()) };
+    let root = if nix::unistd::geteuid().is_root() { ", as root" } else { "" };
+    let (os, arch) = (std::env::consts::OS, std::env::consts::ARCH);
+    let message = format!("vik {} on {os}{release}, {arch}{root}", env!("CARGO_PKG_VERSION"));
+    if os == "linux" {
+        return Check::ok(Group::System, "platform", message);
+    }
+    Check::warning(Group::System, "platform", "best_effort", format!("{message}: best effort"))
+        .hint("a process that leaves its agent's group and loses its parent is not found here")
+}
+
+/// What the kernel gives for the supervision of processes.
+pub(super) fn kernel() -> Vec<Check> {
+    let facts = vik_proc::capabilities().into_iter();
+    facts
+        .map(|fact| {
+            let check = format!("kernel.{}", fact.name);
+            match (fact.available, fact.name) {
+                (true, _) => Check::ok(Group::System, check, fact.detail),
+                (false, "proc") => Check::error(Group::System, check, "kernel_proc", fact.detail)
+                    .hint("mount /proc; without it processes cannot be identified"),
+                (false, "subreaper" | "mark") => {
+                    Check::warning(Group::System, check, "kernel_weaker", fact.detail)
+                }
+                // Vik does without these.
+                (false, _) => Check::ok(Group::System, check, format!("not there: {}", fact.detail)),
+            }
+        })
+        .collect()
+}

@@ -1,0 +1,102 @@
+//! What `doctor` prints, for people and for scripts.
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+use vik_core::workflow::render;
+
+use super::check::{Check, Examination, Status};
+use crate::report::{Exit, clean};
+
+/// As text for people.
+pub fn text(examination: &Examination, strict: bool, color: bool) -> String {
+    let mut out = String::new();
+    for file in &examination.files {
+        out.push_str(&render(&file.findings, &file.file.to_string_lossy(), &file.text, color));
+        if !file.findings.is_empty() {
+            out.push('\n');
+        }
+    }
+    let mut checks: Vec<&Check> = examination.checks.iter().collect();
+    checks.sort_by_key(|check| check.group);
+    let mut group = None;
+    for check in checks {
+        if group != Some(check.group) {
+            if group.is_some() {
+                out.push('\n');
+            }
+            group = Some(check.group);
+            let _ = writeln!(out, "{}", paint(color, "1", check.group.heading()));
+        }
+        one(&mut out, check, color);
+    }
+    let _ = writeln!(out, "\n{}", summary(examination, strict, color));
+    out
+}
+
+fn one(out: &mut String, check: &Check, color: bool) {
+    let mark = match check.status {
+        Status::Ok => paint(color, "32", "✓"),
+        Status::Warning => paint(color, "1;33", "!"),
+        Status::Error => paint(color, "1;31", "✗"),
+    };
+    let message = clean(&check.message);
+    let mut lines = message.lines();
+    let first = lines.next().unwrap_or_default();
+    let code = check.code.as_deref().map(|code| paint(color, "2", &format!(" [{code}]"))).unwrap_or_default();
+    let _ = writeln!(out, "  {mark} {}: {first}{code}", clean(&check.check));
+    for line in lines {
+        let _ = writeln!(out, "      {line}");
+    }
+    if let Some(hint) = &check.hint {
+        let _ = writeln!(out, "      {} {}", paint(color, "1;36", "hint:"), clean(hint));
+    }
+}
+
+fn summary(examination: &Examination, strict: bool, color: bool) -> String {
+    let (errors, warnings) = examination.counts();
+    let count = |number: usize, word: &str| format!("{number} {word}{}", if number == 1 { "" } else { "s" });
+    let exit = examination.exit(strict);
+    if exit == Exit::Done {
+        let with = if warnings == 0 { String::new() } else { format!(", with {}", count(warnings, "warning")) };
+        return paint(color, "1;32", &format!("ready to run{with}"));
+    }
+    let what = match (errors, warnings) {
+        (0, _) => format!("{} (--strict)", count(warnings, "warning")),
+        (_, 0) => count(errors, "error"),
+        _ => format!("{}, {}", count(errors, "error"), count(warnings, "warning")),
+    };
+    let meaning = match exit {
+        Exit::Workflow => "the workflow is not valid",
+        Exit::NotFound => "issues cannot be pulled",
+        _ => "not ready to run",
+    };
+    paint(color, "1;31", &format!("{meaning}: {what}"))
+}
+
+fn paint(color: bool, style: &str, text: &str) -> String {
+    if color { format!("\x1b[{style}m{text}\x1b[0m") } else { text.to_owned() }
+}
+
+/// As data for scripts.
+pub fn json(examination: &Examination, strict: bool) -> Value {
+    let findings: Vec<Value> = examination
+        .files
+        .iter()
+        .flat_map(|file| file.findings.iter().map(move |finding| (file, finding)))
+        .map(|(file, finding)| {
+            let mut value = json!(finding);
+            if let Some(fields) = value.as_object_mut() {
+                fields.insert("file".to_owned(), file.file.to_string_lossy().into());
+            }
+            value
+        })
+        .collect();
+    json!({
+        "schema": vik_api::SCHEMA,
+        "ok": examination.exit(strict) == Exit::Done,
+        "workflow_path": examination.workflow_path.to_string_lossy(),
+        "checks": examination.checks,
+        "diagnostics": findings,
+    })
+}
