@@ -15,6 +15,7 @@ mod render;
 mod scalar;
 mod schema;
 mod section;
+mod syntax;
 mod text;
 mod values;
 mod yaml;

@@ -10,6 +10,7 @@ use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span as YamlSpan};
 use super::decode::join;
 use super::diagnostic::{Diagnostic, Place, Sink, Spot};
 use super::scalar::{Value, resolve};
+use super::syntax::{replace_controls, syntax_error};
 use super::text::quoted;
 
 /// The largest workflow file, in bytes.
@@ -155,55 +156,6 @@ pub(crate) fn parse(text: &str, sink: &mut Sink) -> Option<Node> {
             }
             None
         }
-    }
-}
-
-/// YAML allows no control characters but tab and line breaks; the parser would take NUL for the end of the file.
-fn replace_controls<'a>(text: &'a str, sink: &mut Sink) -> std::borrow::Cow<'a, str> {
-    let is_bad = |c: char| (c.is_control() && !matches!(c, '\t' | '\n' | '\r' | '\u{85}')) || c == '\u{fffe}';
-    if !text.contains(is_bad) {
-        return text.into();
-    }
-    let (mut line, mut column, mut previous) = (1, 0, '\0');
-    let mut cleaned = String::with_capacity(text.len());
-    for c in text.chars() {
-        if previous == '\n' || (previous == '\r' && c != '\n') {
-            (line, column) = (line + 1, 0);
-        }
-        column += 1;
-        previous = c;
-        if is_bad(c) {
-            sink.push(
-                Diagnostic::error(
-                    "bad_character",
-                    "",
-                    format!("the control character U+{:04X} stands here", c as u32),
-                )
-                .place(Place::point(line, column))
-                .hint("in double quotes it can be written as an escape, such as \"\\e\""),
-            );
-            cleaned.push('\u{fffd}');
-        } else {
-            cleaned.push(c);
-        }
-    }
-    cleaned.into()
-}
-
-fn syntax_error(info: &str, place: Place, text: &str) -> Diagnostic {
-    let line = super::text::line(text, place.line);
-    let diagnostic = Diagnostic::error("syntax", "", format!("this is not valid YAML: {info}")).place(place);
-    let before: String = line.chars().take(place.column as usize).collect();
-    if before.trim_start_matches(' ').starts_with('\t') || info.contains("tab") {
-        diagnostic.hint("YAML is indented with spaces, never with tabs")
-    } else if info.contains("mapping values are not allowed") {
-        diagnostic.hint("a value that holds `: ` needs quotes; check the indentation of this line too")
-    } else if info.contains("unknown anchor") {
-        diagnostic.hint("an alias `*name` needs an anchor `&name` before it; a plain `*` needs quotes")
-    } else if info.contains("cannot start any token") || line.contains("{{") {
-        diagnostic.hint("a value that begins with a special character, such as `{{` or `@`, needs quotes")
-    } else {
-        diagnostic
     }
 }
 
