@@ -46,7 +46,11 @@ fn lines() -> Vec<(&'static str, Runtime, Vec<String>)> {
     );
     vec![
         ("codex message", Runtime::Codex, vec![codex_message]),
-        ("codex command", Runtime::Codex, vec![codex_started.to_owned(), codex_command]),
+        (
+            "codex command",
+            Runtime::Codex,
+            vec![codex_started.to_owned(), codex_command],
+        ),
         ("claude message", Runtime::ClaudeCode, vec![claude_message]),
         ("claude tool result", Runtime::ClaudeCode, vec![claude_result]),
         ("text line", Runtime::Command, vec![prose]),
@@ -56,7 +60,9 @@ fn lines() -> Vec<(&'static str, Runtime, Vec<String>)> {
 fn map(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("map");
     for (name, runtime, lines) in lines() {
-        group.throughput(Throughput::Bytes(lines.iter().map(|line| line.len() as u64).sum()));
+        group.throughput(Throughput::Bytes(
+            lines.iter().map(|line| line.len() as u64).sum(),
+        ));
         let mut profile = profile(runtime);
         if runtime == Runtime::Command {
             profile.output = OutputFormat::Text;

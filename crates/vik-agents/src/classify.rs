@@ -234,18 +234,33 @@ pub(crate) fn error(told: Option<u16>, message: &str) -> Option<FailureClass> {
         }
         None => {}
     }
-    let tables = [(RATE_LIMIT, FailureClass::RateLimit), (OVERLOADED, FailureClass::Overloaded)];
+    let tables = [
+        (RATE_LIMIT, FailureClass::RateLimit),
+        (OVERLOADED, FailureClass::Overloaded),
+    ];
     for (table, class) in tables {
         if contains(&text, table) {
             return Some(class);
         }
     }
     // "model: gpt-x" is all that Codex says of an unknown one.
-    if about_model || text.trim_start_matches(['[', ' ']).trim_start_matches("api error: ").starts_with("model: ") {
+    if about_model
+        || text
+            .trim_start_matches(['[', ' '])
+            .trim_start_matches("api error: ")
+            .starts_with("model: ")
+    {
         return Some(FailureClass::Model);
     }
-    let tables = [(AUTH, FailureClass::Auth), (USAGE, FailureClass::Usage), (NETWORK, FailureClass::Network)];
-    tables.into_iter().find(|(table, _)| contains(&text, table)).map(|(_, class)| class)
+    let tables = [
+        (AUTH, FailureClass::Auth),
+        (USAGE, FailureClass::Usage),
+        (NETWORK, FailureClass::Network),
+    ];
+    tables
+        .into_iter()
+        .find(|(table, _)| contains(&text, table))
+        .map(|(_, class)| class)
 }
 
 /// The class of what an agent wrote to stderr before it gave up without a word on stdout. The command line is the
@@ -276,8 +291,17 @@ fn sentence_about_model(text: &str) -> bool {
 /// An HTTP error status in running text: three digits on their own, after a word that announces one
 /// (`status 401`, `last status: 429`, `HTTP 503`, `API Error: 500`, `rejected (429)`, `"code":401`).
 fn find_status(text: &str) -> Option<u16> {
-    const ANNOUNCE: &[&str] =
-        &["status", "http", "code", "error", "statuscode", "status_code", "rejected", "failed", "returned"];
+    const ANNOUNCE: &[&str] = &[
+        "status",
+        "http",
+        "code",
+        "error",
+        "statuscode",
+        "status_code",
+        "rejected",
+        "failed",
+        "returned",
+    ];
     let bytes = text.as_bytes();
     let mut at = 0;
     while at < bytes.len() {
@@ -289,18 +313,27 @@ fn find_status(text: &str) -> Option<u16> {
         while at < bytes.len() && bytes[at].is_ascii_digit() {
             at += 1;
         }
-        let bound = |byte: Option<&u8>| byte.is_none_or(|b| !b.is_ascii_alphanumeric() && *b != b'_' && *b != b'-');
+        let bound =
+            |byte: Option<&u8>| byte.is_none_or(|b| !b.is_ascii_alphanumeric() && *b != b'_' && *b != b'-');
         if at - start != 3 || !bound(bytes.get(at)) || (start > 0 && !bound(bytes.get(start - 1))) {
             continue;
         }
-        let Some(number) = text.get(start..at).and_then(|digits| digits.parse().ok()) else { continue };
+        let Some(number) = text.get(start..at).and_then(|digits| digits.parse().ok()) else {
+            continue;
+        };
         if !(400..=599).contains(&number) {
             continue;
         }
         // Only punctuation may stand between the word and the number.
         let before = text[..start].trim_end_matches([' ', ':', '(', '"', '=', '[', ',']);
-        let before = ["/1.1", "/1.0", "/2", "/3"].iter().find_map(|v| before.strip_suffix(v)).unwrap_or(before);
-        let word = before.rsplit(|c: char| !c.is_ascii_alphanumeric() && c != '_').next().unwrap_or("");
+        let before = ["/1.1", "/1.0", "/2", "/3"]
+            .iter()
+            .find_map(|v| before.strip_suffix(v))
+            .unwrap_or(before);
+        let word = before
+            .rsplit(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+            .next()
+            .unwrap_or("");
         if ANNOUNCE.contains(&word) {
             return Some(number);
         }
@@ -317,12 +350,24 @@ mod tests {
     #[test]
     fn a_status_is_found_in_running_text() {
         for (text, expected) in [
-            ("unexpected status 401 Unauthorized: x, url: http://127.0.0.1:41621/v1", Some(401)),
-            ("exceeded retry limit, last status: 429 Too Many Requests", Some(429)),
+            (
+                "unexpected status 401 Unauthorized: x, url: http://127.0.0.1:41621/v1",
+                Some(401),
+            ),
+            (
+                "exceeded retry limit, last status: 429 Too Many Requests",
+                Some(429),
+            ),
             ("API Error: 500 upstream exploded", Some(500)),
             ("API Error: Request rejected (429) · Rate limit", Some(429)),
-            ("not found on provider at http://127.0.0.1:404/v1 (HTTP 403).", Some(403)),
-            ("[API Error: {\"error\":{\"code\":503,\"message\":\"x\"}}]", Some(503)),
+            (
+                "not found on provider at http://127.0.0.1:404/v1 (HTTP 403).",
+                Some(403),
+            ),
+            (
+                "[API Error: {\"error\":{\"code\":503,\"message\":\"x\"}}]",
+                Some(503),
+            ),
             ("HTTP/1.1 502 Bad Gateway", Some(502)),
             ("Connection refused (http://10.0.0.1:500/v1)", None),
             ("request id: req_429abc", None),
@@ -337,35 +382,99 @@ mod tests {
     #[test]
     fn errors_are_classed_by_status_and_words() {
         for (told, text, expected) in [
-            (Some(400), "prompt is too long: 250000 tokens > 200000 maximum", Some(Context)),
-            (Some(400), "Your credit balance is too low to access the API", Some(RateLimit)),
+            (
+                Some(400),
+                "prompt is too long: 250000 tokens > 200000 maximum",
+                Some(Context),
+            ),
+            (
+                Some(400),
+                "Your credit balance is too low to access the API",
+                Some(RateLimit),
+            ),
             (Some(400), "invalid request: something", None),
             (Some(400), "The requested model 'x' does not exist", Some(Model)),
-            (Some(403), "Project does not have access to model `x`", Some(Model)),
+            (
+                Some(403),
+                "Project does not have access to model `x`",
+                Some(Model),
+            ),
             (Some(403), "Request not allowed", Some(Auth)),
             (Some(404), "model: x", Some(Model)),
             (Some(413), "Request exceeds the maximum size", Some(Context)),
-            (Some(429), "Request too large: tokens per min, maximum context", Some(RateLimit)),
+            (
+                Some(429),
+                "Request too large: tokens per min, maximum context",
+                Some(RateLimit),
+            ),
             (Some(502), "Bad gateway", Some(Overloaded)),
             (Some(529), "Overloaded", Some(Overloaded)),
-            (None, "Codex ran out of room in the model's context window.", Some(Context)),
-            (None, "Quota exceeded. Check your plan and billing details.", Some(RateLimit)),
-            (None, "You've hit your usage limit. Upgrade to Pro or try again at Nov 23rd", Some(RateLimit)),
-            (None, "You've hit your limit · resets Nov 23, 2:13am (UTC)", Some(RateLimit)),
-            (None, "Selected model is at capacity. Please try a different model.", Some(Overloaded)),
-            (None, "We’re currently experiencing high demand, which may cause temporary errors.", Some(Overloaded)),
+            (
+                None,
+                "Codex ran out of room in the model's context window.",
+                Some(Context),
+            ),
+            (
+                None,
+                "Quota exceeded. Check your plan and billing details.",
+                Some(RateLimit),
+            ),
+            (
+                None,
+                "You've hit your usage limit. Upgrade to Pro or try again at Nov 23rd",
+                Some(RateLimit),
+            ),
+            (
+                None,
+                "You've hit your limit · resets Nov 23, 2:13am (UTC)",
+                Some(RateLimit),
+            ),
+            (
+                None,
+                "Selected model is at capacity. Please try a different model.",
+                Some(Overloaded),
+            ),
+            (
+                None,
+                "We’re currently experiencing high demand, which may cause temporary errors.",
+                Some(Overloaded),
+            ),
             (None, "model: bad-model-x", Some(Model)),
             (None, "[API Error: model: bad-model-x]", Some(Model)),
             (None, "unexpected status 403 Forbidden: no", Some(Auth)),
-            (None, "unexpected status 502 Bad Gateway: error sending request", Some(Overloaded)),
-            (None, "stream disconnected before completion: error sending request", Some(Network)),
+            (
+                None,
+                "unexpected status 502 Bad Gateway: error sending request",
+                Some(Overloaded),
+            ),
+            (
+                None,
+                "stream disconnected before completion: error sending request",
+                Some(Network),
+            ),
             (None, "Connection failed: error sending request", Some(Network)),
-            (None, "API Error: Unable to connect to API (ConnectionRefused)", Some(Network)),
+            (
+                None,
+                "API Error: Unable to connect to API (ConnectionRefused)",
+                Some(Network),
+            ),
             (None, "API Error: Request timed out.", Some(Network)),
-            (None, "Missing environment variable: `OPENAI_API_KEY`.", Some(Auth)),
+            (
+                None,
+                "Missing environment variable: `OPENAI_API_KEY`.",
+                Some(Auth),
+            ),
             (None, "Not logged in · Please run /login", Some(Auth)),
-            (None, "Incomplete response returned, reason: max_output_tokens", None),
-            (None, "{\"error\": {\"message\": \"invalid request: something\"}}", None),
+            (
+                None,
+                "Incomplete response returned, reason: max_output_tokens",
+                None,
+            ),
+            (
+                None,
+                "{\"error\": {\"message\": \"invalid request: something\"}}",
+                None,
+            ),
         ] {
             assert_eq!(error(told, text), expected, "{told:?} {text}");
         }

@@ -11,9 +11,27 @@ use crate::LaunchContext;
 
 /// What every agent gets: where programs and settings are, locale, terminal, proxy, certificates.
 pub const COMMON: &[&str] = &[
-    "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TERM", "COLORTERM", "TMPDIR",
-    "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "no_proxy", "all_proxy",
-    "SSL_CERT_FILE", "SSL_CERT_DIR",
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "LANG",
+    "LANGUAGE",
+    "TZ",
+    "TERM",
+    "COLORTERM",
+    "TMPDIR",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "NO_PROXY",
+    "ALL_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "no_proxy",
+    "all_proxy",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
 ];
 
 /// What every agent gets, by the beginning of the name.
@@ -23,10 +41,24 @@ pub const COMMON_PREFIXES: &[&str] = &["LC_", "XDG_"];
 pub fn provider_names(runtime: Runtime) -> &'static [&'static str] {
     match runtime {
         Runtime::Codex => &[
-            "OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_ORGANIZATION", "OPENAI_PROJECT", "CODEX_API_KEY", "CODEX_HOME",
+            "OPENAI_API_KEY",
+            "OPENAI_BASE_URL",
+            "OPENAI_ORGANIZATION",
+            "OPENAI_PROJECT",
+            "CODEX_API_KEY",
+            "CODEX_HOME",
         ],
-        Runtime::ClaudeCode => &["CLAUDE_CODE_OAUTH_TOKEN", "CLAUDE_CONFIG_DIR", "NODE_EXTRA_CA_CERTS"],
-        Runtime::Vex => &["ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "OPENAI_API_KEY", "OPENAI_BASE_URL"],
+        Runtime::ClaudeCode => &[
+            "CLAUDE_CODE_OAUTH_TOKEN",
+            "CLAUDE_CONFIG_DIR",
+            "NODE_EXTRA_CA_CERTS",
+        ],
+        Runtime::Vex => &[
+            "ANTHROPIC_API_KEY",
+            "ANTHROPIC_BASE_URL",
+            "OPENAI_API_KEY",
+            "OPENAI_BASE_URL",
+        ],
         Runtime::Command => &[],
     }
 }
@@ -49,13 +81,21 @@ pub(crate) fn environment(cx: &LaunchContext<'_>, set: &[(&str, String)]) -> BTr
         .filter(|(name, _)| allowed(runtime, name))
         .map(|(name, value)| (name.clone(), value.clone()))
         .collect();
-    env.extend(set.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
+    env.extend(
+        set.iter()
+            .map(|(name, value)| ((*name).to_owned(), value.clone())),
+    );
     for name in &cx.profile.env_pass {
         if let Some(value) = cx.environment.get(name) {
             env.insert(name.clone(), value.clone());
         }
     }
-    env.extend(cx.profile.env.iter().map(|(name, value)| (name.clone(), value.clone())));
+    env.extend(
+        cx.profile
+            .env
+            .iter()
+            .map(|(name, value)| (name.clone(), value.clone())),
+    );
     env
 }
 
@@ -78,18 +118,36 @@ mod tests {
         profile.env_pass = vec!["SSH_AUTH_SOCK".into(), "ABSENT".into(), "TERM".into()];
         profile.env = BTreeMap::from([("LANG".into(), "C".into())]);
         let daemon: BTreeMap<String, String> = [
-            ("PATH", "/bin"), ("LANG", "de"), ("LC_ALL", "de"), ("AWS_SECRET_ACCESS_KEY", "s"), ("GITHUB_TOKEN", "g"),
-            ("OPENAI_API_KEY", "o"), ("ANTHROPIC_API_KEY", "a"), ("SSH_AUTH_SOCK", "/s"), ("TERM", "dumb"),
+            ("PATH", "/bin"),
+            ("LANG", "de"),
+            ("LC_ALL", "de"),
+            ("AWS_SECRET_ACCESS_KEY", "s"),
+            ("GITHUB_TOKEN", "g"),
+            ("OPENAI_API_KEY", "o"),
+            ("ANTHROPIC_API_KEY", "a"),
+            ("SSH_AUTH_SOCK", "/s"),
+            ("TERM", "dumb"),
         ]
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .into();
         let mut cx = context(&profile);
         cx.environment = &daemon;
         let env = environment(&cx, &[("TERM", "set".into()), ("QUIET", "1".into())]);
-        let pairs: Vec<_> = env.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let pairs: Vec<_> = env
+            .iter()
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
         assert_eq!(
             pairs,
-            ["LANG=C", "LC_ALL=de", "OPENAI_API_KEY=o", "PATH=/bin", "QUIET=1", "SSH_AUTH_SOCK=/s", "TERM=dumb"]
+            [
+                "LANG=C",
+                "LC_ALL=de",
+                "OPENAI_API_KEY=o",
+                "PATH=/bin",
+                "QUIET=1",
+                "SSH_AUTH_SOCK=/s",
+                "TERM=dumb"
+            ]
         );
     }
 }

@@ -34,7 +34,10 @@ pub(crate) struct OwnFlags {
 
 /// Turns `args` into arguments.
 pub(crate) fn own_flags(profile: &AgentProfile, rules: &Rules) -> Result<OwnFlags, LaunchError> {
-    let mut own = OwnFlags { argv: Vec::new(), permission: false };
+    let mut own = OwnFlags {
+        argv: Vec::new(),
+        permission: false,
+    };
     for (key, value) in &profile.args {
         let name = key.trim_start_matches('-');
         if name.is_empty() || name.contains(|c: char| c.is_whitespace() || c.is_control() || c == '=') {
@@ -98,7 +101,11 @@ fn pair(argv: &mut Vec<String>, name: &str, value: &str) {
 }
 
 fn dashed(name: &str) -> String {
-    if is_short(name) { format!("-{name}") } else { format!("--{name}") }
+    if is_short(name) {
+        format!("-{name}")
+    } else {
+        format!("--{name}")
+    }
 }
 
 fn is_short(name: &str) -> bool {
@@ -112,15 +119,26 @@ mod tests {
 
     const RULES: Rules = Rules {
         fixed: &[
-            Fixed { names: &["json"], same: Some("true"), instead: "Vik reads JSON" },
-            Fixed { names: &["model", "m"], same: None, instead: "use `model`" },
+            Fixed {
+                names: &["json"],
+                same: Some("true"),
+                instead: "Vik reads JSON",
+            },
+            Fixed {
+                names: &["model", "m"],
+                same: None,
+                instead: "use `model`",
+            },
         ],
         permission: &["s", "sandbox"],
     };
 
     fn flags(args: &[(&str, ArgValue)], style: ArgsStyle) -> Result<OwnFlags, LaunchError> {
         let mut profile = profile(vik_core::workflow::Runtime::Codex);
-        profile.args = args.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect();
+        profile.args = args
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), value.clone()))
+            .collect();
         profile.args_style = style;
         own_flags(&profile, &RULES)
     }
@@ -143,14 +161,32 @@ mod tests {
         ];
         assert_eq!(
             flags(&args, ArgsStyle::Repeat).unwrap().argv,
-            ["--search", "--profile", "fast", "-c", "a", "-c", "b=1", "--append=- be brief", "-i-1"]
+            [
+                "--search",
+                "--profile",
+                "fast",
+                "-c",
+                "a",
+                "-c",
+                "b=1",
+                "--append=- be brief",
+                "-i-1"
+            ]
         );
-        assert_eq!(flags(&[("tools", list)], ArgsStyle::Join).unwrap().argv, ["--tools", "a,b=1"]);
+        assert_eq!(
+            flags(&[("tools", list)], ArgsStyle::Join).unwrap().argv,
+            ["--tools", "a,b=1"]
+        );
     }
 
     #[test]
     fn a_flag_of_viks_is_dropped_or_refused() {
-        assert!(flags(&[("json", ArgValue::Switch(true))], ArgsStyle::Repeat).unwrap().argv.is_empty());
+        assert!(
+            flags(&[("json", ArgValue::Switch(true))], ArgsStyle::Repeat)
+                .unwrap()
+                .argv
+                .is_empty()
+        );
         assert!(flags(&[("--json", ArgValue::Switch(false))], ArgsStyle::Repeat).is_err());
         assert!(matches!(
             flags(&[("m", text("x"))], ArgsStyle::Repeat),
@@ -160,14 +196,28 @@ mod tests {
 
     #[test]
     fn a_permission_flag_is_noticed_only_when_it_is_set() {
-        assert!(flags(&[("s", text("read-only"))], ArgsStyle::Repeat).unwrap().permission);
-        assert!(!flags(&[("sandbox", ArgValue::Switch(false))], ArgsStyle::Repeat).unwrap().permission);
+        assert!(
+            flags(&[("s", text("read-only"))], ArgsStyle::Repeat)
+                .unwrap()
+                .permission
+        );
+        assert!(
+            !flags(&[("sandbox", ArgValue::Switch(false))], ArgsStyle::Repeat)
+                .unwrap()
+                .permission
+        );
     }
 
     #[test]
     fn what_cannot_be_a_flag_is_refused() {
         for bad in ["", "--", "a b", "a=b", "a\n"] {
-            assert!(matches!(flags(&[(bad, text("x"))], ArgsStyle::Repeat), Err(LaunchError::BadFlag { .. })), "{bad:?}");
+            assert!(
+                matches!(
+                    flags(&[(bad, text("x"))], ArgsStyle::Repeat),
+                    Err(LaunchError::BadFlag { .. })
+                ),
+                "{bad:?}"
+            );
         }
     }
 }

@@ -4,8 +4,8 @@
 //! [`Launch`] from a [`LaunchContext`], turns output lines into [`Event`]s, and at the end, from what it saw and how
 //! the process ended, draws a [`Conclusion`].
 
-mod claude_code;
 mod classify;
+mod claude_code;
 mod codex;
 mod command;
 mod environment;
@@ -187,5 +187,7 @@ pub fn can_resume(runtime: Runtime) -> bool {
 
 /// A path as text, to go on a command line or into a variable.
 fn path_text(path: &Path) -> Result<&str, LaunchError> {
-    path.to_str().ok_or_else(|| LaunchError::PathNotUtf8 { path: path.to_owned() })
+    path.to_str().ok_or_else(|| LaunchError::PathNotUtf8 {
+        path: path.to_owned(),
+    })
 }

@@ -20,8 +20,15 @@ pub enum LoginSign {
 pub fn login_signs(profile: &AgentProfile, environment: &BTreeMap<String, String>) -> Vec<LoginSign> {
     use LoginSign::{File, Variable};
     let home = |variable: &str, below: &str| {
-        let own = environment.get(variable).filter(|dir| !dir.is_empty()).map(PathBuf::from);
-        own.or_else(|| environment.get("HOME").map(|home| PathBuf::from(home).join(below)))
+        let own = environment
+            .get(variable)
+            .filter(|dir| !dir.is_empty())
+            .map(PathBuf::from);
+        own.or_else(|| {
+            environment
+                .get("HOME")
+                .map(|home| PathBuf::from(home).join(below))
+        })
     };
     match profile.runtime {
         Runtime::Codex => {
@@ -42,7 +49,9 @@ pub fn login_signs(profile: &AgentProfile, environment: &BTreeMap<String, String
             Some(name) if name.contains("anthropic") || name.contains("messages") => {
                 vec![Variable("ANTHROPIC_API_KEY")]
             }
-            Some(name) if name.contains("openai") || name.contains("responses") => vec![Variable("OPENAI_API_KEY")],
+            Some(name) if name.contains("openai") || name.contains("responses") => {
+                vec![Variable("OPENAI_API_KEY")]
+            }
             _ => Vec::new(),
         },
         Runtime::Command => Vec::new(),
@@ -68,7 +77,10 @@ mod tests {
     fn the_folder_of_the_agent_wins_over_home() {
         let mut env = BTreeMap::from([("HOME".to_owned(), "/home/u".to_owned())]);
         let file = |env: &_| login_signs(&profile(Runtime::Codex), env).pop();
-        assert_eq!(file(&env), Some(LoginSign::File("/home/u/.codex/auth.json".into())));
+        assert_eq!(
+            file(&env),
+            Some(LoginSign::File("/home/u/.codex/auth.json".into()))
+        );
         env.insert("CODEX_HOME".to_owned(), "/c".to_owned());
         assert_eq!(file(&env), Some(LoginSign::File("/c/auth.json".into())));
         assert!(login_signs(&profile(Runtime::Command), &env).is_empty());

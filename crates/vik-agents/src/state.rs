@@ -80,7 +80,11 @@ impl Session {
     }
 
     pub(crate) fn fault(&mut self, message: &str, class: Option<FailureClass>, status: Option<u16>) {
-        self.fault = Some(Fault { message: head(message, 16 * 1024).to_owned(), class, status });
+        self.fault = Some(Fault {
+            message: head(message, 16 * 1024).to_owned(),
+            class,
+            status,
+        });
     }
 
     /// Forgets the last error: the agent went on after it, so it explains no end.
@@ -132,12 +136,19 @@ impl Session {
     /// The conclusion of a session that failed: its last error, else the tail of stderr, else how it ended.
     pub(crate) fn failed(&self, exit: Exit, stderr_tail: &str, otherwise: &str) -> Conclusion {
         let (class, reason) = match &self.fault {
-            Some(fault) => {
-                (fault.class.or_else(|| classify::error(fault.status, &fault.message)), fault.message.clone())
-            }
+            Some(fault) => (
+                fault
+                    .class
+                    .or_else(|| classify::error(fault.status, &fault.message)),
+                fault.message.clone(),
+            ),
             None => {
                 let tail = tail(stderr_tail, STDERR_MAX);
-                let class = if matches!(exit, Exit::Signal(_)) { None } else { classify::stderr(tail) };
+                let class = if matches!(exit, Exit::Signal(_)) {
+                    None
+                } else {
+                    classify::stderr(tail)
+                };
                 let mut reason = format!("{otherwise}; {exit}");
                 if !tail.is_empty() {
                     let _ = write!(reason, ":\n{tail}");

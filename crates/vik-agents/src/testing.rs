@@ -1,5 +1,7 @@
 //! Helpers of the unit tests.
 
+#![allow(clippy::unwrap_used, reason = "a helper of a test may fail the test")]
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::LazyLock;
@@ -13,9 +15,17 @@ pub(crate) fn profile(runtime: Runtime) -> AgentProfile {
         runtime,
         model: Some("some-model".to_owned()),
         args: Vec::new(),
-        args_style: if runtime == Runtime::Codex { ArgsStyle::Repeat } else { ArgsStyle::Join },
+        args_style: if runtime == Runtime::Codex {
+            ArgsStyle::Repeat
+        } else {
+            ArgsStyle::Join
+        },
         permission: Permission::WorkspaceWrite,
-        command: if runtime == Runtime::Command { vec!["my-agent".to_owned()] } else { Vec::new() },
+        command: if runtime == Runtime::Command {
+            vec!["my-agent".to_owned()]
+        } else {
+            Vec::new()
+        },
         output: OutputFormat::Jsonl,
         env: BTreeMap::new(),
         env_pass: Vec::new(),
@@ -28,7 +38,10 @@ pub(crate) fn profile(runtime: Runtime) -> AgentProfile {
 
 pub(crate) fn context(profile: &AgentProfile) -> LaunchContext<'_> {
     static ENVIRONMENT: LazyLock<BTreeMap<String, String>> = LazyLock::new(|| {
-        BTreeMap::from([("PATH".to_owned(), "/bin".to_owned()), ("HOME".to_owned(), "/home/u".to_owned())])
+        BTreeMap::from([
+            ("PATH".to_owned(), "/bin".to_owned()),
+            ("HOME".to_owned(), "/home/u".to_owned()),
+        ])
     });
     LaunchContext {
         profile,
@@ -46,7 +59,9 @@ pub(crate) fn context(profile: &AgentProfile) -> LaunchContext<'_> {
 pub(crate) fn events(adapter: &mut dyn Adapter, lines: &[&str]) -> Vec<String> {
     let mut out = Vec::new();
     for line in lines {
-        adapter.line(line.as_bytes(), &mut |event: Event<'_>| out.push(serde_json::to_string(&event).unwrap()));
+        adapter.line(line.as_bytes(), &mut |event: Event<'_>| {
+            out.push(serde_json::to_string(&event).unwrap());
+        });
     }
     out
 }

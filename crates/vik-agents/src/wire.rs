@@ -96,7 +96,11 @@ pub(crate) struct Kind<'a> {
 
 /// Reads a line that is an object. (Serde would read an array as the fields in their order.)
 pub(crate) fn object<'a, T: Deserialize<'a>>(line: &'a str) -> Option<T> {
-    if line.starts_with('{') { serde_json::from_str(line).ok() } else { None }
+    if line.starts_with('{') {
+        serde_json::from_str(line).ok()
+    } else {
+        None
+    }
 }
 
 /// Reads a value out of a raw one; `None` where it has another shape.
@@ -132,7 +136,9 @@ pub(crate) fn line_text(line: &[u8]) -> Cow<'_, str> {
 pub(crate) fn keep(line: &str, sink: &mut Sink<'_>) {
     match serde_json::from_str::<&RawValue>(line) {
         Ok(raw) => sink(Event::Unknown { raw }),
-        Err(_) => sink(Event::Malformed { line: Cow::Borrowed(line) }),
+        Err(_) => sink(Event::Malformed {
+            line: Cow::Borrowed(line),
+        }),
     }
 }
 
@@ -152,9 +158,16 @@ mod tests {
 
     #[test]
     fn a_count_forgives_every_shape() {
-        for (json, expected) in
-            [("7", 7), ("-7", 0), ("7.9", 7), ("null", 0), ("\"12\"", 12), ("[1,[2]]", 0), ("{\"a\":1}", 0), ("true", 0)]
-        {
+        for (json, expected) in [
+            ("7", 7),
+            ("-7", 0),
+            ("7.9", 7),
+            ("null", 0),
+            ("\"12\"", 12),
+            ("[1,[2]]", 0),
+            ("{\"a\":1}", 0),
+            ("true", 0),
+        ] {
             assert_eq!(serde_json::from_str::<Count>(json).unwrap().0, expected, "{json}");
         }
     }

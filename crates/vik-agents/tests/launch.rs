@@ -1,5 +1,7 @@
 //! The command line and the environment of each runtime, with each permission.
 
+#![allow(clippy::unwrap_used, reason = "a helper of a test may fail the test")]
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -14,9 +16,17 @@ fn profile(runtime: Runtime) -> AgentProfile {
         runtime,
         model: Some("some-model".to_owned()),
         args: Vec::new(),
-        args_style: if runtime == Runtime::Codex { ArgsStyle::Repeat } else { ArgsStyle::Join },
+        args_style: if runtime == Runtime::Codex {
+            ArgsStyle::Repeat
+        } else {
+            ArgsStyle::Join
+        },
         permission: Permission::WorkspaceWrite,
-        command: if runtime == Runtime::Command { vec!["my-agent".into(), "--go".into()] } else { Vec::new() },
+        command: if runtime == Runtime::Command {
+            vec!["my-agent".into(), "--go".into()]
+        } else {
+            Vec::new()
+        },
         output: OutputFormat::Text,
         env: BTreeMap::new(),
         env_pass: Vec::new(),
@@ -73,7 +83,12 @@ fn show(cx: &LaunchContext<'_>) -> String {
 fn each_runtime_with_each_permission() {
     let environment = environment();
     let mut all = String::new();
-    for runtime in [Runtime::Codex, Runtime::ClaudeCode, Runtime::Vex, Runtime::Command] {
+    for runtime in [
+        Runtime::Codex,
+        Runtime::ClaudeCode,
+        Runtime::Vex,
+        Runtime::Command,
+    ] {
         for permission in [Permission::ReadOnly, Permission::WorkspaceWrite, Permission::Full] {
             let mut profile = profile(runtime);
             profile.permission = permission;
@@ -88,7 +103,12 @@ fn each_runtime_with_each_permission() {
 fn everything_a_profile_can_say() {
     let environment = environment();
     let mut all = String::new();
-    for runtime in [Runtime::Codex, Runtime::ClaudeCode, Runtime::Vex, Runtime::Command] {
+    for runtime in [
+        Runtime::Codex,
+        Runtime::ClaudeCode,
+        Runtime::Vex,
+        Runtime::Command,
+    ] {
         let mut profile = profile(runtime);
         profile.args = vec![
             ("c".to_owned(), ArgValue::List(vec!["a=1".into(), "b=2".into()])),
@@ -121,12 +141,19 @@ fn an_explicit_permission_flag_wins() {
     let environment = environment();
     for (runtime, flag, ours) in [
         (Runtime::Codex, "dangerously-bypass-approvals-and-sandbox", "-s"),
-        (Runtime::ClaudeCode, "dangerously-skip-permissions", "--permission-mode"),
+        (
+            Runtime::ClaudeCode,
+            "dangerously-skip-permissions",
+            "--permission-mode",
+        ),
     ] {
         let mut profile = profile(runtime);
         profile.args = vec![(flag.to_owned(), ArgValue::Switch(true))];
         let argv = launch(&context(&profile, &environment)).unwrap().argv;
-        assert!(argv.contains(&format!("--{flag}")) && !argv.iter().any(|arg| arg == ours), "{argv:?}");
+        assert!(
+            argv.contains(&format!("--{flag}")) && !argv.iter().any(|arg| arg == ours),
+            "{argv:?}"
+        );
     }
 }
 
@@ -144,15 +171,26 @@ fn what_would_break_the_protocol_is_refused() {
         let mut profile = profile(runtime);
         profile.args = vec![(flag.to_owned(), ArgValue::Text(value.to_owned()))];
         let error = launch(&context(&profile, &environment)).unwrap_err();
-        assert!(matches!(error, LaunchError::ReservedFlag { .. }), "{flag}: {error}");
+        assert!(
+            matches!(error, LaunchError::ReservedFlag { .. }),
+            "{flag}: {error}"
+        );
     }
     let mut same = profile(Runtime::ClaudeCode);
     same.args = vec![
-        ("output-format".to_owned(), ArgValue::Text("stream-json".to_owned())),
+        (
+            "output-format".to_owned(),
+            ArgValue::Text("stream-json".to_owned()),
+        ),
         ("verbose".to_owned(), ArgValue::Switch(true)),
     ];
     let argv = launch(&context(&same, &environment)).unwrap().argv;
-    assert_eq!(argv.iter().filter(|arg| *arg == "--verbose" || *arg == "--output-format").count(), 2);
+    assert_eq!(
+        argv.iter()
+            .filter(|arg| *arg == "--verbose" || *arg == "--output-format")
+            .count(),
+        2
+    );
 }
 
 #[test]
@@ -175,16 +213,25 @@ fn a_profile_that_lacks_what_it_needs_is_refused() {
     let environment = environment();
     let mut codex = profile(Runtime::Codex);
     codex.model = None;
-    assert_eq!(launch(&context(&codex, &environment)), Err(LaunchError::NoModel { runtime: "codex" }));
+    assert_eq!(
+        launch(&context(&codex, &environment)),
+        Err(LaunchError::NoModel { runtime: "codex" })
+    );
     let mut command = profile(Runtime::Command);
     command.command.clear();
-    assert_eq!(launch(&context(&command, &environment)), Err(LaunchError::NoCommand));
+    assert_eq!(
+        launch(&context(&command, &environment)),
+        Err(LaunchError::NoCommand)
+    );
 }
 
 #[test]
 fn the_program_can_be_another_one() {
     let mut codex = profile(Runtime::Codex);
-    assert_eq!((program(&codex), version_args(Runtime::Codex)), (Some("codex"), ["--version"].as_slice()));
+    assert_eq!(
+        (program(&codex), version_args(Runtime::Codex)),
+        (Some("codex"), ["--version"].as_slice())
+    );
     codex.command = vec!["/x/scripted".to_owned(), "--as".to_owned(), "codex".to_owned()];
     assert_eq!(program(&codex), Some("/x/scripted"));
     let environment = environment();

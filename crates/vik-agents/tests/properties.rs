@@ -1,5 +1,7 @@
 //! What holds for any line whatever.
 
+#![allow(clippy::unwrap_used, reason = "a helper of a test may fail the test")]
+
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
@@ -13,7 +15,10 @@ fn adapters() -> Vec<(&'static str, Box<dyn Adapter>)> {
         let profile = AgentProfile {
             runtime,
             model: Some("m".to_owned()),
-            args: vec![("json-schema".to_owned(), vik_core::workflow::ArgValue::Text("{}".to_owned()))],
+            args: vec![(
+                "json-schema".to_owned(),
+                vik_core::workflow::ArgValue::Text("{}".to_owned()),
+            )],
             args_style: ArgsStyle::Repeat,
             permission: Permission::WorkspaceWrite,
             command: Vec::new(),
@@ -38,21 +43,87 @@ fn adapters() -> Vec<(&'static str, Box<dyn Adapter>)> {
 
 /// The words of the protocols, so that generated lines come near to real ones.
 const WORDS: &[&str] = &[
-    "type", "subtype", "item", "id", "text", "message", "content", "error", "usage", "modelUsage", "input_tokens",
-    "output_tokens", "result", "is_error", "session_id", "sessionID", "thread_id", "data", "part", "state", "status", "tool_use_id",
-    "tool_use", "tool_result", "tool_call", "call_id", "tool", "input", "output", "exit_code", "agent_message", "reasoning",
-    "command_execution", "item.started", "item.completed", "item.updated", "turn.started", "turn.completed", "turn.failed",
-    "thread.started", "assistant", "user", "system", "init", "api_retry", "rate_limit_event", "control_request", "session_start", "end",
-    "success", "in_progress", "completed", "v", "seq", "ok", "event", "role", "stats", "tokens", "cost", "step_finish", "step_start",
-    "errors", "permission_denials", "rate_limit_info", "request", "name", "toolCallId", "todo_list", "task_started", "patch",
+    "type",
+    "subtype",
+    "item",
+    "id",
+    "text",
+    "message",
+    "content",
+    "error",
+    "usage",
+    "modelUsage",
+    "input_tokens",
+    "output_tokens",
+    "result",
+    "is_error",
+    "session_id",
+    "sessionID",
+    "thread_id",
+    "data",
+    "part",
+    "state",
+    "status",
+    "tool_use_id",
+    "tool_use",
+    "tool_result",
+    "tool_call",
+    "call_id",
+    "tool",
+    "input",
+    "output",
+    "exit_code",
+    "agent_message",
+    "reasoning",
+    "command_execution",
+    "item.started",
+    "item.completed",
+    "item.updated",
+    "turn.started",
+    "turn.completed",
+    "turn.failed",
+    "thread.started",
+    "assistant",
+    "user",
+    "system",
+    "init",
+    "api_retry",
+    "rate_limit_event",
+    "control_request",
+    "session_start",
+    "end",
+    "success",
+    "in_progress",
+    "completed",
+    "v",
+    "seq",
+    "ok",
+    "event",
+    "role",
+    "stats",
+    "tokens",
+    "cost",
+    "step_finish",
+    "step_start",
+    "errors",
+    "permission_denials",
+    "rate_limit_info",
+    "request",
+    "name",
+    "toolCallId",
+    "todo_list",
+    "task_started",
+    "patch",
 ];
 
 /// Lines that say nothing on purpose, by `type` and `subtype`.
 fn known_silent(value: &Value) -> bool {
     let kind = value["type"].as_str().unwrap_or("");
     let subtype = value["subtype"].as_str().unwrap_or("");
-    matches!(kind, "turn.started" | "stream_event" | "keep_alive" | "step_start")
-        || (kind == "system" && matches!(subtype, "status" | "thinking_tokens"))
+    matches!(
+        kind,
+        "turn.started" | "stream_event" | "keep_alive" | "step_start"
+    ) || (kind == "system" && matches!(subtype, "status" | "thinking_tokens"))
         || (kind == "message" && value["role"] == "user")
 }
 
@@ -157,8 +228,18 @@ proptest! {
 /// Depth costs no stack.
 #[test]
 fn deep_nesting_is_survived() {
-    for (open, close) in [("[", "]"), ("{\"content\":", "}"), ("{\"message\":", "}"), ("{\"item\":", "}")] {
-        for head in ["", "{\"type\":\"message\",\"content\":", "{\"type\":\"assistant\",\"message\":", "{\"type\":\"item.completed\",\"item\":"] {
+    for (open, close) in [
+        ("[", "]"),
+        ("{\"content\":", "}"),
+        ("{\"message\":", "}"),
+        ("{\"item\":", "}"),
+    ] {
+        for head in [
+            "",
+            "{\"type\":\"message\",\"content\":",
+            "{\"type\":\"assistant\",\"message\":",
+            "{\"type\":\"item.completed\",\"item\":",
+        ] {
             let tail = if head.is_empty() { "" } else { "}" };
             let line = format!("{head}{}1{}{tail}", open.repeat(100_000), close.repeat(100_000));
             for (name, mut adapter) in adapters() {

@@ -1,5 +1,7 @@
 //! Every adapter against what the real CLIs printed.
 
+#![allow(clippy::unwrap_used, reason = "a helper of a test may fail the test")]
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -37,15 +39,27 @@ fn cases() -> Vec<Case> {
         for version in folders(&cli) {
             for file in std::fs::read_dir(&version).unwrap() {
                 let meta = file.unwrap().path();
-                let Some(stem) = meta.to_str().unwrap().strip_suffix(".meta.json") else { continue };
+                let Some(stem) = meta.to_str().unwrap().strip_suffix(".meta.json") else {
+                    continue;
+                };
                 let code: Value = serde_json::from_slice(&std::fs::read(&meta).unwrap()).unwrap();
                 let code = i32::try_from(code["exit_code"].as_i64().unwrap()).unwrap();
                 cases.push(Case {
-                    name: stem.strip_prefix(fixtures().to_str().unwrap()).unwrap().trim_start_matches('/').to_owned(),
+                    name: stem
+                        .strip_prefix(fixtures().to_str().unwrap())
+                        .unwrap()
+                        .trim_start_matches('/')
+                        .to_owned(),
                     stdout: std::fs::read(format!("{stem}.stdout.jsonl")).unwrap_or_default(),
-                    stderr: String::from_utf8_lossy(&std::fs::read(format!("{stem}.stderr")).unwrap_or_default())
-                        .into_owned(),
-                    exit: if code < 0 { Exit::Signal(-code) } else { Exit::Code(code) },
+                    stderr: String::from_utf8_lossy(
+                        &std::fs::read(format!("{stem}.stderr")).unwrap_or_default(),
+                    )
+                    .into_owned(),
+                    exit: if code < 0 {
+                        Exit::Signal(-code)
+                    } else {
+                        Exit::Code(code)
+                    },
                 });
             }
         }
@@ -86,16 +100,27 @@ fn profile(case: &str) -> AgentProfile {
 fn run(case: &Case, mut adapter: Box<dyn Adapter>) -> Seen {
     let mut events: Vec<Value> = Vec::new();
     for line in case.stdout.split(|byte| *byte == b'\n') {
-        adapter.line(line, &mut |event: Event<'_>| events.push(serde_json::to_value(&event).unwrap()));
+        adapter.line(line, &mut |event: Event<'_>| {
+            events.push(serde_json::to_value(&event).unwrap());
+        });
     }
     let open_before_end = adapter.open_tools();
-    let tail = &case.stderr[case.stderr.ceil_char_boundary(case.stderr.len().saturating_sub(8192))..];
+    let tail = &case.stderr[case
+        .stderr
+        .ceil_char_boundary(case.stderr.len().saturating_sub(8192))..];
     let conclusion = adapter.conclude(case.exit, tail);
     let mut kinds = BTreeMap::new();
     for event in &events {
-        *kinds.entry(event["kind"].as_str().unwrap().to_owned()).or_insert(0) += 1;
+        *kinds
+            .entry(event["kind"].as_str().unwrap().to_owned())
+            .or_insert(0) += 1;
     }
-    Seen { conclusion, kinds, events, open_before_end }
+    Seen {
+        conclusion,
+        kinds,
+        events,
+        open_before_end,
+    }
 }
 
 fn see(case: &Case) -> Seen {
@@ -104,7 +129,9 @@ fn see(case: &Case) -> Seen {
 
 fn lines(case: &Case) -> Vec<Value> {
     let lines = case.stdout.split(|byte| *byte == b'\n');
-    lines.filter_map(|line| serde_json::from_slice(line).ok()).collect()
+    lines
+        .filter_map(|line| serde_json::from_slice(line).ok())
+        .collect()
 }
 
 #[test]
@@ -114,18 +141,30 @@ fn each_recording_comes_out_as_expected() {
     let mut wrong = String::new();
     let mut held = 0;
     for case in cases() {
-        let Some(expected) = expected.get(&case.name) else { continue };
+        let Some(expected) = expected.get(&case.name) else {
+            continue;
+        };
         held += 1;
         let seen = see(&case).conclusion;
         let outcome = if seen.ok { "succeeded" } else { "failed" };
         if expected["outcome"] != outcome {
-            writeln!(wrong, "{}: {outcome}, not {}: {:?}", case.name, expected["outcome"], seen.reason).unwrap();
+            writeln!(
+                wrong,
+                "{}: {outcome}, not {}: {:?}",
+                case.name, expected["outcome"], seen.reason
+            )
+            .unwrap();
         }
         let class = seen.failure_class.map(|class| class.as_str());
         if let Some(expected) = expected["failure_class"].as_str()
             && class != Some(expected)
         {
-            writeln!(wrong, "{}: {class:?}, not {expected}: {:?}", case.name, seen.reason).unwrap();
+            writeln!(
+                wrong,
+                "{}: {class:?}, not {expected}: {:?}",
+                case.name, seen.reason
+            )
+            .unwrap();
         }
     }
     assert_eq!(held, expected.len(), "not every expectation has its recording");
@@ -140,8 +179,17 @@ fn what_all_conclusions_have_in_common() {
         let name = &case.name;
         assert_eq!(conclusion.ok, conclusion.failure_class.is_none(), "{name}");
         assert_eq!(conclusion.ok, conclusion.reason.is_none(), "{name}");
-        assert!(!conclusion.ok || case.exit.is_zero(), "{name}: green with {}", case.exit);
-        if let Some(Value::Object(last)) = seen.events.iter().rev().find(|event| event["kind"] == "completed") {
+        assert!(
+            !conclusion.ok || case.exit.is_zero(),
+            "{name}: green with {}",
+            case.exit
+        );
+        if let Some(Value::Object(last)) = seen
+            .events
+            .iter()
+            .rev()
+            .find(|event| event["kind"] == "completed")
+        {
             // A green end needs a green last word.
             assert!(!conclusion.ok || last["ok"] == true, "{name}");
         }
@@ -152,7 +200,10 @@ fn what_all_conclusions_have_in_common() {
             .map(|event| event["usage"]["input_tokens"].as_u64().unwrap())
             .collect();
         // Claude Code's result may take back what a failed request was said to have used.
-        assert!(!conclusion.ok || totals.is_sorted(), "{name}: a running total never shrinks: {totals:?}");
+        assert!(
+            !conclusion.ok || totals.is_sorted(),
+            "{name}: a running total never shrinks: {totals:?}"
+        );
     }
 }
 
@@ -168,21 +219,48 @@ fn figures_are_those_of_the_last_word() {
         let of = |kind: &str| lines.iter().rev().find(|line| line["type"] == kind);
         if name.starts_with("codex/") {
             if let Some(thread) = of("thread.started") {
-                assert_eq!(seen.provider_session_id.as_deref(), thread["thread_id"].as_str(), "{name}");
+                assert_eq!(
+                    seen.provider_session_id.as_deref(),
+                    thread["thread_id"].as_str(),
+                    "{name}"
+                );
             }
             if let Some(turn) = of("turn.completed") {
                 codex += 1;
-                assert_eq!(seen.usage.input_tokens, number(&turn["usage"]["input_tokens"]), "{name}");
-                assert_eq!(seen.usage.cached_input_tokens, number(&turn["usage"]["cached_input_tokens"]), "{name}");
-                assert_eq!(seen.usage.output_tokens, number(&turn["usage"]["output_tokens"]), "{name}");
-                let said = lines.iter().rev().find(|line| line["item"]["type"] == "agent_message");
-                assert_eq!(seen.last_message.as_deref(), said.and_then(|l| l["item"]["text"].as_str()), "{name}");
+                assert_eq!(
+                    seen.usage.input_tokens,
+                    number(&turn["usage"]["input_tokens"]),
+                    "{name}"
+                );
+                assert_eq!(
+                    seen.usage.cached_input_tokens,
+                    number(&turn["usage"]["cached_input_tokens"]),
+                    "{name}"
+                );
+                assert_eq!(
+                    seen.usage.output_tokens,
+                    number(&turn["usage"]["output_tokens"]),
+                    "{name}"
+                );
+                let said = lines
+                    .iter()
+                    .rev()
+                    .find(|line| line["item"]["type"] == "agent_message");
+                assert_eq!(
+                    seen.last_message.as_deref(),
+                    said.and_then(|l| l["item"]["text"].as_str()),
+                    "{name}"
+                );
             }
             assert_eq!(seen.cost_usd, None, "{name}");
         } else if name.starts_with("claude/") {
             let Some(result) = of("result") else { continue };
             claude += 1;
-            assert_eq!(seen.provider_session_id.as_deref(), result["session_id"].as_str(), "{name}");
+            assert_eq!(
+                seen.provider_session_id.as_deref(),
+                result["session_id"].as_str(),
+                "{name}"
+            );
             assert_eq!(seen.cost_usd, result["total_cost_usd"].as_f64(), "{name}");
             if seen.ok {
                 assert_eq!(seen.last_message.as_deref(), result["result"].as_str(), "{name}");
@@ -191,7 +269,11 @@ fn figures_are_those_of_the_last_word() {
             let sum = |key: &str| models.values().map(|model| number(&model[key])).sum::<u64>();
             let (read, written) = (sum("cacheReadInputTokens"), sum("cacheCreationInputTokens"));
             if !models.is_empty() {
-                assert_eq!(seen.usage.input_tokens, sum("inputTokens") + read + written, "{name}");
+                assert_eq!(
+                    seen.usage.input_tokens,
+                    sum("inputTokens") + read + written,
+                    "{name}"
+                );
                 assert_eq!(seen.usage.output_tokens, sum("outputTokens"), "{name}");
                 assert_eq!(seen.usage.cached_input_tokens, read, "{name}");
                 assert_eq!(seen.usage.cache_write_input_tokens, written, "{name}");
@@ -201,51 +283,110 @@ fn figures_are_those_of_the_last_word() {
         } else if name.starts_with("gemini/") {
             let Some(result) = of("result") else { continue };
             gemini += 1;
-            assert_eq!(seen.usage.input_tokens, number(&result["stats"]["input_tokens"]), "{name}");
-            assert_eq!(seen.usage.cached_input_tokens, number(&result["stats"]["cached"]), "{name}");
-            assert_eq!(seen.usage.output_tokens, number(&result["stats"]["output_tokens"]), "{name}");
-            assert_eq!(seen.provider_session_id.as_deref(), lines[0]["session_id"].as_str(), "{name}");
+            assert_eq!(
+                seen.usage.input_tokens,
+                number(&result["stats"]["input_tokens"]),
+                "{name}"
+            );
+            assert_eq!(
+                seen.usage.cached_input_tokens,
+                number(&result["stats"]["cached"]),
+                "{name}"
+            );
+            assert_eq!(
+                seen.usage.output_tokens,
+                number(&result["stats"]["output_tokens"]),
+                "{name}"
+            );
+            assert_eq!(
+                seen.provider_session_id.as_deref(),
+                lines[0]["session_id"].as_str(),
+                "{name}"
+            );
         } else if name.starts_with("opencode/") && !lines.is_empty() {
             opencode += 1;
-            let steps = || lines.iter().filter(|line| line["type"] == "step_finish").map(|line| &line["part"]);
+            let steps = || {
+                lines
+                    .iter()
+                    .filter(|line| line["type"] == "step_finish")
+                    .map(|line| &line["part"])
+            };
             // Their own total of each step: input, output, reasoning, cache.
             let total: u64 = steps().map(|step| number(&step["tokens"]["total"])).sum();
             assert_eq!(seen.usage.total(), total, "{name}");
             let cost: f64 = steps().filter_map(|step| step["cost"].as_f64()).sum();
             assert!((seen.cost_usd.unwrap_or(0.0) - cost).abs() < 1e-9, "{name}");
-            assert_eq!(seen.provider_session_id.as_deref(), lines[0]["sessionID"].as_str(), "{name}");
+            assert_eq!(
+                seen.provider_session_id.as_deref(),
+                lines[0]["sessionID"].as_str(),
+                "{name}"
+            );
         } else if let Some(result) = of("result") {
-            assert_eq!(seen.provider_session_id.as_deref(), result["sessionId"].as_str(), "{name}");
+            assert_eq!(
+                seen.provider_session_id.as_deref(),
+                result["sessionId"].as_str(),
+                "{name}"
+            );
         }
     }
     let counted = [codex, claude, gemini, opencode];
-    assert!(counted.iter().all(|count| *count > 10), "too few figures were held: {counted:?}");
+    assert!(
+        counted.iter().all(|count| *count > 10),
+        "too few figures were held: {counted:?}"
+    );
 }
 
 #[test]
 fn a_resumed_thread_of_codex_is_charged_only_what_it_added() {
-    let case = |name: &str| cases().into_iter().find(|case| case.name == format!("codex/0.169.0/{name}")).unwrap();
+    let case = |name: &str| {
+        cases()
+            .into_iter()
+            .find(|case| case.name == format!("codex/0.169.0/{name}"))
+            .unwrap()
+    };
     let (first, third) = (case("resume-1"), case("resume-3-other-cwd"));
     let before = see(&first).conclusion.usage;
     let total = see(&third).conclusion.usage;
     assert!(total.input_tokens > before.input_tokens);
-    let added = run(&third, adapter(&profile("codex"), Some(before))).conclusion.usage;
+    let added = run(&third, adapter(&profile("codex"), Some(before)))
+        .conclusion
+        .usage;
     assert_eq!(added, total.since(before));
     // A total below what the thread had already used is another thread's.
-    let larger = Usage { input_tokens: total.input_tokens + 1, ..Usage::default() };
-    assert_eq!(run(&third, adapter(&profile("codex"), Some(larger))).conclusion.usage, total);
+    let larger = Usage {
+        input_tokens: total.input_tokens + 1,
+        ..Usage::default()
+    };
+    assert_eq!(
+        run(&third, adapter(&profile("codex"), Some(larger)))
+            .conclusion
+            .usage,
+        total
+    );
 }
 
 #[test]
 fn the_same_agents_run_through_command_come_out_the_same() {
-    for case in cases().iter().filter(|case| case.name.starts_with("codex/") || case.name.starts_with("claude/")) {
+    for case in cases()
+        .iter()
+        .filter(|case| case.name.starts_with("codex/") || case.name.starts_with("claude/"))
+    {
         if case.stdout.iter().all(u8::is_ascii_whitespace) || lines(case).is_empty() {
             continue;
         }
         let own = see(case).conclusion;
         let through = run(case, adapter(&profile("command"), None)).conclusion;
-        assert_eq!((own.ok, own.failure_class, own.usage), (through.ok, through.failure_class, through.usage), "{}", case.name);
-        assert_eq!(own.provider_session_id, through.provider_session_id, "{}", case.name);
+        assert_eq!(
+            (own.ok, own.failure_class, own.usage),
+            (through.ok, through.failure_class, through.usage),
+            "{}",
+            case.name
+        );
+        assert_eq!(
+            own.provider_session_id, through.provider_session_id,
+            "{}",
+            case.name
+        );
     }
 }
 
@@ -273,12 +414,21 @@ fn every_line_is_told_or_known_to_say_nothing() {
     for case in cases() {
         let cli = case.name.split('/').next().unwrap();
         let mut adapter = adapter(&profile(&case.name), None);
-        for line in case.stdout.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+        for line in case
+            .stdout
+            .split(|byte| *byte == b'\n')
+            .filter(|line| !line.is_empty())
+        {
             let mut told = 0;
             adapter.line(line, &mut |_| told += 1);
-            let kind = serde_json::from_slice::<Value>(line).map_or(String::new(), |line| line["type"].to_string());
+            let kind =
+                serde_json::from_slice::<Value>(line).map_or(String::new(), |line| line["type"].to_string());
             let key = format!("{cli} {}", kind.trim_matches('"'));
-            assert!(told > 0 || SILENT.contains(&key.as_str()), "{}: silent on {key}", case.name);
+            assert!(
+                told > 0 || SILENT.contains(&key.as_str()),
+                "{}: silent on {key}",
+                case.name
+            );
         }
     }
 }
@@ -310,10 +460,16 @@ fn the_whole_table() {
             u.cache_write_input_tokens,
             u.output_tokens,
             seen.open_before_end,
-            c.provider_session_id.as_deref().map_or("-", |id| &id[..id.len().min(8)]),
+            c.provider_session_id
+                .as_deref()
+                .map_or("-", |id| &id[..id.len().min(8)]),
         )
         .unwrap();
-        let kinds: Vec<String> = seen.kinds.iter().map(|(kind, count)| format!("{kind}:{count}")).collect();
+        let kinds: Vec<String> = seen
+            .kinds
+            .iter()
+            .map(|(kind, count)| format!("{kind}:{count}"))
+            .collect();
         writeln!(table, "    {}", kinds.join(" ")).unwrap();
         let short = |text: &str| -> String { text.replace('\n', "⏎").chars().take(150).collect() };
         if let Some(text) = &c.last_message {

@@ -9,8 +9,11 @@ use vik_core::outcome::{FailureClass, Usage};
 use vik_core::workflow::AgentProfile;
 
 use super::line::{
-    Block, Content, ControlLine, Denial, Line, Message, ModelUsage, RateLimitLine, RequestUsage, ResultLine, System,
+    Block, Content, ControlLine, Denial, Line, Message, ModelUsage, RateLimitLine, RequestUsage, ResultLine,
+    System,
 };
+use super::requests::Requests;
+use super::words::{class_of, exit_code, failure_text};
 use crate::state::Session;
 use crate::wire::{self, Kind, Text};
 use crate::{Adapter, Conclusion, Exit, Sink, classify, flags};
@@ -21,46 +24,6 @@ struct Verdict {
     ok: bool,
     over_budget: bool,
     structured: Option<Box<RawValue>>,
-}
-
-/// The usage of the requests seen, until the result tells it.
-#[derive(Debug, Default)]
-struct Requests {
-    /// The last few messages: their lines come in a row, but those of sub-agents may lie between.
-    recent: Vec<(u64, Usage)>,
-    /// All older ones.
-    older: Usage,
-}
-
-impl Requests {
-    const RECENT: usize = 8;
-
-    /// Whether the sum changed. Every line of one message repeats its usage.
-    fn saw(&mut self, message_id: &str, usage: Usage) -> bool {
-        let key = hash(message_id);
-        if let Some((_, seen)) = self.recent.iter_mut().rev().find(|(id, _)| *id == key) {
-            let changed = usage.total() > seen.total();
-            if changed {
-                *seen = usage;
-            }
-            return changed;
-        }
-        if self.recent.len() == Self::RECENT {
-            let (_, oldest) = self.recent.remove(0);
-            self.older = self.older.plus(oldest);
-        }
-        self.recent.push((key, usage));
-        usage != Usage::default()
-    }
-
-    fn sum(&self) -> Usage {
-        self.recent.iter().fold(self.older, |sum, (_, usage)| sum.plus(*usage))
-    }
-}
-
-/// FNV-1a: the ids are random, so any hash will do.
-fn hash(text: &str) -> u64 {
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 /// The translator of one session of Claude Code.
@@ -134,7 +97,10 @@ impl ClaudeCode {
             && self.requests.saw(id.as_str(), usage.into())
         {
             self.session.usage = self.requests.sum();
-            sink(Event::TokenUsage { usage: self.session.usage, cost_usd: None });
+            sink(Event::TokenUsage {
+                usage: self.session.usage,
+                cost_usd: None,
+            });
         }
         match message.content {
             Content::None => wire::keep(line, sink),
@@ -170,11 +136,17 @@ impl ClaudeCode {
                 sink(Event::Reasoning { text: thinking.0 });
             }
             ("tool_use" | "server_tool_use" | "mcp_tool_use", ..) => {
-                let (Some(id), Some(name)) = (block.id, block.name) else { return false };
+                let (Some(id), Some(name)) = (block.id, block.name) else {
+                    return false;
+                };
                 self.session.progress();
                 self.session.open.open(id.as_str());
                 self.session.does_tool(name.as_str(), block.input);
-                sink(Event::ToolCall { call_id: id.0, tool: name.0, input: wire::present(block.input) });
+                sink(Event::ToolCall {
+                    call_id: id.0,
+                    tool: name.0,
+                    input: wire::present(block.input),
+                });
             }
             (kind, ..) if kind.ends_with("tool_result") => {
                 let Some(id) = block.tool_use_id else { return false };
@@ -196,9 +168,10 @@ impl ClaudeCode {
     fn api_failure(&mut self, line: &str, message: &Message<'_>, class: &str, sink: &mut Sink<'_>) {
         let text = match &message.content {
             Content::Text(text) => text.as_str(),
-            Content::Blocks(blocks) => {
-                blocks.iter().find_map(|block| block.text.as_ref().map(Text::as_str)).unwrap_or(class)
-            }
+            Content::Blocks(blocks) => blocks
+                .iter()
+                .find_map(|block| block.text.as_ref().map(Text::as_str))
+                .unwrap_or(class),
             Content::None => class,
         };
         let failure_class = class_of(class, None, text);
@@ -206,14 +179,21 @@ impl ClaudeCode {
         self.session.does("failed");
         self.told_fatal = true;
         let message = Cow::Borrowed(text);
-        sink(Event::Error { message, fatal: true, failure_class, http_status: None });
+        sink(Event::Error {
+            message,
+            fatal: true,
+            failure_class,
+            http_status: None,
+        });
         if text == class {
             wire::keep(line, sink);
         }
     }
 
     fn user<'a>(&mut self, line: &'a str, message: Message<'a>, sink: &mut Sink<'_>) {
-        let Content::Blocks(blocks) = message.content else { return wire::keep(line, sink) };
+        let Content::Blocks(blocks) = message.content else {
+            return wire::keep(line, sink);
+        };
         let mut strange = blocks.is_empty();
         for block in blocks {
             // Text on a user line is what somebody told the agent, not what it said.
@@ -232,7 +212,9 @@ impl ClaudeCode {
             // Signs of life.
             return;
         }
-        let Ok(system) = serde_json::from_str::<System<'a>>(line) else { return wire::keep(line, sink) };
+        let Ok(system) = serde_json::from_str::<System<'a>>(line) else {
+            return wire::keep(line, sink);
+        };
         match subtype {
             "init" => {
                 // It comes again with each message of a longer conversation.
@@ -274,13 +256,22 @@ impl ClaudeCode {
             "model_fallback" | "model_refusal_no_fallback" => {
                 let refused = subtype != "model_fallback";
                 let message = system.content.map(|text| text.0).filter(|text| !text.is_empty());
-                let otherwise = if refused { "the model refused the request" } else { "the model was changed" };
+                let otherwise = if refused {
+                    "the model refused the request"
+                } else {
+                    "the model was changed"
+                };
                 let failure_class = if refused { Some(FailureClass::Model) } else { None };
                 let message = message.unwrap_or(Cow::Borrowed(otherwise));
                 if refused {
                     self.session.fault(&message, failure_class, None);
                 }
-                sink(Event::Error { message, fatal: false, failure_class, http_status: None });
+                sink(Event::Error {
+                    message,
+                    fatal: false,
+                    failure_class,
+                    http_status: None,
+                });
             }
             subtype if subtype.starts_with("task_") => {
                 let patched = system.patch.and_then(|patch| patch.status);
@@ -297,10 +288,16 @@ impl ClaudeCode {
     }
 
     fn rate_limit(&mut self, line: &str, sink: &mut Sink<'_>) {
-        let Ok(RateLimitLine { rate_limit_info: info }) = serde_json::from_str(line) else {
+        let Ok(RateLimitLine {
+            rate_limit_info: info,
+        }) = serde_json::from_str(line)
+        else {
             return wire::keep(line, sink);
         };
-        self.rejected = info.status.as_ref().is_some_and(|status| status.as_str() == "rejected");
+        self.rejected = info
+            .status
+            .as_ref()
+            .is_some_and(|status| status.as_str() == "rejected");
         sink(Event::RateLimit {
             status: info.status.map(|status| status.0),
             resets_at_unix: info.resets_at.map(|at| at as i64),
@@ -310,17 +307,21 @@ impl ClaudeCode {
 
     fn control(&mut self, line: &str, sink: &mut Sink<'_>) {
         match serde_json::from_str::<ControlLine<'_>>(line) {
-            Ok(ControlLine { request }) if request.subtype.as_str() == "can_use_tool" => sink(Event::Approval {
-                tool: request.tool_name.map_or(Cow::Borrowed(""), |tool| tool.0),
-                decision: Cow::Borrowed("requested"),
-                detail: wire::present(request.input).map(|input| Cow::Borrowed(input.get())),
-            }),
+            Ok(ControlLine { request }) if request.subtype.as_str() == "can_use_tool" => {
+                sink(Event::Approval {
+                    tool: request.tool_name.map_or(Cow::Borrowed(""), |tool| tool.0),
+                    decision: Cow::Borrowed("requested"),
+                    detail: wire::present(request.input).map(|input| Cow::Borrowed(input.get())),
+                });
+            }
             _ => wire::keep(line, sink),
         }
     }
 
     fn result(&mut self, line: &str, sink: &mut Sink<'_>) {
-        let Ok(result) = serde_json::from_str::<ResultLine<'_>>(line) else { return wire::keep(line, sink) };
+        let Ok(result) = serde_json::from_str::<ResultLine<'_>>(line) else {
+            return wire::keep(line, sink);
+        };
         if let Some(id) = wire::text(result.session_id) {
             self.session.identify(&id);
         }
@@ -346,8 +347,15 @@ impl ClaudeCode {
         let stop = wire::text(result.stop_reason).unwrap_or(Cow::Borrowed(""));
         let text = wire::text(result.result);
         let structured = wire::present(result.structured_output);
-        let words = if ok || subtype == "success" { [&terminal, &stop, &subtype] } else { [&subtype, &terminal, &stop] };
-        let reason = words.into_iter().find(|word| !word.is_empty()).map(|word| Cow::Borrowed(&**word));
+        let words = if ok || subtype == "success" {
+            [&terminal, &stop, &subtype]
+        } else {
+            [&subtype, &terminal, &stop]
+        };
+        let reason = words
+            .into_iter()
+            .find(|word| !word.is_empty())
+            .map(|word| Cow::Borrowed(&**word));
         if ok {
             if let Some(text) = &text {
                 self.session.say(text);
@@ -355,7 +363,12 @@ impl ClaudeCode {
             self.session.fault = None;
             self.session.does("done");
             let message = self.session.last_message().map(Cow::Borrowed);
-            sink(Event::Completed { ok, message, result: structured, reason });
+            sink(Event::Completed {
+                ok,
+                message,
+                result: structured,
+                reason,
+            });
         } else {
             let message = failure_text(&result, text.as_deref(), &subtype);
             let class = self.failure_class(status, &message, &terminal, &stop, &subtype);
@@ -363,14 +376,28 @@ impl ClaudeCode {
             self.session.does("failed");
             if !self.told_fatal {
                 let message = Cow::Borrowed(&*message);
-                sink(Event::Error { message, fatal: true, failure_class: class, http_status: status });
+                sink(Event::Error {
+                    message,
+                    fatal: true,
+                    failure_class: class,
+                    http_status: status,
+                });
             }
             let message = Some(Cow::Borrowed(&*message));
-            sink(Event::Completed { ok, message, result: structured, reason });
+            sink(Event::Completed {
+                ok,
+                message,
+                result: structured,
+                reason,
+            });
         }
         self.told_fatal = false;
         let structured = structured.map(ToOwned::to_owned);
-        self.verdict = Some(Verdict { ok, over_budget, structured });
+        self.verdict = Some(Verdict {
+            ok,
+            over_budget,
+            structured,
+        });
     }
 
     /// Takes over the figures of a result line.
@@ -387,7 +414,10 @@ impl ClaudeCode {
         if let Some(cost) = wire::read::<f64>(result.total_cost_usd) {
             self.session.cost_usd = Some(cost);
         }
-        sink(Event::TokenUsage { usage: self.session.usage, cost_usd: self.session.cost_usd });
+        sink(Event::TokenUsage {
+            usage: self.session.usage,
+            cost_usd: self.session.cost_usd,
+        });
     }
 
     fn failure_class(
@@ -406,7 +436,12 @@ impl ClaudeCode {
             return Some(FailureClass::Agent);
         }
         // What the CLI called it on the line before is the surest, after the status.
-        let told = self.session.fault.as_ref().filter(|_| self.told_fatal).and_then(|fault| fault.class);
+        let told = self
+            .session
+            .fault
+            .as_ref()
+            .filter(|_| self.told_fatal)
+            .and_then(|fault| fault.class);
         let class = match status {
             Some(_) => classify::error(status, message).or(told),
             None => told.or_else(|| classify::error(None, message)),
@@ -440,12 +475,22 @@ impl Adapter for ClaudeCode {
     fn conclude(&mut self, exit: Exit, stderr_tail: &str) -> Conclusion {
         self.session.open.clear();
         let Some(verdict) = self.verdict.take() else {
-            return self.session.failed(exit, stderr_tail, "Claude Code ended without a result");
+            return self
+                .session
+                .failed(exit, stderr_tail, "Claude Code ended without a result");
         };
         let mut conclusion = if !verdict.ok || !exit.is_zero() {
-            self.session.failed(exit, stderr_tail, "Claude Code told a result, yet did not end well")
+            self.session.failed(
+                exit,
+                stderr_tail,
+                "Claude Code told a result, yet did not end well",
+            )
         } else if self.wants_result && verdict.structured.is_none() {
-            self.session.fault("Claude Code gave no structured output, though `json-schema` asks for it", None, None);
+            self.session.fault(
+                "Claude Code gave no structured output, though `json-schema` asks for it",
+                None,
+                None,
+            );
             self.session.failed(exit, stderr_tail, "")
         } else {
             self.session.succeeded()
@@ -466,40 +511,4 @@ impl Adapter for ClaudeCode {
     fn activity(&self) -> Option<&str> {
         self.session.activity()
     }
-}
-
-/// The class behind a word of Claude Code's (`assistant.error`, `api_retry.error`).
-fn class_of(word: &str, status: Option<u16>, text: &str) -> Option<FailureClass> {
-    match word {
-        "rate_limit" | "billing_error" => Some(FailureClass::RateLimit),
-        "overloaded" => Some(FailureClass::Overloaded),
-        "authentication_failed" | "oauth_org_not_allowed" => Some(FailureClass::Auth),
-        "model_not_found" => Some(FailureClass::Model),
-        // Also said where no server was reached, or a connection broke.
-        "server_error" => classify::error(status, text).or(Some(FailureClass::Overloaded)),
-        _ => classify::error(status, text),
-    }
-}
-
-/// Why a run failed, in Claude Code's words.
-fn failure_text<'a>(result: &ResultLine<'a>, text: Option<&'a str>, subtype: &'a str) -> Cow<'a, str> {
-    if let Some(text) = text.filter(|text| !text.trim().is_empty()) {
-        return Cow::Borrowed(text);
-    }
-    let errors = wire::read::<Vec<Text<'_>>>(result.errors).unwrap_or_default();
-    // Diagnostics of its own say nothing to a person.
-    let errors: Vec<&str> = errors.iter().map(Text::as_str).filter(|e| !e.starts_with("[ede_diagnostic]")).collect();
-    match (errors.is_empty(), subtype) {
-        (false, _) => Cow::Owned(errors.join("\n")),
-        (true, "error_during_execution") => Cow::Borrowed("Claude Code was interrupted, or failed while it worked"),
-        (true, "" | "success") => Cow::Borrowed("Claude Code says it failed, not why"),
-        (true, subtype) => Cow::Borrowed(subtype),
-    }
-}
-
-/// The exit code of a command, which Claude Code tells only in the text of a failed one.
-fn exit_code(content: Option<&RawValue>) -> Option<i64> {
-    let digits = content?.get().strip_prefix("\"Exit code ")?;
-    let end = digits.find(|c: char| !c.is_ascii_digit())?;
-    digits[..end].parse().ok()
 }

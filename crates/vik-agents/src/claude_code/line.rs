@@ -110,7 +110,12 @@ pub(super) struct RequestUsage {
 
 impl From<RequestUsage> for Usage {
     fn from(usage: RequestUsage) -> Self {
-        with_cache(usage.input_tokens, usage.cache_read_input_tokens, usage.cache_creation_input_tokens, usage.output_tokens)
+        with_cache(
+            usage.input_tokens,
+            usage.cache_read_input_tokens,
+            usage.cache_creation_input_tokens,
+            usage.output_tokens,
+        )
     }
 }
 

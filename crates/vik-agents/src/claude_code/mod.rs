@@ -14,6 +14,8 @@
 
 mod adapter;
 mod line;
+mod requests;
+mod words;
 
 pub(crate) use adapter::ClaudeCode;
 use vik_core::workflow::Permission;
@@ -24,30 +26,52 @@ use crate::{Launch, LaunchContext, LaunchError, path_text};
 
 const RULES: Rules = Rules {
     fixed: &[
-        Fixed { names: &["print", "p"], same: Some("true"), instead: "Vik sets it" },
-        Fixed { names: &["verbose"], same: Some("true"), instead: "Vik sets it" },
+        Fixed {
+            names: &["print", "p"],
+            same: Some("true"),
+            instead: "Vik sets it",
+        },
+        Fixed {
+            names: &["verbose"],
+            same: Some("true"),
+            instead: "Vik sets it",
+        },
         Fixed {
             names: &["output-format"],
             same: Some("stream-json"),
             instead: "Vik reads Claude Code's `stream-json`",
         },
-        Fixed { names: &["input-format"], same: Some("text"), instead: "Vik gives the prompt as text" },
-        Fixed { names: &["model"], same: None, instead: "the profile's `model` names it" },
+        Fixed {
+            names: &["input-format"],
+            same: Some("text"),
+            instead: "Vik gives the prompt as text",
+        },
+        Fixed {
+            names: &["model"],
+            same: None,
+            instead: "the profile's `model` names it",
+        },
         Fixed {
             names: &["session-id", "resume", "r", "continue", "c", "fork-session"],
             same: None,
             instead: "Vik chooses which conversation goes on",
         },
     ],
-    permission: &["permission-mode", "dangerously-skip-permissions", "allow-dangerously-skip-permissions"],
+    permission: &[
+        "permission-mode",
+        "dangerously-skip-permissions",
+        "allow-dangerously-skip-permissions",
+    ],
 };
 
 /// The tools that can change something, the shell among them.
-const WRITERS: &str = "Bash,Edit,MultiEdit,NotebookEdit,Write";
+const WRITERS: &str = "Bash,Edit,EnterWorktree,NotebookEdit,Write";
 
 pub(crate) fn launch(cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {
     let profile = cx.profile;
-    let model = profile.model.as_deref().ok_or(LaunchError::NoModel { runtime: "claude_code" })?;
+    let model = profile.model.as_deref().ok_or(LaunchError::NoModel {
+        runtime: "claude_code",
+    })?;
     let own = own_flags(profile, &RULES)?;
 
     // Vik does the waiting: few retries, and a bound on a request that is never answered.
@@ -67,7 +91,11 @@ pub(crate) fn launch(cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {
         set.push(("ANTHROPIC_BASE_URL", base_url.clone()));
     }
 
-    let mut argv = if profile.command.is_empty() { vec!["claude".to_owned()] } else { profile.command.clone() };
+    let mut argv = if profile.command.is_empty() {
+        vec!["claude".to_owned()]
+    } else {
+        profile.command.clone()
+    };
     argv.push("-p".to_owned());
     argv.extend(own.argv);
     let mut push = |args: &[&str]| argv.extend(args.iter().map(|arg| (*arg).to_owned()));
@@ -75,15 +103,23 @@ pub(crate) fn launch(cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {
     if !own.permission {
         match profile.permission {
             Permission::ReadOnly => push(&["--permission-mode", "default", "--disallowedTools", WRITERS]),
-            Permission::WorkspaceWrite | Permission::Full => push(&["--permission-mode", "bypassPermissions"]),
+            Permission::WorkspaceWrite | Permission::Full => {
+                push(&["--permission-mode", "bypassPermissions"]);
+            }
         }
     }
     match cx.resume {
         Some(id) if uuid::Uuid::try_parse(id).is_err() => {
-            return Err(LaunchError::BadResumeId { runtime: "claude_code", id: id.to_owned() });
+            return Err(LaunchError::BadResumeId {
+                runtime: "claude_code",
+                id: id.to_owned(),
+            });
         }
         Some(id) => push(&["--resume", id]),
         None => push(&["--session-id", &cx.session_id.to_string()]),
     }
-    Ok(Launch { argv, env: environment(cx, &set) })
+    Ok(Launch {
+        argv,
+        env: environment(cx, &set),
+    })
 }

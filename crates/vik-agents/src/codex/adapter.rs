@@ -45,13 +45,17 @@ impl Codex {
     fn parsed<'a>(&mut self, line: &'a str, parsed: Line<'a>, sink: &mut Sink<'_>) {
         match (parsed.kind.as_str(), parsed.item) {
             ("item.completed", Some(item)) => self.item_completed(line, item, sink),
-            ("item.started", Some(item)) => self.item_started(line, item, sink),
+            ("item.started", Some(item)) => self.item_started(line, &item, sink),
             ("thread.started", _) => {
                 let id = parsed.thread_id.map(|id| id.0);
                 if let Some(id) = &id {
                     self.session.identify(id);
                 }
-                sink(Event::SessionStarted { provider_session_id: id, agent_version: None, model: None });
+                sink(Event::SessionStarted {
+                    provider_session_id: id,
+                    agent_version: None,
+                    model: None,
+                });
             }
             ("turn.started", _) => {
                 // It says nothing but that there is a turn.
@@ -68,11 +72,19 @@ impl Codex {
                     let fresh = total.input_tokens < self.before.input_tokens
                         || total.output_tokens < self.before.output_tokens;
                     self.session.usage = if fresh { total } else { total.since(self.before) };
-                    sink(Event::TokenUsage { usage: self.session.usage, cost_usd: None });
+                    sink(Event::TokenUsage {
+                        usage: self.session.usage,
+                        cost_usd: None,
+                    });
                 }
                 let message = self.session.last_message().map(Cow::Borrowed);
                 let reason = Some(Cow::Borrowed("turn.completed"));
-                sink(Event::Completed { ok: true, message, result: None, reason });
+                sink(Event::Completed {
+                    ok: true,
+                    message,
+                    result: None,
+                    reason,
+                });
             }
             ("turn.failed", _) => {
                 let message = wire::read::<TurnError<'_>>(parsed.error)
@@ -83,8 +95,13 @@ impl Codex {
                 self.failed(&message, sink);
             }
             ("error", _) => {
-                let text = parsed.message.map(|text| text.0).or_else(|| wire::text(parsed.error));
-                let Some(text) = text else { return wire::keep(line, sink) };
+                let text = parsed
+                    .message
+                    .map(|text| text.0)
+                    .or_else(|| wire::text(parsed.error));
+                let Some(text) = text else {
+                    return wire::keep(line, sink);
+                };
                 self.error(text, sink);
             }
             _ => wire::keep(line, sink),
@@ -97,7 +114,12 @@ impl Codex {
         self.session.does("failed");
         let failure_class = classify::error(None, message);
         self.session.fault(message, failure_class, None);
-        sink(Event::Error { message: Cow::Borrowed(message), fatal: true, failure_class, http_status: None });
+        sink(Event::Error {
+            message: Cow::Borrowed(message),
+            fatal: true,
+            failure_class,
+            http_status: None,
+        });
         sink(Event::Completed {
             ok: false,
             message: Some(Cow::Borrowed(message)),
@@ -110,12 +132,17 @@ impl Codex {
     fn error(&mut self, message: Cow<'_, str>, sink: &mut Sink<'_>) {
         let failure_class = classify::error(None, &message);
         self.session.fault(&message, failure_class, None);
-        sink(Event::Error { message, fatal: false, failure_class, http_status: None });
+        sink(Event::Error {
+            message,
+            fatal: false,
+            failure_class,
+            http_status: None,
+        });
     }
 
-    fn item_started<'a>(&mut self, line: &'a str, item: Item<'a>, sink: &mut Sink<'_>) {
-        match tool(&item) {
-            Some(tool) => self.opened(&item, tool, sink),
+    fn item_started<'a>(&mut self, line: &'a str, item: &Item<'a>, sink: &mut Sink<'_>) {
+        match tool(item) {
+            Some(tool) => self.opened(item, tool, sink),
             None => wire::keep(line, sink),
         }
     }
@@ -143,11 +170,22 @@ impl Codex {
             }
             // A warning of Codex's own, as that it has no data about a model. The run goes on, so it explains no end.
             ("error", _, Some(message)) => {
-                sink(Event::Error { message: message.0, fatal: false, failure_class: None, http_status: None });
+                sink(Event::Error {
+                    message: message.0,
+                    fatal: false,
+                    failure_class: None,
+                    http_status: None,
+                });
             }
             (_, text, message) => {
-                let item = Item { text, message, ..item };
-                let Some(tool) = tool(&item) else { return wire::keep(line, sink) };
+                let item = Item {
+                    text,
+                    message,
+                    ..item
+                };
+                let Some(tool) = tool(&item) else {
+                    return wire::keep(line, sink);
+                };
                 if !self.session.open.close(&id(&item)) {
                     self.opened(&item, tool, sink);
                     self.session.open.close(&id(&item));
@@ -165,7 +203,10 @@ impl Codex {
 
     /// A line that does not have the shape of its kind. What ends a turn must still end it.
     fn misshapen(&mut self, line: &str, sink: &mut Sink<'_>) {
-        match wire::object::<Kind<'_>>(line).as_ref().map(|kind| kind.kind.as_str()) {
+        match wire::object::<Kind<'_>>(line)
+            .as_ref()
+            .map(|kind| kind.kind.as_str())
+        {
             Some("turn.completed") => {
                 self.turn = Turn::Completed;
                 self.session.open.clear();
@@ -192,7 +233,9 @@ impl Adapter for Codex {
     fn conclude(&mut self, exit: Exit, stderr_tail: &str) -> Conclusion {
         self.session.open.clear();
         if self.turn != Turn::Completed || !exit.is_zero() {
-            let stderr = stderr_tail.trim_start().trim_start_matches("Reading prompt from stdin...");
+            let stderr = stderr_tail
+                .trim_start()
+                .trim_start_matches("Reading prompt from stdin...");
             let otherwise = match self.turn {
                 Turn::Completed => "Codex finished its turn, yet did not end well",
                 Turn::Failed => "Codex failed its turn",
@@ -206,9 +249,16 @@ impl Adapter for Codex {
         }
         let mut conclusion = self.session.succeeded();
         if self.wants_result {
-            let result = self.session.last_message().and_then(|text| RawValue::from_string(text.to_owned()).ok());
+            let result = self
+                .session
+                .last_message()
+                .and_then(|text| RawValue::from_string(text.to_owned()).ok());
             if result.is_none() {
-                self.session.fault("Codex's last message is not JSON, though `output-schema` asks for it", None, None);
+                self.session.fault(
+                    "Codex's last message is not JSON, though `output-schema` asks for it",
+                    None,
+                    None,
+                );
                 return self.session.failed(exit, stderr_tail, "");
             }
             conclusion.result = result;
@@ -238,10 +288,19 @@ fn tool<'a>(item: &Item<'a>) -> Option<Cow<'a, str>> {
     match item.kind.as_str() {
         "command_execution" | "file_change" | "web_search" => Some(item.kind.0.clone()),
         "mcp_tool_call" => {
-            let part = |part: &Option<Text<'_>>| part.as_ref().map_or(String::new(), |text| text.0.to_string());
-            Some(Cow::Owned(format!("mcp__{}__{}", part(&item.server), part(&item.tool))))
+            let part =
+                |part: &Option<Text<'_>>| part.as_ref().map_or(String::new(), |text| text.0.to_string());
+            Some(Cow::Owned(format!(
+                "mcp__{}__{}",
+                part(&item.server),
+                part(&item.tool)
+            )))
         }
-        "collab_tool_call" => Some(item.tool.as_ref().map_or(item.kind.0.clone(), |tool| tool.0.clone())),
+        "collab_tool_call" => Some(
+            item.tool
+                .as_ref()
+                .map_or(item.kind.0.clone(), |tool| tool.0.clone()),
+        ),
         "todo_list" | "agent_message" | "reasoning" | "error" => None,
         _ => match item.status.as_ref().map(Text::as_str) {
             Some("in_progress" | "completed" | "failed" | "declined") => Some(item.kind.0.clone()),
@@ -251,7 +310,13 @@ fn tool<'a>(item: &Item<'a>) -> Option<Cow<'a, str>> {
 }
 
 fn input<'a>(item: &Item<'a>) -> Option<&'a RawValue> {
-    wire::present(item.command.or(item.changes).or(item.arguments).or(item.query).or(item.prompt))
+    wire::present(
+        item.command
+            .or(item.changes)
+            .or(item.arguments)
+            .or(item.query)
+            .or(item.prompt),
+    )
 }
 
 fn output<'a>(item: &Item<'a>) -> Option<vik_core::event::ToolOutput<'a>> {
@@ -262,6 +327,9 @@ fn output<'a>(item: &Item<'a>) -> Option<vik_core::event::ToolOutput<'a>> {
 }
 
 fn is_error(item: &Item<'_>) -> bool {
-    let failed = matches!(item.status.as_ref().map(Text::as_str), Some("failed" | "declined" | "cancelled"));
+    let failed = matches!(
+        item.status.as_ref().map(Text::as_str),
+        Some("failed" | "declined" | "cancelled")
+    );
     failed || wire::present(item.error).is_some() || item.exit_code.is_some_and(|code| code != 0)
 }

@@ -25,10 +25,26 @@ use crate::{Launch, LaunchContext, LaunchError, path_text};
 
 const RULES: Rules = Rules {
     fixed: &[
-        Fixed { names: &["json", "experimental-json"], same: Some("true"), instead: "Vik reads Codex's JSON" },
-        Fixed { names: &["model", "m"], same: None, instead: "the profile's `model` names it" },
-        Fixed { names: &["cd", "C"], same: None, instead: "an agent runs in its issue workspace" },
-        Fixed { names: &["skip-git-repo-check"], same: Some("true"), instead: "Vik sets it" },
+        Fixed {
+            names: &["json", "experimental-json"],
+            same: Some("true"),
+            instead: "Vik reads Codex's JSON",
+        },
+        Fixed {
+            names: &["model", "m"],
+            same: None,
+            instead: "the profile's `model` names it",
+        },
+        Fixed {
+            names: &["cd", "C"],
+            same: None,
+            instead: "an agent runs in its issue workspace",
+        },
+        Fixed {
+            names: &["skip-git-repo-check"],
+            same: Some("true"),
+            instead: "Vik sets it",
+        },
     ],
     permission: &[
         "sandbox",
@@ -45,7 +61,10 @@ const RETRIES: &str = "request_max_retries=2,stream_max_retries=2";
 
 pub(crate) fn launch(cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {
     let profile = cx.profile;
-    let model = profile.model.as_deref().ok_or(LaunchError::NoModel { runtime: "codex" })?;
+    let model = profile
+        .model
+        .as_deref()
+        .ok_or(LaunchError::NoModel { runtime: "codex" })?;
     let workdir = path_text(cx.workdir)?;
     let own = own_flags(profile, &RULES)?;
 
@@ -55,7 +74,11 @@ pub(crate) fn launch(cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {
     }
     let env = environment(cx, &set);
 
-    let mut argv = if profile.command.is_empty() { vec!["codex".to_owned()] } else { profile.command.clone() };
+    let mut argv = if profile.command.is_empty() {
+        vec!["codex".to_owned()]
+    } else {
+        profile.command.clone()
+    };
     let mut push = |args: &[&str]| argv.extend(args.iter().map(|arg| (*arg).to_owned()));
     push(&["exec"]);
     push(&own.argv.iter().map(String::as_str).collect::<Vec<_>>());
@@ -71,21 +94,36 @@ pub(crate) fn launch(cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {
             Permission::Full => push(&["--dangerously-bypass-approvals-and-sandbox"]),
         }
     }
-    push(&["-c", "analytics.enabled=false", "--disable", "plugins", "--disable", "unified_exec_tty"]);
+    push(&[
+        "-c",
+        "analytics.enabled=false",
+        "--disable",
+        "plugins",
+        "--disable",
+        "unified_exec_tty",
+    ]);
     push(&["--disable", "unbounded_connection_retries"]);
     if let Some(base_url) = &profile.base_url {
         // Naming a variable that is not set would be an error; a local server may need no key.
-        let key = ["CODEX_API_KEY", "OPENAI_API_KEY"].into_iter().find(|key| env.contains_key(*key));
-        let key = key.map(|key| format!(",env_key={}", toml_string(key))).unwrap_or_default();
+        let key = ["CODEX_API_KEY", "OPENAI_API_KEY"]
+            .into_iter()
+            .find(|key| env.contains_key(*key));
+        let key = key
+            .map(|key| format!(",env_key={}", toml_string(key)))
+            .unwrap_or_default();
         let url = toml_string(base_url);
-        let provider =
-            format!("model_providers.vik={{name=\"vik\",base_url={url},wire_api=\"responses\"{key},{RETRIES}}}");
+        let provider = format!(
+            "model_providers.vik={{name=\"vik\",base_url={url},wire_api=\"responses\"{key},{RETRIES}}}"
+        );
         push(&["-c", "model_provider=vik", "-c", &provider]);
     }
     if let Some(thread) = cx.resume {
         // With anything but the id of a thread Codex silently begins a new one, and exits 0.
         if uuid::Uuid::try_parse(thread).is_err() {
-            return Err(LaunchError::BadResumeId { runtime: "codex", id: thread.to_owned() });
+            return Err(LaunchError::BadResumeId {
+                runtime: "codex",
+                id: thread.to_owned(),
+            });
         }
         push(&["resume", thread]);
     }

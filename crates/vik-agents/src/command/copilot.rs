@@ -103,7 +103,7 @@ pub(super) struct Copilot {
 }
 
 impl Copilot {
-    fn parsed<'a>(&mut self, line: &'a str, parsed: Line<'a>, sink: &mut Sink<'_>) {
+    fn parsed<'a>(&mut self, line: &'a str, parsed: &Line<'a>, sink: &mut Sink<'_>) {
         let kind = parsed.kind.as_str();
         if SILENT.contains(&kind) {
             return;
@@ -116,10 +116,17 @@ impl Copilot {
             self.session.open.clear();
             let ok = self.told == Some(0) && !self.aborted;
             let message = self.session.last_message().map(Cow::Borrowed);
-            sink(Event::Completed { ok, message, result: None, reason: self.aborted.then_some(Cow::Borrowed("abort")) });
+            sink(Event::Completed {
+                ok,
+                message,
+                result: None,
+                reason: self.aborted.then_some(Cow::Borrowed("abort")),
+            });
             return;
         }
-        let Some(data) = wire::read::<Data<'a>>(parsed.data) else { return wire::keep(line, sink) };
+        let Some(data) = wire::read::<Data<'a>>(parsed.data) else {
+            return wire::keep(line, sink);
+        };
         match kind {
             "assistant.message" => {
                 // Empty where the message only calls tools; those come as events of their own.
@@ -143,13 +150,24 @@ impl Copilot {
                 self.session.progress();
                 self.session.open.open(id.as_str());
                 self.session.does_tool(tool.as_str(), data.arguments);
-                sink(Event::ToolCall { call_id: id.0, tool: tool.0, input: wire::present(data.arguments) });
+                sink(Event::ToolCall {
+                    call_id: id.0,
+                    tool: tool.0,
+                    input: wire::present(data.arguments),
+                });
             }
             "tool.execution_complete" => {
-                let Some(id) = data.tool_call_id else { return wire::keep(line, sink) };
+                let Some(id) = data.tool_call_id else {
+                    return wire::keep(line, sink);
+                };
                 self.session.open.close(id.as_str());
                 self.session.does("thinking");
-                if data.error.as_ref().and_then(|error| error.code.as_ref()).is_some_and(|c| c.as_str() == "denied") {
+                if data
+                    .error
+                    .as_ref()
+                    .and_then(|error| error.code.as_ref())
+                    .is_some_and(|c| c.as_str() == "denied")
+                {
                     sink(Event::Approval {
                         tool: data.tool_name.map_or(Cow::Borrowed(""), |tool| tool.0),
                         decision: Cow::Borrowed("denied"),
@@ -173,7 +191,9 @@ impl Copilot {
                 self.error(message, data.status_code, false, sink);
             }
             "session.error" => {
-                let message = data.message.map_or(Cow::Borrowed("the session failed"), |text| text.0);
+                let message = data
+                    .message
+                    .map_or(Cow::Borrowed("the session failed"), |text| text.0);
                 // What the provider said is on the line before; Copilot's words may hide it.
                 let earlier = self.session.fault.as_ref().and_then(|fault| fault.class);
                 self.error(message, data.status_code, true, sink);
@@ -198,7 +218,12 @@ impl Copilot {
     fn error(&mut self, message: Cow<'_, str>, http_status: Option<u16>, fatal: bool, sink: &mut Sink<'_>) {
         let failure_class = classify::error(http_status, &message);
         self.session.fault(&message, failure_class, http_status);
-        sink(Event::Error { message, fatal, failure_class, http_status });
+        sink(Event::Error {
+            message,
+            fatal,
+            failure_class,
+            http_status,
+        });
     }
 }
 
@@ -207,7 +232,7 @@ impl Adapter for Copilot {
         let text = wire::line_text(line);
         match wire::object::<Line<'_>>(&text) {
             _ if text.is_empty() => {}
-            Some(parsed) => self.parsed(&text, parsed, sink),
+            Some(parsed) => self.parsed(&text, &parsed, sink),
             None => wire::keep(&text, sink),
         }
     }

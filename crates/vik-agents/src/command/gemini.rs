@@ -79,7 +79,11 @@ impl Gemini {
                     self.session.identify(id);
                 }
                 let model = parsed.model.map(|model| model.0);
-                sink(Event::SessionStarted { provider_session_id: id, agent_version: None, model });
+                sink(Event::SessionStarted {
+                    provider_session_id: id,
+                    agent_version: None,
+                    model,
+                });
             }
             ("message", _) => match (parsed.role.as_ref().map(Text::as_str), parsed.content) {
                 (Some("assistant" | "model"), Some(text)) => {
@@ -99,7 +103,11 @@ impl Gemini {
                 let tool = parsed.tool_name.map_or(Cow::Borrowed(""), |tool| tool.0);
                 self.session.open.open(id.as_str());
                 self.session.does_tool(&tool, parsed.parameters);
-                sink(Event::ToolCall { call_id: id.0, tool, input: wire::present(parsed.parameters) });
+                sink(Event::ToolCall {
+                    call_id: id.0,
+                    tool,
+                    input: wire::present(parsed.parameters),
+                });
             }
             ("tool_result", Some(id)) => {
                 self.session.open.close(id.as_str());
@@ -119,10 +127,18 @@ impl Gemini {
                 };
                 let failure_class = classify::error(None, &message);
                 self.session.fault(&message, failure_class, None);
-                sink(Event::Error { message, fatal: false, failure_class, http_status: None });
+                sink(Event::Error {
+                    message,
+                    fatal: false,
+                    failure_class,
+                    http_status: None,
+                });
             }
             ("result", _) => {
-                let ok = parsed.status.as_ref().is_some_and(|status| status.as_str() == "success");
+                let ok = parsed
+                    .status
+                    .as_ref()
+                    .is_some_and(|status| status.as_str() == "success");
                 self.ok = Some(ok);
                 self.session.open.clear();
                 if let Some(stats) = parsed.stats {
@@ -132,12 +148,20 @@ impl Gemini {
                         cache_write_input_tokens: 0,
                         output_tokens: stats.output_tokens.0,
                     };
-                    sink(Event::TokenUsage { usage: self.session.usage, cost_usd: None });
+                    sink(Event::TokenUsage {
+                        usage: self.session.usage,
+                        cost_usd: None,
+                    });
                 }
                 let reason = parsed.status.map(|status| status.0);
                 if ok {
                     let message = self.session.last_message().map(Cow::Borrowed);
-                    sink(Event::Completed { ok, message, result: None, reason });
+                    sink(Event::Completed {
+                        ok,
+                        message,
+                        result: None,
+                        reason,
+                    });
                     return;
                 }
                 let told = parsed.error.and_then(|error| wire::text(error.message));
@@ -150,7 +174,12 @@ impl Gemini {
                     failure_class,
                     http_status: None,
                 });
-                sink(Event::Completed { ok, message: Some(Cow::Borrowed(&*message)), result: None, reason });
+                sink(Event::Completed {
+                    ok,
+                    message: Some(Cow::Borrowed(&*message)),
+                    result: None,
+                    reason,
+                });
             }
             _ => wire::keep(line, sink),
         }
@@ -175,7 +204,11 @@ impl Adapter for Gemini {
                 return self.session.succeeded();
             }
         }
-        let otherwise = if self.ok.is_none() { "Gemini ended without a result" } else { "Gemini failed" };
+        let otherwise = if self.ok.is_none() {
+            "Gemini ended without a result"
+        } else {
+            "Gemini failed"
+        };
         if let (Some(fault), Exit::Code(code)) = (&mut self.session.fault, exit)
             && fault.class.is_none()
         {

@@ -144,20 +144,36 @@ enum Topic {
 fn topic(word: &str) -> Option<Topic> {
     let word: String = word
         .chars()
-        .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' })
+        .map(|c| {
+            if c.is_ascii_alphanumeric() {
+                c.to_ascii_lowercase()
+            } else {
+                '_'
+            }
+        })
         .take(64)
         .collect();
     Some(match word.as_str() {
-        "message" | "text" | "assistant" | "agent_message" | "assistant_message" | "response" | "say" | "output"
-        | "output_text" => Topic::Message,
+        "message" | "text" | "assistant" | "agent_message" | "assistant_message" | "response" | "say"
+        | "output" | "output_text" => Topic::Message,
         "reasoning" | "thinking" | "thought" => Topic::Reasoning,
-        "tool_call" | "tool_use" | "tool_start" | "tool_call_start" | "tool_started" | "function_call" => Topic::ToolCall,
-        "tool_result" | "tool_output" | "tool_end" | "tool_call_end" | "tool_finished" | "tool_completed"
-        | "function_call_output" | "function_result" => Topic::ToolResult,
+        "tool_call" | "tool_use" | "tool_start" | "tool_call_start" | "tool_started" | "function_call" => {
+            Topic::ToolCall
+        }
+        "tool_result"
+        | "tool_output"
+        | "tool_end"
+        | "tool_call_end"
+        | "tool_finished"
+        | "tool_completed"
+        | "function_call_output"
+        | "function_result" => Topic::ToolResult,
         "usage" | "token_usage" | "tokens" | "token_count" => Topic::Usage,
         "start" | "init" | "session" | "session_start" | "session_started" | "started" => Topic::Start,
-        "result" | "end" | "done" | "complete" | "completed" | "finish" | "finished" | "final" | "final_result"
-        | "session_end" | "run_completed" | "run_failed" | "failed" | "succeeded" => Topic::End,
+        "result" | "end" | "done" | "complete" | "completed" | "finish" | "finished" | "final"
+        | "final_result" | "session_end" | "run_completed" | "run_failed" | "failed" | "succeeded" => {
+            Topic::End
+        }
         word if word == "fatal" || word.ends_with("error") || word.ends_with("_failure") => Topic::Error,
         _ => return None,
     })
@@ -173,7 +189,9 @@ pub(super) struct Generic {
 
 impl Generic {
     fn parsed<'a>(&mut self, raw: &'a str, line: &Line<'a>, sink: &mut Sink<'_>) {
-        let word = wire::text(line.kind_type).or_else(|| wire::text(line.event)).or_else(|| wire::text(line.kind));
+        let word = wire::text(line.kind_type)
+            .or_else(|| wire::text(line.event))
+            .or_else(|| wire::text(line.kind));
         let role = wire::text(line.role);
         let topic = match &word {
             Some(word) => topic(word),
@@ -182,7 +200,9 @@ impl Generic {
             None => None,
         };
         let known = match topic {
-            Some(Topic::Message) => !matches!(role.as_deref(), Some("user" | "system")) && self.message(line, sink),
+            Some(Topic::Message) => {
+                !matches!(role.as_deref(), Some("user" | "system")) && self.message(line, sink)
+            }
             Some(Topic::Reasoning) => match words(line) {
                 Some(text) => {
                     sink(Event::Reasoning { text });
@@ -216,7 +236,9 @@ impl Generic {
     }
 
     fn tool_call<'a>(&mut self, line: &Line<'a>, sink: &mut Sink<'_>) -> bool {
-        let Some(tool) = wire::text(line.tool).or_else(|| wire::text(line.tool_name)).or_else(|| wire::text(line.name))
+        let Some(tool) = wire::text(line.tool)
+            .or_else(|| wire::text(line.tool_name))
+            .or_else(|| wire::text(line.name))
         else {
             return false;
         };
@@ -237,31 +259,54 @@ impl Generic {
         self.session.open.close(&call_id);
         let exit_code = wire::read::<i64>(line.exit_code);
         let is_error = said_ok(line) == Some(false) || exit_code.is_some_and(|code| code != 0);
-        let output = wire::output(line.output.or(line.result).or(line.content).or(line.error).or(line.text));
-        sink(Event::ToolResult { call_id, is_error, exit_code, output });
+        let output = wire::output(
+            line.output
+                .or(line.result)
+                .or(line.content)
+                .or(line.error)
+                .or(line.text),
+        );
+        sink(Event::ToolResult {
+            call_id,
+            is_error,
+            exit_code,
+            output,
+        });
         true
     }
 
     /// Figures may stand under `usage`, or on the line itself.
     fn figures(&mut self, line: &Line<'_>, raw: Option<&str>, sink: &mut Sink<'_>) -> bool {
         let figures = wire::read::<Figures>(line.usage).or_else(|| serde_json::from_str(raw?).ok());
-        let usage = figures.map(Usage::from).filter(|usage| *usage != Usage::default());
+        let usage = figures
+            .map(Usage::from)
+            .filter(|usage| *usage != Usage::default());
         let cost = wire::read::<f64>(line.cost_usd.or(line.total_cost_usd));
         if usage.is_none() && cost.is_none() {
             return false;
         }
         self.session.usage = usage.unwrap_or(self.session.usage);
         self.session.cost_usd = cost.or(self.session.cost_usd);
-        sink(Event::TokenUsage { usage: self.session.usage, cost_usd: self.session.cost_usd });
+        sink(Event::TokenUsage {
+            usage: self.session.usage,
+            cost_usd: self.session.cost_usd,
+        });
         true
     }
 
     fn error<'a>(&mut self, line: &Line<'a>, sink: &mut Sink<'_>) -> bool {
-        let Some(message) = words_in(line.error, 0).or_else(|| words(line)) else { return false };
+        let Some(message) = words_in(line.error, 0).or_else(|| words(line)) else {
+            return false;
+        };
         let failure_class = classify::error(None, &message);
         self.session.fault(&message, failure_class, None);
         let fatal = wire::read::<bool>(line.fatal).unwrap_or(false);
-        sink(Event::Error { message, fatal, failure_class, http_status: None });
+        sink(Event::Error {
+            message,
+            fatal,
+            failure_class,
+            http_status: None,
+        });
         true
     }
 
@@ -297,7 +342,12 @@ impl Generic {
         }
         let result = line.result.filter(|raw| raw.get().starts_with(['{', '[']));
         self.result = result.map(ToOwned::to_owned);
-        sink(Event::Completed { ok, message, result, reason: wire::text(line.reason).or(wire::text(line.status)) });
+        sink(Event::Completed {
+            ok,
+            message,
+            result,
+            reason: wire::text(line.reason).or(wire::text(line.status)),
+        });
     }
 }
 
@@ -344,15 +394,22 @@ fn call_id<'a>(line: &Line<'a>) -> Cow<'a, str> {
 }
 
 fn session_id<'a>(line: &Line<'a>) -> Option<Cow<'a, str>> {
-    [line.session_id, line.session_id_camel, line.conversation_id, line.thread_id]
-        .into_iter()
-        .find_map(wire::text)
-        .filter(|id| !id.is_empty())
+    [
+        line.session_id,
+        line.session_id_camel,
+        line.conversation_id,
+        line.thread_id,
+    ]
+    .into_iter()
+    .find_map(wire::text)
+    .filter(|id| !id.is_empty())
 }
 
 /// The words of a line: text, or an object or blocks that hold one.
 fn words<'a>(line: &Line<'a>) -> Option<Cow<'a, str>> {
-    [line.text, line.message, line.content, line.response].into_iter().find_map(|raw| words_in(raw, 0))
+    [line.text, line.message, line.content, line.response]
+        .into_iter()
+        .find_map(|raw| words_in(raw, 0))
 }
 
 /// The words of one value.
@@ -365,18 +422,31 @@ fn words_in(raw: Option<&RawValue>, depth: u8) -> Option<Cow<'_, str>> {
     if let Some(text) = wire::text(raw) {
         return Some(text).filter(|text| !text.is_empty());
     }
-    if let Some(nested) = raw.filter(|raw| raw.get().starts_with('{')).and_then(|raw| wire::read::<Nested<'_>>(Some(raw)))
+    if let Some(nested) = raw
+        .filter(|raw| raw.get().starts_with('{'))
+        .and_then(|raw| wire::read::<Nested<'_>>(Some(raw)))
     {
-        return nested.message.or(nested.text).map(|text| text.0).or_else(|| words_in(nested.content, depth + 1));
+        return nested
+            .message
+            .or(nested.text)
+            .map(|text| text.0)
+            .or_else(|| words_in(nested.content, depth + 1));
     }
     let blocks = wire::read::<Vec<&RawValue>>(raw)?;
-    let texts: Vec<Cow<'_, str>> = blocks.into_iter().filter_map(|block| words_in(Some(block), depth + 1)).collect();
-    Some(texts.join("")).filter(|text| !text.is_empty()).map(Cow::Owned)
+    let texts: Vec<Cow<'_, str>> = blocks
+        .into_iter()
+        .filter_map(|block| words_in(Some(block), depth + 1))
+        .collect();
+    Some(texts.join(""))
+        .filter(|text| !text.is_empty())
+        .map(Cow::Owned)
 }
 
 /// What a line says about success, in one of the usual ways.
 fn said_ok(line: &Line<'_>) -> Option<bool> {
-    if wire::read::<bool>(line.is_error) == Some(true) || wire::present(line.error).is_some_and(|e| e.get() != "false") {
+    if wire::read::<bool>(line.is_error) == Some(true)
+        || wire::present(line.error).is_some_and(|e| e.get() != "false")
+    {
         return Some(false);
     }
     if let Some(ok) = wire::read::<bool>(line.ok).or_else(|| wire::read::<bool>(line.success)) {
@@ -388,8 +458,8 @@ fn said_ok(line: &Line<'_>) -> Option<bool> {
     let status = wire::text(line.status)?.to_ascii_lowercase();
     match status.as_str() {
         "ok" | "success" | "succeeded" | "complete" | "completed" | "done" | "finished" => Some(true),
-        "error" | "errored" | "fail" | "failed" | "failure" | "cancelled" | "canceled" | "aborted" | "interrupted"
-        | "timeout" | "timed_out" | "denied" => Some(false),
+        "error" | "errored" | "fail" | "failed" | "failure" | "cancelled" | "canceled" | "aborted"
+        | "interrupted" | "timeout" | "timed_out" | "denied" => Some(false),
         _ => None,
     }
 }

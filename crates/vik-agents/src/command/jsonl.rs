@@ -58,7 +58,11 @@ pub(super) struct Jsonl {
 
 impl Jsonl {
     pub(super) fn new(profile: &AgentProfile) -> Self {
-        Self { profile: profile.clone(), dialect: Box::new(Generic::default()), found: false }
+        Self {
+            profile: profile.clone(),
+            dialect: Box::new(Generic::default()),
+            found: false,
+        }
     }
 
     fn dialect_of(&self, line: &str) -> Option<Box<dyn Adapter>> {
@@ -68,7 +72,8 @@ impl Jsonl {
         if shape.opencode_session.is_some() {
             return Some(Box::new(OpenCode::default()));
         }
-        if (kind.contains('.') && object(shape.data)) || (shape.copilot_session.is_some() && shape.copilot_exit.is_some())
+        if (kind.contains('.') && object(shape.data))
+            || (shape.copilot_session.is_some() && shape.copilot_exit.is_some())
         {
             return Some(Box::new(Copilot::default()));
         }

@@ -20,7 +20,10 @@ use crate::environment::environment;
 use crate::flags::{Rules, own_flags};
 use crate::{Adapter, Launch, LaunchContext, LaunchError};
 
-const RULES: Rules = Rules { fixed: &[], permission: &[] };
+const RULES: Rules = Rules {
+    fixed: &[],
+    permission: &[],
+};
 
 pub(crate) fn launch(cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {
     if cx.profile.command.first().is_none_or(String::is_empty) {
@@ -31,7 +34,10 @@ pub(crate) fn launch(cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {
     }
     let mut argv = cx.profile.command.clone();
     argv.extend(own_flags(cx.profile, &RULES)?.argv);
-    Ok(Launch { argv, env: environment(cx, &[]) })
+    Ok(Launch {
+        argv,
+        env: environment(cx, &[]),
+    })
 }
 
 pub(crate) fn adapter(profile: &AgentProfile) -> Box<dyn Adapter> {

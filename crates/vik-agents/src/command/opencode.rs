@@ -113,14 +113,26 @@ impl OpenCode {
         if let Some(id) = parsed.session_id
             && self.session.identify(id.as_str())
         {
-            sink(Event::SessionStarted { provider_session_id: Some(id.0), agent_version: None, model: None });
+            sink(Event::SessionStarted {
+                provider_session_id: Some(id.0),
+                agent_version: None,
+                model: None,
+            });
         }
         match (parsed.kind.as_str(), parsed.part, parsed.error) {
             ("step_start", ..) => {
                 self.finished = false;
                 self.session.does("thinking");
             }
-            ("text", Some(Part { text: Some(text), synthetic, .. }), _) => {
+            (
+                "text",
+                Some(Part {
+                    text: Some(text),
+                    synthetic,
+                    ..
+                }),
+                _,
+            ) => {
                 // A synthetic text is opencode's own word to the model.
                 if synthetic != Some(true) {
                     self.session.say(text.as_str());
@@ -143,20 +155,31 @@ impl OpenCode {
                 if let Some(cost) = part.cost {
                     self.session.cost_usd = Some(self.session.cost_usd.unwrap_or(0.0) + cost);
                 }
-                sink(Event::TokenUsage { usage: self.session.usage, cost_usd: self.session.cost_usd });
+                sink(Event::TokenUsage {
+                    usage: self.session.usage,
+                    cost_usd: self.session.cost_usd,
+                });
                 let reason = part.reason.as_ref().map_or("", Text::as_str);
                 self.finished = !matches!(reason, "" | "tool-calls" | "error" | "length" | "content-filter");
                 if self.finished {
                     let message = self.session.last_message().map(Cow::Borrowed);
                     let reason = part.reason.map(|reason| reason.0);
-                    sink(Event::Completed { ok: true, message, result: None, reason });
+                    sink(Event::Completed {
+                        ok: true,
+                        message,
+                        result: None,
+                        reason,
+                    });
                 }
             }
             ("error", _, Some(failure)) => {
                 let name = failure.name.as_ref().map_or("", Text::as_str).to_owned();
-                let (told, http_status) =
-                    failure.data.map_or((None, None), |data| (data.message, data.status_code));
-                let message = told.or(failure.message).map_or(Cow::Owned(name.clone()), |text| text.0);
+                let (told, http_status) = failure
+                    .data
+                    .map_or((None, None), |data| (data.message, data.status_code));
+                let message = told
+                    .or(failure.message)
+                    .map_or(Cow::Owned(name.clone()), |text| text.0);
                 let failure_class = match name.as_str() {
                     "ContextOverflowError" => Some(FailureClass::Context),
                     "ProviderAuthError" => Some(FailureClass::Auth),
@@ -167,7 +190,12 @@ impl OpenCode {
                 self.session.fault(&message, failure_class, http_status);
                 self.error = self.session.fault.clone();
                 self.session.does("failed");
-                sink(Event::Error { message, fatal: true, failure_class, http_status });
+                sink(Event::Error {
+                    message,
+                    fatal: true,
+                    failure_class,
+                    http_status,
+                });
             }
             _ => wire::keep(line, sink),
         }
@@ -180,7 +208,11 @@ impl OpenCode {
         };
         let status = state.status.as_ref().map_or("", Text::as_str);
         self.session.does_tool(tool.as_str(), state.input);
-        sink(Event::ToolCall { call_id: id.0.clone(), tool: tool.0, input: wire::present(state.input) });
+        sink(Event::ToolCall {
+            call_id: id.0.clone(),
+            tool: tool.0,
+            input: wire::present(state.input),
+        });
         if let "pending" | "running" = status {
             self.session.open.open(id.as_str());
             return;
@@ -211,7 +243,11 @@ impl Adapter for OpenCode {
         if self.finished && exit.is_zero() {
             return self.session.succeeded();
         }
-        let otherwise = if self.finished { "opencode did not end well" } else { "opencode ended in mid-work" };
+        let otherwise = if self.finished {
+            "opencode did not end well"
+        } else {
+            "opencode ended in mid-work"
+        };
         self.session.fault = self.error.take();
         self.session.failed(exit, stderr_tail, otherwise)
     }

@@ -28,12 +28,19 @@ impl Adapter for Text {
         if text.trim().is_empty() {
             return;
         }
-        let mut kept = if self.last.len() == LINES { self.last.pop_front() } else { None }.unwrap_or_default();
+        let mut kept = if self.last.len() == LINES {
+            self.last.pop_front()
+        } else {
+            None
+        }
+        .unwrap_or_default();
         kept.clear();
         kept.push_str(head(text, LINE));
         self.session.does(head(text.trim(), 96));
         self.last.push_back(kept);
-        sink(Event::Message { text: Cow::Borrowed(text) });
+        sink(Event::Message {
+            text: Cow::Borrowed(text),
+        });
     }
 
     fn conclude(&mut self, exit: Exit, stderr_tail: &str) -> Conclusion {
@@ -68,12 +75,21 @@ mod tests {
     fn each_line_is_a_message_and_the_exit_code_decides() {
         let mut text = Text::default();
         let seen = events(&mut text, &["one", "", "  ", "two\r"]);
-        assert_eq!(seen, [r#"{"kind":"message","text":"one"}"#, r#"{"kind":"message","text":"two"}"#]);
+        assert_eq!(
+            seen,
+            [
+                r#"{"kind":"message","text":"one"}"#,
+                r#"{"kind":"message","text":"two"}"#
+            ]
+        );
         let good = text.conclude(Exit::Code(0), "noise");
         assert!(good.ok);
         assert_eq!(good.last_message.as_deref(), Some("one\ntwo"));
         let bad = Text::default().conclude(Exit::Code(3), "it broke");
         assert!(!bad.ok && bad.failure_class.is_some());
-        assert_eq!(bad.reason.as_deref(), Some("the command failed; it exited with code 3:\nit broke"));
+        assert_eq!(
+            bad.reason.as_deref(),
+            Some("the command failed; it exited with code 3:\nit broke")
+        );
     }
 }

@@ -120,7 +120,11 @@ impl Vex {
                 self.session.progress();
                 self.session.open.open(id.as_str());
                 self.session.does_tool(&tool, parsed.input);
-                sink(Event::ToolCall { call_id: id.0, tool, input: wire::present(parsed.input) });
+                sink(Event::ToolCall {
+                    call_id: id.0,
+                    tool,
+                    input: wire::present(parsed.input),
+                });
             }
             ("tool_result", _, Some(id)) => {
                 self.session.open.close(id.as_str());
@@ -148,10 +152,13 @@ impl Vex {
                 Err(_) => wire::keep(line, sink),
             },
             ("error", ..) => {
-                let Some(message) = parsed.message else { return wire::keep(line, sink) };
+                let Some(message) = parsed.message else {
+                    return wire::keep(line, sink);
+                };
                 let told = parsed.class.and_then(|class| class_named(class.as_str()));
                 let failure_class = told.or_else(|| classify::error(parsed.http_status, message.as_str()));
-                self.session.fault(message.as_str(), failure_class, parsed.http_status);
+                self.session
+                    .fault(message.as_str(), failure_class, parsed.http_status);
                 sink(Event::Error {
                     message: message.0,
                     fatal: parsed.fatal.unwrap_or(false),
@@ -167,11 +174,16 @@ impl Vex {
     fn account(&mut self, figures: Figures, sink: &mut Sink<'_>) {
         self.session.usage = figures.into();
         self.session.cost_usd = figures.cost_usd.or(self.session.cost_usd);
-        sink(Event::TokenUsage { usage: self.session.usage, cost_usd: self.session.cost_usd });
+        sink(Event::TokenUsage {
+            usage: self.session.usage,
+            cost_usd: self.session.cost_usd,
+        });
     }
 
     fn end(&mut self, line: &str, sink: &mut Sink<'_>) {
-        let Ok(end) = serde_json::from_str::<End<'_>>(line) else { return wire::keep(line, sink) };
+        let Ok(end) = serde_json::from_str::<End<'_>>(line) else {
+            return wire::keep(line, sink);
+        };
         self.session.open.clear();
         if let Some(figures) = wire::read::<Figures>(end.usage) {
             let cost_usd = wire::read::<f64>(end.cost_usd).or(figures.cost_usd);
@@ -191,15 +203,28 @@ impl Vex {
                 self.session.say(message);
             }
         } else {
-            let words = message.as_deref().filter(|text| !text.trim().is_empty()).or(reason.as_deref());
+            let words = message
+                .as_deref()
+                .filter(|text| !text.trim().is_empty())
+                .or(reason.as_deref());
             let words = words.unwrap_or("vex says it failed, not why");
             let told = wire::text(end.class).and_then(|class| class_named(&class));
             let earlier = self.session.fault.as_ref().and_then(|fault| fault.class);
-            self.session.fault(words, told.or(earlier).or_else(|| class_of_exit(exit_code)), None);
+            self.session
+                .fault(words, told.or(earlier).or_else(|| class_of_exit(exit_code)), None);
             self.session.does("failed");
         }
-        self.verdict = Some(Verdict { ok, exit_code, result: result.map(ToOwned::to_owned) });
-        sink(Event::Completed { ok, message, result, reason });
+        self.verdict = Some(Verdict {
+            ok,
+            exit_code,
+            result: result.map(ToOwned::to_owned),
+        });
+        sink(Event::Completed {
+            ok,
+            message,
+            result,
+            reason,
+        });
     }
 }
 
@@ -224,24 +249,24 @@ impl Adapter for Vex {
             Exit::Code(code) => Some(code),
             Exit::Signal(_) => None,
         };
-        let Some(verdict) = self.verdict.take() else {
-            if self.session.fault.is_none()
-                && let Some(class) = class_of_exit(code)
-            {
-                let mut conclusion = self.session.failed(exit, stderr_tail, "vex ended without a result");
-                conclusion.failure_class = Some(class);
-                conclusion.over_budget = code == Some(5);
-                return conclusion;
+        let verdict = self.verdict.take();
+        let mut conclusion = match &verdict {
+            Some(verdict) if verdict.ok && exit.is_zero() => self.session.succeeded(),
+            Some(_) => self
+                .session
+                .failed(exit, stderr_tail, "vex said how it ended, yet did not end well"),
+            None => {
+                let told = self.session.fault.as_ref().and_then(|fault| fault.class);
+                let mut conclusion = self
+                    .session
+                    .failed(exit, stderr_tail, "vex ended without a result");
+                conclusion.failure_class = told.or_else(|| class_of_exit(code)).or(conclusion.failure_class);
+                conclusion
             }
-            return self.session.failed(exit, stderr_tail, "vex ended without a result");
         };
-        let mut conclusion = if verdict.ok && exit.is_zero() {
-            self.session.succeeded()
-        } else {
-            self.session.failed(exit, stderr_tail, "vex said it was done, yet did not end well")
-        };
-        conclusion.over_budget = !conclusion.ok && (code == Some(5) || verdict.exit_code == Some(5));
-        conclusion.result = verdict.result;
+        let told = verdict.as_ref().and_then(|verdict| verdict.exit_code);
+        conclusion.over_budget = !conclusion.ok && (code == Some(5) || told == Some(5));
+        conclusion.result = verdict.and_then(|verdict| verdict.result);
         conclusion
     }
 

@@ -18,19 +18,46 @@ use crate::{Launch, LaunchContext, LaunchError, path_text};
 
 const RULES: Rules = Rules {
     fixed: &[
-        Fixed { names: &["json"], same: Some("true"), instead: "Vik reads vex's JSON" },
-        Fixed { names: &["model", "m"], same: None, instead: "the profile's `model` names it" },
-        Fixed { names: &["provider"], same: None, instead: "the profile's `provider` names it" },
-        Fixed { names: &["base-url"], same: None, instead: "the profile's `base_url` names it" },
-        Fixed { names: &["cd", "C"], same: None, instead: "an agent runs in its issue workspace" },
-        Fixed { names: &["resume"], same: None, instead: "Vik chooses which conversation goes on" },
+        Fixed {
+            names: &["json"],
+            same: Some("true"),
+            instead: "Vik reads vex's JSON",
+        },
+        Fixed {
+            names: &["model", "m"],
+            same: None,
+            instead: "the profile's `model` names it",
+        },
+        Fixed {
+            names: &["provider"],
+            same: None,
+            instead: "the profile's `provider` names it",
+        },
+        Fixed {
+            names: &["base-url"],
+            same: None,
+            instead: "the profile's `base_url` names it",
+        },
+        Fixed {
+            names: &["cd", "C"],
+            same: None,
+            instead: "an agent runs in its issue workspace",
+        },
+        Fixed {
+            names: &["resume"],
+            same: None,
+            instead: "Vik chooses which conversation goes on",
+        },
     ],
     permission: &["permission"],
 };
 
 pub(crate) fn launch(cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {
     let profile = cx.profile;
-    let model = profile.model.as_deref().ok_or(LaunchError::NoModel { runtime: "vex" })?;
+    let model = profile
+        .model
+        .as_deref()
+        .ok_or(LaunchError::NoModel { runtime: "vex" })?;
     let own = own_flags(profile, &RULES)?;
 
     let mut set = Vec::new();
@@ -63,10 +90,16 @@ pub(crate) fn launch(cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {
     }
     if let Some(id) = cx.resume {
         if id.is_empty() || id.starts_with('-') {
-            return Err(LaunchError::BadResumeId { runtime: "vex", id: id.to_owned() });
+            return Err(LaunchError::BadResumeId {
+                runtime: "vex",
+                id: id.to_owned(),
+            });
         }
         push(&["--resume", id]);
     }
     push(&["-"]);
-    Ok(Launch { argv, env: environment(cx, &set) })
+    Ok(Launch {
+        argv,
+        env: environment(cx, &set),
+    })
 }

@@ -1,0 +1,79 @@
+//! The usage of a run that has not told its own yet.
+
+use vik_core::outcome::Usage;
+
+/// The usage of the requests seen, until the result tells it.
+#[derive(Debug, Default)]
+pub(super) struct Requests {
+    /// The last few messages: their lines come in a row, but those of sub-agents may lie between.
+    recent: Vec<(u64, Usage)>,
+    /// All older ones.
+    older: Usage,
+}
+
+impl Requests {
+    const RECENT: usize = 8;
+
+    /// Whether the sum changed. Every line of one message repeats its usage.
+    pub(super) fn saw(&mut self, message_id: &str, usage: Usage) -> bool {
+        let key = hash(message_id);
+        if let Some((_, seen)) = self.recent.iter_mut().rev().find(|(id, _)| *id == key) {
+            let changed = usage.total() > seen.total();
+            if changed {
+                *seen = usage;
+            }
+            return changed;
+        }
+        if self.recent.len() == Self::RECENT {
+            let (_, oldest) = self.recent.remove(0);
+            self.older = self.older.plus(oldest);
+        }
+        self.recent.push((key, usage));
+        usage != Usage::default()
+    }
+
+    pub(super) fn sum(&self) -> Usage {
+        self.recent
+            .iter()
+            .fold(self.older, |sum, (_, usage)| sum.plus(*usage))
+    }
+}
+
+/// FNV-1a: the ids are random, so any hash will do.
+fn hash(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn input(tokens: u64) -> Usage {
+        Usage {
+            input_tokens: tokens,
+            ..Usage::default()
+        }
+    }
+
+    #[test]
+    fn each_message_counts_once_however_many_lines_it_has() {
+        let mut requests = Requests::default();
+        assert!(requests.saw("a", input(5)));
+        assert!(requests.saw("b", input(7)));
+        assert!(!requests.saw("a", input(5)), "the same message again");
+        assert_eq!(requests.sum(), input(12));
+        assert!(requests.saw("a", input(6)), "it grew");
+        assert_eq!(requests.sum(), input(13));
+    }
+
+    #[test]
+    fn old_messages_stay_in_the_sum() {
+        let mut requests = Requests::default();
+        for n in 0..100 {
+            requests.saw(&format!("message {n}"), input(1));
+        }
+        assert_eq!(requests.sum(), input(100));
+    }
+}

@@ -1,0 +1,56 @@
+//! What Claude Code's words mean.
+
+use std::borrow::Cow;
+
+use serde_json::value::RawValue;
+use vik_core::outcome::FailureClass;
+
+use super::line::ResultLine;
+use crate::classify;
+use crate::wire::{self, Text};
+
+/// The class behind a word of Claude Code's (`assistant.error`, `api_retry.error`).
+pub(super) fn class_of(word: &str, status: Option<u16>, text: &str) -> Option<FailureClass> {
+    match word {
+        "rate_limit" | "billing_error" => Some(FailureClass::RateLimit),
+        "overloaded" => Some(FailureClass::Overloaded),
+        "authentication_failed" | "oauth_org_not_allowed" => Some(FailureClass::Auth),
+        "model_not_found" => Some(FailureClass::Model),
+        // Also said where no server was reached, or a connection broke.
+        "server_error" => classify::error(status, text).or(Some(FailureClass::Overloaded)),
+        _ => classify::error(status, text),
+    }
+}
+
+/// Why a run failed, in Claude Code's words.
+pub(super) fn failure_text<'a>(
+    result: &ResultLine<'a>,
+    text: Option<&'a str>,
+    subtype: &'a str,
+) -> Cow<'a, str> {
+    if let Some(text) = text.filter(|text| !text.trim().is_empty()) {
+        return Cow::Borrowed(text);
+    }
+    let errors = wire::read::<Vec<Text<'_>>>(result.errors).unwrap_or_default();
+    // Diagnostics of its own say nothing to a person.
+    let errors: Vec<&str> = errors
+        .iter()
+        .map(Text::as_str)
+        .filter(|e| !e.starts_with("[ede_diagnostic]"))
+        .collect();
+    match (errors.is_empty(), subtype) {
+        (false, _) => Cow::Owned(errors.join("\n")),
+        (true, "error_during_execution") => {
+            Cow::Borrowed("Claude Code was interrupted, or failed while it worked")
+        }
+        (true, "" | "success") => Cow::Borrowed("Claude Code says it failed, not why"),
+        (true, subtype) => Cow::Borrowed(subtype),
+    }
+}
+
+/// The exit code of a command, which Claude Code tells only in the text of a failed one.
+pub(super) fn exit_code(content: Option<&RawValue>) -> Option<i64> {
+    let digits = content?.get().strip_prefix("\"Exit code ")?;
+    let end = digits.find(|c: char| !c.is_ascii_digit())?;
+    digits[..end].parse().ok()
+}
