@@ -18,6 +18,7 @@ mod lock;
 mod os_text;
 mod peer;
 mod reap;
+mod shield;
 pub mod shim;
 mod spec;
 mod supervise;
@@ -31,6 +32,7 @@ pub use identity::ProcessId;
 pub use lock::FileLock;
 pub use peer::{descends_from, peer_pid};
 pub use reap::{adopt_orphans, is_init, tend_orphans};
+pub use shield::shield;
 pub use spec::{
     Cause, ExitRecord, Graces, Mark, Output, Proof, SHIM_VERB, ShimSpec, SpawnFailure, SpawnFailureKind,
     Stdin,

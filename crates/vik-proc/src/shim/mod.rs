@@ -30,6 +30,7 @@ use crate::{census, sys};
 /// Runs the shim to its end: what the hidden verb `vik __shim` does. Call it first thing in `main`, before threads,
 /// logging and command line parsing: it takes over descriptors 0, 3 and 4 and all signals.
 pub fn main() -> ExitCode {
+    crate::shield();
     let _ = nix::unistd::setsid();
     #[cfg(target_os = "linux")]
     let _ = nix::sys::prctl::set_name(c"vik-shim");

@@ -1,6 +1,11 @@
 //! The shim with real processes. Every test has its own folder and its own mark, waits with deadlines and leaves
 //! nothing behind.
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    reason = "tests"
+)]
 
 mod command;
 mod ending;

@@ -4,7 +4,9 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
-use vik_proc::{Cause, Graces, ProcessId, Proof, Supervisor, descends_from, end_all, end_marked, sweep};
+use vik_proc::{
+    Cause, Graces, ProcessId, Proof, SHIM_VERB, Supervisor, descends_from, end_all, end_marked, sweep,
+};
 
 use crate::support::*;
 
@@ -83,37 +85,53 @@ async fn what_an_agent_starts_descends_from_its_shim() {
     assert!(!descends_from(tool.pid, &[shim]));
 }
 
-#[tokio::test]
-async fn an_end_that_cannot_be_had_is_not_claimed() {
+/// A supervisor whose shims are nobody's. Only root can have one.
+fn as_nobody(scene: &Scene) -> Option<Supervisor> {
     if !nix::unistd::geteuid().is_root() {
-        println!("skipped: only root can make a process that its own shim may not kill");
-        return;
+        println!("skipped: only root can start a shim as another user");
+        return None;
     }
+    let mode = |path: &std::path::Path, mode| {
+        std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+    };
+    mode(scene.folder.path(), 0o777);
+    for (name, bits) in [("plain", 0o755), ("setuid", 0o4755)] {
+        std::fs::copy(PROGRAM, scene.path(name)).unwrap();
+        mode(&scene.path(name), bits);
+    }
+    let args = ["as-nobody".into(), scene.path("plain").into(), SHIM_VERB.into()];
+    Some(Supervisor::new(PROGRAM, args).unwrap())
+}
+
+#[tokio::test]
+async fn an_agent_cannot_reach_into_its_shim() {
     let scene = Scene::new();
-    // The shim is nobody, the agent becomes root again: the shim has no right to signal it.
-    std::fs::set_permissions(
-        scene.folder.path(),
-        std::os::unix::fs::PermissionsExt::from_mode(0o777),
-    )
-    .unwrap();
-    let program = scene.path("setuid");
-    std::fs::copy(PROGRAM, &program).unwrap();
-    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o4755)).unwrap();
-    let mut spec = scene.spec("become-root ready @up hang");
-    spec.program = program.clone().into();
-    spec.graces.kill = Duration::from_millis(200);
-    let supervisor = Supervisor::new(&program, ["shim-as-nobody".into()]).unwrap();
+    let Some(supervisor) = as_nobody(&scene) else {
+        return;
+    };
+    let mut spec = scene.spec("peek-at-shim");
+    spec.program = scene.path("plain").into();
     let supervised = within(supervisor.spawn(&spec, None, Default::default()))
         .await
         .unwrap();
-    let agent = eventually("the agent is root", || {
-        let pid = std::fs::read_to_string(scene.path("up"))
-            .ok()?
-            .parse::<i32>()
-            .ok()?;
-        ProcessId::of(pid)
-    })
-    .await;
+    scene.end(&supervised).await;
+    assert_eq!(scene.out(), "refused\n");
+}
+
+#[tokio::test]
+async fn an_end_that_cannot_be_had_is_not_claimed() {
+    let scene = Scene::new();
+    let Some(supervisor) = as_nobody(&scene) else {
+        return;
+    };
+    // The agent becomes root again: its shim has no right to signal it.
+    let mut spec = scene.spec("become-root ready @up hang");
+    spec.program = scene.path("setuid").into();
+    spec.graces.kill = Duration::from_millis(200);
+    let supervised = within(supervisor.spawn(&spec, None, Default::default()))
+        .await
+        .unwrap();
+    let agent = scene.ready("up").await;
     supervised.kill();
     let record = within(supervised.wait()).await.unwrap();
     assert_eq!(
