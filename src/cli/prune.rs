@@ -5,13 +5,20 @@ use std::path::PathBuf;
 
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
+use serde_json::json;
 use vik_core::ids::IssueId;
+use vik_core::issue::Issue;
+use vik_core::workflow::Workflow;
 use vik_store::PastAttempt;
 
 use super::args::PruneArgs;
 use super::{Done, history, print, print_json};
-use crate::daemon::{Instance, Presence};
+use crate::daemon::{self, Instance, Presence};
+use crate::hooks::{self, Hook, Place};
+use crate::host::Host;
 use crate::report::{Exit, Failure, ago, one_line, table};
+use crate::session::issue_context;
+use crate::template;
 use crate::workflow_file::{WorkflowFile, absolute};
 use crate::workspace::{self, Layout};
 
@@ -42,9 +49,12 @@ pub fn run(workflow: PathBuf, args: &PruneArgs) -> Done {
         )
         .hint("stop it first with `vik stop`"));
     }
-    let layout = layout(&path)?;
+    let instance = Instance::of(&path)?;
+    let (path, workflow) = WorkflowFile::valid(&path, |_| {})?;
     // Held while files go: no daemon can start beside it.
-    let _lock = Instance::of(&path)?.acquire()?;
+    let _lock = instance.acquire()?;
+    let host = daemon::host(&path, &workflow, &instance)?;
+    let layout = &host.layout;
     let age = SignedDuration::try_from(args.older_than.0).unwrap_or(SignedDuration::MAX);
     let now = Timestamp::now();
     let oldest = now.checked_sub(age).unwrap_or(Timestamp::MIN);
@@ -65,7 +75,10 @@ pub fn run(workflow: PathBuf, args: &PruneArgs) -> Done {
             workspace: workspace.exists().then_some(workspace),
         });
         if args.yes {
-            remove(&layout, issue)?;
+            if let Some(last) = attempts.last() {
+                before_remove(&host, &workflow, last)?;
+            }
+            remove(layout, issue)?;
         }
     }
     if args.json {
@@ -76,10 +89,31 @@ pub fn run(workflow: PathBuf, args: &PruneArgs) -> Done {
     Ok(Exit::Done)
 }
 
-fn layout(path: &std::path::Path) -> Result<Layout, Failure> {
-    let (path, workflow) = WorkflowFile::valid(path, |_| {})?;
-    Layout::resolve(&path, &workflow.workspace_root)
-        .map_err(|error| Failure::failed("home", "cannot tell where this workflow keeps its files", &error))
+/// Runs `before_remove` in a workspace that is to go; its failure keeps the workspace.
+fn before_remove(host: &Host, workflow: &Workflow, last: &PastAttempt) -> Result<(), Failure> {
+    let record = &last.record;
+    let workdir = host.layout.issue_dir(&record.issue_id);
+    let Some(source) = workflow.issue.before_remove.as_ref().filter(|_| workdir.is_dir()) else { return Ok(()) };
+    let fail = |error: &dyn std::error::Error| {
+        let id = one_line(record.issue_id.as_str(), 60);
+        Failure::failed("before_remove", format!("the workspace of issue {id} stays"), error)
+            .hint("mend the hook, or remove the workspace by hand")
+    };
+    let item = json!({
+        "id": record.issue_id, "title": record.issue_title, "state": record.issue_state,
+    });
+    let Ok(issue) = Issue::parse(&item.to_string()) else { return Ok(()) };
+    let context = issue_context(host, &issue, &workdir).into();
+    let script = template::script(source, &context).map_err(|error| fail(&error))?;
+    let mut env = host.command_env();
+    env.insert("VIK_ISSUE_ID".to_owned(), issue.id.to_string());
+    env.insert("VIK_ISSUE_TITLE".to_owned(), issue.title.to_string());
+    let id = record.session_id.to_string();
+    let place = Place { cwd: &workdir, env, attempt: &id, timeout: workflow.issue.hook_timeout.0 };
+    let log = last.files.hook(Hook::BeforeRemove.as_str());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| fail(&error))?;
+    let ran = hooks::run(host, Hook::BeforeRemove, &script, place, &log, std::future::pending());
+    runtime.block_on(ran).map_err(|error| fail(&error))
 }
 
 fn remove(layout: &Layout, issue: &IssueId) -> Result<(), Failure> {

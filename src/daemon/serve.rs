@@ -158,6 +158,7 @@ impl Daemon {
         let fail = |what: &str, error: &std::io::Error| Failure::failed("daemon", what, error);
         let signals = Signals::listen().map_err(|error| fail("cannot listen to signals", &error))?;
         vik_proc::raise_file_limit();
+        vik_proc::adopt_orphans();
         let (asks, receiver) = mpsc::channel(64);
         let orchestrator =
             Orchestrator::new(Arc::clone(&self.host), serve.workflow.clone(), serve.options, serve.observer);
@@ -176,8 +177,10 @@ impl Daemon {
             ready.ready(&log).map_err(|error| fail("cannot detach", &error))?;
         }
         let retention = tokio::spawn(retain(self.host.layout.logs_dir(), serve.workflow.retention_days));
+        let orphans = tokio::spawn(vik_proc::tend_orphans());
         let closing = orchestrator.run(signals, receiver).await;
         retention.abort();
+        orphans.abort();
         Ok(closing)
     }
 }

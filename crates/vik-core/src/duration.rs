@@ -7,7 +7,7 @@ use std::time::Duration;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// A span of time from the workflow file. Serialises as whole milliseconds would be ambiguous, so it writes `5m`.
+/// A span of time from the workflow file, exact to the millisecond. Serialises as users write it: `5m`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Span(pub Duration);
 
@@ -99,7 +99,11 @@ impl fmt::Debug for Span {
 
 impl Serialize for Span {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
+        if self.0.subsec_nanos() == 0 {
+            serializer.collect_str(self)
+        } else {
+            serializer.collect_str(&format_args!("{}ms", self.0.as_millis()))
+        }
     }
 }
 

@@ -80,7 +80,7 @@ impl Pull {
     /// When the whole is not a JSON array.
     pub fn parse(output: &[u8]) -> Result<Self, ParsePullError> {
         let items: Vec<&RawValue> = serde_json::from_slice(output)?;
-        let mut pull = Self { issues: Vec::with_capacity(items.len()), skipped: Vec::new() };
+        let mut pull = Self::default();
         let mut seen = std::collections::HashSet::with_capacity(items.len());
         for (index, item) in items.into_iter().enumerate() {
             match Issue::parse(item.get()) {
