@@ -216,9 +216,9 @@ impl<'a> Walk<'a> {
         for stmt in list {
             let Stmt::EmitRaw(raw) = stmt else {
                 if open.is_some() {
-                    self.script_stmt(stmt)?
+                    self.script_stmt(stmt)?;
                 } else {
-                    self.text_stmt(stmt, capture)?
+                    self.text_stmt(stmt, capture)?;
                 }
                 continue;
             };

@@ -58,12 +58,31 @@ pub(super) struct Command {
     /// Inside `[[ … ]]`.
     condition: bool,
     parens: usize,
+    /// The first value in any of the words that is not the author's own.
+    tainted: Option<Site>,
 }
 
 /// Commands that run the command in their arguments.
 const PREFIXES: &[&str] = &[
     "exec", "command", "builtin", "nohup", "sudo", "doas", "env", "nice", "time", "timeout", "xargs",
     "setsid", "stdbuf", "ionice", "chroot", "unshare", "strace", "parallel", "gtimeout",
+];
+/// Their options that take the next word.
+const OPTIONS_WITH_WORD: &[(&str, &[&str])] = &[
+    ("env", &["-u", "-C", "--unset", "--chdir"]),
+    (
+        "sudo",
+        &["-u", "-g", "-h", "-p", "-C", "-D", "-R", "-T", "-U", "-r", "-t"],
+    ),
+    ("doas", &["-u", "-C", "-a"]),
+    ("timeout", &["-s", "-k", "--signal", "--kill-after"]),
+    ("gtimeout", &["-s", "-k"]),
+    ("nice", &["-n"]),
+    ("ionice", &["-c", "-n"]),
+    ("stdbuf", &["-i", "-o", "-e"]),
+    ("xargs", &["-I", "-n", "-P", "-d", "-E", "-L", "-s", "-a"]),
+    ("exec", &["-a"]),
+    ("strace", &["-o", "-e", "-p", "-s"]),
 ];
 /// Commands whose arguments are code.
 const CODE: &[&str] = &[
@@ -77,10 +96,12 @@ const SHELLS: &[&str] = &[
     "sh", "bash", "dash", "ash", "ksh", "mksh", "zsh", "fish", "csh", "tcsh", "su", "runuser", "script",
     "flock",
 ];
+/// Shells whose first argument is a script.
+const SCRIPT_SHELLS: &[&str] = &[
+    "sh", "bash", "dash", "ash", "ksh", "mksh", "zsh", "fish", "csh", "tcsh",
+];
 const INTERPRETERS: &[&str] = &[
     "python",
-    "python2",
-    "python3",
     "perl",
     "ruby",
     "node",
@@ -94,7 +115,7 @@ const INTERPRETERS: &[&str] = &[
 /// Commands whose first argument is a program in a language that can run commands.
 const PROGRAMS: &[&str] = &["sed", "gsed", "awk", "gawk", "mawk", "nawk"];
 const RESERVED: &[&str] = &[
-    "if", "then", "else", "elif", "fi", "while", "until", "do", "done", "{", "}", "!", "time", "esac",
+    "if", "then", "else", "elif", "fi", "while", "until", "do", "done", "{", "}", "!", "esac",
 ];
 
 impl Command {
@@ -125,10 +146,32 @@ impl Command {
         }
         word.quoted = true;
         if !site.own {
+            self.tainted.get_or_insert_with(|| site.clone());
             word.value.get_or_insert_with(|| site.clone());
         }
         // Never equal to any name.
         word.text.push('\u{1}');
+    }
+
+    /// What a `$(…)` in the current word prints comes from this value.
+    pub(super) fn taint(&mut self, site: Site) {
+        self.word.get_or_insert_default().value.get_or_insert(site);
+    }
+
+    /// The first value in these commands that is not the author's own.
+    pub(super) fn tainted(&mut self) -> Option<Site> {
+        self.tainted.take()
+    }
+
+    /// `2` in `2>` is no word.
+    pub(super) fn drop_descriptor(&mut self) {
+        if self
+            .word
+            .as_ref()
+            .is_some_and(|word| !word.quoted && word.text.bytes().all(|c| c.is_ascii_digit()))
+        {
+            self.word = None;
+        }
     }
 
     pub(super) fn redirect(&mut self) {
@@ -252,7 +295,17 @@ impl Command {
         {
             return Err((site.clone(), place));
         }
+        let plain = !word.quoted;
         self.words.push(word.text);
+        // `for x do …` and `function f { …`: a list of commands begins without a separator.
+        if plain
+            && matches!(
+                self.words.iter().map(String::as_str).collect::<Vec<_>>()[..],
+                ["for" | "select", _, "do"] | ["function", _, "{"]
+            )
+        {
+            self.words.clear();
+        }
         Ok(WordEnd::Plain)
     }
 
@@ -281,14 +334,24 @@ impl Command {
         if PROGRAMS.contains(&name) {
             return program(name, arguments, word);
         }
+        let last = words.last().copied().unwrap_or_default();
+        if matches!(last, "-exec" | "-execdir" | "-ok" | "-okdir") {
+            return Some(Place::CommandName);
+        }
+        let options_only = arguments.iter().all(|argument| argument.starts_with('-'));
+        let reads_script = SCRIPT_SHELLS.contains(&name) || is_interpreter(name);
+        if (reads_script && options_only && !arguments.contains(&"-s"))
+            || (name == "git" && last == "-c" && word.value_first)
+            || (name == "set" && !arguments.contains(&"--"))
+        {
+            return Some(Place::Code(name.to_owned()));
+        }
         // `find … -exec sh -c`, `git submodule foreach`, and the like: the interpreter may stand anywhere before.
         for (index, earlier) in words.iter().enumerate().rev() {
             let name = base(earlier);
             let letters: &[char] = if SHELLS.contains(&name) {
                 &['c']
-            } else if INTERPRETERS.contains(&name.trim_end_matches(|c: char| c == '.' || c.is_ascii_digit()))
-                || INTERPRETERS.contains(&name)
-            {
+            } else if is_interpreter(name) {
                 &['c', 'e', 'E', 'r', 'p']
             } else {
                 continue;
@@ -305,6 +368,10 @@ impl Command {
     }
 }
 
+fn is_interpreter(name: &str) -> bool {
+    INTERPRETERS.contains(&name.trim_end_matches(|c: char| c == '.' || c.is_ascii_digit()))
+}
+
 /// Where the real command stands behind `env`, `sudo` and the like; `None` where it has not been named yet.
 fn command_start(words: &[&str]) -> Option<usize> {
     let mut index = 0;
@@ -312,13 +379,20 @@ fn command_start(words: &[&str]) -> Option<usize> {
         if !PREFIXES.contains(&base(words[index])) {
             return Some(index);
         }
+        let prefix = base(words[index]);
         index += 1;
+        if matches!(prefix, "chroot") {
+            index += 1;
+        }
         while index < words.len()
             && (words[index].starts_with('-')
                 || words[index].contains('=')
                 || words[index].starts_with(|c: char| c.is_ascii_digit()))
         {
-            index += 1;
+            let takes_word = OPTIONS_WITH_WORD
+                .iter()
+                .any(|(command, options)| *command == prefix && options.contains(&words[index]));
+            index += if takes_word { 2 } else { 1 };
         }
     }
     None

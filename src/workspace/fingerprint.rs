@@ -29,7 +29,7 @@ pub fn fingerprint(workspace: &Path) -> Option<Fingerprint> {
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let dir = nix::fcntl::open(workspace, flags, Mode::empty()).ok()?;
     let mut walk = Walk { entries: 0, sum: 0 };
-    walk.folder(dir, 0, 0, Git::Outside)?;
+    walk.folder(&dir, 0, 0, Git::Outside)?;
     Some(Fingerprint(walk.sum))
 }
 
@@ -53,7 +53,7 @@ struct Walk {
 
 impl Walk {
     /// `path` is the hash of the folder's path.
-    fn folder(&mut self, dir: OwnedFd, path: u64, depth: usize, git: Git) -> Option<()> {
+    fn folder(&mut self, dir: &OwnedFd, path: u64, depth: usize, git: Git) -> Option<()> {
         if depth > MAX_DEPTH {
             return None;
         }
@@ -64,7 +64,7 @@ impl Walk {
             if matches!(name.to_bytes(), b"." | b"..") {
                 continue;
             }
-            self.entry(&dir, name, path, depth, git)?;
+            self.entry(dir, name, path, depth, git)?;
         }
         Some(())
     }
@@ -107,7 +107,7 @@ impl Walk {
         }
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         match openat(dir, name, flags, Mode::empty()) {
-            Ok(inner_dir) => self.folder(inner_dir, path, depth + 1, inner),
+            Ok(inner_dir) => self.folder(&inner_dir, path, depth + 1, inner),
             // A folder that cannot be read counts as itself.
             Err(_) => Some(()),
         }

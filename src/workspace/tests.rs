@@ -56,8 +56,23 @@ fn plain_ids_are_their_own_names() {
 fn other_ids_get_a_slug_and_a_hash() {
     let name = |id: &str| folder_name(&issue(id));
     assert_eq!(name("../../../../../evil"), "evil~7f8480f013137fce");
-    assert_eq!(name("Fix: the Login/page!"), "fix-the-login-page~be9bbb60c1ae6155");
-    for id in [".", "..", ".git", "a/b", "", "~", "a~0123456789abcdef", "a b", "é", "a\n", "x".repeat(101).as_str()] {
+    assert_eq!(
+        name("Fix: the Login/page!"),
+        "fix-the-login-page~d42d45288e00abb8"
+    );
+    for id in [
+        ".",
+        "..",
+        ".git",
+        "a/b",
+        "",
+        "~",
+        "a~0123456789abcdef",
+        "a b",
+        "é",
+        "a\n",
+        "x".repeat(101).as_str(),
+    ] {
         let name = name(id);
         assert!(name.contains('~') && name.len() <= 57, "{id:?}: {name}");
     }
@@ -97,13 +112,25 @@ fn the_layout_is_the_contracts() {
     assert_eq!(layout.logs_dir(), root.join("logs"));
     assert_eq!(layout.issue_sessions_dir(&issue("1")), root.join("sessions/1"));
     assert_eq!(layout.issue_dir(&issue("1")), root.join("issues/1"));
-    assert!(!layout.creating_record(&issue("1")).starts_with(layout.issues_dir()));
+    assert!(
+        !layout
+            .creating_record(&issue("1"))
+            .starts_with(layout.issues_dir())
+    );
     assert!(!layout.issue_lock(&issue("1")).starts_with(layout.issues_dir()));
-    assert_eq!(std::fs::read_to_string(base.join(".vik/.gitignore")).unwrap(), "*\n");
+    assert_eq!(
+        std::fs::read_to_string(base.join(".vik/.gitignore")).unwrap(),
+        "*\n"
+    );
     for path in [".vik", ".vik/workflows"].map(|path| base.join(path)) {
         assert_eq!(mode(&path), 0o700, "{}", path.display());
     }
-    for path in [layout.root().to_owned(), layout.service_dir(), layout.issues_dir(), layout.sessions_dir()] {
+    for path in [
+        layout.root().to_owned(),
+        layout.service_dir(),
+        layout.issues_dir(),
+        layout.sessions_dir(),
+    ] {
         assert_eq!(mode(&path), 0o700, "{}", path.display());
     }
     assert_eq!(mode(&base.join(".vik/.gitignore")), 0o600);
@@ -122,10 +149,22 @@ fn homes_follow_the_workflow() {
     assert_eq!(home(WorkspaceRoot::BesideWorkflow, Some("/v")), base.join(".vik"));
     assert_eq!(home(WorkspaceRoot::UserHome, Some("/v")), Path::new("/v"));
     assert_eq!(home(WorkspaceRoot::UserHome, None), Path::new("/home/u/.vik"));
-    assert_eq!(home(WorkspaceRoot::Path("../x".to_owned()), None), base.parent().unwrap().join("x"));
-    assert_eq!(home(WorkspaceRoot::Path("/abs/./y".to_owned()), None), Path::new("/abs/y"));
-    assert_eq!(home(WorkspaceRoot::Path("~/z".to_owned()), None), Path::new("/home/u/z"));
-    assert_eq!(home(WorkspaceRoot::Path("~".to_owned()), None), Path::new("/home/u"));
+    assert_eq!(
+        home(WorkspaceRoot::Path("../x".to_owned()), None),
+        base.parent().unwrap().join("x")
+    );
+    assert_eq!(
+        home(WorkspaceRoot::Path("/abs/./y".to_owned()), None),
+        Path::new("/abs/y")
+    );
+    assert_eq!(
+        home(WorkspaceRoot::Path("~/z".to_owned()), None),
+        Path::new("/home/u/z")
+    );
+    assert_eq!(
+        home(WorkspaceRoot::Path("~".to_owned()), None),
+        Path::new("/home/u")
+    );
     assert_eq!(home(WorkspaceRoot::Path("~x".to_owned()), None), base.join("~x"));
 }
 
@@ -174,17 +213,27 @@ fn an_ignore_file_never_hides_what_is_the_users() {
     std::fs::create_dir(folder.path().join("data")).unwrap();
     std::fs::write(folder.path().join("data/mine"), "").unwrap();
     for root in [".", "data"] {
-        let mut layout =
-            Layout::resolve(&folder.path().join("w.yml"), &WorkspaceRoot::Path(root.to_owned())).unwrap();
+        let mut layout = Layout::resolve(
+            &folder.path().join("w.yml"),
+            &WorkspaceRoot::Path(root.to_owned()),
+        )
+        .unwrap();
         layout.create().unwrap();
         assert!(!folder.path().join(root).join(".gitignore").exists());
         assert!(folder.path().join(root).join("workflows/.gitignore").exists());
     }
     std::fs::create_dir(folder.path().join("own")).unwrap();
     std::fs::write(folder.path().join("own/.gitignore"), "mine\n").unwrap();
-    let mut layout = Layout::resolve(&folder.path().join("w.yml"), &WorkspaceRoot::Path("own".to_owned())).unwrap();
+    let mut layout = Layout::resolve(
+        &folder.path().join("w.yml"),
+        &WorkspaceRoot::Path("own".to_owned()),
+    )
+    .unwrap();
     layout.create().unwrap();
-    assert_eq!(std::fs::read_to_string(folder.path().join("own/.gitignore")).unwrap(), "mine\n");
+    assert_eq!(
+        std::fs::read_to_string(folder.path().join("own/.gitignore")).unwrap(),
+        "mine\n"
+    );
 }
 
 #[test]
@@ -193,10 +242,22 @@ fn a_workflow_path_is_absolute_and_may_be_missing() {
     let base = folder.path().canonicalize().unwrap();
     std::fs::create_dir(base.join("real")).unwrap();
     symlink(base.join("real"), base.join("link")).unwrap();
-    assert_eq!(absolute_workflow_path(&base.join("link/w.yml")).unwrap(), base.join("real/w.yml"));
-    assert_eq!(absolute_workflow_path(Path::new("/no/such/../w.yml")).unwrap(), Path::new("/no/w.yml"));
-    assert!(matches!(absolute_workflow_path(Path::new("/")), Err(WorkspaceError::NotAFile { .. })));
-    assert!(matches!(absolute_workflow_path(Path::new("..")), Err(WorkspaceError::NotAFile { .. })));
+    assert_eq!(
+        absolute_workflow_path(&base.join("link/w.yml")).unwrap(),
+        base.join("real/w.yml")
+    );
+    assert_eq!(
+        absolute_workflow_path(Path::new("/no/such/../w.yml")).unwrap(),
+        Path::new("/no/w.yml")
+    );
+    assert!(matches!(
+        absolute_workflow_path(Path::new("/")),
+        Err(WorkspaceError::NotAFile { .. })
+    ));
+    assert!(matches!(
+        absolute_workflow_path(Path::new("..")),
+        Err(WorkspaceError::NotAFile { .. })
+    ));
 }
 
 // --- instances
@@ -205,8 +266,11 @@ fn a_workflow_path_is_absolute_and_may_be_missing() {
 fn an_instance_is_found_by_the_workflow_path_alone() {
     let folder = tempfile::tempdir().unwrap();
     let base = folder.path().canonicalize().unwrap();
-    let surroundings =
-        Surroundings { state_home: Some(base.join("state")), runtime_dir: None, home: Some(base.join("h")) };
+    let surroundings = Surroundings {
+        state_home: Some(base.join("state")),
+        runtime_dir: None,
+        home: Some(base.join("h")),
+    };
     let one = InstanceDir::at(&base.join("w.yml"), &surroundings).unwrap();
     let other = InstanceDir::at(&base.join("v.yml"), &surroundings).unwrap();
     assert_ne!(one, other);
@@ -217,7 +281,10 @@ fn an_instance_is_found_by_the_workflow_path_alone() {
     assert_eq!(mode(one.path()), 0o700);
     assert_eq!(InstanceDir::all_at(&surroundings).len(), 2);
     assert!(InstanceDir::all_at(&surroundings).contains(&one));
-    let at_home = Surroundings { state_home: None, ..surroundings };
+    let at_home = Surroundings {
+        state_home: None,
+        ..surroundings
+    };
     let home = InstanceDir::at(&base.join("w.yml"), &at_home).unwrap();
     assert!(home.path().starts_with(base.join("h/.local/state/vik/instances")));
 }
@@ -228,13 +295,20 @@ fn a_socket_path_always_fits() {
     let long = folder.path().join("x".repeat(120));
     let runtime = folder.path().join("run");
     std::fs::create_dir(&runtime).unwrap();
-    let with_runtime =
-        Surroundings { state_home: Some(long.clone()), runtime_dir: Some(runtime.clone()), home: None };
+    let with_runtime = Surroundings {
+        state_home: Some(long.clone()),
+        runtime_dir: Some(runtime.clone()),
+        home: None,
+    };
     let instance = InstanceDir::at(Path::new("/w.yml"), &with_runtime).unwrap();
     assert!(instance.socket().starts_with(&runtime) && instance.socket().as_os_str().len() < 100);
     instance.create().unwrap();
     assert_eq!(mode(instance.socket().parent().unwrap()), 0o700);
-    let without = Surroundings { state_home: Some(long), runtime_dir: None, home: None };
+    let without = Surroundings {
+        state_home: Some(long),
+        runtime_dir: None,
+        home: None,
+    };
     let instance = InstanceDir::at(Path::new("/w.yml"), &without).unwrap();
     assert!(instance.socket().starts_with("/tmp") && instance.socket().as_os_str().len() < 100);
     // A folder that was there first and is open to others is not taken.
@@ -275,7 +349,10 @@ fn a_half_made_workspace_is_cleaned_and_made_anew() {
     std::fs::write(workspace.path().join("half"), "").unwrap();
     let again = created(&layout, "1");
     assert_eq!(std::fs::read_dir(again.path()).unwrap().count(), 0);
-    assert!(matches!(workspace.check(&layout), Err(WorkspaceError::Exchanged { .. })));
+    assert!(matches!(
+        workspace.check(&layout),
+        Err(WorkspaceError::Exchanged { .. })
+    ));
     again.check(&layout).unwrap();
     // The record stands, the folder was never made.
     std::fs::remove_dir(again.path()).unwrap();
@@ -297,7 +374,11 @@ fn an_older_workspace_is_adopted_and_an_empty_one_is_made() {
     std::fs::create_dir(&path).unwrap();
     let inode = std::fs::metadata(&path).unwrap().ino();
     created(&layout, "old").mark_ready().unwrap();
-    assert_eq!(std::fs::metadata(&path).unwrap().ino(), inode, "a parallel stage may stand in it");
+    assert_eq!(
+        std::fs::metadata(&path).unwrap().ino(),
+        inode,
+        "a parallel stage may stand in it"
+    );
     std::fs::write(path.join("work"), "").unwrap();
     existing(&layout, "old");
     assert!(path.join("work").exists());
@@ -306,7 +387,15 @@ fn an_older_workspace_is_adopted_and_an_empty_one_is_made() {
 #[test]
 fn hostile_ids_stay_inside() {
     let (folder, layout) = layout();
-    for id in ["../../../../../evil", "..", ".", "/etc/passwd", "a/../../b", ".removing-x", "x\ny"] {
+    for id in [
+        "../../../../../evil",
+        "..",
+        ".",
+        "/etc/passwd",
+        "a/../../b",
+        ".removing-x",
+        "x\ny",
+    ] {
         let workspace = created(&layout, id);
         assert_eq!(workspace.path().parent().unwrap(), layout.issues_dir());
         workspace.check(&layout).unwrap();
@@ -329,7 +418,10 @@ fn a_link_is_never_followed() {
         other => panic!("{other:?}"),
     };
     refused(prepare(&layout, &issue("1")), "a link");
-    assert!(matches!(open(&layout, &issue("1")), Err(WorkspaceError::NotAFolder { .. })));
+    assert!(matches!(
+        open(&layout, &issue("1")),
+        Err(WorkspaceError::NotAFolder { .. })
+    ));
     assert!(remove(&layout, &issue("1")).unwrap());
     assert!(target.join("precious").exists() && path.symlink_metadata().is_err());
     std::fs::write(&path, "").unwrap();
@@ -350,7 +442,10 @@ fn a_workspace_that_was_exchanged_is_noticed() {
     std::fs::rename(workspace.path(), folder.path().join("away")).unwrap();
     assert!(workspace.check(&layout).is_err());
     std::fs::create_dir(workspace.path()).unwrap();
-    assert!(matches!(workspace.check(&layout), Err(WorkspaceError::Exchanged { .. })));
+    assert!(matches!(
+        workspace.check(&layout),
+        Err(WorkspaceError::Exchanged { .. })
+    ));
 }
 
 #[test]
@@ -375,7 +470,12 @@ fn any_tree_can_be_removed() {
     for name in ["0", "v1", "v2/v3/v4"] {
         std::fs::create_dir_all(root.join(name)).unwrap();
     }
-    let mut dir = nix::fcntl::open(&root, nix::fcntl::OFlag::O_DIRECTORY, nix::sys::stat::Mode::empty()).unwrap();
+    let mut dir = nix::fcntl::open(
+        &root,
+        nix::fcntl::OFlag::O_DIRECTORY,
+        nix::sys::stat::Mode::empty(),
+    )
+    .unwrap();
     let name = "d".repeat(100);
     for _ in 0..3000 {
         nix::sys::stat::mkdirat(&dir, name.as_str(), nix::sys::stat::Mode::S_IRWXU).unwrap();
@@ -395,7 +495,10 @@ fn what_a_removal_left_is_swept() {
     std::fs::write(layout.issues_dir().join(".removing-1/0/a/b"), "").unwrap();
     std::fs::create_dir(layout.issues_dir().join("1")).unwrap();
     sweep(&layout).unwrap();
-    let left: Vec<_> = std::fs::read_dir(layout.issues_dir()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let left: Vec<_> = std::fs::read_dir(layout.issues_dir())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
     assert_eq!(left, ["1"]);
 }
 
@@ -406,12 +509,22 @@ fn private_files_stay_private_and_whole() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a/b/file");
     fs::create_private_dir_all(path.parent().unwrap()).unwrap();
-    assert_eq!((mode(&folder.path().join("a")), mode(&folder.path().join("a/b"))), (0o700, 0o700));
+    assert_eq!(
+        (mode(&folder.path().join("a")), mode(&folder.path().join("a/b"))),
+        (0o700, 0o700)
+    );
     fs::write_atomic(&path, b"one").unwrap();
     fs::write_atomic(&path, b"two").unwrap();
-    assert_eq!((std::fs::read(&path).unwrap().as_slice(), mode(&path)), (&b"two"[..], 0o600));
+    assert_eq!(
+        (std::fs::read(&path).unwrap().as_slice(), mode(&path)),
+        (&b"two"[..], 0o600)
+    );
     fs::write_json_atomic(&path, &[1]).unwrap();
-    assert_eq!(std::fs::read_dir(path.parent().unwrap()).unwrap().count(), 1, "no temporary file is left");
+    assert_eq!(
+        std::fs::read_dir(path.parent().unwrap()).unwrap().count(),
+        1,
+        "no temporary file is left"
+    );
     assert!(fs::write_atomic(&folder.path().join("a/b"), b"a folder").is_err());
     assert_eq!(std::fs::read_dir(folder.path().join("a")).unwrap().count(), 1);
     // What was open to others is closed; a link is refused.

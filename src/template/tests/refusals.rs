@@ -61,6 +61,8 @@ fn quoting_that_cannot_be_told_is_refused() {
         "echo \"{{ issue.id }}",
         "echo '{{ issue.id }}",
         "echo <\\\n<E\n{{ issue.id }}\nE\n",
+        "echo ${ echo a; } {{ issue.id }}",
+        "cat <<E $(echo a) {{ issue.id }}\nE\n",
     ] {
         assert!(
             matches!(place(source), Place::Unclear(_)),
@@ -81,6 +83,15 @@ fn a_value_never_names_a_command() {
         "true && {{ issue.id }}",
         "if {{ issue.id }}; then :; fi",
         "x=$({{ issue.id }})",
+        "$(echo {{ issue.id }})",
+        "Y=a $(cat $F {{ issue.id }}) b",
+        "2>f {{ issue.id }}",
+        "time -p {{ issue.id }}",
+        "env -u X {{ issue.id }}",
+        "for i do {{ issue.id }}; done",
+        "function f { {{ issue.id }}; }",
+        "f() { {{ issue.id }}; }",
+        "find . -exec {{ issue.id }} \\;",
         "> f {{ issue.id }}",
         "! {{ issue.id }}",
         "exec {{ issue.id }}",
@@ -116,6 +127,11 @@ fn a_value_is_never_given_to_be_read_as_code() {
         "ssh host echo {{ issue.id }}",
         ". {{ issue.id }}",
         "xargs sh -c {{ issue.id }}",
+        "eval $(echo {{ issue.id }})",
+        "sh {{ issue.id }}",
+        "python3 -u scripts/{{ issue.id }}.py",
+        "git -c {{ issue.id }} status",
+        "set {{ issue.id }}",
     ] {
         assert!(
             matches!(place(source), Place::Code(_)),
@@ -165,6 +181,10 @@ fn what_authors_write_every_day_is_accepted() {
         "{% for n in [1, 2] %}echo {{ n }}{{ issue.id }}\n{% endfor %}",
         "case {{ issue.id }} in\n  bug-*) echo bug ;;\n  *) echo {{ issue.title }} ;;\nesac\necho done",
         "f() {\n  # it's here\n  echo \"$@\"\n}\nf {{ issue.id }}",
+        "sh scripts/x.sh {{ issue.id }}; python3 x.py {{ issue.id }}; set -- {{ issue.id }}",
+        "echo a |\\\n  tee -a {{ issue.id }} && \\\n  echo {{ issue.id }}",
+        "for f in $(ls {{ issue.id }}); do echo \"$f\"; done",
+        "exec >> log 2>&1\necho {{ issue.id }}",
         "test -f x || { echo {{ issue.id }}; exit 1; }",
     ] {
         if let Err(error) = script(source, &context()) {
@@ -332,7 +352,7 @@ fn every_refusal_has_a_hint() {
     line 1: `{% include %}` needs other templates, and there are none
       hint: write the text into this file
     "echo $'\\'' {{ issue.id }}"
-    line 1: `{{ issue.id }}` stands behind `$'…\…'`, so its place cannot be told
+    line 1: `{{ issue.id }}` stands behind `$'…'` with a backslash or a line break, so its place cannot be told
       hint: use the value before that place, or move that part into a script file
     "##);
 }

@@ -7,6 +7,9 @@
 //! Where shells differ, or where reading on would need a full parser, the reader does not guess: it remembers why
 //! ("unclear"), and a placeholder behind that place is refused.
 
+mod expansions;
+mod heredocs;
+
 use super::error::{Place, TemplateError};
 use super::render::Rendered;
 use super::source::{Plan, Site};
@@ -51,7 +54,9 @@ pub(super) fn quote(plan: &Plan, rendered: &Rendered) -> Result<String, Template
         out: String::with_capacity(rendered.text.len()),
         placeholders,
         next: 0,
-        frames: vec![Frame::Commands(Command::default())],
+        frames: Vec::new(),
+        outer: Command::default(),
+        inner: Vec::new(),
         heredocs: Vec::new(),
         unclear: None,
     };
@@ -70,9 +75,11 @@ struct Placeholder<'a> {
     value: &'a str,
 }
 
+/// What is open around a place; nothing is the script itself.
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Frame {
-    /// Commands: the script itself, or the inside of `$(…)`.
-    Commands(Command),
+    /// `$(…)`
+    Substitution,
     /// Double quotes.
     Double,
 }
@@ -92,6 +99,10 @@ struct Reader<'a> {
     placeholders: Vec<Placeholder<'a>>,
     next: usize,
     frames: Vec<Frame>,
+    /// The commands of the script itself.
+    outer: Command,
+    /// The commands of each open `$(…)`.
+    inner: Vec<Command>,
     heredocs: Vec<Heredoc>,
     unclear: Option<&'static str>,
 }
@@ -103,10 +114,10 @@ impl<'a> Reader<'a> {
         while self.at < self.text.len() {
             match self.frames.last() {
                 Some(Frame::Double) => self.in_double()?,
-                _ => self.in_commands()?,
+                Some(Frame::Substitution) | None => self.in_commands()?,
             }
         }
-        if self.frames.len() > 1
+        if !self.frames.is_empty()
             && let Some(last) = self.placeholders.last()
         {
             return Err(refuse(
@@ -135,15 +146,7 @@ impl<'a> Reader<'a> {
 
     /// The innermost list of commands.
     fn command(&mut self) -> &mut Command {
-        let index = self
-            .frames
-            .iter()
-            .rposition(|frame| matches!(frame, Frame::Commands(_)))
-            .unwrap_or(0);
-        match &mut self.frames[index] {
-            Frame::Commands(command) => command,
-            Frame::Double => unreachable!("the first frame is commands"),
-        }
+        self.inner.last_mut().unwrap_or(&mut self.outer)
     }
 
     fn unclear(&mut self, why: &'static str) {
@@ -201,13 +204,7 @@ impl<'a> Reader<'a> {
 
     /// Whether this place is in `$(…)` that stands in double quotes or in another one.
     fn nested(&self) -> bool {
-        let inner = self
-            .frames
-            .iter()
-            .skip(1)
-            .filter(|frame| matches!(frame, Frame::Commands(_)))
-            .count();
-        inner > 1 || (inner == 1 && matches!(self.frames.get(1), Some(Frame::Double)))
+        self.inner.len() > 1 || (self.inner.len() == 1 && self.frames.first() == Some(&Frame::Double))
     }
 
     /// Refuses a placeholder that begins before `end`.
@@ -219,7 +216,7 @@ impl<'a> Reader<'a> {
     }
 
     fn end_word(&mut self) -> Step {
-        let in_substitution = self.frames.len() > 1;
+        let in_substitution = !self.inner.is_empty();
         match self.command().end_word() {
             Ok(WordEnd::Plain) => Ok(()),
             Ok(WordEnd::Case) => {
@@ -257,7 +254,7 @@ impl<'a> Reader<'a> {
                 self.no_value_before(end, Place::Comment)?;
                 self.at = end;
             }
-            '\\' => self.backslash(Open::Bare)?,
+            '\\' => self.backslash()?,
             '\'' => self.single()?,
             '"' => {
                 self.quoted_text(0);
@@ -292,7 +289,7 @@ impl<'a> Reader<'a> {
                 self.at += 1;
                 self.frames.pop();
             }
-            '\\' => self.backslash(Open::Quoted)?,
+            '\\' => self.backslash()?,
             '`' => self.backticks()?,
             '$' => self.dollar(Open::Quoted)?,
             other => {
@@ -305,27 +302,27 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn backslash(&mut self, open: Open) -> Step {
+    fn backslash(&mut self) -> Step {
         let before = self.text[..self.at].chars().next_back();
         self.at += 1;
         if let Some(placeholder) = self.here() {
             return Err(refuse(placeholder.site, Place::AfterBackslash));
         }
-        match self.peek() {
+        let mut following = self.rest().chars();
+        match following.next() {
             Some('\n') => {
-                // A line goes on. Shells take the two characters out before they look for operators.
-                if matches!(before, Some('$' | '<' | '>' | '&' | '|' | ';' | '(' | ')' | '\\')) {
+                // A line goes on. Shells take the two characters out before they look for operators, so that an
+                // operator may stand on both sides of them.
+                let operator = |c: char| "$<>&|;()'\"{[`\\#!-\n".contains(c);
+                if before == Some('$')
+                    || (matches!(before, Some('<' | '>' | '&' | '|' | ';' | '(' | ')' | '\\'))
+                        && following.next().is_none_or(operator))
+                {
                     self.unclear("an operator that is broken by a backslash at the end of a line");
                 }
                 self.at += 1;
             }
-            Some(other) => {
-                let bytes = other.len_utf8();
-                self.command().push("", Open::Quoted);
-                match open {
-                    Open::Bare | Open::Quoted => self.quoted_text(bytes),
-                }
-            }
+            Some(other) => self.quoted_text(other.len_utf8()),
             None => {}
         }
         Ok(())
@@ -357,186 +354,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Old-style substitution: it ends at the next backtick that has no backslash before it.
-    fn backticks(&mut self) -> Step {
-        let mut escaped = false;
-        let mut end = None;
-        for (offset, c) in self.rest().char_indices().skip(1) {
-            match c {
-                _ if escaped => escaped = false,
-                '\\' => escaped = true,
-                '`' => {
-                    end = Some(self.at + offset);
-                    break;
-                }
-                _ => {}
-            }
-        }
-        let Some(end) = end else {
-            self.no_value_before(self.text.len(), Place::Backticks)?;
-            self.at = self.text.len();
-            return Ok(());
-        };
-        self.no_value_before(end, Place::Backticks)?;
-        let inner = &self.text[self.at + 1..end];
-        if inner.contains(['\'', '"', '\\', '#', '<']) || inner.contains("$(") || inner.contains("${") {
-            self.unclear("quotes in backticks");
-        }
-        self.word_text(end + 1 - self.at);
-        Ok(())
-    }
-
-    fn dollar(&mut self, open: Open) -> Step {
-        let dollar = self.at;
-        let mut next = self.rest()[1..].chars();
-        match next.next() {
-            Some('(') if next.next() == Some('(') => self.arithmetic(),
-            Some('(') => {
-                self.word_text(2);
-                self.frames.push(Frame::Commands(Command::default()));
-                Ok(())
-            }
-            Some('{') => self.parameter(),
-            Some('[') => {
-                self.unclear("`$[`");
-                self.word_text(2);
-                Ok(())
-            }
-            Some('\'') if open == Open::Bare => self.ansi_quotes(),
-            Some('\\') => {
-                self.word_text(1);
-                Ok(())
-            }
-            Some(c) if c == '_' || c.is_ascii_alphabetic() => {
-                let name = self.rest()[1..]
-                    .find(|c: char| c != '_' && !c.is_ascii_alphanumeric())
-                    .unwrap_or(self.rest().len() - 1);
-                self.word_text(1 + name);
-                // Inside double quotes the value gets quotes of its own, so it cannot make the name longer.
-                Ok(())
-            }
-            Some(c @ ('0'..='9' | '#' | '?' | '!' | '@' | '*' | '-' | '$')) => {
-                self.word_text(1 + c.len_utf8());
-                Ok(())
-            }
-            _ => {
-                self.word_text(1);
-                match self.here() {
-                    Some(placeholder) if self.at == dollar + 1 => {
-                        Err(refuse(placeholder.site, Place::AfterDollar))
-                    }
-                    _ => Ok(()),
-                }
-            }
-        }
-    }
-
-    /// `$((…))`: left out as a whole.
-    fn arithmetic(&mut self) -> Step {
-        let mut depth = 0_usize;
-        let mut end = None;
-        for (offset, c) in self.rest().char_indices().skip(1) {
-            match c {
-                '(' => depth += 1,
-                ')' => {
-                    depth = depth.saturating_sub(1);
-                    if depth == 1 && !self.rest()[offset + 1..].starts_with(')') && self.closes_inner(offset)
-                    {
-                        break;
-                    }
-                    if depth == 0 {
-                        end = Some(self.at + offset + 1);
-                        break;
-                    }
-                }
-                '\'' | '"' | '`' | '\\' | '{' | '<' | '\n' => break,
-                '$' if self.rest()[offset + 1..].starts_with(['(', '\'', '[']) => break,
-                _ => {}
-            }
-        }
-        match end {
-            Some(end) => {
-                self.no_value_before(end, Place::Arithmetic)?;
-                self.word_text(end - self.at);
-            }
-            None => {
-                self.unclear("`$((`");
-                if let Some(placeholder) = self.placeholders.get(self.next) {
-                    return Err(refuse(placeholder.site, Place::Arithmetic));
-                }
-                self.word_text(3);
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether the parenthesis at `offset` closes the second one of `$((`.
-    fn closes_inner(&self, offset: usize) -> bool {
-        let mut depth = 0_usize;
-        for c in self.rest()[3..offset].chars() {
-            match c {
-                '(' => depth += 1,
-                ')' => depth = depth.saturating_sub(1),
-                _ => {}
-            }
-        }
-        depth == 0
-    }
-
-    /// `${…}`: left out as a whole where it is simple.
-    fn parameter(&mut self) -> Step {
-        let mut depth = 1_usize;
-        let mut end = None;
-        let mut before = '{';
-        for (offset, c) in self.rest().char_indices().skip(2) {
-            match c {
-                '{' if before == '$' => depth += 1,
-                '}' => depth -= 1,
-                '\'' | '"' | '`' | '\\' | '{' | '(' | '\n' => break,
-                _ => {}
-            }
-            if depth == 0 {
-                end = Some(self.at + offset + 1);
-                break;
-            }
-            before = c;
-        }
-        match end {
-            Some(end) => {
-                self.no_value_before(end, Place::Parameter)?;
-                self.word_text(end - self.at);
-            }
-            None => {
-                let inside = self
-                    .rest()
-                    .find('}')
-                    .map_or(self.text.len(), |offset| self.at + offset);
-                self.no_value_before(inside, Place::Parameter)?;
-                self.unclear("quotes in `${…}`");
-                self.word_text(2);
-            }
-        }
-        Ok(())
-    }
-
-    /// `$'…'`: bash reads escapes in it, other shells do not.
-    fn ansi_quotes(&mut self) -> Step {
-        let Some(length) = self.rest()[2..].find('\'') else {
-            self.no_value_before(self.text.len(), Place::AnsiQuotes)?;
-            self.at = self.text.len();
-            return Ok(());
-        };
-        let end = self.at + 2 + length;
-        self.no_value_before(end, Place::AnsiQuotes)?;
-        if self.text[self.at..end].contains('\\') {
-            self.unclear("`$'…\\…'`");
-        }
-        self.quoted_text(end + 1 - self.at);
-        Ok(())
-    }
-
     fn redirection(&mut self) -> Step {
-        // `2>` is a file descriptor, not a word; taking it for a word is on the safe side.
+        self.command().drop_descriptor();
         self.end_word()?;
         let rest = self.rest();
         if rest.starts_with("<<") && !rest.starts_with("<<<") {
@@ -557,85 +376,6 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn heredoc_start(&mut self, strip_tabs: bool) -> Step {
-        self.at += self.rest().len() - self.rest().trim_start_matches([' ', '\t']).len();
-        let mut end = String::new();
-        let mut quoted = false;
-        let mut quote = None;
-        loop {
-            if let Some(placeholder) = self.here() {
-                return Err(refuse(placeholder.site, Place::Heredoc));
-            }
-            let Some(c) = self.peek() else { break };
-            match (quote, c) {
-                (Some(open), c) if c == open => quote = None,
-                (Some('"'), '\\' | '$' | '`') | (None, '$' | '`') => {
-                    self.unclear("a here-document whose end mark is no plain word");
-                    end.push(c);
-                }
-                (Some(_), '\n') => {
-                    self.unclear("a here-document whose end mark is no plain word");
-                    end.push(c);
-                }
-                (Some(_), c) => end.push(c),
-                (None, '\'' | '"') => {
-                    quote = Some(c);
-                    quoted = true;
-                }
-                (None, '\\') => {
-                    quoted = true;
-                    self.at += 1;
-                    match self.peek() {
-                        Some('\n') | None => self.unclear("a here-document whose end mark is no plain word"),
-                        Some(next) => {
-                            end.push(next);
-                            self.at += next.len_utf8() - 1;
-                        }
-                    }
-                }
-                (None, ' ' | '\t' | '\n' | ';' | '&' | '|' | '<' | '>' | '(' | ')') => break,
-                (None, c) => end.push(c),
-            }
-            self.at += c.len_utf8();
-        }
-        if self.frames.len() > 1 {
-            self.unclear("a here-document in a command substitution");
-        }
-        self.heredocs.push(Heredoc {
-            end,
-            strip_tabs,
-            quoted,
-        });
-        Ok(())
-    }
-
-    fn heredoc_bodies(&mut self) -> Step {
-        for heredoc in std::mem::take(&mut self.heredocs) {
-            loop {
-                if self.at >= self.text.len() {
-                    return Ok(());
-                }
-                let length = self.rest().find('\n').unwrap_or(self.rest().len());
-                let end = self.at + length;
-                self.no_value_before(end, Place::Heredoc)?;
-                let line = &self.text[self.at..end];
-                self.at = (end + 1).min(self.text.len());
-                let bare = if heredoc.strip_tabs {
-                    line.trim_start_matches('\t')
-                } else {
-                    line
-                };
-                if bare == heredoc.end {
-                    break;
-                }
-                if !heredoc.quoted && (line.ends_with('\\') || line.contains("$(") || line.contains('`')) {
-                    self.unclear("a here-document that holds commands or a broken line");
-                }
-            }
-        }
-        Ok(())
-    }
-
     fn open_paren(&mut self) -> Step {
         if self.rest().starts_with("((") && !self.command().in_word() && self.command().at_start() {
             self.unclear("`((`");
@@ -649,19 +389,24 @@ impl<'a> Reader<'a> {
     fn close_paren(&mut self) -> Step {
         self.end_word()?;
         self.at += 1;
-        if self.command().close_paren() || self.frames.len() == 1 {
+        if self.command().close_paren() || self.inner.is_empty() {
             return Ok(());
         }
         if !self.heredocs.is_empty() {
             self.unclear("a here-document in a command substitution");
         }
         self.frames.pop();
+        let tainted = self.inner.pop().and_then(|mut commands| commands.tainted());
         // The outer word goes on behind the substitution.
         self.command().push(")", Open::Bare);
+        if let Some(site) = tainted {
+            self.command().taint(site);
+        }
         Ok(())
     }
 }
 
+#[derive(Clone, Copy)]
 enum Quotes {
     None,
     Single,

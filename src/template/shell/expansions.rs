@@ -1,0 +1,199 @@
+//! What a `$` or a backtick begins. Where an expansion is simple it is left out as a whole, for no value may stand in
+//! it; where it is not, what stands behind it is unclear.
+
+use super::super::error::Place;
+use super::super::words::{Command, Open};
+use super::{Frame, Reader, Step, refuse};
+
+impl Reader<'_> {
+    /// Old-style substitution: it ends at the next backtick that has no backslash before it.
+    pub(super) fn backticks(&mut self) -> Step {
+        let mut escaped = false;
+        let mut end = None;
+        for (offset, c) in self.rest().char_indices().skip(1) {
+            match c {
+                _ if escaped => escaped = false,
+                '\\' => escaped = true,
+                '`' => {
+                    end = Some(self.at + offset);
+                    break;
+                }
+                _ => {}
+            }
+        }
+        let Some(end) = end else {
+            self.no_value_before(self.text.len(), Place::Backticks)?;
+            self.at = self.text.len();
+            return Ok(());
+        };
+        self.no_value_before(end, Place::Backticks)?;
+        let inner = &self.text[self.at + 1..end];
+        if !self.heredocs.is_empty()
+            || inner.contains(['\'', '"', '\\', '#', '<'])
+            || inner.contains("$(")
+            || inner.contains("${")
+        {
+            self.unclear("quotes in backticks");
+        }
+        self.word_text(end + 1 - self.at);
+        Ok(())
+    }
+
+    pub(super) fn dollar(&mut self, open: Open) -> Step {
+        let dollar = self.at;
+        let mut next = self.rest()[1..].chars();
+        match next.next() {
+            Some('(') if next.next() == Some('(') => self.arithmetic(),
+            Some('(') => {
+                if !self.heredocs.is_empty() {
+                    self.unclear("a command substitution on a line with `<<`");
+                }
+                self.word_text(2);
+                self.frames.push(Frame::Substitution);
+                self.inner.push(Command::default());
+                Ok(())
+            }
+            Some('{') => self.parameter(),
+            Some('[') => {
+                self.unclear("`$[`");
+                self.word_text(2);
+                Ok(())
+            }
+            Some('\'') if open == Open::Bare => self.ansi_quotes(),
+            Some('\\') => {
+                self.word_text(1);
+                Ok(())
+            }
+            Some(c) if c == '_' || c.is_ascii_alphabetic() => {
+                let name = self.rest()[1..]
+                    .find(|c: char| c != '_' && !c.is_ascii_alphanumeric())
+                    .unwrap_or(self.rest().len() - 1);
+                // A value behind it gets quotes of its own, so it cannot make the name longer.
+                self.word_text(1 + name);
+                Ok(())
+            }
+            Some(c @ ('0'..='9' | '#' | '?' | '!' | '@' | '*' | '-' | '$')) => {
+                self.word_text(1 + c.len_utf8());
+                Ok(())
+            }
+            _ => {
+                self.word_text(1);
+                match self.here() {
+                    Some(placeholder) if self.at == dollar + 1 => {
+                        Err(refuse(placeholder.site, Place::AfterDollar))
+                    }
+                    _ => Ok(()),
+                }
+            }
+        }
+    }
+
+    /// `$((…))`: left out as a whole.
+    fn arithmetic(&mut self) -> Step {
+        let mut depth = 0_usize;
+        let mut end = None;
+        for (offset, c) in self.rest().char_indices().skip(1) {
+            match c {
+                '(' => depth += 1,
+                ')' => {
+                    depth = depth.saturating_sub(1);
+                    if depth == 1 && !self.rest()[offset + 1..].starts_with(')') && self.closes_inner(offset)
+                    {
+                        break;
+                    }
+                    if depth == 0 {
+                        end = Some(self.at + offset + 1);
+                        break;
+                    }
+                }
+                '\'' | '"' | '`' | '\\' | '{' | '<' | '\n' => break,
+                '$' if self.rest()[offset + 1..].starts_with(['(', '\'', '[']) => break,
+                _ => {}
+            }
+        }
+        match end {
+            Some(end) => {
+                self.no_value_before(end, Place::Arithmetic)?;
+                self.word_text(end - self.at);
+            }
+            None => {
+                self.unclear("`$((`");
+                if let Some(placeholder) = self.placeholders.get(self.next) {
+                    return Err(refuse(placeholder.site, Place::Arithmetic));
+                }
+                self.word_text(3);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the parenthesis at `offset` closes the second one of `$((`.
+    fn closes_inner(&self, offset: usize) -> bool {
+        let mut depth = 0_usize;
+        for c in self.rest()[3..offset].chars() {
+            match c {
+                '(' => depth += 1,
+                ')' => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+        }
+        depth == 0
+    }
+
+    /// `${…}`: left out as a whole where it is simple.
+    fn parameter(&mut self) -> Step {
+        let mut depth = 1_usize;
+        let mut end = None;
+        let mut before = '{';
+        // `${ command; }` is a substitution in some shells.
+        let name = |c: char| c == '_' || c.is_ascii_alphanumeric() || "@*#?$!-".contains(c);
+        if !self.rest()[2..].starts_with(name) {
+            self.unclear("`${` without a name");
+        }
+        for (offset, c) in self.rest().char_indices().skip(2) {
+            match c {
+                '{' if before == '$' => depth += 1,
+                '}' => depth -= 1,
+                '\'' | '"' | '`' | '\\' | '{' | '(' | '\n' => break,
+                _ => {}
+            }
+            if depth == 0 {
+                end = Some(self.at + offset + 1);
+                break;
+            }
+            before = c;
+        }
+        match end {
+            Some(end) => {
+                self.no_value_before(end, Place::Parameter)?;
+                self.word_text(end - self.at);
+            }
+            None => {
+                let inside = self
+                    .rest()
+                    .find('}')
+                    .map_or(self.text.len(), |offset| self.at + offset);
+                self.no_value_before(inside, Place::Parameter)?;
+                self.unclear("quotes in `${…}`");
+                self.word_text(2);
+            }
+        }
+        Ok(())
+    }
+
+    /// `$'…'`: bash reads escapes in it, other shells do not.
+    fn ansi_quotes(&mut self) -> Step {
+        let Some(length) = self.rest()[2..].find('\'') else {
+            self.no_value_before(self.text.len(), Place::AnsiQuotes)?;
+            self.at = self.text.len();
+            return Ok(());
+        };
+        let end = self.at + 2 + length;
+        self.no_value_before(end, Place::AnsiQuotes)?;
+        if self.text[self.at..end].contains(['\\', '\n']) {
+            self.unclear("`$'…'` with a backslash or a line break");
+        }
+        self.quoted_text(end + 1 - self.at);
+        Ok(())
+    }
+}
