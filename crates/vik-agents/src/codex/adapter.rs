@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde_json::value::RawValue;
 use vik_core::event::Event;
-use vik_core::outcome::Usage;
+use vik_core::outcome::{FailureClass, Usage};
 use vik_core::workflow::AgentProfile;
 
 use super::line::{Item, Line, TurnError};
@@ -245,7 +245,12 @@ impl Adapter for Codex {
                 // What was reported before a turn that completed is no reason for what came after.
                 self.session.fault = None;
             }
-            return self.session.failed(exit, stderr, otherwise);
+            let mut conclusion = self.session.failed(exit, stderr, otherwise);
+            if exit == Exit::Code(2) && self.session.id.is_none() {
+                // The exit code of a refused command line, whatever the words.
+                conclusion.failure_class = Some(FailureClass::Usage);
+            }
+            return conclusion;
         }
         let mut conclusion = self.session.succeeded();
         if self.wants_result {
