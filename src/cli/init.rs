@@ -1,2 +1,174 @@
-//! `vik init`
-pub fn run(_: std::path::PathBuf, _: &super::args::InitArgs) -> super::Done { Ok(crate::report::Exit::Bug) }
+//! `vik init`: writes a workflow that works, then lets doctor look at it.
+
+mod ask;
+mod files;
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt::Write as _;
+use std::fs::{self, OpenOptions};
+use std::io::{self, IsTerminal, Write as _};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use super::args::{AgentKind, InitArgs, TrackerKind};
+use super::{Done, colored, doctor, print};
+use crate::host::own_environment;
+use crate::report::{Exit, Failure, clean};
+use crate::tracker::{NewIssue, Tracker};
+use crate::workflow_file::absolute;
+use files::{Choice, NewFile, Repository};
+
+/// Writes a workflow, its prompts and what its tracker needs.
+pub fn run(workflow: PathBuf, args: &InitArgs) -> Done {
+    let path = absolute(&workflow);
+    let folder = path.parent().unwrap_or(Path::new("/")).to_owned();
+    let (tracker, agent) = choose(args)?;
+    let choice = Choice { tracker, agent, repository: repository(&folder) };
+    let mut out = write(&path, &folder, &choice, args.force)?;
+    out.push_str(&next(&choice, &workflow));
+    print(&out);
+    if !args.no_doctor {
+        print("\n");
+        let examination = doctor::examine(&path, false)?;
+        print(&doctor::text(&examination, false, colored(&io::stdout())));
+    }
+    // What doctor found is to be done next; what init had to do is done.
+    Ok(Exit::Done)
+}
+
+/// From flags, else from answers, else from what is there.
+fn choose(args: &InitArgs) -> Result<(TrackerKind, AgentKind), Failure> {
+    let path = own_environment().remove("PATH").unwrap_or_default();
+    let found = installed(&path);
+    if let (Some(tracker), Some(agent)) = (args.tracker, args.agent) {
+        return Ok((tracker, agent));
+    }
+    if io::stdin().is_terminal() && io::stderr().is_terminal() {
+        let (mut input, mut output) = (io::stdin().lock(), io::stderr().lock());
+        return ask::both(&mut input, &mut output, args, found).map_err(|error| {
+            Failure::new(Exit::Usage, "no_answer", "a question was not answered")
+                .because(&error)
+                .hint("give --tracker and --agent")
+        });
+    }
+    let (tracker, agent) = (args.tracker.unwrap_or(TrackerKind::Files), args.agent.unwrap_or(found));
+    // There is nobody to ask.
+    let text = format!(
+        "taking --tracker {} --agent {}; name others with these flags\n",
+        files::tracker_name(tracker),
+        files::agent_name(agent)
+    );
+    let _ = io::stderr().lock().write_all(text.as_bytes());
+    Ok((tracker, agent))
+}
+
+/// The agent that is installed.
+fn installed(path: &str) -> AgentKind {
+    [("codex", AgentKind::Codex), ("claude", AgentKind::Claude)]
+        .into_iter()
+        .find(|(program, _)| doctor::find_program(program, path).is_some())
+        .map_or(AgentKind::Vex, |(_, agent)| agent)
+}
+
+/// Which git repository stands around a folder.
+fn repository(folder: &Path) -> Repository {
+    // The folder may not be there yet: the nearest one above decides.
+    let Some(folder) = folder.ancestors().find(|folder| folder.is_dir()) else { return Repository::None };
+    let git = |args: &[&str]| {
+        Command::new("git")
+            .args(["-c", "core.fsmonitor=false", "-C"])
+            .arg(folder)
+            .args(args)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()
+            .is_ok_and(|status| status.success())
+    };
+    if !git(&["rev-parse", "--show-toplevel"]) {
+        Repository::None
+    } else if git(&["remote", "get-url", "origin"]) {
+        Repository::Remote
+    } else {
+        Repository::Local
+    }
+}
+
+/// Writes the files, all or none of them where one is there already; what was done, for people.
+fn write(path: &Path, folder: &Path, choice: &Choice, force: bool) -> Result<String, Failure> {
+    let files = files::plan(path, choice);
+    let there: Vec<String> = files
+        .iter()
+        .map(|file| folder.join(&file.path))
+        .filter(|file| file.symlink_metadata().is_ok())
+        .map(|file| file.display().to_string())
+        .collect();
+    if !there.is_empty() && !force {
+        return Err(Failure::new(Exit::Failed, "exists", format!("already there: {}", there.join(", ")))
+            .hint("--force overwrites these; --workflow FILE writes into another folder"));
+    }
+    let mut out = String::new();
+    for file in &files {
+        let target = folder.join(&file.path);
+        write_file(&target, file, force)
+            .map_err(|error| Failure::failed("init_write", format!("cannot write {}", target.display()), &error))?;
+        let _ = writeln!(out, "wrote {}", clean(&file.path.to_string_lossy()));
+    }
+    if choice.tracker == TrackerKind::Files {
+        sample_issue(&mut out, folder)?;
+    }
+    Ok(out)
+}
+
+fn write_file(target: &Path, file: &NewFile, force: bool) -> io::Result<()> {
+    if let Some(folder) = target.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    let mut options = OpenOptions::new();
+    options.write(true).mode(if file.is_script { 0o755 } else { 0o644 });
+    if force { options.create(true).truncate(true) } else { options.create_new(true) };
+    options.open(target)?.write_all(file.text.as_bytes())
+}
+
+/// One issue to begin with, where there is none. Issues are never overwritten: they are people's work.
+fn sample_issue(out: &mut String, folder: &Path) -> Result<(), Failure> {
+    let dir = own_environment().remove("VIK_ISSUES_DIR").map_or_else(|| folder.join("issues"), |dir| folder.join(dir));
+    let tracker = Tracker::new(&dir);
+    if tracker.list().is_ok_and(|listing| !listing.issues.is_empty() || !listing.broken.is_empty()) {
+        let _ = writeln!(out, "kept the issues in {}", clean(&dir.display().to_string()));
+        return Ok(());
+    }
+    let issue = NewIssue {
+        title: files::SAMPLE_TITLE.to_owned(),
+        state: "todo".to_owned(),
+        body: files::SAMPLE_BODY.to_owned(),
+        ..NewIssue::default()
+    };
+    let id = tracker
+        .create(&issue, jiff::Timestamp::now())
+        .map_err(|error| Failure::failed("init_write", "cannot write a sample issue", &error))?;
+    let _ = writeln!(out, "wrote issue {id} in {}", clean(&dir.display().to_string()));
+    Ok(())
+}
+
+/// What a person does next.
+fn next(choice: &Choice, workflow: &Path) -> String {
+    let flag = if workflow == Path::new("./workflow.yml") || workflow == Path::new("workflow.yml") {
+        String::new()
+    } else {
+        format!(" --workflow {}", clean(&workflow.display().to_string()))
+    };
+    let mut out = "\nNext:\n".to_owned();
+    for line in files::first_steps(choice.tracker) {
+        let _ = writeln!(out, "  {line}");
+    }
+    for (verb, what) in
+        [("vik run --dry-run", "see what would start"), ("vik run --once", "work until nothing is left to do")]
+    {
+        let _ = writeln!(out, "  {:<40} {what}", format!("{verb}{flag}"));
+    }
+    out
+}

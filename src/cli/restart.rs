@@ -2,11 +2,9 @@
 
 use std::path::PathBuf;
 
-use clap::Parser;
-
 use super::args::RestartArgs;
 use super::stop::{Stopped, quietly};
-use super::{Cli, Done, Verb, later, print};
+use super::{Done, later, print};
 use crate::workflow_file::WorkflowFile;
 
 /// Stops the daemon, if there is one, and starts it detached.
@@ -20,9 +18,5 @@ pub fn run(workflow: PathBuf, args: &RestartArgs) -> Done {
         Stopped::Nothing => print("no daemon ran\n"),
         _ => print("the old daemon has stopped\n"),
     }
-    let start = Cli::parse_from(["vik", "run", "--detach"]);
-    match start.verb {
-        Verb::Run(run) => super::run::detach(workflow, &run),
-        _ => Ok(crate::report::Exit::Bug),
-    }
+    super::run::detach(&workflow, Vec::new())
 }

@@ -1,7 +1,7 @@
 //! `vik run`
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use vik_core::ids::{IssueId, StageName};
 use vik_core::scheduler::Filter;
@@ -21,7 +21,7 @@ pub fn run(workflow: PathBuf, args: &RunArgs) -> Done {
         return Err(later::not_yet("serving HTTP (--port, --bind-address)"));
     }
     if args.detach {
-        return detach(workflow, args);
+        return detach(&workflow, options(args));
     }
     let ready = args.daemon_child.then(Ready::enter);
     let (path, workflow) = match valid(&workflow, args) {
@@ -57,7 +57,7 @@ pub fn run(workflow: PathBuf, args: &RunArgs) -> Done {
 }
 
 fn valid(
-    workflow: &std::path::Path,
+    workflow: &Path,
     args: &RunArgs,
 ) -> Result<(PathBuf, std::sync::Arc<vik_core::workflow::Workflow>), Failure> {
     let valid = WorkflowFile::valid(workflow, super::warn)?;
@@ -78,10 +78,21 @@ fn filter(args: &RunArgs) -> Filter {
     }
 }
 
-/// Starts a detached daemon and tells its pid.
-pub fn detach(workflow: PathBuf, args: &RunArgs) -> Done {
+/// Starts a detached daemon and tells its pid. `options` go to the daemon's own `run`.
+pub fn detach(workflow: &Path, options: Vec<OsString>) -> Done {
+    // Warnings are for the person here, not for the daemon's log.
+    WorkflowFile::valid(workflow, super::warn)?;
     let mut words: Vec<OsString> = vec!["run".into(), "--daemon-child".into()];
-    words.extend(["--workflow".into(), absolute(&workflow).into()]);
+    words.extend(["--workflow".into(), absolute(workflow).into()]);
+    words.extend(options);
+    let pid = daemon::detach(&words)?;
+    print(&format!("vik runs (pid {pid}); see `vik status`, stop it with `vik stop`\n"));
+    Ok(Exit::Done)
+}
+
+/// The options of a `run` that its daemon needs.
+fn options(args: &RunArgs) -> Vec<OsString> {
+    let mut words = Vec::new();
     for issue in &args.issue {
         words.extend(["--issue".into(), issue.into()]);
     }
@@ -91,9 +102,5 @@ pub fn detach(workflow: PathBuf, args: &RunArgs) -> Done {
     if let Some(most) = args.max_iterations {
         words.extend(["--max-iterations".into(), most.to_string().into()]);
     }
-    // Warnings are for the person here, not for the daemon's log.
-    WorkflowFile::valid(&workflow, super::warn)?;
-    let pid = daemon::detach(&words)?;
-    print(&format!("vik runs (pid {pid}); see `vik status`, stop it with `vik stop`\n"));
-    Ok(Exit::Done)
+    words
 }

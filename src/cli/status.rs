@@ -68,7 +68,7 @@ fn absent(state: DaemonState, info: Option<&InstanceInfo>, path: &std::path::Pat
 fn all(args: &StatusArgs) -> Done {
     let mut found = Vec::new();
     for instance in Instance::all() {
-        let Some(info) = instance.read() else { continue };
+        let Some(info) = instance.read().filter(|info| info.ended_at.is_none()) else { continue };
         match of(&instance, &info.workflow_path) {
             Ok(status) => found.push(status),
             Err(_) => found.push(absent(DaemonState::Dead, Some(&info), &info.workflow_path)),

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use vik_api::Verb;
+use vik_api::{Response, Verb};
 use vik_proc::Graces;
 
 use super::args::StopArgs;
@@ -80,8 +80,11 @@ pub fn stop(instance: &Instance, timeout: Duration) -> Result<Stopped, Failure> 
 }
 
 fn end(instance: &Instance, info: &InstanceInfo, timeout: Duration) -> Result<bool, Failure> {
-    if ask(&info.socket, Verb::Stop).is_err() {
-        signal(info, Signal::SIGTERM);
+    match ask(&info.socket, Verb::Stop) {
+        // It will not be stopped by one of its own agents: then nothing else is tried either.
+        Ok(Response::Error(body)) => return Err(body.into()),
+        Ok(_) => {}
+        Err(_) => signal(info, Signal::SIGTERM),
     }
     if wait_gone(instance, timeout) {
         return Ok(false);

@@ -23,6 +23,8 @@ use vik_core::workflow::{Severity, Workflow, WorkspaceRoot};
 pub use check::{Check, Examination, FileFindings, Status};
 pub use text::{json, text};
 
+pub(super) use probe::find as find_program;
+
 use super::args::DoctorArgs;
 use super::{Done, colored, print, print_json};
 use crate::daemon::{self, Instance, Signals};

@@ -48,7 +48,7 @@ impl Drop for Scratch {
 }
 
 /// The program with this name on a PATH, as the shim finds it; a path stands for itself.
-pub(super) fn find(name: &str, path: &str) -> Option<PathBuf> {
+pub(in crate::cli) fn find(name: &str, path: &str) -> Option<PathBuf> {
     let runs = |file: &Path| file.is_file() && access(file, AccessFlags::X_OK).is_ok();
     if name.contains('/') {
         return Some(PathBuf::from(name)).filter(|file| runs(file));

@@ -1,0 +1,227 @@
+//! What doctor says of good and of broken workflows. Commands are run by the tests of the whole program.
+
+use std::fs;
+use std::time::Duration;
+
+use vik_core::duration::Span;
+use vik_core::issue::Pull;
+use vik_core::workflow::load;
+
+use super::*;
+use crate::intake::{PullError, PullResult};
+
+const GOOD: &str = r#"agents:
+  coder: { runtime: command, command: [/bin/sh] }
+  built_in: { runtime: vex, provider: replay, base_url: recordings, model: one }
+issues:
+  pull: { command: "echo '[]'" }
+issue:
+  hooks:
+    after_create: |
+      git clone -- {{ workflow_dir }} .
+  stages:
+    plan:
+      when: { state: todo }
+      agent: coder
+      prompt: "Plan {{ issue.title }} from !`exec(git log)`"
+    work:
+      when: { state: planned }
+      agent: built_in
+      prompt_file: prompts/work.md
+      verify: make test
+      hooks:
+        before_run: git fetch
+        after_run: |
+          {% if session.outcome == "succeeded" %}
+          echo {{ issue.id }} {{ session.usage.input_tokens }}
+          {% endif %}
+"#;
+
+const BROKEN: &str = r#"agents:
+  coder: { runtime: command, command: [no-such-program-here] }
+  built_in: { runtime: vex, provider: anthropic, model: one }
+loop: { max_iteration: 3 }
+issues:
+  pull: { command: "echo '[]'" }
+issue:
+  hooks:
+    after_create: |
+      set -e
+      sh -c {{ issue.title }}
+    before_remove: echo {{ attempt.number }}
+  stages:
+    plan:
+      when: { state: todo }
+      agent: coder
+      prompt: Plan {{ issue.title }} for {{ isue.id }} and {{ issue.assignee }}
+    work:
+      when: { state: planned }
+      agent: built_in
+      prompt_file: prompts/work.md
+    review:
+      when: { state: review }
+      agent: built_in
+      prompt_file: prompts/missing.md
+    close:
+      when: { state: closing }
+      agent: coder
+      prompt: Close {{ issue.assignee }}
+"#;
+
+/// A folder with a workflow and one prompt file.
+fn folder(workflow: &str, prompt: &str) -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("prompts")).unwrap();
+    fs::write(folder.path().join("prompts/work.md"), prompt).unwrap();
+    let path = folder.path().join("workflow.yml");
+    fs::write(&path, workflow).unwrap();
+    (folder, path)
+}
+
+/// Everything but what depends on the machine.
+fn examine_offline(path: &Path) -> Examination {
+    let mut examination = examine(path, true).unwrap();
+    examination.checks.retain(|check| check.group != Group::System && check.check != "instance");
+    examination
+}
+
+macro_rules! assert_redacted {
+    ($path:expr, $($snapshot:tt)*) => {
+        let folder = fs::canonicalize($path).unwrap();
+        insta::with_settings!({ filters => vec![(folder.to_str().unwrap(), "[folder]")] }, {
+            insta::assert_snapshot!($($snapshot)*);
+        });
+    };
+}
+
+fn recording(folder: &Path) {
+    fs::create_dir(folder.join("recordings")).unwrap();
+    let lines = "{\"conversation\":{\"when\":\".\"}}\n{\"answer\":{\"text\":\"done\"}}\n";
+    fs::write(folder.join("recordings/one.jsonl"), lines).unwrap();
+}
+
+#[test]
+fn a_good_workflow() {
+    let (folder, path) = folder(GOOD, "Work on {{ issue.title }}.\n{% if attempt.feedback %}Again.{% endif %}\n");
+    let before = entries(folder.path());
+    let examination = examine_offline(&path);
+    assert_redacted!(folder.path(), "good_text", text(&examination, false, false));
+    let json = serde_json::to_string_pretty(&json(&examination, false)).unwrap();
+    assert_redacted!(folder.path(), "good_json", json);
+    assert_eq!(entries(folder.path()), before, "nothing is left behind");
+}
+
+#[test]
+fn a_broken_workflow() {
+    let (folder, path) = folder(BROKEN, "Work.\n\n  On {{ isue.title }} and {% if %}\n");
+    let examination = examine_offline(&path);
+    assert_redacted!(folder.path(), "broken_text", text(&examination, false, false));
+    let json = serde_json::to_string_pretty(&json(&examination, false)).unwrap();
+    assert_redacted!(folder.path(), "broken_json", json);
+    assert_eq!(examination.exit(false), Exit::Workflow);
+}
+
+#[test]
+fn a_missing_workflow_still_gets_a_report() {
+    let folder = tempfile::tempdir().unwrap();
+    let examination = examine(&folder.path().join("workflow.yml"), true).unwrap();
+    assert_eq!(examination.exit(false), Exit::Workflow);
+    let names: Vec<_> = examination.checks.iter().map(|check| check.check.as_str()).collect();
+    assert!(names.contains(&"workflow") && names.contains(&"daemon") && names.contains(&"platform"), "{names:?}");
+    assert_eq!(entries(folder.path()), Vec::<PathBuf>::new());
+}
+
+fn entries(folder: &Path) -> Vec<PathBuf> {
+    let mut entries: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    entries.sort();
+    entries
+}
+
+#[test]
+fn a_recording_is_looked_for() {
+    let workflow = GOOD.replace("coder: { runtime", "other: { runtime").replace("agent: coder", "agent: other");
+    let (folder, path) = folder(&workflow, "Work.");
+    let status = |examination: &Examination| {
+        let check = examination.checks.iter().find(|check| check.check == "provider.built_in").unwrap();
+        (check.status, check.code.clone().unwrap_or_default().into_owned())
+    };
+    assert_eq!(status(&examine_offline(&path)), (Status::Error, "recording_missing".to_owned()));
+    recording(folder.path());
+    let (status, code) = status(&examine_offline(&path));
+    assert!(status == Status::Ok || code == "recording_broken", "{status:?} {code}");
+}
+
+#[test]
+fn exit_codes_tell_what_is_wrong() {
+    let error = |check: &str| Check::error(Group::System, check, "x", "x");
+    let warning = |check: &str| Check::warning(Group::System, check, "x", "x");
+    let exit = |checks: Vec<Check>, strict| {
+        Examination { workflow_path: "/w".into(), files: Vec::new(), checks }.exit(strict)
+    };
+    assert_eq!(exit(vec![warning("git"), Check::ok(Group::System, "a", "a")], false), Exit::Done);
+    assert_eq!(exit(vec![warning("git")], true), Exit::Failed);
+    assert_eq!(exit(vec![error(PULL)], false), Exit::NotFound);
+    assert_eq!(exit(vec![error(PULL), error("agent.a")], false), Exit::Failed);
+    assert_eq!(exit(vec![error(PULL), error("agent.a"), error(WORKFLOW)], false), Exit::Workflow);
+    assert_eq!(exit(vec![warning(WORKFLOW)], false), Exit::Done);
+    assert_eq!(exit(vec![warning(WORKFLOW)], true), Exit::Workflow);
+}
+
+fn pull_text(result: Result<&str, PullError>) -> String {
+    let workflow = load(GOOD).workflow.unwrap();
+    let result = result.map(|items| Pull::parse(items.as_bytes()).unwrap());
+    let (checks, _) = issues::check(&workflow, PullResult { took: Duration::from_millis(120), result });
+    let examination = Examination { workflow_path: "/w".into(), files: Vec::new(), checks };
+    text(&examination, false, false)
+}
+
+#[test]
+fn what_a_pull_brought() {
+    let items = r#"[{"id":1,"state":"todo"},{"id":2,"state":"done"},{"id":3,"state":"Todo "},{"id":4},{"id":1,"state":"a"},
+        7,{"state":"x"}]"#;
+    insta::assert_snapshot!(pull_text(Ok(items)));
+    insta::assert_snapshot!(pull_text(Err(PullError::TimedOut(Span::secs(60)))));
+    let failed = PullError::Failed { how: "exited with 127".into(), stderr: "sh: gh: not found\x1b[31m".into() };
+    insta::assert_snapshot!(pull_text(Err(failed)));
+}
+
+#[test]
+fn a_template_is_tried_with_an_issue_of_the_tracker() {
+    let (_folder, path) = folder(BROKEN, "Work.");
+    let workflow = load(&BROKEN.replace("isue", "issue").replace("max_iteration", "max_iterations")).workflow.unwrap();
+    let loaded = load(BROKEN);
+    let sources = Sources::read(&workflow, &loaded, path.parent().unwrap());
+    let instance = Instance::of(&path).unwrap();
+    let host = daemon::host(&path, &workflow, &instance).unwrap();
+    let item = r#"[{"id":"7","state":"closing","title":"t"},{"id":"8","state":"todo","assignee":"me"}]"#;
+    let pulled = Pull::parse(item.as_bytes()).unwrap().issues;
+    let checks = templates::render(&host, &workflow, &sources, &pulled);
+    let status = |name: &str| checks.iter().find(|check| check.check == name).map(|check| check.status);
+    // A real issue lacks the field; with a made-up one nobody can tell; another one has it.
+    assert_eq!(status("prompt.close"), Some(Status::Error));
+    assert_eq!(status("prompt.plan"), Some(Status::Ok));
+    let checks = templates::render(&host, &workflow, &sources, &[]);
+    let close = checks.iter().find(|check| check.check == "prompt.close").unwrap();
+    assert_eq!((close.status, close.code.as_deref()), (Status::Warning, Some("template_undefined")));
+}
+
+#[test]
+fn folders_are_tried_where_they_are_and_asked_about_where_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let deep = folder.path().join("a/b/c");
+    assert_eq!(places::writable("home", "the root", &deep).status, Status::Ok);
+    assert!(!folder.path().join("a").exists());
+    assert_eq!(places::writable("home", "the root", folder.path()).status, Status::Ok);
+    assert_eq!(entries(folder.path()), Vec::<PathBuf>::new());
+    let file = folder.path().join("file");
+    fs::write(&file, "").unwrap();
+    assert_eq!(places::writable("home", "the root", &file).status, Status::Error);
+    assert_eq!(places::writable("home", "the root", &file.join("below")).status, Status::Error);
+}
+
+#[test]
+fn programs_are_found_as_the_shim_finds_them() {
+    assert!(probe::find("sh", "relative:/bin:/usr/bin").is_some());
+    assert_eq!(probe::find("sh", "bin:."), None);
+    assert_eq!(probe::find("/etc/passwd", "/bin"), None);
+}

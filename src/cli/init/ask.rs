@@ -1,0 +1,74 @@
+//! Questions to a person at a terminal.
+
+use std::io::{self, BufRead, Write};
+
+use super::super::args::{AgentKind, InitArgs, TrackerKind};
+use super::files::{agent_name, tracker_name};
+
+const TRACKERS: &[(TrackerKind, &str)] = &[
+    (TrackerKind::Files, "Markdown files in issues/, kept in git"),
+    (TrackerKind::Github, "GitHub issues, with the GitHub CLI (gh)"),
+    (TrackerKind::Gitlab, "GitLab issues, with the GitLab CLI (glab)"),
+    (TrackerKind::Linear, "Linear, with curl, jq and an API key"),
+    (TrackerKind::Jira, "Jira Cloud, with curl, jq and an API token"),
+];
+
+const AGENTS: &[(AgentKind, &str)] = &[
+    (AgentKind::Codex, "Codex CLI"),
+    (AgentKind::Claude, "Claude Code"),
+    (AgentKind::Vex, "the built-in agent (replays recordings only, for now)"),
+];
+
+/// Asks for what the flags leave open; `found` is the agent that is installed.
+pub(super) fn both(
+    input: &mut impl BufRead,
+    output: &mut impl Write,
+    args: &InitArgs,
+    found: AgentKind,
+) -> io::Result<(TrackerKind, AgentKind)> {
+    let tracker = match args.tracker {
+        Some(tracker) => tracker,
+        None => {
+            one(input, output, "Where do the issues live?", TRACKERS, |kind| tracker_name(kind), TrackerKind::Files)?
+        }
+    };
+    let agent = match args.agent {
+        Some(agent) => agent,
+        None => one(input, output, "Which agent works on them?", AGENTS, |kind| agent_name(kind), found)?,
+    };
+    Ok((tracker, agent))
+}
+
+/// A numbered question; an empty answer takes the default.
+fn one<T: Copy + PartialEq>(
+    input: &mut impl BufRead,
+    output: &mut impl Write,
+    question: &str,
+    choices: &[(T, &str)],
+    name: impl Fn(T) -> &'static str,
+    default: T,
+) -> io::Result<T> {
+    writeln!(output, "{question}")?;
+    for (number, (kind, what)) in choices.iter().enumerate() {
+        writeln!(output, "  {}) {:<8} {what}", number + 1, name(*kind))?;
+    }
+    let usual = choices.iter().position(|(kind, _)| *kind == default).unwrap_or(0);
+    loop {
+        write!(output, "Number or name [{}]: ", usual + 1)?;
+        output.flush()?;
+        let mut answer = String::new();
+        if input.read_line(&mut answer)? == 0 {
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the input ended"));
+        }
+        let answer = answer.trim().to_lowercase();
+        if answer.is_empty() {
+            return Ok(choices.get(usual).map_or(default, |(kind, _)| *kind));
+        }
+        let by_number = answer.parse::<usize>().ok().and_then(|number| choices.get(number.checked_sub(1)?));
+        let chosen = by_number.or_else(|| choices.iter().find(|(kind, _)| name(*kind) == answer));
+        match chosen {
+            Some((kind, _)) => return Ok(*kind),
+            None => writeln!(output, "There is no such choice.")?,
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! What `init` writes: templates with the parts that depend on the tracker, the agent and the repository.
+
+use std::path::{Path, PathBuf};
+
+use super::super::args::{AgentKind, TrackerKind};
+
+/// The title of the first issue of the embedded tracker.
+pub(super) const SAMPLE_TITLE: &str = "Say in the README how to run the tests";
+/// Its description.
+pub(super) const SAMPLE_BODY: &str = "A newcomer should find in README.md how to run the tests of this project, in one \
+    short section. Try the command before you write it down.\n";
+
+/// Which git repository stands around the workflow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Repository {
+    /// None.
+    None,
+    /// One without a remote `origin`.
+    Local,
+    /// One with a remote `origin`.
+    Remote,
+}
+
+/// What was chosen.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Choice {
+    pub(super) tracker: TrackerKind,
+    pub(super) agent: AgentKind,
+    pub(super) repository: Repository,
+}
+
+/// A file to write.
+#[derive(Clone, Debug)]
+pub(super) struct NewFile {
+    /// Relative to the workflow's folder.
+    pub(super) path: PathBuf,
+    pub(super) text: String,
+    pub(super) is_script: bool,
+}
+
+pub(super) fn tracker_name(tracker: TrackerKind) -> &'static str {
+    match tracker {
+        TrackerKind::Files => "files",
+        TrackerKind::Github => "github",
+        TrackerKind::Gitlab => "gitlab",
+        TrackerKind::Linear => "linear",
+        TrackerKind::Jira => "jira",
+    }
+}
+
+pub(super) fn agent_name(agent: AgentKind) -> &'static str {
+    match agent {
+        AgentKind::Codex => "codex",
+        AgentKind::Claude => "claude",
+        AgentKind::Vex => "vex",
+    }
+}
+
+/// The states an issue goes through: the first stage's, the second one's, and where it waits for a person.
+fn states(tracker: TrackerKind) -> [&'static str; 3] {
+    match tracker {
+        TrackerKind::Files | TrackerKind::Github | TrackerKind::Gitlab => ["todo", "review", "ready"],
+        TrackerKind::Linear => ["Todo", "In Progress", "In Review"],
+        TrackerKind::Jira => ["To Do", "In Progress", "In Review"],
+    }
+}
+
+/// The files of a choice, the workflow first.
+pub(super) fn plan(workflow: &Path, choice: &Choice) -> Vec<NewFile> {
+    let file = |path: &str, text: &str| NewFile { path: path.into(), text: text.to_owned(), is_script: false };
+    let name = workflow.file_name().map_or_else(|| "workflow.yml".into(), PathBuf::from);
+    let mut files = vec![
+        NewFile { path: name, text: workflow_text(choice), is_script: false },
+        file("prompts/implement.md", include_str!("templates/implement.md")),
+        file("prompts/review.md", include_str!("templates/review.md")),
+    ];
+    let script = match choice.tracker {
+        TrackerKind::Linear => Some(include_str!("templates/linear.sh")),
+        TrackerKind::Jira => Some(include_str!("templates/jira.sh")),
+        TrackerKind::Files | TrackerKind::Github | TrackerKind::Gitlab => None,
+    };
+    files.extend(script.map(|text| NewFile { is_script: true, ..file("tracker.sh", text) }));
+    files
+}
+
+fn workflow_text(choice: &Choice) -> String {
+    let agents = match choice.agent {
+        AgentKind::Codex => include_str!("templates/agent-codex.yml"),
+        AgentKind::Claude => include_str!("templates/agent-claude.yml"),
+        AgentKind::Vex => include_str!("templates/agent-vex.yml"),
+    };
+    let pull = match choice.tracker {
+        TrackerKind::Files => include_str!("templates/pull-files.yml"),
+        TrackerKind::Github => include_str!("templates/pull-github.yml"),
+        TrackerKind::Gitlab => include_str!("templates/pull-gitlab.yml"),
+        TrackerKind::Linear => include_str!("templates/pull-linear.yml"),
+        TrackerKind::Jira => include_str!("templates/pull-jira.yml"),
+    };
+    let [todo, review, ready] = states(choice.tracker);
+    let push = match choice.repository {
+        Repository::None => "",
+        // The agent had this folder: its git hooks are not ours.
+        Repository::Local | Repository::Remote => {
+            "git -c core.hooksPath=/dev/null push --quiet --force-with-lease origin HEAD\n"
+        }
+    };
+    let text = include_str!("templates/workflow.yml");
+    [
+        ("@TRACKER@", tracker_name(choice.tracker).to_owned()),
+        ("@AGENT@", agent_name(choice.agent).to_owned()),
+        ("@AGENTS@", agents.to_owned()),
+        ("@PULL@", pull.to_owned()),
+        ("@AFTER_CREATE@", indented(6, after_create(choice.repository))),
+        ("@PUSH@", indented(10, push)),
+        ("@MOVE_REVIEW@", indented(10, &move_script(choice.tracker, todo, review)).trim_end().to_owned()),
+        ("@MOVE_READY@", indented(10, &move_script(choice.tracker, review, ready)).trim_end().to_owned()),
+        ("@TODO_YAML@", yaml(todo)),
+        ("@REVIEW_YAML@", yaml(review)),
+        ("@TODO@", todo.to_owned()),
+        ("@REVIEW@", review.to_owned()),
+        ("@READY@", ready.to_owned()),
+    ]
+    .iter()
+    .fold(text.to_owned(), |text, (place, value)| text.replace(place, value))
+}
+
+fn yaml(state: &str) -> String {
+    if state.contains(' ') { format!("\"{state}\"") } else { state.to_owned() }
+}
+
+fn indented(by: usize, text: &str) -> String {
+    text.lines().map(|line| format!("{:by$}{line}\n", "")).collect()
+}
+
+fn after_create(repository: Repository) -> &'static str {
+    match repository {
+        Repository::None => {
+            "set -eu\n\
+             # There was no git repository around this file. Put a clone of yours here, and a push into after_run:\n\
+             #   git clone --quiet -- https://example.com/you/project.git .\n\
+             git init --quiet ."
+        }
+        Repository::Local => {
+            "set -eu\n\
+             # A clone of the repository around this file: what is committed, and nothing else.\n\
+             repository=$(git -C {{ workflow_dir }} rev-parse --show-toplevel)\n\
+             git clone --quiet -- \"$repository\" .\n\
+             branch=\"vik/$VIK_ISSUE_ID\"\n\
+             git switch --quiet \"$branch\" 2>/dev/null || git switch --quiet --create \"$branch\""
+        }
+        Repository::Remote => {
+            "set -eu\n\
+             # A clone of where the repository around this file comes from.\n\
+             remote=$(git -C {{ workflow_dir }} remote get-url origin)\n\
+             git clone --quiet -- \"$remote\" .\n\
+             branch=\"vik/$VIK_ISSUE_ID\"\n\
+             git switch --quiet \"$branch\" 2>/dev/null || git switch --quiet --create \"$branch\""
+        }
+    }
+}
+
+fn move_script(tracker: TrackerKind, from: &str, to: &str) -> String {
+    match tracker {
+        TrackerKind::Files => format!("vik issue move --from {from} -- {{{{ issue.id }}}} {to}"),
+        TrackerKind::Github => format!(
+            "cd {{{{ workflow_dir }}}}\n\
+             gh issue edit {{{{ issue.id }}}} --remove-label vik:{from} --add-label vik:{to}"
+        ),
+        TrackerKind::Gitlab => format!(
+            "cd {{{{ workflow_dir }}}}\n\
+             glab issue update {{{{ issue.id }}}} --unlabel vik:{from} --label vik:{to}"
+        ),
+        TrackerKind::Linear | TrackerKind::Jira => {
+            format!("sh {{{{ workflow_dir }}}}/tracker.sh move {{{{ issue.id }}}} \"{to}\"")
+        }
+    }
+}
+
+/// What a tracker needs before the first run.
+pub(super) fn first_steps(tracker: TrackerKind) -> &'static [&'static str] {
+    match tracker {
+        TrackerKind::Files => &["vik issue new \"TITLE\" --body \"TEXT\"      write an issue of your own"],
+        TrackerKind::Github => &[
+            "for state in todo review ready; do gh label create \"vik:$state\"; done",
+            "gh issue edit NUMBER --add-label vik:todo    hand an issue over",
+        ],
+        TrackerKind::Gitlab => &[
+            "for state in todo review ready; do glab label create --name \"vik:$state\"; done",
+            "glab issue update NUMBER --label vik:todo    hand an issue over",
+        ],
+        TrackerKind::Linear => &[
+            "export LINEAR_API_KEY=… LINEAR_TEAM=…        a personal API key, and the key of the team",
+            "give an issue in the state `Todo` the label `vik` to hand it over",
+        ],
+        TrackerKind::Jira => &[
+            "export JIRA_BASE_URL=… JIRA_EMAIL=… JIRA_API_TOKEN=… JIRA_PROJECT=…",
+            "give an issue in the status `To Do` the label `vik` to hand it over",
+        ],
+    }
+}

@@ -1,0 +1,57 @@
+#!/bin/sh
+# Linear for Vik, with curl and jq.
+#
+#   tracker.sh list              prints the issues of the team with the label, as a JSON array
+#   tracker.sh move ID STATE     moves an issue to a state of its team
+#
+# Environment: LINEAR_API_KEY (a personal API key), LINEAR_TEAM (the key of the team, such as ENG), and, if you like,
+# LINEAR_LABEL (default: vik): only issues that have this label are taken.
+set -eu
+: "${LINEAR_API_KEY:?set it to a personal API key of Linear}"
+
+# The key goes to curl on stdin, so that it does not show in the process list.
+ask() { # QUERY VARIABLES
+  body=$(jq -nc --arg query "$1" --argjson variables "$2" '{$query, $variables}')
+  answer=$(printf 'header = "Authorization: %s"\n' "$LINEAR_API_KEY" |
+    curl --config - --silent --show-error --fail --max-time 50 \
+      --header 'Content-Type: application/json' --data-binary "$body" https://api.linear.app/graphql)
+  printf '%s' "$answer" | jq -ce 'if .errors then error(.errors[0].message) else .data end'
+}
+
+list() {
+  : "${LINEAR_TEAM:?set it to the key of your team, such as ENG}"
+  variables=$(jq -nc --arg team "$LINEAR_TEAM" --arg tag "${LINEAR_LABEL:-vik}" '{$team, $tag}')
+  # shellcheck disable=SC2016 # the dollars are GraphQL's
+  data=$(ask 'query($team: String!, $tag: String!) {
+    issues(first: 100, filter: {
+      team: { key: { eq: $team } }, labels: { name: { eq: $tag } },
+      state: { type: { nin: ["completed", "canceled"] } }
+    }) { nodes { identifier title description priority createdAt url state { name } labels { nodes { name } } } }
+  }' "$variables")
+  # Priority 0 is "none" at Linear; here it goes last.
+  printf '%s' "$data" | jq -c '[.issues.nodes[] | {
+    id: .identifier, title, description: (.description // ""), state: .state.name, url, created_at: .createdAt,
+    priority: (if .priority == 0 then 5 else .priority end), labels: [.labels.nodes[].name]
+  }]'
+}
+
+move() { # ID STATE
+  # shellcheck disable=SC2016
+  issue=$(ask 'query($id: String!) { issue(id: $id) { id team { states { nodes { id name } } } } }' \
+    "$(jq -nc --arg id "$1" '{$id}')")
+  state=$(printf '%s' "$issue" | jq -r --arg name "$2" '[.issue.team.states.nodes[] | select(.name == $name) | .id] | first // ""')
+  if [ -z "$state" ]; then
+    echo "the team has no state \"$2\"; it has: $(printf '%s' "$issue" | jq -r '[.issue.team.states.nodes[].name] | join(", ")')" >&2
+    exit 1
+  fi
+  # shellcheck disable=SC2016
+  ask 'mutation($id: String!, $state: String!) { issueUpdate(id: $id, input: { stateId: $state }) { success } }' \
+    "$(printf '%s' "$issue" | jq -c --arg state "$state" '{id: .issue.id, $state}')" |
+    jq -e '.issueUpdate.success' >/dev/null
+}
+
+case "${1-}" in
+  list) list ;;
+  move) move "${2:?ID}" "${3:?STATE}" ;;
+  *) echo "usage: tracker.sh list | move ID STATE" >&2; exit 2 ;;
+esac

@@ -1,0 +1,137 @@
+//! Every choice gives a workflow that can be used.
+
+use std::process::{Command, Stdio};
+
+use clap::Parser;
+use vik_core::workflow::{PromptSource, load};
+
+use super::*;
+use crate::cli::{Cli, Verb};
+use crate::template::{AFTER_CREATE_NAMES, AFTER_RUN_NAMES, NAMES, check_prompt, check_script};
+
+const TRACKERS: [TrackerKind; 5] =
+    [TrackerKind::Files, TrackerKind::Github, TrackerKind::Gitlab, TrackerKind::Linear, TrackerKind::Jira];
+const AGENTS: [AgentKind; 3] = [AgentKind::Codex, AgentKind::Claude, AgentKind::Vex];
+const REPOSITORIES: [Repository; 3] = [Repository::None, Repository::Local, Repository::Remote];
+
+fn args(words: &[&str]) -> InitArgs {
+    let cli = Cli::try_parse_from(["vik", "init"].iter().chain(words)).unwrap();
+    match cli.verb {
+        Verb::Init(args) => args,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn choices() -> impl Iterator<Item = Choice> {
+    TRACKERS.into_iter().flat_map(|tracker| {
+        AGENTS.into_iter().flat_map(move |agent| {
+            REPOSITORIES.into_iter().map(move |repository| Choice { tracker, agent, repository })
+        })
+    })
+}
+
+#[test]
+fn every_choice_loads_without_a_finding() {
+    for choice in choices() {
+        let files = files::plan(Path::new("/w/workflow.yml"), &choice);
+        let loaded = load(&files[0].text);
+        assert!(loaded.is_ok(true), "{choice:?}\n{}\n{}", loaded.render("workflow.yml", false), files[0].text);
+        assert!(!files[0].text.contains('@') || !files[0].text.contains("@T"), "{}", files[0].text);
+        let workflow = loaded.workflow.unwrap();
+        let script = |text: &str, names: &[&str]| {
+            assert_eq!(check_script(text, names), [], "{choice:?}\n{text}");
+        };
+        script(workflow.issue.after_create.as_deref().unwrap(), AFTER_CREATE_NAMES);
+        for stage in &workflow.issue.stages {
+            script(stage.verify.as_deref().unwrap(), NAMES);
+            script(stage.after_run.as_deref().unwrap(), AFTER_RUN_NAMES);
+            let PromptSource::File(prompt) = &stage.prompt else { panic!("{choice:?}") };
+            let prompt = files.iter().find(|file| file.path == Path::new(prompt)).unwrap();
+            assert_eq!(check_prompt(&prompt.text, NAMES), []);
+        }
+    }
+}
+
+#[test]
+fn scripts_are_shell() {
+    let sh = |text: &str| {
+        let mut child = Command::new("sh").arg("-n").stdin(Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+        assert!(child.wait().unwrap().success(), "{text}");
+    };
+    let session = serde_json::json!({"outcome": "succeeded"});
+    let context = serde_json::json!({
+        "issue": {"id": "1; rm"}, "workflow_dir": "/w", "attempt": {"feedback": ""}, "session": session,
+    });
+    for choice in choices() {
+        let files = files::plan(Path::new("/w/workflow.yml"), &choice);
+        let workflow = load(&files[0].text).workflow.unwrap();
+        let mut scripts = vec![workflow.issue.after_create.unwrap(), workflow.pull.command];
+        scripts.extend(workflow.issue.stages.iter().filter_map(|stage| stage.after_run.clone()));
+        scripts.extend(workflow.issue.stages.iter().filter_map(|stage| stage.verify.clone()));
+        for script in &scripts {
+            sh(&crate::template::script(script, &context).unwrap());
+        }
+        files.iter().filter(|file| file.is_script).for_each(|file| sh(&file.text));
+    }
+}
+
+#[test]
+fn what_a_person_gets() {
+    let choice =
+        Choice { tracker: TrackerKind::Github, agent: AgentKind::Codex, repository: Repository::Remote };
+    insta::assert_snapshot!("github_codex", files::plan(Path::new("/w/workflow.yml"), &choice)[0].text);
+    let choice = Choice { tracker: TrackerKind::Files, agent: AgentKind::Vex, repository: Repository::None };
+    insta::assert_snapshot!("files_vex", files::plan(Path::new("/w/workflow.yml"), &choice)[0].text);
+    insta::assert_snapshot!(next(&choice, Path::new("w.yml")), @r#"
+
+    Next:
+      vik issue new "TITLE" --body "TEXT"      write an issue of your own
+      vik run --dry-run --workflow w.yml       see what would start
+      vik run --once --workflow w.yml          work until nothing is left to do
+    "#);
+}
+
+#[test]
+fn nothing_is_overwritten_without_force_and_issues_never() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("sub/workflow.yml");
+    let dir = path.parent().unwrap();
+    let choice = Choice { tracker: TrackerKind::Files, agent: AgentKind::Codex, repository: Repository::None };
+    let out = write(&path, dir, &choice, false).unwrap();
+    assert!(out.contains("wrote workflow.yml\nwrote prompts/implement.md\n"), "{out}");
+    let issues = Tracker::new(dir.join("issues"));
+    assert_eq!(issues.list().unwrap().issues.len(), 1);
+    fs::write(&path, "mine").unwrap();
+    fs::remove_file(dir.join("prompts/review.md")).unwrap();
+    let failure = write(&path, dir, &choice, false).unwrap_err();
+    assert_eq!((failure.code(), failure.exit), ("exists", Exit::Failed));
+    assert_eq!(fs::read_to_string(&path).unwrap(), "mine");
+    assert!(!dir.join("prompts/review.md").exists(), "all or nothing");
+    issues.move_to("1", "done", None, None, jiff::Timestamp::now()).unwrap();
+    let out = write(&path, dir, &choice, true).unwrap();
+    assert!(out.contains("kept the issues"), "{out}");
+    assert!(fs::read_to_string(&path).unwrap().starts_with("# yaml-language-server"));
+    assert_eq!(issues.show("1").unwrap().state, "done");
+}
+
+#[test]
+fn questions_take_numbers_names_and_nothing() {
+    let ask = |flags: &[&str], input: &str| {
+        let mut output = Vec::new();
+        let answer = ask::both(&mut input.as_bytes(), &mut output, &args(flags), AgentKind::Claude);
+        (answer.map_err(|error| error.kind()), String::from_utf8(output).unwrap())
+    };
+    assert_eq!(ask(&[], "\n\n").0, Ok((TrackerKind::Files, AgentKind::Claude)));
+    assert_eq!(ask(&[], "9\n0\nLinear\n1\n").0, Ok((TrackerKind::Linear, AgentKind::Codex)));
+    assert_eq!(ask(&["--tracker", "jira"], "3\n").0, Ok((TrackerKind::Jira, AgentKind::Vex)));
+    assert_eq!(ask(&[], "").0, Err(io::ErrorKind::UnexpectedEof));
+    insta::assert_snapshot!(ask(&["--tracker", "files"], "x\n\n").1, @"
+    Which agent works on them?
+      1) codex    Codex CLI
+      2) claude   Claude Code
+      3) vex      the built-in agent (replays recordings only, for now)
+    Number or name [2]: There is no such choice.
+    Number or name [2]: 
+    ");
+}
