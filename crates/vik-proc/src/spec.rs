@@ -315,3 +315,79 @@ pub(crate) enum Status {
     /// The tree is gone.
     Ended(Box<ExitRecord>),
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::ffi::OsStringExt;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn os_text() -> impl Strategy<Value = OsString> {
+        prop_oneof![
+            ".*".prop_map(OsString::from),
+            any::<Vec<u8>>().prop_map(OsString::from_vec)
+        ]
+    }
+
+    proptest! {
+        /// What the shim reads is what the daemon meant, in one line, whatever bytes are in it.
+        #[test]
+        fn a_spec_survives_its_line(
+            program in os_text(),
+            args in prop::collection::vec(os_text(), 0..4),
+            env in prop::collection::vec((os_text(), os_text()), 0..4),
+            path in os_text(),
+            int in 0..1_000_000_u64,
+        ) {
+            let mut spec = ShimSpec::new(program, path.clone());
+            (spec.args, spec.env) = (args, env);
+            spec.stdin = Stdin::File(path.clone().into());
+            spec.stdout = Output::Append(path.clone().into());
+            spec.exit_record = Some(path.into());
+            spec.mark = Some(Mark::new("NAME", "value"));
+            spec.graces.int = Duration::from_millis(int);
+            let line = serde_json::to_string(&spec).unwrap();
+            prop_assert!(!line.contains('\n'));
+            prop_assert_eq!(serde_json::from_str::<ShimSpec>(&line).unwrap(), spec);
+        }
+    }
+
+    #[test]
+    fn the_form_of_a_record_is_stable() {
+        let record = ExitRecord {
+            schema: 1,
+            agent: Some(ProcessId {
+                pid: 7,
+                start_time: 8,
+            }),
+            boot_id: "boot".to_owned(),
+            started_at_ms: 1,
+            ended_at_ms: 2,
+            code: None,
+            signal: Some(9),
+            cause: Cause::LifelineLost,
+            spawn_error: None,
+            leftovers_killed: 3,
+            proof: Proof::Unproven {
+                survivors: vec![ProcessId {
+                    pid: 5,
+                    start_time: 6,
+                }],
+            },
+            peak_rss_kb: Some(4),
+            user_cpu_ms: 5,
+            sys_cpu_ms: 6,
+        };
+        let json = concat!(
+            r#"{"ended":{"schema":1,"agent":{"pid":7,"start_time":8},"boot_id":"boot","started_at_ms":1,"#,
+            r#""ended_at_ms":2,"code":null,"signal":9,"cause":"lifeline_lost","spawn_error":null,"#,
+            r#""leftovers_killed":3,"proof":{"unproven":{"survivors":[{"pid":5,"start_time":6}]}},"#,
+            r#""peak_rss_kb":4,"user_cpu_ms":5,"sys_cpu_ms":6}}"#
+        );
+        let status = Status::Ended(Box::new(record));
+        assert_eq!(serde_json::to_string(&status).unwrap(), json);
+        assert_eq!(serde_json::from_str::<Status>(json).unwrap(), status);
+    }
+}
