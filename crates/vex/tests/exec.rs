@@ -1,7 +1,10 @@
 //! The real `vex` program: events, exit codes, signals.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic, too")]
-#![allow(clippy::needless_pass_by_value, reason = "`json!` values are made for the call")]
+#![allow(
+    clippy::needless_pass_by_value,
+    reason = "`json!` values are made for the call"
+)]
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
