@@ -11,7 +11,7 @@ use super::source::{self, Plan};
 use super::{MAX_OUTPUT_BYTES, Part, Prompt, names, shell};
 
 /// Steps of the engine before a template is taken for one that does not end.
-const FUEL: u64 = 20_000_000;
+const FUEL: u64 = 2_000_000;
 
 /// A template after the engine: shell text holds placeholders instead of values.
 pub(super) struct Rendered {

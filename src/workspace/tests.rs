@@ -477,7 +477,7 @@ fn any_tree_can_be_removed() {
     )
     .unwrap();
     let name = "d".repeat(100);
-    for _ in 0..3000 {
+    for _ in 0..1200 {
         nix::sys::stat::mkdirat(&dir, name.as_str(), nix::sys::stat::Mode::S_IRWXU).unwrap();
         let flags = nix::fcntl::OFlag::O_DIRECTORY;
         dir = nix::fcntl::openat(&dir, name.as_str(), flags, nix::sys::stat::Mode::empty()).unwrap();
