@@ -121,6 +121,8 @@ pub struct FileFindings {
 pub struct Examination {
     /// The workflow file.
     pub workflow_path: PathBuf,
+    /// Whether no command was run.
+    pub offline: bool,
     /// Findings within the workflow file and the prompt files.
     pub files: Vec<FileFindings>,
     /// The checks.

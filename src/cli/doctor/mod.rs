@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 
 use tokio_util::sync::CancellationToken;
 use vik_core::issue::Issue;
-use vik_core::workflow::{Severity, Workflow, WorkspaceRoot};
+use vik_core::workflow::{Severity, Workflow};
 
 pub use check::{Check, Examination, FileFindings, Status};
 pub use text::{json, text};
@@ -29,11 +29,12 @@ use super::args::DoctorArgs;
 use super::{Done, colored, print, print_json};
 use crate::daemon::{self, Instance, Signals};
 use crate::host::{Host, own_environment};
+use crate::intake::PullResult;
 use crate::report::{Exit, Failure};
 use crate::workflow_file::{WorkflowFile, absolute};
-use crate::workspace::{Layout, fs::create_private_dir_all};
 use check::{Group, PULL, WORKFLOW};
-use probe::{Scratch, patiently};
+use probe::patiently;
+pub(in crate::cli) use probe::Scratch;
 use templates::Sources;
 
 /// Checks the workflow, and tries what `run` will do.
@@ -76,19 +77,23 @@ pub fn examine(workflow: &Path, offline: bool) -> Result<Examination, Failure> {
 
 async fn look(workflow: &Path, offline: bool, cancel: &CancellationToken) -> Examination {
     let workflow_path = absolute(workflow);
-    let mut examination = Examination { workflow_path: workflow_path.clone(), files: Vec::new(), checks: Vec::new() };
+    let mut examination =
+        Examination { workflow_path: workflow_path.clone(), offline, files: Vec::new(), checks: Vec::new() };
     let checks = &mut examination.checks;
     let instance = instance(checks, &workflow_path);
     match WorkflowFile::read(&workflow_path) {
         Err(failure) => checks.push(Check::failure(Group::Workflow, WORKFLOW, &failure)),
         Ok(mut file) => {
-            if let Some(workflow) = file.loaded.workflow.clone() {
+            // One with errors is looked through for more of them; only a good one is tried.
+            if let Some(workflow) = file.loaded.draft().cloned() {
+                let is_usable = file.loaded.workflow.is_some();
                 let folder = workflow_path.parent().unwrap_or(Path::new("/"));
                 let mut sources = Sources::read(&workflow, &file.loaded, folder);
                 file.loaded.add(std::mem::take(&mut sources.workflow));
                 examination.files = std::mem::take(&mut sources.files);
-                if let Some(host) = host(checks, &workflow_path, &workflow, instance.as_ref()) {
-                    let issues = try_it(checks, &host, &workflow, instance.as_ref(), offline, cancel).await;
+                let host = host(checks, &workflow_path, &workflow, instance.as_ref());
+                if let Some(host) = host.filter(|_| is_usable) {
+                    let issues = try_it(checks, &host, &workflow, offline, cancel).await;
                     checks.extend(templates::render(&host, &workflow, &sources, &issues));
                 }
             }
@@ -169,32 +174,23 @@ async fn try_it(
     checks: &mut Vec<Check>,
     host: &Host,
     workflow: &Workflow,
-    instance: Option<&Instance>,
     offline: bool,
     cancel: &CancellationToken,
 ) -> Vec<Issue> {
     let scratch = if offline { None } else { scratch(checks) };
     let Some(scratch) = &scratch else {
         checks.extend(agents::check(host, workflow, None, cancel).await);
-        checks.push(Check::ok(Group::Issues, PULL, "not tried"));
+        checks.push(Check::ok(Group::Issues, PULL, "not tried (--offline)"));
         return Vec::new();
     };
     let (agents, pull) = tokio::join!(
         agents::check(host, workflow, Some(scratch), cancel),
-        pull(host, workflow, instance, scratch, cancel),
+        pull(host, workflow, scratch, cancel),
     );
     checks.extend(agents);
-    match pull {
-        Ok(pull) => {
-            let (of_pull, issues) = issues::check(workflow, pull);
-            checks.extend(of_pull);
-            issues
-        }
-        Err(failure) => {
-            checks.push(Check::failure(Group::Issues, PULL, &failure));
-            Vec::new()
-        }
-    }
+    let (of_pull, issues) = issues::check(workflow, pull);
+    checks.extend(of_pull);
+    issues
 }
 
 fn scratch(checks: &mut Vec<Check>) -> Option<Scratch> {
@@ -211,28 +207,11 @@ fn scratch(checks: &mut Vec<Check>) -> Option<Scratch> {
     }
 }
 
-/// Pulls once, with a service folder that does not last.
-async fn pull(
-    host: &Host,
-    workflow: &Workflow,
-    instance: Option<&Instance>,
-    scratch: &Scratch,
-    cancel: &CancellationToken,
-) -> Result<crate::intake::PullResult, Failure> {
-    let root = WorkspaceRoot::Path(scratch.path().to_string_lossy().into_owned());
-    let fail = |error: &dyn std::error::Error| Failure::failed("pull_not_started", "the pull cannot be prepared", error);
-    let layout = Layout::resolve(&host.workflow_path, &root).map_err(|error| fail(&error))?;
-    create_private_dir_all(&layout.service_dir()).map_err(|error| fail(&error))?;
-    let host = Host {
-        workflow_path: host.workflow_path.clone(),
-        workflow_dir: host.workflow_dir.clone(),
-        layout,
-        environment: host.environment.clone(),
-        supervisor: host.supervisor.clone(),
-        instance: instance.map(Instance::name).unwrap_or_default(),
-        vik: host.vik.clone(),
-    };
-    Ok(patiently("the pull command", crate::intake::pull(&host, &workflow.pull, cancel.cancelled())).await)
+/// Pulls once; what the command says on stderr does not last.
+async fn pull(host: &Host, workflow: &Workflow, scratch: &Scratch, cancel: &CancellationToken) -> PullResult {
+    let stderr = scratch.path().join("pull.stderr");
+    let pull = crate::intake::pull(host, &workflow.pull, &stderr, cancel.cancelled());
+    patiently("the pull command", pull).await
 }
 
 fn system() -> Vec<Check> {

@@ -26,16 +26,16 @@ const SLOW: Duration = Duration::from_secs(2);
 
 /// A folder that is gone when doctor is.
 #[derive(Debug)]
-pub(super) struct Scratch(PathBuf);
+pub(in crate::cli) struct Scratch(PathBuf);
 
 impl Scratch {
-    pub(super) fn new() -> io::Result<Self> {
+    pub(in crate::cli) fn new() -> io::Result<Self> {
         let path = std::env::temp_dir().join(format!("vik-doctor-{}", uuid::Uuid::now_v7()));
         create_private_dir_all(&path)?;
         Ok(Self(path))
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub(in crate::cli) fn path(&self) -> &Path {
         &self.0
     }
 }

@@ -59,7 +59,8 @@ fn summary(examination: &Examination, strict: bool, color: bool) -> String {
     let exit = examination.exit(strict);
     if exit == Exit::Done {
         let with = if warnings == 0 { String::new() } else { format!(", with {}", count(warnings, "warning")) };
-        return paint(color, "1;32", &format!("ready to run{with}"));
+        let what = if examination.offline { "no fault found, and nothing was tried (--offline)" } else { "ready to run" };
+        return paint(color, "1;32", &format!("{what}{with}"));
     }
     let what = match (errors, warnings) {
         (0, _) => format!("{} (--strict)", count(warnings, "warning")),
@@ -95,6 +96,7 @@ pub fn json(examination: &Examination, strict: bool) -> Value {
     json!({
         "schema": vik_api::SCHEMA,
         "ok": examination.exit(strict) == Exit::Done,
+        "offline": examination.offline,
         "workflow_path": examination.workflow_path.to_string_lossy(),
         "checks": examination.checks,
         "diagnostics": findings,

@@ -43,6 +43,8 @@ pub struct Loaded {
     pub workflow: Option<Workflow>,
     /// All findings, in the order of the file.
     pub diagnostics: Vec<Diagnostic>,
+    /// What was read where there are errors.
+    draft: Option<Workflow>,
     text: String,
     places: Places,
 }
@@ -70,9 +72,15 @@ pub fn load(text: &str) -> Loaded {
     }
     let text = if text.len() > MAX_BYTES { "" } else { text };
     let diagnostics = sink.finish(text);
+    let (workflow, draft) = if has_errors {
+        (None, workflow)
+    } else {
+        (workflow, None)
+    };
     Loaded {
-        workflow: workflow.filter(|_| !has_errors),
+        workflow,
         diagnostics,
+        draft,
         text: text.to_owned(),
         places,
     }
@@ -110,8 +118,13 @@ impl Loaded {
             .iter()
             .any(|finding| finding.severity == Severity::Error)
         {
-            self.workflow = None;
+            self.draft = self.workflow.take().or(self.draft.take());
         }
+    }
+
+    /// The workflow as far as it could be read, also where it has errors: to find more of them, never to run it.
+    pub fn draft(&self) -> Option<&Workflow> {
+        self.workflow.as_ref().or(self.draft.as_ref())
     }
 
     /// All findings for people; see [`render`].
