@@ -9,6 +9,7 @@ use vik_core::scheduler::{Filter, Input, Scheduler, Start};
 use vik_core::time::{Mono, Now};
 use vik_core::workflow::Workflow;
 
+use super::doctor::Scratch;
 use super::{Done, print};
 use crate::daemon::{Instance, host};
 use crate::host::Host;
@@ -24,7 +25,11 @@ pub fn run(path: &Path, workflow: &Arc<Workflow>, filter: Filter) -> Done {
         .enable_all()
         .build()
         .map_err(|error| Failure::failed("runtime", "cannot start", &error))?;
-    let pull = runtime.block_on(crate::intake::pull(&host, &workflow.pull, std::future::pending()));
+    let scratch = Scratch::new().map_err(|error| {
+        Failure::failed("temporary", format!("no folder can be made in {}", std::env::temp_dir().display()), &error)
+    })?;
+    let stderr = scratch.path().join("pull.stderr");
+    let pull = runtime.block_on(crate::intake::pull(&host, &workflow.pull, &stderr, std::future::pending()));
     let pull = pull
         .result
         .map_err(|error| Failure::new(Exit::NotFound, "pull_failed", "the pull failed").because(&error))?;

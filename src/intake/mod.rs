@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::io;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use vik_core::duration::Span;
@@ -65,16 +66,26 @@ fn on_stderr(stderr: &str) -> String {
     if stderr.is_empty() { String::new() } else { format!("; it said: {}", report::one_line(stderr, 500)) }
 }
 
-/// Runs the pull command once, in the workflow file's folder with the daemon's environment.
-pub async fn pull(host: &Host, intake: &Intake, cancel: impl Future<Output = ()>) -> PullResult {
+/// Runs the pull command once, in the workflow file's folder with the daemon's environment. What it says on stderr
+/// goes to a file, the last pull's only.
+pub async fn pull(
+    host: &Host,
+    intake: &Intake,
+    stderr: &Path,
+    cancel: impl Future<Output = ()>,
+) -> PullResult {
     let start = Instant::now();
-    let result = run(host, intake, cancel).await;
+    let result = run(host, intake, stderr, cancel).await;
     PullResult { took: start.elapsed(), result }
 }
 
-async fn run(host: &Host, intake: &Intake, cancel: impl Future<Output = ()>) -> Result<Pull, PullError> {
-    let stderr = host.layout.service_dir().join("pull.stderr.log");
-    match std::fs::remove_file(&stderr) {
+async fn run(
+    host: &Host,
+    intake: &Intake,
+    stderr: &Path,
+    cancel: impl Future<Output = ()>,
+) -> Result<Pull, PullError> {
+    match std::fs::remove_file(stderr) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(PullError::Prepare(error)),
         _ => {}
     }
@@ -82,7 +93,7 @@ async fn run(host: &Host, intake: &Intake, cancel: impl Future<Output = ()>) -> 
     spec.args = vec!["-c".into(), intake.command.clone().into()];
     spec.env = os_env(host.command_env());
     spec.mark = Some(Mark::new(ATTEMPT_MARK, format!("pull-{}", uuid::Uuid::now_v7())));
-    spec.stderr = Output::Append(stderr.clone());
+    spec.stderr = Output::Append(stderr.to_owned());
     let limits = Limits { timeout: intake.timeout.0, max_bytes: MAX_PULL_BYTES };
     let run = host.supervisor.output(&spec, limits, cancel).await.map_err(PullError::Start)?;
     if run.flooded {
@@ -95,7 +106,7 @@ async fn run(host: &Host, intake: &Intake, cancel: impl Future<Output = ()>) -> 
         return Err(PullError::Cancelled);
     }
     if run.exit.code != Some(0) {
-        let stderr = report::tail_lines(&read_tail(&stderr, 4096), 5);
+        let stderr = report::tail_lines(&read_tail(stderr, 4096), 5);
         return Err(PullError::Failed { how: how_ended(&run.exit), stderr });
     }
     let output = run.stdout;

@@ -85,7 +85,7 @@ impl Closing {
             (Exit::Failed, !self.failed.is_empty()),
             (Exit::NotFound, !self.any_pull || self.pull_error.is_some() || !self.not_found.is_empty()),
             (Exit::Waiting, !self.waiting.is_empty()),
-            (Exit::NoProgress, self.succeeded && !self.changed),
+            (Exit::NoProgress, !self.no_progress.is_empty() || (self.succeeded && !self.changed)),
         ];
         holds.into_iter().find(|(_, holds)| *holds).map_or(Exit::Done, |(exit, _)| exit)
     }

@@ -211,7 +211,8 @@ impl Orchestrator {
         let (host, intake, stop) = (Arc::clone(&self.host), self.workflow.pull.clone(), self.stop.1.clone());
         let events = self.events.0.clone();
         tokio::spawn(async move {
-            let pull = intake::pull(&host, &intake, stop.reached(StopLevel::Stop)).await;
+            let stderr = host.layout.service_dir().join("pull.stderr.log");
+            let pull = intake::pull(&host, &intake, &stderr, stop.reached(StopLevel::Stop)).await;
             let _ = events.send(Event::Pulled(pull));
         });
     }
