@@ -1,0 +1,19 @@
+//! The real `vik` program against agents, trackers and people that misbehave.
+//!
+//! One binary, so that it links once. Each module is one room of the daemon; `predecessor` holds the faults of the
+//! program before this one.
+
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod support;
+
+mod cli;
+mod daemon;
+mod deciding;
+mod files;
+mod intake;
+mod predecessor;
+mod sessions;
+mod stopping;
+mod templates;
+mod workspaces_hooks;

@@ -1,0 +1,339 @@
+//! A world with a workflow and a tracker, and ways to run `vik` in it and to look at what it left.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+pub use vik_testkit::{FakeTracker, TestEnv, alive, eventually, wait_for, wait_for_value};
+
+/// No command of a test takes longer, not even on a busy machine.
+pub const LONG: Duration = Duration::from_secs(90);
+
+/// A world for one test.
+pub struct World {
+    pub env: TestEnv,
+    pub tracker: FakeTracker,
+    flow: Value,
+    started: std::cell::Cell<usize>,
+}
+
+/// How a command ended.
+#[derive(Debug)]
+pub struct Done {
+    pub code: i32,
+    pub out: String,
+    pub err: String,
+}
+
+impl Done {
+    #[track_caller]
+    pub fn expect(self, code: i32) -> Self {
+        assert_eq!(self.code, code, "\n--- stdout\n{}\n--- stderr\n{}", self.out, self.err);
+        self
+    }
+
+    #[track_caller]
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("no JSON ({error}): {}", self.out))
+    }
+}
+
+/// A `vik` that runs beside the test. It is stopped when dropped.
+pub struct Running {
+    child: Child,
+    out: PathBuf,
+    err: PathBuf,
+}
+
+impl Running {
+    pub fn pid(&self) -> i32 {
+        self.child.id().cast_signed()
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.pid()), signal).unwrap();
+    }
+
+    pub fn is_over(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+
+    pub fn err(&self) -> String {
+        text(&self.err)
+    }
+
+    /// Waits for its end.
+    #[track_caller]
+    pub fn done(mut self) -> Done {
+        let status = wait_for_value(LONG, || self.child.try_wait().unwrap());
+        let (out, err) = (text(&self.out), text(&self.err));
+        let Some(status) = status else { panic!("it did not end; stdout:\n{out}\nstderr:\n{err}") };
+        let signal = std::os::unix::process::ExitStatusExt::signal(&status).map_or(0, |signal| -signal);
+        Done { code: status.code().unwrap_or(signal), out, err }
+    }
+
+    /// Stops it gracefully.
+    #[track_caller]
+    pub fn stop(self) -> Done {
+        self.signal(Signal::SIGTERM);
+        self.done()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(None)) {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+fn text(path: &Path) -> String {
+    String::from_utf8_lossy(&std::fs::read(path).unwrap_or_default()).into_owned()
+}
+
+impl World {
+    /// A tracker with these issues, and a workflow with the one stage `work` for the state `todo`: the agent is
+    /// scripted, its success moves the issue to `done`.
+    pub fn new(issues: &[(&str, &str)]) -> Self {
+        let env = TestEnv::new(env!("CARGO_BIN_EXE_vik"));
+        let tracker = env.tracker(issues);
+        let flow = json!({
+            "workspace": {"root": "home"},
+            "agents": {"a": {"runtime": "command", "command": ["vik-scripted-agent"]}},
+            "issues": {"pull": {"command": tracker.pull_command(), "idle_sec": "100ms"}},
+            "issue": {"stages": {}},
+        });
+        let world = Self { env, tracker, flow, started: std::cell::Cell::new(0) };
+        let moves = world.on_success("done");
+        let mut world = world.stage("work", "todo", "SCRIPT: ok").set("/issue/stages/work/hooks", json!({"after_run": moves}));
+        world.write();
+        world
+    }
+
+    /// The hook that moves an issue after a success.
+    pub fn on_success(&self, state: &str) -> String {
+        format!("{{% if session.outcome == 'succeeded' %}}{}{{% endif %}}", self.tracker.move_command(state))
+    }
+
+    /// Sets a value in the workflow, by its JSON pointer; folders on the way are made.
+    #[must_use]
+    pub fn set(mut self, pointer: &str, value: Value) -> Self {
+        self.put(pointer, value);
+        self
+    }
+
+    pub fn put(&mut self, pointer: &str, value: Value) {
+        let mut at = &mut self.flow;
+        for key in pointer.trim_start_matches('/').split('/') {
+            at = &mut at[key];
+        }
+        *at = value;
+        self.write();
+    }
+
+    /// Adds a stage that tries twice, with a short back-off.
+    #[must_use]
+    pub fn stage(self, name: &str, state: &str, prompt: &str) -> Self {
+        let retry = json!({"max_attempts": 2, "initial_backoff": "50ms", "max_backoff": "50ms"});
+        let stage = json!({"when": {"state": state}, "agent": "a", "prompt": prompt, "retry": retry});
+        self.set(&format!("/issue/stages/{name}"), stage)
+    }
+
+    /// What the agent of the stage `work` does.
+    #[must_use]
+    pub fn script(self, script: &str) -> Self {
+        let prompt: String = script.lines().map(|line| format!("SCRIPT: {}\n", line.trim())).collect();
+        self.set("/issue/stages/work/prompt", json!(prompt))
+    }
+
+    /// A value of the stage `work`.
+    #[must_use]
+    pub fn work(self, key: &str, value: Value) -> Self {
+        self.set(&format!("/issue/stages/work/{key}"), value)
+    }
+
+    /// The agent is Codex or Claude Code, by the name of a scripted agent.
+    #[must_use]
+    pub fn agent(self, runtime: &str) -> Self {
+        self.set("/agents/a", json!({"runtime": runtime, "model": "scripted"}))
+    }
+
+    /// How many attempts the stage `work` may use.
+    #[must_use]
+    pub fn attempts(self, most: u32) -> Self {
+        self.set("/issue/stages/work/retry/max_attempts", json!(most))
+    }
+
+    fn write(&mut self) {
+        self.env.workflow(&serde_json::to_string_pretty(&self.flow).unwrap());
+    }
+
+    // --- running
+
+    /// A command of `vik` in the background.
+    pub fn start(&self, args: &[&str]) -> Running {
+        self.start_command(self.env.vik(args))
+    }
+
+    pub fn start_command(&self, mut command: Command) -> Running {
+        let number = self.started.replace(self.started.get() + 1);
+        let folder = self.env.path("output");
+        std::fs::create_dir_all(&folder).unwrap();
+        let (out, err) = (folder.join(format!("{number}.out")), folder.join(format!("{number}.err")));
+        command.stdin(Stdio::null()).stdout(File::create(&out).unwrap()).stderr(File::create(&err).unwrap());
+        Running { child: command.spawn().unwrap(), out, err }
+    }
+
+    /// A command of `vik` to its end.
+    #[track_caller]
+    pub fn vik(&self, args: &[&str]) -> Done {
+        self.start(args).done()
+    }
+
+    /// `vik run --once` to its end.
+    #[track_caller]
+    pub fn once(&self) -> Done {
+        self.vik(&["run", "--once"])
+    }
+
+    /// A daemon in the foreground that has pulled once.
+    #[track_caller]
+    pub fn daemon(&self) -> Running {
+        let daemon = self.start(&["run"]);
+        eventually("the daemon has pulled", || {
+            self.status().is_some_and(|status| !status["last_pull"].is_null())
+        });
+        daemon
+    }
+
+    /// `vik status --json` of a daemon that runs.
+    pub fn status(&self) -> Option<Value> {
+        let done = self.vik(&["status", "--json"]);
+        (done.code == 0).then(|| done.json())
+    }
+
+    /// `vik runs --json`.
+    #[track_caller]
+    pub fn runs(&self) -> Vec<Value> {
+        self.vik(&["runs", "--json"]).expect(0).json().as_array().unwrap().clone()
+    }
+
+    // --- what was left
+
+    /// `<home>/workflows/<key>`.
+    pub fn home(&self) -> PathBuf {
+        let mut folders: Vec<_> = list(&self.env.work().join("home/workflows"));
+        assert_eq!(folders.len(), 1, "one workflow has one folder: {folders:?}");
+        folders.remove(0)
+    }
+
+    /// The workspace of an issue.
+    pub fn workspace(&self, issue: &str) -> PathBuf {
+        self.home().join("issues").join(issue)
+    }
+
+    /// The file `name` in the workspace of an issue; empty when it is missing.
+    pub fn workspace_file(&self, issue: &str, name: &str) -> String {
+        text(&self.workspace(issue).join(name))
+    }
+
+    /// The folder of the one instance.
+    pub fn instance(&self) -> PathBuf {
+        let mut folders = list(&self.env.state().join("vik/instances"));
+        assert_eq!(folders.len(), 1, "{folders:?}");
+        folders.remove(0)
+    }
+
+    /// The sessions of an issue, oldest first.
+    pub fn sessions(&self, issue: &str) -> Vec<Session> {
+        let folders = list(&self.env.work().join("home/workflows"));
+        let Some(home) = folders.first() else { return Vec::new() };
+        let mut stems: Vec<_> = list(&home.join("sessions").join(issue))
+            .into_iter()
+            .filter_map(|path| {
+                let stem = path.to_str()?.strip_suffix(".attempt.json")?;
+                // The name ends with the time-ordered id.
+                Some((stem[stem.len() - 36..].to_owned(), stem.to_owned()))
+            })
+            .collect();
+        stems.sort();
+        stems.into_iter().map(|(_, stem)| Session { stem }).collect()
+    }
+
+    /// The one session of an issue.
+    #[track_caller]
+    pub fn session(&self, issue: &str) -> Session {
+        let mut sessions = self.sessions(issue);
+        assert_eq!(sessions.len(), 1);
+        sessions.remove(0)
+    }
+}
+
+/// The paths in a folder, sorted; none where it is missing.
+pub fn list(folder: &Path) -> Vec<PathBuf> {
+    let mut paths: Vec<_> = std::fs::read_dir(folder)
+        .map(|entries| entries.map(|entry| entry.unwrap().path()).collect())
+        .unwrap_or_default();
+    paths.sort();
+    paths
+}
+
+/// What one attempt left.
+#[derive(Debug)]
+pub struct Session {
+    stem: String,
+}
+
+impl Session {
+    pub fn file(&self, suffix: &str) -> PathBuf {
+        PathBuf::from(format!("{}{suffix}", self.stem))
+    }
+
+    pub fn text(&self, suffix: &str) -> String {
+        text(&self.file(suffix))
+    }
+
+    /// What the agent printed.
+    pub fn raw(&self) -> Vec<u8> {
+        std::fs::read(self.file(".raw.jsonl")).unwrap()
+    }
+
+    /// The lines of the session log so far.
+    pub fn events(&self) -> Vec<Value> {
+        let log = self.text(".jsonl");
+        log.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"))).collect()
+    }
+
+    pub fn of_kind(&self, kind: &str) -> Vec<Value> {
+        self.events().into_iter().filter(|event| event["kind"] == kind).collect()
+    }
+
+    /// The texts of all messages.
+    pub fn messages(&self) -> Vec<String> {
+        self.of_kind("message").iter().map(|event| event["text"].as_str().unwrap().to_owned()).collect()
+    }
+
+    /// The last line. It is the one `ended`, the numbers before it have no gap.
+    #[track_caller]
+    pub fn ended(&self) -> Value {
+        let events = self.events();
+        for (at, event) in events.iter().enumerate() {
+            assert_eq!(event["seq"], at + 1, "{event}");
+            assert_eq!(event["kind"] == "ended", at + 1 == events.len(), "line {}: {event}", at + 1);
+        }
+        events.last().unwrap_or_else(|| panic!("{} is empty", self.stem)).clone()
+    }
+
+    #[track_caller]
+    pub fn expect(&self, outcome: &str, class: Option<&str>) -> Value {
+        let ended = self.ended();
+        assert_eq!((ended["outcome"].as_str(), ended["failure_class"].as_str()), (Some(outcome), class), "{ended}");
+        ended
+    }
+}
