@@ -55,7 +55,7 @@ fn absent(state: DaemonState, info: Option<&InstanceInfo>, path: &std::path::Pat
             started_at: None,
             version: None,
             workflow_path: info.map_or_else(|| path.to_owned(), |info| info.workflow_path.clone()),
-            home: info.map(|info| info.root.clone()),
+            home: None,
         },
         last_pull: None,
         pulls: PullCounts::default(),

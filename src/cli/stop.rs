@@ -19,6 +19,9 @@ use crate::workflow_file::absolute;
 /// How often the lock is looked at while waiting.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
+/// How long the shims of a dead daemon may take for their own stop ladder.
+const SHIM_GRACE: Duration = Duration::from_secs(8);
+
 /// How long a daemon that was killed, or its shims, may take to go.
 const LAST_GRACE: Duration = Duration::from_secs(45);
 
@@ -68,7 +71,7 @@ pub fn stop(instance: &Instance, timeout: Duration) -> Result<Stopped, Failure> 
         }
         Presence::Running(info) => Stopped::Daemon { forced: end(instance, &info, timeout)? },
     };
-    // A dead daemon's shims end their trees by themselves; what they could not is found by its mark.
+    // A dead daemon's shims end their trees by themselves, gently first; what they could not is found by its mark.
     let left = end_marked(&instance.name())?;
     instance.close();
     Ok(match stopped {
@@ -124,9 +127,14 @@ fn end_marked(instance: &str) -> Result<usize, Failure> {
         .enable_time()
         .build()
         .map_err(|error| Failure::failed("runtime", "cannot start", &error))?;
+    let seen = vik_proc::sweep(INSTANCE_MARK, instance, &[]).len();
+    let patience = Instant::now() + SHIM_GRACE;
+    while Instant::now() < patience && !vik_proc::sweep(INSTANCE_MARK, instance, &[]).is_empty() {
+        std::thread::sleep(LOOK_EVERY);
+    }
     let (found, left) = runtime.block_on(vik_proc::end_marked(INSTANCE_MARK, instance, &[], &graces));
     if left.is_empty() {
-        return Ok(found.len());
+        return Ok(found.len().max(seen));
     }
     let pids: Vec<_> = left.iter().map(|process| process.pid.to_string()).collect();
     Err(Failure::new(Exit::TimedOut, "still_alive", format!("processes live on: {}", pids.join(", ")))

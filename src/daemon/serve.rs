@@ -157,6 +157,8 @@ impl Daemon {
     async fn live(&mut self, serve: ServeOptions, ready: &mut Option<Ready>) -> Result<Closing, Failure> {
         let fail = |what: &str, error: &std::io::Error| Failure::failed("daemon", what, error);
         let signals = Signals::listen().map_err(|error| fail("cannot listen to signals", &error))?;
+        // Agents of the same user must not read its environment, nor open its files by /proc.
+        vik_proc::shield();
         vik_proc::raise_file_limit();
         vik_proc::adopt_orphans();
         let (asks, receiver) = mpsc::channel(64);

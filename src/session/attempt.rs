@@ -1,38 +1,30 @@
 //! One attempt, from the record of its start to `after_run`.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::task::spawn_blocking;
-use vik_agents::{Conclusion, Exit, LaunchContext};
+use vik_agents::Conclusion;
 use vik_core::event::{Ended, Event};
 use vik_core::machine::Report;
 use vik_core::outcome::{CostSource, FailureClass, Outcome};
 use vik_core::scheduler::Start;
-use vik_core::workflow::{AgentProfile, Home, Price, PromptSource, Workflow};
-use vik_proc::{ExitRecord, FileLock, Mark, Output, ProcessId, ShimSpec, Stdin, StdoutMode};
+use vik_core::workflow::{AgentProfile, Price, PromptSource, Workflow};
+use vik_proc::{ExitRecord, FileLock};
 use vik_store::{AttemptFiles, AttemptRecord, SessionLog};
 
 use super::context::{issue_context, stage_context};
-use super::follow::{FollowError, Follower};
-use super::live::{Live, LivePhase};
+use super::live::Live;
 use super::stop::{Stop, StopLevel};
-use crate::hooks::{self, Hook, HookError, Place, how_ended, read_tail};
+use crate::hooks::{self, Hook, HookError};
 use crate::daemon::Shims;
-use crate::host::{ATTEMPT_MARK, Host, millis, os_env};
+use crate::host::{Host, millis};
 use crate::report;
 use crate::template::{self, Part};
 use crate::workspace::{self, Prepared, fs as private};
-
-/// How much of an agent's stderr is looked at to tell why it failed.
-const STDERR_TAIL_BYTES: u64 = 16 * 1024;
-
-/// How many slices of output are mapped before the clocks are looked at.
-const SLICES_A_TURN: usize = 16;
 
 /// An attempt to be made.
 #[derive(Debug)]
@@ -64,23 +56,23 @@ pub struct AttemptEnd {
 
 /// Why an attempt did not come to a good end.
 #[derive(Debug)]
-struct Trouble {
-    outcome: Outcome,
-    class: Option<FailureClass>,
-    reason: String,
-    feedback: Option<String>,
+pub(super) struct Trouble {
+    pub(super) outcome: Outcome,
+    pub(super) class: Option<FailureClass>,
+    pub(super) reason: String,
+    pub(super) feedback: Option<String>,
 }
 
 impl Trouble {
-    fn failed(class: FailureClass, reason: impl Into<String>) -> Self {
+    pub(super) fn failed(class: FailureClass, reason: impl Into<String>) -> Self {
         Self { outcome: Outcome::Failed, class: Some(class), reason: reason.into(), feedback: None }
     }
 
-    fn of(outcome: Outcome, reason: impl Into<String>) -> Self {
+    pub(super) fn of(outcome: Outcome, reason: impl Into<String>) -> Self {
         Self { outcome, class: None, reason: reason.into(), feedback: None }
     }
 
-    fn hook(error: &HookError) -> Self {
+    pub(super) fn hook(error: &HookError) -> Self {
         match error {
             HookError::Cancelled { .. } => Self::of(Outcome::Cancelled, "Vik was stopped"),
             error => Self::failed(FailureClass::Hook, report::chain(error)),
@@ -89,17 +81,17 @@ impl Trouble {
 }
 
 /// What is known of an attempt while it goes on.
-struct Work<'a> {
-    attempt: &'a Attempt,
-    profile: &'a AgentProfile,
-    files: &'a AttemptFiles,
-    id: String,
-    log: Option<SessionLog>,
-    conclusion: Conclusion,
-    exit: Option<ExitRecord>,
-    changed: Option<bool>,
+pub(super) struct Work<'a> {
+    pub(super) attempt: &'a Attempt,
+    pub(super) profile: &'a AgentProfile,
+    pub(super) files: &'a AttemptFiles,
+    pub(super) id: String,
+    pub(super) log: Option<SessionLog>,
+    pub(super) conclusion: Conclusion,
+    pub(super) exit: Option<ExitRecord>,
+    pub(super) changed: Option<bool>,
     /// Set as soon as there is a folder for hooks to run in.
-    workdir: Option<PathBuf>,
+    pub(super) workdir: Option<PathBuf>,
 }
 
 /// The files of an attempt.
@@ -208,11 +200,11 @@ impl<'a> Work<'a> {
         })
     }
 
-    fn host(&self) -> &'a Host {
+    pub(super) fn host(&self) -> &'a Host {
         &self.attempt.host
     }
 
-    fn start(&self) -> &'a Start {
+    pub(super) fn start(&self) -> &'a Start {
         &self.attempt.start
     }
 
@@ -234,6 +226,11 @@ impl<'a> Work<'a> {
         let after = self.fingerprint(&workdir).await;
         self.changed = before.zip(after).map(|(before, after)| before != after);
         result
+    }
+
+    async fn fingerprint(&self, workdir: &Path) -> Option<workspace::Fingerprint> {
+        let workdir = workdir.to_owned();
+        spawn_blocking(move || workspace::fingerprint(&workdir)).await.ok().flatten()
     }
 
     // --- before the agent
@@ -297,141 +294,6 @@ impl<'a> Work<'a> {
             .map_err(|error| trouble(format!("cannot write the prompt: {error}")))
     }
 
-    // --- the agent
-
-    async fn agent(&mut self, workdir: &Path, lock: &FileLock) -> Result<(), Trouble> {
-        let (start, host) = (self.start(), self.host());
-        let broken = |what: &str, error: &dyn std::error::Error| {
-            Trouble::failed(FailureClass::Agent, format!("{what}: {}", report::chain(error)))
-        };
-        let home = self.private_home().map_err(|error| broken("cannot make the agent's home", &error))?;
-        let mut profile = self.profile.clone();
-        resolve_base_url(&mut profile, &host.workflow_dir);
-        let launch = vik_agents::launch(&LaunchContext {
-            profile: &profile,
-            workdir,
-            vik: &host.vik,
-            private_home: home.as_deref(),
-            session_id: start.session.0,
-            resume: None,
-            is_root: nix::unistd::geteuid().is_root(),
-            environment: &host.environment,
-        })
-        .map_err(|error| Trouble::failed(FailureClass::Usage, report::chain(&error)))?;
-        let mut env = launch.env;
-        self.add_own(&mut env);
-        let Some((program, args)) = launch.argv.split_first() else {
-            return Err(Trouble::failed(FailureClass::Usage, "the agent has no command"));
-        };
-        let mut spec = ShimSpec::new(program, workdir);
-        spec.args = args.iter().map(Into::into).collect();
-        spec.env = os_env(env);
-        spec.mark = Some(Mark::new(ATTEMPT_MARK, &self.id));
-        spec.stdin = Stdin::File(self.files.prompt());
-        spec.stdout = Output::Append(self.files.raw());
-        spec.stderr = Output::Append(self.files.stderr());
-        spec.exit_record = Some(self.files.exit());
-        spec.census = Some(self.files.census());
-        // The follower opens it before the agent may have written anything.
-        private::write_private(&self.files.raw(), b"").map_err(|error| broken("cannot make the raw file", &error))?;
-        let Some(log) = self.log.take() else {
-            return Err(Trouble::failed(FailureClass::Agent, "the session log is gone"));
-        };
-        let adapter = vik_agents::adapter(&profile, None);
-        let mut follower = Follower::open(&self.files.raw(), adapter, log, self.attempt.live.clone())
-            .map_err(|error| broken("cannot follow the agent", &error))?;
-        let supervised = host
-            .supervisor
-            .spawn(&spec, Some(lock), StdoutMode::Null)
-            .await
-            .map_err(|error| broken("cannot start the shim", &error))?;
-        let (handle, shim) = (supervised.handle(), supervised.shim());
-        self.attempt.live.set(|facts| {
-            facts.phase = LivePhase::Running;
-        });
-        let _noted = Noted::new(&self.attempt.shims, shim);
-
-        let mut clocks = Clocks::new(self);
-        let mut stopped: Option<Trouble> = None;
-        let mut killed = false;
-        let lost = loop {
-            tokio::select! {
-                end = supervised.wait() => match end {
-                    Ok(record) => break self.exit.insert(record).proof.is_proven().then_some(()).ok_or(None),
-                    Err(lost) => break Err(Some(lost)),
-                },
-                () = self.attempt.stop.reached(StopLevel::Stop), if stopped.is_none() => {
-                    stopped = Some(Trouble::of(Outcome::Cancelled, "Vik was stopped"));
-                    handle.stop();
-                }
-                () = self.attempt.stop.reached(StopLevel::Kill), if !killed => {
-                    killed = true;
-                    handle.kill();
-                }
-                () = tokio::time::sleep(follower.wait()) => {
-                    let trouble = look(&mut follower).await.err().or_else(|| clocks.ran_out(&mut follower));
-                    if stopped.is_none() && let Some(trouble) = trouble {
-                        stopped = Some(trouble);
-                        handle.stop();
-                    }
-                }
-            }
-        };
-        let (mut adapter, log) = follower.finish().await.map_err(|error| broken("its output was not kept", &error))?;
-        self.log = Some(log);
-        let stderr = read_tail(&self.files.stderr(), STDERR_TAIL_BYTES);
-        let exit = match self.exit.as_ref().map(|record| (record.code, record.signal)) {
-            Some((Some(code), _)) => Exit::Code(code),
-            Some((None, Some(signal))) => Exit::Signal(signal),
-            _ => Exit::Signal(9),
-        };
-        self.conclusion = adapter.conclude(exit, &stderr);
-        match (lost, stopped) {
-            (Err(None), _) => Err(Trouble {
-                outcome: Outcome::Failed,
-                class: Some(FailureClass::UnprovenEnd),
-                reason: "some of its processes could not be ended".to_owned(),
-                feedback: None,
-            }),
-            (_, Some(trouble)) => Err(trouble),
-            (Err(Some(lost)), None) => {
-                let class = (!lost.proof().is_proven()).then_some(FailureClass::UnprovenEnd);
-                Err(Trouble { class, ..Trouble::of(Outcome::Lost, report::chain(&lost)) })
-            }
-            (Ok(()), None) => self.judge(),
-        }
-    }
-
-    /// What the agent's own end means, when nobody stopped it.
-    fn judge(&self) -> Result<(), Trouble> {
-        if let Some(record) = &self.exit
-            && record.spawn_error.is_some()
-        {
-            return Err(Trouble::failed(FailureClass::Usage, format!("the agent {}", how_ended(record))));
-        }
-        if self.conclusion.ok {
-            return Ok(());
-        }
-        let how = self.exit.as_ref().map(how_ended).unwrap_or_default();
-        let reason = self.conclusion.reason.clone().unwrap_or_else(|| format!("the agent {how}"));
-        if self.conclusion.over_budget {
-            return Err(Trouble::of(Outcome::OverBudget, reason));
-        }
-        Err(Trouble::failed(self.conclusion.failure_class.unwrap_or(FailureClass::Agent), reason))
-    }
-
-    async fn verify(&mut self, workdir: &Path, context: &Value) -> Result<(), Trouble> {
-        let Some(source) = &self.start().stage.verify else { return Ok(()) };
-        self.attempt.live.set(|facts| facts.phase = LivePhase::Verifying);
-        self.hook(Hook::Verify, source, workdir, context).await.map_err(|error| match error {
-            HookError::Failed { ref tail, .. } => Trouble {
-                feedback: Some(tail.clone()),
-                ..Trouble::failed(FailureClass::Verify, error.to_string())
-            },
-            error => Trouble { class: Some(FailureClass::Verify), ..Trouble::hook(&error) },
-        })
-    }
-
     // --- the end
 
     fn conclude(&self, trouble: Option<&Trouble>, took: Duration) -> Ended {
@@ -479,167 +341,6 @@ impl<'a> Work<'a> {
         }
     }
 
-    async fn after_run(&mut self, workdir: &Path, ended: &Ended) {
-        let Some(source) = &self.start().stage.after_run else { return };
-        self.attempt.live.set(|facts| facts.phase = LivePhase::Finishing);
-        let mut context = stage_context(self.host(), self.start(), workdir);
-        context.insert("session".to_owned(), self.session_value(ended));
-        let done = self.hook(Hook::AfterRun, source, workdir, &Value::Object(context)).await;
-        if let Err(error) = done {
-            let start = self.start();
-            let error = report::chain(&error);
-            tracing::error!(issue = %start.issue.id, stage = %start.stage.name, error, "after_run failed");
-            self.attempt.live.set(|facts| facts.after_run_error = Some(error));
-        }
-    }
-
-    fn session_value(&self, ended: &Ended) -> Value {
-        let result = self.conclusion.result.as_ref();
-        let result = result.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or(Value::Null);
-        let log = self.files.log().to_string_lossy().into_owned();
-        json!({
-            "id": self.id,
-            "outcome": ended.outcome.as_str(),
-            "failure_class": ended.failure_class.map_or("", FailureClass::as_str),
-            "reason": ended.reason.as_deref().unwrap_or(""),
-            "exit_code": ended.exit_code,
-            "last_message": ended.last_message.as_deref().unwrap_or(""),
-            "usage": ended.usage,
-            "cost": ended.cost_usd,
-            "cost_usd": ended.cost_usd,
-            "log": log,
-            "log_path": log,
-            "result": result,
-        })
-    }
-
-    // --- what its scripts get
-
-    async fn hook(&self, hook: Hook, source: &str, workdir: &Path, context: &Value) -> Result<(), HookError> {
-        let timeout = match hook {
-            Hook::Verify => self.start().stage.timeout.0,
-            _ => self.start().stage.hook_timeout.0,
-        };
-        self.hook_within(hook, source, workdir, context, timeout).await
-    }
-
-    async fn hook_within(
-        &self,
-        hook: Hook,
-        source: &str,
-        workdir: &Path,
-        context: &Value,
-        timeout: Duration,
-    ) -> Result<(), HookError> {
-        let script = template::script(source, context).map_err(|error| HookError::Template {
-            name: hook.to_string(),
-            source: Box::new(error),
-        })?;
-        let log = self.files.hook(hook.as_str());
-        let stop = self.attempt.stop.reached(StopLevel::Stop);
-        hooks::run(self.host(), hook, &script, self.place(workdir, timeout), &log, stop).await
-    }
-
-    fn place<'p>(&'p self, workdir: &'p Path, timeout: Duration) -> Place<'p> {
-        let mut env = self.host().environment.clone();
-        self.add_own(&mut env);
-        Place { cwd: workdir, env, attempt: &self.id, timeout }
-    }
-
-    /// What hooks and agents get beside their environment.
-    fn add_own(&self, env: &mut BTreeMap<String, String>) {
-        let (host, start) = (self.host(), self.start());
-        host.add_own(env);
-        let own = [
-            ("VIK_ISSUE_ID", start.issue.id.to_string()),
-            ("VIK_ISSUE_TITLE", start.issue.title.to_string()),
-            ("VIK_ISSUE_STATE", start.issue.state.to_string()),
-            ("VIK_STAGE", start.stage.name.to_string()),
-            ("VIK_RUN_ID", start.run.to_string()),
-            ("VIK_ATTEMPT", start.attempt.to_string()),
-            ("VIK_WORKFLOW", host.workflow_path.to_string_lossy().into_owned()),
-            // A workspace without a repository of its own must not be taken for a part of one around it.
-            ("GIT_CEILING_DIRECTORIES", host.layout.issues_dir().to_string_lossy().into_owned()),
-        ];
-        env.extend(own.map(|(name, value)| (name.to_owned(), value.replace('\0', "\u{fffd}"))));
-    }
-
-    async fn fingerprint(&self, workdir: &Path) -> Option<workspace::Fingerprint> {
-        let workdir = workdir.to_owned();
-        spawn_blocking(move || workspace::fingerprint(&workdir)).await.ok().flatten()
-    }
-
-    fn private_home(&self) -> std::io::Result<Option<PathBuf>> {
-        if self.profile.home == Home::User {
-            return Ok(None);
-        }
-        let home = self.host().layout.root().join("homes").join(self.start().stage.agent.as_str());
-        private::create_private_dir_all(&home)?;
-        Ok(Some(home))
-    }
-}
-
-/// Keeps a shim in the list of those that live.
-struct Noted<'a>(&'a Shims, ProcessId);
-
-impl<'a> Noted<'a> {
-    fn new(shims: &'a Shims, shim: ProcessId) -> Self {
-        shims.lock().unwrap_or_else(PoisonError::into_inner).push(shim);
-        Self(shims, shim)
-    }
-}
-
-impl Drop for Noted<'_> {
-    fn drop(&mut self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|shim| *shim != self.1);
-    }
-}
-
-/// The times an attempt must keep.
-struct Clocks<'a> {
-    start: &'a Start,
-    began: Instant,
-    stderr: PathBuf,
-    stderr_size: u64,
-}
-
-impl<'a> Clocks<'a> {
-    fn new(work: &Work<'a>) -> Self {
-        Self { start: work.start(), began: Instant::now(), stderr: work.files.stderr(), stderr_size: 0 }
-    }
-
-    fn ran_out(&mut self, follower: &mut Follower) -> Option<Trouble> {
-        let stage = &self.start.stage;
-        if self.began.elapsed() >= stage.timeout.0 {
-            return Some(Trouble::of(Outcome::TimedOut, format!("it took longer than {}", stage.timeout)));
-        }
-        if follower.tool_open() >= stage.tool_timeout.0 {
-            let reason = format!("a tool call took longer than {}", stage.tool_timeout);
-            return Some(Trouble::of(Outcome::TimedOut, reason));
-        }
-        if follower.silence() >= stage.stall_timeout.0 {
-            // What it writes to stderr is a sign of life too.
-            let size = std::fs::metadata(&self.stderr).map_or(0, |meta| meta.len());
-            if size != self.stderr_size {
-                self.stderr_size = size;
-                follower.hear();
-                return None;
-            }
-            return Some(Trouble::of(Outcome::Stalled, format!("nothing was heard for {}", stage.stall_timeout)));
-        }
-        None
-    }
-}
-
-async fn look(follower: &mut Follower) -> Result<(), Trouble> {
-    let trouble = |error: FollowError| Trouble::failed(FailureClass::Agent, report::chain(&error));
-    for _ in 0..SLICES_A_TURN {
-        if !follower.look().map_err(trouble)? {
-            break;
-        }
-        tokio::task::yield_now().await;
-    }
-    Ok(())
 }
 
 /// The text of a prompt template.
@@ -653,15 +354,6 @@ pub fn prompt_source(host: &Host, prompt: &PromptSource) -> Result<String, Strin
             let path = host.workflow_dir.join(file);
             std::fs::read_to_string(&path).map_err(|error| format!("cannot read {}: {error}", path.display()))
         }
-    }
-}
-
-/// A recorded conversation lies beside the workflow: its path must hold in the issue workspace too.
-fn resolve_base_url(profile: &mut AgentProfile, workflow_dir: &Path) {
-    if profile.provider.as_deref() == Some("replay")
-        && let Some(path) = &mut profile.base_url
-    {
-        *path = workflow_dir.join(&*path).to_string_lossy().into_owned();
     }
 }
 

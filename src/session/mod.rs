@@ -1,9 +1,11 @@
 //! One attempt: prepare, start the agent under the shim, follow what it prints, conclude.
 
+mod agent;
 mod attempt;
 mod context;
 mod follow;
 mod live;
+mod scripts;
 mod stop;
 
 pub use attempt::{Attempt, AttemptEnd, files, prompt_source, run};
