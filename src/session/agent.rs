@@ -226,7 +226,8 @@ fn resolve_base_url(profile: &mut AgentProfile, workflow_dir: &Path) {
     if profile.provider.as_deref() == Some("replay")
         && let Some(path) = &mut profile.base_url
     {
-        *path = workflow_dir.join(&*path).to_string_lossy().into_owned();
+        let plain = path.strip_prefix("file://").unwrap_or(path);
+        *path = workflow_dir.join(plain).to_string_lossy().into_owned();
     }
 }
 
