@@ -17,7 +17,7 @@ use crate::host::{Host, own_environment};
 use crate::logging::{self, Console};
 use crate::orchestrator::{Closing, Observer, Options, Orchestrator};
 use crate::report::{Exit, Failure};
-use crate::workspace::Layout;
+use crate::workspace::{self, Layout};
 
 /// How often old logs are looked for.
 const RETENTION_EVERY: std::time::Duration = std::time::Duration::from_secs(6 * 3600);
@@ -95,6 +95,9 @@ impl Daemon {
         host.layout.create().map_err(|error| {
             Failure::failed("home", "cannot make the folders of this workflow", &error)
                 .hint("check that the folder is writable and the disk not full")
+        })?;
+        workspace::sweep(&host.layout).map_err(|error| {
+            Failure::failed("home", "cannot clean up what an earlier removal left", &error)
         })?;
         logging::init(&host.layout.logs_dir(), serve.console)
             .map_err(|error| io(format!("cannot write logs in {}", host.layout.logs_dir().display()), &error))?;
