@@ -1,7 +1,7 @@
 //! The words of the command line.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand};
 
@@ -103,8 +103,8 @@ macro_rules! with_positional {
     ($($name:ident),*) => { $(
         impl $name {
             /// The positional workflow, else the one given.
-            pub fn workflow_or(&self, workflow: PathBuf) -> PathBuf {
-                self.workflow.positional.clone().unwrap_or(workflow)
+            pub fn workflow_or<'a>(&'a self, workflow: &'a Path) -> &'a Path {
+                self.workflow.positional.as_deref().unwrap_or(workflow)
             }
         }
     )* };

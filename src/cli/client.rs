@@ -1,7 +1,6 @@
 //! Verbs that ask a running daemon.
 
 use std::path::Path;
-use std::path::PathBuf;
 
 use vik_api::{Response, Verb};
 
@@ -53,8 +52,8 @@ pub fn request(info: &InstanceInfo, verb: Verb) -> Result<Response, Failure> {
 }
 
 /// `vik refresh`
-pub fn refresh(workflow: PathBuf) -> Done {
-    let (_, info) = find(&workflow)?;
+pub fn refresh(workflow: &Path) -> Done {
+    let (_, info) = find(workflow)?;
     request(&info, Verb::Refresh)?;
     print("a pull was asked for\n");
     Ok(Exit::Done)

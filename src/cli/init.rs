@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use std::fs::{self, OpenOptions};
 use std::io::{self, IsTerminal, Write as _};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use super::args::{AgentKind, InitArgs, TrackerKind};
@@ -22,13 +22,17 @@ use crate::workflow_file::absolute;
 use files::{Choice, NewFile, Repository};
 
 /// Writes a workflow, its prompts and what its tracker needs.
-pub fn run(workflow: PathBuf, args: &InitArgs) -> Done {
-    let path = absolute(&workflow);
+pub fn run(workflow: &Path, args: &InitArgs) -> Done {
+    let path = absolute(workflow);
     let folder = path.parent().unwrap_or(Path::new("/")).to_owned();
     let (tracker, agent) = choose(args)?;
-    let choice = Choice { tracker, agent, repository: repository(&folder) };
+    let choice = Choice {
+        tracker,
+        agent,
+        repository: repository(&folder),
+    };
     let mut out = write(&path, &folder, &choice, args.force)?;
-    out.push_str(&next(&choice, &workflow));
+    out.push_str(&next(&choice, workflow));
     print(&out);
     if !args.no_doctor {
         print("\n");
@@ -54,7 +58,10 @@ fn choose(args: &InitArgs) -> Result<(TrackerKind, AgentKind), Failure> {
                 .hint("give --tracker and --agent")
         });
     }
-    let (tracker, agent) = (args.tracker.unwrap_or(TrackerKind::Files), args.agent.unwrap_or(found));
+    let (tracker, agent) = (
+        args.tracker.unwrap_or(TrackerKind::Files),
+        args.agent.unwrap_or(found),
+    );
     // There is nobody to ask.
     let text = format!(
         "taking --tracker {} --agent {}; name others with these flags\n",
@@ -76,7 +83,9 @@ fn installed(path: &str) -> AgentKind {
 /// Which git repository stands around a folder.
 fn repository(folder: &Path) -> Repository {
     // The folder may not be there yet: the nearest one above decides.
-    let Some(folder) = folder.ancestors().find(|folder| folder.is_dir()) else { return Repository::None };
+    let Some(folder) = folder.ancestors().find(|folder| folder.is_dir()) else {
+        return Repository::None;
+    };
     let git = |args: &[&str]| {
         Command::new("git")
             .args(["-c", "core.fsmonitor=false", "-C"])
@@ -107,14 +116,19 @@ fn write(path: &Path, folder: &Path, choice: &Choice, force: bool) -> Result<Str
         .map(|file| file.display().to_string())
         .collect();
     if !there.is_empty() && !force {
-        return Err(Failure::new(Exit::Failed, "exists", format!("already there: {}", there.join(", ")))
-            .hint("--force overwrites these; --workflow FILE writes into another folder"));
+        return Err(Failure::new(
+            Exit::Failed,
+            "exists",
+            format!("already there: {}", there.join(", ")),
+        )
+        .hint("--force overwrites these; --workflow FILE writes into another folder"));
     }
     let mut out = String::new();
     for file in &files {
         let target = folder.join(&file.path);
-        write_file(&target, file, force)
-            .map_err(|error| Failure::failed("init_write", format!("cannot write {}", target.display()), &error))?;
+        write_file(&target, file, force).map_err(|error| {
+            Failure::failed("init_write", format!("cannot write {}", target.display()), &error)
+        })?;
         let _ = writeln!(out, "wrote {}", clean(&file.path.to_string_lossy()));
     }
     if choice.tracker == TrackerKind::Files {
@@ -128,16 +142,27 @@ fn write_file(target: &Path, file: &NewFile, force: bool) -> io::Result<()> {
         fs::create_dir_all(folder)?;
     }
     let mut options = OpenOptions::new();
-    options.write(true).mode(if file.is_script { 0o755 } else { 0o644 });
-    if force { options.create(true).truncate(true) } else { options.create_new(true) };
+    options
+        .write(true)
+        .mode(if file.is_script { 0o755 } else { 0o644 });
+    if force {
+        options.create(true).truncate(true)
+    } else {
+        options.create_new(true)
+    };
     options.open(target)?.write_all(file.text.as_bytes())
 }
 
 /// One issue to begin with, where there is none. Issues are never overwritten: they are people's work.
 fn sample_issue(out: &mut String, folder: &Path) -> Result<(), Failure> {
-    let dir = own_environment().remove("VIK_ISSUES_DIR").map_or_else(|| folder.join("issues"), |dir| folder.join(dir));
+    let dir = own_environment()
+        .remove("VIK_ISSUES_DIR")
+        .map_or_else(|| folder.join("issues"), |dir| folder.join(dir));
     let tracker = Tracker::new(&dir);
-    if tracker.list().is_ok_and(|listing| !listing.issues.is_empty() || !listing.broken.is_empty()) {
+    if tracker
+        .list()
+        .is_ok_and(|listing| !listing.issues.is_empty() || !listing.broken.is_empty())
+    {
         let _ = writeln!(out, "kept the issues in {}", clean(&dir.display().to_string()));
         return Ok(());
     }
@@ -161,14 +186,16 @@ fn next(choice: &Choice, workflow: &Path) -> String {
     } else {
         format!(" --workflow {}", clean(&workflow.display().to_string()))
     };
+    let run = |verb: &str| format!("{verb}{flag}");
+    let mut lines: Vec<(String, &str)> = files::first_steps(choice.tracker)
+        .iter()
+        .map(|(command, what)| ((*command).to_owned(), *what))
+        .collect();
+    lines.push((run("vik run --dry-run"), "see what would start"));
+    lines.push((run("vik run --once"), "work until nothing is left to do"));
     let mut out = "\nNext:\n".to_owned();
-    for line in files::first_steps(choice.tracker) {
-        let _ = writeln!(out, "  {line}");
-    }
-    for (verb, what) in
-        [("vik run --dry-run", "see what would start"), ("vik run --once", "work until nothing is left to do")]
-    {
-        let _ = writeln!(out, "  {:<40} {what}", format!("{verb}{flag}"));
+    for (command, what) in lines {
+        let _ = writeln!(out, "  {command}\n      {what}");
     }
     out
 }

@@ -21,8 +21,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 const SHOWN: usize = 160;
 
 /// Prints logs, and with `--follow` goes on until it is interrupted or its sessions have ended.
-pub fn run(workflow: PathBuf, args: &LogsArgs) -> Done {
-    let root = history::root(&workflow)?;
+pub fn run(workflow: &Path, args: &LogsArgs) -> Done {
+    let root = history::root(workflow)?;
     let mut open: HashMap<PathBuf, Tail> = HashMap::new();
     let selected = |attempt: &PastAttempt| {
         args.issue.as_ref().is_none_or(|issue| attempt.record.issue_id.as_str() == issue)

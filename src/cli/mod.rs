@@ -53,7 +53,7 @@ pub fn main() -> ExitCode {
         cli => cli,
     };
     let json = cli.verb.wants_json();
-    match dispatch(cli) {
+    match dispatch(&cli) {
         Ok(exit) => exit.into(),
         Err(failure) => {
             report(&failure, json);
@@ -72,27 +72,27 @@ fn report(failure: &Failure, json: bool) {
     let _ = stderr.lock().write_all(text.as_bytes());
 }
 
-fn dispatch(cli: Cli) -> Done {
-    let workflow = cli.workflow;
-    match cli.verb {
-        Verb::Init(args) => init::run(workflow, &args),
-        Verb::Doctor(args) => doctor::run(args.workflow_or(workflow), &args),
-        Verb::Run(args) => run::run(args.workflow_or(workflow), &args),
-        Verb::Status(args) => status::run(args.workflow_or(workflow), &args),
-        Verb::Stop(args) => stop::run(args.workflow_or(workflow), &args),
-        Verb::Restart(args) => restart::run(args.workflow_or(workflow), &args),
-        Verb::Uninstall(args) => uninstall::run(args.workflow_or(workflow), &args),
-        Verb::Runs(args) => runs::run(workflow, &args),
-        Verb::Show(args) => show::run(workflow, &args),
-        Verb::Logs(args) => logs::run(workflow, &args),
+fn dispatch(cli: &Cli) -> Done {
+    let workflow = &*cli.workflow;
+    match &cli.verb {
+        Verb::Init(args) => init::run(workflow, args),
+        Verb::Doctor(args) => doctor::run(args.workflow_or(workflow), args),
+        Verb::Run(args) => run::run(args.workflow_or(workflow), args),
+        Verb::Status(args) => status::run(args.workflow_or(workflow), args),
+        Verb::Stop(args) => stop::run(args.workflow_or(workflow), args),
+        Verb::Restart(args) => restart::run(args.workflow_or(workflow), args),
+        Verb::Uninstall(args) => uninstall::run(args.workflow_or(workflow), args),
+        Verb::Runs(args) => runs::run(workflow, args),
+        Verb::Show(args) => show::run(workflow, args),
+        Verb::Logs(args) => logs::run(workflow, args),
         Verb::Refresh => client::refresh(workflow),
-        Verb::Prune(args) => prune::run(workflow, &args),
-        Verb::Issue(args) => issue_verb(&args),
+        Verb::Prune(args) => prune::run(workflow, args),
+        Verb::Issue(args) => issue_verb(args),
         Verb::Vex { .. } => Ok(Exit::Usage),
         Verb::Schema => schema::workflow(),
-        Verb::Completions { shell } => schema::completions(shell),
+        Verb::Completions { shell } => schema::completions(*shell),
         Verb::Man => schema::man(),
-        Verb::Later(words) => later::refuse(&words),
+        Verb::Later(words) => later::refuse(words),
     }
 }
 

@@ -1,7 +1,7 @@
 //! `vik prune`: removes old sessions and workspaces, after showing which.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
@@ -39,8 +39,8 @@ struct Old {
 }
 
 /// Shows what is old; with `--yes` removes it.
-pub fn run(workflow: PathBuf, args: &PruneArgs) -> Done {
-    let path = absolute(&workflow);
+pub fn run(workflow: &Path, args: &PruneArgs) -> Done {
+    let path = absolute(workflow);
     if let Presence::Running(info) = Instance::of(&path)?.presence() {
         return Err(Failure::new(
             Exit::AlreadyRunning,

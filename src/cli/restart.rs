@@ -1,6 +1,6 @@
 //! `vik restart`
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use super::args::RestartArgs;
 use super::stop::{Stopped, quietly};
@@ -8,15 +8,15 @@ use super::{Done, later, print};
 use crate::workflow_file::WorkflowFile;
 
 /// Stops the daemon, if there is one, and starts it detached.
-pub fn run(workflow: PathBuf, args: &RestartArgs) -> Done {
+pub fn run(workflow: &Path, args: &RestartArgs) -> Done {
     if args.keep_sessions {
         return Err(later::not_yet("--keep-sessions"));
     }
     // A daemon is not stopped for a workflow that could not be started again.
-    WorkflowFile::valid(&workflow, |_| {})?;
-    match quietly(&workflow, args.timeout)?.1 {
+    WorkflowFile::valid(workflow, |_| {})?;
+    match quietly(workflow, args.timeout)?.1 {
         Stopped::Nothing => print("no daemon ran\n"),
         _ => print("the old daemon has stopped\n"),
     }
-    super::run::detach(&workflow, Vec::new())
+    super::run::detach(workflow, Vec::new())
 }

@@ -16,15 +16,15 @@ use crate::report::{Exit, Failure};
 use crate::workflow_file::{WorkflowFile, absolute};
 
 /// Runs the daemon, or one round of work.
-pub fn run(workflow: PathBuf, args: &RunArgs) -> Done {
+pub fn run(workflow: &Path, args: &RunArgs) -> Done {
     if args.port.is_some() || args.bind_address.is_some() {
         return Err(later::not_yet("serving HTTP (--port, --bind-address)"));
     }
     if args.detach {
-        return detach(&workflow, options(args));
+        return detach(workflow, options(args));
     }
     let ready = args.daemon_child.then(Ready::enter);
-    let (path, workflow) = match valid(&workflow, args) {
+    let (path, workflow) = match valid(workflow, args) {
         Ok(valid) => valid,
         Err(failure) => {
             if let Some(ready) = ready {

@@ -1,6 +1,6 @@
 //! `vik runs`
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::Duration;
 
 use vik_api::{RunState, RunView};
@@ -11,9 +11,9 @@ use super::{Done, history, print, print_json};
 use crate::report::{Exit, cost, one_line, table, tokens};
 
 /// Lists runs, oldest first.
-pub fn run(workflow: PathBuf, args: &RunsArgs) -> Done {
-    let past = history::read(&history::root(&workflow)?)?;
-    let mut runs = history::runs(&past, history::status(&workflow).as_ref());
+pub fn run(workflow: &Path, args: &RunsArgs) -> Done {
+    let past = history::read(&history::root(workflow)?)?;
+    let mut runs = history::runs(&past, history::status(workflow).as_ref());
     if let Some(issue) = &args.issue {
         runs.retain(|run| run.issue_id.as_str() == issue);
     }

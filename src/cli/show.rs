@@ -1,6 +1,6 @@
 //! `vik show ISSUE`: the attempts of one issue, in order.
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::Duration;
 
 use vik_core::duration::Span;
@@ -10,9 +10,9 @@ use super::{Done, history, print, print_json, runs};
 use crate::report::{Exit, Failure, clean, cost, one_line, tokens};
 
 /// Shows one issue's runs and attempts.
-pub fn run(workflow: PathBuf, args: &ShowArgs) -> Done {
-    let past = history::read(&history::root(&workflow)?)?;
-    let mut found = history::runs(&past, history::status(&workflow).as_ref());
+pub fn run(workflow: &Path, args: &ShowArgs) -> Done {
+    let past = history::read(&history::root(workflow)?)?;
+    let mut found = history::runs(&past, history::status(workflow).as_ref());
     found.retain(|run| run.issue_id.as_str() == args.issue);
     if found.is_empty() {
         return Err(Failure::new(

@@ -1,6 +1,6 @@
 //! `vik status`
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use jiff::Timestamp;
 use vik_api::{Daemon, DaemonState, PullCounts, Response, SCHEMA, Status, Verb};
@@ -12,11 +12,11 @@ use crate::report::{Exit, Failure, ago, cost, one_line, table, tokens};
 use crate::workflow_file::absolute;
 
 /// Shows one daemon, or all.
-pub fn run(workflow: PathBuf, args: &StatusArgs) -> Done {
+pub fn run(workflow: &Path, args: &StatusArgs) -> Done {
     if args.all {
         return all(args);
     }
-    let path = absolute(&workflow);
+    let path = absolute(workflow);
     let instance = Instance::of(&path)?;
     let status = of(&instance, &path)?;
     let runs = matches!(status.daemon.state, DaemonState::NotRunning | DaemonState::Dead);
@@ -34,7 +34,7 @@ pub fn run(workflow: PathBuf, args: &StatusArgs) -> Done {
     Ok(if runs { Exit::NoDaemon } else { Exit::Done })
 }
 
-fn of(instance: &Instance, path: &std::path::Path) -> Result<Status, Failure> {
+fn of(instance: &Instance, path: &Path) -> Result<Status, Failure> {
     match instance.presence() {
         Presence::Running(info) => match client::request(&info, Verb::Status)? {
             Response::Status(status) => Ok(*status),
@@ -46,7 +46,7 @@ fn of(instance: &Instance, path: &std::path::Path) -> Result<Status, Failure> {
     }
 }
 
-fn absent(state: DaemonState, info: Option<&InstanceInfo>, path: &std::path::Path) -> Status {
+fn absent(state: DaemonState, info: Option<&InstanceInfo>, path: &Path) -> Status {
     Status {
         schema: SCHEMA,
         daemon: Daemon {

@@ -1,6 +1,7 @@
 //! `vik stop`: returns when no descendant of the daemon lives.
 
-use std::path::{Path, PathBuf};
+use std::collections::HashSet;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
@@ -10,9 +11,9 @@ use vik_proc::Graces;
 
 use super::args::StopArgs;
 use super::{Done, client, later, print};
-use crate::control::ask;
+use crate::control::{REFUSED, STOPPING, ask};
 use crate::daemon::{Instance, InstanceInfo, Presence};
-use crate::host::INSTANCE_MARK;
+use crate::host::{INSTANCE_MARK, SHIM_MARK};
 use crate::report::{Exit, Failure};
 use crate::workflow_file::absolute;
 
@@ -26,11 +27,11 @@ const SHIM_GRACE: Duration = Duration::from_secs(8);
 const LAST_GRACE: Duration = Duration::from_secs(45);
 
 /// Stops the daemon, or what a dead one left.
-pub fn run(workflow: PathBuf, args: &StopArgs) -> Done {
+pub fn run(workflow: &Path, args: &StopArgs) -> Done {
     if args.keep_sessions {
         return Err(later::not_yet("--keep-sessions"));
     }
-    let path = absolute(&workflow);
+    let path = absolute(workflow);
     let instance = Instance::of(&path)?;
     match stop(&instance, Duration::from_secs(args.timeout))? {
         Stopped::Daemon { forced: false } => print("vik has stopped; no process of it is left\n"),
@@ -72,7 +73,8 @@ pub fn stop(instance: &Instance, timeout: Duration) -> Result<Stopped, Failure> 
         Presence::Running(info) => Stopped::Daemon { forced: end(instance, &info, timeout)? },
     };
     // A dead daemon's shims end their trees by themselves, gently first; what they could not is found by its mark.
-    let left = end_marked(&instance.name())?;
+    let shims = wait_for_shims(&instance.name());
+    let left = shims + end_marked(&instance.name())?;
     instance.close();
     Ok(match stopped {
         Stopped::Leftovers(_) if left > 0 => Stopped::Leftovers(left),
@@ -85,9 +87,11 @@ pub fn stop(instance: &Instance, timeout: Duration) -> Result<Stopped, Failure> 
 fn end(instance: &Instance, info: &InstanceInfo, timeout: Duration) -> Result<bool, Failure> {
     match ask(&info.socket, Verb::Stop) {
         // It will not be stopped by one of its own agents: then nothing else is tried either.
-        Ok(Response::Error(body)) => return Err(body.into()),
+        Ok(Response::Error(body)) if body.code == REFUSED => return Err(body.into()),
+        // It is ending already; a signal would hurry it.
+        Ok(Response::Error(body)) if body.code == STOPPING => {}
+        Ok(Response::Error(_)) | Err(_) => signal(info, Signal::SIGTERM),
         Ok(_) => {}
-        Err(_) => signal(info, Signal::SIGTERM),
     }
     if wait_gone(instance, timeout) {
         return Ok(false);
@@ -117,6 +121,20 @@ fn wait_gone(instance: &Instance, timeout: Duration) -> bool {
         if Instant::now() >= deadline {
             return false;
         }
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
+
+/// Waits until the shims of the instance have ended their agents, and so themselves. Returns how many there were.
+fn wait_for_shims(instance: &str) -> usize {
+    let deadline = Instant::now() + Graces::default().total();
+    let mut seen = HashSet::new();
+    loop {
+        let shims = vik_proc::sweep(SHIM_MARK, instance, &[]);
+        if shims.is_empty() || Instant::now() >= deadline {
+            return seen.len();
+        }
+        seen.extend(shims);
         std::thread::sleep(LOOK_EVERY);
     }
 }

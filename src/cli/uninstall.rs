@@ -1,6 +1,6 @@
 //! `vik uninstall`
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use super::args::UninstallArgs;
 use super::stop::{Stopped, quietly};
@@ -8,9 +8,9 @@ use super::{Done, print};
 use crate::report::{Exit, Failure};
 
 /// Stops the daemon and removes its instance folder. Sessions, logs and workspaces stay.
-pub fn run(workflow: PathBuf, args: &UninstallArgs) -> Done {
-    let info = crate::daemon::Instance::of(&crate::workflow_file::absolute(&workflow))?.read();
-    let (instance, stopped) = quietly(&workflow, args.timeout)?;
+pub fn run(workflow: &Path, args: &UninstallArgs) -> Done {
+    let info = crate::daemon::Instance::of(&crate::workflow_file::absolute(workflow))?.read();
+    let (instance, stopped) = quietly(workflow, args.timeout)?;
     let dir = instance.dir().path();
     let there = dir.exists();
     if there {

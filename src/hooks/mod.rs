@@ -84,7 +84,7 @@ pub enum HookError {
         /// The hook.
         name: String,
         /// Why.
-        source: vik_proc::ProcError,
+        source: Box<vik_proc::ProcError>,
     },
     /// The script failed.
     #[error("`{name}` {how}{}", shown(tail))]
@@ -144,7 +144,7 @@ pub async fn run(
     // The script may hold values of the environment: it is not kept, its output is.
     let _ = std::fs::remove_file(&file);
     let name = hook.to_string();
-    let run = result.map_err(|source| HookError::Start { name: name.clone(), source })?;
+    let run = result.map_err(|source| HookError::Start { name: name.clone(), source: Box::new(source) })?;
     let tail = || report::tail_lines(&read_tail(log, TAIL_BYTES), 20);
     judge(name, &run, place.timeout, tail)
 }
@@ -170,7 +170,7 @@ pub async fn prompt_command(
     let tail = report::tail_lines(&read_tail(&stderr, TAIL_BYTES), 20);
     let _ = (std::fs::remove_file(file), std::fs::remove_file(&stderr));
     let name = format!("exec({})", report::one_line(script, 60));
-    let run = result.map_err(|source| HookError::Start { name: name.clone(), source })?;
+    let run = result.map_err(|source| HookError::Start { name: name.clone(), source: Box::new(source) })?;
     judge(name, &run, PROMPT_COMMAND_TIMEOUT, || tail)?;
     let mut text = String::from_utf8_lossy(&run.stdout).into_owned();
     if text.ends_with('\n') {

@@ -28,6 +28,11 @@ pub fn chain(error: &dyn Error) -> String {
 pub struct Failure {
     /// The exit code it leads to.
     pub exit: Exit,
+    detail: Box<Detail>,
+}
+
+#[derive(Debug)]
+struct Detail {
     code: Cow<'static, str>,
     heading: String,
     causes: Vec<String>,
@@ -39,7 +44,14 @@ pub struct Failure {
 impl Failure {
     /// An error with a stable code, in words that say what failed.
     pub fn new(exit: Exit, code: &'static str, heading: impl Into<String>) -> Self {
-        Self { exit, code: code.into(), heading: heading.into(), causes: Vec::new(), hint: None, rendered: None }
+        let detail = Detail {
+            code: code.into(),
+            heading: heading.into(),
+            causes: Vec::new(),
+            hint: None,
+            rendered: None,
+        };
+        Self { exit, detail: Box::new(detail) }
     }
 
     /// Something outside of Vik's control failed (exit 1).
@@ -52,7 +64,7 @@ impl Failure {
     pub fn because(mut self, source: &dyn Error) -> Self {
         let mut next = Some(source);
         while let Some(cause) = next {
-            self.causes.push(cause.to_string());
+            self.detail.causes.push(cause.to_string());
             next = cause.source();
         }
         self
@@ -61,21 +73,21 @@ impl Failure {
     /// Adds one cause in words.
     #[must_use]
     pub fn cause(mut self, cause: impl Into<String>) -> Self {
-        self.causes.push(cause.into());
+        self.detail.causes.push(cause.into());
         self
     }
 
     /// Says what to do about it.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(hint.into());
+        self.detail.hint = Some(hint.into());
         self
     }
 
     /// Text that is printed in place of the heading.
     #[must_use]
     pub fn rendered(mut self, text: String) -> Self {
-        self.rendered = Some(text);
+        self.detail.rendered = Some(text);
         self
     }
 
@@ -84,22 +96,22 @@ impl Failure {
         let exit = Exit::from_code(exit).unwrap_or(Exit::Failed);
         let mut failure = Self::from(body);
         failure.exit = exit;
-        failure.hint = None;
+        failure.detail.hint = None;
         failure.rendered(text)
     }
 
     /// The stable code.
     pub fn code(&self) -> &str {
-        &self.code
+        &self.detail.code
     }
 
     /// As data.
     pub fn body(&self) -> ErrorBody {
-        let mut message = self.heading.clone();
-        for cause in &self.causes {
+        let mut message = self.detail.heading.clone();
+        for cause in &self.detail.causes {
             let _ = write!(message, ": {cause}");
         }
-        ErrorBody { code: self.code.to_string(), message, hint: self.hint.clone() }
+        ErrorBody { code: self.detail.code.to_string(), message, hint: self.detail.hint.clone() }
     }
 
     /// For people, several lines.
@@ -108,16 +120,16 @@ impl Failure {
             if color { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
         };
         let mut out = String::new();
-        match &self.rendered {
+        match &self.detail.rendered {
             Some(text) => out.push_str(text),
             None => {
-                let _ = writeln!(out, "{} {}", paint("1;31", "error:"), clean(&self.heading));
-                for cause in &self.causes {
+                let _ = writeln!(out, "{} {}", paint("1;31", "error:"), clean(&self.detail.heading));
+                for cause in &self.detail.causes {
                     let _ = writeln!(out, "  {} {}", paint("2", "because:"), clean(cause));
                 }
             }
         }
-        if let Some(hint) = &self.hint {
+        if let Some(hint) = &self.detail.hint {
             let _ = writeln!(out, "  {} {}", paint("1;36", "hint:"), clean(hint));
         }
         out
@@ -128,8 +140,8 @@ impl From<ErrorBody> for Failure {
     /// An error that a daemon sent.
     fn from(body: ErrorBody) -> Self {
         let mut failure = Self::new(Exit::Failed, "", body.message);
-        failure.code = body.code.into();
-        failure.hint = body.hint;
+        failure.detail.code = body.code.into();
+        failure.detail.hint = body.hint;
         failure
     }
 }

@@ -39,7 +39,7 @@ impl Stop {
     pub async fn reached(&self, level: StopLevel) {
         let mut receiver = self.0.clone();
         if receiver.wait_for(|now| *now >= level).await.is_err() {
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 }

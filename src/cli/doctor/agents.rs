@@ -105,14 +105,25 @@ impl Missing {
             Self::OnPath(name) => {
                 let hint = match (profile.runtime, profile.command.is_empty()) {
                     (Runtime::Codex, true) => "install it: npm install -g @openai/codex".to_owned(),
-                    (Runtime::ClaudeCode, true) => "install it: npm install -g @anthropic-ai/claude-code".to_owned(),
+                    (Runtime::ClaudeCode, true) => {
+                        "install it: npm install -g @anthropic-ai/claude-code".to_owned()
+                    }
                     _ => "install it, or write its path under `command`".to_owned(),
                 };
-                Check::error(GROUP, check, "agent_not_found", format!("`{name}` is not on PATH")).hint(hint)
+                Check::error(
+                    GROUP,
+                    check,
+                    "agent_not_found",
+                    format!("`{name}` is not on PATH"),
+                )
+                .hint(hint)
             }
-            Self::Path(path) => {
-                Check::error(GROUP, check, "agent_not_found", format!("{path} is no program that can be run"))
-            }
+            Self::Path(path) => Check::error(
+                GROUP,
+                check,
+                "agent_not_found",
+                format!("{path} is no program that can be run"),
+            ),
             Self::Relative(path) => {
                 let message = format!("`{path}` is looked up in each issue's workspace: not checked");
                 Check::warning(GROUP, check, "agent_relative", message)
@@ -123,18 +134,28 @@ impl Missing {
 }
 
 fn locate(host: &Host, profile: &AgentProfile, env: &BTreeMap<String, String>) -> Result<PathBuf, Missing> {
-    let Some(name) = vik_agents::program(profile) else { return Ok(host.vik.clone()) };
+    let Some(name) = vik_agents::program(profile) else {
+        return Ok(host.vik.clone());
+    };
     if name.contains('/') && !Path::new(name).is_absolute() {
         return Err(Missing::Relative(name.to_owned()));
     }
     let path = env.get("PATH").map_or("", String::as_str);
     probe::find(name, path).ok_or_else(|| {
-        if name.contains('/') { Missing::Path(name.to_owned()) } else { Missing::OnPath(name.to_owned()) }
+        if name.contains('/') {
+            Missing::Path(name.to_owned())
+        } else {
+            Missing::OnPath(name.to_owned())
+        }
     })
 }
 
 fn described(profile: &AgentProfile, program: &Path, version: Option<&str>) -> String {
-    let model = profile.model.as_deref().map(|model| format!(", model {model}")).unwrap_or_default();
+    let model = profile
+        .model
+        .as_deref()
+        .map(|model| format!(", model {model}"))
+        .unwrap_or_default();
     match (profile.runtime, version) {
         (Runtime::Vex, None) if profile.command.is_empty() => format!("the built-in agent{model}"),
         (Runtime::Vex, Some(version)) if profile.command.is_empty() => {
@@ -169,16 +190,20 @@ async fn version(
     let run = probe::version(host, scratch, program, args, env, cancel);
     match patiently(&format!("the version of {shown}"), run).await {
         Ok(version) => Check::ok(GROUP, check, described(profile, program, Some(&version))),
-        Err(NoVersion::Silent | NoVersion::Cancelled) => {
-            Check::warning(GROUP, check, "agent_version", format!("{shown} did not print a version"))
-        }
-        Err(NoVersion::TimedOut) => {
-            Check::warning(GROUP, check, "agent_version", format!("{shown} did not tell its version within 10s"))
-        }
-        Err(NoVersion::Failed(how)) => {
-            Check::error(GROUP, check, "agent_broken", format!("{shown} {how}"))
-                .hint("run it by hand with --version to see more")
-        }
+        Err(NoVersion::Silent | NoVersion::Cancelled) => Check::warning(
+            GROUP,
+            check,
+            "agent_version",
+            format!("{shown} did not print a version"),
+        ),
+        Err(NoVersion::TimedOut) => Check::warning(
+            GROUP,
+            check,
+            "agent_version",
+            format!("{shown} did not tell its version within 10s"),
+        ),
+        Err(NoVersion::Failed(how)) => Check::error(GROUP, check, "agent_broken", format!("{shown} {how}"))
+            .hint("run it by hand with --version to see more"),
     }
 }
 
@@ -187,14 +212,18 @@ fn provider(host: &Host, name: &AgentName, profile: &AgentProfile, env: &BTreeMa
     let check = format!("provider.{name}");
     let provider = profile.provider.as_deref().unwrap_or("none");
     if provider != "replay" {
-        let message = format!("the built-in agent has no provider `{provider}` yet: this version only has `replay`");
+        let message =
+            format!("the built-in agent has no provider `{provider}` yet: this version only has `replay`");
         return Check::error(GROUP, check, "provider_not_yet", message)
             .hint("use codex or claude_code for real work; `replay` plays a recorded conversation");
     }
-    let base_url = profile.base_url.as_deref().map(|path| match path.strip_prefix("file://") {
-        Some(_) => path.to_owned(),
-        None => host.workflow_dir.join(path).to_string_lossy().into_owned(),
-    });
+    let base_url = profile
+        .base_url
+        .as_deref()
+        .map(|path| match path.strip_prefix("file://") {
+            Some(_) => path.to_owned(),
+            None => host.workflow_dir.join(path).to_string_lossy().into_owned(),
+        });
     let folder = env.get("VEX_REPLAY_DIR").map(Path::new);
     let recording = Recording::locate(None, base_url.as_deref(), folder, profile.model.as_deref())
         .and_then(|path| Recording::load(&path).map(|_| path));

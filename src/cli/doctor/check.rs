@@ -68,7 +68,14 @@ pub struct Check {
 
 impl Check {
     fn new(group: Group, check: impl Into<String>, status: Status, message: impl Into<String>) -> Self {
-        Self { check: check.into(), status, code: None, message: message.into(), hint: None, group }
+        Self {
+            check: check.into(),
+            status,
+            code: None,
+            message: message.into(),
+            hint: None,
+            group,
+        }
     }
 
     pub(super) fn ok(group: Group, check: impl Into<String>, message: impl Into<String>) -> Self {
@@ -81,7 +88,10 @@ impl Check {
         code: impl Into<Cow<'static, str>>,
         message: impl Into<String>,
     ) -> Self {
-        Self { code: Some(code.into()), ..Self::new(group, check, Status::Warning, message) }
+        Self {
+            code: Some(code.into()),
+            ..Self::new(group, check, Status::Warning, message)
+        }
     }
 
     pub(super) fn error(
@@ -90,13 +100,19 @@ impl Check {
         code: impl Into<Cow<'static, str>>,
         message: impl Into<String>,
     ) -> Self {
-        Self { code: Some(code.into()), ..Self::new(group, check, Status::Error, message) }
+        Self {
+            code: Some(code.into()),
+            ..Self::new(group, check, Status::Error, message)
+        }
     }
 
     /// What another part of Vik has to say, as an error.
     pub(super) fn failure(group: Group, check: impl Into<String>, failure: &Failure) -> Self {
         let body = failure.body();
-        Self { hint: body.hint, ..Self::error(group, check, body.code, body.message) }
+        Self {
+            hint: body.hint,
+            ..Self::error(group, check, body.code, body.message)
+        }
     }
 
     pub(super) fn hint(mut self, hint: impl Into<String>) -> Self {
@@ -138,8 +154,13 @@ impl Examination {
     /// The exit code; with `strict`, a warning counts as an error.
     pub fn exit(&self, strict: bool) -> Exit {
         let bad = |status: Status| status == Status::Error || (strict && status == Status::Warning);
-        let invalid = self.findings().any(|one| strict || one.severity == Severity::Error)
-            || self.checks.iter().any(|one| one.check == WORKFLOW && bad(one.status));
+        let invalid = self
+            .findings()
+            .any(|one| strict || one.severity == Severity::Error)
+            || self
+                .checks
+                .iter()
+                .any(|one| one.check == WORKFLOW && bad(one.status));
         if invalid {
             return Exit::Workflow;
         }
@@ -156,12 +177,17 @@ impl Examination {
     /// How many findings and checks are errors, and how many are warnings.
     pub fn counts(&self) -> (usize, usize) {
         // The check of the file only sums its findings up.
-        let checks = self.checks.iter().filter(|one| one.check != WORKFLOW || self.files.is_empty());
+        let checks = self
+            .checks
+            .iter()
+            .filter(|one| one.check != WORKFLOW || self.files.is_empty());
         let (mut errors, mut warnings) = (0, 0);
-        let statuses = checks.map(|one| one.status).chain(self.findings().map(|one| match one.severity {
-            Severity::Error => Status::Error,
-            Severity::Warning => Status::Warning,
-        }));
+        let statuses = checks
+            .map(|one| one.status)
+            .chain(self.findings().map(|one| match one.severity {
+                Severity::Error => Status::Error,
+                Severity::Warning => Status::Warning,
+            }));
         for status in statuses {
             match status {
                 Status::Ok => {}

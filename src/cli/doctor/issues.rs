@@ -19,13 +19,34 @@ pub(super) fn check(workflow: &Workflow, pull: PullResult) -> (Vec<Check>, Vec<I
         Err(error) => (vec![failed(&error)], Vec::new()),
         Ok(Pull { issues, skipped }) => {
             let mut checks = Vec::new();
-            let count = |n: usize| if n == 1 { "1 issue".to_owned() } else { format!("{n} issues") };
-            let message = format!("{} in {took:.1}s{}", count(issues.len()), matches(workflow, &issues));
+            let count = |n: usize| {
+                if n == 1 {
+                    "1 issue".to_owned()
+                } else {
+                    format!("{n} issues")
+                }
+            };
+            let message = format!(
+                "{} in {took:.1}s{}",
+                count(issues.len()),
+                matches(workflow, &issues)
+            );
             checks.push(Check::ok(Group::Issues, PULL, message));
             if !skipped.is_empty() {
-                let mut message = format!("{} skipped:", if skipped.len() == 1 { "1 item is".to_owned() } else { format!("{} items are", skipped.len()) });
+                let mut message = format!(
+                    "{} skipped:",
+                    if skipped.len() == 1 {
+                        "1 item is".to_owned()
+                    } else {
+                        format!("{} items are", skipped.len())
+                    }
+                );
                 for item in skipped.iter().take(SHOWN) {
-                    let id = item.id.as_deref().map(|id| format!(" ({})", one_line(id, 40))).unwrap_or_default();
+                    let id = item
+                        .id
+                        .as_deref()
+                        .map(|id| format!(" ({})", one_line(id, 40)))
+                        .unwrap_or_default();
                     message.push_str(&format!("\nitem {}{id}: {}", item.index, item.reason));
                 }
                 if skipped.len() > SHOWN {
@@ -51,7 +72,10 @@ fn matches(workflow: &Workflow, issues: &[Issue]) -> String {
         .stages
         .iter()
         .map(|stage| {
-            let count = issues.iter().filter(|issue| *issue.state == *stage.when_state).count();
+            let count = issues
+                .iter()
+                .filter(|issue| *issue.state == *stage.when_state)
+                .count();
             format!("{count} for {}", stage.name)
         })
         .collect();
@@ -67,7 +91,10 @@ fn case(workflow: &Workflow, issues: &[Issue]) -> Option<Check> {
             continue;
         }
         let folded = issue.state.trim().to_lowercase();
-        if let Some(stage) = stages.clone().find(|stage| stage.when_state.trim().to_lowercase() == folded) {
+        if let Some(stage) = stages
+            .clone()
+            .find(|stage| stage.when_state.trim().to_lowercase() == folded)
+        {
             *near.entry((&issue.state, &stage.when_state)).or_default() += 1;
         }
     }
@@ -77,7 +104,10 @@ fn case(workflow: &Workflow, issues: &[Issue]) -> Option<Check> {
     let lines: Vec<String> = near
         .iter()
         .map(|((state, wanted), count)| {
-            format!("{count} in state {:?}, where a stage waits for {wanted:?}", one_line(state, 60))
+            format!(
+                "{count} in state {:?}, where a stage waits for {wanted:?}",
+                one_line(state, 60)
+            )
         })
         .collect();
     let message = format!("states differ in upper and lower case only: {}", lines.join("; "));
@@ -89,16 +119,30 @@ fn case(workflow: &Workflow, issues: &[Issue]) -> Option<Check> {
 
 fn failed(error: &PullError) -> Check {
     let (code, hint) = match error {
-        PullError::Failed { how, .. } if how.contains("127") => {
-            ("pull_failed", "a program in `issues.pull.command` is not installed, or not on PATH")
-        }
-        PullError::Failed { .. } => ("pull_failed", "run `issues.pull.command` by hand in the workflow's folder"),
-        PullError::TimedOut(_) => ("pull_timed_out", "raise `issues.pull.timeout`, or make the command faster"),
-        PullError::Flooded => ("pull_flooded", "let the command print only the issues and fields that are needed"),
-        PullError::Garbage { .. } => ("pull_garbage", "it must print one JSON array and nothing else on stdout"),
-        PullError::Prepare(_) | PullError::Start(_) | PullError::Cancelled => {
-            ("pull_not_started", "is the disk full, or the process limit reached?")
-        }
+        PullError::Failed { how, .. } if how.contains("127") => (
+            "pull_failed",
+            "a program in `issues.pull.command` is not installed, or not on PATH",
+        ),
+        PullError::Failed { .. } => (
+            "pull_failed",
+            "run `issues.pull.command` by hand in the workflow's folder",
+        ),
+        PullError::TimedOut(_) => (
+            "pull_timed_out",
+            "raise `issues.pull.timeout`, or make the command faster",
+        ),
+        PullError::Flooded => (
+            "pull_flooded",
+            "let the command print only the issues and fields that are needed",
+        ),
+        PullError::Garbage { .. } => (
+            "pull_garbage",
+            "it must print one JSON array and nothing else on stdout",
+        ),
+        PullError::Prepare(_) | PullError::Start(_) | PullError::Cancelled => (
+            "pull_not_started",
+            "is the disk full, or the process limit reached?",
+        ),
     };
     Check::error(Group::Issues, PULL, code, chain(error)).hint(hint)
 }

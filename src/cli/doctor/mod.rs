@@ -14,7 +14,7 @@ mod text;
 #[cfg(test)]
 mod tests;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use tokio_util::sync::CancellationToken;
 use vik_core::issue::Issue;
@@ -33,13 +33,13 @@ use crate::intake::PullResult;
 use crate::report::{Exit, Failure};
 use crate::workflow_file::{WorkflowFile, absolute};
 use check::{Group, PULL, WORKFLOW};
-use probe::patiently;
 pub(in crate::cli) use probe::Scratch;
+use probe::patiently;
 use templates::Sources;
 
 /// Checks the workflow, and tries what `run` will do.
-pub fn run(workflow: PathBuf, args: &DoctorArgs) -> Done {
-    let examination = examine(&workflow, args.offline)?;
+pub fn run(workflow: &Path, args: &DoctorArgs) -> Done {
+    let examination = examine(workflow, args.offline)?;
     if args.json {
         print_json(&json(&examination, args.strict));
     } else {
@@ -62,8 +62,8 @@ pub fn examine(workflow: &Path, offline: bool) -> Result<Examination, Failure> {
         if offline {
             return Ok(look(workflow, true, &cancel).await);
         }
-        let mut signals =
-            Signals::listen().map_err(|error| Failure::failed("doctor", "cannot listen to signals", &error))?;
+        let mut signals = Signals::listen()
+            .map_err(|error| Failure::failed("doctor", "cannot listen to signals", &error))?;
         let mut looking = std::pin::pin!(look(workflow, false, &cancel));
         tokio::select! {
             examination = &mut looking => return Ok(examination),
@@ -71,14 +71,22 @@ pub fn examine(workflow: &Path, offline: bool) -> Result<Examination, Failure> {
         }
         // What runs now is stopped first, and its files go.
         looking.await;
-        Err(Failure::new(Exit::Interrupted, "interrupted", "doctor was interrupted"))
+        Err(Failure::new(
+            Exit::Interrupted,
+            "interrupted",
+            "doctor was interrupted",
+        ))
     })
 }
 
 async fn look(workflow: &Path, offline: bool, cancel: &CancellationToken) -> Examination {
     let workflow_path = absolute(workflow);
-    let mut examination =
-        Examination { workflow_path: workflow_path.clone(), offline, files: Vec::new(), checks: Vec::new() };
+    let mut examination = Examination {
+        workflow_path: workflow_path.clone(),
+        offline,
+        files: Vec::new(),
+        checks: Vec::new(),
+    };
     let checks = &mut examination.checks;
     let instance = instance(checks, &workflow_path);
     match WorkflowFile::read(&workflow_path) {
@@ -93,12 +101,22 @@ async fn look(workflow: &Path, offline: bool, cancel: &CancellationToken) -> Exa
                 examination.files = std::mem::take(&mut sources.files);
                 let host = host(checks, &workflow_path, &workflow, instance.as_ref());
                 if let Some(host) = host.filter(|_| is_usable) {
-                    let issues = try_it(checks, &host, &workflow, offline, cancel).await;
-                    checks.extend(templates::render(&host, &workflow, &sources, &issues));
+                    let scratch = if offline { None } else { scratch(checks) };
+                    let issues = try_it(checks, &host, &workflow, scratch.as_ref(), cancel).await;
+                    for rendered in templates::render(&host, &workflow, &sources, &issues) {
+                        checks.push(rendered.check(&host, scratch.as_ref(), cancel).await);
+                    }
                 }
             }
             let findings = std::mem::take(&mut file.loaded.diagnostics);
-            examination.files.insert(0, FileFindings { file: file.path, text: file.text, findings });
+            examination.files.insert(
+                0,
+                FileFindings {
+                    file: file.path,
+                    text: file.text,
+                    findings,
+                },
+            );
             let check = workflow_check(&examination, file.loaded.workflow.as_ref());
             examination.checks.insert(0, check);
         }
@@ -108,7 +126,10 @@ async fn look(workflow: &Path, offline: bool, cancel: &CancellationToken) -> Exa
 }
 
 fn workflow_check(examination: &Examination, workflow: Option<&Workflow>) -> Check {
-    let errors = examination.findings().filter(|one| one.severity == Severity::Error).count();
+    let errors = examination
+        .findings()
+        .filter(|one| one.severity == Severity::Error)
+        .count();
     let all = examination.findings().count();
     let shown = examination.workflow_path.display();
     let count = |n: usize, word: &str| format!("{n} {word}{}", if n == 1 { "" } else { "s" });
@@ -119,7 +140,11 @@ fn workflow_check(examination: &Examination, workflow: Option<&Workflow>) -> Che
     let Some(workflow) = workflow else {
         return Check::error(Group::Workflow, WORKFLOW, "workflow_invalid", shown.to_string());
     };
-    let what = format!("{}, {}", count(workflow.agents.len(), "agent"), count(workflow.issue.stages.len(), "stage"));
+    let what = format!(
+        "{}, {}",
+        count(workflow.agents.len(), "agent"),
+        count(workflow.issue.stages.len(), "stage")
+    );
     if all > 0 {
         let message = format!("{shown}: {what}; {}", count(all, "warning"));
         return Check::warning(Group::Workflow, WORKFLOW, "workflow_warnings", message);
@@ -130,7 +155,11 @@ fn workflow_check(examination: &Examination, workflow: Option<&Workflow>) -> Che
 fn instance(checks: &mut Vec<Check>, workflow_path: &Path) -> Option<Instance> {
     match Instance::of(workflow_path) {
         Ok(instance) => {
-            checks.push(places::writable("instance", "the instance folder", instance.dir().path()));
+            checks.push(places::writable(
+                "instance",
+                "the instance folder",
+                instance.dir().path(),
+            ));
             checks.push(places::daemon(&instance));
             Some(instance)
         }
@@ -174,13 +203,12 @@ async fn try_it(
     checks: &mut Vec<Check>,
     host: &Host,
     workflow: &Workflow,
-    offline: bool,
+    scratch: Option<&Scratch>,
     cancel: &CancellationToken,
 ) -> Vec<Issue> {
-    let scratch = if offline { None } else { scratch(checks) };
-    let Some(scratch) = &scratch else {
+    let Some(scratch) = scratch else {
         checks.extend(agents::check(host, workflow, None, cancel).await);
-        checks.push(Check::ok(Group::Issues, PULL, "not tried (--offline)"));
+        checks.push(Check::ok(Group::Issues, PULL, "not tried"));
         return Vec::new();
     };
     let (agents, pull) = tokio::join!(
@@ -197,7 +225,10 @@ fn scratch(checks: &mut Vec<Check>) -> Option<Scratch> {
     match Scratch::new() {
         Ok(scratch) => Some(scratch),
         Err(error) => {
-            let message = format!("no folder can be made in {}: {error}", std::env::temp_dir().display());
+            let message = format!(
+                "no folder can be made in {}: {error}",
+                std::env::temp_dir().display()
+            );
             checks.push(
                 Check::error(Group::Folders, "temporary", "not_writable", message)
                     .hint("set TMPDIR to a folder that is writable"),

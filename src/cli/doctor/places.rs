@@ -18,7 +18,11 @@ pub(super) fn writable(check: &str, what: &str, folder: &Path) -> Check {
     };
     match folder.symlink_metadata().and_then(|_| folder.metadata()) {
         Ok(metadata) if metadata.is_dir() => match try_to_write(folder) {
-            Ok(()) => Check::ok(Group::Folders, check, format!("{what} {} is writable", folder.display())),
+            Ok(()) => Check::ok(
+                Group::Folders,
+                check,
+                format!("{what} {} is writable", folder.display()),
+            ),
             Err(error) => problem(format!("{what} {} is not writable: {error}", folder.display())),
         },
         Ok(_) => problem(format!("{what} {} is no folder", folder.display())),
@@ -26,7 +30,11 @@ pub(super) fn writable(check: &str, what: &str, folder: &Path) -> Check {
             let above = nearest(folder);
             // Asked for, not tried: this folder is not Vik's.
             match access(&above, AccessFlags::W_OK | AccessFlags::X_OK) {
-                Ok(()) => Check::ok(Group::Folders, check, format!("{what} {} can be made", folder.display())),
+                Ok(()) => Check::ok(
+                    Group::Folders,
+                    check,
+                    format!("{what} {} can be made", folder.display()),
+                ),
                 Err(error) => problem(format!(
                     "{what} {} cannot be made in {}: {}",
                     folder.display(),
@@ -40,7 +48,11 @@ pub(super) fn writable(check: &str, what: &str, folder: &Path) -> Check {
 }
 
 fn nearest(folder: &Path) -> PathBuf {
-    folder.ancestors().find(|above| above.exists()).unwrap_or(Path::new("/")).to_owned()
+    folder
+        .ancestors()
+        .find(|above| above.exists())
+        .unwrap_or(Path::new("/"))
+        .to_owned()
 }
 
 fn try_to_write(folder: &Path) -> io::Result<()> {
@@ -56,11 +68,14 @@ pub(super) fn daemon(instance: &Instance) -> Check {
         Presence::Running(info) if info.version != env!("CARGO_PKG_VERSION") => {
             let (pid, other, own) = (info.process.pid, &info.version, env!("CARGO_PKG_VERSION"));
             let message = format!("a daemon of version {other} runs (pid {pid}); this is {own}");
-            Check::warning(Group::Folders, check, "daemon_version", message).hint("`vik restart` brings this version")
+            Check::warning(Group::Folders, check, "daemon_version", message)
+                .hint("`vik restart` brings this version")
         }
-        Presence::Running(info) => {
-            Check::ok(Group::Folders, check, format!("a daemon runs (pid {})", info.process.pid))
-        }
+        Presence::Running(info) => Check::ok(
+            Group::Folders,
+            check,
+            format!("a daemon runs (pid {})", info.process.pid),
+        ),
         Presence::Starting => Check::ok(Group::Folders, check, "a daemon is starting or ending"),
         Presence::Dead(info) => {
             let message = format!("the last daemon (pid {}) left without an end", info.process.pid);
@@ -83,15 +98,28 @@ pub(super) fn git(path: &str) -> Check {
 /// Which system this is.
 pub(super) fn platform() -> Check {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    let release = if release.is_empty() { String::new() } else { format!(" {}", release.trim()) };
-    let root = if nix::unistd::geteuid().is_root() { ", as root" } else { "" };
+    let release = if release.is_empty() {
+        String::new()
+    } else {
+        format!(" {}", release.trim())
+    };
+    let root = if nix::unistd::geteuid().is_root() {
+        ", as root"
+    } else {
+        ""
+    };
     let (os, arch) = (std::env::consts::OS, std::env::consts::ARCH);
     let message = format!("vik {} on {os}{release}, {arch}{root}", env!("CARGO_PKG_VERSION"));
     if os == "linux" {
         return Check::ok(Group::System, "platform", message);
     }
-    Check::warning(Group::System, "platform", "best_effort", format!("{message}: best effort"))
-        .hint("a process that leaves its agent's group and loses its parent is not found here")
+    Check::warning(
+        Group::System,
+        "platform",
+        "best_effort",
+        format!("{message}: best effort"),
+    )
+    .hint("a process that leaves its agent's group and loses its parent is not found here")
 }
 
 /// What the kernel gives for the supervision of processes.

@@ -15,7 +15,7 @@ use vik_proc::{Limits, Mark, Output, ShimSpec};
 use crate::hooks::{how_ended, read_tail};
 use crate::host::{ATTEMPT_MARK, Host, os_env};
 use crate::report::{one_line, tail_lines};
-use crate::workspace::fs::create_private_dir_all;
+use crate::workspace::fs::{create_private_dir_all, write_private};
 
 /// How long a program may take to tell its version.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(10);
@@ -53,7 +53,10 @@ pub(in crate::cli) fn find(name: &str, path: &str) -> Option<PathBuf> {
     if name.contains('/') {
         return Some(PathBuf::from(name)).filter(|file| runs(file));
     }
-    let folders = path.split(':').map(Path::new).filter(|folder| folder.is_absolute());
+    let folders = path
+        .split(':')
+        .map(Path::new)
+        .filter(|folder| folder.is_absolute());
     folders.map(|folder| folder.join(name)).find(|file| runs(file))
 }
 
@@ -86,9 +89,13 @@ pub(super) async fn version(
     spec.env = os_env(env);
     spec.mark = Some(Mark::new(ATTEMPT_MARK, format!("doctor-{id}")));
     spec.stderr = Output::Append(stderr.clone());
-    let limits = Limits { timeout: VERSION_TIMEOUT, max_bytes: MAX_VERSION_BYTES };
+    let limits = Limits {
+        timeout: VERSION_TIMEOUT,
+        max_bytes: MAX_VERSION_BYTES,
+    };
     let run = host.supervisor.output(&spec, limits, cancel.cancelled()).await;
-    let run = run.map_err(|error| NoVersion::Failed(format!("could not be run: {}", crate::report::chain(&error))))?;
+    let run = run
+        .map_err(|error| NoVersion::Failed(format!("could not be run: {}", crate::report::chain(&error))))?;
     if run.cancelled {
         return Err(NoVersion::Cancelled);
     }
@@ -97,7 +104,11 @@ pub(super) async fn version(
     }
     if run.exit.code != Some(0) {
         let said = one_line(&tail_lines(&read_tail(&stderr, 4096), 3), 200);
-        let said = if said.is_empty() { said } else { format!("; it said: {said}") };
+        let said = if said.is_empty() {
+            said
+        } else {
+            format!("; it said: {said}")
+        };
         return Err(NoVersion::Failed(format!("{}{said}", how_ended(&run.exit))));
     }
     let output = String::from_utf8_lossy(&run.stdout);
@@ -105,6 +116,37 @@ pub(super) async fn version(
         Some(line) => Ok(one_line(line, 80)),
         None => Err(NoVersion::Silent),
     }
+}
+
+/// What the shell says of a script that it cannot read. Nothing of the script runs.
+pub(super) async fn shell_syntax(
+    host: &Host,
+    scratch: &Scratch,
+    script: &str,
+    cancel: &CancellationToken,
+) -> Option<String> {
+    let id = uuid::Uuid::now_v7();
+    let file = scratch.path().join(format!("{id}.sh"));
+    let stderr = file.with_extension("stderr");
+    // Where it cannot be looked at, nothing is said against it.
+    write_private(&file, script.as_bytes()).ok()?;
+    let mut spec = ShimSpec::command("sh", scratch.path());
+    spec.args = vec!["-n".into(), file.clone().into()];
+    spec.env = os_env(host.command_env());
+    spec.mark = Some(Mark::new(ATTEMPT_MARK, format!("doctor-{id}")));
+    spec.stderr = Output::Append(stderr.clone());
+    let limits = Limits {
+        timeout: VERSION_TIMEOUT,
+        max_bytes: MAX_VERSION_BYTES,
+    };
+    let run = host
+        .supervisor
+        .output(&spec, limits, cancel.cancelled())
+        .await
+        .ok()?;
+    let said = tail_lines(&read_tail(&stderr, 4096), 3).replace(&*file.to_string_lossy(), "script");
+    let refused = !run.cancelled && !run.timed_out && run.exit.code.is_some_and(|code| code != 0);
+    refused.then(|| one_line(&said, 200))
 }
 
 /// Waits, and tells what for when it takes long.

@@ -5,12 +5,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 use vik_core::ids::{RunId, SessionId};
 use vik_core::issue::Issue;
 use vik_core::scheduler::Start;
 use vik_core::workflow::{Diagnostic, Loaded, PromptSource, Stage, Workflow};
 
 use super::check::{Check, FileFindings, Group};
+use super::probe::{self, Scratch};
 use crate::host::Host;
 use crate::session::{issue_context, stage_context};
 use crate::template::{self, AFTER_CREATE_NAMES, AFTER_RUN_NAMES, NAMES, TemplateError};
@@ -77,9 +79,16 @@ pub(super) struct Sources<'w> {
 impl<'w> Sources<'w> {
     /// Reads the prompt files and checks every template.
     pub(super) fn read(workflow: &'w Workflow, loaded: &Loaded, workflow_dir: &Path) -> Self {
-        let mut sources = Self { all: Vec::new(), workflow: Vec::new(), files: Vec::new() };
+        let mut sources = Self {
+            all: Vec::new(),
+            workflow: Vec::new(),
+            files: Vec::new(),
+        };
         let issue = &workflow.issue;
-        let hooks = [(Kind::AfterCreate, &issue.after_create), (Kind::BeforeRemove, &issue.before_remove)];
+        let hooks = [
+            (Kind::AfterCreate, &issue.after_create),
+            (Kind::BeforeRemove, &issue.before_remove),
+        ];
         for (kind, text) in hooks {
             if let Some(text) = text {
                 sources.inline(kind, None, format!("issue.hooks.{}", kind.word()), text, loaded);
@@ -87,7 +96,11 @@ impl<'w> Sources<'w> {
         }
         for stage in &issue.stages {
             let at = format!("issue.stages.{}", stage.name);
-            let before = (Kind::BeforeRun, &stage.before_run, format!("{at}.hooks.before_run"));
+            let before = (
+                Kind::BeforeRun,
+                &stage.before_run,
+                format!("{at}.hooks.before_run"),
+            );
             let verify = (Kind::Verify, &stage.verify, format!("{at}.verify"));
             let after = (Kind::AfterRun, &stage.after_run, format!("{at}.hooks.after_run"));
             match &stage.prompt {
@@ -95,7 +108,12 @@ impl<'w> Sources<'w> {
                     sources.inline(Kind::Prompt, Some(stage), format!("{at}.prompt"), text, loaded);
                 }
                 PromptSource::File(file) => {
-                    sources.file(stage, format!("{at}.prompt_file"), workflow_dir.join(file), loaded);
+                    sources.file(
+                        stage,
+                        format!("{at}.prompt_file"),
+                        workflow_dir.join(file),
+                        loaded,
+                    );
                 }
             }
             for (kind, text, path) in [before, verify, after] {
@@ -117,7 +135,14 @@ impl<'w> Sources<'w> {
             }
         }));
         let sound = errors.is_empty();
-        self.all.push(Source { kind, stage, path, file: None, text: text.to_owned(), sound });
+        self.all.push(Source {
+            kind,
+            stage,
+            path,
+            file: None,
+            text: text.to_owned(),
+            sound,
+        });
     }
 
     fn file(&mut self, stage: &'w Stage, path: String, file: PathBuf, loaded: &Loaded) {
@@ -126,28 +151,55 @@ impl<'w> Sources<'w> {
             Err(error) => {
                 let missing = error.kind() == io::ErrorKind::NotFound;
                 let (code, message, hint) = if missing {
-                    ("prompt_file_missing", "there is no such file".to_owned(), "the path starts at the folder of the workflow file")
+                    (
+                        "prompt_file_missing",
+                        "there is no such file".to_owned(),
+                        "the path starts at the folder of the workflow file",
+                    )
                 } else {
-                    ("prompt_file_unreadable", error.to_string(), "a prompt is a text file that this user may read")
+                    (
+                        "prompt_file_unreadable",
+                        error.to_string(),
+                        "a prompt is a text file that this user may read",
+                    )
                 };
                 let message = format!("the prompt file {} cannot be read: {message}", file.display());
-                self.workflow.push(Diagnostic::error(code, path, message).hint(hint).at(loaded));
+                self.workflow
+                    .push(Diagnostic::error(code, path, message).hint(hint).at(loaded));
                 return;
             }
         };
         if text.trim().is_empty() {
             let message = format!("the prompt file {} is empty", file.display());
             let finding = Diagnostic::warning("prompt_empty", path.as_str(), message);
-            self.workflow.push(finding.hint("an agent without a prompt has nothing to do").at(loaded));
+            self.workflow.push(
+                finding
+                    .hint("an agent without a prompt has nothing to do")
+                    .at(loaded),
+            );
         }
         let errors = check(Kind::Prompt, &text);
         let sound = errors.is_empty();
         // A prompt that several stages use is reported once.
         if !sound && !self.files.iter().any(|known| known.file == file) {
-            let findings = errors.iter().map(|error| in_file(finding(error, &path), error, &text)).collect();
-            self.files.push(FileFindings { file: file.clone(), text: text.clone(), findings });
+            let findings = errors
+                .iter()
+                .map(|error| in_file(finding(error, &path), error, &text))
+                .collect();
+            self.files.push(FileFindings {
+                file: file.clone(),
+                text: text.clone(),
+                findings,
+            });
         }
-        self.all.push(Source { kind: Kind::Prompt, stage: Some(stage), path, file: Some(file), text, sound });
+        self.all.push(Source {
+            kind: Kind::Prompt,
+            stage: Some(stage),
+            path,
+            file: Some(file),
+            text,
+            sound,
+        });
     }
 }
 
@@ -158,7 +210,9 @@ fn read_text(path: &Path) -> io::Result<String> {
         return Err(io::Error::other("it is no file"));
     }
     if metadata.len() > MAX_PROMPT_FILE_BYTES {
-        return Err(io::Error::other(format!("it is larger than {MAX_PROMPT_FILE_BYTES} bytes")));
+        return Err(io::Error::other(format!(
+            "it is larger than {MAX_PROMPT_FILE_BYTES} bytes"
+        )));
     }
     fs::read_to_string(path)
 }
@@ -248,16 +302,56 @@ fn made_up(state: &str) -> Option<Issue> {
     Issue::parse(&item.to_string()).ok()
 }
 
-/// Renders every sound template, as `run` would, against an issue in the state that its stage takes.
-pub(super) fn render(host: &Host, workflow: &Workflow, sources: &Sources<'_>, pulled: &[Issue]) -> Vec<Check> {
-    let sound = sources.all.iter().filter(|source| source.sound);
-    sound.filter_map(|source| render_one(host, workflow, source, pulled)).collect()
+/// A template that was rendered, or not.
+pub(super) struct Rendered {
+    pub(super) check: Check,
+    /// The finished script, where it is one.
+    script: Option<String>,
 }
 
-fn render_one(host: &Host, workflow: &Workflow, source: &Source<'_>, pulled: &[Issue]) -> Option<Check> {
+impl Rendered {
+    /// The check, after a look at the script by the shell, which reads it and runs nothing of it.
+    pub(super) async fn check(
+        self,
+        host: &Host,
+        scratch: Option<&Scratch>,
+        cancel: &CancellationToken,
+    ) -> Check {
+        let (Some(script), Some(scratch)) = (self.script, scratch) else {
+            return self.check;
+        };
+        match probe::shell_syntax(host, scratch, &script, cancel).await {
+            None => self.check,
+            Some(said) => {
+                let message = format!("the shell cannot read the rendered script: {said}");
+                Check::error(Group::Templates, self.check.check, "shell_syntax", message)
+                    .hint("lines are those of the rendered script; `vik run --dry-run` shows it")
+            }
+        }
+    }
+}
+
+/// Renders every sound template, as `run` would, against an issue in the state that its stage takes.
+pub(super) fn render(
+    host: &Host,
+    workflow: &Workflow,
+    sources: &Sources<'_>,
+    pulled: &[Issue],
+) -> Vec<Rendered> {
+    let sound = sources.all.iter().filter(|source| source.sound);
+    sound
+        .filter_map(|source| render_one(host, workflow, source, pulled))
+        .collect()
+}
+
+fn render_one(host: &Host, workflow: &Workflow, source: &Source<'_>, pulled: &[Issue]) -> Option<Rendered> {
     // A workspace belongs to no stage: any issue that some stage takes will do.
     let stages = &workflow.issue.stages;
-    let taken = || stages.iter().find(|stage| pulled.iter().any(|issue| *issue.state == *stage.when_state));
+    let taken = || {
+        stages
+            .iter()
+            .find(|stage| pulled.iter().any(|issue| *issue.state == *stage.when_state))
+    };
     let stage = source.stage.or_else(taken).or_else(|| stages.first())?;
     let sample = Sample::of(&stage.when_state, pulled)?;
     let context = context(host, source.kind, stage, sample.issue());
@@ -266,6 +360,7 @@ fn render_one(host: &Host, workflow: &Workflow, source: &Source<'_>, pulled: &[I
         Some(stage) => format!("{word}.{}", stage.name),
         None => word.to_owned(),
     };
+    let mut finished = None;
     let rendered = match source.kind {
         Kind::Prompt => template::prompt(&source.text, &context).map(|prompt| {
             let length: usize = prompt.join(std::iter::empty::<&str>()).chars().count();
@@ -275,13 +370,18 @@ fn render_one(host: &Host, workflow: &Workflow, source: &Source<'_>, pulled: &[I
                 n => format!("{length} characters and the output of {n} commands"),
             }
         }),
-        _ => template::script(&source.text, &context).map(|script| match script.trim().lines().count() {
-            1 => "1 line".to_owned(),
-            n => format!("{n} lines"),
+        _ => template::script(&source.text, &context).map(|script| {
+            let lines = script.trim().lines().count();
+            finished = Some(script);
+            if lines == 1 {
+                "1 line".to_owned()
+            } else {
+                format!("{lines} lines")
+            }
         }),
     };
     let name = sample.name();
-    Some(match rendered {
+    let check = match rendered {
         Ok(what) => Check::ok(Group::Templates, check, format!("renders with {name} ({what})")),
         Err(error) => {
             let message = format!("{} cannot be rendered with {name}: {error}", place(source));
@@ -300,11 +400,18 @@ fn render_one(host: &Host, workflow: &Workflow, source: &Source<'_>, pulled: &[I
                 (None, _) => failed,
             }
         }
+    };
+    Some(Rendered {
+        check,
+        script: finished,
     })
 }
 
 fn place(source: &Source<'_>) -> String {
-    source.file.as_ref().map_or_else(|| source.path.clone(), |file| file.display().to_string())
+    source
+        .file
+        .as_ref()
+        .map_or_else(|| source.path.clone(), |file| file.display().to_string())
 }
 
 fn context(host: &Host, kind: Kind, stage: &Stage, issue: &Issue) -> Value {

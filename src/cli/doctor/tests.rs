@@ -1,4 +1,6 @@
-//! What doctor says of good and of broken workflows. Commands are run by the tests of the whole program.
+//! What doctor says of good and of broken workflows.
+
+mod program;
 
 use std::fs;
 use std::time::Duration;
@@ -81,7 +83,9 @@ fn folder(workflow: &str, prompt: &str) -> (tempfile::TempDir, PathBuf) {
 /// Everything but what depends on the machine.
 fn examine_offline(path: &Path) -> Examination {
     let mut examination = examine(path, true).unwrap();
-    examination.checks.retain(|check| check.group != Group::System && check.check != "instance");
+    examination
+        .checks
+        .retain(|check| check.group != Group::System && check.check != "instance");
     examination
 }
 
@@ -105,7 +109,10 @@ fn recording(folder: &Path) {
 
 #[test]
 fn a_good_workflow() {
-    let (folder, path) = folder(GOOD, "Work on {{ issue.title }}.\n{% if attempt.feedback %}Again.{% endif %}\n");
+    let (folder, path) = folder(
+        GOOD,
+        "Work on {{ issue.title }}.\n{% if attempt.feedback %}Again.{% endif %}\n",
+    );
     recording(folder.path());
     let before = entries(folder.path());
     let examination = examine_offline(&path);
@@ -131,13 +138,23 @@ fn a_missing_workflow_still_gets_a_report() {
     let folder = tempfile::tempdir().unwrap();
     let examination = examine(&folder.path().join("workflow.yml"), true).unwrap();
     assert_eq!(examination.exit(false), Exit::Workflow);
-    let names: Vec<_> = examination.checks.iter().map(|check| check.check.as_str()).collect();
-    assert!(names.contains(&"workflow") && names.contains(&"daemon") && names.contains(&"platform"), "{names:?}");
+    let names: Vec<_> = examination
+        .checks
+        .iter()
+        .map(|check| check.check.as_str())
+        .collect();
+    assert!(
+        names.contains(&"workflow") && names.contains(&"daemon") && names.contains(&"platform"),
+        "{names:?}"
+    );
     assert_eq!(entries(folder.path()), Vec::<PathBuf>::new());
 }
 
 fn entries(folder: &Path) -> Vec<PathBuf> {
-    let mut entries: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut entries: Vec<_> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
     entries.sort();
     entries
 }
@@ -146,14 +163,24 @@ fn entries(folder: &Path) -> Vec<PathBuf> {
 fn a_recording_is_looked_for() {
     let (folder, path) = folder(GOOD, "Work.");
     let status = |examination: &Examination| {
-        let check = examination.checks.iter().find(|check| check.check == "provider.built_in").unwrap();
+        let check = examination
+            .checks
+            .iter()
+            .find(|check| check.check == "provider.built_in")
+            .unwrap();
         (check.status, check.code.clone().unwrap_or_default().into_owned())
     };
-    assert_eq!(status(&examine_offline(&path)), (Status::Error, "recording_missing".to_owned()));
+    assert_eq!(
+        status(&examine_offline(&path)),
+        (Status::Error, "recording_missing".to_owned())
+    );
     recording(folder.path());
     assert_eq!(status(&examine_offline(&path)).0, Status::Ok);
     fs::write(folder.path().join("recordings/one.jsonl"), "no recording\n").unwrap();
-    assert_eq!(status(&examine_offline(&path)), (Status::Error, "recording_broken".to_owned()));
+    assert_eq!(
+        status(&examine_offline(&path)),
+        (Status::Error, "recording_broken".to_owned())
+    );
 }
 
 #[test]
@@ -161,13 +188,25 @@ fn exit_codes_tell_what_is_wrong() {
     let error = |check: &str| Check::error(Group::System, check, "x", "x");
     let warning = |check: &str| Check::warning(Group::System, check, "x", "x");
     let exit = |checks: Vec<Check>, strict| {
-        Examination { workflow_path: "/w".into(), offline: false, files: Vec::new(), checks }.exit(strict)
+        Examination {
+            workflow_path: "/w".into(),
+            offline: false,
+            files: Vec::new(),
+            checks,
+        }
+        .exit(strict)
     };
-    assert_eq!(exit(vec![warning("git"), Check::ok(Group::System, "a", "a")], false), Exit::Done);
+    assert_eq!(
+        exit(vec![warning("git"), Check::ok(Group::System, "a", "a")], false),
+        Exit::Done
+    );
     assert_eq!(exit(vec![warning("git")], true), Exit::Failed);
     assert_eq!(exit(vec![error(PULL)], false), Exit::NotFound);
     assert_eq!(exit(vec![error(PULL), error("agent.a")], false), Exit::Failed);
-    assert_eq!(exit(vec![error(PULL), error("agent.a"), error(WORKFLOW)], false), Exit::Workflow);
+    assert_eq!(
+        exit(vec![error(PULL), error("agent.a"), error(WORKFLOW)], false),
+        Exit::Workflow
+    );
     assert_eq!(exit(vec![warning(WORKFLOW)], false), Exit::Done);
     assert_eq!(exit(vec![warning(WORKFLOW)], true), Exit::Workflow);
 }
@@ -175,8 +214,19 @@ fn exit_codes_tell_what_is_wrong() {
 fn pull_text(result: Result<&str, PullError>) -> String {
     let workflow = load(GOOD).workflow.unwrap();
     let result = result.map(|items| Pull::parse(items.as_bytes()).unwrap());
-    let (checks, _) = issues::check(&workflow, PullResult { took: Duration::from_millis(120), result });
-    let examination = Examination { workflow_path: "/w".into(), offline: false, files: Vec::new(), checks };
+    let (checks, _) = issues::check(
+        &workflow,
+        PullResult {
+            took: Duration::from_millis(120),
+            result,
+        },
+    );
+    let examination = Examination {
+        workflow_path: "/w".into(),
+        offline: false,
+        files: Vec::new(),
+        checks,
+    };
     text(&examination, false, false)
 }
 
@@ -186,7 +236,10 @@ fn what_a_pull_brought() {
         7,{"state":"x"}]"#;
     insta::assert_snapshot!(pull_text(Ok(items)));
     insta::assert_snapshot!(pull_text(Err(PullError::TimedOut(Span::secs(60)))));
-    let failed = PullError::Failed { how: "exited with 127".into(), stderr: "sh: gh: not found\x1b[31m".into() };
+    let failed = PullError::Failed {
+        how: "exited with 127".into(),
+        stderr: "sh: gh: not found\x1b[31m".into(),
+    };
     insta::assert_snapshot!(pull_text(Err(failed)));
 }
 
@@ -200,14 +253,26 @@ fn a_template_is_tried_with_an_issue_of_the_tracker() {
     let host = daemon::host(&path, &workflow, &instance).unwrap();
     let item = r#"[{"id":"7","state":"closing","title":"t"},{"id":"8","state":"todo","assignee":"me"}]"#;
     let pulled = Pull::parse(item.as_bytes()).unwrap().issues;
-    let checks = templates::render(&host, &workflow, &sources, &pulled);
-    let status = |name: &str| checks.iter().find(|check| check.check == name).map(|check| check.status);
+    let render = |pulled: &[Issue]| {
+        let rendered = templates::render(&host, &workflow, &sources, pulled);
+        rendered.into_iter().map(|one| one.check).collect::<Vec<_>>()
+    };
+    let checks = render(&pulled);
+    let status = |name: &str| {
+        checks
+            .iter()
+            .find(|check| check.check == name)
+            .map(|check| check.status)
+    };
     // A real issue lacks the field; with a made-up one nobody can tell; another one has it.
     assert_eq!(status("prompt.close"), Some(Status::Error));
     assert_eq!(status("prompt.plan"), Some(Status::Ok));
-    let checks = templates::render(&host, &workflow, &sources, &[]);
+    let checks = render(&[]);
     let close = checks.iter().find(|check| check.check == "prompt.close").unwrap();
-    assert_eq!((close.status, close.code.as_deref()), (Status::Warning, Some("template_undefined")));
+    assert_eq!(
+        (close.status, close.code.as_deref()),
+        (Status::Warning, Some("template_undefined"))
+    );
 }
 
 #[test]
@@ -216,12 +281,18 @@ fn folders_are_tried_where_they_are_and_asked_about_where_not() {
     let deep = folder.path().join("a/b/c");
     assert_eq!(places::writable("home", "the root", &deep).status, Status::Ok);
     assert!(!folder.path().join("a").exists());
-    assert_eq!(places::writable("home", "the root", folder.path()).status, Status::Ok);
+    assert_eq!(
+        places::writable("home", "the root", folder.path()).status,
+        Status::Ok
+    );
     assert_eq!(entries(folder.path()), Vec::<PathBuf>::new());
     let file = folder.path().join("file");
     fs::write(&file, "").unwrap();
     assert_eq!(places::writable("home", "the root", &file).status, Status::Error);
-    assert_eq!(places::writable("home", "the root", &file.join("below")).status, Status::Error);
+    assert_eq!(
+        places::writable("home", "the root", &file.join("below")).status,
+        Status::Error
+    );
 }
 
 #[test]

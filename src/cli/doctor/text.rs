@@ -12,7 +12,12 @@ use crate::report::{Exit, clean};
 pub fn text(examination: &Examination, strict: bool, color: bool) -> String {
     let mut out = String::new();
     for file in &examination.files {
-        out.push_str(&render(&file.findings, &file.file.to_string_lossy(), &file.text, color));
+        out.push_str(&render(
+            &file.findings,
+            &file.file.to_string_lossy(),
+            &file.text,
+            color,
+        ));
         if !file.findings.is_empty() {
             out.push('\n');
         }
@@ -43,7 +48,11 @@ fn one(out: &mut String, check: &Check, color: bool) {
     let message = clean(&check.message);
     let mut lines = message.lines();
     let first = lines.next().unwrap_or_default();
-    let code = check.code.as_deref().map(|code| paint(color, "2", &format!(" [{code}]"))).unwrap_or_default();
+    let code = check
+        .code
+        .as_deref()
+        .map(|code| paint(color, "2", &format!(" [{code}]")))
+        .unwrap_or_default();
     let _ = writeln!(out, "  {mark} {}: {first}{code}", clean(&check.check));
     for line in lines {
         let _ = writeln!(out, "      {line}");
@@ -58,8 +67,16 @@ fn summary(examination: &Examination, strict: bool, color: bool) -> String {
     let count = |number: usize, word: &str| format!("{number} {word}{}", if number == 1 { "" } else { "s" });
     let exit = examination.exit(strict);
     if exit == Exit::Done {
-        let with = if warnings == 0 { String::new() } else { format!(", with {}", count(warnings, "warning")) };
-        let what = if examination.offline { "no fault found, and nothing was tried (--offline)" } else { "ready to run" };
+        let with = if warnings == 0 {
+            String::new()
+        } else {
+            format!(", with {}", count(warnings, "warning"))
+        };
+        let what = if examination.offline {
+            "no fault found, and nothing was tried (--offline)"
+        } else {
+            "ready to run"
+        };
         return paint(color, "1;32", &format!("{what}{with}"));
     }
     let what = match (errors, warnings) {
@@ -76,7 +93,11 @@ fn summary(examination: &Examination, strict: bool, color: bool) -> String {
 }
 
 fn paint(color: bool, style: &str, text: &str) -> String {
-    if color { format!("\x1b[{style}m{text}\x1b[0m") } else { text.to_owned() }
+    if color {
+        format!("\x1b[{style}m{text}\x1b[0m")
+    } else {
+        text.to_owned()
+    }
 }
 
 /// As data for scripts.

@@ -16,7 +16,10 @@ const TRACKERS: &[(TrackerKind, &str)] = &[
 const AGENTS: &[(AgentKind, &str)] = &[
     (AgentKind::Codex, "Codex CLI"),
     (AgentKind::Claude, "Claude Code"),
-    (AgentKind::Vex, "the built-in agent (replays recordings only, for now)"),
+    (
+        AgentKind::Vex,
+        "the built-in agent (replays recordings only, for now)",
+    ),
 ];
 
 /// Asks for what the flags leave open; `found` is the agent that is installed.
@@ -28,13 +31,25 @@ pub(super) fn both(
 ) -> io::Result<(TrackerKind, AgentKind)> {
     let tracker = match args.tracker {
         Some(tracker) => tracker,
-        None => {
-            one(input, output, "Where do the issues live?", TRACKERS, |kind| tracker_name(kind), TrackerKind::Files)?
-        }
+        None => one(
+            input,
+            output,
+            "Where do the issues live?",
+            TRACKERS,
+            |kind| tracker_name(kind),
+            TrackerKind::Files,
+        )?,
     };
     let agent = match args.agent {
         Some(agent) => agent,
-        None => one(input, output, "Which agent works on them?", AGENTS, |kind| agent_name(kind), found)?,
+        None => one(
+            input,
+            output,
+            "Which agent works on them?",
+            AGENTS,
+            |kind| agent_name(kind),
+            found,
+        )?,
     };
     Ok((tracker, agent))
 }
@@ -64,7 +79,10 @@ fn one<T: Copy + PartialEq>(
         if answer.is_empty() {
             return Ok(choices.get(usual).map_or(default, |(kind, _)| *kind));
         }
-        let by_number = answer.parse::<usize>().ok().and_then(|number| choices.get(number.checked_sub(1)?));
+        let by_number = answer
+            .parse::<usize>()
+            .ok()
+            .and_then(|number| choices.get(number.checked_sub(1)?));
         let chosen = by_number.or_else(|| choices.iter().find(|(kind, _)| name(*kind) == answer));
         match chosen {
             Some((kind, _)) => return Ok(*kind),

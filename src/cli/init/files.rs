@@ -67,10 +67,20 @@ fn states(tracker: TrackerKind) -> [&'static str; 3] {
 
 /// The files of a choice, the workflow first.
 pub(super) fn plan(workflow: &Path, choice: &Choice) -> Vec<NewFile> {
-    let file = |path: &str, text: &str| NewFile { path: path.into(), text: text.to_owned(), is_script: false };
-    let name = workflow.file_name().map_or_else(|| "workflow.yml".into(), PathBuf::from);
+    let file = |path: &str, text: &str| NewFile {
+        path: path.into(),
+        text: text.to_owned(),
+        is_script: false,
+    };
+    let name = workflow
+        .file_name()
+        .map_or_else(|| "workflow.yml".into(), PathBuf::from);
     let mut files = vec![
-        NewFile { path: name, text: workflow_text(choice), is_script: false },
+        NewFile {
+            path: name,
+            text: workflow_text(choice),
+            is_script: false,
+        },
         file("prompts/implement.md", include_str!("templates/implement.md")),
         file("prompts/review.md", include_str!("templates/review.md")),
     ];
@@ -79,7 +89,10 @@ pub(super) fn plan(workflow: &Path, choice: &Choice) -> Vec<NewFile> {
         TrackerKind::Jira => Some(include_str!("templates/jira.sh")),
         TrackerKind::Files | TrackerKind::Github | TrackerKind::Gitlab => None,
     };
-    files.extend(script.map(|text| NewFile { is_script: true, ..file("tracker.sh", text) }));
+    files.extend(script.map(|text| NewFile {
+        is_script: true,
+        ..file("tracker.sh", text)
+    }));
     files
 }
 
@@ -112,8 +125,18 @@ fn workflow_text(choice: &Choice) -> String {
         ("@PULL@", pull.to_owned()),
         ("@AFTER_CREATE@", indented(6, after_create(choice.repository))),
         ("@PUSH@", indented(10, push)),
-        ("@MOVE_REVIEW@", indented(10, &move_script(choice.tracker, todo, review)).trim_end().to_owned()),
-        ("@MOVE_READY@", indented(10, &move_script(choice.tracker, review, ready)).trim_end().to_owned()),
+        (
+            "@MOVE_REVIEW@",
+            indented(10, &move_script(choice.tracker, todo, review))
+                .trim_end()
+                .to_owned(),
+        ),
+        (
+            "@MOVE_READY@",
+            indented(10, &move_script(choice.tracker, review, ready))
+                .trim_end()
+                .to_owned(),
+        ),
         ("@TODO_YAML@", yaml(todo)),
         ("@REVIEW_YAML@", yaml(review)),
         ("@TODO@", todo.to_owned()),
@@ -125,7 +148,11 @@ fn workflow_text(choice: &Choice) -> String {
 }
 
 fn yaml(state: &str) -> String {
-    if state.contains(' ') { format!("\"{state}\"") } else { state.to_owned() }
+    if state.contains(' ') {
+        format!("\"{state}\"")
+    } else {
+        state.to_owned()
+    }
 }
 
 fn indented(by: usize, text: &str) -> String {
@@ -176,25 +203,40 @@ fn move_script(tracker: TrackerKind, from: &str, to: &str) -> String {
     }
 }
 
-/// What a tracker needs before the first run.
-pub(super) fn first_steps(tracker: TrackerKind) -> &'static [&'static str] {
+/// What a tracker needs before the first run: a command, and what it is for.
+pub(super) fn first_steps(tracker: TrackerKind) -> &'static [(&'static str, &'static str)] {
     match tracker {
-        TrackerKind::Files => &["vik issue new \"TITLE\" --body \"TEXT\"      write an issue of your own"],
+        TrackerKind::Files => &[(
+            "vik issue new \"TITLE\" --body \"TEXT\"",
+            "write an issue of your own",
+        )],
         TrackerKind::Github => &[
-            "for state in todo review ready; do gh label create \"vik:$state\"; done",
-            "gh issue edit NUMBER --add-label vik:todo    hand an issue over",
+            (
+                "for state in todo review ready; do gh label create \"vik:$state\"; done",
+                "make the labels that are states",
+            ),
+            ("gh issue edit NUMBER --add-label vik:todo", "hand an issue over"),
         ],
         TrackerKind::Gitlab => &[
-            "for state in todo review ready; do glab label create --name \"vik:$state\"; done",
-            "glab issue update NUMBER --label vik:todo    hand an issue over",
+            (
+                "for state in todo review ready; do glab label create --name \"vik:$state\"; done",
+                "make the labels that are states",
+            ),
+            ("glab issue update NUMBER --label vik:todo", "hand an issue over"),
         ],
         TrackerKind::Linear => &[
-            "export LINEAR_API_KEY=… LINEAR_TEAM=…        a personal API key, and the key of the team",
-            "give an issue in the state `Todo` the label `vik` to hand it over",
+            (
+                "export LINEAR_API_KEY=… LINEAR_TEAM=…",
+                "a personal API key, and the key of the team, such as ENG",
+            ),
+            ("label an issue `vik`, in the state `Todo`", "hand it over"),
         ],
         TrackerKind::Jira => &[
-            "export JIRA_BASE_URL=… JIRA_EMAIL=… JIRA_API_TOKEN=… JIRA_PROJECT=…",
-            "give an issue in the status `To Do` the label `vik` to hand it over",
+            (
+                "export JIRA_BASE_URL=… JIRA_EMAIL=… JIRA_API_TOKEN=… JIRA_PROJECT=…",
+                "the address, your account, and the key of the project, such as ENG",
+            ),
+            ("label an issue `vik`, in the status `To Do`", "hand it over"),
         ],
     }
 }

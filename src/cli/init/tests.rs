@@ -9,8 +9,13 @@ use super::*;
 use crate::cli::{Cli, Verb};
 use crate::template::{AFTER_CREATE_NAMES, AFTER_RUN_NAMES, NAMES, check_prompt, check_script};
 
-const TRACKERS: [TrackerKind; 5] =
-    [TrackerKind::Files, TrackerKind::Github, TrackerKind::Gitlab, TrackerKind::Linear, TrackerKind::Jira];
+const TRACKERS: [TrackerKind; 5] = [
+    TrackerKind::Files,
+    TrackerKind::Github,
+    TrackerKind::Gitlab,
+    TrackerKind::Linear,
+    TrackerKind::Jira,
+];
 const AGENTS: [AgentKind; 3] = [AgentKind::Codex, AgentKind::Claude, AgentKind::Vex];
 const REPOSITORIES: [Repository; 3] = [Repository::None, Repository::Local, Repository::Remote];
 
@@ -25,7 +30,11 @@ fn args(words: &[&str]) -> InitArgs {
 fn choices() -> impl Iterator<Item = Choice> {
     TRACKERS.into_iter().flat_map(|tracker| {
         AGENTS.into_iter().flat_map(move |agent| {
-            REPOSITORIES.into_iter().map(move |repository| Choice { tracker, agent, repository })
+            REPOSITORIES.into_iter().map(move |repository| Choice {
+                tracker,
+                agent,
+                repository,
+            })
         })
     })
 }
@@ -35,17 +44,31 @@ fn every_choice_loads_without_a_finding() {
     for choice in choices() {
         let files = files::plan(Path::new("/w/workflow.yml"), &choice);
         let loaded = load(&files[0].text);
-        assert!(loaded.is_ok(true), "{choice:?}\n{}\n{}", loaded.render("workflow.yml", false), files[0].text);
-        assert!(!files[0].text.contains('@'), "a place was not filled: {}", files[0].text);
+        assert!(
+            loaded.is_ok(true),
+            "{choice:?}\n{}\n{}",
+            loaded.render("workflow.yml", false),
+            files[0].text
+        );
+        assert!(
+            !files[0].text.contains('@'),
+            "a place was not filled: {}",
+            files[0].text
+        );
         let workflow = loaded.workflow.unwrap();
         let script = |text: &str, names: &[&str]| {
             assert_eq!(check_script(text, names), [], "{choice:?}\n{text}");
         };
-        script(workflow.issue.after_create.as_deref().unwrap(), AFTER_CREATE_NAMES);
+        script(
+            workflow.issue.after_create.as_deref().unwrap(),
+            AFTER_CREATE_NAMES,
+        );
         for stage in &workflow.issue.stages {
             script(stage.verify.as_deref().unwrap(), NAMES);
             script(stage.after_run.as_deref().unwrap(), AFTER_RUN_NAMES);
-            let PromptSource::File(prompt) = &stage.prompt else { panic!("{choice:?}") };
+            let PromptSource::File(prompt) = &stage.prompt else {
+                panic!("{choice:?}")
+            };
             let prompt = files.iter().find(|file| file.path == Path::new(prompt)).unwrap();
             assert_eq!(check_prompt(&prompt.text, NAMES), []);
         }
@@ -55,7 +78,11 @@ fn every_choice_loads_without_a_finding() {
 #[test]
 fn scripts_are_shell() {
     let sh = |text: &str| {
-        let mut child = Command::new("sh").arg("-n").stdin(Stdio::piped()).spawn().unwrap();
+        let mut child = Command::new("sh")
+            .arg("-n")
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
         child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
         assert!(child.wait().unwrap().success(), "{text}");
     };
@@ -67,28 +94,59 @@ fn scripts_are_shell() {
         let files = files::plan(Path::new("/w/workflow.yml"), &choice);
         let workflow = load(&files[0].text).workflow.unwrap();
         let mut scripts = vec![workflow.issue.after_create.unwrap(), workflow.pull.command];
-        scripts.extend(workflow.issue.stages.iter().filter_map(|stage| stage.after_run.clone()));
-        scripts.extend(workflow.issue.stages.iter().filter_map(|stage| stage.verify.clone()));
+        scripts.extend(
+            workflow
+                .issue
+                .stages
+                .iter()
+                .filter_map(|stage| stage.after_run.clone()),
+        );
+        scripts.extend(
+            workflow
+                .issue
+                .stages
+                .iter()
+                .filter_map(|stage| stage.verify.clone()),
+        );
         for script in &scripts {
             sh(&crate::template::script(script, &context).unwrap());
         }
-        files.iter().filter(|file| file.is_script).for_each(|file| sh(&file.text));
+        files
+            .iter()
+            .filter(|file| file.is_script)
+            .for_each(|file| sh(&file.text));
     }
 }
 
 #[test]
 fn what_a_person_gets() {
-    let choice =
-        Choice { tracker: TrackerKind::Github, agent: AgentKind::Codex, repository: Repository::Remote };
-    insta::assert_snapshot!("github_codex", files::plan(Path::new("/w/workflow.yml"), &choice)[0].text);
-    let choice = Choice { tracker: TrackerKind::Files, agent: AgentKind::Vex, repository: Repository::None };
-    insta::assert_snapshot!("files_vex", files::plan(Path::new("/w/workflow.yml"), &choice)[0].text);
+    let choice = Choice {
+        tracker: TrackerKind::Github,
+        agent: AgentKind::Codex,
+        repository: Repository::Remote,
+    };
+    insta::assert_snapshot!(
+        "github_codex",
+        files::plan(Path::new("/w/workflow.yml"), &choice)[0].text
+    );
+    let choice = Choice {
+        tracker: TrackerKind::Files,
+        agent: AgentKind::Vex,
+        repository: Repository::None,
+    };
+    insta::assert_snapshot!(
+        "files_vex",
+        files::plan(Path::new("/w/workflow.yml"), &choice)[0].text
+    );
     insta::assert_snapshot!(next(&choice, Path::new("w.yml")), @r#"
 
     Next:
-      vik issue new "TITLE" --body "TEXT"      write an issue of your own
-      vik run --dry-run --workflow w.yml       see what would start
-      vik run --once --workflow w.yml          work until nothing is left to do
+      vik issue new "TITLE" --body "TEXT"
+          write an issue of your own
+      vik run --dry-run --workflow w.yml
+          see what would start
+      vik run --once --workflow w.yml
+          work until nothing is left to do
     "#);
 }
 
@@ -97,9 +155,16 @@ fn nothing_is_overwritten_without_force_and_issues_never() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("sub/workflow.yml");
     let dir = path.parent().unwrap();
-    let choice = Choice { tracker: TrackerKind::Files, agent: AgentKind::Codex, repository: Repository::None };
+    let choice = Choice {
+        tracker: TrackerKind::Files,
+        agent: AgentKind::Codex,
+        repository: Repository::None,
+    };
     let out = write(&path, dir, &choice, false).unwrap();
-    assert!(out.contains("wrote workflow.yml\nwrote prompts/implement.md\n"), "{out}");
+    assert!(
+        out.contains("wrote workflow.yml\nwrote prompts/implement.md\n"),
+        "{out}"
+    );
     let issues = Tracker::new(dir.join("issues"));
     assert_eq!(issues.list().unwrap().issues.len(), 1);
     fs::write(&path, "mine").unwrap();
@@ -108,10 +173,16 @@ fn nothing_is_overwritten_without_force_and_issues_never() {
     assert_eq!((failure.code(), failure.exit), ("exists", Exit::Failed));
     assert_eq!(fs::read_to_string(&path).unwrap(), "mine");
     assert!(!dir.join("prompts/review.md").exists(), "all or nothing");
-    issues.move_to("1", "done", None, None, jiff::Timestamp::now()).unwrap();
+    issues
+        .move_to("1", "done", None, None, jiff::Timestamp::now())
+        .unwrap();
     let out = write(&path, dir, &choice, true).unwrap();
     assert!(out.contains("kept the issues"), "{out}");
-    assert!(fs::read_to_string(&path).unwrap().starts_with("# yaml-language-server"));
+    assert!(
+        fs::read_to_string(&path)
+            .unwrap()
+            .starts_with("# yaml-language-server")
+    );
     assert_eq!(issues.show("1").unwrap().state, "done");
 }
 
@@ -119,12 +190,26 @@ fn nothing_is_overwritten_without_force_and_issues_never() {
 fn questions_take_numbers_names_and_nothing() {
     let ask = |flags: &[&str], input: &str| {
         let mut output = Vec::new();
-        let answer = ask::both(&mut input.as_bytes(), &mut output, &args(flags), AgentKind::Claude);
-        (answer.map_err(|error| error.kind()), String::from_utf8(output).unwrap())
+        let answer = ask::both(
+            &mut input.as_bytes(),
+            &mut output,
+            &args(flags),
+            AgentKind::Claude,
+        );
+        (
+            answer.map_err(|error| error.kind()),
+            String::from_utf8(output).unwrap(),
+        )
     };
     assert_eq!(ask(&[], "\n\n").0, Ok((TrackerKind::Files, AgentKind::Claude)));
-    assert_eq!(ask(&[], "9\n0\nLinear\n1\n").0, Ok((TrackerKind::Linear, AgentKind::Codex)));
-    assert_eq!(ask(&["--tracker", "jira"], "3\n").0, Ok((TrackerKind::Jira, AgentKind::Vex)));
+    assert_eq!(
+        ask(&[], "9\n0\nLinear\n1\n").0,
+        Ok((TrackerKind::Linear, AgentKind::Codex))
+    );
+    assert_eq!(
+        ask(&["--tracker", "jira"], "3\n").0,
+        Ok((TrackerKind::Jira, AgentKind::Vex))
+    );
     assert_eq!(ask(&[], "").0, Err(io::ErrorKind::UnexpectedEof));
     insta::assert_snapshot!(ask(&["--tracker", "files"], "x\n\n").1, @"
     Which agent works on them?
@@ -134,4 +219,52 @@ fn questions_take_numbers_names_and_nothing() {
     Number or name [2]: There is no such choice.
     Number or name [2]: 
     ");
+}
+
+/// An agent that commits something, in the words of Codex.
+const AGENT: &str = r#"#!/bin/sh
+[ "$1" = --version ] && { echo codex-cli 1.2.3; exit 0; }
+cat >prompt.txt
+git add -A && git commit --quiet -m "Do what was asked"
+echo '{"type":"thread.started","thread_id":"t"}'
+echo '{"type":"item.completed","item":{"id":"i","type":"agent_message","text":"done"}}'
+echo '{"type":"turn.completed","usage":{"input_tokens":1,"cached_input_tokens":0,"output_tokens":1}}'
+"#;
+
+#[test]
+fn what_init_writes_runs() {
+    let env = vik_testkit::TestEnv::new(vik_testkit::bins::built("vik", "vik"));
+    let agent = env.write("bin/agent", AGENT);
+    fs::set_permissions(&agent, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    env.link("codex", &agent);
+    let run = |program: &str, args: &[&str]| {
+        let output = env
+            .command(program)
+            .args(args)
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(
+            output.status.success(),
+            "{program} {args:?}: {text}{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        text
+    };
+    run("git", &["init", "--quiet", "."]);
+    run("git", &["commit", "--quiet", "--allow-empty", "-m", "Begin"]);
+    // There is nobody to ask: what is there decides.
+    let out = run("vik", &["init"]);
+    assert!(
+        out.contains("agent.codex: codex-cli 1.2.3") && out.contains("1 for implement"),
+        "{out}"
+    );
+    run("vik", &["run", "--once"]);
+    let issues: serde_json::Value = serde_json::from_str(&run("vik", &["issue", "list", "--json"])).unwrap();
+    assert_eq!(issues[0]["state"], "ready");
+    // The work came back into the repository that it was cloned from, as a branch.
+    let prompts = run("git", &["log", "--format=%s", "vik/1"]);
+    assert_eq!(prompts, "Do what was asked\nDo what was asked\nBegin\n");
+    assert!(run("git", &["show", "vik/1:prompt.txt"]).contains("Review of issue 1"));
 }

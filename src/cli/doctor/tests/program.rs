@@ -1,0 +1,137 @@
+//! The real program: what doctor runs, and that nothing of it stays.
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Output, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+use vik_testkit::{TestEnv, bins, wait_for, wait_for_value};
+
+const LONG: Duration = Duration::from_secs(60);
+
+fn world() -> TestEnv {
+    let env = TestEnv::new(bins::built("vik", "vik"));
+    env.unlink("claude");
+    let codex = env.write(
+        "bin/codex-program",
+        "#!/bin/sh\n[ \"$1\" = --version ] && echo codex-cli 1.2.3\n",
+    );
+    std::fs::set_permissions(&codex, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    env.link("codex", &codex);
+    env
+}
+
+fn workflow(pull: &str, hook: &str) -> String {
+    format!(
+        r#"agents: {{ a: {{ runtime: codex, model: m }} }}
+issues:
+  pull: {{ command: "{pull}", timeout: 1s }}
+issue:
+  hooks:
+    after_create: |
+      {hook}
+  stages:
+    work:
+      when: {{ state: todo }}
+      agent: a
+      prompt: "Work on {{{{ issue.title }}}}, which {{{{ issue.author }}}} wrote."
+"#
+    )
+}
+
+const ISSUES: &str = r#"echo '[{\"id\":1,\"state\":\"todo\",\"title\":\"T\",\"author\":\"A\"},{\"id\":2}]'"#;
+
+fn doctor(env: &TestEnv, args: &[&str]) -> Output {
+    env.vik(["doctor"].iter().chain(args))
+        .env("CODEX_API_KEY", "sk-secret")
+        .output()
+        .unwrap()
+}
+
+/// Exit code, and the codes of the checks that are not well.
+fn result(env: &TestEnv, args: &[&str]) -> (i32, Vec<String>) {
+    let output = doctor(env, &[args, &["--json"]].concat());
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(!text.contains("sk-secret"), "a secret was shown: {text}");
+    let json: Value = serde_json::from_str(&text).unwrap();
+    let checks = json["checks"].as_array().unwrap().iter();
+    let codes = checks
+        .filter_map(|check| check["code"].as_str().map(str::to_owned))
+        .collect();
+    (output.status.code().unwrap(), codes)
+}
+
+fn is_empty(env: &TestEnv, folder: &str) -> bool {
+    std::fs::read_dir(env.path(folder)).unwrap().next().is_none()
+}
+
+#[test]
+fn a_good_workflow_is_tried_and_nothing_stays() {
+    let env = world();
+    env.workflow(&workflow(ISSUES, "git clone -- {{ workflow_dir }} ."));
+    let output = doctor(&env, &[]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    let system = text.split("\nSystem\n").next().unwrap().to_owned();
+    let root = std::fs::canonicalize(env.root()).unwrap();
+    let filters = vec![
+        (root.to_str().unwrap(), "[root]"),
+        ("[0-9a-f]{16}", "[hash]"),
+        ("in [0-9.]+s", "in [time]"),
+    ];
+    insta::with_settings!({ filters => filters }, { insta::assert_snapshot!("tried_text", system) });
+    assert!(is_empty(&env, "state") && is_empty(&env, "tmp"));
+    assert!(!env.path("work/.vik").exists() && !env.path("home/.codex").exists());
+    assert_eq!(result(&env, &["--strict"]), (1, vec!["items_skipped".to_owned()]));
+}
+
+#[test]
+fn exit_codes_tell_what_failed() {
+    let env = world();
+    let one = |code: &str| vec![code.to_owned()];
+    env.workflow(&workflow("exit 3", "true"));
+    // The issue that is made up in its stead has no author.
+    assert_eq!(
+        result(&env, &[]),
+        (8, vec!["pull_failed".to_owned(), "template_undefined".to_owned()])
+    );
+    assert_eq!(result(&env, &["--offline"]), (0, one("template_undefined")));
+    let start = Instant::now();
+    env.workflow(&workflow("sleep 1000", "true"));
+    assert_eq!(result(&env, &[]).1[0], "pull_timed_out");
+    assert!(
+        start.elapsed() < Duration::from_secs(30),
+        "a pull is bounded by its timeout"
+    );
+    env.workflow(&workflow("echo no list", "true"));
+    assert_eq!(result(&env, &[]).1[0], "pull_garbage");
+    env.workflow(&workflow(ISSUES, "if true; then"));
+    assert_eq!(
+        result(&env, &[]),
+        (1, vec!["items_skipped".to_owned(), "shell_syntax".to_owned()])
+    );
+    env.unlink("codex");
+    env.workflow(&workflow(ISSUES, "true").replace("codex", "claude_code"));
+    assert_eq!(result(&env, &[]).0, 1);
+    env.workflow("agents: 3\n");
+    assert_eq!(result(&env, &[]), (3, one("workflow_invalid")));
+}
+
+#[test]
+fn an_interrupt_ends_what_runs() {
+    let env = world();
+    env.workflow(&workflow("touch pulling; sleep 1000", "true").replace("1s", "1h"));
+    let mut child = env
+        .vik(["doctor"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    assert!(wait_for(LONG, || env.path("work/pulling").exists()));
+    kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGINT).unwrap();
+    let status = wait_for_value(LONG, || child.try_wait().unwrap()).expect("it ends");
+    assert_eq!((status.code(), status.signal()), (Some(130), None));
+    assert!(is_empty(&env, "tmp"));
+}
