@@ -1,1 +1,51 @@
-fn main() {}
+//! `cargo xtask …`: the project's own tasks. One file per task; `.ci/run` calls them too.
+
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a task talks to the person who started it"
+)]
+
+mod bench;
+mod generate;
+mod repo;
+mod test;
+mod tidy;
+mod whole_run;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+/// The project's own tasks
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", max_term_width = 110)]
+enum Task {
+    /// Install the pinned agent CLIs, then run all tests of the workspace
+    Test(test::TestArgs),
+    /// Write the files that are made from the code, or check that they are current
+    Generate(generate::GenerateArgs),
+    /// Check what no compiler checks: file sizes, leftover notes, machine paths
+    Tidy,
+    /// Measure whole daemons, beside the published vik 0.1.3
+    Bench(bench::BenchArgs),
+    /// Let real agents work on this repository, and print a report of it
+    WholeRun(whole_run::WholeRunArgs),
+}
+
+fn main() -> ExitCode {
+    let done = match Task::parse() {
+        Task::Test(args) => test::run(&args),
+        Task::Generate(args) => generate::run(&args),
+        Task::Tidy => tidy::run(),
+        Task::Bench(args) => bench::run(&args),
+        Task::WholeRun(args) => whole_run::run(&args),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Stands in for the pull command and for the agent of `cargo xtask bench`, and notes when things happened.
+//!
+//! It is small and knows only the standard library, so that what is measured is the daemon. Copied as `pull` and as
+//! `codex` into the `bin` folder of a scenario, it tells by its name what it is. The scenario's folder holds `agent`
+//! (what the agent does) and `marks/`, where it notes times as nanoseconds since the Unix epoch.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// The least time between two fresh issues, so that one is worked on at a time.
+const FRESH_GAP: Duration = Duration::from_millis(900);
+
+fn main() -> io::Result<()> {
+    let start = nanos();
+    let program = std::env::current_exe()?;
+    let scene = program.parent().and_then(Path::parent).unwrap_or(Path::new("/"));
+    let name = program.file_name().unwrap_or_default();
+    if name == "pull" {
+        pull(scene, start)
+    } else {
+        agent(scene, start)
+    }
+}
+
+fn nanos() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// `pull fresh`: one new issue at most every [`FRESH_GAP`]. `pull once FILE`: the file at first, then nothing.
+fn pull(scene: &Path, start: u64) -> io::Result<()> {
+    let marks = scene.join("marks");
+    let mut arguments = std::env::args_os().skip(1);
+    let fresh = arguments.next().is_some_and(|word| word == "fresh");
+    let last = marks.join("last");
+    let mut stdout = io::stdout().lock();
+    if !fresh {
+        let file = arguments.next().unwrap_or_default();
+        let first = File::create_new(&last).is_ok();
+        return stdout.write_all(
+            if first {
+                std::fs::read(file)?
+            } else {
+                b"[]".to_vec()
+            }
+            .as_slice(),
+        );
+    }
+    let before = std::fs::read_to_string(&last).unwrap_or_default();
+    let (number, at) = before.split_once(' ').unwrap_or(("0", "0"));
+    let (number, at) = (number.parse().unwrap_or(0_u32), at.parse().unwrap_or(0_u64));
+    if u128::from(start - at) < FRESH_GAP.as_nanos() {
+        return stdout.write_all(b"[]");
+    }
+    let number = number + 1;
+    std::fs::write(&last, format!("{number} {start}"))?;
+    let issue =
+        format!(r#"[{{"id":"b-{number}","title":"Issue {number}","state":"todo","description":"Do it."}}]"#);
+    stdout.write_all(issue.as_bytes())?;
+    stdout.flush()?;
+    let end = nanos();
+    std::fs::write(marks.join(format!("b-{number}.pull")), end.to_string())
+}
+
+/// A session in the words of Codex; `agent` says what is between its first and its last lines.
+fn agent(scene: &Path, start: u64) -> io::Result<()> {
+    let issue = std::env::current_dir()?;
+    let issue = issue
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned();
+    std::fs::write(
+        scene.join("marks").join(format!("{issue}.agent")),
+        start.to_string(),
+    )?;
+    io::copy(&mut io::stdin(), &mut io::sink())?;
+    // Not `Stdout`: what follows may be large, and it looks at every line.
+    let mut stdout = File::from(std::os::fd::AsFd::as_fd(&io::stdout()).try_clone_to_owned()?);
+    let opening = "{\"type\":\"thread.started\",\"thread_id\":\"01a1ffcc-0000-7000-8000-000000000000\"}\n\
+                   {\"type\":\"turn.started\"}\n";
+    stdout.write_all(opening.as_bytes())?;
+    let plan = std::fs::read_to_string(scene.join("agent"))?;
+    match plan.split_once(' ') {
+        Some(("flood", file)) => pour(Path::new(file), &mut stdout)?,
+        // Opening a FIFO to read waits until somebody opens it to write.
+        Some(("hold", fifo)) => drop(File::open(fifo)?),
+        _ => {}
+    }
+    let closing = "{\"type\":\"item.completed\",\"item\":{\"id\":\"item_0\",\"type\":\"agent_message\",\"text\":\"Done.\"}}\n\
+                   {\"type\":\"turn.completed\",\"usage\":{\"input_tokens\":10,\"cached_input_tokens\":0,\"output_tokens\":5}}\n";
+    stdout.write_all(closing.as_bytes())
+}
+
+fn pour(file: &Path, stdout: &mut File) -> io::Result<()> {
+    let mut file = File::open(file)?;
+    let mut chunk = vec![0; 64 * 1024];
+    loop {
+        match file.read(&mut chunk)? {
+            0 => return Ok(()),
+            count => stdout.write_all(&chunk[..count])?,
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! `cargo xtask bench`: whole processes, this Vik and the published vik 0.1.3 by turns, on one machine in one run.
+
+mod metric;
+mod sample;
+mod scenarios;
+mod scene;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+
+use self::metric::Measured;
+use self::scenarios::{Extent, Scenario};
+use self::scene::Subject;
+use crate::repo::{self, Done};
+
+/// The version that is measured beside ours.
+const PREDECESSOR: &str = "0.1.3";
+/// Where the table stands, and between which lines.
+const PAGE: &str = "docs/performance.md";
+const MARKS: (&str, &str) = (
+    "<!-- begin: cargo xtask bench -->",
+    "<!-- end: cargo xtask bench -->",
+);
+
+/// `cargo xtask bench`
+#[derive(Debug, Args)]
+pub struct BenchArgs {
+    /// What to measure; all if none is named
+    #[arg(value_name = "SCENARIO")]
+    scenarios: Vec<Scenario>,
+    /// How often each is measured; the median is told
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
+    rounds: u16,
+    /// The vik 0.1.3 to compare with; without it, it is installed once into target/bench
+    #[arg(long, value_name = "PROGRAM", conflicts_with = "alone")]
+    predecessor: Option<PathBuf>,
+    /// Compare with nothing
+    #[arg(long)]
+    alone: bool,
+    /// The Vik to measure; without it, a release build of this repository
+    #[arg(long, value_name = "PROGRAM")]
+    vik: Option<PathBuf>,
+    /// Write the table to docs/performance.md; needs all scenarios
+    #[arg(long, conflicts_with_all = ["scenarios", "alone"])]
+    write: bool,
+}
+
+pub fn run(args: &BenchArgs) -> Done {
+    if !cfg!(target_os = "linux") {
+        return Err("the benchmark reads /proc: it runs on Linux only".to_owned());
+    }
+    let extent = Extent {
+        issues: 17,
+        sessions: 10,
+        events: 100_000,
+        crowd: 500,
+        idle: Duration::from_secs(30),
+        pulled: 10_000,
+    };
+    let (built, helper) = build()?;
+    let ours = Subject {
+        name: "vik",
+        program: args.vik.clone().unwrap_or(built),
+    };
+    let theirs = if args.alone {
+        None
+    } else {
+        predecessor(args.predecessor.as_deref())
+    };
+    let subjects: Vec<&Subject> = std::iter::once(&ours).chain(&theirs).collect();
+    let all = [
+        Scenario::Latency,
+        Scenario::Events,
+        Scenario::Crowd,
+        Scenario::Idle,
+    ];
+    let scenarios = if args.scenarios.is_empty() {
+        &all[..]
+    } else {
+        &args.scenarios
+    };
+    let mut measured = vec![Measured::new(); subjects.len()];
+    let rounds = usize::from(args.rounds);
+    for scenario in scenarios {
+        for round in 1..=rounds {
+            for (subject, measured) in subjects.iter().zip(&mut measured) {
+                eprintln!(
+                    "{scenario:?}, round {round} of {rounds}: {} (load {})",
+                    subject.name,
+                    load()
+                );
+                for (key, values) in scenario.measure(subject, &helper, &extent)? {
+                    measured.entry(key).or_default().extend(values);
+                }
+            }
+        }
+    }
+    let table = metric::table(&measured[0], measured.get(1), rounds);
+    println!("{}\n\n{table}", machine()?);
+    if theirs.is_none() && !args.alone {
+        println!("vik {PREDECESSOR} could not be installed, so there is nothing to compare with.");
+    }
+    if args.write { write(&table) } else { Ok(()) }
+}
+
+/// Builds what is measured, and the stand-in for pull command and agent.
+fn build() -> Done<(PathBuf, PathBuf)> {
+    eprintln!("Building …");
+    repo::run(repo::cargo().args(["build", "--release", "--package", "vik", "--bin", "vik"]))?;
+    repo::run(repo::cargo().args([
+        "build",
+        "--release",
+        "--package",
+        "xtask",
+        "--bin",
+        "bench-helper",
+    ]))?;
+    let release = target().join("release");
+    Ok((release.join("vik"), release.join("bench-helper")))
+}
+
+/// The folder that cargo builds into.
+fn target() -> PathBuf {
+    // This program is in its folder `debug` or `release`.
+    let own = std::env::current_exe().ok();
+    let found = own.as_deref().and_then(Path::parent).and_then(Path::parent);
+    found.map_or_else(|| repo::root().join("target"), Path::to_owned)
+}
+
+/// The published predecessor, installed where it is missing; `None` where it cannot be.
+fn predecessor(given: Option<&Path>) -> Option<Subject> {
+    let name = "vik 0.1.3";
+    if let Some(program) = given {
+        return Some(Subject {
+            name,
+            program: program.to_owned(),
+        });
+    }
+    let root = target().join("bench").join(format!("vik-{PREDECESSOR}"));
+    let program = root.join("bin/vik");
+    if !program.exists() {
+        eprintln!("Installing vik {PREDECESSOR}, once …");
+        let mut install = repo::cargo();
+        install
+            .args(["install", "vik", "--version", PREDECESSOR, "--locked", "--root"])
+            .arg(&root);
+        install.env_remove("CARGO_TARGET_DIR");
+        if let Err(error) = repo::run(&mut install) {
+            eprintln!("{error}");
+            return None;
+        }
+    }
+    Some(Subject { name, program })
+}
+
+fn load() -> String {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split(' ').next().unwrap_or_default().to_owned()
+}
+
+/// When, and on what kind of machine.
+fn machine() -> Done<String> {
+    let date = repo::output(repo::program("date").args(["-u", "+%Y-%m-%d"]))?;
+    let system = repo::output(repo::program("uname").args(["-s", "-r", "-m"]))?;
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    // The name of the processor tells nothing about where it stands.
+    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let processor = info
+        .lines()
+        .find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    let processor = processor.map_or("processor", |(_, name)| name);
+    Ok(format!(
+        "{}, {cores} cores ({processor}), {}, load {}",
+        date.trim(),
+        system.trim(),
+        load()
+    ))
+}
+
+fn write(table: &str) -> Done {
+    let path = repo::root().join(PAGE);
+    let page = repo::read(&path)?;
+    let (before, rest) = page
+        .split_once(MARKS.0)
+        .ok_or_else(|| format!("{PAGE} has no line {}", MARKS.0))?;
+    let (_, after) = rest
+        .split_once(MARKS.1)
+        .ok_or_else(|| format!("{PAGE} has no line {}", MARKS.1))?;
+    repo::write(
+        &path,
+        &format!(
+            "{before}{}\n{}\n\n{table}\n{}{after}",
+            MARKS.0,
+            machine()?,
+            MARKS.1
+        ),
+    )
+}

@@ -1,0 +1,91 @@
+//! What the kernel tells about a process. Linux only.
+
+use std::path::Path;
+use std::time::Duration;
+
+use crate::repo::Done;
+
+/// A clock tick of `/proc/PID/stat`; the kernel's interface fixes it on all platforms that matter here.
+const TICK: Duration = Duration::from_millis(10);
+
+/// The use of resources of one process at one moment.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sample {
+    /// User and system time of the process itself.
+    pub cpu: Duration,
+    /// The same of the children that it waited for.
+    pub children_cpu: Duration,
+    /// Resident memory now, in bytes.
+    pub rss: u64,
+    /// The highest resident memory so far, in bytes.
+    pub peak_rss: u64,
+    /// Resident memory with shared pages divided among those who share them, in bytes.
+    pub pss: u64,
+}
+
+impl Sample {
+    /// Looks at a process.
+    pub fn of(pid: u32) -> Done<Self> {
+        let read = |file: &str| {
+            let path = format!("/proc/{pid}/{file}");
+            std::fs::read_to_string(&path).map_err(|error| format!("cannot read {path}: {error}"))
+        };
+        let stat = read("stat")?;
+        // The name may hold anything; what follows its last bracket does not.
+        let fields: Vec<&str> = stat
+            .rsplit(')')
+            .next()
+            .unwrap_or_default()
+            .split_whitespace()
+            .collect();
+        let ticks = |index: usize| TICK * fields.get(index).and_then(|text| text.parse().ok()).unwrap_or(0);
+        let status = read("status")?;
+        Ok(Self {
+            cpu: ticks(11) + ticks(12),
+            children_cpu: ticks(13) + ticks(14),
+            rss: kilobytes(&status, "VmRSS:"),
+            peak_rss: kilobytes(&status, "VmHWM:"),
+            pss: read("smaps_rollup").map_or(0, |rollup| kilobytes(&rollup, "Pss:")),
+        })
+    }
+}
+
+fn kilobytes(text: &str, name: &str) -> u64 {
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
+    let number = line
+        .and_then(|rest| rest.split_whitespace().next())
+        .and_then(|text| text.parse::<u64>().ok());
+    number.unwrap_or(0) * 1024
+}
+
+/// The processes that run a program below this folder, or that have it as their home.
+pub fn below(folder: &Path) -> Vec<u32> {
+    let mark = [b"HOME=", folder.as_os_str().as_encoded_bytes()].concat();
+    let Ok(entries) = std::fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    let pids = entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter(|pid: &u32| {
+        let runs = std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe.starts_with(folder));
+        let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        runs || environment
+            .split(|byte| *byte == 0)
+            .any(|variable| variable.starts_with(&mark))
+    })
+    .collect()
+}
+
+/// The bytes of all files below a folder.
+pub fn bytes_below(folder: &Path) -> u64 {
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return 0;
+    };
+    let size = |entry: std::fs::DirEntry| match entry.metadata() {
+        Ok(facts) if facts.is_dir() => bytes_below(&entry.path()),
+        Ok(facts) if facts.is_file() => facts.len(),
+        _ => 0,
+    };
+    entries.flatten().map(size).sum()
+}

@@ -1,0 +1,229 @@
+//! What is measured.
+
+use std::path::Path;
+use std::thread::sleep;
+use std::time::Duration;
+
+use super::metric::{Key, Measured};
+use super::sample;
+use super::scene::{Scene, Setting, Subject};
+use crate::repo::Done;
+
+/// One question to a daemon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Scenario {
+    /// From the last byte of the pull's output to the first instruction of the agent
+    Latency,
+    /// Ten sessions of 100,000 events at once
+    Events,
+    /// 500 issues at once
+    Crowd,
+    /// Nothing to do, with an empty pull and with 10,000 issues
+    Idle,
+}
+
+/// How much is measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Extent {
+    /// Issues one after the other in each round.
+    pub issues: usize,
+    /// Sessions at once that print events.
+    pub sessions: usize,
+    /// Events of each.
+    pub events: usize,
+    /// Sessions at once that only live.
+    pub crowd: usize,
+    /// How long an idle daemon is watched.
+    pub idle: Duration,
+    /// Issues in a large pull.
+    pub pulled: usize,
+}
+
+impl Scenario {
+    /// Asks it once.
+    pub fn measure(self, subject: &Subject, helper: &Path, extent: &Extent) -> Done<Measured> {
+        match self {
+            Self::Latency => latency(subject, helper, extent),
+            Self::Events => events(subject, helper, extent),
+            Self::Crowd => crowd(subject, helper, extent),
+            Self::Idle => idle(subject, helper, extent),
+        }
+    }
+}
+
+fn latency(subject: &Subject, helper: &Path, extent: &Extent) -> Done<Measured> {
+    let setting = Setting {
+        pull: "{scene}/bin/pull fresh".to_owned(),
+        idle_secs: 1,
+        concurrency: 10,
+        agent: "end".to_owned(),
+        issues: String::new(),
+    };
+    let mut scene = Scene::start(subject, helper, &setting)?;
+    scene.wait_for(
+        "done",
+        extent.issues,
+        Duration::from_secs(extent.issues as u64 * 4 + 20),
+    )?;
+    let agents = scene.times("agent");
+    let times: Vec<f64> = scene
+        .times("pull")
+        .into_iter()
+        .filter_map(|(issue, pulled)| {
+            let (_, started) = agents.iter().find(|(other, _)| *other == issue)?;
+            Some(millis(*started) - millis(pulled))
+        })
+        .collect();
+    scene.stop();
+    Ok(Measured::from([(Key::PollToExec, times)]))
+}
+
+fn events(subject: &Subject, helper: &Path, extent: &Extent) -> Done<Measured> {
+    let lines = tempfile::NamedTempFile::new().map_err(|error| format!("cannot make a file: {error}"))?;
+    std::fs::write(lines.path(), output(extent.events))
+        .map_err(|error| format!("cannot write lines: {error}"))?;
+    let setting = Setting {
+        pull: "{scene}/bin/pull once {scene}/issues.json".to_owned(),
+        idle_secs: 1,
+        concurrency: u32::try_from(extent.sessions).unwrap_or(u32::MAX),
+        agent: format!("flood {}", lines.path().display()),
+        issues: issues(extent.sessions, "todo"),
+    };
+    let mut scene = Scene::start(subject, helper, &setting)?;
+    scene.wait_for("done", extent.sessions, Duration::from_secs(300))?;
+    let wall = scene.elapsed();
+    let used = scene.sample()?;
+    let written = sample::bytes_below(&scene.root().join("home"));
+    scene.stop();
+    Ok(Measured::from([
+        (Key::EventsWall, vec![wall.as_secs_f64()]),
+        (Key::EventsCpu, vec![used.cpu.as_secs_f64()]),
+        (Key::EventsChildrenCpu, vec![used.children_cpu.as_secs_f64()]),
+        (Key::EventsPeak, vec![megabytes(used.peak_rss)]),
+        (Key::EventsWritten, vec![megabytes(written)]),
+    ]))
+}
+
+fn crowd(subject: &Subject, helper: &Path, extent: &Extent) -> Done<Measured> {
+    let setting = Setting {
+        pull: "cat {scene}/issues.json".to_owned(),
+        idle_secs: 5,
+        concurrency: u32::try_from(extent.crowd).unwrap_or(u32::MAX),
+        agent: "hold {scene}/gate".to_owned(),
+        issues: issues(extent.crowd, "todo"),
+    };
+    let mut scene = Scene::start(subject, helper, &setting)?;
+    scene.wait_for("agent", extent.crowd, Duration::from_secs(300))?;
+    let started = scene
+        .times("agent")
+        .into_iter()
+        .map(|(_, time)| time)
+        .max()
+        .unwrap_or_default();
+    // All live; what the start needed for a moment is over, and a pull has been read beside them.
+    sleep(Duration::from_secs(6));
+    let used = scene.sample()?;
+    let shims = scene.shims_pss();
+    scene.stop();
+    Ok(Measured::from([
+        (Key::CrowdStarted, vec![started.as_secs_f64()]),
+        (Key::CrowdCpu, vec![used.cpu.as_secs_f64()]),
+        (Key::CrowdPeak, vec![megabytes(used.peak_rss)]),
+        (Key::CrowdShims, vec![megabytes(shims)]),
+    ]))
+}
+
+/// The three kinds of idleness at once: they hardly use the machine.
+fn idle(subject: &Subject, helper: &Path, extent: &Extent) -> Done<Measured> {
+    let setting = |issues: String| Setting {
+        pull: "cat {scene}/issues.json".to_owned(),
+        idle_secs: 5,
+        concurrency: 1,
+        agent: "hold {scene}/gate".to_owned(),
+        issues,
+    };
+    let empty = Scene::start(subject, helper, &setting("[]".to_owned()))?;
+    let other = Scene::start(subject, helper, &setting(issues(extent.pulled, "backlog")))?;
+    let waiting = Scene::start(subject, helper, &setting(issues(extent.pulled, "todo")))?;
+    // Two pulls, and the agent that takes the only place.
+    sleep(Duration::from_secs(8));
+    let scenes = [empty, other, waiting];
+    let before = scenes.each_ref().map(Scene::sample);
+    sleep(extent.idle);
+    let after = scenes.each_ref().map(Scene::sample);
+    let keys = [
+        [Key::IdleRss, Key::IdlePss, Key::IdlePeak, Key::IdleCpu],
+        [Key::OtherRss, Key::OtherPss, Key::OtherPeak, Key::OtherCpu],
+        [
+            Key::WaitingRss,
+            Key::WaitingPss,
+            Key::WaitingPeak,
+            Key::WaitingCpu,
+        ],
+    ];
+    let mut measured = Measured::new();
+    for ((keys, before), after) in keys.into_iter().zip(before).zip(after) {
+        let (before, after) = (before?, after?);
+        let cpu = (after.cpu - before.cpu).as_secs_f64() / extent.idle.as_secs_f64();
+        let values = [
+            megabytes(after.rss),
+            megabytes(after.pss),
+            megabytes(after.peak_rss),
+            cpu * 1000.0,
+        ];
+        measured.extend(keys.into_iter().zip(values.map(|value| vec![value])));
+    }
+    scenes.into_iter().for_each(Scene::stop);
+    Ok(measured)
+}
+
+fn millis(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1000.0
+}
+
+fn megabytes(bytes: u64) -> f64 {
+    bytes as f64 / 1e6
+}
+
+/// A pull of so many issues, about 350 bytes each.
+fn issues(count: usize, state: &str) -> String {
+    let text =
+        "The command prints amounts without cents, so that totals look wrong to people who read them. "
+            .repeat(2);
+    let issue = |number: usize| {
+        format!(
+            r#"{{"id":"b-{number}","title":"Show cents in amounts, part {number}","state":"{state}","description":"{text}","labels":["bug","amounts"],"url":"https://tracker.example/issues/{number}"}}"#
+        )
+    };
+    format!("[{}]", (1..=count).map(issue).collect::<Vec<_>>().join(",\n"))
+}
+
+/// What an agent prints: lines of about 400 bytes in the words of Codex.
+fn output(events: usize) -> String {
+    let prose = "The tests pass now; what is left is the error path of the parser. ".repeat(5);
+    let log = "test result: ok. 12 passed; 0 failed; 0 ignored\\n".repeat(4);
+    let mut text = String::with_capacity(events * 410);
+    for event in 0..events {
+        let id = event / 4;
+        let line = match event % 4 {
+            0 => format!(
+                r#"{{"type":"item.completed","item":{{"id":"item_{id}","type":"reasoning","text":"{}"}}}}"#,
+                &prose[..320]
+            ),
+            1 => format!(
+                r#"{{"type":"item.completed","item":{{"id":"item_{id}m","type":"agent_message","text":"{}"}}}}"#,
+                &prose[..315]
+            ),
+            2 => format!(
+                r#"{{"type":"item.started","item":{{"id":"item_{id}c","type":"command_execution","command":"/bin/bash -lc 'cargo test -p parser --quiet -- {}'","aggregated_output":"","exit_code":null,"status":"in_progress"}}}}"#,
+                "parser::errors::position ".repeat(8)
+            ),
+            _ => format!(
+                r#"{{"type":"item.completed","item":{{"id":"item_{id}c","type":"command_execution","command":"/bin/bash -lc 'cargo test -p parser --quiet'","aggregated_output":"{log}","exit_code":0,"status":"completed"}}}}"#
+            ),
+        };
+        text.push_str(&line);
+        text.push('\n');
+    }
+    text
+}

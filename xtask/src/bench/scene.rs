@@ -1,0 +1,249 @@
+//! One daemon at work: its own folder, home and state, the workflow, the stand-ins, and a sure end.
+
+use std::ffi::OsStr;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::sys::stat::Mode;
+use nix::unistd::Pid;
+use tempfile::TempDir;
+
+use super::sample::{self, Sample};
+use crate::repo::{self, Done};
+
+/// How often a condition is looked at.
+const LOOK: Duration = Duration::from_millis(20);
+/// How long a daemon may take to end before it is killed.
+const STOP_WITHIN: Duration = Duration::from_secs(40);
+
+/// A daemon program.
+#[derive(Clone, Debug)]
+pub struct Subject {
+    /// Its name in the table.
+    pub name: &'static str,
+    /// Where it is.
+    pub program: PathBuf,
+}
+
+/// What a scenario needs beside the daemon.
+#[derive(Clone, Debug)]
+pub struct Setting {
+    /// The pull command; `{scene}` is the scenario's folder.
+    pub pull: String,
+    /// Seconds between pulls.
+    pub idle_secs: u32,
+    /// Issues at once.
+    pub concurrency: u32,
+    /// What the agent does; see the helper.
+    pub agent: String,
+    /// The file `issues.json` of the scenario.
+    pub issues: String,
+}
+
+/// A running daemon in its scenario.
+pub struct Scene {
+    folder: TempDir,
+    daemon: Child,
+    began: Instant,
+    began_unix: Duration,
+}
+
+impl Scene {
+    /// Makes the scenario and starts the daemon.
+    pub fn start(subject: &Subject, helper: &Path, setting: &Setting) -> Done<Self> {
+        // A short path: sockets have short names.
+        let folder = tempfile::Builder::new()
+            .prefix("vb")
+            .tempdir()
+            .map_err(|error| format!("cannot make a folder: {error}"))?;
+        let root = folder.path();
+        for part in ["bin", "marks", "home", "state"] {
+            std::fs::create_dir(root.join(part)).map_err(|error| format!("cannot make a folder: {error}"))?;
+        }
+        for name in ["pull", "codex"] {
+            std::fs::copy(helper, root.join("bin").join(name))
+                .map_err(|error| format!("cannot copy {}: {error}", helper.display()))?;
+        }
+        let fill = |text: &str| text.replace("{scene}", &root.to_string_lossy());
+        repo::write(&root.join("issues.json"), &setting.issues)?;
+        repo::write(&root.join("agent"), &fill(&setting.agent))?;
+        repo::write(&root.join("workflow.yml"), &fill(&workflow(setting)))?;
+        nix::unistd::mkfifo(&root.join("gate"), Mode::S_IRWXU)
+            .map_err(|error| format!("cannot make a FIFO: {error}"))?;
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let path = [root.join("bin").as_os_str(), &path].join(OsStr::new(":"));
+        let mut command = Command::new(&subject.program);
+        command
+            .args(["run", "workflow.yml"])
+            .current_dir(root)
+            .env_clear()
+            .env("PATH", path)
+            .env("HOME", root.join("home"))
+            .env("XDG_STATE_HOME", root.join("state"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log(&root.join("daemon.stderr"))?);
+        let began_unix = unix_now();
+        let began = Instant::now();
+        let daemon = command
+            .spawn()
+            .map_err(|error| format!("cannot start {}: {error}", subject.program.display()))?;
+        Ok(Self {
+            folder,
+            daemon,
+            began,
+            began_unix,
+        })
+    }
+
+    /// The scenario's folder.
+    pub fn root(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Since the daemon was started.
+    pub fn elapsed(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    /// What the daemon uses now.
+    pub fn sample(&self) -> Done<Sample> {
+        Sample::of(self.daemon.id())
+    }
+
+    /// How many marks of this kind there are: files `marks/*.KIND`.
+    pub fn marks(&self, kind: &str) -> usize {
+        let entries = std::fs::read_dir(self.root().join("marks"))
+            .into_iter()
+            .flatten()
+            .flatten();
+        entries
+            .filter(|entry| entry.path().extension().is_some_and(|end| end == kind))
+            .count()
+    }
+
+    /// The times of marks of this kind, by issue, since the daemon was started.
+    pub fn times(&self, kind: &str) -> Vec<(String, Duration)> {
+        let entries = std::fs::read_dir(self.root().join("marks"))
+            .into_iter()
+            .flatten()
+            .flatten();
+        let time = |path: PathBuf| {
+            let issue = path.file_stem()?.to_str()?.to_owned();
+            let nanos: u64 = std::fs::read_to_string(&path).ok()?.parse().ok()?;
+            Some((issue, Duration::from_nanos(nanos).saturating_sub(self.began_unix)))
+        };
+        let paths = entries.map(|entry| entry.path());
+        paths
+            .filter(|path| path.extension().is_some_and(|end| end == kind))
+            .filter_map(time)
+            .collect()
+    }
+
+    /// Waits until there are so many marks of this kind.
+    pub fn wait_for(&mut self, kind: &str, count: usize, within: Duration) -> Done {
+        let deadline = Instant::now() + within;
+        while self.marks(kind) < count {
+            let gone = self.daemon.try_wait().map_err(|error| error.to_string())?;
+            if gone.is_some() || Instant::now() > deadline {
+                let what = gone.map_or_else(
+                    || "took too long".to_owned(),
+                    |status| format!("ended with {status}"),
+                );
+                let said = std::fs::read_to_string(self.root().join("daemon.stderr")).unwrap_or_default();
+                let said: Vec<&str> = said.lines().rev().take(5).collect();
+                let have = self.marks(kind);
+                return Err(format!(
+                    "the daemon {what}: {have} of {count} marks `{kind}`; it said: {said:?}"
+                ));
+            }
+            sleep(LOOK);
+        }
+        Ok(())
+    }
+
+    /// The memory of the processes between the daemon and its agents, shared pages divided among them.
+    pub fn shims_pss(&self) -> u64 {
+        let own = self.daemon.id();
+        let agents = self.root().join("bin");
+        let shims = sample::below(self.root()).into_iter().filter(|pid| {
+            *pid != own
+                && !std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe.starts_with(&agents))
+        });
+        shims
+            .filter_map(|pid| Sample::of(pid).ok())
+            .map(|sample| sample.pss)
+            .sum()
+    }
+
+    /// Ends the daemon and all it started.
+    pub fn stop(mut self) {
+        self.end();
+    }
+
+    fn end(&mut self) {
+        let pid = Pid::from_raw(self.daemon.id().cast_signed());
+        if matches!(self.daemon.try_wait(), Ok(None)) {
+            let _ = kill(pid, Signal::SIGTERM);
+            let deadline = Instant::now() + STOP_WITHIN;
+            while matches!(self.daemon.try_wait(), Ok(None)) && Instant::now() < deadline {
+                sleep(LOOK);
+            }
+            let _ = self.daemon.kill();
+            let _ = self.daemon.wait();
+        }
+        let deadline = Instant::now() + STOP_WITHIN;
+        loop {
+            let left = sample::below(self.folder.path());
+            if left.is_empty() || Instant::now() > deadline {
+                return;
+            }
+            for pid in left {
+                let _ = kill(Pid::from_raw(pid.cast_signed()), Signal::SIGKILL);
+            }
+            sleep(LOOK);
+        }
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn workflow(setting: &Setting) -> String {
+    let mut text = String::new();
+    let Setting {
+        pull,
+        idle_secs,
+        concurrency,
+        ..
+    } = setting;
+    // Only what both programs know.
+    let _ = write!(
+        text,
+        "loop:\n  max_issue_concurrency: {concurrency}\nworkspace:\n  root: home/vik\n\
+         agents:\n  stand_in:\n    runtime: codex\n    model: m\n\
+         issues:\n  pull:\n    command: {pull}\n    idle_sec: {idle_secs}\n\
+         issue:\n  stages:\n    work:\n      when:\n        state: todo\n      agent: stand_in\n      prompt: Work on it.\n      \
+         hooks:\n        after_run: touch {{scene}}/marks/{{{{ issue.id }}}}.done\n"
+    );
+    text
+}
+
+fn log(path: &Path) -> Done<Stdio> {
+    let file =
+        std::fs::File::create(path).map_err(|error| format!("cannot make {}: {error}", path.display()))?;
+    Ok(file.into())
+}
+
+fn unix_now() -> Duration {
+    std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap_or_default()
+}

@@ -1,0 +1,66 @@
+//! The JSON Schemas of the `--json` outputs, from the wire types.
+
+use schemars::{JsonSchema, schema_for};
+use serde_json::json;
+
+use super::Generated;
+
+pub fn schemas() -> Vec<Generated> {
+    vec![
+        (
+            "docs/reference/status.schema.json",
+            schema::<vik_api::Status>("vik status --json"),
+        ),
+        (
+            "docs/reference/runs.schema.json",
+            schema::<Vec<vik_api::RunView>>("vik runs --json"),
+        ),
+        (
+            "docs/reference/error.schema.json",
+            schema::<vik_api::ErrorBody>("`error` in every failed --json"),
+        ),
+    ]
+}
+
+fn schema<T: JsonSchema>(title: &str) -> String {
+    let mut schema = schema_for!(T);
+    schema.insert("title".to_owned(), json!(title));
+    format!("{:#}\n", schema.to_value())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_schemas_name_the_fields_of_the_contract() {
+        let schemas = schemas();
+        for (file, fields) in [
+            (
+                "status",
+                [
+                    "schema",
+                    "last_pull",
+                    "sessions",
+                    "parked",
+                    "waiting",
+                    "workflow_path",
+                ]
+                .as_slice(),
+            ),
+            (
+                "runs",
+                &["run_id", "failure_class", "session_id", "attempts", "log"],
+            ),
+            ("error", &["code", "message", "hint"]),
+        ] {
+            let (_, text) = schemas
+                .iter()
+                .find(|(name, _)| name.ends_with(&format!("{file}.schema.json")))
+                .unwrap();
+            for field in fields {
+                assert!(text.contains(&format!("\"{field}\": {{")), "{file}: {field}");
+            }
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! `cargo xtask generate`: the files under `docs/reference` that are made from the code.
+
+mod cli;
+mod json;
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::repo::{self, Done};
+
+/// `cargo xtask generate`
+#[derive(Debug, Args)]
+pub struct GenerateArgs {
+    /// Write nothing; fail if a file is not current
+    #[arg(long)]
+    check: bool,
+}
+
+/// One generated file: its path in the repository, and what belongs in it.
+type Generated = (&'static str, String);
+
+fn all() -> Vec<Generated> {
+    let workflow_schema = vik_core::workflow::json_schema();
+    let mut files = vec![
+        (
+            "docs/reference/workflow.md",
+            vik_core::workflow::reference_markdown(),
+        ),
+        (
+            "docs/reference/workflow.schema.json",
+            format!("{workflow_schema:#}\n"),
+        ),
+        ("docs/reference/cli.md", cli::markdown()),
+    ];
+    files.extend(json::schemas());
+    files
+}
+
+pub fn run(args: &GenerateArgs) -> Done {
+    let mut stale = Vec::new();
+    for (name, text) in all() {
+        let path: PathBuf = repo::root().join(name);
+        if std::fs::read_to_string(&path).is_ok_and(|found| found == text) {
+            continue;
+        }
+        if args.check {
+            stale.push(name);
+        } else {
+            repo::write(&path, &text)?;
+            println!("wrote {name}");
+        }
+    }
+    if stale.is_empty() {
+        println!("generated files are current");
+        return Ok(());
+    }
+    Err(format!(
+        "not current: {}; run `cargo xtask generate`",
+        stale.join(", ")
+    ))
+}

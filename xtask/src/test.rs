@@ -1,0 +1,255 @@
+//! `cargo xtask test`: the agent CLIs, then all tests, then what was skipped.
+
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader, IsTerminal, Read, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Instant;
+
+use clap::Args;
+
+use crate::repo::{self, Done};
+
+/// `cargo xtask test`
+#[derive(Debug, Args)]
+pub struct TestArgs {
+    /// Do not install the agent CLIs; tests that need them say that they are skipped
+    #[arg(long)]
+    no_agents: bool,
+    /// For `cargo test`: filters, `-p PACKAGE`, `-- --nocapture`
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
+    args: Vec<OsString>,
+}
+
+pub fn run(args: &TestArgs) -> Done {
+    let began = Instant::now();
+    let missing = if args.no_agents {
+        None
+    } else {
+        install_agents().err()
+    };
+    if let Some(reason) = &missing {
+        eprintln!(
+            "The agent CLIs could not be installed, so the tests that need them are skipped by name.\n{reason}\n"
+        );
+        if std::env::var_os("VIK_REQUIRE_REAL_AGENTS").is_some() {
+            return Err("VIK_REQUIRE_REAL_AGENTS is set, and the agent CLIs are not there".to_owned());
+        }
+    }
+    let seen = cargo_test(&args.args)?;
+    seen.close(began, missing.as_deref())
+}
+
+// --- the agent CLIs
+
+/// `npm ci`, unless the lock file is the one that was installed last.
+fn install_agents() -> Done {
+    let folder = repo::root().join("tests/agents");
+    let lock = repo::read(&folder.join("package-lock.json"))?;
+    let modules = folder.join("node_modules");
+    let stamp = modules.join(".vik-lock");
+    if std::fs::read_to_string(&stamp).is_ok_and(|installed| installed == lock) {
+        return Ok(());
+    }
+    eprintln!("Installing the pinned Codex and Claude Code (about 650 MB): npm ci --prefix tests/agents");
+    let installed = repo::run(repo::program("npm").args(["ci", "--prefix", "tests/agents"]))
+        .and_then(|()| answers(&modules, "codex"))
+        .and_then(|()| answers(&modules, "claude"));
+    match installed {
+        Ok(()) => repo::write(&stamp, &lock),
+        Err(reason) => {
+            // Half of them would not be told from all of them.
+            let _ = std::fs::remove_dir_all(&modules);
+            Err(reason)
+        }
+    }
+}
+
+/// npm succeeds without the program where there is none for this platform.
+fn answers(modules: &Path, name: &str) -> Done {
+    let mut command = Command::new(modules.join(".bin").join(name));
+    let version = repo::output(command.arg("--version"))?;
+    eprintln!("  {name}: {}", version.trim());
+    Ok(())
+}
+
+// --- the tests
+
+/// What was seen in the output of the tests.
+#[derive(Debug, Default)]
+struct Seen {
+    success: bool,
+    results: usize,
+    passed: u64,
+    failed: u64,
+    ignored: u64,
+    failures: Vec<String>,
+    skipped: Vec<String>,
+}
+
+fn cargo_test(args: &[OsString]) -> Done<Seen> {
+    let mut cargo = repo::cargo();
+    cargo.args(["test", "--workspace", "--no-fail-fast"]).args(args);
+    // Both streams go through here, so that what was skipped can be told again at the end.
+    if std::io::stderr().is_terminal() && std::env::var_os("CARGO_TERM_COLOR").is_none() {
+        cargo.env("CARGO_TERM_COLOR", "always");
+    }
+    cargo
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = cargo
+        .spawn()
+        .map_err(|error| format!("cannot start cargo: {error}"))?;
+    let stderr = child.stderr.take();
+    let from_stderr = thread::spawn(move || stderr.map(|stream| forward(stream, std::io::stderr())));
+    let mut seen = Seen::default();
+    let stdout = child
+        .stdout
+        .take()
+        .map(|stream| forward(stream, std::io::stdout()));
+    for line in stdout.into_iter().flatten() {
+        seen.line(&line);
+    }
+    for line in from_stderr.join().ok().flatten().into_iter().flatten() {
+        seen.line(&line);
+    }
+    let status = child
+        .wait()
+        .map_err(|error| format!("cannot wait for cargo: {error}"))?;
+    seen.success = status.success();
+    Ok(seen)
+}
+
+/// Passes a stream on line by line and keeps the lines that tell something at the end.
+fn forward(stream: impl Read, mut to: impl Write) -> Vec<String> {
+    let mut kept = Vec::new();
+    let mut stream = BufReader::new(stream);
+    let mut line = Vec::new();
+    while stream.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
+        // A terminal that went away ends the showing, not the tests.
+        let _ = to.write_all(&line).and_then(|()| to.flush());
+        let text = String::from_utf8_lossy(&line);
+        if is_telling(text.trim_end()) {
+            kept.push(text.trim_end().to_owned());
+        }
+        line.clear();
+    }
+    kept
+}
+
+fn is_telling(line: &str) -> bool {
+    line.starts_with("test result: ")
+        || line.starts_with("skipped: ")
+        || (line.starts_with("test ") && line.ends_with("FAILED"))
+}
+
+impl Seen {
+    fn line(&mut self, line: &str) {
+        if let Some(result) = line.strip_prefix("test result: ") {
+            self.results += 1;
+            for (count, name) in counts(result) {
+                match name {
+                    "passed" => self.passed += count,
+                    "failed" => self.failed += count,
+                    "ignored" => self.ignored += count,
+                    _ => {}
+                }
+            }
+        } else if let Some(skipped) = line.strip_prefix("skipped: ") {
+            self.skipped.push(skipped.to_owned());
+        } else {
+            self.failures.push(line.to_owned());
+        }
+    }
+
+    /// The closing lines.
+    fn close(mut self, began: Instant, missing: Option<&str>) -> Done {
+        self.skipped.sort();
+        println!();
+        if !self.skipped.is_empty() {
+            println!("{} skipped:", tests(self.skipped.len()));
+            for test in &self.skipped {
+                println!("  {test}");
+            }
+        }
+        if !self.failures.is_empty() {
+            println!("{} failed:", tests(self.failures.len()));
+            for test in &self.failures {
+                println!("  {test}");
+            }
+        }
+        let agents = if missing.is_some() {
+            " (without the real agent CLIs)"
+        } else {
+            ""
+        };
+        let seconds = began.elapsed().as_secs();
+        println!(
+            "all tests{agents}: {} passed, {} failed, {} ignored, {} skipped by name, in {} programs, {}m {:02}s",
+            self.passed,
+            self.failed,
+            self.ignored,
+            self.skipped.len(),
+            self.results,
+            seconds / 60,
+            seconds % 60,
+        );
+        match (self.success, self.results) {
+            (true, 0) => Err("no test ran".to_owned()),
+            (true, _) => Ok(()),
+            (false, _) => Err("the tests did not pass".to_owned()),
+        }
+    }
+}
+
+/// `ok. 3 passed; 0 failed; …` as pairs of number and name.
+fn counts(result: &str) -> impl Iterator<Item = (u64, &str)> {
+    let parts = result.split([';', '.']);
+    parts.filter_map(|part| {
+        let (count, name) = part.trim().split_once(' ')?;
+        Some((count.parse().ok()?, name))
+    })
+}
+
+fn tests(count: usize) -> String {
+    if count == 1 {
+        "1 test".to_owned()
+    } else {
+        format!("{count} tests")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_closing_counts_come_from_the_lines() {
+        let output = "running 3 tests\ntest a ... ok\ntest b ... FAILED\nskipped: c: codex is not installed\n\
+            test result: FAILED. 1 passed; 1 failed; 2 ignored; 0 measured; 0 filtered out; finished in 0.10s\n\
+            test result: ok. 4 passed; 0 failed; 0 ignored; 0 measured; 9 filtered out; finished in 0.00s\n";
+        let mut shown = Vec::new();
+        let mut seen = Seen::default();
+        for line in forward(output.as_bytes(), &mut shown) {
+            seen.line(&line);
+        }
+        assert_eq!(shown, output.as_bytes());
+        assert_eq!(
+            (seen.results, seen.passed, seen.failed, seen.ignored),
+            (2, 5, 1, 2)
+        );
+        assert_eq!(seen.failures, ["test b ... FAILED"]);
+        assert_eq!(seen.skipped, ["c: codex is not installed"]);
+    }
+
+    #[test]
+    fn nothing_run_is_not_green() {
+        let seen = Seen {
+            success: true,
+            ..Seen::default()
+        };
+        assert!(seen.close(Instant::now(), None).is_err());
+    }
+}

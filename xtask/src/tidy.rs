@@ -1,0 +1,167 @@
+//! `cargo xtask tidy`: what no compiler checks.
+
+use std::path::{Path, PathBuf};
+
+use crate::repo::{self, Done};
+
+/// A source file longer than this is two files.
+const MAX_LINES: usize = 600;
+
+/// Files with these endings are read; recordings and lock files are others' words.
+const TEXT: &[&str] = &["rs", "md", "toml", "yml", "yaml", "sh", "json"];
+
+/// What others wrote or recorded, as they wrote it.
+const OTHERS: &[&str] = &[
+    "crates/vik-agents/tests/fixtures/",
+    "tests/agents/",
+    "fuzz/corpus/",
+];
+
+pub fn run() -> Done {
+    let mut findings = Vec::new();
+    let files = repo::files()?;
+    for path in files.iter().filter(|path| is_ours(path)) {
+        let text = repo::read(&repo::root().join(path))?;
+        findings.extend(
+            file(path, &text)
+                .into_iter()
+                .map(|finding| format!("{}{finding}", path.display())),
+        );
+    }
+    findings.extend(crates(&files)?);
+    if findings.is_empty() {
+        println!("tidy: {} files", files.len());
+        return Ok(());
+    }
+    Err(format!("not tidy:\n  {}", findings.join("\n  ")))
+}
+
+fn is_ours(path: &Path) -> bool {
+    let is_text = path
+        .extension()
+        .is_some_and(|end| TEXT.iter().any(|text| end == *text));
+    let is_script = path.starts_with(".ci");
+    (is_text || is_script) && !OTHERS.iter().any(|folder| path.starts_with(folder))
+}
+
+/// What is wrong in one file, each with `:line` in front where it has one.
+fn file(path: &Path, text: &str) -> Vec<String> {
+    let mut findings = Vec::new();
+    let lines = text.lines().count();
+    let is_rust = path.extension().is_some_and(|end| end == "rs");
+    if is_rust && lines > MAX_LINES {
+        findings.push(format!(": {lines} lines, at most {MAX_LINES}: split it"));
+    }
+    for (number, line) in text.lines().enumerate() {
+        let mut found = |what: &str| findings.push(format!(":{}: {what}", number + 1));
+        for note in notes() {
+            if leaves_note(line, &note) {
+                found("a note that something is left to do: do it, or write an issue");
+            }
+        }
+        for folder in machine_folders() {
+            if names_folder(line, &folder) {
+                found("a path of one machine");
+            }
+        }
+    }
+    if !text.is_empty() && !text.ends_with('\n') {
+        findings.push(": no newline at the end".to_owned());
+    }
+    findings
+}
+
+/// Put together here, so that this file does not find itself.
+fn notes() -> [String; 2] {
+    [["TO", "DO"].concat(), ["FIX", "ME"].concat()]
+}
+
+fn machine_folders() -> Vec<String> {
+    ["work/", "root/", "Users/"]
+        .map(|folder| format!("/{folder}"))
+        .into()
+}
+
+/// Whether the word stands as a note: at the start of a comment, or with a colon or a name behind it.
+fn leaves_note(line: &str, note: &str) -> bool {
+    line.match_indices(note).any(|(at, _)| {
+        let (before, after) = (&line[..at], &line[at + note.len()..]);
+        let begins = ["//", "///", "//!", "#", "<!--"]
+            .iter()
+            .any(|mark| before.trim_end().ends_with(mark));
+        let is_word = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
+        !is_word(before.chars().next_back())
+            && (begins && !is_word(after.chars().next()) || after.starts_with([':', '(']))
+    })
+}
+
+/// Whether an absolute path below `folder` stands in the line: not as a part of a longer path.
+fn names_folder(line: &str, folder: &str) -> bool {
+    line.match_indices(folder).any(|(at, _)| {
+        let before = line[..at].chars().next_back();
+        !before.is_some_and(|c| c.is_alphanumeric() || "._-~}*)>/".contains(c))
+    })
+}
+
+/// Every crate says what it is: a description, and a page of documentation at its root.
+fn crates(files: &[PathBuf]) -> Done<Vec<String>> {
+    let mut findings = Vec::new();
+    for manifest in files
+        .iter()
+        .filter(|path| path.ends_with("Cargo.toml") && !path.starts_with("fuzz"))
+    {
+        let folder = repo::root().join(manifest.parent().unwrap_or(manifest));
+        if !repo::read(&repo::root().join(manifest))?.contains("\ndescription = \"") {
+            findings.push(format!("{}: no description", manifest.display()));
+        }
+        for root in ["src/lib.rs", "src/main.rs"].map(|root| folder.join(root)) {
+            if root.is_file() && !repo::read(&root)?.starts_with("//! ") {
+                findings.push(format!("{}: no documentation at the top", root.display()));
+            }
+        }
+    }
+    Ok(findings)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(name: &str, text: &str) -> Vec<String> {
+        file(Path::new(name), text)
+    }
+
+    #[test]
+    fn what_is_wrong_is_found_where_it_is() {
+        let text = format!(
+            "fn a() {{}}\n// {}: more\nlet b = \"{}x\";\n",
+            notes()[0],
+            machine_folders()[1]
+        );
+        let findings = found("a.rs", &text);
+        assert_eq!(findings.len(), 2, "{findings:?}");
+        assert!(
+            findings[0].starts_with(":2: a note") && findings[1].starts_with(":3: a path"),
+            "{findings:?}"
+        );
+        assert_eq!(found("a.rs", &"x\n".repeat(MAX_LINES)), [""; 0]);
+        assert_eq!(found("a.rs", &"x\n".repeat(MAX_LINES + 1)).len(), 1);
+        assert_eq!(found("a.md", &"x\n".repeat(MAX_LINES + 1)), [""; 0]);
+        assert_eq!(found("a.md", "x").len(), 1);
+    }
+
+    #[test]
+    fn a_part_of_a_path_or_of_a_word_is_no_finding() {
+        for line in [
+            "../work/a",
+            "{{ root }}/work/x",
+            "tests/work/y",
+            "/workspace",
+            "TODOS:",
+            "state `TODO`",
+            "$HOME/work/",
+        ] {
+            assert_eq!(found("a.rs", &format!("{line}\n")), [""; 0], "{line}");
+        }
+    }
+}
