@@ -3,6 +3,7 @@
 mod program;
 
 use std::fs;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use vik_core::duration::Span;

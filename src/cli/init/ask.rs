@@ -36,7 +36,7 @@ pub(super) fn both(
             output,
             "Where do the issues live?",
             TRACKERS,
-            |kind| tracker_name(kind),
+            tracker_name,
             TrackerKind::Files,
         )?,
     };
@@ -47,7 +47,7 @@ pub(super) fn both(
             output,
             "Which agent works on them?",
             AGENTS,
-            |kind| agent_name(kind),
+            agent_name,
             found,
         )?,
     };

@@ -76,6 +76,32 @@ fn every_choice_loads_without_a_finding() {
 }
 
 #[test]
+fn the_pages_show_what_init_writes() {
+    for tracker in TRACKERS {
+        let name = files::tracker_name(tracker);
+        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("docs/usage/trackers/{name}.md"));
+        let page = fs::read_to_string(page).unwrap();
+        let choice = Choice {
+            tracker,
+            agent: AgentKind::Codex,
+            repository: Repository::Remote,
+        };
+        let workflow = load(&files::plan(Path::new("/w/workflow.yml"), &choice)[0].text)
+            .workflow
+            .unwrap();
+        let after_run = workflow.issue.stages[0].after_run.as_deref().unwrap();
+        // A page may leave lines out that are not its subject, and never has others.
+        let moved = after_run
+            .lines()
+            .filter(|line| line.contains("move") || line.contains("label"));
+        for line in workflow.pull.command.lines().chain(moved) {
+            assert!(page.contains(line.trim()), "{name}: {line}");
+        }
+        assert!(page.contains(&format!("vik init --tracker {name}")), "{name}");
+    }
+}
+
+#[test]
 fn scripts_are_shell() {
     let sh = |text: &str| {
         let mut child = Command::new("sh")
