@@ -1,7 +1,8 @@
 //! `vik doctor`: all that is wrong with a workflow, and whether `run` could do its work.
 //!
 //! Nothing that lasts is made or changed: folders that do not exist are not created, hooks and prompt commands are
-//! rendered and never run. What is run (the pull command, `--version` of agents) runs under the shim, bounded in time.
+//! rendered and never run. What is run (the pull command, `--version` of agents, `sh -n`) runs under the shim, bounded
+//! in time; what the pull command itself leaves is its author's.
 
 mod agents;
 mod check;
