@@ -15,6 +15,9 @@ pub const ATTEMPT_MARK: &str = "VIK_ATTEMPT_ID";
 /// The variable that tells which daemon instance a process belongs to; `vik stop` finds leftovers by it.
 pub const INSTANCE_MARK: &str = "VIK_INSTANCE";
 
+/// The variable that marks the shims of a daemon instance, and nothing that they run.
+pub const SHIM_MARK: &str = "VIK_SHIM";
+
 /// The surroundings of one daemon instance.
 #[derive(Debug)]
 pub struct Host {

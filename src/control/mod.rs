@@ -4,4 +4,4 @@ mod client;
 mod server;
 
 pub use client::{ask, AskError};
-pub use server::{ControlServer, Refuse};
+pub use server::{ControlServer, REFUSED, Refuse, STOPPING};

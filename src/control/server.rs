@@ -22,6 +22,12 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// How many clients are served at once.
 const MAX_CLIENTS: usize = 64;
 
+/// The code of the error that an agent gets.
+pub const REFUSED: &str = "refused";
+
+/// The code of the error that comes when the daemon is all but gone.
+pub const STOPPING: &str = "stopping";
+
 /// Says whether a peer (by its process id) may not ask: agents must not steer the daemon that runs them.
 pub type Refuse = Arc<dyn Fn(i32) -> bool + Send + Sync>;
 
@@ -84,7 +90,7 @@ async fn serve(stream: UnixStream, asks: mpsc::Sender<Asking>, refuse: Refuse) -
     BufReader::new(read.take(MAX_REQUEST_BYTES)).read_line(&mut line).await?;
     let response = if refuse(peer) {
         tracing::warn!(peer, "an agent asked at the control socket: refused");
-        error("refused", "agents may not steer the daemon that runs them")
+        error(REFUSED, "agents may not steer the daemon that runs them")
     } else {
         match serde_json::from_str::<Request>(&line) {
             Ok(request) => answer(request, &asks).await,
@@ -98,7 +104,7 @@ async fn serve(stream: UnixStream, asks: mpsc::Sender<Asking>, refuse: Refuse) -
 
 async fn answer(request: Request, asks: &mpsc::Sender<Asking>) -> Response {
     let (sender, receiver) = oneshot::channel();
-    let gone = || error("stopping", "the daemon is ending");
+    let gone = || error(STOPPING, "the daemon is ending");
     if asks.send((request, sender)).await.is_err() {
         return gone();
     }

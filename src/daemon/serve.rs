@@ -6,14 +6,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use jiff::Timestamp;
 use tokio::sync::mpsc;
 use vik_core::workflow::Workflow;
-use vik_proc::{ProcessId, Supervisor};
+use vik_proc::{Mark, ProcessId, Supervisor};
 
 use super::instance::{Instance, InstanceInfo};
 use super::signals::Signals;
 use super::state::{self, ServiceState};
 use super::Ready;
 use crate::control::ControlServer;
-use crate::host::{Host, own_environment};
+use crate::host::{Host, SHIM_MARK, own_environment};
 use crate::logging::{self, Console};
 use crate::orchestrator::{Closing, Observer, Options, Orchestrator};
 use crate::report::{Exit, Failure};
@@ -73,6 +73,7 @@ pub fn host(workflow_path: &Path, workflow: &Workflow, instance: &Instance) -> R
         .map_err(|error| failure("cannot tell where this workflow keeps its files", &error))?;
     let vik = std::env::current_exe().map_err(|error| failure("cannot tell where Vik's own program is", &error))?;
     let supervisor = Supervisor::this_program().map_err(|error| failure("cannot prepare the shim", &error))?;
+    let supervisor = supervisor.mark_shims(&Mark::new(SHIM_MARK, instance.name()));
     Ok(Host {
         workflow_path: workflow_path.to_owned(),
         workflow_dir: workflow_path.parent().unwrap_or(Path::new("/")).to_owned(),
@@ -170,7 +171,8 @@ impl Daemon {
         let shims = orchestrator.shims();
         let refuse = Arc::new(move |peer: i32| {
             let shims = shims.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            vik_proc::descends_from(peer, &shims)
+            // Who is gone already cannot be told from an agent.
+            vik_proc::descends_from(peer, &shims) != Some(false)
         });
         let socket = self.instance.dir().socket();
         let _server = ControlServer::listen(&socket, asks, refuse)

@@ -3,7 +3,17 @@
 use std::io;
 use std::os::fd::AsFd;
 
-use crate::identity::{ProcessId, ancestors};
+use nix::errno::Errno;
+use nix::sys::signal::kill;
+use nix::unistd::Pid;
+
+use crate::identity::ProcessId;
+use crate::sys;
+
+/// How often a chain that changes is walked.
+const LOOKS: usize = 10;
+/// A chain cannot be longer than that.
+const MAX_DEPTH: usize = 4096;
 
 /// The pid of the process that connected. An error where it is of a PID namespace that cannot be seen from here.
 pub fn peer_pid(socket: &impl AsFd) -> io::Result<i32> {
@@ -18,14 +28,33 @@ pub fn peer_pid(socket: &impl AsFd) -> io::Result<i32> {
     }
 }
 
-/// Whether a process is one of these, or has one of them among its ancestors.
-///
-/// A process that is gone descends from nobody: ask while its connection is open, and refuse what cannot be told.
-pub fn descends_from(pid: i32, of: &[ProcessId]) -> bool {
-    ProcessId::of(pid)
-        .into_iter()
-        .chain(ancestors(pid))
-        .any(|process| of.contains(&process))
+/// Whether a process is one of these, or has one of them among its ancestors. `None` where that cannot be told: the
+/// process is gone. Its connection may outlive it, so that is nobody to be trusted.
+pub fn descends_from(pid: i32, of: &[ProcessId]) -> Option<bool> {
+    // An ancestor may end, and its children move up, while the chain is walked.
+    (0..LOOKS).find_map(|_| walk(pid, of))
+}
+
+fn walk(pid: i32, of: &[ProcessId]) -> Option<bool> {
+    let mut current = ProcessId::of(pid)?;
+    for _ in 0..MAX_DEPTH {
+        if of.contains(&current) {
+            return Some(true);
+        }
+        let stat = sys::stat(current.pid).filter(|stat| stat.start_time == current.start_time)?;
+        if stat.ppid == 0 {
+            return Some(false);
+        }
+        current = match ProcessId::of(stat.ppid) {
+            // The parent was replaced by another process with its pid.
+            Some(parent) if parent.start_time > current.start_time => return None,
+            Some(parent) => parent,
+            // Processes of other users may be hidden; those in question are our own.
+            None if kill(Pid::from_raw(stat.ppid), None) == Err(Errno::EPERM) => return Some(false),
+            None => return None,
+        };
+    }
+    None
 }
 
 #[cfg(test)]
@@ -37,15 +66,21 @@ mod tests {
         let (one, _other) = std::os::unix::net::UnixStream::pair().unwrap();
         let me = ProcessId::current();
         assert_eq!(peer_pid(&one).unwrap(), me.pid);
-        assert!(descends_from(me.pid, &[me]));
-        assert!(descends_from(me.pid, &[me.parent().unwrap()]));
-        assert!(!descends_from(
-            me.pid,
-            &[ProcessId {
-                start_time: me.start_time + 1,
-                ..me
-            }]
-        ));
-        assert!(!descends_from(me.pid, &[]));
+        assert_eq!(descends_from(me.pid, &[me]), Some(true));
+        assert_eq!(descends_from(me.pid, &[me.parent().unwrap()]), Some(true));
+        let other = ProcessId {
+            start_time: me.start_time + 1,
+            ..me
+        };
+        assert_eq!(descends_from(me.pid, &[other]), Some(false));
+        assert_eq!(descends_from(me.pid, &[]), Some(false));
+    }
+
+    #[test]
+    fn of_a_process_that_is_gone_nothing_is_told() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let pid = child.id().cast_signed();
+        child.wait().unwrap();
+        assert_eq!(descends_from(pid, &[]), None);
     }
 }

@@ -23,7 +23,7 @@ pub use self::lost::{ShimLost, read_exit_record};
 use self::pump::{Request, Shim, State};
 use crate::identity::ProcessId;
 use crate::lock::FileLock;
-use crate::spec::{ExitRecord, SHIM_VERB, ShimSpec};
+use crate::spec::{ExitRecord, Mark, SHIM_VERB, ShimSpec};
 
 /// How many shims are started at the same moment. More would only wait for the same cores.
 const STARTS_AT_ONCE: usize = 4;
@@ -109,6 +109,17 @@ impl Supervisor {
             std::env::current_exe().map_err(|source| SpawnError::Start { program: own, source })?
         };
         Self::new(program, [OsString::from(SHIM_VERB)])
+    }
+
+    /// Gives every shim this variable in its own environment, where [`crate::sweep`] finds it. What a shim runs does not
+    /// get it.
+    #[must_use]
+    pub fn mark_shims(mut self, mark: &Mark) -> Self {
+        let prefix = format!("{}=", mark.name);
+        let kept = self.environment.iter().filter(|entry| !entry.as_bytes().starts_with(prefix.as_bytes()));
+        let own = CString::new(format!("{prefix}{}", mark.value)).ok();
+        self.environment = kept.cloned().chain(own).collect();
+        self
     }
 
     /// Starts one agent and returns when it runs, or when it is known that it will not: then

@@ -74,15 +74,13 @@ async fn what_an_agent_starts_descends_from_its_shim() {
         (tool.parent() == Some(shim)).then_some(())
     })
     .await;
-    assert!(
-        descends_from(agent.pid, &[shim])
-            && descends_from(tool.pid, &[shim])
-            && descends_from(tool.pid, &[me])
-    );
-    assert!(!descends_from(me.pid, &[shim]));
+    assert_eq!(descends_from(agent.pid, &[shim]), Some(true));
+    assert_eq!(descends_from(tool.pid, &[shim]), Some(true));
+    assert_eq!(descends_from(tool.pid, &[me]), Some(true));
+    assert_eq!(descends_from(me.pid, &[shim]), Some(false));
     supervised.kill();
     scene.end(&supervised).await;
-    assert!(!descends_from(tool.pid, &[shim]));
+    assert_eq!(descends_from(tool.pid, &[shim]), None);
 }
 
 /// A supervisor whose shims are nobody's. Only root can have one.
