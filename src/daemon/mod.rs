@@ -10,4 +10,4 @@ pub use detach::{Ready, detach};
 pub use instance::{Instance, InstanceInfo, Presence};
 pub use serve::{ServeOptions, Shims, exit_of, host, serve};
 pub use signals::{Asked, Signals};
-pub use state::ServiceState;
+pub use state::{ServiceState, enter as enter_state};

@@ -32,3 +32,17 @@ pub struct ServiceState {
 pub fn write(path: &Path, state: &ServiceState) -> io::Result<()> {
     write_json_atomic(path, state)
 }
+
+/// Notes that the daemon entered another state.
+///
+/// # Errors
+/// When the file cannot be read or written.
+pub fn enter(path: &Path, state: &str) -> io::Result<()> {
+    let mut record: ServiceState = serde_json::from_slice(&std::fs::read(path)?)?;
+    if record.state != state {
+        record.state = state.to_owned();
+        record.since = Timestamp::now();
+        write(path, &record)?;
+    }
+    Ok(())
+}

@@ -116,10 +116,10 @@ impl Orchestrator {
                 }
                 Phase::BackingOff { wait, .. } => {
                     let wait = vik_core::duration::Span(*wait);
-                    let line = format!("{issue} {stage}: the next attempt waits ({wait} of back-off)");
-                    if failed { closing.failed.push(line) } else { closing.waiting.push(line) }
+                    // The run is not given up, so it has not failed.
+                    closing.waiting.push(format!("{issue} {stage}: the next attempt waits ({wait} of back-off)"));
                 }
-                Phase::Settling { .. } if failed => {
+                Phase::Settling { .. } if failed && !run.last_cancelled() => {
                     closing.failed.push(format!("{issue} {stage}: failed"));
                 }
                 Phase::Settling { .. } | Phase::Active { .. } => {}

@@ -185,6 +185,9 @@ impl Orchestrator {
         self.state = DaemonState::Stopping;
         self.handle(Input::Drain);
         self.stop.0.send_replace(level);
+        if let Err(error) = crate::daemon::enter_state(&self.host.layout.state_file(), "stopping") {
+            tracing::error!(%error, "cannot write state.json");
+        }
     }
 
     // --- pulls

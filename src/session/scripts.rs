@@ -25,6 +25,7 @@ impl Work<'_> {
                 feedback: Some(tail.clone()),
                 ..Trouble::failed(FailureClass::Verify, error.to_string())
             },
+            error @ HookError::Cancelled { .. } => Trouble::hook(&error),
             error => Trouble { class: Some(FailureClass::Verify), ..Trouble::hook(&error) },
         })
     }
@@ -84,7 +85,9 @@ impl Work<'_> {
             source: Box::new(error),
         })?;
         let log = self.files.hook(hook.as_str());
-        let stop = self.attempt.stop.reached(StopLevel::Stop);
+        // What the agent did is done: cut off, its tracker would never hear of it. Its own timeout bounds the wait.
+        let level = if hook == Hook::AfterRun { StopLevel::Kill } else { StopLevel::Stop };
+        let stop = self.attempt.stop.reached(level);
         hooks::run(self.host(), hook, &script, self.place(workdir, timeout), &log, stop).await
     }
 

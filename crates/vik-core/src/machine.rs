@@ -316,6 +316,11 @@ impl Run {
         self.last.as_ref().is_some_and(|report| report.outcome == Outcome::Succeeded)
     }
 
+    /// Whether the last attempt was stopped by Vik or a person.
+    pub fn last_cancelled(&self) -> bool {
+        self.last.as_ref().is_some_and(|report| report.outcome == Outcome::Cancelled)
+    }
+
     /// An end that could not be proven may mean a live agent in the workspace: nothing starts beside it.
     fn is_unproven(&self) -> bool {
         matches!(self.phase, Phase::Parked { reason: ParkReason::UnprovenEnd, .. })
