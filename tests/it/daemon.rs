@@ -1,1 +1,352 @@
-//! To come.
+//! The life of a daemon: start, one instance, what it says of itself, signals, the control socket.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+use nix::sys::signal::Signal;
+use nix::unistd::{Pid, getsid};
+use serde_json::{Value, json};
+
+use crate::support::*;
+
+fn mode(path: &Path) -> u32 {
+    path.metadata().unwrap().permissions().mode() & 0o777
+}
+
+fn pid_of(world: &World) -> i32 {
+    i32::try_from(world.status().expect("a daemon runs")["pid"].as_i64().unwrap()).unwrap()
+}
+
+#[test]
+fn a_detached_daemon_is_ready_and_on_its_own() {
+    let world = World::new(&[]);
+    let done = world.vik(&["run", "-d"]).expect(0);
+    // Ready means: it answers at once.
+    let pid = pid_of(&world);
+    assert!(done.out.contains(&pid.to_string()), "{}", done.out);
+    assert_eq!(getsid(Some(Pid::from_raw(pid))).unwrap().as_raw(), pid, "a session of its own");
+    let stdin = std::fs::read_link(format!("/proc/{pid}/fd/0")).unwrap();
+    assert_eq!(stdin, Path::new("/dev/null"));
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let tty = stat.rsplit_once(") ").unwrap().1.split(' ').nth(4).unwrap().to_owned();
+    assert_eq!(tty, "0", "no terminal");
+    world.vik(&["stop"]).expect(0);
+}
+
+#[test]
+fn the_old_name_of_detach_works() {
+    let world = World::new(&[]);
+    world.vik(&["run", "--detached"]).expect(0);
+    world.vik(&["stop"]).expect(0);
+}
+
+#[test]
+fn a_detached_daemon_that_cannot_start_says_why() {
+    let world = World::new(&[]);
+    world.env.write("work/home", "in the way");
+    let done = world.vik(&["run", "-d"]);
+    assert_ne!(done.code, 0);
+    assert!(done.err.contains("home"), "{}", done.err);
+    world.env.assert_nothing_left();
+    std::fs::remove_file(world.env.work().join("home")).unwrap();
+
+    let good = world.env.read("work/workflow.yml");
+    world.env.workflow(&good.replace("\"agent\": \"a\"", "\"agent\": \"b\""));
+    let done = world.vik(&["run", "-d"]).expect(3);
+    assert!(done.err.contains("workflow.yml:") && done.err.contains('b'), "{}", done.err);
+    world.vik(&["status"]).expect(4);
+    std::fs::remove_file(world.env.work().join("workflow.yml")).unwrap();
+    world.vik(&["run", "-d"]).expect(3);
+    world.env.assert_nothing_left();
+}
+
+#[test]
+fn a_second_instance_is_refused_and_leaves_the_first_alone() {
+    let world = World::new(&[]);
+    world.vik(&["run", "-d"]).expect(0);
+    let pid = pid_of(&world);
+    for args in [&["run", "-d"][..], &["run"], &["run", "--once"]] {
+        let done = world.vik(args).expect(5);
+        assert!(done.err.contains(&pid.to_string()), "it says who: {}", done.err);
+    }
+    // However the file is named, it is the same workflow.
+    let mut elsewhere = world.env.vik(["run", "--once", "-w", "../work/./workflow.yml"]);
+    elsewhere.current_dir(world.env.home());
+    world.start_command(elsewhere).done().expect(5);
+    assert_eq!(pid_of(&world), pid);
+    world.vik(&["stop"]).expect(0);
+    world.once().expect(0);
+}
+
+#[test]
+fn two_workflows_have_two_daemons() {
+    let world = World::new(&[]);
+    let yaml = world.env.read("work/workflow.yml");
+    world.env.write("work/other.yml", yaml);
+    world.vik(&["run", "-d"]).expect(0);
+    world.vik(&["run", "-d", "other.yml"]).expect(0);
+    let all = world.vik(&["status", "--all", "--json"]).expect(0).json();
+    let states: Vec<_> = all.as_array().unwrap().iter().map(|one| one["state"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(states, ["running", "running"]);
+    world.vik(&["stop", "other.yml"]).expect(0);
+    world.vik(&["status", "--workflow", "other.yml"]).expect(4);
+    world.vik(&["status"]).expect(0);
+    world.vik(&["stop"]).expect(0);
+}
+
+#[test]
+fn uninstall_needs_no_workflow_file_and_keeps_history() {
+    for file in ["agents: [", ""] {
+        let world = World::new(&[("1", "todo")]);
+        world.vik(&["run", "-d"]).expect(0);
+        eventually("one ran", || world.tracker.state("1").as_deref() == Some("done"));
+        if file.is_empty() {
+            std::fs::remove_file(world.env.work().join("workflow.yml")).unwrap();
+        } else {
+            world.env.workflow(file);
+        }
+        world.vik(&["uninstall"]).expect(0);
+        world.env.assert_nothing_left();
+        assert!(list(&world.env.state().join("vik/instances")).is_empty());
+        assert_eq!(world.sessions("1").len(), 1);
+        assert!(world.workspace("1").exists());
+        world.vik(&["uninstall"]).expect(0);
+        world.vik(&["status"]).expect(4);
+    }
+}
+
+#[test]
+fn restart_brings_a_new_daemon() {
+    let world = World::new(&[("1", "todo")]).script("ignore TERM; hang");
+    world.vik(&["restart"]).expect(0);
+    let first = pid_of(&world);
+    eventually("the agent runs", || world.status().unwrap()["sessions"][0]["phase"] == "running");
+    world.vik(&["restart"]).expect(0);
+    assert_ne!(pid_of(&world), first);
+    assert!(!alive(first));
+    world.sessions("1")[0].expect("cancelled", None);
+    world.vik(&["stop"]).expect(0);
+}
+
+#[test]
+fn restart_with_a_broken_workflow_says_so_and_stops_nothing() {
+    let world = World::new(&[]);
+    world.vik(&["run", "-d"]).expect(0);
+    let pid = pid_of(&world);
+    world.env.workflow("agents: [");
+    world.vik(&["restart"]).expect(3);
+    std::fs::remove_file(world.env.work().join("workflow.yml")).unwrap();
+    world.vik(&["restart"]).expect(3);
+    assert_eq!(pid_of(&world), pid, "a bad edit never stops work");
+    world.vik(&["stop"]).expect(0);
+}
+
+#[test]
+fn a_hangup_is_safe_and_asks_for_a_pull() {
+    let world = World::new(&[]).set("/issues/pull/idle_sec", json!("1h"));
+    let daemon = world.daemon();
+    let pulls = world.tracker.pulls();
+    daemon.signal(Signal::SIGHUP);
+    eventually("it pulled", || world.tracker.pulls() > pulls);
+    world.vik(&["refresh"]).expect(0);
+    eventually("it pulled", || world.tracker.pulls() > pulls + 1);
+    assert_eq!(pid_of(&world), daemon.pid());
+    daemon.stop().expect(0);
+}
+
+#[test]
+fn state_json_tells_who_runs() {
+    let world = World::new(&[]);
+    let state = || -> Value {
+        serde_json::from_str(&std::fs::read_to_string(world.home().join("service/state.json")).unwrap()).unwrap()
+    };
+    let daemon = world.daemon();
+    assert_eq!((&state()["state"], &state()["pid"]), (&json!("running"), &json!(daemon.pid())));
+    assert_eq!(state()["workflow_path"], json!(world.env.work().join("workflow.yml").canonicalize().unwrap()));
+    assert!(state()["started_at"].as_str().unwrap().ends_with('Z'));
+    daemon.stop().expect(0);
+    assert_eq!(state()["state"], "stopped");
+    let names: Vec<_> = list(&world.home().join("service")).into_iter().map(|path| path.file_name().unwrap().to_owned()).collect();
+    assert_eq!(names, ["issues", "pull.stderr.log", "state.json"], "nothing half written is left");
+}
+
+#[test]
+fn logs_are_daily_errors_apart_and_old_ones_go() {
+    let world = World::new(&[("1", "todo")]).set("/logging", json!({"retention_days": 3}));
+    world.once().expect(0);
+    let logs = world.home().join("logs");
+    let today = jiff::Timestamp::now().strftime("%Y-%m-%d").to_string();
+    let all = std::fs::read_to_string(logs.join(format!("vik.log.{today}"))).unwrap();
+    assert!(all.contains("attempt started") && all.contains("attempt ended"), "{all}");
+    assert!(!all.contains('\x1b'));
+    let errors = logs.join(format!("vik-error.log.{today}"));
+    assert_eq!(std::fs::read_to_string(&errors).unwrap(), "");
+    for (name, days) in [("vik.log.2020-01-01", 4), ("vik-error.log.2020-01-01", 4), ("vik.log.2020-01-02", 2)] {
+        let file = std::fs::File::create(logs.join(name)).unwrap();
+        file.set_modified(std::time::SystemTime::now() - std::time::Duration::from_secs(days * 86_400)).unwrap();
+    }
+    let world = world.set("/issues/pull/command", json!("exit 3"));
+    let daemon = world.daemon();
+    eventually("old logs are gone", || !logs.join("vik.log.2020-01-01").exists() && !logs.join("vik-error.log.2020-01-01").exists());
+    assert!(logs.join("vik.log.2020-01-02").exists());
+    eventually("the failed pull is in the error log", || {
+        std::fs::read_to_string(&errors).unwrap_or_default().contains("exited with 3")
+    });
+    daemon.stop();
+}
+
+#[test]
+fn a_reused_pid_is_not_taken_for_the_daemon() {
+    let world = World::new(&[]);
+    world.vik(&["run", "-d"]).expect(0);
+    let pid = pid_of(&world);
+    nix::sys::signal::kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
+    eventually("it is dead", || !alive(pid));
+    // Another process with the pid that the record names.
+    let mut bystander = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+    let info = world.instance().join("instance.json");
+    let mut record: Value = serde_json::from_slice(&std::fs::read(&info).unwrap()).unwrap();
+    record["process"]["pid"] = json!(bystander.id());
+    std::fs::write(&info, record.to_string()).unwrap();
+    let status = world.vik(&["status", "--json"]).expect(4).json();
+    assert_eq!(status["state"], "dead");
+    world.vik(&["stop"]).expect(4);
+    assert!(bystander.try_wait().unwrap().is_none(), "nothing was done to the bystander");
+    world.vik(&["run", "-d"]).expect(0);
+    assert_eq!(world.status().unwrap()["state"], "running");
+    world.vik(&["stop"]).expect(0);
+    assert!(bystander.try_wait().unwrap().is_none());
+    bystander.kill().unwrap();
+    bystander.wait().unwrap();
+}
+
+#[test]
+fn the_control_socket_is_private() {
+    let world = World::new(&[]);
+    let daemon = world.daemon();
+    let folder = world.instance();
+    assert_eq!((mode(&folder), mode(&folder.join("vik.sock"))), (0o700, 0o600));
+    assert_eq!((mode(&folder.join("lock")), mode(&folder.join("instance.json"))), (0o600, 0o600));
+    daemon.stop().expect(0);
+    assert!(!folder.join("vik.sock").exists());
+}
+
+#[test]
+fn a_long_path_is_no_hindrance_to_the_socket() {
+    let world = World::new(&[]);
+    let long = world.env.path("state").join("x".repeat(120));
+    std::fs::create_dir(&long).unwrap();
+    let vik = |args: &[&str]| {
+        let mut command = world.env.vik(args);
+        command.env("XDG_STATE_HOME", &long);
+        command.env("XDG_RUNTIME_DIR", world.env.path("tmp"));
+        world.start_command(command).done()
+    };
+    vik(&["run", "-d"]).expect(0);
+    assert_eq!(vik(&["status", "--json"]).expect(0).json()["state"], "running");
+    let folder = list(&world.env.path("tmp/vik")).remove(0);
+    assert_eq!((mode(&folder), mode(&folder.join("vik.sock"))), (0o700, 0o600));
+    vik(&["stop"]).expect(0);
+}
+
+fn ask(world: &World, request: &[u8]) -> String {
+    let mut stream = UnixStream::connect(world.instance().join("vik.sock")).unwrap();
+    stream.write_all(request).unwrap();
+    let mut answer = String::new();
+    let _ = BufReader::new(stream).read_line(&mut answer);
+    answer
+}
+
+#[test]
+fn the_control_socket_takes_nonsense_calmly() {
+    let world = World::new(&[]);
+    let daemon = world.daemon();
+    // Clients that say nothing hold up nobody.
+    let _silent: Vec<_> = (0..10).map(|_| UnixStream::connect(world.instance().join("vik.sock")).unwrap()).collect();
+    let code = |request: &[u8]| -> Value {
+        let answer: Value = serde_json::from_str(&ask(&world, request)).unwrap();
+        answer["error"]["code"].clone()
+    };
+    assert_eq!(code(b"nonsense\n"), "bad_request");
+    assert_eq!(code(b"{\"v\":1,\"verb\":\"explode\"}\n"), "bad_request");
+    assert_eq!(code(b"{\"v\":999,\"verb\":\"stop\"}\n"), "protocol");
+    // What is no text gets no answer, and does no harm.
+    let _ = ask(&world, b"\xff\xfe\n");
+    let answer: Value = serde_json::from_str(&ask(&world, b"{\"v\":1,\"verb\":\"status\"}\n")).unwrap();
+    assert_eq!(answer["status"]["pid"], daemon.pid());
+    daemon.stop().expect(0);
+}
+
+#[test]
+fn an_agent_may_not_steer_the_daemon_that_runs_it() {
+    let world = World::new(&[("1", "todo")]).script(
+        "try vik -w $VIK_WORKFLOW status > status.txt 2>&1
+        try vik -w $VIK_WORKFLOW refresh > refresh.txt 2>&1
+        try vik -w $VIK_WORKFLOW stop --timeout 1 > stop.txt 2>&1
+        try vik -w $VIK_WORKFLOW uninstall --timeout 1 > uninstall.txt 2>&1
+        spawn double \"try vik -w $VIK_WORKFLOW stop --timeout 1 > stop2.txt 2>&1; touch asked\"
+        wait-file asked; touch all; wait-file go; ok",
+    );
+    let daemon = world.daemon();
+    eventually("the agent asked", || world.sessions("1").len() == 1 && world.workspace("1").join("all").exists());
+    let status = world.status().expect("the daemon lives");
+    assert_eq!(status["state"], "running");
+    for name in ["status", "refresh", "stop", "uninstall", "stop2"] {
+        let said = world.workspace_file("1", &format!("{name}.txt"));
+        assert!(said.contains("agents may not"), "{name}: {said}");
+    }
+    assert!(world.instance().join("vik.sock").exists());
+    std::fs::write(world.workspace("1").join("go"), "").unwrap();
+    eventually("it went on", || world.tracker.state("1").as_deref() == Some("done"));
+    daemon.stop().expect(0);
+}
+
+#[test]
+fn an_agent_that_asks_and_is_gone_is_refused_too() {
+    // The one that connects ends before its request is read.
+    let world = World::new(&[("1", "todo")]).script("run sh connect.sh; touch asked; wait-file go; ok").work(
+        "hooks/before_run",
+        json!("cp \"{{ workflow_dir }}/connect.sh\" \"{{ workflow_dir }}/ask.py\" ."),
+    );
+    world.env.write("work/connect.sh", "for n in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do python3 ask.py; done\n");
+    world.env.write(
+        "work/ask.py",
+        "import glob, os, socket\nos_exit = os._exit\ns = socket.socket(socket.AF_UNIX)\n\
+         s.connect(glob.glob(os.environ['XDG_STATE_HOME'] + '/vik/instances/*/vik.sock')[0])\n\
+         s.send(b'{\"v\":1,\"verb\":\"stop\"}\\n')\nos_exit(0)\n",
+    );
+    let daemon = world.daemon();
+    eventually("the agent asked", || world.sessions("1").len() == 1 && world.workspace("1").join("asked").exists());
+    for _ in 0..3 {
+        assert_eq!(world.status().expect("the daemon lives")["state"], "running");
+    }
+    std::fs::write(world.workspace("1").join("go"), "").unwrap();
+    eventually("it went on", || world.tracker.state("1").as_deref() == Some("done"));
+    daemon.stop().expect(0);
+}
+
+#[test]
+fn a_hook_may_ask_the_daemon() {
+    let world = World::new(&[("1", "todo")]).work(
+        "hooks/before_run",
+        json!("vik status --workflow {{ workflow_path }} --json > status.json && vik refresh --workflow {{ workflow_path }}"),
+    );
+    world.once().expect(0);
+    let status: Value = serde_json::from_str(&world.workspace_file("1", "status.json")).unwrap();
+    assert_eq!(status["sessions"][0]["phase"], "preparing");
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let world = World::new(&[]);
+    let daemon = world.daemon();
+    let mut child = world.env.vik(["status", "--json"]).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    let mut text = String::new();
+    std::fs::File::open(world.home().join("service/state.json")).unwrap().read_to_string(&mut text).unwrap();
+    assert!(text.contains("running"));
+    daemon.stop().expect(0);
+}

@@ -161,7 +161,7 @@ fn row_09_stop_returns_when_no_descendant_of_40_sessions_lives() {
         .script("setsid-child 600000 clearenv; touch up; hang");
     world.vik(&["run", "-d"]).expect(0);
     eventually("all agents are up", || {
-        ids.iter().all(|id| list(&world.env.work().join("home/workflows")).len() == 1 && world.workspace(id).join("up").exists())
+        ids.iter().all(|id| world.sessions(id).len() == 1 && world.workspace(id).join("up").exists())
     });
     world.vik(&["stop"]).expect(0);
     world.env.assert_nothing_left();

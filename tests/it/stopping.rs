@@ -1,1 +1,235 @@
-//! To come.
+//! Ends: by signals, by `stop`, by the death of the daemon. Nothing is left, and what was stopped is told apart.
+
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+
+use crate::support::*;
+
+fn up(world: &World) {
+    eventually("the agent is up", || world.sessions("1").len() == 1 && world.workspace("1").join("up").exists());
+}
+
+fn exit_record(world: &World) -> Value {
+    serde_json::from_str(&world.session("1").text(".exit.json")).unwrap()
+}
+
+#[test]
+fn an_interrupt_stops_gracefully_and_a_terminate_too() {
+    for (signal, code) in [(Signal::SIGINT, 130), (Signal::SIGTERM, 0)] {
+        let world = World::new(&[("1", "todo")])
+            .work("hooks/after_run", json!("touch after-run"))
+            .script("trap INT \"touch heard-int; exit 0\"; touch up; hang");
+        let daemon = world.daemon();
+        up(&world);
+        daemon.signal(signal);
+        let done = daemon.done().expect(code);
+        world.env.assert_nothing_left();
+        assert!(world.workspace("1").join("heard-int").exists(), "the ladder begins with INT");
+        assert!(!world.workspace("1").join("after-run").exists(), "no after_run for what was cancelled");
+        world.session("1").expect("cancelled", None);
+        assert_eq!(exit_record(&world)["cause"], "stopped");
+        assert!(!done.out.contains("failed:"), "what was stopped did not fail: {}", done.out);
+        assert_eq!(world.runs()[0]["outcome"], "cancelled");
+    }
+}
+
+#[test]
+fn once_that_is_interrupted_exits_130() {
+    for signal in [Signal::SIGINT, Signal::SIGTERM] {
+        let world = World::new(&[("1", "todo")]).script("touch up; hang");
+        let once = world.start(&["run", "--once"]);
+        up(&world);
+        once.signal(signal);
+        once.done().expect(130);
+        world.env.assert_nothing_left();
+    }
+}
+
+#[test]
+fn a_second_signal_forces() {
+    let world = World::new(&[("1", "todo")]).script("ignore INT,TERM; touch up; hang");
+    let daemon = world.daemon();
+    up(&world);
+    daemon.signal(Signal::SIGTERM);
+    eventually("it stops", || daemon.err().contains("stopping"));
+    daemon.signal(Signal::SIGTERM);
+    daemon.done().expect(0);
+    world.env.assert_nothing_left();
+    assert_eq!(exit_record(&world)["cause"], "killed", "it did not wait for the ladder");
+    world.session("1").expect("cancelled", None);
+}
+
+#[test]
+fn an_agent_that_hears_no_signal_is_killed_by_the_ladder() {
+    let world = World::new(&[("1", "todo")]).script("ignore INT,TERM; setsid-child 600000; touch up; hang");
+    world.vik(&["run", "-d"]).expect(0);
+    up(&world);
+    world.vik(&["stop"]).expect(0);
+    world.env.assert_nothing_left();
+    let ended = world.session("1").expect("cancelled", None);
+    assert_eq!(ended["signal"], 9);
+}
+
+#[test]
+fn stop_is_forced_when_its_time_is_up() {
+    let world = World::new(&[("1", "todo")]).script("ignore INT,TERM; touch up; hang");
+    world.vik(&["run", "-d"]).expect(0);
+    up(&world);
+    world.vik(&["stop", "--timeout", "0"]).expect(0);
+    world.env.assert_nothing_left();
+    assert_eq!(exit_record(&world)["cause"], "killed");
+}
+
+#[test]
+fn two_stops_at_once_both_succeed() {
+    let world = World::new(&[("1", "todo")]).script("trap INT \"sleep 300; exit 0\"; touch up; hang");
+    world.vik(&["run", "-d"]).expect(0);
+    up(&world);
+    let both = [world.start(&["stop"]), world.start(&["stop"])];
+    for stop in both {
+        let done = stop.done();
+        // The second may come when all is over.
+        assert!(matches!(done.code, 0 | 4), "{done:?}");
+    }
+    world.env.assert_nothing_left();
+    assert_eq!(exit_record(&world)["cause"], "stopped", "asking twice is no reason to hurry");
+    world.vik(&["stop"]).expect(4);
+}
+
+#[test]
+fn status_says_that_it_is_stopping() {
+    let world = World::new(&[("1", "todo")]).script("trap INT \"wait-file go; exit 0\"; touch up; hang");
+    let daemon = world.daemon();
+    up(&world);
+    daemon.signal(Signal::SIGTERM);
+    eventually("it is stopping", || world.status().is_some_and(|status| status["state"] == "stopping"));
+    let state = std::fs::read_to_string(world.home().join("service/state.json")).unwrap();
+    assert!(state.contains("\"stopping\""), "{state}");
+    std::fs::write(world.workspace("1").join("go"), "").unwrap();
+    daemon.done().expect(0);
+}
+
+#[test]
+fn stop_ends_pulls_hooks_and_prompt_commands() {
+    let hang = "touch {{ workflow_dir }}/up; sleep 600 & sleep 600";
+    let worlds = [
+        World::new(&[]).set("/issues/pull/command", json!("touch up; sleep 600 & sleep 600")),
+        World::new(&[("1", "todo")]).work("hooks/before_run", json!(hang)),
+        World::new(&[("1", "todo")]).set("/issue/hooks", json!({"after_create": hang})),
+        World::new(&[("1", "todo")]).work("verify", json!(hang)),
+        World::new(&[("1", "todo")]).work("prompt", json!("!`exec(touch {{ workflow_dir }}/up; sleep 600)`")),
+    ];
+    for (at, world) in worlds.iter().enumerate() {
+        world.vik(&["run", "-d"]).expect(0);
+        eventually("it hangs", || world.env.work().join("up").exists());
+        let began = Instant::now();
+        world.vik(&["stop"]).expect(0);
+        world.env.assert_nothing_left();
+        assert!(began.elapsed() < Duration::from_secs(30), "world {at}");
+        if at > 0 {
+            world.session("1").expect("cancelled", None);
+        }
+    }
+}
+
+#[test]
+fn a_graceful_stop_lets_after_run_finish() {
+    // The work is done; were its hook cut off, the tracker would never hear of it.
+    let world = World::new(&[("1", "todo")]);
+    let moves = world.tracker.move_command("done");
+    let world = world.work(
+        "hooks/after_run",
+        json!(format!("touch {{{{ workflow_dir }}}}/up; while [ ! -e {{{{ workflow_dir }}}}/go ]; do sleep 0.02; done; {moves}")),
+    );
+    let daemon = world.daemon();
+    eventually("after_run runs", || world.env.work().join("up").exists());
+    daemon.signal(Signal::SIGTERM);
+    eventually("it stops", || daemon.err().contains("stopping"));
+    world.env.write("work/go", "");
+    daemon.done().expect(0);
+    world.session("1").expect("succeeded", None);
+    assert_eq!(world.tracker.state("1").as_deref(), Some("done"));
+}
+
+#[test]
+fn a_forced_stop_ends_after_run_too() {
+    let world = World::new(&[("1", "todo")])
+        .work("hooks/after_run", json!("touch {{ workflow_dir }}/up; trap '' INT TERM; while true; do sleep 0.05; done"));
+    let daemon = world.daemon();
+    eventually("after_run runs", || world.env.work().join("up").exists());
+    daemon.signal(Signal::SIGTERM);
+    eventually("it stops", || daemon.err().contains("stopping"));
+    daemon.signal(Signal::SIGTERM);
+    daemon.done().expect(0);
+    world.env.assert_nothing_left();
+}
+
+#[test]
+fn stop_after_the_death_of_the_daemon_leaves_nothing() {
+    // Neither the mark in the environment nor a signal reaches these: only their shim does.
+    let world = World::new(&[("1", "todo")])
+        .script("spawn setsid,clearenv \"ignore INT,TERM; hang\"; clearenv \"ignore INT,TERM; touch up; hang\"");
+    world.vik(&["run", "-d"]).expect(0);
+    up(&world);
+    let pid = i32::try_from(world.status().unwrap()["pid"].as_i64().unwrap()).unwrap();
+    kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
+    eventually("it is dead", || !alive(pid));
+    let done = world.vik(&["stop"]).expect(0);
+    world.env.assert_nothing_left();
+    assert!(done.out.contains("dead"), "{}", done.out);
+    world.vik(&["stop"]).expect(4);
+    // What was cut off is told, not shown as running for ever.
+    let run = &world.runs()[0];
+    assert_eq!((&run["outcome"], &run["state"]), (&json!("lost"), &json!("ended")));
+}
+
+#[test]
+fn a_daemon_killed_in_a_hook_leaves_no_hook() {
+    let world = World::new(&[("1", "todo")])
+        .work("hooks/before_run", json!("touch {{ workflow_dir }}/up; trap '' INT TERM; setsid sleep 600 & sleep 600"));
+    world.vik(&["run", "-d"]).expect(0);
+    eventually("the hook runs", || world.env.work().join("up").exists());
+    let pid = i32::try_from(world.status().unwrap()["pid"].as_i64().unwrap()).unwrap();
+    kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
+    eventually("all is gone", || world.env.leftovers().is_empty());
+}
+
+#[test]
+fn after_a_kill_the_next_daemon_starts_no_agent_beside_the_old_one() {
+    let script = "if-file busy \"touch two-at-once\"; touch busy; trap INT \"sleep 1000; run rm busy; exit 0\"
+        touch up; unless-file second \"touch second; hang\"; run rm busy; ok";
+    let world = World::new(&[("1", "todo")]).script(script);
+    world.vik(&["run", "-d"]).expect(0);
+    up(&world);
+    let pid = i32::try_from(world.status().unwrap()["pid"].as_i64().unwrap()).unwrap();
+    kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
+    eventually("it is dead", || !alive(pid));
+    world.vik(&["run", "-d"]).expect(0);
+    eventually("the issue is done", || world.tracker.state("1").as_deref() == Some("done"));
+    world.vik(&["stop"]).expect(0);
+    assert!(!world.workspace("1").join("two-at-once").exists());
+}
+
+#[test]
+fn a_shim_that_is_killed_costs_the_attempt_and_leaves_nothing() {
+    let world = World::new(&[("1", "todo")])
+        .script("if-file second ok; unless-file second \"touch second; setsid-child 600000 clearenv; pidfile pid; touch up; hang\"");
+    let daemon = world.daemon();
+    up(&world);
+    eventually("the pid is there", || !world.workspace_file("1", "pid").is_empty());
+    let agent: i32 = world.workspace_file("1", "pid").trim().parse().unwrap();
+    let stat = std::fs::read_to_string(format!("/proc/{agent}/stat")).unwrap();
+    let shim: i32 = stat.rsplit_once(") ").unwrap().1.split(' ').nth(1).unwrap().parse().unwrap();
+    kill(Pid::from_raw(shim), Signal::SIGKILL).unwrap();
+    eventually("the agent is gone", || !alive(agent));
+    eventually("it was tried again", || world.tracker.state("1").as_deref() == Some("done"));
+    daemon.stop().expect(0);
+    world.env.assert_nothing_left();
+    let sessions = world.sessions("1");
+    sessions[0].expect("lost", None);
+    assert_eq!(sessions.last().unwrap().expect("succeeded", None)["outcome"], "succeeded");
+    assert_eq!(world.runs()[0]["attempts"][1]["attempt"], 1, "losing a host uses no attempt");
+}

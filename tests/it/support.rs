@@ -8,7 +8,7 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
-pub use vik_testkit::{FakeTracker, TestEnv, alive, eventually, wait_for, wait_for_value};
+pub use vik_testkit::{FakeTracker, TestEnv, alive, eventually, wait_for_value};
 
 /// No command of a test takes longer, not even on a busy machine.
 pub const LONG: Duration = Duration::from_secs(90);
@@ -228,9 +228,13 @@ impl World {
 
     /// `<home>/workflows/<key>`.
     pub fn home(&self) -> PathBuf {
-        let mut folders: Vec<_> = list(&self.env.work().join("home/workflows"));
+        let mut folders = self.homes();
         assert_eq!(folders.len(), 1, "one workflow has one folder: {folders:?}");
         folders.remove(0)
+    }
+
+    fn homes(&self) -> Vec<PathBuf> {
+        list(&self.env.work().join("home/workflows")).into_iter().filter(|path| path.is_dir()).collect()
     }
 
     /// The workspace of an issue.
@@ -252,7 +256,7 @@ impl World {
 
     /// The sessions of an issue, oldest first.
     pub fn sessions(&self, issue: &str) -> Vec<Session> {
-        let folders = list(&self.env.work().join("home/workflows"));
+        let folders = self.homes();
         let Some(home) = folders.first() else { return Vec::new() };
         let mut stems: Vec<_> = list(&home.join("sessions").join(issue))
             .into_iter()
