@@ -116,7 +116,10 @@ impl Supervisor {
     #[must_use]
     pub fn mark_shims(mut self, mark: &Mark) -> Self {
         let prefix = format!("{}=", mark.name);
-        let kept = self.environment.iter().filter(|entry| !entry.as_bytes().starts_with(prefix.as_bytes()));
+        let kept = self
+            .environment
+            .iter()
+            .filter(|entry| !entry.as_bytes().starts_with(prefix.as_bytes()));
         let own = CString::new(format!("{prefix}{}", mark.value)).ok();
         self.environment = kept.cloned().chain(own).collect();
         self
