@@ -13,6 +13,7 @@ mod deciding;
 mod files;
 mod intake;
 mod predecessor;
+mod real_agents;
 mod sessions;
 mod stopping;
 mod templates;

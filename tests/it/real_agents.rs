@@ -1,0 +1,436 @@
+//! The real Codex and Claude Code, from the issue to the moved issue, on the scripted model server.
+//!
+//! They need `npm ci --prefix tests/agents` (`cargo xtask test` does it); without it each test says by name that it is
+//! skipped.
+
+use std::time::Instant;
+
+use serde_json::{Value, json};
+use vik_testkit::RealAgent;
+use vik_testkit::server::ModelServer;
+
+use crate::support::*;
+
+/// Ends after any patience of a test; runs in the session of its own that both CLIs give to a tool.
+const ENDLESS: &str = "echo started > started.txt; sleep 1000";
+
+/// A world in which the agents of the workflow are the real CLIs.
+struct Real {
+    world: World,
+    server: ModelServer,
+}
+
+impl Real {
+    /// One issue in `todo`. The agent `a` is this CLI, the model follows the script. Each new workspace is a git
+    /// repository with one commit.
+    fn new(test: &str, agent: RealAgent, script: Value) -> Option<Self> {
+        Self::of(test, &[("1", "todo")], &[("a", agent)], script)
+    }
+
+    fn of(test: &str, issues: &[(&str, &str)], agents: &[(&str, RealAgent)], script: Value) -> Option<Self> {
+        let programs: Option<Vec<_>> = agents
+            .iter()
+            .map(|(_, agent)| Some((agent.name(), agent.or_skip(test)?)))
+            .collect();
+        let server = ModelServer::start_json(script).unwrap();
+        let create = "git init -q && git commit -q --allow-empty -m base";
+        let mut world = World::new(issues)
+            .set("/issue/hooks", json!({"after_create": create}))
+            .work("prompt", json!("Do the task."))
+            .attempts(1);
+        for (name, program) in programs? {
+            world.env.link(name, &program);
+        }
+        for (name, agent) in agents {
+            world = world.set(&format!("/agents/{name}"), profile(*agent, &server));
+        }
+        Some(Self { world, server })
+    }
+
+    fn git(&self, issue: &str, args: &[&str]) -> String {
+        let mut git = self.world.env.command("git");
+        let output = git
+            .args(args)
+            .current_dir(self.world.workspace(issue))
+            .output()
+            .unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// The script was followed, and no process is left.
+    #[track_caller]
+    fn close(&self) {
+        assert_eq!(self.server.failures(), [""; 0]);
+        self.world.env.assert_nothing_left();
+    }
+}
+
+fn profile(agent: RealAgent, server: &ModelServer) -> Value {
+    match agent {
+        RealAgent::Codex => json!({
+            "runtime": "codex", "model": "gpt-5.5", "base_url": server.v1(), "env": {"OPENAI_API_KEY": "sk-scripted"},
+        }),
+        RealAgent::Claude => json!({
+            "runtime": "claude_code", "model": "claude-sonnet-4-5", "base_url": server.url(),
+            "env": {"ANTHROPIC_API_KEY": "sk-scripted"},
+        }),
+    }
+}
+
+// --- a good session
+
+fn works_and_commits(test: &str, agent: RealAgent, model: Option<&str>) {
+    let script = json!([
+        {"thinking": "Let me see.", "text": "First a command.", "run": "echo hi > out.txt; cat out.txt"},
+        {"tools": [{"write": {"path": "hello.txt", "content": "hello\nworld\n"}}]},
+        {"tools": [{"edit": {"path": "hello.txt", "old": "world", "new": "there"}}]},
+        {"run": "git add -A && git commit -m 'Say hello'", "usage": {"input": 1500, "cached": 1000, "output": 30}},
+        {"text": "Finished.", "expect": "Say hello"}
+    ]);
+    let Some(mut real) = Real::new(test, agent, script) else {
+        return;
+    };
+    if let Some(model) = model {
+        real.world.put("/agents/a/model", json!(model));
+    }
+    if agent == RealAgent::Codex {
+        // Codex reports no cost.
+        let price = json!({"input": 1.0, "cached_input": 0.1, "cache_write": 0, "output": 10.0});
+        real.world.put("/agents/a/price", price);
+    }
+    real.world.put(
+        "/issue/stages/work/verify",
+        json!("grep -q there hello.txt && test -z \"$(git status --short)\""),
+    );
+    let done = real.world.once().expect(0);
+    real.close();
+
+    assert_eq!(real.world.tracker.state("1").as_deref(), Some("done"));
+    let log = real.git("1", &["log", "--format=%s", "--name-only"]);
+    assert_eq!(log, "Say hello\n\nhello.txt\nout.txt\nbase\n");
+    assert_eq!(real.world.workspace_file("1", "hello.txt"), "hello\nthere\n");
+
+    let session = real.world.session("1");
+    let ended = session.expect("succeeded", None);
+    assert_eq!(ended["last_message"], "Finished.");
+    assert_eq!(ended["exit_code"], 0);
+    assert_eq!(ended["workspace_changed"], true);
+    let usage = &ended["usage"];
+    assert_eq!(
+        [
+            &usage["input_tokens"],
+            &usage["cached_input_tokens"],
+            &usage["output_tokens"]
+        ],
+        [5500, 1000, 110]
+    );
+    let cost = ended["cost_usd"].as_f64().unwrap();
+    match agent {
+        RealAgent::Codex => {
+            assert_eq!(ended["cost_source"], "price");
+            assert!((cost - (4500.0 + 100.0 + 1100.0) / 1e6).abs() < 1e-9, "{cost}");
+        }
+        RealAgent::Claude => {
+            assert_eq!(ended["cost_source"], "reported");
+            assert!(cost > 0.001 && cost < 1.0, "{cost}");
+        }
+    }
+    let started = session.of_kind("session_started").remove(0);
+    let id = ended["provider_session_id"].as_str().unwrap();
+    assert_eq!(started["provider_session_id"], id);
+    assert_eq!(id.len(), 36, "{id}");
+    for kind in ["reasoning", "message", "tool_call", "tool_result", "completed"] {
+        assert!(!session.of_kind(kind).is_empty(), "no {kind}");
+    }
+    assert_eq!(session.of_kind("unknown"), [Value::Null; 0]);
+    assert_eq!(session.of_kind("malformed"), [Value::Null; 0]);
+
+    let runs = real.world.runs();
+    assert_eq!(
+        (&runs[0]["state"], &runs[0]["outcome"]),
+        (&json!("ended"), &json!("succeeded"))
+    );
+    assert_eq!(runs[0]["attempts"][0]["usage"], *usage);
+    assert!(done.out.contains("1 succeeded, 0 not"), "{}", done.out);
+}
+
+#[test]
+fn codex_edits_runs_commits_and_the_issue_moves() {
+    works_and_commits(
+        "codex_edits_runs_commits_and_the_issue_moves",
+        RealAgent::Codex,
+        None,
+    );
+}
+
+#[test]
+fn codex_in_code_mode_edits_runs_commits_and_the_issue_moves() {
+    let test = "codex_in_code_mode_edits_runs_commits_and_the_issue_moves";
+    works_and_commits(test, RealAgent::Codex, Some("gpt-6-sol"));
+}
+
+#[test]
+fn claude_edits_runs_commits_and_the_issue_moves() {
+    works_and_commits(
+        "claude_edits_runs_commits_and_the_issue_moves",
+        RealAgent::Claude,
+        None,
+    );
+}
+
+// --- errors of the model
+
+/// The server answers with this status, whatever is asked: never green, and the class says why.
+fn fails(test: &str, agent: RealAgent, turn: Value, class: &str) {
+    let Some(real) = Real::new(test, agent, json!([turn])) else {
+        return;
+    };
+    let done = real.world.once().expect(1);
+    real.world.env.assert_nothing_left();
+    assert_eq!(
+        real.world.tracker.state("1").as_deref(),
+        Some("todo"),
+        "it did not move"
+    );
+    let ended = real.world.session("1").expect("failed", Some(class));
+    assert!(
+        ended["reason"].as_str().is_some_and(|reason| !reason.is_empty()),
+        "{ended}"
+    );
+    let runs = real.world.runs();
+    assert_eq!(runs[0]["outcome"], "failed");
+    assert_eq!(runs[0]["attempts"][0]["failure_class"], class);
+    assert!(done.out.contains(class), "{}", done.out);
+}
+
+#[test]
+fn codex_fails_where_the_model_always_does() {
+    let turn = json!({"status": 500, "times": "forever"});
+    fails(
+        "codex_fails_where_the_model_always_does",
+        RealAgent::Codex,
+        turn,
+        "overloaded",
+    );
+}
+
+#[test]
+fn claude_fails_where_the_model_always_does() {
+    let turn = json!({"status": 500, "times": "forever"});
+    fails(
+        "claude_fails_where_the_model_always_does",
+        RealAgent::Claude,
+        turn,
+        "overloaded",
+    );
+}
+
+#[test]
+fn codex_fails_on_a_rate_limit() {
+    let turn = json!({"status": 429, "retry_after": 1, "times": "forever"});
+    fails(
+        "codex_fails_on_a_rate_limit",
+        RealAgent::Codex,
+        turn,
+        "rate_limit",
+    );
+}
+
+#[test]
+fn claude_fails_on_a_rate_limit() {
+    let turn = json!({"status": 429, "retry_after": 1, "times": "forever"});
+    fails(
+        "claude_fails_on_a_rate_limit",
+        RealAgent::Claude,
+        turn,
+        "rate_limit",
+    );
+}
+
+#[test]
+fn codex_fails_on_a_refused_key() {
+    let turn = json!({"status": 401, "times": "forever"});
+    fails("codex_fails_on_a_refused_key", RealAgent::Codex, turn, "auth");
+}
+
+#[test]
+fn claude_fails_on_a_refused_key() {
+    let turn = json!({"status": 401, "times": "forever"});
+    fails("claude_fails_on_a_refused_key", RealAgent::Claude, turn, "auth");
+}
+
+/// The first attempt meets an error, the second goes on to a good end in the same workspace.
+fn tries_again(test: &str, agent: RealAgent) {
+    let script = json!({"turns": [
+        {"run": "echo one >> log.txt"},
+        {"status": 400, "error": "This model has had enough."},
+        {"run": "echo two >> log.txt && git add -A && git commit -qm 'Both'"},
+        {"text": "Finished."}
+    ]});
+    let Some(real) = Real::new(test, agent, script) else {
+        return;
+    };
+    let world = real
+        .world
+        .attempts(2)
+        .work("prompt", json!("Do the task.\nKEY: shared"));
+    world.once().expect(0);
+    assert_eq!(real.server.failures(), [""; 0]);
+    world.env.assert_nothing_left();
+    let sessions = world.sessions("1");
+    assert_eq!(sessions.len(), 2);
+    let failed = sessions[0].ended();
+    assert_eq!(failed["outcome"], "failed");
+    assert!(
+        failed["reason"].as_str().unwrap().contains("had enough"),
+        "{failed}"
+    );
+    sessions[1].expect("succeeded", None);
+    assert_eq!(world.workspace_file("1", "log.txt"), "one\ntwo\n");
+    assert_eq!(world.tracker.state("1").as_deref(), Some("done"));
+}
+
+#[test]
+fn codex_tries_again_where_it_stopped() {
+    tries_again("codex_tries_again_where_it_stopped", RealAgent::Codex);
+}
+
+#[test]
+fn claude_tries_again_where_it_stopped() {
+    tries_again("claude_tries_again_where_it_stopped", RealAgent::Claude);
+}
+
+// --- ends
+
+/// Whether the endless tool is there.
+fn sleeps(real: &Real) -> bool {
+    let mut processes = real.world.env.leftovers().into_iter();
+    processes.any(|process| process.command == "sleep 1000")
+}
+
+fn stops_in_mid_tool(test: &str, agent: RealAgent) {
+    let Some(real) = Real::new(test, agent, json!([{"text": "Going.", "run": ENDLESS}])) else {
+        return;
+    };
+    real.world.vik(&["run", "-d"]).expect(0);
+    eventually("the tool runs", || {
+        real.world.sessions("1").len() == 1 && sleeps(&real)
+    });
+    let before = real.world.env.leftovers();
+    assert!(before.len() >= 3, "daemon, agent and tool are seen: {before:?}");
+    let began = Instant::now();
+    real.world.vik(&["stop"]).expect(0);
+    let took = began.elapsed();
+    // When `stop` has returned, not some time later.
+    let left = real.world.env.leftovers();
+    assert!(left.is_empty(), "left: {left:?}");
+    assert!(took.as_secs() < 30, "{took:?}");
+    let session = real.world.session("1");
+    session.expect("cancelled", None);
+    assert!(!session.of_kind("tool_call").is_empty());
+    let runs = real.world.runs();
+    assert_eq!(runs[0]["outcome"], "cancelled");
+    assert_eq!(real.world.tracker.state("1").as_deref(), Some("todo"));
+}
+
+#[test]
+fn codex_is_stopped_in_mid_tool() {
+    stops_in_mid_tool("codex_is_stopped_in_mid_tool", RealAgent::Codex);
+}
+
+#[test]
+fn claude_is_stopped_in_mid_tool() {
+    stops_in_mid_tool("claude_is_stopped_in_mid_tool", RealAgent::Claude);
+}
+
+fn runs_out_of_time(test: &str, agent: RealAgent) {
+    let Some(real) = Real::new(test, agent, json!([{"text": "Going.", "run": ENDLESS}])) else {
+        return;
+    };
+    // Long enough for a slow machine to start the tool.
+    let world = real.world.work("timeout", json!("8s"));
+    world.once().expect(1);
+    world.env.assert_nothing_left();
+    let session = world.session("1");
+    session.expect("timed_out", None);
+    assert!(!session.of_kind("tool_call").is_empty(), "{:?}", session.events());
+    assert_eq!(world.runs()[0]["outcome"], "timed_out");
+    assert_eq!(world.tracker.state("1").as_deref(), Some("todo"));
+}
+
+#[test]
+fn codex_runs_out_of_time_in_a_tool() {
+    runs_out_of_time("codex_runs_out_of_time_in_a_tool", RealAgent::Codex);
+}
+
+#[test]
+fn claude_runs_out_of_time_in_a_tool() {
+    runs_out_of_time("claude_runs_out_of_time_in_a_tool", RealAgent::Claude);
+}
+
+// --- both at once
+
+#[test]
+fn codex_plans_and_claude_implements_two_issues_at_once() {
+    let test = "codex_plans_and_claude_implements_two_issues_at_once";
+    let agents = [("a", RealAgent::Codex), ("b", RealAgent::Claude)];
+    let Some(real) = Real::of(test, &[("1", "todo"), ("2", "todo")], &agents, json!([])) else {
+        return;
+    };
+    let meet = |stage: &str| {
+        // Goes on only when the other issue's agent has come to the same place.
+        let root = real.world.env.root().display().to_string();
+        format!(
+            "touch {root}/tmp/{stage}-{{{{ issue.id }}}}; for i in $(seq 600); do [ $(ls {root}/tmp/{stage}-* | wc -l) = 2 ] && break; sleep 0.1; done"
+        )
+    };
+    let plan = json!([
+        {"run": "printf 'plan\\n' > PLAN.md && git add -A && git commit -qm Plan"},
+        {"text": "Planned."}
+    ]);
+    let implement = json!([
+        {"run": "cat PLAN.md"},
+        {"tools": [{"write": {"path": "feature.txt", "content": "built\n"}}]},
+        {"run": "git add -A && git commit -qm Implement", "expect": "plan"},
+        {"text": "Implemented."}
+    ]);
+    let prompt = |text: &str, script: &Value| {
+        json!(format!(
+            "{text} issue {{{{ issue.id }}}}.\nSCRIPT_JSON: {script}\n"
+        ))
+    };
+    let (planned, built) = (real.world.on_success("planned"), real.world.on_success("done"));
+    let (meet_plan, meet_build) = (meet("plan"), meet("build"));
+    let world = real
+        .world
+        .set("/loop", json!({"max_issue_concurrency": 2}))
+        .work("prompt", prompt("Plan", &plan))
+        .work("hooks", json!({"before_run": meet_plan, "after_run": planned}))
+        .stage("build", "planned", "")
+        .set("/issue/stages/build/agent", json!("b"))
+        .set("/issue/stages/build/prompt", prompt("Build", &implement))
+        .set(
+            "/issue/stages/build/hooks",
+            json!({"before_run": meet_build, "after_run": built}),
+        );
+    let done = world.once().expect(0);
+    assert_eq!(real.server.failures(), [""; 0]);
+    world.env.assert_nothing_left();
+    for issue in ["1", "2"] {
+        assert_eq!(world.tracker.state(issue).as_deref(), Some("done"));
+        let sessions = world.sessions(issue);
+        let messages: Vec<_> = sessions
+            .iter()
+            .map(|session| session.expect("succeeded", None)["last_message"].clone())
+            .collect();
+        assert_eq!(messages, ["Planned.", "Implemented."]);
+        let mut git = world.env.command("git");
+        let log = git
+            .args(["log", "--format=%s"])
+            .current_dir(world.workspace(issue))
+            .output()
+            .unwrap();
+        assert_eq!(String::from_utf8_lossy(&log.stdout), "Implement\nPlan\nbase\n");
+    }
+    assert!(done.out.contains("4 succeeded, 0 not"), "{}", done.out);
+}
