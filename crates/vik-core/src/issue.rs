@@ -19,6 +19,9 @@ pub struct Issue {
     pub title: Arc<str>,
     /// `state` or `status`.
     pub state: Arc<str>,
+    /// `priority` in thousandths, where it is a number; lower ones start first, issues without one last.
+    #[serde(default)]
+    pub priority_milli: Option<i64>,
     /// The whole item as it was printed; kept as text, since most items are never looked at again.
     payload: Arc<str>,
 }
@@ -71,6 +74,8 @@ struct Head<'a> {
     state: Option<&'a RawValue>,
     #[serde(borrow, default)]
     status: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    priority: Option<&'a RawValue>,
 }
 
 impl Pull {
@@ -136,6 +141,7 @@ impl Issue {
             id: IssueId::new(&*id),
             title: title.into(),
             state: state.into(),
+            priority_milli: head.priority.and_then(milli),
             payload: item.into(),
         })
     }
@@ -184,6 +190,12 @@ fn string(raw: &RawValue) -> Option<Cow<'_, str>> {
         .ok()
 }
 
+fn milli(raw: &RawValue) -> Option<i64> {
+    let number: f64 = raw.get().parse().ok()?;
+    // Thousandths tell any two apart that people write; the cast keeps to the range.
+    number.is_finite().then_some((number * 1000.0) as i64)
+}
+
 fn scalar(raw: &RawValue) -> Option<Cow<'_, str>> {
     let text = raw.get();
     match text.as_bytes().first() {
@@ -220,6 +232,15 @@ mod tests {
                 (7, "its `id` is empty"),
             ]
         );
+    }
+
+    #[test]
+    fn a_priority_is_a_number_or_none() {
+        let of = |text: &str| {
+            Issue::parse(&format!(r#"{{"id":1,"state":"a","priority":{text}}}"#)).unwrap().priority_milli
+        };
+        assert_eq!([of("2"), of("-1.5"), of("1e300")], [Some(2000), Some(-1500), Some(i64::MAX)]);
+        assert_eq!([of("null"), of("\"1\""), of("[1]")], [None; 3]);
     }
 
     #[test]

@@ -104,7 +104,7 @@ pub struct Scheduler {
     workflow: Arc<Workflow>,
     filter: Filter,
     machines: HashMap<IssueId, Machine>,
-    /// Issues of the last good pull that match a stage, in pull order.
+    /// Issues of the last good pull that match a stage: by priority, then in pull order.
     order: Vec<IssueId>,
     pulls_started: PullNo,
     draining: bool,
@@ -190,6 +190,11 @@ impl Scheduler {
                 effects.extend(notes.into_iter().map(|note| Effect::Note(id.clone(), note)));
             }
         }
+        let machines = &self.machines;
+        self.order.sort_by_cached_key(|id| {
+            let priority = machines.get(id).and_then(|machine| machine.issue().priority_milli);
+            (priority.is_none(), priority)
+        });
         self.machines.retain(|_, machine| {
             let idle = machine.runs().is_empty() && !states.contains(&*machine.issue().state);
             !machine.is_forgettable() && !idle
