@@ -10,6 +10,7 @@ mod support;
 mod cli;
 mod daemon;
 mod deciding;
+mod examples;
 mod files;
 mod intake;
 mod predecessor;

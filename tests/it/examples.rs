@@ -1,0 +1,201 @@
+//! The reference workflow, as a new user runs it: offline, with no account, no key and no settings.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+use vik_core::workflow;
+
+use crate::support::*;
+
+const ISSUES: [&str; 3] = ["1", "2", "3"];
+
+/// A copy of the example in a world of its own.
+struct Example {
+    env: TestEnv,
+}
+
+impl Example {
+    fn new() -> Self {
+        let env = TestEnv::new(env!("CARGO_BIN_EXE_vik"));
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        copy(&root.join("examples"), &env.work().join("examples"));
+        std::fs::copy(
+            root.join("workflow.example.yml"),
+            env.work().join("workflow.example.yml"),
+        )
+        .unwrap();
+        // A fresh machine has no name and no mail address in its git settings, and no agent CLIs.
+        std::fs::remove_file(env.home().join(".gitconfig")).unwrap();
+        env.unlink("codex");
+        env.unlink("claude");
+        Self { env }
+    }
+
+    #[track_caller]
+    fn vik(&self, args: &[&str]) -> Done {
+        let output = self.env.vik(args).output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        Done {
+            code: output.status.code().unwrap_or(-1),
+            out: text(output.stdout),
+            err: text(output.stderr),
+        }
+    }
+
+    fn issues_dir(&self) -> String {
+        self.env.work().join(".vik/example/issues").display().to_string()
+    }
+
+    fn states(&self) -> Vec<Value> {
+        let listed = self
+            .vik(&["issue", "--dir", &self.issues_dir(), "list", "--json"])
+            .expect(0)
+            .json();
+        let issues = listed.as_array().unwrap();
+        issues.iter().map(|issue| issue["state"].clone()).collect()
+    }
+
+    /// The workspace of an issue.
+    fn workspace(&self, issue: &str) -> PathBuf {
+        let mut homes = list(&self.env.work().join(".vik/workflows"));
+        assert_eq!(homes.len(), 1, "{homes:?}");
+        homes.remove(0).join("issues").join(issue)
+    }
+
+    fn git(&self, folder: &Path, args: &[&str]) -> String {
+        let output = self
+            .env
+            .command("git")
+            .arg("-C")
+            .arg(folder)
+            .args(args)
+            .output()
+            .unwrap();
+        assert!(
+            output.status.success(),
+            "{args:?}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        String::from_utf8(output.stdout).unwrap()
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    let copied = Command::new("cp").arg("-R").args([from, to]).status().unwrap();
+    assert!(copied.success());
+}
+
+#[test]
+fn the_example_does_its_work_once_and_then_has_nothing_to_do() {
+    let example = Example::new();
+    let first = example.vik(&["run", "--once", "workflow.example.yml"]).expect(0);
+    example.env.assert_nothing_left();
+    assert!(
+        first.out.contains("6 attempts: 6 succeeded, 0 not; "),
+        "{}",
+        first.out
+    );
+    for issue in ISSUES {
+        for stage in ["implement", "review"] {
+            let row = first
+                .out
+                .lines()
+                .find(|row| row.split_whitespace().take(2).eq([issue, stage]));
+            let row = row.unwrap_or_else(|| panic!("no row of {issue} {stage}: {}", first.out));
+            assert!(row.contains(" succeeded ") && row.contains(" $0.00 "), "{row}");
+            let log = row.split_whitespace().last().unwrap();
+            assert!(Path::new(log).is_file(), "{row}");
+        }
+        let workspace = example.workspace(issue);
+        let ahead = example.git(&workspace, &["rev-list", "--count", "origin/main..HEAD"]);
+        assert_ne!(ahead.trim(), "0", "issue {issue} has a commit");
+        assert_eq!(example.git(&workspace, &["status", "--short"]), "");
+        // The tests of the sample pass on what was built, and the review sent it on.
+        let tests = example
+            .env
+            .command("sh")
+            .arg("tests/run.sh")
+            .current_dir(&workspace)
+            .output()
+            .unwrap();
+        assert!(
+            tests.status.success(),
+            "{}",
+            String::from_utf8_lossy(&tests.stdout)
+        );
+        let head = example.git(&workspace, &["rev-parse", "HEAD"]);
+        let sample = example.env.work().join(".vik/example/sample.git");
+        assert_eq!(
+            example.git(&sample, &["rev-parse", &format!("issue-{issue}")]),
+            head
+        );
+    }
+    assert_eq!(example.states(), ["done", "done", "done"]);
+    assert!(first.err.contains("▶ 1 implement (coder)"), "{}", first.err);
+
+    let second = example.vik(&["run", "--once", "workflow.example.yml"]).expect(0);
+    assert!(second.out.starts_with("nothing to do"), "{}", second.out);
+    let runs = example
+        .vik(&["runs", "--json", "-w", "workflow.example.yml"])
+        .expect(0)
+        .json();
+    assert_eq!(runs.as_array().unwrap().len(), 6, "nothing was run again");
+    example.env.assert_nothing_left();
+}
+
+#[test]
+fn the_example_runs_from_another_folder() {
+    let example = Example::new();
+    let path = example.env.work().join("workflow.example.yml");
+    let mut vik = example.env.vik(["run", "--once", "--issue", "2"]);
+    let output = vik.arg(&path).current_dir(example.env.home()).output().unwrap();
+    assert_eq!(
+        output.status.code(),
+        Some(0),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert_eq!(example.states(), ["todo", "done", "todo"]);
+    example.env.assert_nothing_left();
+}
+
+#[test]
+fn doctor_finds_the_example_in_order() {
+    let example = Example::new();
+    let done = example.vik(&["doctor", "workflow.example.yml"]);
+    assert_eq!(done.code, 0, "{}\n{}", done.out, done.err);
+    example.env.assert_nothing_left();
+}
+
+/// The two lines that the README tells to change.
+#[test]
+fn two_changed_lines_choose_another_agent() {
+    let text =
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("workflow.example.yml")).unwrap();
+    for (name, runtime) in [("codex", "codex"), ("claude", "claude_code"), ("api", "vex")] {
+        let lines = ["coder", "reviewer"].map(|agent| format!("  {agent}: *recorded\n"));
+        assert!(
+            lines.iter().all(|line| text.contains(line)),
+            "the lines are there"
+        );
+        let changed = lines.iter().fold(text.clone(), |text, line| {
+            text.replace(line, &line.replace("*recorded", &format!("*{name}")))
+        });
+        let loaded = workflow::load(&changed);
+        if name == "api" {
+            // It comes later, and the file says so where it would be used.
+            let codes: Vec<_> = loaded.diagnostics.iter().map(|finding| finding.code).collect();
+            assert_eq!(codes, ["not_yet", "not_yet"]);
+            continue;
+        }
+        assert_eq!(loaded.diagnostics, [], "{name}");
+        let flow = loaded.workflow.unwrap();
+        assert!(
+            flow.agents
+                .values()
+                .all(|agent| agent.runtime.as_str() == runtime),
+            "{name}"
+        );
+    }
+}
