@@ -59,11 +59,9 @@ pub fn run(args: &BenchArgs) -> Done {
         idle: Duration::from_secs(30),
         pulled: 10_000,
     };
-    let (built, helper) = build()?;
-    let ours = Subject {
-        name: "vik",
-        program: args.vik.clone().unwrap_or(built),
-    };
+    let program = args.vik.clone().map_or_else(|| build("vik", "vik"), Ok)?;
+    let ours = Subject { name: "vik", program };
+    let helper = build("vik-testkit", "vik-bench-helper")?;
     let theirs = if args.alone {
         None
     } else {
@@ -105,20 +103,10 @@ pub fn run(args: &BenchArgs) -> Done {
     if args.write { write(&table) } else { Ok(()) }
 }
 
-/// Builds what is measured, and the stand-in for pull command and agent.
-fn build() -> Done<(PathBuf, PathBuf)> {
-    eprintln!("Building …");
-    repo::run(repo::cargo().args(["build", "--release", "--package", "vik", "--bin", "vik"]))?;
-    repo::run(repo::cargo().args([
-        "build",
-        "--release",
-        "--package",
-        "xtask",
-        "--bin",
-        "bench-helper",
-    ]))?;
-    let release = target().join("release");
-    Ok((release.join("vik"), release.join("bench-helper")))
+/// Builds a program of this repository for release.
+fn build(package: &str, program: &str) -> Done<PathBuf> {
+    repo::run(repo::cargo().args(["build", "--release", "--package", package, "--bin", program]))?;
+    Ok(target().join("release").join(program))
 }
 
 /// The folder that cargo builds into.
