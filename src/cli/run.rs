@@ -21,7 +21,7 @@ pub fn run(workflow: &Path, args: &RunArgs) -> Done {
         return Err(later::not_yet("serving HTTP (--port, --bind-address)"));
     }
     if args.detach {
-        return detach(workflow, options(args));
+        return detach(workflow, options(args).words());
     }
     let ready = args.daemon_child.then(Ready::enter);
     let (path, workflow) = match valid(workflow, args) {
@@ -34,7 +34,7 @@ pub fn run(workflow: &Path, args: &RunArgs) -> Done {
         }
     };
     if args.dry_run {
-        return super::dry_run::run(&path, &workflow, filter(args));
+        return super::dry_run::run(&path, &workflow, options(args).filter);
     }
     let console = match args.verbose {
         _ if args.daemon_child => Console::Off,
@@ -47,8 +47,7 @@ pub fn run(workflow: &Path, args: &RunArgs) -> Done {
     } else {
         Box::new(Lines::new())
     };
-    let options = Options { once: args.once, max_iterations: args.max_iterations, filter: filter(args) };
-    let serve = ServeOptions { workflow_path: path, workflow, options, console, observer };
+    let serve = ServeOptions { workflow_path: path, workflow, options: options(args), console, observer };
     let closing = daemon::serve(serve, ready)?;
     if !args.daemon_child {
         print(&super::progress::summary(&closing, args.once));
@@ -71,36 +70,22 @@ fn valid(
     Ok(valid)
 }
 
-fn filter(args: &RunArgs) -> Filter {
-    Filter {
+fn options(args: &RunArgs) -> Options {
+    let filter = Filter {
         issues: args.issue.iter().map(|id| IssueId::new(id.as_str())).collect(),
         stages: args.stage.iter().map(|name| StageName::new(name.as_str())).collect(),
-    }
+    };
+    Options { once: args.once, max_iterations: args.max_iterations, filter }
 }
 
 /// Starts a detached daemon and tells its pid. `options` go to the daemon's own `run`.
-pub fn detach(workflow: &Path, options: Vec<OsString>) -> Done {
+pub fn detach(workflow: &Path, options: Vec<String>) -> Done {
     // Warnings are for the person here, not for the daemon's log.
     WorkflowFile::valid(workflow, super::warn)?;
     let mut words: Vec<OsString> = vec!["run".into(), "--daemon-child".into()];
     words.extend(["--workflow".into(), absolute(workflow).into()]);
-    words.extend(options);
+    words.extend(options.into_iter().map(OsString::from));
     let pid = daemon::detach(&words)?;
     print(&format!("vik runs (pid {pid}); see `vik status`, stop it with `vik stop`\n"));
     Ok(Exit::Done)
-}
-
-/// The options of a `run` that its daemon needs.
-fn options(args: &RunArgs) -> Vec<OsString> {
-    let mut words = Vec::new();
-    for issue in &args.issue {
-        words.extend(["--issue".into(), issue.into()]);
-    }
-    for stage in &args.stage {
-        words.extend(["--stage".into(), stage.into()]);
-    }
-    if let Some(most) = args.max_iterations {
-        words.extend(["--max-iterations".into(), most.to_string().into()]);
-    }
-    words
 }

@@ -14,6 +14,7 @@ pub fn run(workflow: &Path, args: &UninstallArgs) -> Done {
     let dir = instance.dir().path();
     let there = dir.exists();
     if there {
+        instance.dir().remove_socket_dir();
         std::fs::remove_dir_all(dir)
             .map_err(|error| Failure::failed("uninstall", format!("cannot remove {}", dir.display()), &error))?;
     }

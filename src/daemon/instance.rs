@@ -29,6 +29,9 @@ pub struct InstanceInfo {
     pub root: PathBuf,
     /// The control socket.
     pub socket: PathBuf,
+    /// The options of its `run`, for a restart.
+    #[serde(default)]
+    pub options: Vec<String>,
     /// When it ended in good order; the record stays, so that its files are found again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,

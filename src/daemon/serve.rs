@@ -87,6 +87,7 @@ pub fn host(workflow_path: &Path, workflow: &Workflow, instance: &Instance) -> R
 
 impl Daemon {
     fn begin(serve: &ServeOptions) -> Result<Self, Failure> {
+        vik_proc::keep_files_private();
         let instance = Instance::of(&serve.workflow_path)?;
         let lock = instance.acquire()?;
         let mut host = host(&serve.workflow_path, &serve.workflow, &instance)?;
@@ -123,6 +124,7 @@ impl Daemon {
             workflow_path: serve.workflow_path.clone(),
             root: host.layout.root().to_owned(),
             socket: instance.dir().socket(),
+            options: serve.options.words(),
             ended_at: None,
         };
         Ok(Self { instance, _lock: lock, host: Arc::new(host), state, info })

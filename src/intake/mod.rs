@@ -50,7 +50,7 @@ pub enum PullError {
     #[error("the pull command printed more than {} MB", MAX_PULL_BYTES / 1024 / 1024)]
     Flooded,
     /// It printed something else.
-    #[error("{source}; it starts: {start}")]
+    #[error("what the pull command printed starts with `{start}`")]
     Garbage {
         /// Where it went wrong.
         source: ParsePullError,

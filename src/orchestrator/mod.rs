@@ -45,6 +45,16 @@ pub struct Options {
     pub filter: Filter,
 }
 
+impl Options {
+    /// As words of the command line of `run`.
+    pub fn words(&self) -> Vec<String> {
+        let issues = self.filter.issues.iter().map(|id| format!("--issue={id}"));
+        let stages = self.filter.stages.iter().map(|name| format!("--stage={name}"));
+        let most = self.max_iterations.map(|most| format!("--max-iterations={most}"));
+        issues.chain(stages).chain(most).collect()
+    }
+}
+
 /// A request from the control socket, and where its answer goes.
 pub type Asking = (Request, oneshot::Sender<Response>);
 

@@ -152,7 +152,7 @@ impl Work<'_> {
         if self.profile.home == Home::User {
             return Ok(None);
         }
-        let home = self.host().layout.root().join("homes").join(self.start().stage.agent.as_str());
+        let home = self.host().layout.agent_home(&self.start().stage.agent);
         private::create_private_dir_all(&home)?;
         Ok(Some(home))
     }

@@ -60,6 +60,18 @@ pub enum TemplateError {
 }
 
 impl TemplateError {
+    /// Its stable code.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Syntax { .. } => "template_syntax",
+            Self::Undefined { .. } => "template_undefined",
+            Self::Refused { .. } => "template_refused",
+            Self::Failed { .. } => "template_failed",
+            Self::Nul { .. } => "template_nul",
+            Self::TooLong { .. } => "template_too_long",
+        }
+    }
+
     /// The line of the template, from 1, where the error has one.
     pub fn line(&self) -> Option<usize> {
         match self {

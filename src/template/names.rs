@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::error::TemplateError;
 use super::source;
 
-/// The names in prompts, `before_run`, `verify` and `before_remove`.
+/// The names in prompts, `before_run` and `verify`.
 pub const NAMES: &[&str] = &[
     "issue",
     "workflow_path",

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-use vik_core::ids::IssueId;
+use vik_core::ids::{AgentName, IssueId};
 use vik_core::workflow::model::WorkspaceRoot;
 
 use super::WorkspaceError;
@@ -183,6 +183,11 @@ impl Layout {
     /// The logs.
     pub fn logs_dir(&self) -> PathBuf {
         self.root.join("logs")
+    }
+
+    /// The home of an agent profile that has one of its own (`home: private`).
+    pub fn agent_home(&self, agent: &AgentName) -> PathBuf {
+        self.root.join("homes").join(agent.as_str())
     }
 
     /// The session logs of all issues.

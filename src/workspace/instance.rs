@@ -130,6 +130,14 @@ impl InstanceDir {
         self.socket_dir.join("vik.sock")
     }
 
+    /// Removes the socket's own folder, where it is another one than this.
+    pub fn remove_socket_dir(&self) {
+        if self.socket_dir != self.path {
+            // What is left in a folder for temporary files does no harm.
+            let _ = std::fs::remove_dir_all(&self.socket_dir);
+        }
+    }
+
     /// Makes the folder, and the socket's own where that is another one.
     ///
     /// # Errors

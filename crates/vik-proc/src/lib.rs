@@ -39,6 +39,6 @@ pub use spec::{
 };
 pub use supervise::{
     CommandRun, Handle, Limits, ProcError, ShimLost, SpawnError, StdoutMode, Supervised, Supervisor,
-    raise_file_limit, read_exit_record,
+    keep_files_private, raise_file_limit, read_exit_record,
 };
 pub use sweep::{end_all, end_marked, sweep};

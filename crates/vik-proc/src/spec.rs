@@ -53,6 +53,10 @@ pub struct ShimSpec {
     /// daemon's limit, which programs that still use `select` must not inherit: [`crate::Supervisor`] fills this in.
     #[serde(default)]
     pub open_files: Option<u64>,
+    /// The umask of the agent; `None` leaves the shim's own. [`crate::keep_files_private`] tightens the daemon's, which
+    /// is not meant for the files of a workspace: [`crate::Supervisor`] fills this in.
+    #[serde(default)]
+    pub umask: Option<u32>,
 }
 
 impl ShimSpec {
@@ -71,6 +75,7 @@ impl ShimSpec {
             exit_record: None,
             census: None,
             open_files: None,
+            umask: None,
         }
     }
 

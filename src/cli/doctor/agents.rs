@@ -73,7 +73,7 @@ fn environment(
     name: &AgentName,
     profile: &AgentProfile,
 ) -> Result<BTreeMap<String, String>, vik_agents::LaunchError> {
-    let private = host.layout.root().join("agents").join(name.as_str());
+    let private = host.layout.agent_home(name);
     let launch = vik_agents::launch(&LaunchContext {
         profile,
         workdir: &host.layout.issues_dir().join("sample"),

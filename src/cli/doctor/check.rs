@@ -7,6 +7,7 @@ use serde::Serialize;
 use vik_core::workflow::{Diagnostic, Severity};
 
 use crate::report::{Exit, Failure};
+use crate::workflow_file::FileFindings;
 
 /// The check of the workflow file as a whole.
 pub(super) const WORKFLOW: &str = "workflow";
@@ -119,17 +120,6 @@ impl Check {
         self.hint = Some(hint.into());
         self
     }
-}
-
-/// What is wrong within one file.
-#[derive(Clone, Debug)]
-pub struct FileFindings {
-    /// The file.
-    pub file: PathBuf,
-    /// Its text.
-    pub text: String,
-    /// The findings, in the order of the file.
-    pub findings: Vec<Diagnostic>,
 }
 
 /// All that was looked at.

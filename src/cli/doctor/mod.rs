@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use vik_core::issue::Issue;
 use vik_core::workflow::{Severity, Workflow};
 
-pub use check::{Check, Examination, FileFindings, Status};
+pub use check::{Check, Examination, Status};
 pub use text::{json, text};
 
 pub(super) use probe::find as find_program;
@@ -32,11 +32,10 @@ use crate::daemon::{self, Instance, Signals};
 use crate::host::{Host, own_environment};
 use crate::intake::PullResult;
 use crate::report::{Exit, Failure};
-use crate::workflow_file::{WorkflowFile, absolute};
+use crate::workflow_file::{FileFindings, WorkflowFile, absolute};
 use check::{Group, PULL, WORKFLOW};
 pub(in crate::cli) use probe::Scratch;
 use probe::patiently;
-use templates::Sources;
 
 /// Checks the workflow, and tries what `run` will do.
 pub fn run(workflow: &Path, args: &DoctorArgs) -> Done {
@@ -96,10 +95,8 @@ async fn look(workflow: &Path, offline: bool, cancel: &CancellationToken) -> Exa
             // One with errors is looked through for more of them; only a good one is tried.
             if let Some(workflow) = file.loaded.draft().cloned() {
                 let is_usable = file.loaded.workflow.is_some();
-                let folder = workflow_path.parent().unwrap_or(Path::new("/"));
-                let mut sources = Sources::read(&workflow, &file.loaded, folder);
-                file.loaded.add(std::mem::take(&mut sources.workflow));
-                examination.files = std::mem::take(&mut sources.files);
+                let sources = file.check_templates(&workflow);
+                examination.files = std::mem::take(&mut file.prompts);
                 let host = host(checks, &workflow_path, &workflow, instance.as_ref());
                 if let Some(host) = host.filter(|_| is_usable) {
                     let scratch = if offline { None } else { scratch(checks) };

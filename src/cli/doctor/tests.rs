@@ -249,7 +249,7 @@ fn a_template_is_tried_with_an_issue_of_the_tracker() {
     let (_folder, path) = folder(BROKEN, "Work.");
     let loaded = load(&BROKEN.replace("isue", "issue"));
     let workflow = loaded.draft().unwrap().clone();
-    let sources = Sources::read(&workflow, &loaded, path.parent().unwrap());
+    let sources = crate::workflow_file::Sources::read(&workflow, &loaded, path.parent().unwrap());
     let instance = Instance::of(&path).unwrap();
     let host = daemon::host(&path, &workflow, &instance).unwrap();
     let item = r#"[{"id":"7","state":"closing","title":"t"},{"id":"8","state":"todo","assignee":"me"}]"#;

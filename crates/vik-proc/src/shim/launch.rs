@@ -38,6 +38,7 @@ pub(super) fn launch(spec: &ShimSpec) -> Result<Launched, SpawnFailure> {
         cwd: c_string(spec.cwd.as_os_str())?,
         stdio: [stdin.as_raw_fd(), stdout_fd, stderr_fd],
         open_files: spec.open_files,
+        umask: spec.umask,
     };
     let (report, report_writer) = sys::pipe().map_err(|error| os_failure("cannot make a pipe", &error))?;
     let pid = sys::fork_exec(&image, &report_writer).map_err(|error| os_failure("cannot fork", &error))?;

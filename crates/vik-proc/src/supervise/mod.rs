@@ -18,7 +18,7 @@ use tokio::net::unix::pipe;
 use tokio::sync::{Semaphore, mpsc, watch};
 
 pub use self::command::{CommandRun, Limits, ProcError};
-pub use self::limit::raise_file_limit;
+pub use self::limit::{keep_files_private, raise_file_limit};
 pub use self::lost::{ShimLost, read_exit_record};
 use self::pump::{Request, Shim, State};
 use crate::identity::ProcessId;
@@ -138,6 +138,7 @@ impl Supervisor {
     ) -> Result<Supervised, SpawnError> {
         let mut spec = spec.clone();
         spec.open_files = spec.open_files.or_else(limit::original);
+        spec.umask = spec.umask.or_else(limit::original_umask);
         let prepared = start::Prepared::new(lock.map(AsFd::as_fd), stdout)?;
         let this = self.clone();
         // In a task of its own: a caller that gives up must not leave a shim that nobody reaps.

@@ -166,6 +166,7 @@ pub(crate) struct Image {
     /// Become descriptors 0, 1 and 2. Each is either from 3 on or 1 or 2 itself.
     pub(crate) stdio: [RawFd; 3],
     pub(crate) open_files: Option<u64>,
+    pub(crate) umask: Option<u32>,
 }
 
 /// The step of the child that failed before `exec`, as the first byte of its report; the rest is errno.
@@ -269,6 +270,9 @@ unsafe fn child(
         let mut none: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&mut none);
         libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
+        if let Some(mask) = image.umask {
+            libc::umask(mask as libc::mode_t);
+        }
         if let Some(soft) = image.open_files {
             let mut limit: libc::rlimit = std::mem::zeroed();
             if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 {

@@ -5,6 +5,11 @@ use std::sync::Arc;
 
 use vik_core::workflow::{Loaded, Workflow, load, render};
 
+mod sources;
+
+pub use sources::FileFindings;
+pub(crate) use sources::{Kind, Source, Sources};
+
 use crate::report::{Exit, Failure};
 
 /// A workflow file that was read; its workflow may be missing where it has errors.
@@ -16,6 +21,8 @@ pub struct WorkflowFile {
     pub text: String,
     /// What came of it.
     pub loaded: Loaded,
+    /// What is wrong within the prompt files that it names; empty until [`Self::check_templates`].
+    pub prompts: Vec<FileFindings>,
 }
 
 impl WorkflowFile {
@@ -40,36 +47,53 @@ impl WorkflowFile {
                 .because(&error)
         })?;
         let loaded = load(&text);
-        Ok(Self { path, text, loaded })
+        Ok(Self { path, text, loaded, prompts: Vec::new() })
     }
 
-    /// Reads a workflow to run. Warnings go to the given sink, as text for people.
+    /// Reads every template of the workflow and adds what is wrong with it to the findings.
+    pub(crate) fn check_templates<'w>(&mut self, workflow: &'w Workflow) -> Sources<'w> {
+        let folder = self.path.parent().unwrap_or(Path::new("/"));
+        let mut sources = Sources::read(workflow, &self.loaded, folder);
+        self.loaded.add(std::mem::take(&mut sources.workflow));
+        self.prompts = std::mem::take(&mut sources.files);
+        sources
+    }
+
+    /// Reads a workflow to run, its templates and prompt files too: what is known to fail is not begun. Warnings go to
+    /// the given sink, as text for people.
     ///
     /// # Errors
     /// With all its diagnostics when it is not valid (exit 3).
     pub fn valid(path: &Path, warn: impl FnOnce(&str)) -> Result<(PathBuf, Arc<Workflow>), Failure> {
-        let file = Self::read(path)?;
+        let mut file = Self::read(path)?;
+        if let Some(draft) = file.loaded.draft().cloned() {
+            file.check_templates(&draft);
+        }
         let text = file.diagnostics(crate::cli::colored(&std::io::stderr()));
         match file.loaded.workflow {
-            Some(workflow) => {
+            Some(workflow) if file.prompts.is_empty() => {
                 if !text.is_empty() {
                     warn(&text);
                 }
                 Ok((file.path, Arc::new(workflow)))
             }
-            None => {
-                let count = file.loaded.diagnostics.len();
+            _ => {
+                let in_prompts: usize = file.prompts.iter().map(|prompt| prompt.findings.len()).sum();
+                let count = file.loaded.diagnostics.len() + in_prompts;
                 let heading = format!("{} is not valid ({count} findings)", file.path.display());
                 Err(Failure::new(Exit::Workflow, "workflow_invalid", heading)
                     .rendered(text)
-                    .hint("`vik doctor` checks it without running anything of it with --offline"))
+                    .hint("`vik doctor` says more; with --offline it runs nothing"))
             }
         }
     }
 
-    /// All diagnostics as text for people.
+    /// All diagnostics as text for people, those within prompt files after the workflow's own.
     pub fn diagnostics(&self, color: bool) -> String {
-        render(&self.loaded.diagnostics, &self.path.to_string_lossy(), &self.text, color)
+        let own = render(&self.loaded.diagnostics, &self.path.to_string_lossy(), &self.text, color);
+        self.prompts.iter().fold(own, |text, prompt| {
+            text + &render(&prompt.findings, &prompt.file.to_string_lossy(), &prompt.text, color)
+        })
     }
 }
 

@@ -1,0 +1,247 @@
+//! The templates of a workflow, and all that can be said of their texts without running anything.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use vik_core::workflow::{Diagnostic, Loaded, PromptSource, Stage, Workflow};
+
+use crate::template::{self, AFTER_CREATE_NAMES, AFTER_RUN_NAMES, NAMES, TemplateError};
+
+/// What is wrong within one file.
+#[derive(Clone, Debug)]
+pub struct FileFindings {
+    /// The file.
+    pub file: PathBuf,
+    /// Its text.
+    pub text: String,
+    /// The findings, in the order of the file.
+    pub findings: Vec<Diagnostic>,
+}
+
+/// The longest prompt file that is looked at, in bytes.
+const MAX_PROMPT_FILE_BYTES: u64 = 1024 * 1024;
+
+/// Which template it is, and so what it sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Prompt,
+    AfterCreate,
+    BeforeRemove,
+    BeforeRun,
+    Verify,
+    AfterRun,
+}
+
+impl Kind {
+    pub(crate) fn names(self) -> &'static [&'static str] {
+        match self {
+            // An issue's workspace is made and removed outside of any attempt.
+            Self::AfterCreate | Self::BeforeRemove => AFTER_CREATE_NAMES,
+            Self::Prompt | Self::BeforeRun | Self::Verify => NAMES,
+            Self::AfterRun => AFTER_RUN_NAMES,
+        }
+    }
+
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Prompt => "prompt",
+            Self::AfterCreate => "after_create",
+            Self::BeforeRemove => "before_remove",
+            Self::BeforeRun => "before_run",
+            Self::Verify => "verify",
+            Self::AfterRun => "after_run",
+        }
+    }
+}
+
+/// One template of a workflow, with its text.
+#[derive(Debug)]
+pub(crate) struct Source<'w> {
+    pub(crate) kind: Kind,
+    pub(crate) stage: Option<&'w Stage>,
+    /// Where the workflow writes it, or its file's name.
+    pub(crate) path: String,
+    /// The prompt file.
+    pub(crate) file: Option<PathBuf>,
+    pub(crate) text: String,
+    /// Whether nothing is wrong with its text.
+    pub(crate) sound: bool,
+}
+
+/// All templates of a workflow, with what is wrong with their texts.
+pub(crate) struct Sources<'w> {
+    pub(crate) all: Vec<Source<'w>>,
+    /// Findings that belong into the workflow file.
+    pub(crate) workflow: Vec<Diagnostic>,
+    /// Findings within prompt files.
+    pub(crate) files: Vec<FileFindings>,
+}
+
+impl<'w> Sources<'w> {
+    /// Reads the prompt files and checks every template.
+    pub(crate) fn read(workflow: &'w Workflow, loaded: &Loaded, workflow_dir: &Path) -> Self {
+        let mut sources = Self {
+            all: Vec::new(),
+            workflow: Vec::new(),
+            files: Vec::new(),
+        };
+        let issue = &workflow.issue;
+        let hooks = [
+            (Kind::AfterCreate, &issue.after_create),
+            (Kind::BeforeRemove, &issue.before_remove),
+        ];
+        for (kind, text) in hooks {
+            if let Some(text) = text {
+                sources.inline(kind, None, format!("issue.hooks.{}", kind.word()), text, loaded);
+            }
+        }
+        for stage in &issue.stages {
+            let at = format!("issue.stages.{}", stage.name);
+            let before = (
+                Kind::BeforeRun,
+                &stage.before_run,
+                format!("{at}.hooks.before_run"),
+            );
+            let verify = (Kind::Verify, &stage.verify, format!("{at}.verify"));
+            let after = (Kind::AfterRun, &stage.after_run, format!("{at}.hooks.after_run"));
+            match &stage.prompt {
+                PromptSource::Inline(text) => {
+                    sources.inline(Kind::Prompt, Some(stage), format!("{at}.prompt"), text, loaded);
+                }
+                PromptSource::File(file) => {
+                    sources.file(
+                        stage,
+                        format!("{at}.prompt_file"),
+                        workflow_dir.join(file),
+                        loaded,
+                    );
+                }
+            }
+            for (kind, text, path) in [before, verify, after] {
+                if let Some(text) = text {
+                    sources.inline(kind, Some(stage), path, text, loaded);
+                }
+            }
+        }
+        sources
+    }
+
+    fn inline(&mut self, kind: Kind, stage: Option<&'w Stage>, path: String, text: &str, loaded: &Loaded) {
+        let errors = check(kind, text);
+        self.workflow.extend(errors.iter().map(|error| {
+            let finding = finding(error, &path);
+            match error.line() {
+                Some(line) => finding.at_line(loaded, u32::try_from(line).unwrap_or(u32::MAX), None),
+                None => finding.at(loaded),
+            }
+        }));
+        let sound = errors.is_empty();
+        self.all.push(Source {
+            kind,
+            stage,
+            path,
+            file: None,
+            text: text.to_owned(),
+            sound,
+        });
+    }
+
+    fn file(&mut self, stage: &'w Stage, path: String, file: PathBuf, loaded: &Loaded) {
+        let text = match read_text(&file) {
+            Ok(text) => text,
+            Err(error) => {
+                let missing = error.kind() == io::ErrorKind::NotFound;
+                let (code, message, hint) = if missing {
+                    (
+                        "prompt_file_missing",
+                        "there is no such file".to_owned(),
+                        "the path starts at the folder of the workflow file",
+                    )
+                } else {
+                    (
+                        "prompt_file_unreadable",
+                        error.to_string(),
+                        "a prompt is a text file that this user may read",
+                    )
+                };
+                let message = format!("the prompt file {} cannot be read: {message}", file.display());
+                self.workflow
+                    .push(Diagnostic::error(code, path, message).hint(hint).at(loaded));
+                return;
+            }
+        };
+        if text.trim().is_empty() {
+            let message = format!("the prompt file {} is empty", file.display());
+            let finding = Diagnostic::warning("prompt_empty", path.as_str(), message);
+            self.workflow.push(
+                finding
+                    .hint("an agent without a prompt has nothing to do")
+                    .at(loaded),
+            );
+        }
+        let errors = check(Kind::Prompt, &text);
+        let sound = errors.is_empty();
+        // A prompt that several stages use is reported once.
+        if !sound && !self.files.iter().any(|known| known.file == file) {
+            let findings = errors
+                .iter()
+                .map(|error| in_file(finding(error, &path), error, &text))
+                .collect();
+            self.files.push(FileFindings {
+                file: file.clone(),
+                text: text.clone(),
+                findings,
+            });
+        }
+        self.all.push(Source {
+            kind: Kind::Prompt,
+            stage: Some(stage),
+            path,
+            file: Some(file),
+            text,
+            sound,
+        });
+    }
+}
+
+/// The stages' prompt files are people's: anything may stand there.
+fn read_text(path: &Path) -> io::Result<String> {
+    let metadata = fs::metadata(path)?;
+    if !metadata.is_file() {
+        return Err(io::Error::other("it is no file"));
+    }
+    if metadata.len() > MAX_PROMPT_FILE_BYTES {
+        return Err(io::Error::other(format!(
+            "it is larger than {MAX_PROMPT_FILE_BYTES} bytes"
+        )));
+    }
+    fs::read_to_string(path)
+}
+
+fn check(kind: Kind, text: &str) -> Vec<TemplateError> {
+    match kind {
+        Kind::Prompt => template::check_prompt(text, kind.names()),
+        _ => template::check_script(text, kind.names()),
+    }
+}
+
+fn finding(error: &TemplateError, path: &str) -> Diagnostic {
+    let finding = Diagnostic::error(error.code(), path, error.message());
+    match error.hint() {
+        Some(hint) => finding.hint(hint),
+        None => finding,
+    }
+}
+
+fn in_file(mut finding: Diagnostic, error: &TemplateError, text: &str) -> Diagnostic {
+    let line = error.line().unwrap_or(1).max(1);
+    let content = text.lines().nth(line - 1).unwrap_or_default();
+    let indent = content.chars().take_while(|c| c.is_whitespace()).count();
+    let length = content.chars().count();
+    let number = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+    finding.line = number(line);
+    finding.column = number(indent.min(length) + 1);
+    finding.end_column = number(length + 1).max(finding.column + 1);
+    finding
+}
