@@ -95,7 +95,7 @@ section! {
     "price" price: optional Price;
     /// For the runtime `vex`: the provider of the model.
     "provider" provider: optional Text;
-    /// For the runtime `vex`: the address of the provider.
+    /// The address of the model API, in place of the agent's own; for `vex` with `provider: replay` the folder of the recordings.
     "base_url" base_url: optional Text;
     later { "max_concurrency" = "null" }
     instead {

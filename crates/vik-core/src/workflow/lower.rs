@@ -171,19 +171,21 @@ impl Check<'_> {
                 .hint("write the program and its arguments: `command: [my-agent, --flag]`"),
             );
         }
-        for (key, only) in [
-            ("provider", Runtime::Vex),
-            ("base_url", Runtime::Vex),
-            ("output", Runtime::Command),
+        let with_server = [Runtime::Vex, Runtime::Codex, Runtime::ClaudeCode];
+        for (key, users) in [
+            ("provider", [Runtime::Vex].as_slice()),
+            ("base_url", &with_server),
+            ("output", &[Runtime::Command]),
         ] {
-            if runtime != only && !self.places.is_absent(&at(key)) {
+            if !users.contains(&runtime) && !self.places.is_absent(&at(key)) {
+                let names = users.iter().map(|user| user.as_str());
                 self.report_at_key(
                     Diagnostic::warning(
                         "unused_key",
                         at(key),
                         format!("`{key}` has no effect with the runtime `{}`", runtime.as_str()),
                     )
-                    .hint(format!("it is for the runtime `{}`", only.as_str())),
+                    .hint(format!("it is for {}", choices(names))),
                 );
             }
         }

@@ -77,7 +77,7 @@ pub struct AgentProfile {
     pub price: Option<Price>,
     /// For vex: the model provider.
     pub provider: Option<String>,
-    /// For vex: the provider's address.
+    /// The address of the model API, in place of the agent's own.
     pub base_url: Option<String>,
 }
 

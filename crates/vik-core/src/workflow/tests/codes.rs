@@ -413,12 +413,16 @@ fn keys_of_later_versions() {
 
 #[test]
 fn keys_without_effect() {
-    for key in ["provider: replay", "base_url: x", "output: jsonl"] {
+    for key in ["provider: replay", "output: jsonl"] {
         assert_eq!(
             one(&[("model:", &format!("{key}\n    model:"))], "unused_key", 4, 5).severity,
             Severity::Warning
         );
     }
+    let command = "runtime: command\n    command: [x]\n    base_url: x";
+    one(&[("runtime: codex", command)], "unused_key", 5, 5);
+    let loaded = load(&MINIMAL.replace("model:", "base_url: http://localhost:1\n    model:"));
+    assert_eq!(loaded.diagnostics, []);
 }
 
 #[test]
