@@ -90,7 +90,16 @@ struct Seen {
 
 fn cargo_test(args: &[OsString]) -> Done<Seen> {
     let mut cargo = repo::cargo();
-    cargo.args(["test", "--workspace", "--no-fail-fast"]).args(args);
+    cargo.args(["test", "--no-fail-fast"]);
+    let names_package = |arg: &OsString| {
+        arg.to_str()
+            .is_some_and(|arg| arg.starts_with("-p") || arg.starts_with("--package"))
+    };
+    if !args.iter().any(names_package) {
+        // Beside it, a package would not be the only one.
+        cargo.arg("--workspace");
+    }
+    cargo.args(args);
     // Both streams go through here, so that what was skipped can be told again at the end.
     if std::io::stderr().is_terminal() && std::env::var_os("CARGO_TERM_COLOR").is_none() {
         cargo.env("CARGO_TERM_COLOR", "always");

@@ -1,13 +1,225 @@
-//! `cargo xtask whole-run`
+//! `cargo xtask whole-run`: this repository as the workspace, the real Codex and Claude Code on the scripted model
+//! server, three issues of the embedded tracker, two stages each, two at once. What happened is a report in Markdown.
+
+mod model;
+mod report;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use clap::Args;
+use vik_testkit::server::{ModelServer, ModelServerOptions};
+use vik_testkit::{RealAgent, TestEnv};
 
-use crate::repo::Done;
+use crate::repo::{self, Done};
 
 /// `cargo xtask whole-run`
 #[derive(Debug, Args)]
-pub struct WholeRunArgs {}
+pub struct WholeRunArgs {
+    /// Where the report goes; without it, to stdout
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+}
 
-pub fn run(_args: &WholeRunArgs) -> Done {
-    Err("not written".to_owned())
+/// Where the run happens, and what it talks to.
+struct Scene {
+    env: TestEnv,
+    server: ModelServer,
+}
+
+/// What a command of vik printed.
+struct Printed {
+    out: String,
+    err: String,
+}
+
+/// What the run left to tell.
+struct Story {
+    versions: Vec<String>,
+    workflow: String,
+    first: Printed,
+    second: Printed,
+    issues: String,
+    branches: Vec<(String, String)>,
+    log: String,
+    requests: usize,
+}
+
+pub fn run(args: &WholeRunArgs) -> Done {
+    repo::run(repo::cargo().args(["build", "--quiet", "--package", "vik", "--bin", "vik"]))?;
+    let scene = Scene::new()?;
+    let story = scene.play()?;
+    let text = report::markdown(&story, &scene.private_paths());
+    match &args.report {
+        Some(path) => repo::write(path, &text),
+        None => {
+            print!("{text}");
+            Ok(())
+        }
+    }
+}
+
+impl Scene {
+    fn new() -> Done<Self> {
+        let own = std::env::current_exe().map_err(|error| format!("cannot find this program: {error}"))?;
+        let env = TestEnv::new(own.with_file_name("vik"));
+        for agent in [RealAgent::Codex, RealAgent::Claude] {
+            let program = agent
+                .installed()
+                .ok_or("the agent CLIs are missing: npm ci --prefix tests/agents")?;
+            env.link(agent.name(), &program);
+        }
+        let options = ModelServerOptions {
+            scripts: model::scripts()?,
+            ..ModelServerOptions::default()
+        };
+        let server = ModelServer::start_with(options).map_err(|error| format!("no model server: {error}"))?;
+        let workflow = include_str!("whole_run/workflow.yml")
+            .replace("@OPENAI@", &server.v1())
+            .replace("@ANTHROPIC@", &server.url());
+        env.workflow(&workflow);
+        Ok(Self { env, server })
+    }
+
+    fn play(&self) -> Done<Story> {
+        let origin = self.env.work().join("origin.git");
+        repo::output(
+            self.env
+                .command("git")
+                .args(["clone", "--quiet", "--bare"])
+                .arg(repo::root())
+                .arg(&origin),
+        )?;
+        // Whatever is checked out here is `main` there.
+        self.git(&["update-ref", "refs/heads/main", "HEAD"])?;
+        for (title, body) in model::ISSUES {
+            repo::output(&mut self.env.vik(["issue", "new", title, "--body", body]))?;
+        }
+        let versions = [("vik", "vik"), ("codex", "codex"), ("claude", "claude")];
+        let versions = versions.map(|(name, program)| {
+            let version = repo::output(
+                self.env
+                    .command(self.env.path("bin").join(program))
+                    .arg("--version"),
+            );
+            version.map(|text| format!("{name}: {}", text.trim()))
+        });
+        let versions = versions.into_iter().collect::<Done<_>>()?;
+
+        let first = self.vik_run(0)?;
+        let failures = self.server.failures();
+        if !failures.is_empty() {
+            return Err(format!(
+                "the model did not see what it expected:\n{}",
+                failures.join("\n")
+            ));
+        }
+        let requests = self.server.turns().len();
+        let second = self.vik_run(0)?;
+        let left = self.env.leftovers();
+        if !left.is_empty() {
+            return Err(format!("processes are left: {left:?}"));
+        }
+        let branches = (1..=model::ISSUES.len()).map(|issue| {
+            let branch = format!("issue-{issue}");
+            let range = format!("main..{branch}");
+            let log = self.git(&["log", "--reverse", "--stat=100", "--format=%n%h %an: %s", &range])?;
+            Ok((branch, log.trim().to_owned()))
+        });
+        Ok(Story {
+            versions,
+            workflow: std::fs::read_to_string(self.env.work().join("workflow.yml")).unwrap_or_default(),
+            first,
+            second,
+            issues: repo::output(&mut self.env.vik(["issue", "list"]))?,
+            branches: branches.collect::<Done<_>>()?,
+            log: self.log()?,
+            requests,
+        })
+    }
+
+    fn git(&self, args: &[&str]) -> Done<String> {
+        repo::output(
+            self.env
+                .command("git")
+                .arg("-C")
+                .arg(self.env.work().join("origin.git"))
+                .args(args),
+        )
+    }
+
+    /// `vik run --once`, with the keys that the CLIs want to see, and the toolchain of whoever runs this.
+    fn vik_run(&self, expected: i32) -> Done<Printed> {
+        let mut vik = self.env.vik(["run", "--once"]);
+        vik.env("OPENAI_API_KEY", "sk-scripted")
+            .env("ANTHROPIC_API_KEY", "sk-scripted");
+        toolchain(&mut vik);
+        let output = vik
+            .stdin(Stdio::null())
+            .output()
+            .map_err(|error| format!("cannot start vik: {error}"))?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let printed = Printed {
+            out: text(&output.stdout),
+            err: text(&output.stderr),
+        };
+        if output.status.code() == Some(expected) {
+            return Ok(printed);
+        }
+        Err(format!(
+            "vik run ended with {}\n{}{}",
+            output.status, printed.err, printed.out
+        ))
+    }
+
+    /// The log of the implementation of the first issue.
+    fn log(&self) -> Done<String> {
+        let runs = repo::output(&mut self.env.vik(["runs", "--json", "--issue", "1"]))?;
+        let runs: serde_json::Value =
+            serde_json::from_str(&runs).map_err(|error| format!("vik runs: {error}"))?;
+        let runs = runs.as_array().map(Vec::as_slice).unwrap_or_default();
+        let run = runs.iter().find(|run| run["stage"] == "implement");
+        let path = run
+            .and_then(|run| run["attempts"][0]["log"].as_str())
+            .ok_or("no run of issue 1, implement")?;
+        repo::read(Path::new(path))
+    }
+
+    /// Paths of this machine, and what stands for them in a report.
+    fn private_paths(&self) -> Vec<(String, &'static str)> {
+        let root = self.env.root().display().to_string();
+        // The key of a workflow in Vik's home is its path, written otherwise.
+        let key = root.replace('/', "-");
+        let repository = repo::root().display().to_string();
+        let mut paths = vec![
+            (format!("{root}/work"), "…"),
+            (root, "…"),
+            (format!("{key}-work-"), "…-"),
+            (key, "…"),
+        ];
+        paths.push((repository, "…/vik"));
+        paths.extend(home().map(|home| (home.display().to_string(), "…")));
+        paths
+    }
+}
+
+fn toolchain(command: &mut Command) {
+    for (name, below_home) in [("CARGO_HOME", ".cargo"), ("RUSTUP_HOME", ".rustup")] {
+        let given = std::env::var_os(name).map(PathBuf::from);
+        if let Some(path) = given.or_else(|| home().map(|home| home.join(below_home))) {
+            command.env(name, path);
+        }
+    }
+    // Built dependencies are there already; this task's own folder is `target/debug`.
+    let target = std::env::current_exe()
+        .ok()
+        .and_then(|own| Some(own.parent()?.parent()?.to_owned()));
+    command.env(
+        "CARGO_TARGET_DIR",
+        target.unwrap_or_else(|| repo::root().join("target")),
+    );
+}
+
+fn home() -> Option<PathBuf> {
+    std::env::var_os("HOME").map(PathBuf::from)
 }
