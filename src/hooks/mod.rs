@@ -14,6 +14,7 @@ use vik_proc::{ExitRecord, Limits, Output};
 use crate::host::Host;
 use crate::report;
 use crate::template::TemplateError;
+use crate::workspace::WorkspaceError;
 use crate::workspace::fs::write_private;
 
 /// How many bytes of a hook's output are read back to be shown.
@@ -69,6 +70,14 @@ pub enum HookError {
         name: String,
         /// Why.
         source: Box<TemplateError>,
+    },
+    /// The issue workspace is not what it was: a script must not run in another folder.
+    #[error("`{name}` was not run")]
+    Folder {
+        /// The hook.
+        name: String,
+        /// Why.
+        source: Box<WorkspaceError>,
     },
     /// The script could not be written.
     #[error("cannot write the script {path}")]

@@ -24,7 +24,7 @@ use crate::daemon::Shims;
 use crate::host::{Host, millis};
 use crate::report;
 use crate::template::{self, Part};
-use crate::workspace::{self, Prepared, fs as private};
+use crate::workspace::{self, Prepared, Workspace, fs as private};
 
 /// An attempt to be made.
 #[derive(Debug)]
@@ -92,6 +92,8 @@ pub(super) struct Work<'a> {
     pub(super) changed: Option<bool>,
     /// Set as soon as there is a folder for hooks to run in.
     pub(super) workdir: Option<PathBuf>,
+    /// The same folder, held open: an agent may put another in its place.
+    pub(super) folder: Option<Workspace>,
 }
 
 /// The files of an attempt.
@@ -197,6 +199,7 @@ impl<'a> Work<'a> {
             exit: None,
             changed: None,
             workdir: None,
+            folder: None,
         })
     }
 
@@ -256,7 +259,11 @@ impl<'a> Work<'a> {
         let prepared = spawn_blocking(move || workspace::prepare(&host.layout, &id)).await;
         let prepared = prepared.map_err(|error| trouble(&error))?.map_err(|error| trouble(&error))?;
         let fresh = match prepared {
-            Prepared::Existing(workspace) => return Ok(workspace.path().to_owned()),
+            Prepared::Existing(workspace) => {
+                let workdir = workspace.path().to_owned();
+                self.folder = Some(workspace);
+                return Ok(workdir);
+            }
             Prepared::Created(workspace) => workspace,
         };
         let workdir = fresh.path().to_owned();
@@ -269,6 +276,7 @@ impl<'a> Work<'a> {
         }
         // Until the mark is set, the folder counts as half made: it is cleaned and made anew.
         fresh.mark_ready().map_err(|error| trouble(&error))?;
+        self.folder = Some(fresh);
         Ok(workdir)
     }
 

@@ -84,6 +84,11 @@ impl Work<'_> {
             name: hook.to_string(),
             source: Box::new(error),
         })?;
+        if let Some(folder) = &self.folder {
+            folder
+                .check(&self.host().layout)
+                .map_err(|source| HookError::Folder { name: hook.to_string(), source: Box::new(source) })?;
+        }
         let log = self.files.hook(hook.as_str());
         // What the agent did is done: cut off, its tracker would never hear of it. Its own timeout bounds the wait.
         let level = if hook == Hook::AfterRun { StopLevel::Kill } else { StopLevel::Stop };

@@ -45,6 +45,16 @@ impl Workspace {
     /// # Errors
     /// When the creating record cannot be removed.
     pub fn mark_ready(&self) -> Result<(), WorkspaceError> {
+        let empty = is_empty(&self.dir).map_err(|source| WorkspaceError::Open {
+            path: self.path.clone(),
+            source,
+        })?;
+        if empty {
+            // What was made on purpose without a file must not look like what a person has emptied.
+            let note = empty_note(&self.record);
+            write_atomic(&note, folder_id(&self.dir, &self.path)?.as_bytes())
+                .map_err(|source| WorkspaceError::Write { path: note, source })?;
+        }
         remove_record(&self.record)
     }
 
@@ -92,8 +102,13 @@ pub fn prepare(layout: &Layout, issue: &IssueId) -> Result<Prepared, WorkspaceEr
             path: path.clone(),
             source,
         })?;
+        let made_empty = || -> Result<bool, WorkspaceError> {
+            let noted = std::fs::read_to_string(empty_note(&record)).unwrap_or_default();
+            Ok(noted == folder_id(&dir, &path)?)
+        };
+        let ready = !empty || made_empty()?;
         let workspace = Workspace { path, dir, record };
-        if !empty {
+        if ready {
             return Ok(Prepared::Existing(workspace));
         }
         // It may be in use by a stage that runs in parallel, so it stays the same folder.
@@ -224,7 +239,9 @@ pub(super) fn file_type(stat: &FileStat) -> SFlag {
 }
 
 fn is_empty(dir: &OwnedFd) -> io::Result<bool> {
-    let mut dir = nix::dir::Dir::from_fd(dir.try_clone()?)?;
+    // Opened anew: a clone would go on reading where the last look ended.
+    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    let mut dir = nix::dir::Dir::from_fd(nix::fcntl::openat(dir, ".", flags, Mode::empty())?)?;
     for entry in dir.iter() {
         if !matches!(entry?.file_name().to_bytes(), b"." | b"..") {
             return Ok(false);
@@ -233,11 +250,30 @@ fn is_empty(dir: &OwnedFd) -> io::Result<bool> {
     Ok(true)
 }
 
+/// The file that says that a workspace was empty when it was made.
+fn empty_note(record: &Path) -> PathBuf {
+    record.with_extension("empty")
+}
+
+/// What tells a folder from any other that is made in its place.
+fn folder_id(dir: &OwnedFd, path: &Path) -> Result<String, WorkspaceError> {
+    let stat = fstat(dir).map_err(|source| WorkspaceError::Open {
+        path: path.to_owned(),
+        source: source.into(),
+    })?;
+    Ok(format!("{} {}\n", stat.st_dev, stat.st_ino))
+}
+
 fn write_record(record: &Path, issue: &IssueId) -> Result<(), WorkspaceError> {
-    write_atomic(record, format!("{issue}\n").as_bytes()).map_err(|source| WorkspaceError::Write {
+    let fail = |source| WorkspaceError::Write {
         path: record.to_owned(),
         source,
-    })
+    };
+    match std::fs::remove_file(empty_note(record)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(fail(error)),
+        _ => {}
+    }
+    write_atomic(record, format!("{issue}\n").as_bytes()).map_err(fail)
 }
 
 fn remove_record(record: &Path) -> Result<(), WorkspaceError> {
