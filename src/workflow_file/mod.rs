@@ -21,7 +21,7 @@ pub struct WorkflowFile {
     pub text: String,
     /// What came of it.
     pub loaded: Loaded,
-    /// What is wrong within the prompt files that it names; empty until [`Self::check_templates`].
+    /// What is wrong within the prompt files that it names; empty until they are checked.
     pub prompts: Vec<FileFindings>,
 }
 

@@ -181,7 +181,7 @@ fn claude_edits_runs_commits_and_the_issue_moves() {
 // --- errors of the model
 
 /// The server answers with this status, whatever is asked: never green, and the class says why.
-fn fails(test: &str, agent: RealAgent, turn: Value, class: &str) {
+fn fails(test: &str, agent: RealAgent, turn: &Value, class: &str) {
     let Some(real) = Real::new(test, agent, json!([turn])) else {
         return;
     };
@@ -209,7 +209,7 @@ fn codex_fails_where_the_model_always_does() {
     fails(
         "codex_fails_where_the_model_always_does",
         RealAgent::Codex,
-        turn,
+        &turn,
         "overloaded",
     );
 }
@@ -220,7 +220,7 @@ fn claude_fails_where_the_model_always_does() {
     fails(
         "claude_fails_where_the_model_always_does",
         RealAgent::Claude,
-        turn,
+        &turn,
         "overloaded",
     );
 }
@@ -231,7 +231,7 @@ fn codex_fails_on_a_rate_limit() {
     fails(
         "codex_fails_on_a_rate_limit",
         RealAgent::Codex,
-        turn,
+        &turn,
         "rate_limit",
     );
 }
@@ -242,7 +242,7 @@ fn claude_fails_on_a_rate_limit() {
     fails(
         "claude_fails_on_a_rate_limit",
         RealAgent::Claude,
-        turn,
+        &turn,
         "rate_limit",
     );
 }
@@ -250,13 +250,13 @@ fn claude_fails_on_a_rate_limit() {
 #[test]
 fn codex_fails_on_a_refused_key() {
     let turn = json!({"status": 401, "times": "forever"});
-    fails("codex_fails_on_a_refused_key", RealAgent::Codex, turn, "auth");
+    fails("codex_fails_on_a_refused_key", RealAgent::Codex, &turn, "auth");
 }
 
 #[test]
 fn claude_fails_on_a_refused_key() {
     let turn = json!({"status": 401, "times": "forever"});
-    fails("claude_fails_on_a_refused_key", RealAgent::Claude, turn, "auth");
+    fails("claude_fails_on_a_refused_key", RealAgent::Claude, &turn, "auth");
 }
 
 /// The first attempt meets an error, the second goes on to a good end in the same workspace.
