@@ -48,7 +48,35 @@ pub struct Follower {
     live: Live,
     wait: Duration,
     heard: Instant,
-    tool_open_since: Option<Instant>,
+    tools: OpenTools,
+}
+
+/// The tool calls that are open, oldest first. One may end in the same look in which the next begins.
+#[derive(Debug, Default)]
+struct OpenTools(Vec<(String, Instant)>);
+
+impl OpenTools {
+    fn note(&mut self, event: &Event<'_>) {
+        match event {
+            Event::ToolCall { call_id, .. } if self.0.iter().all(|(id, _)| id != call_id) => {
+                self.0.push((call_id.clone().into_owned(), Instant::now()));
+            }
+            Event::ToolResult { call_id, .. } => self.0.retain(|(id, _)| id != call_id),
+            _ => {}
+        }
+    }
+
+    /// The adapter knows how many are open: a turn that ends closes them all.
+    fn agree(&mut self, count: usize) {
+        if self.0.is_empty() && count > 0 {
+            self.0.push((String::new(), Instant::now()));
+        }
+        self.0.drain(..self.0.len().saturating_sub(count));
+    }
+
+    fn oldest(&self) -> Option<Instant> {
+        self.0.first().map(|(_, since)| *since)
+    }
 }
 
 impl std::fmt::Debug for Follower {
@@ -71,7 +99,7 @@ impl Follower {
             live,
             wait: LOOK.0,
             heard: Instant::now(),
-            tool_open_since: None,
+            tools: OpenTools::default(),
         })
     }
 
@@ -82,12 +110,12 @@ impl Follower {
 
     /// For how long nothing was heard; zero while a tool call is open.
     pub fn silence(&self) -> Duration {
-        if self.tool_open_since.is_some() { Duration::ZERO } else { self.heard.elapsed() }
+        if self.tools.oldest().is_some() { Duration::ZERO } else { self.heard.elapsed() }
     }
 
-    /// For how long a tool call has been open.
+    /// For how long the oldest open tool call has been open.
     pub fn tool_open(&self) -> Duration {
-        self.tool_open_since.map_or(Duration::ZERO, |since| since.elapsed())
+        self.tools.oldest().map_or(Duration::ZERO, |since| since.elapsed())
     }
 
     /// Something else showed that the agent lives (it wrote to stderr).
@@ -114,10 +142,9 @@ impl Follower {
                 return Ok(false);
             }
             self.wait = LOOK.0;
-            let now = Instant::now();
-            self.heard = now;
+            self.heard = Instant::now();
             self.map_lines(&slice[..count])?;
-            self.track(now);
+            self.track();
             Ok(count == SLICE_BYTES)
         })
     }
@@ -127,11 +154,11 @@ impl Follower {
         while let Some(end) = memchr::memchr(b'\n', fresh) {
             let (line, rest) = (&fresh[..end], &fresh[end + 1..]);
             if self.partial.is_empty() {
-                map_line(&mut *self.adapter, &mut self.log, line, at)?;
+                map_line(&mut *self.adapter, &mut self.log, &mut self.tools, line, at)?;
             } else {
                 let mut whole = std::mem::take(&mut self.partial);
                 whole.extend_from_slice(line);
-                map_line(&mut *self.adapter, &mut self.log, &whole, at)?;
+                map_line(&mut *self.adapter, &mut self.log, &mut self.tools, &whole, at)?;
             }
             fresh = rest;
         }
@@ -139,12 +166,8 @@ impl Follower {
         Ok(())
     }
 
-    fn track(&mut self, now: Instant) {
-        self.tool_open_since = match (self.adapter.open_tools(), self.tool_open_since) {
-            (0, _) => None,
-            (_, None) => Some(now),
-            (_, since) => since,
-        };
+    fn track(&mut self) {
+        self.tools.agree(self.adapter.open_tools());
         let (usage, cost_usd) = self.adapter.usage();
         let (events, activity) = (self.log.len(), self.adapter.activity().map(str::to_owned));
         self.live.set(|facts| {
@@ -171,9 +194,9 @@ impl Follower {
         }
         if !self.partial.is_empty() {
             let line = std::mem::take(&mut self.partial);
-            map_line(&mut *self.adapter, &mut self.log, &line, Timestamp::now())?;
+            map_line(&mut *self.adapter, &mut self.log, &mut self.tools, &line, Timestamp::now())?;
         }
-        self.track(Instant::now());
+        self.track();
         self.log.flush()?;
         Ok((self.adapter, self.log))
     }
@@ -186,13 +209,20 @@ impl Follower {
     }
 }
 
-fn map_line(adapter: &mut dyn Adapter, log: &mut SessionLog, line: &[u8], at: Timestamp) -> Result<(), StoreError> {
+fn map_line(
+    adapter: &mut dyn Adapter,
+    log: &mut SessionLog,
+    tools: &mut OpenTools,
+    line: &[u8],
+    at: Timestamp,
+) -> Result<(), StoreError> {
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     if line.is_empty() {
         return Ok(());
     }
     let mut result = Ok(());
     adapter.line(line, &mut |event: Event<'_>| {
+        tools.note(&event);
         if result.is_ok() {
             result = log.push(at, &event);
         }
