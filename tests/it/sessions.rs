@@ -1,1 +1,382 @@
-//! To come.
+//! Sessions: every byte that an agent prints is kept, every process that it starts ends, whatever it does.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::support::*;
+
+/// One issue, one attempt.
+fn single(script: &str) -> World {
+    World::new(&[("1", "todo")]).attempts(1).script(script)
+}
+
+fn exit_record(session: &Session) -> Value {
+    serde_json::from_str(&session.text(".exit.json")).unwrap()
+}
+
+// --- output
+
+#[test]
+fn the_raw_file_holds_what_the_agent_printed() {
+    let world = World::new(&[("1", "todo")])
+        .set("/agents/a/command", json!(["sh", "-c", "printf 'line one\\n\\0\\377\\r\\n\\n'; echo to stderr >&2; printf 'tail'"]));
+    world.once().expect(0);
+    let session = world.session("1");
+    assert_eq!(session.raw(), b"line one\n\0\xff\r\n\ntail");
+    assert_eq!(session.text(".stderr.log"), "to stderr\n");
+    let ended = session.expect("succeeded", None);
+    let messages = session.messages();
+    assert_eq!((messages.len(), messages[0].as_str(), messages[2].as_str()), (3, "line one", "tail"), "the last line needs no newline");
+    assert!(messages[1].contains('\u{fffd}'));
+    assert!(ended["last_message"].as_str().unwrap().ends_with("tail"));
+    // Byte for byte on the command line too.
+    let out = world.env.vik(["logs", "--raw", "--issue", "1"]).output().unwrap().stdout;
+    assert_eq!(out, session.raw());
+}
+
+#[test]
+fn lines_of_megabytes_are_lines() {
+    let world = World::new(&[("1", "todo")]).agent("codex").script("start; bigline 3000000; message after; done");
+    world.once().expect(0);
+    let session = world.session("1");
+    session.expect("succeeded", None);
+    assert!(session.raw().len() > 3_000_000);
+    assert!(session.messages().contains(&"after".to_owned()));
+    let longest = session.text(".jsonl").lines().map(str::len).max().unwrap();
+    assert!(longest >= 3_000_000, "{longest}");
+}
+
+#[test]
+fn a_flood_loses_no_line() {
+    let world = World::new(&[("1", "todo")]).script("flood 200000 60; message the end");
+    world.once().expect(0);
+    let session = world.session("1");
+    session.expect("succeeded", None);
+    let raw = session.raw();
+    let raw = String::from_utf8(raw).unwrap();
+    let messages = session.messages();
+    assert!(messages.len() >= 200_001);
+    assert!(raw.lines().eq(messages.iter().map(String::as_str)), "each line once, in order");
+}
+
+#[test]
+fn several_floods_at_once_lose_no_line() {
+    let ids = ["1", "2", "3", "4"];
+    let issues: Vec<_> = ids.iter().map(|id| (*id, "todo")).collect();
+    let world = World::new(&issues).agent("codex").script("start; flood-events 20000 50; done");
+    world.once().expect(0);
+    for id in ids {
+        let session = world.session(id);
+        session.expect("succeeded", None);
+        let printed = session.raw().split(|&byte| byte == b'\n').filter(|line| line.windows(13).any(|w| w == b"agent_message")).count();
+        assert_eq!(session.messages().len(), printed);
+        assert!(printed >= 20_000);
+    }
+}
+
+#[test]
+fn garbage_is_kept_and_ends_nothing() {
+    let world = World::new(&[("1", "todo")])
+        .agent("claude_code")
+        .script("start; garbage 5000; line; nonutf8; partial {\"type\":; line 1}; line [1,2]; line \"text\"; message fine; done");
+    world.once().expect(0);
+    let session = world.session("1");
+    session.expect("succeeded", None);
+    assert!(session.messages().contains(&"fine".to_owned()));
+    assert!(!session.of_kind("malformed").is_empty());
+    // Every line that was printed is somewhere in the log.
+    let kinds: Vec<_> = session.events().iter().map(|event| event["kind"].as_str().unwrap().to_owned()).collect();
+    let strange = kinds.iter().filter(|kind| *kind == "malformed" || *kind == "unknown").count();
+    assert!(strange >= 4, "{kinds:?}");
+}
+
+#[test]
+fn a_last_line_that_was_cut_off_is_kept() {
+    let world = single("start; message whole; partial '{\"type\":\"item.comp'; exit 3").agent("codex");
+    world.once().expect(1);
+    let session = world.session("1");
+    session.ended();
+    assert_eq!(session.of_kind("malformed")[0]["line"], "{\"type\":\"item.comp");
+}
+
+#[test]
+fn a_flood_on_stderr_is_kept_and_holds_up_nothing() {
+    let world = single("stderrflood 50000 100; ok");
+    world.once().expect(0);
+    assert!(world.session("1").file(".stderr.log").metadata().unwrap().len() >= 5_000_000);
+}
+
+#[test]
+fn an_agent_that_closes_its_output_works_on() {
+    let world = single("message hi; close-stdout; sleep 300; touch later; exit 0");
+    world.once().expect(0);
+    assert!(world.workspace("1").join("later").exists());
+    world.session("1").expect("succeeded", None);
+}
+
+#[test]
+fn an_agent_that_reads_no_prompt_is_no_trouble() {
+    let world = World::new(&[("1", "todo")]).set("/agents/a/command", json!(["sh", "-c", "echo done"]));
+    world.tracker.set("1", "description", json!("x".repeat(1_000_000)));
+    let world = world.work("prompt", json!("{{ issue.description }}"));
+    world.once().expect(0);
+    assert_eq!(world.session("1").messages(), ["done"]);
+}
+
+#[test]
+fn standard_input_ends_after_the_prompt() {
+    let world = World::new(&[("1", "todo")]).set("/agents/a/command", json!(["sh", "-c", "cat > got; echo end"])).work("prompt", json!("to the end"));
+    world.once().expect(0);
+    assert_eq!(world.workspace_file("1", "got"), "to the end");
+}
+
+// --- processes
+
+#[test]
+fn what_an_agent_leaves_behind_is_ended_however_it_hides() {
+    for left in [
+        "fork-hold-stdout 600000",
+        "setsid-child 600000",
+        "daemonise 600000",
+        "setsid-child 600000 clearenv",
+        "daemonise 600000 clearenv,hold-stdout,cwd=/",
+        "spawn double,clearenv,cwd=/ \"ignore INT,TERM; hang\"",
+        "spawn setsid \"spawn double,clearenv \\\"hang\\\"; exit 0\"",
+        "run sleep 600 > /dev/null 2>&1 & sleep 600 > /dev/null 2>&1 &",
+    ] {
+        let world = single(&format!("{left}; touch up; ok"));
+        let done = world.once();
+        assert_eq!(done.code, 0, "{left}: {done:?}");
+        world.env.assert_nothing_left();
+        let session = world.session("1");
+        let ended = session.expect("succeeded", None);
+        assert_eq!(ended["proof"], "subreaper", "{left}");
+        let record = exit_record(&session);
+        assert!(record["leftovers_killed"].as_u64() >= Some(1), "{left}: {record}");
+    }
+}
+
+#[test]
+fn a_fork_storm_ends() {
+    let storm = "for n in 1 2 3 4 5 6 7 8 9 10; do setsid sh -c 'while :; do sleep 0.02; setsid sleep 600 & done' > /dev/null 2>&1 & done; sleep 0.3";
+    let world = single(&format!("try \"{storm}\"; ok"));
+    world.once().expect(0);
+    world.env.assert_nothing_left();
+    world.session("1").expect("succeeded", None);
+}
+
+#[test]
+fn an_exit_code_and_a_signal_are_told_apart() {
+    let world = single("exit 7");
+    world.once().expect(1);
+    let ended = world.session("1").expect("failed", Some("agent"));
+    assert_eq!((&ended["exit_code"], &ended["signal"]), (&json!(7), &Value::Null));
+    let world = single("signal SEGV");
+    world.once().expect(1);
+    let ended = world.session("1").expect("failed", Some("agent"));
+    assert_eq!((&ended["exit_code"], &ended["signal"]), (&Value::Null, &json!(11)));
+    let record = exit_record(&world.session("1"));
+    assert_eq!((&record["signal"], &record["cause"]), (&json!(11), &json!("exited")));
+}
+
+#[test]
+fn an_agent_that_cannot_be_started_is_told_clearly() {
+    for (command, said) in [
+        (json!(["no-such-agent-anywhere"]), "no-such-agent-anywhere"),
+        (json!(["/etc/hostname"]), "/etc/hostname"),
+        (json!(["./broken-interpreter"]), "interpreter"),
+    ] {
+        let world = single("ok").set("/agents/a/command", command);
+        let world = world.work("hooks/before_run", json!("printf '#!/no/such/interpreter\\n' > broken-interpreter; chmod +x broken-interpreter"));
+        let done = world.once().expect(1);
+        let ended = world.session("1").expect("failed", Some("usage"));
+        let reason = ended["reason"].as_str().unwrap();
+        assert!(reason.contains(said), "{said}: {reason}");
+        assert!(done.err.contains(said), "{}", done.err);
+    }
+}
+
+#[test]
+fn sigint_that_ends_with_zero_is_no_success() {
+    // A stop that the agent answers with a clean exit is a stop still.
+    let world = single("trap INT \"ok All done; exit 0\"; hang").work("timeout", json!("300ms"));
+    world.once().expect(1);
+    world.session("1").expect("timed_out", None);
+    assert_eq!(world.tracker.state("1").as_deref(), Some("todo"));
+}
+
+// --- time
+
+#[test]
+fn a_stage_has_its_time_and_the_ladder_its_steps() {
+    let world = single("ignore INT,TERM; setsid-child 600000; hang").work("timeout", json!("300ms"));
+    let began = Instant::now();
+    world.once().expect(1);
+    let ended = world.session("1").expect("timed_out", None);
+    assert_eq!(ended["signal"], 9);
+    assert!(ended["reason"].as_str().unwrap().contains("300ms"));
+    assert!(began.elapsed() < Duration::from_secs(40));
+    world.env.assert_nothing_left();
+}
+
+#[test]
+fn silence_is_a_stall_and_a_tool_call_is_not() {
+    let world = World::new(&[("silent", "todo"), ("tool", "todo"), ("stderr", "todo")])
+        .agent("codex")
+        .attempts(1)
+        .work("stall_timeout", json!("700ms"))
+        .work(
+            "prompt",
+            json!("SCRIPT: start; message hi; {{ {'silent': 'hang', 'tool': 'tool t1 make; sleep 2000; toolend t1 0; sleep 100', \
+                'stderr': 'repeat 10 \"stderr .; sleep 200\"'}[issue.id] }}; message end; done"),
+        );
+    world.once().expect(1);
+    let ended = world.session("silent").expect("stalled", None);
+    assert!(ended["reason"].as_str().unwrap().contains("700ms"), "{ended}");
+    world.session("tool").expect("succeeded", None);
+    world.session("stderr").expect("succeeded", None);
+}
+
+#[test]
+fn a_tool_call_has_its_own_time() {
+    let world = single("start; tool t1 sleep; hang").agent("claude_code").work("tool_timeout", json!("300ms"));
+    world.once().expect(1);
+    let ended = world.session("1").expect("timed_out", None);
+    assert!(ended["reason"].as_str().unwrap().contains("tool"), "{ended}");
+}
+
+#[test]
+fn each_tool_call_has_its_own_time() {
+    // One ends as the next begins, in one write: whenever one looks, a call is open.
+    let item = |phase: &str, id: u32| {
+        let item = json!({"id": format!("t{id}"), "type": "command_execution", "command": "make", "aggregated_output": "",
+            "exit_code": (phase == "completed").then_some(0), "status": if phase == "completed" { phase } else { "in_progress" }});
+        json!({"type": format!("item.{phase}"), "item": item}).to_string()
+    };
+    // A script's quoted text is escaped as JSON is.
+    let print = |text: String| format!("partial {}", json!(text));
+    let mut script = format!("start; {}", print(item("started", 0) + "\n"));
+    for id in 0..4 {
+        script += &format!("; sleep 600; {}", print(format!("{}\n{}\n", item("completed", id), item("started", id + 1))));
+    }
+    script += &format!("; sleep 100; {}; done", print(item("completed", 4) + "\n"));
+    let world = World::new(&[("1", "todo")]).agent("codex").attempts(1).work("tool_timeout", json!("1s"));
+    let world = world.script(&script);
+    world.once().expect(0);
+    world.session("1").expect("succeeded", None);
+    assert_eq!(world.session("1").of_kind("tool_call").len(), 5);
+}
+
+// --- what an agent gets, what is made of it
+
+#[test]
+fn an_agents_environment_is_a_list_of_what_is_allowed() {
+    let world = World::new(&[("1", "todo")])
+        .set("/agents/a/env", json!({"MY_OWN": "mine"}))
+        .set("/agents/a/env_pass", json!(["PASSED"]))
+        .script("dump-env env; ok");
+    let mut command = world.env.vik(["run", "--once"]);
+    command.envs([("AWS_SECRET_ACCESS_KEY", "s1"), ("GITHUB_TOKEN", "s2"), ("PASSED", "p"), ("OPENAI_API_KEY", "s3"), ("SSH_AUTH_SOCK", "s4")]);
+    world.start_command(command).done().expect(0);
+    let env = world.workspace_file("1", "env");
+    for absent in ["AWS_SECRET", "GITHUB_TOKEN", "OPENAI_API_KEY", "SSH_AUTH_SOCK", "VIK_SHIM", TestEnv::MARK] {
+        assert!(!env.contains(absent), "{absent}: {env}");
+    }
+    let workdir = world.workspace("1");
+    for line in [
+        "MY_OWN=mine",
+        "PASSED=p",
+        "VIK_ISSUE_ID=1",
+        "VIK_ISSUE_TITLE=Issue 1",
+        "VIK_STAGE=work",
+        "VIK_ATTEMPT=1",
+        &format!("HOME={}", world.env.home().display()),
+    ] {
+        assert!(env.lines().any(|have| have == line), "{line}: {env}");
+    }
+    let id = world.session("1").file("").to_str().unwrap().to_owned();
+    let id = &id[id.len() - 36..];
+    assert!(env.contains(&format!("VIK_ATTEMPT_ID={id}")), "{env}");
+    assert!(workdir.exists());
+    // Codex gets its own provider's key, and no other.
+    let world = World::new(&[("1", "todo")]).agent("codex").script("dump-env env; ok");
+    let mut command = world.env.vik(["run", "--once"]);
+    command.envs([("OPENAI_API_KEY", "k1"), ("ANTHROPIC_API_KEY", "k2")]);
+    world.start_command(command).done().expect(0);
+    let env = world.workspace_file("1", "env");
+    assert!(env.contains("OPENAI_API_KEY=k1") && !env.contains("k2"), "{env}");
+}
+
+#[test]
+fn an_agent_inherits_no_handle_of_the_daemon() {
+    let world = single("dump-fds fds; ok");
+    world.once().expect(0);
+    let fds = world.workspace_file("1", "fds");
+    let home = world.home();
+    let below: Vec<_> = fds.lines().filter(|line| line.contains(home.to_str().unwrap()) || line.contains("socket:")).collect();
+    // Its prompt, its output, its stderr, and the file that tells of them.
+    for line in &below {
+        let known = [".prompt.md", ".raw.jsonl", ".stderr.log", "/fds"].iter().any(|name| line.contains(name));
+        assert!(known, "{fds}");
+    }
+}
+
+#[test]
+fn the_end_of_an_attempt_is_on_record() {
+    let world = single("message hi; exit 0");
+    world.once().expect(0);
+    let session = world.session("1");
+    let record = exit_record(&session);
+    assert_eq!((&record["schema"], &record["code"], &record["cause"]), (&json!(1), &json!(0), &json!("exited")));
+    assert!(record["agent"]["pid"].is_i64() && record["agent"]["start_time"].is_u64());
+    assert!(record["ended_at_ms"].as_u64() >= record["started_at_ms"].as_u64());
+    session.expect("succeeded", None);
+}
+
+#[test]
+fn usage_is_priced_where_the_agent_tells_no_cost() {
+    let world = World::new(&[("1", "todo")])
+        .agent("codex")
+        .set("/agents/a/price", json!({"input": 2.0, "cached_input": 0.5, "output": 10.0}))
+        .script("start; usage 1000000 100000 400000; message hi; done");
+    let done = world.once().expect(0);
+    let ended = world.session("1").expect("succeeded", None);
+    let usage = &ended["usage"];
+    assert_eq!(
+        (&usage["input_tokens"], &usage["cached_input_tokens"], &usage["output_tokens"]),
+        (&json!(1_000_000), &json!(400_000), &json!(100_000))
+    );
+    // 600k fresh at 2, 400k cached at 0.5, 100k out at 10.
+    assert!((ended["cost_usd"].as_f64().unwrap() - 2.4).abs() < 1e-9, "{ended}");
+    assert_eq!(ended["cost_source"], "price");
+    assert!(done.out.contains("$2.40") && done.out.contains("1.1M"), "{}", done.out);
+    let runs = world.runs();
+    assert!((runs[0]["attempts"][0]["cost_usd"].as_f64().unwrap() - 2.4).abs() < 1e-9);
+}
+
+#[test]
+fn status_follows_a_session_as_it_goes() {
+    let world = World::new(&[("1", "todo")])
+        .agent("codex")
+        .script("start; message hi; usage 50 5; tool t1 make check; touch up; wait-file go; toolend t1 0; done");
+    let daemon = world.daemon();
+    eventually("the tool is open", || {
+        world.status().unwrap()["sessions"][0]["activity"].as_str().is_some_and(|doing| doing.contains("make check"))
+    });
+    let status = world.status().unwrap();
+    let session = &status["sessions"][0];
+    for key in ["session_id", "issue_id", "stage", "agent", "model", "attempt", "since", "last_event_at", "usage", "cost_usd"] {
+        assert!(session.get(key).is_some(), "{key}: {session}");
+    }
+    assert_eq!((&session["phase"], &session["attempt"], &session["model"]), (&json!("running"), &json!(1), &json!("scripted")));
+    assert_eq!(world.runs()[0]["state"], "running");
+    // A log can be read while it grows.
+    let log = world.vik(&["logs", "--issue", "1", "--json"]).expect(0).out;
+    assert!(log.lines().all(|line| serde_json::from_str::<Value>(line).is_ok()) && log.contains("\"hi\""), "{log}");
+    let follow = world.start(&["logs", "-f", "--issue", "1"]);
+    std::fs::write(world.workspace("1").join("go"), "").unwrap();
+    let followed = follow.done().expect(0).out;
+    assert!(followed.contains("make check") && followed.contains("■ succeeded"), "{followed}");
+    daemon.stop().expect(0);
+}
