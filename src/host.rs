@@ -47,7 +47,12 @@ impl Host {
 
     /// Adds what every child gets: Vik's own folder on PATH, `VIK_ISSUES_DIR`, and the instance's mark.
     pub fn add_own(&self, env: &mut BTreeMap<String, String>) {
-        let own = self.vik.parent().unwrap_or(Path::new("/")).to_string_lossy().into_owned();
+        let own = self
+            .vik
+            .parent()
+            .unwrap_or(Path::new("/"))
+            .to_string_lossy()
+            .into_owned();
         let path = match env.get("PATH") {
             Some(path) if path.split(':').any(|folder| folder == own) => path.clone(),
             Some(path) if !path.is_empty() => format!("{own}:{path}"),

@@ -4,7 +4,10 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     // The shim is this program too: it must start fast, so it is told apart before anything is parsed.
-    if std::env::args_os().nth(1).is_some_and(|verb| verb == vik_proc::SHIM_VERB) {
+    if std::env::args_os()
+        .nth(1)
+        .is_some_and(|verb| verb == vik_proc::SHIM_VERB)
+    {
         return vik_proc::shim::main();
     }
     vik::cli::main()

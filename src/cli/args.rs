@@ -19,7 +19,13 @@ use clap::{Args, Parser, Subcommand};
 )]
 pub struct Cli {
     /// The workflow file
-    #[arg(short, long, global = true, value_name = "FILE", default_value = "./workflow.yml")]
+    #[arg(
+        short,
+        long,
+        global = true,
+        value_name = "FILE",
+        default_value = "./workflow.yml"
+    )]
     pub workflow: PathBuf,
     /// What to do
     #[command(subcommand)]
@@ -110,7 +116,14 @@ macro_rules! with_positional {
     )* };
 }
 
-with_positional!(DoctorArgs, RunArgs, StatusArgs, StopArgs, RestartArgs, UninstallArgs);
+with_positional!(
+    DoctorArgs,
+    RunArgs,
+    StatusArgs,
+    StopArgs,
+    RestartArgs,
+    UninstallArgs
+);
 
 /// `vik init`
 #[derive(Debug, Args)]

@@ -31,8 +31,12 @@ pub fn find(workflow: &Path) -> Result<(Instance, InstanceInfo), Failure> {
 
 /// There is no daemon.
 pub fn no_daemon(path: &Path) -> Failure {
-    Failure::new(Exit::NoDaemon, "no_daemon", format!("no daemon runs for {}", path.display()))
-        .hint("start one with `vik run -d`, or name another workflow with --workflow FILE")
+    Failure::new(
+        Exit::NoDaemon,
+        "no_daemon",
+        format!("no daemon runs for {}", path.display()),
+    )
+    .hint("start one with `vik run -d`, or name another workflow with --workflow FILE")
 }
 
 /// Asks, and takes an error of the daemon as our own.

@@ -26,10 +26,19 @@ pub fn run(path: &Path, workflow: &Arc<Workflow>, filter: Filter) -> Done {
         .build()
         .map_err(|error| Failure::failed("runtime", "cannot start", &error))?;
     let scratch = Scratch::new().map_err(|error| {
-        Failure::failed("temporary", format!("no folder can be made in {}", std::env::temp_dir().display()), &error)
+        Failure::failed(
+            "temporary",
+            format!("no folder can be made in {}", std::env::temp_dir().display()),
+            &error,
+        )
     })?;
     let stderr = scratch.path().join("pull.stderr");
-    let pull = runtime.block_on(crate::intake::pull(&host, &workflow.pull, &stderr, std::future::pending()));
+    let pull = runtime.block_on(crate::intake::pull(
+        &host,
+        &workflow.pull,
+        &stderr,
+        std::future::pending(),
+    ));
     let pull = pull
         .result
         .map_err(|error| Failure::new(Exit::NotFound, "pull_failed", "the pull failed").because(&error))?;
@@ -39,21 +48,35 @@ pub fn run(path: &Path, workflow: &Arc<Workflow>, filter: Filter) -> Done {
     }
     let named = filter.issues.clone();
     let mut scheduler = Scheduler::new(Arc::clone(workflow), filter, [0; 6]);
-    let now = Now { wall: jiff::Timestamp::now(), mono: Mono(std::time::Duration::ZERO) };
+    let now = Now {
+        wall: jiff::Timestamp::now(),
+        mono: Mono(std::time::Duration::ZERO),
+    };
     scheduler.handle(now, Input::PullStarted);
     scheduler.handle(now, Input::Drain);
     scheduler.handle(now, Input::Pulled(pull.issues));
     let starts = scheduler.candidates(now);
     let slots = workflow.max_issue_concurrency;
-    let mut out = format!("{count} issues; {} would start, {slots} at once at most\n", starts.len());
+    let mut out = format!(
+        "{count} issues; {} would start, {slots} at once at most\n",
+        starts.len()
+    );
     for (issue, stage) in &starts {
         let (run, session) = (RunId(uuid::Uuid::nil()), SessionId(uuid::Uuid::nil()));
-        let start =
-            Start { issue: (*issue).clone(), stage: (*stage).clone(), run, session, attempt: 1, previous: None };
+        let start = Start {
+            issue: (*issue).clone(),
+            stage: (*stage).clone(),
+            run,
+            session,
+            attempt: 1,
+            previous: None,
+        };
         out.push_str(&one(&host, workflow, &start));
     }
     print(&out);
-    let missing = named.iter().any(|id| !starts.iter().any(|(issue, _)| issue.id == *id));
+    let missing = named
+        .iter()
+        .any(|id| !starts.iter().any(|(issue, _)| issue.id == *id));
     Ok(if missing { Exit::NotFound } else { Exit::Done })
 }
 
@@ -67,13 +90,22 @@ fn one(host: &Host, workflow: &Workflow, start: &Start) -> String {
         stage.agent,
         one_line(&start.issue.title, 80),
         workdir.display(),
-        if workdir.exists() { "" } else { " (would be created)" }
+        if workdir.exists() {
+            ""
+        } else {
+            " (would be created)"
+        }
     );
     let context = stage_context(host, start, &workdir);
     if !workdir.exists()
         && let Some(source) = &workflow.issue.after_create
     {
-        script(&mut out, "after_create", source, &issue_context(host, &start.issue, &workdir).into());
+        script(
+            &mut out,
+            "after_create",
+            source,
+            &issue_context(host, &start.issue, &workdir).into(),
+        );
     }
     let value = Value::Object(context.clone());
     if let Some(source) = &stage.before_run {
@@ -103,7 +135,8 @@ fn one(host: &Host, workflow: &Workflow, start: &Start) -> String {
 }
 
 fn script(out: &mut String, name: &str, source: &str, context: &Value) {
-    let text = template::script(source, context).unwrap_or_else(|error| format!("cannot be rendered: {}", chain(&error)));
+    let text = template::script(source, context)
+        .unwrap_or_else(|error| format!("cannot be rendered: {}", chain(&error)));
     block(out, name, &text);
 }
 

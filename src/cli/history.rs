@@ -23,8 +23,9 @@ pub fn root(workflow: &Path) -> Result<PathBuf, Failure> {
         return Ok(info.root);
     }
     let (path, workflow) = WorkflowFile::valid(&path, |_| {})?;
-    let layout = Layout::resolve(&path, &workflow.workspace_root)
-        .map_err(|error| Failure::failed("home", "cannot tell where this workflow keeps its files", &error))?;
+    let layout = Layout::resolve(&path, &workflow.workspace_root).map_err(|error| {
+        Failure::failed("home", "cannot tell where this workflow keeps its files", &error)
+    })?;
     Ok(layout.root().to_owned())
 }
 
@@ -43,7 +44,9 @@ pub fn read(root: &Path) -> Result<History, Failure> {
 
 /// What the daemon says, where one runs.
 pub fn status(workflow: &Path) -> Option<Status> {
-    let Presence::Running(info) = Instance::of(&absolute(workflow)).ok()?.presence() else { return None };
+    let Presence::Running(info) = Instance::of(&absolute(workflow)).ok()?.presence() else {
+        return None;
+    };
     match ask(&info.socket, Verb::Status) {
         Ok(Response::Status(status)) => Some(*status),
         _ => None,
@@ -87,23 +90,32 @@ fn view(attempt: &PastAttempt, status: Option<&Status>) -> AttemptView {
     AttemptView {
         attempt: record.attempt,
         session_id: id,
-        outcome: ended.map(|ended| ended.outcome).or(lost.then_some(vik_core::outcome::Outcome::Lost)),
+        outcome: ended
+            .map(|ended| ended.outcome)
+            .or(lost.then_some(vik_core::outcome::Outcome::Lost)),
         failure_class: ended.and_then(|ended| ended.failure_class),
         reason: ended.and_then(|ended| ended.reason.clone()),
         exit_code: ended.and_then(|ended| ended.exit_code),
         started_at: record.started_at,
         ended_at: attempt.ended_at,
         duration_ms: ended.map(|ended| ended.duration_ms),
-        usage: ended.map(|ended| ended.usage).or(live.map(|live| live.usage)).unwrap_or_default(),
+        usage: ended
+            .map(|ended| ended.usage)
+            .or(live.map(|live| live.usage))
+            .unwrap_or_default(),
         cost_usd: ended.and_then(|ended| ended.cost_usd),
         log: attempt.files.log(),
     }
 }
 
 fn state(run: &RunView, status: Option<&Status>) -> RunState {
-    let Some(status) = status else { return RunState::Ended };
+    let Some(status) = status else {
+        return RunState::Ended;
+    };
     let is_last = |session: &vik_api::SessionView| {
-        run.attempts.last().is_some_and(|attempt| attempt.session_id == session.session_id)
+        run.attempts
+            .last()
+            .is_some_and(|attempt| attempt.session_id == session.session_id)
     };
     if status.sessions.iter().any(is_last) {
         return RunState::Running;
@@ -111,9 +123,17 @@ fn state(run: &RunView, status: Option<&Status>) -> RunState {
     let same = |issue: &vik_core::ids::IssueId, stage: &vik_core::ids::StageName, id: &str| {
         *issue == run.issue_id && *stage == run.stage && id == run.run_id
     };
-    if status.parked.iter().any(|parked| same(&parked.issue_id, &parked.stage, &parked.run_id)) {
+    if status
+        .parked
+        .iter()
+        .any(|parked| same(&parked.issue_id, &parked.stage, &parked.run_id))
+    {
         RunState::Parked
-    } else if status.waiting.iter().any(|w| same(&w.issue_id, &w.stage, w.run_id.as_deref().unwrap_or(""))) {
+    } else if status
+        .waiting
+        .iter()
+        .any(|w| same(&w.issue_id, &w.stage, w.run_id.as_deref().unwrap_or("")))
+    {
         RunState::Waiting
     } else {
         RunState::Ended

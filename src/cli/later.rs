@@ -5,12 +5,16 @@ use std::ffi::OsString;
 use super::Done;
 use crate::report::{Exit, Failure};
 
-const LATER: [&str; 10] =
-    ["cancel", "explain", "unpark", "pause", "continue", "drain", "top", "report", "approve", "deny"];
+const LATER: [&str; 10] = [
+    "cancel", "explain", "unpark", "pause", "continue", "drain", "top", "report", "approve", "deny",
+];
 
 /// Verbs a user may have meant are suggested; those that will come are said to.
 pub fn refuse(words: &[OsString]) -> Done {
-    let verb = words.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
+    let verb = words
+        .first()
+        .map(|word| word.to_string_lossy().into_owned())
+        .unwrap_or_default();
     if LATER.contains(&&*verb) || verb == "trace" {
         return Err(not_yet(&format!("`vik {verb}`")));
     }
@@ -29,5 +33,9 @@ pub fn refuse(words: &[OsString]) -> Done {
 
 /// Something that a later version brings.
 pub fn not_yet(what: &str) -> Failure {
-    Failure::new(Exit::Usage, "not_yet", format!("{what} comes with a later version of Vik"))
+    Failure::new(
+        Exit::Usage,
+        "not_yet",
+        format!("{what} comes with a later version of Vik"),
+    )
 }

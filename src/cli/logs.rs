@@ -25,11 +25,16 @@ pub fn run(workflow: &Path, args: &LogsArgs) -> Done {
     let root = history::root(workflow)?;
     let mut open: HashMap<PathBuf, Tail> = HashMap::new();
     let selected = |attempt: &PastAttempt| {
-        args.issue.as_ref().is_none_or(|issue| attempt.record.issue_id.as_str() == issue)
-            && args
-                .session
-                .as_ref()
-                .is_none_or(|session| attempt.record.session_id.to_string().starts_with(session.as_str()))
+        args.issue
+            .as_ref()
+            .is_none_or(|issue| attempt.record.issue_id.as_str() == issue)
+            && args.session.as_ref().is_none_or(|session| {
+                attempt
+                    .record
+                    .session_id
+                    .to_string()
+                    .starts_with(session.as_str())
+            })
     };
     let narrowed = args.issue.is_some() || args.session.is_some();
     let mut first = true;
@@ -37,13 +42,16 @@ pub fn run(workflow: &Path, args: &LogsArgs) -> Done {
         let mut attempts = history::read(&root)?.attempts;
         attempts.retain(selected);
         if first && attempts.is_empty() && (narrowed || !args.follow) {
-            return Err(Failure::new(Exit::NotFound, "no_session", "no session is known that fits")
-                .hint("`vik runs` lists all"));
+            return Err(
+                Failure::new(Exit::NotFound, "no_session", "no session is known that fits")
+                    .hint("`vik runs` lists all"),
+            );
         }
         // Without a wish, the newest session; when following, all that come and those that run.
         if !narrowed && first {
             let newest = attempts.len().saturating_sub(1);
-            let keep = |at: usize, attempt: &PastAttempt| at == newest || (args.follow && attempt.ended.is_none());
+            let keep =
+                |at: usize, attempt: &PastAttempt| at == newest || (args.follow && attempt.ended.is_none());
             for (at, attempt) in attempts.iter().enumerate() {
                 if !keep(at, attempt) {
                     open.insert(path(attempt, args), Tail::done());
@@ -59,7 +67,11 @@ pub fn run(workflow: &Path, args: &LogsArgs) -> Done {
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(Exit::Done),
                 Err(error) => {
-                    return Err(Failure::failed("logs", format!("cannot read {}", path.display()), &error));
+                    return Err(Failure::failed(
+                        "logs",
+                        format!("cannot read {}", path.display()),
+                        &error,
+                    ));
                 }
             }
         }
@@ -72,7 +84,11 @@ pub fn run(workflow: &Path, args: &LogsArgs) -> Done {
 }
 
 fn path(attempt: &PastAttempt, args: &LogsArgs) -> PathBuf {
-    if args.raw { attempt.files.raw() } else { attempt.files.log() }
+    if args.raw {
+        attempt.files.raw()
+    } else {
+        attempt.files.log()
+    }
 }
 
 /// One log that is printed.
@@ -95,11 +111,21 @@ impl Tail {
             record.agent,
             record.started_at
         );
-        Self { title: Some(title), offset: 0, partial: Vec::new(), done: false }
+        Self {
+            title: Some(title),
+            offset: 0,
+            partial: Vec::new(),
+            done: false,
+        }
     }
 
     fn done() -> Self {
-        Self { title: None, offset: 0, partial: Vec::new(), done: true }
+        Self {
+            title: None,
+            offset: 0,
+            partial: Vec::new(),
+            done: true,
+        }
     }
 
     fn print(&mut self, path: &Path, args: &LogsArgs) -> io::Result<()> {
@@ -156,21 +182,42 @@ fn transcript(line: &[u8]) -> String {
     let body = match event["kind"].as_str().unwrap_or("") {
         "session_started" => {
             let parts = [text("model"), text("agent_version"), text("provider_session_id")];
-            format!("session {}", parts.into_iter().filter(|p| !p.is_empty()).collect::<Vec<_>>().join(" · "))
+            format!(
+                "session {}",
+                parts
+                    .into_iter()
+                    .filter(|p| !p.is_empty())
+                    .collect::<Vec<_>>()
+                    .join(" · ")
+            )
         }
         "message" => block(&text("text")),
         "reasoning" => format!("~ {}", block(&text("text"))),
         "tool_call" => format!("→ {} {}", text("tool"), one_line(&text("input"), SHOWN)),
         "tool_result" => {
             let mark = if event["is_error"] == true { "✗" } else { "←" };
-            let code = event["exit_code"].as_i64().map(|code| format!(" exit {code}:")).unwrap_or_default();
+            let code = event["exit_code"]
+                .as_i64()
+                .map(|code| format!(" exit {code}:"))
+                .unwrap_or_default();
             format!("{mark}{code} {}", one_line(&text("output"), SHOWN))
         }
-        "token_usage" => format!("  {} in, {} out", event["usage"]["input_tokens"], event["usage"]["output_tokens"]),
+        "token_usage" => format!(
+            "  {} in, {} out",
+            event["usage"]["input_tokens"], event["usage"]["output_tokens"]
+        ),
         "error" => format!("! {}", block(&text("message"))),
-        "completed" => format!("{} {}", if event["ok"] == true { "done" } else { "not done" }, one_line(&text("reason"), SHOWN)),
+        "completed" => format!(
+            "{} {}",
+            if event["ok"] == true { "done" } else { "not done" },
+            one_line(&text("reason"), SHOWN)
+        ),
         "ended" => {
-            let class = if event["failure_class"].is_string() { format!(" ({})", text("failure_class")) } else { String::new() };
+            let class = if event["failure_class"].is_string() {
+                format!(" ({})", text("failure_class"))
+            } else {
+                String::new()
+            };
             let took = Span(Duration::from_millis(event["duration_ms"].as_u64().unwrap_or(0)));
             let reason = match text("reason") {
                 reason if reason.is_empty() => String::new(),
@@ -196,11 +243,15 @@ mod tests {
             "03:04:05   a\\u{1b}[2Jb\n           c"
         );
         assert_eq!(
-            line(r#"{"at":"2026-01-02T03:04:05.000Z","kind":"tool_call","tool":"Bash","input":{"command":"ls"}}"#),
+            line(
+                r#"{"at":"2026-01-02T03:04:05.000Z","kind":"tool_call","tool":"Bash","input":{"command":"ls"}}"#
+            ),
             "03:04:05   → Bash {\"command\":\"ls\"}"
         );
         assert_eq!(
-            line(r#"{"at":"2026-01-02T03:04:05.000Z","kind":"ended","outcome":"failed","failure_class":"auth","duration_ms":1500,"reason":"no key"}"#),
+            line(
+                r#"{"at":"2026-01-02T03:04:05.000Z","kind":"ended","outcome":"failed","failure_class":"auth","duration_ms":1500,"reason":"no key"}"#
+            ),
             "03:04:05   ■ failed (auth) in 1.5s\n           no key"
         );
     }

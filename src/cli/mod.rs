@@ -45,11 +45,18 @@ pub fn main() -> ExitCode {
         Err(error) => {
             // Nothing is left to do when the terminal is gone.
             let _ = error.print();
-            return if error.use_stderr() { Exit::Usage.into() } else { Exit::Done.into() };
+            return if error.use_stderr() {
+                Exit::Usage.into()
+            } else {
+                Exit::Done.into()
+            };
         }
     };
     let cli = match cli {
-        Cli { verb: Verb::Vex { args }, .. } => return vex_main(args),
+        Cli {
+            verb: Verb::Vex { args },
+            ..
+        } => return vex_main(args),
         cli => cli,
     };
     let json = cli.verb.wants_json();

@@ -8,9 +8,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use vik_core::duration::Span;
+use vik_core::event::Ended;
 use vik_core::ids::SessionId;
 use vik_core::machine::Note;
-use vik_core::event::Ended;
 use vik_core::outcome::Outcome;
 use vik_core::scheduler::Start;
 
@@ -41,14 +41,22 @@ struct Screen {
 
 impl Screen {
     fn line(&mut self, text: &str) {
-        let clear = if std::mem::take(&mut self.dirty) { "\r\x1b[K" } else { "" };
+        let clear = if std::mem::take(&mut self.dirty) {
+            "\r\x1b[K"
+        } else {
+            ""
+        };
         let time = jiff::Zoned::now().strftime("%H:%M:%S");
         let mut stderr = std::io::stderr().lock();
         let _ = writeln!(stderr, "{clear}{time} {text}");
     }
 
     fn paint(&self, code: &str, text: &str) -> String {
-        if self.color { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+        if self.color {
+            format!("\x1b[{code}m{text}\x1b[0m")
+        } else {
+            text.to_owned()
+        }
     }
 
     /// Tells what runs now.
@@ -63,7 +71,11 @@ impl Screen {
             .map(|(name, live, since)| {
                 let facts = live.get();
                 let what = facts.activity.unwrap_or_else(|| facts.phase.as_str().to_owned());
-                format!("{name} {} {}", Span(Duration::from_secs(since.elapsed().as_secs())), one_line(&what, 50))
+                format!(
+                    "{name} {} {}",
+                    Span(Duration::from_secs(since.elapsed().as_secs())),
+                    one_line(&what, 50)
+                )
             })
             .collect();
         if self.terminal {
@@ -80,7 +92,11 @@ impl Screen {
 }
 
 fn terminal_width() -> u16 {
-    std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok()).filter(|width| *width > 20).unwrap_or(100)
+    std::env::var("COLUMNS")
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .filter(|width| *width > 20)
+        .unwrap_or(100)
 }
 
 impl Lines {
@@ -88,8 +104,12 @@ impl Lines {
     pub fn new() -> Self {
         let stderr = std::io::stderr();
         let terminal = stderr.is_terminal();
-        let screen =
-            Screen { terminal, color: super::colored(&stderr), running: HashMap::new(), dirty: false };
+        let screen = Screen {
+            terminal,
+            color: super::colored(&stderr),
+            running: HashMap::new(),
+            dirty: false,
+        };
         let screen = Arc::new(Mutex::new(screen));
         let every = if terminal { TELL_EVERY.0 } else { TELL_EVERY.1 };
         let (end, ended) = channel();
@@ -99,7 +119,12 @@ impl Lines {
                 told.lock().unwrap_or_else(PoisonError::into_inner).tell();
             }
         });
-        Self { screen, ticker: Some((end, ticker)), pulls: 0, pull_failed: false }
+        Self {
+            screen,
+            ticker: Some((end, ticker)),
+            pulls: 0,
+            pull_failed: false,
+        }
     }
 }
 
@@ -131,7 +156,11 @@ impl Observer for Lines {
                 }
                 if self.pulls == 1 {
                     for item in *skipped {
-                        let id = item.id.as_deref().map(|id| format!(" ({})", one_line(id, 40))).unwrap_or_default();
+                        let id = item
+                            .id
+                            .as_deref()
+                            .map(|id| format!(" ({})", one_line(id, 40)))
+                            .unwrap_or_default();
                         screen.line(&format!("  item {}{id} is skipped: {}", item.index, item.reason));
                     }
                 }
@@ -143,13 +172,26 @@ impl Observer for Lines {
                 screen.line(&format!("{mark} {}", one_line(error, 400)));
             }
             Progress::Started(start, live) => {
-                let attempt = if start.attempt > 1 { format!(", attempt {}", start.attempt) } else { String::new() };
+                let attempt = if start.attempt > 1 {
+                    format!(", attempt {}", start.attempt)
+                } else {
+                    String::new()
+                };
                 let title = one_line(&start.issue.title, 60);
-                screen.line(&format!("▶ {} ({}{attempt})  {title}", name(start), start.stage.agent));
-                screen.running.insert(start.session, (name(start), (*live).clone(), Instant::now()));
+                screen.line(&format!(
+                    "▶ {} ({}{attempt})  {title}",
+                    name(start),
+                    start.stage.agent
+                ));
+                screen
+                    .running
+                    .insert(start.session, (name(start), (*live).clone(), Instant::now()));
             }
             Progress::Ended(start, end) => {
-                let after_run = screen.running.remove(&start.session).and_then(|(_, live, _)| live.get().after_run_error);
+                let after_run = screen
+                    .running
+                    .remove(&start.session)
+                    .and_then(|(_, live, _)| live.get().after_run_error);
                 let line = ended_line(&screen, start, end);
                 screen.line(&line);
                 if let Some(error) = after_run {
@@ -160,21 +202,38 @@ impl Observer for Lines {
             Progress::Note(issue, note) => {
                 let id = one_line(issue.as_str(), 24);
                 match note {
-                    Note::BackingOff { stage, wait, attempts, .. } => {
-                        screen.line(&format!("  {id} {stage} waits {} after {attempts} attempts", Span(*wait)));
+                    Note::BackingOff {
+                        stage,
+                        wait,
+                        attempts,
+                        ..
+                    } => {
+                        screen.line(&format!(
+                            "  {id} {stage} waits {} after {attempts} attempts",
+                            Span(*wait)
+                        ));
                     }
                     Note::Parked { stage, reason, .. } => {
                         let mark = screen.paint("33", "parked:");
                         screen.line(&format!("  {id} {stage} {mark} {}", reason.as_str()));
                     }
-                    Note::Freed { stage, .. } => screen.line(&format!("  {id} {stage} was changed: it is freed")),
+                    Note::Freed { stage, .. } => {
+                        screen.line(&format!("  {id} {stage} was changed: it is freed"))
+                    }
                     Note::Ended { .. } => {}
                 }
             }
-            Progress::Stopping { running, force: false } => {
-                screen.line(&format!("stopping {running} agents; a second signal ends them at once"));
+            Progress::Stopping {
+                running,
+                force: false,
+            } => {
+                screen.line(&format!(
+                    "stopping {running} agents; a second signal ends them at once"
+                ));
             }
-            Progress::Stopping { running, force: true } => screen.line(&format!("ending {running} agents at once")),
+            Progress::Stopping { running, force: true } => {
+                screen.line(&format!("ending {running} agents at once"))
+            }
         }
     }
 }
@@ -186,7 +245,10 @@ fn ended_line(screen: &Screen, start: &Start, end: &AttemptEnd) -> String {
         Outcome::Cancelled | Outcome::Lost => ("■", "33"),
         _ => ("✗", "31"),
     };
-    let class = ended.failure_class.map(|class| format!(" ({class})")).unwrap_or_default();
+    let class = ended
+        .failure_class
+        .map(|class| format!(" ({class})"))
+        .unwrap_or_default();
     let mut line = format!(
         "{} {} {}{class} in {}",
         screen.paint(color, mark),
@@ -195,7 +257,11 @@ fn ended_line(screen: &Screen, start: &Start, end: &AttemptEnd) -> String {
         Span(Duration::from_millis(ended.duration_ms))
     );
     if let Some(reason) = &ended.reason {
-        line.push_str(&format!("\n    {}\n    log: {}", indented(reason), end.log.display()));
+        line.push_str(&format!(
+            "\n    {}\n    log: {}",
+            indented(reason),
+            end.log.display()
+        ));
     }
     line
 }
@@ -225,10 +291,24 @@ pub fn summary(closing: &Closing, once: bool) -> String {
             })
             .collect();
         out.push('\n');
-        out.push_str(&table(["ISSUE", "STAGE", "OUTCOME", "DURATION", "TOKENS", "COST", "LOG"], &rows));
-        let count = |outcome| closing.rows.iter().filter(|row| row.ended.outcome == outcome).count();
+        out.push_str(&table(
+            ["ISSUE", "STAGE", "OUTCOME", "DURATION", "TOKENS", "COST", "LOG"],
+            &rows,
+        ));
+        let count = |outcome| {
+            closing
+                .rows
+                .iter()
+                .filter(|row| row.ended.outcome == outcome)
+                .count()
+        };
         let succeeded = count(Outcome::Succeeded);
-        let usage = closing.rows.iter().fold(Default::default(), |sum: vik_core::outcome::Usage, row| sum.plus(row.ended.usage));
+        let usage = closing
+            .rows
+            .iter()
+            .fold(Default::default(), |sum: vik_core::outcome::Usage, row| {
+                sum.plus(row.ended.usage)
+            });
         let costs: Vec<_> = closing.rows.iter().filter_map(|row| row.ended.cost_usd).collect();
         let cost = cost((!costs.is_empty()).then(|| costs.iter().sum()));
         out.push_str(&format!(
@@ -237,19 +317,28 @@ pub fn summary(closing: &Closing, once: bool) -> String {
             closing.rows.len() - succeeded,
             tokens(usage)
         ));
-    } else if once && closing.any_pull && closing.not_found.is_empty() && closing.waiting.is_empty() && closing.failed.is_empty() {
+    } else if once
+        && closing.any_pull
+        && closing.not_found.is_empty()
+        && closing.waiting.is_empty()
+        && closing.failed.is_empty()
+    {
         out.push_str("nothing to do: no issue of the pull is in the state of a stage\n");
     }
-    for (what, lines) in
-        [("failed", &closing.failed), ("waiting", &closing.waiting), ("no progress", &closing.no_progress)]
-    {
+    for (what, lines) in [
+        ("failed", &closing.failed),
+        ("waiting", &closing.waiting),
+        ("no progress", &closing.no_progress),
+    ] {
         for line in lines {
             out.push_str(&format!("{what}: {}\n", clean(line)));
         }
     }
     for id in &closing.not_found {
         let id = one_line(id.as_str(), 60);
-        out.push_str(&format!("not found: no pull brought issue {id} in the state of a stage\n"));
+        out.push_str(&format!(
+            "not found: no pull brought issue {id} in the state of a stage\n"
+        ));
     }
     if let Some(error) = &closing.pull_error {
         out.push_str(&format!("the last pull failed: {}\n", one_line(error, 400)));

@@ -61,12 +61,21 @@ pub fn run(workflow: &Path, args: &PruneArgs) -> Done {
     let past = history::read(layout.root())?;
     let mut by_issue: BTreeMap<&IssueId, Vec<&PastAttempt>> = BTreeMap::new();
     for attempt in &past.attempts {
-        by_issue.entry(&attempt.record.issue_id).or_default().push(attempt);
+        by_issue
+            .entry(&attempt.record.issue_id)
+            .or_default()
+            .push(attempt);
     }
     let used = |attempt: &&PastAttempt| attempt.ended_at.unwrap_or(attempt.record.started_at);
-    let mut plan = Plan { schema: vik_api::SCHEMA, removed: args.yes, issues: Vec::new() };
+    let mut plan = Plan {
+        schema: vik_api::SCHEMA,
+        removed: args.yes,
+        issues: Vec::new(),
+    };
     for (issue, attempts) in by_issue {
-        let Some(last_used) = attempts.iter().map(used).max().filter(|last| *last < oldest) else { continue };
+        let Some(last_used) = attempts.iter().map(used).max().filter(|last| *last < oldest) else {
+            continue;
+        };
         let workspace = layout.issue_dir(issue);
         plan.issues.push(Old {
             issue_id: issue.clone(),
@@ -93,32 +102,62 @@ pub fn run(workflow: &Path, args: &PruneArgs) -> Done {
 fn before_remove(host: &Host, workflow: &Workflow, last: &PastAttempt) -> Result<(), Failure> {
     let record = &last.record;
     let workdir = host.layout.issue_dir(&record.issue_id);
-    let Some(source) = workflow.issue.before_remove.as_ref().filter(|_| workdir.is_dir()) else { return Ok(()) };
+    let Some(source) = workflow.issue.before_remove.as_ref().filter(|_| workdir.is_dir()) else {
+        return Ok(());
+    };
     let fail = |error: &dyn std::error::Error| {
         let id = one_line(record.issue_id.as_str(), 60);
-        Failure::failed("before_remove", format!("the workspace of issue {id} stays"), error)
-            .hint("mend the hook, or remove the workspace by hand")
+        Failure::failed(
+            "before_remove",
+            format!("the workspace of issue {id} stays"),
+            error,
+        )
+        .hint("mend the hook, or remove the workspace by hand")
     };
     let item = json!({
         "id": record.issue_id, "title": record.issue_title, "state": record.issue_state,
     });
-    let Ok(issue) = Issue::parse(&item.to_string()) else { return Ok(()) };
+    let Ok(issue) = Issue::parse(&item.to_string()) else {
+        return Ok(());
+    };
     let context = issue_context(host, &issue, &workdir).into();
     let script = template::script(source, &context).map_err(|error| fail(&error))?;
     let mut env = host.command_env();
     env.insert("VIK_ISSUE_ID".to_owned(), issue.id.to_string());
     env.insert("VIK_ISSUE_TITLE".to_owned(), issue.title.to_string());
     let id = record.session_id.to_string();
-    let place = Place { cwd: &workdir, env, attempt: &id, timeout: workflow.issue.hook_timeout.0 };
+    let place = Place {
+        cwd: &workdir,
+        env,
+        attempt: &id,
+        timeout: workflow.issue.hook_timeout.0,
+    };
     let log = last.files.hook(Hook::BeforeRemove.as_str());
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| fail(&error))?;
-    let ran = hooks::run(host, Hook::BeforeRemove, &script, place, &log, std::future::pending());
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| fail(&error))?;
+    let ran = hooks::run(
+        host,
+        Hook::BeforeRemove,
+        &script,
+        place,
+        &log,
+        std::future::pending(),
+    );
     runtime.block_on(ran).map_err(|error| fail(&error))
 }
 
 fn remove(layout: &Layout, issue: &IssueId) -> Result<(), Failure> {
     let fail = |error: &dyn std::error::Error| {
-        Failure::failed("prune", format!("cannot remove what belongs to issue {}", one_line(issue.as_str(), 60)), error)
+        Failure::failed(
+            "prune",
+            format!(
+                "cannot remove what belongs to issue {}",
+                one_line(issue.as_str(), 60)
+            ),
+            error,
+        )
     };
     workspace::remove(layout, issue).map_err(|error| fail(&error))?;
     let sessions = layout.issue_sessions_dir(issue);
@@ -136,11 +175,25 @@ fn text(plan: &Plan, args: &PruneArgs, now: Timestamp) -> String {
         .issues
         .iter()
         .map(|old| {
-            let workspace = old.workspace.as_ref().map_or_else(|| "-".to_owned(), |path| path.display().to_string());
-            [one_line(old.issue_id.as_str(), 40), ago(old.last_used, now), old.sessions.to_string(), workspace]
+            let workspace = old
+                .workspace
+                .as_ref()
+                .map_or_else(|| "-".to_owned(), |path| path.display().to_string());
+            [
+                one_line(old.issue_id.as_str(), 40),
+                ago(old.last_used, now),
+                old.sessions.to_string(),
+                workspace,
+            ]
         })
         .collect();
-    let end = if plan.removed { "removed\n" } else { "nothing was removed; add --yes to remove them\n" };
-    format!("{}{end}", table(["ISSUE", "LAST USED", "SESSIONS", "WORKSPACE"], &rows))
+    let end = if plan.removed {
+        "removed\n"
+    } else {
+        "nothing was removed; add --yes to remove them\n"
+    };
+    format!(
+        "{}{end}",
+        table(["ISSUE", "LAST USED", "SESSIONS", "WORKSPACE"], &rows)
+    )
 }
-

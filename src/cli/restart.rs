@@ -14,7 +14,9 @@ pub fn run(workflow: &Path, args: &RestartArgs) -> Done {
     }
     // A daemon is not stopped for a workflow that could not be started again.
     WorkflowFile::valid(workflow, |_| {})?;
-    let running = client::find(workflow).map(|(_, info)| info.options).unwrap_or_default();
+    let running = client::find(workflow)
+        .map(|(_, info)| info.options)
+        .unwrap_or_default();
     match quietly(workflow, args.timeout)?.1 {
         Stopped::Nothing => print("no daemon ran\n"),
         _ => print("the old daemon has stopped\n"),

@@ -47,7 +47,13 @@ pub fn run(workflow: &Path, args: &RunArgs) -> Done {
     } else {
         Box::new(Lines::new())
     };
-    let serve = ServeOptions { workflow_path: path, workflow, options: options(args), console, observer };
+    let serve = ServeOptions {
+        workflow_path: path,
+        workflow,
+        options: options(args),
+        console,
+        observer,
+    };
     let closing = daemon::serve(serve, ready)?;
     if !args.daemon_child {
         print(&super::progress::summary(&closing, args.once));
@@ -62,9 +68,19 @@ fn valid(
     let valid = WorkflowFile::valid(workflow, super::warn)?;
     for name in &args.stage {
         if valid.1.stage(&StageName::new(name.as_str())).is_none() {
-            let known: Vec<_> = valid.1.issue.stages.iter().map(|stage| stage.name.as_str()).collect();
-            return Err(Failure::new(Exit::Usage, "unknown_stage", format!("the workflow has no stage `{name}`"))
-                .hint(format!("it has: {}", known.join(", "))));
+            let known: Vec<_> = valid
+                .1
+                .issue
+                .stages
+                .iter()
+                .map(|stage| stage.name.as_str())
+                .collect();
+            return Err(Failure::new(
+                Exit::Usage,
+                "unknown_stage",
+                format!("the workflow has no stage `{name}`"),
+            )
+            .hint(format!("it has: {}", known.join(", "))));
         }
     }
     Ok(valid)
@@ -73,9 +89,17 @@ fn valid(
 fn options(args: &RunArgs) -> Options {
     let filter = Filter {
         issues: args.issue.iter().map(|id| IssueId::new(id.as_str())).collect(),
-        stages: args.stage.iter().map(|name| StageName::new(name.as_str())).collect(),
+        stages: args
+            .stage
+            .iter()
+            .map(|name| StageName::new(name.as_str()))
+            .collect(),
     };
-    Options { once: args.once, max_iterations: args.max_iterations, filter }
+    Options {
+        once: args.once,
+        max_iterations: args.max_iterations,
+        filter,
+    }
 }
 
 /// Starts a detached daemon and tells its pid. `options` go to the daemon's own `run`.
@@ -86,6 +110,8 @@ pub fn detach(workflow: &Path, options: Vec<String>) -> Done {
     words.extend(["--workflow".into(), absolute(workflow).into()]);
     words.extend(options.into_iter().map(OsString::from));
     let pid = daemon::detach(&words)?;
-    print(&format!("vik runs (pid {pid}); see `vik status`, stop it with `vik stop`\n"));
+    print(&format!(
+        "vik runs (pid {pid}); see `vik status`, stop it with `vik stop`\n"
+    ));
     Ok(Exit::Done)
 }

@@ -31,10 +31,23 @@ fn text(runs: &[RunView]) -> String {
     let rows: Vec<_> = runs
         .iter()
         .map(|run| {
-            let usage = run.attempts.iter().fold(vik_core::outcome::Usage::default(), |sum, a| sum.plus(a.usage));
-            let costs: Vec<_> = run.attempts.iter().filter_map(|attempt| attempt.cost_usd).collect();
-            let took: u64 = run.attempts.iter().filter_map(|attempt| attempt.duration_ms).sum();
-            let outcome = run.outcome.map_or_else(|| "-".to_owned(), |outcome| outcome.to_string());
+            let usage = run
+                .attempts
+                .iter()
+                .fold(vik_core::outcome::Usage::default(), |sum, a| sum.plus(a.usage));
+            let costs: Vec<_> = run
+                .attempts
+                .iter()
+                .filter_map(|attempt| attempt.cost_usd)
+                .collect();
+            let took: u64 = run
+                .attempts
+                .iter()
+                .filter_map(|attempt| attempt.duration_ms)
+                .sum();
+            let outcome = run
+                .outcome
+                .map_or_else(|| "-".to_owned(), |outcome| outcome.to_string());
             [
                 one_line(run.issue_id.as_str(), 30),
                 run.stage.to_string(),
@@ -48,7 +61,12 @@ fn text(runs: &[RunView]) -> String {
             ]
         })
         .collect();
-    table(["ISSUE", "STAGE", "STATE", "OUTCOME", "TRIES", "TIME", "TOKENS", "COST", "TITLE"], &rows)
+    table(
+        [
+            "ISSUE", "STAGE", "STATE", "OUTCOME", "TRIES", "TIME", "TOKENS", "COST", "TITLE",
+        ],
+        &rows,
+    )
 }
 
 /// The name of a run's state for people.

@@ -36,9 +36,17 @@ pub fn run(workflow: &Path, args: &ShowArgs) -> Done {
             one_line(&run.issue_title, 80)
         ));
         for attempt in &run.attempts {
-            let outcome = attempt.outcome.map_or_else(|| "running".to_owned(), |outcome| outcome.to_string());
-            let class = attempt.failure_class.map(|class| format!(" ({class})")).unwrap_or_default();
-            let took = attempt.duration_ms.map(|ms| format!(" in {}", Span(Duration::from_millis(ms)))).unwrap_or_default();
+            let outcome = attempt
+                .outcome
+                .map_or_else(|| "running".to_owned(), |outcome| outcome.to_string());
+            let class = attempt
+                .failure_class
+                .map(|class| format!(" ({class})"))
+                .unwrap_or_default();
+            let took = attempt
+                .duration_ms
+                .map(|ms| format!(" in {}", Span(Duration::from_millis(ms))))
+                .unwrap_or_default();
             out.push_str(&format!(
                 "  {:.0} attempt {}: {outcome}{class}{took}, {} tokens, {}\n",
                 attempt.started_at,
@@ -47,7 +55,10 @@ pub fn run(workflow: &Path, args: &ShowArgs) -> Done {
                 cost(attempt.cost_usd)
             ));
             if let Some(reason) = &attempt.reason {
-                out.push_str(&format!("    {}\n", clean(reason.trim_end()).replace('\n', "\n    ")));
+                out.push_str(&format!(
+                    "    {}\n",
+                    clean(reason.trim_end()).replace('\n', "\n    ")
+                ));
             }
             out.push_str(&format!("    log: {}\n", attempt.log.display()));
         }

@@ -25,7 +25,9 @@ pub fn run(workflow: &Path, args: &StatusArgs) -> Done {
     } else if runs {
         let failure = client::no_daemon(&path);
         return Err(match status.daemon.state {
-            DaemonState::Dead => failure.cause("the last one ended without cleaning up; `vik stop` ends what it left"),
+            DaemonState::Dead => {
+                failure.cause("the last one ended without cleaning up; `vik stop` ends what it left")
+            }
             _ => failure,
         });
     } else {
@@ -38,9 +40,15 @@ fn of(instance: &Instance, path: &Path) -> Result<Status, Failure> {
     match instance.presence() {
         Presence::Running(info) => match client::request(&info, Verb::Status)? {
             Response::Status(status) => Ok(*status),
-            _ => Err(Failure::new(Exit::Bug, "daemon_nonsense", "the daemon answered something else")),
+            _ => Err(Failure::new(
+                Exit::Bug,
+                "daemon_nonsense",
+                "the daemon answered something else",
+            )),
         },
-        Presence::Starting => Err(client::find(path).err().unwrap_or_else(|| client::no_daemon(path))),
+        Presence::Starting => Err(client::find(path)
+            .err()
+            .unwrap_or_else(|| client::no_daemon(path))),
         Presence::Dead(info) => Ok(absent(DaemonState::Dead, Some(&info), path)),
         Presence::None => Ok(absent(DaemonState::NotRunning, None, path)),
     }
@@ -68,7 +76,9 @@ fn absent(state: DaemonState, info: Option<&InstanceInfo>, path: &Path) -> Statu
 fn all(args: &StatusArgs) -> Done {
     let mut found = Vec::new();
     for instance in Instance::all() {
-        let Some(info) = instance.read().filter(|info| info.ended_at.is_none()) else { continue };
+        let Some(info) = instance.read().filter(|info| info.ended_at.is_none()) else {
+            continue;
+        };
         match of(&instance, &info.workflow_path) {
             Ok(status) => found.push(status),
             Err(_) => found.push(absent(DaemonState::Dead, Some(&info), &info.workflow_path)),
@@ -85,7 +95,10 @@ fn all(args: &StatusArgs) -> Done {
             .map(|status| {
                 [
                     state(status.daemon.state).to_owned(),
-                    status.daemon.pid.map_or_else(|| "-".to_owned(), |pid| pid.to_string()),
+                    status
+                        .daemon
+                        .pid
+                        .map_or_else(|| "-".to_owned(), |pid| pid.to_string()),
                     status.sessions.len().to_string(),
                     status.parked.len().to_string(),
                     status.daemon.workflow_path.to_string_lossy().into_owned(),
@@ -110,7 +123,10 @@ fn state(state: DaemonState) -> &'static str {
 /// The status for people.
 pub fn text(status: &Status, now: Timestamp) -> String {
     let daemon = &status.daemon;
-    let since = daemon.started_at.map(|at| format!(" for {}", ago(at, now))).unwrap_or_default();
+    let since = daemon
+        .started_at
+        .map(|at| format!(" for {}", ago(at, now)))
+        .unwrap_or_default();
     let mut out = format!(
         "vik {}{since} (pid {}) · {} running · {} waiting · {} parked\n",
         state(daemon.state),
@@ -123,8 +139,16 @@ pub fn text(status: &Status, now: Timestamp) -> String {
     out.push_str(&match &status.last_pull {
         None => "no pull has ended yet\n".to_owned(),
         Some(pull) if pull.ok => {
-            let skipped = if pull.skipped > 0 { format!(", {} skipped", pull.skipped) } else { String::new() };
-            format!("last pull {} ago: {} issues{skipped}\n", ago(pull.at, now), pull.issues)
+            let skipped = if pull.skipped > 0 {
+                format!(", {} skipped", pull.skipped)
+            } else {
+                String::new()
+            };
+            format!(
+                "last pull {} ago: {} issues{skipped}\n",
+                ago(pull.at, now),
+                pull.issues
+            )
         }
         Some(pull) => format!(
             "last pull {} ago FAILED ({} in a row): {}\n",
@@ -144,14 +168,18 @@ pub fn text(status: &Status, now: Timestamp) -> String {
                     session.agent.to_string(),
                     session.attempt.to_string(),
                     ago(session.since, now),
-                    session.last_event_at.map_or_else(|| "-".to_owned(), |at| ago(at, now)),
+                    session
+                        .last_event_at
+                        .map_or_else(|| "-".to_owned(), |at| ago(at, now)),
                     tokens(session.usage),
                     cost(session.cost_usd),
                     one_line(session.activity.as_deref().unwrap_or(&session.phase), 60),
                 ]
             })
             .collect();
-        let header = ["ISSUE", "STAGE", "AGENT", "TRY", "SINCE", "HEARD", "TOKENS", "COST", "NOW"];
+        let header = [
+            "ISSUE", "STAGE", "AGENT", "TRY", "SINCE", "HEARD", "TOKENS", "COST", "NOW",
+        ];
         out.push('\n');
         out.push_str(&table(header, &rows));
     }
@@ -161,7 +189,13 @@ pub fn text(status: &Status, now: Timestamp) -> String {
             .iter()
             .map(|parked| {
                 let id = one_line(parked.issue_id.as_str(), 30);
-                [id, parked.stage.to_string(), ago(parked.since, now), parked.reason.clone(), one_line(&parked.detail, 100)]
+                [
+                    id,
+                    parked.stage.to_string(),
+                    ago(parked.since, now),
+                    parked.reason.clone(),
+                    one_line(&parked.detail, 100),
+                ]
             })
             .collect();
         out.push('\n');
@@ -174,9 +208,17 @@ pub fn text(status: &Status, now: Timestamp) -> String {
             .iter()
             .take(SHOWN)
             .map(|waiting| {
-                let until = waiting.until.map_or_else(|| "-".to_owned(), |until| ago(now, until));
+                let until = waiting
+                    .until
+                    .map_or_else(|| "-".to_owned(), |until| ago(now, until));
                 let id = one_line(waiting.issue_id.as_str(), 30);
-                [id, waiting.stage.to_string(), until, waiting.reason.clone(), waiting.attempts.to_string()]
+                [
+                    id,
+                    waiting.stage.to_string(),
+                    until,
+                    waiting.reason.clone(),
+                    waiting.attempts.to_string(),
+                ]
             })
             .collect();
         out.push('\n');

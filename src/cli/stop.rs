@@ -37,7 +37,9 @@ pub fn run(workflow: &Path, args: &StopArgs) -> Done {
         Stopped::Daemon { forced: false } => print("vik has stopped; no process of it is left\n"),
         Stopped::Daemon { forced: true } => print("vik was made to stop; no process of it is left\n"),
         Stopped::Leftovers(count) => {
-            print(&format!("the daemon was dead already; {count} processes that it left were ended\n"));
+            print(&format!(
+                "the daemon was dead already; {count} processes that it left were ended\n"
+            ));
         }
         Stopped::Nothing => return Err(client::no_daemon(&path)),
     }
@@ -67,10 +69,12 @@ pub fn stop(instance: &Instance, timeout: Duration) -> Result<Stopped, Failure> 
     let stopped = match presence {
         Presence::None => Stopped::Nothing,
         Presence::Dead(_) => Stopped::Leftovers(0),
-        Presence::Starting => {
-            wait_gone(instance, timeout).then_some(Stopped::Daemon { forced: false }).ok_or_else(too_slow)?
-        }
-        Presence::Running(info) => Stopped::Daemon { forced: end(instance, &info, timeout)? },
+        Presence::Starting => wait_gone(instance, timeout)
+            .then_some(Stopped::Daemon { forced: false })
+            .ok_or_else(too_slow)?,
+        Presence::Running(info) => Stopped::Daemon {
+            forced: end(instance, &info, timeout)?,
+        },
     };
     // A dead daemon's shims end their trees by themselves, gently first; what they could not is found by its mark.
     let shims = wait_for_shims(&instance.name());
@@ -102,7 +106,11 @@ fn end(instance: &Instance, info: &InstanceInfo, timeout: Duration) -> Result<bo
         return Ok(true);
     }
     signal(info, Signal::SIGKILL);
-    if wait_gone(instance, LAST_GRACE) { Ok(true) } else { Err(too_slow()) }
+    if wait_gone(instance, LAST_GRACE) {
+        Ok(true)
+    } else {
+        Err(too_slow())
+    }
 }
 
 fn signal(info: &InstanceInfo, signal: Signal) {
@@ -140,7 +148,11 @@ fn wait_for_shims(instance: &str) -> usize {
 }
 
 fn end_marked(instance: &str) -> Result<usize, Failure> {
-    let graces = Graces { term: Duration::from_secs(5), kill: LAST_GRACE, ..Graces::default() };
+    let graces = Graces {
+        term: Duration::from_secs(5),
+        kill: LAST_GRACE,
+        ..Graces::default()
+    };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .build()
@@ -155,12 +167,17 @@ fn end_marked(instance: &str) -> Result<usize, Failure> {
         return Ok(found.len().max(seen));
     }
     let pids: Vec<_> = left.iter().map(|process| process.pid.to_string()).collect();
-    Err(Failure::new(Exit::TimedOut, "still_alive", format!("processes live on: {}", pids.join(", ")))
-        .hint("they may be stuck in the kernel; look with `ps -o pid,stat,wchan,cmd -p PID`"))
+    Err(Failure::new(
+        Exit::TimedOut,
+        "still_alive",
+        format!("processes live on: {}", pids.join(", ")),
+    )
+    .hint("they may be stuck in the kernel; look with `ps -o pid,stat,wchan,cmd -p PID`"))
 }
 
 fn too_slow() -> Failure {
-    Failure::new(Exit::TimedOut, "stop_timeout", "the daemon did not end in time").hint("give it longer with --timeout SECS")
+    Failure::new(Exit::TimedOut, "stop_timeout", "the daemon did not end in time")
+        .hint("give it longer with --timeout SECS")
 }
 
 /// For `uninstall` and `restart`: stops if there is anything to stop.

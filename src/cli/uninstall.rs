@@ -15,8 +15,9 @@ pub fn run(workflow: &Path, args: &UninstallArgs) -> Done {
     let there = dir.exists();
     if there {
         instance.dir().remove_socket_dir();
-        std::fs::remove_dir_all(dir)
-            .map_err(|error| Failure::failed("uninstall", format!("cannot remove {}", dir.display()), &error))?;
+        std::fs::remove_dir_all(dir).map_err(|error| {
+            Failure::failed("uninstall", format!("cannot remove {}", dir.display()), &error)
+        })?;
     }
     match (there, stopped) {
         (false, _) => print("nothing was installed\n"),
@@ -24,7 +25,10 @@ pub fn run(workflow: &Path, args: &UninstallArgs) -> Done {
         (true, _) => print("the daemon has stopped and its instance is removed\n"),
     }
     if let Some(info) = info {
-        print(&format!("history and workspaces stay in {}; `vik prune` removes old ones\n", info.root.display()));
+        print(&format!(
+            "history and workspaces stay in {}; `vik prune` removes old ones\n",
+            info.root.display()
+        ));
     }
     Ok(Exit::Done)
 }

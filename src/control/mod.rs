@@ -3,5 +3,5 @@
 mod client;
 mod server;
 
-pub use client::{ask, AskError};
+pub use client::{AskError, ask};
 pub use server::{ControlServer, REFUSED, Refuse, STOPPING};

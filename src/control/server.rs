@@ -53,13 +53,16 @@ impl ControlServer {
         let clients = Arc::new(tokio::sync::Semaphore::new(MAX_CLIENTS));
         let task = tokio::spawn(async move {
             loop {
-                let Ok(permit) = Arc::clone(&clients).acquire_owned().await else { return };
+                let Ok(permit) = Arc::clone(&clients).acquire_owned().await else {
+                    return;
+                };
                 match listener.accept().await {
                     Ok((stream, _)) => {
                         let (asks, refuse) = (asks.clone(), Arc::clone(&refuse));
                         tokio::spawn(async move {
                             let _permit = permit;
-                            let served = tokio::time::timeout(REQUEST_TIMEOUT, serve(stream, asks, refuse)).await;
+                            let served =
+                                tokio::time::timeout(REQUEST_TIMEOUT, serve(stream, asks, refuse)).await;
                             if let Ok(Err(error)) = served {
                                 tracing::debug!(%error, "a client of the control socket went away");
                             }
@@ -72,7 +75,10 @@ impl ControlServer {
                 }
             }
         });
-        Ok(Self { path: path.to_owned(), task })
+        Ok(Self {
+            path: path.to_owned(),
+            task,
+        })
     }
 }
 
@@ -87,14 +93,19 @@ async fn serve(stream: UnixStream, asks: mpsc::Sender<Asking>, refuse: Refuse) -
     let peer = vik_proc::peer_pid(&stream)?;
     let (read, mut write) = stream.into_split();
     let mut line = String::new();
-    BufReader::new(read.take(MAX_REQUEST_BYTES)).read_line(&mut line).await?;
+    BufReader::new(read.take(MAX_REQUEST_BYTES))
+        .read_line(&mut line)
+        .await?;
     let response = if refuse(peer) {
         tracing::warn!(peer, "an agent asked at the control socket: refused");
         error(REFUSED, "agents may not steer the daemon that runs them")
     } else {
         match serde_json::from_str::<Request>(&line) {
             Ok(request) => answer(request, &asks).await,
-            Err(problem) => error("bad_request", &format!("the request is not understood: {problem}")),
+            Err(problem) => error(
+                "bad_request",
+                &format!("the request is not understood: {problem}"),
+            ),
         }
     };
     let mut text = serde_json::to_vec(&response)?;
@@ -112,5 +123,9 @@ async fn answer(request: Request, asks: &mpsc::Sender<Asking>) -> Response {
 }
 
 fn error(code: &str, message: &str) -> Response {
-    Response::Error(ErrorBody { code: code.to_owned(), message: message.to_owned(), hint: None })
+    Response::Error(ErrorBody {
+        code: code.to_owned(),
+        message: message.to_owned(),
+        hint: None,
+    })
 }

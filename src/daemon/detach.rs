@@ -17,8 +17,14 @@ use crate::report::{Exit, Failure};
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Word {
-    Ready { pid: i32 },
-    Failed { exit: u8, error: ErrorBody, text: String },
+    Ready {
+        pid: i32,
+    },
+    Failed {
+        exit: u8,
+        error: ErrorBody,
+        text: String,
+    },
 }
 
 /// The child's end: to be told once.
@@ -76,7 +82,11 @@ impl Ready {
 
     /// Tells why it is not.
     pub fn failed(self, failure: &Failure) {
-        let word = Word::Failed { exit: failure.exit.code(), error: failure.body(), text: failure.text(false) };
+        let word = Word::Failed {
+            exit: failure.exit.code(),
+            error: failure.body(),
+            text: failure.text(false),
+        };
         // The parent may be gone; then nobody asks any more.
         let _ = say(&word);
     }

@@ -81,7 +81,11 @@ impl Instance {
 
     /// The name of its folder.
     pub fn name(&self) -> String {
-        self.dir.path().file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+        self.dir
+            .path()
+            .file_name()
+            .map(|name| name.to_string_lossy().into_owned())
+            .unwrap_or_default()
     }
 
     /// Takes the lock for life.
@@ -90,7 +94,11 @@ impl Instance {
     /// When another daemon has it (exit 5), or the folder cannot be made.
     pub fn acquire(&self) -> Result<FileLock, Failure> {
         let fail = |error: &dyn std::error::Error| {
-            Failure::failed("instance_folder", format!("cannot use {}", self.dir.path().display()), error)
+            Failure::failed(
+                "instance_folder",
+                format!("cannot use {}", self.dir.path().display()),
+                error,
+            )
         };
         self.dir.create().map_err(|error| fail(&error))?;
         match FileLock::try_acquire(&self.dir.lock()).map_err(|error| fail(&error))? {

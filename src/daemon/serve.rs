@@ -8,10 +8,10 @@ use tokio::sync::mpsc;
 use vik_core::workflow::Workflow;
 use vik_proc::{Mark, ProcessId, Supervisor};
 
+use super::Ready;
 use super::instance::{Instance, InstanceInfo};
 use super::signals::Signals;
 use super::state::{self, ServiceState};
-use super::Ready;
 use crate::control::ControlServer;
 use crate::host::{Host, SHIM_MARK, own_environment};
 use crate::logging::{self, Console};
@@ -71,8 +71,10 @@ pub fn host(workflow_path: &Path, workflow: &Workflow, instance: &Instance) -> R
     let failure = |what: &str, error: &dyn std::error::Error| Failure::failed("home", what, error);
     let layout = Layout::resolve(workflow_path, &workflow.workspace_root)
         .map_err(|error| failure("cannot tell where this workflow keeps its files", &error))?;
-    let vik = std::env::current_exe().map_err(|error| failure("cannot tell where Vik's own program is", &error))?;
-    let supervisor = Supervisor::this_program().map_err(|error| failure("cannot prepare the shim", &error))?;
+    let vik =
+        std::env::current_exe().map_err(|error| failure("cannot tell where Vik's own program is", &error))?;
+    let supervisor =
+        Supervisor::this_program().map_err(|error| failure("cannot prepare the shim", &error))?;
     let supervisor = supervisor.mark_shims(&Mark::new(SHIM_MARK, instance.name()));
     Ok(Host {
         workflow_path: workflow_path.to_owned(),
@@ -92,7 +94,8 @@ impl Daemon {
         let lock = instance.acquire()?;
         let mut host = host(&serve.workflow_path, &serve.workflow, &instance)?;
         let io = |what: String, error: &std::io::Error| {
-            Failure::failed("home", what, error).hint("check that the folder is writable and the disk not full")
+            Failure::failed("home", what, error)
+                .hint("check that the folder is writable and the disk not full")
         };
         host.layout.create().map_err(|error| {
             Failure::failed("home", "cannot make the folders of this workflow", &error)
@@ -101,8 +104,12 @@ impl Daemon {
         workspace::sweep(&host.layout).map_err(|error| {
             Failure::failed("home", "cannot clean up what an earlier removal left", &error)
         })?;
-        logging::init(&host.layout.logs_dir(), serve.console)
-            .map_err(|error| io(format!("cannot write logs in {}", host.layout.logs_dir().display()), &error))?;
+        logging::init(&host.layout.logs_dir(), serve.console).map_err(|error| {
+            io(
+                format!("cannot write logs in {}", host.layout.logs_dir().display()),
+                &error,
+            )
+        })?;
         let now = Timestamp::now();
         let process = ProcessId::current();
         let state = ServiceState {
@@ -113,8 +120,12 @@ impl Daemon {
             since: now,
             workflow_path: serve.workflow_path.to_string_lossy().into_owned(),
         };
-        state::write(&host.layout.state_file(), &state)
-            .map_err(|error| io(format!("cannot write {}", host.layout.state_file().display()), &error))?;
+        state::write(&host.layout.state_file(), &state).map_err(|error| {
+            io(
+                format!("cannot write {}", host.layout.state_file().display()),
+                &error,
+            )
+        })?;
         let info = InstanceInfo {
             schema: 1,
             process,
@@ -127,7 +138,13 @@ impl Daemon {
             options: serve.options.words(),
             ended_at: None,
         };
-        Ok(Self { instance, _lock: lock, host: Arc::new(host), state, info })
+        Ok(Self {
+            instance,
+            _lock: lock,
+            host: Arc::new(host),
+            state,
+            info,
+        })
     }
 
     fn run(mut self, serve: ServeOptions, mut ready: Option<Ready>) -> Result<Closing, Failure> {
@@ -168,8 +185,12 @@ impl Daemon {
         vik_proc::raise_file_limit();
         vik_proc::adopt_orphans();
         let (asks, receiver) = mpsc::channel(64);
-        let orchestrator =
-            Orchestrator::new(Arc::clone(&self.host), serve.workflow.clone(), serve.options, serve.observer);
+        let orchestrator = Orchestrator::new(
+            Arc::clone(&self.host),
+            serve.workflow.clone(),
+            serve.options,
+            serve.observer,
+        );
         let shims = orchestrator.shims();
         let refuse = Arc::new(move |peer: i32| {
             let shims = shims.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -179,7 +200,9 @@ impl Daemon {
         let socket = self.instance.dir().socket();
         let _server = ControlServer::listen(&socket, asks, refuse)
             .map_err(|error| fail(&format!("cannot listen at {}", socket.display()), &error))?;
-        self.instance.announce(&self.info).map_err(|error| fail("cannot write instance.json", &error))?;
+        self.instance
+            .announce(&self.info)
+            .map_err(|error| fail("cannot write instance.json", &error))?;
         tracing::info!(version = self.info.version, workflow = %serve.workflow_path.display(), "ready");
         if let Some(ready) = ready.take() {
             let log = self.host.layout.logs_dir().join("daemon.stderr.log");

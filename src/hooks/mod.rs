@@ -114,7 +114,11 @@ pub enum HookError {
 }
 
 fn shown(tail: &str) -> String {
-    if tail.is_empty() { String::new() } else { format!("; its output ends:\n{tail}") }
+    if tail.is_empty() {
+        String::new()
+    } else {
+        format!("; its output ends:\n{tail}")
+    }
 }
 
 /// Where and how a script runs.
@@ -143,17 +147,25 @@ pub async fn run(
     cancel: impl Future<Output = ()>,
 ) -> Result<(), HookError> {
     let file = log.with_extension("sh");
-    write_private(&file, script.as_bytes())
-        .map_err(|source| HookError::Write { path: file.clone(), source })?;
+    write_private(&file, script.as_bytes()).map_err(|source| HookError::Write {
+        path: file.clone(),
+        source,
+    })?;
     let mut spec = host.script(&file, place.cwd, place.env, place.attempt);
     spec.stdout = Output::Append(log.to_owned());
     spec.stderr = Output::Stdout;
-    let limits = Limits { timeout: place.timeout, max_bytes: 0 };
+    let limits = Limits {
+        timeout: place.timeout,
+        max_bytes: 0,
+    };
     let result = host.supervisor.output(&spec, limits, cancel).await;
     // The script may hold values of the environment: it is not kept, its output is.
     let _ = std::fs::remove_file(&file);
     let name = hook.to_string();
-    let run = result.map_err(|source| HookError::Start { name: name.clone(), source: Box::new(source) })?;
+    let run = result.map_err(|source| HookError::Start {
+        name: name.clone(),
+        source: Box::new(source),
+    })?;
     let tail = || report::tail_lines(&read_tail(log, TAIL_BYTES), 20);
     judge(name, &run, place.timeout, tail)
 }
@@ -169,17 +181,25 @@ pub async fn prompt_command(
     file: &Path,
     cancel: impl Future<Output = ()>,
 ) -> Result<String, HookError> {
-    write_private(file, script.as_bytes())
-        .map_err(|source| HookError::Write { path: file.to_owned(), source })?;
+    write_private(file, script.as_bytes()).map_err(|source| HookError::Write {
+        path: file.to_owned(),
+        source,
+    })?;
     let stderr = file.with_extension("stderr");
     let mut spec = host.script(file, place.cwd, place.env, place.attempt);
     spec.stderr = Output::Append(stderr.clone());
-    let limits = Limits { timeout: PROMPT_COMMAND_TIMEOUT, max_bytes: PROMPT_COMMAND_BYTES };
+    let limits = Limits {
+        timeout: PROMPT_COMMAND_TIMEOUT,
+        max_bytes: PROMPT_COMMAND_BYTES,
+    };
     let result = host.supervisor.output(&spec, limits, cancel).await;
     let tail = report::tail_lines(&read_tail(&stderr, TAIL_BYTES), 20);
     let _ = (std::fs::remove_file(file), std::fs::remove_file(&stderr));
     let name = format!("exec({})", report::one_line(script, 60));
-    let run = result.map_err(|source| HookError::Start { name: name.clone(), source: Box::new(source) })?;
+    let run = result.map_err(|source| HookError::Start {
+        name: name.clone(),
+        source: Box::new(source),
+    })?;
     judge(name, &run, PROMPT_COMMAND_TIMEOUT, || tail)?;
     let mut text = String::from_utf8_lossy(&run.stdout).into_owned();
     if text.ends_with('\n') {
@@ -205,7 +225,11 @@ fn judge(
     } else {
         how_ended(&run.exit)
     };
-    Err(HookError::Failed { name, how, tail: tail() })
+    Err(HookError::Failed {
+        name,
+        how,
+        tail: tail(),
+    })
 }
 
 /// How a process ended, in words that follow its name.
@@ -234,5 +258,7 @@ pub fn read_tail(path: &Path, bytes: u64) -> String {
         file.take(bytes).read_to_end(&mut tail)?;
         Ok(tail)
     };
-    read().map(|tail| String::from_utf8_lossy(&tail).into_owned()).unwrap_or_default()
+    read()
+        .map(|tail| String::from_utf8_lossy(&tail).into_owned())
+        .unwrap_or_default()
 }

@@ -63,7 +63,11 @@ pub enum PullError {
 }
 
 fn on_stderr(stderr: &str) -> String {
-    if stderr.is_empty() { String::new() } else { format!("; it said: {}", report::one_line(stderr, 500)) }
+    if stderr.is_empty() {
+        String::new()
+    } else {
+        format!("; it said: {}", report::one_line(stderr, 500))
+    }
 }
 
 /// Runs the pull command once, in the workflow file's folder with the daemon's environment. What it says on stderr
@@ -76,7 +80,10 @@ pub async fn pull(
 ) -> PullResult {
     let start = Instant::now();
     let result = run(host, intake, stderr, cancel).await;
-    PullResult { took: start.elapsed(), result }
+    PullResult {
+        took: start.elapsed(),
+        result,
+    }
 }
 
 async fn run(
@@ -94,8 +101,15 @@ async fn run(
     spec.env = os_env(host.command_env());
     spec.mark = Some(Mark::new(ATTEMPT_MARK, format!("pull-{}", uuid::Uuid::now_v7())));
     spec.stderr = Output::Append(stderr.to_owned());
-    let limits = Limits { timeout: intake.timeout.0, max_bytes: MAX_PULL_BYTES };
-    let run = host.supervisor.output(&spec, limits, cancel).await.map_err(PullError::Start)?;
+    let limits = Limits {
+        timeout: intake.timeout.0,
+        max_bytes: MAX_PULL_BYTES,
+    };
+    let run = host
+        .supervisor
+        .output(&spec, limits, cancel)
+        .await
+        .map_err(PullError::Start)?;
     if run.flooded {
         return Err(PullError::Flooded);
     }
@@ -107,15 +121,23 @@ async fn run(
     }
     if run.exit.code != Some(0) {
         let stderr = report::tail_lines(&read_tail(stderr, 4096), 5);
-        return Err(PullError::Failed { how: how_ended(&run.exit), stderr });
+        return Err(PullError::Failed {
+            how: how_ended(&run.exit),
+            stderr,
+        });
     }
     let output = run.stdout;
     let parse = move || {
         Pull::parse(&output).map_err(|source| {
             let start = String::from_utf8_lossy(&output[..output.len().min(200)]);
-            PullError::Garbage { source, start: report::one_line(&start, 80) }
+            PullError::Garbage {
+                source,
+                start: report::one_line(&start, 80),
+            }
         })
     };
     // Fifty megabytes take a while: the loop must not wait for them.
-    tokio::task::spawn_blocking(parse).await.unwrap_or(Err(PullError::Cancelled))
+    tokio::task::spawn_blocking(parse)
+        .await
+        .unwrap_or(Err(PullError::Cancelled))
 }

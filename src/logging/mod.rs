@@ -35,11 +35,17 @@ pub fn init(dir: &Path, console: Console) -> io::Result<()> {
             .build(dir)
             .map_err(io::Error::other)
     };
-    let all = tracing_subscriber::fmt::layer().with_ansi(false).with_target(false);
+    let all = tracing_subscriber::fmt::layer()
+        .with_ansi(false)
+        .with_target(false);
     let [all_name, error_name] = FILES;
     let all = all.with_writer(file(all_name)?).with_filter(LevelFilter::INFO);
-    let errors = tracing_subscriber::fmt::layer().with_ansi(false).with_target(false);
-    let errors = errors.with_writer(file(error_name)?).with_filter(LevelFilter::ERROR);
+    let errors = tracing_subscriber::fmt::layer()
+        .with_ansi(false)
+        .with_target(false);
+    let errors = errors
+        .with_writer(file(error_name)?)
+        .with_filter(LevelFilter::ERROR);
     let level = match console {
         Console::From(level) => LevelFilter::from_level(level),
         Console::Off => LevelFilter::OFF,
@@ -49,7 +55,11 @@ pub fn init(dir: &Path, console: Console) -> io::Result<()> {
         .with_target(false)
         .with_writer(io::stderr)
         .with_filter(level);
-    let installed = tracing_subscriber::registry().with(all).with(errors).with(stderr).try_init();
+    let installed = tracing_subscriber::registry()
+        .with(all)
+        .with(errors)
+        .with(stderr)
+        .try_init();
     installed.map_err(io::Error::other)
 }
 
@@ -59,12 +69,16 @@ pub fn init(dir: &Path, console: Console) -> io::Result<()> {
 /// When the folder cannot be read.
 pub fn retain(dir: &Path, days: u32) -> io::Result<usize> {
     let age = Duration::from_secs(u64::from(days) * 86_400);
-    let Some(oldest) = SystemTime::now().checked_sub(age) else { return Ok(0) };
+    let Some(oldest) = SystemTime::now().checked_sub(age) else {
+        return Ok(0);
+    };
     let mut removed = 0;
     for entry in std::fs::read_dir(dir)? {
         let entry = entry?;
         let name = entry.file_name();
-        let ours = FILES.iter().any(|file| name.to_string_lossy().starts_with(&format!("{file}.")));
+        let ours = FILES
+            .iter()
+            .any(|file| name.to_string_lossy().starts_with(&format!("{file}.")));
         if ours && entry.metadata()?.modified()? < oldest {
             std::fs::remove_file(entry.path())?;
             removed += 1;
@@ -93,8 +107,10 @@ mod tests {
             }
         }
         assert_eq!(retain(dir.path(), 7).unwrap(), 2);
-        let mut left: Vec<_> =
-            std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        let mut left: Vec<_> = std::fs::read_dir(dir.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
         left.sort();
         assert_eq!(left, ["notes.txt", "vik.log.2020-01-09"]);
     }

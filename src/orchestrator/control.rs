@@ -1,7 +1,8 @@
 //! Answers to the control socket.
 
 use vik_api::{
-    Daemon, DaemonState, ErrorBody, PROTOCOL, ParkedView, Response, SCHEMA, SessionView, Status, Verb, WaitingView,
+    Daemon, DaemonState, ErrorBody, PROTOCOL, ParkedView, Response, SCHEMA, SessionView, Status, Verb,
+    WaitingView,
 };
 use vik_core::machine::{ParkReason, Phase, Run};
 
@@ -37,7 +38,11 @@ impl Orchestrator {
 
     /// What the daemon does now.
     pub fn status(&self) -> Status {
-        let mut sessions: Vec<_> = self.running.iter().map(|(id, running)| self.session(id, running)).collect();
+        let mut sessions: Vec<_> = self
+            .running
+            .iter()
+            .map(|(id, running)| self.session(id, running))
+            .collect();
         sessions.sort_by(|a, b| (a.since, &a.session_id).cmp(&(b.since, &b.session_id)));
         let mut parked = Vec::new();
         let mut waiting = Vec::new();
@@ -57,7 +62,9 @@ impl Orchestrator {
                     issue_id: issue.clone(),
                     stage: run.stage.clone(),
                     reason: "backoff".to_owned(),
-                    until: since.checked_add(jiff::SignedDuration::try_from(*wait).unwrap_or_default()).ok(),
+                    until: since
+                        .checked_add(jiff::SignedDuration::try_from(*wait).unwrap_or_default())
+                        .ok(),
                     attempts: run.attempts,
                 }),
                 Phase::Settling { .. } => waiting.push(WaitingView {
@@ -72,14 +79,19 @@ impl Orchestrator {
             }
         }
         if self.state == DaemonState::Running {
-            waiting.extend(self.scheduler.candidates(self.now()).into_iter().map(|(issue, stage)| WaitingView {
-                run_id: None,
-                issue_id: issue.id.clone(),
-                stage: stage.name.clone(),
-                reason: "slot".to_owned(),
-                until: None,
-                attempts: 0,
-            }));
+            waiting.extend(
+                self.scheduler
+                    .candidates(self.now())
+                    .into_iter()
+                    .map(|(issue, stage)| WaitingView {
+                        run_id: None,
+                        issue_id: issue.id.clone(),
+                        stage: stage.name.clone(),
+                        reason: "slot".to_owned(),
+                        until: None,
+                        attempts: 0,
+                    }),
+            );
         }
         parked.sort_by(|a, b| (a.since, &a.issue_id).cmp(&(b.since, &b.issue_id)));
         waiting.sort_by(|a, b| (a.until, &a.issue_id).cmp(&(b.until, &b.issue_id)));
@@ -127,13 +139,22 @@ impl Orchestrator {
 fn detail(reason: ParkReason, run: &Run) -> String {
     match reason {
         ParkReason::NoProgress => {
-            format!("{} attempts succeeded, yet the issue kept its state", run.attempts)
+            format!(
+                "{} attempts succeeded, yet the issue kept its state",
+                run.attempts
+            )
         }
         ParkReason::AttemptsUsedUp | ParkReason::UnprovenEnd => {
             let last = run.last.as_ref();
-            let why = last.and_then(|report| report.reason.as_deref()).unwrap_or("no reason is known");
+            let why = last
+                .and_then(|report| report.reason.as_deref())
+                .unwrap_or("no reason is known");
             let outcome = last.map_or("failed", |report| report.outcome.as_str());
-            format!("{} attempts; the last one {outcome}: {}", run.attempts, crate::report::one_line(why, 300))
+            format!(
+                "{} attempts; the last one {outcome}: {}",
+                run.attempts,
+                crate::report::one_line(why, 300)
+            )
         }
     }
 }

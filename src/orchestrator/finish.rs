@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
+use vik_core::event::Ended;
 use vik_core::ids::IssueId;
 use vik_core::machine::{Note, ParkReason, Phase};
-use vik_core::event::Ended;
 use vik_core::outcome::Outcome;
 use vik_core::scheduler::Start;
 
@@ -71,8 +71,14 @@ impl Closing {
         match note {
             // The issue left the state of the stage.
             Note::Ended { succeeded: true, .. } => self.changed = true,
-            Note::Ended { stage, succeeded: false, .. } => {
-                self.failed.push(format!("{issue} {stage}: failed, and the issue left the stage's state"));
+            Note::Ended {
+                stage,
+                succeeded: false,
+                ..
+            } => {
+                self.failed.push(format!(
+                    "{issue} {stage}: failed, and the issue left the stage's state"
+                ));
             }
             Note::BackingOff { .. } | Note::Parked { .. } | Note::Freed { .. } => {}
         }
@@ -83,11 +89,20 @@ impl Closing {
         let holds = [
             (Exit::Interrupted, self.stopped),
             (Exit::Failed, !self.failed.is_empty()),
-            (Exit::NotFound, !self.any_pull || self.pull_error.is_some() || !self.not_found.is_empty()),
+            (
+                Exit::NotFound,
+                !self.any_pull || self.pull_error.is_some() || !self.not_found.is_empty(),
+            ),
             (Exit::Waiting, !self.waiting.is_empty()),
-            (Exit::NoProgress, !self.no_progress.is_empty() || (self.succeeded && !self.changed)),
+            (
+                Exit::NoProgress,
+                !self.no_progress.is_empty() || (self.succeeded && !self.changed),
+            ),
         ];
-        holds.into_iter().find(|(_, holds)| *holds).map_or(Exit::Done, |(exit, _)| exit)
+        holds
+            .into_iter()
+            .find(|(_, holds)| *holds)
+            .map_or(Exit::Done, |(exit, _)| exit)
     }
 }
 
@@ -96,28 +111,50 @@ impl Orchestrator {
     pub(super) fn close(mut self) -> Closing {
         let mut closing = std::mem::take(&mut self.closing);
         closing.any_pull = self.counts.ok > 0;
-        closing.pull_error =
-            self.last_pull.take().filter(|_| self.counts.failed_in_a_row > 0).and_then(|last| last.error);
-        closing.not_found = self.found.iter().filter(|(_, found)| !found).map(|(id, _)| id.clone()).collect();
+        closing.pull_error = self
+            .last_pull
+            .take()
+            .filter(|_| self.counts.failed_in_a_row > 0)
+            .and_then(|last| last.error);
+        closing.not_found = self
+            .found
+            .iter()
+            .filter(|(_, found)| !found)
+            .map(|(id, _)| id.clone())
+            .collect();
         let mut runs: Vec<_> = self.scheduler.runs().collect();
         runs.sort_by_key(|(id, run)| (*id, &run.stage));
         for (issue, run) in runs {
             let failed = run.last.is_some() && !run.last_succeeded();
             let stage = &run.stage;
             match &run.phase {
-                Phase::Parked { reason: ParkReason::NoProgress, .. } if run.changed => {
-                    closing.waiting.push(format!("{issue} {stage}: parked, its state did not change"));
+                Phase::Parked {
+                    reason: ParkReason::NoProgress,
+                    ..
+                } if run.changed => {
+                    closing
+                        .waiting
+                        .push(format!("{issue} {stage}: parked, its state did not change"));
                 }
-                Phase::Parked { reason: ParkReason::NoProgress, .. } => {
-                    closing.no_progress.push(format!("{issue} {stage}: parked, nothing changed"));
+                Phase::Parked {
+                    reason: ParkReason::NoProgress,
+                    ..
+                } => {
+                    closing
+                        .no_progress
+                        .push(format!("{issue} {stage}: parked, nothing changed"));
                 }
                 Phase::Parked { reason, .. } => {
-                    closing.failed.push(format!("{issue} {stage}: parked ({})", reason.as_str()));
+                    closing
+                        .failed
+                        .push(format!("{issue} {stage}: parked ({})", reason.as_str()));
                 }
                 Phase::BackingOff { wait, .. } => {
                     let wait = vik_core::duration::Span(*wait);
                     // The run is not given up, so it has not failed.
-                    closing.waiting.push(format!("{issue} {stage}: the next attempt waits ({wait} of back-off)"));
+                    closing.waiting.push(format!(
+                        "{issue} {stage}: the next attempt waits ({wait} of back-off)"
+                    ));
                 }
                 Phase::Settling { .. } if failed && !run.last_cancelled() => {
                     closing.failed.push(format!("{issue} {stage}: failed"));

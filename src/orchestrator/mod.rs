@@ -96,17 +96,29 @@ pub struct Orchestrator {
 
 impl std::fmt::Debug for Orchestrator {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Orchestrator").field("state", &self.state).finish_non_exhaustive()
+        f.debug_struct("Orchestrator")
+            .field("state", &self.state)
+            .finish_non_exhaustive()
     }
 }
 
 impl Orchestrator {
     /// A loop that has done nothing yet.
-    pub fn new(host: Arc<Host>, workflow: Arc<Workflow>, options: Options, observer: Box<dyn Observer>) -> Self {
+    pub fn new(
+        host: Arc<Host>,
+        workflow: Arc<Workflow>,
+        options: Options,
+        observer: Box<dyn Observer>,
+    ) -> Self {
         let mut seed = [0; 6];
         seed.copy_from_slice(&uuid::Uuid::new_v4().as_bytes()[..6]);
         let scheduler = Scheduler::new(Arc::clone(&workflow), options.filter.clone(), seed);
-        let found = options.filter.issues.iter().map(|id| (id.clone(), false)).collect();
+        let found = options
+            .filter
+            .issues
+            .iter()
+            .map(|id| (id.clone(), false))
+            .collect();
         Self {
             host,
             workflow,
@@ -154,11 +166,17 @@ impl Orchestrator {
     }
 
     fn now(&self) -> Now {
-        Now { wall: Timestamp::now(), mono: Mono(self.epoch.elapsed()) }
+        Now {
+            wall: Timestamp::now(),
+            mono: Mono(self.epoch.elapsed()),
+        }
     }
 
     fn next_wakeup(&self) -> Option<Instant> {
-        let backoff = self.scheduler.next_wakeup(self.now()).map(|wait| Instant::now() + wait);
+        let backoff = self
+            .scheduler
+            .next_wakeup(self.now())
+            .map(|wait| Instant::now() + wait);
         let pull = self.pull_due.filter(|_| !self.pulling && self.may_pull());
         [backoff, pull].into_iter().flatten().min()
     }
@@ -191,7 +209,10 @@ impl Orchestrator {
             _ => StopLevel::Kill,
         };
         tracing::info!(running = self.running.len(), ?level, "stopping");
-        self.observer.on(&Progress::Stopping { running: self.running.len(), force: level == StopLevel::Kill });
+        self.observer.on(&Progress::Stopping {
+            running: self.running.len(),
+            force: level == StopLevel::Kill,
+        });
         self.state = DaemonState::Stopping;
         self.handle(Input::Drain);
         self.stop.0.send_replace(level);
@@ -208,7 +229,9 @@ impl Orchestrator {
     }
 
     fn ask_for_pull(&mut self) {
-        let soonest = self.pull_started.map_or_else(Instant::now, |started| started + PULL_GAP);
+        let soonest = self
+            .pull_started
+            .map_or_else(Instant::now, |started| started + PULL_GAP);
         self.pull_due = Some(self.pull_due.map_or(soonest, |due| due.min(soonest)));
     }
 
@@ -221,7 +244,11 @@ impl Orchestrator {
         self.pull_started = Some(Instant::now());
         self.iterations += 1;
         self.handle(Input::PullStarted);
-        let (host, intake, stop) = (Arc::clone(&self.host), self.workflow.pull.clone(), self.stop.1.clone());
+        let (host, intake, stop) = (
+            Arc::clone(&self.host),
+            self.workflow.pull.clone(),
+            self.stop.1.clone(),
+        );
         let events = self.events.0.clone();
         tokio::spawn(async move {
             let stderr = host.layout.service_dir().join("pull.stderr.log");
@@ -246,10 +273,23 @@ impl Orchestrator {
                 self.counts.failed_in_a_row = 0;
                 (last.issues, last.skipped) = (pull.issues.len(), pull.skipped.len());
                 for skipped in &pull.skipped {
-                    tracing::warn!(index = skipped.index, id = skipped.id, reason = skipped.reason, "item skipped");
+                    tracing::warn!(
+                        index = skipped.index,
+                        id = skipped.id,
+                        reason = skipped.reason,
+                        "item skipped"
+                    );
                 }
-                tracing::debug!(issues = last.issues, skipped = last.skipped, took_ms = last.duration_ms, "pulled");
-                self.observer.on(&Progress::Pulled { issues: last.issues, skipped: &pull.skipped });
+                tracing::debug!(
+                    issues = last.issues,
+                    skipped = last.skipped,
+                    took_ms = last.duration_ms,
+                    "pulled"
+                );
+                self.observer.on(&Progress::Pulled {
+                    issues: last.issues,
+                    skipped: &pull.skipped,
+                });
                 self.look_for_named(&pull.issues);
                 // Set first: an effect may ask for an earlier one.
                 self.pull_due = Some(Instant::now() + self.workflow.pull.idle.0);
@@ -260,7 +300,11 @@ impl Orchestrator {
                 self.counts.failed += 1;
                 self.counts.failed_in_a_row += 1;
                 let text = crate::report::chain(&error);
-                tracing::error!(error = text, in_a_row = self.counts.failed_in_a_row, "pull failed");
+                tracing::error!(
+                    error = text,
+                    in_a_row = self.counts.failed_in_a_row,
+                    "pull failed"
+                );
                 self.observer.on(&Progress::PullFailed { error: &text });
                 last.error = Some(text);
                 self.pull_due = Some(Instant::now() + self.workflow.pull.idle.0);
@@ -273,7 +317,12 @@ impl Orchestrator {
         for (id, found) in &mut self.found {
             *found |= issues.iter().any(|issue| {
                 issue.id == *id
-                    && self.workflow.issue.stages.iter().any(|stage| stage.when_state == *issue.state)
+                    && self
+                        .workflow
+                        .issue
+                        .stages
+                        .iter()
+                        .any(|stage| stage.when_state == *issue.state)
             });
         }
     }
@@ -298,8 +347,14 @@ impl Orchestrator {
         );
         let live = Live::default();
         self.observer.on(&Progress::Started(&start, &live));
-        self.running
-            .insert(session, Running { start: start.clone(), live: live.clone(), since: Timestamp::now() });
+        self.running.insert(
+            session,
+            Running {
+                start: start.clone(),
+                live: live.clone(),
+                since: Timestamp::now(),
+            },
+        );
         let attempt = Attempt {
             host: Arc::clone(&self.host),
             workflow: Arc::clone(&self.workflow),
@@ -320,7 +375,9 @@ impl Orchestrator {
     }
 
     fn on_ended(&mut self, session: SessionId, end: AttemptEnd) {
-        let Some(Running { start, .. }) = self.running.remove(&session) else { return };
+        let Some(Running { start, .. }) = self.running.remove(&session) else {
+            return;
+        };
         tracing::info!(
             issue = %start.issue.id, stage = %start.stage.name, session = %session,
             outcome = %end.ended.outcome, class = end.ended.failure_class.map(|class| class.as_str()),
@@ -328,13 +385,22 @@ impl Orchestrator {
         );
         self.observer.on(&Progress::Ended(&start, &end));
         self.closing.add_attempt(&start, &end);
-        self.handle(Input::Ended { issue: start.issue.id.clone(), session, report: end.report });
+        self.handle(Input::Ended {
+            issue: start.issue.id.clone(),
+            session,
+            report: end.report,
+        });
     }
 
     fn on_note(&mut self, issue: &IssueId, note: &Note) {
         match note {
             Note::Ended { stage, succeeded, .. } => tracing::info!(%issue, %stage, succeeded, "run ended"),
-            Note::BackingOff { stage, attempts, wait, .. } => {
+            Note::BackingOff {
+                stage,
+                attempts,
+                wait,
+                ..
+            } => {
                 tracing::info!(%issue, %stage, attempts, wait_ms = millis(*wait), "backing off");
             }
             Note::Parked { stage, reason, .. } => {

@@ -51,7 +51,10 @@ impl Failure {
             hint: None,
             rendered: None,
         };
-        Self { exit, detail: Box::new(detail) }
+        Self {
+            exit,
+            detail: Box::new(detail),
+        }
     }
 
     /// Something outside of Vik's control failed (exit 1).
@@ -111,13 +114,21 @@ impl Failure {
         for cause in &self.detail.causes {
             let _ = write!(message, ": {cause}");
         }
-        ErrorBody { code: self.detail.code.to_string(), message, hint: self.detail.hint.clone() }
+        ErrorBody {
+            code: self.detail.code.to_string(),
+            message,
+            hint: self.detail.hint.clone(),
+        }
     }
 
     /// For people, several lines.
     pub fn text(&self, color: bool) -> String {
         let paint = |code: &str, text: &str| {
-            if color { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+            if color {
+                format!("\x1b[{code}m{text}\x1b[0m")
+            } else {
+                text.to_owned()
+            }
         };
         let mut out = String::new();
         match &self.detail.rendered {

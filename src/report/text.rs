@@ -14,7 +14,11 @@ pub fn clean(text: &str) -> Cow<'_, str> {
     }
     let mut out = String::with_capacity(text.len() + 8);
     for c in text.chars() {
-        if hostile(c) { out.extend(c.escape_unicode()) } else { out.push(c) }
+        if hostile(c) {
+            out.extend(c.escape_unicode())
+        } else {
+            out.push(c)
+        }
     }
     Cow::Owned(out)
 }
@@ -69,7 +73,10 @@ pub fn ago(then: jiff::Timestamp, now: jiff::Timestamp) -> String {
 /// A table with aligned columns; the last column is not padded. Cells are cleaned and flattened.
 pub fn table<const N: usize>(header: [&str; N], rows: &[[String; N]]) -> String {
     let cells: Vec<[String; N]> = std::iter::once(header.map(str::to_owned))
-        .chain(rows.iter().map(|row| row.each_ref().map(|cell| one_line(cell, 200))))
+        .chain(
+            rows.iter()
+                .map(|row| row.each_ref().map(|cell| one_line(cell, 200))),
+        )
         .collect();
     let mut widths = [0; N];
     for row in &cells {
@@ -105,7 +112,13 @@ mod tests {
 
     #[test]
     fn columns_line_up() {
-        let rows = [["1".to_owned(), "plan".to_owned()], ["100".to_owned(), "x".to_owned()]];
-        assert_eq!(table(["ISSUE", "STAGE"], &rows), "ISSUE  STAGE\n1      plan\n100    x\n");
+        let rows = [
+            ["1".to_owned(), "plan".to_owned()],
+            ["100".to_owned(), "x".to_owned()],
+        ];
+        assert_eq!(
+            table(["ISSUE", "STAGE"], &rows),
+            "ISSUE  STAGE\n1      plan\n100    x\n"
+        );
     }
 }

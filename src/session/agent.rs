@@ -32,7 +32,9 @@ impl Work<'_> {
         let broken = |what: &str, error: &dyn std::error::Error| {
             Trouble::failed(FailureClass::Agent, format!("{what}: {}", report::chain(error)))
         };
-        let home = self.private_home().map_err(|error| broken("cannot make the agent's home", &error))?;
+        let home = self
+            .private_home()
+            .map_err(|error| broken("cannot make the agent's home", &error))?;
         let mut profile = self.profile.clone();
         resolve_base_url(&mut profile, &host.workflow_dir);
         let launch = vik_agents::launch(&LaunchContext {
@@ -61,7 +63,8 @@ impl Work<'_> {
         spec.exit_record = Some(self.files.exit());
         spec.census = Some(self.files.census());
         // The follower opens it before the agent may have written anything.
-        private::write_private(&self.files.raw(), b"").map_err(|error| broken("cannot make the raw file", &error))?;
+        private::write_private(&self.files.raw(), b"")
+            .map_err(|error| broken("cannot make the raw file", &error))?;
         let Some(log) = self.log.take() else {
             return Err(Trouble::failed(FailureClass::Agent, "the session log is gone"));
         };
@@ -105,7 +108,10 @@ impl Work<'_> {
                 }
             }
         };
-        let (mut adapter, log) = follower.finish().await.map_err(|error| broken("its output was not kept", &error))?;
+        let (mut adapter, log) = follower
+            .finish()
+            .await
+            .map_err(|error| broken("its output was not kept", &error))?;
         self.log = Some(log);
         let stderr = read_tail(&self.files.stderr(), STDERR_TAIL_BYTES);
         let exit = match self.exit.as_ref().map(|record| (record.code, record.signal)) {
@@ -124,7 +130,10 @@ impl Work<'_> {
             (_, Some(trouble)) => Err(trouble),
             (Err(Some(lost)), None) => {
                 let class = (!lost.proof().is_proven()).then_some(FailureClass::UnprovenEnd);
-                Err(Trouble { class, ..Trouble::of(Outcome::Lost, report::chain(&lost)) })
+                Err(Trouble {
+                    class,
+                    ..Trouble::of(Outcome::Lost, report::chain(&lost))
+                })
             }
             (Ok(()), None) => self.judge(),
         }
@@ -135,17 +144,27 @@ impl Work<'_> {
         if let Some(record) = &self.exit
             && record.spawn_error.is_some()
         {
-            return Err(Trouble::failed(FailureClass::Usage, format!("the agent {}", how_ended(record))));
+            return Err(Trouble::failed(
+                FailureClass::Usage,
+                format!("the agent {}", how_ended(record)),
+            ));
         }
         if self.conclusion.ok {
             return Ok(());
         }
         let how = self.exit.as_ref().map(how_ended).unwrap_or_default();
-        let reason = self.conclusion.reason.clone().unwrap_or_else(|| format!("the agent {how}"));
+        let reason = self
+            .conclusion
+            .reason
+            .clone()
+            .unwrap_or_else(|| format!("the agent {how}"));
         if self.conclusion.over_budget {
             return Err(Trouble::of(Outcome::OverBudget, reason));
         }
-        Err(Trouble::failed(self.conclusion.failure_class.unwrap_or(FailureClass::Agent), reason))
+        Err(Trouble::failed(
+            self.conclusion.failure_class.unwrap_or(FailureClass::Agent),
+            reason,
+        ))
     }
 
     pub(super) fn private_home(&self) -> std::io::Result<Option<PathBuf>> {
@@ -170,7 +189,10 @@ impl<'a> Noted<'a> {
 
 impl Drop for Noted<'_> {
     fn drop(&mut self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|shim| *shim != self.1);
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .retain(|shim| *shim != self.1);
     }
 }
 
@@ -184,13 +206,21 @@ struct Clocks<'a> {
 
 impl<'a> Clocks<'a> {
     fn new(work: &Work<'a>) -> Self {
-        Self { start: work.start(), began: Instant::now(), stderr: work.files.stderr(), stderr_size: 0 }
+        Self {
+            start: work.start(),
+            began: Instant::now(),
+            stderr: work.files.stderr(),
+            stderr_size: 0,
+        }
     }
 
     fn ran_out(&mut self, follower: &mut Follower) -> Option<Trouble> {
         let stage = &self.start.stage;
         if self.began.elapsed() >= stage.timeout.0 {
-            return Some(Trouble::of(Outcome::TimedOut, format!("it took longer than {}", stage.timeout)));
+            return Some(Trouble::of(
+                Outcome::TimedOut,
+                format!("it took longer than {}", stage.timeout),
+            ));
         }
         if follower.tool_open() >= stage.tool_timeout.0 {
             let reason = format!("a tool call took longer than {}", stage.tool_timeout);
@@ -204,7 +234,10 @@ impl<'a> Clocks<'a> {
                 follower.hear();
                 return None;
             }
-            return Some(Trouble::of(Outcome::Stalled, format!("nothing was heard for {}", stage.stall_timeout)));
+            return Some(Trouble::of(
+                Outcome::Stalled,
+                format!("nothing was heard for {}", stage.stall_timeout),
+            ));
         }
         None
     }
@@ -230,4 +263,3 @@ fn resolve_base_url(profile: &mut AgentProfile, workflow_dir: &Path) {
         *path = workflow_dir.join(plain).to_string_lossy().into_owned();
     }
 }
-

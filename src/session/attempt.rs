@@ -19,8 +19,8 @@ use vik_store::{AttemptFiles, AttemptRecord, SessionLog};
 use super::context::{issue_context, stage_context};
 use super::live::Live;
 use super::stop::{Stop, StopLevel};
-use crate::hooks::{self, Hook, HookError};
 use crate::daemon::Shims;
+use crate::hooks::{self, Hook, HookError};
 use crate::host::{Host, millis};
 use crate::report;
 use crate::template::{self, Part};
@@ -65,11 +65,21 @@ pub(super) struct Trouble {
 
 impl Trouble {
     pub(super) fn failed(class: FailureClass, reason: impl Into<String>) -> Self {
-        Self { outcome: Outcome::Failed, class: Some(class), reason: reason.into(), feedback: None }
+        Self {
+            outcome: Outcome::Failed,
+            class: Some(class),
+            reason: reason.into(),
+            feedback: None,
+        }
     }
 
     pub(super) fn of(outcome: Outcome, reason: impl Into<String>) -> Self {
-        Self { outcome, class: None, reason: reason.into(), feedback: None }
+        Self {
+            outcome,
+            class: None,
+            reason: reason.into(),
+            feedback: None,
+        }
     }
 
     pub(super) fn hook(error: &HookError) -> Self {
@@ -125,7 +135,11 @@ pub async fn run(attempt: Attempt) -> AttemptEnd {
         feedback: trouble.and_then(|trouble| trouble.feedback),
         changed: ended.workspace_changed,
     };
-    AttemptEnd { report, ended, log: files.log() }
+    AttemptEnd {
+        report,
+        ended,
+        log: files.log(),
+    }
 }
 
 impl AttemptEnd {
@@ -152,7 +166,11 @@ impl AttemptEnd {
             feedback: None,
             changed: None,
         };
-        Self { report, ended, log: files.log() }
+        Self {
+            report,
+            ended,
+            log: files.log(),
+        }
     }
 
     /// The task of the attempt itself broke: a bug, but the slot must come free.
@@ -169,9 +187,13 @@ impl<'a> Work<'a> {
             Trouble::failed(FailureClass::Agent, format!("{what}: {}", report::chain(error)))
         };
         let profile = attempt.workflow.agents.get(&start.stage.agent).ok_or_else(|| {
-            Trouble::failed(FailureClass::Usage, format!("there is no agent `{}`", start.stage.agent))
+            Trouble::failed(
+                FailureClass::Usage,
+                format!("there is no agent `{}`", start.stage.agent),
+            )
         })?;
-        private::create_private_dir_all(files.dir()).map_err(|error| fail("cannot make the sessions folder", &error))?;
+        private::create_private_dir_all(files.dir())
+            .map_err(|error| fail("cannot make the sessions folder", &error))?;
         let record = AttemptRecord {
             schema: 1,
             run_id: start.run,
@@ -187,8 +209,10 @@ impl<'a> Work<'a> {
             started_at: Timestamp::now(),
             workdir: attempt.host.layout.issue_dir(&start.issue.id),
         };
-        private::write_json_atomic(&files.record(), &record).map_err(|error| fail("cannot record the attempt", &error))?;
-        let log = SessionLog::create(&files.log()).map_err(|error| fail("cannot make the session log", &error))?;
+        private::write_json_atomic(&files.record(), &record)
+            .map_err(|error| fail("cannot record the attempt", &error))?;
+        let log =
+            SessionLog::create(&files.log()).map_err(|error| fail("cannot make the session log", &error))?;
         Ok(Self {
             attempt,
             profile,
@@ -217,7 +241,9 @@ impl<'a> Work<'a> {
         self.workdir = Some(workdir.clone());
         let context = Value::Object(stage_context(self.host(), self.start(), &workdir));
         if let Some(source) = &self.start().stage.before_run {
-            self.hook(Hook::BeforeRun, source, &workdir, &context).await.map_err(|e| Trouble::hook(&e))?;
+            self.hook(Hook::BeforeRun, source, &workdir, &context)
+                .await
+                .map_err(|e| Trouble::hook(&e))?;
         }
         self.prompt(&workdir, &context).await?;
         let before = self.fingerprint(&workdir).await;
@@ -233,7 +259,10 @@ impl<'a> Work<'a> {
 
     async fn fingerprint(&self, workdir: &Path) -> Option<workspace::Fingerprint> {
         let workdir = workdir.to_owned();
-        spawn_blocking(move || workspace::fingerprint(&workdir)).await.ok().flatten()
+        spawn_blocking(move || workspace::fingerprint(&workdir))
+            .await
+            .ok()
+            .flatten()
     }
 
     // --- before the agent
@@ -244,20 +273,25 @@ impl<'a> Work<'a> {
         let locked = path.parent().map_or(Ok(()), private::create_private_dir_all);
         match locked.and_then(|()| FileLock::try_acquire(&path)) {
             Ok(Some(lock)) => Ok(lock),
-            Ok(None) => {
-                Err(Trouble::of(Outcome::Lost, "the workspace is locked: an earlier attempt still lives in it"))
-            }
-            Err(error) => {
-                Err(Trouble::failed(FailureClass::Hook, format!("cannot lock {}: {error}", path.display())))
-            }
+            Ok(None) => Err(Trouble::of(
+                Outcome::Lost,
+                "the workspace is locked: an earlier attempt still lives in it",
+            )),
+            Err(error) => Err(Trouble::failed(
+                FailureClass::Hook,
+                format!("cannot lock {}: {error}", path.display()),
+            )),
         }
     }
 
     async fn workspace(&mut self) -> Result<PathBuf, Trouble> {
-        let trouble = |error: &dyn std::error::Error| Trouble::failed(FailureClass::Hook, report::chain(error));
+        let trouble =
+            |error: &dyn std::error::Error| Trouble::failed(FailureClass::Hook, report::chain(error));
         let (host, id) = (Arc::clone(&self.attempt.host), self.start().issue.id.clone());
         let prepared = spawn_blocking(move || workspace::prepare(&host.layout, &id)).await;
-        let prepared = prepared.map_err(|error| trouble(&error))?.map_err(|error| trouble(&error))?;
+        let prepared = prepared
+            .map_err(|error| trouble(&error))?
+            .map_err(|error| trouble(&error))?;
         let fresh = match prepared {
             Prepared::Existing(workspace) => {
                 let workdir = workspace.path().to_owned();
@@ -325,14 +359,26 @@ impl<'a> Work<'a> {
             last_message: conclusion.last_message.clone(),
             provider_session_id: conclusion.provider_session_id.clone(),
             workspace_changed: self.changed,
-            proof: self.exit.as_ref().map(|record| proof_name(&record.proof).to_owned()),
+            proof: self
+                .exit
+                .as_ref()
+                .map(|record| proof_name(&record.proof).to_owned()),
         }
     }
 
     fn close_log(&mut self, ended: &Ended) {
-        let mut log = match self.log.take().map_or_else(|| SessionLog::reopen(&self.files.log()), Ok) {
+        let mut log = match self
+            .log
+            .take()
+            .map_or_else(|| SessionLog::reopen(&self.files.log()), Ok)
+        {
             Ok(log) => log,
-            Err(error) => return tracing::error!(error = report::chain(&error), "a session log stays without its end"),
+            Err(error) => {
+                return tracing::error!(
+                    error = report::chain(&error),
+                    "a session log stays without its end"
+                );
+            }
         };
         let now = Timestamp::now();
         let mut result = Ok(());
@@ -341,14 +387,26 @@ impl<'a> Work<'a> {
         {
             let message = reason.as_str().into();
             let failure_class = ended.failure_class;
-            result = log.push(now, &Event::Error { message, fatal: true, failure_class, http_status: None });
+            result = log.push(
+                now,
+                &Event::Error {
+                    message,
+                    fatal: true,
+                    failure_class,
+                    http_status: None,
+                },
+            );
         }
-        let result = result.and_then(|()| log.push(now, &Event::Ended(ended.clone()))).and_then(|()| log.sync());
+        let result = result
+            .and_then(|()| log.push(now, &Event::Ended(ended.clone())))
+            .and_then(|()| log.sync());
         if let Err(error) = result {
-            tracing::error!(error = report::chain(&error), "a session log stays without its end");
+            tracing::error!(
+                error = report::chain(&error),
+                "a session log stays without its end"
+            );
         }
     }
-
 }
 
 /// The text of a prompt template.
@@ -366,14 +424,19 @@ pub fn prompt_source(host: &Host, prompt: &PromptSource) -> Result<String, Strin
 }
 
 fn cost_of(price: &Price, usage: vik_core::outcome::Usage) -> f64 {
-    let fresh = usage.input_tokens.saturating_sub(usage.cached_input_tokens + usage.cache_write_input_tokens);
+    let fresh = usage
+        .input_tokens
+        .saturating_sub(usage.cached_input_tokens + usage.cache_write_input_tokens);
     let parts = [
         (fresh, price.input),
         (usage.cached_input_tokens, price.cached_input),
         (usage.cache_write_input_tokens, price.cache_write),
         (usage.output_tokens, price.output),
     ];
-    parts.into_iter().map(|(tokens, usd_per_million)| tokens as f64 * usd_per_million / 1e6).sum()
+    parts
+        .into_iter()
+        .map(|(tokens, usd_per_million)| tokens as f64 * usd_per_million / 1e6)
+        .sum()
 }
 
 fn proof_name(proof: &vik_proc::Proof) -> &'static str {
@@ -385,4 +448,3 @@ fn proof_name(proof: &vik_proc::Proof) -> &'static str {
         vik_proc::Proof::Unproven { .. } => "unproven",
     }
 }
-

@@ -20,7 +20,10 @@ pub fn stage_context(host: &Host, start: &Start, workdir: &Path) -> Map<String, 
     let mut issue = issue_value(&start.issue, workdir);
     issue.insert("stage".to_owned(), start.stage.name.as_str().into());
     let mut context = base_context(host, issue);
-    context.insert("attempt".to_owned(), attempt_value(start.attempt, start.previous.as_ref()));
+    context.insert(
+        "attempt".to_owned(),
+        attempt_value(start.attempt, start.previous.as_ref()),
+    );
     context
 }
 

@@ -18,24 +18,35 @@ use crate::template;
 
 impl Work<'_> {
     pub(super) async fn verify(&mut self, workdir: &Path, context: &Value) -> Result<(), Trouble> {
-        let Some(source) = &self.start().stage.verify else { return Ok(()) };
+        let Some(source) = &self.start().stage.verify else {
+            return Ok(());
+        };
         self.attempt.live.set(|facts| facts.phase = LivePhase::Verifying);
-        self.hook(Hook::Verify, source, workdir, context).await.map_err(|error| match error {
-            HookError::Failed { ref tail, .. } => Trouble {
-                feedback: Some(tail.clone()),
-                ..Trouble::failed(FailureClass::Verify, error.to_string())
-            },
-            error @ HookError::Cancelled { .. } => Trouble::hook(&error),
-            error => Trouble { class: Some(FailureClass::Verify), ..Trouble::hook(&error) },
-        })
+        self.hook(Hook::Verify, source, workdir, context)
+            .await
+            .map_err(|error| match error {
+                HookError::Failed { ref tail, .. } => Trouble {
+                    feedback: Some(tail.clone()),
+                    ..Trouble::failed(FailureClass::Verify, error.to_string())
+                },
+                error @ HookError::Cancelled { .. } => Trouble::hook(&error),
+                error => Trouble {
+                    class: Some(FailureClass::Verify),
+                    ..Trouble::hook(&error)
+                },
+            })
     }
 
     pub(super) async fn after_run(&mut self, workdir: &Path, ended: &Ended) {
-        let Some(source) = &self.start().stage.after_run else { return };
+        let Some(source) = &self.start().stage.after_run else {
+            return;
+        };
         self.attempt.live.set(|facts| facts.phase = LivePhase::Finishing);
         let mut context = stage_context(self.host(), self.start(), workdir);
         context.insert("session".to_owned(), self.session_value(ended));
-        let done = self.hook(Hook::AfterRun, source, workdir, &Value::Object(context)).await;
+        let done = self
+            .hook(Hook::AfterRun, source, workdir, &Value::Object(context))
+            .await;
         if let Err(error) = done {
             let start = self.start();
             let error = report::chain(&error);
@@ -46,7 +57,9 @@ impl Work<'_> {
 
     fn session_value(&self, ended: &Ended) -> Value {
         let result = self.conclusion.result.as_ref();
-        let result = result.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or(Value::Null);
+        let result = result
+            .and_then(|raw| serde_json::from_str(raw.get()).ok())
+            .unwrap_or(Value::Null);
         let log = self.files.log().to_string_lossy().into_owned();
         json!({
             "id": self.id,
@@ -64,7 +77,13 @@ impl Work<'_> {
         })
     }
 
-    pub(super) async fn hook(&self, hook: Hook, source: &str, workdir: &Path, context: &Value) -> Result<(), HookError> {
+    pub(super) async fn hook(
+        &self,
+        hook: Hook,
+        source: &str,
+        workdir: &Path,
+        context: &Value,
+    ) -> Result<(), HookError> {
         let timeout = match hook {
             Hook::Verify => self.start().stage.timeout.0,
             _ => self.start().stage.hook_timeout.0,
@@ -87,19 +106,39 @@ impl Work<'_> {
         if let Some(folder) = &self.folder {
             folder
                 .check(&self.host().layout)
-                .map_err(|source| HookError::Folder { name: hook.to_string(), source: Box::new(source) })?;
+                .map_err(|source| HookError::Folder {
+                    name: hook.to_string(),
+                    source: Box::new(source),
+                })?;
         }
         let log = self.files.hook(hook.as_str());
         // What the agent did is done: cut off, its tracker would never hear of it. Its own timeout bounds the wait.
-        let level = if hook == Hook::AfterRun { StopLevel::Kill } else { StopLevel::Stop };
+        let level = if hook == Hook::AfterRun {
+            StopLevel::Kill
+        } else {
+            StopLevel::Stop
+        };
         let stop = self.attempt.stop.reached(level);
-        hooks::run(self.host(), hook, &script, self.place(workdir, timeout), &log, stop).await
+        hooks::run(
+            self.host(),
+            hook,
+            &script,
+            self.place(workdir, timeout),
+            &log,
+            stop,
+        )
+        .await
     }
 
     pub(super) fn place<'p>(&'p self, workdir: &'p Path, timeout: Duration) -> Place<'p> {
         let mut env = self.host().environment.clone();
         self.add_own(&mut env);
-        Place { cwd: workdir, env, attempt: &self.id, timeout }
+        Place {
+            cwd: workdir,
+            env,
+            attempt: &self.id,
+            timeout,
+        }
     }
 
     /// What hooks and agents get beside their environment.
@@ -115,7 +154,10 @@ impl Work<'_> {
             ("VIK_ATTEMPT", start.attempt.to_string()),
             ("VIK_WORKFLOW", host.workflow_path.to_string_lossy().into_owned()),
             // A workspace without a repository of its own must not be taken for a part of one around it.
-            ("GIT_CEILING_DIRECTORIES", host.layout.issues_dir().to_string_lossy().into_owned()),
+            (
+                "GIT_CEILING_DIRECTORIES",
+                host.layout.issues_dir().to_string_lossy().into_owned(),
+            ),
         ];
         env.extend(own.map(|(name, value)| (name.to_owned(), value.replace('\0', "\u{fffd}"))));
     }

@@ -33,9 +33,12 @@ impl WorkflowFile {
     pub fn read(path: &Path) -> Result<Self, Failure> {
         let path = absolute(path);
         let text = std::fs::read(&path).map_err(|error| {
-            let failure =
-                Failure::new(Exit::Workflow, "workflow_unreadable", format!("cannot read {}", path.display()))
-                    .because(&error);
+            let failure = Failure::new(
+                Exit::Workflow,
+                "workflow_unreadable",
+                format!("cannot read {}", path.display()),
+            )
+            .because(&error);
             if error.kind() == std::io::ErrorKind::NotFound {
                 failure.hint("make one with `vik init`, or name it with --workflow FILE")
             } else {
@@ -43,11 +46,20 @@ impl WorkflowFile {
             }
         })?;
         let text = String::from_utf8(text).map_err(|error| {
-            Failure::new(Exit::Workflow, "workflow_unreadable", format!("{} is not UTF-8", path.display()))
-                .because(&error)
+            Failure::new(
+                Exit::Workflow,
+                "workflow_unreadable",
+                format!("{} is not UTF-8", path.display()),
+            )
+            .because(&error)
         })?;
         let loaded = load(&text);
-        Ok(Self { path, text, loaded, prompts: Vec::new() })
+        Ok(Self {
+            path,
+            text,
+            loaded,
+            prompts: Vec::new(),
+        })
     }
 
     /// Reads every template of the workflow and adds what is wrong with it to the findings.
@@ -90,9 +102,19 @@ impl WorkflowFile {
 
     /// All diagnostics as text for people, those within prompt files after the workflow's own.
     pub fn diagnostics(&self, color: bool) -> String {
-        let own = render(&self.loaded.diagnostics, &self.path.to_string_lossy(), &self.text, color);
+        let own = render(
+            &self.loaded.diagnostics,
+            &self.path.to_string_lossy(),
+            &self.text,
+            color,
+        );
         self.prompts.iter().fold(own, |text, prompt| {
-            text + &render(&prompt.findings, &prompt.file.to_string_lossy(), &prompt.text, color)
+            text + &render(
+                &prompt.findings,
+                &prompt.file.to_string_lossy(),
+                &prompt.text,
+                color,
+            )
         })
     }
 }

@@ -26,11 +26,22 @@ fn a_detached_daemon_is_ready_and_on_its_own() {
     // Ready means: it answers at once.
     let pid = pid_of(&world);
     assert!(done.out.contains(&pid.to_string()), "{}", done.out);
-    assert_eq!(getsid(Some(Pid::from_raw(pid))).unwrap().as_raw(), pid, "a session of its own");
+    assert_eq!(
+        getsid(Some(Pid::from_raw(pid))).unwrap().as_raw(),
+        pid,
+        "a session of its own"
+    );
     let stdin = std::fs::read_link(format!("/proc/{pid}/fd/0")).unwrap();
     assert_eq!(stdin, Path::new("/dev/null"));
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-    let tty = stat.rsplit_once(") ").unwrap().1.split(' ').nth(4).unwrap().to_owned();
+    let tty = stat
+        .rsplit_once(") ")
+        .unwrap()
+        .1
+        .split(' ')
+        .nth(4)
+        .unwrap()
+        .to_owned();
     assert_eq!(tty, "0", "no terminal");
     world.vik(&["stop"]).expect(0);
 }
@@ -53,9 +64,15 @@ fn a_detached_daemon_that_cannot_start_says_why() {
     std::fs::remove_file(world.env.work().join("home")).unwrap();
 
     let good = world.env.read("work/workflow.yml");
-    world.env.workflow(&good.replace("\"agent\": \"a\"", "\"agent\": \"b\""));
+    world
+        .env
+        .workflow(&good.replace("\"agent\": \"a\"", "\"agent\": \"b\""));
     let done = world.vik(&["run", "-d"]).expect(3);
-    assert!(done.err.contains("workflow.yml:") && done.err.contains('b'), "{}", done.err);
+    assert!(
+        done.err.contains("workflow.yml:") && done.err.contains('b'),
+        "{}",
+        done.err
+    );
     world.vik(&["status"]).expect(4);
     std::fs::remove_file(world.env.work().join("workflow.yml")).unwrap();
     world.vik(&["run", "-d"]).expect(3);
@@ -88,7 +105,12 @@ fn two_workflows_have_two_daemons() {
     world.vik(&["run", "-d"]).expect(0);
     world.vik(&["run", "-d", "other.yml"]).expect(0);
     let all = world.vik(&["status", "--all", "--json"]).expect(0).json();
-    let states: Vec<_> = all.as_array().unwrap().iter().map(|one| one["state"].as_str().unwrap().to_owned()).collect();
+    let states: Vec<_> = all
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| one["state"].as_str().unwrap().to_owned())
+        .collect();
     assert_eq!(states, ["running", "running"]);
     world.vik(&["stop", "other.yml"]).expect(0);
     world.vik(&["status", "--workflow", "other.yml"]).expect(4);
@@ -122,7 +144,9 @@ fn restart_brings_a_new_daemon() {
     let world = World::new(&[("1", "todo")]).script("ignore TERM; hang");
     world.vik(&["restart"]).expect(0);
     let first = pid_of(&world);
-    eventually("the agent runs", || world.status().unwrap()["sessions"][0]["phase"] == "running");
+    eventually("the agent runs", || {
+        world.status().unwrap()["sessions"][0]["phase"] == "running"
+    });
     world.vik(&["restart"]).expect(0);
     assert_ne!(pid_of(&world), first);
     assert!(!alive(first));
@@ -160,16 +184,30 @@ fn a_hangup_is_safe_and_asks_for_a_pull() {
 fn state_json_tells_who_runs() {
     let world = World::new(&[]);
     let state = || -> Value {
-        serde_json::from_str(&std::fs::read_to_string(world.home().join("service/state.json")).unwrap()).unwrap()
+        serde_json::from_str(&std::fs::read_to_string(world.home().join("service/state.json")).unwrap())
+            .unwrap()
     };
     let daemon = world.daemon();
-    assert_eq!((&state()["state"], &state()["pid"]), (&json!("running"), &json!(daemon.pid())));
-    assert_eq!(state()["workflow_path"], json!(world.env.work().join("workflow.yml").canonicalize().unwrap()));
+    assert_eq!(
+        (&state()["state"], &state()["pid"]),
+        (&json!("running"), &json!(daemon.pid()))
+    );
+    assert_eq!(
+        state()["workflow_path"],
+        json!(world.env.work().join("workflow.yml").canonicalize().unwrap())
+    );
     assert!(state()["started_at"].as_str().unwrap().ends_with('Z'));
     daemon.stop().expect(0);
     assert_eq!(state()["state"], "stopped");
-    let names: Vec<_> = list(&world.home().join("service")).into_iter().map(|path| path.file_name().unwrap().to_owned()).collect();
-    assert_eq!(names, ["issues", "pull.stderr.log", "state.json"], "nothing half written is left");
+    let names: Vec<_> = list(&world.home().join("service"))
+        .into_iter()
+        .map(|path| path.file_name().unwrap().to_owned())
+        .collect();
+    assert_eq!(
+        names,
+        ["issues", "pull.stderr.log", "state.json"],
+        "nothing half written is left"
+    );
 }
 
 #[test]
@@ -179,20 +217,32 @@ fn logs_are_daily_errors_apart_and_old_ones_go() {
     let logs = world.home().join("logs");
     let today = jiff::Timestamp::now().strftime("%Y-%m-%d").to_string();
     let all = std::fs::read_to_string(logs.join(format!("vik.log.{today}"))).unwrap();
-    assert!(all.contains("attempt started") && all.contains("attempt ended"), "{all}");
+    assert!(
+        all.contains("attempt started") && all.contains("attempt ended"),
+        "{all}"
+    );
     assert!(!all.contains('\x1b'));
     let errors = logs.join(format!("vik-error.log.{today}"));
     assert_eq!(std::fs::read_to_string(&errors).unwrap(), "");
-    for (name, days) in [("vik.log.2020-01-01", 4), ("vik-error.log.2020-01-01", 4), ("vik.log.2020-01-02", 2)] {
+    for (name, days) in [
+        ("vik.log.2020-01-01", 4),
+        ("vik-error.log.2020-01-01", 4),
+        ("vik.log.2020-01-02", 2),
+    ] {
         let file = std::fs::File::create(logs.join(name)).unwrap();
-        file.set_modified(std::time::SystemTime::now() - std::time::Duration::from_secs(days * 86_400)).unwrap();
+        file.set_modified(std::time::SystemTime::now() - std::time::Duration::from_secs(days * 86_400))
+            .unwrap();
     }
     let world = world.set("/issues/pull/command", json!("exit 3"));
     let daemon = world.daemon();
-    eventually("old logs are gone", || !logs.join("vik.log.2020-01-01").exists() && !logs.join("vik-error.log.2020-01-01").exists());
+    eventually("old logs are gone", || {
+        !logs.join("vik.log.2020-01-01").exists() && !logs.join("vik-error.log.2020-01-01").exists()
+    });
     assert!(logs.join("vik.log.2020-01-02").exists());
     eventually("the failed pull is in the error log", || {
-        std::fs::read_to_string(&errors).unwrap_or_default().contains("exited with 3")
+        std::fs::read_to_string(&errors)
+            .unwrap_or_default()
+            .contains("exited with 3")
     });
     daemon.stop();
 }
@@ -213,7 +263,10 @@ fn a_reused_pid_is_not_taken_for_the_daemon() {
     let status = world.vik(&["status", "--json"]).expect(4).json();
     assert_eq!(status["state"], "dead");
     world.vik(&["stop"]).expect(4);
-    assert!(bystander.try_wait().unwrap().is_none(), "nothing was done to the bystander");
+    assert!(
+        bystander.try_wait().unwrap().is_none(),
+        "nothing was done to the bystander"
+    );
     world.vik(&["run", "-d"]).expect(0);
     assert_eq!(world.status().unwrap()["state"], "running");
     world.vik(&["stop"]).expect(0);
@@ -228,7 +281,10 @@ fn the_control_socket_is_private() {
     let daemon = world.daemon();
     let folder = world.instance();
     assert_eq!((mode(&folder), mode(&folder.join("vik.sock"))), (0o700, 0o600));
-    assert_eq!((mode(&folder.join("lock")), mode(&folder.join("instance.json"))), (0o600, 0o600));
+    assert_eq!(
+        (mode(&folder.join("lock")), mode(&folder.join("instance.json"))),
+        (0o600, 0o600)
+    );
     daemon.stop().expect(0);
     assert!(!folder.join("vik.sock").exists());
 }
@@ -264,7 +320,9 @@ fn the_control_socket_takes_nonsense_calmly() {
     let world = World::new(&[]);
     let daemon = world.daemon();
     // Clients that say nothing hold up nobody.
-    let _silent: Vec<_> = (0..10).map(|_| UnixStream::connect(world.instance().join("vik.sock")).unwrap()).collect();
+    let _silent: Vec<_> = (0..10)
+        .map(|_| UnixStream::connect(world.instance().join("vik.sock")).unwrap())
+        .collect();
     let code = |request: &[u8]| -> Value {
         let answer: Value = serde_json::from_str(&ask(&world, request)).unwrap();
         answer["error"]["code"].clone()
@@ -290,7 +348,9 @@ fn an_agent_may_not_steer_the_daemon_that_runs_it() {
         wait-file asked; touch all; wait-file go; ok",
     );
     let daemon = world.daemon();
-    eventually("the agent asked", || world.sessions("1").len() == 1 && world.workspace("1").join("all").exists());
+    eventually("the agent asked", || {
+        world.sessions("1").len() == 1 && world.workspace("1").join("all").exists()
+    });
     let status = world.status().expect("the daemon lives");
     assert_eq!(status["state"], "running");
     for name in ["status", "refresh", "stop", "uninstall", "stop2"] {
@@ -299,18 +359,25 @@ fn an_agent_may_not_steer_the_daemon_that_runs_it() {
     }
     assert!(world.instance().join("vik.sock").exists());
     std::fs::write(world.workspace("1").join("go"), "").unwrap();
-    eventually("it went on", || world.tracker.state("1").as_deref() == Some("done"));
+    eventually("it went on", || {
+        world.tracker.state("1").as_deref() == Some("done")
+    });
     daemon.stop().expect(0);
 }
 
 #[test]
 fn an_agent_that_asks_and_is_gone_is_refused_too() {
     // The one that connects ends before its request is read.
-    let world = World::new(&[("1", "todo")]).script("run sh connect.sh; touch asked; wait-file go; ok").work(
-        "hooks/before_run",
-        json!("cp \"{{ workflow_dir }}/connect.sh\" \"{{ workflow_dir }}/ask.py\" ."),
+    let world = World::new(&[("1", "todo")])
+        .script("run sh connect.sh; touch asked; wait-file go; ok")
+        .work(
+            "hooks/before_run",
+            json!("cp \"{{ workflow_dir }}/connect.sh\" \"{{ workflow_dir }}/ask.py\" ."),
+        );
+    world.env.write(
+        "work/connect.sh",
+        "for n in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do python3 ask.py; done\n",
     );
-    world.env.write("work/connect.sh", "for n in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do python3 ask.py; done\n");
     world.env.write(
         "work/ask.py",
         "import glob, os, socket\nos_exit = os._exit\ns = socket.socket(socket.AF_UNIX)\n\
@@ -318,12 +385,16 @@ fn an_agent_that_asks_and_is_gone_is_refused_too() {
          s.send(b'{\"v\":1,\"verb\":\"stop\"}\\n')\nos_exit(0)\n",
     );
     let daemon = world.daemon();
-    eventually("the agent asked", || world.sessions("1").len() == 1 && world.workspace("1").join("asked").exists());
+    eventually("the agent asked", || {
+        world.sessions("1").len() == 1 && world.workspace("1").join("asked").exists()
+    });
     for _ in 0..3 {
         assert_eq!(world.status().expect("the daemon lives")["state"], "running");
     }
     std::fs::write(world.workspace("1").join("go"), "").unwrap();
-    eventually("it went on", || world.tracker.state("1").as_deref() == Some("done"));
+    eventually("it went on", || {
+        world.tracker.state("1").as_deref() == Some("done")
+    });
     daemon.stop().expect(0);
 }
 
@@ -342,11 +413,19 @@ fn a_hook_may_ask_the_daemon() {
 fn a_reader_that_goes_away_is_no_error() {
     let world = World::new(&[]);
     let daemon = world.daemon();
-    let mut child = world.env.vik(["status", "--json"]).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut child = world
+        .env
+        .vik(["status", "--json"])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
     drop(child.stdout.take());
     assert_eq!(child.wait().unwrap().code(), Some(0));
     let mut text = String::new();
-    std::fs::File::open(world.home().join("service/state.json")).unwrap().read_to_string(&mut text).unwrap();
+    std::fs::File::open(world.home().join("service/state.json"))
+        .unwrap()
+        .read_to_string(&mut text)
+        .unwrap();
     assert!(text.contains("running"));
     daemon.stop().expect(0);
 }

@@ -25,7 +25,10 @@ fn issues_run_side_by_side_up_to_the_limit_and_in_order() {
     let work = world.env.work().display().to_string();
     world.put(
         "/issue/stages/work/prompt",
-        json!(format!("SCRIPT: {}; touch {work}/up-{{{{ issue.id }}}}; wait-file {work}/go-{{{{ issue.id }}}}; ok", note(&world, "{{ issue.id }}"))),
+        json!(format!(
+            "SCRIPT: {}; touch {work}/up-{{{{ issue.id }}}}; wait-file {work}/go-{{{{ issue.id }}}}; ok",
+            note(&world, "{{ issue.id }}")
+        )),
     );
     let daemon = world.daemon();
     let up = |id: &str| world.env.work().join(format!("up-{id}")).exists();
@@ -35,7 +38,12 @@ fn issues_run_side_by_side_up_to_the_limit_and_in_order() {
     eventually("more pulls came", || world.tracker.pulls() >= pulls + 3);
     let status = world.status().unwrap();
     let at = |list: &str| -> Vec<String> {
-        status[list].as_array().unwrap().iter().map(|one| one["issue_id"].as_str().unwrap().to_owned()).collect()
+        status[list]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|one| one["issue_id"].as_str().unwrap().to_owned())
+            .collect()
     };
     assert_eq!(at("sessions"), ["e", "d"]);
     assert_eq!(at("waiting").len(), 3, "{status}");
@@ -46,7 +54,10 @@ fn issues_run_side_by_side_up_to_the_limit_and_in_order() {
     for id in ids {
         go(id);
     }
-    eventually("all are done", || ids.iter().all(|id| world.tracker.state(id).as_deref() == Some("done")));
+    eventually("all are done", || {
+        ids.iter()
+            .all(|id| world.tracker.state(id).as_deref() == Some("done"))
+    });
     daemon.stop().expect(0);
     // The first two start side by side.
     let order = order(&world).replace("d e", "e d");
@@ -55,8 +66,13 @@ fn issues_run_side_by_side_up_to_the_limit_and_in_order() {
 
 #[test]
 fn a_lower_priority_number_goes_first() {
-    let world = World::new(&[("none", "todo"), ("high", "todo"), ("low", "todo"), ("also-none", "todo")])
-        .set("/loop", json!({"max_issue_concurrency": 1}));
+    let world = World::new(&[
+        ("none", "todo"),
+        ("high", "todo"),
+        ("low", "todo"),
+        ("also-none", "todo"),
+    ])
+    .set("/loop", json!({"max_issue_concurrency": 1}));
     world.tracker.set("high", "priority", json!(9));
     world.tracker.set("low", "priority", json!(1));
     let prompt = format!("SCRIPT: {}; ok", note(&world, "{{ issue.id }}"));
@@ -69,7 +85,10 @@ fn a_lower_priority_number_goes_first() {
 fn stages_of_an_issue_run_one_after_the_other_in_file_order() {
     let world = World::new(&[("1", "todo")]);
     let script = |name: &str, world: &World| {
-        format!("SCRIPT: if-file busy \"exit 9\"; touch busy; {}; sleep 50; run rm busy; ok", note(world, name))
+        format!(
+            "SCRIPT: if-file busy \"exit 9\"; touch busy; {}; sleep 50; run rm busy; ok",
+            note(world, name)
+        )
     };
     // Both match; the first leaves the state as it is, the second moves it.
     let (first, second) = (script("first", &world), script("work", &world));
@@ -79,7 +98,10 @@ fn stages_of_an_issue_run_one_after_the_other_in_file_order() {
         .stage("zz-first", "todo", &first)
         .stage("work", "todo", &second)
         .work("hooks", json!({"after_run": moves}))
-        .set("/issue/stages/zz-first/retry", json!({"initial_backoff": "30s", "max_backoff": "30s"}));
+        .set(
+            "/issue/stages/zz-first/retry",
+            json!({"initial_backoff": "30s", "max_backoff": "30s"}),
+        );
     world.once().expect(0);
     assert_eq!(order(&world), "first work");
     assert_eq!(world.sessions("1").len(), 2);
@@ -88,7 +110,10 @@ fn stages_of_an_issue_run_one_after_the_other_in_file_order() {
 #[test]
 fn the_next_stage_starts_only_if_the_state_still_matches() {
     let world = World::new(&[("1", "todo")]);
-    let (one, two) = (format!("SCRIPT: {}; ok", note(&world, "one")), format!("SCRIPT: {}; ok", note(&world, "two")));
+    let (one, two) = (
+        format!("SCRIPT: {}; ok", note(&world, "one")),
+        format!("SCRIPT: {}; ok", note(&world, "two")),
+    );
     let moves = world.on_success("done");
     let world = world
         .set("/issue/stages", json!({}))
@@ -121,37 +146,61 @@ fn once_follows_an_issue_through_all_its_stages() {
 #[test]
 fn attempts_are_counted_and_their_waits_double() {
     let world = World::new(&[("1", "todo")])
-        .work("retry", json!({"max_attempts": 4, "initial_backoff": "200ms", "max_backoff": "400ms"}))
+        .work(
+            "retry",
+            json!({"max_attempts": 4, "initial_backoff": "200ms", "max_backoff": "400ms"}),
+        )
         .script("count calls; on 4 \"ok; exit 0\"; exit 3");
     world.once().expect(0);
     let run = &world.runs()[0];
     let attempts = run["attempts"].as_array().unwrap();
-    let numbers: Vec<_> = attempts.iter().map(|attempt| attempt["attempt"].as_u64().unwrap()).collect();
+    let numbers: Vec<_> = attempts
+        .iter()
+        .map(|attempt| attempt["attempt"].as_u64().unwrap())
+        .collect();
     assert_eq!(numbers, [1, 2, 3, 4]);
     let waits: Vec<_> = attempts
         .windows(2)
-        .map(|two| (time(&two[1]["started_at"]) - time(&two[0]["ended_at"])).total(jiff::Unit::Millisecond).unwrap())
+        .map(|two| {
+            (time(&two[1]["started_at"]) - time(&two[0]["ended_at"]))
+                .total(jiff::Unit::Millisecond)
+                .unwrap()
+        })
         .collect();
     for (wait, least) in waits.iter().zip([200.0, 400.0, 400.0]) {
         assert!(*wait >= least - 5.0, "{waits:?}");
     }
-    assert_eq!((&run["outcome"], &run["state"]), (&json!("succeeded"), &json!("ended")));
+    assert_eq!(
+        (&run["outcome"], &run["state"]),
+        (&json!("succeeded"), &json!("ended"))
+    );
 }
 
 #[test]
 fn a_run_that_fails_too_often_is_parked_until_the_issue_is_changed() {
     let world = World::new(&[("1", "todo")]).script("stderr broken; exit 3");
     let daemon = world.daemon();
-    let parked = || world.status().unwrap()["parked"].as_array().unwrap().first().cloned();
+    let parked = || {
+        world.status().unwrap()["parked"]
+            .as_array()
+            .unwrap()
+            .first()
+            .cloned()
+    };
     let wait_parked = |sessions: usize| {
-        eventually("it is parked", || world.sessions("1").len() == sessions && parked().is_some());
+        eventually("it is parked", || {
+            world.sessions("1").len() == sessions && parked().is_some()
+        });
         let pulls = world.tracker.pulls();
         eventually("more pulls came", || world.tracker.pulls() >= pulls + 3);
         assert_eq!(world.sessions("1").len(), sessions);
     };
     wait_parked(2);
     let first = parked().unwrap();
-    assert_eq!((&first["issue_id"], &first["stage"]), (&json!("1"), &json!("work")));
+    assert_eq!(
+        (&first["issue_id"], &first["stage"]),
+        (&json!("1"), &json!("work"))
+    );
     assert_eq!(first["reason"], "attempts_used_up");
     assert!(first["detail"].as_str().unwrap().contains("broken"), "{first}");
 
@@ -181,12 +230,17 @@ fn a_run_that_fails_too_often_is_parked_until_the_issue_is_changed() {
 
 #[test]
 fn entering_a_state_again_is_a_new_run() {
-    let world = World::new(&[("1", "todo")]).attempts(3).script("count calls; on 3 \"exit 0\"; exit 1");
-    let world = world.work("retry/initial_backoff", json!("30s")).work("retry/max_backoff", json!("30s"));
+    let world = World::new(&[("1", "todo")])
+        .attempts(3)
+        .script("count calls; on 3 \"exit 0\"; exit 1");
+    let world = world
+        .work("retry/initial_backoff", json!("30s"))
+        .work("retry/max_backoff", json!("30s"));
     let daemon = world.daemon();
     let backs_off = |attempts: usize| {
         eventually("it backs off", || {
-            world.sessions("1").len() == attempts && world.status().unwrap()["waiting"][0]["reason"] == "backoff"
+            world.sessions("1").len() == attempts
+                && world.status().unwrap()["waiting"][0]["reason"] == "backoff"
         });
     };
     backs_off(1);
@@ -204,7 +258,10 @@ fn entering_a_state_again_is_a_new_run() {
 #[test]
 fn after_the_state_moved_a_failure_is_not_tried_again() {
     let world = World::new(&[("1", "todo")]);
-    let script = format!("run vik-fake-tracker {} move 1 elsewhere; exit 3", world.tracker.path().display());
+    let script = format!(
+        "run vik-fake-tracker {} move 1 elsewhere; exit 3",
+        world.tracker.path().display()
+    );
     let world = world.script(&script);
     world.once().expect(1);
     assert_eq!(world.sessions("1").len(), 1);
@@ -214,7 +271,9 @@ fn after_the_state_moved_a_failure_is_not_tried_again() {
 fn an_issue_that_vanishes_in_mid_run_is_worked_on_to_the_end() {
     let world = World::new(&[("1", "todo")]).script("touch up; wait-file go; touch finished; ok");
     let daemon = world.daemon();
-    eventually("it runs", || world.sessions("1").len() == 1 && world.workspace("1").join("up").exists());
+    eventually("it runs", || {
+        world.sessions("1").len() == 1 && world.workspace("1").join("up").exists()
+    });
     world.tracker.remove("1");
     let pulls = world.tracker.pulls();
     eventually("it was missed", || world.tracker.pulls() >= pulls + 3);
@@ -235,8 +294,10 @@ fn exit_0_there_is_nothing_to_do() {
 
 #[test]
 fn exit_1_a_run_failed() {
-    let world = World::new(&[("1", "todo"), ("2", "todo")])
-        .work("prompt", json!("SCRIPT: {{ 'ok' if issue.id == '2' else 'exit 3' }}"));
+    let world = World::new(&[("1", "todo"), ("2", "todo")]).work(
+        "prompt",
+        json!("SCRIPT: {{ 'ok' if issue.id == '2' else 'exit 3' }}"),
+    );
     let done = world.once().expect(1);
     assert_eq!(world.sessions("1").len(), 2);
     assert_eq!(world.tracker.state("2").as_deref(), Some("done"));
@@ -245,7 +306,9 @@ fn exit_1_a_run_failed() {
 
 #[test]
 fn exit_3_the_workflow_is_invalid() {
-    let world = World::new(&[]).work("agnet", json!(1)).set("/agents/a/runtime", json!("gpt"));
+    let world = World::new(&[])
+        .work("agnet", json!(1))
+        .set("/agents/a/runtime", json!("gpt"));
     let done = world.once().expect(3);
     assert!(done.err.contains("gpt"), "{}", done.err);
     assert!(!world.env.work().join("home").exists());
@@ -261,13 +324,17 @@ fn exit_8_no_such_issue() {
     assert!(world.sessions("1").is_empty());
     world.vik(&["run", "--once", "--issue", "1"]).expect(0);
     assert_eq!((world.sessions("1").len(), world.sessions("2").len()), (1, 0));
-    world.vik(&["run", "--once", "--issue", "2", "--issue", "nope"]).expect(8);
+    world
+        .vik(&["run", "--once", "--issue", "2", "--issue", "nope"])
+        .expect(8);
     assert_eq!(world.sessions("2").len(), 1, "what is there was worked on");
 }
 
 #[test]
 fn exit_9_success_that_changed_nothing_and_0_where_a_file_did() {
-    let world = World::new(&[("1", "todo")]).work("hooks/after_run", json!(null)).attempts(1);
+    let world = World::new(&[("1", "todo")])
+        .work("hooks/after_run", json!(null))
+        .attempts(1);
     let done = world.once().expect(9);
     assert!(done.out.contains("no progress"), "{}", done.out);
     let world = World::new(&[("1", "todo")]);
@@ -278,13 +345,22 @@ fn exit_9_success_that_changed_nothing_and_0_where_a_file_did() {
 fn exit_10_something_waits_longer_than_it_is_waited_for() {
     let began = std::time::Instant::now();
     let world = World::new(&[("1", "todo"), ("2", "todo")])
-        .work("retry", json!({"max_attempts": 3, "initial_backoff": "2m", "max_backoff": "2m"}))
-        .work("prompt", json!("SCRIPT: {{ 'ok' if issue.id == '2' else 'exit 3' }}"));
+        .work(
+            "retry",
+            json!({"max_attempts": 3, "initial_backoff": "2m", "max_backoff": "2m"}),
+        )
+        .work(
+            "prompt",
+            json!("SCRIPT: {{ 'ok' if issue.id == '2' else 'exit 3' }}"),
+        );
     let done = world.once().expect(10);
     assert!(done.out.contains("waiting: 1 work"), "{}", done.out);
     assert_eq!(world.tracker.state("2").as_deref(), Some("done"));
     // Files changed, the state did not: it waits for a person.
-    let world = World::new(&[("1", "todo")]).work("hooks/after_run", json!(null)).attempts(1).script("write x y; ok");
+    let world = World::new(&[("1", "todo")])
+        .work("hooks/after_run", json!(null))
+        .attempts(1)
+        .script("write x y; ok");
     world.once().expect(10);
     assert!(began.elapsed() < std::time::Duration::from_secs(60));
 }
@@ -292,7 +368,10 @@ fn exit_10_something_waits_longer_than_it_is_waited_for() {
 #[test]
 fn once_waits_for_a_short_back_off() {
     let world = World::new(&[("1", "todo")])
-        .work("retry", json!({"max_attempts": 2, "initial_backoff": "1s", "max_backoff": "1s"}))
+        .work(
+            "retry",
+            json!({"max_attempts": 2, "initial_backoff": "1s", "max_backoff": "1s"}),
+        )
         .script("count calls; on 2 \"ok; exit 0\"; exit 1");
     world.once().expect(0);
     assert_eq!(world.sessions("1").len(), 2);
@@ -332,7 +411,10 @@ fn the_last_pull_lets_what_it_started_end() {
 fn a_dry_run_starts_nothing() {
     let world = World::new(&[("1", "todo"), ("2", "done")])
         .work("hooks/before_run", json!("echo {{ issue.title }}"))
-        .work("prompt", json!("Do {{ issue.title }} `exec(touch {{ workflow_dir }}/pwned)`"));
+        .work(
+            "prompt",
+            json!("Do {{ issue.title }} `exec(touch {{ workflow_dir }}/pwned)`"),
+        );
     world.tracker.set("1", "title", json!("it's"));
     let done = world.vik(&["run", "--dry-run"]).expect(0);
     for part in ["1 would start", "Do it's", "echo 'it'\\''s'"] {

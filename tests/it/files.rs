@@ -12,7 +12,9 @@ fn all(folder: &Path) -> Vec<PathBuf> {
     for path in list(folder) {
         found.push(path.clone());
         // What agents and hooks make in a workspace is their own.
-        let workspace = path.parent().unwrap().ends_with("issues") && path.is_dir() && !path.parent().unwrap().parent().unwrap().ends_with("service");
+        let workspace = path.parent().unwrap().ends_with("issues")
+            && path.is_dir()
+            && !path.parent().unwrap().parent().unwrap().ends_with("service");
         if path.symlink_metadata().unwrap().is_dir() && !workspace {
             found.extend(all(&path));
         }
@@ -33,15 +35,24 @@ fn all_is_private_whatever_the_umask() {
         command
     };
     world.start_command(umask("run -d")).done().expect(0);
-    eventually("both are done", || ["1", "a/b"].iter().all(|id| world.tracker.state(id).as_deref() == Some("done")));
+    eventually("both are done", || {
+        ["1", "a/b"]
+            .iter()
+            .all(|id| world.tracker.state(id).as_deref() == Some("done"))
+    });
     let check = || {
         let places = [world.env.work().join("home"), world.env.state()];
         let mut seen = 0;
         for path in places.iter().flat_map(|place| all(place)) {
             // A file may go while it is looked at.
-            let Ok(meta) = path.symlink_metadata() else { continue };
+            let Ok(meta) = path.symlink_metadata() else {
+                continue;
+            };
             let wanted = if meta.is_dir() { 0o700 } else { 0o600 };
-            if path.starts_with(world.env.state()) && meta.is_dir() && !path.starts_with(world.env.state().join("vik")) {
+            if path.starts_with(world.env.state())
+                && meta.is_dir()
+                && !path.starts_with(world.env.state().join("vik"))
+            {
                 continue;
             }
             assert_eq!(meta.permissions().mode() & 0o777, wanted, "{path:?}");
@@ -56,27 +67,58 @@ fn all_is_private_whatever_the_umask() {
 
 #[test]
 fn files_have_the_names_that_scripts_rely_on() {
-    let world = World::new(&[("1", "todo")]).work("hooks/before_run", json!("echo hook")).script("stderr hm; message hi; ok");
+    let world = World::new(&[("1", "todo")])
+        .work("hooks/before_run", json!("echo hook"))
+        .script("stderr hm; message hi; ok");
     world.once().expect(0);
     let home = world.home();
-    let key = world.env.work().join("workflow.yml").canonicalize().unwrap().to_str().unwrap().replace('/', "-");
+    let key = world
+        .env
+        .work()
+        .join("workflow.yml")
+        .canonicalize()
+        .unwrap()
+        .to_str()
+        .unwrap()
+        .replace('/', "-");
     assert_eq!(home.file_name().unwrap().to_str().unwrap(), key);
     for path in ["service/state.json", "logs", "sessions/1", "issues/1"] {
         assert!(home.join(path).exists(), "{path}");
     }
-    let names: Vec<String> =
-        list(&home.join("sessions/1")).iter().map(|path| path.file_name().unwrap().to_str().unwrap().to_owned()).collect();
-    let log = names.iter().find(|name| name.ends_with(".jsonl") && !name.contains(".raw.")).unwrap();
+    let names: Vec<String> = list(&home.join("sessions/1"))
+        .iter()
+        .map(|path| path.file_name().unwrap().to_str().unwrap().to_owned())
+        .collect();
+    let log = names
+        .iter()
+        .find(|name| name.ends_with(".jsonl") && !name.contains(".raw."))
+        .unwrap();
     let stem = log.strip_suffix(".jsonl").unwrap();
     let id = stem.strip_prefix("work-").unwrap();
     assert_eq!((id.len(), &id[14..15]), (36, "7"), "a UUID of version 7: {id}");
-    for suffix in [".jsonl", ".raw.jsonl", ".stderr.log", ".prompt.md", ".exit.json", ".before_run.log", ".after_run.log"] {
+    for suffix in [
+        ".jsonl",
+        ".raw.jsonl",
+        ".stderr.log",
+        ".prompt.md",
+        ".exit.json",
+        ".before_run.log",
+        ".after_run.log",
+    ] {
         assert!(names.contains(&format!("{stem}{suffix}")), "{suffix}: {names:?}");
     }
-    assert_eq!(std::fs::read_to_string(world.env.work().join("home/.gitignore")).unwrap(), "*\n");
-    let instance: Vec<String> =
-        list(&world.instance()).iter().map(|path| path.file_name().unwrap().to_str().unwrap().to_owned()).collect();
-    assert!(instance.contains(&"lock".to_owned()) && instance.contains(&"instance.json".to_owned()), "{instance:?}");
+    assert_eq!(
+        std::fs::read_to_string(world.env.work().join("home/.gitignore")).unwrap(),
+        "*\n"
+    );
+    let instance: Vec<String> = list(&world.instance())
+        .iter()
+        .map(|path| path.file_name().unwrap().to_str().unwrap().to_owned())
+        .collect();
+    assert!(
+        instance.contains(&"lock".to_owned()) && instance.contains(&"instance.json".to_owned()),
+        "{instance:?}"
+    );
 }
 
 #[test]
@@ -89,7 +131,10 @@ fn the_home_is_where_the_workflow_says() {
     command.env("VIK_HOME", world.env.path("elsewhere"));
     world.start_command(command).done().expect(0);
     assert!(world.env.path("elsewhere/workflows").exists());
-    let yaml = world.env.read("work/workflow.yml").replace("\"workspace\": null", "\"logging\": {}");
+    let yaml = world
+        .env
+        .read("work/workflow.yml")
+        .replace("\"workspace\": null", "\"logging\": {}");
     world.env.workflow(&yaml);
     world.once().expect(0);
     assert!(world.env.work().join(".vik/workflows").exists());
@@ -97,9 +142,9 @@ fn the_home_is_where_the_workflow_says() {
 
 #[test]
 fn events_have_the_fields_of_the_contract() {
-    let world = World::new(&[("1", "todo")])
-        .agent("claude_code")
-        .script("start; reasoning hm; message hello; tool t1 ls; toolend t1 0 files; usage 10 3; cost 0.5; done bye");
+    let world = World::new(&[("1", "todo")]).agent("claude_code").script(
+        "start; reasoning hm; message hello; tool t1 ls; toolend t1 0 files; usage 10 3; cost 0.5; done bye",
+    );
     world.once().expect(0);
     let session = world.session("1");
     let events = session.events();
@@ -110,11 +155,26 @@ fn events_have_the_fields_of_the_contract() {
         assert!(at.ends_with('Z') && at.parse::<jiff::Timestamp>().is_ok(), "{at}");
     }
     let ended = session.ended();
-    for key in ["outcome", "failure_class", "exit_code", "signal", "duration_ms", "usage", "cost_usd", "cost_source"] {
+    for key in [
+        "outcome",
+        "failure_class",
+        "exit_code",
+        "signal",
+        "duration_ms",
+        "usage",
+        "cost_usd",
+        "cost_source",
+    ] {
         assert!(ended.get(key).is_some(), "{key}: {ended}");
     }
-    assert_eq!((&ended["cost_source"], &ended["cost_usd"]), (&json!("reported"), &json!(0.5)));
-    let kinds: Vec<_> = events.iter().map(|event| event["kind"].as_str().unwrap()).collect();
+    assert_eq!(
+        (&ended["cost_source"], &ended["cost_usd"]),
+        (&json!("reported"), &json!(0.5))
+    );
+    let kinds: Vec<_> = events
+        .iter()
+        .map(|event| event["kind"].as_str().unwrap())
+        .collect();
     for kind in ["reasoning", "message", "tool_call", "tool_result", "completed"] {
         assert!(kinds.contains(&kind), "{kind}: {kinds:?}");
     }

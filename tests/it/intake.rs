@@ -7,7 +7,10 @@ use crate::support::*;
 /// A world whose pull command does this, counting its calls in `pulls`.
 fn pulling(command: &str) -> World {
     let mut world = World::new(&[]);
-    world.put("/issues/pull/command", json!(format!("echo . >> pulls; {command}")));
+    world.put(
+        "/issues/pull/command",
+        json!(format!("echo . >> pulls; {command}")),
+    );
     world
 }
 
@@ -20,10 +23,15 @@ fn pulls(world: &World) -> usize {
 fn fails(world: &World, reason: &str) {
     let daemon = world.daemon();
     eventually("three pulls have failed", || {
-        world.status().is_some_and(|status| status["pulls"]["failed_in_a_row"].as_u64() >= Some(3))
+        world
+            .status()
+            .is_some_and(|status| status["pulls"]["failed_in_a_row"].as_u64() >= Some(3))
     });
     let status = world.status().unwrap();
-    assert_eq!((&status["last_pull"]["ok"], &status["pulls"]["ok"]), (&json!(false), &json!(0)));
+    assert_eq!(
+        (&status["last_pull"]["ok"], &status["pulls"]["ok"]),
+        (&json!(false), &json!(0))
+    );
     let error = status["last_pull"]["error"].as_str().unwrap();
     assert!(error.contains(reason), "{error}");
     let text = world.vik(&["status"]).expect(0).out;
@@ -33,14 +41,18 @@ fn fails(world: &World, reason: &str) {
 
 #[test]
 fn a_pull_that_hangs_is_ended_with_all_it_started() {
-    let world = pulling("sleep 600 & setsid sleep 600 & sleep 600").set("/issues/pull/timeout", json!("100ms"));
+    let world =
+        pulling("sleep 600 & setsid sleep 600 & sleep 600").set("/issues/pull/timeout", json!("100ms"));
     fails(&world, "100ms");
     world.env.assert_nothing_left();
 }
 
 #[test]
 fn a_pull_that_fails_tells_its_stderr() {
-    fails(&pulling("echo '[]'; echo no login >&2; exit 4"), "exited with 4; it said: no login");
+    fails(
+        &pulling("echo '[]'; echo no login >&2; exit 4"),
+        "exited with 4; it said: no login",
+    );
 }
 
 #[test]
@@ -56,7 +68,15 @@ fn a_pull_that_floods_is_cut_off() {
     assert!(error.as_str().unwrap().contains("more than 64 MB"), "{error}");
     let pid = daemon.pid();
     let peak = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let peak: u64 = peak.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap().trim().trim_end_matches(" kB").trim().parse().unwrap();
+    let peak: u64 = peak
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))
+        .unwrap()
+        .trim()
+        .trim_end_matches(" kB")
+        .trim()
+        .parse()
+        .unwrap();
     assert!(peak < 200 * 1024, "{peak} kB");
     daemon.stop();
 }
@@ -76,20 +96,34 @@ fn garbage_is_no_list() {
 fn a_failed_pull_changes_nothing_and_the_next_good_one_goes_on() {
     let world = World::new(&[("1", "todo")]).script("touch up; wait-file go; ok");
     let good = world.tracker.pull_command();
-    let world = world.set("/issues/pull/command", json!(format!("echo . >> pulls; test -e broken && exit 1; {good}")));
+    let world = world.set(
+        "/issues/pull/command",
+        json!(format!("echo . >> pulls; test -e broken && exit 1; {good}")),
+    );
     let daemon = world.daemon();
-    eventually("it runs", || world.sessions("1").len() == 1 && world.workspace("1").join("up").exists());
+    eventually("it runs", || {
+        world.sessions("1").len() == 1 && world.workspace("1").join("up").exists()
+    });
     world.env.write("work/broken", "");
-    eventually("pulls fail", || world.status().unwrap()["pulls"]["failed_in_a_row"].as_u64() >= Some(2));
+    eventually("pulls fail", || {
+        world.status().unwrap()["pulls"]["failed_in_a_row"].as_u64() >= Some(2)
+    });
     assert_eq!(world.status().unwrap()["sessions"][0]["phase"], "running");
     world.tracker.add("2", "Two", "todo");
     std::fs::write(world.workspace("1").join("go"), "").unwrap();
     std::fs::remove_file(world.env.path("work/broken")).unwrap();
-    eventually("the next one runs", || world.sessions("2").len() == 1 && world.workspace("2").join("up").exists());
+    eventually("the next one runs", || {
+        world.sessions("2").len() == 1 && world.workspace("2").join("up").exists()
+    });
     let counts = world.status().unwrap()["pulls"].clone();
-    assert!(counts["failed"].as_u64() >= Some(2) && counts["failed_in_a_row"] == 0, "{counts}");
+    assert!(
+        counts["failed"].as_u64() >= Some(2) && counts["failed_in_a_row"] == 0,
+        "{counts}"
+    );
     std::fs::write(world.workspace("2").join("go"), "").unwrap();
-    eventually("it is done", || world.tracker.state("2").as_deref() == Some("done"));
+    eventually("it is done", || {
+        world.tracker.state("2").as_deref() == Some("done")
+    });
     assert_eq!(world.sessions("1").len(), 1);
     daemon.stop().expect(0);
 }
@@ -100,7 +134,10 @@ fn a_stalled_first_pull_does_not_hold_up_status_or_stop() {
     world.vik(&["run", "-d"]).expect(0);
     eventually("it pulls", || pulls(&world) == 1);
     let status = world.status().unwrap();
-    assert_eq!((&status["state"], &status["last_pull"]), (&json!("running"), &Value::Null));
+    assert_eq!(
+        (&status["state"], &status["last_pull"]),
+        (&json!("running"), &Value::Null)
+    );
     world.vik(&["stop"]).expect(0);
     world.env.assert_nothing_left();
 }
@@ -119,10 +156,23 @@ fn bad_items_are_skipped_each_with_its_reason() {
         .attempts(1);
     let done = world.once().expect(0);
     assert_eq!(done.err.matches("skipped").count(), 12, "{}", done.err);
-    for reason in ["it has no `state`", "it is not an object", "it has no `id`", "came before it"] {
+    for reason in [
+        "it has no `state`",
+        "it is not an object",
+        "it has no `id`",
+        "came before it",
+    ] {
         assert!(done.err.contains(reason), "{reason}: {}", done.err);
     }
-    let first = |id: &str| world.session(id).text(".prompt.md").lines().next().unwrap().to_owned();
+    let first = |id: &str| {
+        world
+            .session(id)
+            .text(".prompt.md")
+            .lines()
+            .next()
+            .unwrap()
+            .to_owned()
+    };
     assert_eq!(first("good"), "good|first|todo||");
     assert_eq!(first("E-1"), "E-1||todo||");
     assert_eq!(first("42"), "42||todo|by its other name|");
@@ -135,11 +185,19 @@ fn ten_thousand_issues_are_taken_in_stride() {
         .map(|n| json!({"id": n, "title": format!("Issue {n}"), "state": if n == 9_999 { "todo" } else { "later" }}))
         .collect();
     world.env.issues(&json!(issues));
-    world.put("/issue/stages/work/prompt", json!("SCRIPT: touch up; wait-file go; ok"));
+    world.put(
+        "/issue/stages/work/prompt",
+        json!("SCRIPT: touch up; wait-file go; ok"),
+    );
     let daemon = world.daemon();
     let status = world.status().unwrap();
-    assert_eq!((&status["last_pull"]["issues"], &status["last_pull"]["skipped"]), (&json!(10_000), &json!(0)));
-    eventually("the one runs", || world.sessions("9999").len() == 1 && world.workspace("9999").join("up").exists());
+    assert_eq!(
+        (&status["last_pull"]["issues"], &status["last_pull"]["skipped"]),
+        (&json!(10_000), &json!(0))
+    );
+    eventually("the one runs", || {
+        world.sessions("9999").len() == 1 && world.workspace("9999").join("up").exists()
+    });
     assert_eq!(list(&world.home().join("issues")).len(), 1);
     daemon.stop().expect(0);
 }
@@ -148,26 +206,42 @@ fn ten_thousand_issues_are_taken_in_stride() {
 fn fifty_megabytes_are_read_whole() {
     let mut world = pulling("cat issues.json");
     let text = "x".repeat(5_000_000);
-    let issues: Vec<_> = (0..10).map(|n| json!({"id": n, "state": "todo", "description": text})).collect();
+    let issues: Vec<_> = (0..10)
+        .map(|n| json!({"id": n, "state": "todo", "description": text}))
+        .collect();
     world.env.issues(&json!(issues));
     world.put("/loop", json!({"max_issue_concurrency": 1}));
-    world.put("/issue/stages/work/prompt", json!("{{ issue.description | length }}\nSCRIPT: write x y; ok"));
-    world.put("/issue/stages/work/hooks/after_run", json!("echo '[]' > {{ workflow_dir }}/issues.json"));
+    world.put(
+        "/issue/stages/work/prompt",
+        json!("{{ issue.description | length }}\nSCRIPT: write x y; ok"),
+    );
+    world.put(
+        "/issue/stages/work/hooks/after_run",
+        json!("echo '[]' > {{ workflow_dir }}/issues.json"),
+    );
     let done = world.vik(&["run", "--once", "--issue", "9"]).expect(0);
-    assert!(done.err.contains("10 issues") || done.out.contains("succeeded"), "{done:?}");
+    assert!(
+        done.err.contains("10 issues") || done.out.contains("succeeded"),
+        "{done:?}"
+    );
     assert!(world.session("9").text(".prompt.md").starts_with("5000000\n"));
 }
 
 #[test]
 fn the_pull_runs_beside_the_workflow_with_the_daemons_environment() {
     let world = pulling("pwd > where; env > env; echo '[]'");
-    let mut command = world.env.vik(["run", "--once", "--workflow", "../work/workflow.yml"]);
+    let mut command = world
+        .env
+        .vik(["run", "--once", "--workflow", "../work/workflow.yml"]);
     command.current_dir(world.env.home()).env("MY_TOKEN", "secret");
     world.start_command(command).done().expect(0);
     let work = world.env.work().canonicalize().unwrap();
     assert_eq!(world.env.read("work/where").trim(), work.to_str().unwrap());
     let env = world.env.read("work/env");
-    assert!(env.contains("MY_TOKEN=secret\n") && env.contains(&format!("VIK_ISSUES_DIR={}/issues\n", work.display())));
+    assert!(
+        env.contains("MY_TOKEN=secret\n")
+            && env.contains(&format!("VIK_ISSUES_DIR={}/issues\n", work.display()))
+    );
 }
 
 #[test]
@@ -175,9 +249,17 @@ fn old_standard_error_of_a_pull_is_not_told_again() {
     let world = pulling("test -e second || { touch second; echo first fault >&2; exit 1; }; exit 2");
     let daemon = world.daemon();
     eventually("the second failed", || {
-        world.status().unwrap()["last_pull"]["error"].as_str().is_some_and(|error| error.contains("exited with 2"))
+        world.status().unwrap()["last_pull"]["error"]
+            .as_str()
+            .is_some_and(|error| error.contains("exited with 2"))
     });
     let status = world.status().unwrap();
-    assert!(!status["last_pull"]["error"].as_str().unwrap().contains("first fault"), "{status}");
+    assert!(
+        !status["last_pull"]["error"]
+            .as_str()
+            .unwrap()
+            .contains("first fault"),
+        "{status}"
+    );
     daemon.stop();
 }

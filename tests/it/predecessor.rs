@@ -13,13 +13,19 @@ fn row_01_commands_in_the_text_of_an_issue_are_text() {
         json!("!`exec(echo from-the-author)` {{ issue.title }} {{ issue.description }}\nSCRIPT: ok"),
     );
     let pwned = world.env.path("pwned");
-    let evil = format!("!`exec(touch {0})` `exec(touch {0})` {{{{ 7 * 7 }}}}", pwned.display());
+    let evil = format!(
+        "!`exec(touch {0})` `exec(touch {0})` {{{{ 7 * 7 }}}}",
+        pwned.display()
+    );
     world.tracker.set("1", "title", json!(evil));
     world.tracker.set("1", "description", json!(evil));
     world.once().expect(0);
     assert!(!pwned.exists());
     let prompt = world.session("1").text(".prompt.md");
-    assert_eq!(prompt.lines().next().unwrap(), format!("from-the-author {evil} {evil}"));
+    assert_eq!(
+        prompt.lines().next().unwrap(),
+        format!("from-the-author {evil} {evil}")
+    );
 }
 
 #[test]
@@ -29,16 +35,34 @@ fn row_02_a_value_in_a_hook_is_one_quoted_word() {
         json!("printf '<%s>' {{ issue.title }} \"{{ issue.title }}\" '{{ issue.title }}' > title.txt"),
     );
     let pwned = world.env.path("pwned");
-    let evil = format!("$(touch {0}) `touch {0}` ; touch {0} '\"\\ $HOME * \n-x", pwned.display());
+    let evil = format!(
+        "$(touch {0}) `touch {0}` ; touch {0} '\"\\ $HOME * \n-x",
+        pwned.display()
+    );
     world.tracker.set("1", "title", json!(evil));
     world.once().expect(0);
     assert!(!pwned.exists());
-    assert_eq!(world.workspace_file("1", "title.txt"), format!("<{evil}>").repeat(3));
+    assert_eq!(
+        world.workspace_file("1", "title.txt"),
+        format!("<{evil}>").repeat(3)
+    );
 }
 
 #[test]
 fn row_03_no_issue_id_leads_out_of_the_workspace_root() {
-    let ids = ["../../../../../evil", "..", ".", "/abs", "a/b", "-rf", "~", "a~0123456789abcdef", ".git", "ü", "a b\n"];
+    let ids = [
+        "../../../../../evil",
+        "..",
+        ".",
+        "/abs",
+        "a/b",
+        "-rf",
+        "~",
+        "a~0123456789abcdef",
+        ".git",
+        "ü",
+        "a b\n",
+    ];
     let issues: Vec<_> = ids.iter().map(|id| (*id, "todo")).collect();
     let world = World::new(&issues).script("pidfile here; ok");
     world.once().expect(0);
@@ -65,7 +89,9 @@ fn find(folder: &std::path::Path, name: &str) -> Vec<std::path::PathBuf> {
 
 #[test]
 fn row_03_a_link_in_place_of_a_workspace_is_refused() {
-    let world = World::new(&[("0", "todo"), ("1", "todo")]).script("pidfile here; ok").attempts(1);
+    let world = World::new(&[("0", "todo"), ("1", "todo")])
+        .script("pidfile here; ok")
+        .attempts(1);
     world.vik(&["run", "--once", "--issue", "0"]).expect(0);
     let outside = world.env.path("outside");
     std::fs::create_dir(&outside).unwrap();
@@ -79,15 +105,29 @@ fn row_03_a_link_in_place_of_a_workspace_is_refused() {
 #[test]
 fn row_04_one_bad_item_is_skipped_and_told() {
     let world = World::new(&[]).set("/issues/pull/command", json!("cat issues.json"));
-    world.env.issues(&json!([{"id": "1", "title": "no state"}, {"id": "2", "title": "good", "state": "todo"}]));
-    let world = world.work("hooks/after_run", json!("echo '[{\"id\":\"1\",\"title\":\"no state\"}]' > {{ workflow_dir }}/issues.json"));
+    world
+        .env
+        .issues(&json!([{"id": "1", "title": "no state"}, {"id": "2", "title": "good", "state": "todo"}]));
+    let world = world.work(
+        "hooks/after_run",
+        json!("echo '[{\"id\":\"1\",\"title\":\"no state\"}]' > {{ workflow_dir }}/issues.json"),
+    );
     let daemon = world.daemon();
     let status = world.status().unwrap();
-    assert_eq!((&status["last_pull"]["ok"], &status["last_pull"]["skipped"]), (&json!(true), &json!(1)));
-    eventually("the good one ran", || world.sessions("2").len() == 1 && world.status().unwrap()["sessions"] == json!([]));
+    assert_eq!(
+        (&status["last_pull"]["ok"], &status["last_pull"]["skipped"]),
+        (&json!(true), &json!(1))
+    );
+    eventually("the good one ran", || {
+        world.sessions("2").len() == 1 && world.status().unwrap()["sessions"] == json!([])
+    });
     let done = daemon.stop().expect(0);
     world.session("2").expect("succeeded", None);
-    assert!(done.err.contains("state"), "the skipped item and its fault are told: {}", done.err);
+    assert!(
+        done.err.contains("state"),
+        "the skipped item and its fault are told: {}",
+        done.err
+    );
 }
 
 #[test]
@@ -100,18 +140,33 @@ fn row_05_nothing_but_failed_pulls_is_no_success() {
     let daemon = world.daemon();
     let status = world.status().unwrap();
     assert_eq!(status["last_pull"]["ok"], false);
-    assert!(status["last_pull"]["error"].as_str().unwrap().contains("no network"), "{status}");
-    eventually("failures are counted", || world.status().unwrap()["pulls"]["failed_in_a_row"].as_u64() >= Some(3));
+    assert!(
+        status["last_pull"]["error"]
+            .as_str()
+            .unwrap()
+            .contains("no network"),
+        "{status}"
+    );
+    eventually("failures are counted", || {
+        world.status().unwrap()["pulls"]["failed_in_a_row"].as_u64() >= Some(3)
+    });
     daemon.stop();
 }
 
 #[test]
 fn row_06_success_without_a_change_of_state_is_parked() {
-    let world = World::new(&[("1", "todo")]).work("hooks/after_run", json!(null)).attempts(3);
+    let world = World::new(&[("1", "todo")])
+        .work("hooks/after_run", json!(null))
+        .attempts(3);
     let daemon = world.daemon();
-    eventually("it is parked", || world.status().unwrap()["parked"][0]["issue_id"] == "1");
+    eventually("it is parked", || {
+        world.status().unwrap()["parked"][0]["issue_id"] == "1"
+    });
     let parked = &world.status().unwrap()["parked"][0];
-    assert_eq!((&parked["stage"], &parked["reason"]), (&json!("work"), &json!("no_progress")));
+    assert_eq!(
+        (&parked["stage"], &parked["reason"]),
+        (&json!("work"), &json!("no_progress"))
+    );
     assert!(parked["freed_by"].is_string() && parked["since"].is_string() && parked["detail"].is_string());
     let pulls = world.tracker.pulls();
     eventually("more pulls came", || world.tracker.pulls() >= pulls + 5);
@@ -126,26 +181,42 @@ fn row_07_a_strange_line_is_evidence_and_not_the_end() {
         append count x; touch printed; wait-file go; message still here; done",
     );
     let daemon = world.daemon();
-    eventually("the lines are out", || world.workspace("1").join("printed").exists());
-    eventually("the lines are read", || !world.session("1").of_kind("unknown").is_empty());
+    eventually("the lines are out", || {
+        world.workspace("1").join("printed").exists()
+    });
+    eventually("the lines are read", || {
+        !world.session("1").of_kind("unknown").is_empty()
+    });
     let pulls = world.tracker.pulls();
     eventually("more pulls came", || world.tracker.pulls() >= pulls + 5);
-    assert_eq!(world.status().unwrap()["sessions"].as_array().unwrap().len(), 1, "the slot is held");
+    assert_eq!(
+        world.status().unwrap()["sessions"].as_array().unwrap().len(),
+        1,
+        "the slot is held"
+    );
     std::fs::write(world.workspace("1").join("go"), "").unwrap();
-    eventually("it is done", || world.tracker.state("1").as_deref() == Some("done"));
+    eventually("it is done", || {
+        world.tracker.state("1").as_deref() == Some("done")
+    });
     daemon.stop().expect(0);
     assert_eq!(world.workspace_file("1", "count"), "x", "one agent ran");
     let session = world.session("1");
     session.expect("succeeded", None);
     assert_eq!(session.of_kind("malformed")[0]["line"], "this is not JSON");
     assert_eq!(session.of_kind("unknown")[0]["raw"]["x"], 1);
-    assert!(session.of_kind("error").iter().all(|error| error["fatal"] == false));
+    assert!(
+        session
+            .of_kind("error")
+            .iter()
+            .all(|error| error["fatal"] == false)
+    );
     assert!(session.messages().contains(&"still here".to_owned()));
 }
 
 #[test]
 fn row_08_a_grandchild_with_the_agents_stdout_does_not_hold_the_end() {
-    let world = World::new(&[("1", "todo")]).script("spawn hold-stdout,setsid,pid=child \"ignore INT,TERM; hang\"; ok");
+    let world = World::new(&[("1", "todo")])
+        .script("spawn hold-stdout,setsid,pid=child \"ignore INT,TERM; hang\"; ok");
     world.once().expect(0);
     let child: i32 = world.workspace_file("1", "child").trim().parse().unwrap();
     assert!(!alive(child));
@@ -161,7 +232,8 @@ fn row_09_stop_returns_when_no_descendant_of_40_sessions_lives() {
         .script("setsid-child 600000 clearenv; touch up; hang");
     world.vik(&["run", "-d"]).expect(0);
     eventually("all agents are up", || {
-        ids.iter().all(|id| world.sessions(id).len() == 1 && world.workspace(id).join("up").exists())
+        ids.iter()
+            .all(|id| world.sessions(id).len() == 1 && world.workspace(id).join("up").exists())
     });
     world.vik(&["stop"]).expect(0);
     world.env.assert_nothing_left();
@@ -173,9 +245,15 @@ fn row_10_a_killed_daemon_leaves_nothing_and_is_known_to_be_dead() {
     let mut world = World::new(&[("1", "todo")]).script("setsid-child 600000 clearenv; touch up; hang");
     world.env.allow_leftovers();
     world.vik(&["run", "-d"]).expect(0);
-    eventually("the agent is up", || world.sessions("1").len() == 1 && world.workspace("1").join("up").exists());
+    eventually("the agent is up", || {
+        world.sessions("1").len() == 1 && world.workspace("1").join("up").exists()
+    });
     let pid = world.status().unwrap()["pid"].as_i64().unwrap();
-    nix::sys::signal::kill(nix::unistd::Pid::from_raw(i32::try_from(pid).unwrap()), nix::sys::signal::Signal::SIGKILL).unwrap();
+    nix::sys::signal::kill(
+        nix::unistd::Pid::from_raw(i32::try_from(pid).unwrap()),
+        nix::sys::signal::Signal::SIGKILL,
+    )
+    .unwrap();
     let dead = || world.vik(&["status", "--json"]);
     eventually("the daemon is dead", || dead().code == 4);
     assert_eq!(dead().json()["state"], "dead");
@@ -205,7 +283,9 @@ fn row_11_two_daemons_at_once_are_one() {
         } else {
             first_over.expect(5);
         }
-        eventually("the agent runs", || world.sessions("1").len() == 1 && world.workspace("1").join("count").exists());
+        eventually("the agent runs", || {
+            world.sessions("1").len() == 1 && world.workspace("1").join("count").exists()
+        });
         let pulls = world.tracker.pulls();
         eventually("more pulls came", || world.tracker.pulls() >= pulls + 3);
         assert_eq!(world.workspace_file("1", "count"), "x");
@@ -232,9 +312,17 @@ fn row_12_status_and_stop_need_no_workflow_file() {
 #[test]
 fn row_13_a_port_is_refused_in_words() {
     let world = World::new(&[("1", "todo")]);
-    for args in [&["run", "--port", "8080"][..], &["run", "-d", "--port", "0"], &["run", "--bind-address", "::1"]] {
+    for args in [
+        &["run", "--port", "8080"][..],
+        &["run", "-d", "--port", "0"],
+        &["run", "--bind-address", "::1"],
+    ] {
         let done = world.vik(args).expect(2);
-        assert!(done.err.contains("--port") && done.err.contains("later"), "{}", done.err);
+        assert!(
+            done.err.contains("--port") && done.err.contains("later"),
+            "{}",
+            done.err
+        );
     }
     assert!(!world.env.work().join("home").exists(), "nothing was made");
     assert!(!world.env.state().join("vik").exists());
@@ -243,17 +331,23 @@ fn row_13_a_port_is_refused_in_words() {
 #[test]
 fn row_14_a_change_of_state_in_mid_run_starts_nothing_beside_it() {
     let script = "SCRIPT: if-file busy \"touch two-at-once\"; touch busy; append order {{ issue.stage }}; wait-file go; run rm busy; ok";
-    let world = World::new(&[("1", "todo")]).stage("work", "todo", script).stage("review", "review", script);
+    let world = World::new(&[("1", "todo")])
+        .stage("work", "todo", script)
+        .stage("review", "review", script);
     let moves = world.on_success("done");
     let world = world.set("/issue/stages/review/hooks", json!({"after_run": moves}));
     let daemon = world.daemon();
-    eventually("the first runs", || world.sessions("1").len() == 1 && world.workspace("1").join("busy").exists());
+    eventually("the first runs", || {
+        world.sessions("1").len() == 1 && world.workspace("1").join("busy").exists()
+    });
     world.tracker.move_to("1", "review");
     let pulls = world.tracker.pulls();
     eventually("more pulls came", || world.tracker.pulls() >= pulls + 5);
     assert_eq!(world.sessions("1").len(), 1);
     std::fs::write(world.workspace("1").join("go"), "").unwrap();
-    eventually("both have run", || world.tracker.state("1").as_deref() == Some("done"));
+    eventually("both have run", || {
+        world.tracker.state("1").as_deref() == Some("done")
+    });
     daemon.stop().expect(0);
     assert_eq!(world.workspace_file("1", "order"), "workreview");
     assert!(!world.workspace("1").join("two-at-once").exists());
@@ -272,19 +366,31 @@ fn row_15_a_workspace_half_made_is_made_anew() {
     world.once().expect(0);
     let sessions = world.sessions("1");
     let failed = sessions[0].expect("failed", Some("hook"));
-    assert!(failed["reason"].as_str().unwrap().contains("cannot clone"), "{failed}");
-    assert!(!sessions[0].file(".raw.jsonl").exists(), "no agent was started in the half-made workspace");
+    assert!(
+        failed["reason"].as_str().unwrap().contains("cannot clone"),
+        "{failed}"
+    );
+    assert!(
+        !sessions[0].file(".raw.jsonl").exists(),
+        "no agent was started in the half-made workspace"
+    );
     sessions[1].expect("succeeded", None);
     assert!(world.workspace("1").join("ran").exists());
 }
 
 #[test]
 fn row_16_an_error_in_the_result_is_a_failure() {
-    let world = World::new(&[("1", "todo")]).agent("claude_code").attempts(1).script("start; failed 500 it broke; exit 0");
+    let world = World::new(&[("1", "todo")])
+        .agent("claude_code")
+        .attempts(1)
+        .script("start; failed 500 it broke; exit 0");
     world.once().expect(1);
     let session = world.session("1");
     let ended = session.ended();
-    assert_eq!((&ended["outcome"], &ended["exit_code"]), (&json!("failed"), &json!(0)));
+    assert_eq!(
+        (&ended["outcome"], &ended["exit_code"]),
+        (&json!("failed"), &json!(0))
+    );
     assert!(ended["reason"].as_str().unwrap().contains("it broke"), "{ended}");
     assert_eq!(world.tracker.state("1").as_deref(), Some("todo"));
 }
@@ -292,18 +398,26 @@ fn row_16_an_error_in_the_result_is_a_failure() {
 #[test]
 fn row_17_usage_that_is_reported_twice_counts_once() {
     let line = r#"line {"type":"turn.completed","usage":{"input_tokens":100,"cached_input_tokens":40,"output_tokens":7}}"#;
-    let world = World::new(&[("1", "todo")]).agent("codex").script(&format!("start; message hi\n{line}\n{line}"));
+    let world = World::new(&[("1", "todo")])
+        .agent("codex")
+        .script(&format!("start; message hi\n{line}\n{line}"));
     world.once().expect(0);
     let usage = &world.session("1").ended()["usage"];
     assert_eq!(
-        (&usage["input_tokens"], &usage["cached_input_tokens"], &usage["output_tokens"]),
+        (
+            &usage["input_tokens"],
+            &usage["cached_input_tokens"],
+            &usage["output_tokens"]
+        ),
         (&json!(100), &json!(40), &json!(7))
     );
 }
 
 #[test]
 fn row_18_stderr_is_kept_and_its_tail_shown() {
-    let world = World::new(&[("1", "todo")]).attempts(1).script("stderr the disk is on fire; exit 3");
+    let world = World::new(&[("1", "todo")])
+        .attempts(1)
+        .script("stderr the disk is on fire; exit 3");
     let done = world.once().expect(1);
     let session = world.session("1");
     assert_eq!(session.text(".stderr.log"), "the disk is on fire\n");
@@ -311,7 +425,13 @@ fn row_18_stderr_is_kept_and_its_tail_shown() {
     assert_eq!(ended["exit_code"], 3);
     assert!(ended["reason"].as_str().unwrap().contains("the disk is on fire"));
     assert!(done.err.contains("the disk is on fire"), "{}", done.err);
-    assert!(world.vik(&["show", "1"]).expect(0).out.contains("the disk is on fire"));
+    assert!(
+        world
+            .vik(&["show", "1"])
+            .expect(0)
+            .out
+            .contains("the disk is on fire")
+    );
 }
 
 #[test]
@@ -319,7 +439,10 @@ fn row_19_timeouts_stand_in_the_workflow() {
     let world = World::new(&[("agent", "todo"), ("hook", "todo")])
         .attempts(1)
         .work("timeout", json!("300ms"))
-        .work("hooks/before_run", json!("if [ {{ issue.id }} = hook ]; then sleep 600; fi"))
+        .work(
+            "hooks/before_run",
+            json!("if [ {{ issue.id }} = hook ]; then sleep 600; fi"),
+        )
         .work("hooks/timeout", json!("300ms"))
         .script("hang");
     let began = std::time::Instant::now();
@@ -327,7 +450,9 @@ fn row_19_timeouts_stand_in_the_workflow() {
     world.session("agent").expect("timed_out", None);
     let hook = world.session("hook").expect("failed", Some("hook"));
     assert!(hook["reason"].as_str().unwrap().contains("300ms"), "{hook}");
-    let world = World::new(&[]).set("/issues/pull/command", json!("sleep 600")).set("/issues/pull/timeout", json!("200ms"));
+    let world = World::new(&[])
+        .set("/issues/pull/command", json!("sleep 600"))
+        .set("/issues/pull/timeout", json!("200ms"));
     let done = world.once().expect(8);
     assert!(done.out.contains("200ms"), "{}", done.out);
     assert!(began.elapsed() < Duration::from_secs(60));
@@ -335,12 +460,17 @@ fn row_19_timeouts_stand_in_the_workflow() {
 
 #[test]
 fn row_20_the_session_log_drops_no_line() {
-    let world = World::new(&[("1", "todo")]).agent("codex").script("start; flood-events 20000 100; done");
+    let world = World::new(&[("1", "todo")])
+        .agent("codex")
+        .script("start; flood-events 20000 100; done");
     world.once().expect(0);
     let session = world.session("1");
     session.expect("succeeded", None);
     let raw = session.raw();
-    let printed = raw.split(|&byte| byte == b'\n').filter(|line| line.windows(15).any(|w| w == b"\"agent_message\"")).count();
+    let printed = raw
+        .split(|&byte| byte == b'\n')
+        .filter(|line| line.windows(15).any(|w| w == b"\"agent_message\""))
+        .count();
     assert!(printed >= 20_000);
     assert_eq!(session.messages().len(), printed);
 }

@@ -9,7 +9,9 @@ use serde_json::{Value, json};
 use crate::support::*;
 
 fn up(world: &World) {
-    eventually("the agent is up", || world.sessions("1").len() == 1 && world.workspace("1").join("up").exists());
+    eventually("the agent is up", || {
+        world.sessions("1").len() == 1 && world.workspace("1").join("up").exists()
+    });
 }
 
 fn exit_record(world: &World) -> Value {
@@ -27,11 +29,21 @@ fn an_interrupt_stops_gracefully_and_a_terminate_too() {
         daemon.signal(signal);
         let done = daemon.done().expect(code);
         world.env.assert_nothing_left();
-        assert!(world.workspace("1").join("heard-int").exists(), "the ladder begins with INT");
-        assert!(!world.workspace("1").join("after-run").exists(), "no after_run for what was cancelled");
+        assert!(
+            world.workspace("1").join("heard-int").exists(),
+            "the ladder begins with INT"
+        );
+        assert!(
+            !world.workspace("1").join("after-run").exists(),
+            "no after_run for what was cancelled"
+        );
         world.session("1").expect("cancelled", None);
         assert_eq!(exit_record(&world)["cause"], "stopped");
-        assert!(!done.out.contains("failed:"), "what was stopped did not fail: {}", done.out);
+        assert!(
+            !done.out.contains("failed:"),
+            "what was stopped did not fail: {}",
+            done.out
+        );
         assert_eq!(world.runs()[0]["outcome"], "cancelled");
     }
 }
@@ -58,7 +70,11 @@ fn a_second_signal_forces() {
     daemon.signal(Signal::SIGTERM);
     daemon.done().expect(0);
     world.env.assert_nothing_left();
-    assert_eq!(exit_record(&world)["cause"], "killed", "it did not wait for the ladder");
+    assert_eq!(
+        exit_record(&world)["cause"],
+        "killed",
+        "it did not wait for the ladder"
+    );
     world.session("1").expect("cancelled", None);
 }
 
@@ -95,7 +111,11 @@ fn two_stops_at_once_both_succeed() {
         assert!(matches!(done.code, 0 | 4), "{done:?}");
     }
     world.env.assert_nothing_left();
-    assert_eq!(exit_record(&world)["cause"], "stopped", "asking twice is no reason to hurry");
+    assert_eq!(
+        exit_record(&world)["cause"],
+        "stopped",
+        "asking twice is no reason to hurry"
+    );
     world.vik(&["stop"]).expect(4);
 }
 
@@ -105,7 +125,9 @@ fn status_says_that_it_is_stopping() {
     let daemon = world.daemon();
     up(&world);
     daemon.signal(Signal::SIGTERM);
-    eventually("it is stopping", || world.status().is_some_and(|status| status["state"] == "stopping"));
+    eventually("it is stopping", || {
+        world.status().is_some_and(|status| status["state"] == "stopping")
+    });
     let state = std::fs::read_to_string(world.home().join("service/state.json")).unwrap();
     assert!(state.contains("\"stopping\""), "{state}");
     std::fs::write(world.workspace("1").join("go"), "").unwrap();
@@ -156,8 +178,10 @@ fn a_graceful_stop_lets_after_run_finish() {
 
 #[test]
 fn a_forced_stop_ends_after_run_too() {
-    let world = World::new(&[("1", "todo")])
-        .work("hooks/after_run", json!("touch {{ workflow_dir }}/up; trap '' INT TERM; while true; do sleep 0.05; done"));
+    let world = World::new(&[("1", "todo")]).work(
+        "hooks/after_run",
+        json!("touch {{ workflow_dir }}/up; trap '' INT TERM; while true; do sleep 0.05; done"),
+    );
     let daemon = world.daemon();
     eventually("after_run runs", || world.env.work().join("up").exists());
     daemon.signal(Signal::SIGTERM);
@@ -170,8 +194,9 @@ fn a_forced_stop_ends_after_run_too() {
 #[test]
 fn stop_after_the_death_of_the_daemon_leaves_nothing() {
     // Neither the mark in the environment nor a signal reaches these: only their shim does.
-    let world = World::new(&[("1", "todo")])
-        .script("spawn setsid,clearenv \"ignore INT,TERM; hang\"; clearenv \"ignore INT,TERM; touch up; hang\"");
+    let world = World::new(&[("1", "todo")]).script(
+        "spawn setsid,clearenv \"ignore INT,TERM; hang\"; clearenv \"ignore INT,TERM; touch up; hang\"",
+    );
     world.vik(&["run", "-d"]).expect(0);
     up(&world);
     let pid = i32::try_from(world.status().unwrap()["pid"].as_i64().unwrap()).unwrap();
@@ -183,13 +208,18 @@ fn stop_after_the_death_of_the_daemon_leaves_nothing() {
     world.vik(&["stop"]).expect(4);
     // What was cut off is told, not shown as running for ever.
     let run = &world.runs()[0];
-    assert_eq!((&run["outcome"], &run["state"]), (&json!("lost"), &json!("ended")));
+    assert_eq!(
+        (&run["outcome"], &run["state"]),
+        (&json!("lost"), &json!("ended"))
+    );
 }
 
 #[test]
 fn a_daemon_killed_in_a_hook_leaves_no_hook() {
-    let world = World::new(&[("1", "todo")])
-        .work("hooks/before_run", json!("touch {{ workflow_dir }}/up; trap '' INT TERM; setsid sleep 600 & sleep 600"));
+    let world = World::new(&[("1", "todo")]).work(
+        "hooks/before_run",
+        json!("touch {{ workflow_dir }}/up; trap '' INT TERM; setsid sleep 600 & sleep 600"),
+    );
     world.vik(&["run", "-d"]).expect(0);
     eventually("the hook runs", || world.env.work().join("up").exists());
     let pid = i32::try_from(world.status().unwrap()["pid"].as_i64().unwrap()).unwrap();
@@ -199,7 +229,8 @@ fn a_daemon_killed_in_a_hook_leaves_no_hook() {
 
 #[test]
 fn after_a_kill_the_next_daemon_starts_no_agent_beside_the_old_one() {
-    let script = "if-file busy \"touch two-at-once\"; touch busy; trap INT \"sleep 1000; run rm busy; exit 0\"
+    let script =
+        "if-file busy \"touch two-at-once\"; touch busy; trap INT \"sleep 1000; run rm busy; exit 0\"
         touch up; unless-file second \"touch second; hang\"; run rm busy; ok";
     let world = World::new(&[("1", "todo")]).script(script);
     world.vik(&["run", "-d"]).expect(0);
@@ -208,7 +239,9 @@ fn after_a_kill_the_next_daemon_starts_no_agent_beside_the_old_one() {
     kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
     eventually("it is dead", || !alive(pid));
     world.vik(&["run", "-d"]).expect(0);
-    eventually("the issue is done", || world.tracker.state("1").as_deref() == Some("done"));
+    eventually("the issue is done", || {
+        world.tracker.state("1").as_deref() == Some("done")
+    });
     world.vik(&["stop"]).expect(0);
     assert!(!world.workspace("1").join("two-at-once").exists());
 }
@@ -219,17 +252,36 @@ fn a_shim_that_is_killed_costs_the_attempt_and_leaves_nothing() {
         .script("if-file second ok; unless-file second \"touch second; setsid-child 600000 clearenv; pidfile pid; touch up; hang\"");
     let daemon = world.daemon();
     up(&world);
-    eventually("the pid is there", || !world.workspace_file("1", "pid").is_empty());
+    eventually("the pid is there", || {
+        !world.workspace_file("1", "pid").is_empty()
+    });
     let agent: i32 = world.workspace_file("1", "pid").trim().parse().unwrap();
     let stat = std::fs::read_to_string(format!("/proc/{agent}/stat")).unwrap();
-    let shim: i32 = stat.rsplit_once(") ").unwrap().1.split(' ').nth(1).unwrap().parse().unwrap();
+    let shim: i32 = stat
+        .rsplit_once(") ")
+        .unwrap()
+        .1
+        .split(' ')
+        .nth(1)
+        .unwrap()
+        .parse()
+        .unwrap();
     kill(Pid::from_raw(shim), Signal::SIGKILL).unwrap();
     eventually("the agent is gone", || !alive(agent));
-    eventually("it was tried again", || world.tracker.state("1").as_deref() == Some("done"));
+    eventually("it was tried again", || {
+        world.tracker.state("1").as_deref() == Some("done")
+    });
     daemon.stop().expect(0);
     world.env.assert_nothing_left();
     let sessions = world.sessions("1");
     sessions[0].expect("lost", None);
-    assert_eq!(sessions.last().unwrap().expect("succeeded", None)["outcome"], "succeeded");
-    assert_eq!(world.runs()[0]["attempts"][1]["attempt"], 1, "losing a host uses no attempt");
+    assert_eq!(
+        sessions.last().unwrap().expect("succeeded", None)["outcome"],
+        "succeeded"
+    );
+    assert_eq!(
+        world.runs()[0]["attempts"][1]["attempt"],
+        1,
+        "losing a host uses no attempt"
+    );
 }

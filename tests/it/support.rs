@@ -32,7 +32,11 @@ pub struct Done {
 impl Done {
     #[track_caller]
     pub fn expect(self, code: i32) -> Self {
-        assert_eq!(self.code, code, "\n--- stdout\n{}\n--- stderr\n{}", self.out, self.err);
+        assert_eq!(
+            self.code, code,
+            "\n--- stdout\n{}\n--- stderr\n{}",
+            self.out, self.err
+        );
         self
     }
 
@@ -71,9 +75,15 @@ impl Running {
     pub fn done(mut self) -> Done {
         let status = wait_for_value(LONG, || self.child.try_wait().unwrap());
         let (out, err) = (text(&self.out), text(&self.err));
-        let Some(status) = status else { panic!("it did not end; stdout:\n{out}\nstderr:\n{err}") };
+        let Some(status) = status else {
+            panic!("it did not end; stdout:\n{out}\nstderr:\n{err}")
+        };
         let signal = std::os::unix::process::ExitStatusExt::signal(&status).map_or(0, |signal| -signal);
-        Done { code: status.code().unwrap_or(signal), out, err }
+        Done {
+            code: status.code().unwrap_or(signal),
+            out,
+            err,
+        }
     }
 
     /// Stops it gracefully.
@@ -109,16 +119,26 @@ impl World {
             "issues": {"pull": {"command": tracker.pull_command(), "idle_sec": "100ms"}},
             "issue": {"stages": {}},
         });
-        let world = Self { env, tracker, flow, started: std::cell::Cell::new(0) };
+        let world = Self {
+            env,
+            tracker,
+            flow,
+            started: std::cell::Cell::new(0),
+        };
         let moves = world.on_success("done");
-        let mut world = world.stage("work", "todo", "SCRIPT: ok").set("/issue/stages/work/hooks", json!({"after_run": moves}));
+        let mut world = world
+            .stage("work", "todo", "SCRIPT: ok")
+            .set("/issue/stages/work/hooks", json!({"after_run": moves}));
         world.write();
         world
     }
 
     /// The hook that moves an issue after a success.
     pub fn on_success(&self, state: &str) -> String {
-        format!("{{% if session.outcome == 'succeeded' %}}{}{{% endif %}}", self.tracker.move_command(state))
+        format!(
+            "{{% if session.outcome == 'succeeded' %}}{}{{% endif %}}",
+            self.tracker.move_command(state)
+        )
     }
 
     /// Sets a value in the workflow, by its JSON pointer; folders on the way are made.
@@ -148,7 +168,10 @@ impl World {
     /// What the agent of the stage `work` does.
     #[must_use]
     pub fn script(self, script: &str) -> Self {
-        let prompt: String = script.lines().map(|line| format!("SCRIPT: {}\n", line.trim())).collect();
+        let prompt: String = script
+            .lines()
+            .map(|line| format!("SCRIPT: {}\n", line.trim()))
+            .collect();
         self.set("/issue/stages/work/prompt", json!(prompt))
     }
 
@@ -171,7 +194,8 @@ impl World {
     }
 
     fn write(&mut self) {
-        self.env.workflow(&serde_json::to_string_pretty(&self.flow).unwrap());
+        self.env
+            .workflow(&serde_json::to_string_pretty(&self.flow).unwrap());
     }
 
     // --- running
@@ -185,9 +209,19 @@ impl World {
         let number = self.started.replace(self.started.get() + 1);
         let folder = self.env.path("output");
         std::fs::create_dir_all(&folder).unwrap();
-        let (out, err) = (folder.join(format!("{number}.out")), folder.join(format!("{number}.err")));
-        command.stdin(Stdio::null()).stdout(File::create(&out).unwrap()).stderr(File::create(&err).unwrap());
-        Running { child: command.spawn().unwrap(), out, err }
+        let (out, err) = (
+            folder.join(format!("{number}.out")),
+            folder.join(format!("{number}.err")),
+        );
+        command
+            .stdin(Stdio::null())
+            .stdout(File::create(&out).unwrap())
+            .stderr(File::create(&err).unwrap());
+        Running {
+            child: command.spawn().unwrap(),
+            out,
+            err,
+        }
     }
 
     /// A command of `vik` to its end.
@@ -221,7 +255,12 @@ impl World {
     /// `vik runs --json`.
     #[track_caller]
     pub fn runs(&self) -> Vec<Value> {
-        self.vik(&["runs", "--json"]).expect(0).json().as_array().unwrap().clone()
+        self.vik(&["runs", "--json"])
+            .expect(0)
+            .json()
+            .as_array()
+            .unwrap()
+            .clone()
     }
 
     // --- what was left
@@ -234,7 +273,10 @@ impl World {
     }
 
     fn homes(&self) -> Vec<PathBuf> {
-        list(&self.env.work().join("home/workflows")).into_iter().filter(|path| path.is_dir()).collect()
+        list(&self.env.work().join("home/workflows"))
+            .into_iter()
+            .filter(|path| path.is_dir())
+            .collect()
     }
 
     /// The workspace of an issue.
@@ -257,7 +299,9 @@ impl World {
     /// The sessions of an issue, oldest first.
     pub fn sessions(&self, issue: &str) -> Vec<Session> {
         let folders = self.homes();
-        let Some(home) = folders.first() else { return Vec::new() };
+        let Some(home) = folders.first() else {
+            return Vec::new();
+        };
         let mut stems: Vec<_> = list(&home.join("sessions").join(issue))
             .into_iter()
             .filter_map(|path| {
@@ -311,16 +355,24 @@ impl Session {
     /// The lines of the session log so far.
     pub fn events(&self) -> Vec<Value> {
         let log = self.text(".jsonl");
-        log.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"))).collect()
+        log.lines()
+            .map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}")))
+            .collect()
     }
 
     pub fn of_kind(&self, kind: &str) -> Vec<Value> {
-        self.events().into_iter().filter(|event| event["kind"] == kind).collect()
+        self.events()
+            .into_iter()
+            .filter(|event| event["kind"] == kind)
+            .collect()
     }
 
     /// The texts of all messages.
     pub fn messages(&self) -> Vec<String> {
-        self.of_kind("message").iter().map(|event| event["text"].as_str().unwrap().to_owned()).collect()
+        self.of_kind("message")
+            .iter()
+            .map(|event| event["text"].as_str().unwrap().to_owned())
+            .collect()
     }
 
     /// The last line. It is the one `ended`, the numbers before it have no gap.
@@ -329,15 +381,27 @@ impl Session {
         let events = self.events();
         for (at, event) in events.iter().enumerate() {
             assert_eq!(event["seq"], at + 1, "{event}");
-            assert_eq!(event["kind"] == "ended", at + 1 == events.len(), "line {}: {event}", at + 1);
+            assert_eq!(
+                event["kind"] == "ended",
+                at + 1 == events.len(),
+                "line {}: {event}",
+                at + 1
+            );
         }
-        events.last().unwrap_or_else(|| panic!("{} is empty", self.stem)).clone()
+        events
+            .last()
+            .unwrap_or_else(|| panic!("{} is empty", self.stem))
+            .clone()
     }
 
     #[track_caller]
     pub fn expect(&self, outcome: &str, class: Option<&str>) -> Value {
         let ended = self.ended();
-        assert_eq!((ended["outcome"].as_str(), ended["failure_class"].as_str()), (Some(outcome), class), "{ended}");
+        assert_eq!(
+            (ended["outcome"].as_str(), ended["failure_class"].as_str()),
+            (Some(outcome), class),
+            "{ended}"
+        );
         ended
     }
 }

@@ -33,9 +33,21 @@ fn a_title_is_one_word_in_every_script() {
     world.once().expect(0);
     for name in ["after_create", "before_run", "verify", "after_run"] {
         assert_eq!(world.workspace_file("1", &format!("{name}.bare")), evil, "{name}");
-        assert_eq!(world.workspace_file("1", &format!("{name}.double")), format!("a {evil} b"), "{name}");
-        assert_eq!(world.workspace_file("1", &format!("{name}.single")), format!("a {evil} b"), "{name}");
-        assert_eq!(world.workspace_file("1", &format!("{name}.part")), format!("pre{evil}post"), "{name}");
+        assert_eq!(
+            world.workspace_file("1", &format!("{name}.double")),
+            format!("a {evil} b"),
+            "{name}"
+        );
+        assert_eq!(
+            world.workspace_file("1", &format!("{name}.single")),
+            format!("a {evil} b"),
+            "{name}"
+        );
+        assert_eq!(
+            world.workspace_file("1", &format!("{name}.part")),
+            format!("pre{evil}post"),
+            "{name}"
+        );
     }
     assert!(!world.env.path("PWNED").exists());
 }
@@ -82,30 +94,46 @@ fn a_prompt_command_runs_only_if_its_place_survives() {
     let workdir = world.workspace("1").canonicalize().unwrap();
     let prompt = world.session("1").text(".prompt.md");
     // In the issue workspace; one trailing newline is trimmed.
-    assert!(prompt.starts_with(&format!("[{}\nend\n]\n", workdir.display())), "{prompt}");
+    assert!(
+        prompt.starts_with(&format!("[{}\nend\n]\n", workdir.display())),
+        "{prompt}"
+    );
 }
 
 #[test]
 fn a_prompt_command_that_fails_fails_the_prompt() {
-    let world = World::new(&[("1", "todo")])
-        .attempts(1)
-        .work("prompt", json!("`exec(echo out; echo no such issue >&2; exit 4)`\nSCRIPT: touch ran; ok"));
+    let world = World::new(&[("1", "todo")]).attempts(1).work(
+        "prompt",
+        json!("`exec(echo out; echo no such issue >&2; exit 4)`\nSCRIPT: touch ran; ok"),
+    );
     world.once().expect(1);
     let ended = world.session("1").expect("failed", Some("hook"));
     let reason = ended["reason"].as_str().unwrap();
-    assert!(reason.contains("exited with 4") && reason.contains("no such issue"), "{reason}");
+    assert!(
+        reason.contains("exited with 4") && reason.contains("no such issue"),
+        "{reason}"
+    );
     assert!(!world.workspace("1").join("ran").exists());
 }
 
 #[test]
 fn what_is_not_there_is_an_error_and_not_nothing() {
-    let world = World::new(&[("1", "todo")]).attempts(1).work("prompt", json!("{{ issue.no_such_field }}\nSCRIPT: touch ran; ok"));
+    let world = World::new(&[("1", "todo")]).attempts(1).work(
+        "prompt",
+        json!("{{ issue.no_such_field }}\nSCRIPT: touch ran; ok"),
+    );
     world.once().expect(1);
     let ended = world.session("1").expect("failed", Some("hook"));
-    assert!(ended["reason"].as_str().unwrap().contains("no_such_field"), "{ended}");
+    assert!(
+        ended["reason"].as_str().unwrap().contains("no_such_field"),
+        "{ended}"
+    );
     assert!(!world.workspace("1").join("ran").exists());
     // Optional fields that are there say so.
-    let world = World::new(&[("1", "todo")]).work("prompt", json!("{{ issue.description }}|{{ issue.url | default('none') }}\nSCRIPT: ok"));
+    let world = World::new(&[("1", "todo")]).work(
+        "prompt",
+        json!("{{ issue.description }}|{{ issue.url | default('none') }}\nSCRIPT: ok"),
+    );
     world.once().expect(0);
     assert!(world.session("1").text(".prompt.md").starts_with("|none\n"));
 }
@@ -117,44 +145,85 @@ fn places_where_a_value_cannot_be_told_are_refused() {
         "echo \"$(echo {{ issue.title }})\"",
         "{% set x = issue.title %}echo {{ x }}; {% filter upper %}{{ issue.title }}{% endfilter %}",
     ] {
-        let world = World::new(&[("1", "todo")]).attempts(1).work("hooks/before_run", json!(hook)).script("touch ran; ok");
+        let world = World::new(&[("1", "todo")])
+            .attempts(1)
+            .work("hooks/before_run", json!(hook))
+            .script("touch ran; ok");
         let pwned = world.env.path("PWNED");
-        world.tracker.set("1", "title", json!(format!("$(touch {0})\nEND\ntouch {0}", pwned.display())));
+        world.tracker.set(
+            "1",
+            "title",
+            json!(format!("$(touch {0})\nEND\ntouch {0}", pwned.display())),
+        );
         let done = world.once();
         assert!(matches!(done.code, 1 | 3), "{hook}: {done:?}");
         assert!(!pwned.exists(), "{hook}");
-        assert!(done.err.contains("hint") || done.err.contains("help") || done.err.contains("before_run"), "{hook}: {}", done.err);
+        assert!(
+            done.err.contains("hint") || done.err.contains("help") || done.err.contains("before_run"),
+            "{hook}: {}",
+            done.err
+        );
     }
 }
 
 #[test]
 fn the_prompt_is_on_stdin_and_in_no_argument() {
-    let world = World::new(&[("1", "todo")]).agent("claude_code").script("dump-argv argv; dump-stdin stdin; ok");
+    let world = World::new(&[("1", "todo")])
+        .agent("claude_code")
+        .script("dump-argv argv; dump-stdin stdin; ok");
     let secret = "a-very-long-description ".repeat(10_000);
     world.tracker.set("1", "description", json!(secret));
-    let prompt = format!("{{{{ issue.description }}}}\nSCRIPT: dump-argv {0}/argv; dump-stdin {0}/stdin; ok", world.env.work().display());
+    let prompt = format!(
+        "{{{{ issue.description }}}}\nSCRIPT: dump-argv {0}/argv; dump-stdin {0}/stdin; ok",
+        world.env.work().display()
+    );
     let world = world.work("prompt", json!(prompt));
     world.once().expect(0);
     assert!(!world.env.read("work/argv").contains("a-very-long"));
-    assert_eq!(world.env.read("work/stdin"), world.session("1").text(".prompt.md"));
+    assert_eq!(
+        world.env.read("work/stdin"),
+        world.session("1").text(".prompt.md")
+    );
     assert!(world.env.read("work/stdin").starts_with(&secret));
 }
 
 #[test]
 fn hostile_ids_reach_no_option_and_no_path() {
-    let ids = ["--help", "-w", "$(touch PWNED)", "a;touch PWNED", "../../PWNED", "'\"`\\", "{{ 7*7 }}", "\u{1b}[31mred"];
+    let ids = [
+        "--help",
+        "-w",
+        "$(touch PWNED)",
+        "a;touch PWNED",
+        "../../PWNED",
+        "'\"`\\",
+        "{{ 7*7 }}",
+        "\u{1b}[31mred",
+    ];
     let issues: Vec<_> = ids.iter().map(|id| (*id, "todo")).collect();
     let world = World::new(&issues);
-    let hook = format!("printf '%s\\n' {{{{ issue.id }}}} > id; test \"$(cat id)\" = \"$VIK_ISSUE_ID\"; {}", world.tracker.move_command("done").replace("move {{", "move -- {{"));
+    let hook = format!(
+        "printf '%s\\n' {{{{ issue.id }}}} > id; test \"$(cat id)\" = \"$VIK_ISSUE_ID\"; {}",
+        world
+            .tracker
+            .move_command("done")
+            .replace("move {{", "move -- {{")
+    );
     let world = world.work("hooks/after_run", json!(hook.replace(" -- ", " ")));
     let done = world.once();
-    assert!(!done.err.contains('\x1b') && !done.out.contains('\x1b'), "control characters are shown, not obeyed");
+    assert!(
+        !done.err.contains('\x1b') && !done.out.contains('\x1b'),
+        "control characters are shown, not obeyed"
+    );
     for folder in list(&world.home().join("issues")) {
         let id = std::fs::read_to_string(folder.join("id")).unwrap();
         assert!(ids.contains(&id.trim_end_matches('\n')), "{id:?}");
     }
     assert_eq!(list(&world.home().join("issues")).len(), ids.len());
-    let found: Vec<_> = [world.env.work(), world.home(), world.env.root().to_owned()].iter().flat_map(|folder| list(folder)).filter(|path| path.ends_with("PWNED")).collect();
+    let found: Vec<_> = [world.env.work(), world.home(), world.env.root().to_owned()]
+        .iter()
+        .flat_map(|folder| list(folder))
+        .filter(|path| path.ends_with("PWNED"))
+        .collect();
     assert!(found.is_empty(), "{found:?}");
     let text = world.vik(&["runs"]).expect(0).out;
     assert!(!text.contains('\x1b'));

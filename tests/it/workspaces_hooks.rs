@@ -7,12 +7,20 @@ use crate::support::*;
 #[test]
 fn after_create_runs_once_and_the_workspace_is_kept() {
     let world = World::new(&[("1", "todo"), ("2", "todo")])
-        .set("/issue/hooks", json!({"after_create": "echo {{ issue.id }} >> {{ workflow_dir }}/created; echo made > made"}))
+        .set(
+            "/issue/hooks",
+            json!({"after_create": "echo {{ issue.id }} >> {{ workflow_dir }}/created; echo made > made"}),
+        )
         .script("append turns x; ok");
     world.once().expect(0);
     world.tracker.move_to("1", "todo");
     world.once().expect(0);
-    let mut created: Vec<_> = world.env.read("work/created").lines().map(str::to_owned).collect();
+    let mut created: Vec<_> = world
+        .env
+        .read("work/created")
+        .lines()
+        .map(str::to_owned)
+        .collect();
     created.sort();
     assert_eq!(created, ["1", "2"]);
     assert_eq!(world.workspace_file("1", "turns"), "xx");
@@ -21,7 +29,10 @@ fn after_create_runs_once_and_the_workspace_is_kept() {
 #[test]
 fn after_create_runs_once_where_it_makes_no_file_too() {
     let world = World::new(&[("1", "todo")])
-        .set("/issue/hooks", json!({"after_create": "echo . >> {{ workflow_dir }}/created"}))
+        .set(
+            "/issue/hooks",
+            json!({"after_create": "echo . >> {{ workflow_dir }}/created"}),
+        )
         .attempts(3)
         .script("exit 1");
     world.once().expect(1);
@@ -49,7 +60,10 @@ fn a_creation_that_was_cut_off_is_done_anew() {
     eventually("all is gone", || world.env.leftovers().is_empty());
     world.env.write("work/go", "");
     world.once().expect(0);
-    let names: Vec<_> = list(&world.workspace("1")).iter().map(|path| path.file_name().unwrap().to_owned()).collect();
+    let names: Vec<_> = list(&world.workspace("1"))
+        .iter()
+        .map(|path| path.file_name().unwrap().to_owned())
+        .collect();
     assert_eq!(names, ["half", "whole"]);
 }
 
@@ -69,7 +83,10 @@ fn an_older_workspace_without_a_mark_is_adopted() {
 #[test]
 fn a_before_run_that_fails_starts_no_agent() {
     let world = World::new(&[("1", "todo")])
-        .work("hooks/before_run", json!("for n in 1 2 3; do echo line $n; done; echo to stderr >&2; exit 7"))
+        .work(
+            "hooks/before_run",
+            json!("for n in 1 2 3; do echo line $n; done; echo to stderr >&2; exit 7"),
+        )
         .script("touch ran; ok");
     let done = world.once().expect(1);
     let sessions = world.sessions("1");
@@ -80,7 +97,10 @@ fn a_before_run_that_fails_starts_no_agent() {
         assert!(reason.contains(part), "{part}: {reason}");
         assert!(done.err.contains(part), "{part}: {}", done.err);
     }
-    assert_eq!(sessions[0].text(".before_run.log"), "line 1\nline 2\nline 3\nto stderr\n");
+    assert_eq!(
+        sessions[0].text(".before_run.log"),
+        "line 1\nline 2\nline 3\nto stderr\n"
+    );
     assert!(!world.workspace("1").join("ran").exists());
 }
 
@@ -98,15 +118,26 @@ fn verify_decides_and_its_words_go_into_the_next_attempt() {
     assert_eq!(ended["exit_code"], 0, "the agent itself said it was done");
     assert!(ended["reason"].as_str().unwrap().contains("total_is_right"));
     sessions[1].expect("succeeded", None);
-    assert!(sessions[0].text(".prompt.md").starts_with("attempt 1 after ''\n\n"));
-    assert!(sessions[1].text(".prompt.md").starts_with("attempt 2 after 'failed'\ntest total_is_right FAILED\n"));
+    assert!(
+        sessions[0]
+            .text(".prompt.md")
+            .starts_with("attempt 1 after ''\n\n")
+    );
+    assert!(
+        sessions[1]
+            .text(".prompt.md")
+            .starts_with("attempt 2 after 'failed'\ntest total_is_right FAILED\n")
+    );
     assert!(sessions[0].text(".verify.log").contains("total_is_right"));
     assert_eq!(world.tracker.state("1").as_deref(), Some("done"));
 }
 
 #[test]
 fn verify_does_not_run_after_an_agent_that_failed() {
-    let world = World::new(&[("1", "todo")]).attempts(1).work("verify", json!("touch verified")).script("exit 3");
+    let world = World::new(&[("1", "todo")])
+        .attempts(1)
+        .work("verify", json!("touch verified"))
+        .script("exit 3");
     world.once().expect(1);
     world.session("1").expect("failed", Some("agent"));
     assert!(!world.workspace("1").join("verified").exists());
@@ -141,35 +172,75 @@ fn after_run_sees_the_whole_session() {
     world.once().expect(0);
     assert_eq!(world.env.read("work/seen"), "100 7 0.25 1\n");
     let log = world.env.read("work/log");
-    assert!(log.lines().last().unwrap().contains("\"kind\":\"ended\""), "the log is whole when after_run sees it");
+    assert!(
+        log.lines().last().unwrap().contains("\"kind\":\"ended\""),
+        "the log is whole when after_run sees it"
+    );
 }
 
 #[test]
 fn a_failed_after_run_is_told_and_leaves_the_outcome() {
-    let world = World::new(&[("1", "todo")]).attempts(1).work("hooks/after_run", json!("echo the tracker is down; exit 2")).script("write x y; ok");
+    let world = World::new(&[("1", "todo")])
+        .attempts(1)
+        .work("hooks/after_run", json!("echo the tracker is down; exit 2"))
+        .script("write x y; ok");
     let done = world.once().expect(10);
     world.session("1").expect("succeeded", None);
-    assert!(done.err.contains("after_run failed") && done.err.contains("the tracker is down"), "{}", done.err);
-    assert!(world.session("1").text(".after_run.log").contains("the tracker is down"));
+    assert!(
+        done.err.contains("after_run failed") && done.err.contains("the tracker is down"),
+        "{}",
+        done.err
+    );
+    assert!(
+        world
+            .session("1")
+            .text(".after_run.log")
+            .contains("the tracker is down")
+    );
     let logs = list(&world.home().join("logs"));
-    let errors = logs.iter().find(|path| path.to_string_lossy().contains("vik-error.log")).unwrap();
-    assert!(std::fs::read_to_string(errors).unwrap().contains("after_run failed"));
+    let errors = logs
+        .iter()
+        .find(|path| path.to_string_lossy().contains("vik-error.log"))
+        .unwrap();
+    assert!(
+        std::fs::read_to_string(errors)
+            .unwrap()
+            .contains("after_run failed")
+    );
 }
 
 #[test]
 fn each_hook_has_its_time() {
     let world = World::new(&[("create", "todo"), ("after", "todo"), ("verify", "todo")])
         .attempts(1)
-        .set("/issue/hooks", json!({"after_create": "test {{ issue.id }} != create || sleep 600", "timeout": "200ms"}))
-        .work("hooks", json!({"after_run": "echo x; test {{ issue.id }} != after || sleep 600", "timeout": "300ms"}))
-        .work("verify", json!("test {{ issue.id }} != verify || { echo still checking; sleep 600; }"))
+        .set(
+            "/issue/hooks",
+            json!({"after_create": "test {{ issue.id }} != create || sleep 600", "timeout": "200ms"}),
+        )
+        .work(
+            "hooks",
+            json!({"after_run": "echo x; test {{ issue.id }} != after || sleep 600", "timeout": "300ms"}),
+        )
+        .work(
+            "verify",
+            json!("test {{ issue.id }} != verify || { echo still checking; sleep 600; }"),
+        )
         .work("timeout", json!("1s"));
     let done = world.once().expect(1);
-    let reason = |id: &str| world.session(id).ended()["reason"].as_str().unwrap_or("").to_owned();
+    let reason = |id: &str| {
+        world.session(id).ended()["reason"]
+            .as_str()
+            .unwrap_or("")
+            .to_owned()
+    };
     world.session("create").expect("failed", Some("hook"));
     assert!(reason("create").contains("200ms"), "{}", reason("create"));
     world.session("verify").expect("failed", Some("verify"));
-    assert!(reason("verify").contains("1s") && reason("verify").contains("still checking"), "{}", reason("verify"));
+    assert!(
+        reason("verify").contains("1s") && reason("verify").contains("still checking"),
+        "{}",
+        reason("verify")
+    );
     world.session("after").expect("succeeded", None);
     assert!(done.err.contains("300ms"), "{}", done.err);
     world.env.assert_nothing_left();
@@ -199,22 +270,42 @@ fn hooks_know_their_issue() {
     command.env("MY_VALUE", "it's");
     world.start_command(command).done().expect(0);
     let env = world.workspace_file("1", "env.txt");
-    for line in ["VIK_ISSUE_ID=1\n", "VIK_ISSUE_TITLE=A 'title'\nof two lines\n", "VIK_ATTEMPT=1\n", "VIK_STAGE=work\n", "VIK_ATTEMPT_ID=", "VIK_ISSUES_DIR="] {
+    for line in [
+        "VIK_ISSUE_ID=1\n",
+        "VIK_ISSUE_TITLE=A 'title'\nof two lines\n",
+        "VIK_ATTEMPT=1\n",
+        "VIK_STAGE=work\n",
+        "VIK_ATTEMPT_ID=",
+        "VIK_ISSUES_DIR=",
+    ] {
         assert!(env.contains(line), "{line}: {env}");
     }
-    assert_eq!(list(&world.env.work().join("issues")).len(), 1, "the embedded tracker is found");
+    assert_eq!(
+        list(&world.env.work().join("issues")).len(),
+        1,
+        "the embedded tracker is found"
+    );
     let workdir = world.workspace("1").canonicalize().unwrap();
-    assert_eq!(world.workspace_file("1", "where.txt").trim(), workdir.to_str().unwrap());
+    assert_eq!(
+        world.workspace_file("1", "where.txt").trim(),
+        workdir.to_str().unwrap()
+    );
     let work = world.env.work().canonicalize().unwrap();
     let root = world.home().canonicalize().unwrap();
-    let expected = format!("work\n{}\n{}/workflow.yml\n{}\nit's\n", workdir.display(), work.display(), root.display());
+    let expected = format!(
+        "work\n{}\n{}/workflow.yml\n{}\nit's\n",
+        workdir.display(),
+        work.display(),
+        root.display()
+    );
     assert_eq!(world.workspace_file("1", "seen.txt"), expected);
     assert!(env.contains(&format!("GIT_CEILING_DIRECTORIES={}/issues\n", root.display())));
 }
 
 #[test]
 fn scripts_of_hooks_are_not_kept() {
-    let world = World::new(&[("1", "todo")]).work("hooks/before_run", json!("echo {{ env.SECRET }} > /dev/null"));
+    let world =
+        World::new(&[("1", "todo")]).work("hooks/before_run", json!("echo {{ env.SECRET }} > /dev/null"));
     let mut command = world.env.vik(["run", "--once"]);
     command.env("SECRET", "tr0ub4dor");
     world.start_command(command).done().expect(0);
@@ -233,12 +324,32 @@ fn scripts_of_hooks_are_not_kept() {
 
 #[test]
 fn a_workspace_is_no_part_of_a_repository_around_it() {
-    let world = World::new(&[("1", "todo")]).attempts(1).work("hooks/before_run", json!("git rev-parse --show-toplevel > top.txt 2>&1; true"));
-    assert!(world.env.command("git").args(["init", "-q"]).status().unwrap().success());
+    let world = World::new(&[("1", "todo")]).attempts(1).work(
+        "hooks/before_run",
+        json!("git rev-parse --show-toplevel > top.txt 2>&1; true"),
+    );
+    assert!(
+        world
+            .env
+            .command("git")
+            .args(["init", "-q"])
+            .status()
+            .unwrap()
+            .success()
+    );
     world.once().expect(0);
-    assert!(world.workspace_file("1", "top.txt").contains("not a git repository"));
+    assert!(
+        world
+            .workspace_file("1", "top.txt")
+            .contains("not a git repository")
+    );
     // Nor does the home show up as changed files of the repository.
-    let status = world.env.command("git").args(["status", "--porcelain", "--", "home"]).output().unwrap();
+    let status = world
+        .env
+        .command("git")
+        .args(["status", "--porcelain", "--", "home"])
+        .output()
+        .unwrap();
     assert_eq!(String::from_utf8_lossy(&status.stdout), "");
     assert_eq!(world.env.read("work/home/.gitignore"), "*\n");
 }
@@ -251,7 +362,10 @@ fn scripts_do_not_follow_an_agent_that_replaced_its_folder_by_a_link() {
         .work("hooks/after_run", json!("touch by-after-run"));
     let outside = world.env.path("outside");
     std::fs::create_dir(&outside).unwrap();
-    let script = format!("run 'd=$PWD; cd /; rm -rf $d; ln -s {} $d'\nok", outside.display());
+    let script = format!(
+        "run 'd=$PWD; cd /; rm -rf $d; ln -s {} $d'\nok",
+        outside.display()
+    );
     let world = world.script(&script);
     let done = world.once().expect(1);
     assert!(list(&outside).is_empty(), "{:?}", list(&outside));

@@ -34,7 +34,9 @@ impl std::str::FromStr for Span {
     type Err = ParseSpanError;
 
     fn from_str(text: &str) -> Result<Self, ParseSpanError> {
-        let fail = || ParseSpanError { text: text.to_owned() };
+        let fail = || ParseSpanError {
+            text: text.to_owned(),
+        };
         let trimmed = text.trim();
         if let Ok(seconds) = trimmed.parse::<f64>() {
             return Duration::try_from_secs_f64(seconds).map(Self).map_err(|_| fail());
@@ -45,10 +47,15 @@ impl std::str::FromStr for Span {
             return Err(fail());
         }
         while !rest.is_empty() {
-            let digits = rest.find(|c: char| !c.is_ascii_digit()).filter(|&n| n > 0).ok_or_else(fail)?;
+            let digits = rest
+                .find(|c: char| !c.is_ascii_digit())
+                .filter(|&n| n > 0)
+                .ok_or_else(fail)?;
             let number: u64 = rest[..digits].parse().map_err(|_| fail())?;
             rest = &rest[digits..];
-            let unit_len = rest.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len());
+            let unit_len = rest
+                .find(|c: char| !c.is_ascii_alphabetic())
+                .unwrap_or(rest.len());
             let millis_per_unit: u64 = match &rest[..unit_len] {
                 "ms" => 1,
                 "s" => 1_000,
@@ -58,7 +65,9 @@ impl std::str::FromStr for Span {
                 _ => return Err(fail()),
             };
             let millis = number.checked_mul(millis_per_unit).ok_or_else(fail)?;
-            total = total.checked_add(Duration::from_millis(millis)).ok_or_else(fail)?;
+            total = total
+                .checked_add(Duration::from_millis(millis))
+                .ok_or_else(fail)?;
             rest = rest[unit_len..].trim_start();
         }
         Ok(Self(total))
@@ -79,8 +88,12 @@ impl fmt::Display for Span {
             return f.pad(&format!("{}.{}s", millis / 1_000, millis % 1_000 / 100));
         }
         let seconds = self.0.as_secs();
-        let (days, hours, mins, secs) =
-            (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60);
+        let (days, hours, mins, secs) = (
+            seconds / 86_400,
+            seconds / 3_600 % 24,
+            seconds / 60 % 60,
+            seconds % 60,
+        );
         let mut text = String::new();
         for (number, unit) in [(days, 'd'), (hours, 'h'), (mins, 'm'), (secs, 's')] {
             if number > 0 {
@@ -134,7 +147,8 @@ impl<'de> Deserialize<'de> for Span {
             }
 
             fn visit_str<E: de::Error>(self, text: &str) -> Result<Span, E> {
-                text.parse().map_err(|_| E::invalid_value(de::Unexpected::Str(text), &self))
+                text.parse()
+                    .map_err(|_| E::invalid_value(de::Unexpected::Str(text), &self))
             }
         }
         deserializer.deserialize_any(Visitor)
@@ -164,10 +178,21 @@ mod tests {
 
     #[test]
     fn reads_what_users_write() {
-        for (text, millis) in
-            [("10s", 10_000), ("5m", 300_000), ("1h", 3_600_000), ("90", 90_000), ("1h30m", 5_400_000), ("250ms", 250), ("0", 0), ("1.5", 1_500)]
-        {
-            assert_eq!(text.parse::<Span>().map(|s| s.0.as_millis()), Ok(millis), "{text}");
+        for (text, millis) in [
+            ("10s", 10_000),
+            ("5m", 300_000),
+            ("1h", 3_600_000),
+            ("90", 90_000),
+            ("1h30m", 5_400_000),
+            ("250ms", 250),
+            ("0", 0),
+            ("1.5", 1_500),
+        ] {
+            assert_eq!(
+                text.parse::<Span>().map(|s| s.0.as_millis()),
+                Ok(millis),
+                "{text}"
+            );
         }
         for text in ["", "s", "5 parsecs", "-1", "1h-3", "5m5", "99999999999999999999h"] {
             assert!(text.parse::<Span>().is_err(), "{text}");

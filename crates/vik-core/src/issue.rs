@@ -109,7 +109,14 @@ impl Issue {
     /// With the item's id (where it has one) and a reason for people.
     pub fn parse(item: &str) -> Result<Self, (Option<String>, String)> {
         let head: Head<'_> = serde_json::from_str(item).map_err(|error| {
-            (None, if item.starts_with('{') { error.to_string() } else { "it is not an object".to_owned() })
+            (
+                None,
+                if item.starts_with('{') {
+                    error.to_string()
+                } else {
+                    "it is not an object".to_owned()
+                },
+            )
         })?;
         let id = head
             .id
@@ -220,7 +227,11 @@ mod tests {
         assert_eq!(ids, ["1", "E-1"]);
         assert_eq!(pull.issues[0].description(), "d");
         assert_eq!(pull.issues[1].description(), "");
-        let reasons: Vec<_> = pull.skipped.iter().map(|s| (s.index, s.reason.as_str())).collect();
+        let reasons: Vec<_> = pull
+            .skipped
+            .iter()
+            .map(|s| (s.index, s.reason.as_str()))
+            .collect();
         assert_eq!(
             reasons,
             [
@@ -237,9 +248,14 @@ mod tests {
     #[test]
     fn a_priority_is_a_number_or_none() {
         let of = |text: &str| {
-            Issue::parse(&format!(r#"{{"id":1,"state":"a","priority":{text}}}"#)).unwrap().priority_milli
+            Issue::parse(&format!(r#"{{"id":1,"state":"a","priority":{text}}}"#))
+                .unwrap()
+                .priority_milli
         };
-        assert_eq!([of("2"), of("-1.5"), of("1e300")], [Some(2000), Some(-1500), Some(i64::MAX)]);
+        assert_eq!(
+            [of("2"), of("-1.5"), of("1e300")],
+            [Some(2000), Some(-1500), Some(i64::MAX)]
+        );
         assert_eq!([of("null"), of("\"1\""), of("[1]")], [None; 3]);
     }
 
@@ -255,7 +271,13 @@ mod tests {
         let issue = |text: &str| Issue::parse(text).unwrap();
         let a = issue(r#"{"id":"a","state":"todo","labels":["x"],"description":"d"}"#);
         assert_eq!(a.fields()["labels"][0], "x");
-        assert_eq!(a.fingerprint(), issue(r#"{"id":"a","state":"todo","labels":[],"desc":"d"}"#).fingerprint());
-        assert_ne!(a.fingerprint(), issue(r#"{"id":"a","state":"todo","desc":"e"}"#).fingerprint());
+        assert_eq!(
+            a.fingerprint(),
+            issue(r#"{"id":"a","state":"todo","labels":[],"desc":"d"}"#).fingerprint()
+        );
+        assert_ne!(
+            a.fingerprint(),
+            issue(r#"{"id":"a","state":"todo","desc":"e"}"#).fingerprint()
+        );
     }
 }

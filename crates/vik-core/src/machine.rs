@@ -167,7 +167,11 @@ pub enum Note {
 impl Machine {
     /// A machine for an issue seen for the first time.
     pub fn new(issue: Issue) -> Self {
-        Self { issue, present: true, runs: Vec::new() }
+        Self {
+            issue,
+            present: true,
+            runs: Vec::new(),
+        }
     }
 
     /// The latest snapshot.
@@ -187,7 +191,9 @@ impl Machine {
 
     /// Whether an attempt is under way.
     pub fn is_active(&self) -> bool {
-        self.runs.iter().any(|run| matches!(run.phase, Phase::Active { .. }))
+        self.runs
+            .iter()
+            .any(|run| matches!(run.phase, Phase::Active { .. }))
     }
 
     /// Whether nothing needs to be remembered about it.
@@ -202,11 +208,16 @@ impl Machine {
         let Self { issue, runs, .. } = self;
         let mut notes = Vec::new();
         runs.retain_mut(|run| {
-            let stage = workflow.stage(&run.stage).filter(|stage| stage.when_state == *issue.state);
+            let stage = workflow
+                .stage(&run.stage)
+                .filter(|stage| stage.when_state == *issue.state);
             match (&run.phase, stage) {
                 (Phase::Active { .. }, _) => true,
                 (Phase::Parked { fingerprint, .. }, Some(_)) if *fingerprint != issue.fingerprint() => {
-                    notes.push(Note::Freed { run: run.id, stage: run.stage.clone() });
+                    notes.push(Note::Freed {
+                        run: run.id,
+                        stage: run.stage.clone(),
+                    });
                     false
                 }
                 (Phase::Parked { .. }, _) => true,
@@ -256,8 +267,9 @@ impl Machine {
         now: Now,
         allowed: impl Fn(&StageName) -> bool,
     ) -> Option<&'w Stage> {
-        let blocked =
-            |run: &Run| matches!(run.phase, Phase::Active { .. } | Phase::Settling { .. }) || run.is_unproven();
+        let blocked = |run: &Run| {
+            matches!(run.phase, Phase::Active { .. } | Phase::Settling { .. }) || run.is_unproven()
+        };
         if !self.present || self.runs.iter().any(blocked) {
             return None;
         }
@@ -273,7 +285,10 @@ impl Machine {
 
     /// Reserves the stage for an attempt. Returns the run as it now is.
     pub fn start(&mut self, stage: &StageName, run: RunId, session: SessionId, now: Now) -> &Run {
-        let phase = Phase::Active { session, since: now.wall };
+        let phase = Phase::Active {
+            session,
+            since: now.wall,
+        };
         match self.runs.iter().position(|run| run.stage == *stage) {
             Some(at) => {
                 self.runs[at].phase = phase;
@@ -281,7 +296,14 @@ impl Machine {
             }
             None => {
                 let stage = stage.clone();
-                self.runs.push(Run { id: run, stage, attempts: 0, changed: false, last: None, phase });
+                self.runs.push(Run {
+                    id: run,
+                    stage,
+                    attempts: 0,
+                    changed: false,
+                    last: None,
+                    phase,
+                });
                 &self.runs[self.runs.len() - 1]
             }
         }
@@ -289,7 +311,8 @@ impl Machine {
 
     /// An attempt ended. A report about any other attempt than the active one changes nothing.
     pub fn ended(&mut self, session: SessionId, report: Report, after: PullNo, now: Now) -> Option<Note> {
-        let is_it = |run: &&mut Run| matches!(run.phase, Phase::Active { session: active, .. } if active == session);
+        let is_it =
+            |run: &&mut Run| matches!(run.phase, Phase::Active { session: active, .. } if active == session);
         let run = self.runs.iter_mut().find(is_it)?;
         // Losing a host, or being stopped by Vik, uses no attempt.
         if !matches!(report.outcome, Outcome::Cancelled | Outcome::Lost) {
@@ -313,37 +336,72 @@ impl Machine {
 impl Run {
     /// Whether the last attempt succeeded.
     pub fn last_succeeded(&self) -> bool {
-        self.last.as_ref().is_some_and(|report| report.outcome == Outcome::Succeeded)
+        self.last
+            .as_ref()
+            .is_some_and(|report| report.outcome == Outcome::Succeeded)
     }
 
     /// Whether the last attempt was stopped by Vik or a person.
     pub fn last_cancelled(&self) -> bool {
-        self.last.as_ref().is_some_and(|report| report.outcome == Outcome::Cancelled)
+        self.last
+            .as_ref()
+            .is_some_and(|report| report.outcome == Outcome::Cancelled)
     }
 
     /// An end that could not be proven may mean a live agent in the workspace: nothing starts beside it.
     fn is_unproven(&self) -> bool {
-        matches!(self.phase, Phase::Parked { reason: ParkReason::UnprovenEnd, .. })
+        matches!(
+            self.phase,
+            Phase::Parked {
+                reason: ParkReason::UnprovenEnd,
+                ..
+            }
+        )
     }
 
     fn over(&self) -> Note {
-        Note::Ended { run: self.id, stage: self.stage.clone(), succeeded: self.last_succeeded() }
+        Note::Ended {
+            run: self.id,
+            stage: self.stage.clone(),
+            succeeded: self.last_succeeded(),
+        }
     }
 
     /// The issue was seen again after an attempt, and it is still in the stage's state.
     fn settle(&mut self, ended: Now, stage: &Stage, issue: &Issue, now: Now) -> Note {
         if self.attempts >= stage.retry.max_attempts {
             let succeeded = self.last_succeeded();
-            let reason = if succeeded { ParkReason::NoProgress } else { ParkReason::AttemptsUsedUp };
+            let reason = if succeeded {
+                ParkReason::NoProgress
+            } else {
+                ParkReason::AttemptsUsedUp
+            };
             return self.park(reason, issue, now);
         }
         let wait = backoff::wait_after(self.attempts, &stage.retry);
-        self.phase = Phase::BackingOff { since: ended.wall, wait, until: ended.mono.plus(wait) };
-        Note::BackingOff { run: self.id, stage: self.stage.clone(), attempts: self.attempts, wait }
+        self.phase = Phase::BackingOff {
+            since: ended.wall,
+            wait,
+            until: ended.mono.plus(wait),
+        };
+        Note::BackingOff {
+            run: self.id,
+            stage: self.stage.clone(),
+            attempts: self.attempts,
+            wait,
+        }
     }
 
     fn park(&mut self, reason: ParkReason, issue: &Issue, now: Now) -> Note {
-        self.phase = Phase::Parked { since: now.wall, reason, fingerprint: issue.fingerprint() };
-        Note::Parked { run: self.id, stage: self.stage.clone(), reason }
+        self.phase = Phase::Parked {
+            since: now.wall,
+            reason,
+            fingerprint: issue.fingerprint(),
+        };
+        Note::Parked {
+            run: self.id,
+            stage: self.stage.clone(),
+            reason,
+        }
     }
 }

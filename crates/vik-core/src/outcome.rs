@@ -114,7 +114,9 @@ impl Usage {
     pub fn since(self, earlier: Self) -> Self {
         Self {
             input_tokens: self.input_tokens.saturating_sub(earlier.input_tokens),
-            cached_input_tokens: self.cached_input_tokens.saturating_sub(earlier.cached_input_tokens),
+            cached_input_tokens: self
+                .cached_input_tokens
+                .saturating_sub(earlier.cached_input_tokens),
             cache_write_input_tokens: self
                 .cache_write_input_tokens
                 .saturating_sub(earlier.cache_write_input_tokens),

@@ -144,7 +144,11 @@ impl Scheduler {
         match input {
             Input::PullStarted => self.pulls_started.0 += 1,
             Input::Pulled(issues) => self.pulled(issues, now, &mut effects),
-            Input::Ended { issue, session, report } => {
+            Input::Ended {
+                issue,
+                session,
+                report,
+            } => {
                 let after = PullNo(self.pulls_started.0 + 1);
                 if let Some(machine) = self.machines.get_mut(&issue) {
                     let note = machine.ended(session, report, after, now);
@@ -161,8 +165,13 @@ impl Scheduler {
 
     fn pulled(&mut self, issues: Vec<Issue>, now: Now, effects: &mut Vec<Effect>) {
         let pull = self.pulls_started;
-        let states: HashSet<&str> =
-            self.workflow.issue.stages.iter().map(|stage| stage.when_state.as_str()).collect();
+        let states: HashSet<&str> = self
+            .workflow
+            .issue
+            .stages
+            .iter()
+            .map(|stage| stage.when_state.as_str())
+            .collect();
         self.order.clear();
         let mut seen = HashSet::with_capacity(self.machines.len());
         for issue in issues {
@@ -192,7 +201,9 @@ impl Scheduler {
         }
         let machines = &self.machines;
         self.order.sort_by_cached_key(|id| {
-            let priority = machines.get(id).and_then(|machine| machine.issue().priority_milli);
+            let priority = machines
+                .get(id)
+                .and_then(|machine| machine.issue().priority_milli);
             (priority.is_none(), priority)
         });
         self.machines.retain(|_, machine| {
@@ -206,21 +217,36 @@ impl Scheduler {
             return;
         }
         let most = self.workflow.max_issue_concurrency as usize;
-        let mut active = self.machines.values().filter(|machine| machine.is_active()).count();
+        let mut active = self
+            .machines
+            .values()
+            .filter(|machine| machine.is_active())
+            .count();
         let workflow = Arc::clone(&self.workflow);
         for id in &self.order {
             if active >= most {
                 break;
             }
-            let Some(machine) = self.machines.get_mut(id) else { continue };
+            let Some(machine) = self.machines.get_mut(id) else {
+                continue;
+            };
             let allowed = |stage: &StageName| self.filter.allows(id, stage);
-            let Some(stage) = machine.candidate(&workflow, now, allowed) else { continue };
+            let Some(stage) = machine.candidate(&workflow, now, allowed) else {
+                continue;
+            };
             let (run, session) = (RunId(self.ids.uuid(now)), SessionId(self.ids.uuid(now)));
             let run = machine.start(&stage.name, run, session, now);
             let (run, attempt, previous) = (run.id, run.attempts + 1, run.last.clone());
             let issue = machine.issue().clone();
             let stage = stage.clone();
-            effects.push(Effect::Start(Box::new(Start { issue, stage, run, session, attempt, previous })));
+            effects.push(Effect::Start(Box::new(Start {
+                issue,
+                stage,
+                run,
+                session,
+                attempt,
+                previous,
+            })));
             active += 1;
         }
     }
@@ -260,7 +286,9 @@ impl Scheduler {
 
     /// All runs that are not over, in no particular order.
     pub fn runs(&self) -> impl Iterator<Item = (&IssueId, &Run)> {
-        self.machines.iter().flat_map(|(id, machine)| machine.runs().iter().map(move |run| (id, run)))
+        self.machines
+            .iter()
+            .flat_map(|(id, machine)| machine.runs().iter().map(move |run| (id, run)))
     }
 
     /// The machine of an issue, where one is known.

@@ -38,7 +38,13 @@ fn issue(id: usize, state: &str, title: &str) -> Issue {
 }
 
 fn report(outcome: Outcome) -> Report {
-    Report { outcome, failure_class: None, reason: None, feedback: None, changed: None }
+    Report {
+        outcome,
+        failure_class: None,
+        reason: None,
+        feedback: None,
+        changed: None,
+    }
 }
 
 /// One step of a random schedule.
@@ -95,7 +101,10 @@ impl World {
     fn new(concurrency: u32, max_attempts: u32) -> Self {
         Self {
             scheduler: Scheduler::new(workflow(concurrency, max_attempts), Filter::default(), [7; 6]),
-            now: Now { wall: Timestamp::UNIX_EPOCH, mono: Mono(Duration::ZERO) },
+            now: Now {
+                wall: Timestamp::UNIX_EPOCH,
+                mono: Mono(Duration::ZERO),
+            },
             running: Vec::new(),
             titles: vec![0; 5],
             seen: HashMap::new(),
@@ -120,11 +129,18 @@ impl World {
 
     fn check_start(&mut self, start: Start) {
         let id = &start.issue.id;
-        assert!(self.running.iter().all(|other| other.issue.id != *id), "one stage of an issue at a time");
+        assert!(
+            self.running.iter().all(|other| other.issue.id != *id),
+            "one stage of an issue at a time"
+        );
         let (state, fresh) = &self.seen[id];
         assert_eq!(*state, start.stage.when_state, "only in the state of the stage");
         assert!(*fresh, "only after the issue was seen again");
-        let counted = self.counted.get(&(id.clone(), start.stage.name.clone())).copied().unwrap_or(0);
+        let counted = self
+            .counted
+            .get(&(id.clone(), start.stage.name.clone()))
+            .copied()
+            .unwrap_or(0);
         assert!(counted < self.max_attempts, "never more attempts than allowed");
         assert_eq!(start.attempt, counted + 1);
         self.running.push(start);
@@ -137,10 +153,14 @@ impl World {
                 let issues: Vec<_> = states
                     .iter()
                     .enumerate()
-                    .filter_map(|(id, state)| Some(issue(id, STATES[(*state)?], &self.titles[id].to_string())))
+                    .filter_map(|(id, state)| {
+                        Some(issue(id, STATES[(*state)?], &self.titles[id].to_string()))
+                    })
                     .collect();
-                self.seen =
-                    issues.iter().map(|issue| (issue.id.clone(), (issue.state.to_string(), true))).collect();
+                self.seen = issues
+                    .iter()
+                    .map(|issue| (issue.id.clone(), (issue.state.to_string(), true)))
+                    .collect();
                 self.tell(Input::Pulled(issues));
             }
             Step::FailedPull => self.tell(Input::PullStarted),
@@ -154,13 +174,24 @@ impl World {
                     seen.1 = false;
                 }
                 if !matches!(outcome, Outcome::Cancelled | Outcome::Lost) {
-                    *self.counted.entry((id.clone(), start.stage.name.clone())).or_default() += 1;
+                    *self
+                        .counted
+                        .entry((id.clone(), start.stage.name.clone()))
+                        .or_default() += 1;
                 }
-                self.tell(Input::Ended { issue: id, session: start.session, report: report(*outcome) });
+                self.tell(Input::Ended {
+                    issue: id,
+                    session: start.session,
+                    report: report(*outcome),
+                });
             }
             Step::Ghost(id) => {
                 let (issue, session) = (IssueId::new(id.to_string()), SessionId(uuid::Uuid::nil()));
-                self.tell(Input::Ended { issue, session, report: report(Outcome::Succeeded) });
+                self.tell(Input::Ended {
+                    issue,
+                    session,
+                    report: report(Outcome::Succeeded),
+                });
             }
             Step::Wait(seconds) => {
                 self.now.mono = self.now.mono.plus(Duration::from_secs(*seconds));
@@ -250,7 +281,10 @@ fn success_without_progress_is_parked() {
 
 #[test]
 fn failure_without_end_is_parked() {
-    assert_eq!(parked(&exhaust(Outcome::Failed)), Some(ParkReason::AttemptsUsedUp));
+    assert_eq!(
+        parked(&exhaust(Outcome::Failed)),
+        Some(ParkReason::AttemptsUsedUp)
+    );
 }
 
 #[test]
@@ -272,11 +306,21 @@ fn an_end_that_cannot_be_proven_parks_the_issue() {
     let mut world = World::new(1, 3);
     world.apply(&Step::Pull(vec![Some(0)]));
     let start = world.running.remove(0);
-    let report = Report { failure_class: Some(FailureClass::UnprovenEnd), ..report(Outcome::Failed) };
-    world.tell(Input::Ended { issue: start.issue.id, session: start.session, report });
+    let report = Report {
+        failure_class: Some(FailureClass::UnprovenEnd),
+        ..report(Outcome::Failed)
+    };
+    world.tell(Input::Ended {
+        issue: start.issue.id,
+        session: start.session,
+        report,
+    });
     world.apply(&Step::Pull(vec![Some(0)]));
     world.apply(&Step::Wait(100_000));
-    assert!(world.running.is_empty(), "nothing starts beside what may still live");
+    assert!(
+        world.running.is_empty(),
+        "nothing starts beside what may still live"
+    );
     assert_eq!(parked(&world), Some(ParkReason::UnprovenEnd));
 }
 

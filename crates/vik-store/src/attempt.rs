@@ -69,16 +69,22 @@ pub struct AttemptFiles {
 impl AttemptFiles {
     /// The files of an attempt in the folder of its issue's sessions.
     pub fn new(issue_sessions_dir: &Path, stage: &StageName, session: SessionId) -> Self {
-        Self { dir: issue_sessions_dir.to_owned(), stem: format!("{stage}-{session}") }
+        Self {
+            dir: issue_sessions_dir.to_owned(),
+            stem: format!("{stage}-{session}"),
+        }
     }
 
     /// The files beside a session log or attempt record that was found; `None` if it is neither.
     pub fn of(path: &Path) -> Option<Self> {
         let name = path.file_name()?.to_str()?;
-        let stem = name.strip_suffix(".attempt.json").or_else(|| {
-            name.strip_suffix(".jsonl").filter(|stem| !stem.ends_with(".raw"))
-        })?;
-        Some(Self { dir: path.parent()?.to_owned(), stem: stem.to_owned() })
+        let stem = name
+            .strip_suffix(".attempt.json")
+            .or_else(|| name.strip_suffix(".jsonl").filter(|stem| !stem.ends_with(".raw")))?;
+        Some(Self {
+            dir: path.parent()?.to_owned(),
+            stem: stem.to_owned(),
+        })
     }
 
     fn with(&self, suffix: &str) -> PathBuf {

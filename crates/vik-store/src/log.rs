@@ -35,8 +35,17 @@ impl SessionLog {
             .create_new(true)
             .mode(0o600)
             .open(path)
-            .map_err(|source| StoreError::Write { path: path.to_owned(), source })?;
-        Ok(Self { path: path.to_owned(), file, buffer: Vec::new(), seq: 0, stamp: (i64::MIN, String::new()) })
+            .map_err(|source| StoreError::Write {
+                path: path.to_owned(),
+                source,
+            })?;
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+            buffer: Vec::new(),
+            seq: 0,
+            stamp: (i64::MIN, String::new()),
+        })
     }
 
     /// Opens a log whose writer broke off, to end it: numbers go on after its last whole line.
@@ -48,13 +57,27 @@ impl SessionLog {
         struct Line {
             seq: u64,
         }
-        let last = crate::last_line(path).map_err(|source| StoreError::Read { path: path.to_owned(), source })?;
-        let seq = last.and_then(|line| serde_json::from_slice::<Line>(&line).ok()).map_or(0, |line| line.seq);
+        let last = crate::last_line(path).map_err(|source| StoreError::Read {
+            path: path.to_owned(),
+            source,
+        })?;
+        let seq = last
+            .and_then(|line| serde_json::from_slice::<Line>(&line).ok())
+            .map_or(0, |line| line.seq);
         let file = OpenOptions::new()
             .append(true)
             .open(path)
-            .map_err(|source| StoreError::Write { path: path.to_owned(), source })?;
-        Ok(Self { path: path.to_owned(), file, buffer: Vec::new(), seq, stamp: (i64::MIN, String::new()) })
+            .map_err(|source| StoreError::Write {
+                path: path.to_owned(),
+                source,
+            })?;
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+            buffer: Vec::new(),
+            seq,
+            stamp: (i64::MIN, String::new()),
+        })
     }
 
     /// Where it is.
@@ -93,7 +116,11 @@ impl SessionLog {
         }
         self.buffer[comma] = b',';
         self.buffer.push(b'\n');
-        if self.buffer.len() >= BUFFER_BYTES { self.flush() } else { Ok(()) }
+        if self.buffer.len() >= BUFFER_BYTES {
+            self.flush()
+        } else {
+            Ok(())
+        }
     }
 
     /// Writes what is gathered.
@@ -107,7 +134,12 @@ impl SessionLog {
                 _ if written == self.buffer.len() => break Ok(()),
                 Ok(count) => written += count,
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(source) => break Err(StoreError::Write { path: self.path.clone(), source }),
+                Err(source) => {
+                    break Err(StoreError::Write {
+                        path: self.path.clone(),
+                        source,
+                    });
+                }
             }
         };
         self.buffer.drain(..written);
@@ -120,7 +152,10 @@ impl SessionLog {
     /// When it cannot be written.
     pub fn sync(&mut self) -> Result<(), StoreError> {
         self.flush()?;
-        self.file.sync_data().map_err(|source| StoreError::Write { path: self.path.clone(), source })
+        self.file.sync_data().map_err(|source| StoreError::Write {
+            path: self.path.clone(),
+            source,
+        })
     }
 }
 
@@ -134,7 +169,13 @@ mod tests {
         let path = dir.path().join("plan-x.jsonl");
         let mut log = SessionLog::create(&path).unwrap();
         let at = Timestamp::from_millisecond(1_700_000_000_123).unwrap();
-        log.push(at, &Event::Message { text: "a\n\"b\"".into() }).unwrap();
+        log.push(
+            at,
+            &Event::Message {
+                text: "a\n\"b\"".into(),
+            },
+        )
+        .unwrap();
         log.push(at, &Event::Malformed { line: "?".into() }).unwrap();
         log.sync().unwrap();
         assert_eq!(
@@ -154,7 +195,8 @@ mod tests {
             seq: 0,
             stamp: (i64::MIN, String::new()),
         };
-        log.push(Timestamp::UNIX_EPOCH, &Event::Message { text: "a".into() }).unwrap();
+        log.push(Timestamp::UNIX_EPOCH, &Event::Message { text: "a".into() })
+            .unwrap();
         assert!(log.flush().is_err());
         assert!(!log.buffer.is_empty());
     }

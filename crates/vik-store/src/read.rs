@@ -42,7 +42,9 @@ impl History {
                 history.read_issue(&issue)?;
             }
         }
-        history.attempts.sort_by_key(|attempt| (attempt.record.started_at, attempt.record.session_id));
+        history
+            .attempts
+            .sort_by_key(|attempt| (attempt.record.started_at, attempt.record.session_id));
         Ok(history)
     }
 
@@ -51,11 +53,18 @@ impl History {
             if !path.to_string_lossy().ends_with(".attempt.json") {
                 continue;
             }
-            let record = std::fs::read(&path).ok().and_then(|text| serde_json::from_slice(&text).ok());
+            let record = std::fs::read(&path)
+                .ok()
+                .and_then(|text| serde_json::from_slice(&text).ok());
             match (record, AttemptFiles::of(&path)) {
                 (Some(record), Some(files)) => {
                     let (ended_at, ended) = read_ended(&files.log()).unzip();
-                    self.attempts.push(PastAttempt { record, ended, ended_at, files });
+                    self.attempts.push(PastAttempt {
+                        record,
+                        ended,
+                        ended_at,
+                        files,
+                    });
                 }
                 _ => self.unreadable.push(path),
             }
@@ -65,7 +74,10 @@ impl History {
 }
 
 fn list(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
-    let fail = |source| StoreError::Read { path: dir.to_owned(), source };
+    let fail = |source| StoreError::Read {
+        path: dir.to_owned(),
+        source,
+    };
     match std::fs::read_dir(dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         Err(error) => Err(fail(error)),
@@ -118,10 +130,16 @@ pub fn last_line(path: &Path) -> io::Result<Option<Vec<u8>>> {
 
 /// Splits a buffer at newlines: the whole lines, and how many bytes they take.
 pub fn lines_of(buffer: &[u8]) -> (impl Iterator<Item = &[u8]>, usize) {
-    let whole = buffer.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
+    let whole = buffer
+        .iter()
+        .rposition(|&byte| byte == b'\n')
+        .map_or(0, |end| end + 1);
     let lines = buffer[..whole].split(|&byte| byte == b'\n');
     // The split after the last newline gives one empty piece that is no line.
-    (lines.take(buffer[..whole].iter().filter(|&&byte| byte == b'\n').count()), whole)
+    (
+        lines.take(buffer[..whole].iter().filter(|&&byte| byte == b'\n').count()),
+        whole,
+    )
 }
 
 #[cfg(test)]
@@ -142,7 +160,10 @@ mod tests {
             (format!("{long}\nb\n{long}"), Some("b")),
         ] {
             std::fs::write(&path, &text).unwrap();
-            assert_eq!(last_line(&path).unwrap(), expected.map(|line| line.as_bytes().to_vec()));
+            assert_eq!(
+                last_line(&path).unwrap(),
+                expected.map(|line| line.as_bytes().to_vec())
+            );
         }
     }
 }
