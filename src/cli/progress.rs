@@ -218,7 +218,7 @@ impl Observer for Lines {
                         screen.line(&format!("  {id} {stage} {mark} {}", reason.as_str()));
                     }
                     Note::Freed { stage, .. } => {
-                        screen.line(&format!("  {id} {stage} was changed: it is freed"))
+                        screen.line(&format!("  {id} {stage} was changed: it is freed"));
                     }
                     Note::Ended { .. } => {}
                 }
@@ -232,7 +232,7 @@ impl Observer for Lines {
                 ));
             }
             Progress::Stopping { running, force: true } => {
-                screen.line(&format!("ending {running} agents at once"))
+                screen.line(&format!("ending {running} agents at once"));
             }
         }
     }

@@ -15,9 +15,9 @@ pub fn clean(text: &str) -> Cow<'_, str> {
     let mut out = String::with_capacity(text.len() + 8);
     for c in text.chars() {
         if hostile(c) {
-            out.extend(c.escape_unicode())
+            out.extend(c.escape_unicode());
         } else {
-            out.push(c)
+            out.push(c);
         }
     }
     Cow::Owned(out)
