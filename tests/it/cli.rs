@@ -1,1 +1,436 @@
-//! To come.
+//! What people and scripts read: help, listings, errors, exit codes, JSON.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::OwnedFd;
+
+use serde_json::{Value, json};
+
+use crate::support::*;
+
+/// Takes out of a text what differs from run to run.
+fn settled(world: &World, text: &str) -> String {
+    let mut text = text.to_owned();
+    let key = world
+        .env
+        .work()
+        .join("workflow.yml")
+        .canonicalize()
+        .unwrap()
+        .display()
+        .to_string()
+        .replace('/', "-");
+    text = text.replace(&key, "KEY");
+    for root in [
+        world.env.root().canonicalize().unwrap(),
+        world.env.root().to_owned(),
+    ] {
+        text = text.replace(root.to_str().unwrap(), "ROOT");
+    }
+    text
+}
+
+macro_rules! assert_settled {
+    ($world:expr, $text:expr, $name:literal) => {{
+        let text = settled($world, $text);
+        insta::with_settings!({filters => vec![
+            (r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}", "UUID"),
+            (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?Z?", "TIME"),
+            (r"\b\d\d:\d\d:\d\d\b", "CLOCK"),
+            (r"pid \d+", "pid PID"),
+            (r"\b\d+(\.\d+)?(ms|s)\b( +)?", "DUR "),
+            // Columns are as wide as what was taken out.
+            (r"(DURATION|TIME|SINCE|HEARD|IN) +", "$1  "),
+            (r" +\n", "\n"),
+        ]}, { insta::assert_snapshot!($name, text) });
+    }};
+}
+
+// --- help
+
+#[test]
+fn every_verb_has_its_help() {
+    let world = World::new(&[]);
+    let mut text = String::new();
+    let verbs = [
+        "",
+        "init",
+        "doctor",
+        "run",
+        "status",
+        "stop",
+        "restart",
+        "uninstall",
+        "runs",
+        "show",
+        "logs",
+        "refresh",
+        "prune",
+        "issue",
+        "issue new",
+        "issue list",
+        "issue show",
+        "issue move",
+        "issue comment",
+        "issue close",
+        "schema",
+        "completions",
+        "man",
+    ];
+    for verb in verbs {
+        let args: Vec<_> = verb.split_whitespace().chain(["--help"]).collect();
+        let done = world.vik(&args).expect(0);
+        assert_eq!(done.err, "");
+        text.push_str(&format!("$ vik {}\n{}\n", args.join(" "), done.out));
+    }
+    assert_settled!(&world, &text, "help");
+    // All that the help names is there.
+    let help = world.vik(&["--help"]).expect(0).out;
+    let listed: Vec<_> = help
+        .lines()
+        .skip_while(|line| !line.starts_with("Commands:"))
+        .skip(1)
+        .take_while(|line| line.starts_with("  "))
+        .filter(|line| line.as_bytes().get(2).is_some_and(|byte| *byte != b' '))
+        .map(|line| line.split_whitespace().next().unwrap())
+        .collect();
+    for verb in listed.iter().filter(|verb| !["vex", "help"].contains(verb)) {
+        assert!(verbs.contains(verb), "{verb} has no snapshot of its help");
+    }
+    for hidden in ["--port", "--daemon-child", "__shim"] {
+        assert!(!text.contains(hidden), "{hidden}");
+    }
+}
+
+#[test]
+fn the_version_is_told() {
+    let world = World::new(&[]);
+    assert_eq!(
+        world.vik(&["--version"]).expect(0).out,
+        format!("vik {}\n", env!("CARGO_PKG_VERSION"))
+    );
+    let done = world.vik(&[]).expect(2);
+    assert!(done.err.contains("Usage") && done.out.is_empty());
+}
+
+// --- errors
+
+#[test]
+fn what_comes_later_is_refused_in_words() {
+    let world = World::new(&[]);
+    let mut text = String::new();
+    for verb in [
+        "cancel", "explain", "unpark", "pause", "continue", "drain", "top", "report", "approve", "deny",
+        "trace",
+    ] {
+        let done = world.vik(&[verb, "1"]).expect(2);
+        assert!(
+            done.err.contains(verb) && done.err.contains("later"),
+            "{}",
+            done.err
+        );
+        text.push_str(&done.err);
+    }
+    for args in [
+        &["run", "--port", "80"][..],
+        &["run", "--bind-address", "::1"],
+        &["stop", "--keep-sessions"],
+        &["restart", "--keep-sessions"],
+    ] {
+        let done = world.vik(args).expect(2);
+        assert!(done.out.is_empty());
+        text.push_str(&done.err);
+    }
+    assert_settled!(&world, &text, "later");
+    assert!(!world.env.state().join("vik").exists());
+}
+
+#[test]
+fn errors_say_what_to_do() {
+    let world = World::new(&[]);
+    let mut text = String::new();
+    for (args, code) in [
+        (&["frobnicate"][..], 2),
+        (&["statsu"], 2),
+        (&["run", "--frobnicate"], 2),
+        (&["run", "-d", "--once"], 2),
+        (&["logs", "--raw", "--json"], 2),
+        (&["status"], 4),
+        (&["stop"], 4),
+        (&["refresh"], 4),
+        (&["run", "--once", "missing.yml"], 3),
+        (&["show", "1"], 8),
+        (&["logs", "--session", "0"], 8),
+        (&["run", "--once", "--stage", "plan"], 2),
+    ] {
+        let done = world.vik(args).expect(code);
+        assert_eq!(done.out, "", "{args:?}: errors go to stderr");
+        text.push_str(&format!("$ vik {}\n{}\n", args.join(" "), done.err));
+    }
+    assert_settled!(&world, &text, "errors");
+}
+
+#[test]
+fn a_broken_workflow_is_shown_with_all_its_faults() {
+    let world = World::new(&[]);
+    world.env.workflow(
+        "agents:\n  a: {runtime: codx, model: m}\nissues:\n  pull: {command: 'true', idel_sec: 5}\nissue:\n  stages:\n    work:\n      \
+         when: {state: todo}\n      agent: b\n      prompt: x\n      timeout: soon\n",
+    );
+    let done = world.once().expect(3);
+    for fault in [
+        "codx",
+        "idel_sec",
+        "soon",
+        "workflow.yml:2:",
+        "workflow.yml:4:",
+        "workflow.yml:11:",
+    ] {
+        assert!(done.err.contains(fault), "{fault}: {}", done.err);
+    }
+    assert_settled!(&world, &done.err, "broken_workflow");
+    world.vik(&["doctor", "--offline"]).expect(3);
+    let report = world.vik(&["doctor", "--offline", "--json"]).expect(3).json();
+    assert!(report.is_object());
+}
+
+#[test]
+fn errors_are_json_where_json_is_asked_for() {
+    let world = World::new(&[]);
+    let status = world.vik(&["status", "--json"]).expect(4).json();
+    assert_eq!(
+        (&status["schema"], &status["state"], &status["pid"]),
+        (&json!(1), &json!("not_running"), &Value::Null)
+    );
+    let error = world.vik(&["show", "1", "--json"]).expect(8).json();
+    assert_eq!(
+        (&error["schema"], &error["error"]["code"]),
+        (&json!(1), &json!("unknown_issue"))
+    );
+    assert!(error["error"]["message"].is_string() && error["error"]["hint"].is_string());
+    let error = world.vik(&["logs", "--session", "x", "--json"]).expect(8).json();
+    assert_eq!(error["error"]["code"], "no_session");
+    std::fs::remove_file(world.env.work().join("workflow.yml")).unwrap();
+    let error = world.vik(&["runs", "--json"]).expect(3).json();
+    assert_eq!(error["error"]["code"], "workflow_unreadable");
+    assert_eq!(
+        world.vik(&["status", "--all", "--json"]).expect(0).json(),
+        json!([])
+    );
+}
+
+// --- listings
+
+/// A daemon with a session that runs, one that is parked, one that waits for its back-off, one for a slot.
+fn busy() -> World {
+    let world = World::new(&[("run", "todo"), ("park", "todo"), ("wait", "todo"), ("slot", "review")])
+        .stage("review", "review", "SCRIPT: ok")
+        .set("/loop", json!({"max_issue_concurrency": 1}))
+        .agent("codex")
+        .work("retry", json!({"max_attempts": 1}))
+        .work("prompt", json!("SCRIPT: {{ {'park': 'stderr no such file; exit 3', 'wait': 'exit 4', 'run': 'start; usage 1200 34; message hi; tool t1 make check; touch up; hang'}[issue.id] }}"));
+    world
+        .tracker
+        .set("park", "title", json!("Fix \u{1b}[31mthe\u{202e} total"));
+    world
+}
+
+#[test]
+fn the_listings_of_a_daemon_at_work() {
+    let world = busy();
+    world.tracker.set("run", "priority", json!(3));
+    world.tracker.set("slot", "priority", json!(4));
+    world.tracker.set("park", "priority", json!(1));
+    world.tracker.set("wait", "priority", json!(2));
+    let daemon = world.daemon();
+    eventually("the last one runs", || {
+        world.sessions("run").len() == 1 && world.workspace("run").join("up").exists()
+    });
+    eventually("its tool is seen", || {
+        world.status().unwrap()["sessions"][0]["activity"]
+            .as_str()
+            .is_some_and(|a| a.contains("make"))
+    });
+    eventually("two are parked", || world.status().unwrap()["parked"].as_array().unwrap().len() == 2);
+    let status = world.vik(&["status"]).expect(0).out;
+    assert!(!status.contains('\x1b'));
+    let status: String = status
+        .lines()
+        .filter(|line| !line.starts_with("last pull"))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    assert_settled!(&world, &status, "status");
+    assert_settled!(&world, &world.vik(&["runs"]).expect(0).out, "runs");
+    assert_settled!(&world, &world.vik(&["show", "park"]).expect(0).out, "show");
+    assert_settled!(
+        &world,
+        &world.vik(&["logs", "--issue", "run"]).expect(0).out,
+        "logs"
+    );
+    let runs = world.runs();
+    let states: Vec<_> = runs
+        .iter()
+        .map(|run| (run["issue_id"].as_str().unwrap(), run["state"].as_str().unwrap()))
+        .collect();
+    assert_eq!(
+        states,
+        [("park", "parked"), ("wait", "parked"), ("run", "running")]
+    );
+    for key in ["run_id", "issue_id", "stage", "state", "outcome", "attempts"] {
+        assert!(runs[0].get(key).is_some(), "{key}");
+    }
+    for key in [
+        "attempt",
+        "session_id",
+        "outcome",
+        "failure_class",
+        "exit_code",
+        "started_at",
+        "ended_at",
+        "usage",
+        "cost_usd",
+        "log",
+    ] {
+        assert!(runs[0]["attempts"][0].get(key).is_some(), "{key}");
+    }
+    let only = world.vik(&["runs", "--json", "--issue", "park"]).expect(0).json();
+    assert_eq!(only.as_array().unwrap().len(), 1);
+    let status = world.status().unwrap();
+    for key in [
+        "schema",
+        "state",
+        "pid",
+        "started_at",
+        "workflow_path",
+        "home",
+        "last_pull",
+        "sessions",
+        "parked",
+        "waiting",
+    ] {
+        assert!(status.get(key).is_some(), "{key}");
+    }
+    for key in ["at", "ok", "issues", "skipped"] {
+        assert!(status["last_pull"].get(key).is_some(), "{key}");
+    }
+    for key in ["issue_id", "stage", "since", "reason", "detail", "freed_by"] {
+        assert!(status["parked"][0].get(key).is_some(), "{key}");
+    }
+    let session = runs[2]["attempts"][0]["session_id"].as_str().unwrap();
+    let by_session = world.vik(&["logs", "--session", &session[..20], "--json"]);
+    assert!(
+        by_session.code == 0 && by_session.out.contains("make check"),
+        "{by_session:?}"
+    );
+    daemon.stop().expect(0);
+    // The same without a daemon.
+    let runs = world.runs();
+    assert!(runs.iter().all(|run| run["state"] == "ended"), "{runs:?}");
+    assert_settled!(&world, &world.vik(&["runs"]).expect(0).out, "runs_afterwards");
+}
+
+#[test]
+fn every_listing_is_valid_json() {
+    let world = World::new(&[("1", "todo")]);
+    world.once().expect(0);
+    for args in [
+        &["runs", "--json"][..],
+        &["show", "1", "--json"],
+        &["prune", "--json"],
+        &["doctor", "--json"],
+        &["status", "--all", "--json"],
+    ] {
+        let done = world.vik(args);
+        assert!(done.code == 0, "{args:?}: {done:?}");
+        done.json();
+    }
+    let log = world.vik(&["logs", "--json"]).expect(0).out;
+    assert!(
+        log.lines().count() == 1
+            && log
+                .lines()
+                .all(|line| serde_json::from_str::<Value>(line).is_ok()),
+        "{log}"
+    );
+    let schema = world.vik(&["schema"]).expect(0).json();
+    assert!(schema["properties"]["agents"].is_object());
+    world.vik(&["issue", "new", "Title"]).expect(0);
+    assert_eq!(
+        world.vik(&["issue", "list", "--json"]).expect(0).json()[0]["title"],
+        "Title"
+    );
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(world.vik(&["completions", shell]).expect(0).out.contains("vik"));
+    }
+    assert!(world.vik(&["man"]).expect(0).out.contains(".TH vik"));
+}
+
+#[test]
+fn the_closing_summary_tells_all() {
+    let world = World::new(&[("1", "todo"), ("2", "todo")])
+        .agent("claude_code")
+        .work("retry/max_attempts", json!(1))
+        .set("/loop", json!({"max_issue_concurrency": 1}))
+        .work("prompt", json!("SCRIPT: start; usage 1500 20; cost 0.5; {{ 'done' if issue.id == '1' else 'failed 500 it broke; exit 1' }}"));
+    let done = world.once().expect(1);
+    assert_settled!(&world, &done.out, "summary");
+    assert_settled!(&world, &done.err, "progress");
+}
+
+#[test]
+fn old_sessions_are_shown_before_they_are_pruned() {
+    let world = World::new(&[("1", "todo")]);
+    world.once().expect(0);
+    let shown = world.vik(&["prune", "--older-than", "0s"]).expect(0);
+    assert!(shown.out.contains("nothing was removed"), "{}", shown.out);
+    assert!(world.workspace("1").exists());
+    let none = world.vik(&["prune", "--yes", "--json"]).expect(0).json();
+    assert_eq!(none["issues"], json!([]));
+    let gone = world.vik(&["prune", "--older-than", "0s", "--yes"]).expect(0);
+    assert!(gone.out.contains("removed"), "{}", gone.out);
+    assert!(!world.workspace("1").exists() && world.sessions("1").is_empty());
+}
+
+// --- colour
+
+/// What `vik` writes to a terminal.
+fn on_a_terminal(world: &World, args: &[&str], env: &[(&str, &str)]) -> String {
+    let pty = nix::pty::openpty(None, None).unwrap();
+    let (out, err): (OwnedFd, OwnedFd) = (pty.slave.try_clone().unwrap(), pty.slave);
+    let mut command = world.env.vik(args);
+    command.env("TERM", "xterm-256color").envs(env.iter().copied());
+    let mut child = command
+        .stdin(std::process::Stdio::null())
+        .stdout(out)
+        .stderr(err)
+        .spawn()
+        .unwrap();
+    // The command's own copies of the terminal must go, else it never ends.
+    drop(command);
+    let mut text = Vec::new();
+    // The end of a terminal is an error.
+    let _ = File::from(pty.master).read_to_end(&mut text);
+    child.wait().unwrap();
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+#[test]
+fn colour_is_for_terminals_that_want_it() {
+    let world = World::new(&[]);
+    assert!(on_a_terminal(&world, &["status"], &[]).contains('\x1b'));
+    for env in [("NO_COLOR", "1"), ("TERM", "dumb")] {
+        let text = on_a_terminal(&world, &["status"], &[env]);
+        assert!(
+            !text.contains('\x1b') && text.contains("no daemon"),
+            "{env:?}: {text:?}"
+        );
+    }
+    // An empty NO_COLOR is none.
+    assert!(on_a_terminal(&world, &["status"], &[("NO_COLOR", "")]).contains('\x1b'));
+    assert!(!world.vik(&["status"]).err.contains('\x1b'));
+    let help = on_a_terminal(&world, &["--help"], &[("NO_COLOR", "1")]);
+    assert!(!help.contains('\x1b'), "{help:?}");
+    let world = World::new(&[("1", "todo")]);
+    let text = on_a_terminal(&world, &["run", "--once"], &[("NO_COLOR", "1")]);
+    assert!(!text.contains("\x1b[3") && text.contains("succeeded"), "{text:?}");
+}

@@ -19,25 +19,42 @@ fn exit_record(session: &Session) -> Value {
 
 #[test]
 fn the_raw_file_holds_what_the_agent_printed() {
-    let world = World::new(&[("1", "todo")])
-        .set("/agents/a/command", json!(["sh", "-c", "printf 'line one\\n\\0\\377\\r\\n\\n'; echo to stderr >&2; printf 'tail'"]));
+    let world = World::new(&[("1", "todo")]).set(
+        "/agents/a/command",
+        json!([
+            "sh",
+            "-c",
+            "printf 'line one\\n\\0\\377\\r\\n\\n'; echo to stderr >&2; printf 'tail'"
+        ]),
+    );
     world.once().expect(0);
     let session = world.session("1");
     assert_eq!(session.raw(), b"line one\n\0\xff\r\n\ntail");
     assert_eq!(session.text(".stderr.log"), "to stderr\n");
     let ended = session.expect("succeeded", None);
     let messages = session.messages();
-    assert_eq!((messages.len(), messages[0].as_str(), messages[2].as_str()), (3, "line one", "tail"), "the last line needs no newline");
+    assert_eq!(
+        (messages.len(), messages[0].as_str(), messages[2].as_str()),
+        (3, "line one", "tail"),
+        "the last line needs no newline"
+    );
     assert!(messages[1].contains('\u{fffd}'));
     assert!(ended["last_message"].as_str().unwrap().ends_with("tail"));
     // Byte for byte on the command line too.
-    let out = world.env.vik(["logs", "--raw", "--issue", "1"]).output().unwrap().stdout;
+    let out = world
+        .env
+        .vik(["logs", "--raw", "--issue", "1"])
+        .output()
+        .unwrap()
+        .stdout;
     assert_eq!(out, session.raw());
 }
 
 #[test]
 fn lines_of_megabytes_are_lines() {
-    let world = World::new(&[("1", "todo")]).agent("codex").script("start; bigline 3000000; message after; done");
+    let world = World::new(&[("1", "todo")])
+        .agent("codex")
+        .script("start; bigline 3000000; message after; done");
     world.once().expect(0);
     let session = world.session("1");
     session.expect("succeeded", None);
@@ -57,19 +74,28 @@ fn a_flood_loses_no_line() {
     let raw = String::from_utf8(raw).unwrap();
     let messages = session.messages();
     assert!(messages.len() >= 200_001);
-    assert!(raw.lines().eq(messages.iter().map(String::as_str)), "each line once, in order");
+    assert!(
+        raw.lines().eq(messages.iter().map(String::as_str)),
+        "each line once, in order"
+    );
 }
 
 #[test]
 fn several_floods_at_once_lose_no_line() {
     let ids = ["1", "2", "3", "4"];
     let issues: Vec<_> = ids.iter().map(|id| (*id, "todo")).collect();
-    let world = World::new(&issues).agent("codex").script("start; flood-events 20000 50; done");
+    let world = World::new(&issues)
+        .agent("codex")
+        .script("start; flood-events 20000 50; done");
     world.once().expect(0);
     for id in ids {
         let session = world.session(id);
         session.expect("succeeded", None);
-        let printed = session.raw().split(|&byte| byte == b'\n').filter(|line| line.windows(13).any(|w| w == b"agent_message")).count();
+        let printed = session
+            .raw()
+            .split(|&byte| byte == b'\n')
+            .filter(|line| line.windows(13).any(|w| w == b"agent_message"))
+            .count();
         assert_eq!(session.messages().len(), printed);
         assert!(printed >= 20_000);
     }
@@ -86,8 +112,15 @@ fn garbage_is_kept_and_ends_nothing() {
     assert!(session.messages().contains(&"fine".to_owned()));
     assert!(!session.of_kind("malformed").is_empty());
     // Every line that was printed is somewhere in the log.
-    let kinds: Vec<_> = session.events().iter().map(|event| event["kind"].as_str().unwrap().to_owned()).collect();
-    let strange = kinds.iter().filter(|kind| *kind == "malformed" || *kind == "unknown").count();
+    let kinds: Vec<_> = session
+        .events()
+        .iter()
+        .map(|event| event["kind"].as_str().unwrap().to_owned())
+        .collect();
+    let strange = kinds
+        .iter()
+        .filter(|kind| *kind == "malformed" || *kind == "unknown")
+        .count();
     assert!(strange >= 4, "{kinds:?}");
 }
 
@@ -118,7 +151,9 @@ fn an_agent_that_closes_its_output_works_on() {
 #[test]
 fn an_agent_that_reads_no_prompt_is_no_trouble() {
     let world = World::new(&[("1", "todo")]).set("/agents/a/command", json!(["sh", "-c", "echo done"]));
-    world.tracker.set("1", "description", json!("x".repeat(1_000_000)));
+    world
+        .tracker
+        .set("1", "description", json!("x".repeat(1_000_000)));
     let world = world.work("prompt", json!("{{ issue.description }}"));
     world.once().expect(0);
     assert_eq!(world.session("1").messages(), ["done"]);
@@ -126,7 +161,9 @@ fn an_agent_that_reads_no_prompt_is_no_trouble() {
 
 #[test]
 fn standard_input_ends_after_the_prompt() {
-    let world = World::new(&[("1", "todo")]).set("/agents/a/command", json!(["sh", "-c", "cat > got; echo end"])).work("prompt", json!("to the end"));
+    let world = World::new(&[("1", "todo")])
+        .set("/agents/a/command", json!(["sh", "-c", "cat > got; echo end"]))
+        .work("prompt", json!("to the end"));
     world.once().expect(0);
     assert_eq!(world.workspace_file("1", "got"), "to the end");
 }
@@ -175,9 +212,15 @@ fn an_exit_code_and_a_signal_are_told_apart() {
     let world = single("signal SEGV");
     world.once().expect(1);
     let ended = world.session("1").expect("failed", Some("agent"));
-    assert_eq!((&ended["exit_code"], &ended["signal"]), (&Value::Null, &json!(11)));
+    assert_eq!(
+        (&ended["exit_code"], &ended["signal"]),
+        (&Value::Null, &json!(11))
+    );
     let record = exit_record(&world.session("1"));
-    assert_eq!((&record["signal"], &record["cause"]), (&json!(11), &json!("exited")));
+    assert_eq!(
+        (&record["signal"], &record["cause"]),
+        (&json!(11), &json!("exited"))
+    );
 }
 
 #[test]
@@ -188,7 +231,10 @@ fn an_agent_that_cannot_be_started_is_told_clearly() {
         (json!(["./broken-interpreter"]), "interpreter"),
     ] {
         let world = single("ok").set("/agents/a/command", command);
-        let world = world.work("hooks/before_run", json!("printf '#!/no/such/interpreter\\n' > broken-interpreter; chmod +x broken-interpreter"));
+        let world = world.work(
+            "hooks/before_run",
+            json!("printf '#!/no/such/interpreter\\n' > broken-interpreter; chmod +x broken-interpreter"),
+        );
         let done = world.once().expect(1);
         let ended = world.session("1").expect("failed", Some("usage"));
         let reason = ended["reason"].as_str().unwrap();
@@ -240,7 +286,9 @@ fn silence_is_a_stall_and_a_tool_call_is_not() {
 
 #[test]
 fn a_tool_call_has_its_own_time() {
-    let world = single("start; tool t1 sleep; hang").agent("claude_code").work("tool_timeout", json!("300ms"));
+    let world = single("start; tool t1 sleep; hang")
+        .agent("claude_code")
+        .work("tool_timeout", json!("300ms"));
     world.once().expect(1);
     let ended = world.session("1").expect("timed_out", None);
     assert!(ended["reason"].as_str().unwrap().contains("tool"), "{ended}");
@@ -258,10 +306,20 @@ fn each_tool_call_has_its_own_time() {
     let print = |text: String| format!("partial {}", json!(text));
     let mut script = format!("start; {}", print(item("started", 0) + "\n"));
     for id in 0..4 {
-        script += &format!("; sleep 600; {}", print(format!("{}\n{}\n", item("completed", id), item("started", id + 1))));
+        script += &format!(
+            "; sleep 600; {}",
+            print(format!(
+                "{}\n{}\n",
+                item("completed", id),
+                item("started", id + 1)
+            ))
+        );
     }
     script += &format!("; sleep 100; {}; done", print(item("completed", 4) + "\n"));
-    let world = World::new(&[("1", "todo")]).agent("codex").attempts(1).work("tool_timeout", json!("1s"));
+    let world = World::new(&[("1", "todo")])
+        .agent("codex")
+        .attempts(1)
+        .work("tool_timeout", json!("1s"));
     let world = world.script(&script);
     world.once().expect(0);
     world.session("1").expect("succeeded", None);
@@ -277,10 +335,23 @@ fn an_agents_environment_is_a_list_of_what_is_allowed() {
         .set("/agents/a/env_pass", json!(["PASSED"]))
         .script("dump-env env; ok");
     let mut command = world.env.vik(["run", "--once"]);
-    command.envs([("AWS_SECRET_ACCESS_KEY", "s1"), ("GITHUB_TOKEN", "s2"), ("PASSED", "p"), ("OPENAI_API_KEY", "s3"), ("SSH_AUTH_SOCK", "s4")]);
+    command.envs([
+        ("AWS_SECRET_ACCESS_KEY", "s1"),
+        ("GITHUB_TOKEN", "s2"),
+        ("PASSED", "p"),
+        ("OPENAI_API_KEY", "s3"),
+        ("SSH_AUTH_SOCK", "s4"),
+    ]);
     world.start_command(command).done().expect(0);
     let env = world.workspace_file("1", "env");
-    for absent in ["AWS_SECRET", "GITHUB_TOKEN", "OPENAI_API_KEY", "SSH_AUTH_SOCK", "VIK_SHIM", TestEnv::MARK] {
+    for absent in [
+        "AWS_SECRET",
+        "GITHUB_TOKEN",
+        "OPENAI_API_KEY",
+        "SSH_AUTH_SOCK",
+        "VIK_SHIM",
+        TestEnv::MARK,
+    ] {
         assert!(!env.contains(absent), "{absent}: {env}");
     }
     let workdir = world.workspace("1");
@@ -300,7 +371,9 @@ fn an_agents_environment_is_a_list_of_what_is_allowed() {
     assert!(env.contains(&format!("VIK_ATTEMPT_ID={id}")), "{env}");
     assert!(workdir.exists());
     // Codex gets its own provider's key, and no other.
-    let world = World::new(&[("1", "todo")]).agent("codex").script("dump-env env; ok");
+    let world = World::new(&[("1", "todo")])
+        .agent("codex")
+        .script("dump-env env; ok");
     let mut command = world.env.vik(["run", "--once"]);
     command.envs([("OPENAI_API_KEY", "k1"), ("ANTHROPIC_API_KEY", "k2")]);
     world.start_command(command).done().expect(0);
@@ -314,10 +387,15 @@ fn an_agent_inherits_no_handle_of_the_daemon() {
     world.once().expect(0);
     let fds = world.workspace_file("1", "fds");
     let home = world.home();
-    let below: Vec<_> = fds.lines().filter(|line| line.contains(home.to_str().unwrap()) || line.contains("socket:")).collect();
+    let below: Vec<_> = fds
+        .lines()
+        .filter(|line| line.contains(home.to_str().unwrap()) || line.contains("socket:"))
+        .collect();
     // Its prompt, its output, its stderr, and the file that tells of them.
     for line in &below {
-        let known = [".prompt.md", ".raw.jsonl", ".stderr.log", "/fds"].iter().any(|name| line.contains(name));
+        let known = [".prompt.md", ".raw.jsonl", ".stderr.log", "/fds"]
+            .iter()
+            .any(|name| line.contains(name));
         assert!(known, "{fds}");
     }
 }
@@ -328,7 +406,10 @@ fn the_end_of_an_attempt_is_on_record() {
     world.once().expect(0);
     let session = world.session("1");
     let record = exit_record(&session);
-    assert_eq!((&record["schema"], &record["code"], &record["cause"]), (&json!(1), &json!(0), &json!("exited")));
+    assert_eq!(
+        (&record["schema"], &record["code"], &record["cause"]),
+        (&json!(1), &json!(0), &json!("exited"))
+    );
     assert!(record["agent"]["pid"].is_i64() && record["agent"]["start_time"].is_u64());
     assert!(record["ended_at_ms"].as_u64() >= record["started_at_ms"].as_u64());
     session.expect("succeeded", None);
@@ -338,45 +419,83 @@ fn the_end_of_an_attempt_is_on_record() {
 fn usage_is_priced_where_the_agent_tells_no_cost() {
     let world = World::new(&[("1", "todo")])
         .agent("codex")
-        .set("/agents/a/price", json!({"input": 2.0, "cached_input": 0.5, "output": 10.0}))
+        .set(
+            "/agents/a/price",
+            json!({"input": 2.0, "cached_input": 0.5, "output": 10.0}),
+        )
         .script("start; usage 1000000 100000 400000; message hi; done");
     let done = world.once().expect(0);
     let ended = world.session("1").expect("succeeded", None);
     let usage = &ended["usage"];
     assert_eq!(
-        (&usage["input_tokens"], &usage["cached_input_tokens"], &usage["output_tokens"]),
+        (
+            &usage["input_tokens"],
+            &usage["cached_input_tokens"],
+            &usage["output_tokens"]
+        ),
         (&json!(1_000_000), &json!(400_000), &json!(100_000))
     );
     // 600k fresh at 2, 400k cached at 0.5, 100k out at 10.
-    assert!((ended["cost_usd"].as_f64().unwrap() - 2.4).abs() < 1e-9, "{ended}");
+    assert!(
+        (ended["cost_usd"].as_f64().unwrap() - 2.4).abs() < 1e-9,
+        "{ended}"
+    );
     assert_eq!(ended["cost_source"], "price");
-    assert!(done.out.contains("$2.40") && done.out.contains("1.1M"), "{}", done.out);
+    assert!(
+        done.out.contains("$2.40") && done.out.contains("1.1M"),
+        "{}",
+        done.out
+    );
     let runs = world.runs();
     assert!((runs[0]["attempts"][0]["cost_usd"].as_f64().unwrap() - 2.4).abs() < 1e-9);
 }
 
 #[test]
 fn status_follows_a_session_as_it_goes() {
-    let world = World::new(&[("1", "todo")])
-        .agent("codex")
-        .script("start; message hi; usage 50 5; tool t1 make check; touch up; wait-file go; toolend t1 0; done");
+    let world = World::new(&[("1", "todo")]).agent("codex").script(
+        "start; message hi; usage 50 5; tool t1 make check; touch up; wait-file go; toolend t1 0; done",
+    );
     let daemon = world.daemon();
     eventually("the tool is open", || {
-        world.status().unwrap()["sessions"][0]["activity"].as_str().is_some_and(|doing| doing.contains("make check"))
+        world.status().unwrap()["sessions"][0]["activity"]
+            .as_str()
+            .is_some_and(|doing| doing.contains("make check"))
     });
     let status = world.status().unwrap();
     let session = &status["sessions"][0];
-    for key in ["session_id", "issue_id", "stage", "agent", "model", "attempt", "since", "last_event_at", "usage", "cost_usd"] {
+    for key in [
+        "session_id",
+        "issue_id",
+        "stage",
+        "agent",
+        "model",
+        "attempt",
+        "since",
+        "last_event_at",
+        "usage",
+        "cost_usd",
+    ] {
         assert!(session.get(key).is_some(), "{key}: {session}");
     }
-    assert_eq!((&session["phase"], &session["attempt"], &session["model"]), (&json!("running"), &json!(1), &json!("scripted")));
+    assert_eq!(
+        (&session["phase"], &session["attempt"], &session["model"]),
+        (&json!("running"), &json!(1), &json!("scripted"))
+    );
     assert_eq!(world.runs()[0]["state"], "running");
     // A log can be read while it grows.
     let log = world.vik(&["logs", "--issue", "1", "--json"]).expect(0).out;
-    assert!(log.lines().all(|line| serde_json::from_str::<Value>(line).is_ok()) && log.contains("\"hi\""), "{log}");
+    assert!(
+        log.lines()
+            .all(|line| serde_json::from_str::<Value>(line).is_ok())
+            && log.contains("\"hi\""),
+        "{log}"
+    );
     let follow = world.start(&["logs", "-f", "--issue", "1"]);
     std::fs::write(world.workspace("1").join("go"), "").unwrap();
     let followed = follow.done().expect(0).out;
-    assert!(followed.contains("make check") && followed.contains("■ succeeded"), "{followed}");
+    assert!(
+        followed.contains("make check") && followed.contains("■ succeeded"),
+        "{followed}"
+    );
     daemon.stop().expect(0);
 }
