@@ -59,10 +59,14 @@ impl Host {
             _ => format!("{own}:/usr/local/bin:/usr/bin:/bin"),
         };
         env.insert("PATH".to_owned(), path);
-        let issues = self.environment.get("VIK_ISSUES_DIR").map_or_else(
-            || self.workflow_dir.join("issues"),
-            |given| self.workflow_dir.join(given),
-        );
+        let issues = self
+            .environment
+            .get("VIK_ISSUES_DIR")
+            .filter(|given| !given.is_empty())
+            .map_or_else(
+                || self.workflow_dir.join("issues"),
+                |given| self.workflow_dir.join(given),
+            );
         env.insert("VIK_ISSUES_DIR".to_owned(), issues.to_string_lossy().into_owned());
         env.insert(INSTANCE_MARK.to_owned(), self.instance.clone());
     }

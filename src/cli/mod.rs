@@ -26,6 +26,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser};
 
 use crate::report::{Exit, Failure};
+use crate::tracker::TrackerError;
 pub use args::{Cli, Verb};
 
 /// What a verb gives back.
@@ -107,6 +108,8 @@ fn issue_verb(args: &issue::IssueArgs) -> Done {
     let (mut stdin, mut stdout, mut stderr) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
     match issue::run(args, &mut stdin, &mut stdout, &mut stderr) {
         Ok(code) => Ok(Exit::from_code(code).unwrap_or(Exit::Failed)),
+        // Who read along has seen enough.
+        Err(TrackerError::Output(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(Exit::Done),
         Err(error) => {
             let exit = Exit::from_code(error.exit_code()).unwrap_or(Exit::Failed);
             let failure = Failure::new(exit, error.code(), error.to_string());

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::io::{IsTerminal, Write};
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -30,8 +30,47 @@ pub struct Lines {
     pull_failed: bool,
 }
 
+/// Writes to stderr from a thread of its own: nobody may be reading there, and the daemon must not wait for that.
+#[derive(Debug)]
+struct Pen {
+    lines: SyncSender<String>,
+    done: Receiver<()>,
+}
+
+/// How many lines may wait for a slow reader; more are dropped, the logs have them.
+const WAITING_LINES: usize = 1024;
+
+/// How long a reader may hold up the end.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+impl Pen {
+    fn new() -> Self {
+        let (lines, incoming) = sync_channel::<String>(WAITING_LINES);
+        let (end, done) = channel();
+        std::thread::spawn(move || {
+            for text in incoming {
+                let _ = std::io::stderr().lock().write_all(text.as_bytes());
+            }
+            drop(end);
+        });
+        Self { lines, done }
+    }
+
+    fn write(&self, text: String) {
+        // Full, or gone: there is nobody to tell.
+        let _ = self.lines.try_send(text);
+    }
+
+    /// Waits until all is written, but not for ever.
+    fn finish(self) {
+        drop(self.lines);
+        let _ = self.done.recv_timeout(LAST_WORDS);
+    }
+}
+
 #[derive(Debug)]
 struct Screen {
+    pen: Option<Pen>,
     terminal: bool,
     color: bool,
     running: HashMap<SessionId, (String, Live, Instant)>,
@@ -47,8 +86,13 @@ impl Screen {
             ""
         };
         let time = jiff::Zoned::now().strftime("%H:%M:%S");
-        let mut stderr = std::io::stderr().lock();
-        let _ = writeln!(stderr, "{clear}{time} {text}");
+        self.write(format!("{clear}{time} {text}\n"));
+    }
+
+    fn write(&self, text: String) {
+        if let Some(pen) = &self.pen {
+            pen.write(text);
+        }
     }
 
     fn paint(&self, code: &str, text: &str) -> String {
@@ -81,7 +125,7 @@ impl Screen {
         if self.terminal {
             let width = usize::from(terminal_width()).saturating_sub(1);
             let text = one_line(&now.join(" │ "), width);
-            let _ = write!(std::io::stderr().lock(), "\r\x1b[K{text}");
+            self.write(format!("\r\x1b[K{text}"));
             self.dirty = true;
         } else {
             for text in now {
@@ -105,6 +149,7 @@ impl Lines {
         let stderr = std::io::stderr();
         let terminal = stderr.is_terminal();
         let screen = Screen {
+            pen: Some(Pen::new()),
             terminal,
             color: super::colored(&stderr),
             running: HashMap::new(),
@@ -136,7 +181,10 @@ impl Drop for Lines {
         }
         let mut screen = self.screen.lock().unwrap_or_else(PoisonError::into_inner);
         if std::mem::take(&mut screen.dirty) {
-            let _ = write!(std::io::stderr().lock(), "\r\x1b[K");
+            screen.write("\r\x1b[K".to_owned());
+        }
+        if let Some(pen) = screen.pen.take() {
+            pen.finish();
         }
     }
 }

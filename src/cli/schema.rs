@@ -17,11 +17,19 @@ pub fn completions(shell: clap_complete::Shell) -> Done {
     Ok(Exit::Done)
 }
 
-/// The manual page.
+/// The manual page: `vik` and then each verb.
 pub fn man() -> Done {
+    let mut command = super::command();
+    command.build();
     let mut out = Vec::new();
-    clap_mangen::Man::new(super::command())
-        .render(&mut out)
+    let mut render = |command: &clap::Command| clap_mangen::Man::new(command.clone()).render(&mut out);
+    std::iter::once(&command)
+        .chain(
+            command
+                .get_subcommands()
+                .filter(|verb| !verb.is_hide_set() && verb.get_name() != "help"),
+        )
+        .try_for_each(&mut render)
         .map_err(|error| Failure::failed("man", "cannot make the manual page", &error))?;
     print(&String::from_utf8_lossy(&out));
     Ok(Exit::Done)

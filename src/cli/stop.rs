@@ -20,8 +20,8 @@ use crate::workflow_file::absolute;
 /// How often the lock is looked at while waiting.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// How long the shims of a dead daemon may take for their own stop ladder.
-const SHIM_GRACE: Duration = Duration::from_secs(8);
+/// How long the shims of a dead daemon may take for their own stop ladder; one that is stuck or stopped is ended then.
+const SHIM_GRACE: Duration = Duration::from_secs(15);
 
 /// How long a daemon that was killed, or its shims, may take to go.
 const LAST_GRACE: Duration = Duration::from_secs(45);
@@ -135,7 +135,7 @@ fn wait_gone(instance: &Instance, timeout: Duration) -> bool {
 
 /// Waits until the shims of the instance have ended their agents, and so themselves. Returns how many there were.
 fn wait_for_shims(instance: &str) -> usize {
-    let deadline = Instant::now() + Graces::default().total();
+    let deadline = Instant::now() + SHIM_GRACE;
     let mut seen = HashSet::new();
     loop {
         let shims = vik_proc::sweep(SHIM_MARK, instance, &[]);
@@ -157,14 +157,13 @@ fn end_marked(instance: &str) -> Result<usize, Failure> {
         .enable_time()
         .build()
         .map_err(|error| Failure::failed("runtime", "cannot start", &error))?;
-    let seen = vik_proc::sweep(INSTANCE_MARK, instance, &[]).len();
-    let patience = Instant::now() + SHIM_GRACE;
-    while Instant::now() < patience && !vik_proc::sweep(INSTANCE_MARK, instance, &[]).is_empty() {
-        std::thread::sleep(LOOK_EVERY);
-    }
-    let (found, left) = runtime.block_on(vik_proc::end_marked(INSTANCE_MARK, instance, &[], &graces));
+    let end = |mark| runtime.block_on(vik_proc::end_marked(mark, instance, &[], &graces));
+    // A stuck shim first: what it owns may otherwise be started anew, or inherited, while it is ended.
+    let (_, mut left) = end(SHIM_MARK);
+    let (found, others) = end(INSTANCE_MARK);
+    left.extend(others);
     if left.is_empty() {
-        return Ok(found.len().max(seen));
+        return Ok(found.len());
     }
     let pids: Vec<_> = left.iter().map(|process| process.pid.to_string()).collect();
     Err(Failure::new(

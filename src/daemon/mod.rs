@@ -2,6 +2,7 @@
 
 mod detach;
 mod instance;
+mod recover;
 mod serve;
 mod signals;
 mod state;

@@ -6,18 +6,22 @@ use std::sync::{Arc, Mutex, PoisonError};
 use jiff::Timestamp;
 use tokio::sync::mpsc;
 use vik_core::workflow::Workflow;
-use vik_proc::{Mark, ProcessId, Supervisor};
+use vik_proc::{FileLock, Mark, ProcessId, Supervisor};
 
 use super::Ready;
 use super::instance::{Instance, InstanceInfo};
+use super::recover;
 use super::signals::Signals;
 use super::state::{self, ServiceState};
 use crate::control::ControlServer;
 use crate::host::{Host, SHIM_MARK, own_environment};
 use crate::logging::{self, Console};
 use crate::orchestrator::{Closing, Observer, Options, Orchestrator};
-use crate::report::{Exit, Failure};
+use crate::report::{Exit, Failure, chain};
 use crate::workspace::{self, Layout};
+
+/// How long file accesses that are still under way may hold up the end.
+const LAST_READS: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// How often old logs are looked for.
 const RETENTION_EVERY: std::time::Duration = std::time::Duration::from_secs(6 * 3600);
@@ -57,7 +61,8 @@ pub fn serve(serve: ServeOptions, ready: Option<Ready>) -> Result<Closing, Failu
 /// Everything that a daemon holds for its life.
 struct Daemon {
     instance: Instance,
-    _lock: vik_proc::FileLock,
+    /// The instance's, and the home's: whoever looks for its state elsewhere must not run beside it either.
+    _locks: [FileLock; 2],
     host: Arc<Host>,
     state: ServiceState,
     info: InstanceInfo,
@@ -101,6 +106,7 @@ impl Daemon {
             Failure::failed("home", "cannot make the folders of this workflow", &error)
                 .hint("check that the folder is writable and the disk not full")
         })?;
+        let home_lock = lock_home(&host.layout)?;
         workspace::sweep(&host.layout).map_err(|error| {
             Failure::failed("home", "cannot clean up what an earlier removal left", &error)
         })?;
@@ -140,7 +146,7 @@ impl Daemon {
         };
         Ok(Self {
             instance,
-            _lock: lock,
+            _locks: [lock, home_lock],
             host: Arc::new(host),
             state,
             info,
@@ -164,6 +170,8 @@ impl Daemon {
             }
         };
         let result = runtime.block_on(self.live(serve, &mut ready));
+        // A read from a disk that does not answer must not hold up the end.
+        runtime.shutdown_timeout(LAST_READS);
         if let (Err(failure), Some(ready)) = (&result, ready) {
             ready.failed(failure);
         }
@@ -210,10 +218,34 @@ impl Daemon {
         }
         let retention = tokio::spawn(retain(self.host.layout.logs_dir(), serve.workflow.retention_days));
         let orphans = tokio::spawn(vik_proc::tend_orphans());
+        let (sessions, boot) = (self.host.layout.sessions_dir(), self.info.started_at);
+        tokio::task::spawn_blocking(move || match recover::end_cut_off_logs(&sessions, boot) {
+            Ok(0) => {}
+            Ok(count) => tracing::warn!(count, "ended the logs of attempts whose daemon died"),
+            Err(error) => tracing::warn!(error = chain(&error), "cannot look for logs that were cut off"),
+        });
         let closing = orchestrator.run(signals, receiver).await;
         retention.abort();
         orphans.abort();
         Ok(closing)
+    }
+}
+
+fn lock_home(layout: &Layout) -> Result<FileLock, Failure> {
+    let path = layout.service_dir().join("daemon.lock");
+    match FileLock::try_acquire(&path) {
+        Ok(Some(lock)) => Ok(lock),
+        Ok(None) => Err(Failure::new(
+            Exit::AlreadyRunning,
+            "already_running",
+            format!("another daemon uses {} already", layout.root().display()),
+        )
+        .hint("it was started with another XDG_STATE_HOME or HOME; stop it from there")),
+        Err(error) => Err(Failure::failed(
+            "home",
+            format!("cannot lock {}", path.display()),
+            &error,
+        )),
     }
 }
 

@@ -13,6 +13,7 @@ use vik_proc::{Limits, Mark, Output, ShimSpec};
 use crate::hooks::{how_ended, read_tail};
 use crate::host::{ATTEMPT_MARK, Host, os_env};
 use crate::report;
+use crate::workspace::fs::create_private_dir_all;
 
 /// The most a pull may print.
 pub const MAX_PULL_BYTES: usize = 64 * 1024 * 1024;
@@ -92,6 +93,9 @@ async fn run(
     stderr: &Path,
     cancel: impl Future<Output = ()>,
 ) -> Result<Pull, PullError> {
+    if let Some(folder) = stderr.parent() {
+        create_private_dir_all(folder).map_err(PullError::Prepare)?;
+    }
     match std::fs::remove_file(stderr) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(PullError::Prepare(error)),
         _ => {}

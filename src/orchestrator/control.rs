@@ -144,7 +144,7 @@ fn detail(reason: ParkReason, run: &Run) -> String {
                 run.attempts
             )
         }
-        ParkReason::AttemptsUsedUp | ParkReason::UnprovenEnd => {
+        ParkReason::AttemptsUsedUp | ParkReason::Lost | ParkReason::UnprovenEnd => {
             let last = run.last.as_ref();
             let why = last
                 .and_then(|report| report.reason.as_deref())

@@ -9,8 +9,11 @@ use vik_core::outcome::Outcome;
 use vik_core::scheduler::Start;
 
 use super::Orchestrator;
-use crate::report::Exit;
+use crate::report::{Exit, one_line};
 use crate::session::AttemptEnd;
+
+/// How many characters of an issue's id are shown.
+const SHOWN_ID: usize = 60;
 
 /// One attempt in the closing summary.
 #[derive(Clone, Debug)]
@@ -68,6 +71,7 @@ impl Closing {
     }
 
     pub(super) fn add_note(&mut self, issue: &IssueId, note: &Note) {
+        let issue = one_line(issue.as_str(), SHOWN_ID);
         match note {
             // The issue left the state of the stage.
             Note::Ended { succeeded: true, .. } => self.changed = true,
@@ -126,7 +130,7 @@ impl Orchestrator {
         runs.sort_by_key(|(id, run)| (*id, &run.stage));
         for (issue, run) in runs {
             let failed = run.last.is_some() && !run.last_succeeded();
-            let stage = &run.stage;
+            let (issue, stage) = (one_line(issue.as_str(), SHOWN_ID), &run.stage);
             match &run.phase {
                 Phase::Parked {
                     reason: ParkReason::NoProgress,
@@ -159,7 +163,9 @@ impl Orchestrator {
                 Phase::Settling { .. } if failed && !run.last_cancelled() => {
                     closing.failed.push(format!("{issue} {stage}: failed"));
                 }
-                Phase::Settling { .. } | Phase::Active { .. } => {}
+                // No pull has told yet what it did to its issue.
+                Phase::Settling { .. } => closing.changed |= run.last_succeeded(),
+                Phase::Active { .. } => {}
             }
         }
         closing

@@ -342,7 +342,7 @@ impl Orchestrator {
     fn start(&mut self, start: Box<Start>) {
         let session = start.session;
         tracing::info!(
-            issue = %start.issue.id, stage = %start.stage.name, agent = %start.stage.agent,
+            issue = ?start.issue.id, stage = %start.stage.name, agent = %start.stage.agent,
             attempt = start.attempt, session = %session, "attempt started"
         );
         let live = Live::default();
@@ -379,7 +379,7 @@ impl Orchestrator {
             return;
         };
         tracing::info!(
-            issue = %start.issue.id, stage = %start.stage.name, session = %session,
+            issue = ?start.issue.id, stage = %start.stage.name, session = %session,
             outcome = %end.ended.outcome, class = end.ended.failure_class.map(|class| class.as_str()),
             reason = end.ended.reason, duration_ms = end.ended.duration_ms, "attempt ended"
         );
@@ -394,19 +394,19 @@ impl Orchestrator {
 
     fn on_note(&mut self, issue: &IssueId, note: &Note) {
         match note {
-            Note::Ended { stage, succeeded, .. } => tracing::info!(%issue, %stage, succeeded, "run ended"),
+            Note::Ended { stage, succeeded, .. } => tracing::info!(?issue, %stage, succeeded, "run ended"),
             Note::BackingOff {
                 stage,
                 attempts,
                 wait,
                 ..
             } => {
-                tracing::info!(%issue, %stage, attempts, wait_ms = millis(*wait), "backing off");
+                tracing::info!(?issue, %stage, attempts, wait_ms = millis(*wait), "backing off");
             }
             Note::Parked { stage, reason, .. } => {
-                tracing::warn!(%issue, %stage, reason = reason.as_str(), "parked");
+                tracing::warn!(?issue, %stage, reason = reason.as_str(), "parked");
             }
-            Note::Freed { stage, .. } => tracing::info!(%issue, %stage, "the issue was changed: freed"),
+            Note::Freed { stage, .. } => tracing::info!(?issue, %stage, "the issue was changed: freed"),
         }
         self.observer.on(&Progress::Note(issue, note));
         self.closing.add_note(issue, note);

@@ -8,7 +8,7 @@ use vik_agents::{Exit, LaunchContext};
 use vik_core::outcome::{FailureClass, Outcome};
 use vik_core::scheduler::Start;
 use vik_core::workflow::{AgentProfile, Home};
-use vik_proc::{FileLock, Mark, Output, ProcessId, ShimSpec, Stdin, StdoutMode};
+use vik_proc::{FileLock, Mark, Output, ProcessId, ShimSpec, SpawnFailureKind, Stdin, StdoutMode};
 
 use super::attempt::{Trouble, Work};
 use super::follow::{FollowError, Follower};
@@ -142,12 +142,13 @@ impl Work<'_> {
     /// What the agent's own end means, when nobody stopped it.
     fn judge(&self) -> Result<(), Trouble> {
         if let Some(record) = &self.exit
-            && record.spawn_error.is_some()
+            && let Some(failure) = &record.spawn_error
         {
-            return Err(Trouble::failed(
-                FailureClass::Usage,
-                format!("the agent {}", how_ended(record)),
-            ));
+            let class = match failure.kind {
+                SpawnFailureKind::NoResources | SpawnFailureKind::Other => FailureClass::Agent,
+                _ => FailureClass::Usage,
+            };
+            return Err(Trouble::failed(class, format!("the agent {}", how_ended(record))));
         }
         if self.conclusion.ok {
             return Ok(());

@@ -316,9 +316,25 @@ impl<'a> Work<'a> {
 
     async fn prompt(&mut self, workdir: &Path, context: &Value) -> Result<(), Trouble> {
         let trouble = |text: String| Trouble::failed(FailureClass::Hook, text);
-        let source = prompt_source(self.host(), &self.start().stage.prompt).map_err(trouble)?;
-        let prompt = template::prompt(&source, context)
-            .map_err(|error| trouble(format!("the prompt: {}", report::chain(&error))))?;
+        let (host, prompt) = (Arc::clone(&self.attempt.host), self.start().stage.prompt.clone());
+        let name = match &prompt {
+            PromptSource::File(file) => format!("the prompt {file}"),
+            PromptSource::Inline(_) => "the prompt".to_owned(),
+        };
+        // The file may lie on a disk that does not answer: stopping must not wait for that.
+        let source = tokio::select! {
+            read = spawn_blocking(move || prompt_source(&host, &prompt)) => match read {
+                Ok(source) => source.map_err(trouble)?,
+                Err(error) => return Err(trouble(format!("{name}: {error}"))),
+            },
+            () = self.attempt.stop.reached(StopLevel::Stop) => {
+                return Err(Trouble::of(Outcome::Cancelled, "Vik was stopped"));
+            }
+        };
+        let prompt = template::prompt(&source, context).map_err(|error| {
+            let hint = error.hint().map(|hint| format!(" ({hint})")).unwrap_or_default();
+            trouble(format!("{name}: {}{hint}", report::chain(&error)))
+        })?;
         let mut text = String::new();
         for part in &prompt.parts {
             match part {
@@ -418,7 +434,8 @@ pub fn prompt_source(host: &Host, prompt: &PromptSource) -> Result<String, Strin
         PromptSource::Inline(text) => Ok(text.clone()),
         PromptSource::File(file) => {
             let path = host.workflow_dir.join(file);
-            std::fs::read_to_string(&path).map_err(|error| format!("cannot read {}: {error}", path.display()))
+            crate::workflow_file::read_text(&path)
+                .map_err(|error| format!("cannot read {}: {error}", path.display()))
         }
     }
 }

@@ -16,6 +16,9 @@ use crate::hooks::{self, Hook, HookError, Place};
 use crate::report;
 use crate::template;
 
+/// How much of a title goes into an environment: the kernel takes 128 KiB a variable.
+const MAX_TITLE_CHARS: usize = 4096;
+
 impl Work<'_> {
     pub(super) async fn verify(&mut self, workdir: &Path, context: &Value) -> Result<(), Trouble> {
         let Some(source) = &self.start().stage.verify else {
@@ -50,7 +53,7 @@ impl Work<'_> {
         if let Err(error) = done {
             let start = self.start();
             let error = report::chain(&error);
-            tracing::error!(issue = %start.issue.id, stage = %start.stage.name, error, "after_run failed");
+            tracing::error!(issue = ?start.issue.id, stage = %start.stage.name, error, "after_run failed");
             self.attempt.live.set(|facts| facts.after_run_error = Some(error));
         }
     }
@@ -147,7 +150,10 @@ impl Work<'_> {
         host.add_own(env);
         let own = [
             ("VIK_ISSUE_ID", start.issue.id.to_string()),
-            ("VIK_ISSUE_TITLE", start.issue.title.to_string()),
+            (
+                "VIK_ISSUE_TITLE",
+                start.issue.title.chars().take(MAX_TITLE_CHARS).collect(),
+            ),
             ("VIK_ISSUE_STATE", start.issue.state.to_string()),
             ("VIK_STAGE", start.stage.name.to_string()),
             ("VIK_RUN_ID", start.run.to_string()),

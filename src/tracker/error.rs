@@ -150,9 +150,10 @@ impl TrackerError {
         }
     }
 
-    /// The exit code of the verb: 2 for what the command line gets wrong, else 1.
+    /// The exit code of the verb: 2 for what the command line gets wrong, 8 for an issue that is not there, else 1.
     pub fn exit_code(&self) -> u8 {
         match self {
+            Self::NotFound { .. } => 8,
             Self::BadId { .. } | Self::BadTitle | Self::BadState | Self::EmptyComment => 2,
             _ => 1,
         }

@@ -1,5 +1,6 @@
 //! Reading a workflow file from disk.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -32,26 +33,18 @@ impl WorkflowFile {
     /// When the file cannot be read (exit 3).
     pub fn read(path: &Path) -> Result<Self, Failure> {
         let path = absolute(path);
-        let text = std::fs::read(&path).map_err(|error| {
+        let text = read_text(&path).map_err(|error| {
             let failure = Failure::new(
                 Exit::Workflow,
                 "workflow_unreadable",
                 format!("cannot read {}", path.display()),
             )
             .because(&error);
-            if error.kind() == std::io::ErrorKind::NotFound {
+            if error.kind() == io::ErrorKind::NotFound {
                 failure.hint("make one with `vik init`, or name it with --workflow FILE")
             } else {
                 failure
             }
-        })?;
-        let text = String::from_utf8(text).map_err(|error| {
-            Failure::new(
-                Exit::Workflow,
-                "workflow_unreadable",
-                format!("{} is not UTF-8", path.display()),
-            )
-            .because(&error)
         })?;
         let loaded = load(&text);
         Ok(Self {
@@ -81,7 +74,7 @@ impl WorkflowFile {
         if let Some(draft) = file.loaded.draft().cloned() {
             file.check_templates(&draft);
         }
-        let text = file.diagnostics(crate::cli::colored(&std::io::stderr()));
+        let text = file.diagnostics(crate::cli::colored(&io::stderr()));
         match file.loaded.workflow {
             Some(workflow) if file.prompts.is_empty() => {
                 if !text.is_empty() {
@@ -117,6 +110,26 @@ impl WorkflowFile {
             )
         })
     }
+}
+
+/// The longest text file that is read, in bytes.
+const MAX_FILE_BYTES: u64 = 1024 * 1024;
+
+/// Reads a text file that a person wrote: a pipe or a device would be read without end.
+///
+/// # Errors
+/// When it is no plain file, too large, not UTF-8, or unreadable.
+pub(crate) fn read_text(path: &Path) -> io::Result<String> {
+    let metadata = std::fs::metadata(path)?;
+    if !metadata.is_file() {
+        return Err(io::Error::other("it is no file"));
+    }
+    if metadata.len() > MAX_FILE_BYTES {
+        return Err(io::Error::other(format!(
+            "it is larger than {MAX_FILE_BYTES} bytes"
+        )));
+    }
+    std::fs::read_to_string(path)
 }
 
 /// The absolute path of a workflow file that may be missing.

@@ -1,6 +1,5 @@
 //! The templates of a workflow, and all that can be said of their texts without running anything.
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -18,9 +17,6 @@ pub struct FileFindings {
     /// The findings, in the order of the file.
     pub findings: Vec<Diagnostic>,
 }
-
-/// The longest prompt file that is looked at, in bytes.
-const MAX_PROMPT_FILE_BYTES: u64 = 1024 * 1024;
 
 /// Which template it is, and so what it sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,7 +144,7 @@ impl<'w> Sources<'w> {
     }
 
     fn file(&mut self, stage: &'w Stage, path: String, file: PathBuf, loaded: &Loaded) {
-        let text = match read_text(&file) {
+        let text = match super::read_text(&file) {
             Ok(text) => text,
             Err(error) => {
                 let missing = error.kind() == io::ErrorKind::NotFound;
@@ -203,20 +199,6 @@ impl<'w> Sources<'w> {
             sound,
         });
     }
-}
-
-/// The stages' prompt files are people's: anything may stand there.
-fn read_text(path: &Path) -> io::Result<String> {
-    let metadata = fs::metadata(path)?;
-    if !metadata.is_file() {
-        return Err(io::Error::other("it is no file"));
-    }
-    if metadata.len() > MAX_PROMPT_FILE_BYTES {
-        return Err(io::Error::other(format!(
-            "it is larger than {MAX_PROMPT_FILE_BYTES} bytes"
-        )));
-    }
-    fs::read_to_string(path)
 }
 
 fn check(kind: Kind, text: &str) -> Vec<TemplateError> {

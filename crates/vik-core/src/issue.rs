@@ -10,6 +10,9 @@ use sha2::{Digest, Sha256};
 
 use crate::ids::IssueId;
 
+/// The longest id, in bytes: it goes into environments and messages whole.
+pub const MAX_ID_BYTES: usize = 32 * 1024;
+
 /// One immutable snapshot of one issue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Issue {
@@ -84,6 +87,8 @@ impl Pull {
     /// # Errors
     /// When the whole is not a JSON array.
     pub fn parse(output: &[u8]) -> Result<Self, ParsePullError> {
+        // Some programs begin with a byte order mark.
+        let output = output.strip_prefix(b"\xef\xbb\xbf").unwrap_or(output);
         let items: Vec<&RawValue> = serde_json::from_slice(output)?;
         let mut pull = Self::default();
         let mut seen = std::collections::HashSet::with_capacity(items.len());
@@ -129,6 +134,13 @@ impl Issue {
         let fail = |reason: &str| (Some(id.clone().into_owned()), reason.to_owned());
         if id.is_empty() {
             return Err(fail("its `id` is empty"));
+        }
+        if id.len() > MAX_ID_BYTES {
+            let start: String = id.chars().take(60).collect();
+            return Err((
+                Some(start),
+                format!("its `id` is longer than {MAX_ID_BYTES} bytes"),
+            ));
         }
         if id.contains('\0') {
             return Err(fail("its `id` holds a NUL character"));

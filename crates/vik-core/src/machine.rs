@@ -39,6 +39,8 @@ pub struct Run {
     pub stage: StageName,
     /// Attempts that count against `max_attempts`.
     pub attempts: u32,
+    /// Attempts lost in a row: they do not count as tries, but they must not go on for ever either.
+    pub lost_in_a_row: u32,
     /// Whether any attempt changed a commit or a file.
     pub changed: bool,
     /// How the last attempt ended.
@@ -93,9 +95,14 @@ pub enum ParkReason {
     NoProgress,
     /// The attempts are used up, and the last one failed.
     AttemptsUsedUp,
+    /// Attempt after attempt was lost: its shim died, or its workspace was held by another process tree.
+    Lost,
     /// The end of an agent's process tree could not be proven.
     UnprovenEnd,
 }
+
+/// After this many lost attempts in a row the (issue, stage) is parked.
+const MOST_LOST_IN_A_ROW: u32 = 5;
 
 impl ParkReason {
     /// The name used in JSON.
@@ -103,6 +110,7 @@ impl ParkReason {
         match self {
             Self::NoProgress => "no_progress",
             Self::AttemptsUsedUp => "attempts_used_up",
+            Self::Lost => "lost",
             Self::UnprovenEnd => "unproven_end",
         }
     }
@@ -300,6 +308,7 @@ impl Machine {
                     id: run,
                     stage,
                     attempts: 0,
+                    lost_in_a_row: 0,
                     changed: false,
                     last: None,
                     phase,
@@ -318,6 +327,11 @@ impl Machine {
         if !matches!(report.outcome, Outcome::Cancelled | Outcome::Lost) {
             run.attempts += 1;
         }
+        run.lost_in_a_row = if report.outcome == Outcome::Lost {
+            run.lost_in_a_row + 1
+        } else {
+            0
+        };
         run.changed |= report.changed == Some(true);
         let unproven = report.failure_class == Some(FailureClass::UnprovenEnd);
         run.last = Some(report);
@@ -378,7 +392,10 @@ impl Run {
             };
             return self.park(reason, issue, now);
         }
-        let wait = backoff::wait_after(self.attempts, &stage.retry);
+        if self.lost_in_a_row >= MOST_LOST_IN_A_ROW {
+            return self.park(ParkReason::Lost, issue, now);
+        }
+        let wait = backoff::wait_after(self.attempts + self.lost_in_a_row, &stage.retry);
         self.phase = Phase::BackingOff {
             since: ended.wall,
             wait,

@@ -325,15 +325,20 @@ fn an_end_that_cannot_be_proven_parks_the_issue() {
 }
 
 #[test]
-fn a_lost_attempt_backs_off_and_uses_none() {
+fn a_lost_attempt_backs_off_and_uses_none_until_too_many_are() {
     let mut world = World::new(1, 1);
     world.apply(&Step::Pull(vec![Some(1)]));
     for _ in 0..5 {
+        assert_eq!(parked(&world), None);
         assert_eq!(world.running.len(), 1);
         world.apply(&Step::End(0, Outcome::Lost));
         world.apply(&Step::Pull(vec![Some(1)]));
         assert!(world.running.is_empty(), "it backs off");
         world.apply(&Step::Wait(600));
     }
-    assert_eq!(parked(&world), None);
+    assert_eq!(
+        parked(&world),
+        Some(ParkReason::Lost),
+        "it does not go on for ever"
+    );
 }

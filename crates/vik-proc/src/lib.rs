@@ -38,7 +38,7 @@ pub use spec::{
     Stdin,
 };
 pub use supervise::{
-    CommandRun, Handle, Limits, ProcError, ShimLost, SpawnError, StdoutMode, Supervised, Supervisor,
-    keep_files_private, raise_file_limit, read_exit_record,
+    CommandRun, Handle, Limits, MAX_OUTPUT_FILE_BYTES, ProcError, ShimLost, SpawnError, StdoutMode,
+    Supervised, Supervisor, keep_files_private, raise_file_limit, read_exit_record,
 };
 pub use sweep::{end_all, end_marked, sweep};

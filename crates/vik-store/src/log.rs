@@ -1,7 +1,7 @@
 //! Writing a session log.
 
 use std::fs::{File, OpenOptions};
-use std::io::Write;
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -71,10 +71,15 @@ impl SessionLog {
                 path: path.to_owned(),
                 source,
             })?;
+        // A torn last line stays as it is, on a line of its own.
+        let torn = ends_torn(path).map_err(|source| StoreError::Read {
+            path: path.to_owned(),
+            source,
+        })?;
         Ok(Self {
             path: path.to_owned(),
             file,
-            buffer: Vec::new(),
+            buffer: if torn { vec![b'\n'] } else { Vec::new() },
             seq,
             stamp: (i64::MIN, String::new()),
         })
@@ -159,6 +164,18 @@ impl SessionLog {
     }
 }
 
+/// Whether a file is not empty and does not end with a newline.
+fn ends_torn(path: &Path) -> std::io::Result<bool> {
+    let mut file = File::open(path)?;
+    if file.seek(SeekFrom::End(0))? == 0 {
+        return Ok(false);
+    }
+    file.seek(SeekFrom::End(-1))?;
+    let mut last = [0];
+    file.read_exact(&mut last)?;
+    Ok(last != [b'\n'])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -184,6 +201,21 @@ mod tests {
              {\"seq\":2,\"at\":\"2023-11-14T22:13:20.123Z\",\"kind\":\"malformed\",\"line\":\"?\"}\n"
         );
         assert!(SessionLog::create(&path).is_err(), "a log is never written twice");
+    }
+
+    #[test]
+    fn a_log_that_was_cut_off_can_be_ended() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("plan-x.jsonl");
+        std::fs::write(&path, "{\"seq\":1,\"kind\":\"message\"}\n{\"seq\":2,\"ki").unwrap();
+        let mut log = SessionLog::reopen(&path).unwrap();
+        log.push(Timestamp::UNIX_EPOCH, &Event::Malformed { line: "?".into() })
+            .unwrap();
+        log.sync().unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        let last = text.lines().last().unwrap();
+        assert!(last.starts_with("{\"seq\":2,"), "{text}");
+        assert_eq!(text.lines().count(), 3);
     }
 
     #[test]

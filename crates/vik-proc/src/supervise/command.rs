@@ -1,6 +1,7 @@
 //! Short commands (pull, hooks, prompt commands, verify): run one under the shim, within a time and a size.
 
 use std::future::Future;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::time::Duration;
 
@@ -10,7 +11,14 @@ use tokio::time::{Instant, sleep_until};
 use super::{Handle, ShimLost, SpawnError, StdoutMode, Supervisor};
 use crate::spec::{Cause, ExitRecord, Output, ShimSpec};
 
-/// The bounds of a short command.
+/// The most that a short command may add to the files that take its output: a hook that prints without end must not
+/// fill the disk.
+pub const MAX_OUTPUT_FILE_BYTES: u64 = 64 * 1024 * 1024;
+
+/// How often these files are looked at.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// The bounds of a short command; what it adds to files is bounded by [`MAX_OUTPUT_FILE_BYTES`].
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// After this the command is stopped (by the ladder, with the spec's graces).
@@ -72,6 +80,7 @@ impl Supervisor {
         let mut supervised = self.spawn(spec, None, mode).await?;
         let handle = supervised.handle();
         let mut collector = Collector::new(supervised.take_stdout(), limits.max_bytes);
+        let mut files = Files::of(spec);
         let (mut timed_out, mut cancelled) = (false, false);
         let exit = {
             let mut wait = pin!(supervised.wait());
@@ -79,6 +88,10 @@ impl Supervisor {
                 tokio::select! {
                     end = &mut wait => break end?,
                     () = collector.read(&handle), if collector.is_open() => {}
+                    () = files.overflow(), if !files.flooded => {
+                        files.flooded = true;
+                        handle.kill();
+                    }
                     () = sleep_until(deadline), if !timed_out && !cancelled => {
                         timed_out = true;
                         handle.stop();
@@ -97,10 +110,46 @@ impl Supervisor {
             exit,
             stdout: collector.bytes,
             timed_out: timed_out && stopped,
-            flooded: collector.flooded,
+            flooded: collector.flooded || files.flooded,
             cancelled: cancelled && stopped,
         })
     }
+}
+
+/// The files that output is appended to, with their sizes at the start.
+struct Files {
+    files: Vec<(PathBuf, u64)>,
+    flooded: bool,
+}
+
+impl Files {
+    fn of(spec: &ShimSpec) -> Self {
+        let paths = [&spec.stdout, &spec.stderr]
+            .into_iter()
+            .filter_map(|output| match output {
+                Output::Append(path) => Some((path.clone(), size(path))),
+                _ => None,
+            });
+        Self {
+            files: paths.collect(),
+            flooded: false,
+        }
+    }
+
+    /// Completes when too much has been added.
+    async fn overflow(&self) {
+        loop {
+            tokio::time::sleep(LOOK).await;
+            let grown = |(path, before): &(PathBuf, u64)| size(path).saturating_sub(*before);
+            if self.files.iter().map(grown).sum::<u64>() > MAX_OUTPUT_FILE_BYTES {
+                return;
+            }
+        }
+    }
+}
+
+fn size(path: &Path) -> u64 {
+    std::fs::metadata(path).map_or(0, |meta| meta.len())
 }
 
 /// Standard output within its bound.

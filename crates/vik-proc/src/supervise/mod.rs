@@ -17,7 +17,7 @@ use std::sync::Arc;
 use tokio::net::unix::pipe;
 use tokio::sync::{Semaphore, mpsc, watch};
 
-pub use self::command::{CommandRun, Limits, ProcError};
+pub use self::command::{CommandRun, Limits, MAX_OUTPUT_FILE_BYTES, ProcError};
 pub use self::limit::{keep_files_private, raise_file_limit};
 pub use self::lost::{ShimLost, read_exit_record};
 use self::pump::{Request, Shim, State};
