@@ -37,6 +37,7 @@ pub fn run(path: &Path, workflow: &Arc<Workflow>, filter: Filter) -> Done {
         &host,
         &workflow.pull,
         &stderr,
+        None,
         std::future::pending(),
     ));
     let pull = pull

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use vik_core::duration::Span;
-use vik_core::issue::{ParsePullError, Pull};
+use vik_core::issue::{ParsePullError, Pull, Wanted};
 use vik_core::workflow::Intake;
 use vik_proc::{Limits, Mark, Output, ShimSpec};
 
@@ -72,15 +72,16 @@ fn on_stderr(stderr: &str) -> String {
 }
 
 /// Runs the pull command once, in the workflow file's folder with the daemon's environment. What it says on stderr
-/// goes to a file, the last pull's only.
+/// goes to a file, the last pull's only. Only what is wanted is kept; without `wanted`, all.
 pub async fn pull(
     host: &Host,
     intake: &Intake,
     stderr: &Path,
+    wanted: Option<Wanted>,
     cancel: impl Future<Output = ()>,
 ) -> PullResult {
     let start = Instant::now();
-    let result = run(host, intake, stderr, cancel).await;
+    let result = run(host, intake, stderr, wanted, cancel).await;
     PullResult {
         took: start.elapsed(),
         result,
@@ -91,6 +92,7 @@ async fn run(
     host: &Host,
     intake: &Intake,
     stderr: &Path,
+    wanted: Option<Wanted>,
     cancel: impl Future<Output = ()>,
 ) -> Result<Pull, PullError> {
     if let Some(folder) = stderr.parent() {
@@ -132,7 +134,11 @@ async fn run(
     }
     let output = run.stdout;
     let parse = move || {
-        Pull::parse(&output).map_err(|source| {
+        let pull = match &wanted {
+            Some(wanted) => Pull::parse_wanted(&output, wanted),
+            None => Pull::parse(&output),
+        };
+        pull.map_err(|source| {
             let start = String::from_utf8_lossy(&output[..output.len().min(200)]);
             PullError::Garbage {
                 source,

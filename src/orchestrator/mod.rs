@@ -249,10 +249,17 @@ impl Orchestrator {
             self.workflow.pull.clone(),
             self.stop.1.clone(),
         );
-        let events = self.events.0.clone();
+        let (events, wanted) = (self.events.0.clone(), self.scheduler.wanted());
         tokio::spawn(async move {
             let stderr = host.layout.service_dir().join("pull.stderr.log");
-            let pull = intake::pull(&host, &intake, &stderr, stop.reached(StopLevel::Stop)).await;
+            let pull = intake::pull(
+                &host,
+                &intake,
+                &stderr,
+                Some(wanted),
+                stop.reached(StopLevel::Stop),
+            )
+            .await;
             let _ = events.send(Event::Pulled(pull));
         });
     }
@@ -271,7 +278,7 @@ impl Orchestrator {
             Ok(pull) => {
                 self.counts.ok += 1;
                 self.counts.failed_in_a_row = 0;
-                (last.issues, last.skipped) = (pull.issues.len(), pull.skipped.len());
+                (last.issues, last.skipped) = (pull.count, pull.skipped.len());
                 for skipped in &pull.skipped {
                     tracing::warn!(
                         index = skipped.index,

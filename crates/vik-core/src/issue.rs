@@ -1,8 +1,11 @@
 //! Snapshots of issues, as the pull command prints them.
 
 use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+use std::fmt;
 use std::sync::Arc;
 
+use serde::de::{Deserializer as _, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -33,8 +36,8 @@ pub struct Issue {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Fingerprint([u8; 16]);
 
-impl std::fmt::Debug for Fingerprint {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:02x?}", &self.0[..4])
     }
 }
@@ -42,10 +45,21 @@ impl std::fmt::Debug for Fingerprint {
 /// The result of a pull: issues in pull order, and the items that were no issues.
 #[derive(Clone, Debug, Default)]
 pub struct Pull {
-    /// Good items, first of each id.
+    /// Good items that are wanted, first of each id.
     pub issues: Vec<Issue>,
+    /// How many good items there were, wanted or not.
+    pub count: usize,
     /// Bad items, reported and skipped.
     pub skipped: Vec<Skipped>,
+}
+
+/// Which issues of a pull are kept: of thousands, most are of no interest and would only use memory.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    /// Issues in one of these states are kept.
+    pub states: Vec<Arc<str>>,
+    /// These are kept whatever their state; what is known and did not change is not read anew.
+    pub known: HashMap<IssueId, Issue>,
 }
 
 /// An item that was skipped.
@@ -87,36 +101,91 @@ impl Pull {
     /// # Errors
     /// When the whole is not a JSON array.
     pub fn parse(output: &[u8]) -> Result<Self, ParsePullError> {
+        Self::read(output, None)
+    }
+
+    /// [`Pull::parse`], but keeps only what is wanted; the rest is checked and counted.
+    ///
+    /// # Errors
+    /// When the whole is not a JSON array.
+    pub fn parse_wanted(output: &[u8], wanted: &Wanted) -> Result<Self, ParsePullError> {
+        Self::read(output, Some(wanted))
+    }
+
+    fn read(output: &[u8], wanted: Option<&Wanted>) -> Result<Self, ParsePullError> {
         // Some programs begin with a byte order mark.
         let output = output.strip_prefix(b"\xef\xbb\xbf").unwrap_or(output);
-        let items: Vec<&RawValue> = serde_json::from_slice(output)?;
-        let mut pull = Self::default();
-        let mut seen = std::collections::HashSet::with_capacity(items.len());
-        for (index, item) in items.into_iter().enumerate() {
-            match Issue::parse(item.get()) {
-                Ok(issue) if seen.insert(issue.id.clone()) => pull.issues.push(issue),
-                Ok(issue) => pull.skipped.push(Skipped {
-                    index,
-                    id: Some(issue.id.as_str().to_owned()),
-                    reason: "an item with this id came before it".to_owned(),
-                }),
-                Err((id, reason)) => pull.skipped.push(Skipped { index, id, reason }),
-            }
-        }
+        let mut items = serde_json::Deserializer::from_slice(output);
+        let reader = Reader {
+            wanted,
+            seen: HashSet::new(),
+            pull: Self::default(),
+        };
+        let pull = items.deserialize_seq(reader)?;
+        items.end()?;
         Ok(pull)
     }
 }
 
-impl Issue {
-    /// Reads one item; on failure tells its id where it has one, and why.
-    ///
-    /// # Errors
-    /// With the item's id (where it has one) and a reason for people.
-    pub fn parse(item: &str) -> Result<Self, (Option<String>, String)> {
-        let head: Head<'_> = serde_json::from_str(item).map_err(|error| {
+/// Reads items one by one, so that no list of them all is needed.
+struct Reader<'a, 'w> {
+    wanted: Option<&'w Wanted>,
+    seen: HashSet<Cow<'a, str>>,
+    pull: Pull,
+}
+
+impl<'a> Visitor<'a> for Reader<'a, '_> {
+    type Value = Pull;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an array of issues")
+    }
+
+    fn visit_seq<A: SeqAccess<'a>>(mut self, mut items: A) -> Result<Pull, A::Error> {
+        let mut index = 0;
+        while let Some(item) = items.next_element::<&'a RawValue>()? {
+            self.item(index, item.get());
+            index += 1;
+        }
+        Ok(self.pull)
+    }
+}
+
+impl<'a> Reader<'a, '_> {
+    fn item(&mut self, index: usize, text: &'a str) {
+        let skipped = match Item::read(text) {
+            Err((id, reason)) => Skipped { index, id, reason },
+            Ok(item) if self.seen.contains(&item.id) => Skipped {
+                index,
+                id: Some(item.id.into_owned()),
+                reason: "an item with this id came before it".to_owned(),
+            },
+            Ok(item) => {
+                self.pull.count += 1;
+                self.pull.issues.extend(item.wanted(self.wanted));
+                self.seen.insert(item.id);
+                return;
+            }
+        };
+        self.pull.skipped.push(skipped);
+    }
+}
+
+/// The parts of one item that Vik itself looks at, borrowed from it where that can be.
+struct Item<'a> {
+    text: &'a str,
+    id: Cow<'a, str>,
+    title: Cow<'a, str>,
+    state: Cow<'a, str>,
+    priority_milli: Option<i64>,
+}
+
+impl<'a> Item<'a> {
+    fn read(text: &'a str) -> Result<Self, (Option<String>, String)> {
+        let head: Head<'_> = serde_json::from_str(text).map_err(|error| {
             (
                 None,
-                if item.starts_with('{') {
+                if text.starts_with('{') {
                     error.to_string()
                 } else {
                     "it is not an object".to_owned()
@@ -157,12 +226,45 @@ impl Issue {
             Some(raw) => string(raw).ok_or_else(|| fail("its `title` is not text"))?,
         };
         Ok(Self {
-            id: IssueId::new(&*id),
-            title: title.into(),
-            state: state.into(),
+            text,
+            id,
+            title,
+            state,
             priority_milli: head.priority.and_then(milli),
-            payload: item.into(),
         })
+    }
+
+    fn wanted(&self, wanted: Option<&Wanted>) -> Option<Issue> {
+        let Some(wanted) = wanted else {
+            return Some(self.issue(None));
+        };
+        let state = wanted.states.iter().find(|state| ***state == *self.state);
+        match wanted.known.get(&*self.id) {
+            Some(known) if *known.payload == *self.text => Some(known.clone()),
+            None if state.is_none() => None,
+            _ => Some(self.issue(state)),
+        }
+    }
+
+    /// `state`, where it is given, is the same text to be shared.
+    fn issue(&self, state: Option<&Arc<str>>) -> Issue {
+        Issue {
+            id: IssueId::new(&*self.id),
+            title: (&*self.title).into(),
+            state: state.map_or_else(|| (&*self.state).into(), Arc::clone),
+            priority_milli: self.priority_milli,
+            payload: self.text.into(),
+        }
+    }
+}
+
+impl Issue {
+    /// Reads one item; on failure tells its id where it has one, and why.
+    ///
+    /// # Errors
+    /// With the item's id (where it has one) and a reason for people.
+    pub fn parse(item: &str) -> Result<Self, (Option<String>, String)> {
+        Item::read(item).map(|item| item.issue(None))
     }
 
     /// All fields of the item, with the aliases resolved: `id`, `title`, `state` and `description` are always there.
@@ -269,6 +371,37 @@ mod tests {
             [Some(2000), Some(-1500), Some(i64::MAX)]
         );
         assert_eq!([of("null"), of("\"1\""), of("[1]")], [None; 3]);
+    }
+
+    #[test]
+    fn what_is_not_wanted_is_checked_and_counted_but_not_kept() {
+        let first = Pull::parse(br#"[{"id":"a","state":"doing","n":1},{"id":"b","state":"doing"}]"#)
+            .unwrap()
+            .issues;
+        let known = first.into_iter().map(|issue| (issue.id.clone(), issue)).collect();
+        let wanted = Wanted {
+            states: vec!["todo".into()],
+            known,
+        };
+        let text = br#"[{"id":"a","state":"doing","n":1},{"id":"b","state":"done"},{"id":"c","state":"todo"},
+            {"id":"d","state":"done"},{"id":"d","state":"todo"},{"id":"e"}]"#;
+        let pull = Pull::parse_wanted(text, &wanted).unwrap();
+        let kept: Vec<_> = pull
+            .issues
+            .iter()
+            .map(|issue| (issue.id.as_str(), &*issue.state))
+            .collect();
+        assert_eq!(kept, [("a", "doing"), ("b", "done"), ("c", "todo")]);
+        assert_eq!(
+            (pull.count, pull.skipped.len()),
+            (4, 2),
+            "the second `d` is no issue of its own"
+        );
+        assert!(
+            Arc::ptr_eq(&pull.issues[0].payload, &wanted.known["a"].payload),
+            "unchanged: not read anew"
+        );
+        assert!(Arc::ptr_eq(&pull.issues[2].state, &wanted.states[0]));
     }
 
     #[test]

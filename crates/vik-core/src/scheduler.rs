@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::ids::{IssueId, RunId, SessionId, StageName};
-use crate::issue::Issue;
+use crate::issue::{Issue, Wanted};
 use crate::machine::{Machine, Note, Phase, PullNo, Report, Run};
 use crate::time::{Mono, Now};
 use crate::workflow::{Stage, Workflow};
@@ -294,6 +294,22 @@ impl Scheduler {
     /// The machine of an issue, where one is known.
     pub fn machine(&self, issue: &IssueId) -> Option<&Machine> {
         self.machines.get(issue)
+    }
+
+    /// What of the next pull is of interest. What comes to be known while that pull runs is seen by the one after it.
+    pub fn wanted(&self) -> Wanted {
+        let stages = &self.workflow.issue.stages;
+        Wanted {
+            states: stages
+                .iter()
+                .map(|stage| stage.when_state.as_str().into())
+                .collect(),
+            known: self
+                .machines
+                .iter()
+                .map(|(id, machine)| (id.clone(), machine.issue().clone()))
+                .collect(),
+        }
     }
 
     /// How many issues of the last good pull match a stage.

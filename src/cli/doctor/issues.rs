@@ -17,7 +17,7 @@ pub(super) fn check(workflow: &Workflow, pull: PullResult) -> (Vec<Check>, Vec<I
     let took = pull.took.as_secs_f64();
     match pull.result {
         Err(error) => (vec![failed(&error)], Vec::new()),
-        Ok(Pull { issues, skipped }) => {
+        Ok(Pull { issues, skipped, .. }) => {
             let mut checks = Vec::new();
             let count = |n: usize| {
                 if n == 1 {
