@@ -47,6 +47,7 @@ pub struct ServeOptions {
 /// # Errors
 /// When it could not begin.
 pub fn serve(serve: ServeOptions, ready: Option<Ready>) -> Result<Closing, Failure> {
+    vik_proc::lean_heap();
     match Daemon::begin(&serve) {
         Ok(daemon) => daemon.run(serve, ready),
         Err(failure) => {

@@ -13,6 +13,7 @@ compile_error!("Vik runs on Linux (first class) and macOS (best effort); use WSL
 
 mod capabilities;
 mod census;
+mod heap;
 pub mod identity;
 mod lock;
 mod os_text;
@@ -28,6 +29,7 @@ mod tree;
 
 pub use capabilities::{Capability, capabilities};
 pub use census::read_census;
+pub use heap::lean_heap;
 pub use identity::ProcessId;
 pub use lock::FileLock;
 pub use peer::{descends_from, peer_pid};
