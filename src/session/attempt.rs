@@ -13,7 +13,7 @@ use vik_core::machine::Report;
 use vik_core::outcome::{CostSource, FailureClass, Outcome};
 use vik_core::scheduler::Start;
 use vik_core::workflow::{AgentProfile, Price, PromptSource, Workflow};
-use vik_proc::{ExitRecord, FileLock};
+use vik_proc::{ExitRecord, FileLock, Graces};
 use vik_store::{AttemptFiles, AttemptRecord, SessionLog};
 
 use super::context::{issue_context, stage_context};
@@ -25,6 +25,9 @@ use crate::host::{Host, millis};
 use crate::report;
 use crate::template::{self, Part};
 use crate::workspace::{self, Prepared, Workspace, fs as private};
+
+/// How often a locked workspace is looked at.
+const LOCK_LOOK: Duration = Duration::from_millis(50);
 
 /// An attempt to be made.
 #[derive(Debug)]
@@ -209,7 +212,7 @@ impl<'a> Work<'a> {
             started_at: Timestamp::now(),
             workdir: attempt.host.layout.issue_dir(&start.issue.id),
         };
-        private::write_json_atomic(&files.record(), &record)
+        private::write_json_soon(&files.record(), &record)
             .map_err(|error| fail("cannot record the attempt", &error))?;
         let log =
             SessionLog::create(&files.log()).map_err(|error| fail("cannot make the session log", &error))?;
@@ -236,7 +239,7 @@ impl<'a> Work<'a> {
     }
 
     async fn go(&mut self) -> Result<(), Trouble> {
-        let lock = self.lock_workspace()?;
+        let lock = self.lock_workspace().await?;
         let workdir = self.workspace().await?;
         self.workdir = Some(workdir.clone());
         let context = Value::Object(stage_context(self.host(), self.start(), &workdir));
@@ -268,19 +271,31 @@ impl<'a> Work<'a> {
     // --- before the agent
 
     /// Nothing starts in a workspace without its lock; the shim holds it as long as anything of the attempt lives.
-    fn lock_workspace(&self) -> Result<FileLock, Trouble> {
+    async fn lock_workspace(&self) -> Result<FileLock, Trouble> {
         let path = self.host().layout.issue_lock(&self.start().issue.id);
-        let locked = path.parent().map_or(Ok(()), private::create_private_dir_all);
-        match locked.and_then(|()| FileLock::try_acquire(&path)) {
-            Ok(Some(lock)) => Ok(lock),
-            Ok(None) => Err(Trouble::of(
-                Outcome::Lost,
-                "the workspace is locked: an earlier attempt still lives in it",
-            )),
-            Err(error) => Err(Trouble::failed(
-                FailureClass::Hook,
-                format!("cannot lock {}: {error}", path.display()),
-            )),
+        let fail = |error: std::io::Error| {
+            let reason = format!("cannot lock {}: {error}", path.display());
+            Trouble::failed(FailureClass::Hook, reason)
+        };
+        if let Some(folder) = path.parent() {
+            private::create_private_dir_all(folder).map_err(fail)?;
+        }
+        // The shim of a daemon that died may still be ending its agent.
+        let patience = Instant::now() + Graces::default().total();
+        loop {
+            if let Some(lock) = FileLock::try_acquire(&path).map_err(fail)? {
+                return Ok(lock);
+            }
+            if Instant::now() >= patience {
+                let reason = "the workspace is locked: an earlier attempt still lives in it";
+                return Err(Trouble::of(Outcome::Lost, reason));
+            }
+            tokio::select! {
+                () = tokio::time::sleep(LOCK_LOOK) => {}
+                () = self.attempt.stop.reached(StopLevel::Stop) => {
+                    return Err(Trouble::of(Outcome::Cancelled, "Vik was stopped"));
+                }
+            }
         }
     }
 
@@ -288,7 +303,9 @@ impl<'a> Work<'a> {
         let trouble =
             |error: &dyn std::error::Error| Trouble::failed(FailureClass::Hook, report::chain(error));
         let (host, id) = (Arc::clone(&self.attempt.host), self.start().issue.id.clone());
-        let prepared = spawn_blocking(move || workspace::prepare(&host.layout, &id)).await;
+        // What no hook makes cannot be half made.
+        let made_by_hook = self.attempt.workflow.issue.after_create.is_some();
+        let prepared = spawn_blocking(move || workspace::prepare(&host.layout, &id, made_by_hook)).await;
         let prepared = prepared
             .map_err(|error| trouble(&error))?
             .map_err(|error| trouble(&error))?;
@@ -415,7 +432,7 @@ impl<'a> Work<'a> {
         }
         let result = result
             .and_then(|()| log.push(now, &Event::Ended(ended.clone())))
-            .and_then(|()| log.sync());
+            .and_then(|()| log.flush());
         if let Err(error) = result {
             tracing::error!(
                 error = report::chain(&error),

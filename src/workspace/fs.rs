@@ -79,17 +79,21 @@ pub fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// When it cannot be written; the old content stands.
 pub fn write_atomic(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let (folder, temporary) = temporary(path)?;
-    let result = create_new_private(&temporary)
+    replace(path, &temporary, bytes, true)?;
+    sync_dir(&folder)
+}
+
+fn replace(path: &Path, temporary: &Path, bytes: &[u8], durable: bool) -> io::Result<()> {
+    let result = create_new_private(temporary)
         .and_then(|mut file| {
             file.write_all(bytes)?;
-            file.sync_all()
+            if durable { file.sync_all() } else { Ok(()) }
         })
-        .and_then(|()| std::fs::rename(&temporary, path));
+        .and_then(|()| std::fs::rename(temporary, path));
     if result.is_err() {
-        let _ = std::fs::remove_file(&temporary);
+        let _ = std::fs::remove_file(temporary);
     }
-    result?;
-    sync_dir(&folder)
+    result
 }
 
 /// [`write_atomic`] with a value as JSON and a newline.
@@ -97,9 +101,22 @@ pub fn write_atomic(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// # Errors
 /// When it cannot be written, or is no JSON.
 pub fn write_json_atomic<T: Serialize + ?Sized>(path: &Path, value: &T) -> io::Result<()> {
+    write_atomic(path, &json(value)?)
+}
+
+/// [`write_json_atomic`] without waiting for the disk: whole whenever Vik dies, but a power cut may lose it.
+///
+/// # Errors
+/// When it cannot be written, or is no JSON.
+pub fn write_json_soon<T: Serialize + ?Sized>(path: &Path, value: &T) -> io::Result<()> {
+    let (_, temporary) = temporary(path)?;
+    replace(path, &temporary, &json(value)?, false)
+}
+
+fn json<T: Serialize + ?Sized>(value: &T) -> io::Result<Vec<u8>> {
     let mut bytes = serde_json::to_vec_pretty(value)?;
     bytes.push(b'\n');
-    write_atomic(path, &bytes)
+    Ok(bytes)
 }
 
 /// Makes changes of the names in a folder last through a power cut.

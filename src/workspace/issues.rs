@@ -84,13 +84,17 @@ impl AsFd for Workspace {
 
 /// Opens the workspace of an issue, or makes it. Blocks.
 ///
+/// Where no hook is to fill it (`made_by_hook` is false) it cannot be half made: it needs no record, and is
+/// [`Prepared::Existing`] at once.
+///
 /// # Errors
 /// When it cannot be made, or something that is no folder stands in its place.
-pub fn prepare(layout: &Layout, issue: &IssueId) -> Result<Prepared, WorkspaceError> {
+pub fn prepare(layout: &Layout, issue: &IssueId, made_by_hook: bool) -> Result<Prepared, WorkspaceError> {
     let (path, record) = (layout.issue_dir(issue), layout.creating_record(issue));
     let name = folder_name(issue);
     let issues = open_issues(layout)?;
-    if record.symlink_metadata().is_ok() {
+    let half_made = record.symlink_metadata().is_ok();
+    if half_made {
         // Half made by an attempt that failed or died. What stands there may be anything.
         removal::remove_at(&issues, OsStr::new(&name)).map_err(|source| WorkspaceError::Remove {
             path: path.clone(),
@@ -106,7 +110,7 @@ pub fn prepare(layout: &Layout, issue: &IssueId) -> Result<Prepared, WorkspaceEr
             let noted = std::fs::read_to_string(empty_note(&record)).unwrap_or_default();
             Ok(noted == folder_id(&dir, &path)?)
         };
-        let ready = !empty || made_empty()?;
+        let ready = !made_by_hook || !empty || made_empty()?;
         let workspace = Workspace { path, dir, record };
         if ready {
             return Ok(Prepared::Existing(workspace));
@@ -115,18 +119,27 @@ pub fn prepare(layout: &Layout, issue: &IssueId) -> Result<Prepared, WorkspaceEr
         write_record(&workspace.record, issue)?;
         return Ok(Prepared::Created(workspace));
     }
-    write_record(&record, issue)?;
-    let fail = |error: Errno| WorkspaceError::CreateFolder {
-        path: path.clone(),
-        source: error.into(),
-    };
-    mkdirat(&issues, name.as_str(), Mode::from_bits_truncate(FOLDER_MODE)).map_err(fail)?;
-    sync_dir(&layout.issues_dir()).map_err(|source| WorkspaceError::CreateFolder {
-        path: path.clone(),
-        source,
+    if made_by_hook {
+        write_record(&record, issue)?;
+    } else if half_made {
+        remove_record(&record)?;
+    }
+    // A folder that a power cut takes back is made again: nothing here has to be on the disk yet.
+    mkdirat(&issues, name.as_str(), Mode::from_bits_truncate(FOLDER_MODE)).map_err(|error: Errno| {
+        WorkspaceError::CreateFolder {
+            path: path.clone(),
+            source: error.into(),
+        }
     })?;
     match open_folder(&issues, OsStr::new(&name), &path)? {
-        Some(dir) => Ok(Prepared::Created(Workspace { path, dir, record })),
+        Some(dir) => {
+            let workspace = Workspace { path, dir, record };
+            Ok(if made_by_hook {
+                Prepared::Created(workspace)
+            } else {
+                Prepared::Existing(workspace)
+            })
+        }
         None => Err(WorkspaceError::Exchanged { path }),
     }
 }

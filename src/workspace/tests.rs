@@ -30,14 +30,14 @@ fn mode(path: &Path) -> u32 {
 }
 
 fn created(layout: &Layout, id: &str) -> Workspace {
-    match prepare(layout, &issue(id)).unwrap() {
+    match prepare(layout, &issue(id), true).unwrap() {
         Prepared::Created(workspace) => workspace,
         Prepared::Existing(_) => panic!("it was there already"),
     }
 }
 
 fn existing(layout: &Layout, id: &str) -> Workspace {
-    match prepare(layout, &issue(id)).unwrap() {
+    match prepare(layout, &issue(id), true).unwrap() {
         Prepared::Existing(workspace) => workspace,
         Prepared::Created(_) => panic!("it was made anew"),
     }
@@ -368,6 +368,25 @@ fn a_half_made_workspace_is_cleaned_and_made_anew() {
 }
 
 #[test]
+fn without_a_hook_nothing_is_half_made() {
+    let (_folder, layout) = layout();
+    let plain = |id: &str| match prepare(&layout, &issue(id), false).unwrap() {
+        Prepared::Existing(workspace) => workspace,
+        Prepared::Created(_) => panic!("there is nothing to do in it"),
+    };
+    let workspace = plain("1");
+    assert!(layout.creating_record(&issue("1")).symlink_metadata().is_err());
+    workspace.check(&layout).unwrap();
+    std::fs::write(workspace.path().join("work"), "").unwrap();
+    assert!(plain("1").path().join("work").exists());
+    // What a hook left half made, before it was taken out of the workflow, goes.
+    std::fs::write(created(&layout, "2").path().join("half"), "").unwrap();
+    assert!(!plain("2").path().join("half").exists());
+    std::fs::write(plain("2").path().join("work"), "").unwrap();
+    assert!(existing(&layout, "2").path().join("work").exists());
+}
+
+#[test]
 fn an_older_workspace_is_adopted_and_an_empty_one_is_made() {
     let (_folder, layout) = layout();
     let path = layout.issue_dir(&issue("old"));
@@ -417,7 +436,7 @@ fn a_link_is_never_followed() {
         Err(WorkspaceError::NotAFolder { what, .. }) => assert_eq!(what, expected),
         other => panic!("{other:?}"),
     };
-    refused(prepare(&layout, &issue("1")), "a link");
+    refused(prepare(&layout, &issue("1"), true), "a link");
     assert!(matches!(
         open(&layout, &issue("1")),
         Err(WorkspaceError::NotAFolder { .. })
@@ -425,11 +444,11 @@ fn a_link_is_never_followed() {
     assert!(remove(&layout, &issue("1")).unwrap());
     assert!(target.join("precious").exists() && path.symlink_metadata().is_err());
     std::fs::write(&path, "").unwrap();
-    refused(prepare(&layout, &issue("1")), "a file");
+    refused(prepare(&layout, &issue("1"), true), "a file");
     // A link above: the folder of all issues.
     std::fs::rename(layout.issues_dir(), folder.path().join("moved")).unwrap();
     symlink(&target, layout.issues_dir()).unwrap();
-    refused(prepare(&layout, &issue("precious")), "a link");
+    refused(prepare(&layout, &issue("precious"), true), "a link");
     assert!(remove(&layout, &issue("precious")).is_err());
     assert!(target.join("precious").exists());
 }
