@@ -61,13 +61,19 @@ impl Scene {
             .tempdir()
             .map_err(|error| format!("cannot make a folder: {error}"))?;
         let root = folder.path();
-        for part in ["bin", "marks", "home", "state"] {
+        for part in ["bin", "daemon", "marks", "home", "state"] {
             std::fs::create_dir(root.join(part)).map_err(|error| format!("cannot make a folder: {error}"))?;
         }
         for name in ["pull", "codex"] {
             std::fs::copy(helper, root.join("bin").join(name))
                 .map_err(|error| format!("cannot copy {}: {error}", helper.display()))?;
         }
+        // Its own copy: pages that a second daemon of the same file shares would not count.
+        let program = root
+            .join("daemon")
+            .join(subject.program.file_name().unwrap_or_default());
+        std::fs::copy(&subject.program, &program)
+            .map_err(|error| format!("cannot copy {}: {error}", subject.program.display()))?;
         let fill = |text: &str| text.replace("{scene}", &root.to_string_lossy());
         repo::write(&root.join("issues.json"), &setting.issues)?;
         repo::write(&root.join("agent"), &fill(&setting.agent))?;
@@ -76,7 +82,7 @@ impl Scene {
             .map_err(|error| format!("cannot make a FIFO: {error}"))?;
         let path = std::env::var_os("PATH").unwrap_or_default();
         let path = [root.join("bin").as_os_str(), &path].join(OsStr::new(":"));
-        let mut command = Command::new(&subject.program);
+        let mut command = Command::new(&program);
         command
             .args(["run", "workflow.yml"])
             .current_dir(root)
