@@ -402,10 +402,10 @@ impl Agent {
             "signal" => {
                 let signal = wait::signal(&step.text())?;
                 wait::release(signal);
-                // The runtime's own handler of SIGSEGV swallows the first one.
-                for _ in 0..2 {
-                    raise(signal).map_err(|e| Stop::Fail(exit::STEP, e.to_string()))?;
-                }
+                // Whatever stands in its way: the runtime's own handler of SIGSEGV, or a SIGINT that whoever started
+                // the tests in the background had ignored.
+                signal_hook::low_level::emulate_default_handler(signal as i32)
+                    .map_err(|e| Stop::Fail(exit::STEP, e.to_string()))?;
             }
             _ => return Ok(false),
         }
