@@ -494,7 +494,7 @@ mod tests {
         {"id":"2","from":"backlog","to":"done","changed":true}
         [0]
         $ show 3
-        there is no issue "3" in DIR[1]
+        there is no issue "3" in DIR[8]
         "#);
         let (_, shown, _) = vik(&["show", "1"]);
         let stamp = shown
