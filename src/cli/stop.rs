@@ -41,6 +41,7 @@ pub fn run(workflow: &Path, args: &StopArgs) -> Done {
                 "the daemon was dead already; {count} processes that it left were ended\n"
             ));
         }
+        Stopped::Asked => print("vik is stopping; it will end when this command has ended\n"),
         Stopped::Nothing => return Err(client::no_daemon(&path)),
     }
     Ok(Exit::Done)
@@ -56,6 +57,8 @@ pub enum Stopped {
     },
     /// A dead daemon's processes were ended.
     Leftovers(usize),
+    /// A daemon that runs this very command was asked to end, and will.
+    Asked,
     /// There was nothing.
     Nothing,
 }
@@ -65,13 +68,18 @@ pub enum Stopped {
 /// # Errors
 /// When something outlives it (exit 6).
 pub fn stop(instance: &Instance, timeout: Duration) -> Result<Stopped, Failure> {
-    let presence = instance.presence();
-    let stopped = match presence {
+    let first = instance.presence();
+    let was_going = matches!(first, Presence::Starting);
+    let stopped = match settled(instance, first, timeout) {
+        Presence::None | Presence::Dead(_) if was_going => Stopped::Daemon { forced: false },
         Presence::None => Stopped::Nothing,
         Presence::Dead(_) => Stopped::Leftovers(0),
-        Presence::Starting => wait_gone(instance, timeout)
-            .then_some(Stopped::Daemon { forced: false })
-            .ok_or_else(too_slow)?,
+        Presence::Starting => return Err(too_slow()),
+        Presence::Running(info) if is_own(instance) => {
+            // A hook of the daemon's: the daemon waits for its end, so it cannot wait for the daemon's.
+            client::request(&info, Verb::Stop)?;
+            return Ok(Stopped::Asked);
+        }
         Presence::Running(info) => Stopped::Daemon {
             forced: end(instance, &info, timeout)?,
         },
@@ -86,6 +94,16 @@ pub fn stop(instance: &Instance, timeout: Duration) -> Result<Stopped, Failure> 
         Stopped::Nothing if left > 0 => Stopped::Leftovers(left),
         other => other,
     })
+}
+
+/// What is there once a daemon that was just starting, or just going, has said who it is, or is gone.
+fn settled(instance: &Instance, mut presence: Presence, timeout: Duration) -> Presence {
+    let deadline = Instant::now() + timeout;
+    while matches!(presence, Presence::Starting) && Instant::now() < deadline {
+        std::thread::sleep(LOOK_EVERY);
+        presence = instance.presence();
+    }
+    presence
 }
 
 fn end(instance: &Instance, info: &InstanceInfo, timeout: Duration) -> Result<bool, Failure> {
@@ -111,6 +129,11 @@ fn end(instance: &Instance, info: &InstanceInfo, timeout: Duration) -> Result<bo
     } else {
         Err(too_slow())
     }
+}
+
+/// Whether this process was started by the instance's own daemon.
+fn is_own(instance: &Instance) -> bool {
+    std::env::var_os(INSTANCE_MARK).is_some_and(|name| name == instance.name().as_str())
 }
 
 fn signal(info: &InstanceInfo, signal: Signal) {
@@ -185,6 +208,13 @@ fn too_slow() -> Failure {
 /// As [`stop`].
 pub fn quietly(workflow: &Path, timeout: u64) -> Result<(Instance, Stopped), Failure> {
     let instance = Instance::of(&absolute(workflow))?;
-    let stopped = stop(&instance, Duration::from_secs(timeout))?;
-    Ok((instance, stopped))
+    match stop(&instance, Duration::from_secs(timeout))? {
+        Stopped::Asked => Err(Failure::new(
+            Exit::Failed,
+            "own_daemon",
+            "the daemon was asked to stop, but this command is one of its own and cannot wait for its end",
+        )
+        .hint("run it from outside of the daemon's hooks")),
+        stopped => Ok((instance, stopped)),
+    }
 }

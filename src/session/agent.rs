@@ -1,7 +1,7 @@
 //! The agent of an attempt: started under the shim, followed, held to its times, and judged.
 
 use std::path::{Path, PathBuf};
-use std::sync::PoisonError;
+use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Instant;
 
 use vik_agents::{Exit, LaunchContext};
@@ -71,16 +71,17 @@ impl Work<'_> {
         let adapter = vik_agents::adapter(&profile, None);
         let mut follower = Follower::open(&self.files.raw(), adapter, log, self.attempt.live.clone())
             .map_err(|error| broken("cannot follow the agent", &error))?;
+        // Known before the agent lives: it may ask the daemon in its first instant.
+        let noted = Noted::new(&self.attempt.shims);
         let supervised = host
             .supervisor
-            .spawn(&spec, Some(lock), StdoutMode::Null)
+            .spawn_noted(&spec, Some(lock), StdoutMode::Null, noted.note())
             .await
             .map_err(|error| broken("cannot start the shim", &error))?;
-        let (handle, shim) = (supervised.handle(), supervised.shim());
+        let handle = supervised.handle();
         self.attempt.live.set(|facts| {
             facts.phase = LivePhase::Running;
         });
-        let _noted = Noted::new(&self.attempt.shims, shim);
 
         let mut clocks = Clocks::new(self);
         let mut stopped: Option<Trouble> = None;
@@ -178,22 +179,37 @@ impl Work<'_> {
     }
 }
 
-/// Keeps a shim in the list of those that live.
-struct Noted<'a>(&'a Shims, ProcessId);
+/// Keeps the shim of an attempt in the list of those that live.
+struct Noted {
+    shims: Shims,
+    own: Arc<OnceLock<ProcessId>>,
+}
 
-impl<'a> Noted<'a> {
-    fn new(shims: &'a Shims, shim: ProcessId) -> Self {
-        shims.lock().unwrap_or_else(PoisonError::into_inner).push(shim);
-        Self(shims, shim)
+impl Noted {
+    fn new(shims: &Shims) -> Self {
+        Self {
+            shims: Arc::clone(shims),
+            own: Arc::default(),
+        }
+    }
+
+    /// To be told who the shim is.
+    fn note(&self) -> impl FnOnce(ProcessId) + Send + 'static {
+        let (shims, own) = (Arc::clone(&self.shims), Arc::clone(&self.own));
+        move |shim| {
+            let _ = own.set(shim);
+            shims.lock().unwrap_or_else(PoisonError::into_inner).push(shim);
+        }
     }
 }
 
-impl Drop for Noted<'_> {
+impl Drop for Noted {
     fn drop(&mut self) {
-        self.0
+        let own = self.own.get();
+        self.shims
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .retain(|shim| *shim != self.1);
+            .retain(|shim| Some(shim) != own);
     }
 }
 

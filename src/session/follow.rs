@@ -81,7 +81,9 @@ impl OpenTools {
 
 impl std::fmt::Debug for Follower {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Follower").field("log", &self.log).finish_non_exhaustive()
+        f.debug_struct("Follower")
+            .field("log", &self.log)
+            .finish_non_exhaustive()
     }
 }
 
@@ -90,7 +92,12 @@ impl Follower {
     ///
     /// # Errors
     /// When the file cannot be opened.
-    pub fn open(raw: &Path, adapter: Box<dyn Adapter>, log: SessionLog, live: Live) -> Result<Self, FollowError> {
+    pub fn open(
+        raw: &Path,
+        adapter: Box<dyn Adapter>,
+        log: SessionLog,
+        live: Live,
+    ) -> Result<Self, FollowError> {
         Ok(Self {
             raw: File::open(raw).map_err(FollowError::Read)?,
             adapter,
@@ -110,12 +117,18 @@ impl Follower {
 
     /// For how long nothing was heard; zero while a tool call is open.
     pub fn silence(&self) -> Duration {
-        if self.tools.oldest().is_some() { Duration::ZERO } else { self.heard.elapsed() }
+        if self.tools.oldest().is_some() {
+            Duration::ZERO
+        } else {
+            self.heard.elapsed()
+        }
     }
 
     /// For how long the oldest open tool call has been open.
     pub fn tool_open(&self) -> Duration {
-        self.tools.oldest().map_or(Duration::ZERO, |since| since.elapsed())
+        self.tools
+            .oldest()
+            .map_or(Duration::ZERO, |since| since.elapsed())
     }
 
     /// Something else showed that the agent lives (it wrote to stderr).
@@ -194,7 +207,13 @@ impl Follower {
         }
         if !self.partial.is_empty() {
             let line = std::mem::take(&mut self.partial);
-            map_line(&mut *self.adapter, &mut self.log, &mut self.tools, &line, Timestamp::now())?;
+            map_line(
+                &mut *self.adapter,
+                &mut self.log,
+                &mut self.tools,
+                &line,
+                Timestamp::now(),
+            )?;
         }
         self.track();
         self.log.flush()?;

@@ -10,5 +10,6 @@ mod stop;
 
 pub use attempt::{Attempt, AttemptEnd, files, prompt_source, run};
 pub use context::{issue_context, stage_context};
+pub use follow::{FollowError, Follower};
 pub use live::{Live, LivePhase};
 pub use stop::{Stop, StopLevel};

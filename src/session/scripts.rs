@@ -19,6 +19,9 @@ use crate::template;
 /// How much of a title goes into an environment: the kernel takes 128 KiB a variable.
 const MAX_TITLE_CHARS: usize = 4096;
 
+/// The most of a value that goes into a variable: Linux takes 128 KiB, name and all.
+const MAX_VARIABLE_BYTES: usize = 32 * 1024;
+
 impl Work<'_> {
     pub(super) async fn verify(&mut self, workdir: &Path, context: &Value) -> Result<(), Trouble> {
         let Some(source) = &self.start().stage.verify else {
@@ -165,6 +168,12 @@ impl Work<'_> {
                 host.layout.issues_dir().to_string_lossy().into_owned(),
             ),
         ];
-        env.extend(own.map(|(name, value)| (name.to_owned(), value.replace('\0', "\u{fffd}"))));
+        env.extend(own.map(|(name, value)| (name.to_owned(), fit(&value))));
     }
+}
+
+/// A value as an environment can hold it: no NUL, and not so long that nothing could be started with it.
+fn fit(value: &str) -> String {
+    let end = value.floor_char_boundary(MAX_VARIABLE_BYTES);
+    value[..end].replace('\0', "\u{fffd}")
 }

@@ -136,13 +136,24 @@ impl Supervisor {
         lock: Option<&FileLock>,
         stdout: StdoutMode,
     ) -> Result<Supervised, SpawnError> {
+        self.spawn_noted(spec, lock, stdout, |_| {}).await
+    }
+
+    /// As [`spawn`](Self::spawn), and tells who the shim is before it has started anything.
+    pub async fn spawn_noted(
+        &self,
+        spec: &ShimSpec,
+        lock: Option<&FileLock>,
+        stdout: StdoutMode,
+        note: impl FnOnce(ProcessId) + Send + 'static,
+    ) -> Result<Supervised, SpawnError> {
         let mut spec = spec.clone();
         spec.open_files = spec.open_files.or_else(limit::original);
         spec.umask = spec.umask.or_else(limit::original_umask);
         let prepared = start::Prepared::new(lock.map(AsFd::as_fd), stdout)?;
         let this = self.clone();
         // In a task of its own: a caller that gives up must not leave a shim that nobody reaps.
-        let starting = tokio::spawn(async move { this.start(prepared, spec).await });
+        let starting = tokio::spawn(async move { this.start(prepared, spec, note).await });
         let mut supervised = match starting.await {
             Ok(supervised) => supervised?,
             Err(error) => return Err(self.start_error(io::Error::other(error))),
@@ -155,10 +166,16 @@ impl Supervisor {
         Ok(supervised)
     }
 
-    async fn start(&self, prepared: start::Prepared, spec: ShimSpec) -> Result<Supervised, SpawnError> {
+    async fn start(
+        &self,
+        prepared: start::Prepared,
+        spec: ShimSpec,
+        note: impl FnOnce(ProcessId),
+    ) -> Result<Supervised, SpawnError> {
         let mut line = serde_json::to_vec(&spec).map_err(SpawnError::Encode)?;
         line.push(b'\n');
         let started = self.start_shim(prepared).await?;
+        note(started.shim);
         let (requests, inbox) = mpsc::unbounded_channel();
         let (publish, state) = watch::channel(State::default());
         let handle = Handle {
