@@ -251,7 +251,9 @@ fn the_listings_of_a_daemon_at_work() {
             .as_str()
             .is_some_and(|a| a.contains("make"))
     });
-    eventually("two are parked", || world.status().unwrap()["parked"].as_array().unwrap().len() == 2);
+    eventually("two are parked", || {
+        world.status().unwrap()["parked"].as_array().unwrap().len() == 2
+    });
     let status = world.vik(&["status"]).expect(0).out;
     assert!(!status.contains('\x1b'));
     let status: String = status

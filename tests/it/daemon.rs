@@ -205,7 +205,7 @@ fn state_json_tells_who_runs() {
         .collect();
     assert_eq!(
         names,
-        ["issues", "pull.stderr.log", "state.json"],
+        ["daemon.lock", "issues", "pull.stderr.log", "state.json"],
         "nothing half written is left"
     );
 }
@@ -396,6 +396,26 @@ fn an_agent_that_asks_and_is_gone_is_refused_too() {
         world.tracker.state("1").as_deref() == Some("done")
     });
     daemon.stop().expect(0);
+}
+
+#[test]
+fn an_agent_that_asks_in_its_first_instant_is_refused_too() {
+    let ids: Vec<String> = (0..30).map(|n| n.to_string()).collect();
+    let issues: Vec<_> = ids.iter().map(|id| (id.as_str(), "todo")).collect();
+    let ask = "import glob, os, socket\n\
+        s = socket.socket(socket.AF_UNIX)\n\
+        s.connect(glob.glob(os.environ['XDG_STATE_HOME'] + '/vik/instances/*/vik.sock')[0])\n\
+        s.send(b'{\"v\":1,\"verb\":\"status\"}\\n')\n\
+        print(s.recv(100000).decode()[:60])\n";
+    let world = World::new(&issues).set("/loop", json!({"max_issue_concurrency": 30}));
+    world.env.write("work/ask.py", ask);
+    let command = json!(["python3", "-SsE", world.env.work().join("ask.py")]);
+    let world = world.set("/agents/a/command", command);
+    world.once().expect(0);
+    for id in &ids {
+        let said = world.session(id).messages();
+        assert!(said[0].contains("agents may not"), "{id}: {said:?}");
+    }
 }
 
 #[test]

@@ -285,3 +285,46 @@ fn a_shim_that_is_killed_costs_the_attempt_and_leaves_nothing() {
         "losing a host uses no attempt"
     );
 }
+
+#[test]
+fn a_hook_may_stop_its_daemon() {
+    let world = World::new(&[("1", "todo"), ("2", "todo")]).set("/loop", json!({"max_issue_concurrency": 1}));
+    let moves = world.on_success("done");
+    let world = world.work(
+        "hooks/after_run",
+        json!(format!(
+            "vik stop -w {{{{ workflow_path }}}}; {moves}; sleep 0.2; touch ended"
+        )),
+    );
+    let began = Instant::now();
+    let daemon = world.start(&["run"]);
+    daemon.done().expect(0);
+    assert!(began.elapsed() < Duration::from_secs(30), "it waited for itself");
+    assert!(world.workspace("1").join("ended").exists());
+    assert_eq!((world.sessions("1").len(), world.sessions("2").len()), (1, 0));
+    assert_eq!(world.tracker.state("1").as_deref(), Some("done"));
+}
+
+#[test]
+fn a_daemon_that_is_just_starting_is_stopped_too() {
+    for _ in 0..5 {
+        let world = World::new(&[]);
+        let starting = world.start(&["run", "-d"]);
+        eventually("the lock is there", || {
+            list(&world.env.state().join("vik/instances"))
+                .first()
+                .is_some_and(|folder| folder.join("lock").exists())
+        });
+        let stop = world.vik(&["stop", "--timeout", "20"]);
+        let start = starting.done();
+        assert!(matches!(stop.code, 0 | 4), "{stop:?}");
+        if stop.code == 0 {
+            world.vik(&["status"]).expect(4);
+        } else {
+            // It came before the lock was held.
+            assert_eq!(start.code, 0, "{start:?}");
+            world.vik(&["stop"]).expect(0);
+        }
+        world.env.assert_nothing_left();
+    }
+}

@@ -373,3 +373,16 @@ fn scripts_do_not_follow_an_agent_that_replaced_its_folder_by_a_link() {
     // Nor is an agent started there.
     assert!(world.sessions("1").len() == 2 && !world.sessions("1")[1].file(".raw.jsonl").exists());
 }
+
+#[test]
+fn a_title_of_any_length_and_kind_starts_an_agent() {
+    let world = World::new(&[("1", "todo")]).work(
+        "hooks/before_run",
+        json!("printf %s {{ issue.title }} | wc -c > size"),
+    );
+    let title = "\u{e9}".repeat(150_000);
+    world.tracker.set("1", "title", json!(title));
+    let world = world.script("dump-env env; ok");
+    world.once().expect(0);
+    assert!(world.workspace_file("1", "size").trim().parse::<usize>().unwrap() >= 300_000);
+}
