@@ -131,6 +131,7 @@ fn before_remove(host: &Host, workflow: &Workflow, last: &PastAttempt) -> Result
         env,
         attempt: &id,
         timeout: workflow.issue.hook_timeout.0,
+        lock: None,
     };
     let log = last.files.hook(Hook::BeforeRemove.as_str());
     let runtime = tokio::runtime::Builder::new_current_thread()

@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use vik_proc::{ExitRecord, Limits, Output};
+use vik_proc::{ExitRecord, FileLock, Limits, Output};
 
 use crate::host::Host;
 use crate::report;
@@ -132,6 +132,8 @@ pub struct Place<'a> {
     pub attempt: &'a str,
     /// How long it may take.
     pub timeout: Duration,
+    /// The lock of the workspace, held until nothing of the script lives, whatever becomes of the daemon.
+    pub lock: Option<&'a FileLock>,
 }
 
 /// Runs a rendered script. All it prints is kept in `log`.
@@ -158,7 +160,10 @@ pub async fn run(
         timeout: place.timeout,
         max_bytes: 0,
     };
-    let result = host.supervisor.output(&spec, limits, cancel).await;
+    let result = host
+        .supervisor
+        .output_locked(&spec, place.lock, limits, cancel)
+        .await;
     // The script may hold values of the environment: it is not kept, its output is.
     let _ = std::fs::remove_file(&file);
     let name = hook.to_string();
@@ -192,7 +197,10 @@ pub async fn prompt_command(
         timeout: PROMPT_COMMAND_TIMEOUT,
         max_bytes: PROMPT_COMMAND_BYTES,
     };
-    let result = host.supervisor.output(&spec, limits, cancel).await;
+    let result = host
+        .supervisor
+        .output_locked(&spec, place.lock, limits, cancel)
+        .await;
     let tail = report::tail_lines(&read_tail(&stderr, TAIL_BYTES), 20);
     let _ = (std::fs::remove_file(file), std::fs::remove_file(&stderr));
     let name = format!("exec({})", report::one_line(script, 60));

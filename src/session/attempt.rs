@@ -107,6 +107,8 @@ pub(super) struct Work<'a> {
     pub(super) workdir: Option<PathBuf>,
     /// The same folder, held open: an agent may put another in its place.
     pub(super) folder: Option<Workspace>,
+    /// Held until nothing of the attempt lives, `after_run` included.
+    pub(super) lock: Option<Arc<FileLock>>,
 }
 
 /// The files of an attempt.
@@ -227,6 +229,7 @@ impl<'a> Work<'a> {
             changed: None,
             workdir: None,
             folder: None,
+            lock: None,
         })
     }
 
@@ -239,7 +242,8 @@ impl<'a> Work<'a> {
     }
 
     async fn go(&mut self) -> Result<(), Trouble> {
-        let lock = self.lock_workspace().await?;
+        let lock = Arc::new(self.lock_workspace().await?);
+        self.lock = Some(Arc::clone(&lock));
         let workdir = self.workspace().await?;
         self.workdir = Some(workdir.clone());
         let context = Value::Object(stage_context(self.host(), self.start(), &workdir));

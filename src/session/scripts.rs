@@ -144,6 +144,7 @@ impl Work<'_> {
             env,
             attempt: &self.id,
             timeout,
+            lock: self.lock.as_deref(),
         }
     }
 

@@ -328,3 +328,19 @@ fn a_daemon_that_is_just_starting_is_stopped_too() {
         world.env.assert_nothing_left();
     }
 }
+
+#[test]
+fn after_a_kill_the_next_daemon_starts_nothing_beside_an_old_hook() {
+    let hook = "if [ -e pid ] && kill -0 $(cat pid); then touch {{ workflow_dir }}/two-at-once; fi; echo $$ > pid; \
+        touch {{ workflow_dir }}/up; test -e {{ workflow_dir }}/go || { trap '' INT TERM; while true; do sleep 0.05; done; }";
+    let world = World::new(&[("1", "todo")]).work("hooks/before_run", json!(hook));
+    world.vik(&["run", "-d"]).expect(0);
+    eventually("the hook runs", || world.env.work().join("up").exists());
+    let pid = i32::try_from(world.status().unwrap()["pid"].as_i64().unwrap()).unwrap();
+    world.env.write("work/go", "");
+    kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
+    eventually("it is dead", || !alive(pid));
+    world.once().expect(0);
+    assert!(!world.env.work().join("two-at-once").exists());
+    assert_eq!(world.tracker.state("1").as_deref(), Some("done"));
+}

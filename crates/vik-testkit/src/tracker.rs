@@ -179,10 +179,13 @@ impl FakeTracker {
         let result = change(&mut content);
         let after = serde_json::to_string(&content).unwrap();
         if before != after || text.is_empty() {
-            file.set_len(0)
-                .and_then(|()| file.rewind())
+            // In one write over what was there, with blanks for what is left: a tracker that is killed must leave no
+            // empty file.
+            let whole = after.clone() + &" ".repeat(text.len().saturating_sub(after.len()));
+            file.rewind()
+                .and_then(|()| file.write_all(whole.as_bytes()))
+                .and_then(|()| file.set_len(whole.len() as u64))
                 .expect("a tracker file");
-            file.write_all(after.as_bytes()).expect("a tracker file");
         }
         result
     }

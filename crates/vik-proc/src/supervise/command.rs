@@ -9,6 +9,7 @@ use tokio::net::unix::pipe;
 use tokio::time::{Instant, sleep_until};
 
 use super::{Handle, ShimLost, SpawnError, StdoutMode, Supervisor};
+use crate::lock::FileLock;
 use crate::spec::{Cause, ExitRecord, Output, ShimSpec};
 
 /// The most that a short command may add to the files that take its output: a hook that prints without end must not
@@ -69,6 +70,17 @@ impl Supervisor {
         limits: Limits,
         cancel: impl Future<Output = ()>,
     ) -> Result<CommandRun, ProcError> {
+        self.output_locked(spec, None, limits, cancel).await
+    }
+
+    /// As [`output`](Self::output); the lock is held by the shim too, as long as anything of the command lives.
+    pub async fn output_locked(
+        &self,
+        spec: &ShimSpec,
+        lock: Option<&FileLock>,
+        limits: Limits,
+        cancel: impl Future<Output = ()>,
+    ) -> Result<CommandRun, ProcError> {
         let collects = matches!(spec.stdout, Output::Inherit | Output::Stdout);
         let mode = if collects {
             StdoutMode::Pipe
@@ -77,7 +89,7 @@ impl Supervisor {
         };
         let mut cancel = pin!(cancel);
         let deadline = Instant::now() + limits.timeout;
-        let mut supervised = self.spawn(spec, None, mode).await?;
+        let mut supervised = self.spawn(spec, lock, mode).await?;
         let handle = supervised.handle();
         let mut collector = Collector::new(supervised.take_stdout(), limits.max_bytes);
         let mut files = Files::of(spec);

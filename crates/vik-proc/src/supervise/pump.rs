@@ -8,6 +8,8 @@ use nix::libc;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+#[cfg(target_os = "linux")]
+use tokio::io::{Interest, unix::AsyncFd};
 use tokio::net::unix::pipe;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until};
@@ -16,6 +18,8 @@ use super::lost::{self, ShimLost};
 use super::shims;
 use crate::identity::ProcessId;
 use crate::spec::{ExitRecord, ShimSpec, Status};
+#[cfg(target_os = "linux")]
+use crate::sys;
 
 /// How much longer than its ladder a shim may take before it counts as hung (stopped by a signal, say).
 const SLACK: Duration = Duration::from_secs(15);
@@ -121,6 +125,7 @@ async fn until(instant: Option<Instant>) {
 
 /// Waits for the shim's own exit, which follows the end of its status pipe at once. Says how it ended.
 async fn reap(pid: i32) -> String {
+    exited(pid).await;
     let mut pause = Duration::from_millis(1);
     loop {
         match waitpid(Pid::from_raw(pid), Some(WaitPidFlag::WNOHANG)) {
@@ -133,3 +138,16 @@ async fn reap(pid: i32) -> String {
         pause = (pause * 2).min(Duration::from_millis(50));
     }
 }
+
+/// Returns when the process has exited, or at once where the system cannot tell.
+#[cfg(target_os = "linux")]
+async fn exited(pid: i32) {
+    let watched = sys::pidfd_open(pid).and_then(|pidfd| AsyncFd::with_interest(pidfd, Interest::READABLE));
+    if let Ok(pidfd) = watched {
+        // An error would show at the wait that follows.
+        let _ = pidfd.readable().await;
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+async fn exited(_pid: i32) {}
