@@ -13,6 +13,9 @@ use crate::StoreError;
 /// How much is gathered before it is written.
 const BUFFER_BYTES: usize = 128 * 1024;
 
+/// How much memory a log that waits for events keeps for them.
+const KEPT_BYTES: usize = 4 * 1024;
+
 /// The writer of one session log: numbers the events, stamps them, and never drops one.
 #[derive(Debug)]
 pub struct SessionLog {
@@ -122,17 +125,26 @@ impl SessionLog {
         self.buffer[comma] = b',';
         self.buffer.push(b'\n');
         if self.buffer.len() >= BUFFER_BYTES {
-            self.flush()
+            self.write_out()
         } else {
             Ok(())
         }
     }
 
-    /// Writes what is gathered.
+    /// Writes what is gathered, and keeps no memory for more: call it when nothing more comes for a while.
     ///
     /// # Errors
     /// When it cannot be written; what was not is kept.
     pub fn flush(&mut self) -> Result<(), StoreError> {
+        self.write_out()?;
+        if self.buffer.capacity() > KEPT_BYTES {
+            // Hundreds of sessions wait at a time.
+            self.buffer = Vec::new();
+        }
+        Ok(())
+    }
+
+    fn write_out(&mut self) -> Result<(), StoreError> {
         let mut written = 0;
         let result = loop {
             match self.file.write(&self.buffer[written..]) {
