@@ -93,11 +93,12 @@ impl Closing {
         let holds = [
             (Exit::Interrupted, self.stopped),
             (Exit::Failed, !self.failed.is_empty()),
+            (Exit::NotFound, !self.any_pull || !self.not_found.is_empty()),
+            // What the tracker would say now is not known: the work waits for it.
             (
-                Exit::NotFound,
-                !self.any_pull || self.pull_error.is_some() || !self.not_found.is_empty(),
+                Exit::Waiting,
+                !self.waiting.is_empty() || self.pull_error.is_some(),
             ),
-            (Exit::Waiting, !self.waiting.is_empty()),
             (
                 Exit::NoProgress,
                 !self.no_progress.is_empty() || (self.succeeded && !self.changed),
