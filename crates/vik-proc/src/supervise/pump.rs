@@ -8,8 +8,6 @@ use nix::libc;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
-#[cfg(target_os = "linux")]
-use tokio::io::{Interest, unix::AsyncFd};
 use tokio::net::unix::pipe;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until};
@@ -142,8 +140,7 @@ async fn reap(pid: i32) -> String {
 /// Returns when the process has exited, or at once where the system cannot tell.
 #[cfg(target_os = "linux")]
 async fn exited(pid: i32) {
-    let watched = sys::pidfd_open(pid).and_then(|pidfd| AsyncFd::with_interest(pidfd, Interest::READABLE));
-    if let Ok(pidfd) = watched {
+    if let Ok(pidfd) = sys::pidfd_open(pid).and_then(sys::watched) {
         // An error would show at the wait that follows.
         let _ = pidfd.readable().await;
     }

@@ -5,6 +5,8 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use nix::libc;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 
 use super::Stat;
 
@@ -115,6 +117,14 @@ pub(crate) fn pidfd_signal(pidfd: &OwnedFd, signal: i32) -> io::Result<()> {
     } else {
         Ok(())
     }
+}
+
+/// Lets a task wait until the process behind a pidfd has exited: then it is readable.
+#[allow(unsafe_code)]
+pub(crate) fn watched(pidfd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    // SAFETY: an owned descriptor is open, and the same one, for as long as it lives.
+    let watched = unsafe { AsyncFd::register_with_interest(pidfd, Interest::READABLE) };
+    watched.map_err(|error| error.into_parts().1)
 }
 
 /// Makes this process inherit the orphans among its descendants.
