@@ -18,6 +18,9 @@ pub const INSTANCE_MARK: &str = "VIK_INSTANCE";
 /// The variable that marks the shims of a daemon instance, and nothing that they run.
 pub const SHIM_MARK: &str = "VIK_SHIM";
 
+/// The most of a value that goes into a variable: Linux takes 128 KiB, name and all.
+const MAX_VARIABLE_BYTES: usize = 32 * 1024;
+
 /// The surroundings of one daemon instance.
 #[derive(Debug)]
 pub struct Host {
@@ -79,6 +82,12 @@ impl Host {
         spec.mark = Some(Mark::new(ATTEMPT_MARK, mark));
         spec
     }
+}
+
+/// A value as an environment can hold it: no NUL, and not so long that nothing could be started with it.
+pub fn fit(value: &str) -> String {
+    let end = value.floor_char_boundary(MAX_VARIABLE_BYTES);
+    value[..end].replace('\0', "\u{fffd}")
 }
 
 /// An environment for a [`ShimSpec`].

@@ -15,7 +15,7 @@ use super::args::PruneArgs;
 use super::{Done, history, print, print_json};
 use crate::daemon::{self, Instance, Presence};
 use crate::hooks::{self, Hook, Place};
-use crate::host::Host;
+use crate::host::{Host, fit};
 use crate::report::{Exit, Failure, ago, one_line, table};
 use crate::session::issue_context;
 use crate::template;
@@ -123,8 +123,8 @@ fn before_remove(host: &Host, workflow: &Workflow, last: &PastAttempt) -> Result
     let context = issue_context(host, &issue, &workdir).into();
     let script = template::script(source, &context).map_err(|error| fail(&error))?;
     let mut env = host.command_env();
-    env.insert("VIK_ISSUE_ID".to_owned(), issue.id.to_string());
-    env.insert("VIK_ISSUE_TITLE".to_owned(), issue.title.to_string());
+    env.insert("VIK_ISSUE_ID".to_owned(), fit(issue.id.as_str()));
+    env.insert("VIK_ISSUE_TITLE".to_owned(), fit(&issue.title));
     let id = record.session_id.to_string();
     let place = Place {
         cwd: &workdir,

@@ -13,14 +13,9 @@ use super::context::stage_context;
 use super::live::LivePhase;
 use super::stop::StopLevel;
 use crate::hooks::{self, Hook, HookError, Place};
+use crate::host::fit;
 use crate::report;
 use crate::template;
-
-/// How much of a title goes into an environment: the kernel takes 128 KiB a variable.
-const MAX_TITLE_CHARS: usize = 4096;
-
-/// The most of a value that goes into a variable: Linux takes 128 KiB, name and all.
-const MAX_VARIABLE_BYTES: usize = 32 * 1024;
 
 impl Work<'_> {
     pub(super) async fn verify(&mut self, workdir: &Path, context: &Value) -> Result<(), Trouble> {
@@ -154,10 +149,7 @@ impl Work<'_> {
         host.add_own(env);
         let own = [
             ("VIK_ISSUE_ID", start.issue.id.to_string()),
-            (
-                "VIK_ISSUE_TITLE",
-                start.issue.title.chars().take(MAX_TITLE_CHARS).collect(),
-            ),
+            ("VIK_ISSUE_TITLE", start.issue.title.to_string()),
             ("VIK_ISSUE_STATE", start.issue.state.to_string()),
             ("VIK_STAGE", start.stage.name.to_string()),
             ("VIK_RUN_ID", start.run.to_string()),
@@ -171,10 +163,4 @@ impl Work<'_> {
         ];
         env.extend(own.map(|(name, value)| (name.to_owned(), fit(&value))));
     }
-}
-
-/// A value as an environment can hold it: no NUL, and not so long that nothing could be started with it.
-fn fit(value: &str) -> String {
-    let end = value.floor_char_boundary(MAX_VARIABLE_BYTES);
-    value[..end].replace('\0', "\u{fffd}")
 }

@@ -449,3 +449,14 @@ fn a_reader_that_goes_away_is_no_error() {
     assert!(text.contains("running"));
     daemon.stop().expect(0);
 }
+
+#[test]
+fn one_home_has_one_daemon_wherever_its_instance_is_looked_for() {
+    let world = World::new(&[]);
+    let daemon = world.daemon();
+    let mut command = world.env.vik(["run", "--once"]);
+    command.env("XDG_STATE_HOME", world.env.path("another-state"));
+    let second = command.output().unwrap();
+    assert_eq!(second.status.code(), Some(5), "{second:?}");
+    daemon.stop().expect(0);
+}

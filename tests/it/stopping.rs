@@ -244,6 +244,8 @@ fn after_a_kill_the_next_daemon_starts_no_agent_beside_the_old_one() {
     });
     world.vik(&["stop"]).expect(0);
     assert!(!world.workspace("1").join("two-at-once").exists());
+    // The log that the dead daemon cut off has its end.
+    world.sessions("1")[0].expect("lost", None);
 }
 
 #[test]

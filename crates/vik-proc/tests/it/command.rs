@@ -59,6 +59,20 @@ async fn a_flood_is_cut() {
 }
 
 #[tokio::test]
+async fn a_flood_into_a_file_does_not_fill_the_disk() {
+    let scene = Scene::new();
+    let folder = tempfile::tempdir().unwrap();
+    let mut spec = command(&scene, "flood");
+    spec.stdout = Output::Append(folder.path().join("output"));
+    let run = within(scene.supervisor.output(&spec, LIMITS, pending()))
+        .await
+        .unwrap();
+    assert!(run.flooded && !run.is_success());
+    assert_eq!(run.exit.cause, Cause::Killed);
+    scene.assert_nothing_left();
+}
+
+#[tokio::test]
 async fn a_command_that_hangs_is_stopped_with_all_that_it_started() {
     let scene = Scene::new();
     let mut spec = command(&scene, "say part also s 4 ignore SIGINT ready @tool hang hang");
