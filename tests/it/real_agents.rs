@@ -316,6 +316,13 @@ fn stops_in_mid_tool(test: &str, agent: RealAgent) {
     eventually("the tool runs", || {
         real.world.sessions("1").len() == 1 && sleeps(&real)
     });
+    // Codex starts a tool before it says so.
+    eventually("the agent has told of it", || {
+        real.world
+            .session("1")
+            .text(".jsonl")
+            .contains(r#""kind":"tool_call""#)
+    });
     let before = real.world.env.leftovers();
     assert!(before.len() >= 3, "daemon, agent and tool are seen: {before:?}");
     let began = Instant::now();
