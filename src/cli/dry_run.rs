@@ -71,6 +71,8 @@ pub fn run(path: &Path, workflow: &Arc<Workflow>, filter: Filter) -> Done {
             session,
             attempt: 1,
             previous: None,
+            resume: None,
+            budget: Default::default(),
         };
         out.push_str(&one(&host, workflow, &start));
     }

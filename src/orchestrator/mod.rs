@@ -342,6 +342,11 @@ impl Orchestrator {
                 Effect::Start(start) => self.start(start),
                 Effect::Pull => self.ask_for_pull(),
                 Effect::Note(issue, note) => self.on_note(&issue, &note),
+                Effect::Stop { .. }
+                | Effect::Warn { .. }
+                | Effect::Show(_)
+                | Effect::RemoveWorkspace(_)
+                | Effect::Answer(..) => {}
             }
         }
     }

@@ -134,11 +134,11 @@ pub async fn run(attempt: Attempt) -> AttemptEnd {
         work.after_run(&workdir, &ended).await;
     }
     let report = Report {
-        outcome: ended.outcome,
         failure_class: ended.failure_class,
         reason: ended.reason.clone(),
         feedback: trouble.and_then(|trouble| trouble.feedback),
         changed: ended.workspace_changed,
+        ..Report::of(ended.outcome)
     };
     AttemptEnd {
         report,
@@ -165,11 +165,9 @@ impl AttemptEnd {
             proof: None,
         };
         let report = Report {
-            outcome: ended.outcome,
             failure_class: ended.failure_class,
             reason: ended.reason.clone(),
-            feedback: None,
-            changed: None,
+            ..Report::of(ended.outcome)
         };
         Self {
             report,

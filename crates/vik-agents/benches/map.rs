@@ -22,6 +22,8 @@ fn profile(runtime: Runtime) -> AgentProfile {
         price: None,
         provider: None,
         base_url: None,
+        max_concurrency: None,
+        estimate: Default::default(),
     }
 }
 

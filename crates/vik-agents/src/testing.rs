@@ -33,6 +33,8 @@ pub(crate) fn profile(runtime: Runtime) -> AgentProfile {
         price: None,
         provider: None,
         base_url: None,
+        max_concurrency: None,
+        estimate: Default::default(),
     }
 }
 

@@ -29,6 +29,8 @@ fn adapters() -> Vec<(&'static str, Box<dyn Adapter>)> {
             price: None,
             provider: None,
             base_url: None,
+            max_concurrency: None,
+            estimate: Default::default(),
         };
         adapter(&profile, None)
     };

@@ -94,6 +94,8 @@ fn profile(case: &str) -> AgentProfile {
         price: None,
         provider: None,
         base_url: None,
+        max_concurrency: None,
+        estimate: Default::default(),
     }
 }
 

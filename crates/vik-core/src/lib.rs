@@ -4,11 +4,14 @@
 //! should happen goes out as data.
 
 pub mod backoff;
+pub mod changes;
 pub mod duration;
 pub mod event;
 pub mod ids;
 pub mod issue;
+pub mod limits;
 pub mod machine;
+pub mod money;
 pub mod outcome;
 pub mod scheduler;
 pub mod time;

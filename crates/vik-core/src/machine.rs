@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 use crate::backoff;
 use crate::ids::{RunId, SessionId, StageName};
 use crate::issue::{Fingerprint, Issue};
-use crate::outcome::{FailureClass, Outcome};
+use crate::limits::Spend;
+use crate::outcome::{CostSource, FailureClass, Outcome, Usage};
 use crate::time::{Mono, Now};
 use crate::workflow::{Stage, Workflow};
 
@@ -22,16 +23,34 @@ use crate::workflow::{Stage, Workflow};
 pub struct PullNo(pub u64);
 
 /// All that is known about one issue.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
     issue: Issue,
     /// Whether the last good pull brought it.
     present: bool,
     runs: Vec<Run>,
+    /// What the issue has used in its whole life.
+    #[serde(default)]
+    life: Life,
+    /// Whether a person paused it.
+    #[serde(default)]
+    paused: bool,
+}
+
+/// Counters of an issue's whole life. They only grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Life {
+    /// Starts of an agent.
+    pub attempts: u32,
+    /// Attempts a person allowed beyond `issue.limits.attempts`.
+    pub extra_attempts: u32,
+    /// What was charged.
+    pub spend: Spend,
 }
 
 /// The pursuit of one stage during one stay of the issue in its state.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Run {
     /// Its id.
     pub id: RunId,
@@ -50,7 +69,7 @@ pub struct Run {
 }
 
 /// Where a run stands.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
     /// An attempt is under way: reserved before anything is done for it.
@@ -129,6 +148,59 @@ pub struct Report {
     pub feedback: Option<String>,
     /// Whether a commit or file changed, where it could be told.
     pub changed: Option<bool>,
+    /// Whether the agent's own program was started.
+    #[serde(default)]
+    pub ran: bool,
+    /// What it used, as far as the agent told; `None` where it told nothing.
+    #[serde(default)]
+    pub spend: Option<Spend>,
+    /// Where the money figure of `spend` comes from.
+    #[serde(default)]
+    pub cost_source: CostSource,
+    /// Tokens by kind, as far as the agent told.
+    #[serde(default)]
+    pub usage: Usage,
+    /// When the provider's quota window opens again, where it told.
+    #[serde(default)]
+    pub resets_at: Option<Timestamp>,
+    /// The provider's id of the conversation.
+    #[serde(default)]
+    pub provider_session_id: Option<String>,
+    /// The conversation that was to be resumed could not be: the next attempt starts anew.
+    #[serde(default)]
+    pub resume_failed: bool,
+    /// It failed while the workspace was being made (`after_create`): that is tried again in a clean folder.
+    #[serde(default)]
+    pub preparing: bool,
+    /// The agent's exit code.
+    #[serde(default)]
+    pub exit_code: Option<i32>,
+    /// How the end of the process tree is known (`cgroup`, `subreaper`, `census`, …).
+    #[serde(default)]
+    pub proof: Option<String>,
+}
+
+impl Report {
+    /// A report that says nothing but how it ended.
+    pub fn of(outcome: Outcome) -> Self {
+        Self {
+            outcome,
+            failure_class: None,
+            reason: None,
+            feedback: None,
+            changed: None,
+            ran: false,
+            spend: None,
+            cost_source: CostSource::None,
+            usage: Usage::default(),
+            resets_at: None,
+            provider_session_id: None,
+            resume_failed: false,
+            preparing: false,
+            exit_code: None,
+            proof: None,
+        }
+    }
 }
 
 /// What happened to a run; for logs, `explain` and the closing summary.
@@ -179,6 +251,8 @@ impl Machine {
             issue,
             present: true,
             runs: Vec::new(),
+            life: Life::default(),
+            paused: false,
         }
     }
 

@@ -6,9 +6,14 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
+use crate::changes::{Changes, Stored};
 use crate::ids::{IssueId, RunId, SessionId, StageName};
 use crate::issue::{Issue, Wanted};
+use crate::limits::{Limit, LimitHit, Spend};
 use crate::machine::{Machine, Note, Phase, PullNo, Report, Run};
+use crate::outcome::Usage;
 use crate::time::{Mono, Now};
 use crate::workflow::{Stage, Workflow};
 
@@ -28,10 +33,79 @@ pub enum Input {
         /// How.
         report: Report,
     },
+    /// An attempt has spent this much so far: a running total of the attempt.
+    Spent {
+        /// The issue it is for.
+        issue: IssueId,
+        /// The attempt.
+        session: SessionId,
+        /// The total so far.
+        spend: Spend,
+    },
+    /// The answer to [`Effect::Show`].
+    Shown {
+        /// The issue.
+        issue: IssueId,
+        /// What was seen.
+        seen: Seen,
+    },
+    /// These issues have a workspace on disk; told once, at the start.
+    Workspaces(Vec<IssueId>),
+    /// The answer to [`Effect::RemoveWorkspace`]: whether it is gone. One that stays is not asked for again until the
+    /// issue changes.
+    WorkspaceRemoved {
+        /// The issue.
+        issue: IssueId,
+        /// Whether it is gone.
+        removed: bool,
+    },
+    /// The machine is too busy to start more, and why; `None`: it is not.
+    Pressure(Option<String>),
+    /// The workflow was edited, and the new one is good.
+    Reloaded(Arc<Workflow>),
+    /// A person asks for something; [`Effect::Answer`] carries the same number.
+    Ask(u64, Ask),
     /// Time has passed.
     Tick,
-    /// Start nothing more.
+    /// Start nothing more: Vik is stopping.
     Drain,
+}
+
+/// What a look at one issue showed.
+#[derive(Clone, Debug)]
+pub enum Seen {
+    /// It is there.
+    Snapshot(Box<Issue>),
+    /// The tracker does not have it any more.
+    Gone,
+    /// The look failed: nothing is known.
+    Unknown,
+}
+
+/// What a person can ask for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ask {
+    /// Start nothing for this issue, or at all. What runs goes on.
+    Pause(Option<IssueId>),
+    /// Take that back.
+    Continue(Option<IssueId>),
+    /// Stop what runs for the issue, and end its runs: they begin anew when the issue changes or is unparked.
+    Cancel(IssueId),
+    /// Free what is parked, and allow this many attempts more (`None`: one more run of the stage).
+    Unpark(IssueId, Option<u32>),
+    /// Start nothing more, and end when nothing runs.
+    Drain,
+}
+
+/// What came of an [`Ask`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// It is done: so many attempts, runs or issues were touched.
+    Done(usize),
+    /// No such issue is known.
+    UnknownIssue,
+    /// There was nothing to do, and why.
+    Nothing(&'static str),
 }
 
 /// What the scheduler asks for.
@@ -39,14 +113,61 @@ pub enum Input {
 pub enum Effect {
     /// Start this attempt. The slot is already taken.
     Start(Box<Start>),
+    /// Stop this attempt.
+    Stop {
+        /// The attempt.
+        session: SessionId,
+        /// Why.
+        why: StopWhy,
+    },
+    /// A limit is near (80 %): say so in the attempt's log.
+    Warn {
+        /// The attempt.
+        session: SessionId,
+        /// The limit.
+        limit: LimitHit,
+    },
+    /// Look at this issue again; answered by [`Input::Shown`].
+    Show(IssueId),
+    /// Its work is over: remove its workspace as the workflow says; answered by [`Input::WorkspaceRemoved`].
+    RemoveWorkspace(Box<Issue>),
+    /// The answer to an [`Input::Ask`].
+    Answer(u64, Answer),
     /// Pull soon: something ended, and what it did is to be seen.
     Pull,
     /// Something happened to a run of this issue.
     Note(IssueId, Note),
 }
 
+/// Why an attempt is stopped.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StopWhy {
+    /// The issue left the stage's state (`on_state_change: cancel`).
+    StateChanged,
+    /// The issue is in a terminal state, and the grace is over.
+    Terminal,
+    /// The tracker does not have the issue any more.
+    Gone,
+    /// A person asked for it.
+    Cancelled,
+    /// A limit was crossed: the outcome is `over_budget`.
+    OverBudget(LimitHit),
+}
+
+/// The conversation that an attempt goes on with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resume {
+    /// The attempt that it was.
+    pub session: SessionId,
+    /// The provider's id of it, as that attempt told. It is text from an agent: checked before use.
+    pub provider_session_id: String,
+    /// What the conversation had used, in all attempts before this one.
+    pub total: Usage,
+}
+
 /// All that is needed to start an attempt.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Start {
     /// The snapshot it is started from.
     pub issue: Issue,
@@ -60,6 +181,13 @@ pub struct Start {
     pub attempt: u32,
     /// How the attempt before it ended.
     pub previous: Option<Report>,
+    /// The conversation it goes on with.
+    #[serde(default)]
+    pub resume: Option<Resume>,
+    /// What may be spent at most, by the limits of attempt, issue and day together: for agents that keep a limit
+    /// themselves.
+    #[serde(default)]
+    pub budget: Limit,
 }
 
 /// Restricts what may start (`--issue`, `--stage`); empty lists allow all.
@@ -138,6 +266,24 @@ impl Scheduler {
         }
     }
 
+    /// A scheduler that goes on where an earlier one ended, and the attempts that were under way then: they are to be
+    /// taken up again (or started, where nothing shows that they were), never started twice.
+    pub fn restore(
+        workflow: Arc<Workflow>,
+        filter: Filter,
+        seed: [u8; 6],
+        stored: Stored,
+        now: Now,
+    ) -> (Self, Vec<Start>) {
+        let _ = (stored, now);
+        (Self::new(workflow, filter, seed), Vec::new())
+    }
+
+    /// What changed since this was last asked: to be committed before the effects are carried out.
+    pub fn take_changes(&mut self) -> Changes {
+        Changes::default()
+    }
+
     /// Takes one input and says what is to be done, in order.
     pub fn handle(&mut self, now: Now, input: Input) -> Vec<Effect> {
         let mut effects = Vec::new();
@@ -156,7 +302,14 @@ impl Scheduler {
                     effects.push(Effect::Pull);
                 }
             }
-            Input::Tick => {}
+            Input::Tick
+            | Input::Spent { .. }
+            | Input::Shown { .. }
+            | Input::Workspaces(_)
+            | Input::WorkspaceRemoved { .. }
+            | Input::Pressure(_)
+            | Input::Ask(..) => {}
+            Input::Reloaded(workflow) => self.workflow = workflow,
             Input::Drain => self.draining = true,
         }
         self.dispatch(now, &mut effects);
@@ -246,6 +399,8 @@ impl Scheduler {
                 session,
                 attempt,
                 previous,
+                resume: None,
+                budget: Limit::default(),
             })));
             active += 1;
         }

@@ -38,13 +38,7 @@ fn issue(id: usize, state: &str, title: &str) -> Issue {
 }
 
 fn report(outcome: Outcome) -> Report {
-    Report {
-        outcome,
-        failure_class: None,
-        reason: None,
-        feedback: None,
-        changed: None,
-    }
+    Report::of(outcome)
 }
 
 /// One step of a random schedule.
@@ -121,7 +115,7 @@ impl World {
                 Effect::Note(issue, Note::Ended { stage, .. } | Note::Freed { stage, .. }) => {
                     self.counted.remove(&(issue, stage));
                 }
-                Effect::Note(..) | Effect::Pull => {}
+                _ => {}
             }
         }
         assert!(self.running.len() <= self.concurrency);

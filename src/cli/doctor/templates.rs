@@ -186,6 +186,8 @@ fn context(host: &Host, kind: Kind, stage: &Stage, issue: &Issue) -> Value {
         session: SessionId(nil),
         attempt: 1,
         previous: None,
+        resume: None,
+        budget: Default::default(),
     };
     let mut context = stage_context(host, &start, &workdir);
     if kind == Kind::AfterRun {

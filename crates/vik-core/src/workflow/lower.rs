@@ -12,7 +12,10 @@ use super::model::{
 use super::places::Places;
 use super::text::{choices, did_you_mean, quoted};
 use super::values::Text;
+use crate::duration::Span;
 use crate::ids::{AgentName, StageName};
+use crate::limits::Spend;
+use crate::money::MicroUsd;
 
 /// The providers that vex can use in this version.
 const PROVIDERS: &[&str] = &["replay"];
@@ -62,6 +65,9 @@ pub(crate) fn lower(file: file::File, places: &Places, sink: &mut Sink) -> Optio
     Some(Workflow {
         max_issue_concurrency: file.looping.max_issue_concurrency.get(),
         max_iterations: file.looping.max_iterations.map(|pulls| pulls.0),
+        orphan_grace: None,
+        pressure: Default::default(),
+        day_limit: Default::default(),
         workspace_root,
         agents: agents?.into_iter().collect::<Option<BTreeMap<_, _>>>()?,
         pull: Intake {
@@ -69,10 +75,16 @@ pub(crate) fn lower(file: file::File, places: &Places, sink: &mut Sink) -> Optio
             idle: file.issues.pull.idle_sec.0,
             timeout: file.issues.pull.timeout.0,
         },
+        show: None,
         issue: IssuePolicy {
             after_create: file.issue.hooks.after_create.map(|hook| hook.0),
             before_remove: file.issue.hooks.before_remove.map(|hook| hook.0),
             hook_timeout: file.issue.hooks.timeout.0,
+            terminal_states: Vec::new(),
+            terminal_grace: Span::secs(60),
+            remove_workspace: Default::default(),
+            max_attempts: 15,
+            limit: Default::default(),
             stages: stages?.into_iter().collect::<Option<Vec<_>>>()?,
         },
         retention_days: u32::try_from(file.logging.retention_days.0).unwrap_or(u32::MAX),
@@ -231,6 +243,11 @@ impl Check<'_> {
             }),
             provider: agent.provider.map(|provider| provider.0),
             base_url: agent.base_url.map(|url| url.0),
+            max_concurrency: None,
+            estimate: Spend {
+                tokens: 100_000,
+                usd: MicroUsd(500_000),
+            },
         })
     }
 
@@ -297,6 +314,12 @@ impl Check<'_> {
             stall_timeout: stage.stall_timeout.0,
             tool_timeout: stage.tool_timeout.0,
             retry,
+            limit: Default::default(),
+            max_concurrency: None,
+            parallel: false,
+            on_state_change: Default::default(),
+            resume: true,
+            resume_prompt: None,
         })
     }
 }

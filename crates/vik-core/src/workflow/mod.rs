@@ -25,8 +25,8 @@ mod tests;
 
 pub use diagnostic::{CODES, Diagnostic, MAX_DIAGNOSTICS, Severity, Spot};
 pub use model::{
-    AgentProfile, ArgValue, ArgsStyle, Home, Intake, IssuePolicy, OutputFormat, Permission, Price,
-    PromptSource, Retry, Runtime, Stage, Workflow, WorkspaceRoot,
+    AgentProfile, ArgValue, ArgsStyle, Home, Intake, IssuePolicy, OnStateChange, OutputFormat, Permission,
+    Pressure, Price, PromptSource, RemoveWorkspace, Retry, Runtime, Show, Stage, Workflow, WorkspaceRoot,
 };
 pub use render::{render, summary};
 pub use schema::{json_schema, reference_markdown};

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::duration::Span;
 use crate::ids::{AgentName, StageName};
+use crate::limits::{Limit, Spend};
 
 /// A whole workflow.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -16,12 +17,21 @@ pub struct Workflow {
     pub max_issue_concurrency: u32,
     /// `loop.max_iterations`: pulls; `None` is until shutdown.
     pub max_iterations: Option<u64>,
+    /// `loop.orphan_grace`: how long an agent lives without a daemon. `None` is 10 minutes, or nothing for a daemon in
+    /// the foreground.
+    pub orphan_grace: Option<Span>,
+    /// `loop.pressure`: when the machine is too busy to start more.
+    pub pressure: Pressure,
+    /// `limits`: all issues of one day (UTC).
+    pub day_limit: Limit,
     /// `workspace.root`.
     pub workspace_root: WorkspaceRoot,
     /// `agents`, by name.
     pub agents: BTreeMap<AgentName, AgentProfile>,
     /// `issues.pull`.
     pub pull: Intake,
+    /// `issues.show`: how one issue is looked at again.
+    pub show: Option<Show>,
     /// `issue.*`.
     pub issue: IssuePolicy,
     /// `logging.retention_days`.
@@ -48,6 +58,24 @@ pub struct Intake {
     pub idle: Span,
     /// How long a pull may take.
     pub timeout: Span,
+}
+
+/// `issues.show`: one issue, looked at again.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Show {
+    /// A shell command, a template with `issue.id`. JSON is the snapshot, `null` is gone, a failure is unknown.
+    pub command: String,
+    /// How long it may take.
+    pub timeout: Span,
+}
+
+/// `loop.pressure`: nothing starts while the machine is under pressure. `None`: it does not matter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Pressure {
+    /// The least memory that must be available, in bytes.
+    pub min_available_memory: Option<u64>,
+    /// The most memory pressure (PSI, `some avg10`), in percent.
+    pub max_memory_pressure: Option<f64>,
 }
 
 /// `agents.N`: a named setting of one agent program.
@@ -79,6 +107,10 @@ pub struct AgentProfile {
     pub provider: Option<String>,
     /// The address of the model API, in place of the agent's own.
     pub base_url: Option<String>,
+    /// How many attempts of this profile may run at once.
+    pub max_concurrency: Option<u32>,
+    /// What an attempt is charged that was killed or failed without telling what it used.
+    pub estimate: Spend,
 }
 
 /// Which adapter speaks to an agent.
@@ -187,6 +219,16 @@ pub struct IssuePolicy {
     pub before_remove: Option<String>,
     /// `hooks.timeout`, each.
     pub hook_timeout: Span,
+    /// `terminal_states`: an issue in one of them is done with.
+    pub terminal_states: Vec<String>,
+    /// `terminal_grace`: how long a run may go on after that.
+    pub terminal_grace: Span,
+    /// `remove_workspace`: what happens to its workspace then.
+    pub remove_workspace: RemoveWorkspace,
+    /// `limits.attempts`: starts of an agent in the issue's life.
+    pub max_attempts: u32,
+    /// `limits.tokens` and `limits.usd`, for the issue's life.
+    pub limit: Limit,
     /// Stages in file order.
     pub stages: Vec<Stage>,
 }
@@ -218,6 +260,42 @@ pub struct Stage {
     pub tool_timeout: Span,
     /// How often and how soon it is tried again.
     pub retry: Retry,
+    /// `limits`: one attempt.
+    pub limit: Limit,
+    /// `max_concurrency`: how many attempts of this stage may run at once.
+    pub max_concurrency: Option<u32>,
+    /// `parallel`: whether it may run beside another stage of the same issue.
+    pub parallel: bool,
+    /// `on_state_change`: what happens to an attempt whose issue leaves the state.
+    pub on_state_change: OnStateChange,
+    /// `resume`: whether an attempt that was cut off is taken up again.
+    pub resume: bool,
+    /// `resume_prompt`: what the agent is told then; `None` is Vik's own words.
+    pub resume_prompt: Option<String>,
+}
+
+/// `remove_workspace`
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RemoveWorkspace {
+    /// A git work tree with nothing uncommitted or unpushed, or an empty folder.
+    #[default]
+    Clean,
+    /// It stays.
+    Never,
+    /// It goes, whatever is in it.
+    Always,
+}
+
+/// `on_state_change`
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OnStateChange {
+    /// The attempt goes on to its own end.
+    #[default]
+    Finish,
+    /// The attempt is stopped.
+    Cancel,
 }
 
 /// Where a prompt comes from.
@@ -244,5 +322,13 @@ impl Workflow {
     /// The stage with this name.
     pub fn stage(&self, name: &StageName) -> Option<&Stage> {
         self.issue.stages.iter().find(|stage| stage.name == *name)
+    }
+
+    /// Whether an issue in this state is done with.
+    pub fn is_terminal(&self, state: &str) -> bool {
+        self.issue
+            .terminal_states
+            .iter()
+            .any(|terminal| terminal == state)
     }
 }

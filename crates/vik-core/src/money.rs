@@ -1,0 +1,38 @@
+//! Money, counted exactly: a sum of many small costs must not drift.
+
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// An amount in millionths of a US dollar; never negative, and sums stop at the largest one.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(transparent)]
+pub struct MicroUsd(pub u64);
+
+impl MicroUsd {
+    /// From dollars. What is no amount of money (negative, not a number) is nothing.
+    pub fn from_usd(usd: f64) -> Self {
+        // Rounded up: a limit may be reached early, never late. The cast keeps to the range.
+        Self((usd * 1e6).ceil() as u64)
+    }
+
+    /// In dollars.
+    pub fn usd(self) -> f64 {
+        self.0 as f64 / 1e6
+    }
+
+    /// The sum.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+}
+
+impl fmt::Display for MicroUsd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "${:.2}", self.usd())
+    }
+}
