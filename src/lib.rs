@@ -4,6 +4,7 @@
 
 pub mod cli;
 pub mod control;
+pub mod crash;
 pub mod daemon;
 pub mod hooks;
 pub mod host;

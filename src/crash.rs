@@ -1,0 +1,54 @@
+//! Named points of an attempt's life at which a test can stop the daemon and kill what it likes.
+//!
+//! Only a debug build has them, and only with `VIK_CRASH_DIR` set: a file `NAME.armed` in that folder becomes `NAME.hit`
+//! and the whole process stops itself (SIGSTOP). Whoever goes on (SIGCONT) takes `NAME.hit` away first.
+
+/// The points, in the order of an attempt's life.
+pub const POINTS: &[&str] = &[
+    "decided",
+    "committed",
+    "begun",
+    "locked",
+    "workspace_ready",
+    "before_run_started",
+    "before_run_ended",
+    "prompt_ready",
+    "shim_started",
+    "agent_started",
+    "agent_ended",
+    "verify_ended",
+    "log_ended",
+    "after_run_started",
+    "after_run_ended",
+    "reported",
+    "end_committed",
+];
+
+/// The daemon is at this point.
+#[cfg(debug_assertions)]
+pub fn point(name: &str) {
+    use std::path::PathBuf;
+    use std::sync::OnceLock;
+
+    use nix::sys::signal::{Signal, kill};
+
+    static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
+    debug_assert!(POINTS.contains(&name), "`{name}` is not listed");
+    let Some(folder) = FOLDER.get_or_init(|| std::env::var_os("VIK_CRASH_DIR").map(PathBuf::from)) else {
+        return;
+    };
+    let hit = folder.join(format!("{name}.hit"));
+    if std::fs::rename(folder.join(format!("{name}.armed")), &hit).is_err() {
+        return;
+    }
+    let _ = kill(nix::unistd::getpid(), Signal::SIGSTOP);
+    // This thread may go on for an instant before the stop reaches it.
+    while hit.exists() {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+}
+
+/// The daemon is at this point.
+#[cfg(not(debug_assertions))]
+#[inline(always)]
+pub fn point(_: &str) {}
