@@ -20,7 +20,7 @@ use vik_core::workflow::Workflow;
 use crate::daemon::{Asked, Shims, Signals};
 use crate::host::{Host, millis};
 use crate::intake::{self, PullResult};
-use crate::session::{self, Attempt, AttemptEnd, Live, Stop, StopLevel};
+use crate::session::{self, Attempt, AttemptEnd, Finish, Live, Orders, Spent, Stop, StopLevel, Tell};
 
 pub use finish::{Closing, SummaryRow};
 pub use progress::{Observer, Progress, Silent};
@@ -66,6 +66,7 @@ enum Event {
 struct Running {
     start: Box<Start>,
     live: Live,
+    tell: Tell,
     since: Timestamp,
 }
 
@@ -92,6 +93,7 @@ pub struct Orchestrator {
     closing: Closing,
     observer: Box<dyn Observer>,
     shims: Shims,
+    spent: (mpsc::UnboundedSender<Spent>, mpsc::UnboundedReceiver<Spent>),
 }
 
 impl std::fmt::Debug for Orchestrator {
@@ -140,6 +142,7 @@ impl Orchestrator {
             closing: Closing::default(),
             observer,
             shims: Shims::default(),
+            spent: mpsc::unbounded_channel(),
         }
     }
 
@@ -153,6 +156,9 @@ impl Orchestrator {
             let wake = self.next_wakeup();
             tokio::select! {
                 Some(event) = self.events.1.recv() => self.on_event(event),
+                Some(Spent { issue, session, spend }) = self.spent.1.recv() => {
+                    self.handle(Input::Spent { issue, session, spend });
+                }
                 asked = signals.next() => self.on_signal(asked),
                 Some(asking) = asks.recv() => self.on_ask(asking),
                 () = sleep_until(wake) => self.handle(Input::Tick),
@@ -342,11 +348,17 @@ impl Orchestrator {
                 Effect::Start(start) => self.start(start),
                 Effect::Pull => self.ask_for_pull(),
                 Effect::Note(issue, note) => self.on_note(&issue, &note),
-                Effect::Stop { .. }
-                | Effect::Warn { .. }
-                | Effect::Show(_)
-                | Effect::RemoveWorkspace(_)
-                | Effect::Answer(..) => {}
+                Effect::Stop { session, why } => {
+                    if let Some(running) = self.running.get(&session) {
+                        running.tell.stop(why);
+                    }
+                }
+                Effect::Warn { session, limit } => {
+                    if let Some(running) = self.running.get(&session) {
+                        running.tell.warn(limit);
+                    }
+                }
+                Effect::Show(_) | Effect::RemoveWorkspace(_) | Effect::Answer(..) => {}
             }
         }
     }
@@ -358,12 +370,14 @@ impl Orchestrator {
             attempt = start.attempt, session = %session, "attempt started"
         );
         let live = Live::default();
+        let (tell, orders) = Orders::new(self.stop.1.clone());
         self.observer.on(&Progress::Started(&start, &live));
         self.running.insert(
             session,
             Running {
                 start: start.clone(),
                 live: live.clone(),
+                tell,
                 since: Timestamp::now(),
             },
         );
@@ -372,17 +386,24 @@ impl Orchestrator {
             workflow: Arc::clone(&self.workflow),
             start: start.clone(),
             live,
-            stop: self.stop.1.clone(),
+            orders,
+            spent: self.spent.0.clone(),
+            orphan_grace: Duration::ZERO,
             shims: Arc::clone(&self.shims),
         };
         let (events, host) = (self.events.0.clone(), Arc::clone(&self.host));
         tokio::spawn(async move {
             // A task of its own: should it panic, the slot still comes free.
             let end = match tokio::spawn(session::run(attempt)).await {
-                Ok(end) => end,
-                Err(broken) => AttemptEnd::broken(&host, &start, format!("a bug in Vik: {broken}")),
+                Ok(Finish::Ended(end)) => end,
+                Ok(Finish::Detached) => return,
+                Err(broken) => Box::new(AttemptEnd::broken(
+                    &host,
+                    &start,
+                    format!("a bug in Vik: {broken}"),
+                )),
             };
-            let _ = events.send(Event::Ended(session, Box::new(end)));
+            let _ = events.send(Event::Ended(session, end));
         });
     }
 

@@ -13,7 +13,6 @@ use vik_proc::{FileLock, Mark, Output, ProcessId, ShimSpec, SpawnFailureKind, St
 use super::attempt::{Trouble, Work};
 use super::follow::{FollowError, Follower};
 use super::live::LivePhase;
-use super::stop::StopLevel;
 use crate::daemon::Shims;
 use crate::hooks::{how_ended, read_tail};
 use crate::host::{ATTEMPT_MARK, os_env};
@@ -92,11 +91,11 @@ impl Work<'_> {
                     Ok(record) => break self.exit.insert(record).proof.is_proven().then_some(()).ok_or(None),
                     Err(lost) => break Err(Some(lost)),
                 },
-                () = self.attempt.stop.reached(StopLevel::Stop), if stopped.is_none() => {
+                _ = self.attempt.orders.halted(), if stopped.is_none() => {
                     stopped = Some(Trouble::of(Outcome::Cancelled, "Vik was stopped"));
                     handle.stop();
                 }
-                () = self.attempt.stop.reached(StopLevel::Kill), if !killed => {
+                () = self.attempt.orders.killed(), if !killed => {
                     killed = true;
                     handle.kill();
                 }

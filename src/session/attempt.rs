@@ -6,9 +6,12 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use serde_json::Value;
+use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 use vik_agents::Conclusion;
 use vik_core::event::{Ended, Event};
+use vik_core::ids::{IssueId, SessionId};
+use vik_core::limits::Spend;
 use vik_core::machine::Report;
 use vik_core::outcome::{CostSource, FailureClass, Outcome};
 use vik_core::scheduler::Start;
@@ -18,7 +21,7 @@ use vik_store::{AttemptFiles, AttemptRecord, SessionLog};
 
 use super::context::{issue_context, stage_context};
 use super::live::Live;
-use super::stop::{Stop, StopLevel};
+use super::orders::Orders;
 use crate::daemon::Shims;
 use crate::hooks::{self, Hook, HookError};
 use crate::host::{Host, millis};
@@ -40,10 +43,34 @@ pub struct Attempt {
     pub start: Box<Start>,
     /// What it tells while it runs.
     pub live: Live,
-    /// Tells it to stop.
-    pub stop: Stop,
+    /// What it is told.
+    pub orders: Orders,
+    /// Where it says what it has spent, each time that changes.
+    pub spent: mpsc::UnboundedSender<Spent>,
+    /// How long its agent lives without a daemon.
+    pub orphan_grace: Duration,
     /// Where its shim is noted while it lives.
     pub shims: Shims,
+}
+
+/// What an attempt has spent so far.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spent {
+    /// The issue it is for.
+    pub issue: IssueId,
+    /// The attempt.
+    pub session: SessionId,
+    /// The total so far.
+    pub spend: Spend,
+}
+
+/// What becomes of an attempt that was taken up.
+#[derive(Clone, Debug)]
+pub enum Finish {
+    /// It ended.
+    Ended(Box<AttemptEnd>),
+    /// It was told to let go of its agent, which lives on: the next daemon takes it up.
+    Detached,
 }
 
 /// How an attempt ended.
@@ -117,8 +144,13 @@ pub fn files(host: &Host, start: &Start) -> AttemptFiles {
     AttemptFiles::new(&dir, &start.stage.name, start.session)
 }
 
-/// Makes the attempt. Whatever happens, it ends with a report.
-pub async fn run(attempt: Attempt) -> AttemptEnd {
+/// Makes the attempt, or takes it up where an earlier daemon left it. Whatever happens, it ends with a report, unless it
+/// was told to detach.
+pub async fn run(attempt: Attempt) -> Finish {
+    Finish::Ended(Box::new(make(attempt).await))
+}
+
+async fn make(attempt: Attempt) -> AttemptEnd {
     let began = Instant::now();
     let files = files(&attempt.host, &attempt.start);
     let mut work = match Work::begin(&attempt, &files) {
@@ -294,7 +326,7 @@ impl<'a> Work<'a> {
             }
             tokio::select! {
                 () = tokio::time::sleep(LOCK_LOOK) => {}
-                () = self.attempt.stop.reached(StopLevel::Stop) => {
+                _ = self.attempt.orders.halted() => {
                     return Err(Trouble::of(Outcome::Cancelled, "Vik was stopped"));
                 }
             }
@@ -346,7 +378,7 @@ impl<'a> Work<'a> {
                 Ok(source) => source.map_err(trouble)?,
                 Err(error) => return Err(trouble(format!("{name}: {error}"))),
             },
-            () = self.attempt.stop.reached(StopLevel::Stop) => {
+            _ = self.attempt.orders.halted() => {
                 return Err(Trouble::of(Outcome::Cancelled, "Vik was stopped"));
             }
         };
@@ -361,7 +393,7 @@ impl<'a> Work<'a> {
                 Part::Command { script, .. } => {
                     let place = self.place(workdir, Duration::ZERO);
                     let file = self.files.hook("prompt").with_extension("sh");
-                    let stop = self.attempt.stop.reached(StopLevel::Stop);
+                    let stop = async { drop(self.attempt.orders.halted().await) };
                     let output = hooks::prompt_command(self.host(), script, place, &file, stop).await;
                     text.push_str(&output.map_err(|error| Trouble::hook(&error))?);
                 }

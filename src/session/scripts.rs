@@ -11,7 +11,6 @@ use vik_core::outcome::FailureClass;
 use super::attempt::{Trouble, Work};
 use super::context::stage_context;
 use super::live::LivePhase;
-use super::stop::StopLevel;
 use crate::hooks::{self, Hook, HookError, Place};
 use crate::host::fit;
 use crate::report;
@@ -114,12 +113,13 @@ impl Work<'_> {
         }
         let log = self.files.hook(hook.as_str());
         // What the agent did is done: cut off, its tracker would never hear of it. Its own timeout bounds the wait.
-        let level = if hook == Hook::AfterRun {
-            StopLevel::Kill
-        } else {
-            StopLevel::Stop
+        let orders = &self.attempt.orders;
+        let stop = async {
+            match hook {
+                Hook::AfterRun => orders.killed().await,
+                _ => drop(orders.halted().await),
+            }
         };
-        let stop = self.attempt.stop.reached(level);
         hooks::run(
             self.host(),
             hook,

@@ -1,0 +1,125 @@
+//! What one attempt is told while it runs.
+
+use tokio::sync::watch;
+use vik_core::limits::LimitHit;
+use vik_core::scheduler::StopWhy;
+
+use super::stop::{Stop, StopLevel};
+
+/// All that one attempt was told so far.
+#[derive(Clone, Debug, Default)]
+struct Told {
+    stop: Option<StopWhy>,
+    detach: bool,
+    warnings: Vec<LimitHit>,
+}
+
+/// Tells one attempt what to do. When it is dropped, the attempt goes on as it was told last.
+#[derive(Debug)]
+pub struct Tell(watch::Sender<Told>);
+
+impl Tell {
+    /// Stop, and why. The first reason stands.
+    pub fn stop(&self, why: StopWhy) {
+        self.0.send_if_modified(|told| {
+            let first = told.stop.is_none();
+            told.stop.get_or_insert(why);
+            first
+        });
+    }
+
+    /// A limit is near: say so in the log.
+    pub fn warn(&self, limit: LimitHit) {
+        self.0.send_modify(|told| told.warnings.push(limit));
+    }
+
+    /// The daemon is about to end and leaves its agents alive: as soon as the agent runs, let go of it and return. What
+    /// is being prepared or finished goes on to there, or to its end.
+    pub fn detach(&self) {
+        self.0.send_modify(|told| told.detach = true);
+    }
+}
+
+/// Hears what one attempt is told; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Orders {
+    all: Stop,
+    own: watch::Receiver<Told>,
+}
+
+/// Why an attempt must stop.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Halt {
+    /// Everything stops.
+    All,
+    /// This attempt.
+    Own(StopWhy),
+}
+
+impl Orders {
+    /// For an attempt that stops when all do, or when it is told.
+    pub fn new(all: Stop) -> (Tell, Self) {
+        let (tell, own) = watch::channel(Told::default());
+        (Tell(tell), Self { all, own })
+    }
+
+    /// Why it must stop now, if it must.
+    pub fn halt(&self) -> Option<Halt> {
+        let own = self.own.borrow().stop.clone();
+        own.map(Halt::Own)
+            .or_else(|| self.all.is_set().then_some(Halt::All))
+    }
+
+    /// Waits until it must stop, and says why.
+    pub async fn halted(&self) -> Halt {
+        tokio::select! {
+            why = self.own(|told| told.stop.clone()) => Halt::Own(why),
+            () = self.all.reached(StopLevel::Stop) => self.halt().unwrap_or(Halt::All),
+        }
+    }
+
+    /// Waits until everything is to be killed.
+    pub async fn killed(&self) {
+        self.all.reached(StopLevel::Kill).await;
+    }
+
+    /// Waits until it is to let go of its agent.
+    pub async fn detached(&self) {
+        self.own(|told| told.detach.then_some(())).await;
+    }
+
+    /// Waits until there are more warnings than `seen`, and gives those.
+    pub async fn warned(&self, seen: usize) -> Vec<LimitHit> {
+        self.own(|told| {
+            told.warnings
+                .get(seen..)
+                .filter(|new| !new.is_empty())
+                .map(<[_]>::to_vec)
+        })
+        .await
+    }
+
+    /// The warnings after the first `seen`.
+    pub fn warnings(&self, seen: usize) -> Vec<LimitHit> {
+        self.own
+            .borrow()
+            .warnings
+            .get(seen..)
+            .unwrap_or_default()
+            .to_vec()
+    }
+
+    async fn own<T>(&self, look: impl Fn(&Told) -> Option<T>) -> T {
+        let mut own = self.own.clone();
+        let found = own
+            .wait_for(|told| look(told).is_some())
+            .await
+            .ok()
+            .and_then(|told| look(&told));
+        match found {
+            Some(found) => found,
+            // Nobody can tell it anything any more.
+            None => std::future::pending().await,
+        }
+    }
+}
