@@ -426,10 +426,7 @@ impl<'a> Work<'a> {
             last_message: conclusion.last_message.clone(),
             provider_session_id: conclusion.provider_session_id.clone(),
             workspace_changed: self.changed,
-            proof: self
-                .exit
-                .as_ref()
-                .map(|record| proof_name(&record.proof).to_owned()),
+            proof: self.exit.as_ref().map(|record| record.proof.name().to_owned()),
         }
     }
 
@@ -505,14 +502,4 @@ fn cost_of(price: &Price, usage: vik_core::outcome::Usage) -> f64 {
         .into_iter()
         .map(|(tokens, usd_per_million)| tokens as f64 * usd_per_million / 1e6)
         .sum()
-}
-
-fn proof_name(proof: &vik_proc::Proof) -> &'static str {
-    match proof {
-        vik_proc::Proof::Subreaper => "subreaper",
-        vik_proc::Proof::Census => "census",
-        vik_proc::Proof::Mark => "mark",
-        vik_proc::Proof::Group => "group",
-        vik_proc::Proof::Unproven { .. } => "unproven",
-    }
 }

@@ -2,10 +2,11 @@
 
 use std::fs;
 use std::io::{self, Write};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use crate::identity::{ProcessId, boot_id};
+use crate::identity::ProcessId;
 
 /// Replaces the file at `path` as a whole, with mode 0600; `durable` also brings it to the disk first.
 pub(crate) fn replace(path: &Path, content: &[u8], durable: bool) -> io::Result<()> {
@@ -23,39 +24,78 @@ pub(crate) fn replace(path: &Path, content: &[u8], durable: bool) -> io::Result<
         if durable {
             file.sync_all()?;
         }
-        fs::rename(&temporary, path)
+        fs::rename(&temporary, path)?;
+        match path.parent().filter(|_| durable) {
+            // The new name is on the disk only when its folder is.
+            Some(folder) => fs::File::open(folder)?.sync_all(),
+            None => Ok(()),
+        }
     };
     write().inspect_err(|_| {
         let _ = fs::remove_file(&temporary);
     })
 }
 
-/// Writes the members of a tree.
-pub(crate) fn write(path: &Path, members: &[ProcessId]) -> io::Result<()> {
-    let mut text = format!("boot {}\n", boot_id());
-    for member in members {
-        text.push_str(&format!("{} {}\n", member.pid, member.start_time));
-    }
-    replace(path, text.as_bytes(), false)
+/// Who belongs to one tree, as its shim last saw it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Census {
+    /// The boot that the processes belong to.
+    pub boot_id: String,
+    /// The shim.
+    pub shim: Option<ProcessId>,
+    /// The agent, from when it runs.
+    pub agent: Option<ProcessId>,
+    /// The folder of the tree's own cgroup, where there is one.
+    pub cgroup: Option<PathBuf>,
+    /// Everything that was alive below the shim.
+    pub members: Vec<ProcessId>,
 }
 
-/// Reads the members of a tree that a shim noted. Empty when there is no file, or when it is of another boot.
-pub fn read_census(path: &Path) -> Vec<ProcessId> {
-    let Ok(text) = fs::read_to_string(path) else {
-        return Vec::new();
-    };
-    let mut lines = text.lines();
-    if lines.next().and_then(|line| line.strip_prefix("boot ")) != Some(&boot_id()) {
-        return Vec::new();
+impl Census {
+    /// Reads what a shim noted. `None`: there is nothing, or nothing that a shim would write.
+    pub fn read(path: &Path) -> Option<Self> {
+        let bytes = fs::read(path).ok()?;
+        let mut lines = bytes.split(|&byte| byte == b'\n');
+        let boot_id = lines.next()?.strip_prefix(b"boot ")?;
+        let mut census = Self {
+            boot_id: String::from_utf8(boot_id.to_vec()).ok()?,
+            ..Self::default()
+        };
+        for line in lines {
+            if let Some(shim) = line.strip_prefix(b"shim ") {
+                census.shim = process(shim);
+            } else if let Some(agent) = line.strip_prefix(b"agent ") {
+                census.agent = process(agent);
+            } else if let Some(cgroup) = line.strip_prefix(b"cgroup ") {
+                census.cgroup = Some(std::ffi::OsString::from_vec(cgroup.to_vec()).into());
+            } else {
+                census.members.extend(process(line));
+            }
+        }
+        Some(census)
     }
-    let member = |line: &str| {
-        let (pid, start_time) = line.split_once(' ')?;
-        Some(ProcessId {
-            pid: pid.parse().ok().filter(|&pid| pid > 1)?,
-            start_time: start_time.parse().ok()?,
-        })
-    };
-    lines.filter_map(member).collect()
+
+    pub(crate) fn write(&self, path: &Path) -> io::Result<()> {
+        let mut text = format!("boot {}\n", self.boot_id).into_bytes();
+        let mut line = |what: &str, process: &ProcessId| {
+            text.extend(format!("{what}{} {}\n", process.pid, process.start_time).bytes());
+        };
+        self.shim.iter().for_each(|shim| line("shim ", shim));
+        self.agent.iter().for_each(|agent| line("agent ", agent));
+        self.members.iter().for_each(|member| line("", member));
+        if let Some(cgroup) = &self.cgroup {
+            text.extend([b"cgroup ", cgroup.as_os_str().as_bytes(), b"\n"].concat());
+        }
+        replace(path, &text, false)
+    }
+}
+
+fn process(line: &[u8]) -> Option<ProcessId> {
+    let (pid, start_time) = std::str::from_utf8(line).ok()?.split_once(' ')?;
+    Some(ProcessId {
+        pid: pid.parse().ok().filter(|&pid| pid > 1)?,
+        start_time: start_time.parse().ok()?,
+    })
 }
 
 #[cfg(test)]
@@ -63,28 +103,41 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_again_and_another_boot_is_not() {
+    fn what_is_written_is_read_again() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("census");
-        let members = [
-            ProcessId {
-                pid: 7,
-                start_time: 12,
-            },
-            ProcessId {
-                pid: 8,
-                start_time: 13,
-            },
-        ];
-        write(&path, &members).unwrap();
-        assert_eq!(read_census(&path), members);
-        fs::write(&path, "boot other\n7 12\n").unwrap();
-        assert_eq!(read_census(&path), []);
-        assert_eq!(read_census(&folder.path().join("none")), []);
+        let id = |pid| ProcessId { pid, start_time: 12 };
+        let mut census = Census {
+            boot_id: "boot".to_owned(),
+            shim: Some(id(6)),
+            ..Census::default()
+        };
+        census.write(&path).unwrap();
+        assert_eq!(Census::read(&path).unwrap(), census);
+        census.agent = Some(id(7));
+        census.members = vec![id(7), id(8)];
+        census.cgroup = Some("/sys/fs/cgroup/vik 1".into());
+        census.write(&path).unwrap();
+        assert_eq!(Census::read(&path).unwrap(), census);
         assert_eq!(
             fs::read_dir(folder.path()).unwrap().count(),
             1,
             "no temporary file is left"
         );
+    }
+
+    #[test]
+    fn what_no_shim_wrote_names_nobody() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("census");
+        assert_eq!(Census::read(&path), None);
+        fs::write(&path, "no census").unwrap();
+        assert_eq!(Census::read(&path), None);
+        fs::write(&path, "boot here\n1 5\nx 4\n7\n-9 4\n\n8 13\n").unwrap();
+        let eight = ProcessId {
+            pid: 8,
+            start_time: 13,
+        };
+        assert_eq!(Census::read(&path).unwrap().members, [eight]);
     }
 }

@@ -1,5 +1,7 @@
 //! Who a process is: its pid alone may be used again, its pid with its start time is not.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use crate::sys;
@@ -32,6 +34,11 @@ impl ProcessId {
     /// Whether this very process still runs. A zombie is dead.
     pub fn is_alive(self) -> bool {
         sys::stat(self.pid).is_some_and(|stat| stat.start_time == self.start_time && !stat.dead)
+    }
+
+    /// How long ago it was started, by the clock that also runs while the machine sleeps and that nobody sets (Linux).
+    pub fn age(self) -> Duration {
+        sys::age(self.start_time)
     }
 
     /// The parent's identity, while both live.
@@ -79,6 +86,8 @@ mod tests {
     fn this_process_is_alive_and_its_ancestors_are_older() {
         let me = ProcessId::current();
         assert!(me.is_alive());
+        // The first process is as old as this boot; its start is told in hundredths of a second.
+        assert!(me.age() <= me.parent().unwrap().age() && me.age() < Duration::from_secs(3600));
         assert!(
             !ProcessId {
                 start_time: me.start_time + 1,
@@ -108,7 +117,7 @@ mod tests {
     fn a_zombie_is_dead() {
         let mut child = std::process::Command::new("true").spawn().unwrap();
         let id = ProcessId::of(i32::try_from(child.id()).unwrap()).unwrap();
-        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+        let deadline = std::time::Instant::now() + Duration::from_secs(20);
         while id.is_alive() {
             assert!(std::time::Instant::now() < deadline, "`true` does not end");
             std::thread::yield_now();

@@ -28,7 +28,7 @@ mod sys;
 mod tree;
 
 pub use capabilities::{Capability, capabilities};
-pub use census::read_census;
+pub use census::Census;
 pub use heap::lean_heap;
 pub use identity::ProcessId;
 pub use lock::FileLock;
@@ -40,7 +40,7 @@ pub use spec::{
     Stdin,
 };
 pub use supervise::{
-    CommandRun, Handle, Limits, MAX_OUTPUT_FILE_BYTES, ProcError, ShimLost, SpawnError, StdoutMode,
-    Supervised, Supervisor, keep_files_private, raise_file_limit, read_exit_record,
+    AdoptError, CommandRun, Handle, Limits, MAX_OUTPUT_FILE_BYTES, ProcError, ShimLost, SpawnError,
+    StdoutMode, Supervised, Supervisor, keep_files_private, raise_file_limit, read_exit_record, recover,
 };
 pub use sweep::{end_all, end_marked, sweep};

@@ -49,6 +49,13 @@ pub struct ShimSpec {
     /// Where the shim notes the members of the tree while it lives.
     #[serde(with = "os_text::option", default)]
     pub census: Option<PathBuf>,
+    /// How long the agent may live without a daemon once the lifeline has closed. Zero: it is stopped at once.
+    #[serde(rename = "orphan_grace_ms", with = "millis", default)]
+    pub orphan_grace: Duration,
+    /// Where the shim makes the FIFO through which a later daemon takes it over ([`crate::Supervisor::adopt`]), if
+    /// there is an [`orphan_grace`](Self::orphan_grace). Made before the agent is started, removed at the end.
+    #[serde(with = "os_text::option", default)]
+    pub control: Option<PathBuf>,
     /// The soft limit of open files for the agent; `None` leaves the shim's own. [`crate::raise_file_limit`] lifts the
     /// daemon's limit, which programs that still use `select` must not inherit: [`crate::Supervisor`] fills this in.
     #[serde(default)]
@@ -74,6 +81,8 @@ impl ShimSpec {
             graces: Graces::default(),
             exit_record: None,
             census: None,
+            orphan_grace: Duration::ZERO,
+            control: None,
             open_files: None,
             umask: None,
         }
@@ -244,7 +253,7 @@ pub enum Cause {
     Stopped,
     /// An immediate end was asked for.
     Killed,
-    /// The daemon went away.
+    /// The daemon went away, and none came back within the [`ShimSpec::orphan_grace`].
     LifelineLost,
     /// It never began: see [`ExitRecord::spawn_error`].
     SpawnFailed,
@@ -291,6 +300,10 @@ pub enum SpawnFailureKind {
 pub enum Proof {
     /// Every orphan of the tree is inherited by the shim (or, when it was lost, by the daemon), and none is left.
     Subreaper,
+    /// The machine was started anew: nothing of an earlier boot lives.
+    Reboot,
+    /// The tree's own cgroup, which every descendant is born into, is empty; census and mark find nothing either.
+    Cgroup,
     /// Nothing that a lost shim had noted lives.
     Census,
     /// Nothing that carries the mark lives, nor anything that the shim had noted.
@@ -308,6 +321,19 @@ impl Proof {
     /// Whether the tree is known to be gone.
     pub fn is_proven(&self) -> bool {
         !matches!(self, Self::Unproven { .. })
+    }
+
+    /// Its name in records and messages.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Subreaper => "subreaper",
+            Self::Reboot => "reboot",
+            Self::Cgroup => "cgroup",
+            Self::Census => "census",
+            Self::Mark => "mark",
+            Self::Group => "group",
+            Self::Unproven { .. } => "unproven",
+        }
     }
 }
 
@@ -350,7 +376,9 @@ mod tests {
             (spec.args, spec.env) = (args, env);
             spec.stdin = Stdin::File(path.clone().into());
             spec.stdout = Output::Append(path.clone().into());
-            spec.exit_record = Some(path.into());
+            spec.exit_record = Some(path.clone().into());
+            spec.control = Some(path.into());
+            spec.orphan_grace = Duration::from_millis(int);
             spec.mark = Some(Mark::new("NAME", "value"));
             spec.graces.int = Duration::from_millis(int);
             let line = serde_json::to_string(&spec).unwrap();

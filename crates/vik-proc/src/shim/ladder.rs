@@ -54,7 +54,7 @@ impl Shim {
             return;
         }
         self.cause = Some(cause);
-        self.note_census(&self.members());
+        self.note_census(self.members());
         if let Some(agent) = self.agent {
             // Before its setsid the child has no group yet.
             if sys::kill(-agent.pid, libc::SIGINT).is_err() {
@@ -134,7 +134,7 @@ impl Shim {
 
     fn begin_terminating(&mut self, grace: Duration) {
         let now = Instant::now();
-        self.note_census(&self.members());
+        self.note_census(self.members());
         self.terminate_members();
         self.phase = Phase::Terminating {
             until: now + grace,
@@ -177,7 +177,7 @@ impl Shim {
     }
 
     /// Everything of the tree that is alive.
-    fn members(&self) -> Vec<ProcessId> {
+    pub(super) fn members(&self) -> Vec<ProcessId> {
         let me = i32::try_from(std::process::id()).unwrap_or(0);
         let mut members = tree::descendants(&[me]);
         if !self.subreaper {

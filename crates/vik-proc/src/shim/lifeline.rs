@@ -1,4 +1,5 @@
-//! The pipe from the daemon: the spec, then commands, then its end.
+//! Lines from the daemon, through the pipe that the shim was started with (the spec, then commands, then its end) or
+//! through the control FIFO.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -15,6 +16,16 @@ const MAX_LINE: usize = 16 * 1024 * 1024;
 pub(super) enum Command {
     Stop,
     Kill,
+}
+
+impl Command {
+    pub(super) fn parse(word: &[u8]) -> Option<Self> {
+        match word {
+            b"stop" => Some(Self::Stop),
+            b"kill" => Some(Self::Kill),
+            _ => None,
+        }
+    }
 }
 
 pub(super) struct Lifeline {
@@ -58,22 +69,18 @@ impl Lifeline {
         self.read().unwrap_or(false)
     }
 
-    /// The commands that have come whole.
-    pub(super) fn commands(&mut self) -> Vec<Command> {
-        let mut commands = Vec::new();
+    /// The lines that have come whole.
+    pub(super) fn lines(&mut self) -> Vec<Vec<u8>> {
+        let mut lines = Vec::new();
         while let Some(end) = self.buffer.iter().position(|&byte| byte == b'\n') {
-            match self.buffer[..end].trim_ascii() {
-                b"stop" => commands.push(Command::Stop),
-                b"kill" => commands.push(Command::Kill),
-                _ => {}
-            }
+            lines.push(self.buffer[..end].trim_ascii().to_vec());
             self.buffer.drain(..=end);
         }
         // A command is short; anything that grows without a line end is not one.
         if self.buffer.len() > 64 * 1024 {
-            self.buffer.clear();
+            self.buffer = Vec::new();
         }
-        commands
+        lines
     }
 
     fn read(&mut self) -> io::Result<bool> {
@@ -86,6 +93,7 @@ impl Lifeline {
                     return Ok(true);
                 }
                 Err(Errno::EINTR) => {}
+                Err(Errno::EAGAIN) => return Ok(true),
                 Err(error) => return Err(error.into()),
             }
         }

@@ -2,13 +2,15 @@
 //! tree, feeds its standard input, and ends only when nothing of the tree is left.
 //!
 //! Descriptors at its start: 0 the lifeline (first line a [`ShimSpec`], then one command a line; its end means that the
-//! daemon is gone), 1 and 2 what the agent may inherit, 3 the status pipe to the daemon, 4 perhaps a lock to hold.
+//! daemon is gone: then the agent is stopped, or a later daemon is waited for at the control FIFO), 1 and 2 what the agent may inherit, 3 the status pipe to the daemon, 4 perhaps a lock to hold.
 
+mod control;
 mod feed;
 mod ladder;
 mod launch;
 mod lifeline;
 mod record;
+mod roll;
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
@@ -20,12 +22,14 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
+use self::control::{Control, Owner, Word};
 use self::feed::Feed;
 use self::ladder::{Phase, Step};
 use self::lifeline::{Command, Lifeline};
+use self::roll::Roll;
 use crate::identity::ProcessId;
 use crate::spec::{Cause, ShimSpec, SpawnFailure, Status};
-use crate::{census, sys};
+use crate::sys;
 
 /// Runs the shim to its end: what the hidden verb `vik __shim` does. Call it first thing in `main`, before threads,
 /// logging and command line parsing: it takes over descriptors 0, 3 and 4 and all signals.
@@ -72,8 +76,15 @@ const ANY_CHILD: WaitPidFlag = WaitPidFlag::WNOHANG;
 struct Shim {
     spec: ShimSpec,
     status: OwnedFd,
-    /// `None` once the daemon is gone.
+    /// `None` once the daemon that started this is gone.
     lifeline: Option<Lifeline>,
+    /// Where a later daemon may come in; `None` where none may.
+    control: Option<Control>,
+    /// The later daemon.
+    owner: Option<Owner>,
+    /// Until when one may come, while there is no daemon.
+    orphan_until: Option<Instant>,
+    roll: Option<Roll>,
     signals: OwnedFd,
     subreaper: bool,
     agent: Option<ProcessId>,
@@ -95,6 +106,10 @@ impl Shim {
             spec,
             status,
             lifeline: Some(lifeline),
+            control: None,
+            owner: None,
+            orphan_until: None,
+            roll: None,
             signals,
             subreaper,
             agent: None,
@@ -110,6 +125,15 @@ impl Shim {
     }
 
     fn start(&mut self) {
+        self.roll = self.spec.census.clone().map(Roll::begin);
+        if !self.spec.orphan_grace.is_zero() {
+            // Without it nobody can come, and the agent ends with the daemon.
+            self.control = self
+                .spec
+                .control
+                .as_deref()
+                .and_then(|path| Control::make(path).ok());
+        }
         match launch::launch(&self.spec) {
             Ok(launched) => {
                 self.agent = ProcessId::of(launched.pid).or(Some(ProcessId {
@@ -134,12 +158,16 @@ impl Shim {
         loop {
             let childless = self.reap();
             let now = Instant::now();
+            self.end_orphan(now);
+            self.refresh_census(now);
             if let Some(proof) = self.advance(now, childless) {
                 self.finish(proof);
                 return;
             }
-            let timeout = self
-                .wake_at()
+            let timeout = [self.wake_at(), self.orphan_until, self.census_at()]
+                .into_iter()
+                .flatten()
+                .min()
                 .map(|at| at.saturating_duration_since(Instant::now()));
             self.wait(timeout);
         }
@@ -154,6 +182,7 @@ impl Shim {
                 Err(Errno::EINTR) => continue,
                 Err(_) => return true,
             };
+            self.census_is_old();
             let agent = self.agent.map(|agent| agent.pid);
             if status.pid().map(Pid::as_raw) == agent {
                 match status {
@@ -180,17 +209,10 @@ impl Shim {
             }
             (None, Some(agent)) => {
                 self.started_at = SystemTime::now();
-                self.note_census(&[agent]);
+                self.note_agent(agent);
                 self.tell(&Status::Started(agent));
             }
             (None, None) => {}
-        }
-    }
-
-    fn note_census(&self, members: &[ProcessId]) {
-        if let Some(path) = &self.spec.census {
-            // A census that cannot be written weakens a later proof, never this attempt.
-            let _ = census::write(path, members);
         }
     }
 
@@ -214,6 +236,8 @@ impl Shim {
             })
         };
         let lifeline = watch(self.lifeline.as_ref().map(Lifeline::fd), PollFlags::POLLIN);
+        let control = watch(self.control.as_ref().map(Control::fd), PollFlags::POLLIN);
+        let owner = watch(self.owner.as_ref().and_then(Owner::fd), PollFlags::POLLIN);
         let report = watch(self.report.as_ref().map(AsFd::as_fd), PollFlags::POLLIN);
         let feed = watch(self.feed.as_ref().map(Feed::fd), PollFlags::POLLOUT);
         let timeout = timeout.map_or(PollTimeout::NONE, |timeout| {
@@ -225,6 +249,7 @@ impl Shim {
         }
         let ready = |index: Option<usize>| index.is_some_and(|index| fds[index].any().unwrap_or(true));
         let (signals, lifeline, report, feed) = (ready(Some(0)), ready(lifeline), ready(report), ready(feed));
+        let (control, owner) = (ready(control), ready(owner));
         if report {
             self.read_report();
         }
@@ -236,6 +261,15 @@ impl Shim {
         }
         if lifeline {
             self.take_commands();
+        }
+        if owner {
+            self.owner = None;
+        }
+        if control {
+            self.take_words();
+        }
+        if lifeline || owner || control {
+            self.tend_orphan();
         }
     }
 
@@ -259,16 +293,73 @@ impl Shim {
         self.obey();
         if !open {
             self.lifeline = None;
-            self.stop(Cause::LifelineLost);
         }
     }
 
     fn obey(&mut self) {
-        for command in self.lifeline.as_mut().map(Lifeline::commands).unwrap_or_default() {
-            match command {
-                Command::Stop => self.stop(Cause::Stopped),
-                Command::Kill => self.kill(),
+        let lines = self.lifeline.as_mut().map(Lifeline::lines).unwrap_or_default();
+        for command in lines.iter().filter_map(|line| Command::parse(line)) {
+            self.carry_out(command);
+        }
+    }
+
+    fn carry_out(&mut self, command: Command) {
+        match command {
+            Command::Stop => self.stop(Cause::Stopped),
+            Command::Kill => self.kill(),
+        }
+    }
+
+    /// Takes in what came through the FIFO.
+    fn take_words(&mut self) {
+        let Some(control) = &mut self.control else { return };
+        let open = control.receive();
+        for word in control.words() {
+            match word {
+                Word::Hello(owner) => self.owner = Some(owner),
+                Word::Bye(name) if self.is_owned_by(&name) => self.owner = None,
+                Word::Command(command, name) if self.is_owned_by(&name) => self.carry_out(command),
+                Word::Bye(_) | Word::Command(..) => {}
             }
+        }
+        if !open {
+            self.owner = None;
+            if self
+                .control
+                .as_mut()
+                .is_some_and(|control| control.reopen().is_err())
+            {
+                self.control = None;
+            }
+        }
+    }
+
+    fn is_owned_by(&self, name: &[u8]) -> bool {
+        self.owner.as_ref().is_some_and(|owner| owner.is(name))
+    }
+
+    /// Begins to wait for a daemon when there is none, and stops waiting when there is one.
+    fn tend_orphan(&mut self) {
+        if self.lifeline.is_some() || self.owner.is_some() {
+            self.orphan_until = None;
+        } else if self.control.is_none() {
+            self.orphan_until = None;
+            self.stop(Cause::LifelineLost);
+        } else if self.orphan_until.is_none() {
+            self.orphan_until = Some(Instant::now() + self.spec.orphan_grace);
+        }
+    }
+
+    /// Stops the agent when no daemon came in time.
+    fn end_orphan(&mut self, now: Instant) {
+        if self.orphan_until.is_none_or(|until| now < until) {
+            return;
+        }
+        // One may have come while this process was stopped by a signal.
+        self.take_words();
+        self.tend_orphan();
+        if self.orphan_until.take().is_some() {
+            self.stop(Cause::LifelineLost);
         }
     }
 }

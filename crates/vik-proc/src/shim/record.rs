@@ -12,18 +12,27 @@ impl Shim {
     /// Writes the exit record, then tells the daemon. What fails here must not lose the end itself.
     pub(super) fn finish(&mut self, proof: Proof) {
         self.feed = None;
-        match (&proof, &self.spec.census) {
-            (Proof::Unproven { survivors }, _) => self.note_census(survivors),
-            (_, Some(path)) => {
-                let _ = fs::remove_file(path);
-            }
-            (_, None) => {}
+        if let Proof::Unproven { survivors } = &proof {
+            self.note_census(survivors.clone());
         }
+        let proven = proof.is_proven();
         let record = self.record(proof);
         if let (Some(path), Ok(mut json)) = (&self.spec.exit_record, serde_json::to_vec(&record)) {
             json.push(b'\n');
             // A full disk: the daemon still hears it through the pipe.
             let _ = census::replace(path, &json, true);
+        }
+        // Only now: should this process die in between, they are what a later daemon has.
+        if let Some(roll) = self.roll.take().filter(|_| proven) {
+            let _ = fs::remove_file(roll.path());
+        }
+        if let Some(control) = self
+            .spec
+            .control
+            .as_deref()
+            .filter(|_| !self.spec.orphan_grace.is_zero())
+        {
+            let _ = fs::remove_file(control);
         }
         self.tell(&Status::Ended(Box::new(record)));
     }

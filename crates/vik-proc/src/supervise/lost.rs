@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use nix::libc;
 
-use crate::census::read_census;
+use crate::census::Census;
 use crate::identity::{ProcessId, boot_id};
 use crate::spec::{ExitRecord, Proof, ShimSpec};
 use crate::{reap, tree};
@@ -25,7 +25,9 @@ pub struct ShimLost {
     pub how: String,
     /// What was found alive and killed.
     pub found: Vec<ProcessId>,
-    pub(super) proof: Proof,
+    /// It was not lost but [left alone](crate::Handle::detach): it lives, and nothing was looked for.
+    pub detached: bool,
+    proof: Proof,
 }
 
 impl ShimLost {
@@ -44,7 +46,16 @@ impl ShimLost {
             agent,
             how: "no longer watched".to_owned(),
             found: Vec::new(),
+            detached: false,
             proof,
+        }
+    }
+
+    pub(super) fn detached(shim: ProcessId, agent: Option<ProcessId>) -> Self {
+        Self {
+            how: "left to its orphan grace".to_owned(),
+            detached: true,
+            ..Self::unknown(shim, agent)
         }
     }
 }
@@ -54,53 +65,107 @@ pub fn read_exit_record(path: &Path) -> io::Result<ExitRecord> {
     Ok(serde_json::from_slice(&fs::read(path)?)?)
 }
 
-/// Ends what the shim left. It may have died just after it wrote its record: then that stands.
-pub(super) async fn clean_up(
+/// Concludes a shim of an earlier daemon without taking it over: for one that has ended, or cannot be
+/// [adopted](crate::Supervisor::adopt), which is killed with all that belongs to it.
+///
+/// `boot_id` is the boot in which it was started. In another boot nothing of it can live, and nothing is looked for. Of
+/// the spec the same is used as by `adopt`.
+pub async fn recover(
     spec: &ShimSpec,
     shim: ProcessId,
     agent: Option<ProcessId>,
-    how: String,
+    boot_id: &str,
 ) -> Result<ExitRecord, ShimLost> {
+    let lost = Lost {
+        shim,
+        agent,
+        boot_id: boot_id.to_owned(),
+        orphans_are_ours: false,
+        how: "without a daemon".to_owned(),
+    };
+    clean_up(spec, lost).await
+}
+
+/// A shim that is gone, or is to go.
+#[derive(Clone)]
+pub(super) struct Lost {
+    pub(super) shim: ProcessId,
+    pub(super) agent: Option<ProcessId>,
+    pub(super) boot_id: String,
+    /// What it can no longer inherit comes to this process.
+    pub(super) orphans_are_ours: bool,
+    pub(super) how: String,
+}
+
+/// Ends what the shim left. It may have died just after it wrote its record: then that stands.
+pub(super) async fn clean_up(spec: &ShimSpec, lost: Lost) -> Result<ExitRecord, ShimLost> {
+    let census = spec.census.as_deref().and_then(Census::read);
+    let census = census.filter(|census| census.shim.is_none_or(|shim| shim == lost.shim));
+    let agent = lost.agent.or(census.as_ref().and_then(|census| census.agent));
     let written = spec
         .exit_record
         .as_deref()
         .and_then(|path| read_exit_record(path).ok());
-    if let Some(record) = written.filter(|record| record.agent == agent && record.boot_id == boot_id()) {
+    let belongs =
+        |record: &ExitRecord| record.boot_id == lost.boot_id && (record.agent == agent || agent.is_none());
+    // A shim that lives still has something to end, whatever it has written.
+    if let Some(record) = written.filter(|record| belongs(record) && !lost.shim.is_alive()) {
+        if record.proof.is_proven() {
+            remove_traces(spec);
+        }
         return Ok(record);
     }
-    let spec = spec.clone();
-    let ended = tokio::task::spawn_blocking(move || end_tree(&spec, agent)).await;
-    let Ok((found, proof)) = ended else {
-        return Err(ShimLost::unknown(shim, agent));
+    let (found, proof) = if lost.boot_id == boot_id() {
+        let of = (spec.clone(), lost.clone());
+        let ended = tokio::task::spawn_blocking(move || end_tree(&of.0, &of.1, agent, census)).await;
+        let Ok(ended) = ended else {
+            return Err(ShimLost::unknown(lost.shim, agent));
+        };
+        ended
+    } else {
+        (Vec::new(), Proof::Reboot)
     };
+    if proof.is_proven() {
+        remove_traces(spec);
+    }
     Err(ShimLost {
-        shim,
         agent,
-        how,
         found,
         proof,
+        how: lost.how,
+        ..ShimLost::unknown(lost.shim, agent)
     })
 }
 
+/// What a shim that died could not remove itself.
+fn remove_traces(spec: &ShimSpec) {
+    for path in [&spec.census, &spec.control].into_iter().flatten() {
+        let _ = fs::remove_file(path);
+    }
+}
+
 /// Kills by census and mark until neither finds anything.
-fn end_tree(spec: &ShimSpec, agent: Option<ProcessId>) -> (Vec<ProcessId>, Proof) {
+fn end_tree(
+    spec: &ShimSpec,
+    lost: &Lost,
+    agent: Option<ProcessId>,
+    census: Option<Census>,
+) -> (Vec<ProcessId>, Proof) {
     let deadline = Instant::now() + spec.graces.kill;
-    let mut known: HashSet<ProcessId> = spec
-        .census
-        .as_deref()
-        .map(read_census)
-        .unwrap_or_default()
-        .into_iter()
-        .collect();
-    let had_census = !known.is_empty();
+    let census = census.filter(|census| census.boot_id == lost.boot_id);
+    // One that was written before the agent ran names nothing that the tree could be told by.
+    let had_census = census.as_ref().is_some_and(|census| census.agent.is_some());
+    let inherits = lost.orphans_are_ours && reap::adopts();
+    let mut known: HashSet<ProcessId> = census.into_iter().flat_map(|census| census.members).collect();
     known.extend(agent);
+    known.insert(lost.shim);
     let mut found = HashSet::new();
     let mut quiet_rounds = 0;
     loop {
         if let Some(mark) = &spec.mark {
             known.extend(tree::marked(mark));
         }
-        if reap::adopts() {
+        if inherits {
             known.extend(reap::orphans());
         }
         let mut alive: HashSet<ProcessId> = known
@@ -122,18 +187,13 @@ fn end_tree(spec: &ShimSpec, agent: Option<ProcessId>) -> (Vec<ProcessId>, Proof
                 reap::reap_orphans(&known);
                 let proof = match (&spec.mark, had_census) {
                     // What the shim could not inherit any more has come to us.
-                    _ if reap::adopts() => Proof::Subreaper,
+                    _ if inherits => Proof::Subreaper,
                     (Some(_), _) if cfg!(target_os = "linux") => Proof::Mark,
                     (_, true) => Proof::Census,
                     _ => Proof::Unproven {
                         survivors: Vec::new(),
                     },
                 };
-                if proof.is_proven()
-                    && let Some(census) = &spec.census
-                {
-                    let _ = fs::remove_file(census);
-                }
                 return (sorted(found), proof);
             }
         } else {

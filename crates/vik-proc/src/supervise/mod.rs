@@ -1,7 +1,9 @@
 //! The daemon's side of the shim: start it, speak to it, wait for the end of its tree.
 
+mod adopt;
 mod command;
 mod limit;
+mod link;
 mod lost;
 mod pump;
 pub(crate) mod shims;
@@ -17,11 +19,13 @@ use std::sync::Arc;
 use tokio::net::unix::pipe;
 use tokio::sync::{Semaphore, mpsc, watch};
 
+pub use self::adopt::AdoptError;
 pub use self::command::{CommandRun, Limits, MAX_OUTPUT_FILE_BYTES, ProcError};
 pub use self::limit::{keep_files_private, raise_file_limit};
-pub use self::lost::{ShimLost, read_exit_record};
-use self::pump::{Request, Shim, State};
-use crate::identity::ProcessId;
+use self::link::Link;
+pub use self::lost::{ShimLost, read_exit_record, recover};
+use self::pump::{News, Request, Shim, State};
+use crate::identity::{ProcessId, boot_id};
 use crate::lock::FileLock;
 use crate::spec::{ExitRecord, Mark, SHIM_VERB, ShimSpec};
 
@@ -129,7 +133,8 @@ impl Supervisor {
     /// [`Supervised::agent`] is `None` and [`Supervised::wait`] says why.
     ///
     /// `lock` is held by the shim too, for as long as it lives. Dropping the future, or the last [`Supervised`] and
-    /// [`Handle`] of it, is for the shim as if the daemon had died: it stops its agent.
+    /// [`Handle`] of it, stops the agent; only [`Handle::detach`] and the death of this process leave it to the shim's
+    /// [`ShimSpec::orphan_grace`].
     pub async fn spawn(
         &self,
         spec: &ShimSpec,
@@ -158,11 +163,7 @@ impl Supervisor {
             Ok(supervised) => supervised?,
             Err(error) => return Err(self.start_error(io::Error::other(error))),
         };
-        let _ = supervised
-            .handle
-            .state
-            .wait_for(|state| state.agent.is_some() || state.end.is_some())
-            .await;
+        supervised.handle.known().await;
         Ok(supervised)
     }
 
@@ -184,17 +185,17 @@ impl Supervisor {
             state,
         };
         let stdout = started.stdout;
-        pump::run(
-            Shim {
-                id: started.shim,
-                lifeline: Some(started.lifeline),
-                spec,
-                inbox,
-                publish,
-            },
-            line,
-            started.status,
-        );
+        let task = Shim {
+            id: started.shim,
+            boot_id: boot_id(),
+            reaps: true,
+            started: true,
+            link: Some(Link::Pipe(started.lifeline)),
+            spec,
+            inbox,
+            publish,
+        };
+        pump::run(task, News::pipe(line, started.status));
         Ok(Supervised { handle, stdout })
     }
 }
@@ -271,6 +272,19 @@ impl Handle {
     /// Kills the whole tree. Returns at once.
     pub fn kill(&self) {
         let _ = self.requests.send(Request::Kill);
+    }
+
+    /// Leaves the shim and its agent alone: the [`ShimSpec::orphan_grace`] begins, within which another daemon may
+    /// [adopt](Supervisor::adopt) them. [`wait`](Self::wait) returns when that is done, with
+    /// [`ShimLost::detached`]. A shim that has ended before is not left but gone, and `wait` gives its end.
+    pub fn detach(&self) {
+        let _ = self.requests.send(Request::Detach);
+    }
+
+    /// Returns when the agent runs or the shim has ended.
+    async fn known(&mut self) {
+        let known = |state: &State| state.agent.is_some() || state.end.is_some();
+        let _ = self.state.wait_for(known).await;
     }
 
     /// Waits until the tree is gone and the shim has ended. Can be called again, by many.

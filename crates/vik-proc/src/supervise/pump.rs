@@ -1,18 +1,22 @@
 //! The task that belongs to one shim: it carries requests to it, hears its status, reaps it.
 
 use std::future::pending;
+use std::path::PathBuf;
+use std::pin::Pin;
 use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::libc;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::unix::pipe;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::lost::{self, ShimLost};
+use super::adopt;
+use super::link::Link;
+use super::lost::{self, Lost, ShimLost};
 use super::shims;
 use crate::identity::ProcessId;
 use crate::spec::{ExitRecord, ShimSpec, Status};
@@ -26,6 +30,7 @@ const SLACK: Duration = Duration::from_secs(15);
 pub(super) enum Request {
     Stop,
     Kill,
+    Detach,
 }
 
 /// What is known about one shim.
@@ -38,52 +43,145 @@ pub(super) struct State {
 /// One shim from the side of its task.
 pub(super) struct Shim {
     pub(super) id: ProcessId,
-    /// `None` once it is closed, which stops the shim.
-    pub(super) lifeline: Option<pipe::Sender>,
+    pub(super) boot_id: String,
+    /// Whether its exit is for this task to take.
+    pub(super) reaps: bool,
+    /// Whether this process has started it, so that what it leaves comes to this process.
+    pub(super) started: bool,
+    /// `None` once it is closed, which leaves the shim without a daemon.
+    pub(super) link: Option<Link>,
     pub(super) spec: ShimSpec,
     pub(super) inbox: mpsc::UnboundedReceiver<Request>,
     pub(super) publish: watch::Sender<State>,
 }
 
-/// Starts the task; `line` is the spec as the shim will read it.
-pub(super) fn run(mut shim: Shim, line: Vec<u8>, status: pipe::Receiver) {
-    let id = shim.id;
-    tokio::spawn(async move {
-        if let Some(lifeline) = &mut shim.lifeline {
-            // A shim that is gone shows at the status pipe.
-            let _ = lifeline.write_all(&line).await;
+/// What tells of a shim.
+pub(super) enum News {
+    /// Its status pipe; the spec is what it is told first.
+    Pipe {
+        line: Vec<u8>,
+        status: Lines<BufReader<pipe::Receiver>>,
+    },
+    /// Its life, and its census as long as the agent is not known.
+    Watch {
+        shim: ProcessId,
+        census: Option<PathBuf>,
+        end: Pin<Box<dyn Future<Output = ()> + Send>>,
+    },
+}
+
+impl News {
+    pub(super) fn pipe(line: Vec<u8>, status: pipe::Receiver) -> Self {
+        let status = BufReader::with_capacity(1024, status).lines();
+        Self::Pipe { line, status }
+    }
+
+    pub(super) fn watch(shim: ProcessId, census: Option<PathBuf>) -> Self {
+        let end = Box::pin(adopt::ended(shim));
+        Self::Watch { shim, census, end }
+    }
+
+    /// `None`: it has ended, or is about to. May be dropped at any await without loss.
+    async fn next(&mut self) -> Option<Status> {
+        match self {
+            Self::Pipe { status, .. } => loop {
+                // A shim of our own version writes no line that cannot be read.
+                if let Ok(status) = serde_json::from_str(&status.next_line().await.ok()??) {
+                    return Some(status);
+                }
+            },
+            Self::Watch { shim, census, end } => {
+                let agent = async {
+                    match census {
+                        Some(path) => adopt::agent_of(*shim, path).await,
+                        None => pending().await,
+                    }
+                };
+                tokio::select! {
+                    biased;
+                    agent = agent => {
+                        *census = None;
+                        Some(Status::Started(agent))
+                    }
+                    () = end => None,
+                }
+            }
         }
-        drop(line);
-        let record = shim.follow(status).await;
-        let how = reap(id.pid).await;
-        shims::forget(id.pid);
+    }
+}
+
+/// Why a task is done with its shim.
+enum Done {
+    Ended(Option<ExitRecord>),
+    Detached,
+}
+
+/// Starts the task.
+pub(super) fn run(mut shim: Shim, mut news: News) {
+    tokio::spawn(async move {
+        if let (Some(Link::Pipe(lifeline)), News::Pipe { line, .. }) = (&mut shim.link, &mut news) {
+            // A shim that is gone shows at the status pipe.
+            let _ = lifeline.write_all(&std::mem::take(line)).await;
+        }
+        let done = shim.follow(&mut news).await;
+        drop(news);
         let agent = shim.publish.borrow().agent;
-        let end = match record {
-            Some(record) => Ok(record),
-            None => lost::clean_up(&shim.spec, id, agent, how).await,
+        let end = match done {
+            Done::Detached => Err(ShimLost::detached(shim.id, agent)),
+            Done::Ended(record) => shim.conclude(record, agent).await,
         };
+        let detached = end.as_ref().is_err_and(|lost| lost.detached);
         shim.publish.send_modify(|state| state.end = Some(end));
+        if detached && shim.reaps {
+            // Still a child of this process, and no orphan.
+            reap(shim.id.pid).await;
+            shims::forget(shim.id.pid);
+        }
     });
 }
 
 impl Shim {
-    /// Serves the shim until it closes its status pipe.
-    async fn follow(&mut self, status: pipe::Receiver) -> Option<ExitRecord> {
-        let mut lines = BufReader::with_capacity(1024, status).lines();
+    async fn conclude(
+        &self,
+        record: Option<ExitRecord>,
+        agent: Option<ProcessId>,
+    ) -> Result<ExitRecord, ShimLost> {
+        let how = if self.reaps {
+            let how = reap(self.id.pid).await;
+            shims::forget(self.id.pid);
+            how
+        } else {
+            "while no daemon watched it, or by itself".to_owned()
+        };
+        if let Some(record) = record {
+            return Ok(record);
+        }
+        let lost = Lost {
+            shim: self.id,
+            agent,
+            boot_id: self.boot_id.clone(),
+            orphans_are_ours: self.started,
+            how,
+        };
+        lost::clean_up(&self.spec, lost).await
+    }
+
+    /// Serves the shim until it ends.
+    async fn follow(&mut self, news: &mut News) -> Done {
         let mut record = None;
         let mut hung_at: Option<Instant> = None;
         loop {
             tokio::select! {
-                line = lines.next_line() => match line {
-                    Ok(Some(line)) => match serde_json::from_str(&line) {
-                        Ok(Status::Started(agent)) => self.publish.send_modify(|state| state.agent = Some(agent)),
-                        Ok(Status::Ended(ended)) => record = Some(*ended),
-                        // A shim of our own version writes no such line.
-                        Err(_) => {}
-                    },
-                    Ok(None) | Err(_) => return record,
+                status = news.next() => match status {
+                    Some(Status::Started(agent)) => self.publish.send_modify(|state| state.agent = Some(agent)),
+                    Some(Status::Ended(ended)) => record = Some(*ended),
+                    None => return Done::Ended(record),
                 },
-                request = self.inbox.recv(), if self.lifeline.is_some() => {
+                request = self.inbox.recv(), if self.link.is_some() => {
+                    if matches!(request, Some(Request::Detach)) {
+                        self.link = None;
+                        return Done::Detached;
+                    }
                     self.ask(request);
                     hung_at.get_or_insert(Instant::now() + self.spec.graces.total() + SLACK);
                 },
@@ -95,19 +193,22 @@ impl Shim {
         }
     }
 
-    /// Hands a request on. `None`: nobody can ask for anything any more, which is like a daemon that died.
+    /// Hands a request on. `None`: nobody can ask for anything any more, which ends the agent.
     fn ask(&mut self, request: Option<Request>) {
-        let word: &[u8] = match request {
-            Some(Request::Stop) => b"stop\n",
-            Some(Request::Kill) => b"kill\n",
-            None => {
-                self.lifeline = None;
-                b""
-            }
+        let word = if matches!(request, Some(Request::Kill)) {
+            "kill"
+        } else {
+            "stop"
         };
-        if let Some(lifeline) = &self.lifeline {
-            // A pipe that is full holds enough commands already.
-            let _ = lifeline.try_write(word);
+        // What is given up is not waited for: an agent without an orphan grace ends by the closed lifeline alone.
+        let says = request.is_some() || !self.spec.orphan_grace.is_zero();
+        let said = self.link.as_mut().is_some_and(|link| !says || link.say(word));
+        // A pipe that is full holds enough commands already; a FIFO may be full of what others wrote.
+        if !said {
+            self.id.signal(libc::SIGTERM);
+        }
+        if request.is_none() {
+            self.link = None;
         }
         // It may have been stopped by a signal.
         self.id.signal(libc::SIGCONT);

@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 
-use crate::sys::Stat;
+use crate::identity::ProcessId;
+use crate::sys::{self, Stat};
 
 static SHIMS: Mutex<Option<HashSet<i32>>> = Mutex::new(None);
 
@@ -21,6 +22,14 @@ pub(super) fn start<E>(start: impl FnOnce() -> Result<i32, E>) -> Result<i32, E>
     let pid = start()?;
     listed().get_or_insert_default().insert(pid);
     Ok(pid)
+}
+
+/// Lists a shim that is a child of this process without having been started by it, as after an `exec`. `false`: it is
+/// no child, or listed already.
+pub(super) fn claim(shim: ProcessId) -> bool {
+    let me = i32::try_from(std::process::id()).unwrap_or(0);
+    let own = sys::stat(shim.pid).is_some_and(|stat| stat.id() == shim && stat.ppid == me);
+    own && listed().get_or_insert_default().insert(shim.pid)
 }
 
 /// Takes a shim that was reaped off the list.

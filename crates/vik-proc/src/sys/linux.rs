@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::time::Duration;
 
 use nix::libc;
 use tokio::io::Interest;
@@ -38,6 +39,24 @@ pub(crate) fn parse_stat(pid: i32, line: &[u8]) -> Option<Stat> {
         start_time,
         dead,
     })
+}
+
+/// The time since a start that is given in clock ticks since the boot.
+#[allow(unsafe_code)]
+pub(crate) fn age(start_time: u64) -> Duration {
+    // SAFETY: plain numbers and a plain struct, valid when zero, that the call fills in.
+    let (now, ticks) = unsafe {
+        let mut now: libc::timespec = std::mem::zeroed();
+        libc::clock_gettime(libc::CLOCK_BOOTTIME, &mut now);
+        (now, libc::sysconf(libc::_SC_CLK_TCK))
+    };
+    let now = Duration::new(
+        u64::try_from(now.tv_sec).unwrap_or(0),
+        u32::try_from(now.tv_nsec).unwrap_or(0),
+    );
+    let ticks = u64::try_from(ticks).unwrap_or(100).max(1);
+    let start = Duration::from_millis(start_time.saturating_mul(1000) / ticks);
+    now.saturating_sub(start)
 }
 
 /// Every process that can be seen.

@@ -2,6 +2,7 @@
 //! environment of others cannot be read, so a process that leaves the agent's group and loses its parent is not found.
 
 use std::mem::{MaybeUninit, size_of};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use nix::libc;
 
@@ -36,6 +37,12 @@ pub(crate) fn stat(pid: i32) -> Option<Stat> {
     })
 }
 
+/// The time since a start that is given in microseconds since 1970.
+pub(crate) fn age(start_time: u64) -> Duration {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    now.saturating_sub(Duration::from_micros(start_time))
+}
+
 /// Every process that can be seen.
 #[allow(unsafe_code)]
 pub(crate) fn all_pids() -> Vec<i32> {
@@ -63,6 +70,11 @@ pub(crate) fn environment_holds(_pid: i32, _entry: &[u8]) -> bool {
 /// The id of this boot.
 pub(crate) fn boot_id() -> String {
     String::new()
+}
+
+/// There is no such handle here.
+pub(crate) fn pidfd_open(_pid: i32) -> std::io::Result<std::os::fd::OwnedFd> {
+    Err(std::io::ErrorKind::Unsupported.into())
 }
 
 /// There is none here.

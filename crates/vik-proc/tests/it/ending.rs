@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
-use vik_proc::{Cause, Graces, ProcessId, Proof, Stdin, read_census};
+use vik_proc::{Cause, Graces, ProcessId, Proof, Stdin};
 
 use crate::support::*;
 
@@ -12,7 +12,7 @@ async fn int_is_enough_for_an_agent_that_behaves() {
     let scene = Scene::new();
     let supervised = scene.start(&scene.spec("ready @up hang")).await;
     scene.ready("up").await;
-    assert_eq!(read_census(&scene.path("census")), [supervised.agent().unwrap()]);
+    assert_eq!(scene.census().members, [supervised.agent().unwrap()]);
     supervised.stop();
     let record = scene.end(&supervised).await;
     assert_eq!(

@@ -7,6 +7,7 @@
     reason = "tests"
 )]
 
+mod adopting;
 mod command;
 mod ending;
 mod lost;

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 use vik_proc::{
-    ExitRecord, Graces, Mark, Output, ProcessId, SHIM_VERB, ShimSpec, StdoutMode, Supervised, Supervisor,
+    Census, ExitRecord, Graces, Mark, Output, ProcessId, SHIM_VERB, ShimSpec, StdoutMode, Supervised,
+    Supervisor,
 };
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_vik-shim-test");
@@ -65,6 +66,14 @@ impl Scene {
         spec
     }
 
+    /// As [`spec`](Self::spec), with an agent that outlives its daemon.
+    pub(crate) fn lasting(&self, words: &str, orphan_grace: Duration) -> ShimSpec {
+        let mut spec = self.spec(words);
+        spec.control = Some(self.path("control"));
+        spec.orphan_grace = orphan_grace;
+        spec
+    }
+
     pub(crate) async fn start(&self, spec: &ShimSpec) -> Supervised {
         within(self.supervisor.spawn(spec, None, StdoutMode::Null))
             .await
@@ -81,6 +90,10 @@ impl Scene {
         })
         .await;
         ProcessId::of(pid).unwrap_or(ProcessId { pid, start_time: 0 })
+    }
+
+    pub(crate) fn census(&self) -> Census {
+        Census::read(&self.path("census")).unwrap()
     }
 
     pub(crate) fn out(&self) -> String {

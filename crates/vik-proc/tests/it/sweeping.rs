@@ -143,11 +143,7 @@ async fn an_end_that_cannot_be_had_is_not_claimed() {
         (Cause::Killed, None, None)
     );
     assert!(agent.is_alive() && !record.is_clean());
-    assert_eq!(
-        vik_proc::read_census(&scene.path("census")),
-        [agent],
-        "the survivors stay on record"
-    );
+    assert_eq!(scene.census().members, [agent], "the survivors stay on record");
     send(agent, Signal::SIGKILL);
     gone(agent).await;
 }
