@@ -104,6 +104,11 @@ fn view(attempt: &PastAttempt, status: Option<&Status>) -> AttemptView {
             .or(live.map(|live| live.usage))
             .unwrap_or_default(),
         cost_usd: ended.and_then(|ended| ended.cost_usd),
+        cost_source: ended.map(|ended| ended.cost_source).unwrap_or_default(),
+        charged: None,
+        resumed_from: None,
+        proof: ended.and_then(|ended| ended.proof.clone()),
+        hooks_run_twice: Vec::new(),
         log: attempt.files.log(),
     }
 }

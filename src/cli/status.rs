@@ -70,6 +70,12 @@ fn absent(state: DaemonState, info: Option<&InstanceInfo>, path: &Path) -> Statu
         sessions: Vec::new(),
         parked: Vec::new(),
         waiting: Vec::new(),
+        waiting_more: 0,
+        paused: false,
+        paused_issues: Vec::new(),
+        workflow: None,
+        day: None,
+        ledger: None,
     }
 }
 

@@ -77,7 +77,7 @@ pub fn stop(instance: &Instance, timeout: Duration) -> Result<Stopped, Failure> 
         Presence::Starting => return Err(too_slow()),
         Presence::Running(info) if is_own(instance) => {
             // A hook of the daemon's: the daemon waits for its end, so it cannot wait for the daemon's.
-            client::request(&info, Verb::Stop)?;
+            client::request(&info, Verb::Stop { keep_sessions: false })?;
             return Ok(Stopped::Asked);
         }
         Presence::Running(info) => Stopped::Daemon {
@@ -107,7 +107,7 @@ fn settled(instance: &Instance, mut presence: Presence, timeout: Duration) -> Pr
 }
 
 fn end(instance: &Instance, info: &InstanceInfo, timeout: Duration) -> Result<bool, Failure> {
-    match ask(&info.socket, Verb::Stop) {
+    match ask(&info.socket, Verb::Stop { keep_sessions: false }) {
         // It will not be stopped by one of its own agents: then nothing else is tried either.
         Ok(Response::Error(body)) if body.code == REFUSED => return Err(body.into()),
         // It is ending already; a signal would hurry it.

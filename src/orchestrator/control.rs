@@ -1,8 +1,8 @@
 //! Answers to the control socket.
 
 use vik_api::{
-    Daemon, DaemonState, ErrorBody, PROTOCOL, ParkedView, Response, SCHEMA, SessionView, Status, Verb,
-    WaitingView,
+    Daemon, DaemonState, ErrorBody, PROTOCOL, ParkedView, Response, SCHEMA, SessionView, SpendView, Status,
+    Verb, WaitingView,
 };
 use vik_core::machine::{ParkReason, Phase, Run};
 
@@ -17,13 +17,23 @@ impl Orchestrator {
                     self.ask_for_pull();
                     Response::Accepted
                 }
-                Verb::Stop => {
+                Verb::Stop { .. } => {
                     // Asking twice is no reason to hurry: a signal does that.
                     if self.state != DaemonState::Stopping {
                         self.begin_stop();
                     }
                     Response::Accepted
                 }
+                Verb::Pause { .. }
+                | Verb::Continue { .. }
+                | Verb::Cancel { .. }
+                | Verb::Unpark { .. }
+                | Verb::Drain
+                | Verb::Explain { .. } => Response::Error(ErrorBody {
+                    code: "not_yet".to_owned(),
+                    message: "this daemon cannot do that".to_owned(),
+                    hint: None,
+                }),
             }
         } else {
             Response::Error(ErrorBody {
@@ -62,6 +72,7 @@ impl Orchestrator {
                     issue_id: issue.clone(),
                     stage: run.stage.clone(),
                     reason: "backoff".to_owned(),
+                    detail: String::new(),
                     until: since
                         .checked_add(jiff::SignedDuration::try_from(*wait).unwrap_or_default())
                         .ok(),
@@ -72,6 +83,7 @@ impl Orchestrator {
                     issue_id: issue.clone(),
                     stage: run.stage.clone(),
                     reason: "pull".to_owned(),
+                    detail: String::new(),
                     until: None,
                     attempts: run.attempts,
                 }),
@@ -88,6 +100,7 @@ impl Orchestrator {
                         issue_id: issue.id.clone(),
                         stage: stage.name.clone(),
                         reason: "slot".to_owned(),
+                        detail: String::new(),
                         until: None,
                         attempts: 0,
                     }),
@@ -110,6 +123,12 @@ impl Orchestrator {
             sessions,
             parked,
             waiting,
+            waiting_more: 0,
+            paused: false,
+            paused_issues: Vec::new(),
+            workflow: None,
+            day: None,
+            ledger: None,
         }
     }
 
@@ -131,6 +150,10 @@ impl Orchestrator {
             events: facts.events,
             usage: facts.usage,
             cost_usd: facts.cost_usd,
+            charged: SpendView::default(),
+            budget: start.budget.into(),
+            adopted: false,
+            resumed_from: start.resume.as_ref().map(|resume| resume.session.to_string()),
             log: crate::session::files(&self.host, start).log(),
         }
     }

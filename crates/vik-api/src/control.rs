@@ -2,7 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ErrorBody, Status};
+use vik_core::ids::IssueId;
+
+use crate::{ErrorBody, Explanation, Status};
 
 /// The version of the protocol.
 pub const PROTOCOL: u32 = 1;
@@ -23,10 +25,46 @@ pub struct Request {
 pub enum Verb {
     /// What it does now.
     Status,
-    /// Pull now.
+    /// Look at the workflow file and at the issues now.
     Refresh,
     /// Stop gracefully; the response comes at once, the end of the daemon is seen by its lock.
-    Stop,
+    Stop {
+        /// Leave the agents to their shims, for the next daemon to take up.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        keep_sessions: bool,
+    },
+    /// Start nothing more for this issue, or at all; what runs goes on.
+    Pause {
+        /// The issue; all where absent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        issue: Option<IssueId>,
+    },
+    /// Take `pause` back.
+    Continue {
+        /// The issue; all where absent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        issue: Option<IssueId>,
+    },
+    /// Stop what runs for the issue, and park it.
+    Cancel {
+        /// The issue.
+        issue: IssueId,
+    },
+    /// Free what is parked for the issue.
+    Unpark {
+        /// The issue.
+        issue: IssueId,
+        /// Attempts to allow beyond the issue's limit.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        attempts: Option<u32>,
+    },
+    /// Start nothing more, and end when nothing runs.
+    Drain,
+    /// Why this issue runs, why not, and when next.
+    Explain {
+        /// The issue.
+        issue: IssueId,
+    },
 }
 
 /// One response.
@@ -35,8 +73,55 @@ pub enum Verb {
 pub enum Response {
     /// The answer to `status`.
     Status(Box<Status>),
+    /// The answer to `explain`.
+    Explanation(Box<Explanation>),
     /// It will be done.
     Accepted,
+    /// It is done, and on disk.
+    Done {
+        /// How many attempts, runs or issues it touched.
+        count: usize,
+    },
+    /// No such issue is known.
+    NotFound,
+    /// There was nothing to do.
+    Nothing {
+        /// Why.
+        why: String,
+    },
     /// It was refused.
     Error(ErrorBody),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_of_every_version_are_read() {
+        let verb = |text: &str| serde_json::from_str::<Request>(text).unwrap().verb;
+        assert_eq!(
+            verb(r#"{"v":1,"verb":"stop"}"#),
+            Verb::Stop { keep_sessions: false }
+        );
+        assert_eq!(
+            verb(r#"{"v":1,"verb":"stop","keep_sessions":true}"#),
+            Verb::Stop { keep_sessions: true }
+        );
+        assert_eq!(verb(r#"{"v":1,"verb":"pause"}"#), Verb::Pause { issue: None });
+        let unpark = Verb::Unpark {
+            issue: "7".into(),
+            attempts: Some(2),
+        };
+        assert_eq!(
+            verb(r#"{"v":1,"verb":"unpark","issue":"7","attempts":2}"#),
+            unpark
+        );
+        // What an older daemon is asked looks as it always did.
+        let request = |verb| serde_json::to_string(&Request { v: PROTOCOL, verb }).unwrap();
+        assert_eq!(
+            request(Verb::Stop { keep_sessions: false }),
+            r#"{"v":1,"verb":"stop"}"#
+        );
+    }
 }

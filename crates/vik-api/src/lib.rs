@@ -4,12 +4,17 @@
 
 mod control;
 mod error;
+mod explain;
 mod runs;
+mod spend;
 mod status;
 
 pub use control::{PROTOCOL, Request, Response, Verb};
 pub use error::ErrorBody;
+pub use explain::{DecisionView, Explained, Explanation, HoldView, StageState, StageView};
 pub use runs::{AttemptView, RunState, RunView};
+pub use spend::{DayView, LifeView, LimitView, SpendView};
 pub use status::{
-    Daemon, DaemonState, LastPull, ParkedView, PullCounts, SCHEMA, SessionView, Status, WaitingView,
+    Daemon, DaemonState, LastPull, LedgerView, ParkedView, PullCounts, RejectedEdit, SCHEMA, SessionView,
+    Status, WaitingView, WorkflowView,
 };

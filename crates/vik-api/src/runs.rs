@@ -6,7 +6,9 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use vik_core::ids::{IssueId, StageName};
-use vik_core::outcome::{FailureClass, Outcome, Usage};
+use vik_core::outcome::{CostSource, FailureClass, Outcome, Usage};
+
+use crate::SpendView;
 
 /// The pursuit of one stage of one issue.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -68,6 +70,21 @@ pub struct AttemptView {
     pub usage: Usage,
     /// Its cost.
     pub cost_usd: Option<f64>,
+    /// Where the cost comes from.
+    #[serde(default)]
+    pub cost_source: CostSource,
+    /// What it counts against the limits; `null` while it runs, and where the ledger does not have it.
+    #[serde(default)]
+    pub charged: Option<SpendView>,
+    /// The session whose conversation it went on with.
+    #[serde(default)]
+    pub resumed_from: Option<String>,
+    /// How the end of its processes is known.
+    #[serde(default)]
+    pub proof: Option<String>,
+    /// Hooks that ran twice, since a death fell between the start of the hook and the record of its end.
+    #[serde(default)]
+    pub hooks_run_twice: Vec<String>,
     /// Its log.
     pub log: PathBuf,
 }

@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 use vik_core::ids::{AgentName, IssueId, StageName};
 use vik_core::outcome::Usage;
 
+use crate::{DayView, LimitView, SpendView};
+
 /// The version of the `--json` outputs.
 pub const SCHEMA: u32 = 1;
 
@@ -27,8 +29,60 @@ pub struct Status {
     pub sessions: Vec<SessionView>,
     /// What will not start again by itself.
     pub parked: Vec<ParkedView>,
-    /// What will start later.
+    /// What will start later: the first ones where there are very many.
     pub waiting: Vec<WaitingView>,
+    /// How many more wait than are listed.
+    #[serde(default)]
+    pub waiting_more: usize,
+    /// Whether everything is paused.
+    #[serde(default)]
+    pub paused: bool,
+    /// Issues that are paused.
+    #[serde(default)]
+    pub paused_issues: Vec<IssueId>,
+    /// The workflow that is in force.
+    #[serde(default)]
+    pub workflow: Option<WorkflowView>,
+    /// Today.
+    #[serde(default)]
+    pub day: Option<DayView>,
+    /// The ledger.
+    #[serde(default)]
+    pub ledger: Option<LedgerView>,
+}
+
+/// The workflow that is in force.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct WorkflowView {
+    /// When it was read.
+    #[schemars(with = "String")]
+    pub loaded_at: Timestamp,
+    /// The newest edit, where it is not valid: the one before it stays in force.
+    pub rejected: Option<RejectedEdit>,
+    /// Keys that were edited and take effect at the next start only.
+    #[serde(default)]
+    pub needs_restart: Vec<String>,
+}
+
+/// An edit of the workflow that is not valid.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RejectedEdit {
+    /// When it was seen.
+    #[schemars(with = "String")]
+    pub at: Timestamp,
+    /// What is wrong: the first diagnostics, one line each (`workflow.yml:3:5: error: …`).
+    pub diagnostics: Vec<String>,
+    /// How many more there are.
+    pub more: usize,
+}
+
+/// The ledger.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LedgerView {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Why nothing can be written to it; `null`: it is well.
+    pub error: Option<String>,
 }
 
 /// A daemon, running or not.
@@ -128,6 +182,18 @@ pub struct SessionView {
     pub usage: Usage,
     /// Cost so far, where known.
     pub cost_usd: Option<f64>,
+    /// What it counts against the limits so far.
+    #[serde(default)]
+    pub charged: SpendView,
+    /// What it may spend at most, by the limits of attempt, issue and day together when it started.
+    #[serde(default)]
+    pub budget: LimitView,
+    /// Whether an earlier daemon started it, and this one took it up.
+    #[serde(default)]
+    pub adopted: bool,
+    /// The session whose conversation it goes on with.
+    #[serde(default)]
+    pub resumed_from: Option<String>,
     /// Its log.
     pub log: PathBuf,
 }
@@ -161,8 +227,11 @@ pub struct WaitingView {
     pub issue_id: IssueId,
     /// The stage.
     pub stage: StageName,
-    /// `backoff`, `slot`, `pull`.
+    /// Stable, snake case: `backoff`, `slot`, `pull`, `quota`, `blocked`, `day_limit`, ….
     pub reason: String,
+    /// For people.
+    #[serde(default)]
+    pub detail: String,
     /// When it will start, where that is known.
     #[schemars(with = "Option<String>")]
     pub until: Option<Timestamp>,

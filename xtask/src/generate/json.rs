@@ -16,6 +16,10 @@ pub fn schemas() -> Vec<Generated> {
             schema::<Vec<vik_api::RunView>>("vik runs --json"),
         ),
         (
+            "docs/reference/explain.schema.json",
+            schema::<vik_api::Explained>("vik explain --json"),
+        ),
+        (
             "docs/reference/error.schema.json",
             schema::<vik_api::ErrorBody>("`error` in every failed --json"),
         ),
@@ -51,6 +55,10 @@ mod tests {
             (
                 "runs",
                 &["run_id", "failure_class", "session_id", "attempts", "log"],
+            ),
+            (
+                "explain",
+                &["issue_id", "stages", "hold", "until", "decisions", "runs", "life"],
             ),
             ("error", &["code", "message", "hint"]),
         ] {

@@ -1,0 +1,115 @@
+//! `vik explain --json`.
+
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use vik_core::ids::{IssueId, StageName};
+
+use crate::{Daemon, DayView, LifeView, RunView};
+
+/// All that is known about one issue: where it stands, and what led there.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Explained {
+    /// [`SCHEMA`](crate::SCHEMA).
+    pub schema: u32,
+    /// Who answered: a running daemon, or, where none runs, the ledger it left.
+    pub daemon: Daemon,
+    /// Where the issue stands.
+    #[serde(flatten)]
+    pub now: Explanation,
+    /// What was decided, oldest first.
+    pub decisions: Vec<DecisionView>,
+    /// Its runs, oldest first.
+    pub runs: Vec<RunView>,
+}
+
+/// Where an issue stands, and what holds it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Explanation {
+    /// The issue.
+    pub issue_id: IssueId,
+    /// Its title.
+    pub issue_title: String,
+    /// Its state when it was last seen.
+    pub issue_state: String,
+    /// Whether the last good pull brought it.
+    pub present: bool,
+    /// Whether a person paused it.
+    pub paused: bool,
+    /// Its stages that match or that have a run, in file order. Empty: no stage wants it.
+    pub stages: Vec<StageView>,
+    /// What holds the issue as a whole, where no stage matches.
+    pub hold: Option<HoldView>,
+    /// Its whole life.
+    pub life: LifeView,
+    /// Today.
+    pub day: Option<DayView>,
+}
+
+/// One stage of an issue.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct StageView {
+    /// The stage.
+    pub stage: StageName,
+    /// Where it stands.
+    pub state: StageState,
+    /// The run, where one has begun.
+    pub run_id: Option<String>,
+    /// The attempt under way.
+    pub session_id: Option<String>,
+    /// Since when it stands there, where that is known.
+    #[schemars(with = "Option<String>")]
+    pub since: Option<Timestamp>,
+    /// Attempts used in this run.
+    pub attempts: u32,
+    /// Attempts that a run may have.
+    pub max_attempts: u32,
+    /// What holds it.
+    pub hold: Option<HoldView>,
+}
+
+/// Where a stage stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum StageState {
+    /// An attempt is under way.
+    Running,
+    /// It starts at once.
+    Ready,
+    /// It will start by itself.
+    Waiting,
+    /// It will not start by itself.
+    Held,
+}
+
+/// What holds a stage.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct HoldView {
+    /// Stable, snake case.
+    pub reason: String,
+    /// For people.
+    pub detail: String,
+    /// Until when, where that is known.
+    #[schemars(with = "Option<String>")]
+    pub until: Option<Timestamp>,
+    /// What would free it, where time does not.
+    pub freed_by: Option<String>,
+}
+
+/// One recorded decision.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct DecisionView {
+    /// When.
+    #[schemars(with = "String")]
+    pub at: Timestamp,
+    /// The stage.
+    pub stage: Option<StageName>,
+    /// The run.
+    pub run_id: Option<String>,
+    /// The attempt.
+    pub session_id: Option<String>,
+    /// Stable, snake case.
+    pub kind: String,
+    /// For people.
+    pub detail: String,
+}
