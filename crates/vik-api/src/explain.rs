@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use vik_core::ids::{IssueId, StageName};
+use vik_core::outcome::{FailureClass, Outcome};
 
 use crate::{Daemon, DayView, LifeView, RunView};
 
@@ -14,9 +15,10 @@ pub struct Explained {
     pub schema: u32,
     /// Who answered: a running daemon, or, where none runs, the ledger it left.
     pub daemon: Daemon,
-    /// Where the issue stands.
-    #[serde(flatten)]
-    pub now: Explanation,
+    /// The issue.
+    pub issue_id: IssueId,
+    /// Where it stands; `null` where only its past is known.
+    pub now: Option<Explanation>,
     /// What was decided, oldest first.
     pub decisions: Vec<DecisionView>,
     /// Its runs, oldest first.
@@ -36,10 +38,10 @@ pub struct Explanation {
     pub present: bool,
     /// Whether a person paused it.
     pub paused: bool,
-    /// Its stages that match or that have a run, in file order. Empty: no stage wants it.
-    pub stages: Vec<StageView>,
-    /// What holds the issue as a whole, where no stage matches.
+    /// What holds it as a whole, where no stage matches or none could start.
     pub hold: Option<HoldView>,
+    /// Its stages that match or that have a run, in file order.
+    pub stages: Vec<StageView>,
     /// Its whole life.
     pub life: LifeView,
     /// Today.
@@ -57,9 +59,10 @@ pub struct StageView {
     pub run_id: Option<String>,
     /// The attempt under way.
     pub session_id: Option<String>,
-    /// Since when it stands there, where that is known.
-    #[schemars(with = "Option<String>")]
-    pub since: Option<Timestamp>,
+    /// How its last attempt ended.
+    pub last_outcome: Option<Outcome>,
+    /// Why that one failed.
+    pub last_class: Option<FailureClass>,
     /// Attempts used in this run.
     pub attempts: u32,
     /// Attempts that a run may have.
@@ -89,6 +92,9 @@ pub struct HoldView {
     pub reason: String,
     /// For people.
     pub detail: String,
+    /// Since when, where that is known.
+    #[schemars(with = "Option<String>")]
+    pub since: Option<Timestamp>,
     /// Until when, where that is known.
     #[schemars(with = "Option<String>")]
     pub until: Option<Timestamp>,
