@@ -1,0 +1,121 @@
+//! Whether a folder is on a file system where a write-ahead log is safe.
+
+use std::io;
+use std::path::Path;
+
+use super::LedgerError;
+
+/// Names the network file system that a folder is on; `None` where it is local.
+pub(super) type Probe = fn(&Path) -> io::Result<Option<String>>;
+
+/// Refuses a folder on a network file system: there, locks and syncs are promises that nobody keeps.
+pub(super) fn refuse_network(folder: &Path, probe: Probe) -> Result<(), LedgerError> {
+    match probe(folder).map_err(|source| LedgerError::of_io(folder, source))? {
+        None => Ok(()),
+        Some(kind) => Err(LedgerError::Network {
+            path: folder.to_owned(),
+            kind,
+        }),
+    }
+}
+
+/// Asks the system.
+#[cfg(target_os = "linux")]
+pub(super) fn network(folder: &Path) -> io::Result<Option<String>> {
+    use std::os::unix::fs::MetadataExt;
+
+    let kind = nix::sys::statfs::statfs(folder)?.filesystem_type().0;
+    // The type of the field differs between machines; the numbers are 32 bits wide.
+    #[allow(clippy::cast_possible_truncation, clippy::unnecessary_cast)]
+    let magic = kind as u32;
+    if let Some((_, name)) = NETWORK.iter().find(|(known, _)| *known == magic) {
+        return Ok(Some((*name).to_owned()));
+    }
+    if magic != FUSE {
+        return Ok(None);
+    }
+    let device = std::fs::metadata(folder)?.dev();
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo")?;
+    Ok(fuse_kind(
+        &mounts,
+        nix::sys::stat::major(device),
+        nix::sys::stat::minor(device),
+    )
+    .filter(|kind| !LOCAL_FUSE.contains(&kind.as_str())))
+}
+
+/// Asks the system.
+#[cfg(target_os = "macos")]
+pub(super) fn network(folder: &Path) -> io::Result<Option<String>> {
+    let stat = nix::sys::statfs::statfs(folder)?;
+    let local = stat.flags().contains(nix::mount::MntFlags::MNT_LOCAL);
+    Ok((!local).then(|| stat.filesystem_type_name().to_owned()))
+}
+
+/// From `statfs(2)` and the kernel's `magic.h`.
+#[cfg(target_os = "linux")]
+const NETWORK: &[(u32, &str)] = &[
+    (0x6969, "nfs"),
+    (0x517b, "smb"),
+    (0xff53_4d42, "cifs"),
+    (0xfe53_4d42, "smb2"),
+    (0x0102_1997, "9p"),
+    (0x5346_414f, "afs"),
+    (0x6b41_4653, "afs"),
+    (0x7375_7245, "coda"),
+    (0x564c, "ncp"),
+    (0x00c3_6400, "ceph"),
+    (0x0bd0_0bd0, "lustre"),
+    (0x4750_4653, "gpfs"),
+    (0x1983_0326, "fhgfs"),
+];
+
+#[cfg(target_os = "linux")]
+const FUSE: u32 = 0x6573_5546;
+
+/// File systems in user space that keep their files on this machine. Others may be anywhere: `fuse.sshfs`,
+/// `fuse.rclone`, `fuse.glusterfs` and many more.
+#[cfg(target_os = "linux")]
+const LOCAL_FUSE: &[&str] = &[
+    "fuseblk",
+    "fuse.bindfs",
+    "fuse.encfs",
+    "fuse.ext2",
+    "fuse.exfat",
+    "fuse.fuse-overlayfs",
+    "fuse.gocryptfs",
+    "fuse.lxcfs",
+    "fuse.mergerfs",
+    "fuse.ntfs-3g",
+    "fuse.zfs",
+];
+
+/// The type of the file system with this device number: the first field after ` - ` in its line of `mountinfo`.
+#[cfg(target_os = "linux")]
+fn fuse_kind(mounts: &str, major: u64, minor: u64) -> Option<String> {
+    let device = format!("{major}:{minor}");
+    mounts.lines().find_map(|line| {
+        let (mount, kind) = line.split_once(" - ")?;
+        (mount.split(' ').nth(2) == Some(&device)).then(|| kind.split(' ').next().map(str::to_owned))?
+    })
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kind_of_a_file_system_in_user_space_is_in_the_mounts() {
+        let mounts = "23 28 0:21 / /proc rw,nosuid shared:1 - proc proc rw\n\
+                      90 28 0:44 / /mnt/far rw,relatime shared:2 - fuse.sshfs me@far: rw\n\
+                      91 28 0:45 / /mnt/disk rw - fuseblk /dev/sdb1 rw\n";
+        assert_eq!(fuse_kind(mounts, 0, 44).as_deref(), Some("fuse.sshfs"));
+        assert_eq!(fuse_kind(mounts, 0, 45).as_deref(), Some("fuseblk"));
+        assert_eq!(fuse_kind(mounts, 0, 46), None);
+    }
+
+    #[test]
+    fn a_folder_of_this_machine_is_local() {
+        assert_eq!(network(Path::new("/proc")).unwrap(), None);
+    }
+}

@@ -1,0 +1,329 @@
+//! What the ledger knows, for the daemon at its start and for people at any time.
+
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use jiff::civil::Date;
+use rusqlite::{Connection, OpenFlags, Row, params};
+use vik_core::changes::{Decision, EndedAttempt, StartedAttempt, Stored};
+use vik_core::ids::{IssueId, RunId, SessionId, StageName};
+use vik_core::limits::Spend;
+
+use super::files::Files;
+use super::sql::{
+    read_day, read_json, read_name, read_optional_name, read_optional_run, read_optional_session,
+    read_optional_time, read_run, read_session, read_spend, read_time, read_variant,
+};
+use super::{LedgerError, schema, write};
+
+/// So many days are told at most.
+const MOST_DAYS: u32 = 400;
+
+/// Reads the ledger without disturbing who writes it: beside a daemon, or when there is none.
+#[derive(Debug)]
+pub struct Reader {
+    db: Connection,
+    path: PathBuf,
+}
+
+/// One attempt.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StoredAttempt {
+    /// What was decided.
+    pub started: StartedAttempt,
+    /// How it ended, and what it was charged; `None` while it is claimed.
+    pub ended: Option<EndedAttempt>,
+}
+
+/// One run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredRun {
+    /// Its id.
+    pub id: RunId,
+    /// The issue.
+    pub issue: IssueId,
+    /// The stage.
+    pub stage: StageName,
+    /// Attempts that count.
+    pub attempts: u32,
+    /// Where it stands: `active`, `settling`, `backing_off`, `parked`, `over`.
+    pub phase: String,
+    /// When it was over.
+    pub over_at: Option<Timestamp>,
+    /// Whether its last attempt succeeded, where it is over.
+    pub succeeded: Option<bool>,
+}
+
+/// One parked run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredParked {
+    /// The run.
+    pub run: RunId,
+    /// The issue.
+    pub issue: IssueId,
+    /// The stage.
+    pub stage: StageName,
+    /// Why, by its name in JSON.
+    pub reason: String,
+    /// Since when.
+    pub since: Timestamp,
+}
+
+impl Reader {
+    /// Opens the ledger in a service folder; `None` where there is none yet.
+    ///
+    /// # Errors
+    /// When it cannot be read, or is of a later version.
+    pub fn open(service_dir: &Path) -> Result<Option<Self>, LedgerError> {
+        let path = Files::new(service_dir).db();
+        match path.try_exists() {
+            Ok(true) => {}
+            Ok(false) => return Ok(None),
+            Err(source) => return Err(LedgerError::of_io(&path, source)),
+        }
+        let db = connect_to_read(&path)?;
+        schema::version(&db, &path)?;
+        Ok(Some(Self { db, path }))
+    }
+
+    /// All that a daemon would go on from.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn stored(&self) -> Result<Stored, LedgerError> {
+        stored(&self.db, &self.path)
+    }
+
+    /// The latest decisions, newest first: of one issue with those about all of them, or of everything.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub fn decisions(&self, issue: Option<&IssueId>, most: u32) -> Result<Vec<Decision>, LedgerError> {
+        self.list(
+            "SELECT at, issue, stage, run, session, kind, detail FROM decisions
+             WHERE ?1 IS NULL OR issue = ?1 OR issue IS NULL ORDER BY id DESC LIMIT ?2",
+            params![issue.map(IssueId::as_str), most],
+            decision,
+        )
+    }
+
+    /// The latest attempts, newest first: of one issue, or of all.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub fn attempts(&self, issue: Option<&IssueId>, most: u32) -> Result<Vec<StoredAttempt>, LedgerError> {
+        self.list(
+            &format!(
+                "{ATTEMPTS} WHERE ?1 IS NULL OR issue = ?1 ORDER BY started_at DESC, session DESC LIMIT ?2"
+            ),
+            params![issue.map(IssueId::as_str), most],
+            attempt,
+        )
+    }
+
+    /// One attempt.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn attempt(&self, session: SessionId) -> Result<Option<StoredAttempt>, LedgerError> {
+        let found = self.list(
+            &format!("{ATTEMPTS} WHERE session = ?1"),
+            [session.to_string()],
+            attempt,
+        )?;
+        Ok(found.into_iter().next())
+    }
+
+    /// Attempts that were decided on and have not ended, oldest first.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub fn claims(&self) -> Result<Vec<StartedAttempt>, LedgerError> {
+        self.list(
+            &format!("{ATTEMPTS} WHERE session IN (SELECT session FROM claims) ORDER BY started_at, session"),
+            [],
+            started,
+        )
+    }
+
+    /// The runs of one issue, or of all; those with the latest ids first.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub fn runs(&self, issue: Option<&IssueId>, most: u32) -> Result<Vec<StoredRun>, LedgerError> {
+        self.list(
+            "SELECT id, issue, stage, attempts, phase, over_at, succeeded FROM runs
+             WHERE ?1 IS NULL OR issue = ?1 ORDER BY id DESC LIMIT ?2",
+            params![issue.map(IssueId::as_str), most],
+            |row| {
+                Ok(StoredRun {
+                    id: read_run(row, 0)?,
+                    issue: read_name(row, 1)?,
+                    stage: read_name(row, 2)?,
+                    attempts: row.get(3)?,
+                    phase: row.get(4)?,
+                    over_at: read_optional_time(row, 5)?,
+                    succeeded: row.get(6)?,
+                })
+            },
+        )
+    }
+
+    /// What is parked, longest first.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn parked(&self) -> Result<Vec<StoredParked>, LedgerError> {
+        self.list(
+            "SELECT run, issue, stage, reason, since FROM parked ORDER BY since, run",
+            [],
+            |row| {
+                Ok(StoredParked {
+                    run: read_run(row, 0)?,
+                    issue: read_name(row, 1)?,
+                    stage: read_name(row, 2)?,
+                    reason: row.get(3)?,
+                    since: read_time(row, 4)?,
+                })
+            },
+        )
+    }
+
+    /// What was spent on the latest days, newest last.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn days(&self) -> Result<Vec<(Date, Spend)>, LedgerError> {
+        days(&self.db).map_err(|error| self.error(error))
+    }
+
+    /// Whether everything is paused.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn is_paused(&self) -> Result<bool, LedgerError> {
+        is_paused(&self.db).map_err(|error| self.error(error))
+    }
+
+    fn list<T>(
+        &self,
+        sql: &str,
+        params: impl rusqlite::Params,
+        read: fn(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Vec<T>, LedgerError> {
+        let list = || -> rusqlite::Result<Vec<T>> {
+            self.db.prepare_cached(sql)?.query_map(params, read)?.collect()
+        };
+        list().map_err(|error| self.error(error))
+    }
+
+    fn error(&self, error: rusqlite::Error) -> LedgerError {
+        LedgerError::of(&self.path, error)
+    }
+}
+
+/// A connection that cannot write.
+pub(super) fn connect_to_read(path: &Path) -> Result<Connection, LedgerError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let fail = |error| LedgerError::of(path, error);
+    let db = Connection::open_with_flags(path, flags).map_err(fail)?;
+    super::configure(&db).map_err(fail)?;
+    Ok(db)
+}
+
+const ATTEMPTS: &str = "SELECT session, run, issue, stage, agent, attempt, started_at, resumed_from,
+  ended_at, report, tokens, usd_micro, source
+  FROM attempts LEFT JOIN sessions USING (session) LEFT JOIN usage USING (session)";
+
+fn started(row: &Row<'_>) -> rusqlite::Result<StartedAttempt> {
+    Ok(StartedAttempt {
+        session: read_session(row, 0)?,
+        run: read_run(row, 1)?,
+        issue: read_name(row, 2)?,
+        stage: read_name(row, 3)?,
+        agent: read_name(row, 4)?,
+        attempt: row.get(5)?,
+        at: read_time(row, 6)?,
+        resumed_from: read_optional_session(row, 7)?,
+    })
+}
+
+/// One row of [`ATTEMPTS`].
+pub(super) fn attempt(row: &Row<'_>) -> rusqlite::Result<StoredAttempt> {
+    let started = started(row)?;
+    let ended = match read_optional_time(row, 8)? {
+        None => None,
+        Some(at) => Some(EndedAttempt {
+            session: started.session,
+            at,
+            report: read_json(row, 9)?,
+            charged: read_spend(row, 10)?,
+            source: read_variant(row, 12)?,
+        }),
+    };
+    Ok(StoredAttempt { started, ended })
+}
+
+fn decision(row: &Row<'_>) -> rusqlite::Result<Decision> {
+    Ok(Decision {
+        at: read_time(row, 0)?,
+        issue: read_optional_name(row, 1)?,
+        stage: read_optional_name(row, 2)?,
+        run: read_optional_run(row, 3)?,
+        session: read_optional_session(row, 4)?,
+        kind: row.get(5)?,
+        detail: row.get(6)?,
+    })
+}
+
+/// All that a daemon goes on from. What of it cannot be read is an error: a forgotten machine is a forgotten limit.
+pub(super) fn stored(db: &Connection, path: &Path) -> Result<Stored, LedgerError> {
+    let fail = |error| LedgerError::of(path, error);
+    let mut statement = db
+        .prepare("SELECT id, machine_version, machine FROM issues ORDER BY id")
+        .map_err(fail)?;
+    let mut rows = statement.query([]).map_err(fail)?;
+    let mut machines = Vec::new();
+    while let Some(row) = rows.next().map_err(fail)? {
+        let version: i64 = row.get(1).map_err(fail)?;
+        if version > write::MACHINE_VERSION {
+            return Err(LedgerError::Newer {
+                path: path.to_owned(),
+                found: version,
+                known: write::MACHINE_VERSION,
+            });
+        }
+        let text = row.get_ref(2).and_then(|text| Ok(text.as_str()?)).map_err(fail)?;
+        let machine = serde_json::from_str(text).map_err(|source| LedgerError::Machine {
+            path: path.to_owned(),
+            issue: read_name(row, 0).unwrap_or_else(|_| "?".into()),
+            source,
+        })?;
+        machines.push(machine);
+    }
+    Ok(Stored {
+        machines,
+        days: days(db).map_err(fail)?,
+        paused: is_paused(db).map_err(fail)?,
+    })
+}
+
+fn days(db: &Connection) -> rusqlite::Result<Vec<(Date, Spend)>> {
+    db.prepare_cached(
+        "SELECT day, tokens, usd_micro FROM (SELECT * FROM days ORDER BY day DESC LIMIT ?1) ORDER BY day",
+    )?
+    .query_map([MOST_DAYS], |row| Ok((read_day(row, 0)?, read_spend(row, 1)?)))?
+    .collect()
+}
+
+fn is_paused(db: &Connection) -> rusqlite::Result<bool> {
+    Ok(meta(db, "paused")?.is_some_and(|value| value == "1"))
+}
+
+/// One of the few values that belong to the whole ledger.
+pub(super) fn meta(db: &Connection, key: &str) -> rusqlite::Result<Option<String>> {
+    use rusqlite::OptionalExtension;
+    db.prepare_cached("SELECT value FROM meta WHERE key = ?1")?
+        .query_row([key], |row| row.get(0))
+        .optional()
+}

@@ -1,0 +1,62 @@
+//! What version of the schema a file has, and the way to the latest one.
+
+use std::path::Path;
+
+use rusqlite::Connection;
+
+use super::LedgerError;
+
+/// The numbered migrations: the first makes an empty database a ledger, the `n`-th one brings schema `n - 1` to `n`.
+pub(super) const MIGRATIONS: &[&str] = &[include_str!("migrations/0001-ledger.sql")];
+
+/// Marks the file as a ledger of Vik: "VikL".
+pub(super) const APPLICATION_ID: i64 = 0x5669_6b4c;
+
+/// The latest schema.
+pub(super) fn latest() -> i64 {
+    number(MIGRATIONS)
+}
+
+fn number(migrations: &[&str]) -> i64 {
+    i64::try_from(migrations.len()).unwrap_or(i64::MAX)
+}
+
+/// The schema of a ledger.
+///
+/// # Errors
+/// When it is no ledger, or one of a later version. Nothing is written.
+pub(super) fn version(db: &Connection, path: &Path) -> Result<i64, LedgerError> {
+    let pragma = |name: &str| -> Result<i64, LedgerError> {
+        db.pragma_query_value(None, name, |row| row.get(0))
+            .map_err(|error| LedgerError::of(path, error))
+    };
+    if pragma("application_id")? != APPLICATION_ID {
+        return Err(LedgerError::Foreign {
+            path: path.to_owned(),
+        });
+    }
+    let found = pragma("user_version")?;
+    if found > latest() {
+        return Err(LedgerError::Newer {
+            path: path.to_owned(),
+            found,
+            known: latest(),
+        });
+    }
+    Ok(found)
+}
+
+/// Brings the schema from `from` to the latest one: one transaction for each step, so that it is done or not.
+pub(super) fn migrate(db: &mut Connection, from: i64, migrations: &[&str]) -> rusqlite::Result<()> {
+    for (version, migration) in (1..).zip(migrations) {
+        if version <= from {
+            continue;
+        }
+        let step = db.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+        step.execute_batch(migration)?;
+        step.pragma_update(None, "application_id", APPLICATION_ID)?;
+        step.pragma_update(None, "user_version", version)?;
+        step.commit()?;
+    }
+    Ok(())
+}

@@ -1,0 +1,5 @@
+//! Tests of the ledger.
+
+use super::*;
+
+mod simple;
