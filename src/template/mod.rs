@@ -24,7 +24,7 @@ mod tests;
 use serde_json::Value;
 
 pub use error::{Place, TemplateError};
-pub use names::{AFTER_CREATE_NAMES, AFTER_RUN_NAMES, NAMES};
+pub use names::{AFTER_CREATE_NAMES, AFTER_RUN_NAMES, NAMES, SHOW_NAMES};
 
 /// The longest text that a template may render to, in bytes.
 pub const MAX_OUTPUT_BYTES: usize = 10 * 1024 * 1024;

@@ -22,6 +22,9 @@ pub const NAMES: &[&str] = &[
 /// The names in `after_create`, which runs before there is an attempt.
 pub const AFTER_CREATE_NAMES: &[&str] = &["issue", "workflow_path", "workflow_dir", "workspace_root", "env"];
 
+/// The names in `issues.show.command`: nothing else is known of an issue that no pull brings.
+pub const SHOW_NAMES: &[&str] = &["issue.id"];
+
 /// The names in `after_run`.
 pub const AFTER_RUN_NAMES: &[&str] = &[
     "issue",
@@ -36,15 +39,17 @@ pub const AFTER_RUN_NAMES: &[&str] = &[
 /// What the engine itself brings.
 const BUILT_IN: &[&str] = &["range", "dict", "debug", "namespace", "loop", "self"];
 
-/// Names in `source` that are neither in `names`, nor built in, nor set by the template; at most one error each.
+/// Names in `source` that are neither in `names`, nor built in, nor set by the template; at most one error each. Where
+/// `names` has a path such as `issue.id`, only that part of it is known.
 pub(super) fn undeclared(source: &str, names: &[&str]) -> Vec<TemplateError> {
     let mut environment = Environment::new();
     environment.set_syntax(source::syntax());
     let Ok(template) = environment.template_from_str(source) else {
         return Vec::new();
     };
+    let has_paths = names.iter().any(|name| name.contains('.'));
     let unknown: HashSet<String> = template
-        .undeclared_variables(false)
+        .undeclared_variables(has_paths)
         .into_iter()
         .filter(|name| !names.contains(&name.as_str()) && !BUILT_IN.contains(&name.as_str()))
         .collect();
@@ -61,15 +66,32 @@ pub(super) fn undeclared(source: &str, names: &[&str]) -> Vec<TemplateError> {
     errors
 }
 
-/// The line of the first use of a name that is no attribute.
+/// The line of the first use of a name, or of a dotted path.
 fn line_of(source: &str, name: &str) -> usize {
+    let mut path = String::new();
     let mut after_dot = false;
     for token in minijinja::machinery::tokenize(source, false, source::syntax()) {
         let Ok((token, span)) = token else { break };
-        match token {
-            Token::Ident(found) if found == name && !after_dot => return usize::from(span.start_line),
-            token => after_dot = matches!(token, Token::Dot),
-        }
+        after_dot = match token {
+            Token::Ident(part) => {
+                if !after_dot {
+                    path.clear();
+                }
+                path.push_str(part);
+                if path == name {
+                    return usize::from(span.start_line);
+                }
+                false
+            }
+            Token::Dot => {
+                path.push('.');
+                true
+            }
+            _ => {
+                path.clear();
+                false
+            }
+        };
     }
     1
 }

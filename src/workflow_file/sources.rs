@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use vik_core::workflow::{Diagnostic, Loaded, PromptSource, Stage, Workflow};
 
-use crate::template::{self, AFTER_CREATE_NAMES, AFTER_RUN_NAMES, NAMES, TemplateError};
+use crate::template::{self, AFTER_CREATE_NAMES, AFTER_RUN_NAMES, NAMES, SHOW_NAMES, TemplateError};
 
 /// What is wrong within one file.
 #[derive(Clone, Debug)]
@@ -21,7 +21,9 @@ pub struct FileFindings {
 /// Which template it is, and so what it sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
+    Show,
     Prompt,
+    ResumePrompt,
     AfterCreate,
     BeforeRemove,
     BeforeRun,
@@ -32,16 +34,19 @@ pub(crate) enum Kind {
 impl Kind {
     pub(crate) fn names(self) -> &'static [&'static str] {
         match self {
+            Self::Show => SHOW_NAMES,
             // An issue's workspace is made and removed outside of any attempt.
             Self::AfterCreate | Self::BeforeRemove => AFTER_CREATE_NAMES,
-            Self::Prompt | Self::BeforeRun | Self::Verify => NAMES,
+            Self::Prompt | Self::ResumePrompt | Self::BeforeRun | Self::Verify => NAMES,
             Self::AfterRun => AFTER_RUN_NAMES,
         }
     }
 
     pub(crate) fn word(self) -> &'static str {
         match self {
+            Self::Show => "show",
             Self::Prompt => "prompt",
+            Self::ResumePrompt => "resume_prompt",
             Self::AfterCreate => "after_create",
             Self::BeforeRemove => "before_remove",
             Self::BeforeRun => "before_run",
@@ -82,6 +87,10 @@ impl<'w> Sources<'w> {
             workflow: Vec::new(),
             files: Vec::new(),
         };
+        if let Some(show) = &workflow.show {
+            let path = "issues.show.command".to_owned();
+            sources.inline(Kind::Show, None, path, &show.command, loaded);
+        }
         let issue = &workflow.issue;
         let hooks = [
             (Kind::AfterCreate, &issue.after_create),
@@ -114,7 +123,12 @@ impl<'w> Sources<'w> {
                     );
                 }
             }
-            for (kind, text, path) in [before, verify, after] {
+            let resume = (
+                Kind::ResumePrompt,
+                &stage.resume_prompt,
+                format!("{at}.resume_prompt"),
+            );
+            for (kind, text, path) in [resume, before, verify, after] {
                 if let Some(text) = text {
                     sources.inline(kind, Some(stage), path, text, loaded);
                 }
@@ -203,7 +217,7 @@ impl<'w> Sources<'w> {
 
 fn check(kind: Kind, text: &str) -> Vec<TemplateError> {
     match kind {
-        Kind::Prompt => template::check_prompt(text, kind.names()),
+        Kind::Prompt | Kind::ResumePrompt => template::check_prompt(text, kind.names()),
         _ => template::check_script(text, kind.names()),
     }
 }

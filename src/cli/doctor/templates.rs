@@ -121,7 +121,7 @@ fn render_one(host: &Host, workflow: &Workflow, source: &Source<'_>, pulled: &[I
     };
     let mut finished = None;
     let rendered = match source.kind {
-        Kind::Prompt => template::prompt(&source.text, &context).map(|prompt| {
+        Kind::Prompt | Kind::ResumePrompt => template::prompt(&source.text, &context).map(|prompt| {
             let length: usize = prompt.join(std::iter::empty::<&str>()).chars().count();
             match prompt.commands().count() {
                 0 => format!("{length} characters"),
@@ -174,6 +174,9 @@ fn place(source: &Source<'_>) -> String {
 }
 
 fn context(host: &Host, kind: Kind, stage: &Stage, issue: &Issue) -> Value {
+    if kind == Kind::Show {
+        return json!({ "issue": { "id": issue.id } });
+    }
     let workdir = host.layout.issue_dir(&issue.id);
     if matches!(kind, Kind::AfterCreate | Kind::BeforeRemove) {
         return issue_context(host, issue, &workdir).into();

@@ -9,7 +9,6 @@ use super::diagnostic::{Diagnostic, Place, Sink, Spot};
 use super::scalar::Value;
 use super::text::{did_you_mean, quoted};
 use super::yaml::{Entry, Kind, Node, Scalar, Style};
-use crate::duration::Span;
 
 /// A value that can stand under a key.
 pub(crate) trait Decode: Sized {
@@ -23,8 +22,6 @@ pub(crate) trait Decode: Sized {
 pub(crate) trait Section: Sized {
     /// Its keys.
     const KEYS: &'static [&'static str];
-    /// Keys that come with a later version, each with its default as JSON.
-    const LATER: &'static [(&'static str, &'static str)];
     /// What people write instead of a key, and what they should write.
     const INSTEAD: &'static [(&'static str, &'static str)];
     /// Whether one of its keys must be written.
@@ -147,10 +144,6 @@ impl<'s> Cx<'s> {
             if S::KEYS.contains(&key) || (self.path.is_empty() && key.starts_with("x-")) {
                 continue;
             }
-            if let Some((_, default)) = S::LATER.iter().find(|(later, _)| *later == key) {
-                self.not_yet(entry, default);
-                continue;
-            }
             let hint = match S::INSTEAD.iter().find(|(old, _)| *old == key) {
                 Some((_, instead)) => Some((*instead).to_owned()),
                 None if self.sink.dropped() => None,
@@ -169,29 +162,6 @@ impl<'s> Cx<'s> {
             entries,
             is_map: true,
         }
-    }
-
-    /// A key of a later version: harmless when it says what holds anyway.
-    fn not_yet(&mut self, entry: &Entry, default: &str) {
-        let default: serde_json::Value = serde_json::from_str(default).unwrap_or_default();
-        let path = self.child(&entry.key);
-        let key = quoted(&path);
-        let diagnostic = if equals(&entry.value, &default) {
-            Diagnostic::warning(
-                "not_yet",
-                path,
-                format!("{key} comes with a later version of Vik"),
-            )
-            .hint("the value is the default and changes nothing")
-        } else {
-            Diagnostic::error(
-                "not_yet",
-                path,
-                format!("{key} comes with a later version of Vik"),
-            )
-            .hint("remove it: this version would not do what it says")
-        };
-        self.sink.push(diagnostic.place(entry.key_place));
     }
 
     pub(crate) fn required<T: Decode>(&mut self, fields: &Fields<'_>, key: &str) -> Option<T> {
@@ -260,34 +230,6 @@ pub(crate) fn describe(node: &Node) -> String {
             Value::Int(_) | Value::Float(_) => format!("the number {}", quoted(&scalar.text)),
             Value::Text => format!("the text {}", quoted(&scalar.text)),
         },
-    }
-}
-
-/// Whether a written value says the same as a default.
-fn equals(node: &Node, default: &serde_json::Value) -> bool {
-    use serde_json::Value as Json;
-    if node.is_null() {
-        // Nothing written is nothing changed.
-        return true;
-    }
-    match (&node.kind, default) {
-        (Kind::Map(entries), Json::Object(defaults)) => entries
-            .iter()
-            .all(|entry| defaults.get(&entry.key).is_some_and(|d| equals(&entry.value, d))),
-        (Kind::List(items), Json::Array(defaults)) => {
-            items.len() == defaults.len() && items.iter().zip(defaults).all(|(item, d)| equals(item, d))
-        }
-        (Kind::Scalar(scalar), Json::Bool(default)) => scalar.value == Value::Bool(*default),
-        (Kind::Scalar(scalar), Json::Number(default)) => match scalar.value {
-            Value::Int(number) => default.as_i64().is_some_and(|d| number == i128::from(d)),
-            Value::Float(number) => default.as_f64() == Some(number),
-            _ => false,
-        },
-        (Kind::Scalar(scalar), Json::String(default)) => {
-            scalar.text == *default
-                || matches!((scalar.text.parse::<Span>(), default.parse::<Span>()), (Ok(a), Ok(b)) if a == b)
-        }
-        _ => false,
     }
 }
 

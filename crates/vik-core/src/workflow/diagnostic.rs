@@ -33,6 +33,10 @@ pub const CODES: &[(&str, &str)] = &[
         "bad_name",
         "The name of a stage or an agent cannot be part of a file name.",
     ),
+    (
+        "bad_size",
+        "A text is no amount of memory, or one that no machine has.",
+    ),
     ("bad_tag", "A YAML tag has no meaning here."),
     (
         "bad_text",
@@ -52,14 +56,26 @@ pub const CODES: &[(&str, &str)] = &[
         "The file holds more than one YAML document.",
     ),
     ("no_agents", "There is no agent profile."),
+    (
+        "no_price",
+        "A limit on money holds for an agent that reports no cost and has no price.",
+    ),
     ("no_stages", "There is no stage."),
-    ("not_yet", "A key or value comes with a later version of Vik."),
+    ("not_yet", "A value comes with a later version of Vik."),
     ("out_of_range", "A number or duration is too small or too large."),
+    (
+        "parallel_writers",
+        "Two agents that may both write can run in one workspace at the same time.",
+    ),
     (
         "prompt_source",
         "A stage needs exactly one of `prompt` and `prompt_file`.",
     ),
     ("syntax", "The file is not valid YAML."),
+    (
+        "terminal_stage",
+        "A stage takes a state in which an issue is done with.",
+    ),
     ("too_deep", "The file is nested too deep."),
     ("too_large", "The file is too large."),
     ("too_many", "There are more diagnostics than are shown."),

@@ -1,11 +1,13 @@
 //! What stands in `workflow.yml`: every key, its type, its default and its meaning, once.
 
+use super::amounts::{Amount, Attempts, Memory, Percent, SlotLimit, TokenLimit, Tokens, Usd, UsdLimit};
 use super::args::Args;
 use super::decode::Named;
-use super::model::{ArgsStyle, Home, OutputFormat, Permission, Runtime};
+use super::model::{ArgsStyle, Home, OnStateChange, OutputFormat, Permission, RemoveWorkspace, Runtime};
 use super::section::section;
-use super::values::{Amount, CommandLine, Count, Env, EnvNames, Positive, Text, Whole};
+use super::values::{CommandLine, Count, Env, EnvNames, Positive, States, Text, Whole};
 use crate::duration::Span;
+use crate::money::MicroUsd;
 
 section! {
     /// The policy of one Vik daemon: which issues it takes, and which agent does what with them.
@@ -14,6 +16,9 @@ section! {
     "loop" looping: section Loop;
     /// Where Vik keeps what belongs to this workflow. Without this section that is `.vik` beside the workflow file.
     "workspace" workspace: section Workspace;
+    /// What may be spent in one day, from midnight to midnight UTC, on all issues together. When it is spent, nothing
+    /// starts until the next day.
+    "limits" limits: section DayLimits;
     /// Agent profiles by name: a program and its settings. A name has 1 to 64 of the characters `A-Z a-z 0-9 . _ -`
     /// and does not begin with a dot.
     "agents" agents: required Named<Agent>;
@@ -23,7 +28,6 @@ section! {
     "issue" issue: section Issue;
     /// Log files of the daemon.
     "logging" logging: section Logging;
-    later { "limits" = r#"{"usd_per_day": null, "tokens_per_day": null}"# }
     instead {
         "agent" => "profiles stand under `agents`",
         "profiles" => "profiles stand under `agents`",
@@ -32,6 +36,8 @@ section! {
         "pull" => "this stands under `issues.pull`",
         "tracker" => "the tracker is what `issues.pull.command` asks",
         "log" => "this stands under `logging`",
+        "budget" => "did you mean `limits`?",
+        "budgets" => "did you mean `limits`?",
     }
 }
 
@@ -42,7 +48,11 @@ section! {
     "max_issue_concurrency" max_issue_concurrency: defaults Count = Whole(10);
     /// How many pulls are made; null is until shutdown.
     "max_iterations" max_iterations: optional Whole<1, { u64::MAX }>;
-    later { "orphan_grace" = r#""10m""# }
+    /// How long an agent lives on without a daemon, so that the next one can take it up again. When it is not written:
+    /// 10m for a daemon in the background, 0 for one in the foreground.
+    "orphan_grace" orphan_grace: optional Span;
+    /// Nothing more starts while the machine is short of memory; what runs goes on.
+    "pressure" pressure: section Pressure;
     instead {
         "wait_ms" => "the wait between two pulls is `issues.pull.idle_sec`",
         "wait" => "the wait between two pulls is `issues.pull.idle_sec`",
@@ -50,6 +60,36 @@ section! {
         "interval" => "the wait between two pulls is `issues.pull.idle_sec`",
         "max_concurrency" => "did you mean `max_issue_concurrency`?",
         "concurrency" => "did you mean `max_issue_concurrency`?",
+    }
+}
+
+section! {
+    /// Nothing more starts while the machine is short of memory; what runs goes on.
+    struct Pressure;
+    /// The least memory that must be available, such as `512MiB` or `2GiB`.
+    "min_available_memory" min_available_memory: optional Memory;
+    /// The most memory pressure, in percent: how much of the last ten seconds some program waited for memory. Known on
+    /// Linux with PSI only.
+    "max_memory_pressure" max_memory_pressure: optional Percent;
+    instead {
+        "memory" => "did you mean `min_available_memory`?",
+        "min_memory" => "did you mean `min_available_memory`?",
+    }
+}
+
+section! {
+    /// What may be spent in one day, from midnight to midnight UTC, on all issues together. When it is spent, nothing
+    /// starts until the next day.
+    struct DayLimits;
+    /// Money, in USD; null is without limit.
+    "usd_per_day" usd_per_day: optional UsdLimit;
+    /// Input and output tokens together; null is without limit.
+    "tokens_per_day" tokens_per_day: optional TokenLimit;
+    instead {
+        "usd" => "did you mean `usd_per_day`? The limits of one issue stand under `issue.limits`",
+        "tokens" => "did you mean `tokens_per_day`? The limits of one issue stand under `issue.limits`",
+        "attempts" => "this stands under `issue.limits.attempts`",
+        "daily_usd" => "did you mean `usd_per_day`?",
     }
 }
 
@@ -97,7 +137,10 @@ section! {
     "provider" provider: optional Text;
     /// The address of the model API, in place of the agent's own; for `vex` with `provider: replay` the folder of the recordings.
     "base_url" base_url: optional Text;
-    later { "max_concurrency" = "null" }
+    /// How many attempts of this profile run at once; null is without limit.
+    "max_concurrency" max_concurrency: optional SlotLimit;
+    /// What an attempt is charged that ran and was killed or failed without telling what it used.
+    "estimate" estimate: section Estimate;
     instead {
         "type" => "did you mean `runtime`?",
         "adapter" => "did you mean `runtime`?",
@@ -105,7 +148,7 @@ section! {
         "environment" => "did you mean `env`?",
         "sandbox" => "did you mean `permission`?",
         "permissions" => "did you mean `permission`?",
-        "concurrency" => "`max_concurrency` comes with a later version of Vik",
+        "concurrency" => "did you mean `max_concurrency`?",
     }
 }
 
@@ -123,11 +166,21 @@ section! {
 }
 
 section! {
+    /// What an attempt is charged that ran and was killed or failed without telling what it used.
+    struct Estimate;
+    /// Money, in USD.
+    "usd" usd: defaults Usd = Usd(MicroUsd(500_000));
+    /// Input and output tokens together.
+    "tokens" tokens: defaults Tokens = Whole(100_000);
+}
+
+section! {
     /// How issues come in.
     struct Issues;
     /// The command that takes a snapshot of the issues.
     "pull" pull: section Pull;
-    later { "show" = r#"{"command": null}"# }
+    /// The command that looks at one issue again.
+    "show" show: section Show;
     instead {
         "command" => "this stands under `issues.pull.command`",
         "idle_sec" => "this stands under `issues.pull.idle_sec`",
@@ -156,6 +209,21 @@ section! {
 }
 
 section! {
+    /// The command that looks at one issue again: right before an agent starts for it, and when a pull no longer brings
+    /// it.
+    struct Show;
+    /// A shell command, a template that knows `issue.id` only. It prints the issue as JSON, or `null` when it is gone; when it
+    /// fails, nothing is known. It runs in the folder of the workflow file.
+    "command" command: optional Text;
+    /// How long it may take.
+    "timeout" timeout: defaults Positive = Positive(Span::secs(30));
+    instead {
+        "cmd" => "did you mean `command`?",
+        "run" => "did you mean `command`?",
+    }
+}
+
+section! {
     /// What happens to each issue.
     struct Issue;
     /// Shell commands around the life of an issue's workspace.
@@ -163,17 +231,39 @@ section! {
     /// Stages by name. The stages of one issue run one at a time, in the order of the file. Names are as those of
     /// agents.
     "stages" stages: required Named<Stage>;
-    later {
-        "terminal_states" = "[]",
-        "terminal_grace" = r#""60s""#,
-        "remove_workspace" = r#""clean""#,
-        "limits" = r#"{"attempts": 15, "usd": null, "tokens": null}"#,
-    }
+    /// States in which an issue is done with; upper and lower case matter. What still runs for it gets `terminal_grace`
+    /// to end, then its workspace goes as `remove_workspace` says.
+    "terminal_states" terminal_states: defaults States = States::default();
+    /// How long a run may go on after its issue reached a terminal state.
+    "terminal_grace" terminal_grace: defaults Span = Span::secs(60);
+    /// What happens to the workspace of an issue in a terminal state. `clean`: it goes when it is empty, or a git work tree
+    /// with nothing uncommitted or unpushed.
+    "remove_workspace" remove_workspace: defaults RemoveWorkspace = RemoveWorkspace::Clean;
+    /// What may be spent on one issue in its whole life, over all its stages and runs.
+    "limits" limits: section IssueLimits;
     instead {
         "pull" => "this stands under `issues.pull`",
         "stage" => "did you mean `stages`?",
         "after_create" => "this stands under `issue.hooks.after_create`",
         "before_remove" => "this stands under `issue.hooks.before_remove`",
+        "closed_states" => "did you mean `terminal_states`?",
+        "done_states" => "did you mean `terminal_states`?",
+    }
+}
+
+section! {
+    /// What may be spent on one issue in its whole life, over all its stages and runs.
+    struct IssueLimits;
+    /// How often agents are started for it.
+    "attempts" attempts: defaults Attempts = Attempts(15);
+    /// Money, in USD; null is without limit.
+    "usd" usd: optional UsdLimit;
+    /// Input and output tokens together; null is without limit.
+    "tokens" tokens: optional TokenLimit;
+    instead {
+        "max_attempts" => "did you mean `attempts`?",
+        "usd_per_day" => "this stands under `limits.usd_per_day`, beside `issue`",
+        "tokens_per_day" => "this stands under `limits.tokens_per_day`, beside `issue`",
     }
 }
 
@@ -216,13 +306,19 @@ section! {
     "tool_timeout" tool_timeout: defaults Positive = Positive(Span::mins(30));
     /// How often and how soon a failed attempt is tried again.
     "retry" retry: section Retry;
-    later {
-        "limits" = r#"{"usd": null, "tokens": null}"#,
-        "parallel" = "false",
-        "on_state_change" = r#""finish""#,
-        "resume" = "true",
-        "resume_prompt" = "null",
-    }
+    /// What one attempt may spend. It is stopped where its agent reports in time, and is over then in any case.
+    "limits" limits: section StageLimits;
+    /// How many attempts of this stage run at once; null is without limit.
+    "max_concurrency" max_concurrency: optional SlotLimit;
+    /// Whether it may run beside another stage of the same issue, in the same workspace.
+    "parallel" parallel: defaults bool = false;
+    /// What happens to an attempt whose issue leaves the state: it goes on to its end, or it is stopped.
+    "on_state_change" on_state_change: defaults OnStateChange = OnStateChange::Finish;
+    /// Whether an attempt that was cut off goes on in the same session of its agent.
+    "resume" resume: defaults bool = true;
+    /// What the agent is told when it goes on; a template like the prompt. When it is not written, Vik has words of its
+    /// own, with what `verify` said.
+    "resume_prompt" resume_prompt: optional Text;
     instead {
         "state" => "this stands under `when.state`",
         "before_run" => "this stands under `hooks.before_run`",
@@ -232,6 +328,23 @@ section! {
         "model" => "the model stands in the agent profile, `agents.NAME.model`",
         "runtime" => "the runtime stands in the agent profile, `agents.NAME.runtime`",
         "name" => "the name of a stage is its key",
+        "concurrency" => "did you mean `max_concurrency`?",
+        "budget" => "did you mean `limits`?",
+    }
+}
+
+section! {
+    /// What one attempt may spend. It is stopped where its agent reports in time, and is over then in any case.
+    struct StageLimits;
+    /// Money, in USD; null is without limit.
+    "usd" usd: optional UsdLimit;
+    /// Input and output tokens together; null is without limit.
+    "tokens" tokens: optional TokenLimit;
+    instead {
+        "attempts" => "this stands under `retry.max_attempts`, and for the issue's whole life under `issue.limits.attempts`",
+        "max_attempts" => "this stands under `retry.max_attempts`",
+        "usd_per_day" => "this stands under `limits.usd_per_day`, at the top of the file",
+        "tokens_per_day" => "this stands under `limits.tokens_per_day`, at the top of the file",
     }
 }
 

@@ -1,34 +1,34 @@
-//! From what the file says to the workflow: checks what no single value can tell.
+//! From what the file says to the workflow.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 
+use super::amounts::{SlotLimit, TokenLimit, UsdLimit};
 use super::decode::{Named, join};
 use super::diagnostic::{Diagnostic, Sink};
 use super::file;
 use super::model::{
-    AgentProfile, ArgsStyle, Intake, IssuePolicy, OutputFormat, Price, PromptSource, Retry, Runtime, Stage,
-    Workflow, WorkspaceRoot,
+    AgentProfile, ArgsStyle, Intake, IssuePolicy, OutputFormat, Pressure, Price, PromptSource, Retry,
+    Runtime, Show, Stage, Workflow, WorkspaceRoot,
 };
 use super::places::Places;
-use super::text::{choices, did_you_mean, quoted};
+use super::text::{choices, quoted};
 use super::values::Text;
-use crate::duration::Span;
 use crate::ids::{AgentName, StageName};
-use crate::limits::Spend;
-use crate::money::MicroUsd;
+use crate::limits::{Limit, Spend};
 
 /// The providers that vex can use in this version.
 const PROVIDERS: &[&str] = &["replay"];
 
-struct Check<'a> {
-    places: &'a Places,
-    sink: &'a mut Sink,
+/// Where values stand, and where findings go.
+pub(super) struct Check<'a> {
+    pub(super) places: &'a Places,
+    pub(super) sink: &'a mut Sink,
 }
 
 /// Makes the workflow; `None` where something required is not there (which was already said).
 pub(crate) fn lower(file: file::File, places: &Places, sink: &mut Sink) -> Option<Workflow> {
     let mut check = Check { places, sink };
-    check.references(&file);
+    check.across(&file);
     let workspace_root = match file.workspace.root {
         Some(Text(path)) => WorkspaceRoot::Path(path),
         None if places.contains("workspace") => WorkspaceRoot::UserHome,
@@ -62,12 +62,17 @@ pub(crate) fn lower(file: file::File, places: &Places, sink: &mut Sink) -> Optio
             .map(|(name, stage)| check.stage(&name, stage))
             .collect::<Vec<_>>()
     });
+    let pressure = file.looping.pressure;
+    let show = file.issues.show;
     Some(Workflow {
         max_issue_concurrency: file.looping.max_issue_concurrency.get(),
         max_iterations: file.looping.max_iterations.map(|pulls| pulls.0),
-        orphan_grace: None,
-        pressure: Default::default(),
-        day_limit: Default::default(),
+        orphan_grace: file.looping.orphan_grace,
+        pressure: Pressure {
+            min_available_memory: pressure.min_available_memory.map(|memory| memory.0),
+            max_memory_pressure: pressure.max_memory_pressure.map(|percent| percent.0),
+        },
+        day_limit: limit(file.limits.usd_per_day, file.limits.tokens_per_day),
         workspace_root,
         agents: agents?.into_iter().collect::<Option<BTreeMap<_, _>>>()?,
         pull: Intake {
@@ -75,24 +80,34 @@ pub(crate) fn lower(file: file::File, places: &Places, sink: &mut Sink) -> Optio
             idle: file.issues.pull.idle_sec.0,
             timeout: file.issues.pull.timeout.0,
         },
-        show: None,
+        show: show.command.map(|Text(command)| Show {
+            command,
+            timeout: show.timeout.0,
+        }),
         issue: IssuePolicy {
             after_create: file.issue.hooks.after_create.map(|hook| hook.0),
             before_remove: file.issue.hooks.before_remove.map(|hook| hook.0),
             hook_timeout: file.issue.hooks.timeout.0,
-            terminal_states: Vec::new(),
-            terminal_grace: Span::secs(60),
-            remove_workspace: Default::default(),
-            max_attempts: 15,
-            limit: Default::default(),
+            terminal_states: file.issue.terminal_states.0,
+            terminal_grace: file.issue.terminal_grace,
+            remove_workspace: file.issue.remove_workspace,
+            max_attempts: file.issue.limits.attempts.0,
+            limit: limit(file.issue.limits.usd, file.issue.limits.tokens),
             stages: stages?.into_iter().collect::<Option<Vec<_>>>()?,
         },
         retention_days: u32::try_from(file.logging.retention_days.0).unwrap_or(u32::MAX),
     })
 }
 
+fn limit(usd: Option<UsdLimit>, tokens: Option<TokenLimit>) -> Limit {
+    Limit {
+        tokens: tokens.map(|tokens| tokens.0),
+        usd: usd.map(|usd| usd.0),
+    }
+}
+
 impl Check<'_> {
-    fn report(&mut self, mut diagnostic: Diagnostic) {
+    pub(super) fn report(&mut self, mut diagnostic: Diagnostic) {
         if let Some(place) = self.places.nearest(&diagnostic.path) {
             diagnostic = diagnostic.place(place);
         }
@@ -100,59 +115,12 @@ impl Check<'_> {
     }
 
     /// Reports at the key instead of the value.
-    fn report_at_key(&mut self, mut diagnostic: Diagnostic) {
+    pub(super) fn report_at_key(&mut self, mut diagnostic: Diagnostic) {
         if let Some(place) = self.places.key(&diagnostic.path) {
             diagnostic = diagnostic.place(place);
             self.sink.push(diagnostic);
         } else {
             self.report(diagnostic);
-        }
-    }
-
-    /// Stages name agents that exist, and agents are named by stages.
-    fn references(&mut self, file: &file::File) {
-        let names: Vec<&str> = file
-            .agents
-            .iter()
-            .flat_map(|agents| &agents.0)
-            .map(|(name, _)| name.as_str())
-            .collect();
-        let known: HashSet<&str> = names.iter().copied().collect();
-        let mut used = HashSet::new();
-        // A stage whose agent cannot be read may mean any agent.
-        let mut is_sure = file.issue.stages.is_some();
-        for (stage, settings) in file.issue.stages.iter().flat_map(|stages| &stages.0) {
-            let Some(Text(agent)) = &settings.agent else {
-                is_sure = false;
-                continue;
-            };
-            if known.contains(agent.as_str()) {
-                used.insert(agent.as_str());
-            } else if file.agents.is_some() {
-                is_sure = false;
-                let hint = did_you_mean(agent, names.iter().copied()).or_else(|| {
-                    (!names.is_empty())
-                        .then(|| format!("there is {}", choices(names.iter().copied().take(10))))
-                });
-                self.report(
-                    Diagnostic::error(
-                        "unknown_agent",
-                        format!("issue.stages.{stage}.agent"),
-                        format!("no agent is named {}", quoted(agent)),
-                    )
-                    .hint_opt(hint),
-                );
-            }
-        }
-        if is_sure {
-            for name in names.iter().filter(|name| !used.contains(*name)) {
-                let path = join("agents", name);
-                self.report_at_key(Diagnostic::warning(
-                    "unused_agent",
-                    path,
-                    format!("no stage uses the agent {}", quoted(name)),
-                ));
-            }
         }
     }
 
@@ -243,10 +211,10 @@ impl Check<'_> {
             }),
             provider: agent.provider.map(|provider| provider.0),
             base_url: agent.base_url.map(|url| url.0),
-            max_concurrency: None,
+            max_concurrency: agent.max_concurrency.map(SlotLimit::get),
             estimate: Spend {
-                tokens: 100_000,
-                usd: MicroUsd(500_000),
+                tokens: agent.estimate.tokens.0,
+                usd: agent.estimate.usd.0,
             },
         })
     }
@@ -314,12 +282,12 @@ impl Check<'_> {
             stall_timeout: stage.stall_timeout.0,
             tool_timeout: stage.tool_timeout.0,
             retry,
-            limit: Default::default(),
-            max_concurrency: None,
-            parallel: false,
-            on_state_change: Default::default(),
-            resume: true,
-            resume_prompt: None,
+            limit: limit(stage.limits.usd, stage.limits.tokens),
+            max_concurrency: stage.max_concurrency.map(SlotLimit::get),
+            parallel: stage.parallel,
+            on_state_change: stage.on_state_change,
+            resume: stage.resume,
+            resume_prompt: stage.resume_prompt.map(|prompt| prompt.0),
         })
     }
 }

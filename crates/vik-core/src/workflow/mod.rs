@@ -1,10 +1,12 @@
 //! The workflow: the policy in `workflow.yml`.
 //!
 //! [`load`] goes from text to a [`Workflow`] in three steps: `yaml` (a tree with places), `file` with `decode` and
-//! `values` (typed sections; the same list of keys makes the JSON Schema), `lower` (checks across sections, and the
-//! model). Each step reports all it finds and goes on.
+//! `values` (typed sections; the same list of keys makes the JSON Schema), `lower` with `crosscheck` (the model, and checks
+//! across sections). Each step reports all it finds and goes on.
 
+mod amounts;
 mod args;
+mod crosscheck;
 mod decode;
 mod diagnostic;
 mod file;

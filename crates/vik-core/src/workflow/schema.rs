@@ -12,7 +12,7 @@ use super::file::File;
 /// The JSON Schema (draft 2020-12) of `workflow.yml`, for editors.
 ///
 /// It refuses unknown keys, although Vik itself only warns about them: in an editor the mark under a misspelled key is
-/// what the schema is for. Keys of later versions are not in it.
+/// what the schema is for.
 pub fn json_schema() -> Value {
     let mut generator = SchemaSettings::draft2020_12().into_generator();
     let schema = File::schema(&mut generator).to_value();
@@ -39,14 +39,6 @@ pub fn reference_markdown() -> String {
     let schema = json_schema();
     let mut page = String::from(INTRODUCTION);
     sections(&mut page, &schema, &schema, "");
-    page.push_str("\n## Keys of later versions\n\n");
-    page.push_str(
-        "These are refused for now; written with the value shown, which is what holds anyway, they are only warned \
-         about.\n\n| key | value |\n| --- | --- |\n",
-    );
-    for (path, default) in later() {
-        let _ = writeln!(page, "| `{path}` | `{default}` |");
-    }
     page.push_str("\n## Diagnostics\n\nThe codes are stable; `vik doctor --json` gives them too.\n\n| code | meaning |\n| --- | --- |\n");
     for (code, meaning) in CODES {
         let _ = writeln!(page, "| `{code}` | {meaning} |");
@@ -75,25 +67,6 @@ Editors check the file when its first line is
 
 `vik schema` prints the same schema. Durations are written `250ms`, `30s`, `5m`, `1h30m`, or as a number of seconds.
 ";
-
-fn later() -> Vec<(String, &'static str)> {
-    use super::file::{Agent, Issue, Issues, Loop, Stage};
-    let mut keys = Vec::new();
-    let mut add = |prefix: &str, later: &'static [(&'static str, &'static str)]| {
-        keys.extend(
-            later
-                .iter()
-                .map(|(key, default)| (format!("{prefix}{key}"), *default)),
-        );
-    };
-    add("", File::LATER);
-    add("loop.", Loop::LATER);
-    add("agents.NAME.", Agent::LATER);
-    add("issues.", Issues::LATER);
-    add("issue.", Issue::LATER);
-    add("issue.stages.NAME.", Stage::LATER);
-    keys
-}
 
 /// One table for each section that has values of its own.
 fn sections(page: &mut String, root: &Value, section: &Value, path: &str) {

@@ -57,7 +57,6 @@ macro_rules! section {
         $(#[doc = $doc:literal])+
         struct $name:ident;
         $( $(#[doc = $fdoc:literal])+ $key:literal $field:ident: $mode:ident $ty:ty $(= $default:expr)?; )+
-        $( later { $($later:literal = $later_default:literal),+ $(,)? } )?
         $( instead { $($old:literal => $instead:literal),+ $(,)? } )?
     ) => {
         $(#[doc = $doc])+
@@ -68,7 +67,6 @@ macro_rules! section {
 
         impl $crate::workflow::decode::Section for $name {
             const KEYS: &'static [&'static str] = &[$($key),+];
-            const LATER: &'static [(&'static str, &'static str)] = &[$($(($later, $later_default)),+)?];
             const INSTEAD: &'static [(&'static str, &'static str)] = &[$($(($old, $instead)),+)?];
 
             fn has_required() -> bool {

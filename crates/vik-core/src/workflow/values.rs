@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 
 use super::decode::{Cx, Decode, describe};
 use super::diagnostic::Diagnostic;
-use super::model::{ArgsStyle, Home, OutputFormat, Permission, Runtime};
+use super::model::{ArgsStyle, Home, OnStateChange, OutputFormat, Permission, RemoveWorkspace, Runtime};
 use super::scalar::Value;
 use super::text::{choices, did_you_mean, quoted};
 use super::yaml::{Kind, Node};
@@ -125,33 +125,20 @@ impl<const MIN: u64, const MAX: u64> Decode for Whole<MIN, MAX> {
     }
 }
 
-/// An amount of money or the like: finite and not negative.
-#[derive(Clone, Copy, Debug, Serialize)]
-#[serde(transparent)]
-pub(crate) struct Amount(pub(crate) f64);
-
-impl Decode for Amount {
+impl Decode for bool {
     fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
-        let wanted = "a number";
-        let number = match cx.scalar(node, wanted)?.value {
-            Value::Int(number) => number as f64,
-            Value::Float(number) => number,
+        let wanted = "`true` or `false`";
+        match cx.scalar(node, wanted)?.value {
+            Value::Bool(value) => Some(value),
             _ => {
                 cx.wrong_type(node, wanted);
-                return None;
+                None
             }
-        };
-        if !number.is_finite() || number < 0.0 {
-            let diagnostic = cx.error("out_of_range", node, "this must be a finite number, zero or more");
-            cx.sink.push(diagnostic);
-            return None;
         }
-        // A negative zero is a zero.
-        Some(Self(number.abs()))
     }
 
     fn schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "number", "minimum": 0 })
+        json_schema!({ "type": "boolean" })
     }
 }
 
@@ -292,6 +279,8 @@ words! {
     Permission, "unknown_value", [("read", "read-only"), ("readonly", "read-only"), ("write", "workspace-write"), ("yolo", "full"), ("danger-full-access", "full")];
     OutputFormat, "unknown_value", [("json", "jsonl"), ("ndjson", "jsonl"), ("plain", "text")];
     Home, "unknown_value", [("own", "private"), ("shared", "user")];
+    RemoveWorkspace, "unknown_value", [("keep", "never"), ("false", "never"), ("true", "always"), ("auto", "clean")];
+    OnStateChange, "unknown_value", [("stop", "cancel"), ("abort", "cancel"), ("kill", "cancel"), ("continue", "finish"), ("keep", "finish"), ("ignore", "finish")];
     ArgsStyle, "unknown_value", [("comma", "join"), ("commas", "join")];
 }
 
@@ -368,6 +357,23 @@ impl Decode for EnvNames {
 
     fn schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({ "type": "array", "items": { "type": "string", "pattern": ENV_PATTERN } })
+    }
+}
+
+/// `issue.terminal_states`: states of issues.
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(transparent)]
+pub(crate) struct States(pub(crate) Vec<String>);
+
+impl Decode for States {
+    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
+        let items = list(node, cx, "a list of states", "[done, closed]")?;
+        let states: Vec<_> = items.iter().map(|item| Text::decode(item, cx)).collect();
+        Some(Self(states.into_iter().flatten().map(|state| state.0).collect()))
+    }
+
+    fn schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "array", "items": { "type": "string", "minLength": 1 } })
     }
 }
 

@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::duration::Span;
+use crate::limits::{Limit, Spend};
+use crate::money::MicroUsd;
 
 #[test]
 fn the_defaults_are_those_of_the_contract() {
@@ -18,6 +20,9 @@ fn the_defaults_are_those_of_the_contract() {
     table! {
         workflow.max_issue_concurrency => 10;
         workflow.max_iterations => None;
+        workflow.orphan_grace => None;
+        workflow.pressure => Pressure { min_available_memory: None, max_memory_pressure: None };
+        workflow.day_limit => Limit { tokens: None, usd: None };
         workflow.workspace_root => WorkspaceRoot::BesideWorkflow;
         agent.args => [];
         agent.args_style => ArgsStyle::Repeat;
@@ -30,8 +35,16 @@ fn the_defaults_are_those_of_the_contract() {
         agent.price => None;
         agent.provider => None;
         agent.base_url => None;
+        agent.max_concurrency => None;
+        agent.estimate => Spend { tokens: 100_000, usd: MicroUsd(500_000) };
         workflow.pull.idle => Span::secs(5);
         workflow.pull.timeout => Span::secs(60);
+        workflow.show => None;
+        workflow.issue.terminal_states => Vec::<String>::new();
+        workflow.issue.terminal_grace => Span::secs(60);
+        workflow.issue.remove_workspace => RemoveWorkspace::Clean;
+        workflow.issue.max_attempts => 15;
+        workflow.issue.limit => Limit { tokens: None, usd: None };
         workflow.issue.after_create => None;
         workflow.issue.before_remove => None;
         workflow.issue.hook_timeout => Span::mins(5);
@@ -43,6 +56,12 @@ fn the_defaults_are_those_of_the_contract() {
         stage.stall_timeout => Span::mins(10);
         stage.tool_timeout => Span::mins(30);
         stage.retry => Retry { max_attempts: 3, initial_backoff: Span::secs(10), max_backoff: Span::mins(5) };
+        stage.limit => Limit { tokens: None, usd: None };
+        stage.max_concurrency => None;
+        stage.parallel => false;
+        stage.on_state_change => OnStateChange::Finish;
+        stage.resume => true;
+        stage.resume_prompt => None;
         workflow.retention_days => 7;
     }
 }
@@ -120,4 +139,29 @@ fn line_breaks_and_byte_order_marks_of_other_systems_change_nothing() {
     assert_eq!(load(&MINIMAL.replace('\n', "\r\n")).workflow, workflow);
     assert_eq!(load(&format!("\u{feff}{MINIMAL}")).workflow, workflow);
     assert_eq!(load(&format!("---\n{MINIMAL}...\n")).workflow, workflow);
+}
+
+#[test]
+fn a_look_at_one_issue_may_take_half_a_minute() {
+    let loaded = load(&minimal_with(&[("  pull:", "  show: {command: x}\n  pull:")]));
+    assert_eq!(loaded.diagnostics, []);
+    assert_eq!(loaded.workflow.unwrap().show.unwrap().timeout, Span::secs(30));
+}
+
+#[test]
+fn money_is_read_as_it_is_written() {
+    for (text, micros) in [
+        ("0.07", 70_000),
+        ("1.1", 1_100_000),
+        ("3", 3_000_000),
+        ("0.000001", 1),
+        ("1e6", 1_000_000_000_000),
+    ] {
+        let loaded = load(&minimal_with(&[(
+            "agents:\n",
+            &format!("limits: {{usd_per_day: {text}}}\nagents:\n"),
+        )]));
+        let limit = loaded.workflow.unwrap().day_limit.usd;
+        assert_eq!(limit, Some(MicroUsd(micros)), "{text}");
+    }
 }

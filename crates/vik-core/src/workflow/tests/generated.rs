@@ -67,10 +67,8 @@ fn the_schema_is_as_editors_need_it() {
     assert_eq!(stage["required"], serde_json::json!(["when", "agent"]));
     assert_eq!(stage["additionalProperties"], false);
     assert_eq!(stage["properties"]["timeout"]["default"], "1h");
-    assert!(
-        stage["properties"].get("parallel").is_none(),
-        "keys of later versions are left out"
-    );
+    let estimate = &schema["properties"]["agents"]["additionalProperties"]["properties"]["estimate"];
+    assert_eq!(estimate["properties"]["usd"]["default"], 0.5, "in dollars");
     fn each(value: &Value, path: &str) {
         for (key, property) in value["properties"].as_object().into_iter().flatten() {
             let path = format!("{path}.{key}");

@@ -1,0 +1,212 @@
+//! Checks across sections: what no single value can tell.
+
+use std::collections::{HashMap, HashSet};
+
+use super::decode::join;
+use super::diagnostic::{Diagnostic, Spot};
+use super::file;
+use super::lower::Check;
+use super::model::{Permission, Runtime};
+use super::text::{choices, did_you_mean, quoted};
+use super::values::Text;
+
+fn agents(file: &file::File) -> impl Iterator<Item = &(String, file::Agent)> {
+    file.agents.iter().flat_map(|agents| &agents.0)
+}
+
+fn stages(file: &file::File) -> impl Iterator<Item = &(String, file::Stage)> {
+    file.issue.stages.iter().flat_map(|stages| &stages.0)
+}
+
+/// Profiles by name: a file may hold thousands of stages.
+type Agents<'f> = HashMap<&'f str, &'f file::Agent>;
+
+fn agent_of<'f>(agents: &Agents<'f>, stage: &file::Stage) -> Option<&'f file::Agent> {
+    agents.get(stage.agent.as_ref()?.0.as_str()).copied()
+}
+
+fn state_of(stage: &file::Stage) -> Option<&str> {
+    stage.when.state.as_ref().map(|state| state.0.as_str())
+}
+
+impl Check<'_> {
+    pub(crate) fn across(&mut self, file: &file::File) {
+        let agents: Agents<'_> = agents(file).map(|(name, agent)| (name.as_str(), agent)).collect();
+        self.references(file);
+        self.terminal_stages(file);
+        self.prices(file);
+        self.resumable(file, &agents);
+        self.parallel_writers(file, &agents);
+        if file.issues.show.command.is_none() && !self.places.is_absent("issues.show.timeout") {
+            self.report_at_key(Diagnostic::warning(
+                "unused_key",
+                "issues.show.timeout",
+                "`timeout` has no effect without a `command`",
+            ));
+        }
+    }
+
+    /// Stages name agents that exist, and agents are named by stages.
+    fn references(&mut self, file: &file::File) {
+        let names: Vec<&str> = file
+            .agents
+            .iter()
+            .flat_map(|agents| &agents.0)
+            .map(|(name, _)| name.as_str())
+            .collect();
+        let known: HashSet<&str> = names.iter().copied().collect();
+        let mut used = HashSet::new();
+        // A stage whose agent cannot be read may mean any agent.
+        let mut is_sure = file.issue.stages.is_some();
+        for (stage, settings) in file.issue.stages.iter().flat_map(|stages| &stages.0) {
+            let Some(Text(agent)) = &settings.agent else {
+                is_sure = false;
+                continue;
+            };
+            if known.contains(agent.as_str()) {
+                used.insert(agent.as_str());
+            } else if file.agents.is_some() {
+                is_sure = false;
+                let hint = did_you_mean(agent, names.iter().copied()).or_else(|| {
+                    (!names.is_empty())
+                        .then(|| format!("there is {}", choices(names.iter().copied().take(10))))
+                });
+                self.report(
+                    Diagnostic::error(
+                        "unknown_agent",
+                        format!("issue.stages.{stage}.agent"),
+                        format!("no agent is named {}", quoted(agent)),
+                    )
+                    .hint_opt(hint),
+                );
+            }
+        }
+        if is_sure {
+            for name in names.iter().filter(|name| !used.contains(*name)) {
+                let path = join("agents", name);
+                self.report_at_key(Diagnostic::warning(
+                    "unused_agent",
+                    path,
+                    format!("no stage uses the agent {}", quoted(name)),
+                ));
+            }
+        }
+    }
+
+    /// An issue that is done with is no work.
+    fn terminal_stages(&mut self, file: &file::File) {
+        let states = file.issue.terminal_states.0.iter().enumerate();
+        let terminal: HashMap<&str, usize> = states.map(|(index, state)| (state.as_str(), index)).collect();
+        for (name, stage) in stages(file) {
+            let Some(state) = state_of(stage) else { continue };
+            let Some(index) = terminal.get(state) else {
+                continue;
+            };
+            let mut diagnostic = Diagnostic::error(
+                "terminal_stage",
+                format!("issue.stages.{name}.when.state"),
+                format!(
+                    "{} is a terminal state: this stage could never run",
+                    quoted(state)
+                ),
+            )
+            .hint("remove it from `issue.terminal_states`, or the stage");
+            if let Some((line, column)) = self.places.position(&format!("issue.terminal_states.{index}")) {
+                diagnostic = diagnostic.related(Spot {
+                    line,
+                    column,
+                    message: "terminal here".to_owned(),
+                });
+            }
+            self.report(diagnostic);
+        }
+    }
+
+    /// A limit on money needs figures in money.
+    fn prices(&mut self, file: &file::File) {
+        let is_everywhere = file.limits.usd_per_day.is_some() || file.issue.limits.usd.is_some();
+        let limited: HashSet<&str> = stages(file)
+            .filter(|(_, stage)| is_everywhere || stage.limits.usd.is_some())
+            .filter_map(|(_, stage)| Some(stage.agent.as_ref()?.0.as_str()))
+            .collect();
+        for (name, agent) in agents(file) {
+            let tells = match agent.runtime {
+                Some(Runtime::Codex | Runtime::Command) => agent.price.is_some(),
+                Some(Runtime::ClaudeCode | Runtime::Vex) | None => true,
+            };
+            if !tells && limited.contains(name.as_str()) {
+                self.report_at_key(
+                    Diagnostic::warning(
+                        "no_price",
+                        join("agents", name),
+                        format!(
+                            "the limit in USD cannot be held for the agent {}: it reports no cost and has no `price`",
+                            quoted(name)
+                        ),
+                    )
+                    .hint(
+                        "write `price: {input: …, cached_input: …, output: …}` in USD per million tokens, or limit \
+                         `tokens`",
+                    ),
+                );
+            }
+        }
+    }
+
+    /// What `resume` and `resume_prompt` say is not promised where it cannot be.
+    fn resumable(&mut self, file: &file::File, agents: &Agents<'_>) {
+        for (name, stage) in stages(file) {
+            let runtime = agent_of(agents, stage).and_then(|agent| agent.runtime);
+            let at = |key: &str| join(&join("issue.stages", name), key);
+            let has_no_sessions = runtime == Some(Runtime::Command);
+            if has_no_sessions && stage.resume && !self.places.is_absent(&at("resume")) {
+                self.report_at_key(
+                    Diagnostic::warning(
+                        "unused_key",
+                        at("resume"),
+                        "`resume` has no effect with the runtime `command`",
+                    )
+                    .hint("each attempt of it starts anew"),
+                );
+            }
+            if stage.resume_prompt.is_some() && (has_no_sessions || !stage.resume) {
+                let why = if has_no_sessions {
+                    "with the runtime `command`"
+                } else {
+                    "where `resume` is false"
+                };
+                self.report_at_key(Diagnostic::warning(
+                    "unused_key",
+                    at("resume_prompt"),
+                    format!("`resume_prompt` has no effect {why}"),
+                ));
+            }
+        }
+    }
+
+    /// The stages of one issue share its workspace.
+    fn parallel_writers(&mut self, file: &file::File, agents: &Agents<'_>) {
+        let writes = |stage: &file::Stage| {
+            agent_of(agents, stage).is_some_and(|agent| agent.permission != Permission::ReadOnly)
+        };
+        let mut earlier: HashMap<&str, &str> = HashMap::new();
+        for (name, stage) in stages(file).filter(|(_, stage)| stage.parallel && writes(stage)) {
+            let Some(state) = state_of(stage) else { continue };
+            if let Some(first) = earlier.get(state) {
+                self.report_at_key(
+                    Diagnostic::warning(
+                        "parallel_writers",
+                        format!("issue.stages.{name}.parallel"),
+                        format!(
+                            "{} and {} run at the same time for one issue, and both may write in its workspace",
+                            quoted(first),
+                            quoted(name)
+                        ),
+                    )
+                    .hint("give one of them an agent with `permission: read-only`, or let them run in turn"),
+                );
+            }
+            earlier.insert(state, name);
+        }
+    }
+}
