@@ -1,5 +1,7 @@
 //! Takes snapshots of issues: runs the pull command and reads what it prints.
 
+mod show;
+
 use std::future::Future;
 use std::io;
 use std::path::Path;
@@ -14,6 +16,8 @@ use crate::hooks::{how_ended, read_tail};
 use crate::host::{ATTEMPT_MARK, Host, os_env};
 use crate::report;
 use crate::workspace::fs::create_private_dir_all;
+
+pub use show::{ShowError, show};
 
 /// The most a pull may print.
 pub const MAX_PULL_BYTES: usize = 64 * 1024 * 1024;
@@ -63,7 +67,7 @@ pub enum PullError {
     Cancelled,
 }
 
-fn on_stderr(stderr: &str) -> String {
+pub(super) fn on_stderr(stderr: &str) -> String {
     if stderr.is_empty() {
         String::new()
     } else {

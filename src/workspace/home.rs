@@ -175,6 +175,11 @@ impl Layout {
         self.records_dir().join(folder_name(issue) + ".creating")
     }
 
+    /// The record of a removal that is under way.
+    pub fn removing_record(&self, issue: &IssueId) -> PathBuf {
+        self.records_dir().join(folder_name(issue) + ".removing")
+    }
+
     /// The file whose lock lets one process work in an issue's workspace.
     pub fn issue_lock(&self, issue: &IssueId) -> PathBuf {
         self.records_dir().join(folder_name(issue) + ".lock")

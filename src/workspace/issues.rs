@@ -92,6 +92,8 @@ impl AsFd for Workspace {
 pub fn prepare(layout: &Layout, issue: &IssueId, made_by_hook: bool) -> Result<Prepared, WorkspaceError> {
     let (path, record) = (layout.issue_dir(issue), layout.creating_record(issue));
     let name = folder_name(issue);
+    // A removal that was begun is off: the workspace is used again.
+    remove_record(&layout.removing_record(issue))?;
     let issues = open_issues(layout)?;
     let half_made = record.symlink_metadata().is_ok();
     if half_made {

@@ -3,21 +3,25 @@
 //! Paths are made here and nowhere else. What an agent may have touched is opened by directory handles that never
 //! follow a link, so an issue's folder is that folder, whatever stands in it or was put in its place.
 
+mod clean;
 mod fingerprint;
 pub mod fs;
 mod home;
 mod instance;
 mod issues;
+mod list;
 mod name;
 mod removal;
 
 #[cfg(test)]
 mod tests;
 
+pub use clean::{Leftover, leftover};
 pub use fingerprint::{Fingerprint, fingerprint};
 pub use home::{Layout, absolute_workflow_path};
 pub use instance::InstanceDir;
 pub use issues::{Prepared, Workspace, open, prepare, remove, sweep};
+pub use list::list;
 pub use name::folder_name;
 
 use std::io;

@@ -1,0 +1,179 @@
+//! Looks at one issue: runs the show command and reads what it prints.
+
+use std::io;
+
+use serde_json::json;
+use vik_core::duration::Span;
+use vik_core::ids::IssueId;
+use vik_core::issue::{ParsePullError, Pull};
+use vik_core::scheduler::Seen;
+use vik_core::workflow::Show;
+use vik_proc::{Limits, Output};
+
+use crate::hooks::{how_ended, read_tail};
+use crate::host::{Host, fit};
+use crate::report;
+use crate::template::{self, TemplateError};
+use crate::workspace::fs::{create_private_dir_all, write_private};
+
+/// The most one issue may print.
+const MAX_SHOW_BYTES: usize = 8 * 1024 * 1024;
+
+/// Why a look at an issue told nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum ShowError {
+    /// The command's template could not be rendered.
+    #[error("the show command could not be rendered")]
+    Template(#[source] Box<TemplateError>),
+    /// Its script could not be written.
+    #[error("cannot prepare the show command")]
+    Prepare(#[source] io::Error),
+    /// It could not be started.
+    #[error("the show command could not be started")]
+    Start(#[source] vik_proc::ProcError),
+    /// It failed: the tracker may be down.
+    #[error("the show command {how}{}", super::on_stderr(stderr))]
+    Failed {
+        /// `exited with 1`, …
+        how: String,
+        /// The end of what it printed to stderr.
+        stderr: String,
+    },
+    /// It hung.
+    #[error("the show command did not end within {0}")]
+    TimedOut(Span),
+    /// It printed without end.
+    #[error("the show command printed more than {} MB", MAX_SHOW_BYTES / 1024 / 1024)]
+    Flooded,
+    /// It printed no JSON.
+    #[error("the show command printed no JSON")]
+    Garbage(#[source] ParsePullError),
+    /// It printed JSON that is no issue.
+    #[error("what the show command printed is no issue: {0}")]
+    NoIssue(String),
+    /// It printed another issue.
+    #[error("the show command printed another issue")]
+    Another,
+    /// Vik was asked to stop.
+    #[error("the show command was stopped")]
+    Cancelled,
+}
+
+/// Looks at one issue, in the workflow file's folder with the daemon's environment.
+///
+/// # Errors
+/// When nothing is known afterwards.
+pub async fn show(
+    host: &Host,
+    show: &Show,
+    issue: &IssueId,
+    cancel: impl Future<Output = ()>,
+) -> Result<Seen, ShowError> {
+    let context = json!({"issue": {"id": issue.as_str()}});
+    let script =
+        template::script(&show.command, &context).map_err(|error| ShowError::Template(Box::new(error)))?;
+    let name = format!("show-{}", uuid::Uuid::now_v7());
+    let folder = host.layout.service_dir().join("show");
+    let (file, stderr) = (folder.join(&name), folder.join(name.clone() + ".stderr"));
+    create_private_dir_all(&folder)
+        .and_then(|()| write_private(&file, script.as_bytes()))
+        .map_err(ShowError::Prepare)?;
+    let mut env = host.command_env();
+    env.insert("VIK_ISSUE_ID".to_owned(), fit(issue.as_str()));
+    let mut spec = host.script(&file, &host.workflow_dir, env, &name);
+    spec.stderr = Output::Append(stderr.clone());
+    let limits = Limits {
+        timeout: show.timeout.0,
+        max_bytes: MAX_SHOW_BYTES,
+    };
+    let run = host.supervisor.output(&spec, limits, cancel).await;
+    let said = report::tail_lines(&read_tail(&stderr, 4096), 5);
+    let _ = (std::fs::remove_file(&file), std::fs::remove_file(&stderr));
+    let run = run.map_err(ShowError::Start)?;
+    if run.flooded {
+        return Err(ShowError::Flooded);
+    }
+    if run.timed_out {
+        return Err(ShowError::TimedOut(show.timeout));
+    }
+    if run.cancelled {
+        return Err(ShowError::Cancelled);
+    }
+    if run.exit.code != Some(0) {
+        return Err(ShowError::Failed {
+            how: how_ended(&run.exit),
+            stderr: said,
+        });
+    }
+    read(&run.stdout, issue)
+}
+
+/// Reads a snapshot, or `null`.
+fn read(output: &[u8], asked: &IssueId) -> Result<Seen, ShowError> {
+    let output = output
+        .strip_prefix(b"\xef\xbb\xbf")
+        .unwrap_or(output)
+        .trim_ascii();
+    if output == b"null" {
+        return Ok(Seen::Gone);
+    }
+    // An issue is read here as it is read in a pull.
+    let list = [b"[", output, b"]"].concat();
+    let pull = Pull::parse(&list).map_err(ShowError::Garbage)?;
+    let mut issues = pull.issues;
+    match (issues.pop(), issues.is_empty(), pull.skipped.first()) {
+        (Some(issue), true, None) if issue.id == *asked => Ok(Seen::Snapshot(Box::new(issue))),
+        (Some(_), true, None) => Err(ShowError::Another),
+        (None, _, Some(skipped)) => Err(ShowError::NoIssue(skipped.reason.clone())),
+        _ => Err(ShowError::NoIssue("there must be one".to_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(output: &str) -> Result<Seen, ShowError> {
+        read(output.as_bytes(), &IssueId::new("7"))
+    }
+
+    #[test]
+    fn a_snapshot_is_read_as_in_a_pull() {
+        let Ok(Seen::Snapshot(issue)) = seen("\u{feff} {\"id\": 7, \"title\": \"t\", \"state\": \"todo\"}\n")
+        else {
+            panic!("no snapshot")
+        };
+        assert_eq!((issue.id.as_str(), &*issue.state), ("7", "todo"));
+    }
+
+    #[test]
+    fn null_is_gone() {
+        assert!(matches!(seen(" null\n"), Ok(Seen::Gone)));
+    }
+
+    #[test]
+    fn anything_else_tells_nothing() {
+        for (output, error) in [
+            ("", "there must be one"),
+            ("{\"id\": 7", "no JSON"),
+            ("{\"id\": 8, \"state\": \"todo\"}", "another issue"),
+            ("[{\"id\": 7, \"state\": \"todo\"}]", "no issue"),
+            (
+                "{\"id\": 7, \"state\": \"a\"}, {\"id\": 7, \"state\": \"b\"}",
+                "no issue",
+            ),
+            (
+                "{\"id\": 7, \"state\": \"a\"}, {\"id\": 8, \"state\": \"b\"}",
+                "no issue",
+            ),
+            ("], [", "no JSON"),
+            ("\"gone\"", "no issue"),
+        ] {
+            let found = seen(output).map_err(|error| error.to_string());
+            assert!(
+                found.as_ref().is_err_and(|text| text.contains(error)),
+                "{output}: {found:?}"
+            );
+        }
+    }
+}

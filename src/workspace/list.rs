@@ -1,0 +1,52 @@
+//! Which issues have a workspace.
+
+use std::io;
+use std::path::Path;
+
+use serde::Deserialize;
+use vik_core::ids::IssueId;
+
+use super::{Layout, folder_name};
+
+/// The issues that have a workspace, whole or half made, in the order of their folders' names. A folder whose issue
+/// cannot be told is left out: Vik leaves it alone. Blocks.
+///
+/// # Errors
+/// When the folder of the workspaces cannot be read.
+pub fn list(layout: &Layout) -> io::Result<Vec<IssueId>> {
+    let entries = match std::fs::read_dir(layout.issues_dir()) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        let entry = entry?;
+        if entry.file_type()?.is_dir()
+            && let Ok(name) = entry.file_name().into_string()
+        {
+            names.push(name);
+        }
+    }
+    names.sort();
+    let ids = names.iter().filter_map(|name| {
+        let plain = IssueId::new(name.as_str());
+        if folder_name(&plain) == *name {
+            return Some(plain);
+        }
+        recorded(&layout.sessions_dir().join(name)).filter(|id| folder_name(id) == *name)
+    });
+    Ok(ids.collect())
+}
+
+/// The issue that any attempt's record names.
+fn recorded(sessions: &Path) -> Option<IssueId> {
+    #[derive(Deserialize)]
+    struct Named {
+        issue_id: IssueId,
+    }
+    let records = std::fs::read_dir(sessions).ok()?.flatten();
+    records
+        .filter(|entry| entry.file_name().to_string_lossy().ends_with(".attempt.json"))
+        .find_map(|entry| serde_json::from_slice::<Named>(&std::fs::read(entry.path()).ok()?).ok())
+        .map(|named| named.issue_id)
+}
