@@ -271,6 +271,10 @@ impl Observer for Lines {
                     Note::Ended { .. } => {}
                 }
             }
+            Progress::LedgerFailed { error } => {
+                let mark = screen.paint("31", "the ledger failed:");
+                screen.line(&format!("{mark} {}", one_line(error, 400)));
+            }
             Progress::Stopping {
                 running,
                 force: false,

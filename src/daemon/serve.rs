@@ -1,12 +1,17 @@
 //! The life of a daemon, detached or in front of a person.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use tokio::sync::mpsc;
+use vik_core::changes::Stored;
 use vik_core::workflow::Workflow;
 use vik_proc::{FileLock, Mark, ProcessId, Supervisor};
+use vik_store::Ledger;
+use vik_store::ledger::LedgerError;
 
 use super::Ready;
 use super::instance::{Instance, InstanceInfo};
@@ -16,15 +21,19 @@ use super::state::{self, ServiceState};
 use crate::control::ControlServer;
 use crate::host::{Host, SHIM_MARK, own_environment};
 use crate::logging::{self, Console};
-use crate::orchestrator::{Closing, Observer, Options, Orchestrator};
+use crate::orchestrator::{Closing, Observer, Options, Orchestrator, Setup};
 use crate::report::{Exit, Failure, chain};
 use crate::workspace::{self, Layout};
 
 /// How long file accesses that are still under way may hold up the end.
-const LAST_READS: std::time::Duration = std::time::Duration::from_secs(1);
+const LAST_READS: Duration = Duration::from_secs(1);
+
+/// How long the agents of a detached daemon live without one, where the workflow does not say. Those of a daemon in
+/// front of a person end with it.
+const DETACHED_GRACE: Duration = Duration::from_secs(600);
 
 /// How often old logs are looked for.
-const RETENTION_EVERY: std::time::Duration = std::time::Duration::from_secs(6 * 3600);
+const RETENTION_EVERY: Duration = Duration::from_secs(6 * 3600);
 
 /// What a daemon is to do.
 pub struct ServeOptions {
@@ -65,8 +74,10 @@ struct Daemon {
     /// The instance's, and the home's: whoever looks for its state elsewhere must not run beside it either.
     _locks: [FileLock; 2],
     host: Arc<Host>,
-    state: ServiceState,
     info: InstanceInfo,
+    ledger: Arc<Ledger>,
+    /// What the ledger knew, until it is used.
+    stored: Stored,
 }
 
 /// The surroundings for a workflow, without becoming its daemon.
@@ -108,14 +119,17 @@ impl Daemon {
                 .hint("check that the folder is writable and the disk not full")
         })?;
         let home_lock = lock_home(&host.layout)?;
-        workspace::sweep(&host.layout).map_err(|error| {
-            Failure::failed("home", "cannot clean up what an earlier removal left", &error)
-        })?;
         logging::init(&host.layout.logs_dir(), serve.console).map_err(|error| {
             io(
                 format!("cannot write logs in {}", host.layout.logs_dir().display()),
                 &error,
             )
+        })?;
+        // Before anything is touched: without it nothing can be kept, so nothing may be done.
+        let (ledger, stored) =
+            Ledger::open(&host.layout.service_dir()).map_err(|error| ledger_failure(&error))?;
+        workspace::sweep(&host.layout).map_err(|error| {
+            Failure::failed("home", "cannot clean up what an earlier removal left", &error)
         })?;
         let now = Timestamp::now();
         let process = ProcessId::current();
@@ -126,6 +140,7 @@ impl Daemon {
             started_at: now,
             since: now,
             workflow_path: serve.workflow_path.to_string_lossy().into_owned(),
+            error: None,
         };
         state::write(&host.layout.state_file(), &state).map_err(|error| {
             io(
@@ -149,8 +164,9 @@ impl Daemon {
             instance,
             _locks: [lock, home_lock],
             host: Arc::new(host),
-            state,
             info,
+            ledger: Arc::new(ledger),
+            stored,
         })
     }
 
@@ -176,12 +192,18 @@ impl Daemon {
         if let (Err(failure), Some(ready)) = (&result, ready) {
             ready.failed(failure);
         }
-        self.state.state = "stopped".to_owned();
-        self.state.since = Timestamp::now();
-        if let Err(error) = state::write(&self.host.layout.state_file(), &self.state) {
+        if let Err(error) = state::enter(&self.host.layout.state_file(), "stopped", None) {
             tracing::error!(%error, "cannot write state.json");
         }
-        self.instance.close();
+        // Nobody else has it any more.
+        let closed = Arc::into_inner(self.ledger).map_or(Ok(()), Ledger::close);
+        if let Err(error) = closed {
+            tracing::error!(error = chain(&error), "the ledger could not be closed");
+        }
+        // A failed one is found as one that did not end in good order.
+        if result.is_ok() {
+            self.instance.close();
+        }
         tracing::info!("ended");
         result
     }
@@ -194,12 +216,23 @@ impl Daemon {
         vik_proc::raise_file_limit();
         vik_proc::adopt_orphans();
         let (asks, receiver) = mpsc::channel(64);
-        let orchestrator = Orchestrator::new(
-            Arc::clone(&self.host),
-            serve.workflow.clone(),
-            serve.options,
-            serve.observer,
-        );
+        let orphan_grace = if ready.is_some() {
+            DETACHED_GRACE
+        } else {
+            Duration::ZERO
+        };
+        let workspaces = workspace::list(&self.host.layout)
+            .map_err(|error| fail("cannot list the workspaces of the issues", &error))?;
+        let orchestrator = Orchestrator::new(Setup {
+            host: Arc::clone(&self.host),
+            workflow: serve.workflow.clone(),
+            options: serve.options,
+            observer: serve.observer,
+            book: Box::new(Arc::clone(&self.ledger)),
+            stored: std::mem::take(&mut self.stored),
+            workspaces,
+            orphan_grace,
+        });
         let shims = orchestrator.shims();
         let refuse = Arc::new(move |peer: i32| {
             let shims = shims.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -220,7 +253,9 @@ impl Daemon {
         let retention = tokio::spawn(retain(self.host.layout.logs_dir(), serve.workflow.retention_days));
         let orphans = tokio::spawn(vik_proc::tend_orphans());
         let (sessions, boot) = (self.host.layout.sessions_dir(), self.info.started_at);
-        tokio::task::spawn_blocking(move || match recover::end_cut_off_logs(&sessions, boot) {
+        let inherited: HashSet<_> = orchestrator.inherited().collect();
+        let look = move || recover::end_cut_off_logs(&sessions, boot, &inherited);
+        tokio::task::spawn_blocking(move || match look() {
             Ok(0) => {}
             Ok(count) => tracing::warn!(count, "ended the logs of attempts whose daemon died"),
             Err(error) => tracing::warn!(error = chain(&error), "cannot look for logs that were cut off"),
@@ -228,8 +263,25 @@ impl Daemon {
         let closing = orchestrator.run(signals, receiver).await;
         retention.abort();
         orphans.abort();
-        Ok(closing)
+        match &closing.broken {
+            None => Ok(closing),
+            Some(error) => Err(Failure::failed(
+                "ledger",
+                "Vik has stopped: what it decides cannot be kept any more",
+                error,
+            )
+            .hint(error.cause.hint().unwrap_or(LEDGER_HINT))),
+        }
     }
+}
+
+/// What to do where an error of the ledger does not say.
+const LEDGER_HINT: &str = "look at the folder and its disk; `vik doctor` says how the ledger is";
+
+/// Why there is no daemon without its ledger.
+pub fn ledger_failure(error: &LedgerError) -> Failure {
+    Failure::failed("ledger", "the ledger of this workflow cannot be used", error)
+        .hint(error.hint().unwrap_or(LEDGER_HINT))
 }
 
 fn lock_home(layout: &Layout) -> Result<FileLock, Failure> {
@@ -267,6 +319,6 @@ pub type Shims = Arc<Mutex<Vec<ProcessId>>>;
 /// How a daemon that ended by itself exits when nobody waits for a summary.
 pub fn exit_of(closing: &Closing, once: bool) -> Exit {
     // A daemon that was told to end did what it should; an interrupt at a terminal is one.
-    let told = closing.stopped && !closing.interrupted;
+    let told = (closing.stopped || closing.drained) && !closing.interrupted;
     if told && !once { Exit::Done } else { closing.exit() }
 }

@@ -13,7 +13,7 @@ use crate::workspace::fs::write_json_atomic;
 pub struct ServiceState {
     /// The version of this record.
     pub schema: u32,
-    /// `running`, `stopping`, `stopped`.
+    /// `running`, `draining`, `stopping`, `stopped`, `failed`.
     pub state: String,
     /// The daemon's process id.
     pub pid: i32,
@@ -23,6 +23,9 @@ pub struct ServiceState {
     pub since: Timestamp,
     /// The workflow file.
     pub workflow_path: String,
+    /// Why it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
 }
 
 /// Writes the state atomically.
@@ -33,14 +36,15 @@ pub fn write(path: &Path, state: &ServiceState) -> io::Result<()> {
     write_json_atomic(path, state)
 }
 
-/// Notes that the daemon entered another state.
+/// Notes that the daemon entered another state; a failure stands until the next daemon.
 ///
 /// # Errors
 /// When the file cannot be read or written.
-pub fn enter(path: &Path, state: &str) -> io::Result<()> {
+pub fn enter(path: &Path, state: &str, error: Option<&str>) -> io::Result<()> {
     let mut record: ServiceState = serde_json::from_slice(&std::fs::read(path)?)?;
-    if record.state != state {
+    if record.state != state && record.error.is_none() {
         record.state = state.to_owned();
+        record.error = error.map(str::to_owned);
         record.since = Timestamp::now();
         write(path, &record)?;
     }

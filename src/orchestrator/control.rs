@@ -1,183 +1,87 @@
 //! Answers to the control socket.
 
-use vik_api::{
-    Daemon, DaemonState, ErrorBody, PROTOCOL, ParkedView, Response, SCHEMA, SessionView, SpendView, Status,
-    Verb, WaitingView,
-};
-use vik_core::machine::{ParkReason, Phase, Run};
+use tokio::sync::oneshot;
+use vik_api::{ErrorBody, PROTOCOL, Response, Verb};
+use vik_core::scheduler::{Answer, Ask, Input};
 
-use super::{Asking, Orchestrator, Running};
+use super::{Asking, Orchestrator};
 
 impl Orchestrator {
     pub(super) fn on_ask(&mut self, (request, answer): Asking) {
-        let response = if request.v == PROTOCOL {
-            match request.verb {
-                Verb::Status => Response::Status(Box::new(self.status())),
-                Verb::Refresh => {
-                    self.ask_for_pull();
-                    Response::Accepted
-                }
-                Verb::Stop { .. } => {
-                    // Asking twice is no reason to hurry: a signal does that.
-                    if self.state != DaemonState::Stopping {
-                        self.begin_stop();
-                    }
-                    Response::Accepted
-                }
-                Verb::Pause { .. }
-                | Verb::Continue { .. }
-                | Verb::Cancel { .. }
-                | Verb::Unpark { .. }
-                | Verb::Drain
-                | Verb::Explain { .. } => Response::Error(ErrorBody {
-                    code: "not_yet".to_owned(),
-                    message: "this daemon cannot do that".to_owned(),
-                    hint: None,
-                }),
-            }
-        } else {
-            Response::Error(ErrorBody {
-                code: "protocol".to_owned(),
-                message: format!("this daemon speaks version {PROTOCOL} of the control protocol"),
-                hint: Some("use the same version of vik, or `vik restart`".to_owned()),
-            })
-        };
-        // Who asked may be gone.
-        let _ = answer.send(response);
-    }
-
-    /// What the daemon does now.
-    pub fn status(&self) -> Status {
-        let mut sessions: Vec<_> = self
-            .running
-            .iter()
-            .map(|(id, running)| self.session(id, running))
-            .collect();
-        sessions.sort_by(|a, b| (a.since, &a.session_id).cmp(&(b.since, &b.session_id)));
-        let mut parked = Vec::new();
-        let mut waiting = Vec::new();
-        for (issue, run) in self.scheduler.runs() {
-            match &run.phase {
-                Phase::Parked { since, reason, .. } => parked.push(ParkedView {
-                    run_id: run.id.to_string(),
-                    issue_id: issue.clone(),
-                    stage: run.stage.clone(),
-                    since: *since,
-                    reason: reason.as_str().to_owned(),
-                    detail: detail(*reason, run),
-                    freed_by: "a change of the issue's state, title or description".to_owned(),
-                }),
-                Phase::BackingOff { since, wait, .. } => waiting.push(WaitingView {
-                    run_id: Some(run.id.to_string()),
-                    issue_id: issue.clone(),
-                    stage: run.stage.clone(),
-                    reason: "backoff".to_owned(),
-                    detail: String::new(),
-                    until: since
-                        .checked_add(jiff::SignedDuration::try_from(*wait).unwrap_or_default())
-                        .ok(),
-                    attempts: run.attempts,
-                }),
-                Phase::Settling { .. } => waiting.push(WaitingView {
-                    run_id: Some(run.id.to_string()),
-                    issue_id: issue.clone(),
-                    stage: run.stage.clone(),
-                    reason: "pull".to_owned(),
-                    detail: String::new(),
-                    until: None,
-                    attempts: run.attempts,
-                }),
-                Phase::Active { .. } => {}
-            }
-        }
-        if self.state == DaemonState::Running {
-            waiting.extend(
-                self.scheduler
-                    .candidates(self.now())
-                    .into_iter()
-                    .map(|(issue, stage)| WaitingView {
-                        run_id: None,
-                        issue_id: issue.id.clone(),
-                        stage: stage.name.clone(),
-                        reason: "slot".to_owned(),
-                        detail: String::new(),
-                        until: None,
-                        attempts: 0,
-                    }),
+        if request.v != PROTOCOL {
+            return tell(
+                answer,
+                error(
+                    "protocol",
+                    format!("this daemon speaks version {PROTOCOL} of the control protocol"),
+                    "use the same version of vik, or `vik restart`",
+                ),
             );
         }
-        parked.sort_by(|a, b| (a.since, &a.issue_id).cmp(&(b.since, &b.issue_id)));
-        waiting.sort_by(|a, b| (a.until, &a.issue_id).cmp(&(b.until, &b.issue_id)));
-        Status {
-            schema: SCHEMA,
-            daemon: Daemon {
-                state: self.state,
-                pid: i32::try_from(std::process::id()).ok(),
-                started_at: Some(self.started_at),
-                version: Some(env!("CARGO_PKG_VERSION").to_owned()),
-                workflow_path: self.host.workflow_path.clone(),
-                home: Some(self.host.layout.home().to_owned()),
-            },
-            last_pull: self.last_pull.clone(),
-            pulls: self.counts,
-            sessions,
-            parked,
-            waiting,
-            waiting_more: 0,
-            paused: false,
-            paused_issues: Vec::new(),
-            workflow: None,
-            day: None,
-            ledger: None,
+        match request.verb {
+            Verb::Status => tell(answer, Response::Status(Box::new(self.status()))),
+            Verb::Refresh => {
+                self.refresh();
+                tell(answer, Response::Accepted);
+            }
+            Verb::Stop { keep_sessions: true } => {
+                self.begin_keep();
+                tell(answer, Response::Accepted);
+            }
+            Verb::Stop { keep_sessions: false } => {
+                // Asking twice is no reason to hurry: a signal does that.
+                if !self.stop.1.is_set() {
+                    self.begin_stop();
+                }
+                tell(answer, Response::Accepted);
+            }
+            Verb::Pause { issue } => self.ask(Ask::Pause(issue), answer),
+            Verb::Continue { issue } => self.ask(Ask::Continue(issue), answer),
+            Verb::Cancel { issue } => self.ask(Ask::Cancel(issue), answer),
+            Verb::Unpark { issue, attempts } => self.ask(Ask::Unpark(issue, attempts), answer),
+            Verb::Drain => {
+                self.ask(Ask::Drain, answer);
+                self.begin_drain();
+            }
+            Verb::Explain { issue } => {
+                let _ = issue;
+                tell(answer, Response::NotFound);
+            }
         }
     }
 
-    fn session(&self, id: &vik_core::ids::SessionId, running: &Running) -> SessionView {
-        let (start, facts) = (&running.start, running.live.get());
-        let profile = self.workflow.agents.get(&start.stage.agent);
-        SessionView {
-            session_id: id.to_string(),
-            issue_id: start.issue.id.clone(),
-            issue_title: start.issue.title.to_string(),
-            stage: start.stage.name.clone(),
-            agent: start.stage.agent.clone(),
-            model: profile.and_then(|profile| profile.model.clone()),
-            attempt: start.attempt,
-            phase: facts.phase.as_str().to_owned(),
-            since: running.since,
-            last_event_at: facts.last_event_at,
-            activity: facts.activity,
-            events: facts.events,
-            usage: facts.usage,
-            cost_usd: facts.cost_usd,
-            charged: SpendView::default(),
-            budget: start.budget.into(),
-            adopted: false,
-            resumed_from: start.resume.as_ref().map(|resume| resume.session.to_string()),
-            log: crate::session::files(&self.host, start).log(),
+    /// Has the scheduler decide; the answer goes out when what it decided is on disk.
+    fn ask(&mut self, ask: Ask, answer: oneshot::Sender<Response>) {
+        if let Some(broken) = &self.broken {
+            let message = crate::report::chain(&broken.error);
+            return tell(answer, error("ledger", message, "the daemon is ending"));
         }
+        self.next_ask += 1;
+        self.answers.insert(self.next_ask, answer);
+        self.handle(Input::Ask(self.next_ask, ask));
     }
 }
 
-fn detail(reason: ParkReason, run: &Run) -> String {
-    match reason {
-        ParkReason::NoProgress => {
-            format!(
-                "{} attempts succeeded, yet the issue kept its state",
-                run.attempts
-            )
-        }
-        ParkReason::AttemptsUsedUp | ParkReason::Lost | ParkReason::UnprovenEnd => {
-            let last = run.last.as_ref();
-            let why = last
-                .and_then(|report| report.reason.as_deref())
-                .unwrap_or("no reason is known");
-            let outcome = last.map_or("failed", |report| report.outcome.as_str());
-            format!(
-                "{} attempts; the last one {outcome}: {}",
-                run.attempts,
-                crate::report::one_line(why, 300)
-            )
-        }
+fn tell(answer: oneshot::Sender<Response>, response: Response) {
+    // Who asked may be gone.
+    let _ = answer.send(response);
+}
+
+/// What came of a request, on the wire.
+pub(super) fn response(answer: &Answer) -> Response {
+    match answer {
+        Answer::Done(count) => Response::Done { count: *count },
+        Answer::UnknownIssue => Response::NotFound,
+        Answer::Nothing(why) => Response::Nothing {
+            why: (*why).to_owned(),
+        },
     }
+}
+
+fn error(code: &str, message: String, hint: &str) -> Response {
+    Response::Error(ErrorBody {
+        code: code.to_owned(),
+        message,
+        hint: Some(hint.to_owned()),
+    })
 }

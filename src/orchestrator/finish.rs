@@ -7,6 +7,7 @@ use vik_core::ids::IssueId;
 use vik_core::machine::{Note, ParkReason, Phase};
 use vik_core::outcome::Outcome;
 use vik_core::scheduler::Start;
+use vik_store::ledger::CommitError;
 
 use super::Orchestrator;
 use crate::report::{Exit, one_line};
@@ -51,6 +52,10 @@ pub struct Closing {
     pub failed: Vec<String>,
     /// Runs that succeeded and yet left everything as it was.
     pub no_progress: Vec<String>,
+    /// Whether it was drained.
+    pub drained: bool,
+    /// Why nothing could be kept any more, where that ended it.
+    pub broken: Option<CommitError>,
     /// Whether any state, commit or file changed.
     changed: bool,
     /// Whether any run succeeded.
@@ -115,6 +120,7 @@ impl Orchestrator {
     /// Looks over what is left.
     pub(super) fn close(mut self) -> Closing {
         let mut closing = std::mem::take(&mut self.closing);
+        closing.broken = self.broken.take().map(|broken| broken.error);
         closing.any_pull = self.counts.ok > 0;
         closing.pull_error = self
             .last_pull

@@ -1,27 +1,39 @@
 //! The one loop: it tells the scheduler what happened and carries out what it asks for.
 
 mod control;
+mod durable;
+mod effects;
 mod finish;
+mod pressure;
 mod progress;
+mod pulls;
+mod removal;
+mod status;
+mod stopping;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use vik_api::{DaemonState, LastPull, PullCounts, Request, Response};
+use vik_core::changes::Stored;
 use vik_core::ids::{IssueId, SessionId};
-use vik_core::machine::Note;
-use vik_core::scheduler::{Effect, Filter, Input, Rest, Scheduler, Start};
+use vik_core::machine::Phase;
+use vik_core::scheduler::{Filter, Input, Rest, Scheduler, Seen, Start};
 use vik_core::time::{Mono, Now};
-use vik_core::workflow::Workflow;
+use vik_core::workflow::{Pressure, Workflow};
 
-use crate::daemon::{Asked, Shims, Signals};
-use crate::host::{Host, millis};
-use crate::intake::{self, PullResult};
-use crate::session::{self, Attempt, AttemptEnd, Finish, Live, Orders, Spent, Stop, StopLevel, Tell};
+use self::durable::Durable;
+use self::removal::Removal;
+use self::stopping::Broken;
+use crate::daemon::{Shims, Signals};
+use crate::host::Host;
+use crate::intake::PullResult;
+use crate::session::{AttemptEnd, Live, Spent, Stop, StopLevel, Tell};
 
+pub use durable::{Book, Committing};
 pub use finish::{Closing, SummaryRow};
 pub use progress::{Observer, Progress, Silent};
 
@@ -33,6 +45,12 @@ const ONCE_PULL_TRIES: u64 = 3;
 
 /// With `--once`: a longer wait than this is reported, not waited for.
 const ONCE_LONGEST_WAIT: Duration = Duration::from_secs(60);
+
+/// How often the machine is asked whether it has room, where the workflow says so.
+const PRESSURE_EVERY: Duration = Duration::from_secs(5);
+
+/// How many issues are looked at, and how many workspaces are removed, at once.
+const CHORES_AT_ONCE: (usize, usize) = (8, 4);
 
 /// How long the loop runs, and what it may start.
 #[derive(Clone, Debug, Default)]
@@ -61,6 +79,9 @@ pub type Asking = (Request, oneshot::Sender<Response>);
 enum Event {
     Pulled(PullResult),
     Ended(SessionId, Box<AttemptEnd>),
+    Detached(SessionId),
+    Shown(IssueId, Seen),
+    Removed(IssueId, Removal),
 }
 
 struct Running {
@@ -68,6 +89,28 @@ struct Running {
     live: Live,
     tell: Tell,
     since: Timestamp,
+    /// Whether an earlier daemon began it.
+    adopted: bool,
+}
+
+/// What a loop begins with.
+pub struct Setup {
+    /// Where it runs.
+    pub host: Arc<Host>,
+    /// The workflow.
+    pub workflow: Arc<Workflow>,
+    /// How long, and what.
+    pub options: Options,
+    /// Who is told what happens.
+    pub observer: Box<dyn Observer>,
+    /// Where decisions are put on disk.
+    pub book: Box<dyn Book>,
+    /// What was on disk.
+    pub stored: Stored,
+    /// The issues that have a workspace.
+    pub workspaces: Vec<IssueId>,
+    /// How long agents live without a daemon where the workflow does not say.
+    pub orphan_grace: Duration,
 }
 
 /// The loop and all it knows.
@@ -76,6 +119,11 @@ pub struct Orchestrator {
     workflow: Arc<Workflow>,
     options: Options,
     scheduler: Scheduler,
+    durable: Durable,
+    /// Attempts that an earlier daemon began, to be taken up first.
+    inherited: Vec<Start>,
+    /// What the scheduler is told first.
+    workspaces: Vec<IssueId>,
     epoch: Instant,
     events: (mpsc::UnboundedSender<Event>, mpsc::UnboundedReceiver<Event>),
     stop: (watch::Sender<StopLevel>, Stop),
@@ -94,6 +142,19 @@ pub struct Orchestrator {
     observer: Box<dyn Observer>,
     shims: Shims,
     spent: (mpsc::UnboundedSender<Spent>, mpsc::UnboundedReceiver<Spent>),
+    default_grace: Duration,
+    /// Whether the agents are left alive.
+    keeping: bool,
+    broken: Option<Broken>,
+    answers: HashMap<u64, oneshot::Sender<Response>>,
+    next_ask: u64,
+    /// Looks and removals under way.
+    chores: usize,
+    looks: Arc<Semaphore>,
+    removals: Arc<Semaphore>,
+    /// Why the machine has no room, as told last.
+    pressed: Option<String>,
+    pressure_due: Instant,
 }
 
 impl std::fmt::Debug for Orchestrator {
@@ -106,34 +167,43 @@ impl std::fmt::Debug for Orchestrator {
 
 impl Orchestrator {
     /// A loop that has done nothing yet.
-    pub fn new(
-        host: Arc<Host>,
-        workflow: Arc<Workflow>,
-        options: Options,
-        observer: Box<dyn Observer>,
-    ) -> Self {
+    pub fn new(setup: Setup) -> Self {
         let mut seed = [0; 6];
         seed.copy_from_slice(&uuid::Uuid::new_v4().as_bytes()[..6]);
-        let scheduler = Scheduler::new(Arc::clone(&workflow), options.filter.clone(), seed);
-        let found = options
-            .filter
-            .issues
-            .iter()
-            .map(|id| (id.clone(), false))
-            .collect();
+        let epoch = Instant::now();
+        let now = Now {
+            wall: Timestamp::now(),
+            mono: Mono(Duration::ZERO),
+        };
+        let Setup {
+            host,
+            workflow,
+            options,
+            observer,
+            book,
+            stored,
+            workspaces,
+            orphan_grace,
+        } = setup;
+        let filter = options.filter.clone();
+        let found = filter.issues.iter().map(|id| (id.clone(), false)).collect();
+        let (scheduler, inherited) = Scheduler::restore(Arc::clone(&workflow), filter, seed, stored, now);
         Self {
             host,
             workflow,
             options,
             scheduler,
-            epoch: Instant::now(),
+            durable: Durable::new(book),
+            inherited,
+            workspaces,
+            epoch,
             events: mpsc::unbounded_channel(),
             stop: Stop::new(),
             running: HashMap::new(),
             state: DaemonState::Running,
             started_at: Timestamp::now(),
             pulling: false,
-            pull_due: Some(Instant::now()),
+            pull_due: Some(epoch),
             pull_started: None,
             iterations: 0,
             counts: PullCounts::default(),
@@ -143,18 +213,39 @@ impl Orchestrator {
             observer,
             shims: Shims::default(),
             spent: mpsc::unbounded_channel(),
+            default_grace: orphan_grace,
+            keeping: false,
+            broken: None,
+            answers: HashMap::new(),
+            next_ask: 0,
+            chores: 0,
+            looks: Arc::new(Semaphore::new(CHORES_AT_ONCE.0)),
+            removals: Arc::new(Semaphore::new(CHORES_AT_ONCE.1)),
+            pressed: None,
+            pressure_due: epoch,
         }
+    }
+
+    /// The attempts that an earlier daemon began, and that this one takes up.
+    pub fn inherited(&self) -> impl Iterator<Item = SessionId> {
+        self.inherited.iter().map(|start| start.session)
     }
 
     /// Runs until it is stopped, or until there is nothing left to do where the options say so.
     pub async fn run(mut self, mut signals: Signals, mut asks: mpsc::Receiver<Asking>) -> Closing {
+        self.begin();
         loop {
+            self.look_at_pressure();
             self.start_due_pull();
             if self.is_finished() {
                 return self.close();
             }
             let wake = self.next_wakeup();
             tokio::select! {
+                committed = self.durable.next() => match committed {
+                    Ok(effects) => self.carry_out(effects),
+                    Err(error) => self.on_ledger_failure(error),
+                },
                 Some(event) = self.events.1.recv() => self.on_event(event),
                 Some(Spent { issue, session, spend }) = self.spent.1.recv() => {
                     self.handle(Input::Spent { issue, session, spend });
@@ -164,6 +255,50 @@ impl Orchestrator {
                 () = sleep_until(wake) => self.handle(Input::Tick),
             }
         }
+    }
+
+    /// Takes up what an earlier daemon left, before anything new is decided.
+    fn begin(&mut self) {
+        for start in std::mem::take(&mut self.inherited) {
+            tracing::info!(
+                issue = ?start.issue.id, stage = %start.stage.name, session = %start.session,
+                "taking up an attempt of an earlier daemon"
+            );
+            let since = self.since(&start).unwrap_or(self.started_at);
+            self.take_up(Box::new(start), since, true);
+        }
+        let workspaces = std::mem::take(&mut self.workspaces);
+        self.handle(Input::Workspaces(workspaces));
+    }
+
+    /// Since when an attempt is under way.
+    fn since(&self, start: &Start) -> Option<Timestamp> {
+        let runs = self.scheduler.machine(&start.issue.id)?.runs();
+        runs.iter().find_map(|run| match run.phase {
+            Phase::Active { session, since, .. } if session == start.session => Some(since),
+            _ => None,
+        })
+    }
+
+    /// How long agents live without a daemon.
+    fn orphan_grace(&self) -> Duration {
+        self.workflow
+            .orphan_grace
+            .map_or(self.default_grace, |grace| grace.0)
+    }
+
+    fn look_at_pressure(&mut self) {
+        let limits = self.workflow.pressure;
+        if Instant::now() < self.pressure_due {
+            return;
+        }
+        self.pressure_due = Instant::now() + PRESSURE_EVERY;
+        let pressed = pressure::pressure(&limits);
+        if pressed.is_some() != self.pressed.is_some() {
+            tracing::info!(why = pressed, "memory pressure");
+            self.handle(Input::Pressure(pressed.clone()));
+        }
+        self.pressed = pressed;
     }
 
     /// The shims of the agents that run, kept up to date.
@@ -184,274 +319,31 @@ impl Orchestrator {
             .next_wakeup(self.now())
             .map(|wait| Instant::now() + wait);
         let pull = self.pull_due.filter(|_| !self.pulling && self.may_pull());
-        [backoff, pull].into_iter().flatten().min()
+        let pressure = (self.workflow.pressure != Pressure::default()).then_some(self.pressure_due);
+        let given_up = self.broken.as_ref().map(|broken| broken.until);
+        [backoff, pull, pressure, given_up].into_iter().flatten().min()
     }
 
     fn on_event(&mut self, event: Event) {
         match event {
             Event::Pulled(pull) => self.on_pulled(pull),
             Event::Ended(session, end) => self.on_ended(session, *end),
+            Event::Detached(session) => self.on_detached(session),
+            Event::Shown(issue, seen) => self.on_shown(issue, seen),
+            Event::Removed(issue, removal) => self.on_removed(issue, &removal),
         }
-    }
-
-    fn on_signal(&mut self, asked: Asked) {
-        match asked {
-            Asked::Refresh => {
-                tracing::info!("asked to look at the issues again");
-                self.ask_for_pull();
-            }
-            Asked::Stop { interrupt } => {
-                self.closing.interrupted |= interrupt;
-                self.begin_stop();
-            }
-        }
-    }
-
-    /// Stops gracefully; when it does so already, at once.
-    fn begin_stop(&mut self) {
-        self.closing.stopped = true;
-        let level = match self.stop.1.level() {
-            StopLevel::Go => StopLevel::Stop,
-            _ => StopLevel::Kill,
-        };
-        tracing::info!(running = self.running.len(), ?level, "stopping");
-        self.observer.on(&Progress::Stopping {
-            running: self.running.len(),
-            force: level == StopLevel::Kill,
-        });
-        self.state = DaemonState::Stopping;
-        self.handle(Input::Drain);
-        self.stop.0.send_replace(level);
-        if let Err(error) = crate::daemon::enter_state(&self.host.layout.state_file(), "stopping") {
-            tracing::error!(%error, "cannot write state.json");
-        }
-    }
-
-    // --- pulls
-
-    fn may_pull(&self) -> bool {
-        let most = self.options.max_iterations.or(self.workflow.max_iterations);
-        self.state == DaemonState::Running && most.is_none_or(|most| self.iterations < most)
-    }
-
-    fn ask_for_pull(&mut self) {
-        let soonest = self
-            .pull_started
-            .map_or_else(Instant::now, |started| started + PULL_GAP);
-        self.pull_due = Some(self.pull_due.map_or(soonest, |due| due.min(soonest)));
-    }
-
-    fn start_due_pull(&mut self) {
-        if self.pulling || !self.may_pull() || self.pull_due.is_none_or(|due| due > Instant::now()) {
-            return;
-        }
-        self.pulling = true;
-        self.pull_due = None;
-        self.pull_started = Some(Instant::now());
-        self.iterations += 1;
-        self.handle(Input::PullStarted);
-        let (host, intake, stop) = (
-            Arc::clone(&self.host),
-            self.workflow.pull.clone(),
-            self.stop.1.clone(),
-        );
-        let (events, wanted) = (self.events.0.clone(), self.scheduler.wanted());
-        tokio::spawn(async move {
-            let stderr = host.layout.service_dir().join("pull.stderr.log");
-            let pull = intake::pull(
-                &host,
-                &intake,
-                &stderr,
-                Some(wanted),
-                stop.reached(StopLevel::Stop),
-            )
-            .await;
-            let _ = events.send(Event::Pulled(pull));
-        });
-    }
-
-    fn on_pulled(&mut self, pull: PullResult) {
-        self.pulling = false;
-        let mut last = LastPull {
-            at: Timestamp::now(),
-            ok: pull.result.is_ok(),
-            issues: 0,
-            skipped: 0,
-            duration_ms: millis(pull.took),
-            error: None,
-        };
-        match pull.result {
-            Ok(pull) => {
-                self.counts.ok += 1;
-                self.counts.failed_in_a_row = 0;
-                (last.issues, last.skipped) = (pull.count, pull.skipped.len());
-                for skipped in &pull.skipped {
-                    tracing::warn!(
-                        index = skipped.index,
-                        id = skipped.id,
-                        reason = skipped.reason,
-                        "item skipped"
-                    );
-                }
-                tracing::debug!(
-                    issues = last.issues,
-                    skipped = last.skipped,
-                    took_ms = last.duration_ms,
-                    "pulled"
-                );
-                self.observer.on(&Progress::Pulled {
-                    issues: last.issues,
-                    skipped: &pull.skipped,
-                });
-                self.look_for_named(&pull.issues);
-                // Set first: an effect may ask for an earlier one.
-                self.pull_due = Some(Instant::now() + self.workflow.pull.idle.0);
-                self.handle(Input::Pulled(pull.issues));
-            }
-            Err(intake::PullError::Cancelled) if self.stop.1.is_set() => {}
-            Err(error) => {
-                self.counts.failed += 1;
-                self.counts.failed_in_a_row += 1;
-                let text = crate::report::chain(&error);
-                tracing::error!(
-                    error = text,
-                    in_a_row = self.counts.failed_in_a_row,
-                    "pull failed"
-                );
-                self.observer.on(&Progress::PullFailed { error: &text });
-                last.error = Some(text);
-                self.pull_due = Some(Instant::now() + self.workflow.pull.idle.0);
-            }
-        }
-        self.last_pull = Some(last);
-    }
-
-    fn look_for_named(&mut self, issues: &[vik_core::issue::Issue]) {
-        for (id, found) in &mut self.found {
-            *found |= issues.iter().any(|issue| {
-                issue.id == *id
-                    && self
-                        .workflow
-                        .issue
-                        .stages
-                        .iter()
-                        .any(|stage| stage.when_state == *issue.state)
-            });
-        }
-    }
-
-    // --- attempts
-
-    fn handle(&mut self, input: Input) {
-        for effect in self.scheduler.handle(self.now(), input) {
-            match effect {
-                Effect::Start(start) => self.start(start),
-                Effect::Pull => self.ask_for_pull(),
-                Effect::Note(issue, note) => self.on_note(&issue, &note),
-                Effect::Stop { session, why } => {
-                    if let Some(running) = self.running.get(&session) {
-                        running.tell.stop(why);
-                    }
-                }
-                Effect::Warn { session, limit } => {
-                    if let Some(running) = self.running.get(&session) {
-                        running.tell.warn(limit);
-                    }
-                }
-                Effect::Show(_) | Effect::RemoveWorkspace(_) | Effect::Answer(..) => {}
-            }
-        }
-    }
-
-    fn start(&mut self, start: Box<Start>) {
-        let session = start.session;
-        tracing::info!(
-            issue = ?start.issue.id, stage = %start.stage.name, agent = %start.stage.agent,
-            attempt = start.attempt, session = %session, "attempt started"
-        );
-        let live = Live::default();
-        let (tell, orders) = Orders::new(self.stop.1.clone());
-        self.observer.on(&Progress::Started(&start, &live));
-        self.running.insert(
-            session,
-            Running {
-                start: start.clone(),
-                live: live.clone(),
-                tell,
-                since: Timestamp::now(),
-            },
-        );
-        let attempt = Attempt {
-            host: Arc::clone(&self.host),
-            workflow: Arc::clone(&self.workflow),
-            start: start.clone(),
-            live,
-            orders,
-            spent: self.spent.0.clone(),
-            orphan_grace: Duration::ZERO,
-            shims: Arc::clone(&self.shims),
-        };
-        let (events, host) = (self.events.0.clone(), Arc::clone(&self.host));
-        tokio::spawn(async move {
-            // A task of its own: should it panic, the slot still comes free.
-            let end = match tokio::spawn(session::run(attempt)).await {
-                Ok(Finish::Ended(end)) => end,
-                Ok(Finish::Detached) => return,
-                Err(broken) => Box::new(AttemptEnd::broken(
-                    &host,
-                    &start,
-                    format!("a bug in Vik: {broken}"),
-                )),
-            };
-            let _ = events.send(Event::Ended(session, end));
-        });
-    }
-
-    fn on_ended(&mut self, session: SessionId, end: AttemptEnd) {
-        let Some(Running { start, .. }) = self.running.remove(&session) else {
-            return;
-        };
-        tracing::info!(
-            issue = ?start.issue.id, stage = %start.stage.name, session = %session,
-            outcome = %end.ended.outcome, class = end.ended.failure_class.map(|class| class.as_str()),
-            reason = end.ended.reason, duration_ms = end.ended.duration_ms, "attempt ended"
-        );
-        self.observer.on(&Progress::Ended(&start, &end));
-        self.closing.add_attempt(&start, &end);
-        self.handle(Input::Ended {
-            issue: start.issue.id.clone(),
-            session,
-            report: end.report,
-        });
-    }
-
-    fn on_note(&mut self, issue: &IssueId, note: &Note) {
-        match note {
-            Note::Ended { stage, succeeded, .. } => tracing::info!(?issue, %stage, succeeded, "run ended"),
-            Note::BackingOff {
-                stage,
-                attempts,
-                wait,
-                ..
-            } => {
-                tracing::info!(?issue, %stage, attempts, wait_ms = millis(*wait), "backing off");
-            }
-            Note::Parked { stage, reason, .. } => {
-                tracing::warn!(?issue, %stage, reason = reason.as_str(), "parked");
-            }
-            Note::Freed { stage, .. } => tracing::info!(?issue, %stage, "the issue was changed: freed"),
-        }
-        self.observer.on(&Progress::Note(issue, note));
-        self.closing.add_note(issue, note);
     }
 
     // --- the end
 
     fn is_finished(&self) -> bool {
-        if self.pulling || !self.running.is_empty() {
+        if let Some(broken) = &self.broken {
+            return self.running.is_empty() || Instant::now() >= broken.until;
+        }
+        if self.pulling || !self.running.is_empty() || self.chores > 0 || !self.durable.is_settled() {
             return false;
         }
-        if self.state == DaemonState::Stopping || !self.may_pull() {
+        if matches!(self.state, DaemonState::Stopping | DaemonState::Draining) || !self.may_pull() {
             return true;
         }
         if !self.options.once {

@@ -28,6 +28,11 @@ pub enum Progress<'a> {
     Ended(&'a Start, &'a AttemptEnd),
     /// A run moved on.
     Note(&'a IssueId, &'a Note),
+    /// Nothing can be kept any more: the daemon is ending.
+    LedgerFailed {
+        /// Why.
+        error: &'a str,
+    },
     /// The daemon is ending what runs.
     Stopping {
         /// Attempts under way.

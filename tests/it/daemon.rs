@@ -205,7 +205,14 @@ fn state_json_tells_who_runs() {
         .collect();
     assert_eq!(
         names,
-        ["daemon.lock", "issues", "pull.stderr.log", "state.json"],
+        [
+            "daemon.lock",
+            "issues",
+            "pull.stderr.log",
+            "state.json",
+            "vik.db",
+            "vik.db.lock"
+        ],
         "nothing half written is left"
     );
 }

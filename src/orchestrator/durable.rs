@@ -1,0 +1,232 @@
+//! Decide, commit, act: nothing is done that is not on disk, and nothing is done out of order.
+
+use std::collections::VecDeque;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::task::{Poll, ready};
+
+use vik_core::changes::Changes;
+use vik_core::scheduler::Effect;
+use vik_store::ledger::CommitError;
+
+use crate::crash;
+
+/// Resolves when changes are on disk.
+pub type Committing = Pin<Box<dyn Future<Output = Result<(), CommitError>> + Send>>;
+
+/// Where decisions are put on disk.
+pub trait Book: Send {
+    /// Begins to commit. Changes are committed in the order in which they are given.
+    fn commit(&self, changes: Changes) -> Committing;
+}
+
+/// Decisions on their way to the disk, and what they ask for.
+pub struct Durable {
+    book: Box<dyn Book>,
+    waiting: VecDeque<Decided>,
+}
+
+/// What one input led to.
+struct Decided {
+    /// `None`: there is nothing to commit, but what was decided before still waits.
+    commit: Option<Committing>,
+    effects: Vec<Effect>,
+    /// Whether an attempt ended by it.
+    ends: bool,
+}
+
+impl Durable {
+    /// With nothing on its way.
+    pub fn new(book: Box<dyn Book>) -> Self {
+        Self {
+            book,
+            waiting: VecDeque::new(),
+        }
+    }
+
+    /// Takes what was decided, and gives back what may be done at once.
+    pub fn push(&mut self, changes: Changes, effects: Vec<Effect>) -> Vec<Effect> {
+        if !changes.started.is_empty() {
+            crash::point("decided");
+        }
+        let ends = !changes.ended.is_empty();
+        let commit = (changes != Changes::default()).then(|| self.book.commit(changes));
+        if commit.is_none() && (self.waiting.is_empty() || effects.is_empty()) {
+            return effects;
+        }
+        self.waiting.push_back(Decided {
+            commit,
+            effects,
+            ends,
+        });
+        Vec::new()
+    }
+
+    /// Whether everything that was decided may be done.
+    pub fn is_settled(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Waits for the oldest decision to be on disk, and gives what it asks for. Never ends while nothing is on its way;
+    /// nothing is lost when it is dropped.
+    ///
+    /// # Errors
+    /// When it could not be committed: then it never was decided, nor anything after it, and none of it may be done.
+    pub async fn next(&mut self) -> Result<Vec<Effect>, CommitError> {
+        poll_fn(|cx| {
+            let Some(first) = self.waiting.front_mut() else {
+                return Poll::Pending;
+            };
+            let committed = match &mut first.commit {
+                Some(commit) => ready!(commit.as_mut().poll(cx)),
+                None => Ok(()),
+            };
+            if let Err(error) = committed {
+                self.waiting.clear();
+                return Poll::Ready(Err(error));
+            }
+            if first.ends {
+                crash::point("end_committed");
+            }
+            let effects = std::mem::take(&mut first.effects);
+            self.waiting.pop_front();
+            Poll::Ready(Ok(effects))
+        })
+        .await
+    }
+}
+
+impl Book for std::sync::Arc<vik_store::Ledger> {
+    fn commit(&self, changes: Changes) -> Committing {
+        Box::pin(vik_store::Ledger::commit(self, changes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use proptest::prelude::*;
+    use tokio::sync::oneshot;
+    use vik_core::scheduler::Answer;
+    use vik_store::ledger::LedgerError;
+
+    use super::*;
+
+    type Waiting = Arc<Mutex<Vec<Option<oneshot::Sender<Result<(), CommitError>>>>>>;
+
+    /// A book that commits when it is told to.
+    #[derive(Clone, Default)]
+    struct Slow(Waiting);
+
+    impl Book for Slow {
+        fn commit(&self, _: Changes) -> Committing {
+            let (done, commit) = oneshot::channel();
+            self.0.lock().unwrap().push(Some(done));
+            Box::pin(async { commit.await.unwrap() })
+        }
+    }
+
+    impl Slow {
+        fn end(&self, at: usize, result: Result<(), CommitError>) {
+            let done = self.0.lock().unwrap()[at].take().unwrap();
+            done.send(result).unwrap();
+        }
+    }
+
+    fn changed() -> Changes {
+        Changes {
+            paused: Some(true),
+            ..Changes::default()
+        }
+    }
+
+    fn effect(number: u64) -> Vec<Effect> {
+        vec![Effect::Answer(number, Answer::Done(0))]
+    }
+
+    fn numbers(effects: Vec<Effect>) -> Vec<u64> {
+        let number = |effect| match effect {
+            Effect::Answer(number, _) => number,
+            other => panic!("{other:?}"),
+        };
+        effects.into_iter().map(number).collect()
+    }
+
+    /// What may be done by now.
+    fn released(durable: &mut Durable) -> Vec<u64> {
+        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+        let mut all = Vec::new();
+        while let Poll::Ready(effects) = std::pin::pin!(durable.next()).poll(&mut cx) {
+            all.extend(numbers(effects.unwrap()));
+        }
+        all
+    }
+
+    #[test]
+    fn nothing_is_done_before_it_is_on_disk() {
+        let slow = Slow::default();
+        let mut durable = Durable::new(Box::new(slow.clone()));
+        assert_eq!(numbers(durable.push(Changes::default(), effect(1))), [1]);
+        assert!(durable.push(changed(), effect(2)).is_empty());
+        assert!(
+            durable.push(Changes::default(), effect(3)).is_empty(),
+            "it must not overtake"
+        );
+        assert!(!durable.is_settled());
+        assert!(released(&mut durable).is_empty());
+        slow.end(0, Ok(()));
+        assert_eq!(released(&mut durable), [2, 3]);
+        assert!(durable.is_settled());
+    }
+
+    #[test]
+    fn nothing_is_done_after_a_commit_that_failed() {
+        let slow = Slow::default();
+        let mut durable = Durable::new(Box::new(slow.clone()));
+        for number in 0..3 {
+            assert!(durable.push(changed(), effect(number)).is_empty());
+        }
+        slow.end(0, Ok(()));
+        slow.end(2, Ok(()));
+        assert_eq!(released(&mut durable), [0]);
+        let cause = Arc::new(LedgerError::Stopped);
+        slow.end(1, Err(CommitError { cause }));
+        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+        let failed = std::pin::pin!(durable.next()).poll(&mut cx);
+        assert!(matches!(failed, Poll::Ready(Err(_))));
+        assert!(released(&mut durable).is_empty());
+    }
+
+    proptest! {
+        /// Whatever commits end when: effects come in the order of their decisions, each once, and none before it and
+        /// all before it are on disk.
+        #[test]
+        fn effects_keep_their_order(changes in proptest::collection::vec(any::<bool>(), 0..20), order in any::<u64>()) {
+            let slow = Slow::default();
+            let mut durable = Durable::new(Box::new(slow.clone()));
+            let mut done = Vec::new();
+            let mut commits = Vec::new();
+            for (number, has_changes) in changes.iter().enumerate() {
+                let what = if *has_changes { changed() } else { Changes::default() };
+                if *has_changes {
+                    commits.push((commits.len(), number as u64));
+                }
+                done.extend(numbers(durable.push(what, effect(number as u64))));
+            }
+            let mut open: Vec<_> = commits.clone();
+            let mut seed = order;
+            while !open.is_empty() {
+                seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                let (commit, _) = open.remove((seed >> 33) as usize % open.len());
+                slow.end(commit, Ok(()));
+                done.extend(released(&mut durable));
+                let first_open = open.iter().map(|(_, number)| *number).min();
+                let may = first_open.unwrap_or(changes.len() as u64);
+                prop_assert_eq!(&done, &(0..may).collect::<Vec<_>>());
+            }
+            prop_assert_eq!(done.len(), changes.len());
+            prop_assert!(durable.is_settled());
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! Carries out what the scheduler asks for, once it is on disk.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use vik_core::ids::{IssueId, SessionId};
+use vik_core::issue::Issue;
+use vik_core::machine::{Note, Report};
+use vik_core::outcome::Outcome;
+use vik_core::scheduler::{Effect, Input, Seen, Start};
+
+use super::control::response;
+use super::removal::{self, Removal};
+use super::{Event, Orchestrator, Progress, Running};
+use crate::crash;
+use crate::host::millis;
+use crate::intake;
+use crate::session::{self, Attempt, AttemptEnd, Finish, Live, Orders, StopLevel};
+
+impl Orchestrator {
+    /// Tells the scheduler something. What it decides is committed, then done.
+    pub(super) fn handle(&mut self, input: Input) {
+        if self.broken.is_some() {
+            // What cannot be kept is not decided any more.
+            return;
+        }
+        let effects = self.scheduler.handle(self.now(), input);
+        let changes = self.scheduler.take_changes();
+        let effects = self.durable.push(changes, effects);
+        self.carry_out(effects);
+    }
+
+    pub(super) fn carry_out(&mut self, effects: Vec<Effect>) {
+        for effect in effects {
+            match effect {
+                Effect::Start(start) => self.start(start),
+                Effect::Stop { session, why } => {
+                    if let Some(running) = self.running.get(&session) {
+                        tracing::info!(%session, ?why, "stopping an attempt");
+                        running.tell.stop(why);
+                    }
+                }
+                Effect::Warn { session, limit } => {
+                    if let Some(running) = self.running.get(&session) {
+                        tracing::warn!(%session, ?limit, "a limit is near");
+                        running.tell.warn(limit);
+                    }
+                }
+                Effect::Show(issue) => self.show(issue),
+                Effect::RemoveWorkspace(issue) => self.remove_workspace(issue),
+                Effect::Answer(number, answer) => {
+                    if let Some(asker) = self.answers.remove(&number) {
+                        // Who asked may be gone.
+                        let _ = asker.send(response(&answer));
+                    }
+                }
+                Effect::Pull => self.ask_for_pull(),
+                Effect::Note(issue, note) => self.on_note(&issue, &note),
+            }
+        }
+    }
+
+    // --- attempts
+
+    fn start(&mut self, start: Box<Start>) {
+        crash::point("committed");
+        if self.keeping {
+            // It was decided on, and nothing more: the next daemon finds it so and starts it.
+            return;
+        }
+        if self.stop.1.is_set() {
+            let report = Report {
+                reason: Some("Vik was stopped".to_owned()),
+                ..Report::of(Outcome::Cancelled)
+            };
+            return self.handle(Input::Ended {
+                issue: start.issue.id.clone(),
+                session: start.session,
+                report,
+            });
+        }
+        tracing::info!(
+            issue = ?start.issue.id, stage = %start.stage.name, agent = %start.stage.agent,
+            attempt = start.attempt, session = %start.session, "attempt started"
+        );
+        self.take_up(start, Timestamp::now(), false);
+    }
+
+    /// Makes an attempt, or goes on with one that an earlier daemon began.
+    pub(super) fn take_up(&mut self, start: Box<Start>, since: Timestamp, adopted: bool) {
+        let session = start.session;
+        let live = Live::default();
+        let (tell, orders) = Orders::new(self.stop.1.clone());
+        self.observer.on(&Progress::Started(&start, &live));
+        self.running.insert(
+            session,
+            Running {
+                start: start.clone(),
+                live: live.clone(),
+                tell,
+                since,
+                adopted,
+            },
+        );
+        let (host, workflow) = (Arc::clone(&self.host), Arc::clone(&self.workflow));
+        let (spent, shims) = (self.spent.0.clone(), Arc::clone(&self.shims));
+        let (events, orphan_grace) = (self.events.0.clone(), self.orphan_grace());
+        tokio::spawn(async move {
+            let attempt = || Attempt {
+                host: Arc::clone(&host),
+                workflow: Arc::clone(&workflow),
+                start: start.clone(),
+                live: live.clone(),
+                orders: orders.clone(),
+                spent: spent.clone(),
+                orphan_grace,
+                shims: Arc::clone(&shims),
+            };
+            // A task of its own: should it panic, its agent may live, so it is taken up as after a death of the daemon.
+            let mut end = tokio::spawn(session::run(attempt())).await;
+            if let Err(broken) = &end {
+                tracing::error!(%session, %broken, "a bug in Vik: the attempt is taken up anew");
+                end = tokio::spawn(session::run(attempt())).await;
+            }
+            let event = match end {
+                Ok(Finish::Ended(end)) => Event::Ended(session, end),
+                Ok(Finish::Detached) => Event::Detached(session),
+                Err(broken) => {
+                    let reason = format!("a bug in Vik: {broken}");
+                    Event::Ended(session, Box::new(AttemptEnd::broken(&host, &start, reason)))
+                }
+            };
+            let _ = events.send(event);
+        });
+    }
+
+    pub(super) fn on_ended(&mut self, session: SessionId, end: AttemptEnd) {
+        crash::point("reported");
+        let Some(Running { start, .. }) = self.running.remove(&session) else {
+            return;
+        };
+        tracing::info!(
+            issue = ?start.issue.id, stage = %start.stage.name, session = %session,
+            outcome = %end.ended.outcome, class = end.ended.failure_class.map(|class| class.as_str()),
+            reason = end.ended.reason, duration_ms = end.ended.duration_ms, "attempt ended"
+        );
+        self.observer.on(&Progress::Ended(&start, &end));
+        self.closing.add_attempt(&start, &end);
+        self.handle(Input::Ended {
+            issue: start.issue.id.clone(),
+            session,
+            report: end.report,
+        });
+    }
+
+    pub(super) fn on_detached(&mut self, session: SessionId) {
+        if let Some(Running { start, .. }) = self.running.remove(&session) {
+            tracing::info!(issue = ?start.issue.id, %session, "its agent was left to its shim");
+        }
+    }
+
+    fn on_note(&mut self, issue: &IssueId, note: &Note) {
+        match note {
+            Note::Ended { stage, succeeded, .. } => tracing::info!(?issue, %stage, succeeded, "run ended"),
+            Note::BackingOff {
+                stage,
+                attempts,
+                wait,
+                ..
+            } => {
+                tracing::info!(?issue, %stage, attempts, wait_ms = millis(*wait), "backing off");
+            }
+            Note::Parked { stage, reason, .. } => {
+                tracing::warn!(?issue, %stage, reason = reason.as_str(), "parked");
+            }
+            Note::Freed { stage, .. } => tracing::info!(?issue, %stage, "the issue was changed: freed"),
+        }
+        self.observer.on(&Progress::Note(issue, note));
+        self.closing.add_note(issue, note);
+    }
+
+    // --- looks and removals
+
+    fn show(&mut self, issue: IssueId) {
+        let Some(show) = self.workflow.show.clone() else {
+            // The workflow was edited meanwhile.
+            return self.handle(Input::Shown {
+                issue,
+                seen: Seen::Unknown,
+            });
+        };
+        self.chores += 1;
+        let (host, stop, room) = (
+            Arc::clone(&self.host),
+            self.stop.1.clone(),
+            Arc::clone(&self.looks),
+        );
+        let events = self.events.0.clone();
+        tokio::spawn(async move {
+            let _room = room.acquire_owned().await;
+            let look = intake::show(&host, &show, &issue, stop.reached(StopLevel::Stop));
+            let seen = look.await.unwrap_or_else(|error| {
+                tracing::warn!(
+                    ?issue,
+                    error = crate::report::chain(&error),
+                    "the look at an issue failed"
+                );
+                Seen::Unknown
+            });
+            let _ = events.send(Event::Shown(issue, seen));
+        });
+    }
+
+    pub(super) fn on_shown(&mut self, issue: IssueId, seen: Seen) {
+        self.chores -= 1;
+        self.handle(Input::Shown { issue, seen });
+    }
+
+    fn remove_workspace(&mut self, issue: Box<Issue>) {
+        self.chores += 1;
+        let (host, workflow) = (Arc::clone(&self.host), Arc::clone(&self.workflow));
+        let (stop, room) = (self.stop.1.clone(), Arc::clone(&self.removals));
+        let events = self.events.0.clone();
+        tokio::spawn(async move {
+            let _room = room.acquire_owned().await;
+            let removal = removal::remove(&host, &workflow, &issue, stop.reached(StopLevel::Kill)).await;
+            let _ = events.send(Event::Removed(issue.id, removal));
+        });
+    }
+
+    pub(super) fn on_removed(&mut self, issue: IssueId, removal: &Removal) {
+        self.chores -= 1;
+        match removal {
+            Removal::Removed => tracing::info!(?issue, "workspace removed"),
+            Removal::Absent => {}
+            Removal::Kept(why) => tracing::warn!(?issue, why, "workspace kept"),
+        }
+        let removed = !matches!(removal, Removal::Kept(_));
+        self.handle(Input::WorkspaceRemoved { issue, removed });
+    }
+}

@@ -1,0 +1,88 @@
+//! Whether the machine is too busy to start more (`loop.pressure`).
+
+use vik_core::workflow::Pressure;
+
+/// What the system says of its memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Memory {
+    available: Option<u64>,
+    pressure: Option<f64>,
+}
+
+/// Why nothing should be started now; `None`: the machine has room, or does not tell.
+pub(super) fn pressure(limits: &Pressure) -> Option<String> {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let memory = Memory {
+        available: available(&read("/proc/meminfo")),
+        pressure: some_avg10(&read("/proc/pressure/memory")),
+    };
+    judge(limits, memory)
+}
+
+fn judge(limits: &Pressure, memory: Memory) -> Option<String> {
+    if let (Some(least), Some(available)) = (limits.min_available_memory, memory.available)
+        && available < least
+    {
+        let mb = |bytes: u64| bytes / 1024 / 1024;
+        return Some(format!(
+            "{} MB of memory are available, less than {} MB",
+            mb(available),
+            mb(least)
+        ));
+    }
+    if let (Some(most), Some(pressure)) = (limits.max_memory_pressure, memory.pressure)
+        && pressure > most
+    {
+        return Some(format!("the memory pressure is {pressure} %, more than {most} %"));
+    }
+    None
+}
+
+/// `MemAvailable` of `/proc/meminfo`, in bytes.
+fn available(meminfo: &str) -> Option<u64> {
+    let line = meminfo
+        .lines()
+        .find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kilobytes * 1024)
+}
+
+/// The share of the last ten seconds in which some task waited for memory, of `/proc/pressure/memory`, in percent.
+fn some_avg10(pressure: &str) -> Option<f64> {
+    let line = pressure.lines().find_map(|line| line.strip_prefix("some "))?;
+    line.split(' ')
+        .find_map(|field| field.strip_prefix("avg10="))?
+        .parse()
+        .ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_system_s_own_words_are_read() {
+        let meminfo = "MemTotal:       16303428 kB\nMemFree:          512 kB\nMemAvailable:   2048 kB\n";
+        assert_eq!(available(meminfo), Some(2 * 1024 * 1024));
+        let psi = "some avg10=12.50 avg60=1.00 avg300=0.00 total=1\nfull avg10=3.00 avg60=0.00 avg300=0.00 total=0\n";
+        assert_eq!(some_avg10(psi), Some(12.5));
+        assert_eq!((available(""), some_avg10("")), (None, None));
+    }
+
+    #[test]
+    fn only_what_is_limited_and_known_holds() {
+        let limits = |memory, pressure| Pressure {
+            min_available_memory: memory,
+            max_memory_pressure: pressure,
+        };
+        let memory = Memory {
+            available: Some(100 << 20),
+            pressure: Some(20.0),
+        };
+        assert_eq!(judge(&limits(None, None), memory), None);
+        assert_eq!(judge(&limits(Some(100 << 20), Some(20.0)), memory), None);
+        assert!(judge(&limits(Some(101 << 20), None), memory).is_some_and(|why| why.contains("100 MB")));
+        assert!(judge(&limits(None, Some(19.9)), memory).is_some_and(|why| why.contains("20 %")));
+        assert_eq!(judge(&limits(Some(1 << 40), Some(1.0)), Memory::default()), None);
+    }
+}

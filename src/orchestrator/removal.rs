@@ -1,0 +1,172 @@
+//! Removes the workspace of an issue whose work is over.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tokio::task::spawn_blocking;
+use vik_core::issue::Issue;
+use vik_core::workflow::{RemoveWorkspace, Workflow};
+use vik_proc::{FileLock, Graces};
+
+use crate::hooks::{self, Hook, Place};
+use crate::host::{Host, fit};
+use crate::report;
+use crate::session::issue_context;
+use crate::template;
+use crate::workspace::{self, Leftover, Workspace, fs as private};
+
+/// How often a workspace that is in use is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// What came of a removal.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Removal {
+    /// The workspace is gone.
+    Removed,
+    /// There was none.
+    Absent,
+    /// It stays, and why.
+    Kept(String),
+}
+
+/// How far a removal has come, on disk: `before_remove` cannot be taken back.
+#[derive(Serialize, Deserialize)]
+struct Record {
+    /// Marks the hook's processes.
+    id: String,
+    /// Whether the hook has ended well.
+    hook_ended: bool,
+}
+
+/// Removes the workspace as the workflow says. Whatever fails, the workspace stays.
+pub(super) async fn remove(
+    host: &Arc<Host>,
+    workflow: &Workflow,
+    issue: &Issue,
+    cancel: impl Future<Output = ()>,
+) -> Removal {
+    match go(host, workflow, issue, cancel).await {
+        Ok(removal) => removal,
+        Err(why) => Removal::Kept(why),
+    }
+}
+
+async fn go(
+    host: &Arc<Host>,
+    workflow: &Workflow,
+    issue: &Issue,
+    cancel: impl Future<Output = ()>,
+) -> Result<Removal, String> {
+    let policy = workflow.issue.remove_workspace;
+    if policy == RemoveWorkspace::Never {
+        return Ok(Removal::Kept("the workflow says never".to_owned()));
+    }
+    if host.layout.issue_dir(&issue.id).symlink_metadata().is_err() {
+        return Ok(Removal::Absent);
+    }
+    let lock = lock(&host.layout.issue_lock(&issue.id)).await?;
+    let found = blocking(host, issue, |host, issue| {
+        workspace::open(&host.layout, &issue.id)
+    })
+    .await?;
+    // A workspace that was never whole holds nothing of anybody's.
+    if let Some(found) = &found {
+        if policy == RemoveWorkspace::Clean {
+            let scratch = host.layout.service_dir();
+            let leftover = workspace::leftover(&host.supervisor, found.path(), &scratch).await;
+            if let Some(why) = Leftover::reason(&leftover) {
+                return Ok(Removal::Kept(why));
+            }
+        }
+        if let Some(source) = &workflow.issue.before_remove {
+            before_remove(host, workflow, issue, source, found, &lock, cancel).await?;
+        }
+    }
+    blocking(host, issue, |host, issue| {
+        workspace::remove(&host.layout, &issue.id)
+    })
+    .await?;
+    let _ = std::fs::remove_file(host.layout.removing_record(&issue.id));
+    Ok(Removal::Removed)
+}
+
+async fn before_remove(
+    host: &Host,
+    workflow: &Workflow,
+    issue: &Issue,
+    source: &str,
+    workspace: &Workspace,
+    lock: &FileLock,
+    cancel: impl Future<Output = ()>,
+) -> Result<(), String> {
+    let path = host.layout.removing_record(&issue.id);
+    let before = std::fs::read(&path)
+        .ok()
+        .and_then(|text| serde_json::from_slice::<Record>(&text).ok());
+    if before.is_some_and(|record| record.hook_ended) {
+        return Ok(());
+    }
+    let words = |error: &dyn std::error::Error| report::chain(error);
+    let mut record = Record {
+        id: uuid::Uuid::now_v7().to_string(),
+        hook_ended: false,
+    };
+    private::write_json_atomic(&path, &record).map_err(|error| words(&error))?;
+    let context = Value::Object(issue_context(host, issue, workspace.path()));
+    let script = template::script(source, &context).map_err(|error| words(&error))?;
+    let sessions = host.layout.issue_sessions_dir(&issue.id);
+    private::create_private_dir_all(&sessions).map_err(|error| words(&error))?;
+    workspace.check(&host.layout).map_err(|error| words(&error))?;
+    let mut env = host.command_env();
+    env.extend([
+        ("VIK_ISSUE_ID".to_owned(), fit(issue.id.as_str())),
+        ("VIK_ISSUE_TITLE".to_owned(), fit(&issue.title)),
+        ("VIK_ISSUE_STATE".to_owned(), fit(&issue.state)),
+        (
+            "GIT_CEILING_DIRECTORIES".to_owned(),
+            host.layout.issues_dir().to_string_lossy().into_owned(),
+        ),
+    ]);
+    let place = Place {
+        cwd: workspace.path(),
+        env,
+        attempt: &record.id,
+        timeout: workflow.issue.hook_timeout.0,
+        lock: Some(lock),
+    };
+    let log = sessions.join(format!("before_remove-{}.log", record.id));
+    hooks::run(host, Hook::BeforeRemove, &script, place, &log, cancel)
+        .await
+        .map_err(|error| words(&error))?;
+    record.hook_ended = true;
+    private::write_json_atomic(&path, &record).map_err(|error| words(&error))
+}
+
+/// The lock of the workspace: while anything lives in it, it stays. The last shim may just be ending.
+async fn lock(path: &Path) -> Result<FileLock, String> {
+    let patience = Instant::now() + Graces::default().total();
+    loop {
+        let lock = FileLock::try_acquire(path)
+            .map_err(|error| format!("cannot lock {}: {error}", path.display()))?;
+        match lock {
+            Some(lock) => return Ok(lock),
+            None if Instant::now() >= patience => return Err("something still lives in it".to_owned()),
+            None => tokio::time::sleep(LOOK_EVERY).await,
+        }
+    }
+}
+
+async fn blocking<T: Send + 'static>(
+    host: &Arc<Host>,
+    issue: &Issue,
+    what: impl FnOnce(&Host, &Issue) -> Result<T, workspace::WorkspaceError> + Send + 'static,
+) -> Result<T, String> {
+    let (host, issue) = (Arc::clone(host), issue.clone());
+    spawn_blocking(move || what(&host, &issue))
+        .await
+        .map_err(|error| report::chain(&error))?
+        .map_err(|error| report::chain(&error))
+}

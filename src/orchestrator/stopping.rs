@@ -1,0 +1,128 @@
+//! How the loop ends: by a signal, a request, a drain, or a ledger that keeps nothing any more.
+
+use std::time::{Duration, Instant};
+
+use vik_api::{DaemonState, ErrorBody, Response};
+use vik_core::scheduler::Input;
+use vik_store::ledger::CommitError;
+
+use super::{Orchestrator, Progress};
+use crate::daemon::{self, Asked};
+use crate::report::chain;
+use crate::session::StopLevel;
+
+/// How long attempts may take to let go, or to end, when the ledger has failed.
+const LAST_GRACE: Duration = Duration::from_secs(60);
+
+/// The ledger has failed.
+#[derive(Debug)]
+pub(super) struct Broken {
+    pub(super) error: CommitError,
+    /// Whoever still runs then is left as it is.
+    pub(super) until: Instant,
+}
+
+impl Orchestrator {
+    pub(super) fn on_signal(&mut self, asked: Asked) {
+        match asked {
+            Asked::Refresh => {
+                tracing::info!("asked to look at the workflow and the issues again");
+                self.refresh();
+            }
+            Asked::Stop { interrupt } => {
+                self.closing.interrupted |= interrupt;
+                self.begin_stop();
+            }
+        }
+    }
+
+    pub(super) fn refresh(&mut self) {
+        self.ask_for_pull();
+    }
+
+    /// Stops gracefully; when it does so already, at once.
+    pub(super) fn begin_stop(&mut self) {
+        self.closing.stopped = true;
+        self.keeping = false;
+        let level = match self.stop.1.level() {
+            StopLevel::Go => StopLevel::Stop,
+            _ => StopLevel::Kill,
+        };
+        tracing::info!(running = self.running.len(), ?level, "stopping");
+        self.observer.on(&Progress::Stopping {
+            running: self.running.len(),
+            force: level == StopLevel::Kill,
+        });
+        self.stop.0.send_replace(level);
+        self.enter_stopping();
+    }
+
+    /// Ends, and leaves the agents to their shims: the next daemon takes them up.
+    pub(super) fn begin_keep(&mut self) {
+        if self.state == DaemonState::Stopping {
+            return;
+        }
+        tracing::info!(running = self.running.len(), "stopping; the agents live on");
+        self.closing.stopped = true;
+        self.keeping = true;
+        for running in self.running.values() {
+            running.tell.detach();
+        }
+        self.enter_stopping();
+    }
+
+    fn enter_stopping(&mut self) {
+        self.state = DaemonState::Stopping;
+        self.handle(Input::Drain);
+        self.note_state("stopping", None);
+    }
+
+    /// Nothing more starts; the end comes when nothing runs.
+    pub(super) fn begin_drain(&mut self) {
+        if self.state == DaemonState::Running {
+            tracing::info!(running = self.running.len(), "draining");
+            self.closing.drained = true;
+            self.state = DaemonState::Draining;
+            self.note_state("draining", None);
+        }
+    }
+
+    /// Nothing can be kept any more, so nothing more is done. What was not committed was not acted on.
+    pub(super) fn on_ledger_failure(&mut self, error: CommitError) {
+        let text = chain(&error);
+        tracing::error!(
+            error = text,
+            running = self.running.len(),
+            "the ledger failed: stopping"
+        );
+        self.observer.on(&Progress::LedgerFailed { error: &text });
+        self.state = DaemonState::Stopping;
+        self.note_state("failed", Some(&text));
+        self.broken = Some(Broken {
+            error,
+            until: Instant::now() + LAST_GRACE,
+        });
+        for (_, asker) in self.answers.drain() {
+            let _ = asker.send(Response::Error(ErrorBody {
+                code: "ledger".to_owned(),
+                message: format!("the daemon is ending: {text}"),
+                hint: None,
+            }));
+        }
+        // The next daemon takes up what lives on, and reads from its files what ended meanwhile.
+        self.keeping = true;
+        if self.orphan_grace().is_zero() {
+            self.stop.0.send_replace(StopLevel::Stop);
+        } else {
+            for running in self.running.values() {
+                running.tell.detach();
+            }
+        }
+    }
+
+    fn note_state(&self, state: &str, error: Option<&str>) {
+        if let Err(error) = daemon::enter_state(&self.host.layout.state_file(), state, error) {
+            tracing::error!(%error, "cannot write state.json");
+        }
+    }
+}

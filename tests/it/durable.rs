@@ -1,0 +1,136 @@
+//! Nothing is done that is not on disk: the loop with a book that stalls or fails.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::{Notify, mpsc};
+use vik::daemon::Signals;
+use vik::host::Host;
+use vik::orchestrator::{Book, Closing, Committing, Options, Orchestrator, Setup, Silent};
+use vik::workflow_file::WorkflowFile;
+use vik::workspace::Layout;
+use vik_core::changes::{Changes, Stored};
+use vik_proc::{SHIM_VERB, Supervisor};
+use vik_store::ledger::{CommitError, LedgerError};
+
+use crate::support::*;
+
+/// Commits everything at once but what it is to stumble over: that fails as soon as the test says so.
+#[derive(Clone)]
+struct Stumbling {
+    over: fn(&Changes) -> bool,
+    seen: Arc<Mutex<Vec<Changes>>>,
+    fail: Arc<Notify>,
+}
+
+impl Stumbling {
+    fn over(over: fn(&Changes) -> bool) -> Self {
+        Self {
+            over,
+            seen: Arc::default(),
+            fail: Arc::default(),
+        }
+    }
+
+    fn count(&self, such: impl Fn(&Changes) -> bool) -> usize {
+        self.seen
+            .lock()
+            .unwrap()
+            .iter()
+            .filter(|changes| such(changes))
+            .count()
+    }
+}
+
+impl Book for Stumbling {
+    fn commit(&self, changes: Changes) -> Committing {
+        let stumbles = (self.over)(&changes);
+        self.seen.lock().unwrap().push(changes);
+        let fail = Arc::clone(&self.fail);
+        Box::pin(async move {
+            if !stumbles {
+                return Ok(());
+            }
+            fail.notified().await;
+            let cause = Arc::new(LedgerError::Stopped);
+            Err(CommitError { cause })
+        })
+    }
+}
+
+fn orchestrator(world: &World, book: Stumbling) -> Orchestrator {
+    let (path, workflow) = WorkflowFile::valid(&world.env.work().join("workflow.yml"), |_| {}).unwrap();
+    let mut layout = Layout::resolve(&path, &workflow.workspace_root).unwrap();
+    layout.create().unwrap();
+    let host = Host {
+        workflow_dir: path.parent().unwrap().to_owned(),
+        workflow_path: path,
+        layout,
+        environment: world.env.environment().into_iter().collect(),
+        supervisor: Supervisor::new(env!("CARGO_BIN_EXE_vik"), [SHIM_VERB.into()]).unwrap(),
+        instance: "test".to_owned(),
+        vik: env!("CARGO_BIN_EXE_vik").into(),
+    };
+    Orchestrator::new(Setup {
+        host: Arc::new(host),
+        workflow,
+        options: Options::default(),
+        observer: Box::new(Silent),
+        book: Box::new(book),
+        stored: Stored::default(),
+        workspaces: Vec::new(),
+        orphan_grace: Duration::ZERO,
+    })
+}
+
+/// Runs the loop until the book has failed; `stalled` is looked at before that.
+fn run(world: &World, book: &Stumbling, stalled: impl FnOnce()) -> Closing {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
+    let (_asks, receiver) = mpsc::channel(1);
+    let orchestrator = orchestrator(world, book.clone());
+    let task = runtime.spawn(async move {
+        let signals = Signals::listen().unwrap();
+        orchestrator.run(signals, receiver).await
+    });
+    eventually("the book stumbles", || book.count(book.over) > 0);
+    stalled();
+    book.fail.notify_one();
+    runtime
+        .block_on(async { tokio::time::timeout(LONG, task).await })
+        .expect("the loop ends when nothing can be kept any more")
+        .unwrap()
+}
+
+#[test]
+fn a_claim_that_is_not_on_disk_starts_nothing() {
+    let world = World::new(&[("1", "todo"), ("2", "todo")]).script("append turns x; ok");
+    let book = Stumbling::over(|changes| !changes.started.is_empty());
+    let nothing = || {
+        assert!(world.sessions("1").is_empty() && world.sessions("2").is_empty());
+        assert!(!world.workspace("1").exists() && !world.workspace("2").exists());
+    };
+    let closing = run(&world, &book, nothing);
+    assert!(closing.broken.is_some());
+    assert!(closing.rows.is_empty());
+    nothing();
+}
+
+#[test]
+fn an_end_that_is_not_on_disk_leads_to_nothing() {
+    let world = World::new(&[("1", "todo")])
+        .script("append turns x; exit 1")
+        .attempts(3);
+    let book = Stumbling::over(|changes| !changes.ended.is_empty());
+    let once = || {
+        world.session("1").expect("failed", Some("agent"));
+        assert_eq!(world.workspace_file("1", "turns"), "x");
+    };
+    let closing = run(&world, &book, once);
+    assert!(closing.broken.is_some());
+    once();
+    assert_eq!(book.count(|changes| !changes.started.is_empty()), 1);
+}

@@ -1,0 +1,243 @@
+//! Whether a workspace may be removed without losing work.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use vik::workspace::{Leftover, leftover};
+use vik_proc::{SHIM_VERB, Supervisor};
+
+use crate::support::*;
+
+/// A repository with one commit that was pushed, and the folder that git may be looked at from.
+struct Repo {
+    world: World,
+    path: PathBuf,
+}
+
+impl Repo {
+    fn new() -> Self {
+        let world = World::new(&[]);
+        let repo = Self {
+            path: world.env.work().join("ws"),
+            world,
+        };
+        let work = repo.world.env.work();
+        repo.git_in(&work, &["init", "-q", "--bare", "up.git"]);
+        repo.git_in(&work, &["clone", "-q", "up.git", "ws"]);
+        repo.write("a", "one\n");
+        repo.write(".gitignore", "*.log\n");
+        repo.git(&["add", "."]);
+        repo.git(&["commit", "-qm", "one"]);
+        repo.git(&["push", "-q", "origin", "HEAD"]);
+        repo
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.path.join(name), text).unwrap();
+    }
+
+    fn git(&self, args: &[&str]) {
+        self.git_in(&self.path, args);
+    }
+
+    fn git_in(&self, folder: &Path, args: &[&str]) {
+        let done = Command::new("git")
+            .args([
+                "-c",
+                "protocol.file.allow=always",
+                "-c",
+                "user.name=n",
+                "-c",
+                "user.email=a@b.c",
+            ])
+            .args(args)
+            .current_dir(folder)
+            .env("HOME", self.world.env.path("home"))
+            .output()
+            .unwrap();
+        assert!(
+            done.status.success(),
+            "git {args:?}: {}",
+            String::from_utf8_lossy(&done.stderr)
+        );
+    }
+
+    fn left(&self) -> Leftover {
+        self.left_in(&self.path)
+    }
+
+    fn left_in(&self, folder: &Path) -> Leftover {
+        let scratch = self.world.env.path("scratch");
+        let supervisor = Supervisor::new(env!("CARGO_BIN_EXE_vik"), [SHIM_VERB.into()]).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let left = runtime.block_on(leftover(&supervisor, folder, &scratch));
+        assert_eq!(
+            list(&scratch),
+            Vec::<PathBuf>::new(),
+            "nothing of the look is left"
+        );
+        left
+    }
+}
+
+#[test]
+fn what_was_pushed_is_no_leftover() {
+    let repo = Repo::new();
+    assert_eq!(repo.left(), Leftover::Nothing);
+    repo.write("x.log", "ignored");
+    assert_eq!(repo.left(), Leftover::Nothing, "an ignored file is no work");
+    repo.git(&["pack-refs", "--all"]);
+    repo.git(&["gc", "-q"]);
+    assert_eq!(repo.left(), Leftover::Nothing, "packed as well as loose");
+}
+
+#[test]
+fn an_empty_folder_is_no_leftover_and_files_without_a_repository_are() {
+    let repo = Repo::new();
+    let folder = repo.world.env.work().join("plain");
+    std::fs::create_dir(&folder).unwrap();
+    assert_eq!(repo.left_in(&folder), Leftover::Nothing);
+    std::fs::write(folder.join("a"), "").unwrap();
+    assert_eq!(repo.left_in(&folder), Leftover::Files);
+}
+
+#[test]
+fn what_is_in_no_commit_is_kept() {
+    let change = |change: &dyn Fn(&Repo)| {
+        let repo = Repo::new();
+        change(&repo);
+        repo.left()
+    };
+    assert_eq!(change(&|repo| repo.write("a", "two\n")), Leftover::Uncommitted);
+    assert_eq!(change(&|repo| repo.write("new", "")), Leftover::Uncommitted);
+    let staged = change(&|repo| {
+        repo.write("new", "");
+        repo.git(&["add", "new"]);
+    });
+    assert_eq!(staged, Leftover::Uncommitted);
+    let nested = change(&|repo| repo.git(&["init", "-q", "nested"]));
+    assert_eq!(nested, Leftover::Uncommitted);
+}
+
+#[test]
+fn commits_that_no_remote_has_are_kept() {
+    let commit = |args: &[&[&str]]| {
+        let repo = Repo::new();
+        for args in args {
+            repo.git(args);
+        }
+        repo.left()
+    };
+    let made: &[&str] = &["commit", "-q", "--allow-empty", "-m", "two"];
+    assert_eq!(commit(&[made]), Leftover::Unpushed);
+    assert_eq!(
+        commit(&[made, &["push", "-q", "origin", "HEAD"]]),
+        Leftover::Nothing
+    );
+    // On a branch that is not checked out, on none, and in the stash.
+    assert_eq!(
+        commit(&[&["checkout", "-qb", "other"], made, &["checkout", "-q", "-"]]),
+        Leftover::Unpushed
+    );
+    assert_eq!(
+        commit(&[&["checkout", "-q", "--detach"], made]),
+        Leftover::Unpushed
+    );
+    let repo = Repo::new();
+    repo.write("a", "two\n");
+    repo.git(&["stash", "-q"]);
+    assert_eq!(repo.left(), Leftover::Unpushed);
+    // Where there is no remote, nothing was pushed; where there is no commit, nothing is to be.
+    let alone = repo.world.env.work().join("alone");
+    repo.git_in(&repo.world.env.work(), &["init", "-q", "alone"]);
+    assert_eq!(repo.left_in(&alone), Leftover::Nothing);
+    repo.git_in(&alone, made);
+    assert_eq!(repo.left_in(&alone), Leftover::Unpushed);
+}
+
+#[test]
+fn a_linked_work_tree_answers_for_its_own_commits() {
+    let repo = Repo::new();
+    let linked = repo.world.env.work().join("linked");
+    repo.git(&["worktree", "add", "-q", "--detach", "../linked"]);
+    // Of the repository around it, not of this work tree.
+    repo.git(&["commit", "-q", "--allow-empty", "-m", "elsewhere"]);
+    assert_eq!(repo.left_in(&linked), Leftover::Nothing);
+    repo.git_in(&linked, &["commit", "-q", "--allow-empty", "-m", "own"]);
+    assert_eq!(repo.left_in(&linked), Leftover::Unpushed);
+    std::fs::write(linked.join("new"), "").unwrap();
+    assert_eq!(repo.left_in(&linked), Leftover::Uncommitted);
+}
+
+#[test]
+fn submodules_are_not_looked_into() {
+    let repo = Repo::new();
+    repo.git(&["submodule", "--quiet", "add", "../up.git", "sub"]);
+    repo.git(&["commit", "-qm", "sub"]);
+    repo.git(&["push", "-q", "origin", "HEAD"]);
+    assert_eq!(repo.left(), Leftover::Submodules);
+}
+
+#[test]
+fn nothing_that_an_agent_put_into_the_repository_is_run() {
+    let repo = Repo::new();
+    let trap = repo.world.env.work().join("sprung");
+    let spring = format!("touch {}; cat", trap.display());
+    for (key, value) in [
+        ("filter.evil.clean", spring.as_str()),
+        ("filter.evil.smudge", &spring),
+        ("filter.evil.process", &spring),
+        ("diff.evil.textconv", &spring),
+        ("diff.evil.command", &spring),
+        ("diff.external", &spring),
+        ("core.fsmonitor", &spring),
+        ("core.pager", &spring),
+        ("core.alternateRefsCommand", &spring),
+        ("core.sshCommand", &spring),
+        ("core.hooksPath", "hooks"),
+    ] {
+        repo.git(&["config", key, value]);
+    }
+    repo.write(".git/info/attributes", "* filter=evil diff=evil\n");
+    for hook in [
+        "post-index-change",
+        "pre-commit",
+        "reference-transaction",
+        "post-checkout",
+    ] {
+        let hook = repo.path.join(".git/hooks").join(hook);
+        std::fs::write(&hook, format!("#!/bin/sh\n{spring}\n")).unwrap();
+        std::fs::set_permissions(&hook, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    }
+    // Content that git has to read again: its times tell nothing.
+    let old = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000);
+    std::fs::File::options()
+        .append(true)
+        .open(repo.path.join("a"))
+        .unwrap()
+        .set_modified(old)
+        .unwrap();
+    assert_eq!(repo.left(), Leftover::Nothing);
+    repo.write("a", "two\n");
+    assert_eq!(repo.left(), Leftover::Uncommitted);
+    assert!(!trap.exists(), "a program of the repository was run");
+}
+
+#[test]
+fn what_cannot_be_told_is_kept() {
+    let repo = Repo::new();
+    let text = std::fs::read_to_string(repo.path.join(".git/HEAD")).unwrap();
+    std::fs::remove_file(repo.path.join(".git/HEAD")).unwrap();
+    nix::unistd::mkfifo(&repo.path.join(".git/HEAD"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    assert!(
+        matches!(repo.left(), Leftover::Unknown(_)),
+        "a pipe is not waited for"
+    );
+    std::fs::remove_file(repo.path.join(".git/HEAD")).unwrap();
+    repo.write(".git/HEAD", &text);
+    repo.write(".git/index", "garbage");
+    assert!(matches!(repo.left(), Leftover::Unknown(_)));
+}
