@@ -55,8 +55,18 @@ pub enum Verb {
     Show(ShowArgs),
     /// Print session logs
     Logs(LogsArgs),
-    /// Pull issues now
+    /// Look at the workflow and the issues now
     Refresh,
+    /// Start nothing more for an issue, or at all; what runs goes on
+    Pause(PauseArgs),
+    /// Take `pause` back
+    Continue(PauseArgs),
+    /// Stop what runs for an issue, and park it
+    Cancel(CancelArgs),
+    /// Free what is parked for an issue
+    Unpark(UnparkArgs),
+    /// Start nothing more, and end when nothing runs
+    Drain(DrainArgs),
     /// Remove old sessions and workspaces, after showing which
     Prune(PruneArgs),
     /// The embedded tracker: issues as Markdown files
@@ -242,8 +252,8 @@ pub struct StopArgs {
     /// How long to wait, in seconds, before the daemon is made to end at once
     #[arg(long, value_name = "SECS", default_value_t = 60)]
     pub timeout: u64,
-    /// Comes with a later version
-    #[arg(long, hide = true)]
+    /// Leave the agents alone: they go on for `loop.orphan_grace`, and the next daemon takes them up
+    #[arg(long)]
     pub keep_sessions: bool,
 }
 
@@ -255,8 +265,8 @@ pub struct RestartArgs {
     /// How long to wait for the old daemon, in seconds
     #[arg(long, value_name = "SECS", default_value_t = 60)]
     pub timeout: u64,
-    /// Comes with a later version
-    #[arg(long, hide = true)]
+    /// Leave the agents alone: the new daemon takes them up, at the byte where the old one was
+    #[arg(long)]
     pub keep_sessions: bool,
 }
 
@@ -289,6 +299,47 @@ pub struct ShowArgs {
     /// As JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// `vik pause` and `vik continue`
+#[derive(Debug, Args)]
+#[command(after_help = "A pause outlives the daemon: it holds until `vik continue`.")]
+pub struct PauseArgs {
+    /// The issue; without it, everything
+    pub issue: Option<String>,
+}
+
+/// `vik cancel`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Its agents are stopped, gently first. Its stage stays parked until the issue changes, or until \
+                        `vik unpark`."
+)]
+pub struct CancelArgs {
+    /// The issue
+    pub issue: String,
+}
+
+/// `vik unpark`
+#[derive(Debug, Args)]
+#[command(after_help = "`vik status` lists what is parked, why, and what else would free it.")]
+pub struct UnparkArgs {
+    /// The issue
+    pub issue: String,
+    /// Allow this many attempts more than `issue.limits.attempts`
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub attempts: Option<u32>,
+}
+
+/// `vik drain`
+#[derive(Debug, Args)]
+pub struct DrainArgs {
+    /// Return when the daemon has ended
+    #[arg(long)]
+    pub wait: bool,
+    /// How long to wait, in seconds; for ever without it
+    #[arg(long, value_name = "SECS", requires = "wait")]
+    pub timeout: Option<u64>,
 }
 
 /// `vik logs`

@@ -4,10 +4,9 @@ use std::path::Path;
 
 use vik_api::{Response, Verb};
 
-use super::{Done, print};
 use crate::control::ask;
 use crate::daemon::{Instance, InstanceInfo, Presence};
-use crate::report::{Exit, Failure};
+use crate::report::{Exit, Failure, one_line};
 use crate::workflow_file::absolute;
 
 /// The daemon of a workflow, found by its instance folder alone.
@@ -55,10 +54,41 @@ pub fn request(info: &InstanceInfo, verb: Verb) -> Result<Response, Failure> {
     }
 }
 
-/// `vik refresh`
-pub fn refresh(workflow: &Path) -> Done {
+/// What a daemon did of what it was asked for.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Done {
+    /// It is done, and on disk: so many attempts, runs or issues were touched.
+    Did(usize),
+    /// There was nothing to do, and why.
+    Nothing(String),
+}
+
+/// Asks the daemon of a workflow to do something, about one issue or all.
+///
+/// # Errors
+/// When no daemon runs (exit 4), when it does not know the issue (exit 8), or when it refuses.
+pub fn steer(workflow: &Path, verb: Verb, issue: Option<&str>) -> Result<Done, Failure> {
     let (_, info) = find(workflow)?;
-    request(&info, Verb::Refresh)?;
-    print("a pull was asked for\n");
-    Ok(Exit::Done)
+    match request(&info, verb)? {
+        Response::Done { count } => Ok(Done::Did(count)),
+        Response::Accepted => Ok(Done::Did(0)),
+        Response::Nothing { why } => Ok(Done::Nothing(why)),
+        Response::NotFound => Err(unknown_issue(issue.unwrap_or_default())),
+        _ => Err(nonsense()),
+    }
+}
+
+/// No such issue is known.
+pub fn unknown_issue(issue: &str) -> Failure {
+    Failure::new(
+        Exit::NotFound,
+        "unknown_issue",
+        format!("no issue `{}` is known", one_line(issue, 60)),
+    )
+    .hint("Vik knows issues that a pull brought in the state of a stage; `vik refresh` pulls now")
+}
+
+/// The daemon gave an answer to another question.
+pub fn nonsense() -> Failure {
+    Failure::new(Exit::Bug, "daemon_nonsense", "the daemon answered something else")
 }

@@ -5,9 +5,7 @@ use std::ffi::OsString;
 use super::Done;
 use crate::report::{Exit, Failure};
 
-const LATER: [&str; 10] = [
-    "cancel", "explain", "unpark", "pause", "continue", "drain", "top", "report", "approve", "deny",
-];
+const LATER: [&str; 6] = ["explain", "top", "report", "approve", "deny", "trace"];
 
 /// Verbs a user may have meant are suggested; those that will come are said to.
 pub fn refuse(words: &[OsString]) -> Done {
@@ -15,7 +13,7 @@ pub fn refuse(words: &[OsString]) -> Done {
         .first()
         .map(|word| word.to_string_lossy().into_owned())
         .unwrap_or_default();
-    if LATER.contains(&&*verb) || verb == "trace" {
+    if LATER.contains(&&*verb) {
         return Err(not_yet(&format!("`vik {verb}`")));
     }
     let known = super::command();

@@ -1,16 +1,20 @@
 //! The command line: one file per verb.
 
 mod args;
+mod cancel;
 mod client;
 pub mod doctor;
+mod drain;
 mod dry_run;
 mod history;
 mod init;
 mod issue;
 mod later;
 mod logs;
+mod pause;
 mod progress;
 mod prune;
+mod refresh;
 mod restart;
 mod run;
 mod runs;
@@ -19,6 +23,7 @@ mod show;
 mod status;
 mod stop;
 mod uninstall;
+mod unpark;
 
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
@@ -93,7 +98,12 @@ fn dispatch(cli: &Cli) -> Done {
         Verb::Runs(args) => runs::run(workflow, args),
         Verb::Show(args) => show::run(workflow, args),
         Verb::Logs(args) => logs::run(workflow, args),
-        Verb::Refresh => client::refresh(workflow),
+        Verb::Refresh => refresh::run(workflow),
+        Verb::Pause(args) => pause::pause(workflow, args),
+        Verb::Continue(args) => pause::go_on(workflow, args),
+        Verb::Cancel(args) => cancel::run(workflow, args),
+        Verb::Unpark(args) => unpark::run(workflow, args),
+        Verb::Drain(args) => drain::run(workflow, args),
         Verb::Prune(args) => prune::run(workflow, args),
         Verb::Issue(args) => issue_verb(args),
         Verb::Vex { .. } => Ok(Exit::Usage),

@@ -40,11 +40,7 @@ fn of(instance: &Instance, path: &Path) -> Result<Status, Failure> {
     match instance.presence() {
         Presence::Running(info) => match client::request(&info, Verb::Status)? {
             Response::Status(status) => Ok(*status),
-            _ => Err(Failure::new(
-                Exit::Bug,
-                "daemon_nonsense",
-                "the daemon answered something else",
-            )),
+            _ => Err(client::nonsense()),
         },
         Presence::Starting => Err(client::find(path)
             .err()

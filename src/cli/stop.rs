@@ -10,7 +10,7 @@ use vik_api::{Response, Verb};
 use vik_proc::Graces;
 
 use super::args::StopArgs;
-use super::{Done, client, later, print};
+use super::{Done, client, print};
 use crate::control::{REFUSED, STOPPING, ask};
 use crate::daemon::{Instance, InstanceInfo, Presence};
 use crate::host::{INSTANCE_MARK, SHIM_MARK};
@@ -28,11 +28,32 @@ const LAST_GRACE: Duration = Duration::from_secs(45);
 
 /// Stops the daemon, or what a dead one left.
 pub fn run(workflow: &Path, args: &StopArgs) -> Done {
-    if args.keep_sessions {
-        return Err(later::not_yet("--keep-sessions"));
-    }
     let path = absolute(workflow);
     let instance = Instance::of(&path)?;
+    if args.keep_sessions {
+        return match leave(&instance, Duration::from_secs(args.timeout))? {
+            Left::Agents(0) => {
+                print("vik has stopped; nothing ran\n");
+                Ok(Exit::Done)
+            }
+            Left::Agents(count) => {
+                print(&format!(
+                    "vik has stopped; {} on without it: `vik run -d` takes them up, `vik stop` ends them\n",
+                    if count == 1 {
+                        "1 agent goes".to_owned()
+                    } else {
+                        format!("{count} agents go")
+                    },
+                ));
+                Ok(Exit::Done)
+            }
+            Left::Asked => {
+                print("vik is stopping; it will end when this command has ended\n");
+                Ok(Exit::Done)
+            }
+            Left::Nothing => Err(client::no_daemon(&path)),
+        };
+    }
     match stop(&instance, Duration::from_secs(args.timeout))? {
         Stopped::Daemon { forced: false } => print("vik has stopped; no process of it is left\n"),
         Stopped::Daemon { forced: true } => print("vik was made to stop; no process of it is left\n"),
@@ -45,6 +66,60 @@ pub fn run(workflow: &Path, args: &StopArgs) -> Done {
         Stopped::Nothing => return Err(client::no_daemon(&path)),
     }
     Ok(Exit::Done)
+}
+
+/// What came of leaving a daemon's agents alone.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Left {
+    /// The daemon has ended, and so many agents go on.
+    Agents(usize),
+    /// A daemon that runs this very command was asked to end, and will.
+    Asked,
+    /// There was no daemon.
+    Nothing,
+}
+
+/// Ends a daemon, and leaves its agents to their shims.
+///
+/// # Errors
+/// When the daemon is too old to do so, or does not end in time (exit 6).
+pub fn leave(instance: &Instance, timeout: Duration) -> Result<Left, Failure> {
+    let info = match settled(instance, instance.presence(), timeout) {
+        Presence::Running(info) => info,
+        Presence::Starting => return Err(too_slow()),
+        Presence::Dead(_) | Presence::None => return Ok(Left::Nothing),
+    };
+    // One that keeps no ledger would pass over the wish, and end them all.
+    match client::request(&info, Verb::Status)? {
+        Response::Status(status) if status.ledger.is_some() => {}
+        _ => {
+            return Err(Failure::new(
+                Exit::Failed,
+                "daemon_too_old",
+                format!(
+                    "the daemon (version {}) cannot leave its agents alone",
+                    info.version
+                ),
+            )
+            .hint("wait until nothing runs (see `vik status`), or stop them too with `vik stop`"));
+        }
+    }
+    client::request(&info, Verb::Stop { keep_sessions: true })?;
+    if is_own(instance) {
+        return Ok(Left::Asked);
+    }
+    if wait_gone(instance, Some(timeout)) {
+        return Ok(Left::Agents(
+            vik_proc::sweep(SHIM_MARK, &instance.name(), &[]).len(),
+        ));
+    }
+    // No signal hurries it: it would end the agents.
+    Err(Failure::new(
+        Exit::TimedOut,
+        "stop_timeout",
+        "the daemon is ending, but did not in time",
+    )
+    .hint("it waits for hooks and checks that are under way; give it longer with --timeout SECS"))
 }
 
 /// What there was to stop.
@@ -115,16 +190,16 @@ fn end(instance: &Instance, info: &InstanceInfo, timeout: Duration) -> Result<bo
         Ok(Response::Error(_)) | Err(_) => signal(info, Signal::SIGTERM),
         Ok(_) => {}
     }
-    if wait_gone(instance, timeout) {
+    if wait_gone(instance, Some(timeout)) {
         return Ok(false);
     }
     // The second signal skips the grace of the stop ladder.
     signal(info, Signal::SIGTERM);
-    if wait_gone(instance, LAST_GRACE) {
+    if wait_gone(instance, Some(LAST_GRACE)) {
         return Ok(true);
     }
     signal(info, Signal::SIGKILL);
-    if wait_gone(instance, LAST_GRACE) {
+    if wait_gone(instance, Some(LAST_GRACE)) {
         Ok(true)
     } else {
         Err(too_slow())
@@ -143,13 +218,14 @@ fn signal(info: &InstanceInfo, signal: Signal) {
     }
 }
 
-fn wait_gone(instance: &Instance, timeout: Duration) -> bool {
-    let deadline = Instant::now() + timeout;
+/// Waits until no daemon is there; `None` is for ever.
+pub fn wait_gone(instance: &Instance, timeout: Option<Duration>) -> bool {
+    let deadline = timeout.map(|timeout| Instant::now() + timeout);
     loop {
         if matches!(instance.presence(), Presence::None | Presence::Dead(_)) {
             return true;
         }
-        if Instant::now() >= deadline {
+        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
             return false;
         }
         std::thread::sleep(LOOK_EVERY);
@@ -165,7 +241,12 @@ fn wait_for_shims(instance: &str) -> usize {
         if shims.is_empty() || Instant::now() >= deadline {
             return seen.len();
         }
-        seen.extend(shims);
+        for shim in shims {
+            // One that would wait for the next daemon is told that none comes; one that ends its agent already goes on.
+            if seen.insert(shim) {
+                let _ = kill(Pid::from_raw(shim.pid), Signal::SIGTERM);
+            }
+        }
         std::thread::sleep(LOOK_EVERY);
     }
 }
@@ -209,12 +290,17 @@ fn too_slow() -> Failure {
 pub fn quietly(workflow: &Path, timeout: u64) -> Result<(Instance, Stopped), Failure> {
     let instance = Instance::of(&absolute(workflow))?;
     match stop(&instance, Duration::from_secs(timeout))? {
-        Stopped::Asked => Err(Failure::new(
-            Exit::Failed,
-            "own_daemon",
-            "the daemon was asked to stop, but this command is one of its own and cannot wait for its end",
-        )
-        .hint("run it from outside of the daemon's hooks")),
+        Stopped::Asked => Err(own_daemon()),
         stopped => Ok((instance, stopped)),
     }
+}
+
+/// This command runs in a hook of the daemon that it is to wait for.
+pub fn own_daemon() -> Failure {
+    Failure::new(
+        Exit::Failed,
+        "own_daemon",
+        "the daemon was asked to stop, but this command is one of its own and cannot wait for its end",
+    )
+    .hint("run it from outside of the daemon's hooks")
 }

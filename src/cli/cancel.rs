@@ -1,0 +1,26 @@
+//! `vik cancel`
+
+use std::path::Path;
+
+use vik_api::Verb;
+
+use super::args::CancelArgs;
+use super::client::{self, Done as Did};
+use super::{Done, print};
+use crate::report::{Exit, one_line};
+
+/// Stops what runs for an issue, and parks it.
+pub fn run(workflow: &Path, args: &CancelArgs) -> Done {
+    let verb = Verb::Cancel {
+        issue: args.issue.as_str().into(),
+    };
+    let id = one_line(&args.issue, 60);
+    print(&match client::steer(workflow, verb, Some(&args.issue))? {
+        Did::Nothing(why) => format!("nothing to do: {why}\n"),
+        Did::Did(_) => format!(
+            "issue {id} is cancelled: what runs for it is stopped, and it stays parked until it changes or \
+             `vik unpark {id}`\n"
+        ),
+    });
+    Ok(Exit::Done)
+}

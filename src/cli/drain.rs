@@ -1,0 +1,33 @@
+//! `vik drain`
+
+use std::path::Path;
+use std::time::Duration;
+
+use vik_api::Verb;
+
+use super::args::DrainArgs;
+use super::client::{self, Done as Did};
+use super::{Done, print, stop};
+use crate::daemon::Instance;
+use crate::report::{Exit, Failure};
+use crate::workflow_file::absolute;
+
+/// Lets what runs come to its end, and the daemon with it.
+pub fn run(workflow: &Path, args: &DrainArgs) -> Done {
+    let instance = Instance::of(&absolute(workflow))?;
+    match client::steer(workflow, Verb::Drain, None)? {
+        Did::Nothing(why) => print(&format!("nothing to do: {why}\n")),
+        Did::Did(_) => print("draining: nothing more is started, and vik ends when nothing runs\n"),
+    }
+    if !args.wait {
+        return Ok(Exit::Done);
+    }
+    if stop::wait_gone(&instance, args.timeout.map(Duration::from_secs)) {
+        print("vik has ended\n");
+        return Ok(Exit::Done);
+    }
+    Err(
+        Failure::new(Exit::TimedOut, "drain_timeout", "work still goes on")
+            .hint("`vik status` shows what runs; `vik stop` stops it"),
+    )
+}

@@ -1,0 +1,42 @@
+//! `vik pause` and `vik continue`
+
+use std::path::Path;
+
+use vik_api::Verb;
+use vik_core::ids::IssueId;
+
+use super::args::PauseArgs;
+use super::client::{self, Done as Did};
+use super::{Done, print};
+use crate::report::{Exit, one_line};
+
+/// Starts nothing more, for one issue or at all.
+pub fn pause(workflow: &Path, args: &PauseArgs) -> Done {
+    let verb = Verb::Pause { issue: issue(args) };
+    let did = client::steer(workflow, verb, args.issue.as_deref())?;
+    print(&match (did, &args.issue) {
+        (Did::Nothing(why), _) => format!("nothing to do: {why}\n"),
+        (Did::Did(_), None) => "paused: nothing more is started; `vik continue` goes on\n".to_owned(),
+        (Did::Did(_), Some(id)) => {
+            let id = one_line(id, 60);
+            format!("issue {id} is paused: nothing more is started for it; `vik continue {id}` goes on\n")
+        }
+    });
+    Ok(Exit::Done)
+}
+
+/// Takes a pause back.
+pub fn go_on(workflow: &Path, args: &PauseArgs) -> Done {
+    let verb = Verb::Continue { issue: issue(args) };
+    let did = client::steer(workflow, verb, args.issue.as_deref())?;
+    print(&match (did, &args.issue) {
+        (Did::Nothing(why), _) => format!("nothing to do: {why}\n"),
+        (Did::Did(_), None) => "work goes on\n".to_owned(),
+        (Did::Did(_), Some(id)) => format!("work on issue {} goes on\n", one_line(id, 60)),
+    });
+    Ok(Exit::Done)
+}
+
+fn issue(args: &PauseArgs) -> Option<IssueId> {
+    args.issue.as_deref().map(IssueId::from)
+}

@@ -1,0 +1,15 @@
+//! `vik refresh`
+
+use std::path::Path;
+
+use vik_api::Verb;
+
+use super::{Done, client, print};
+use crate::report::Exit;
+
+/// Asks the daemon to look at the workflow and the issues now.
+pub fn run(workflow: &Path) -> Done {
+    client::steer(workflow, Verb::Refresh, None)?;
+    print("a pull was asked for\n");
+    Ok(Exit::Done)
+}

@@ -1,0 +1,31 @@
+//! `vik unpark`
+
+use std::path::Path;
+
+use vik_api::Verb;
+
+use super::args::UnparkArgs;
+use super::client::{self, Done as Did};
+use super::{Done, print};
+use crate::report::{Exit, one_line};
+
+/// Frees what is parked for an issue.
+pub fn run(workflow: &Path, args: &UnparkArgs) -> Done {
+    let verb = Verb::Unpark {
+        issue: args.issue.as_str().into(),
+        attempts: args.attempts,
+    };
+    let id = one_line(&args.issue, 60);
+    print(&match client::steer(workflow, verb, Some(&args.issue))? {
+        Did::Nothing(why) => format!("nothing to do: {why}\n"),
+        Did::Did(_) => {
+            let more = match args.attempts {
+                None => String::new(),
+                Some(1) => ", with 1 attempt more".to_owned(),
+                Some(count) => format!(", with {count} attempts more"),
+            };
+            format!("issue {id} is free{more}; `vik explain {id}` says when it runs\n")
+        }
+    });
+    Ok(Exit::Done)
+}
