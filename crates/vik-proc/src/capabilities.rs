@@ -26,10 +26,10 @@ impl Capability {
 pub fn capabilities() -> Vec<Capability> {
     use std::{fs, path::Path};
 
-    use crate::{reap, sys};
+    use crate::{cgroup, reap, sys};
 
     let me = i32::try_from(std::process::id()).unwrap_or(1);
-    let (cgroup, cgroup_detail) = cgroup();
+    let group = cgroup::place();
     let landlock = sys::landlock_abi();
     vec![
         Capability::new(
@@ -58,8 +58,16 @@ pub fn capabilities() -> Vec<Capability> {
         ),
         Capability {
             name: "cgroup",
-            available: cgroup,
-            detail: cgroup_detail,
+            available: group.is_ok(),
+            detail: group.map_or_else(
+                |why| why,
+                |own| {
+                    format!(
+                        "each tree gets a group below {}: its end is proven even when shim and daemon die",
+                        own.display()
+                    )
+                },
+            ),
         },
         Capability::new(
             "pressure",
@@ -82,38 +90,6 @@ pub fn capabilities() -> Vec<Capability> {
             "this is process 1: the daemon reaps orphans itself",
         ),
     ]
-}
-
-/// Whether a cgroup v2 of our own may be divided further, and why not.
-#[cfg(target_os = "linux")]
-fn cgroup() -> (bool, String) {
-    use std::{fs, path::Path};
-
-    use nix::unistd::{AccessFlags, access};
-
-    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let Some(group) = groups.lines().find_map(|line| line.strip_prefix("0::/")) else {
-        return (false, "there is no cgroup v2 here".to_owned());
-    };
-    let own = Path::new("/sys/fs/cgroup").join(group);
-    if !own.join("cgroup.procs").exists() {
-        return (false, "cgroup v2 is not mounted at /sys/fs/cgroup".to_owned());
-    }
-    if access(&own, AccessFlags::W_OK).is_err()
-        || access(&own.join("cgroup.procs"), AccessFlags::W_OK).is_err()
-    {
-        return (false, format!("{} is not delegated to this user", own.display()));
-    }
-    if !own.join("cgroup.kill").exists() {
-        return (
-            false,
-            format!(
-                "{} has no cgroup.kill: it is the root, or the kernel is older than 5.14",
-                own.display()
-            ),
-        );
-    }
-    (true, format!("{} may be divided further", own.display()))
 }
 
 /// What this system gives.

@@ -13,6 +13,7 @@ compile_error!("Vik runs on Linux (first class) and macOS (best effort); use WSL
 
 mod capabilities;
 mod census;
+mod cgroup;
 mod heap;
 pub mod identity;
 mod lock;

@@ -22,7 +22,8 @@ pub fn sweep(name: &str, value: &str, except: &[i32]) -> Vec<ProcessId> {
         .collect()
 }
 
-fn spared() -> HashSet<ProcessId> {
+/// This process and its ancestors.
+pub(crate) fn spared() -> HashSet<ProcessId> {
     let me = ProcessId::current();
     ancestors(me.pid).into_iter().chain([me]).collect()
 }

@@ -22,8 +22,8 @@ pub(super) struct Launched {
     pub(super) feed: Option<Feed>,
 }
 
-/// Forks the agent.
-pub(super) fn launch(spec: &ShimSpec) -> Result<Launched, SpawnFailure> {
+/// Forks the agent, which joins the cgroup through this door.
+pub(super) fn launch(spec: &ShimSpec, cgroup: Option<&OwnedFd>) -> Result<Launched, SpawnFailure> {
     let program = resolve(spec)?;
     let (stdin, feed) = open_stdin(&spec.stdin)?;
     let (stdout, stdout_fd) = open_output(&spec.stdout, 1, 1)?;
@@ -37,6 +37,7 @@ pub(super) fn launch(spec: &ShimSpec) -> Result<Launched, SpawnFailure> {
         env: environment(spec)?,
         cwd: c_string(spec.cwd.as_os_str())?,
         stdio: [stdin.as_raw_fd(), stdout_fd, stderr_fd],
+        cgroup: cgroup.map(AsRawFd::as_raw_fd),
         open_files: spec.open_files,
         umask: spec.umask,
     };

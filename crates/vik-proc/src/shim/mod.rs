@@ -27,6 +27,7 @@ use self::feed::Feed;
 use self::ladder::{Phase, Step};
 use self::lifeline::{Command, Lifeline};
 use self::roll::Roll;
+use crate::cgroup::Cgroup;
 use crate::identity::ProcessId;
 use crate::spec::{Cause, ShimSpec, SpawnFailure, Status};
 use crate::sys;
@@ -85,6 +86,8 @@ struct Shim {
     /// Until when one may come, while there is no daemon.
     orphan_until: Option<Instant>,
     roll: Option<Roll>,
+    /// The tree's own, where one can be had.
+    cgroup: Option<Cgroup>,
     signals: OwnedFd,
     subreaper: bool,
     agent: Option<ProcessId>,
@@ -110,6 +113,7 @@ impl Shim {
             owner: None,
             orphan_until: None,
             roll: None,
+            cgroup: None,
             signals,
             subreaper,
             agent: None,
@@ -125,7 +129,13 @@ impl Shim {
     }
 
     fn start(&mut self) {
-        self.roll = self.spec.census.clone().map(Roll::begin);
+        if let Some(path) = self.spec.census.clone() {
+            let mut roll = Roll::begin(path);
+            // Only a census tells a later daemon of it.
+            self.cgroup = Cgroup::make(ProcessId::current());
+            roll.set_cgroup(self.cgroup.as_ref());
+            self.roll = Some(roll);
+        }
         if !self.spec.orphan_grace.is_zero() {
             // Without it nobody can come, and the agent ends with the daemon.
             self.control = self
@@ -134,7 +144,8 @@ impl Shim {
                 .as_deref()
                 .and_then(|path| Control::make(path).ok());
         }
-        match launch::launch(&self.spec) {
+        let door = self.cgroup.as_ref().and_then(|cgroup| cgroup.door().ok());
+        match launch::launch(&self.spec, door.as_ref()) {
             Ok(launched) => {
                 self.agent = ProcessId::of(launched.pid).or(Some(ProcessId {
                     pid: launched.pid,
@@ -209,10 +220,31 @@ impl Shim {
             }
             (None, Some(agent)) => {
                 self.started_at = SystemTime::now();
+                self.check_cgroup();
                 self.note_agent(agent);
                 self.tell(&Status::Started(agent));
             }
             (None, None) => {}
+        }
+    }
+
+    /// A group that the agent could not join would pass for one that is empty.
+    fn check_cgroup(&mut self) {
+        if self
+            .cgroup
+            .as_ref()
+            .is_some_and(|cgroup| !cgroup.is_populated().unwrap_or(false))
+        {
+            self.drop_cgroup();
+            if let Some(roll) = &mut self.roll {
+                roll.set_cgroup(None);
+            }
+        }
+    }
+
+    fn drop_cgroup(&mut self) {
+        if let Some(cgroup) = self.cgroup.take() {
+            cgroup.remove();
         }
     }
 

@@ -34,6 +34,7 @@ impl Shim {
         {
             let _ = fs::remove_file(control);
         }
+        self.drop_cgroup();
         self.tell(&Status::Ended(Box::new(record)));
     }
 

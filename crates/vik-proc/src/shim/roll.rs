@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use super::Shim;
 use super::ladder::Phase;
 use crate::census::Census;
+use crate::cgroup::Cgroup;
 use crate::identity::{ProcessId, boot_id};
 
 /// An agent starts its helpers soon.
@@ -23,25 +24,29 @@ pub(super) struct Roll {
 }
 
 impl Roll {
-    /// The first note: who the shim is.
+    /// Knows who the shim is.
     pub(super) fn begin(path: PathBuf) -> Self {
         let census = Census {
             boot_id: boot_id(),
             shim: Some(ProcessId::current()),
             ..Census::default()
         };
-        let roll = Self {
+        Self {
             path,
             census,
             again: Instant::now(),
             pause: FIRST,
-        };
-        roll.write();
-        roll
+        }
     }
 
     pub(super) fn path(&self) -> &PathBuf {
         &self.path
+    }
+
+    /// The cgroup is noted before anything is in it.
+    pub(super) fn set_cgroup(&mut self, cgroup: Option<&Cgroup>) {
+        self.census.cgroup = cgroup.map(|cgroup| cgroup.folder().to_owned());
+        self.write();
     }
 
     fn write(&self) {

@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 use nix::libc;
 
 use crate::census::Census;
+use crate::cgroup::Cgroup;
 use crate::identity::{ProcessId, boot_id};
 use crate::spec::{ExitRecord, Proof, ShimSpec};
-use crate::{reap, tree};
+use crate::{reap, sweep, tree};
 
 /// A shim died without an exit record. Its tree was looked for and ended; [`proof`](Self::proof) says how sure that is.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -156,6 +157,12 @@ fn end_tree(
     // One that was written before the agent ran names nothing that the tree could be told by.
     let had_census = census.as_ref().is_some_and(|census| census.agent.is_some());
     let inherits = lost.orphans_are_ours && reap::adopts();
+    // Files can be made to lie; what they say must not reach this process.
+    let spared = sweep::spared();
+    let cgroup = census
+        .as_ref()
+        .and_then(|census| Cgroup::at(census.cgroup.as_deref()?))
+        .filter(|cgroup| !cgroup.members().iter().any(|member| spared.contains(member)));
     let mut known: HashSet<ProcessId> = census.into_iter().flat_map(|census| census.members).collect();
     known.extend(agent);
     known.insert(lost.shim);
@@ -168,6 +175,10 @@ fn end_tree(
         if inherits {
             known.extend(reap::orphans());
         }
+        if let Some(cgroup) = &cgroup {
+            known.extend(cgroup.members());
+        }
+        known.retain(|process| !spared.contains(process));
         let mut alive: HashSet<ProcessId> = known
             .iter()
             .copied()
@@ -180,14 +191,24 @@ fn end_tree(
         for process in &alive {
             process.signal(libc::SIGKILL);
         }
-        if alive.is_empty() {
+        if let Some(cgroup) = &cgroup {
+            cgroup.kill();
+        }
+        let emptied = cgroup
+            .as_ref()
+            .is_none_or(|cgroup| !cgroup.is_populated().unwrap_or(false));
+        if alive.is_empty() && emptied {
             // One look may have missed a process that was just being made.
             quiet_rounds += 1;
             if quiet_rounds == 2 {
                 reap::reap_orphans(&known);
+                if let Some(cgroup) = &cgroup {
+                    cgroup.remove();
+                }
                 let proof = match (&spec.mark, had_census) {
                     // What the shim could not inherit any more has come to us.
                     _ if inherits => Proof::Subreaper,
+                    _ if cgroup.is_some() => Proof::Cgroup,
                     (Some(_), _) if cfg!(target_os = "linux") => Proof::Mark,
                     (_, true) => Proof::Census,
                     _ => Proof::Unproven {

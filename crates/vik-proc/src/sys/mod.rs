@@ -165,6 +165,8 @@ pub(crate) struct Image {
     pub(crate) cwd: CString,
     /// Become descriptors 0, 1 and 2. Each is either from 3 on or 1 or 2 itself.
     pub(crate) stdio: [RawFd; 3],
+    /// Takes a `0` of who wants to join a cgroup.
+    pub(crate) cgroup: Option<RawFd>,
     pub(crate) open_files: Option<u64>,
     pub(crate) umask: Option<u32>,
 }
@@ -264,6 +266,10 @@ unsafe fn child(
         }
         #[cfg(not(target_os = "linux"))]
         let _ = parent;
+        if let Some(cgroup) = image.cgroup {
+            // Before anything of the agent runs. Whether it has worked is looked at from outside.
+            libc::write(cgroup, c"0".as_ptr().cast(), 1);
+        }
         for signal in 1..=64 {
             libc::signal(signal, libc::SIG_DFL);
         }

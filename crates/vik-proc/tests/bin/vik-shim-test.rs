@@ -8,17 +8,19 @@
 
 use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{SigHandler, Signal, raise, signal};
+use vik_proc::{ProcessId, SHIM_VERB, ShimSpec, StdoutMode, Supervisor};
 
 /// No process of a test outlives this, whatever happens.
 const LIFETIME: Duration = Duration::from_secs(120);
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    if words.first().is_some_and(|word| word == vik_proc::SHIM_VERB) {
+    if words.first().is_some_and(|word| word == SHIM_VERB) {
         return vik_proc::shim::main();
     }
     let mut words = words.iter().map(String::as_str);
@@ -52,6 +54,14 @@ fn main() -> ExitCode {
                 let mut input = Vec::new();
                 std::io::stdin().read_to_end(&mut input).unwrap();
                 println!("{}", input.len());
+            }
+            // daemon SPEC NOTE: starts what the file says under a shim, notes who the shim is, and watches it.
+            "daemon" => daemon(Path::new(&next()), Path::new(&next()), None),
+            // adopt SPEC NOTE: as a daemon, of the shim that is noted in place of a new one.
+            "adopt" => {
+                let (spec, note) = (next(), next());
+                let shim = serde_json::from_slice(&std::fs::read(&note).unwrap()).unwrap();
+                daemon(Path::new(&spec), Path::new(&note), Some(shim));
             }
             "setsid" => drop(nix::unistd::setsid().unwrap()),
             "become-root" => nix::unistd::setuid(0.into()).unwrap(),
@@ -159,6 +169,26 @@ fn start(flags: &str, words: &[String]) {
     if flags.contains('d') {
         child.wait().unwrap();
     }
+}
+
+fn daemon(spec: &Path, note: &Path, adopted: Option<ProcessId>) {
+    let spec: ShimSpec = serde_json::from_slice(&std::fs::read(spec).unwrap()).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let program = std::env::current_exe().unwrap();
+        let supervisor = Supervisor::new(program, [SHIM_VERB.into()]).unwrap();
+        let supervised = match adopted {
+            Some(shim) => supervisor.adopt(&spec, shim, None).await.unwrap(),
+            None => supervisor.spawn(&spec, None, StdoutMode::Null).await.unwrap(),
+        };
+        std::fs::write(note, serde_json::to_vec(&supervised.shim()).unwrap()).unwrap();
+        let watched = note.with_extension("watched");
+        std::fs::write(watched, std::process::id().to_string()).unwrap();
+        drop(tokio::time::timeout(LIFETIME, supervised.wait()).await);
+    });
 }
 
 fn hang() {

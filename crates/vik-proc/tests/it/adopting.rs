@@ -3,7 +3,7 @@
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 
 use nix::sys::signal::Signal;
-use vik_proc::{AdoptError, Cause, ProcessId, Proof, ShimSpec, Supervised};
+use vik_proc::{AdoptError, Cause, ProcessId, Proof, ShimSpec, StdoutMode, Supervised};
 
 use crate::support::*;
 
@@ -43,22 +43,77 @@ async fn a_second_daemon_stops_what_the_first_has_left() {
 #[tokio::test]
 async fn the_grace_passes() {
     let scene = Scene::new();
-    let spec = scene.lasting("also sd 3 ready @tool hang ready @up hang", SHORT);
+    let spec = scene.lasting("also sd 5 ignore SIGTERM ready @tool hang ready @up hang", SHORT);
     let first = scene.start(&spec).await;
     scene.ready("tool").await;
     let agent = scene.ready("up").await;
     let shim = left(first).await;
     gone(agent).await;
+    // The leftover is not ended yet: who comes now learns the end all the same.
+    assert!(shim.is_alive());
     let second = adopt(&scene, &spec, shim).await;
-    let mut spec = spec.clone();
-    spec.control = None;
-    // Ended by itself: that is no matter of the FIFO.
-    let third = within(scene.supervisor.adopt(&spec, shim, Some(agent))).await;
-    let record = within(second.wait()).await.unwrap();
-    assert_eq!(record.cause, Cause::LifelineLost);
-    if let Ok(third) = third {
-        assert_eq!(scene.end(&third).await, record);
+    assert_eq!(second.agent(), Some(agent));
+    second.kill();
+    assert_eq!(scene.end(&second).await.cause, Cause::LifelineLost);
+    // And who comes after it too.
+    let third = adopt(&scene, &spec, shim).await;
+    assert_eq!(scene.end(&third).await, scene.end(&second).await);
+}
+
+#[tokio::test]
+async fn an_end_in_the_very_moment_is_not_missed() {
+    let scene = Scene::new();
+    for _ in 0..20 {
+        let spec = scene.lasting("ready @up await @go exit 3", LONG);
+        let first = scene.start(&spec).await;
+        scene.ready("up").await;
+        let shim = left(first).await;
+        write(&scene.path("go"), b"");
+        let second = adopt(&scene, &spec, shim).await;
+        let record = scene.end(&second).await;
+        assert_eq!((record.code, record.cause), (Some(3), Cause::Exited));
+        for file in ["go", "up", "exit.json"] {
+            std::fs::remove_file(scene.path(file)).unwrap();
+        }
     }
+}
+
+#[tokio::test]
+async fn a_shim_that_only_begins_is_waited_for() {
+    let scene = Scene::new();
+    let spec = scene.lasting("ready @up hang", LONG);
+    let (noted, shim) = tokio::sync::oneshot::channel();
+    let note = |shim| noted.send(shim).unwrap();
+    let starting = scene.supervisor.spawn_noted(&spec, None, StdoutMode::Null, note);
+    let adopting = async { adopt(&scene, &spec, shim.await.unwrap()).await };
+    let (first, second) = within(async { tokio::join!(starting, adopting) }).await;
+    let first = first.unwrap();
+    assert_eq!(first.agent(), second.agent());
+    assert_eq!(second.agent(), Some(scene.ready("up").await));
+    second.stop();
+    assert_eq!(scene.end(&second).await.cause, Cause::Stopped);
+}
+
+#[tokio::test]
+async fn a_stopped_shim_is_continued() {
+    let scene = Scene::new();
+    let spec = scene.lasting("ready @up await @go exit 0", LONG);
+    let first = scene.start(&spec).await;
+    let agent = scene.ready("up").await;
+    send(first.shim(), Signal::SIGSTOP);
+    let shim = left(first).await;
+    let second = adopt(&scene, &spec, shim).await;
+    assert_eq!(second.agent(), Some(agent));
+    write(&scene.path("go"), b"");
+    assert!(scene.end(&second).await.is_clean());
+}
+
+#[tokio::test]
+async fn the_agent_gets_none_of_it() {
+    let scene = Scene::new();
+    let supervised = scene.start(&scene.lasting("fds", LONG)).await;
+    assert!(scene.end(&supervised).await.is_clean());
+    assert_eq!(scene.out(), "3\n");
 }
 
 #[tokio::test]

@@ -1,7 +1,6 @@
 //! A shim that dies itself.
 
 use nix::sys::signal::Signal;
-use vik_proc::Proof;
 
 use crate::support::*;
 
@@ -13,6 +12,7 @@ async fn a_killed_shim_takes_its_agent_along_and_the_daemon_ends_the_rest() {
         .await;
     let tool = scene.ready("tool").await;
     let agent = scene.ready("up").await;
+    let grade = scene.best_grade();
     send(supervised.shim(), Signal::SIGKILL);
     let lost = within(supervised.wait()).await.unwrap_err();
     assert_eq!(
@@ -24,7 +24,7 @@ async fn a_killed_shim_takes_its_agent_along_and_the_daemon_ends_the_rest() {
     );
     assert_eq!((lost.shim, lost.agent), (supervised.shim(), Some(agent)));
     assert!(lost.found.contains(&tool), "{lost:?}");
-    assert_eq!(*lost.proof(), Proof::Mark);
+    assert_eq!(*lost.proof(), grade);
     assert!(!tool.is_alive() && !agent.is_alive());
     assert!(!scene.path("exit.json").exists() && !scene.path("census").exists());
     scene.assert_nothing_left();

@@ -11,6 +11,8 @@ mod adopting;
 mod command;
 mod ending;
 mod lost;
+mod matrix;
+mod owners;
 mod starting;
 mod support;
 mod sweeping;

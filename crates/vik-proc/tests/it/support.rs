@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 use vik_proc::{
-    Census, ExitRecord, Graces, Mark, Output, ProcessId, SHIM_VERB, ShimSpec, StdoutMode, Supervised,
+    Census, ExitRecord, Graces, Mark, Output, ProcessId, Proof, SHIM_VERB, ShimSpec, StdoutMode, Supervised,
     Supervisor,
 };
 
@@ -96,6 +96,29 @@ impl Scene {
         Census::read(&self.path("census")).unwrap()
     }
 
+    /// The best proof for the end of a tree whose shim dies, as far as this system goes.
+    pub(crate) fn best_grade(&self) -> Proof {
+        match self.census().cgroup {
+            Some(_) => Proof::Cgroup,
+            None => Proof::Mark,
+        }
+    }
+
+    /// Runs the test program as a daemon: `daemon` starts the spec, `adopt` takes over what an earlier one started.
+    /// Gives the daemon when it watches the shim.
+    pub(crate) async fn daemon(&self, verb: &str, spec: &ShimSpec) -> Daemon {
+        let (file, note) = (self.path("spec.json"), self.path("shim.json"));
+        write(&file, &serde_json::to_vec(spec).unwrap());
+        let watched = note.with_extension("watched");
+        let _ = std::fs::remove_file(&watched);
+        let mut command = std::process::Command::new(PROGRAM);
+        command.arg(verb).args([&file, &note]);
+        let child = command.spawn().unwrap();
+        eventually("the daemon watches its shim", || watched.exists().then_some(())).await;
+        let shim = serde_json::from_slice(&std::fs::read(&note).unwrap()).unwrap();
+        Daemon { child, shim }
+    }
+
     pub(crate) fn out(&self) -> String {
         std::fs::read_to_string(self.path("out")).unwrap_or_default()
     }
@@ -120,6 +143,27 @@ impl Scene {
     pub(crate) fn assert_nothing_left(&self) {
         let left = marked(&self.mark);
         assert!(left.is_empty(), "left over: {left:?}");
+    }
+}
+
+/// A daemon in a process of its own, and its shim.
+pub(crate) struct Daemon {
+    child: std::process::Child,
+    pub(crate) shim: ProcessId,
+}
+
+impl Daemon {
+    /// As `kill -9`.
+    pub(crate) fn die(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 

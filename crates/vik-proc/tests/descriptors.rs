@@ -1,0 +1,42 @@
+//! Adoption again and again leaves nothing open. One test in a binary of its own: it counts the files of this process.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use vik_proc::{Cause, Mark, ProcessId, SHIM_VERB, ShimSpec, StdoutMode, Supervisor};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_vik-shim-test");
+const DEADLINE: Duration = Duration::from_secs(60);
+
+fn open_files(of: ProcessId) -> usize {
+    std::fs::read_dir(format!("/proc/{}/fd", of.pid)).unwrap().count()
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_hundred_daemons_one_after_the_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let supervisor = Supervisor::new(PROGRAM, [OsString::from(SHIM_VERB)]).unwrap();
+    let mut spec = ShimSpec::new(PROGRAM, folder.path());
+    spec.args = vec!["hang".into()];
+    spec.mark = Some(Mark::new("VIK_PROC_TEST", std::process::id().to_string()));
+    spec.orphan_grace = Duration::from_secs(300);
+    spec.control = Some(folder.path().join("control"));
+    spec.census = Some(folder.path().join("census"));
+    spec.exit_record = Some(folder.path().join("exit.json"));
+    let mut current = supervisor.spawn(&spec, None, StdoutMode::Null).await.unwrap();
+    let shim = current.shim();
+    let mut first = None;
+    for _ in 0..100 {
+        current.handle().detach();
+        let lost = tokio::time::timeout(DEADLINE, current.wait()).await.unwrap();
+        assert!(lost.unwrap_err().detached);
+        current = supervisor.adopt(&spec, shim, None).await.unwrap();
+        let first = *first.get_or_insert(open_files(ProcessId::current()));
+        assert_eq!(open_files(ProcessId::current()), first);
+    }
+    current.stop();
+    let record = tokio::time::timeout(DEADLINE, current.wait()).await.unwrap();
+    assert_eq!(record.unwrap().cause, Cause::Stopped);
+}

@@ -1,0 +1,200 @@
+//! `kill -9` of daemon, shim and agent, one by one and together, with a grace; then another daemon.
+
+use nix::sys::signal::Signal;
+use vik_proc::{Cause, Census, ProcessId, Proof, ShimSpec, identity::boot_id, recover};
+
+use crate::support::*;
+
+/// An agent, and one that has left its session, its parent and its environment.
+const WITH_ESCAPEE: &str = "also scdn 3 ready @tool hang ready @up hang";
+
+/// Starts the agent under a daemon of its own; gives it, the agent and the escapee, once the shim has noted them.
+async fn escaped(scene: &Scene, spec: &ShimSpec) -> (Daemon, ProcessId, ProcessId) {
+    let daemon = scene.daemon("daemon", spec).await;
+    let (tool, agent) = (scene.ready("tool").await, scene.ready("up").await);
+    eventually("the census is true", || {
+        let members = scene.census().members;
+        (members.contains(&tool) && members.contains(&agent)).then_some(())
+    })
+    .await;
+    (daemon, agent, tool)
+}
+
+#[tokio::test]
+async fn daemon_the_agent_lives_and_its_output_goes_on() {
+    let scene = Scene::new();
+    let spec = scene.lasting("say one ready @up await @go say two", LONG);
+    let mut daemon = scene.daemon("daemon", &spec).await;
+    let agent = scene.ready("up").await;
+    daemon.die();
+    let adopted = within(scene.supervisor.adopt(&spec, daemon.shim, None))
+        .await
+        .unwrap();
+    assert_eq!(adopted.agent(), Some(agent));
+    assert!(agent.is_alive());
+    write(&scene.path("go"), b"");
+    assert!(scene.end(&adopted).await.is_clean());
+    assert_eq!(scene.out(), "one\ntwo\n");
+}
+
+#[tokio::test]
+async fn daemon_and_nobody_comes() {
+    let scene = Scene::new();
+    let mut spec = scene.lasting(WITH_ESCAPEE, SHORT);
+    spec.graces.leftover = SHORT;
+    spec.graces.term = SHORT;
+    let (mut daemon, agent, tool) = escaped(&scene, &spec).await;
+    daemon.die();
+    gone(daemon.shim).await;
+    assert!(!agent.is_alive() && !tool.is_alive());
+    let record = recover(&spec, daemon.shim, Some(agent), &boot_id())
+        .await
+        .unwrap();
+    assert_eq!(
+        (record.cause, record.proof),
+        (Cause::LifelineLost, Proof::Subreaper)
+    );
+}
+
+#[tokio::test]
+async fn shim_under_a_daemon_that_has_adopted_it() {
+    let scene = Scene::new();
+    let spec = scene.lasting(WITH_ESCAPEE, LONG);
+    let (mut daemon, agent, tool) = escaped(&scene, &spec).await;
+    daemon.die();
+    let adopted = within(scene.supervisor.adopt(&spec, daemon.shim, Some(agent)))
+        .await
+        .unwrap();
+    let grade = scene.best_grade();
+    send(daemon.shim, Signal::SIGKILL);
+    let lost = within(adopted.wait()).await.unwrap_err();
+    assert!(lost.found.contains(&tool), "{lost:?}");
+    assert_eq!(*lost.proof(), grade);
+    assert!(!agent.is_alive() && !tool.is_alive());
+    assert!(!scene.path("census").exists() && !scene.path("control").exists());
+}
+
+#[tokio::test]
+async fn daemon_and_shim_at_once() {
+    let scene = Scene::new();
+    let spec = scene.lasting(WITH_ESCAPEE, LONG);
+    let (mut daemon, agent, tool) = escaped(&scene, &spec).await;
+    let grade = scene.best_grade();
+    daemon.die();
+    send(daemon.shim, Signal::SIGKILL);
+    gone(daemon.shim).await;
+    // Its parent's death is its own; not so for what has left it.
+    gone(agent).await;
+    assert!(tool.is_alive());
+    let lost = recover(&spec, daemon.shim, None, &boot_id()).await.unwrap_err();
+    assert_eq!((lost.agent, lost.found.as_slice()), (Some(agent), &[tool][..]));
+    assert_eq!(*lost.proof(), grade);
+    assert!(!tool.is_alive());
+}
+
+/// As on a system without cgroups, and without a mark: the census alone names it.
+#[tokio::test]
+async fn daemon_and_shim_at_once_with_nothing_but_the_census() {
+    let scene = Scene::new();
+    let mut spec = scene.lasting(WITH_ESCAPEE, LONG);
+    let (mut daemon, _, tool) = escaped(&scene, &spec).await;
+    daemon.die();
+    send(daemon.shim, Signal::SIGKILL);
+    gone(daemon.shim).await;
+    let cgroup = forget_cgroup(&scene);
+    spec.mark = None;
+    let lost = recover(&spec, daemon.shim, None, &boot_id()).await.unwrap_err();
+    assert_eq!(
+        (lost.found.as_slice(), lost.proof()),
+        (&[tool][..], &Proof::Census)
+    );
+    assert!(!tool.is_alive());
+    if let Some(cgroup) = cgroup {
+        std::fs::remove_dir(cgroup).unwrap();
+    }
+}
+
+fn forget_cgroup(scene: &Scene) -> Option<std::path::PathBuf> {
+    let cgroup = scene.census().cgroup;
+    let text = std::fs::read_to_string(scene.path("census")).unwrap();
+    let kept: Vec<_> = text.lines().filter(|line| !line.starts_with("cgroup ")).collect();
+    write(&scene.path("census"), kept.join("\n").as_bytes());
+    cgroup
+}
+
+#[tokio::test]
+async fn agent_while_there_is_no_daemon() {
+    let scene = Scene::new();
+    let spec = scene.lasting("ready @up hang", LONG);
+    let mut daemon = scene.daemon("daemon", &spec).await;
+    let agent = scene.ready("up").await;
+    daemon.die();
+    send(agent, Signal::SIGKILL);
+    let adopted = within(scene.supervisor.adopt(&spec, daemon.shim, Some(agent)))
+        .await
+        .unwrap();
+    let record = scene.end(&adopted).await;
+    assert_eq!((record.signal, record.cause), (Some(9), Cause::Exited));
+}
+
+#[tokio::test]
+async fn all() {
+    let scene = Scene::new();
+    let spec = scene.lasting("ready @up hang", LONG);
+    let mut daemon = scene.daemon("daemon", &spec).await;
+    let agent = scene.ready("up").await;
+    let grade = scene.best_grade();
+    daemon.die();
+    send(daemon.shim, Signal::SIGKILL);
+    gone(daemon.shim).await;
+    gone(agent).await;
+    // A shim that is gone can be adopted, too: its end is found out in the same way.
+    let adopted = within(scene.supervisor.adopt(&spec, daemon.shim, None))
+        .await
+        .unwrap();
+    let lost = within(adopted.wait()).await.unwrap_err();
+    assert_eq!((lost.agent, &lost.found), (Some(agent), &Vec::new()));
+    assert_eq!(*lost.proof(), grade);
+    assert!(!scene.path("census").exists() && !scene.path("control").exists());
+}
+
+#[tokio::test]
+async fn the_machine() {
+    let scene = Scene::new();
+    let spec = scene.lasting("ready @up hang", LONG);
+    // In the new boot their pids are others', with other start times or even the same.
+    let innocent = scene.start(&spec).await;
+    let agent = scene.ready("up").await;
+    let text = std::fs::read_to_string(scene.path("census")).unwrap();
+    write(
+        &scene.path("census"),
+        text.replace(&boot_id(), "before").as_bytes(),
+    );
+    assert_eq!(Census::read(&scene.path("census")).unwrap().members, [agent]);
+    let lost = recover(&spec, innocent.shim(), Some(agent), "before")
+        .await
+        .unwrap_err();
+    assert_eq!((&lost.found, lost.proof()), (&Vec::new(), &Proof::Reboot));
+    assert!(agent.is_alive() && innocent.shim().is_alive());
+    innocent.stop();
+    within(innocent.wait()).await.unwrap();
+}
+
+/// A shim that hears nobody is ended with its tree.
+#[tokio::test]
+async fn a_shim_that_cannot_be_adopted() {
+    let scene = Scene::new();
+    let spec = scene.lasting(WITH_ESCAPEE, LONG);
+    let (mut daemon, agent, tool) = escaped(&scene, &spec).await;
+    daemon.die();
+    std::fs::remove_file(scene.path("control")).unwrap();
+    write(&scene.path("control"), b"");
+    let refused = within(scene.supervisor.adopt(&spec, daemon.shim, None)).await;
+    let refused = refused.unwrap_err().to_string();
+    assert!(refused.starts_with("cannot reach the shim"), "{refused}");
+    let lost = recover(&spec, daemon.shim, None, &boot_id()).await.unwrap_err();
+    assert!(lost.proof().is_proven(), "{lost:?}");
+    for process in [daemon.shim, agent, tool] {
+        assert!(lost.found.contains(&process) && !process.is_alive());
+    }
+}

@@ -1,0 +1,96 @@
+//! Who is at the other end of the control FIFO.
+
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+
+use vik_proc::{Cause, ProcessId};
+
+use crate::support::*;
+
+/// Someone who has the FIFO open and is no daemon.
+fn stray(scene: &Scene) -> File {
+    File::options()
+        .write(true)
+        .custom_flags(nix::libc::O_NONBLOCK)
+        .open(scene.path("control"))
+        .unwrap()
+}
+
+#[tokio::test]
+async fn a_stranger_neither_commands_nor_keeps_anything_alive() {
+    let scene = Scene::new();
+    let spec = scene.lasting("ready @up hang", SHORT);
+    let mut daemon = scene.daemon("daemon", &spec).await;
+    let agent = scene.ready("up").await;
+    let mut stray = stray(&scene);
+    let me = ProcessId::current();
+    let nobody = format!(
+        "hello 1.1.0\nhello {}.{}.0\nhello\nhello x\n",
+        me.pid,
+        me.start_time + 1
+    );
+    stray.write_all(nobody.as_bytes()).unwrap();
+    stray.write_all(b"stop\nkill 1.1.0\nstop\n").unwrap();
+    daemon.die();
+    gone(agent).await;
+    let record = eventually("the record is written", || {
+        vik_proc::read_exit_record(&scene.path("exit.json")).ok()
+    })
+    .await;
+    assert_eq!(record.cause, Cause::LifelineLost);
+    gone(daemon.shim).await;
+    scene.assert_nothing_left();
+}
+
+#[tokio::test]
+async fn an_owner_that_dies_is_noticed_though_a_stranger_holds_the_fifo_open() {
+    let scene = Scene::new();
+    let mut spec = scene.lasting("ready @up hang", LONG);
+    let mut first = scene.daemon("daemon", &spec).await;
+    let agent = scene.ready("up").await;
+    let mut stray = stray(&scene);
+    first.die();
+    let mut second = scene.daemon("adopt", &spec).await;
+    assert!(agent.is_alive());
+    second.die();
+    // No daemon, but not for long; what the stranger left unfinished does not matter.
+    stray.write_all(b"sto").unwrap();
+    spec.census = None;
+    let third = within(scene.supervisor.adopt(&spec, second.shim, Some(agent)))
+        .await
+        .unwrap();
+    third.stop();
+    let record = within(third.wait()).await.unwrap();
+    assert_eq!((record.signal, record.cause), (Some(2), Cause::Stopped));
+}
+
+#[tokio::test]
+async fn the_grace_begins_anew_with_each_daemon_that_goes() {
+    let scene = Scene::new();
+    let spec = scene.lasting("ready @up hang", SHORT);
+    let mut first = scene.daemon("daemon", &spec).await;
+    let agent = scene.ready("up").await;
+    let _stray = stray(&scene);
+    // The newest owns it: the end of the first changes nothing then.
+    let mut second = scene.daemon("adopt", &spec).await;
+    first.die();
+    assert!(agent.is_alive());
+    second.die();
+    gone(agent).await;
+    gone(second.shim).await;
+    let record = vik_proc::read_exit_record(&scene.path("exit.json")).unwrap();
+    assert_eq!(record.cause, Cause::LifelineLost);
+}
+
+#[tokio::test]
+async fn without_a_fifo_the_agent_ends_with_its_daemon() {
+    let scene = Scene::new();
+    let mut spec = scene.lasting("ready @up hang", LONG);
+    spec.control = Some(scene.path("no/such/folder"));
+    let mut daemon = scene.daemon("daemon", &spec).await;
+    let agent = scene.ready("up").await;
+    daemon.die();
+    gone(agent).await;
+    gone(daemon.shim).await;
+}
