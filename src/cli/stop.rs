@@ -159,8 +159,8 @@ pub fn stop(instance: &Instance, timeout: Duration) -> Result<Stopped, Failure> 
             forced: end(instance, &info, timeout)?,
         },
     };
-    // A dead daemon's shims end their trees by themselves, gently first; what they could not is found by its mark.
-    let shims = wait_for_shims(&instance.name());
+    // A dead daemon's shims end their trees, gently first; what they could not is found by its mark.
+    let shims = stop_shims(&instance.name());
     let left = shims + end_marked(&instance.name())?;
     instance.close();
     Ok(match stopped {
@@ -232,8 +232,9 @@ pub fn wait_gone(instance: &Instance, timeout: Option<Duration>) -> bool {
     }
 }
 
-/// Waits until the shims of the instance have ended their agents, and so themselves. Returns how many there were.
-fn wait_for_shims(instance: &str) -> usize {
+/// Asks the shims of the instance, which may be waiting for a next daemon, to end their agents, and so themselves. Returns
+/// how many there were.
+fn stop_shims(instance: &str) -> usize {
     let deadline = Instant::now() + SHIM_GRACE;
     let mut seen = HashSet::new();
     loop {
@@ -244,7 +245,7 @@ fn wait_for_shims(instance: &str) -> usize {
         for shim in shims {
             // One that would wait for the next daemon is told that none comes; one that ends its agent already goes on.
             if seen.insert(shim) {
-                let _ = kill(Pid::from_raw(shim.pid), Signal::SIGTERM);
+                shim.terminate();
             }
         }
         std::thread::sleep(LOOK_EVERY);

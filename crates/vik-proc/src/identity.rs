@@ -47,6 +47,14 @@ impl ProcessId {
         Self::of(stat.ppid).filter(|parent| parent.start_time <= self.start_time)
     }
 
+    /// Asks this very process to end, by SIGTERM; for a shim that is a stop. Gives whether it was there.
+    pub fn terminate(self) -> bool {
+        let there = self.signal(nix::libc::SIGTERM);
+        // What is stopped cannot end.
+        self.signal(nix::libc::SIGCONT);
+        there
+    }
+
     /// Sends a signal to this very process, never to another one that got its pid. Gives whether it was there.
     pub(crate) fn signal(self, signal: i32) -> bool {
         #[cfg(target_os = "linux")]

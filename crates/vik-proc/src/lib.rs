@@ -11,6 +11,7 @@
 #[cfg(not(any(target_os = "linux", target_os = "macos")))]
 compile_error!("Vik runs on Linux (first class) and macOS (best effort); use WSL 2 on Windows");
 
+mod audit;
 mod capabilities;
 mod census;
 mod cgroup;
@@ -28,6 +29,7 @@ mod sweep;
 mod sys;
 mod tree;
 
+pub use audit::{Audited, audit};
 pub use capabilities::{Capability, capabilities};
 pub use census::Census;
 pub use heap::lean_heap;

@@ -115,8 +115,8 @@ impl Supervisor {
         Self::new(program, [OsString::from(SHIM_VERB)])
     }
 
-    /// Gives every shim this variable in its own environment, where [`crate::sweep`] finds it. What a shim runs does not
-    /// get it.
+    /// Gives every shim this variable in its own environment, and as an argument, which those without privileges may read;
+    /// [`crate::sweep`] finds it there. What a shim runs does not get it.
     #[must_use]
     pub fn mark_shims(mut self, mark: &Mark) -> Self {
         let prefix = format!("{}=", mark.name);
@@ -125,7 +125,12 @@ impl Supervisor {
             .iter()
             .filter(|entry| !entry.as_bytes().starts_with(prefix.as_bytes()));
         let own = CString::new(format!("{prefix}{}", mark.value)).ok();
-        self.environment = kept.cloned().chain(own).collect();
+        self.environment = kept.cloned().chain(own.clone()).collect();
+        let others = self
+            .args
+            .iter()
+            .filter(|arg| !arg.as_bytes().starts_with(prefix.as_bytes()));
+        self.args = others.cloned().chain(own).collect();
         self
     }
 

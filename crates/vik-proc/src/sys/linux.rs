@@ -92,10 +92,37 @@ pub(crate) fn children(pid: i32) -> Option<Vec<i32>> {
     Some(children)
 }
 
+/// The name of a process, as it was started or has named itself.
+pub(crate) fn name(pid: i32) -> String {
+    let name = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
+    String::from_utf8_lossy(name.trim_ascii_end()).into_owned()
+}
+
+/// What a process was started with: its environment, or the arguments of a shim, whose environment only the privileged may
+/// read ([`crate::shield`]).
+fn tokens(pid: i32) -> Vec<u8> {
+    match fs::read(format!("/proc/{pid}/environ")) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied && name(pid) == super::SHIM_NAME => {
+            fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default()
+        }
+        environment => environment.unwrap_or_default(),
+    }
+}
+
 /// Whether the environment that the process was started with holds exactly `entry` (`NAME=VALUE`).
 pub(crate) fn environment_holds(pid: i32, entry: &[u8]) -> bool {
-    fs::read(format!("/proc/{pid}/environ"))
-        .is_ok_and(|environment| environment.split(|&byte| byte == 0).any(|found| found == entry))
+    tokens(pid).split(|&byte| byte == 0).any(|found| found == entry)
+}
+
+/// The value of this variable in the environment that the process was started with.
+pub(crate) fn mark_value(pid: i32, name: &str) -> Option<String> {
+    let value = tokens(pid).split(|&byte| byte == 0).find_map(|entry| {
+        entry
+            .strip_prefix(name.as_bytes())?
+            .strip_prefix(b"=")
+            .map(<[u8]>::to_vec)
+    })?;
+    String::from_utf8(value).ok()
 }
 
 /// The id of this boot.

@@ -67,6 +67,16 @@ pub(crate) fn environment_holds(_pid: i32, _entry: &[u8]) -> bool {
     false
 }
 
+/// Not to be known here.
+pub(crate) fn mark_value(_pid: i32, _name: &str) -> Option<String> {
+    None
+}
+
+/// Not asked for here.
+pub(crate) fn name(_pid: i32) -> String {
+    String::new()
+}
+
 /// The id of this boot.
 pub(crate) fn boot_id() -> String {
     String::new()

@@ -18,6 +18,9 @@ mod macos;
 #[cfg(target_os = "macos")]
 pub(crate) use macos::*;
 
+/// What shims call themselves, where processes can.
+pub(crate) const SHIM_NAME: &str = "vik-shim";
+
 /// What the process table says about one process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stat {

@@ -8,6 +8,7 @@
 )]
 
 mod adopting;
+mod auditing;
 mod command;
 mod ending;
 mod lost;

@@ -37,6 +37,11 @@ impl Scene {
         }
     }
 
+    /// For the shims of this scene alone.
+    pub(crate) fn shim_mark(&self) -> Mark {
+        Mark::new("VIK_PROC_TEST_SHIM", &self.mark.value)
+    }
+
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
