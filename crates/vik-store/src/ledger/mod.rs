@@ -5,6 +5,7 @@
 //! is acted on, and nothing more is kept until it is opened anew.
 
 mod error;
+mod fault;
 mod files;
 mod place;
 mod read;
@@ -43,6 +44,24 @@ const COMMITS: &str = "commits";
 /// How long another process may hold a lock of the database: a `sqlite3` that someone has open, or a checkpoint.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// What tests have otherwise.
+struct Options {
+    probe: place::Probe,
+    patience: Duration,
+    /// How many pages the database may have.
+    most_pages: Option<u32>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            probe: place::network,
+            patience: PATIENCE,
+            most_pages: None,
+        }
+    }
+}
+
 /// The ledger of one workflow, open for writing. Dropping it commits what waits, and closes it.
 #[derive(Debug)]
 pub struct Ledger {
@@ -57,11 +76,11 @@ impl Ledger {
     /// When it cannot be trusted to keep everything, or has not kept everything; see [`LedgerError`]. Nothing of it is
     /// changed then.
     pub fn open(service_dir: &Path) -> Result<(Self, Stored), LedgerError> {
-        Self::open_with(service_dir, place::network)
+        Self::open_with(service_dir, &Options::default())
     }
 
-    fn open_with(service_dir: &Path, probe: place::Probe) -> Result<(Self, Stored), LedgerError> {
-        place::refuse_network(service_dir, probe)?;
+    fn open_with(service_dir: &Path, options: &Options) -> Result<(Self, Stored), LedgerError> {
+        place::refuse_network(service_dir, options.probe)?;
         let files = Files::new(service_dir);
         let path = files.db();
         let lock = Lock::acquire(&files)?;
@@ -70,7 +89,13 @@ impl Ledger {
         }
         let (db, commits) = connect(&files, &lock)?;
         let stored = read::stored(&db, &path)?;
-        retention::trim_all(&db, Timestamp::now()).map_err(|error| LedgerError::of(&path, error))?;
+        let fail = |error| LedgerError::of(&path, error);
+        retention::trim_all(&db, Timestamp::now()).map_err(fail)?;
+        db.busy_timeout(options.patience).map_err(fail)?;
+        if let Some(pages) = options.most_pages {
+            db.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(()))
+                .map_err(fail)?;
+        }
         let writer = Writer {
             db,
             path: path.clone(),
@@ -78,6 +103,7 @@ impl Ledger {
             commits,
             fresh: retention::Fresh::default(),
             broken: None,
+            fault: fault::Fault::from_env(),
         };
         let open = Some(writer.spawn(&files)?);
         Ok((Self { path, open }, stored))

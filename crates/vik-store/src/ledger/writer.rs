@@ -10,6 +10,7 @@ use rusqlite::{Connection, TransactionBehavior};
 use tokio::sync::oneshot;
 use vik_core::changes::Changes;
 
+use super::fault::Fault;
 use super::files::{Files, Lock};
 use super::retention::Fresh;
 use super::{CommitError, LedgerError, write};
@@ -37,6 +38,7 @@ pub(super) struct Writer {
     pub(super) fresh: Fresh,
     /// The first error: nothing is kept after it.
     pub(super) broken: Option<CommitError>,
+    pub(super) fault: Fault,
 }
 
 impl Writer {
@@ -78,6 +80,9 @@ impl Writer {
         if batch.iter().all(|item| item.changes == Changes::default()) {
             return Ok(());
         }
+        self.fault
+            .strike()
+            .map_err(|error| LedgerError::of(&self.path, error))?;
         let commit = self.commits + 1;
         self.write(batch, commit)
             .map_err(|error| LedgerError::of(&self.path, error))?;

@@ -1,0 +1,147 @@
+//! What is damaged is refused before anything is done, and left as it is.
+
+use super::*;
+
+/// What is in the folder but for the lock and the index, which tell nothing.
+fn content(folder: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut files: Vec<_> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name != LOCK && name != "vik.db-shm")
+        .map(|name| (name.clone(), fs::read(folder.join(&name)).unwrap()))
+        .filter(|(name, content)| name != WAL || !content.is_empty())
+        .collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn damage_is_told_with_the_way_out() {
+    let damages: &[fn(&Path)] = &[
+        |db| fs::write(db, "").unwrap(),
+        |db| fs::write(db, "this is no database at all, but some text. ".repeat(500)).unwrap(),
+        |db| fs::remove_file(db).unwrap(),
+        |db| {
+            let mut bytes = fs::read(db).unwrap();
+            bytes.truncate(bytes.len() / 2);
+            fs::write(db, bytes).unwrap();
+        },
+        |db| {
+            let mut bytes = fs::read(db).unwrap();
+            let half = bytes.len() / 2;
+            bytes[4096 * 2..half].fill(0xa5);
+            fs::write(db, bytes).unwrap();
+        },
+        |db| {
+            let db = Connection::open(db).unwrap();
+            db.execute("UPDATE issues SET machine = '{}' WHERE id = 'A-2'", [])
+                .unwrap();
+        },
+    ];
+    for (number, damage) in damages.iter().enumerate() {
+        let folder = TempDir::new().unwrap();
+        sample(folder.path());
+        damage(&folder.path().join(DB));
+        let before = content(folder.path());
+        let error = refused(folder.path());
+        assert!(error.is_damage(), "{number}: {error:?}");
+        assert!(error.hint().unwrap().contains("doctor --repair"));
+        assert!(matches!(check(folder.path()), Health::Bad(error) if error.is_damage()));
+        assert_eq!(content(folder.path()), before, "{number}");
+    }
+}
+
+#[test]
+fn a_log_that_lost_its_end_is_behind_what_was_acknowledged() {
+    let folder = TempDir::new().unwrap();
+    let (ledger, _) = Ledger::open(folder.path()).unwrap();
+    for number in 1..=20 {
+        let changes = Changes {
+            machines: vec![machine("A-1", number, 0, &[])],
+            ..Changes::default()
+        };
+        ledger.commit(changes).wait().unwrap();
+    }
+    let whole = fs::read(folder.path().join(WAL)).unwrap();
+    let (mut behind, mut torn) = (0, Vec::new());
+    for cut in (0..whole.len()).step_by(1999) {
+        let left = TempDir::new().unwrap();
+        copy(folder.path(), left.path(), &[DB, LOCK]);
+        fs::write(left.path().join(WAL), &whole[..cut]).unwrap();
+        let error = refused(left.path());
+        assert!(
+            matches!(error, LedgerError::Behind { expected: 20, .. }),
+            "{error:?}"
+        );
+        behind += 1;
+        // Where nobody knows better, it is what a power cut leaves: a whole number of commits.
+        fs::remove_file(left.path().join(LOCK)).unwrap();
+        let (_ledger, stored) = Ledger::open(left.path()).unwrap();
+        torn.push(stored.machines);
+    }
+    assert!(behind > 20, "{behind}");
+    assert!(
+        torn.iter()
+            .any(|machines| *machines == [machine("A-1", 10, 0, &[])])
+    );
+    for machines in torn {
+        let number = machines.first().map_or(0, |_| {
+            (1..=20)
+                .find(|&number| machines == [machine("A-1", number, 0, &[])])
+                .unwrap()
+        });
+        assert!(number < 20);
+    }
+}
+
+#[test]
+fn an_older_copy_is_behind_what_was_acknowledged() {
+    let folder = TempDir::new().unwrap();
+    sample(folder.path());
+    let backup = fs::read(folder.path().join(DB)).unwrap();
+    let (ledger, _) = Ledger::open(folder.path()).unwrap();
+    let changes = Changes {
+        paused: Some(false),
+        ..Changes::default()
+    };
+    ledger.commit(changes).wait().unwrap();
+    ledger.close().unwrap();
+    fs::write(folder.path().join(DB), backup).unwrap();
+    assert!(matches!(
+        refused(folder.path()),
+        LedgerError::Behind {
+            found: 1,
+            expected: 2,
+            ..
+        }
+    ));
+}
+
+#[test]
+fn a_later_schema_and_a_strange_database_are_refused_and_left_alone() {
+    for (pragma, is_newer) in [("user_version = 99", true), ("application_id = 7", false)] {
+        let folder = TempDir::new().unwrap();
+        sample(folder.path());
+        // With a log that is not in the database yet.
+        let db = Connection::open(folder.path().join(DB)).unwrap();
+        db.execute_batch(&format!("PRAGMA wal_autocheckpoint = 0; PRAGMA {pragma};"))
+            .unwrap();
+        let left = TempDir::new().unwrap();
+        copy(folder.path(), left.path(), &[DB, WAL, LOCK]);
+        let before = content(left.path());
+        assert_eq!(before.len(), 2);
+        let error = refused(left.path());
+        assert_eq!(
+            matches!(error, LedgerError::Newer { found: 99, .. }),
+            is_newer,
+            "{error:?}"
+        );
+        assert_eq!(
+            matches!(error, LedgerError::Foreign { .. }),
+            !is_newer,
+            "{error:?}"
+        );
+        assert!(!error.is_damage());
+        assert_eq!(content(left.path()), before);
+    }
+}

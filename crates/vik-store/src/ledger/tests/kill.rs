@@ -1,0 +1,91 @@
+//! A process that is killed keeps all that it acknowledged.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Stdio};
+
+use super::*;
+
+const FOLDER: &str = "VIK_TEST_LEDGER";
+
+fn step(number: u64) -> Changes {
+    let attempts = u32::try_from(number).unwrap();
+    Changes {
+        machines: vec![machine("A-1", attempts, number, &[])],
+        started: vec![started("A-1", "plan", 1, number)],
+        ended: vec![ended(number, 1)],
+        days: vec![("2027-01-15".parse().unwrap(), ended(0, number).charged)],
+        decisions: vec![decision(Some("A-1"), 1)],
+        ..Changes::default()
+    }
+}
+
+/// How many steps a ledger has, by each of its counters: they agree, or a step was torn.
+fn steps(stored: &Stored, reader: &Reader) -> u64 {
+    let tokens = stored.days.first().map_or(0, |(_, spend)| spend.tokens);
+    let machine = (tokens > 0).then(|| machine("A-1", u32::try_from(tokens).unwrap(), tokens, &[]));
+    assert_eq!(stored.machines, Vec::from_iter(machine));
+    let attempts = reader.attempts(None, u32::MAX).unwrap();
+    assert_eq!(attempts.len() as u64, tokens);
+    assert!(attempts.iter().all(|attempt| attempt.ended.is_some()));
+    tokens
+}
+
+#[test]
+#[ignore = "run by the test below, in a process of its own"]
+fn commits_until_it_is_killed() {
+    let Some(folder) = std::env::var_os(FOLDER) else {
+        return;
+    };
+    let (ledger, stored) = Ledger::open(Path::new(&folder)).unwrap();
+    let mut number = stored.days.first().map_or(0, |(_, spend)| spend.tokens);
+    loop {
+        let first = ledger.commit(step(number + 1));
+        let second = ledger.commit(step(number + 2));
+        for commit in [first, second] {
+            commit.wait().unwrap();
+            number += 1;
+            let mut out = std::io::stdout().lock();
+            writeln!(out, "\nkept {number}").unwrap();
+            out.flush().unwrap();
+        }
+    }
+}
+
+#[test]
+fn what_was_acknowledged_survives_a_kill_at_any_moment() {
+    let folder = TempDir::new().unwrap();
+    for kill in 0..60_u64 {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "ledger::tests::kill::commits_until_it_is_killed"])
+            .args(["--ignored", "--nocapture"])
+            .env(FOLDER, folder.path())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let kept = lines
+            .map_while(Result::ok)
+            .filter_map(|line| line.strip_prefix("kept ")?.parse::<u64>().ok());
+        let mut last = 0;
+        let mut kept = kept.peekable();
+        // It goes on meanwhile, so that the kill comes at any point of a later commit.
+        for number in kept.by_ref().take(1 + usize::try_from(kill * 7 % 23).unwrap()) {
+            last = number;
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        if let Some(number) = kept.last() {
+            last = number;
+        }
+        assert!(last > 0, "the child commits");
+        let (ledger, stored) = Ledger::open(folder.path()).unwrap();
+        let reader = Reader::open(folder.path()).unwrap().unwrap();
+        let found = steps(&stored, &reader);
+        assert!(found >= last, "{found} steps are there, {last} were acknowledged");
+        // A ledger that is closed well has no log any more; the next kill shall find one.
+        if kill % 2 == 0 {
+            ledger.close().unwrap();
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Where a ledger cannot be kept, it says so before anything is done.
+
+use std::io;
+
+use super::*;
+
+fn pause(paused: bool) -> Changes {
+    Changes {
+        paused: Some(paused),
+        ..Changes::default()
+    }
+}
+
+#[test]
+fn one_process_writes() {
+    let folder = TempDir::new().unwrap();
+    let (first, _) = Ledger::open(folder.path()).unwrap();
+    assert!(matches!(refused(folder.path()), LedgerError::Busy { .. }));
+    drop(first);
+    Ledger::open(folder.path()).unwrap();
+}
+
+#[test]
+fn a_stranger_that_writes_is_waited_for_and_then_told_of() {
+    let folder = TempDir::new().unwrap();
+    let options = Options {
+        patience: Duration::from_millis(20),
+        ..Options::default()
+    };
+    let (ledger, _) = Ledger::open_with(folder.path(), &options).unwrap();
+    let stranger = Connection::open(folder.path().join(DB)).unwrap();
+    stranger.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let error = ledger.commit(pause(true)).wait().unwrap_err();
+    assert!(matches!(*error.cause, LedgerError::Busy { .. }), "{error:?}");
+    stranger.execute_batch("ROLLBACK").unwrap();
+    assert!(ledger.commit(pause(true)).wait().is_err());
+    drop(ledger);
+    assert!(!Ledger::open(folder.path()).unwrap().1.paused);
+}
+
+#[test]
+fn a_network_file_system_is_refused() {
+    let folder = TempDir::new().unwrap();
+    let options = Options {
+        probe: |_| Ok(Some("nfs".to_owned())),
+        ..Options::default()
+    };
+    let error = Ledger::open_with(folder.path(), &options).unwrap_err();
+    assert!(matches!(&error, LedgerError::Network { kind, .. } if kind == "nfs"));
+    assert!(error.hint().unwrap().contains("local disk"));
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_full_disk_fails_the_commit_and_all_after_it_until_it_is_opened_again() {
+    let folder = TempDir::new().unwrap();
+    let options = Options {
+        most_pages: Some(64),
+        ..Options::default()
+    };
+    let (ledger, _) = Ledger::open_with(folder.path(), &options).unwrap();
+    ledger.commit(pause(true)).wait().unwrap();
+    let mut big = Changes {
+        decisions: vec![decision(None, 1)],
+        ..pause(false)
+    };
+    big.decisions[0].detail = "x".repeat(1 << 20);
+    // Those that wait together are kept together or not at all.
+    let commits = [
+        ledger.commit(big),
+        ledger.commit(pause(false)),
+        ledger.commit(pause(true)),
+    ];
+    for commit in commits {
+        let error = commit.wait().unwrap_err();
+        assert!(matches!(*error.cause, LedgerError::Full { .. }), "{error:?}");
+        assert!(error.cause.hint().unwrap().contains("free some space"));
+    }
+    drop(ledger);
+    let (ledger, stored) = Ledger::open(folder.path()).unwrap();
+    assert!(stored.paused);
+    ledger.commit(pause(false)).wait().unwrap();
+}
+
+#[test]
+fn what_the_system_says_is_sorted() {
+    let sorted = |kind: io::ErrorKind| LedgerError::of_io(Path::new("db"), kind.into());
+    assert!(matches!(
+        sorted(io::ErrorKind::StorageFull),
+        LedgerError::Full { .. }
+    ));
+    assert!(matches!(
+        sorted(io::ErrorKind::ReadOnlyFilesystem),
+        LedgerError::ReadOnly { .. }
+    ));
+    assert!(matches!(
+        sorted(io::ErrorKind::PermissionDenied),
+        LedgerError::ReadOnly { .. }
+    ));
+    assert!(matches!(sorted(io::ErrorKind::NotFound), LedgerError::Io { .. }));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_folder_that_cannot_be_written_is_told_of() {
+    // Not even root makes files there.
+    let error = refused(Path::new("/sys/kernel"));
+    assert!(matches!(error, LedgerError::ReadOnly { .. }), "{error:?}");
+    assert!(error.hint().is_some());
+}
+
+#[tokio::test]
+async fn a_commit_can_be_awaited() {
+    let folder = TempDir::new().unwrap();
+    let (ledger, _) = Ledger::open(folder.path()).unwrap();
+    ledger.commit(pause(true)).await.unwrap();
+    ledger.commit(Changes::default()).await.unwrap();
+}

@@ -1,0 +1,184 @@
+//! What people read.
+
+use super::*;
+
+fn reader(folder: &TempDir) -> Reader {
+    Reader::open(folder.path()).unwrap().unwrap()
+}
+
+#[test]
+fn attempts_claims_runs_and_decisions_are_told() {
+    let folder = TempDir::new().unwrap();
+    assert!(Reader::open(folder.path()).unwrap().is_none());
+    let changes = sample(folder.path());
+    let reader = reader(&folder);
+    assert_eq!(reader.stored().unwrap(), stored_of(&changes));
+    let attempts = reader.attempts(Some(&"A-1".into()), 10).unwrap();
+    assert_eq!(attempts.len(), 2);
+    assert_eq!(
+        (&attempts[0].started, &attempts[0].ended),
+        (&changes.started[2], &None)
+    );
+    assert_eq!(attempts[1].ended.as_ref(), Some(&changes.ended[0]));
+    assert_eq!(
+        reader.attempt(session_id(2)).unwrap().unwrap().started,
+        changes.started[1]
+    );
+    assert_eq!(reader.attempt(session_id(9)).unwrap(), None);
+    assert_eq!(reader.claims().unwrap(), [changes.started[2].clone()]);
+    let phases: Vec<_> = reader
+        .runs(None, 10)
+        .unwrap()
+        .into_iter()
+        .map(|run| (run.id, run.phase, run.over_at, run.succeeded))
+        .collect();
+    assert_eq!(
+        phases,
+        [
+            (run_id(3), "over".to_owned(), Some(at(9)), Some(true)),
+            (run_id(2), "parked".to_owned(), None, None),
+            (run_id(1), "settling".to_owned(), None, None),
+        ]
+    );
+    let parked = reader.parked().unwrap();
+    assert_eq!((&*parked[0].reason, parked[0].since), ("no_progress", at(2)));
+    assert_eq!(reader.days().unwrap(), changes.days);
+    assert!(reader.is_paused().unwrap());
+    let told: Vec<_> = reader.decisions(Some(&"A-1".into()), 10).unwrap();
+    assert_eq!(told, [changes.decisions[1].clone(), changes.decisions[0].clone()]);
+    assert_eq!(reader.decisions(Some(&"A-2".into()), 10).unwrap().len(), 1);
+}
+
+#[test]
+fn a_reader_sees_what_a_writer_commits_meanwhile() {
+    let folder = TempDir::new().unwrap();
+    let (ledger, _) = Ledger::open(folder.path()).unwrap();
+    let reader = reader(&folder);
+    for paused in [true, false, true] {
+        let changes = Changes {
+            paused: Some(paused),
+            ..Changes::default()
+        };
+        ledger.commit(changes).wait().unwrap();
+        assert_eq!(reader.is_paused().unwrap(), paused);
+    }
+}
+
+#[test]
+fn an_end_that_comes_twice_is_charged_once() {
+    let folder = TempDir::new().unwrap();
+    let changes = sample(folder.path());
+    let (ledger, _) = Ledger::open(folder.path()).unwrap();
+    let mut again = changes.clone();
+    again.ended[0].charged.tokens = 999;
+    again.decisions.clear();
+    ledger.commit(again).wait().unwrap();
+    let attempt = reader(&folder).attempt(session_id(1)).unwrap().unwrap();
+    assert_eq!(attempt.ended.as_ref(), Some(&changes.ended[0]));
+    assert_eq!(reader(&folder).attempts(None, 10).unwrap().len(), 3);
+}
+
+#[test]
+fn an_attempt_may_end_and_the_next_one_begin_in_one_set() {
+    let folder = TempDir::new().unwrap();
+    let (ledger, _) = Ledger::open(folder.path()).unwrap();
+    let changes = Changes {
+        machines: vec![machine("A-1", 1, 1, &[])],
+        started: vec![started("A-1", "plan", 1, 1), started("A-1", "plan", 1, 2)],
+        ended: vec![ended(1, 1)],
+        ..Changes::default()
+    };
+    ledger.commit(changes).wait().unwrap();
+    assert_eq!(reader(&folder).claims().unwrap().len(), 1);
+}
+
+/// Each of these would break a promise, so the ledger ends rather than keep it.
+#[test]
+fn what_contradicts_the_ledger_is_refused() {
+    let twice = Changes {
+        started: vec![started("A-1", "plan", 4, 4)],
+        ..Changes::default()
+    };
+    let shrunk = Changes {
+        machines: vec![machine("A-1", 1, 30, &[])],
+        ..Changes::default()
+    };
+    let unknown = Changes {
+        ended: vec![ended(77, 1)],
+        ..Changes::default()
+    };
+    for changes in [twice, shrunk, unknown] {
+        let folder = TempDir::new().unwrap();
+        let before = stored_of(&sample(folder.path()));
+        let (ledger, _) = Ledger::open(folder.path()).unwrap();
+        let error = ledger.commit(changes).wait().unwrap_err();
+        assert!(matches!(*error.cause, LedgerError::Refused { .. }), "{error:?}");
+        let good = Changes {
+            paused: Some(false),
+            ..Changes::default()
+        };
+        assert!(
+            ledger.commit(good).wait().is_err(),
+            "nothing is kept after an error"
+        );
+        ledger.close().unwrap();
+        assert_eq!(Ledger::open(folder.path()).unwrap().1, before);
+    }
+}
+
+#[test]
+fn decisions_are_trimmed_and_counters_are_not() {
+    let folder = TempDir::new().unwrap();
+    let (ledger, _) = Ledger::open(folder.path()).unwrap();
+    let now = Timestamp::now().as_second() - at(0).as_second();
+    let mut changes = Changes {
+        machines: vec![machine("A-1", 5, 50, &[])],
+        ..Changes::default()
+    };
+    for number in 0..1300 {
+        changes.decisions.push(decision(Some("A-1"), now + number));
+    }
+    for number in 0..50 {
+        changes
+            .decisions
+            .push(decision(Some("old"), now - 90 * 86_400 + number));
+    }
+    ledger.commit(changes).wait().unwrap();
+    assert_eq!(
+        reader(&folder)
+            .decisions(Some(&"A-1".into()), 5000)
+            .unwrap()
+            .len(),
+        1000
+    );
+    ledger.close().unwrap();
+    let (_ledger, stored) = Ledger::open(folder.path()).unwrap();
+    let told = |issue: &str| reader(&folder).decisions(Some(&issue.into()), 5000).unwrap();
+    assert_eq!(
+        told("old").len(),
+        20,
+        "the last few say why it stands where it stands"
+    );
+    assert_eq!(told("A-1")[0].detail, format!("decision {}", now + 1299));
+    assert_eq!(stored.machines, [machine("A-1", 5, 50, &[])]);
+}
+
+#[test]
+fn only_its_owner_can_read_it() {
+    let folder = TempDir::new().unwrap();
+    let (ledger, _) = Ledger::open(folder.path()).unwrap();
+    let commit = Changes {
+        paused: Some(true),
+        ..Changes::default()
+    };
+    ledger.commit(commit).wait().unwrap();
+    let names = ["vik.db", "vik.db-wal", "vik.db-shm", "vik.db.lock"];
+    for name in names {
+        let mode = fs::metadata(folder.path().join(name))
+            .unwrap()
+            .permissions()
+            .mode();
+        assert_eq!(mode & 0o777, 0o600, "{name}");
+    }
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), names.len());
+}
