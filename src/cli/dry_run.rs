@@ -1,26 +1,26 @@
 //! `vik run --dry-run`: one pull, then what would start, with rendered prompts and hooks. Starts nothing.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 use vik_core::ids::{RunId, SessionId};
 use vik_core::scheduler::{Filter, Input, Scheduler, Start};
 use vik_core::time::{Mono, Now};
-use vik_core::workflow::Workflow;
 
 use super::doctor::Scratch;
 use super::{Done, print};
 use crate::daemon::{Instance, host};
 use crate::host::Host;
 use crate::report::{Exit, Failure, chain, clean, one_line};
-use crate::session::{issue_context, prompt_source, stage_context};
+use crate::session::{issue_context, stage_context};
 use crate::template::{self, Part};
+use crate::workflow_file::LoadedWorkflow;
 
 /// Shows what `run` would start now.
-pub fn run(path: &Path, workflow: &Arc<Workflow>, filter: Filter) -> Done {
-    let instance = Instance::of(path)?;
-    let host = host(path, workflow, &instance)?;
+pub fn run(loaded: &LoadedWorkflow, filter: Filter) -> Done {
+    let workflow = &loaded.workflow;
+    let instance = Instance::of(&loaded.path)?;
+    let host = host(&loaded.path, workflow, &instance)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -74,7 +74,7 @@ pub fn run(path: &Path, workflow: &Arc<Workflow>, filter: Filter) -> Done {
             resume: None,
             budget: Default::default(),
         };
-        out.push_str(&one(&host, workflow, &start));
+        out.push_str(&one(&host, loaded, &start));
     }
     print(&out);
     let missing = named
@@ -83,7 +83,7 @@ pub fn run(path: &Path, workflow: &Arc<Workflow>, filter: Filter) -> Done {
     Ok(if missing { Exit::NotFound } else { Exit::Done })
 }
 
-fn one(host: &Host, workflow: &Workflow, start: &Start) -> String {
+fn one(host: &Host, loaded: &LoadedWorkflow, start: &Start) -> String {
     let workdir = host.layout.issue_dir(&start.issue.id);
     let stage = &start.stage;
     let mut out = format!(
@@ -101,7 +101,7 @@ fn one(host: &Host, workflow: &Workflow, start: &Start) -> String {
     );
     let context = stage_context(host, start, &workdir);
     if !workdir.exists()
-        && let Some(source) = &workflow.issue.after_create
+        && let Some(source) = &loaded.workflow.issue.after_create
     {
         script(
             &mut out,
@@ -114,7 +114,9 @@ fn one(host: &Host, workflow: &Workflow, start: &Start) -> String {
     if let Some(source) = &stage.before_run {
         script(&mut out, "before_run", source, &value);
     }
-    let prompt = prompt_source(host, &stage.prompt)
+    let prompt = loaded
+        .prompts
+        .source(&host.workflow_dir, &stage.prompt)
         .and_then(|source| template::prompt(&source, &value).map_err(|error| chain(&error)));
     let prompt = match prompt {
         Ok(prompt) => prompt.parts.iter().fold(String::new(), |text, part| match part {

@@ -22,8 +22,8 @@ pub fn root(workflow: &Path) -> Result<PathBuf, Failure> {
     if let Some(info) = Instance::of(&path)?.read() {
         return Ok(info.root);
     }
-    let (path, workflow) = WorkflowFile::valid(&path, |_| {})?;
-    let layout = Layout::resolve(&path, &workflow.workspace_root).map_err(|error| {
+    let loaded = WorkflowFile::valid(&path, |_| {})?;
+    let layout = Layout::resolve(&loaded.path, &loaded.workflow.workspace_root).map_err(|error| {
         Failure::failed("home", "cannot tell where this workflow keeps its files", &error)
     })?;
     Ok(layout.root().to_owned())

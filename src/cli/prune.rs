@@ -19,7 +19,7 @@ use crate::host::{Host, fit};
 use crate::report::{Exit, Failure, ago, one_line, table};
 use crate::session::issue_context;
 use crate::template;
-use crate::workflow_file::{WorkflowFile, absolute};
+use crate::workflow_file::{LoadedWorkflow, WorkflowFile, absolute};
 use crate::workspace::{self, Layout};
 
 /// What would go.
@@ -50,7 +50,7 @@ pub fn run(workflow: &Path, args: &PruneArgs) -> Done {
         .hint("stop it first with `vik stop`"));
     }
     let instance = Instance::of(&path)?;
-    let (path, workflow) = WorkflowFile::valid(&path, |_| {})?;
+    let LoadedWorkflow { path, workflow, .. } = WorkflowFile::valid(&path, |_| {})?;
     // Held while files go: no daemon can start beside it.
     let _lock = instance.acquire()?;
     let host = daemon::host(&path, &workflow, &instance)?;

@@ -1,7 +1,7 @@
 //! `vik run`
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use vik_core::ids::{IssueId, StageName};
 use vik_core::scheduler::Filter;
@@ -13,7 +13,7 @@ use crate::daemon::{self, Ready, ServeOptions};
 use crate::logging::Console;
 use crate::orchestrator::{Observer, Options, Silent};
 use crate::report::{Exit, Failure};
-use crate::workflow_file::{WorkflowFile, absolute};
+use crate::workflow_file::{LoadedWorkflow, WorkflowFile, absolute};
 
 /// Runs the daemon, or one round of work.
 pub fn run(workflow: &Path, args: &RunArgs) -> Done {
@@ -24,7 +24,7 @@ pub fn run(workflow: &Path, args: &RunArgs) -> Done {
         return detach(workflow, options(args).words());
     }
     let ready = args.daemon_child.then(Ready::enter);
-    let (path, workflow) = match valid(workflow, args) {
+    let loaded = match valid(workflow, args) {
         Ok(valid) => valid,
         Err(failure) => {
             if let Some(ready) = ready {
@@ -34,7 +34,7 @@ pub fn run(workflow: &Path, args: &RunArgs) -> Done {
         }
     };
     if args.dry_run {
-        return super::dry_run::run(&path, &workflow, options(args).filter);
+        return super::dry_run::run(&loaded, options(args).filter);
     }
     let console = match args.verbose {
         _ if args.daemon_child => Console::Off,
@@ -48,8 +48,7 @@ pub fn run(workflow: &Path, args: &RunArgs) -> Done {
         Box::new(Lines::new())
     };
     let serve = ServeOptions {
-        workflow_path: path,
-        workflow,
+        loaded,
         options: options(args),
         console,
         observer,
@@ -61,15 +60,12 @@ pub fn run(workflow: &Path, args: &RunArgs) -> Done {
     Ok(daemon::exit_of(&closing, args.once))
 }
 
-fn valid(
-    workflow: &Path,
-    args: &RunArgs,
-) -> Result<(PathBuf, std::sync::Arc<vik_core::workflow::Workflow>), Failure> {
+fn valid(workflow: &Path, args: &RunArgs) -> Result<LoadedWorkflow, Failure> {
     let valid = WorkflowFile::valid(workflow, super::warn)?;
     for name in &args.stage {
-        if valid.1.stage(&StageName::new(name.as_str())).is_none() {
+        if valid.workflow.stage(&StageName::new(name.as_str())).is_none() {
             let known: Vec<_> = valid
-                .1
+                .workflow
                 .issue
                 .stages
                 .iter()

@@ -23,6 +23,7 @@ use crate::host::{Host, SHIM_MARK, own_environment};
 use crate::logging::{self, Console};
 use crate::orchestrator::{Closing, Observer, Options, Orchestrator, Setup};
 use crate::report::{Exit, Failure, chain};
+use crate::workflow_file::LoadedWorkflow;
 use crate::workspace::{self, Layout};
 
 /// How long file accesses that are still under way may hold up the end.
@@ -37,10 +38,8 @@ const RETENTION_EVERY: Duration = Duration::from_secs(6 * 3600);
 
 /// What a daemon is to do.
 pub struct ServeOptions {
-    /// The workflow file, absolute.
-    pub workflow_path: PathBuf,
     /// The workflow.
-    pub workflow: Arc<Workflow>,
+    pub loaded: LoadedWorkflow,
     /// How long, and what.
     pub options: Options,
     /// What a person sees of the logs.
@@ -107,9 +106,9 @@ pub fn host(workflow_path: &Path, workflow: &Workflow, instance: &Instance) -> R
 impl Daemon {
     fn begin(serve: &ServeOptions) -> Result<Self, Failure> {
         vik_proc::keep_files_private();
-        let instance = Instance::of(&serve.workflow_path)?;
+        let instance = Instance::of(&serve.loaded.path)?;
         let lock = instance.acquire()?;
-        let mut host = host(&serve.workflow_path, &serve.workflow, &instance)?;
+        let mut host = host(&serve.loaded.path, &serve.loaded.workflow, &instance)?;
         let io = |what: String, error: &std::io::Error| {
             Failure::failed("home", what, error)
                 .hint("check that the folder is writable and the disk not full")
@@ -139,7 +138,7 @@ impl Daemon {
             pid: process.pid,
             started_at: now,
             since: now,
-            workflow_path: serve.workflow_path.to_string_lossy().into_owned(),
+            workflow_path: serve.loaded.path.to_string_lossy().into_owned(),
             error: None,
         };
         state::write(&host.layout.state_file(), &state).map_err(|error| {
@@ -154,7 +153,7 @@ impl Daemon {
             boot_id: vik_proc::identity::boot_id(),
             started_at: now,
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            workflow_path: serve.workflow_path.clone(),
+            workflow_path: serve.loaded.path.clone(),
             root: host.layout.root().to_owned(),
             socket: instance.dir().socket(),
             options: serve.options.words(),
@@ -225,7 +224,7 @@ impl Daemon {
             .map_err(|error| fail("cannot list the workspaces of the issues", &error))?;
         let orchestrator = Orchestrator::new(Setup {
             host: Arc::clone(&self.host),
-            workflow: serve.workflow.clone(),
+            workflow: serve.loaded.workflow.clone(),
             options: serve.options,
             observer: serve.observer,
             book: Box::new(Arc::clone(&self.ledger)),
@@ -245,12 +244,15 @@ impl Daemon {
         self.instance
             .announce(&self.info)
             .map_err(|error| fail("cannot write instance.json", &error))?;
-        tracing::info!(version = self.info.version, workflow = %serve.workflow_path.display(), "ready");
+        tracing::info!(version = self.info.version, workflow = %serve.loaded.path.display(), "ready");
         if let Some(ready) = ready.take() {
             let log = self.host.layout.logs_dir().join("daemon.stderr.log");
             ready.ready(&log).map_err(|error| fail("cannot detach", &error))?;
         }
-        let retention = tokio::spawn(retain(self.host.layout.logs_dir(), serve.workflow.retention_days));
+        let retention = tokio::spawn(retain(
+            self.host.layout.logs_dir(),
+            serve.loaded.workflow.retention_days,
+        ));
         let orphans = tokio::spawn(vik_proc::tend_orphans());
         let (sessions, boot) = (self.host.layout.sessions_dir(), self.info.started_at);
         let inherited: HashSet<_> = orchestrator.inherited().collect();

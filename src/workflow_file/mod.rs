@@ -1,17 +1,24 @@
 //! Reading a workflow file from disk.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use vik_core::workflow::{Loaded, Workflow, load, render};
+use jiff::Timestamp;
+use vik_core::workflow::{Loaded, PromptSource, Workflow, load, render};
 
+mod loaded;
 mod sources;
+mod watch;
 
+pub use loaded::{LoadedWorkflow, Prompts};
 pub use sources::FileFindings;
 pub(crate) use sources::{Kind, Source, Sources};
+pub use watch::{Reload, Watch};
 
 use crate::report::{Exit, Failure};
+use loaded::Texts;
 
 /// A workflow file that was read; its workflow may be missing where it has errors.
 #[derive(Debug)]
@@ -69,18 +76,47 @@ impl WorkflowFile {
     ///
     /// # Errors
     /// With all its diagnostics when it is not valid (exit 3).
-    pub fn valid(path: &Path, warn: impl FnOnce(&str)) -> Result<(PathBuf, Arc<Workflow>), Failure> {
-        let mut file = Self::read(path)?;
+    pub fn valid(path: &Path, warn: impl FnOnce(&str)) -> Result<LoadedWorkflow, Failure> {
+        Self::load(path, crate::cli::colored(&io::stderr()), warn).0
+    }
+
+    /// As [`WorkflowFile::valid`], with the texts that decided, whatever came of them.
+    fn load(path: &Path, color: bool, warn: impl FnOnce(&str)) -> (Result<LoadedWorkflow, Failure>, Texts) {
+        let loaded_at = Timestamp::now();
+        let mut file = match Self::read(path) {
+            Ok(file) => file,
+            Err(failure) => return (Err(failure), Texts::from([(absolute(path), None)])),
+        };
+        let mut texts = Texts::from([(file.path.clone(), Some(file.text.clone()))]);
+        let mut prompts = BTreeMap::new();
         if let Some(draft) = file.loaded.draft().cloned() {
-            file.check_templates(&draft);
+            let folder = file.path.parent().unwrap_or(Path::new("/")).to_owned();
+            let named = draft.issue.stages.iter().filter_map(|stage| match &stage.prompt {
+                PromptSource::File(name) => Some(name),
+                PromptSource::Inline(_) => None,
+            });
+            let read = file.check_templates(&draft).all;
+            for name in named {
+                let path = folder.join(name);
+                let source = read.iter().find(|source| source.file.as_ref() == Some(&path));
+                let text = source.map(|source| source.text.clone());
+                prompts.extend(text.clone().map(|text| (name.clone(), text)));
+                texts.insert(path, text);
+            }
         }
-        let text = file.diagnostics(crate::cli::colored(&io::stderr()));
-        match file.loaded.workflow {
+        let text = file.diagnostics(color);
+        let result = match file.loaded.workflow {
             Some(workflow) if file.prompts.is_empty() => {
                 if !text.is_empty() {
                     warn(&text);
                 }
-                Ok((file.path, Arc::new(workflow)))
+                Ok(LoadedWorkflow {
+                    path: file.path,
+                    workflow: Arc::new(workflow),
+                    prompts: Arc::new(Prompts(prompts)),
+                    loaded_at,
+                    texts: texts.clone(),
+                })
             }
             _ => {
                 let in_prompts: usize = file.prompts.iter().map(|prompt| prompt.findings.len()).sum();
@@ -90,7 +126,8 @@ impl WorkflowFile {
                     .rendered(text)
                     .hint("`vik doctor` says more; with --offline it runs nothing"))
             }
-        }
+        };
+        (result, texts)
     }
 
     /// All diagnostics as text for people, those within prompt files after the workflow's own.

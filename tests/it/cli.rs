@@ -133,10 +133,7 @@ fn what_comes_later_is_refused_in_words() {
         );
         text.push_str(&done.err);
     }
-    for args in [
-        &["run", "--port", "80"][..],
-        &["run", "--bind-address", "::1"],
-    ] {
+    for args in [&["run", "--port", "80"][..], &["run", "--bind-address", "::1"]] {
         let done = world.vik(args).expect(2);
         assert!(done.out.is_empty());
         text.push_str(&done.err);

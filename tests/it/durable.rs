@@ -7,7 +7,7 @@ use tokio::sync::{Notify, mpsc};
 use vik::daemon::Signals;
 use vik::host::Host;
 use vik::orchestrator::{Book, Closing, Committing, Options, Orchestrator, Setup, Silent};
-use vik::workflow_file::WorkflowFile;
+use vik::workflow_file::{LoadedWorkflow, WorkflowFile};
 use vik::workspace::Layout;
 use vik_core::changes::{Changes, Stored};
 use vik_proc::{SHIM_VERB, Supervisor};
@@ -59,7 +59,8 @@ impl Book for Stumbling {
 }
 
 fn orchestrator(world: &World, book: Stumbling) -> Orchestrator {
-    let (path, workflow) = WorkflowFile::valid(&world.env.work().join("workflow.yml"), |_| {}).unwrap();
+    let path = world.env.work().join("workflow.yml");
+    let LoadedWorkflow { path, workflow, .. } = WorkflowFile::valid(&path, |_| {}).unwrap();
     let mut layout = Layout::resolve(&path, &workflow.workspace_root).unwrap();
     layout.create().unwrap();
     let host = Host {

@@ -9,6 +9,7 @@ mod args;
 mod crosscheck;
 mod decode;
 mod diagnostic;
+mod diff;
 mod file;
 mod lower;
 pub mod model;
@@ -26,6 +27,7 @@ mod yaml;
 mod tests;
 
 pub use diagnostic::{CODES, Diagnostic, MAX_DIAGNOSTICS, Severity, Spot};
+pub use diff::{Edit, EditKind, applied, edits};
 pub use model::{
     AgentProfile, ArgValue, ArgsStyle, Home, Intake, IssuePolicy, OnStateChange, OutputFormat, Permission,
     Pressure, Price, PromptSource, RemoveWorkspace, Retry, Runtime, Show, Stage, Workflow, WorkspaceRoot,

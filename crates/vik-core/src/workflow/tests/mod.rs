@@ -2,6 +2,7 @@
 
 mod codes;
 mod defaults;
+mod diff;
 mod generated;
 mod hostile;
 mod places;

@@ -1,0 +1,464 @@
+//! What an edit of the workflow changed, for people: by the keys of the file, without what may be a secret.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::Serialize;
+
+use super::model::{
+    AgentProfile, ArgValue, Intake, IssuePolicy, Pressure, Price, PromptSource, Retry, Show, Stage, Workflow,
+    WorkspaceRoot,
+};
+use super::text::quoted;
+use crate::duration::Span;
+use crate::limits::{Limit, Spend};
+
+/// One thing that an edit changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Edit {
+    /// The key of the file, such as `issue.stages.plan.timeout`, or the name of a prompt file.
+    pub path: String,
+    /// How it changed.
+    #[serde(flatten)]
+    pub kind: EditKind,
+    /// Whether a running daemon keeps the old value until it is restarted.
+    pub needs_restart: bool,
+}
+
+/// How a value changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum EditKind {
+    /// It is another one.
+    Value {
+        /// What it was.
+        from: String,
+        /// What it is.
+        to: String,
+    },
+    /// Its text is another one; what stands in it is not told, a command may hold a secret.
+    Text {
+        /// How many lines it had; 0 where there was none.
+        from_lines: usize,
+        /// How many lines it has; 0 where there is none.
+        to_lines: usize,
+    },
+    /// It is another one, which is not told.
+    Hidden,
+    /// It was not there before.
+    Added,
+    /// It is no longer there.
+    Removed,
+}
+
+impl fmt::Display for Edit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.path)?;
+        match &self.kind {
+            EditKind::Value { from, to } => write!(f, "{from} -> {to}")?,
+            EditKind::Text {
+                from_lines: 0,
+                to_lines,
+            } => write!(f, "added ({})", lines(*to_lines))?,
+            EditKind::Text { to_lines: 0, .. } | EditKind::Removed => f.write_str("removed")?,
+            EditKind::Text { from_lines, to_lines } => {
+                write!(f, "changed ({from_lines} -> {})", lines(*to_lines))?;
+            }
+            EditKind::Hidden => f.write_str("changed")?,
+            EditKind::Added => f.write_str("added")?,
+        }
+        if self.needs_restart {
+            f.write_str(" (needs a restart)")?;
+        }
+        Ok(())
+    }
+}
+
+fn lines(count: usize) -> String {
+    format!("{count} line{}", if count == 1 { "" } else { "s" })
+}
+
+impl Edit {
+    /// An edit of a text, such as that of a prompt file.
+    pub fn of_text(path: impl Into<String>, from: &str, to: &str) -> Self {
+        Self {
+            path: path.into(),
+            kind: EditKind::Text {
+                from_lines: from.lines().count(),
+                to_lines: to.lines().count(),
+            },
+            needs_restart: false,
+        }
+    }
+}
+
+/// What is different; empty exactly when the two are equal.
+pub fn edits(old: &Workflow, new: &Workflow) -> Vec<Edit> {
+    let mut edits = compare(&settings(old), &settings(new));
+    let agents = |workflow: &Workflow| -> Vec<(String, Leaves)> {
+        let agents = workflow.agents.iter();
+        agents
+            .map(|(name, profile)| (format!("agents.{name}"), agent(profile)))
+            .collect()
+    };
+    let stages = |workflow: &Workflow| -> Vec<(String, Leaves)> {
+        let stages = workflow.issue.stages.iter();
+        stages
+            .map(|one| (format!("issue.stages.{}", one.name), stage(one)))
+            .collect()
+    };
+    named(&mut edits, agents(old), agents(new));
+    named(&mut edits, stages(old), stages(new));
+    edits
+}
+
+/// The edited workflow as a running daemon can take it: what needs a restart keeps its running value.
+pub fn applied(running: &Workflow, edited: Workflow) -> Workflow {
+    Workflow {
+        workspace_root: running.workspace_root.clone(),
+        retention_days: running.retention_days,
+        ..edited
+    }
+}
+
+/// One value.
+struct Leaf {
+    /// The whole value, to compare.
+    exact: String,
+    shown: Shown,
+    needs_restart: bool,
+}
+
+enum Shown {
+    As(String),
+    Lines(usize),
+    Hidden,
+}
+
+/// Values by their keys, in the order of the file.
+#[derive(Default)]
+struct Leaves(Vec<(String, Leaf)>);
+
+impl Leaves {
+    fn put(&mut self, path: &str, exact: impl fmt::Debug, shown: Shown) {
+        let leaf = Leaf {
+            exact: format!("{exact:?}"),
+            shown,
+            needs_restart: false,
+        };
+        self.0.push((path.to_owned(), leaf));
+    }
+
+    /// A number, a word of Vik's own, or the like.
+    fn plain(&mut self, path: &str, value: impl fmt::Display + fmt::Debug) {
+        let shown = Shown::As(value.to_string());
+        self.put(path, value, shown);
+    }
+
+    fn optional<T: fmt::Display + fmt::Debug>(&mut self, path: &str, value: Option<T>) {
+        let shown = value
+            .as_ref()
+            .map_or_else(|| "null".to_owned(), ToString::to_string);
+        self.put(path, value, Shown::As(shown));
+    }
+
+    fn span(&mut self, path: &str, span: Span) {
+        self.put(path, span.0, Shown::As(span.to_string()));
+    }
+
+    fn word(&mut self, path: &str, text: &str) {
+        self.put(path, text, Shown::As(quoted(text)));
+    }
+
+    fn optional_word(&mut self, path: &str, text: Option<&str>) {
+        let shown = text.map_or_else(|| "null".to_owned(), quoted);
+        self.put(path, text, Shown::As(shown));
+    }
+
+    fn words<'t>(&mut self, path: &str, words: impl IntoIterator<Item = &'t str>) {
+        let words: Vec<&str> = words.into_iter().collect();
+        let shown: Vec<String> = words.iter().map(|word| quoted(word)).collect();
+        self.put(path, words, Shown::As(format!("[{}]", shown.join(", "))));
+    }
+
+    /// A word that the file writes as it is serialized.
+    fn choice(&mut self, path: &str, choice: impl Serialize + fmt::Debug) {
+        let shown = serde_json::to_value(&choice).ok();
+        let shown = shown
+            .and_then(|word| word.as_str().map(str::to_owned))
+            .unwrap_or_default();
+        self.put(path, choice, Shown::As(shown));
+    }
+
+    /// A text of many lines, or a command.
+    fn text(&mut self, path: &str, text: Option<&str>) {
+        let count = text.map_or(0, |text| text.lines().count());
+        self.put(path, text, Shown::Lines(count));
+    }
+
+    fn limit(&mut self, path: &str, suffix: &str, limit: Limit) {
+        let Limit { tokens, usd } = limit;
+        self.optional(&format!("{path}.usd{suffix}"), usd.map(|usd| usd.usd()));
+        self.optional(&format!("{path}.tokens{suffix}"), tokens);
+    }
+
+    fn until_restart(&mut self) {
+        if let Some((_, leaf)) = self.0.last_mut() {
+            leaf.needs_restart = true;
+        }
+    }
+}
+
+// Each of these takes its struct apart whole: a new field does not compile until it is here.
+
+/// All but agents and stages.
+fn settings(workflow: &Workflow) -> Leaves {
+    let Workflow {
+        max_issue_concurrency,
+        max_iterations,
+        orphan_grace,
+        pressure: Pressure {
+            min_available_memory,
+            max_memory_pressure,
+        },
+        day_limit,
+        workspace_root,
+        agents: _,
+        pull: Intake {
+            command,
+            idle,
+            timeout,
+        },
+        show,
+        issue:
+            IssuePolicy {
+                after_create,
+                before_remove,
+                hook_timeout,
+                terminal_states,
+                terminal_grace,
+                remove_workspace,
+                max_attempts,
+                limit,
+                stages,
+            },
+        retention_days,
+    } = workflow;
+    let mut leaves = Leaves::default();
+    leaves.plain("loop.max_issue_concurrency", max_issue_concurrency);
+    leaves.optional("loop.max_iterations", *max_iterations);
+    let grace = orphan_grace.map_or_else(|| "null".to_owned(), |grace| grace.to_string());
+    leaves.put(
+        "loop.orphan_grace",
+        orphan_grace.map(|grace| grace.0),
+        Shown::As(grace),
+    );
+    leaves.optional("loop.pressure.min_available_memory", *min_available_memory);
+    leaves.optional("loop.pressure.max_memory_pressure", *max_memory_pressure);
+    leaves.limit("limits", "_per_day", *day_limit);
+    let root = match workspace_root {
+        WorkspaceRoot::BesideWorkflow => "`.vik` beside the workflow".to_owned(),
+        WorkspaceRoot::UserHome => "the home of the user".to_owned(),
+        WorkspaceRoot::Path(path) => quoted(path),
+    };
+    leaves.put("workspace.root", workspace_root, Shown::As(root));
+    leaves.until_restart();
+    leaves.text("issues.pull.command", Some(command));
+    leaves.span("issues.pull.idle_sec", *idle);
+    leaves.span("issues.pull.timeout", *timeout);
+    let (command, timeout) = show
+        .as_ref()
+        .map(|Show { command, timeout }| (command.as_str(), *timeout))
+        .unzip();
+    leaves.text("issues.show.command", command);
+    if let Some(timeout) = timeout {
+        leaves.span("issues.show.timeout", timeout);
+    }
+    leaves.words(
+        "issue.terminal_states",
+        terminal_states.iter().map(String::as_str),
+    );
+    leaves.span("issue.terminal_grace", *terminal_grace);
+    leaves.choice("issue.remove_workspace", remove_workspace);
+    leaves.plain("issue.limits.attempts", max_attempts);
+    leaves.limit("issue.limits", "", *limit);
+    leaves.text("issue.hooks.after_create", after_create.as_deref());
+    leaves.text("issue.hooks.before_remove", before_remove.as_deref());
+    leaves.span("issue.hooks.timeout", *hook_timeout);
+    leaves.words("issue.stages", stages.iter().map(|stage| stage.name.as_str()));
+    leaves.plain("logging.retention_days", retention_days);
+    leaves.until_restart();
+    leaves
+}
+
+fn agent(profile: &AgentProfile) -> Leaves {
+    let AgentProfile {
+        runtime,
+        model,
+        args,
+        args_style,
+        permission,
+        command,
+        output,
+        env,
+        env_pass,
+        home,
+        price,
+        provider,
+        base_url,
+        max_concurrency,
+        estimate: Spend { tokens, usd },
+    } = profile;
+    let mut leaves = Leaves::default();
+    leaves.choice("runtime", runtime);
+    leaves.optional_word("model", model.as_deref());
+    leaves.words("args", args.iter().map(|(name, _)| name.as_str()));
+    for (name, value) in args {
+        let shown = match value {
+            ArgValue::Switch(on) => Shown::As(on.to_string()),
+            ArgValue::Text(_) | ArgValue::List(_) => Shown::Hidden,
+        };
+        leaves.put(&format!("args.{name}"), value, shown);
+    }
+    leaves.choice("args_style", args_style);
+    leaves.choice("permission", permission);
+    leaves.put("command", command, Shown::Hidden);
+    leaves.choice("output", output);
+    for (name, value) in env {
+        leaves.put(&format!("env.{name}"), value, Shown::Hidden);
+    }
+    leaves.words("env_pass", env_pass.iter().map(String::as_str));
+    leaves.choice("home", home);
+    let prices = price.map(|price| {
+        let Price {
+            input,
+            cached_input,
+            cache_write,
+            output,
+        } = price;
+        [input, cached_input, cache_write, output]
+    });
+    for (index, key) in ["input", "cached_input", "cache_write", "output"]
+        .into_iter()
+        .enumerate()
+    {
+        leaves.optional(&format!("price.{key}"), prices.map(|prices| prices[index]));
+    }
+    leaves.optional_word("provider", provider.as_deref());
+    // An address may hold a password or a key.
+    match base_url.as_deref() {
+        Some(url) if url.contains(['@', '?', '#']) => leaves.put("base_url", base_url, Shown::Hidden),
+        url => leaves.optional_word("base_url", url),
+    }
+    leaves.optional("max_concurrency", *max_concurrency);
+    leaves.plain("estimate.usd", usd.usd());
+    leaves.plain("estimate.tokens", tokens);
+    leaves
+}
+
+fn stage(stage: &Stage) -> Leaves {
+    let Stage {
+        name: _,
+        when_state,
+        agent,
+        prompt,
+        before_run,
+        after_run,
+        hook_timeout,
+        verify,
+        timeout,
+        stall_timeout,
+        tool_timeout,
+        retry:
+            Retry {
+                max_attempts,
+                initial_backoff,
+                max_backoff,
+            },
+        limit,
+        max_concurrency,
+        parallel,
+        on_state_change,
+        resume,
+        resume_prompt,
+    } = stage;
+    let mut leaves = Leaves::default();
+    leaves.word("when.state", when_state);
+    leaves.word("agent", agent.as_str());
+    let (file, inline) = match prompt {
+        PromptSource::File(file) => (Some(file.as_str()), None),
+        PromptSource::Inline(text) => (None, Some(text.as_str())),
+    };
+    leaves.optional_word("prompt_file", file);
+    leaves.text("prompt", inline);
+    leaves.text("hooks.before_run", before_run.as_deref());
+    leaves.text("hooks.after_run", after_run.as_deref());
+    leaves.span("hooks.timeout", *hook_timeout);
+    leaves.text("verify", verify.as_deref());
+    leaves.span("timeout", *timeout);
+    leaves.span("stall_timeout", *stall_timeout);
+    leaves.span("tool_timeout", *tool_timeout);
+    leaves.plain("retry.max_attempts", max_attempts);
+    leaves.span("retry.initial_backoff", *initial_backoff);
+    leaves.span("retry.max_backoff", *max_backoff);
+    leaves.limit("limits", "", *limit);
+    leaves.optional("max_concurrency", *max_concurrency);
+    leaves.plain("parallel", parallel);
+    leaves.choice("on_state_change", on_state_change);
+    leaves.plain("resume", resume);
+    leaves.text("resume_prompt", resume_prompt.as_deref());
+    leaves
+}
+
+/// Agents or stages: those that came, went, or changed.
+fn named(edits: &mut Vec<Edit>, old: Vec<(String, Leaves)>, new: Vec<(String, Leaves)>) {
+    let whole = |path: String, kind| Edit {
+        path,
+        kind,
+        needs_restart: false,
+    };
+    let mut old: BTreeMap<String, Leaves> = old.into_iter().collect();
+    for (path, leaves) in new {
+        match old.remove(&path) {
+            Some(before) => edits.extend(compare(&before, &leaves).into_iter().map(|edit| Edit {
+                path: format!("{path}.{}", edit.path),
+                ..edit
+            })),
+            None => edits.push(whole(path, EditKind::Added)),
+        }
+    }
+    edits.extend(old.into_keys().map(|path| whole(path, EditKind::Removed)));
+}
+
+fn compare(old: &Leaves, new: &Leaves) -> Vec<Edit> {
+    let mut before: BTreeMap<&str, &Leaf> = old.0.iter().map(|(path, leaf)| (path.as_str(), leaf)).collect();
+    let mut edits = Vec::new();
+    for (path, leaf) in &new.0 {
+        let kind = match before.remove(path.as_str()) {
+            None => EditKind::Added,
+            Some(old) if old.exact == leaf.exact => continue,
+            Some(old) => match (&old.shown, &leaf.shown) {
+                (Shown::As(from), Shown::As(to)) => EditKind::Value {
+                    from: from.clone(),
+                    to: to.clone(),
+                },
+                (Shown::Lines(from_lines), Shown::Lines(to_lines)) => EditKind::Text {
+                    from_lines: *from_lines,
+                    to_lines: *to_lines,
+                },
+                _ => EditKind::Hidden,
+            },
+        };
+        edits.push(Edit {
+            path: path.clone(),
+            kind,
+            needs_restart: leaf.needs_restart,
+        });
+    }
+    edits.extend(before.into_iter().map(|(path, leaf)| Edit {
+        path: path.to_owned(),
+        kind: EditKind::Removed,
+        needs_restart: leaf.needs_restart,
+    }));
+    edits
+}
