@@ -1,6 +1,7 @@
 //! The one room that writes errors for people: heading, causes, hint, stable code, exit code.
 
 mod exit;
+mod table;
 mod text;
 
 use std::borrow::Cow;
@@ -10,7 +11,8 @@ use std::fmt::Write as _;
 use vik_api::ErrorBody;
 
 pub use exit::Exit;
-pub use text::{ago, clean, cost, one_line, table, tail_lines, tokens};
+pub use table::{stdout_width, table, table_within, wrap};
+pub use text::{ago, clean, cost, one_line, short, spent, tail_lines, tokens};
 
 /// An error and its causes on one line, from the outside in.
 pub fn chain(error: &dyn Error) -> String {

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use vik_api::{LimitView, SpendView};
 use vik_core::duration::Span;
 use vik_core::outcome::Usage;
 
@@ -54,13 +55,33 @@ pub fn cost(usd: Option<f64>) -> String {
     }
 }
 
-/// Tokens, short: `12.3k`.
+/// Tokens, short: `12.3k`; a dash for none.
 pub fn tokens(usage: Usage) -> String {
     match usage.total() {
         0 => "-".to_owned(),
+        count => short(count),
+    }
+}
+
+/// A number, short: `12.3k`.
+pub fn short(number: u64) -> String {
+    match number {
         n if n < 1_000 => n.to_string(),
         n if n < 1_000_000 => format!("{:.1}k", n as f64 / 1e3),
         n => format!("{:.1}M", n as f64 / 1e6),
+    }
+}
+
+/// What was spent, and of how much where that is limited.
+pub fn spent(spent: &SpendView, limit: &LimitView) -> String {
+    let tokens = match limit.tokens {
+        None => format!("{} tokens", short(spent.tokens)),
+        Some(most) => format!("{} of {} tokens", short(spent.tokens), short(most)),
+    };
+    let usd = cost(Some(spent.cost_usd));
+    match limit.usd {
+        None => format!("{tokens}, {usd}"),
+        Some(most) => format!("{tokens}, {usd} of {}", cost(Some(most))),
     }
 }
 
@@ -68,35 +89,6 @@ pub fn tokens(usage: Usage) -> String {
 pub fn ago(then: jiff::Timestamp, now: jiff::Timestamp) -> String {
     let seconds = now.duration_since(then).as_secs().max(0).unsigned_abs();
     Span(Duration::from_secs(seconds)).to_string()
-}
-
-/// A table with aligned columns; the last column is not padded. Cells are cleaned and flattened.
-pub fn table<const N: usize>(header: [&str; N], rows: &[[String; N]]) -> String {
-    let cells: Vec<[String; N]> = std::iter::once(header.map(str::to_owned))
-        .chain(
-            rows.iter()
-                .map(|row| row.each_ref().map(|cell| one_line(cell, 200))),
-        )
-        .collect();
-    let mut widths = [0; N];
-    for row in &cells {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(cell.chars().count());
-        }
-    }
-    let mut out = String::new();
-    for row in &cells {
-        let mut line = String::new();
-        for (at, cell) in row.iter().enumerate() {
-            line.push_str(cell);
-            if at + 1 < N {
-                line.extend(std::iter::repeat_n(' ', widths[at] - cell.chars().count() + 2));
-            }
-        }
-        out.push_str(line.trim_end());
-        out.push('\n');
-    }
-    out
 }
 
 #[cfg(test)]
@@ -108,17 +100,5 @@ mod tests {
         assert_eq!(clean("a\x1b[31mb\u{202e}"), "a\\u{1b}[31mb\\u{202e}");
         assert_eq!(one_line("a\n b\tc", 9), "a b c");
         assert_eq!(one_line("abcdef", 4), "abc…");
-    }
-
-    #[test]
-    fn columns_line_up() {
-        let rows = [
-            ["1".to_owned(), "plan".to_owned()],
-            ["100".to_owned(), "x".to_owned()],
-        ];
-        assert_eq!(
-            table(["ISSUE", "STAGE"], &rows),
-            "ISSUE  STAGE\n1      plan\n100    x\n"
-        );
     }
 }

@@ -32,6 +32,13 @@ pub struct LimitView {
     pub usd: Option<f64>,
 }
 
+impl LimitView {
+    /// Whether anything is limited.
+    pub fn is_some(&self) -> bool {
+        self.tokens.is_some() || self.usd.is_some()
+    }
+}
+
 impl From<Limit> for LimitView {
     fn from(limit: Limit) -> Self {
         Self {

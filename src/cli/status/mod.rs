@@ -1,0 +1,130 @@
+//! `vik status`
+
+mod text;
+
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+
+use jiff::Timestamp;
+use vik_api::{Daemon, DaemonState, PullCounts, Response, SCHEMA, Status, Verb};
+
+pub use text::text;
+
+use super::args::StatusArgs;
+use super::{Done, client, print, print_json};
+use crate::daemon::{Instance, InstanceInfo, Presence};
+use crate::report::{Exit, Failure, stdout_width, table};
+use crate::workflow_file::absolute;
+
+/// Shows one daemon, or all.
+pub fn run(workflow: &Path, args: &StatusArgs) -> Done {
+    if args.all {
+        return all(args);
+    }
+    let path = absolute(workflow);
+    let instance = Instance::of(&path)?;
+    let status = of(&instance, &path)?;
+    let runs = matches!(status.daemon.state, DaemonState::NotRunning | DaemonState::Dead);
+    if args.json {
+        print_json(&status);
+    } else if runs {
+        let failure = client::no_daemon(&path);
+        return Err(match status.daemon.state {
+            DaemonState::Dead => {
+                failure.cause("the last one ended without cleaning up; `vik stop` ends what it left")
+            }
+            _ => failure,
+        });
+    } else {
+        print(&text(&status, Timestamp::now(), stdout_width()));
+    }
+    Ok(if runs { Exit::NoDaemon } else { Exit::Done })
+}
+
+fn of(instance: &Instance, path: &Path) -> Result<Status, Failure> {
+    match instance.presence() {
+        Presence::Running(info) => match client::request(&info, Verb::Status)? {
+            Response::Status(status) => Ok(*status),
+            _ => Err(client::nonsense()),
+        },
+        Presence::Starting => Err(client::find(path)
+            .err()
+            .unwrap_or_else(|| client::no_daemon(path))),
+        Presence::Dead(info) => Ok(absent(DaemonState::Dead, Some(&info), path)),
+        Presence::None => Ok(absent(DaemonState::NotRunning, None, path)),
+    }
+}
+
+fn absent(state: DaemonState, info: Option<&InstanceInfo>, path: &Path) -> Status {
+    Status {
+        schema: SCHEMA,
+        daemon: Daemon {
+            state,
+            pid: None,
+            started_at: None,
+            version: None,
+            workflow_path: info.map_or_else(|| path.to_owned(), |info| info.workflow_path.clone()),
+            home: None,
+        },
+        last_pull: None,
+        pulls: PullCounts::default(),
+        sessions: Vec::new(),
+        parked: Vec::new(),
+        waiting: Vec::new(),
+        waiting_more: 0,
+        paused: false,
+        paused_issues: Vec::new(),
+        workflow: None,
+        day: None,
+        ledger: None,
+    }
+}
+
+fn all(args: &StatusArgs) -> Done {
+    let mut found = Vec::new();
+    for instance in Instance::all() {
+        let Some(info) = instance.read().filter(|info| info.ended_at.is_none()) else {
+            continue;
+        };
+        match of(&instance, &info.workflow_path) {
+            Ok(status) => found.push(status),
+            Err(_) => found.push(absent(DaemonState::Dead, Some(&info), &info.workflow_path)),
+        }
+    }
+    found.sort_by(|a, b| a.daemon.workflow_path.cmp(&b.daemon.workflow_path));
+    if args.json {
+        print_json(&found);
+    } else if found.is_empty() {
+        print("no daemon runs\n");
+    } else {
+        let rows: Vec<_> = found
+            .iter()
+            .map(|status| {
+                [
+                    state(status.daemon.state).to_owned(),
+                    status
+                        .daemon
+                        .pid
+                        .map_or_else(|| "-".to_owned(), |pid| pid.to_string()),
+                    status.sessions.len().to_string(),
+                    status.parked.len().to_string(),
+                    status.daemon.workflow_path.to_string_lossy().into_owned(),
+                ]
+            })
+            .collect();
+        print(&table(["STATE", "PID", "RUNNING", "PARKED", "WORKFLOW"], &rows));
+    }
+    Ok(Exit::Done)
+}
+
+fn state(state: DaemonState) -> &'static str {
+    match state {
+        DaemonState::Running => "running",
+        DaemonState::Draining => "draining",
+        DaemonState::Stopping => "stopping",
+        DaemonState::NotRunning => "not running",
+        DaemonState::Dead => "dead",
+    }
+}

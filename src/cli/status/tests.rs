@@ -1,0 +1,197 @@
+use jiff::{SignedDuration, Timestamp};
+use vik_api::{
+    Daemon, DaemonState, DayView, LastPull, LedgerView, LimitView, ParkedView, PullCounts, RejectedEdit,
+    SCHEMA, SessionView, SpendView, Status, WaitingView, WorkflowView,
+};
+use vik_core::outcome::Usage;
+
+use super::text;
+
+fn now() -> Timestamp {
+    "2026-03-04T12:00:00Z".parse().unwrap()
+}
+
+fn ago(seconds: i64) -> Timestamp {
+    now() - SignedDuration::from_secs(seconds)
+}
+
+fn session(issue: &str, stage: &str) -> SessionView {
+    SessionView {
+        session_id: format!("0195-{issue}"),
+        issue_id: issue.into(),
+        issue_title: "Fix it".to_owned(),
+        stage: stage.into(),
+        agent: "codex".into(),
+        model: Some("m".to_owned()),
+        attempt: 2,
+        phase: "running".to_owned(),
+        since: ago(754),
+        last_event_at: Some(ago(3)),
+        activity: Some("command_execution cargo test --workspace --all-targets".to_owned()),
+        events: 40,
+        usage: Usage {
+            input_tokens: 11_000,
+            output_tokens: 1_345,
+            ..Usage::default()
+        },
+        cost_usd: Some(0.42),
+        charged: SpendView {
+            tokens: 12_345,
+            cost_usd: 0.42,
+        },
+        budget: LimitView::default(),
+        adopted: false,
+        resumed_from: None,
+        log: "/home/u/.vik/x.jsonl".into(),
+    }
+}
+
+fn parked(issue: &str, reason: &str, detail: &str, freed_by: &str) -> ParkedView {
+    ParkedView {
+        run_id: "0195-run".to_owned(),
+        issue_id: issue.into(),
+        stage: "implement".into(),
+        since: ago(11_000),
+        reason: reason.to_owned(),
+        detail: detail.to_owned(),
+        freed_by: freed_by.to_owned(),
+    }
+}
+
+fn waiting(issue: &str, reason: &str, detail: &str, until: Option<i64>) -> WaitingView {
+    WaitingView {
+        run_id: None,
+        issue_id: issue.into(),
+        stage: "implement".into(),
+        reason: reason.to_owned(),
+        detail: detail.to_owned(),
+        until: until.map(|seconds| ago(-seconds)),
+        attempts: 1,
+    }
+}
+
+/// A daemon that has everything to tell.
+fn eventful() -> Status {
+    let mut first = session("42", "implement");
+    first.budget = LimitView {
+        tokens: Some(50_000),
+        usd: Some(2.5),
+    };
+    first.adopted = true;
+    first.resumed_from = Some("0195-before".to_owned());
+    let freed_by = "a change of the issue's title or description, or `vik unpark`";
+    Status {
+        schema: SCHEMA,
+        daemon: Daemon {
+            state: DaemonState::Draining,
+            pid: Some(4711),
+            started_at: Some(ago(93_600)),
+            version: Some("0.2.0".to_owned()),
+            workflow_path: "/home/u/project/workflow.yml".into(),
+            home: Some("/home/u/project/.vik".into()),
+        },
+        last_pull: Some(LastPull {
+            at: ago(2),
+            ok: false,
+            issues: 0,
+            skipped: 0,
+            duration_ms: 60_000,
+            error: Some("the command did not end within 60s".to_owned()),
+        }),
+        pulls: PullCounts {
+            ok: 812,
+            failed: 5,
+            failed_in_a_row: 3,
+        },
+        sessions: vec![first, session("京都-7", "review")],
+        parked: vec![
+            parked(
+                "7",
+                "no_progress",
+                "3 attempts succeeded, yet the issue kept its state",
+                freed_by,
+            ),
+            parked(
+                "8",
+                "auth",
+                "401: the key\u{1b}[31m is not valid, or has been revoked; see https://example.com/keys for the keys of this account",
+                "a login or key that works, then `vik unpark`",
+            ),
+        ],
+        waiting: vec![
+            waiting("9", "quota", "the provider's quota is used up", Some(7_530)),
+            waiting("10", "blocked", "issues 42 and 7 come first", None),
+            waiting("11", "slot", "", None),
+        ],
+        waiting_more: 9_980,
+        paused: true,
+        paused_issues: vec!["3".into(), "5".into()],
+        workflow: Some(WorkflowView {
+            loaded_at: ago(93_600),
+            rejected: Some(RejectedEdit {
+                at: ago(60),
+                diagnostics: vec![
+                    "workflow.yml:3:14: error: `codx` is no runtime; did you mean `codex`?".to_owned(),
+                ],
+                more: 2,
+            }),
+            needs_restart: vec!["workspace.root".to_owned()],
+        }),
+        day: Some(DayView {
+            date: "2026-03-04".parse().unwrap(),
+            spent: SpendView {
+                tokens: 1_234_567,
+                cost_usd: 12.5,
+            },
+            limit: LimitView {
+                tokens: None,
+                usd: Some(50.0),
+            },
+        }),
+        ledger: Some(LedgerView {
+            path: "/home/u/project/.vik/workflows/x/service/vik.db".into(),
+            error: Some("the disk of /home/u/project/.vik/workflows/x/service/vik.db is full".to_owned()),
+        }),
+    }
+}
+
+#[test]
+fn an_eventful_status_at_80_columns() {
+    let text = text(&eventful(), now(), 80);
+    insta::assert_snapshot!("eventful_80", text);
+    assert!(!text.contains('\x1b'));
+}
+
+#[test]
+fn an_eventful_status_at_120_columns() {
+    insta::assert_snapshot!("eventful_120", text(&eventful(), now(), 120));
+}
+
+#[test]
+fn no_line_is_wider_than_the_terminal() {
+    for width in [80, 100, 120, 200] {
+        for line in text(&eventful(), now(), width).lines() {
+            assert!(
+                unicode_width::UnicodeWidthStr::width(line) <= width,
+                "{width}: {line}"
+            );
+        }
+    }
+}
+
+#[test]
+fn an_eventful_status_as_json() {
+    insta::assert_json_snapshot!("eventful", eventful());
+}
+
+#[test]
+fn a_status_of_an_older_daemon_is_read() {
+    let text = r#"{"schema":1,"state":"running","pid":1,"started_at":null,"version":"0.1.0","workflow_path":"/w.yml",
+        "home":null,"last_pull":null,"pulls":{"ok":0,"failed":0,"failed_in_a_row":0},"parked":[],
+        "waiting":[{"run_id":null,"issue_id":"1","stage":"s","reason":"slot","until":null,"attempts":0}],
+        "sessions":[{"session_id":"a","issue_id":"1","issue_title":"t","stage":"s","agent":"a","model":null,
+        "attempt":1,"phase":"running","since":"2026-03-04T11:00:00Z","last_event_at":null,"activity":null,"events":0,
+        "usage":{},"cost_usd":null,"log":"/l"}]}"#;
+    let status: Status = serde_json::from_str(text).unwrap();
+    assert!(status.ledger.is_none() && status.sessions[0].budget == LimitView::default());
+}

@@ -1,0 +1,283 @@
+//! The status for people.
+
+use std::fmt::Write as _;
+
+use jiff::Timestamp;
+use vik_api::{LastPull, ParkedView, SessionView, Status, WaitingView, WorkflowView};
+
+use super::state;
+use crate::report::{ago, cost, one_line, short, spent, table_within, wrap};
+
+/// So many that wait are shown.
+const MOST_WAITING: usize = 20;
+
+/// From so many columns on, all about a session fits on its line.
+const WIDE: usize = 110;
+
+/// What a daemon does now, no wider than `width` where that can be.
+pub fn text(status: &Status, now: Timestamp, width: usize) -> String {
+    let mut out = head(status, now);
+    out.push_str(&notices(status, now, width));
+    if !status.sessions.is_empty() {
+        out.push('\n');
+        out.push_str(&sessions(&status.sessions, now, width));
+    }
+    if !status.parked.is_empty() {
+        out.push('\n');
+        out.push_str(&parked(&status.parked, now, width));
+    }
+    if !status.waiting.is_empty() {
+        out.push('\n');
+        out.push_str(&waiting(status, now, width));
+    }
+    out
+}
+
+fn head(status: &Status, now: Timestamp) -> String {
+    let daemon = &status.daemon;
+    let since = daemon
+        .started_at
+        .map(|at| format!(" for {}", ago(at, now)))
+        .unwrap_or_default();
+    let mut out = format!(
+        "vik {}{since} (pid {}) · {} running · {} waiting · {} parked\n",
+        state(daemon.state),
+        daemon.pid.map_or_else(|| "-".to_owned(), |pid| pid.to_string()),
+        status.sessions.len(),
+        status.waiting.len() + status.waiting_more,
+        status.parked.len(),
+    );
+    let _ = writeln!(out, "workflow {}", daemon.workflow_path.display());
+    out.push_str(&last_pull(
+        status.last_pull.as_ref(),
+        status.pulls.failed_in_a_row,
+        now,
+    ));
+    out
+}
+
+fn last_pull(pull: Option<&LastPull>, failed_in_a_row: u64, now: Timestamp) -> String {
+    match pull {
+        None => "no pull has ended yet\n".to_owned(),
+        Some(pull) if pull.ok => {
+            let skipped = if pull.skipped > 0 {
+                format!(", {} skipped", pull.skipped)
+            } else {
+                String::new()
+            };
+            format!(
+                "last pull {} ago: {} issues{skipped}\n",
+                ago(pull.at, now),
+                pull.issues
+            )
+        }
+        Some(pull) => format!(
+            "last pull {} ago FAILED ({failed_in_a_row} in a row): {}\n",
+            ago(pull.at, now),
+            one_line(pull.error.as_deref().unwrap_or(""), 300)
+        ),
+    }
+}
+
+/// What a person should know before the lists.
+fn notices(status: &Status, now: Timestamp, width: usize) -> String {
+    let mut out = String::new();
+    if let Some(day) = status.day.as_ref().filter(|day| day.limit.is_some()) {
+        let _ = writeln!(
+            out,
+            "today ({}, UTC): {}",
+            day.date,
+            spent(&day.spent, &day.limit)
+        );
+    }
+    if status.paused {
+        out.push_str("PAUSED: nothing more is started; `vik continue` goes on\n");
+    }
+    if !status.paused_issues.is_empty() {
+        let ids: Vec<_> = status
+            .paused_issues
+            .iter()
+            .map(|id| one_line(id.as_str(), 30))
+            .collect();
+        push_wrapped(&mut out, &format!("paused issues: {}", ids.join(", ")), width);
+    }
+    if let Some(workflow) = &status.workflow {
+        out.push_str(&edits(workflow, now, width));
+    }
+    if let Some(error) = status.ledger.as_ref().and_then(|ledger| ledger.error.as_ref()) {
+        push_wrapped(
+            &mut out,
+            &format!("THE LEDGER CANNOT BE WRITTEN, so nothing more is started: {error}"),
+            width,
+        );
+    }
+    out
+}
+
+fn edits(workflow: &WorkflowView, now: Timestamp, width: usize) -> String {
+    let mut out = String::new();
+    if let Some(rejected) = &workflow.rejected {
+        let text = format!(
+            "THE WORKFLOW WAS EDITED {} ago AND IS NOT VALID; the one of {:.0} stays in force:",
+            ago(rejected.at, now),
+            workflow.loaded_at,
+        );
+        push_wrapped(&mut out, &text, width);
+        for diagnostic in &rejected.diagnostics {
+            push_wrapped(&mut out, &format!("  {}", one_line(diagnostic, 400)), width);
+        }
+        match rejected.more {
+            0 => out.push_str("  `vik doctor` says more\n"),
+            more => {
+                let _ = writeln!(out, "  … and {more} more; `vik doctor` shows them");
+            }
+        }
+    }
+    if !workflow.needs_restart.is_empty() {
+        let text = format!(
+            "edited, but in force only after `vik restart`: {}",
+            workflow.needs_restart.join(", ")
+        );
+        push_wrapped(&mut out, &text, width);
+    }
+    out
+}
+
+/// A notice; what does not fit goes on indented.
+fn push_wrapped(out: &mut String, text: &str, width: usize) {
+    let indent = if text.starts_with("  ") { "    " } else { "  " };
+    let first = if text.starts_with("  ") { "  " } else { "" };
+    let room = width.saturating_sub(indent.len());
+    for (at, line) in wrap(text, room).iter().enumerate() {
+        let _ = writeln!(out, "{}{line}", if at == 0 { first } else { indent });
+    }
+}
+
+fn sessions(sessions: &[SessionView], now: Timestamp, width: usize) -> String {
+    let facts: Vec<_> = sessions.iter().map(|session| facts(session, now)).collect();
+    let header = ["ISSUE", "STAGE", "AGENT", "TRY", "SINCE", "HEARD", "TOKENS", "COST"];
+    if width < WIDE {
+        // What it does now has a line of its own.
+        let table = table_within(usize::MAX, header, &facts);
+        let mut out = String::new();
+        for (at, line) in table.lines().enumerate() {
+            let _ = writeln!(out, "{line}");
+            if let Some(session) = at.checked_sub(1).and_then(|at| sessions.get(at)) {
+                for line in wrap(&doing(session), width.saturating_sub(4)) {
+                    let _ = writeln!(out, "    {line}");
+                }
+            }
+        }
+        return out;
+    }
+    let [issue, stage, agent, attempt, since, heard, tokens, cost] = header;
+    let header = [issue, stage, agent, attempt, since, heard, tokens, cost, "NOW"];
+    let rows: Vec<_> = facts
+        .into_iter()
+        .zip(sessions)
+        .map(|([issue, stage, agent, attempt, since, heard, tokens, cost], session)| {
+            let now = doing(session);
+            [issue, stage, agent, attempt, since, heard, tokens, cost, now]
+        })
+        .collect();
+    table_within(width, header, &rows)
+}
+
+fn facts(session: &SessionView, now: Timestamp) -> [String; 8] {
+    [
+        one_line(session.issue_id.as_str(), 30),
+        session.stage.to_string(),
+        session.agent.to_string(),
+        session.attempt.to_string(),
+        ago(session.since, now),
+        session
+            .last_event_at
+            .map_or_else(|| "-".to_owned(), |at| ago(at, now)),
+        tokens_of(session),
+        cost_of(session),
+    ]
+}
+
+fn doing(session: &SessionView) -> String {
+    let mut doing = one_line(session.activity.as_deref().unwrap_or(&session.phase), 60);
+    if session.resumed_from.is_some() {
+        doing = format!("resumed · {doing}");
+    }
+    if session.adopted {
+        doing = format!("taken up · {doing}");
+    }
+    doing
+}
+
+/// `12.3k`, or `12.3k/50.0k` where it may not use more.
+fn tokens_of(session: &SessionView) -> String {
+    let used = session.usage.total().max(session.charged.tokens);
+    match (used, session.budget.tokens) {
+        (0, None) => "-".to_owned(),
+        (used, None) => short(used),
+        (used, Some(most)) => format!("{}/{}", short(used), short(most)),
+    }
+}
+
+fn cost_of(session: &SessionView) -> String {
+    let used = session
+        .cost_usd
+        .or((session.charged.cost_usd > 0.0).then_some(session.charged.cost_usd));
+    match session.budget.usd {
+        None => cost(used),
+        Some(most) => format!("{}/{}", cost(used), cost(Some(most))),
+    }
+}
+
+fn parked(parked: &[ParkedView], now: Timestamp, width: usize) -> String {
+    let rows: Vec<_> = parked
+        .iter()
+        .map(|parked| {
+            [
+                one_line(parked.issue_id.as_str(), 30),
+                parked.stage.to_string(),
+                ago(parked.since, now),
+                format!(
+                    "{}: {}\nfreed by {}",
+                    parked.reason,
+                    one_line(&parked.detail, 300),
+                    parked.freed_by
+                ),
+            ]
+        })
+        .collect();
+    table_within(width, ["PARKED", "STAGE", "SINCE", "WHY"], &rows)
+}
+
+fn waiting(status: &Status, now: Timestamp, width: usize) -> String {
+    let rows: Vec<_> = status
+        .waiting
+        .iter()
+        .take(MOST_WAITING)
+        .map(|waiting| {
+            [
+                one_line(waiting.issue_id.as_str(), 30),
+                waiting.stage.to_string(),
+                waiting
+                    .until
+                    .map_or_else(|| "-".to_owned(), |until| ago(now, until)),
+                waiting.attempts.to_string(),
+                why(waiting),
+            ]
+        })
+        .collect();
+    let mut out = table_within(width, ["WAITING", "STAGE", "IN", "TRIES", "WHY"], &rows);
+    let more = status.waiting.len().saturating_sub(MOST_WAITING) + status.waiting_more;
+    if more > 0 {
+        let _ = writeln!(out, "… and {more} more");
+    }
+    out
+}
+
+fn why(waiting: &WaitingView) -> String {
+    if waiting.detail.is_empty() {
+        waiting.reason.clone()
+    } else {
+        format!("{}: {}", waiting.reason, one_line(&waiting.detail, 200))
+    }
+}
