@@ -114,7 +114,8 @@ fn follow(raw: &Path, folder: &Path) -> u64 {
     let path = folder.join("session.jsonl");
     let _ = std::fs::remove_file(&path);
     let log = SessionLog::create(&path).unwrap();
-    let mut follower = Follower::open(raw, vik_agents::adapter(profile, None), log, Live::default()).unwrap();
+    let mut follower =
+        Follower::open(raw, vik_agents::adapter(profile, None), log, 0, Live::default()).unwrap();
     while follower.look().unwrap() {}
     std::fs::metadata(&path).unwrap().len()
 }

@@ -62,7 +62,7 @@ fn end(attempt: &PastAttempt, boot: Timestamp) -> Result<(), StoreError> {
         workspace_changed: None,
         proof: None,
     };
-    let mut log = SessionLog::reopen(&attempt.files.log())?;
+    let mut log = SessionLog::reopen(&attempt.files.log())?.log;
     log.push(boot, &Event::Ended(ended))?;
     log.sync()
 }

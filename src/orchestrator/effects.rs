@@ -6,8 +6,9 @@ use jiff::Timestamp;
 use vik_core::ids::{IssueId, SessionId};
 use vik_core::issue::Issue;
 use vik_core::machine::{Note, Report};
-use vik_core::outcome::Outcome;
+use vik_core::outcome::{FailureClass, Outcome};
 use vik_core::scheduler::{Effect, Input, Seen, Start};
+use vik_store::Trouble;
 
 use super::control::response;
 use super::removal::{self, Removal};
@@ -126,8 +127,11 @@ impl Orchestrator {
                 Ok(Finish::Ended(end)) => Event::Ended(session, end),
                 Ok(Finish::Detached) => Event::Detached(session),
                 Err(broken) => {
-                    let reason = format!("a bug in Vik: {broken}");
-                    Event::Ended(session, Box::new(AttemptEnd::broken(&host, &start, reason)))
+                    let trouble = Trouble::failed(FailureClass::Agent, format!("a bug in Vik: {broken}"));
+                    Event::Ended(
+                        session,
+                        Box::new(AttemptEnd::broken(&host, &start, trouble).await),
+                    )
                 }
             };
             let _ = events.send(event);

@@ -1,40 +1,149 @@
-//! The agent of an attempt: started under the shim, followed, held to its times, and judged.
+//! The agent of an attempt: started under the shim or taken over, followed, held to its times, and judged.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use vik_agents::{Exit, LaunchContext};
+use jiff::Timestamp;
+use vik_agents::LaunchContext;
+use vik_core::event::Event;
+use vik_core::limits::{LimitHit, Spend};
 use vik_core::outcome::{FailureClass, Outcome};
-use vik_core::scheduler::Start;
-use vik_core::workflow::{AgentProfile, Home};
-use vik_proc::{FileLock, Mark, Output, ProcessId, ShimSpec, SpawnFailureKind, Stdin, StdoutMode};
+use vik_core::workflow::{AgentProfile, Home, Stage};
+use vik_proc::{
+    AdoptError, Cause, ExitRecord, Handle, Output, ProcessId, ShimLost, SpawnFailureKind, Stdin, StdoutMode,
+    Supervised, identity::boot_id,
+};
+use vik_store::{ProcessNote, Step, StoreError, Trouble};
 
-use super::attempt::{Trouble, Work};
+use super::attempt::{Cut, Spent, Work};
+use super::conclude::{figures, unproven};
 use super::follow::{FollowError, Follower};
 use super::live::LivePhase;
+use crate::crash;
 use crate::daemon::Shims;
-use crate::hooks::{how_ended, read_tail};
-use crate::host::{ATTEMPT_MARK, os_env};
+use crate::hooks::how_ended;
+use crate::host::os_env;
 use crate::report;
-use crate::workspace::fs as private;
-
-/// How much of an agent's stderr is looked at to tell why it failed.
-const STDERR_TAIL_BYTES: u64 = 16 * 1024;
+use crate::workspace::{Fingerprint, fs as private};
 
 /// How many slices of output are mapped before the clocks are looked at.
 const SLICES_A_TURN: usize = 16;
 
+/// How often it is looked whether a shim that cannot be taken over has ended.
+const LOOK: Duration = Duration::from_millis(50);
+
 impl Work<'_> {
-    pub(super) async fn agent(&mut self, workdir: &Path, lock: &FileLock) -> Result<(), Trouble> {
-        let (start, host) = (self.start(), self.host());
-        let broken = |what: &str, error: &dyn std::error::Error| {
-            Trouble::failed(FailureClass::Agent, format!("{what}: {}", report::chain(error)))
+    /// Starts the agent and stays with it to its end.
+    pub(super) async fn agent(&mut self, workdir: &Path, before: Option<Fingerprint>) -> Result<(), Cut> {
+        let spec = self.launch(workdir)?;
+        // The follower opens it before the agent may have written anything.
+        private::write_private(&self.files.raw(), b"")
+            .map_err(|error| broken("cannot make the raw file", &error))?;
+        let follower = self.follower()?;
+        let noted = Noted::new(&self.attempt.shims);
+        let (note, journal) = (noted.note(), self.shared_journal());
+        let refused: Arc<OnceLock<StoreError>> = Arc::default();
+        let refusal = Arc::clone(&refused);
+        // Known before the agent lives: it may ask the daemon in its first instant, and the daemon may die in it.
+        let on_shim = move |shim: ProcessId| {
+            note(shim);
+            let step = Step::Shim {
+                shim: noted_process(shim),
+                before: before.map(|Fingerprint(before)| before),
+            };
+            let mut journal = journal.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Err(error) = journal.note(step) {
+                let _ = refusal.set(error);
+            }
+            crash::point("shim_started");
         };
+        let began = Instant::now();
+        let supervised = self
+            .host()
+            .supervisor
+            .spawn_noted(&spec, self.lock.as_deref(), StdoutMode::Null, on_shim)
+            .await
+            .map_err(|error| broken("cannot start the shim", &error))?;
+        let mut stopping = None;
+        if let Some(error) = refused.get() {
+            // What the next daemon would not know of must not live.
+            stopping = Some(broken("cannot keep the journal", error));
+            supervised.kill();
+        } else if let Some(agent) = supervised.agent() {
+            let agent = noted_process(agent);
+            if let Err(trouble) = self.note(Step::AgentStarted { agent }) {
+                stopping = Some(trouble);
+                supervised.kill();
+            }
+        }
+        crash::point("agent_started");
+        self.watch(supervised, follower, began, stopping).await
+    }
+
+    /// Takes over the agent that an earlier daemon has started, or finds out how it ended.
+    pub(super) async fn take_up(
+        &mut self,
+        boot: &str,
+        shim: ProcessNote,
+        agent: Option<ProcessNote>,
+        stopping: Option<Trouble>,
+    ) -> Result<(), Cut> {
+        let (shim, agent) = (process(shim), agent.map(process));
+        let spec = self.shim_spec("", Path::new("/"));
+        let follower = match self.follower() {
+            Ok(follower) => follower,
+            Err(trouble) => {
+                // Nobody would hear it.
+                let end = vik_proc::recover(&spec, shim, agent, boot).await;
+                let proof = end.map_or_else(|lost| lost.proof().clone(), |record| record.proof);
+                self.proof = Some(proof.name());
+                self.agent_ran = true;
+                return Err(unproven(&proof).unwrap_or(trouble).into());
+            }
+        };
+        if boot == boot_id() {
+            match self.host().supervisor.adopt(&spec, shim, agent).await {
+                Ok(supervised) => {
+                    let noted = Noted::new(&self.attempt.shims);
+                    noted.note()(shim);
+                    if stopping.is_some() {
+                        supervised.stop();
+                    }
+                    let now = Instant::now();
+                    let began = now.checked_sub(shim.age()).unwrap_or(now);
+                    return self.watch(supervised, follower, began, stopping).await;
+                }
+                Err(AdoptError::NoControl { .. }) => {}
+                Err(error) => {
+                    let error = report::chain(&error);
+                    tracing::warn!(
+                        session = self.id,
+                        error,
+                        "an agent cannot be taken over: it is ended"
+                    );
+                }
+            }
+        }
+        // Without a grace the shim is ending its agent: it is let do so in its own time.
+        let patience = Instant::now() + spec.graces.total();
+        while boot == boot_id() && shim.is_alive() && Instant::now() < patience {
+            tokio::select! {
+                () = tokio::time::sleep(LOOK) => {}
+                () = self.attempt.orders.killed() => break,
+            }
+        }
+        let end = vik_proc::recover(&spec, shim, agent, boot).await;
+        self.settle(end, follower, stopping).await
+    }
+
+    /// What is to be started.
+    fn launch(&self, workdir: &Path) -> Result<vik_proc::ShimSpec, Trouble> {
+        let (start, host) = (self.start(), self.host());
         let home = self
             .private_home()
             .map_err(|error| broken("cannot make the agent's home", &error))?;
-        let mut profile = self.profile.clone();
+        let mut profile = self.kept.profile.clone();
         resolve_base_url(&mut profile, &host.workflow_dir);
         let launch = vik_agents::launch(&LaunchContext {
             profile: &profile,
@@ -42,7 +151,11 @@ impl Work<'_> {
             vik: &host.vik,
             private_home: home.as_deref(),
             session_id: start.session.0,
-            resume: None,
+            resume: start
+                .resume
+                .as_ref()
+                .map(|resume| resume.provider_session_id.as_str()),
+            budget: start.budget.usd,
             is_root: nix::unistd::geteuid().is_root(),
             environment: &host.environment,
         })
@@ -52,129 +165,256 @@ impl Work<'_> {
         let Some((program, args)) = launch.argv.split_first() else {
             return Err(Trouble::failed(FailureClass::Usage, "the agent has no command"));
         };
-        let mut spec = ShimSpec::new(program, workdir);
+        let mut spec = self.shim_spec(program, workdir);
         spec.args = args.iter().map(Into::into).collect();
         spec.env = os_env(env);
-        spec.mark = Some(Mark::new(ATTEMPT_MARK, &self.id));
         spec.stdin = Stdin::File(self.files.prompt());
         spec.stdout = Output::Append(self.files.raw());
         spec.stderr = Output::Append(self.files.stderr());
-        spec.exit_record = Some(self.files.exit());
-        spec.census = Some(self.files.census());
-        // The follower opens it before the agent may have written anything.
-        private::write_private(&self.files.raw(), b"")
-            .map_err(|error| broken("cannot make the raw file", &error))?;
-        let Some(log) = self.log.take() else {
-            return Err(Trouble::failed(FailureClass::Agent, "the session log is gone"));
-        };
-        let adapter = vik_agents::adapter(&profile, None);
-        let mut follower = Follower::open(&self.files.raw(), adapter, log, self.attempt.live.clone())
-            .map_err(|error| broken("cannot follow the agent", &error))?;
-        // Known before the agent lives: it may ask the daemon in its first instant.
-        let noted = Noted::new(&self.attempt.shims);
-        let supervised = host
-            .supervisor
-            .spawn_noted(&spec, Some(lock), StdoutMode::Null, noted.note())
-            .await
-            .map_err(|error| broken("cannot start the shim", &error))?;
-        let handle = supervised.handle();
-        self.attempt.live.set(|facts| {
-            facts.phase = LivePhase::Running;
-        });
-
-        let mut clocks = Clocks::new(self);
-        let mut stopped: Option<Trouble> = None;
-        let mut killed = false;
-        let lost = loop {
-            tokio::select! {
-                end = supervised.wait() => match end {
-                    Ok(record) => break self.exit.insert(record).proof.is_proven().then_some(()).ok_or(None),
-                    Err(lost) => break Err(Some(lost)),
-                },
-                _ = self.attempt.orders.halted(), if stopped.is_none() => {
-                    stopped = Some(Trouble::of(Outcome::Cancelled, "Vik was stopped"));
-                    handle.stop();
-                }
-                () = self.attempt.orders.killed(), if !killed => {
-                    killed = true;
-                    handle.kill();
-                }
-                () = tokio::time::sleep(follower.wait()) => {
-                    let trouble = look(&mut follower).await.err().or_else(|| clocks.ran_out(&mut follower));
-                    if stopped.is_none() && let Some(trouble) = trouble {
-                        stopped = Some(trouble);
-                        handle.stop();
-                    }
-                }
-            }
-        };
-        let (mut adapter, log) = follower
-            .finish()
-            .await
-            .map_err(|error| broken("its output was not kept", &error))?;
-        self.log = Some(log);
-        let stderr = read_tail(&self.files.stderr(), STDERR_TAIL_BYTES);
-        let exit = match self.exit.as_ref().map(|record| (record.code, record.signal)) {
-            Some((Some(code), _)) => Exit::Code(code),
-            Some((None, Some(signal))) => Exit::Signal(signal),
-            _ => Exit::Signal(9),
-        };
-        self.conclusion = adapter.conclude(exit, &stderr);
-        match (lost, stopped) {
-            (Err(None), _) => Err(Trouble {
-                outcome: Outcome::Failed,
-                class: Some(FailureClass::UnprovenEnd),
-                reason: "some of its processes could not be ended".to_owned(),
-                feedback: None,
-            }),
-            (_, Some(trouble)) => Err(trouble),
-            (Err(Some(lost)), None) => {
-                let class = (!lost.proof().is_proven()).then_some(FailureClass::UnprovenEnd);
-                Err(Trouble {
-                    class,
-                    ..Trouble::of(Outcome::Lost, report::chain(&lost))
-                })
-            }
-            (Ok(()), None) => self.judge(),
+        spec.orphan_grace = self.attempt.orphan_grace;
+        if spec.orphan_grace.is_zero() {
+            spec.control = None;
         }
+        Ok(spec)
     }
 
-    /// What the agent's own end means, when nobody stopped it.
-    fn judge(&self) -> Result<(), Trouble> {
-        if let Some(record) = &self.exit
-            && let Some(failure) = &record.spawn_error
-        {
-            let class = match failure.kind {
-                SpawnFailureKind::NoResources | SpawnFailureKind::Other => FailureClass::Agent,
-                _ => FailureClass::Usage,
-            };
-            return Err(Trouble::failed(class, format!("the agent {}", how_ended(record))));
-        }
-        if self.conclusion.ok {
-            return Ok(());
-        }
-        let how = self.exit.as_ref().map(how_ended).unwrap_or_default();
-        let reason = self
-            .conclusion
-            .reason
-            .clone()
-            .unwrap_or_else(|| format!("the agent {how}"));
-        if self.conclusion.over_budget {
-            return Err(Trouble::of(Outcome::OverBudget, reason));
-        }
-        Err(Trouble::failed(
-            self.conclusion.failure_class.unwrap_or(FailureClass::Agent),
-            reason,
-        ))
-    }
-
-    pub(super) fn private_home(&self) -> std::io::Result<Option<PathBuf>> {
-        if self.profile.home == Home::User {
+    fn private_home(&self) -> std::io::Result<Option<PathBuf>> {
+        if self.kept.profile.home == Home::User {
             return Ok(None);
         }
         let home = self.host().layout.agent_home(&self.start().stage.agent);
         private::create_private_dir_all(&home)?;
         Ok(Some(home))
+    }
+
+    /// Follows the raw file from its first byte: what the log has already is only looked at.
+    fn follower(&mut self) -> Result<Follower, Trouble> {
+        let log = self
+            .log
+            .take()
+            .ok_or_else(|| Trouble::failed(FailureClass::Agent, "the session log is gone"))?;
+        let before = self.start().resume.as_ref().map(|resume| resume.total);
+        let adapter = vik_agents::adapter(&self.kept.profile, before);
+        Follower::open(
+            &self.files.raw(),
+            adapter,
+            log,
+            self.told,
+            self.attempt.live.clone(),
+        )
+        .map_err(|error| broken("cannot follow the agent", &error))
+    }
+
+    /// Maps what an agent printed once more, to know what it told: everything is in the log already.
+    pub(super) async fn recall(&mut self) {
+        self.told = u64::MAX;
+        self.exit = vik_proc::read_exit_record(&self.files.exit()).ok();
+        if let Ok(log) = vik_store::SessionLog::reopen(&self.files.log()) {
+            self.log = Some(log.log);
+        }
+        if let Ok(follower) = self.follower()
+            && let Ok((mut adapter, _)) = follower.finish().await
+        {
+            self.take_in(&mut *adapter);
+        }
+    }
+
+    /// Stays with the agent to its end.
+    async fn watch(
+        &mut self,
+        supervised: Supervised,
+        mut follower: Follower,
+        began: Instant,
+        mut stopping: Option<Trouble>,
+    ) -> Result<(), Cut> {
+        self.attempt.live.set(|facts| facts.phase = LivePhase::Running);
+        let handle = supervised.handle();
+        let stage = self.start().stage.clone();
+        let mut clocks = Clocks::new(&stage, began, self.files.stderr());
+        let mut told = Spend::default();
+        let (mut killed, mut detaching, mut warned) = (false, false, 0);
+        let orders = self.attempt.orders.clone();
+        let end = loop {
+            tokio::select! {
+                end = supervised.wait() => break end,
+                halt = orders.halted(), if stopping.is_none() => {
+                    if let Some(limit) = halt.limit() {
+                        say_limit(&mut follower, limit);
+                    }
+                    stopping = Some(self.stop(&handle, halt.trouble()));
+                }
+                () = orders.killed(), if !killed => {
+                    killed = true;
+                    handle.kill();
+                }
+                () = orders.detached(), if stopping.is_none() && !detaching => {
+                    detaching = true;
+                    handle.detach();
+                }
+                limits = orders.warned(warned) => {
+                    warned += limits.len();
+                    limits.into_iter().for_each(|limit| say_limit(&mut follower, limit));
+                }
+                () = tokio::time::sleep(follower.wait()) => {
+                    let looked = look(&mut follower).await;
+                    self.tell_spend(&follower, &mut told);
+                    let trouble = looked.err().or_else(|| clocks.ran_out(&mut follower));
+                    if let Some(trouble) = trouble.filter(|_| stopping.is_none() && !detaching) {
+                        stopping = Some(self.stop(&handle, trouble));
+                    }
+                }
+            }
+        };
+        self.agent_ran |= handle.agent().is_some();
+        self.settle(end, follower, stopping).await
+    }
+
+    /// Stops the agent, and notes why first: should this daemon die, the next one knows.
+    fn stop(&self, handle: &Handle, trouble: Trouble) -> Trouble {
+        let step = Step::Stopping {
+            trouble: trouble.clone(),
+        };
+        if let Err(error) = self.note(step) {
+            tracing::warn!(
+                session = self.id,
+                error = error.reason,
+                "a stop is not in the journal"
+            );
+        }
+        handle.stop();
+        trouble
+    }
+
+    fn tell_spend(&self, follower: &Follower, told: &mut Spend) {
+        let (usage, cost) = follower.usage();
+        let (spend, _) = figures(&self.kept.profile, usage, cost);
+        if let Some(spend) = spend.filter(|spend| spend != told) {
+            *told = spend;
+            let start = self.start();
+            let _ = self.attempt.spent.send(Spent {
+                issue: start.issue.id.clone(),
+                session: start.session,
+                spend,
+            });
+        }
+    }
+
+    /// Takes in the end of the agent's process tree, and what it printed last.
+    async fn settle(
+        &mut self,
+        end: Result<ExitRecord, ShimLost>,
+        follower: Follower,
+        stopping: Option<Trouble>,
+    ) -> Result<(), Cut> {
+        if let Err(lost) = &end
+            && lost.detached
+        {
+            follower
+                .leave()
+                .map_err(|error| broken("its output was not kept", &error))?;
+            return Err(Cut::Detached);
+        }
+        let (proof, agent) = match &end {
+            Ok(record) => (record.proof.clone(), record.agent),
+            Err(lost) => (lost.proof().clone(), lost.agent),
+        };
+        self.proof = Some(proof.name());
+        self.agent_ran |= agent.is_some() || follower.has_printed();
+        let lost = match end {
+            Ok(record) => {
+                self.exit = Some(record);
+                None
+            }
+            Err(lost) => Some(lost),
+        };
+        let finished = follower.finish().await;
+        let (mut adapter, log) = finished.map_err(|error| broken("its output was not kept", &error))?;
+        self.log = Some(log);
+        self.take_in(&mut *adapter);
+        match (unproven(&proof), stopping, lost) {
+            (Some(trouble), ..) | (None, Some(trouble), _) => Err(trouble.into()),
+            (None, None, Some(lost)) => Err(Trouble::of(Outcome::Lost, report::chain(&lost)).into()),
+            (None, None, None) => self.judge().map_err(Cut::from),
+        }
+    }
+
+    /// What the agent's own end means, when nobody stopped it.
+    fn judge(&self) -> Result<(), Trouble> {
+        if let Some(record) = &self.exit {
+            if let Some(failure) = &record.spawn_error {
+                let class = match failure.kind {
+                    SpawnFailureKind::NoResources | SpawnFailureKind::Other => FailureClass::Agent,
+                    _ => FailureClass::Usage,
+                };
+                return Err(Trouble::failed(class, format!("the agent {}", how_ended(record))));
+            }
+            match record.cause {
+                Cause::LifelineLost => {
+                    return Err(Trouble::of(
+                        Outcome::Lost,
+                        "the daemon died, and its agent was stopped",
+                    ));
+                }
+                Cause::Stopped | Cause::Killed => {
+                    if let Some(halt) = self.attempt.orders.halt() {
+                        return Err(halt.trouble());
+                    }
+                    return Err(Trouble::of(
+                        Outcome::Lost,
+                        "its agent was stopped while no daemon ran",
+                    ));
+                }
+                Cause::Exited | Cause::SpawnFailed => {}
+            }
+        }
+        if self.conclusion.ok {
+            return Ok(());
+        }
+        let how = self.exit.as_ref().map(how_ended).unwrap_or_default();
+        let told = self.conclusion.reason.clone();
+        let reason = told.unwrap_or_else(|| format!("the agent {how}"));
+        if self.conclusion.over_budget {
+            let budget = self.start().budget.usd;
+            let reason = budget.map_or(reason.clone(), |budget| {
+                format!("the agent stopped at its budget of {budget}: {reason}")
+            });
+            return Err(Trouble::of(Outcome::OverBudget, reason));
+        }
+        let reason = if self.resume_failure.is_some() {
+            format!("the earlier conversation could not be gone on with: {reason}")
+        } else {
+            reason
+        };
+        Err(Trouble::failed(
+            self.conclusion.failure_class.unwrap_or(FailureClass::Agent),
+            reason,
+        ))
+    }
+}
+
+fn broken(what: &str, error: &dyn std::error::Error) -> Trouble {
+    Trouble::failed(FailureClass::Agent, format!("{what}: {}", report::chain(error)))
+}
+
+fn noted_process(process: ProcessId) -> ProcessNote {
+    ProcessNote {
+        pid: process.pid,
+        start_time: process.start_time,
+    }
+}
+
+fn process(note: ProcessNote) -> ProcessId {
+    ProcessId {
+        pid: note.pid,
+        start_time: note.start_time,
+    }
+}
+
+/// Says in the log that a limit is near or reached.
+fn say_limit(follower: &mut Follower, hit: LimitHit) {
+    let percent = hit.percent();
+    if let Err(error) = follower.say(Timestamp::now(), &Event::Limit { hit, percent }) {
+        tracing::warn!(error = report::chain(&error), "a limit is not in the session log");
     }
 }
 
@@ -214,24 +454,24 @@ impl Drop for Noted {
 
 /// The times an attempt must keep.
 struct Clocks<'a> {
-    start: &'a Start,
+    stage: &'a Stage,
     began: Instant,
     stderr: PathBuf,
     stderr_size: u64,
 }
 
 impl<'a> Clocks<'a> {
-    fn new(work: &Work<'a>) -> Self {
+    fn new(stage: &'a Stage, began: Instant, stderr: PathBuf) -> Self {
         Self {
-            start: work.start(),
-            began: Instant::now(),
-            stderr: work.files.stderr(),
+            stage,
+            began,
+            stderr,
             stderr_size: 0,
         }
     }
 
     fn ran_out(&mut self, follower: &mut Follower) -> Option<Trouble> {
-        let stage = &self.start.stage;
+        let stage = self.stage;
         if self.began.elapsed() >= stage.timeout.0 {
             return Some(Trouble::of(
                 Outcome::TimedOut,

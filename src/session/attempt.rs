@@ -1,8 +1,8 @@
-//! One attempt, from the record of its start to `after_run`.
+//! One attempt, from the record of its start to `after_run`; or from wherever an earlier daemon left it.
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -13,31 +13,30 @@ use vik_core::event::{Ended, Event};
 use vik_core::ids::{IssueId, SessionId};
 use vik_core::limits::Spend;
 use vik_core::machine::Report;
-use vik_core::outcome::{CostSource, FailureClass, Outcome};
+use vik_core::outcome::{FailureClass, Outcome};
 use vik_core::scheduler::Start;
-use vik_core::workflow::{AgentProfile, Price, PromptSource, Workflow};
-use vik_proc::{ExitRecord, FileLock, Graces};
-use vik_store::{AttemptFiles, AttemptRecord, SessionLog};
+use vik_core::workflow::Workflow;
+use vik_proc::{ExitRecord, FileLock, identity::boot_id};
+use vik_store::{
+    AttemptFiles, AttemptRecord, Journal, Kept, Plan, Reopened, SessionLog, Step, StoreError, Trouble,
+};
 
-use super::context::{issue_context, stage_context};
+use super::context::stage_context;
 use super::live::Live;
 use super::orders::Orders;
+use crate::crash;
 use crate::daemon::Shims;
-use crate::hooks::{self, Hook, HookError};
-use crate::host::{Host, millis};
+use crate::hooks::Hook;
+use crate::host::Host;
 use crate::report;
-use crate::template::{self, Part};
-use crate::workspace::{self, Prepared, Workspace, fs as private};
-
-/// How often a locked workspace is looked at.
-const LOCK_LOOK: Duration = Duration::from_millis(50);
+use crate::workspace::{self, Fingerprint, Workspace, fs as private};
 
 /// An attempt to be made.
 #[derive(Debug)]
 pub struct Attempt {
     /// Where it runs.
     pub host: Arc<Host>,
-    /// The workflow it keeps, whatever is edited meanwhile.
+    /// The workflow it begins with; what it needs of that it keeps, whatever is edited meanwhile.
     pub workflow: Arc<Workflow>,
     /// What to start.
     pub start: Box<Start>,
@@ -84,51 +83,44 @@ pub struct AttemptEnd {
     pub log: PathBuf,
 }
 
-/// Why an attempt did not come to a good end.
+/// Why an attempt does not go on.
 #[derive(Debug)]
-pub(super) struct Trouble {
-    pub(super) outcome: Outcome,
-    pub(super) class: Option<FailureClass>,
-    pub(super) reason: String,
-    pub(super) feedback: Option<String>,
+pub(super) enum Cut {
+    /// It did not come to a good end.
+    Trouble(Trouble),
+    /// Its agent was left alive.
+    Detached,
 }
 
-impl Trouble {
-    pub(super) fn failed(class: FailureClass, reason: impl Into<String>) -> Self {
-        Self {
-            outcome: Outcome::Failed,
-            class: Some(class),
-            reason: reason.into(),
-            feedback: None,
-        }
-    }
-
-    pub(super) fn of(outcome: Outcome, reason: impl Into<String>) -> Self {
-        Self {
-            outcome,
-            class: None,
-            reason: reason.into(),
-            feedback: None,
-        }
-    }
-
-    pub(super) fn hook(error: &HookError) -> Self {
-        match error {
-            HookError::Cancelled { .. } => Self::of(Outcome::Cancelled, "Vik was stopped"),
-            error => Self::failed(FailureClass::Hook, report::chain(error)),
-        }
+impl From<Trouble> for Cut {
+    fn from(trouble: Trouble) -> Self {
+        Self::Trouble(trouble)
     }
 }
 
 /// What is known of an attempt while it goes on.
 pub(super) struct Work<'a> {
     pub(super) attempt: &'a Attempt,
-    pub(super) profile: &'a AgentProfile,
+    pub(super) kept: Box<Kept>,
     pub(super) files: &'a AttemptFiles,
     pub(super) id: String,
+    pub(super) began: Timestamp,
+    /// Shared with the task that starts the shim.
+    journal: Arc<Mutex<Journal>>,
     pub(super) log: Option<SessionLog>,
+    /// How many of the agent's events the log has from an earlier daemon.
+    pub(super) told: u64,
+    log_is_ended: bool,
     pub(super) conclusion: Conclusion,
     pub(super) exit: Option<ExitRecord>,
+    /// How the end of the process tree is known.
+    pub(super) proof: Option<&'static str>,
+    /// Whether the agent's own program was started.
+    pub(super) agent_ran: bool,
+    /// Why the earlier conversation was not gone on with.
+    pub(super) resume_failure: Option<String>,
+    /// Whether the workspace is being made.
+    pub(super) preparing: bool,
     pub(super) changed: Option<bool>,
     /// Set as soon as there is a folder for hooks to run in.
     pub(super) workdir: Option<PathBuf>,
@@ -147,115 +139,67 @@ pub fn files(host: &Host, start: &Start) -> AttemptFiles {
 /// Makes the attempt, or takes it up where an earlier daemon left it. Whatever happens, it ends with a report, unless it
 /// was told to detach.
 pub async fn run(attempt: Attempt) -> Finish {
-    Finish::Ended(Box::new(make(attempt).await))
-}
-
-async fn make(attempt: Attempt) -> AttemptEnd {
-    let began = Instant::now();
     let files = files(&attempt.host, &attempt.start);
-    let mut work = match Work::begin(&attempt, &files) {
-        Ok(work) => work,
-        Err(trouble) => return AttemptEnd::of(&files, trouble),
-    };
-    let trouble = work.go().await.err();
-    let ended = work.conclude(trouble.as_ref(), began.elapsed());
-    work.close_log(&ended);
-    if ended.outcome != Outcome::Cancelled
-        && let Some(workdir) = work.workdir.take()
-    {
-        work.after_run(&workdir, &ended).await;
-    }
-    let report = Report {
-        failure_class: ended.failure_class,
-        reason: ended.reason.clone(),
-        feedback: trouble.and_then(|trouble| trouble.feedback),
-        changed: ended.workspace_changed,
-        ..Report::of(ended.outcome)
-    };
-    AttemptEnd {
-        report,
-        ended,
-        log: files.log(),
-    }
-}
-
-impl AttemptEnd {
-    fn of(files: &AttemptFiles, trouble: Trouble) -> Self {
-        let ended = Ended {
-            outcome: trouble.outcome,
-            failure_class: trouble.class,
-            exit_code: None,
-            signal: None,
-            duration_ms: 0,
-            usage: Default::default(),
-            cost_usd: None,
-            cost_source: CostSource::None,
-            reason: Some(trouble.reason),
-            last_message: None,
-            provider_session_id: None,
-            workspace_changed: None,
-            proof: None,
-        };
-        let report = Report {
-            failure_class: ended.failure_class,
-            reason: ended.reason.clone(),
-            ..Report::of(ended.outcome)
-        };
-        Self {
-            report,
-            ended,
-            log: files.log(),
-        }
-    }
-
-    /// The task of the attempt itself broke: a bug, but the slot must come free.
-    pub fn broken(host: &Host, start: &Start, reason: String) -> Self {
-        Self::of(&files(host, start), Trouble::failed(FailureClass::Agent, reason))
+    match Work::begin(&attempt, &files) {
+        Ok(work) => work.run().await,
+        Err(trouble) => Finish::Ended(Box::new(
+            AttemptEnd::broken(&attempt.host, &attempt.start, trouble).await,
+        )),
     }
 }
 
 impl<'a> Work<'a> {
-    /// Records what is about to happen, before anything does.
+    /// Records what is about to happen, before anything does; or reads what was recorded.
     fn begin(attempt: &'a Attempt, files: &'a AttemptFiles) -> Result<Self, Trouble> {
-        let start = &attempt.start;
         let fail = |what: &str, error: &dyn std::error::Error| {
             Trouble::failed(FailureClass::Agent, format!("{what}: {}", report::chain(error)))
         };
-        let profile = attempt.workflow.agents.get(&start.stage.agent).ok_or_else(|| {
-            Trouble::failed(
-                FailureClass::Usage,
-                format!("there is no agent `{}`", start.stage.agent),
-            )
-        })?;
         private::create_private_dir_all(files.dir())
             .map_err(|error| fail("cannot make the sessions folder", &error))?;
-        let record = AttemptRecord {
-            schema: 1,
-            run_id: start.run,
-            session_id: start.session,
-            issue_id: start.issue.id.clone(),
-            issue_title: start.issue.title.to_string(),
-            issue_state: start.issue.state.to_string(),
-            stage: start.stage.name.clone(),
-            agent: start.stage.agent.clone(),
-            runtime: profile.runtime.as_str().to_owned(),
-            model: profile.model.clone(),
-            attempt: start.attempt,
-            started_at: Timestamp::now(),
-            workdir: attempt.host.layout.issue_dir(&start.issue.id),
+        let record = match AttemptRecord::read(&files.record()) {
+            Ok(Some(record)) => record,
+            Ok(None) => {
+                let record = attempt.record()?;
+                private::write_json_soon(&files.record(), &record)
+                    .map_err(|error| fail("cannot record the attempt", &error))?;
+                record
+            }
+            Err(error) => return Err(fail("cannot read the record of the attempt", &error)),
         };
-        private::write_json_soon(&files.record(), &record)
-            .map_err(|error| fail("cannot record the attempt", &error))?;
-        let log =
-            SessionLog::create(&files.log()).map_err(|error| fail("cannot make the session log", &error))?;
+        let mut kept = record.kept.ok_or_else(|| {
+            Trouble::failed(
+                FailureClass::Agent,
+                "the record of the attempt is of an older version",
+            )
+        })?;
+        if let Some(profile) = attempt.workflow.agents.get(&kept.start.stage.agent) {
+            kept.profile.env = profile.env.clone();
+        }
+        let mut journal =
+            Journal::open(&files.journal()).map_err(|error| fail("cannot open the journal", &error))?;
+        if journal.steps().is_empty() {
+            journal
+                .note(Step::Begun { boot_id: boot_id() })
+                .map_err(|error| fail("cannot begin the journal", &error))?;
+        }
+        let log = open_log(files, &kept).map_err(|error| fail("cannot open the session log", &error))?;
+        crash::point("begun");
         Ok(Self {
             attempt,
-            profile,
+            kept,
             files,
-            id: start.session.to_string(),
-            log: Some(log),
+            id: attempt.start.session.to_string(),
+            began: record.started_at,
+            journal: Arc::new(Mutex::new(journal)),
+            log: Some(log.log),
+            told: log.agents,
+            log_is_ended: log.is_ended,
             conclusion: Conclusion::default(),
             exit: None,
+            proof: None,
+            agent_ran: false,
+            resume_failure: None,
+            preparing: false,
             changed: None,
             workdir: None,
             folder: None,
@@ -267,34 +211,148 @@ impl<'a> Work<'a> {
         &self.attempt.host
     }
 
-    pub(super) fn start(&self) -> &'a Start {
-        &self.attempt.start
+    pub(super) fn start(&self) -> &Start {
+        &self.kept.start
     }
 
-    async fn go(&mut self) -> Result<(), Trouble> {
-        let lock = Arc::new(self.lock_workspace().await?);
-        self.lock = Some(Arc::clone(&lock));
-        let workdir = self.workspace().await?;
-        self.workdir = Some(workdir.clone());
-        let context = Value::Object(stage_context(self.host(), self.start(), &workdir));
-        if let Some(source) = &self.start().stage.before_run {
-            self.hook(Hook::BeforeRun, source, &workdir, &context)
-                .await
-                .map_err(|e| Trouble::hook(&e))?;
+    pub(super) fn journal(&self) -> MutexGuard<'_, Journal> {
+        self.journal.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn shared_journal(&self) -> Arc<Mutex<Journal>> {
+        Arc::clone(&self.journal)
+    }
+
+    /// Notes a step before it is taken.
+    pub(super) fn note(&self, step: Step) -> Result<(), Trouble> {
+        self.journal().note(step).map_err(|error| cannot_note(&error))
+    }
+
+    /// [`note`](Self::note), so that it stays when the machine dies.
+    pub(super) async fn note_for_good(&self, step: Step) -> Result<(), Trouble> {
+        let journal = self.shared_journal();
+        let noted = spawn_blocking(move || {
+            journal
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .note_for_good(step)
+        });
+        match noted.await {
+            Ok(noted) => noted.map_err(|error| cannot_note(&error)),
+            Err(error) => Err(Trouble::failed(FailureClass::Agent, error.to_string())),
         }
-        self.prompt(&workdir, &context).await?;
-        let before = self.fingerprint(&workdir).await;
-        let result = self.agent(&workdir, &lock).await;
+    }
+
+    async fn run(mut self) -> Finish {
+        let plan = self.journal().plan(&boot_id());
+        let (ended, report) = match plan {
+            Plan::Over { ended, report } => {
+                self.close_log(&ended, &report);
+                if self.owes_after_run(&ended) {
+                    self.recall().await;
+                }
+                (*ended, *report)
+            }
+            plan => {
+                let trouble = match self.pursue(plan).await {
+                    Ok(()) => None,
+                    Err(Cut::Trouble(trouble)) => Some(trouble),
+                    Err(Cut::Detached) => return Finish::Detached,
+                };
+                let (ended, report) = self.conclude(trouble);
+                let over = Step::Over {
+                    ended: Box::new(ended.clone()),
+                    report: Box::new(report.clone()),
+                };
+                if let Err(trouble) = self.note(over) {
+                    tracing::error!(
+                        session = self.id,
+                        error = trouble.reason,
+                        "the journal stays without its end"
+                    );
+                }
+                self.close_log(&ended, &report);
+                (ended, report)
+            }
+        };
+        crash::point("log_ended");
+        if self.owes_after_run(&ended) {
+            self.after_run(&ended).await;
+        }
+        Finish::Ended(Box::new(AttemptEnd {
+            report,
+            ended,
+            log: self.files.log(),
+        }))
+    }
+
+    /// `after_run` follows every end but cancellation, where there was a workspace.
+    fn owes_after_run(&self, ended: &Ended) -> bool {
+        ended.outcome != Outcome::Cancelled
+            && self.start().stage.after_run.is_some()
+            && self.journal().had_workspace()
+            && self.ended(Hook::AfterRun.as_str()).is_none()
+    }
+
+    async fn pursue(&mut self, plan: Plan) -> Result<(), Cut> {
+        let (workdir, before, result) = match plan {
+            Plan::TakeUp {
+                boot_id,
+                shim,
+                agent,
+                before,
+                stopping,
+            } => {
+                let result = self.take_up(&boot_id, shim, agent, stopping).await;
+                if let Err(Cut::Detached) = result {
+                    return result;
+                }
+                let entered = match self.lock_workspace().await {
+                    Ok(()) => self.enter_again().await,
+                    Err(trouble) => Err(trouble),
+                };
+                match entered {
+                    Ok(workdir) => (workdir, before.map(Fingerprint), result),
+                    // What came of the agent says more than what became of its folder.
+                    Err(trouble) => return result.and(Err(trouble.into())),
+                }
+            }
+            Plan::Rebooted => {
+                self.proof = Some(vik_proc::Proof::Reboot.name());
+                let reason = "the machine was started anew before the agent ran";
+                return Err(Trouble::of(Outcome::Lost, reason).into());
+            }
+            Plan::Prepare | Plan::Over { .. } => {
+                self.lock_workspace().await?;
+                crash::point("locked");
+                let workdir = self.workspace().await?;
+                crash::point("workspace_ready");
+                let context = self.context(&workdir);
+                if let Some(source) = self.start().stage.before_run.clone() {
+                    self.hook(Hook::BeforeRun, &source, &workdir, &context).await?;
+                }
+                self.prompt(&workdir, &context).await?;
+                crash::point("prompt_ready");
+                let before = self.fingerprint(&workdir).await;
+                let result = self.agent(&workdir, before).await;
+                (workdir, before, result)
+            }
+        };
+        crash::point("agent_ended");
         let result = match result {
-            Ok(()) => self.verify(&workdir, &context).await,
-            trouble => trouble,
+            Ok(()) => self.verify(&workdir).await.map_err(Cut::from),
+            cut => cut,
         };
         let after = self.fingerprint(&workdir).await;
         self.changed = before.zip(after).map(|(before, after)| before != after);
         result
     }
 
-    async fn fingerprint(&self, workdir: &Path) -> Option<workspace::Fingerprint> {
+    pub(super) fn context(&self, workdir: &std::path::Path) -> Value {
+        Value::Object(stage_context(self.host(), self.start(), workdir))
+    }
+
+    async fn fingerprint(&self, workdir: &std::path::Path) -> Option<Fingerprint> {
         let workdir = workdir.to_owned();
         spawn_blocking(move || workspace::fingerprint(&workdir))
             .await
@@ -302,204 +360,129 @@ impl<'a> Work<'a> {
             .flatten()
     }
 
-    // --- before the agent
-
-    /// Nothing starts in a workspace without its lock; the shim holds it as long as anything of the attempt lives.
-    async fn lock_workspace(&self) -> Result<FileLock, Trouble> {
-        let path = self.host().layout.issue_lock(&self.start().issue.id);
-        let fail = |error: std::io::Error| {
-            let reason = format!("cannot lock {}: {error}", path.display());
-            Trouble::failed(FailureClass::Hook, reason)
-        };
-        if let Some(folder) = path.parent() {
-            private::create_private_dir_all(folder).map_err(fail)?;
+    fn close_log(&mut self, ended: &Ended, report: &Report) {
+        if self.log_is_ended {
+            return;
         }
-        // The shim of a daemon that died may still be ending its agent.
-        let patience = Instant::now() + Graces::default().total();
-        loop {
-            if let Some(lock) = FileLock::try_acquire(&path).map_err(fail)? {
-                return Ok(lock);
-            }
-            if Instant::now() >= patience {
-                let reason = "the workspace is locked: an earlier attempt still lives in it";
-                return Err(Trouble::of(Outcome::Lost, reason));
-            }
-            tokio::select! {
-                () = tokio::time::sleep(LOCK_LOOK) => {}
-                _ = self.attempt.orders.halted() => {
-                    return Err(Trouble::of(Outcome::Cancelled, "Vik was stopped"));
-                }
-            }
+        let log = match self.log.take() {
+            Some(log) => Ok(log),
+            None => SessionLog::reopen(&self.files.log()).map(|again| again.log),
+        };
+        let closed = log.and_then(|mut log| {
+            self.own_lines(ended, report, &mut log)?;
+            log.push(Timestamp::now(), &Event::Ended(ended.clone()))?;
+            log.flush()
+        });
+        if let Err(error) = closed {
+            let error = report::chain(&error);
+            tracing::error!(session = self.id, error, "a session log stays without its end");
         }
     }
 
-    async fn workspace(&mut self) -> Result<PathBuf, Trouble> {
-        let trouble =
-            |error: &dyn std::error::Error| Trouble::failed(FailureClass::Hook, report::chain(error));
-        let (host, id) = (Arc::clone(&self.attempt.host), self.start().issue.id.clone());
-        // What no hook makes cannot be half made.
-        let made_by_hook = self.attempt.workflow.issue.after_create.is_some();
-        let prepared = spawn_blocking(move || workspace::prepare(&host.layout, &id, made_by_hook)).await;
-        let prepared = prepared
-            .map_err(|error| trouble(&error))?
-            .map_err(|error| trouble(&error))?;
-        let fresh = match prepared {
-            Prepared::Existing(workspace) => {
-                let workdir = workspace.path().to_owned();
-                self.folder = Some(workspace);
-                return Ok(workdir);
-            }
-            Prepared::Created(workspace) => workspace,
-        };
-        let workdir = fresh.path().to_owned();
-        if let Some(source) = &self.attempt.workflow.issue.after_create {
-            let context = Value::Object(issue_context(self.host(), &self.start().issue, &workdir));
-            let timeout = self.attempt.workflow.issue.hook_timeout.0;
-            self.hook_within(Hook::AfterCreate, source, &workdir, &context, timeout)
-                .await
-                .map_err(|error| Trouble::hook(&error))?;
-        }
-        // Until the mark is set, the folder counts as half made: it is cleaned and made anew.
-        fresh.mark_ready().map_err(|error| trouble(&error))?;
-        self.folder = Some(fresh);
-        Ok(workdir)
-    }
-
-    async fn prompt(&mut self, workdir: &Path, context: &Value) -> Result<(), Trouble> {
-        let trouble = |text: String| Trouble::failed(FailureClass::Hook, text);
-        let (host, prompt) = (Arc::clone(&self.attempt.host), self.start().stage.prompt.clone());
-        let name = match &prompt {
-            PromptSource::File(file) => format!("the prompt {file}"),
-            PromptSource::Inline(_) => "the prompt".to_owned(),
-        };
-        // The file may lie on a disk that does not answer: stopping must not wait for that.
-        let source = tokio::select! {
-            read = spawn_blocking(move || prompt_source(&host, &prompt)) => match read {
-                Ok(source) => source.map_err(trouble)?,
-                Err(error) => return Err(trouble(format!("{name}: {error}"))),
-            },
-            _ = self.attempt.orders.halted() => {
-                return Err(Trouble::of(Outcome::Cancelled, "Vik was stopped"));
-            }
-        };
-        let prompt = template::prompt(&source, context).map_err(|error| {
-            let hint = error.hint().map(|hint| format!(" ({hint})")).unwrap_or_default();
-            trouble(format!("{name}: {}{hint}", report::chain(&error)))
-        })?;
-        let mut text = String::new();
-        for part in &prompt.parts {
-            match part {
-                Part::Text(piece) => text.push_str(piece),
-                Part::Command { script, .. } => {
-                    let place = self.place(workdir, Duration::ZERO);
-                    let file = self.files.hook("prompt").with_extension("sh");
-                    let stop = async { drop(self.attempt.orders.halted().await) };
-                    let output = hooks::prompt_command(self.host(), script, place, &file, stop).await;
-                    text.push_str(&output.map_err(|error| Trouble::hook(&error))?);
-                }
-            }
-        }
-        private::write_private(&self.files.prompt(), text.as_bytes())
-            .map_err(|error| trouble(format!("cannot write the prompt: {error}")))
-    }
-
-    // --- the end
-
-    fn conclude(&self, trouble: Option<&Trouble>, took: Duration) -> Ended {
-        let conclusion = &self.conclusion;
-        let priced = self.profile.price.map(|price| cost_of(&price, conclusion.usage));
-        let (cost_usd, cost_source) = match (conclusion.cost_usd, priced) {
-            (Some(usd), _) => (Some(usd), CostSource::Reported),
-            (None, Some(usd)) if conclusion.usage.total() > 0 => (Some(usd), CostSource::Price),
-            _ => (None, CostSource::None),
-        };
-        Ended {
-            outcome: trouble.map_or(Outcome::Succeeded, |trouble| trouble.outcome),
-            failure_class: trouble.and_then(|trouble| trouble.class),
-            exit_code: self.exit.as_ref().and_then(|record| record.code),
-            signal: self.exit.as_ref().and_then(|record| record.signal),
-            duration_ms: millis(took),
-            usage: conclusion.usage,
-            cost_usd,
-            cost_source,
-            reason: trouble.map(|trouble| trouble.reason.clone()),
-            last_message: conclusion.last_message.clone(),
-            provider_session_id: conclusion.provider_session_id.clone(),
-            workspace_changed: self.changed,
-            proof: self.exit.as_ref().map(|record| record.proof.name().to_owned()),
-        }
-    }
-
-    fn close_log(&mut self, ended: &Ended) {
-        let mut log = match self
-            .log
-            .take()
-            .map_or_else(|| SessionLog::reopen(&self.files.log()), Ok)
-        {
-            Ok(log) => log,
-            Err(error) => {
-                return tracing::error!(
-                    error = report::chain(&error),
-                    "a session log stays without its end"
-                );
-            }
-        };
+    /// What Vik has to say in the log before its last line.
+    fn own_lines(&self, ended: &Ended, report: &Report, log: &mut SessionLog) -> Result<(), StoreError> {
         let now = Timestamp::now();
-        let mut result = Ok(());
-        if self.exit.is_none()
-            && let Some(reason) = &ended.reason
-        {
-            let message = reason.as_str().into();
-            let failure_class = ended.failure_class;
-            result = log.push(
-                now,
-                &Event::Error {
-                    message,
-                    fatal: true,
-                    failure_class,
-                    http_status: None,
+        let reason = ended.reason.as_deref();
+        if let Some(resume) = self.start().resume.as_ref().filter(|_| report.resume_failed) {
+            let why = self.resume_failure.as_deref().or(reason);
+            let failed = Event::ResumeFailed {
+                resumed_from: resume.session,
+                reason: why.unwrap_or_default().into(),
+            };
+            log.push(now, &failed)?;
+        }
+        // No agent has told it.
+        let untold = ended.exit_code.is_none() && ended.signal.is_none();
+        if let Some(reason) = reason.filter(|_| untold) {
+            let error = Event::Error {
+                message: reason.into(),
+                fatal: true,
+                failure_class: ended.failure_class,
+                http_status: None,
+            };
+            log.push(now, &error)?;
+        }
+        Ok(())
+    }
+}
+
+impl Attempt {
+    /// The record of an attempt that begins now.
+    fn record(&self) -> Result<AttemptRecord, Trouble> {
+        let mut start = (*self.start).clone();
+        let profile = self.workflow.agents.get(&start.stage.agent).ok_or_else(|| {
+            let reason = format!("there is no agent `{}`", start.stage.agent);
+            Trouble::failed(FailureClass::Usage, reason)
+        })?;
+        let refused = start
+            .resume
+            .take_if(|resume| !vik_agents::valid_session_id(profile.runtime, &resume.provider_session_id));
+        Ok(AttemptRecord {
+            schema: 2,
+            run_id: start.run,
+            session_id: start.session,
+            issue_id: start.issue.id.clone(),
+            issue_title: start.issue.title.to_string(),
+            issue_state: start.issue.state.to_string(),
+            stage: start.stage.name.clone(),
+            agent: start.stage.agent.clone(),
+            runtime: profile.runtime.as_str().to_owned(),
+            model: profile.model.clone(),
+            attempt: start.attempt,
+            started_at: Timestamp::now(),
+            workdir: self.host.layout.issue_dir(&start.issue.id),
+            kept: Some(Box::new(Kept {
+                start,
+                profile: vik_core::workflow::AgentProfile {
+                    env: std::collections::BTreeMap::new(),
+                    ..profile.clone()
                 },
-            );
-        }
-        let result = result
-            .and_then(|()| log.push(now, &Event::Ended(ended.clone())))
-            .and_then(|()| log.flush());
-        if let Err(error) = result {
-            tracing::error!(
-                error = report::chain(&error),
-                "a session log stays without its end"
-            );
-        }
+                after_create: self.workflow.issue.after_create.clone(),
+                create_timeout: self.workflow.issue.hook_timeout,
+                resume_refused: refused.map(|resume| resume.session),
+            })),
+        })
     }
 }
 
-/// The text of a prompt template.
-///
-/// # Errors
-/// With words for people when the file cannot be read.
-pub fn prompt_source(host: &Host, prompt: &PromptSource) -> Result<String, String> {
-    match prompt {
-        PromptSource::Inline(text) => Ok(text.clone()),
-        PromptSource::File(file) => {
-            let path = host.workflow_dir.join(file);
-            crate::workflow_file::read_text(&path)
-                .map_err(|error| format!("cannot read {}: {error}", path.display()))
+/// Opens the session log; a new one begins with where its conversation comes from.
+fn open_log(files: &AttemptFiles, kept: &Kept) -> Result<Reopened, StoreError> {
+    let mut opened = if files.log().exists() {
+        SessionLog::reopen(&files.log())?
+    } else {
+        Reopened {
+            log: SessionLog::create(&files.log())?,
+            agents: 0,
+            is_ended: false,
         }
+    };
+    let log = &mut opened.log;
+    if log.is_empty() {
+        let now = Timestamp::now();
+        if let Some(resume) = &kept.start.resume {
+            let resumed = Event::Resumed {
+                resumed_from: resume.session,
+                provider_session_id: resume.provider_session_id.as_str().into(),
+            };
+            log.push(now, &resumed)?;
+        }
+        if let Some(session) = kept.resume_refused {
+            let refused = Event::ResumeFailed {
+                resumed_from: session,
+                reason: REFUSED.into(),
+            };
+            log.push(now, &refused)?;
+        }
+        log.flush()?;
     }
+    Ok(opened)
 }
 
-fn cost_of(price: &Price, usage: vik_core::outcome::Usage) -> f64 {
-    let fresh = usage
-        .input_tokens
-        .saturating_sub(usage.cached_input_tokens + usage.cache_write_input_tokens);
-    let parts = [
-        (fresh, price.input),
-        (usage.cached_input_tokens, price.cached_input),
-        (usage.cache_write_input_tokens, price.cache_write),
-        (usage.output_tokens, price.output),
-    ];
-    parts
-        .into_iter()
-        .map(|(tokens, usd_per_million)| tokens as f64 * usd_per_million / 1e6)
-        .sum()
+/// Why a conversation was not even asked for.
+const REFUSED: &str =
+    "what the earlier attempt told is no id of a conversation with this agent: it began anew";
+
+fn cannot_note(error: &StoreError) -> Trouble {
+    let reason = format!("cannot keep the journal: {}", report::chain(error));
+    Trouble::failed(FailureClass::Agent, reason)
 }

@@ -2,7 +2,6 @@
 
 use serde_json::{Map, Value, json};
 use vik_core::issue::Issue;
-use vik_core::machine::Report;
 use vik_core::scheduler::Start;
 
 use crate::host::Host;
@@ -20,10 +19,7 @@ pub fn stage_context(host: &Host, start: &Start, workdir: &Path) -> Map<String, 
     let mut issue = issue_value(&start.issue, workdir);
     issue.insert("stage".to_owned(), start.stage.name.as_str().into());
     let mut context = base_context(host, issue);
-    context.insert(
-        "attempt".to_owned(),
-        attempt_value(start.attempt, start.previous.as_ref()),
-    );
+    context.insert("attempt".to_owned(), attempt_value(start));
     context
 }
 
@@ -43,10 +39,12 @@ fn base_context(host: &Host, issue: Map<String, Value>) -> Map<String, Value> {
     context
 }
 
-fn attempt_value(number: u32, previous: Option<&Report>) -> Value {
+fn attempt_value(start: &Start) -> Value {
+    let previous = start.previous.as_ref();
     json!({
-        "number": number,
+        "number": start.attempt,
         "previous_outcome": previous.map_or("", |report| report.outcome.as_str()),
         "feedback": previous.and_then(|report| report.feedback.as_deref()).unwrap_or(""),
+        "resumed": start.resume.is_some(),
     })
 }

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use vik_agents::Adapter;
 use vik_core::event::Event;
+use vik_core::outcome::Usage;
 use vik_store::{SessionLog, StoreError};
 
 use super::live::Live;
@@ -43,6 +44,8 @@ pub struct Follower {
     raw: File,
     adapter: Box<dyn Adapter>,
     log: SessionLog,
+    /// How many events the log has already: they are mapped, and not written again.
+    told: u64,
     /// The start of a line whose end was not read yet.
     partial: Vec<u8>,
     live: Live,
@@ -88,7 +91,7 @@ impl std::fmt::Debug for Follower {
 }
 
 impl Follower {
-    /// Follows the file from its start; the file is there already.
+    /// Follows the file from its start; the file is there already. The first `told` events are in the log.
     ///
     /// # Errors
     /// When the file cannot be opened.
@@ -96,12 +99,14 @@ impl Follower {
         raw: &Path,
         adapter: Box<dyn Adapter>,
         log: SessionLog,
+        told: u64,
         live: Live,
     ) -> Result<Self, FollowError> {
         Ok(Self {
             raw: File::open(raw).map_err(FollowError::Read)?,
             adapter,
             log,
+            told,
             partial: Vec::new(),
             live,
             wait: LOOK.0,
@@ -136,6 +141,33 @@ impl Follower {
         self.heard = Instant::now();
     }
 
+    /// What the agent has told of its usage and cost so far.
+    pub fn usage(&self) -> (Usage, Option<f64>) {
+        self.adapter.usage()
+    }
+
+    /// Whether the agent has printed anything.
+    pub fn has_printed(&self) -> bool {
+        self.raw.metadata().is_ok_and(|meta| meta.len() > 0)
+    }
+
+    /// Writes an event of Vik's own.
+    ///
+    /// # Errors
+    /// When the log cannot be written.
+    pub fn say(&mut self, at: Timestamp, event: &Event<'_>) -> Result<(), FollowError> {
+        self.log.push(at, event)?;
+        Ok(self.log.flush()?)
+    }
+
+    /// Leaves the file to the next daemon: what was mapped is in the log.
+    ///
+    /// # Errors
+    /// When the log cannot be written.
+    pub fn leave(mut self) -> Result<(), FollowError> {
+        Ok(self.log.flush()?)
+    }
+
     /// Reads and maps what is there, at most one slice. Returns whether there may be more.
     ///
     /// # Errors
@@ -167,16 +199,40 @@ impl Follower {
         while let Some(end) = memchr::memchr(b'\n', fresh) {
             let (line, rest) = (&fresh[..end], &fresh[end + 1..]);
             if self.partial.is_empty() {
-                map_line(&mut *self.adapter, &mut self.log, &mut self.tools, line, at)?;
+                self.map_line(line, at)?;
             } else {
                 let mut whole = std::mem::take(&mut self.partial);
                 whole.extend_from_slice(line);
-                map_line(&mut *self.adapter, &mut self.log, &mut self.tools, &whole, at)?;
+                self.map_line(&whole, at)?;
             }
             fresh = rest;
         }
         self.partial.extend_from_slice(fresh);
         Ok(())
+    }
+
+    fn map_line(&mut self, line: &[u8], at: Timestamp) -> Result<(), StoreError> {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        if line.is_empty() {
+            return Ok(());
+        }
+        let Self {
+            adapter,
+            log,
+            tools,
+            told,
+            ..
+        } = self;
+        let mut result = Ok(());
+        adapter.line(line, &mut |event: Event<'_>| {
+            tools.note(&event);
+            if *told > 0 {
+                *told -= 1;
+            } else if result.is_ok() {
+                result = log.push(at, &event);
+            }
+        });
+        result
     }
 
     fn track(&mut self) {
@@ -207,13 +263,7 @@ impl Follower {
         }
         if !self.partial.is_empty() {
             let line = std::mem::take(&mut self.partial);
-            map_line(
-                &mut *self.adapter,
-                &mut self.log,
-                &mut self.tools,
-                &line,
-                Timestamp::now(),
-            )?;
+            self.map_line(&line, Timestamp::now())?;
         }
         self.track();
         self.log.flush()?;
@@ -228,23 +278,5 @@ impl Follower {
     }
 }
 
-fn map_line(
-    adapter: &mut dyn Adapter,
-    log: &mut SessionLog,
-    tools: &mut OpenTools,
-    line: &[u8],
-    at: Timestamp,
-) -> Result<(), StoreError> {
-    let line = line.strip_suffix(b"\r").unwrap_or(line);
-    if line.is_empty() {
-        return Ok(());
-    }
-    let mut result = Ok(());
-    adapter.line(line, &mut |event: Event<'_>| {
-        tools.note(&event);
-        if result.is_ok() {
-            result = log.push(at, &event);
-        }
-    });
-    result
-}
+#[cfg(test)]
+mod tests;

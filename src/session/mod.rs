@@ -1,17 +1,21 @@
-//! One attempt: prepare, start the agent under the shim, follow what it prints, conclude.
+//! One attempt: prepare, start the agent under the shim, follow what it prints, conclude. Each step is in the attempt's
+//! journal before it is taken: whoever takes the attempt up again goes on where that ends.
 
 mod agent;
 mod attempt;
+mod conclude;
 mod context;
 mod follow;
 mod live;
 mod orders;
+mod prepare;
 mod scripts;
 mod stop;
 
-pub use attempt::{Attempt, AttemptEnd, Finish, Spent, files, prompt_source, run};
+pub use attempt::{Attempt, AttemptEnd, Finish, Spent, files, run};
 pub use context::{issue_context, stage_context};
 pub use follow::{FollowError, Follower};
 pub use live::{Live, LivePhase};
 pub use orders::{Halt, Orders, Tell};
+pub use prepare::prompt_source;
 pub use stop::{Stop, StopLevel};

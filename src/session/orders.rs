@@ -2,7 +2,9 @@
 
 use tokio::sync::watch;
 use vik_core::limits::LimitHit;
+use vik_core::outcome::Outcome;
 use vik_core::scheduler::StopWhy;
+use vik_store::Trouble;
 
 use super::stop::{Stop, StopLevel};
 
@@ -56,6 +58,39 @@ pub enum Halt {
     Own(StopWhy),
 }
 
+impl Halt {
+    /// How the attempt will have ended.
+    pub fn trouble(&self) -> Trouble {
+        let (outcome, reason) = match self {
+            Self::All => (Outcome::Cancelled, "Vik was stopped".to_owned()),
+            Self::Own(StopWhy::StateChanged) => (
+                Outcome::Cancelled,
+                "the issue left the state of the stage".to_owned(),
+            ),
+            Self::Own(StopWhy::Terminal) => {
+                (Outcome::Cancelled, "the issue is in a terminal state".to_owned())
+            }
+            Self::Own(StopWhy::Gone) => (
+                Outcome::Cancelled,
+                "the tracker does not have the issue any more".to_owned(),
+            ),
+            Self::Own(StopWhy::Cancelled) => (Outcome::Cancelled, "it was cancelled".to_owned()),
+            Self::Own(StopWhy::OverBudget(hit)) => {
+                (Outcome::OverBudget, format!("a limit is reached: {hit}"))
+            }
+        };
+        Trouble::of(outcome, reason)
+    }
+
+    /// The limit that was crossed, where it is one.
+    pub fn limit(&self) -> Option<LimitHit> {
+        match self {
+            Self::Own(StopWhy::OverBudget(hit)) => Some(*hit),
+            _ => None,
+        }
+    }
+}
+
 impl Orders {
     /// For an attempt that stops when all do, or when it is told.
     pub fn new(all: Stop) -> (Tell, Self) {
@@ -97,16 +132,6 @@ impl Orders {
                 .map(<[_]>::to_vec)
         })
         .await
-    }
-
-    /// The warnings after the first `seen`.
-    pub fn warnings(&self, seen: usize) -> Vec<LimitHit> {
-        self.own
-            .borrow()
-            .warnings
-            .get(seen..)
-            .unwrap_or_default()
-            .to_vec()
     }
 
     async fn own<T>(&self, look: impl Fn(&Told) -> Option<T>) -> T {

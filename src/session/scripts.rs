@@ -7,52 +7,55 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use vik_core::event::Ended;
 use vik_core::outcome::FailureClass;
+use vik_proc::Graces;
+use vik_store::{Ran, Step, Trouble};
 
-use super::attempt::{Trouble, Work};
+use super::attempt::Work;
 use super::context::stage_context;
 use super::live::LivePhase;
+use super::orders::Halt;
+use crate::crash;
 use crate::hooks::{self, Hook, HookError, Place};
-use crate::host::fit;
+use crate::host::{ATTEMPT_MARK, fit};
 use crate::report;
 use crate::template;
 
+/// What the journal calls the commands of the prompt.
+pub(super) const PROMPT: &str = "prompt";
+
 impl Work<'_> {
-    pub(super) async fn verify(&mut self, workdir: &Path, context: &Value) -> Result<(), Trouble> {
-        let Some(source) = &self.start().stage.verify else {
+    pub(super) async fn verify(&mut self, workdir: &Path) -> Result<(), Trouble> {
+        let Some(source) = self.start().stage.verify.clone() else {
             return Ok(());
         };
         self.attempt.live.set(|facts| facts.phase = LivePhase::Verifying);
-        self.hook(Hook::Verify, source, workdir, context)
-            .await
-            .map_err(|error| match error {
-                HookError::Failed { ref tail, .. } => Trouble {
-                    feedback: Some(tail.clone()),
-                    ..Trouble::failed(FailureClass::Verify, error.to_string())
-                },
-                error @ HookError::Cancelled { .. } => Trouble::hook(&error),
-                error => Trouble {
-                    class: Some(FailureClass::Verify),
-                    ..Trouble::hook(&error)
-                },
-            })
+        let context = self.context(workdir);
+        self.hook(Hook::Verify, &source, workdir, &context).await
     }
 
-    pub(super) async fn after_run(&mut self, workdir: &Path, ended: &Ended) {
-        let Some(source) = &self.start().stage.after_run else {
+    pub(super) async fn after_run(&mut self, ended: &Ended) {
+        let Some(source) = self.start().stage.after_run.clone() else {
             return;
         };
         self.attempt.live.set(|facts| facts.phase = LivePhase::Finishing);
-        let mut context = stage_context(self.host(), self.start(), workdir);
-        context.insert("session".to_owned(), self.session_value(ended));
-        let done = self
-            .hook(Hook::AfterRun, source, workdir, &Value::Object(context))
-            .await;
-        if let Err(error) = done {
+        if let Err(trouble) = self.run_after(&source, ended).await {
             let start = self.start();
-            let error = report::chain(&error);
+            let error = trouble.reason;
             tracing::error!(issue = ?start.issue.id, stage = %start.stage.name, error, "after_run failed");
             self.attempt.live.set(|facts| facts.after_run_error = Some(error));
         }
+    }
+
+    async fn run_after(&mut self, source: &str, ended: &Ended) -> Result<(), Trouble> {
+        self.lock_workspace().await?;
+        let workdir = match self.workdir.clone() {
+            Some(workdir) => workdir,
+            None => self.enter_again().await?,
+        };
+        let mut context = stage_context(self.host(), self.start(), &workdir);
+        context.insert("session".to_owned(), self.session_value(ended));
+        self.hook(Hook::AfterRun, source, &workdir, &Value::Object(context))
+            .await
     }
 
     fn session_value(&self, ended: &Ended) -> Value {
@@ -77,32 +80,65 @@ impl Work<'_> {
         })
     }
 
+    /// Runs a hook once: where the journal has its end, that stands.
     pub(super) async fn hook(
         &self,
         hook: Hook,
         source: &str,
         workdir: &Path,
         context: &Value,
-    ) -> Result<(), HookError> {
-        let timeout = match hook {
-            Hook::Verify => self.start().stage.timeout.0,
-            _ => self.start().stage.hook_timeout.0,
-        };
-        self.hook_within(hook, source, workdir, context, timeout).await
+    ) -> Result<(), Trouble> {
+        if let Some(trouble) = self.ended(hook.as_str()) {
+            return trouble.map_or(Ok(()), Err);
+        }
+        let script = template::script(source, context).map_err(|error| {
+            self.hook_trouble(&HookError::Template {
+                name: hook.to_string(),
+                source: Box::new(error),
+            })
+        })?;
+        self.began(hook.as_str()).await?;
+        match hook {
+            Hook::BeforeRun => crash::point("before_run_started"),
+            Hook::AfterRun => crash::point("after_run_started"),
+            _ => {}
+        }
+        let done = self.run_hook(hook, &script, workdir).await;
+        let done = done.map_err(|error| match hook {
+            Hook::Verify => self.verify_trouble(error),
+            _ => self.hook_trouble(&error),
+        });
+        self.note_for_good(Step::Finished {
+            script: hook.to_string(),
+            trouble: done.as_ref().err().cloned(),
+        })
+        .await?;
+        match hook {
+            Hook::BeforeRun => crash::point("before_run_ended"),
+            Hook::Verify => crash::point("verify_ended"),
+            Hook::AfterRun => crash::point("after_run_ended"),
+            _ => {}
+        }
+        done
     }
 
-    pub(super) async fn hook_within(
-        &self,
-        hook: Hook,
-        source: &str,
-        workdir: &Path,
-        context: &Value,
-        timeout: Duration,
-    ) -> Result<(), HookError> {
-        let script = template::script(source, context).map_err(|error| HookError::Template {
-            name: hook.to_string(),
-            source: Box::new(error),
-        })?;
+    /// Notes that a script begins. What a daemon that died had begun of it is ended first.
+    pub(super) async fn began(&self, script: &str) -> Result<(), Trouble> {
+        let begun = self.journal().ran(script) == Ran::Begun;
+        if begun {
+            let (_, alive) = vik_proc::end_marked(ATTEMPT_MARK, &self.id, &[], &Graces::short()).await;
+            if !alive.is_empty() {
+                let reason = format!("what was begun of `{script}` could not be ended");
+                return Err(Trouble::failed(FailureClass::UnprovenEnd, reason));
+            }
+        }
+        self.note_for_good(Step::Started {
+            script: script.to_owned(),
+        })
+        .await
+    }
+
+    async fn run_hook(&self, hook: Hook, script: &str, workdir: &Path) -> Result<(), HookError> {
         if let Some(folder) = &self.folder {
             folder
                 .check(&self.host().layout)
@@ -111,7 +147,11 @@ impl Work<'_> {
                     source: Box::new(source),
                 })?;
         }
-        let log = self.files.hook(hook.as_str());
+        let timeout = match hook {
+            Hook::Verify => self.start().stage.timeout.0,
+            Hook::AfterCreate => self.kept.create_timeout.0,
+            _ => self.start().stage.hook_timeout.0,
+        };
         // What the agent did is done: cut off, its tracker would never hear of it. Its own timeout bounds the wait.
         let orders = &self.attempt.orders;
         let stop = async {
@@ -120,15 +160,37 @@ impl Work<'_> {
                 _ => drop(orders.halted().await),
             }
         };
+        let log = self.files.hook(hook.as_str());
         hooks::run(
             self.host(),
             hook,
-            &script,
+            script,
             self.place(workdir, timeout),
             &log,
             stop,
         )
         .await
+    }
+
+    pub(super) fn hook_trouble(&self, error: &HookError) -> Trouble {
+        match error {
+            HookError::Cancelled { .. } => {
+                let halt = self.attempt.orders.halt();
+                halt.unwrap_or(Halt::All).trouble()
+            }
+            error => Trouble::failed(FailureClass::Hook, report::chain(error)),
+        }
+    }
+
+    fn verify_trouble(&self, error: HookError) -> Trouble {
+        match error {
+            HookError::Failed { ref tail, .. } => Trouble {
+                feedback: Some(tail.clone()),
+                ..Trouble::failed(FailureClass::Verify, error.to_string())
+            },
+            error @ HookError::Cancelled { .. } => self.hook_trouble(&error),
+            error => Trouble::failed(FailureClass::Verify, report::chain(&error)),
+        }
     }
 
     pub(super) fn place<'p>(&'p self, workdir: &'p Path, timeout: Duration) -> Place<'p> {

@@ -19,7 +19,7 @@ const MAX_DEPTH: usize = 100;
 
 /// What a workspace looked like. Equal before and after: no file, and no commit, branch or tag changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Fingerprint(u64);
+pub struct Fingerprint(pub u64);
 
 /// Looks at a workspace; `None` where it is too big, or cannot be read. Blocks.
 ///

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-use vik_core::ids::{AgentName, IssueId};
+use vik_core::ids::{AgentName, IssueId, StageName};
 use vik_core::workflow::model::WorkspaceRoot;
 
 use super::WorkspaceError;
@@ -183,6 +183,12 @@ impl Layout {
     /// The file whose lock lets one process work in an issue's workspace.
     pub fn issue_lock(&self, issue: &IssueId) -> PathBuf {
         self.records_dir().join(folder_name(issue) + ".lock")
+    }
+
+    /// `service/issues/<issue>~<stage>.lock`: held by an attempt of a stage that may run beside another one.
+    pub fn stage_lock(&self, issue: &IssueId, stage: &StageName) -> PathBuf {
+        self.records_dir()
+            .join(format!("{}~{stage}.lock", folder_name(issue)))
     }
 
     /// The logs.

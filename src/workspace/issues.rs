@@ -160,6 +160,22 @@ pub fn open(layout: &Layout, issue: &IssueId) -> Result<Option<Workspace>, Works
     Ok(dir.map(|dir| Workspace { path, dir, record }))
 }
 
+/// Opens the workspace of an issue that is whole though its record stands, and takes the record away: whoever filled it
+/// died before that. `None` where there is none. Blocks.
+///
+/// # Errors
+/// When something that is no folder stands in its place, or its record cannot be removed.
+pub fn finish(layout: &Layout, issue: &IssueId) -> Result<Option<Workspace>, WorkspaceError> {
+    let (path, record) = (layout.issue_dir(issue), layout.creating_record(issue));
+    let issues = open_issues(layout)?;
+    let Some(dir) = open_folder(&issues, OsStr::new(&folder_name(issue)), &path)? else {
+        return Ok(None);
+    };
+    let workspace = Workspace { path, dir, record };
+    workspace.mark_ready()?;
+    Ok(Some(workspace))
+}
+
 /// Removes the workspace of an issue with all that is in it; links in it are removed, not followed. `false` where there
 /// was none. Seen from outside it is gone at once. Blocks.
 ///

@@ -20,7 +20,7 @@ pub use clean::{Leftover, leftover};
 pub use fingerprint::{Fingerprint, fingerprint};
 pub use home::{Layout, absolute_workflow_path};
 pub use instance::InstanceDir;
-pub use issues::{Prepared, Workspace, open, prepare, remove, sweep};
+pub use issues::{Prepared, Workspace, finish, open, prepare, remove, sweep};
 pub use list::list;
 pub use name::folder_name;
 

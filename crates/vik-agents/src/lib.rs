@@ -12,6 +12,8 @@ mod environment;
 mod error;
 mod flags;
 mod login;
+mod reset;
+mod resume;
 mod state;
 #[cfg(test)]
 mod testing;
@@ -22,14 +24,18 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
+use jiff::Timestamp;
 use serde_json::value::RawValue;
 use vik_core::event::Event;
+use vik_core::money::MicroUsd;
 use vik_core::outcome::{FailureClass, Usage};
 use vik_core::workflow::{AgentProfile, Runtime};
 
 pub use environment::{COMMON, COMMON_PREFIXES, provider_names, provider_prefixes};
 pub use error::LaunchError;
 pub use login::{LoginSign, login_hint, login_signs};
+pub use reset::reset_time;
+pub use resume::{resume_failure, valid_session_id};
 
 /// What an adapter may look at when it builds the command line.
 #[derive(Clone, Copy)]
@@ -46,6 +52,8 @@ pub struct LaunchContext<'a> {
     pub session_id: uuid::Uuid,
     /// The conversation to resume, where it is one.
     pub resume: Option<&'a str>,
+    /// What the session may cost at most, for an agent that can keep to that itself.
+    pub budget: Option<MicroUsd>,
     /// Whether the process will run as root.
     pub is_root: bool,
     /// The daemon's environment.
@@ -107,6 +115,8 @@ pub struct Conclusion {
     pub provider_session_id: Option<String>,
     /// Whether the agent was stopped by its own limit on money or turns (outcome `over_budget`).
     pub over_budget: bool,
+    /// When the quota that ended it opens again, where the agent told that as a number.
+    pub resets_at: Option<Timestamp>,
 }
 
 /// Takes the events that a line gave.

@@ -60,6 +60,7 @@ fn context<'a>(profile: &'a AgentProfile, environment: &'a BTreeMap<String, Stri
         private_home: None,
         session_id: SESSION,
         resume: None,
+        budget: None,
         is_root: false,
         environment,
     }

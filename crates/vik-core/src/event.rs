@@ -7,6 +7,8 @@ use std::borrow::Cow;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
+use crate::ids::SessionId;
+use crate::limits::LimitHit;
 use crate::outcome::{CostSource, FailureClass, Outcome, Usage};
 
 /// One event of a session log, without its `seq` and `at`.
@@ -136,9 +138,34 @@ pub enum Event<'a> {
         #[serde(skip_serializing_if = "Option::is_none")]
         reason: Option<Cow<'a, str>>,
     },
-    /// Always the last line of a session log; written by Vik, not by the agent.
+    /// The attempt goes on with an earlier conversation; written by Vik.
+    Resumed {
+        /// The attempt whose conversation it is.
+        resumed_from: SessionId,
+        /// The provider's id of the conversation.
+        provider_session_id: Cow<'a, str>,
+    },
+    /// The earlier conversation could not be gone on with; written by Vik.
+    ResumeFailed {
+        /// The attempt whose conversation it was.
+        resumed_from: SessionId,
+        /// Why.
+        reason: Cow<'a, str>,
+    },
+    /// A limit is near, or reached; written by Vik.
+    Limit {
+        /// The limit and what was spent: money in millionths of a US dollar.
+        #[serde(flatten)]
+        hit: LimitHit,
+        /// How much of it is used, in percent.
+        percent: u64,
+    },
+    /// Always the last line of a session log; written by Vik.
     Ended(Ended),
 }
+
+/// The kinds of events that Vik writes on its own account; all others tell what the agent printed.
+pub const OWN_KINDS: [&str; 4] = ["resumed", "resume_failed", "limit", "ended"];
 
 /// What a tool gave back.
 #[derive(Debug, Serialize)]

@@ -5,7 +5,10 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use vik_core::duration::Span;
 use vik_core::ids::{AgentName, IssueId, RunId, SessionId, StageName};
+use vik_core::scheduler::Start;
+use vik_core::workflow::AgentProfile;
 
 /// Why a file of an attempt could not be written or read.
 #[derive(Debug, thiserror::Error)]
@@ -29,9 +32,9 @@ pub enum StoreError {
 }
 
 /// What an attempt is for; written before anything is done for it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AttemptRecord {
-    /// The version of this record.
+    /// The version of this record: 2 has [`kept`](Self::kept).
     pub schema: u32,
     /// The run it belongs to.
     pub run_id: RunId,
@@ -57,6 +60,44 @@ pub struct AttemptRecord {
     pub started_at: Timestamp,
     /// The issue workspace.
     pub workdir: PathBuf,
+    /// What it keeps to its end, whatever is edited meanwhile and whichever daemon goes on with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept: Option<Box<Kept>>,
+}
+
+/// What an attempt keeps.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Kept {
+    /// What was decided on.
+    pub start: Start,
+    /// The agent profile, without the values of its `env`: those may be secrets.
+    pub profile: AgentProfile,
+    /// `issue.hooks.after_create`.
+    pub after_create: Option<String>,
+    /// `issue.hooks.timeout`.
+    pub create_timeout: Span,
+    /// The attempt whose conversation it was to go on with, where that has no id that its agent would take.
+    #[serde(default)]
+    pub resume_refused: Option<SessionId>,
+}
+
+impl AttemptRecord {
+    /// Reads a record; `None` where there is none.
+    ///
+    /// # Errors
+    /// When it cannot be read, or is no record.
+    pub fn read(path: &Path) -> Result<Option<Self>, StoreError> {
+        let text = match std::fs::read(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            text => text,
+        };
+        text.and_then(|text| Ok(serde_json::from_slice(&text)?))
+            .map(Some)
+            .map_err(|source| StoreError::Read {
+                path: path.to_owned(),
+                source,
+            })
+    }
 }
 
 /// The paths of one attempt: all have the stem `<stage>-<uuid-v7>`.
@@ -80,7 +121,8 @@ impl AttemptFiles {
         let name = path.file_name()?.to_str()?;
         let stem = name
             .strip_suffix(".attempt.json")
-            .or_else(|| name.strip_suffix(".jsonl").filter(|stem| !stem.ends_with(".raw")))?;
+            .or_else(|| name.strip_suffix(".jsonl"))
+            .filter(|stem| !stem.ends_with(".raw") && !stem.ends_with(".steps"))?;
         Some(Self {
             dir: path.parent()?.to_owned(),
             stem: stem.to_owned(),
@@ -129,6 +171,16 @@ impl AttemptFiles {
     /// What a hook printed, by the hook's name.
     pub fn hook(&self, name: &str) -> PathBuf {
         self.with(&format!(".{name}.log"))
+    }
+
+    /// The journal of its steps.
+    pub fn journal(&self) -> PathBuf {
+        self.with(".steps.jsonl")
+    }
+
+    /// The shim's FIFO, by which a later daemon takes it over.
+    pub fn control(&self) -> PathBuf {
+        self.with(".control")
     }
 
     /// What the attempt is for.

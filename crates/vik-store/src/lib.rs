@@ -3,11 +3,13 @@
 //! The [`ledger`] holds what was decided: claims, counters, limits, decisions.
 
 mod attempt;
+mod journal;
 pub mod ledger;
 mod log;
 mod read;
 
-pub use attempt::{AttemptFiles, AttemptRecord, StoreError};
+pub use attempt::{AttemptFiles, AttemptRecord, Kept, StoreError};
+pub use journal::{Journal, Plan, ProcessNote, Ran, Step, Trouble};
 pub use ledger::Ledger;
-pub use log::SessionLog;
+pub use log::{Reopened, SessionLog};
 pub use read::{History, PastAttempt, last_line, lines_of, read_ended};

@@ -1,12 +1,12 @@
 //! Writing a session log.
 
 use std::fs::{File, OpenOptions};
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
-use vik_core::event::Event;
+use vik_core::event::{Event, OWN_KINDS};
 
 use crate::StoreError;
 
@@ -51,40 +51,39 @@ impl SessionLog {
         })
     }
 
-    /// Opens a log whose writer broke off, to end it: numbers go on after its last whole line.
+    /// Opens a log whose writer broke off, to go on with it. A torn last line is cut: what it told of is in the raw file.
+    /// Numbers go on after the last whole line.
     ///
     /// # Errors
-    /// When the file cannot be read or opened.
-    pub fn reopen(path: &Path) -> Result<Self, StoreError> {
-        #[derive(serde::Deserialize)]
-        struct Line {
-            seq: u64,
-        }
-        let last = crate::last_line(path).map_err(|source| StoreError::Read {
+    /// When the file cannot be read, cut or opened.
+    pub fn reopen(path: &Path) -> Result<Reopened, StoreError> {
+        let write = |source| StoreError::Write {
             path: path.to_owned(),
             source,
-        })?;
-        let seq = last
-            .and_then(|line| serde_json::from_slice::<Line>(&line).ok())
-            .map_or(0, |line| line.seq);
-        let file = OpenOptions::new()
+        };
+        let mut file = OpenOptions::new()
+            .read(true)
             .append(true)
             .open(path)
-            .map_err(|source| StoreError::Write {
-                path: path.to_owned(),
-                source,
-            })?;
-        // A torn last line stays as it is, on a line of its own.
-        let torn = ends_torn(path).map_err(|source| StoreError::Read {
+            .map_err(write)?;
+        let found = Found::read(&mut file).map_err(|source| StoreError::Read {
             path: path.to_owned(),
             source,
         })?;
-        Ok(Self {
+        if found.torn {
+            file.set_len(found.whole).map_err(write)?;
+        }
+        let log = Self {
             path: path.to_owned(),
             file,
-            buffer: if torn { vec![b'\n'] } else { Vec::new() },
-            seq,
+            buffer: Vec::new(),
+            seq: found.lines,
             stamp: (i64::MIN, String::new()),
+        };
+        Ok(Reopened {
+            log,
+            agents: found.lines - found.own,
+            is_ended: found.ended,
         })
     }
 
@@ -176,16 +175,60 @@ impl SessionLog {
     }
 }
 
-/// Whether a file is not empty and does not end with a newline.
-fn ends_torn(path: &Path) -> std::io::Result<bool> {
-    let mut file = File::open(path)?;
-    if file.seek(SeekFrom::End(0))? == 0 {
-        return Ok(false);
+/// A log that was opened again.
+#[derive(Debug)]
+pub struct Reopened {
+    /// The log.
+    pub log: SessionLog,
+    /// How many of its events are the agent's: all but Vik's own.
+    pub agents: u64,
+    /// Whether its last line is `ended`.
+    pub is_ended: bool,
+}
+
+/// What stands in a log.
+#[derive(Debug, Default)]
+struct Found {
+    lines: u64,
+    /// The lines that Vik wrote on its own account.
+    own: u64,
+    ended: bool,
+    /// The bytes of the whole lines.
+    whole: u64,
+    torn: bool,
+}
+
+impl Found {
+    fn read(file: &mut File) -> std::io::Result<Self> {
+        let mut found = Self::default();
+        let mut reader = BufReader::with_capacity(BUFFER_BYTES, file);
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            let count = reader.read_until(b'\n', &mut line)?;
+            if line.last() != Some(&b'\n') {
+                found.torn = count > 0;
+                return Ok(found);
+            }
+            found.whole += count as u64;
+            found.lines += 1;
+            let kind = kind_of(&line);
+            found.own += u64::from(OWN_KINDS.iter().any(|own| own.as_bytes() == kind));
+            found.ended = kind == b"ended";
+        }
     }
-    file.seek(SeekFrom::End(-1))?;
-    let mut last = [0];
-    file.read_exact(&mut last)?;
-    Ok(last != [b'\n'])
+}
+
+/// The kind of a line, which stands after its number and its time; empty where it has none.
+fn kind_of(line: &[u8]) -> &[u8] {
+    const KEY: &[u8] = b"\"kind\":\"";
+    let head = &line[..line.len().min(128)];
+    let Some(at) = head.windows(KEY.len()).position(|window| window == KEY) else {
+        return &[];
+    };
+    let kind = &head[at + KEY.len()..];
+    let end = kind.iter().position(|&byte| byte == b'"').unwrap_or(0);
+    &kind[..end]
 }
 
 #[cfg(test)]
@@ -216,18 +259,23 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_was_cut_off_can_be_ended() {
+    fn a_log_that_was_cut_off_goes_on_after_its_last_whole_line() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("plan-x.jsonl");
-        std::fs::write(&path, "{\"seq\":1,\"kind\":\"message\"}\n{\"seq\":2,\"ki").unwrap();
-        let mut log = SessionLog::reopen(&path).unwrap();
-        log.push(Timestamp::UNIX_EPOCH, &Event::Malformed { line: "?".into() })
+        let head = "{\"seq\":1,\"at\":\"2023-11-14T22:13:20.123Z\",\"kind\":\"resumed\"}\n\
+                    {\"seq\":2,\"at\":\"2023-11-14T22:13:20.123Z\",\"kind\":\"message\",\"text\":\"\"}\n";
+        std::fs::write(&path, format!("{head}{{\"seq\":3,\"ki")).unwrap();
+        let mut again = SessionLog::reopen(&path).unwrap();
+        assert_eq!((again.agents, again.is_ended), (1, false));
+        again
+            .log
+            .push(Timestamp::UNIX_EPOCH, &Event::Malformed { line: "?".into() })
             .unwrap();
-        log.sync().unwrap();
+        again.log.sync().unwrap();
         let text = std::fs::read_to_string(&path).unwrap();
-        let last = text.lines().last().unwrap();
-        assert!(last.starts_with("{\"seq\":2,"), "{text}");
-        assert_eq!(text.lines().count(), 3);
+        let rest = text.strip_prefix(head).unwrap();
+        assert!(rest.starts_with("{\"seq\":3,"), "{text}");
+        assert_eq!(rest.lines().count(), 1);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
+use jiff::Timestamp;
 use serde_json::value::RawValue;
 use vik_core::event::Event;
 use vik_core::outcome::{FailureClass, Usage};
@@ -40,6 +41,8 @@ pub(crate) struct ClaudeCode {
     told_fatal: bool,
     /// Whether the provider said no for now.
     rejected: bool,
+    /// When it will say yes again.
+    resets_at: Option<Timestamp>,
     /// Whether `--json-schema` asks for a structured answer, which a model may never give, with exit code 0.
     wants_result: bool,
 }
@@ -54,6 +57,7 @@ impl ClaudeCode {
             told: false,
             told_fatal: false,
             rejected: false,
+            resets_at: None,
             wants_result: flags::has(profile, &["json-schema"]),
         }
     }
@@ -298,6 +302,12 @@ impl ClaudeCode {
             .status
             .as_ref()
             .is_some_and(|status| status.as_str() == "rejected");
+        if self.rejected {
+            let resets_at = info
+                .resets_at
+                .and_then(|at| Timestamp::from_second(at as i64).ok());
+            self.resets_at = resets_at;
+        }
         sink(Event::RateLimit {
             status: info.status.map(|status| status.0),
             resets_at_unix: info.resets_at.map(|at| at as i64),
@@ -496,6 +506,9 @@ impl Adapter for ClaudeCode {
             self.session.succeeded()
         };
         conclusion.over_budget = verdict.over_budget;
+        if conclusion.failure_class == Some(FailureClass::RateLimit) {
+            conclusion.resets_at = self.resets_at;
+        }
         conclusion.result = verdict.structured;
         conclusion
     }

@@ -18,11 +18,12 @@ mod requests;
 mod words;
 
 pub(crate) use adapter::ClaudeCode;
-use vik_core::workflow::Permission;
+use vik_core::money::MicroUsd;
+use vik_core::workflow::{AgentProfile, ArgValue, Permission};
 
 use crate::environment::environment;
 use crate::flags::{Fixed, Rules, own_flags};
-use crate::{Launch, LaunchContext, LaunchError, path_text};
+use crate::{Launch, LaunchContext, LaunchError, path_text, valid_session_id};
 
 const RULES: Rules = Rules {
     fixed: &[
@@ -67,6 +68,18 @@ const RULES: Rules = Rules {
 /// The tools that can change something, the shell among them.
 const WRITERS: &str = "Bash,Edit,EnterWorktree,NotebookEdit,Write";
 
+/// `--max-budget-usd` of the profile's own flags.
+fn own_budget(profile: &AgentProfile) -> Option<MicroUsd> {
+    profile
+        .args
+        .iter()
+        .find(|(name, _)| name.trim_start_matches('-') == "max-budget-usd")
+        .and_then(|(_, value)| match value {
+            ArgValue::Text(text) => text.parse().ok().map(MicroUsd::from_usd),
+            _ => None,
+        })
+}
+
 pub(crate) fn launch(cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {
     let profile = cx.profile;
     let model = profile.model.as_deref().ok_or(LaunchError::NoModel {
@@ -108,8 +121,15 @@ pub(crate) fn launch(cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {
             }
         }
     }
+    // The last one counts: the profile's own stays where it is the smaller one.
+    if let Some(budget) = cx
+        .budget
+        .filter(|budget| own_budget(profile).is_none_or(|own| *budget < own))
+    {
+        push(&["--max-budget-usd", &format!("{:.6}", budget.usd())]);
+    }
     match cx.resume {
-        Some(id) if uuid::Uuid::try_parse(id).is_err() => {
+        Some(id) if !valid_session_id(profile.runtime, id) => {
             return Err(LaunchError::BadResumeId {
                 runtime: "claude_code",
                 id: id.to_owned(),

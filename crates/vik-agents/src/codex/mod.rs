@@ -21,7 +21,7 @@ use vik_core::workflow::Permission;
 
 use crate::environment::environment;
 use crate::flags::{Fixed, Rules, own_flags};
-use crate::{Launch, LaunchContext, LaunchError, path_text};
+use crate::{Launch, LaunchContext, LaunchError, path_text, valid_session_id};
 
 const RULES: Rules = Rules {
     fixed: &[
@@ -119,7 +119,7 @@ pub(crate) fn launch(cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {
     }
     if let Some(thread) = cx.resume {
         // With anything but the id of a thread Codex silently begins a new one, and exits 0.
-        if uuid::Uuid::try_parse(thread).is_err() {
+        if !valid_session_id(profile.runtime, thread) {
             return Err(LaunchError::BadResumeId {
                 runtime: "codex",
                 id: thread.to_owned(),

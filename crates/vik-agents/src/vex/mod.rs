@@ -14,7 +14,7 @@ use vik_core::workflow::Permission;
 
 use crate::environment::environment;
 use crate::flags::{Fixed, Rules, own_flags};
-use crate::{Launch, LaunchContext, LaunchError, path_text};
+use crate::{Launch, LaunchContext, LaunchError, path_text, valid_session_id};
 
 const RULES: Rules = Rules {
     fixed: &[
@@ -89,7 +89,7 @@ pub(crate) fn launch(cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {
         push(&["--permission", permission]);
     }
     if let Some(id) = cx.resume {
-        if id.is_empty() || id.starts_with('-') {
+        if !valid_session_id(profile.runtime, id) {
             return Err(LaunchError::BadResumeId {
                 runtime: "vex",
                 id: id.to_owned(),

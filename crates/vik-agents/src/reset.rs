@@ -1,0 +1,222 @@
+//! When a quota opens again, from the words of an agent that tells it in no other way.
+
+use std::time::Duration;
+
+use jiff::civil::{Date, Time};
+use jiff::tz::TimeZone;
+use jiff::{Span, Timestamp, Zoned};
+
+/// The phrases that a time or a wait follows.
+const PHRASES: [&str; 6] = [
+    "try again at ",
+    "try again in ",
+    "resets at ",
+    "resets in ",
+    "resets ",
+    "retry after ",
+];
+
+/// No quota window is longer; a time beyond it was misread.
+const FARTHEST: Duration = Duration::from_secs(32 * 24 * 3600);
+
+/// When the quota opens again, as `text` tells it: `try again at Nov 22nd, 2026 3:14 PM.`, `try again in 3 days 4 hours`,
+/// `resets Nov 23, 2:13am (UTC)`, `resets 5pm`. A time without a zone is one of `now`'s zone.
+pub fn reset_time(text: &str, now: &Zoned) -> Option<Timestamp> {
+    let lower = text.to_lowercase();
+    PHRASES.iter().find_map(|phrase| {
+        let at = lower.find(phrase)? + phrase.len();
+        let words = lower[at..].lines().next()?;
+        let then = wait(words)
+            .and_then(|wait| now.timestamp().checked_add(wait).ok())
+            .or_else(|| moment(words, now))?;
+        let ahead = then.duration_since(now.timestamp());
+        (!ahead.is_negative() && ahead.unsigned_abs() <= FARTHEST).then_some(then)
+    })
+}
+
+/// `3 days 4 hours 13 minutes`, `1.5s`, `20 seconds`.
+fn wait(words: &str) -> Option<Duration> {
+    let mut total = 0.0;
+    let mut rest = words.trim_start();
+    let mut found = false;
+    loop {
+        let digits = rest
+            .find(|c: char| !(c.is_ascii_digit() || c == '.'))
+            .unwrap_or(rest.len());
+        let Ok(number) = rest[..digits].trim_end_matches('.').parse::<f64>() else {
+            break;
+        };
+        let unit_at = rest[digits..].trim_start();
+        let unit_end = unit_at
+            .find(|c: char| !c.is_ascii_alphabetic())
+            .unwrap_or(unit_at.len());
+        let seconds = match &unit_at[..unit_end] {
+            "ms" | "milliseconds" => 0.001,
+            "s" | "sec" | "secs" | "second" | "seconds" => 1.0,
+            "m" | "min" | "mins" | "minute" | "minutes" => 60.0,
+            "h" | "hour" | "hours" => 3600.0,
+            "d" | "day" | "days" => 86_400.0,
+            "w" | "week" | "weeks" => 604_800.0,
+            _ => return None,
+        };
+        total += number * seconds;
+        found = true;
+        rest = unit_at[unit_end..]
+            .trim_start_matches([',', ' '])
+            .trim_start_matches("and ");
+    }
+    found.then(|| Duration::try_from_secs_f64(total).ok())?
+}
+
+/// `nov 22nd, 2026 3:14 pm`, `nov 23, 2:13am (utc)`, `3:14 pm`, `5pm`.
+fn moment(words: &str, now: &Zoned) -> Option<Timestamp> {
+    let zone = if words.contains("(utc)") {
+        TimeZone::UTC
+    } else {
+        now.time_zone().clone()
+    };
+    let now = now.with_time_zone(zone.clone());
+    let words = words.split('(').next()?;
+    let mut date: Option<(i8, i8)> = None;
+    let mut year = None;
+    let mut time = None;
+    let mut month = None;
+    let mut tokens = words
+        .split([' ', ','])
+        .map(|word| word.trim_end_matches('.'))
+        .filter(|word| !word.is_empty())
+        .peekable();
+    while let Some(word) = tokens.next() {
+        if let Some(number) = month_of(word) {
+            month = Some(number);
+        } else if let (Some(number), None) = (month, date) {
+            let day = word.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+            date = Some((number, day.parse().ok()?));
+        } else if word.len() == 4 && word.bytes().all(|byte| byte.is_ascii_digit()) {
+            year = Some(word.parse::<i16>().ok()?);
+        } else if let Some(found) = time_of(word, tokens.peek().copied()) {
+            time = Some(found);
+            break;
+        }
+    }
+    let time = time?;
+    let Some((month, day)) = date else {
+        let today = now.date().to_datetime(time).to_zoned(zone).ok()?;
+        let then = if today < now {
+            today.checked_add(Span::new().days(1)).ok()?
+        } else {
+            today
+        };
+        return Some(then.timestamp());
+    };
+    let at = |year: i16| -> Option<Zoned> {
+        let date = Date::new(year, month, day).ok()?;
+        date.to_datetime(time).to_zoned(zone.clone()).ok()
+    };
+    match year {
+        Some(year) => at(year),
+        // The turn of the year may lie between.
+        None => at(now.year())
+            .filter(|then| *then >= now)
+            .or_else(|| at(now.year() + 1)),
+    }
+    .map(|then| then.timestamp())
+}
+
+fn month_of(word: &str) -> Option<i8> {
+    const MONTHS: [&str; 12] = [
+        "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec",
+    ];
+    let at = MONTHS.iter().position(|month| word.starts_with(month))?;
+    i8::try_from(at + 1).ok()
+}
+
+/// `3:14` and `pm`, `2:13am`, `5pm`, `15:04`.
+fn time_of(word: &str, next: Option<&str>) -> Option<Time> {
+    let digits = word.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let half = match &word[digits.len()..] {
+        "" => next.unwrap_or(""),
+        half => half,
+    };
+    let (hour, minute) = digits.split_once(':').unwrap_or((digits, ""));
+    let hour: i8 = hour.parse().ok()?;
+    let minute: i8 = if minute.is_empty() {
+        0
+    } else {
+        minute.get(..2)?.parse().ok()?
+    };
+    let hour = match (half, hour) {
+        ("am", 12) => 0,
+        ("am", hour) => hour,
+        ("pm", 12) => 12,
+        ("pm", hour) => hour.checked_add(12)?,
+        // A bare number is no time.
+        (_, hour) if digits.contains(':') => hour,
+        _ => return None,
+    };
+    Time::new(hour, minute, 0, 0).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(text: &str) -> Option<String> {
+        let now: Timestamp = "2026-11-22T01:40:00Z".parse().unwrap();
+        let now = now.to_zoned(TimeZone::fixed(jiff::tz::offset(1)));
+        reset_time(text, &now).map(|then| then.to_string())
+    }
+
+    #[test]
+    fn the_words_of_the_agents_are_understood() {
+        let known = [
+            (
+                "You've hit your limit · resets Nov 23, 2:13am (UTC)",
+                "2026-11-23T02:13:00Z",
+            ),
+            ("Claude usage limit reached, resets 5pm", "2026-11-22T16:00:00Z"),
+            ("resets 1:30am", "2026-11-23T00:30:00Z"),
+            (
+                "You've hit your usage limit. Upgrade to Pro or try again at Nov 24th, 2026 3:14 PM.",
+                "2026-11-24T14:14:00Z",
+            ),
+            (
+                "You've hit your usage limit. Try again at 3:14 PM.",
+                "2026-11-22T14:14:00Z",
+            ),
+            ("try again at 15:04", "2026-11-22T14:04:00Z"),
+            (
+                "Rate limit reached. Please try again in 3 days 4 hours 13 minutes.",
+                "2026-11-25T05:53:00Z",
+            ),
+            ("Please try again in 1.5s. Visit …", "2026-11-22T01:40:01.5Z"),
+            ("try again in 20 minutes", "2026-11-22T02:00:00Z"),
+        ];
+        for (text, expected) in known {
+            assert_eq!(seen(text).as_deref(), Some(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_time_is_none() {
+        for text in [
+            "",
+            "Quota exceeded.",
+            "try again at your own risk",
+            "try again in a while",
+            "resets",
+            "try again at Nov 24th, 2031 3:14 PM",
+            "try again at Nov 20th, 2026 3:14 PM",
+            "try again in 99999999999999999999 days",
+        ] {
+            assert_eq!(seen(text), None, "{text}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_text_breaks_it(text in "(try again (at|in) |resets )?[ -~\u{e4}]{0,40}") {
+            let _ = seen(&text);
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Going on with an earlier conversation: which ids an agent takes, and how it says that it cannot.
+
+use std::borrow::Cow;
+
+use vik_core::workflow::Runtime;
+
+use crate::Conclusion;
+
+/// The longest id that is taken for one.
+const MAX_ID_BYTES: usize = 128;
+
+/// Whether a text can be the id of a conversation with an agent of this runtime. It comes from what an agent printed, and
+/// goes on a command line: Codex would silently begin a new conversation on garbage, with exit code 0.
+pub fn valid_session_id(runtime: Runtime, id: &str) -> bool {
+    match runtime {
+        Runtime::Codex | Runtime::ClaudeCode => uuid::Uuid::try_parse(id).is_ok_and(|uuid| {
+            // Other ways to write a UUID (in braces, as a URN) are no ids of theirs.
+            uuid.hyphenated().to_string().eq_ignore_ascii_case(id)
+        }),
+        Runtime::Vex => {
+            let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+            !id.is_empty() && id.len() <= MAX_ID_BYTES && !id.starts_with(['-', '.']) && id.bytes().all(plain)
+        }
+        Runtime::Command => false,
+    }
+}
+
+/// Why the conversation `asked` was not gone on with; `None` where it was.
+pub fn resume_failure<'a>(runtime: Runtime, asked: &str, conclusion: &'a Conclusion) -> Option<Cow<'a, str>> {
+    let words: &[&str] = match runtime {
+        Runtime::Codex => &["no rollout found", "thread/resume failed"],
+        Runtime::ClaudeCode => &["No conversation found", "requires a valid session ID"],
+        Runtime::Vex => &["no session", "no such session"],
+        Runtime::Command => &[],
+    };
+    let reason = conclusion.reason.as_deref().filter(|_| !conclusion.ok);
+    if let Some(reason) = reason.filter(|reason| words.iter().any(|words| reason.contains(words))) {
+        return Some(Cow::Borrowed(reason));
+    }
+    let got = conclusion.provider_session_id.as_deref()?;
+    (!got.eq_ignore_ascii_case(asked))
+        .then(|| Cow::Owned(format!("the agent began another conversation, {got}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ID: &str = "01a1ffcd-34e9-78d1-bc6d-b647a491f028";
+
+    #[test]
+    fn only_what_an_agent_takes_is_an_id() {
+        for runtime in [Runtime::Codex, Runtime::ClaudeCode, Runtime::Vex] {
+            assert!(valid_session_id(runtime, ID), "{runtime:?}");
+            for bad in ["", "-x", "--last", "a b", "a\n", "$(x)", "../a"] {
+                assert!(!valid_session_id(runtime, bad), "{runtime:?} {bad:?}");
+            }
+        }
+        for bad in [
+            "thread-1",
+            "{01a1ffcd-34e9-78d1-bc6d-b647a491f028}",
+            "01a1ffcd34e978d1bc6db647a491f028",
+        ] {
+            assert!(!valid_session_id(Runtime::Codex, bad), "{bad}");
+        }
+        assert!(!valid_session_id(Runtime::Command, ID));
+    }
+
+    #[test]
+    fn a_conversation_that_was_not_found_or_is_another_is_told() {
+        let failed = |reason: &str| Conclusion {
+            reason: Some(reason.to_owned()),
+            ..Conclusion::default()
+        };
+        let codex = failed(
+            "Error: thread/resume: thread/resume failed: no rollout found for thread id x (code -32600)",
+        );
+        assert!(resume_failure(Runtime::Codex, ID, &codex).is_some());
+        let claude = failed("No conversation found with session ID: x");
+        assert!(resume_failure(Runtime::ClaudeCode, ID, &claude).is_some());
+        assert!(resume_failure(Runtime::ClaudeCode, ID, &failed("the model is overloaded")).is_none());
+        let with = |id: &str| Conclusion {
+            ok: true,
+            provider_session_id: Some(id.to_owned()),
+            ..Conclusion::default()
+        };
+        assert!(resume_failure(Runtime::Codex, ID, &with(ID)).is_none());
+        let other = with("01a1ffcd-0000-78d1-bc6d-b647a491f028");
+        let why = resume_failure(Runtime::Codex, ID, &other);
+        assert!(why.is_some_and(|why| why.contains("another conversation")));
+    }
+}

@@ -1,0 +1,312 @@
+//! The journal of one attempt: each step is noted before it is taken, so that the next daemon knows where to go on.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use vik_core::event::Ended;
+use vik_core::machine::Report;
+use vik_core::outcome::{FailureClass, Outcome};
+
+use crate::StoreError;
+
+/// Why an attempt did not come to a good end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Trouble {
+    /// The outcome it leads to.
+    pub outcome: Outcome,
+    /// Why, where it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class: Option<FailureClass>,
+    /// In a person's words.
+    pub reason: String,
+    /// What the next attempt should know.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub feedback: Option<String>,
+}
+
+impl Trouble {
+    /// A failure of this class.
+    pub fn failed(class: FailureClass, reason: impl Into<String>) -> Self {
+        Self {
+            class: Some(class),
+            ..Self::of(Outcome::Failed, reason)
+        }
+    }
+
+    /// An outcome without a class.
+    pub fn of(outcome: Outcome, reason: impl Into<String>) -> Self {
+        Self {
+            outcome,
+            class: None,
+            reason: reason.into(),
+            feedback: None,
+        }
+    }
+}
+
+/// A process as the journal names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessNote {
+    /// Its pid.
+    pub pid: i32,
+    /// When it was started, as the system counts.
+    pub start_time: u64,
+}
+
+/// One step of an attempt.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "step", rename_all = "snake_case")]
+pub enum Step {
+    /// It was taken up for the first time.
+    Begun {
+        /// The boot of the machine.
+        boot_id: String,
+    },
+    /// There is an issue workspace, and it is whole.
+    WorkspaceReady,
+    /// A command that cannot be taken back is about to run: a hook, `verify`, or the commands of the prompt.
+    Started {
+        /// Which.
+        script: String,
+    },
+    /// It ended.
+    Finished {
+        /// Which.
+        script: String,
+        /// Why it failed, where it did.
+        trouble: Option<Trouble>,
+    },
+    /// The shim lives and is about to be told what to start. From here on the agent may have run.
+    Shim {
+        /// The shim.
+        shim: ProcessNote,
+        /// What the workspace looked like before.
+        before: Option<u64>,
+    },
+    /// The agent runs.
+    AgentStarted {
+        /// The agent.
+        agent: ProcessNote,
+    },
+    /// The agent is about to be stopped, and why.
+    Stopping {
+        /// How the attempt will have ended.
+        trouble: Trouble,
+    },
+    /// The attempt is over but for `after_run`: this is what its log and the scheduler are told.
+    Over {
+        /// The last line of its log.
+        ended: Box<Ended>,
+        /// For the scheduler.
+        report: Box<Report>,
+    },
+    /// A step that a later version knows.
+    #[serde(other)]
+    Unknown,
+}
+
+/// How far a command has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ran<'a> {
+    /// It was not begun.
+    Not,
+    /// It was begun; its end is not known, so it is run again.
+    Begun,
+    /// It ended: well, or with this trouble.
+    Ended(Option<&'a Trouble>),
+}
+
+/// Where an attempt goes on.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Plan {
+    /// With what comes before the agent; commands that ended are not run again.
+    Prepare,
+    /// Its agent was started: it lives still, or it has ended meanwhile.
+    TakeUp {
+        /// The boot of the machine in which that was.
+        boot_id: String,
+        /// The shim.
+        shim: ProcessNote,
+        /// The agent, where it is known.
+        agent: Option<ProcessNote>,
+        /// What the workspace looked like before.
+        before: Option<u64>,
+        /// Why it is being stopped, where it is.
+        stopping: Option<Trouble>,
+    },
+    /// The machine was started anew before there was an agent: nothing of it lives.
+    Rebooted,
+    /// It is over; what is left is to end its log and to run `after_run`.
+    Over {
+        /// The last line of its log.
+        ended: Box<Ended>,
+        /// For the scheduler.
+        report: Box<Report>,
+    },
+}
+
+#[derive(Serialize, Deserialize)]
+struct Line<S> {
+    at: Timestamp,
+    #[serde(flatten)]
+    step: S,
+}
+
+/// The journal of one attempt, append-only.
+#[derive(Debug)]
+pub struct Journal {
+    path: PathBuf,
+    file: File,
+    /// The bytes of its whole lines.
+    size: u64,
+    steps: Vec<Step>,
+}
+
+impl Journal {
+    /// Opens the journal, or makes it (0600). A torn last line is cut: what it told of was not begun.
+    ///
+    /// # Errors
+    /// When it cannot be read or written, or a whole line of it is no step.
+    pub fn open(path: &Path) -> Result<Self, StoreError> {
+        let read = |source| StoreError::Read {
+            path: path.to_owned(),
+            source,
+        };
+        let mut file = OpenOptions::new()
+            .read(true)
+            .append(true)
+            .create(true)
+            .mode(0o600)
+            .open(path)
+            .map_err(|source| StoreError::Write {
+                path: path.to_owned(),
+                source,
+            })?;
+        let mut text = Vec::new();
+        file.read_to_end(&mut text).map_err(read)?;
+        let (lines, whole) = crate::lines_of(&text);
+        let steps = lines
+            .map(|line| serde_json::from_slice::<Line<Step>>(line).map(|line| line.step))
+            .collect::<Result<_, _>>()
+            .map_err(|error| read(io::Error::new(io::ErrorKind::InvalidData, error)))?;
+        if whole < text.len() {
+            file.set_len(whole as u64).map_err(|source| StoreError::Write {
+                path: path.to_owned(),
+                source,
+            })?;
+        }
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+            size: whole as u64,
+            steps,
+        })
+    }
+
+    /// The steps so far.
+    pub fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+
+    /// Notes a step; it stays when this process dies.
+    ///
+    /// # Errors
+    /// When it cannot be written: then the step must not be taken.
+    pub fn note(&mut self, step: Step) -> Result<(), StoreError> {
+        let fail = |source| StoreError::Write {
+            path: self.path.clone(),
+            source,
+        };
+        let line = Line {
+            at: Timestamp::now(),
+            step,
+        };
+        let mut bytes = serde_json::to_vec(&line).map_err(|error| fail(error.into()))?;
+        bytes.push(b'\n');
+        if let Err(error) = self.file.write_all(&bytes) {
+            // A part of a line must not stand before the next one.
+            let _ = self.file.set_len(self.size);
+            return Err(fail(error));
+        }
+        self.size += bytes.len() as u64;
+        self.steps.push(line.step);
+        Ok(())
+    }
+
+    /// [`note`](Self::note), and waits until it stays when the machine dies.
+    ///
+    /// # Errors
+    /// When it cannot be written: then the step must not be taken.
+    pub fn note_for_good(&mut self, step: Step) -> Result<(), StoreError> {
+        self.note(step)?;
+        self.file.sync_data().map_err(|source| StoreError::Write {
+            path: self.path.clone(),
+            source,
+        })
+    }
+
+    /// How far a command has come.
+    pub fn ran(&self, script: &str) -> Ran<'_> {
+        ran(&self.steps, script)
+    }
+
+    /// Where the attempt goes on, on a machine of this boot.
+    pub fn plan(&self, boot_id: &str) -> Plan {
+        plan(&self.steps, boot_id)
+    }
+
+    /// Whether its issue workspace was there and whole.
+    pub fn had_workspace(&self) -> bool {
+        self.steps.contains(&Step::WorkspaceReady)
+    }
+}
+
+fn ran<'a>(steps: &'a [Step], wanted: &str) -> Ran<'a> {
+    let last = steps.iter().rev().find_map(|step| match step {
+        Step::Started { script } if script == wanted => Some(Ran::Begun),
+        Step::Finished { script, trouble } if script == wanted => Some(Ran::Ended(trouble.as_ref())),
+        _ => None,
+    });
+    last.unwrap_or(Ran::Not)
+}
+
+fn plan(steps: &[Step], boot: &str) -> Plan {
+    let mut begun = boot;
+    let mut shim = None;
+    let mut agent = None;
+    let mut stopping: Option<&Trouble> = None;
+    for step in steps {
+        match step {
+            Step::Begun { boot_id } => begun = boot_id,
+            Step::Shim { shim: id, before } => shim = Some((*id, *before)),
+            Step::AgentStarted { agent: id } => agent = Some(*id),
+            // The first reason stands.
+            Step::Stopping { trouble } => stopping = stopping.or(Some(trouble)),
+            Step::Over { ended, report } => {
+                return Plan::Over {
+                    ended: ended.clone(),
+                    report: report.clone(),
+                };
+            }
+            Step::WorkspaceReady | Step::Started { .. } | Step::Finished { .. } | Step::Unknown => {}
+        }
+    }
+    match shim {
+        Some((shim, before)) => Plan::TakeUp {
+            boot_id: begun.to_owned(),
+            shim,
+            agent,
+            before,
+            stopping: stopping.cloned(),
+        },
+        None if begun == boot => Plan::Prepare,
+        None => Plan::Rebooted,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,194 @@
+use proptest::prelude::*;
+
+use super::*;
+
+const BOOT: &str = "boot";
+const SCRIPTS: [&str; 5] = ["after_create", "before_run", "prompt", "verify", "after_run"];
+
+fn process(pid: i32) -> ProcessNote {
+    ProcessNote { pid, start_time: 7 }
+}
+
+fn started(script: &str) -> Step {
+    Step::Started {
+        script: script.to_owned(),
+    }
+}
+
+fn finished(script: &str, trouble: Option<Trouble>) -> Step {
+    Step::Finished {
+        script: script.to_owned(),
+        trouble,
+    }
+}
+
+fn over(outcome: Outcome) -> Step {
+    let report = Report::of(outcome);
+    let ended = serde_json::json!({
+        "outcome": outcome.as_str(), "duration_ms": 1, "usage": {}, "cost_usd": null, "cost_source": "none",
+    });
+    Step::Over {
+        ended: serde_json::from_value(ended).unwrap(),
+        report: Box::new(report),
+    }
+}
+
+/// Writes steps through one journal after another: each step is a daemon of its own.
+fn written(steps: &[Step]) -> (tempfile::TempDir, PathBuf) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("x.steps.jsonl");
+    for step in steps {
+        Journal::open(&path).unwrap().note(step.clone()).unwrap();
+    }
+    (dir, path)
+}
+
+/// The whole journal of an attempt: which scripts it has, which of them fails, whether its agent was stopped.
+fn lives() -> impl Strategy<Value = Vec<Step>> {
+    let scripts = prop::array::uniform5(any::<bool>());
+    (scripts, prop::option::of(0..5_usize), any::<bool>()).prop_map(|(has, fails, stops)| {
+        let trouble = Trouble::failed(FailureClass::Hook, "no");
+        let mut steps = vec![Step::Begun {
+            boot_id: BOOT.to_owned(),
+        }];
+        for (at, script) in SCRIPTS.into_iter().enumerate() {
+            if at == 3 {
+                steps.extend([
+                    Step::Shim {
+                        shim: process(5),
+                        before: Some(9),
+                    },
+                    Step::AgentStarted { agent: process(6) },
+                ]);
+                if stops {
+                    steps.push(Step::Stopping {
+                        trouble: trouble.clone(),
+                    });
+                }
+            }
+            if at == 4 {
+                steps.push(over(Outcome::Succeeded));
+            }
+            if has[at] {
+                let failed = (fails == Some(at)).then(|| trouble.clone());
+                steps.extend([started(script), finished(script, failed.clone())]);
+                if failed.is_some() && at < 3 {
+                    steps.push(over(Outcome::Failed));
+                    break;
+                }
+            }
+            if at == 0 {
+                steps.push(Step::WorkspaceReady);
+            }
+        }
+        steps
+    })
+}
+
+proptest! {
+    /// Wherever a daemon dies, the next one neither forgets what was done nor believes in what was not.
+    #[test]
+    fn every_prefix_of_a_journal_leads_to_the_right_plan(steps in lives()) {
+        for cut in 1..=steps.len() {
+            let done = &steps[..cut];
+            let has = |wanted: &dyn Fn(&Step) -> bool| done.iter().any(wanted);
+            let was_started = has(&|step| matches!(step, Step::Shim { .. }));
+            let is_over = has(&|step| matches!(step, Step::Over { .. }));
+            let plan_here = plan(done, BOOT);
+            match &plan_here {
+                // An agent is started only if none was.
+                Plan::Prepare => prop_assert!(!was_started && !is_over),
+                Plan::TakeUp { boot_id, shim, agent, before, stopping } => {
+                    prop_assert!(was_started && !is_over);
+                    prop_assert_eq!((boot_id.as_str(), *shim, *before), (BOOT, process(5), Some(9)));
+                    prop_assert_eq!(agent.is_some(), has(&|step| matches!(step, Step::AgentStarted { .. })));
+                    prop_assert_eq!(stopping.is_some(), has(&|step| matches!(step, Step::Stopping { .. })));
+                }
+                Plan::Over { .. } => prop_assert!(is_over),
+                Plan::Rebooted => prop_assert!(false, "it is the same boot"),
+            }
+            match plan(done, "another boot") {
+                // Nothing of it lives, and what is over stays over.
+                Plan::Rebooted => prop_assert!(!was_started && !is_over),
+                Plan::Prepare => prop_assert!(false, "nothing is started under the id of another boot"),
+                other => prop_assert_eq!(other, plan_here),
+            }
+            for script in SCRIPTS {
+                let begun = done.contains(&started(script));
+                let end = done.iter().find_map(|step| match step {
+                    Step::Finished { script: of, trouble } if of == script => Some(trouble.as_ref()),
+                    _ => None,
+                });
+                let expected = match (begun, end) {
+                    (_, Some(trouble)) => Ran::Ended(trouble),
+                    (true, None) => Ran::Begun,
+                    (false, None) => Ran::Not,
+                };
+                prop_assert_eq!(ran(done, script), expected);
+            }
+        }
+    }
+
+    /// A daemon or a machine that dies in the middle of a line has not noted its step, and the next line is whole.
+    #[test]
+    fn a_journal_that_is_cut_anywhere_goes_on(steps in lives(), part in 0.0..1.0_f64) {
+        let (_dir, path) = written(&steps);
+        let whole = std::fs::read(&path).unwrap();
+        let cut = (whole.len() as f64 * part) as usize;
+        std::fs::write(&path, &whole[..cut]).unwrap();
+        let left = whole[..cut].iter().filter(|&&byte| byte == b'\n').count();
+        let mut journal = Journal::open(&path).unwrap();
+        prop_assert_eq!(journal.steps(), &steps[..left]);
+        journal.note_for_good(Step::WorkspaceReady).unwrap();
+        let again = Journal::open(&path).unwrap();
+        prop_assert_eq!(&again.steps()[..left], &steps[..left]);
+        prop_assert_eq!(&again.steps()[left..], &[Step::WorkspaceReady]);
+    }
+}
+
+#[test]
+fn a_script_that_was_cut_off_and_run_again_shows_both() {
+    let steps = [started("verify"), started("verify"), finished("verify", None)];
+    assert_eq!(ran(&steps[..2], "verify"), Ran::Begun);
+    assert_eq!(ran(&steps, "verify"), Ran::Ended(None));
+}
+
+#[test]
+fn the_first_reason_for_a_stop_stands() {
+    let stop = |reason: &str| Step::Stopping {
+        trouble: Trouble::of(Outcome::TimedOut, reason),
+    };
+    let shim = Step::Shim {
+        shim: process(5),
+        before: None,
+    };
+    let Plan::TakeUp { stopping, .. } = plan(&[shim, stop("one"), stop("two")], BOOT) else {
+        panic!("it is to be taken up")
+    };
+    assert_eq!(stopping.unwrap().reason, "one");
+}
+
+#[test]
+fn a_step_of_a_later_version_is_passed_over_and_a_broken_line_is_not() {
+    let (_dir, path) = written(&[]);
+    let line = |step: &str| format!("{{\"at\":\"2026-01-01T00:00:00Z\",\"step\":\"{step}\",\"more\":1}}\n");
+    std::fs::write(&path, line("dreamt") + &line("workspace_ready")).unwrap();
+    assert_eq!(
+        Journal::open(&path).unwrap().steps(),
+        [Step::Unknown, Step::WorkspaceReady]
+    );
+    std::fs::write(&path, line("workspace_ready") + "nonsense\n").unwrap();
+    assert!(Journal::open(&path).is_err());
+}
+
+#[test]
+fn what_cannot_be_noted_is_not_a_step() {
+    let mut journal = Journal {
+        path: "/dev/full".into(),
+        file: OpenOptions::new().append(true).open("/dev/full").unwrap(),
+        size: 0,
+        steps: Vec::new(),
+    };
+    assert!(journal.note(Step::WorkspaceReady).is_err());
+    assert_eq!(journal.steps(), []);
+}

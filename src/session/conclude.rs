@@ -1,0 +1,204 @@
+//! What an attempt is found to have been: how it ended, what it used, what it is charged.
+
+use std::path::Path;
+
+use jiff::{Timestamp, Zoned};
+use vik_agents::{Exit, resume_failure};
+use vik_core::event::Ended;
+use vik_core::limits::{Spend, charge};
+use vik_core::machine::Report;
+use vik_core::money::MicroUsd;
+use vik_core::outcome::{CostSource, FailureClass, Outcome, Usage};
+use vik_core::scheduler::Start;
+use vik_core::workflow::{AgentProfile, Price};
+use vik_proc::identity::boot_id;
+use vik_proc::{Census, Mark, ProcessId, Proof, ShimSpec};
+use vik_store::{AttemptFiles, Trouble};
+
+use super::attempt::{AttemptEnd, Work, files};
+use crate::hooks::read_tail;
+use crate::host::{ATTEMPT_MARK, Host};
+
+/// How much of an agent's stderr is looked at to tell why it failed.
+const STDERR_TAIL_BYTES: u64 = 16 * 1024;
+
+impl Work<'_> {
+    /// Takes in what the agent has told and how its process ended.
+    pub(super) fn take_in(&mut self, adapter: &mut dyn vik_agents::Adapter) {
+        let stderr = read_tail(&self.files.stderr(), STDERR_TAIL_BYTES);
+        let exit = match self.exit.as_ref().map(|record| (record.code, record.signal)) {
+            Some((Some(code), _)) => Exit::Code(code),
+            Some((None, Some(signal))) => Exit::Signal(signal),
+            _ => Exit::Signal(9),
+        };
+        self.conclusion = adapter.conclude(exit, &stderr);
+        if let Some(resume) = &self.start().resume {
+            let asked = &resume.provider_session_id;
+            let why = resume_failure(self.kept.profile.runtime, asked, &self.conclusion);
+            self.resume_failure = why.map(std::borrow::Cow::into_owned);
+        }
+    }
+
+    pub(super) fn conclude(&self, trouble: Option<Trouble>) -> (Ended, Report) {
+        let (conclusion, profile) = (&self.conclusion, &self.kept.profile);
+        let outcome = trouble
+            .as_ref()
+            .map_or(Outcome::Succeeded, |trouble| trouble.outcome);
+        let failure_class = trouble.as_ref().and_then(|trouble| trouble.class);
+        let (spend, cost_source) = figures(profile, conclusion.usage, conclusion.cost_usd);
+        let ran = self.agent_ran;
+        let (charged, source) = charge(ran, outcome, spend, cost_source, profile.estimate);
+        let reason = trouble.as_ref().map(|trouble| trouble.reason.clone());
+        let resets_at = (failure_class == Some(FailureClass::RateLimit))
+            .then(|| {
+                let told = || vik_agents::reset_time(reason.as_deref()?, &Zoned::now());
+                conclusion.resets_at.or_else(told)
+            })
+            .flatten();
+        let exit = self.exit.as_ref();
+        let until = exit
+            .and_then(|exit| Timestamp::from_millisecond(exit.ended_at_ms.try_into().ok()?).ok())
+            .unwrap_or_else(Timestamp::now);
+        let took = until.duration_since(self.began).as_millis();
+        let proof = self.proof.map(str::to_owned);
+        let ended = Ended {
+            outcome,
+            failure_class,
+            exit_code: exit.and_then(|record| record.code),
+            signal: exit.and_then(|record| record.signal),
+            duration_ms: u64::try_from(took).unwrap_or(0),
+            usage: conclusion.usage,
+            cost_usd: (source != CostSource::None).then(|| charged.usd.usd()),
+            cost_source: source,
+            reason: reason.clone(),
+            last_message: conclusion.last_message.clone(),
+            provider_session_id: conclusion.provider_session_id.clone(),
+            workspace_changed: self.changed,
+            proof: proof.clone(),
+        };
+        let report = Report {
+            outcome,
+            failure_class,
+            reason,
+            feedback: trouble.and_then(|trouble| trouble.feedback),
+            changed: self.changed,
+            ran,
+            spend,
+            cost_source,
+            usage: conclusion.usage,
+            resets_at,
+            provider_session_id: conclusion.provider_session_id.clone(),
+            resume_failed: self.resume_failure.is_some() || self.kept.resume_refused.is_some(),
+            preparing: self.preparing,
+            exit_code: ended.exit_code,
+            proof,
+        };
+        (ended, report)
+    }
+
+    /// What can be told of a shim of this attempt.
+    pub(super) fn shim_spec(&self, program: &str, workdir: &Path) -> ShimSpec {
+        shim_spec(self.files, &self.id, program, workdir)
+    }
+}
+
+fn shim_spec(files: &AttemptFiles, id: &str, program: &str, workdir: &Path) -> ShimSpec {
+    let mut spec = ShimSpec::new(program, workdir);
+    spec.mark = Some(Mark::new(ATTEMPT_MARK, id));
+    spec.exit_record = Some(files.exit());
+    spec.census = Some(files.census());
+    spec.control = Some(files.control());
+    spec
+}
+
+/// What the agent told that it used, as money and tokens; `None` where it told nothing.
+pub(super) fn figures(
+    profile: &AgentProfile,
+    usage: Usage,
+    reported: Option<f64>,
+) -> (Option<Spend>, CostSource) {
+    let tokens = usage.total();
+    let (usd, source) = match (reported, &profile.price) {
+        (Some(usd), _) => (usd, CostSource::Reported),
+        (None, Some(price)) if tokens > 0 => (cost_of(price, usage), CostSource::Price),
+        (None, _) => (0.0, CostSource::None),
+    };
+    let told = tokens > 0 || source != CostSource::None;
+    let spend = Spend {
+        tokens,
+        usd: MicroUsd::from_usd(usd),
+    };
+    (told.then_some(spend), source)
+}
+
+fn cost_of(price: &Price, usage: Usage) -> f64 {
+    let fresh = usage
+        .input_tokens
+        .saturating_sub(usage.cached_input_tokens + usage.cache_write_input_tokens);
+    let parts = [
+        (fresh, price.input),
+        (usage.cached_input_tokens, price.cached_input),
+        (usage.cache_write_input_tokens, price.cache_write),
+        (usage.output_tokens, price.output),
+    ];
+    parts
+        .into_iter()
+        .map(|(tokens, usd_per_million)| tokens as f64 * usd_per_million / 1e6)
+        .sum()
+}
+
+impl AttemptEnd {
+    /// The attempt could not even be recorded, or read, or its task broke. What it may have left is found by its mark and
+    /// ended: a slot comes free only after that.
+    pub async fn broken(host: &Host, start: &Start, trouble: Trouble) -> Self {
+        let files = files(host, start);
+        let id = start.session.to_string();
+        let census = Census::read(&files.census());
+        let spec = shim_spec(&files, &id, "", Path::new("/"));
+        let nobody = ProcessId {
+            pid: 0,
+            start_time: 0,
+        };
+        let shim = census.as_ref().and_then(|census| census.shim).unwrap_or(nobody);
+        let ran = census.as_ref().is_some_and(|census| census.agent.is_some());
+        let boot = census.map_or_else(boot_id, |census| census.boot_id);
+        let proof = match vik_proc::recover(&spec, shim, None, &boot).await {
+            Ok(record) => record.proof,
+            Err(lost) => lost.proof().clone(),
+        };
+        let trouble = unproven(&proof).unwrap_or(trouble);
+        let ended = Ended {
+            outcome: trouble.outcome,
+            failure_class: trouble.class,
+            exit_code: None,
+            signal: None,
+            duration_ms: 0,
+            usage: Usage::default(),
+            cost_usd: None,
+            cost_source: CostSource::None,
+            reason: Some(trouble.reason),
+            last_message: None,
+            provider_session_id: None,
+            workspace_changed: None,
+            proof: Some(proof.name().to_owned()),
+        };
+        let report = Report {
+            failure_class: ended.failure_class,
+            reason: ended.reason.clone(),
+            ran,
+            proof: ended.proof.clone(),
+            ..Report::of(ended.outcome)
+        };
+        Self {
+            report,
+            ended,
+            log: files.log(),
+        }
+    }
+}
+
+/// The trouble of an end that is not proven.
+pub(super) fn unproven(proof: &Proof) -> Option<Trouble> {
+    let reason = "some of its processes could not be ended";
+    (!proof.is_proven()).then(|| Trouble::failed(FailureClass::UnprovenEnd, reason))
+}

@@ -1,0 +1,278 @@
+//! What comes before the agent: the workspace's lock, the workspace, the prompt.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tokio::task::spawn_blocking;
+use vik_core::outcome::{FailureClass, Outcome};
+use vik_core::workflow::PromptSource;
+use vik_proc::{FileLock, Graces};
+use vik_store::{Ran, Step, Trouble};
+
+use super::attempt::Work;
+use super::context::issue_context;
+use super::scripts::PROMPT;
+use crate::hooks::{self, Hook};
+use crate::host::Host;
+use crate::report;
+use crate::template::{self, Part};
+use crate::workspace::{self, Prepared, Workspace, WorkspaceError, fs as private};
+
+/// How often a locked workspace is looked at.
+const LOCK_LOOK: Duration = Duration::from_millis(50);
+
+/// What an agent is told that goes on with an earlier conversation, where the workflow has no words of its own.
+const RESUME_PROMPT: &str = "\
+Your work on this issue was cut off before it was done. Go on where you were: look at what is in the working directory \
+first, and do not do again what is done already.
+{% if attempt.feedback %}
+What you had done did not pass the check. The end of what it printed:
+
+{{ attempt.feedback }}
+{% endif %}";
+
+impl Work<'_> {
+    /// Nothing starts in a workspace without its lock; the shim holds it as long as anything of the attempt lives. A stage
+    /// that may run beside others has a lock of its own.
+    pub(super) async fn lock_workspace(&mut self) -> Result<(), Trouble> {
+        if self.lock.is_some() {
+            return Ok(());
+        }
+        let (layout, start) = (&self.host().layout, self.start());
+        let path = if start.stage.parallel {
+            layout.stage_lock(&start.issue.id, &start.stage.name)
+        } else {
+            layout.issue_lock(&start.issue.id)
+        };
+        if let Some(folder) = path.parent() {
+            private::create_private_dir_all(folder).map_err(|error| cannot_lock(&path, &error))?;
+        }
+        // The shims of a daemon that died may still be ending what they run.
+        let patience = Instant::now() + Graces::default().total();
+        loop {
+            if let Some(lock) = FileLock::try_acquire(&path).map_err(|error| cannot_lock(&path, &error))? {
+                self.lock = Some(Arc::new(lock));
+                return Ok(());
+            }
+            if Instant::now() >= patience {
+                let reason = "the workspace is locked: an earlier attempt still lives in it";
+                return Err(Trouble::of(Outcome::Lost, reason));
+            }
+            self.pause().await?;
+        }
+    }
+
+    /// Waits a little for someone who holds a lock.
+    async fn pause(&self) -> Result<(), Trouble> {
+        tokio::select! {
+            () = tokio::time::sleep(LOCK_LOOK) => Ok(()),
+            halt = self.attempt.orders.halted() => Err(halt.trouble()),
+        }
+    }
+
+    /// Enters the issue workspace, and makes it where there is none.
+    pub(super) async fn workspace(&mut self) -> Result<PathBuf, Trouble> {
+        let workdir = if self.start().stage.parallel {
+            self.workspace_beside_others().await?
+        } else {
+            self.workspace_alone().await?
+        };
+        self.note(Step::WorkspaceReady)?;
+        Ok(workdir)
+    }
+
+    /// As [`workspace_alone`](Self::workspace_alone), but another stage may be at work in it, or be making it.
+    async fn workspace_beside_others(&mut self) -> Result<PathBuf, Trouble> {
+        let path = self.host().layout.issue_lock(&self.start().issue.id);
+        loop {
+            let whole = self
+                .in_workspace(|host, id| workspace::open(&host.layout, id))
+                .await?;
+            if let Some(workspace) = whole {
+                return Ok(self.enter(workspace));
+            }
+            if let Some(lock) = FileLock::try_acquire(&path).map_err(|error| cannot_lock(&path, &error))? {
+                let workdir = self.workspace_alone().await;
+                drop(lock);
+                return workdir;
+            }
+            self.pause().await?;
+        }
+    }
+
+    async fn workspace_alone(&mut self) -> Result<PathBuf, Trouble> {
+        // What no hook makes cannot be half made.
+        let made_by_hook = self.kept.after_create.is_some();
+        let made = match self.ended(Hook::AfterCreate.as_str()) {
+            Some(Some(trouble)) => {
+                self.preparing = true;
+                return Err(trouble);
+            }
+            ended => ended.is_some(),
+        };
+        let prepared = self
+            .in_workspace(move |host, id| {
+                // Its hook ended well, and death came before it was marked.
+                let whole = if made {
+                    workspace::finish(&host.layout, id)?
+                } else {
+                    None
+                };
+                match whole {
+                    Some(workspace) => Ok(Prepared::Existing(workspace)),
+                    None => workspace::prepare(&host.layout, id, made_by_hook),
+                }
+            })
+            .await?;
+        let fresh = match prepared {
+            Prepared::Existing(workspace) => return Ok(self.enter(workspace)),
+            Prepared::Created(workspace) => workspace,
+        };
+        let workdir = fresh.path().to_owned();
+        if let Some(source) = self.kept.after_create.clone() {
+            let context = Value::Object(issue_context(self.host(), &self.start().issue, &workdir));
+            self.preparing = true;
+            self.hook(Hook::AfterCreate, &source, &workdir, &context).await?;
+            self.preparing = false;
+        }
+        // Until the mark is set, the folder counts as half made: it is cleaned and made anew.
+        fresh
+            .mark_ready()
+            .map_err(|error| Trouble::failed(FailureClass::Hook, report::chain(&error)))?;
+        Ok(self.enter(fresh))
+    }
+
+    fn enter(&mut self, workspace: Workspace) -> PathBuf {
+        let workdir = workspace.path().to_owned();
+        self.workdir = Some(workdir.clone());
+        self.folder = Some(workspace);
+        workdir
+    }
+
+    /// Enters the workspace that an earlier daemon had made ready.
+    pub(super) async fn enter_again(&mut self) -> Result<PathBuf, Trouble> {
+        let workspace = self
+            .in_workspace(|host, id| workspace::open(&host.layout, id))
+            .await?;
+        workspace
+            .map(|workspace| self.enter(workspace))
+            .ok_or_else(|| Trouble::failed(FailureClass::Hook, "the issue workspace is gone"))
+    }
+
+    async fn in_workspace<T: Send + 'static>(
+        &self,
+        act: impl FnOnce(&Host, &vik_core::ids::IssueId) -> Result<T, WorkspaceError> + Send + 'static,
+    ) -> Result<T, Trouble> {
+        let trouble =
+            |error: &dyn std::error::Error| Trouble::failed(FailureClass::Hook, report::chain(error));
+        let (host, id) = (Arc::clone(&self.attempt.host), self.start().issue.id.clone());
+        spawn_blocking(move || act(&host, &id))
+            .await
+            .map_err(|error| trouble(&error))?
+            .map_err(|error| trouble(&error))
+    }
+
+    /// Renders the prompt. Its commands may have an effect, so they too are run once.
+    pub(super) async fn prompt(&mut self, workdir: &Path, context: &Value) -> Result<(), Trouble> {
+        match self.ended(PROMPT) {
+            Some(None) => return Ok(()),
+            Some(Some(trouble)) => return Err(trouble),
+            None => {}
+        }
+        let failed = |text: String| Trouble::failed(FailureClass::Hook, text);
+        let (source, name) = self.prompt_template().await?;
+        let prompt = template::prompt(&source, context).map_err(|error| {
+            let hint = error.hint().map(|hint| format!(" ({hint})")).unwrap_or_default();
+            failed(format!("{name}: {}{hint}", report::chain(&error)))
+        })?;
+        let has_commands = prompt
+            .parts
+            .iter()
+            .any(|part| matches!(part, Part::Command { .. }));
+        if has_commands {
+            self.began(PROMPT).await?;
+        }
+        let written = self.write_prompt(workdir, &prompt.parts).await;
+        if has_commands {
+            self.note_for_good(Step::Finished {
+                script: PROMPT.to_owned(),
+                trouble: written.as_ref().err().cloned(),
+            })
+            .await?;
+        }
+        written
+    }
+
+    async fn write_prompt(&self, workdir: &Path, parts: &[Part]) -> Result<(), Trouble> {
+        let mut text = String::new();
+        for part in parts {
+            match part {
+                Part::Text(piece) => text.push_str(piece),
+                Part::Command { script, .. } => {
+                    let place = self.place(workdir, Duration::ZERO);
+                    let file = self.files.hook(PROMPT).with_extension("sh");
+                    let stop = async { drop(self.attempt.orders.halted().await) };
+                    let output = hooks::prompt_command(self.host(), script, place, &file, stop).await;
+                    text.push_str(&output.map_err(|error| self.hook_trouble(&error))?);
+                }
+            }
+        }
+        private::write_private(&self.files.prompt(), text.as_bytes())
+            .map_err(|error| Trouble::failed(FailureClass::Hook, format!("cannot write the prompt: {error}")))
+    }
+
+    /// The prompt's template, and what it is called.
+    async fn prompt_template(&self) -> Result<(String, String), Trouble> {
+        let stage = &self.start().stage;
+        if self.start().resume.is_some() {
+            let own = stage.resume_prompt.as_deref().unwrap_or(RESUME_PROMPT);
+            return Ok((own.to_owned(), "the resume prompt".to_owned()));
+        }
+        let (host, prompt) = (Arc::clone(&self.attempt.host), stage.prompt.clone());
+        let name = match &prompt {
+            PromptSource::File(file) => format!("the prompt {file}"),
+            PromptSource::Inline(_) => "the prompt".to_owned(),
+        };
+        let trouble = |text: String| Trouble::failed(FailureClass::Hook, text);
+        // The file may lie on a disk that does not answer: stopping must not wait for that.
+        tokio::select! {
+            read = spawn_blocking(move || prompt_source(&host, &prompt)) => match read {
+                Ok(source) => Ok((source.map_err(trouble)?, name)),
+                Err(error) => Err(trouble(format!("{name}: {error}"))),
+            },
+            halt = self.attempt.orders.halted() => Err(halt.trouble()),
+        }
+    }
+
+    /// How a script of this attempt ended, where its end is known: no trouble, or this one.
+    pub(super) fn ended(&self, script: &str) -> Option<Option<Trouble>> {
+        match self.journal().ran(script) {
+            Ran::Ended(trouble) => Some(trouble.cloned()),
+            Ran::Not | Ran::Begun => None,
+        }
+    }
+}
+
+fn cannot_lock(path: &Path, error: &std::io::Error) -> Trouble {
+    Trouble::failed(
+        FailureClass::Hook,
+        format!("cannot lock {}: {error}", path.display()),
+    )
+}
+
+/// The text of a prompt template.
+///
+/// # Errors
+/// With words for people when the file cannot be read.
+pub fn prompt_source(host: &Host, prompt: &PromptSource) -> Result<String, String> {
+    match prompt {
+        PromptSource::Inline(text) => Ok(text.clone()),
+        PromptSource::File(file) => {
+            let path = host.workflow_dir.join(file);
+            crate::workflow_file::read_text(&path)
+                .map_err(|error| format!("cannot read {}: {error}", path.display()))
+        }
+    }
+}
