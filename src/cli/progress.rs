@@ -268,7 +268,7 @@ impl Observer for Lines {
                     Note::Freed { stage, .. } => {
                         screen.line(&format!("  {id} {stage} was changed: it is freed"));
                     }
-                    Note::Ended { .. } => {}
+                    Note::Ended { .. } | Note::Unparked { .. } => {}
                 }
             }
             Progress::LedgerFailed { error } => {

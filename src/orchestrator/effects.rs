@@ -178,6 +178,7 @@ impl Orchestrator {
                 tracing::warn!(?issue, %stage, reason = reason.as_str(), "parked");
             }
             Note::Freed { stage, .. } => tracing::info!(?issue, %stage, "the issue was changed: freed"),
+            Note::Unparked { stage, .. } => tracing::info!(?issue, %stage, "unparked"),
         }
         self.observer.on(&Progress::Note(issue, note));
         self.closing.add_note(issue, note);

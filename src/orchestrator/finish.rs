@@ -89,7 +89,7 @@ impl Closing {
                     "{issue} {stage}: failed, and the issue left the stage's state"
                 ));
             }
-            Note::BackingOff { .. } | Note::Parked { .. } | Note::Freed { .. } => {}
+            Note::BackingOff { .. } | Note::Parked { .. } | Note::Freed { .. } | Note::Unparked { .. } => {}
         }
     }
 

@@ -352,7 +352,7 @@ impl Orchestrator {
         if self.counts.failed_in_a_row > 0 {
             return self.counts.failed_in_a_row >= ONCE_PULL_TRIES;
         }
-        match self.scheduler.rest() {
+        match self.scheduler.rest(self.now()) {
             Rest::Running | Rest::NeedsPull => false,
             Rest::Idle => true,
             Rest::At(then) => self.now().mono.until(then) > ONCE_LONGEST_WAIT,

@@ -1,7 +1,7 @@
 //! What the daemon does now, for `vik status`.
 
 use vik_api::{Daemon, DaemonState, ParkedView, SCHEMA, SessionView, SpendView, Status, WaitingView};
-use vik_core::machine::{ParkReason, Phase, Run};
+use vik_core::machine::Phase;
 
 use super::{Orchestrator, Running};
 
@@ -18,14 +18,19 @@ impl Orchestrator {
         let mut waiting = Vec::new();
         for (issue, run) in self.scheduler.runs() {
             match &run.phase {
-                Phase::Parked { since, reason, .. } => parked.push(ParkedView {
+                Phase::Parked {
+                    since,
+                    reason,
+                    detail,
+                    ..
+                } => parked.push(ParkedView {
                     run_id: run.id.to_string(),
                     issue_id: issue.clone(),
                     stage: run.stage.clone(),
                     since: *since,
                     reason: reason.as_str().to_owned(),
-                    detail: detail(*reason, run),
-                    freed_by: "a change of the issue's state, title or description".to_owned(),
+                    detail: crate::report::one_line(detail, 300),
+                    freed_by: reason.freed_by().to_owned(),
                 }),
                 Phase::BackingOff { since, wait, .. } => waiting.push(WaitingView {
                     run_id: Some(run.id.to_string()),
@@ -115,29 +120,6 @@ impl Orchestrator {
             adopted: running.adopted,
             resumed_from: start.resume.as_ref().map(|resume| resume.session.to_string()),
             log: crate::session::files(&self.host, start).log(),
-        }
-    }
-}
-
-fn detail(reason: ParkReason, run: &Run) -> String {
-    match reason {
-        ParkReason::NoProgress => {
-            format!(
-                "{} attempts succeeded, yet the issue kept its state",
-                run.attempts
-            )
-        }
-        ParkReason::AttemptsUsedUp | ParkReason::Lost | ParkReason::UnprovenEnd => {
-            let last = run.last.as_ref();
-            let why = last
-                .and_then(|report| report.reason.as_deref())
-                .unwrap_or("no reason is known");
-            let outcome = last.map_or("failed", |report| report.outcome.as_str());
-            format!(
-                "{} attempts; the last one {outcome}: {}",
-                run.attempts,
-                crate::report::one_line(why, 300)
-            )
         }
     }
 }

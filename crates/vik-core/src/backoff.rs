@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
+use crate::ids::SessionId;
 use crate::workflow::Retry;
 
 /// The wait after the `failed`th attempt (from 1): `initial_backoff`, doubled each time, at most `max_backoff`.
-///
-/// Without jitter: one daemon starts at most `max_issue_concurrency` agents, and the slots spread them.
 pub fn wait_after(failed: u32, retry: &Retry) -> Duration {
     let doublings = failed.saturating_sub(1).min(31);
     retry
@@ -14,6 +13,23 @@ pub fn wait_after(failed: u32, retry: &Retry) -> Duration {
         .0
         .saturating_mul(1 << doublings)
         .min(retry.max_backoff.0)
+}
+
+/// Three quarters of the wait up to the whole of it: what failed together is not tried again together. The same
+/// attempt always gets the same.
+pub fn jittered(wait: Duration, session: SessionId) -> Duration {
+    wait - (wait / 4).mul_f64(fraction(session))
+}
+
+/// A number in 0..1 that is as good as random, and the same for the same attempt.
+pub(crate) fn fraction(session: SessionId) -> f64 {
+    // The finalizer of SplitMix64: ids of one daemon differ in few bits.
+    let (high, low) = session.0.as_u64_pair();
+    let mut bits = high.rotate_left(32) ^ low;
+    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    bits ^= bits >> 31;
+    (bits >> 11) as f64 / (1_u64 << 53) as f64
 }
 
 #[cfg(test)]
@@ -32,5 +48,20 @@ mod tests {
             .map(|n| wait_after(n, &retry).as_secs())
             .into();
         assert_eq!(waits, [10, 10, 20, 40, 60, 60, 60]);
+    }
+
+    #[test]
+    fn jitter_spreads_over_the_last_quarter() {
+        let wait = Duration::from_secs(100);
+        let mut quarters = [0; 4];
+        for number in 0..1000_u128 {
+            let session = SessionId(uuid::Uuid::from_u128(number << 40));
+            let jittered = jittered(wait, session);
+            assert_eq!(jittered, super::jittered(wait, session));
+            let missing = (wait - jittered).as_secs_f64();
+            assert!((0.0..25.0).contains(&missing), "{missing}");
+            quarters[(missing / 6.25) as usize] += 1;
+        }
+        assert!(quarters.iter().all(|&count| count > 150), "{quarters:?}");
     }
 }

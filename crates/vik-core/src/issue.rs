@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use serde::de::{Deserializer as _, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -28,6 +29,12 @@ pub struct Issue {
     /// `priority` in thousandths, where it is a number; lower ones start first, issues without one last.
     #[serde(default)]
     pub priority_milli: Option<i64>,
+    /// `created_at`, where it is an RFC 3339 time; older ones start first, issues without one last.
+    #[serde(default)]
+    pub created_at: Option<Timestamp>,
+    /// `blocked_by`: the issues that come first.
+    #[serde(default)]
+    pub blocked_by: Arc<[IssueId]>,
     /// The whole item as it was printed; kept as text, since most items are never looked at again.
     payload: Arc<str>,
 }
@@ -59,7 +66,7 @@ pub struct Wanted {
     /// Issues in one of these states are kept.
     pub states: Vec<Arc<str>>,
     /// These are kept whatever their state; what is known and did not change is not read anew.
-    pub known: HashMap<IssueId, Issue>,
+    pub known: HashMap<IssueId, Option<Issue>>,
 }
 
 /// An item that was skipped.
@@ -93,6 +100,10 @@ struct Head<'a> {
     status: Option<&'a RawValue>,
     #[serde(borrow, default)]
     priority: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    created_at: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    blocked_by: Option<&'a RawValue>,
 }
 
 impl Pull {
@@ -118,7 +129,7 @@ impl Pull {
         let mut items = serde_json::Deserializer::from_slice(output);
         let reader = Reader {
             wanted,
-            seen: HashSet::new(),
+            seen: HashMap::new(),
             pull: Self::default(),
         };
         let pull = items.deserialize_seq(reader)?;
@@ -130,7 +141,8 @@ impl Pull {
 /// Reads items one by one, so that no list of them all is needed.
 struct Reader<'a, 'w> {
     wanted: Option<&'w Wanted>,
-    seen: HashSet<Cow<'a, str>>,
+    /// Good items, each with the text that it was read from.
+    seen: HashMap<Cow<'a, str>, &'a str>,
     pull: Pull,
 }
 
@@ -147,6 +159,7 @@ impl<'a> Visitor<'a> for Reader<'a, '_> {
             self.item(index, item.get());
             index += 1;
         }
+        self.blockers();
         Ok(self.pull)
     }
 }
@@ -155,7 +168,7 @@ impl<'a> Reader<'a, '_> {
     fn item(&mut self, index: usize, text: &'a str) {
         let skipped = match Item::read(text) {
             Err((id, reason)) => Skipped { index, id, reason },
-            Ok(item) if self.seen.contains(&item.id) => Skipped {
+            Ok(item) if self.seen.contains_key(&item.id) => Skipped {
                 index,
                 id: Some(item.id.into_owned()),
                 reason: "an item with this id came before it".to_owned(),
@@ -163,11 +176,31 @@ impl<'a> Reader<'a, '_> {
             Ok(item) => {
                 self.pull.count += 1;
                 self.pull.issues.extend(item.wanted(self.wanted));
-                self.seen.insert(item.id);
+                self.seen.insert(item.id, text);
                 return;
             }
         };
         self.pull.skipped.push(skipped);
+    }
+
+    /// Keeps what the kept ones wait for too, whatever its state.
+    fn blockers(&mut self) {
+        if self.wanted.is_none() || self.pull.issues.iter().all(|issue| issue.blocked_by.is_empty()) {
+            return;
+        }
+        let mut kept: HashSet<IssueId> = self.pull.issues.iter().map(|issue| issue.id.clone()).collect();
+        let mut at = 0;
+        while let Some(issue) = self.pull.issues.get(at) {
+            for id in Arc::clone(&issue.blocked_by).iter() {
+                if let Some(text) = self.seen.get(id.as_str())
+                    && kept.insert(id.clone())
+                    && let Ok(blocker) = Issue::parse(text)
+                {
+                    self.pull.issues.push(blocker);
+                }
+            }
+            at += 1;
+        }
     }
 }
 
@@ -178,6 +211,8 @@ struct Item<'a> {
     title: Cow<'a, str>,
     state: Cow<'a, str>,
     priority_milli: Option<i64>,
+    created_at: Option<&'a RawValue>,
+    blocked_by: Vec<Cow<'a, str>>,
 }
 
 impl<'a> Item<'a> {
@@ -225,12 +260,18 @@ impl<'a> Item<'a> {
             Some(raw) if raw.get() == "null" => Cow::Borrowed(""),
             Some(raw) => string(raw).ok_or_else(|| fail("its `title` is not text"))?,
         };
+        let blocked_by = match head.blocked_by {
+            None => Vec::new(),
+            Some(raw) => ids(raw).ok_or_else(|| fail("its `blocked_by` is no list of ids"))?,
+        };
         Ok(Self {
             text,
             id,
             title,
             state,
             priority_milli: head.priority.and_then(milli),
+            created_at: head.created_at,
+            blocked_by,
         })
     }
 
@@ -240,7 +281,7 @@ impl<'a> Item<'a> {
         };
         let state = wanted.states.iter().find(|state| ***state == *self.state);
         match wanted.known.get(&*self.id) {
-            Some(known) if *known.payload == *self.text => Some(known.clone()),
+            Some(Some(known)) if *known.payload == *self.text => Some(known.clone()),
             None if state.is_none() => None,
             _ => Some(self.issue(state)),
         }
@@ -253,6 +294,11 @@ impl<'a> Item<'a> {
             title: (&*self.title).into(),
             state: state.map_or_else(|| (&*self.state).into(), Arc::clone),
             priority_milli: self.priority_milli,
+            created_at: self
+                .created_at
+                .and_then(string)
+                .and_then(|text| text.parse().ok()),
+            blocked_by: self.blocked_by.iter().map(|id| IssueId::new(&**id)).collect(),
             payload: self.text.into(),
         }
     }
@@ -265,6 +311,19 @@ impl Issue {
     /// With the item's id (where it has one) and a reason for people.
     pub fn parse(item: &str) -> Result<Self, (Option<String>, String)> {
         Item::read(item).map(|item| item.issue(None))
+    }
+
+    /// An issue of which nothing but the id is known.
+    pub fn bare(id: IssueId) -> Self {
+        Self {
+            id,
+            title: "".into(),
+            state: "".into(),
+            priority_milli: None,
+            created_at: None,
+            blocked_by: Arc::default(),
+            payload: "{}".into(),
+        }
     }
 
     /// All fields of the item, with the aliases resolved: `id`, `title`, `state` and `description` are always there.
@@ -292,8 +351,13 @@ impl Issue {
 
     /// What changes when a person changes the issue.
     pub fn fingerprint(&self) -> Fingerprint {
+        self.fingerprint_in(&self.state)
+    }
+
+    /// What the fingerprint is when nothing but the state changes to this one.
+    pub fn fingerprint_in(&self, state: &str) -> Fingerprint {
         let mut hash = Sha256::new();
-        for part in [&*self.state, &*self.title, &*self.description()] {
+        for part in [state, &*self.title, &*self.description()] {
             hash.update((part.len() as u64).to_le_bytes());
             hash.update(part.as_bytes());
         }
@@ -315,6 +379,18 @@ fn milli(raw: &RawValue) -> Option<i64> {
     let number: f64 = raw.get().parse().ok()?;
     // Thousandths tell any two apart that people write; the cast keeps to the range.
     number.is_finite().then_some((number * 1000.0) as i64)
+}
+
+/// A list of ids, or a single one; `None` where it is something else.
+fn ids(raw: &RawValue) -> Option<Vec<Cow<'_, str>>> {
+    match raw.get().as_bytes().first() {
+        Some(b'n') => Some(Vec::new()),
+        Some(b'[') => {
+            let items: Vec<&RawValue> = serde_json::from_str(raw.get()).ok()?;
+            items.into_iter().map(scalar).collect()
+        }
+        _ => Some(vec![scalar(raw)?]),
+    }
 }
 
 fn scalar(raw: &RawValue) -> Option<Cow<'_, str>> {
@@ -378,7 +454,10 @@ mod tests {
         let first = Pull::parse(br#"[{"id":"a","state":"doing","n":1},{"id":"b","state":"doing"}]"#)
             .unwrap()
             .issues;
-        let known = first.into_iter().map(|issue| (issue.id.clone(), issue)).collect();
+        let known = first
+            .into_iter()
+            .map(|issue| (issue.id.clone(), Some(issue)))
+            .collect();
         let wanted = Wanted {
             states: vec!["todo".into()],
             known,
@@ -398,7 +477,10 @@ mod tests {
             "the second `d` is no issue of its own"
         );
         assert!(
-            Arc::ptr_eq(&pull.issues[0].payload, &wanted.known["a"].payload),
+            Arc::ptr_eq(
+                &pull.issues[0].payload,
+                &wanted.known["a"].as_ref().unwrap().payload
+            ),
             "unchanged: not read anew"
         );
         assert!(Arc::ptr_eq(&pull.issues[2].state, &wanted.states[0]));

@@ -233,7 +233,7 @@ proptest! {
         let mut states = [0usize; 5];
         for _ in 0..100 {
             world.apply(&Step::Pull(states.iter().map(|state| Some(*state)).collect()));
-            if world.scheduler.rest() == Rest::Idle {
+            if world.scheduler.rest(world.now) == Rest::Idle {
                 break;
             }
             while let Some(start) = world.running.first() {
@@ -243,7 +243,7 @@ proptest! {
             }
         }
         prop_assert_eq!(states, [2; 5]);
-        prop_assert_eq!(world.scheduler.rest(), Rest::Idle);
+        prop_assert_eq!(world.scheduler.rest(world.now), Rest::Idle);
         prop_assert_eq!(world.scheduler.runs().count(), 0);
     }
 }

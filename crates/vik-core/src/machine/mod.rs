@@ -1,0 +1,581 @@
+//! The machine of one issue: which stages match, how often each was tried, what waits, what is parked.
+//!
+//! It is told what happened and asked what could start; it never acts. All time is an argument, all state is plain
+//! data, so that the same machine can be simulated, stored and moved.
+
+mod life;
+mod park;
+mod report;
+mod retry;
+mod run;
+
+use std::time::Duration;
+
+use jiff::SignedDuration;
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{RunId, SessionId, StageName};
+use crate::issue::Issue;
+use crate::limits::{Limit, LimitScope, Spend};
+use crate::outcome::Outcome;
+use crate::scheduler::{Start, StopWhy};
+use crate::time::{Mono, Now};
+use crate::workflow::{IssuePolicy, Stage, Workflow};
+
+pub use life::Life;
+pub use park::ParkReason;
+pub use report::Report;
+pub use run::{Phase, Run, Wait};
+
+/// The number of a pull, counted from 1 when it *starts*: only a pull that started after an attempt ended can tell
+/// what the attempt did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct PullNo(pub u64);
+
+/// After this many lost attempts in a row the (issue, stage) is parked.
+const MOST_LOST_IN_A_ROW: u32 = 5;
+
+/// All that is known about one issue.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Machine {
+    issue: Issue,
+    /// Whether the last good pull brought it.
+    present: bool,
+    runs: Vec<Run>,
+    /// What the issue has used in its whole life.
+    #[serde(default)]
+    life: Life,
+    /// Attempts lost in a row, whatever the run: they do not count as tries, but they must not go on for ever either.
+    #[serde(default)]
+    lost_in_a_row: u32,
+    /// Whether a person paused it.
+    #[serde(default)]
+    paused: bool,
+}
+
+/// What an observation did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Observed {
+    /// What happened to runs.
+    pub notes: Vec<Note>,
+    /// Whether anything changed that must be remembered.
+    pub changed: bool,
+}
+
+/// What happened to a run; for logs, `explain` and the closing summary.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Note {
+    /// It is over.
+    Ended {
+        /// The run.
+        run: RunId,
+        /// Its stage.
+        stage: StageName,
+        /// Whether its last attempt succeeded.
+        succeeded: bool,
+    },
+    /// It will be tried again.
+    BackingOff {
+        /// The run.
+        run: RunId,
+        /// Its stage.
+        stage: StageName,
+        /// Attempts used so far.
+        attempts: u32,
+        /// For how long.
+        wait: Duration,
+        /// For what.
+        why: Wait,
+    },
+    /// It will not be tried again.
+    Parked {
+        /// The run.
+        run: RunId,
+        /// Its stage.
+        stage: StageName,
+        /// Why.
+        reason: ParkReason,
+    },
+    /// The issue was changed, so it may be tried again, in a new run.
+    Freed {
+        /// The run that was parked.
+        run: RunId,
+        /// Its stage.
+        stage: StageName,
+    },
+    /// A person allowed more, so it goes on.
+    Unparked {
+        /// The run that was parked.
+        run: RunId,
+        /// Its stage.
+        stage: StageName,
+    },
+}
+
+impl Machine {
+    /// A machine for an issue seen for the first time, or again after nothing but its counters were kept.
+    pub fn new(issue: Issue, life: Life) -> Self {
+        Self {
+            issue,
+            present: true,
+            runs: Vec::new(),
+            life,
+            lost_in_a_row: 0,
+            paused: false,
+        }
+    }
+
+    /// Brings what was stored into the time of a new daemon: its monotonic clock is another one, and its first pull is
+    /// the first that tells anything.
+    pub fn restored(mut self, now: Now) -> Self {
+        // Told anew: whether it is still there is to be found out.
+        self.present = true;
+        for run in &mut self.runs {
+            match &mut run.phase {
+                Phase::Active { .. } => {}
+                Phase::Settling { after, ended } => {
+                    *after = PullNo(1);
+                    let ago = since(ended.wall, now);
+                    ended.mono = Mono(now.mono.0.saturating_sub(ago));
+                }
+                Phase::BackingOff {
+                    since: from,
+                    wait,
+                    until,
+                    ..
+                } => *until = now.mono.plus(wait.saturating_sub(since(*from, now))),
+                Phase::Parked { unseen_until, .. } => {
+                    if let Some(pull) = unseen_until {
+                        *pull = PullNo(1);
+                    }
+                }
+            }
+        }
+        self
+    }
+
+    /// The latest snapshot.
+    pub fn issue(&self) -> &Issue {
+        &self.issue
+    }
+
+    /// Whether the last good pull brought the issue.
+    pub fn is_present(&self) -> bool {
+        self.present
+    }
+
+    /// Its runs that are not over.
+    pub fn runs(&self) -> &[Run] {
+        &self.runs
+    }
+
+    /// What it has used.
+    pub fn life(&self) -> &Life {
+        &self.life
+    }
+
+    /// Attempts that were lost in a row.
+    pub fn lost_in_a_row(&self) -> u32 {
+        self.lost_in_a_row
+    }
+
+    /// Whether a person paused it.
+    pub fn is_paused(&self) -> bool {
+        self.paused
+    }
+
+    /// Whether an attempt is under way.
+    pub fn is_active(&self) -> bool {
+        self.runs.iter().any(|run| run.active().is_some())
+    }
+
+    /// Whether an agent of it may still live, unseen.
+    pub fn is_unproven(&self) -> bool {
+        self.runs.iter().any(Run::is_unproven)
+    }
+
+    /// Whether nothing but its life's counters needs to be remembered.
+    pub fn is_idle(&self) -> bool {
+        self.runs.is_empty() && !self.paused && self.lost_in_a_row == 0
+    }
+
+    /// The run of a stage.
+    pub fn run(&self, stage: &StageName) -> Option<&Run> {
+        self.runs.iter().find(|run| run.stage == *stage)
+    }
+
+    /// The issue is in a pull.
+    pub fn observe(&mut self, issue: Issue, pull: PullNo, now: Now, workflow: &Workflow) -> Observed {
+        // Of thousands that are parked, most are as they were: that costs nothing.
+        let is_same = self.issue == issue;
+        self.issue = issue;
+        self.present = true;
+        let mut observed = Observed::default();
+        let Self {
+            issue,
+            runs,
+            life,
+            lost_in_a_row,
+            ..
+        } = self;
+        runs.retain_mut(|run| {
+            let stage = workflow.stage(&run.stage);
+            let matching = stage.filter(|stage| stage.when_state == *issue.state);
+            let succeeded = run.last_succeeded();
+            match &mut run.phase {
+                Phase::Active { .. } => true,
+                Phase::Parked {
+                    reason,
+                    fingerprint,
+                    unseen_until,
+                    ..
+                } => {
+                    if let Some(from) = unseen_until {
+                        if pull < *from {
+                            return true;
+                        }
+                        *unseen_until = None;
+                        observed.changed = true;
+                        // What the attempt itself did to the issue is no reason to try again, nor is the way back to
+                        // the state of the stage.
+                        if let Some(stage) = stage {
+                            *fingerprint = issue.fingerprint_in(&stage.when_state);
+                        }
+                        if succeeded && matching.is_none() {
+                            observed.notes.push(run.over());
+                            return false;
+                        }
+                        return true;
+                    }
+                    let freed = !is_same
+                        && matching.is_some()
+                        && reason.is_freed_by_a_change()
+                        && *fingerprint != issue.fingerprint();
+                    if freed {
+                        *lost_in_a_row = 0;
+                        observed.notes.push(Note::Freed {
+                            run: run.id,
+                            stage: run.stage.clone(),
+                        });
+                    }
+                    !freed
+                }
+                Phase::Settling { after, .. } if pull < *after => true,
+                Phase::Settling { ended, .. } if matching.is_some() => {
+                    let ended = *ended;
+                    if let Some(stage) = matching {
+                        let so_far = (&*life, *lost_in_a_row);
+                        observed
+                            .notes
+                            .push(run.settle(ended, stage, issue, so_far, &workflow.issue, now));
+                    }
+                    true
+                }
+                Phase::BackingOff { .. } if matching.is_some() => true,
+                Phase::Settling { .. } | Phase::BackingOff { .. } => {
+                    observed.notes.push(run.over());
+                    false
+                }
+            }
+        });
+        observed.changed |= !observed.notes.is_empty();
+        observed
+    }
+
+    /// The issue is not in a good pull. Its counters stay: a tracker may lose sight of an issue for a while.
+    pub fn vanish(&mut self, pull: PullNo, now: Now, workflow: &Workflow) -> Observed {
+        self.present = false;
+        let mut observed = Observed::default();
+        let Self {
+            issue,
+            runs,
+            life,
+            lost_in_a_row,
+            ..
+        } = self;
+        runs.retain_mut(|run| match run.phase {
+            Phase::Settling { after, ended } if pull >= after => {
+                match workflow.stage(&run.stage).filter(|_| !run.last_succeeded()) {
+                    Some(stage) => {
+                        let so_far = (&*life, *lost_in_a_row);
+                        observed
+                            .notes
+                            .push(run.settle(ended, stage, issue, so_far, &workflow.issue, now));
+                        true
+                    }
+                    None => {
+                        observed.notes.push(run.over());
+                        false
+                    }
+                }
+            }
+            _ => true,
+        });
+        observed.changed = !observed.notes.is_empty();
+        observed
+    }
+
+    /// The issue was looked at on its own. What ended is judged by pulls only.
+    pub fn look(&mut self, issue: Issue, now: Now, workflow: &Workflow) -> Observed {
+        let present = self.present;
+        let observed = self.observe(issue, PullNo::default(), now, workflow);
+        self.present = present;
+        observed
+    }
+
+    /// The tracker does not have the issue any more: what waits is over.
+    pub fn gone(&mut self) -> Observed {
+        self.present = false;
+        let mut observed = Observed::default();
+        self.runs.retain(|run| {
+            let waits = matches!(run.phase, Phase::BackingOff { .. });
+            if waits {
+                observed.notes.push(run.over());
+            }
+            !waits
+        });
+        observed.changed = !observed.notes.is_empty();
+        observed
+    }
+
+    /// The first stage in file order that may start now. Two stages run at a time only where one of them is parallel,
+    /// and none starts before the issue was seen after the last attempt.
+    pub fn candidate<'w>(
+        &self,
+        workflow: &'w Workflow,
+        now: Now,
+        allowed: impl Fn(&StageName) -> bool,
+    ) -> Option<&'w Stage> {
+        if self.rests() || workflow.is_terminal(&self.issue.state) {
+            return None;
+        }
+        let matches = |stage: &&Stage| stage.when_state == *self.issue.state && allowed(&stage.name);
+        workflow.issue.stages.iter().filter(matches).find(|stage| {
+            let is_due = match self.run(&stage.name).map(|run| &run.phase) {
+                None => true,
+                Some(Phase::BackingOff { until, .. }) => *until <= now.mono,
+                Some(_) => false,
+            };
+            is_due && self.beside(stage).is_none()
+        })
+    }
+
+    /// Whether no stage may start, whichever it is.
+    fn rests(&self) -> bool {
+        let blocks = |run: &Run| matches!(run.phase, Phase::Settling { .. }) || run.is_unproven();
+        !self.present || self.runs.iter().any(blocks)
+    }
+
+    /// The stage that runs and beside which this one may not.
+    pub fn beside(&self, stage: &Stage) -> Option<&StageName> {
+        let mut active = self.runs.iter().filter_map(Run::active);
+        let blocks =
+            |start: &&Start| start.stage.name != stage.name && !(stage.parallel || start.stage.parallel);
+        active.find(blocks).map(|start| &start.stage.name)
+    }
+
+    /// Reserves a stage for an attempt. `new_run` is the run's id, should it be a new one; `budget` is what may be
+    /// spent, `estimate` what is charged where the attempt does not tell.
+    pub fn start(
+        &mut self,
+        stage: &Stage,
+        (new_run, session): (RunId, SessionId),
+        (budget, estimate): (Limit, Spend),
+        now: Now,
+    ) -> Start {
+        let at = self.runs.iter().position(|run| run.stage == stage.name);
+        let mut run = match at {
+            Some(at) => self.runs.remove(at),
+            None => Run::new(
+                new_run,
+                stage.name.clone(),
+                Phase::Settling {
+                    after: PullNo::default(),
+                    ended: now,
+                },
+            ),
+        };
+        let resume = run
+            .conversation
+            .as_ref()
+            .filter(|(agent, _)| stage.resume && *agent == stage.agent)
+            .map(|(_, resume)| resume.clone());
+        let start = Start {
+            issue: self.issue.clone(),
+            stage: stage.clone(),
+            run: run.id,
+            session,
+            attempt: run.attempts + 1,
+            previous: run.last.clone(),
+            resume,
+            budget,
+        };
+        run.phase = Phase::Active {
+            session,
+            since: now.wall,
+            start: Box::new(start.clone()),
+            estimate,
+            stopping: None,
+        };
+        self.runs.insert(at.unwrap_or(self.runs.len()), run);
+        start
+    }
+
+    /// The attempt that is under way with this id: what it was started with, what it costs at least, and what it was
+    /// told to stop for.
+    pub fn active(&self, session: SessionId) -> Option<(&Start, Spend, Option<&StopWhy>)> {
+        self.runs.iter().find_map(|run| match &run.phase {
+            Phase::Active {
+                session: active,
+                start,
+                estimate,
+                stopping,
+                ..
+            } if *active == session => Some((&**start, *estimate, stopping.as_ref())),
+            _ => None,
+        })
+    }
+
+    /// An attempt is told to stop. False where it was told before; what a person says holds over what was said before.
+    pub fn stop(&mut self, session: SessionId, why: StopWhy) -> bool {
+        for run in &mut self.runs {
+            if let Phase::Active {
+                session: active,
+                stopping,
+                ..
+            } = &mut run.phase
+                && *active == session
+            {
+                let is_first = stopping.is_none();
+                if is_first || why == StopWhy::Cancelled {
+                    *stopping = Some(why);
+                }
+                return is_first;
+            }
+        }
+        false
+    }
+
+    /// An attempt ended, and this is charged. A report about any other attempt than an active one changes nothing:
+    /// `None`.
+    pub fn ended(
+        &mut self,
+        session: SessionId,
+        report: Report,
+        stopped: Option<StopWhy>,
+        charged: Spend,
+        after: PullNo,
+        now: Now,
+    ) -> Option<Observed> {
+        let start = self.active(session)?.0.clone();
+        let run = self.runs.iter_mut().find(|run| run.id == start.run)?;
+        // Losing a host, or being drained, uses no attempt.
+        let is_drained = report.outcome == Outcome::Cancelled && stopped.is_none();
+        let is_lost = report.outcome == Outcome::Lost;
+        let by_day = matches!(&stopped, Some(StopWhy::OverBudget(hit)) if hit.scope == LimitScope::Day);
+        if !is_lost && !is_drained {
+            self.life.attempts += 1;
+            // A day that is used up says nothing against the run: it goes on when the day turns.
+            run.attempts += u32::from(!by_day);
+        }
+        self.life.spend = self.life.spend.plus(charged);
+        if is_lost {
+            self.lost_in_a_row += 1;
+        } else if !is_drained {
+            self.lost_in_a_row = 0;
+        }
+        let reason = retry::at_once(&report, stopped.as_ref());
+        run.attempt_ended(&start, stopped, report, after, now);
+        let fingerprint = self.issue.fingerprint_in(&start.stage.when_state);
+        let notes = reason.map(|reason| run.park(reason, fingerprint, Some(after), now));
+        Some(Observed {
+            notes: notes.into_iter().collect(),
+            changed: true,
+        })
+    }
+
+    /// Parks a stage that is not started.
+    pub fn park(&mut self, stage: &StageName, new_run: RunId, reason: ParkReason, now: Now) -> Note {
+        let fingerprint = self.issue.fingerprint();
+        let at = self.runs.iter().position(|run| run.stage == *stage);
+        let at = at.unwrap_or_else(|| {
+            let phase = Phase::Settling {
+                after: PullNo::default(),
+                ended: now,
+            };
+            self.runs.push(Run::new(new_run, stage.clone(), phase));
+            self.runs.len() - 1
+        });
+        let unseen_until = match self.runs[at].phase {
+            Phase::Settling { after, .. } if after > PullNo::default() => Some(after),
+            _ => None,
+        };
+        self.runs[at].park(reason, fingerprint, unseen_until, now)
+    }
+
+    /// Frees all that is parked, and allows so many attempts more; `None`: as many as a run of the stage has.
+    pub fn unpark(&mut self, attempts: Option<u32>, workflow: &Workflow, now: Now) -> Vec<Note> {
+        let policy = &workflow.issue;
+        let mut notes = Vec::new();
+        for run in self.runs.iter_mut().filter(|run| run.parked_for().is_some()) {
+            let most = workflow.stage(&run.stage).map(|stage| stage.retry.max_attempts);
+            let more = attempts.or(most).unwrap_or(1).max(1);
+            let wanted = run.attempts.saturating_add(more);
+            let extra = wanted.saturating_sub(most.unwrap_or(1));
+            run.extra_attempts = run.extra_attempts.max(extra);
+            let wanted = self.life.attempts.saturating_add(more);
+            let extra = wanted.saturating_sub(policy.max_attempts);
+            self.life.extra_attempts = self.life.extra_attempts.max(extra);
+            notes.push(run.release(now));
+        }
+        if !notes.is_empty() {
+            self.lost_in_a_row = 0;
+            if self
+                .life
+                .limit(policy)
+                .reached(LimitScope::Issue, self.life.spend)
+                .is_some()
+            {
+                self.life.forgiven = self.life.spend;
+            }
+        }
+        notes
+    }
+
+    /// Frees what the issue's limits parked, should they have been raised.
+    pub fn free_raised(&mut self, policy: &IssuePolicy, now: Now) -> Vec<Note> {
+        let by_limit = |run: &&mut Run| run.parked_for() == Some(ParkReason::IssueLimit);
+        if self.life.used_up(policy).is_some() {
+            return Vec::new();
+        }
+        let parked = self.runs.iter_mut().filter(by_limit);
+        parked.map(|run| run.release(now)).collect()
+    }
+
+    /// A person pauses it, or lets it go on. False where it was so already.
+    pub fn pause(&mut self, paused: bool) -> bool {
+        std::mem::replace(&mut self.paused, paused) != paused
+    }
+}
+
+impl Note {
+    /// The run it is about, and its stage.
+    pub fn about(&self) -> (RunId, &StageName) {
+        match self {
+            Self::Ended { run, stage, .. }
+            | Self::BackingOff { run, stage, .. }
+            | Self::Parked { run, stage, .. }
+            | Self::Freed { run, stage }
+            | Self::Unparked { run, stage } => (*run, stage),
+        }
+    }
+}
+
+/// How long ago that was; nothing where the clock says it is yet to come.
+fn since(then: jiff::Timestamp, now: Now) -> Duration {
+    SignedDuration::try_from(now.wall - then)
+        .ok()
+        .and_then(|ago| Duration::try_from(ago).ok())
+        .unwrap_or_default()
+}

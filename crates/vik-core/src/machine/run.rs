@@ -1,0 +1,310 @@
+//! One run: the pursuit of one stage during one stay of the issue in its state.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::retry::{self, Case, Next};
+use super::{Life, Note, ParkReason, PullNo, Report};
+use crate::ids::{AgentName, RunId, SessionId, StageName};
+use crate::issue::{Fingerprint, Issue};
+use crate::limits::Spend;
+use crate::outcome::Outcome;
+use crate::scheduler::{Resume, Start, StopWhy};
+use crate::time::{Mono, Now};
+use crate::workflow::{IssuePolicy, Stage};
+
+/// The pursuit of one stage during one stay of the issue in its state.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// Its id.
+    pub id: RunId,
+    /// The stage it is for.
+    pub stage: StageName,
+    /// Attempts that count against `max_attempts`.
+    pub attempts: u32,
+    /// Attempts a person allowed beyond `max_attempts`.
+    #[serde(default)]
+    pub extra_attempts: u32,
+    /// Whether any attempt changed a commit or a file.
+    pub changed: bool,
+    /// How the last attempt ended.
+    pub last: Option<Report>,
+    /// Which it was.
+    #[serde(default)]
+    pub last_session: Option<SessionId>,
+    /// What Vik stopped it for.
+    #[serde(default)]
+    pub last_stopped: Option<StopWhy>,
+    /// The conversation that the next attempt may go on with, where it is by the same agent.
+    #[serde(default)]
+    pub conversation: Option<(AgentName, Resume)>,
+    /// Where it stands.
+    pub phase: Phase,
+}
+
+/// Where a run stands.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// An attempt is under way: reserved before anything is done for it.
+    Active {
+        /// The attempt's id.
+        session: SessionId,
+        /// Since when.
+        since: Timestamp,
+        /// All it was started with, so that another daemon can take it up.
+        start: Box<Start>,
+        /// What it is charged where it ends without telling what it used.
+        estimate: Spend,
+        /// What it was told to stop for.
+        stopping: Option<StopWhy>,
+    },
+    /// An attempt ended; the issue must be seen again, by a pull with this number or a later one.
+    Settling {
+        /// The first pull that can tell.
+        after: PullNo,
+        /// When the attempt ended.
+        ended: Now,
+    },
+    /// The next attempt waits.
+    BackingOff {
+        /// Since when.
+        since: Timestamp,
+        /// How long in all.
+        wait: Duration,
+        /// Until when.
+        until: Mono,
+        /// For what.
+        why: Wait,
+    },
+    /// Not started again until a person changes the issue or says so.
+    Parked {
+        /// Since when.
+        since: Timestamp,
+        /// Why.
+        reason: ParkReason,
+        /// The same in a person's words.
+        detail: String,
+        /// The issue as it was; a different one frees it.
+        fingerprint: Fingerprint,
+        /// What the last attempt itself did to the issue is not seen yet: the first pull from this one on tells, and
+        /// the fingerprint is taken anew then.
+        unseen_until: Option<PullNo>,
+    },
+}
+
+/// What the next attempt waits for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Wait {
+    /// The end of a back-off.
+    #[default]
+    Backoff,
+    /// The provider's quota window.
+    Quota,
+}
+
+impl Run {
+    pub(super) fn new(id: RunId, stage: StageName, phase: Phase) -> Self {
+        Self {
+            id,
+            stage,
+            attempts: 0,
+            extra_attempts: 0,
+            changed: false,
+            last: None,
+            last_session: None,
+            last_stopped: None,
+            conversation: None,
+            phase,
+        }
+    }
+
+    /// Whether the last attempt succeeded.
+    pub fn last_succeeded(&self) -> bool {
+        self.last
+            .as_ref()
+            .is_some_and(|report| report.outcome == Outcome::Succeeded)
+    }
+
+    /// Whether the last attempt was stopped by Vik or a person.
+    pub fn last_cancelled(&self) -> bool {
+        self.last
+            .as_ref()
+            .is_some_and(|report| report.outcome == Outcome::Cancelled)
+    }
+
+    /// Attempts it may have in all.
+    pub fn allowed(&self, stage: &Stage) -> u32 {
+        stage.retry.max_attempts.saturating_add(self.extra_attempts)
+    }
+
+    /// The attempt that is under way.
+    pub fn active(&self) -> Option<&Start> {
+        match &self.phase {
+            Phase::Active { start, .. } => Some(start),
+            _ => None,
+        }
+    }
+
+    /// An end that could not be proven may mean a live agent in the workspace: nothing starts beside it.
+    pub fn is_unproven(&self) -> bool {
+        self.parked_for() == Some(ParkReason::UnprovenEnd)
+    }
+
+    /// Why it is parked, where it is.
+    pub fn parked_for(&self) -> Option<ParkReason> {
+        match self.phase {
+            Phase::Parked { reason, .. } => Some(reason),
+            _ => None,
+        }
+    }
+
+    pub(super) fn over(&self) -> Note {
+        Note::Ended {
+            run: self.id,
+            stage: self.stage.clone(),
+            succeeded: self.last_succeeded(),
+        }
+    }
+
+    /// An attempt ended, which was started with `start`.
+    pub(super) fn attempt_ended(
+        &mut self,
+        start: &Start,
+        stopped: Option<StopWhy>,
+        report: Report,
+        after: PullNo,
+        now: Now,
+    ) {
+        self.changed |= report.changed == Some(true);
+        self.conversation = conversation(start, &report).map(|resume| (start.stage.agent.clone(), resume));
+        self.last = Some(report);
+        self.last_session = Some(start.session);
+        self.last_stopped = stopped;
+        self.phase = Phase::Settling { after, ended: now };
+    }
+
+    /// The issue was seen again after an attempt, and it is still in the stage's state.
+    pub(super) fn settle(
+        &mut self,
+        ended: Now,
+        stage: &Stage,
+        issue: &Issue,
+        (life, lost_in_a_row): (&Life, u32),
+        policy: &IssuePolicy,
+        now: Now,
+    ) -> Note {
+        // Without a report there is nothing to hold against it.
+        let next = match (&self.last, self.last_session) {
+            (Some(report), Some(session)) => Case {
+                report,
+                session,
+                stopped: self.last_stopped.as_ref(),
+                attempts: self.attempts,
+                allowed: self.allowed(stage),
+                lost_in_a_row,
+                life_used_up: life.used_up(policy).is_some(),
+                retry: &stage.retry,
+            }
+            .next(now),
+            _ => Next::After(Duration::ZERO),
+        };
+        let (from, wait, why) = match next {
+            Next::Park(reason) => return self.park(reason, issue.fingerprint(), None, now),
+            Next::After(wait) => (ended, wait, Wait::Backoff),
+            Next::Quota(wait) => (now, wait, Wait::Quota),
+        };
+        self.phase = Phase::BackingOff {
+            since: from.wall,
+            wait,
+            until: from.mono.plus(wait),
+            why,
+        };
+        Note::BackingOff {
+            run: self.id,
+            stage: self.stage.clone(),
+            attempts: self.attempts,
+            wait,
+            why,
+        }
+    }
+
+    pub(super) fn park(
+        &mut self,
+        reason: ParkReason,
+        fingerprint: Fingerprint,
+        unseen_until: Option<PullNo>,
+        now: Now,
+    ) -> Note {
+        self.phase = Phase::Parked {
+            since: now.wall,
+            reason,
+            detail: self.why_parked(reason),
+            fingerprint,
+            unseen_until,
+        };
+        Note::Parked {
+            run: self.id,
+            stage: self.stage.clone(),
+            reason,
+        }
+    }
+
+    /// It may be tried again at once.
+    pub(super) fn release(&mut self, now: Now) -> Note {
+        self.phase = Phase::BackingOff {
+            since: now.wall,
+            wait: Duration::ZERO,
+            until: now.mono,
+            why: Wait::Backoff,
+        };
+        Note::Unparked {
+            run: self.id,
+            stage: self.stage.clone(),
+        }
+    }
+
+    fn why_parked(&self, reason: ParkReason) -> String {
+        let attempts = match self.attempts {
+            1 => "1 attempt".to_owned(),
+            many => format!("{many} attempts"),
+        };
+        let last = self.last.as_ref();
+        match reason {
+            ParkReason::NoProgress => format!("{attempts} succeeded, yet the issue kept its state"),
+            ParkReason::Cancelled => "a person cancelled it".to_owned(),
+            ParkReason::IssueLimit => "the issue has used what it may use in its whole life".to_owned(),
+            _ => {
+                let outcome = last.map_or("failed", |report| report.outcome.as_str());
+                let why = last.and_then(|report| report.reason.as_deref());
+                // The words of an agent or a hook: as many as are read.
+                let why: String = why.unwrap_or("no reason is known").chars().take(500).collect();
+                format!("{attempts}; the last one {outcome}: {why}")
+            }
+        }
+    }
+}
+
+/// The conversation that the attempt after this one may go on with.
+fn conversation(start: &Start, report: &Report) -> Option<Resume> {
+    if report.resume_failed || !retry::is_resumable(report) {
+        return None;
+    }
+    let earlier = start.resume.as_ref();
+    let Some(id) = report.provider_session_id.as_ref() else {
+        // It ended before it could tell: the one it was to go on with still stands.
+        return earlier.cloned();
+    };
+    let before = earlier
+        .filter(|earlier| earlier.provider_session_id == *id)
+        .map(|earlier| earlier.total)
+        .unwrap_or_default();
+    Some(Resume {
+        session: start.session,
+        provider_session_id: id.clone(),
+        total: before.plus(report.usage),
+    })
+}

@@ -1,0 +1,112 @@
+//! What a person asks for.
+
+use super::{About, Answer, Ask, Effect, Scheduler, StopWhy};
+use crate::ids::IssueId;
+use crate::machine::{Observed, ParkReason};
+use crate::time::Now;
+
+impl Scheduler {
+    pub(super) fn asked(&mut self, number: u64, ask: Ask, now: Now) {
+        let answer = match ask {
+            Ask::Pause(issue) => self.pause(issue, true, now),
+            Ask::Continue(issue) => self.pause(issue, false, now),
+            Ask::Cancel(issue) => self.cancel(&issue, now),
+            Ask::Unpark(issue, attempts) => self.unpark(&issue, attempts, now),
+            Ask::Drain => {
+                self.draining = true;
+                let detail = "a person asked to start nothing more".to_owned();
+                self.decide(now, "drain", About::default(), detail);
+                Answer::Done(self.spending.running().count())
+            }
+        };
+        self.effects.push(Effect::Answer(number, answer));
+    }
+
+    fn pause(&mut self, issue: Option<IssueId>, paused: bool, now: Now) -> Answer {
+        let (kind, detail, same) = if paused {
+            ("pause", "a person paused it", "it is paused already")
+        } else {
+            ("continue", "a person lets it go on", "it is not paused")
+        };
+        let did = match &issue {
+            None => std::mem::replace(&mut self.paused, paused) != paused,
+            Some(id) => match self.machines.get_mut(id) {
+                None => return Answer::UnknownIssue,
+                Some(machine) => machine.pause(paused),
+            },
+        };
+        if !did {
+            return Answer::Nothing(same);
+        }
+        match &issue {
+            None => self.changes.paused = Some(paused),
+            Some(id) => drop(self.changed.insert(id.clone())),
+        }
+        let about = About {
+            issue: issue.as_ref(),
+            ..About::default()
+        };
+        self.decide(now, kind, about, detail.to_owned());
+        Answer::Done(1)
+    }
+
+    /// Stops what runs for an issue, and parks what would start.
+    fn cancel(&mut self, issue: &IssueId, now: Now) -> Answer {
+        if !self.machines.contains_key(issue) {
+            return Answer::UnknownIssue;
+        }
+        self.shows.do_not_start(issue);
+        let sessions = self.active_sessions(issue);
+        for session in &sessions {
+            self.stop(issue, *session, StopWhy::Cancelled, now);
+        }
+        let stages = self.workflow.issue.stages.clone();
+        let mut notes = Vec::new();
+        if let Some(machine) = self.machines.get_mut(issue) {
+            let runs = machine.runs().iter();
+            let mut waiting: Vec<_> = runs
+                .filter(|run| run.active().is_none() && run.parked_for().is_none())
+                .map(|run| run.stage.clone())
+                .collect();
+            let is_due = machine.is_present() && !self.workflow.is_terminal(&machine.issue().state);
+            for stage in stages {
+                if is_due && stage.when_state == *machine.issue().state && machine.run(&stage.name).is_none()
+                {
+                    waiting.push(stage.name);
+                }
+            }
+            for stage in waiting {
+                notes.push(machine.park(&stage, self.ids.run(now), ParkReason::Cancelled, now));
+            }
+        }
+        let count = sessions.len() + notes.len();
+        let changed = count > 0;
+        if !changed {
+            return Answer::Nothing("nothing runs or waits for it");
+        }
+        let detail = "a person cancelled it".to_owned();
+        self.decide(now, "cancel", About::issue(issue), detail);
+        self.record(issue, Observed { notes, changed }, now);
+        Answer::Done(count)
+    }
+
+    fn unpark(&mut self, issue: &IssueId, attempts: Option<u32>, now: Now) -> Answer {
+        let Some(machine) = self.machines.get_mut(issue) else {
+            return Answer::UnknownIssue;
+        };
+        let notes = machine.unpark(attempts, &self.workflow, now);
+        let count = notes.len();
+        if count == 0 {
+            return Answer::Nothing("nothing of it is parked");
+        }
+        let detail = match attempts {
+            Some(attempts) => format!("a person allowed {attempts} attempts more"),
+            None => "a person allowed another try".to_owned(),
+        };
+        self.decide(now, "unpark", About::issue(issue), detail);
+        self.record(issue, Observed { notes, changed: true }, now);
+        // The issue may have changed its state meanwhile.
+        self.effects.push(Effect::Pull);
+        Answer::Done(count)
+    }
+}

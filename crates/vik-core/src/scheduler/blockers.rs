@@ -1,0 +1,296 @@
+//! What waits for other issues (`blocked_by`).
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use super::{About, Hold, Scheduler, Seen};
+use crate::ids::IssueId;
+use crate::issue::Issue;
+use crate::time::Now;
+
+/// Who waits for whom.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Blockers {
+    holds: HashMap<IssueId, Hold>,
+    /// Issues of the last good pull that match no stage, and what they wait for: some may be blockers.
+    others: HashMap<IssueId, Issue>,
+    /// Blockers that no pull brings, and what a look at them showed.
+    absent: BTreeMap<IssueId, Absent>,
+}
+
+#[derive(Clone, Debug)]
+enum Absent {
+    /// Without a way to look, or gone, or done with.
+    Closed,
+    /// It is there.
+    Open(Arc<[IssueId]>),
+    /// Nothing is known yet.
+    Unknown,
+}
+
+impl Blockers {
+    pub(super) fn hold(&self, issue: &IssueId) -> Option<&Hold> {
+        self.holds.get(issue)
+    }
+
+    pub(super) fn holds(&self, issue: &IssueId) -> bool {
+        self.holds.contains_key(issue)
+    }
+}
+
+impl Scheduler {
+    /// A good pull ended, and brought these beside what matches a stage.
+    pub(super) fn find_blocked(&mut self, others: HashMap<IssueId, Issue>, now: Now) {
+        self.blockers.others = others;
+        let open: BTreeSet<_> = self.absent_blockers().collect();
+        self.blockers.absent.retain(|id, _| open.contains(id));
+        for id in open {
+            let known = self.blockers.absent.get(&id);
+            // One that is closed stays so; the others are looked at again.
+            if matches!(known, Some(Absent::Closed)) {
+                continue;
+            }
+            let looked = self.show(&id, None, now);
+            let first = if looked { Absent::Unknown } else { Absent::Closed };
+            if !self.blockers.absent.contains_key(&id) {
+                if !looked {
+                    let detail = "another issue waits for it, yet no pull brings it: it holds nothing";
+                    self.decide(now, "blocker_absent", About::issue(&id), detail.to_owned());
+                }
+                self.blockers.absent.insert(id, first);
+            }
+        }
+        self.hold_blocked(now);
+    }
+
+    /// Blockers that the last good pull did not bring.
+    fn absent_blockers(&self) -> impl Iterator<Item = IssueId> {
+        let matching = self.order.iter().filter_map(|id| self.machines.get(id));
+        let direct = matching.flat_map(|machine| machine.issue().blocked_by.iter());
+        let others = self
+            .blockers
+            .others
+            .values()
+            .flat_map(|issue| issue.blocked_by.iter());
+        direct
+            .chain(others)
+            .filter(|id| self.pulled_issue(id).is_none())
+            .cloned()
+    }
+
+    fn pulled_issue(&self, id: &IssueId) -> Option<&Issue> {
+        let machine = self.machines.get(id).filter(|machine| machine.is_present());
+        machine
+            .map(|machine| machine.issue())
+            .or_else(|| self.blockers.others.get(id))
+    }
+
+    /// A blocker may have been looked at.
+    pub(super) fn blocker_shown(&mut self, id: &IssueId, seen: &Seen, now: Now) {
+        let Some(absent) = self.blockers.absent.get_mut(id) else {
+            return;
+        };
+        *absent = match seen {
+            Seen::Snapshot(issue) if self.workflow.is_terminal(&issue.state) => Absent::Closed,
+            Seen::Snapshot(issue) => Absent::Open(Arc::clone(&issue.blocked_by)),
+            Seen::Gone => Absent::Closed,
+            // What was known still stands.
+            Seen::Unknown => return,
+        };
+        self.hold_blocked(now);
+    }
+
+    /// What an open issue waits for; `None` where it is closed.
+    fn waits_for(&self, id: &IssueId) -> Option<&[IssueId]> {
+        match self.pulled_issue(id) {
+            Some(issue) if self.workflow.is_terminal(&issue.state) => None,
+            Some(issue) => Some(&issue.blocked_by),
+            None => match self.blockers.absent.get(id)? {
+                Absent::Closed => None,
+                Absent::Open(blocked_by) => Some(blocked_by),
+                Absent::Unknown => Some(&[]),
+            },
+        }
+    }
+
+    /// Finds anew who is held, and tells what changed.
+    fn hold_blocked(&mut self, now: Now) {
+        let mut open: BTreeMap<IssueId, Vec<IssueId>> = BTreeMap::new();
+        let mut ahead: Vec<IssueId> = Vec::new();
+        for id in &self.order {
+            if self.waits_for(id).is_some_and(|blockers| !blockers.is_empty()) {
+                ahead.push(id.clone());
+            }
+        }
+        let waiting = ahead.clone();
+        while let Some(id) = ahead.pop() {
+            if open.contains_key(&id) {
+                continue;
+            }
+            let blockers = self.waits_for(&id).unwrap_or_default();
+            let mut still: Vec<_> = blockers
+                .iter()
+                .filter(|blocker| self.waits_for(blocker).is_some())
+                .cloned()
+                .collect();
+            still.dedup();
+            ahead.extend(still.iter().cloned());
+            open.insert(id, still);
+        }
+        let cycles = cycles(&open);
+        let mut holds = HashMap::new();
+        for id in waiting {
+            let by = &open[&id];
+            let hold = match cycles.get(&id) {
+                Some(issues) => Hold::Cycle {
+                    issues: Arc::clone(issues),
+                },
+                None if by.is_empty() => continue,
+                None => Hold::Blocked {
+                    by: by.as_slice().into(),
+                },
+            };
+            holds.insert(id, hold);
+        }
+        let before = std::mem::replace(&mut self.blockers.holds, holds);
+        self.tell_blocked(&before, now);
+    }
+
+    fn tell_blocked(&mut self, before: &HashMap<IssueId, Hold>, now: Now) {
+        let mut changed: Vec<_> = before
+            .keys()
+            .chain(self.blockers.holds.keys())
+            .filter(|id| before.get(*id) != self.blockers.holds.get(*id))
+            .cloned()
+            .collect();
+        changed.sort();
+        changed.dedup();
+        for id in changed {
+            let list = |ids: &[IssueId]| ids.iter().map(IssueId::as_str).collect::<Vec<_>>().join(", ");
+            let (kind, detail) = match self.blockers.holds.get(&id) {
+                Some(Hold::Cycle { issues }) => {
+                    ("cycle", format!("these wait for each other: {}", list(issues)))
+                }
+                Some(Hold::Blocked { by }) => ("blocked", format!("waits for {}", list(by))),
+                _ => ("unblocked", "nothing that it waits for is open".to_owned()),
+            };
+            self.decide(now, kind, About::issue(&id), detail);
+        }
+    }
+}
+
+/// The issues that wait for each other, each with all of its cycle: strongly connected components of more than one
+/// issue, or of one that waits for itself (Tarjan, without recursion: a chain may be thousands long).
+fn cycles(open: &BTreeMap<IssueId, Vec<IssueId>>) -> HashMap<IssueId, Arc<[IssueId]>> {
+    let ids: Vec<&IssueId> = open.keys().collect();
+    let number: HashMap<&IssueId, usize> = ids.iter().enumerate().map(|(at, id)| (*id, at)).collect();
+    let edges: Vec<Vec<usize>> = open
+        .values()
+        .map(|to| to.iter().filter_map(|id| number.get(id).copied()).collect())
+        .collect();
+    let mut found = HashMap::new();
+    let mut index = vec![usize::MAX; ids.len()];
+    let mut low = vec![0; ids.len()];
+    let mut on_stack = vec![false; ids.len()];
+    let (mut stack, mut next) = (Vec::new(), 0);
+    for root in 0..ids.len() {
+        if index[root] != usize::MAX {
+            continue;
+        }
+        // Nodes on the way, each with the edge that is looked at next.
+        let mut way = vec![(root, 0)];
+        while let Some((node, edge)) = way.pop() {
+            if edge == 0 {
+                index[node] = next;
+                low[node] = next;
+                next += 1;
+                stack.push(node);
+                on_stack[node] = true;
+            } else {
+                let child = edges[node][edge - 1];
+                if on_stack[child] {
+                    low[node] = low[node].min(low[child]);
+                }
+            }
+            if let Some(&child) = edges[node].get(edge) {
+                way.push((node, edge + 1));
+                if index[child] == usize::MAX {
+                    way.push((child, 0));
+                }
+                continue;
+            }
+            if low[node] != index[node] {
+                continue;
+            }
+            let mut members = Vec::new();
+            while let Some(member) = stack.pop() {
+                on_stack[member] = false;
+                members.push(member);
+                if member == node {
+                    break;
+                }
+            }
+            if members.len() > 1 || edges[node].contains(&node) {
+                members.sort_unstable();
+                let names: Arc<[IssueId]> = members.iter().map(|&member| ids[member].clone()).collect();
+                for member in members {
+                    found.insert(ids[member].clone(), Arc::clone(&names));
+                }
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn graph(edges: &[(&str, &[&str])]) -> BTreeMap<IssueId, Vec<IssueId>> {
+        let ids = |names: &[&str]| names.iter().map(|name| IssueId::from(*name)).collect();
+        edges
+            .iter()
+            .map(|(from, to)| (IssueId::from(*from), ids(to)))
+            .collect()
+    }
+
+    #[test]
+    fn cycles_are_named_whole_and_what_hangs_on_them_is_not_in_them() {
+        let found = cycles(&graph(&[
+            ("a", &["b"]),
+            ("b", &["c", "d"]),
+            ("c", &["a"]),
+            ("d", &[]),
+            ("e", &["a"]),
+            ("f", &["f"]),
+            ("g", &["d"]),
+        ]));
+        let name = |id: &str| {
+            let issues = found.get(&IssueId::from(id))?;
+            Some(issues.iter().map(IssueId::as_str).collect::<Vec<_>>().join(""))
+        };
+        assert_eq!(
+            ["a", "b", "c", "d", "e", "f", "g"].map(name),
+            [
+                Some("abc".into()),
+                Some("abc".into()),
+                Some("abc".into()),
+                None,
+                None,
+                Some("f".into()),
+                None
+            ]
+        );
+    }
+
+    #[test]
+    fn a_long_chain_needs_no_deep_stack() {
+        let chain: BTreeMap<_, _> = (0..50_000)
+            .map(|number: u32| {
+                let id = |number: u32| IssueId::new(format!("{number:06}"));
+                (id(number), vec![id(number + 1)])
+            })
+            .collect();
+        assert!(cycles(&chain).is_empty());
+    }
+}

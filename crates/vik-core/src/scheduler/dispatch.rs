@@ -1,0 +1,239 @@
+//! What starts, and what stands in the way.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use super::{Effect, Hold, Scheduler};
+use crate::ids::{AgentName, IssueId, StageName};
+use crate::issue::Issue;
+use crate::limits::{LimitHit, LimitScope, LimitUnit};
+use crate::machine::{Machine, ParkReason, Run};
+use crate::time::Now;
+use crate::workflow::{Stage, Workflow};
+
+/// Who holds which slots.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Slots {
+    issues: HashSet<IssueId>,
+    agents: HashMap<AgentName, u32>,
+    stages: HashMap<StageName, u32>,
+}
+
+impl Slots {
+    fn take(&mut self, issue: &IssueId, stage: &StageName, agent: &AgentName) {
+        self.issues.insert(issue.clone());
+        *self.agents.entry(agent.clone()).or_default() += 1;
+        *self.stages.entry(stage.clone()).or_default() += 1;
+    }
+}
+
+impl Scheduler {
+    /// The slots of what runs and of what is about to start.
+    pub(super) fn slots(&self) -> Slots {
+        let mut slots = Slots::default();
+        for running in self.spending.running() {
+            slots.take(&running.issue, &running.stage, &running.agent);
+        }
+        for (issue, stage) in self.shows.starting() {
+            if let Some(stage) = self.workflow.stage(stage) {
+                slots.take(issue, &stage.name, &stage.agent);
+            }
+        }
+        slots
+    }
+
+    /// What holds everything.
+    pub(super) fn gate_of_all(&self, now: Now) -> Option<Hold> {
+        if self.draining {
+            return Some(Hold::Draining);
+        }
+        if self.paused {
+            return Some(Hold::Paused { all: true });
+        }
+        if let Some((limit, until)) = self.day_hold(now) {
+            return Some(Hold::DayLimit { limit, until });
+        }
+        let why = Arc::clone(self.pressure.as_ref()?);
+        Some(Hold::Pressure { why })
+    }
+
+    /// What holds an issue, whichever stage it is.
+    fn gate_of_issue(&self, machine: &Machine) -> Option<Hold> {
+        let id = &machine.issue().id;
+        if machine.is_paused() {
+            return Some(Hold::Paused { all: false });
+        }
+        if self.workspaces.is_removing_of(id) {
+            return Some(Hold::Removing);
+        }
+        if let Some(hold) = self.blockers.hold(id) {
+            return Some(hold.clone());
+        }
+        if self.shows.is_starting(id) {
+            return Some(Hold::Looking);
+        }
+        self.shows.has_failed(id).then_some(Hold::ShowFailed)
+    }
+
+    /// What holds a stage that is due.
+    pub(super) fn gate(&self, machine: &Machine, stage: &Stage, slots: &Slots) -> Option<Hold> {
+        if let Some(hold) = self.gate_of_issue(machine) {
+            return Some(hold);
+        }
+        let count = |taken: Option<&u32>| taken.copied().unwrap_or_default();
+        let agent = self.workflow.agents.get(&stage.agent);
+        let most = agent.and_then(|agent| agent.max_concurrency);
+        if most.is_some_and(|most| count(slots.agents.get(&stage.agent)) >= most) {
+            return Some(Hold::AgentSlot {
+                agent: stage.agent.clone(),
+            });
+        }
+        let most = stage.max_concurrency;
+        if most.is_some_and(|most| count(slots.stages.get(&stage.name)) >= most) {
+            return Some(Hold::StageSlot);
+        }
+        let is_full = slots.issues.len() >= self.workflow.max_issue_concurrency as usize;
+        if is_full && !slots.issues.contains(&machine.issue().id) {
+            return Some(Hold::Slot);
+        }
+        None
+    }
+
+    /// The stage of an issue that is due, whatever else stands in its way.
+    pub(super) fn due<'w>(&'w self, machine: &Machine, now: Now) -> Option<&'w Stage> {
+        due(&self.workflow, &self.filter, machine, now).filter(|_| self.gate_of_issue(machine).is_none())
+    }
+
+    /// Starts what may start, in order.
+    pub(super) fn dispatch(&mut self, now: Now) {
+        if !self.has_pulled || self.gate_of_all(now).is_some() {
+            return;
+        }
+        let mut slots = self.slots();
+        let most = self.workflow.max_issue_concurrency as usize;
+        // Where stages may run beside each other, an issue that has a slot may start more.
+        let is_parallel = self.workflow.issue.stages.iter().any(|stage| stage.parallel);
+        let order = std::mem::take(&mut self.order);
+        for id in &order {
+            if slots.issues.len() >= most && !is_parallel {
+                break;
+            }
+            while self.start_next(id, &mut slots, false, now) {}
+        }
+        self.order = order;
+    }
+
+    /// An issue was looked at right before its start.
+    pub(super) fn start_looked_at(&mut self, issue: &IssueId, now: Now) {
+        if self.gate_of_all(now).is_none() && self.order.contains(issue) {
+            let mut slots = self.slots();
+            self.start_next(issue, &mut slots, true, now);
+        }
+    }
+
+    /// Does the next thing for an issue: starts its next stage, asks for a look at it first, or parks what its life's
+    /// limits do not allow. False where there is nothing more to do now.
+    fn start_next(&mut self, id: &IssueId, slots: &mut Slots, looked_at: bool, now: Now) -> bool {
+        let workflow = Arc::clone(&self.workflow);
+        let Some(machine) = self.machines.get(id) else {
+            return false;
+        };
+        let Some(stage) = due(&workflow, &self.filter, machine, now) else {
+            return false;
+        };
+        if self.gate(machine, stage, slots).is_some() {
+            return false;
+        }
+        if machine.life().used_up(&workflow.issue).is_some() {
+            self.park_used_up(id, stage, now);
+            return true;
+        }
+        if !looked_at && self.show(id, Some(stage.name.clone()), now) {
+            slots.take(id, &stage.name, &stage.agent);
+            return false;
+        }
+        self.start(id, stage, slots, now);
+        true
+    }
+
+    fn park_used_up(&mut self, id: &IssueId, stage: &Stage, now: Now) {
+        let run = self.ids.run(now);
+        if let Some(machine) = self.machines.get_mut(id) {
+            let note = machine.park(&stage.name, run, ParkReason::IssueLimit, now);
+            self.changed.insert(id.clone());
+            self.note(id, note, now);
+        }
+    }
+
+    fn start(&mut self, id: &IssueId, stage: &Stage, slots: &mut Slots, now: Now) {
+        let workflow = Arc::clone(&self.workflow);
+        let Some(machine) = self.machines.get_mut(id) else {
+            return;
+        };
+        let budget = self.spending.budget(&workflow, machine, stage.limit, now);
+        let agent = workflow.agents.get(&stage.agent);
+        let estimate = agent.map(|agent| agent.estimate).unwrap_or_default();
+        let start = machine.start(stage, self.ids.pair(now), (budget, estimate), now);
+        let (attempts, allowed) = (
+            machine.life().attempts + 1,
+            machine.life().allowed(&workflow.issue),
+        );
+        let most = machine.run(&stage.name).map_or(1, |run| run.allowed(stage));
+        slots.take(id, &stage.name, &stage.agent);
+        self.spending.begin(&start);
+        self.workspaces.begin(id);
+        let why = format!(
+            "attempt {} of {most}{}, slot {} of {}, {}",
+            start.attempt,
+            if start.resume.is_some() {
+                ", goes on with the conversation before"
+            } else {
+                ""
+            },
+            slots.issues.len(),
+            workflow.max_issue_concurrency,
+            rank(&start.issue)
+        );
+        self.record_start(&start, why, now);
+        self.effects.push(Effect::Start(Box::new(start.clone())));
+        let hit = LimitHit {
+            scope: LimitScope::Issue,
+            unit: LimitUnit::Attempts,
+            spent: attempts.into(),
+            limit: allowed.into(),
+        };
+        if hit.is_near() && allowed > 1 {
+            self.warn(&start, hit, now);
+        }
+    }
+
+    /// What would start now, were there no limit on concurrency; for `--dry-run`.
+    pub fn candidates(&self, now: Now) -> Vec<(&Issue, &Stage)> {
+        self.order
+            .iter()
+            .filter_map(|id| {
+                let machine = self.machines.get(id)?;
+                Some((machine.issue(), self.due(machine, now)?))
+            })
+            .collect()
+    }
+}
+
+fn due<'w>(workflow: &'w Workflow, filter: &super::Filter, machine: &Machine, now: Now) -> Option<&'w Stage> {
+    let id = &machine.issue().id;
+    let stage = machine.candidate(workflow, now, |stage: &StageName| filter.allows(id, stage))?;
+    // The attempts that run count as used: beside them the last one may be out already.
+    let active = machine.runs().iter().filter_map(Run::active).count();
+    let life = machine.life();
+    let is_left = active == 0 || life.attempts as usize + active < life.allowed(&workflow.issue) as usize;
+    is_left.then_some(stage)
+}
+
+/// Why it is this one's turn.
+fn rank(issue: &Issue) -> String {
+    match (issue.priority_milli, issue.created_at) {
+        (Some(milli), _) => format!("priority {}", milli as f64 / 1000.0),
+        (None, Some(created)) => format!("no priority, created at {created}"),
+        (None, None) => "in pull order".to_owned(),
+    }
+}

@@ -1,0 +1,374 @@
+//! Why something runs, why it does not, and when next.
+
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use super::Scheduler;
+use super::dispatch::Slots;
+use crate::ids::{AgentName, IssueId, RunId, SessionId, StageName};
+use crate::limits::{Limit, LimitHit};
+use crate::machine::{Life, Machine, ParkReason, Phase, Run, Wait};
+use crate::outcome::{FailureClass, Outcome};
+use crate::time::{Mono, Now};
+use crate::workflow::Stage;
+
+/// What holds a stage of an issue.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Hold {
+    /// A person paused the issue, or everything.
+    Paused {
+        /// Whether everything is.
+        all: bool,
+    },
+    /// Vik is stopping.
+    Draining,
+    /// As many issues are worked on as may be.
+    Slot,
+    /// As many attempts of the agent profile run as may be.
+    AgentSlot {
+        /// The profile.
+        agent: AgentName,
+    },
+    /// As many attempts of the stage run as may be.
+    StageSlot,
+    /// Other issues come first.
+    Blocked {
+        /// Those that are open.
+        by: Arc<[IssueId]>,
+    },
+    /// Issues wait for each other.
+    Cycle {
+        /// All of them.
+        issues: Arc<[IssueId]>,
+    },
+    /// The day's limit is used up.
+    DayLimit {
+        /// The limit.
+        limit: LimitHit,
+        /// When the day turns.
+        until: Timestamp,
+    },
+    /// The machine is too busy.
+    Pressure {
+        /// In what way.
+        why: Arc<str>,
+    },
+    /// The next attempt waits.
+    BackingOff {
+        /// Until then.
+        until: Timestamp,
+    },
+    /// The provider's quota is used up.
+    Quota {
+        /// Until then.
+        until: Timestamp,
+    },
+    /// It rests until a person does something.
+    Parked {
+        /// Why.
+        reason: ParkReason,
+        /// The same in a person's words.
+        detail: String,
+        /// Since when.
+        since: Timestamp,
+        /// What would free it.
+        freed_by: String,
+    },
+    /// An attempt ended, and the issue was not seen again yet.
+    Settling,
+    /// The issue is being looked at once more, right before the start.
+    Looking,
+    /// That look failed; the next pull tries again.
+    ShowFailed,
+    /// Another stage of the issue runs, or something of it may still live.
+    OtherStage {
+        /// That stage.
+        stage: StageName,
+    },
+    /// `--issue` or `--stage` leaves it out.
+    Filtered,
+    /// The issue is in the state of no stage.
+    NoStage,
+    /// The issue is done with.
+    Terminal,
+    /// No pull has told yet.
+    NotPulled,
+    /// The last good pull did not bring the issue.
+    NotPresent,
+    /// Its workspace is being removed.
+    Removing,
+}
+
+impl Hold {
+    /// The name used in JSON.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Paused { .. } => "paused",
+            Self::Draining => "draining",
+            Self::Slot => "slot",
+            Self::AgentSlot { .. } => "agent_slot",
+            Self::StageSlot => "stage_slot",
+            Self::Blocked { .. } => "blocked",
+            Self::Cycle { .. } => "cycle",
+            Self::DayLimit { .. } => "day_limit",
+            Self::Pressure { .. } => "pressure",
+            Self::BackingOff { .. } => "backing_off",
+            Self::Quota { .. } => "quota",
+            Self::Parked { .. } => "parked",
+            Self::Settling => "settling",
+            Self::Looking => "looking",
+            Self::ShowFailed => "show_failed",
+            Self::OtherStage { .. } => "other_stage",
+            Self::Filtered => "filtered",
+            Self::NoStage => "no_stage",
+            Self::Terminal => "terminal",
+            Self::NotPulled => "not_pulled",
+            Self::NotPresent => "not_present",
+            Self::Removing => "removing",
+        }
+    }
+
+    /// When it ends by itself, where that is known.
+    pub fn until(&self) -> Option<Timestamp> {
+        match self {
+            Self::DayLimit { until, .. } | Self::BackingOff { until } | Self::Quota { until } => Some(*until),
+            _ => None,
+        }
+    }
+}
+
+/// Why an issue is worked on, or not.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Explanation {
+    /// The issue.
+    pub issue: IssueId,
+    /// Its title.
+    pub title: Arc<str>,
+    /// Its state.
+    pub state: Arc<str>,
+    /// Whether the last good pull brought it.
+    pub present: bool,
+    /// Whether a person paused it.
+    pub paused: bool,
+    /// What holds it as a whole, where no stage matches or none could start.
+    pub hold: Option<Hold>,
+    /// Its stages that match or have a run, in file order.
+    pub stages: Vec<StageExplanation>,
+    /// What it has used in its whole life.
+    pub life: Life,
+    /// Attempts it may have in its whole life.
+    pub allowed_attempts: u32,
+    /// What it may spend in its whole life.
+    pub limit: Limit,
+}
+
+/// Why one stage of an issue runs, or not.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StageExplanation {
+    /// The stage.
+    pub stage: StageName,
+    /// Its run, where it has one.
+    pub run: Option<RunId>,
+    /// The attempt that is under way.
+    pub session: Option<SessionId>,
+    /// Attempts of the run that count.
+    pub attempts: u32,
+    /// How many there may be.
+    pub allowed_attempts: u32,
+    /// How the last one ended.
+    pub last_outcome: Option<Outcome>,
+    /// Why it failed.
+    pub last_class: Option<FailureClass>,
+    /// What holds it; `None` where it runs or may start now.
+    pub hold: Option<Hold>,
+    /// When it may start next, where that is known.
+    pub next: Option<Timestamp>,
+}
+
+/// A stage of an issue that will start by itself.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Waiting {
+    /// The issue.
+    pub issue: IssueId,
+    /// The stage.
+    pub stage: StageName,
+    /// Its run, where it has one.
+    pub run: Option<RunId>,
+    /// Attempts of the run that count.
+    pub attempts: u32,
+    /// What holds it.
+    pub hold: Hold,
+    /// When that ends, where it is known.
+    pub until: Option<Timestamp>,
+}
+
+impl Scheduler {
+    /// Why the issue is worked on, or not, and when next. `None` where nothing is known of it.
+    pub fn explain(&self, issue: &IssueId, now: Now) -> Option<Explanation> {
+        let machine = self.machines.get(issue)?;
+        let policy = &self.workflow.issue;
+        let concerns =
+            |stage: &&Stage| stage.when_state == *machine.issue().state || machine.run(&stage.name).is_some();
+        let slots = self.slots();
+        let stages: Vec<_> = policy
+            .stages
+            .iter()
+            .filter(concerns)
+            .map(|stage| self.explain_stage(machine, stage, now, &slots))
+            .collect();
+        let hold = self.hold_of_issue(machine).or_else(|| {
+            let matches = |stage: &Stage| stage.when_state == *machine.issue().state;
+            (!policy.stages.iter().any(matches)).then_some(Hold::NoStage)
+        });
+        Some(Explanation {
+            issue: issue.clone(),
+            title: Arc::clone(&machine.issue().title),
+            state: Arc::clone(&machine.issue().state),
+            present: machine.is_present(),
+            paused: machine.is_paused(),
+            hold,
+            stages,
+            life: *machine.life(),
+            allowed_attempts: machine.life().allowed(policy),
+            limit: machine.life().limit(policy),
+        })
+    }
+
+    fn explain_stage(&self, machine: &Machine, stage: &Stage, now: Now, slots: &Slots) -> StageExplanation {
+        let run = machine.run(&stage.name);
+        let last = run.and_then(|run| run.last.as_ref());
+        let active = run.and_then(Run::active);
+        let hold = match active {
+            Some(_) => None,
+            None => self.hold(machine, stage, now, slots),
+        };
+        StageExplanation {
+            stage: stage.name.clone(),
+            run: run.map(|run| run.id),
+            session: active.map(|start| start.session),
+            attempts: run.map_or(0, |run| run.attempts),
+            allowed_attempts: run.map_or(stage.retry.max_attempts, |run| run.allowed(stage)),
+            last_outcome: last.map(|report| report.outcome),
+            last_class: last.and_then(|report| report.failure_class),
+            next: hold.as_ref().and_then(Hold::until),
+            hold,
+        }
+    }
+
+    /// What holds a stage that does not run: first what lies with the issue, then with the stage, then with all.
+    fn hold(&self, machine: &Machine, stage: &Stage, now: Now, slots: &Slots) -> Option<Hold> {
+        if let Some(run) = machine.run(&stage.name)
+            && let Phase::Parked {
+                reason,
+                detail,
+                since,
+                ..
+            } = &run.phase
+        {
+            return Some(Hold::Parked {
+                reason: *reason,
+                detail: detail.clone(),
+                since: *since,
+                freed_by: reason.freed_by().to_owned(),
+            });
+        }
+        self.hold_of_issue(machine)
+            .or_else(|| self.hold_of_stage(machine, stage, now))
+            .or_else(|| self.gate(machine, stage, slots))
+            .or_else(|| self.gate_of_all(now))
+    }
+
+    fn hold_of_issue(&self, machine: &Machine) -> Option<Hold> {
+        let issue = machine.issue();
+        if self.workflow.is_terminal(&issue.state) {
+            return Some(Hold::Terminal);
+        }
+        if !self.has_pulled {
+            return Some(Hold::NotPulled);
+        }
+        (!machine.is_present()).then_some(Hold::NotPresent)
+    }
+
+    fn hold_of_stage(&self, machine: &Machine, stage: &Stage, now: Now) -> Option<Hold> {
+        if stage.when_state != *machine.issue().state {
+            return Some(Hold::NoStage);
+        }
+        if !self.filter.allows(&machine.issue().id, &stage.name) {
+            return Some(Hold::Filtered);
+        }
+        let other = machine
+            .runs()
+            .iter()
+            .find(|run| run.is_unproven())
+            .map(|run| &run.stage)
+            .or_else(|| machine.beside(stage));
+        if let Some(other) = other {
+            return Some(Hold::OtherStage { stage: other.clone() });
+        }
+        if machine
+            .runs()
+            .iter()
+            .any(|run| matches!(run.phase, Phase::Settling { .. }))
+        {
+            return Some(Hold::Settling);
+        }
+        match machine.run(&stage.name).map(|run| &run.phase) {
+            Some(Phase::BackingOff { until, why, .. }) if *until > now.mono => {
+                let until = wall(*until, now);
+                Some(match why {
+                    Wait::Backoff => Hold::BackingOff { until },
+                    Wait::Quota => Hold::Quota { until },
+                })
+            }
+            _ => None,
+        }
+    }
+
+    /// The stages that will start by themselves, in the order in which they would; at most so many of them, and how
+    /// many there are in all.
+    pub fn waiting(&self, now: Now, most: usize) -> (Vec<Waiting>, usize) {
+        let mut waiting = Vec::new();
+        let mut count = 0;
+        let slots = self.slots();
+        let stages = &self.workflow.issue.stages;
+        for machine in self.order.iter().filter_map(|id| self.machines.get(id)) {
+            let state = &machine.issue().state;
+            let next = stages
+                .iter()
+                .filter(|stage| stage.when_state == **state)
+                .find(|stage| {
+                    let run = machine.run(&stage.name);
+                    run.is_none_or(|run| run.active().is_none() && run.parked_for().is_none())
+                        && self.filter.allows(&machine.issue().id, &stage.name)
+                });
+            let Some(stage) = next else { continue };
+            let hold = self.hold(machine, stage, now, &slots).unwrap_or(Hold::Slot);
+            // It follows the stage that runs, or waits for a person: that is told elsewhere.
+            if matches!(hold, Hold::OtherStage { .. } | Hold::Terminal) {
+                continue;
+            }
+            count += 1;
+            if waiting.len() < most {
+                let run = machine.run(&stage.name);
+                waiting.push(Waiting {
+                    issue: machine.issue().id.clone(),
+                    stage: stage.name.clone(),
+                    run: run.map(|run| run.id),
+                    attempts: run.map_or(0, |run| run.attempts),
+                    until: hold.until(),
+                    hold,
+                });
+            }
+        }
+        (waiting, count)
+    }
+}
+
+/// The wall clock at that moment, as far as it runs evenly.
+fn wall(then: Mono, now: Now) -> Timestamp {
+    let wait = SignedDuration::try_from(now.mono.until(then)).unwrap_or(SignedDuration::MAX);
+    now.wall.checked_add(wait).unwrap_or(Timestamp::MAX)
+}

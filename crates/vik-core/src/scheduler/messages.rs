@@ -1,0 +1,214 @@
+//! What the scheduler is told, and what it asks for.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{IssueId, RunId, SessionId, StageName};
+use crate::issue::Issue;
+use crate::limits::{Limit, LimitHit, Spend};
+use crate::machine::{Note, Report};
+use crate::outcome::Usage;
+use crate::workflow::{Stage, Workflow};
+
+/// What the scheduler is told.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// A pull begins. A pull that fails has no other input: it changes nothing.
+    PullStarted,
+    /// The pull that began last ended well and brought these issues, in pull order.
+    Pulled(Vec<Issue>),
+    /// An attempt ended: its process tree is gone.
+    Ended {
+        /// The issue it was for.
+        issue: IssueId,
+        /// The attempt.
+        session: SessionId,
+        /// How.
+        report: Report,
+    },
+    /// An attempt has spent this much so far: a running total of the attempt.
+    Spent {
+        /// The issue it is for.
+        issue: IssueId,
+        /// The attempt.
+        session: SessionId,
+        /// The total so far.
+        spend: Spend,
+    },
+    /// The answer to [`Effect::Show`].
+    Shown {
+        /// The issue.
+        issue: IssueId,
+        /// What was seen.
+        seen: Seen,
+    },
+    /// These issues have a workspace on disk; told once, at the start.
+    Workspaces(Vec<IssueId>),
+    /// The answer to [`Effect::RemoveWorkspace`]: whether it is gone. One that stays is not asked for again until the
+    /// issue changes.
+    WorkspaceRemoved {
+        /// The issue.
+        issue: IssueId,
+        /// Whether it is gone.
+        removed: bool,
+    },
+    /// The machine is too busy to start more, and why; `None`: it is not.
+    Pressure(Option<String>),
+    /// The workflow was edited, and the new one is good.
+    Reloaded(Arc<Workflow>),
+    /// A person asks for something; [`Effect::Answer`] carries the same number.
+    Ask(u64, Ask),
+    /// Time has passed.
+    Tick,
+    /// Start nothing more: Vik is stopping.
+    Drain,
+}
+
+/// What a look at one issue showed.
+#[derive(Clone, Debug)]
+pub enum Seen {
+    /// It is there.
+    Snapshot(Box<Issue>),
+    /// The tracker does not have it any more.
+    Gone,
+    /// The look failed: nothing is known.
+    Unknown,
+}
+
+/// What a person can ask for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ask {
+    /// Start nothing for this issue, or at all. What runs goes on.
+    Pause(Option<IssueId>),
+    /// Take that back.
+    Continue(Option<IssueId>),
+    /// Stop what runs for the issue, and end its runs: they begin anew when the issue changes or is unparked.
+    Cancel(IssueId),
+    /// Free what is parked, and allow this many attempts more (`None`: one more run of the stage).
+    Unpark(IssueId, Option<u32>),
+    /// Start nothing more, and end when nothing runs.
+    Drain,
+}
+
+/// What came of an [`Ask`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// It is done: so many attempts, runs or issues were touched.
+    Done(usize),
+    /// No such issue is known.
+    UnknownIssue,
+    /// There was nothing to do, and why.
+    Nothing(&'static str),
+}
+
+/// What the scheduler asks for.
+#[derive(Clone, Debug)]
+pub enum Effect {
+    /// Start this attempt. The slot is already taken.
+    Start(Box<Start>),
+    /// Stop this attempt.
+    Stop {
+        /// The attempt.
+        session: SessionId,
+        /// Why.
+        why: StopWhy,
+    },
+    /// A limit is near (80 %): say so in the attempt's log.
+    Warn {
+        /// The attempt.
+        session: SessionId,
+        /// The limit.
+        limit: LimitHit,
+    },
+    /// Look at this issue again; answered by [`Input::Shown`].
+    Show(IssueId),
+    /// Its work is over: remove its workspace as the workflow says; answered by [`Input::WorkspaceRemoved`].
+    RemoveWorkspace(Box<Issue>),
+    /// The answer to an [`Input::Ask`].
+    Answer(u64, Answer),
+    /// Pull soon: something ended, and what it did is to be seen.
+    Pull,
+    /// Something happened to a run of this issue.
+    Note(IssueId, Note),
+}
+
+/// Why an attempt is stopped.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StopWhy {
+    /// The issue left the stage's state (`on_state_change: cancel`).
+    StateChanged,
+    /// The issue is in a terminal state, and the grace is over.
+    Terminal,
+    /// The tracker does not have the issue any more.
+    Gone,
+    /// A person asked for it.
+    Cancelled,
+    /// A limit was crossed: the outcome is `over_budget`.
+    OverBudget(LimitHit),
+}
+
+impl fmt::Display for StopWhy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::StateChanged => f.write_str("the issue left the state of the stage"),
+            Self::Terminal => f.write_str("the issue is done with"),
+            Self::Gone => f.write_str("the tracker does not have the issue any more"),
+            Self::Cancelled => f.write_str("a person cancelled it"),
+            Self::OverBudget(limit) => write!(f, "over budget: {limit}"),
+        }
+    }
+}
+
+/// The conversation that an attempt goes on with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resume {
+    /// The attempt that it was.
+    pub session: SessionId,
+    /// The provider's id of it, as that attempt told. It is text from an agent: checked before use.
+    pub provider_session_id: String,
+    /// What the conversation had used, in all attempts before this one.
+    pub total: Usage,
+}
+
+/// All that is needed to start an attempt.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Start {
+    /// The snapshot it is started from.
+    pub issue: Issue,
+    /// The stage; an attempt keeps the one it started with.
+    pub stage: Stage,
+    /// The run.
+    pub run: RunId,
+    /// The attempt's own id, also the name of its session log.
+    pub session: SessionId,
+    /// Its number within the run, from 1.
+    pub attempt: u32,
+    /// How the attempt before it ended.
+    pub previous: Option<Report>,
+    /// The conversation it goes on with.
+    #[serde(default)]
+    pub resume: Option<Resume>,
+    /// What may be spent at most, by the limits of attempt, issue and day together: for agents that keep a limit
+    /// themselves.
+    #[serde(default)]
+    pub budget: Limit,
+}
+
+/// Restricts what may start (`--issue`, `--stage`); empty lists allow all.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    /// Issues that may start.
+    pub issues: Vec<IssueId>,
+    /// Stages that may start.
+    pub stages: Vec<StageName>,
+}
+
+impl Filter {
+    pub(super) fn allows(&self, issue: &IssueId, stage: &StageName) -> bool {
+        (self.issues.is_empty() || self.issues.contains(issue))
+            && (self.stages.is_empty() || self.stages.contains(stage))
+    }
+}

@@ -1,0 +1,145 @@
+//! What a good pull changes.
+
+use std::collections::{HashMap, HashSet};
+
+use jiff::Timestamp;
+
+use super::Scheduler;
+use crate::ids::IssueId;
+use crate::issue::Issue;
+use crate::machine::Machine;
+use crate::time::Now;
+
+impl Scheduler {
+    pub(super) fn pulled(&mut self, issues: Vec<Issue>, now: Now) {
+        let workflow = std::sync::Arc::clone(&self.workflow);
+        let pull = self.pulls_started;
+        let states: HashSet<&str> = workflow
+            .issue
+            .stages
+            .iter()
+            .map(|stage| stage.when_state.as_str())
+            .collect();
+        self.has_pulled = true;
+        self.shows.pulled(now);
+        self.order.clear();
+        let mut seen = HashSet::with_capacity(self.machines.len());
+        let mut others = Vec::new();
+        // Only what changed is to be done more with: of thousands, most are as they were.
+        let mut touched = Vec::new();
+        let mut is_blocked = false;
+        for issue in issues {
+            let id = issue.id.clone();
+            let matches = states.contains(&*issue.state);
+            if matches {
+                self.order.push(id.clone());
+                is_blocked |= !issue.blocked_by.is_empty();
+            }
+            self.shows.seen(&id);
+            match self.machines.get_mut(&id) {
+                Some(machine) => {
+                    let observed = machine.observe(issue, pull, now, &workflow);
+                    if observed.changed || machine.is_active() || !matches {
+                        touched.push(id.clone());
+                    }
+                    if observed.changed {
+                        self.record(&id, observed, now);
+                    }
+                    seen.insert(id);
+                }
+                None if matches || self.workspaces.has(&id) => {
+                    let life = self.lives.remove(&id).unwrap_or_default();
+                    self.machines.insert(id.clone(), Machine::new(issue, life));
+                    if !matches {
+                        touched.push(id.clone());
+                    }
+                    seen.insert(id);
+                }
+                None => others.push(issue),
+            }
+        }
+        self.miss(&seen, now);
+        for id in touched {
+            self.reconcile(&id, now);
+        }
+        self.sort();
+        let others: HashMap<_, _> = if is_blocked {
+            others
+                .into_iter()
+                .map(|issue| (issue.id.clone(), issue))
+                .collect()
+        } else {
+            HashMap::new()
+        };
+        self.find_blocked(others, now);
+        self.forget(&states);
+    }
+
+    /// What the pull did not bring.
+    fn miss(&mut self, seen: &HashSet<IssueId>, now: Now) {
+        let mut missed: Vec<_> = self
+            .machines
+            .iter()
+            .filter(|(id, machine)| {
+                (machine.is_present() || !machine.runs().is_empty()) && !seen.contains(*id)
+            })
+            .map(|(id, _)| id.clone())
+            .collect();
+        missed.sort();
+        for id in missed {
+            let Some(machine) = self.machines.get_mut(&id) else {
+                continue;
+            };
+            let is_news = machine.is_present() || machine.is_active();
+            let observed = machine.vanish(self.pulls_started, now, &self.workflow);
+            self.record(&id, observed, now);
+            if is_news {
+                self.show(&id, None, now);
+            }
+            if self.shows.is_gone(&id) {
+                self.reconcile(&id, now);
+            }
+        }
+        for id in self.workspaces.take_unseen() {
+            if !self.machines.contains_key(&id) {
+                self.show(&id, None, now);
+            }
+        }
+    }
+
+    /// By priority, then by age, then in pull order.
+    fn sort(&mut self) {
+        let machines = &self.machines;
+        let key = |id: &IssueId| {
+            let issue = machines.get(id).map(Machine::issue);
+            let priority = issue.and_then(|issue| issue.priority_milli);
+            let created: Option<Timestamp> = issue.and_then(|issue| issue.created_at);
+            ((priority.is_none(), priority), (created.is_none(), created))
+        };
+        self.order.sort_by_cached_key(key);
+    }
+
+    /// Keeps no more than the counters of issues of which nothing else matters.
+    fn forget(&mut self, states: &HashSet<&str>) {
+        let mut idle = Vec::new();
+        for (id, machine) in &self.machines {
+            let matches = machine.is_present() && states.contains(&*machine.issue().state);
+            let is_of_use = matches || !machine.is_idle() || self.workspaces.is_tracked(id, &self.workflow);
+            if !is_of_use {
+                idle.push(id.clone());
+            }
+        }
+        idle.sort();
+        for id in idle {
+            let Some(machine) = self.machines.remove(&id) else {
+                continue;
+            };
+            if *machine.life() != Default::default() {
+                self.lives.insert(id.clone(), *machine.life());
+            }
+            if self.changed.remove(&id) {
+                self.changes.machines.push(machine);
+            }
+        }
+    }
+}

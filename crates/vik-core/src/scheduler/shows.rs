@@ -1,0 +1,189 @@
+//! Looks at single issues: right before a start, when one is missed, and at blockers that no pull brings.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Duration;
+
+use super::{About, Effect, Scheduler, Seen};
+use crate::ids::{IssueId, StageName};
+use crate::issue::Issue;
+use crate::machine::{Machine, PullNo};
+use crate::time::{Mono, Now};
+
+/// A look whose answer is this much later than the command may take is not waited for any more.
+const LOST_AFTER: Duration = Duration::from_secs(60);
+
+/// After so many failed looks in a row, `run --once` does not wait for a better one.
+const TRIES: u32 = 3;
+
+/// Looks that are under way, and what came of earlier ones.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Shows {
+    asked: BTreeMap<IssueId, Asked>,
+    failed: HashMap<IssueId, Failed>,
+    /// Issues that the tracker does not have any more.
+    gone: BTreeSet<IssueId>,
+}
+
+#[derive(Clone, Debug)]
+struct Asked {
+    /// The stage that starts if it still may; its slots are held.
+    start: Option<StageName>,
+    /// When the answer counts as lost.
+    until: Mono,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Failed {
+    in_a_row: u32,
+    /// Until the next pull.
+    holds: bool,
+}
+
+impl Shows {
+    pub(super) fn is_empty(&self) -> bool {
+        self.asked.is_empty()
+    }
+
+    /// The stages that are about to start.
+    pub(super) fn starting(&self) -> impl Iterator<Item = (&IssueId, &StageName)> {
+        self.asked
+            .iter()
+            .filter_map(|(id, asked)| Some((id, asked.start.as_ref()?)))
+    }
+
+    pub(super) fn is_starting(&self, issue: &IssueId) -> bool {
+        self.asked.get(issue).is_some_and(|asked| asked.start.is_some())
+    }
+
+    /// What is about to start does not, whatever the answer.
+    pub(super) fn do_not_start(&mut self, issue: &IssueId) {
+        if let Some(asked) = self.asked.get_mut(issue) {
+            asked.start = None;
+        }
+    }
+
+    pub(super) fn has_failed(&self, issue: &IssueId) -> bool {
+        self.failed.get(issue).is_some_and(|failed| failed.holds)
+    }
+
+    pub(super) fn tries_again(&self) -> bool {
+        self.failed
+            .values()
+            .any(|failed| failed.holds && failed.in_a_row < TRIES)
+    }
+
+    pub(super) fn is_gone(&self, issue: &IssueId) -> bool {
+        self.gone.contains(issue)
+    }
+
+    pub(super) fn deadlines(&self) -> impl Iterator<Item = Mono> {
+        self.asked.values().map(|asked| asked.until)
+    }
+
+    /// A pull brought it: it is there, and may be looked at again.
+    pub(super) fn seen(&mut self, issue: &IssueId) {
+        if !self.gone.is_empty() {
+            self.gone.remove(issue);
+        }
+    }
+
+    /// A good pull ended: what failed is tried again.
+    pub(super) fn pulled(&mut self, now: Now) {
+        for failed in self.failed.values_mut() {
+            failed.holds = false;
+        }
+        self.asked.retain(|_, asked| asked.until > now.mono);
+    }
+
+    fn fail(&mut self, issue: &IssueId) {
+        let failed = self.failed.entry(issue.clone()).or_insert(Failed {
+            in_a_row: 0,
+            holds: true,
+        });
+        failed.in_a_row += 1;
+        failed.holds = true;
+    }
+}
+
+impl Scheduler {
+    /// Asks for a look at an issue, and for the start of a stage should it still be due then. False where the workflow
+    /// has no way to look.
+    pub(super) fn show(&mut self, issue: &IssueId, start: Option<StageName>, now: Now) -> bool {
+        let Some(show) = &self.workflow.show else {
+            return false;
+        };
+        let until = now.mono.plus(show.timeout.0).plus(LOST_AFTER);
+        if let Some(asked) = self.shows.asked.get_mut(issue)
+            && asked.until > now.mono
+        {
+            asked.start = start.or(asked.start.take());
+            return true;
+        }
+        self.shows.asked.insert(issue.clone(), Asked { start, until });
+        self.effects.push(Effect::Show(issue.clone()));
+        true
+    }
+
+    /// An issue was looked at.
+    pub(super) fn shown(&mut self, issue: &IssueId, seen: Seen, now: Now) {
+        let start = self.shows.asked.remove(issue).and_then(|asked| asked.start);
+        let seen = match seen {
+            // It answers another question than was asked.
+            Seen::Snapshot(snapshot) if snapshot.id != *issue => Seen::Unknown,
+            seen => seen,
+        };
+        self.blocker_shown(issue, &seen, now);
+        match seen {
+            Seen::Snapshot(snapshot) => {
+                self.shows.gone.remove(issue);
+                self.shows.failed.remove(issue);
+                self.look(issue, *snapshot, now);
+                self.reconcile(issue, now);
+                if start.is_some() {
+                    self.start_looked_at(issue, now);
+                }
+            }
+            Seen::Gone => {
+                self.shows.failed.remove(issue);
+                if self.machines.contains_key(issue) || self.workspaces.has(issue) {
+                    self.gone(issue, now);
+                }
+            }
+            Seen::Unknown => {
+                if start.is_some() {
+                    self.shows.fail(issue);
+                    let detail = "the look at it right before the start failed".to_owned();
+                    self.decide(now, "show_failed", About::issue(issue), detail);
+                }
+            }
+        }
+    }
+
+    fn look(&mut self, issue: &IssueId, snapshot: Issue, now: Now) {
+        if self.workspaces.has(issue) && !self.machines.contains_key(issue) {
+            let mut machine = Machine::new(snapshot.clone(), self.lives.remove(issue).unwrap_or_default());
+            machine.vanish(PullNo::default(), now, &self.workflow);
+            self.machines.insert(issue.clone(), machine);
+        }
+        if let Some(machine) = self.machines.get_mut(issue) {
+            let observed = machine.look(snapshot, now, &self.workflow);
+            self.record(issue, observed, now);
+        }
+    }
+
+    /// The tracker does not have it any more: nothing of it waits.
+    fn gone(&mut self, issue: &IssueId, now: Now) {
+        self.shows.gone.insert(issue.clone());
+        self.decide(
+            now,
+            "gone",
+            About::issue(issue),
+            "the tracker does not have it any more".to_owned(),
+        );
+        if let Some(machine) = self.machines.get_mut(issue) {
+            let observed = machine.gone();
+            self.record(issue, observed, now);
+        }
+        self.reconcile(issue, now);
+    }
+}

@@ -1,0 +1,261 @@
+//! What attempts spend: charged to the attempt, the issue's life and the day, and held against their limits.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use jiff::civil::Date;
+use jiff::tz::Offset;
+
+use super::{About, Effect, Scheduler, Start, StopWhy};
+use crate::ids::{AgentName, IssueId, SessionId, StageName};
+use crate::limits::{self, Limit, LimitHit, LimitScope, LimitUnit, Spend};
+use crate::machine::{Machine, Report};
+use crate::outcome::{CostSource, Outcome};
+use crate::time::Now;
+use crate::workflow::Workflow;
+
+/// Who runs, what they have spent so far, and what was charged on each day.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Spending {
+    days: BTreeMap<Date, Spend>,
+    running: BTreeMap<SessionId, Running>,
+}
+
+/// An attempt that is under way.
+#[derive(Clone, Debug)]
+pub(super) struct Running {
+    pub issue: IssueId,
+    pub stage: StageName,
+    pub agent: AgentName,
+    spent: Spend,
+    warned: Vec<(LimitScope, LimitUnit)>,
+}
+
+impl Spending {
+    pub(super) fn restore(&mut self, days: Vec<(Date, Spend)>) {
+        for (day, spend) in days {
+            let total = self.days.entry(day).or_default();
+            *total = total.max(spend);
+        }
+    }
+
+    pub(super) fn begin(&mut self, start: &Start) {
+        let running = Running {
+            issue: start.issue.id.clone(),
+            stage: start.stage.name.clone(),
+            agent: start.stage.agent.clone(),
+            spent: Spend::default(),
+            warned: Vec::new(),
+        };
+        self.running.insert(start.session, running);
+    }
+
+    /// The attempts that are under way.
+    pub(super) fn running(&self) -> impl Iterator<Item = &Running> {
+        self.running.values()
+    }
+
+    /// Charges an attempt that ended to the day. Never less than it told while it ran.
+    pub(super) fn charge(
+        &mut self,
+        session: SessionId,
+        report: &Report,
+        estimate: Spend,
+        now: Now,
+    ) -> (Spend, CostSource) {
+        let running = self.running.remove(&session);
+        let told = running.map(|running| running.spent).unwrap_or_default();
+        let spend = match report.spend {
+            Some(spend) => Some(spend.max(told)),
+            None => Some(told).filter(|told| *told != Spend::default()),
+        };
+        let (charged, source) =
+            limits::charge(report.ran, report.outcome, spend, report.cost_source, estimate);
+        let day = self.days.entry(date(now)).or_default();
+        *day = day.plus(charged);
+        (charged, source)
+    }
+
+    /// What was spent today, live spending included.
+    fn today(&self, now: Now) -> Spend {
+        let charged = self.days.get(&date(now)).copied().unwrap_or_default();
+        self.running
+            .values()
+            .fold(charged, |sum, running| sum.plus(running.spent))
+    }
+
+    /// What attempts of an issue that are under way have spent.
+    fn live(&self, machine: &Machine) -> Spend {
+        let active = machine.runs().iter().filter_map(|run| run.active());
+        active
+            .filter_map(|start| self.running.get(&start.session))
+            .fold(Spend::default(), |sum, running| sum.plus(running.spent))
+    }
+
+    /// All limits that hold for an attempt of an issue and how far along they are. `ended` was just charged to an
+    /// attempt that is not under way any more, yet not to the issue's life.
+    pub(super) fn limits(
+        &self,
+        workflow: &Workflow,
+        machine: &Machine,
+        start: &Start,
+        ended: Spend,
+        now: Now,
+    ) -> Vec<LimitHit> {
+        let spent = self.running.get(&start.session).map_or(ended, |it| it.spent);
+        let life = machine.life();
+        let lived = life.spend.plus(self.live(machine)).plus(ended);
+        let attempt = start.stage.limit.hits(LimitScope::Attempt, spent);
+        let issue = life.limit(&workflow.issue).hits(LimitScope::Issue, lived);
+        let day = workflow.day_limit;
+        let today = if day == Limit::default() {
+            Spend::default()
+        } else {
+            self.today(now)
+        };
+        attempt
+            .chain(issue)
+            .chain(day.hits(LimitScope::Day, today))
+            .collect()
+    }
+
+    /// What an attempt that starts now may spend.
+    pub(super) fn budget(&self, workflow: &Workflow, machine: &Machine, limit: Limit, now: Now) -> Limit {
+        let life = machine.life();
+        let issue = life
+            .limit(&workflow.issue)
+            .left(life.spend.plus(self.live(machine)));
+        limit.and(issue).and(workflow.day_limit.left(self.today(now)))
+    }
+}
+
+impl Scheduler {
+    /// An attempt told what it has spent so far.
+    pub(super) fn spent(&mut self, issue: &IssueId, session: SessionId, spend: Spend, now: Now) {
+        let running = self.spending.running.get_mut(&session);
+        let Some(running) = running.filter(|running| running.issue == *issue) else {
+            return;
+        };
+        // Late news: it had told of more already.
+        if running.spent.max(spend) == running.spent {
+            return;
+        }
+        running.spent = running.spent.max(spend);
+        if self
+            .enforce(session, now)
+            .is_some_and(|scope| scope != LimitScope::Attempt)
+        {
+            self.enforce_all(now);
+        }
+    }
+
+    /// Holds the limits against all that runs: what was charged to the day or an issue is charged to all of them.
+    pub(super) fn enforce_all(&mut self, now: Now) {
+        let sessions: Vec<_> = self.spending.running.keys().copied().collect();
+        for session in sessions {
+            self.enforce(session, now);
+        }
+    }
+
+    /// Warns of the limits that are near, and stops the attempt at one that is reached. Tells which that is.
+    fn enforce(&mut self, session: SessionId, now: Now) -> Option<LimitScope> {
+        let issue = self.spending.running.get(&session)?.issue.clone();
+        let machine = self.machines.get(&issue)?;
+        let (start, _, _) = machine.active(session)?;
+        let start = start.clone();
+        let hits = self
+            .spending
+            .limits(&self.workflow, machine, &start, Spend::default(), now);
+        if let Some(hit) = hits.iter().find(|hit| hit.is_reached()) {
+            self.stop(&issue, session, StopWhy::OverBudget(*hit), now);
+            return Some(hit.scope);
+        }
+        for hit in hits.into_iter().filter(LimitHit::is_near) {
+            self.warn(&start, hit, now);
+        }
+        None
+    }
+
+    pub(super) fn warn(&mut self, start: &Start, limit: LimitHit, now: Now) {
+        let Some(running) = self.spending.running.get_mut(&start.session) else {
+            return;
+        };
+        let of = (limit.scope, limit.unit);
+        if running.warned.contains(&of) {
+            return;
+        }
+        running.warned.push(of);
+        self.decide(now, "limit_near", About::start(start), limit.to_string());
+        self.effects.push(Effect::Warn {
+            session: start.session,
+            limit,
+        });
+    }
+
+    /// The day's total is to be remembered.
+    pub(super) fn note_day(&mut self, now: Now) {
+        let day = date(now);
+        let total = self.spending.days.get(&day).copied().unwrap_or_default();
+        self.changes.days.retain(|(other, _)| *other != day);
+        self.changes.days.push((day, total));
+    }
+
+    /// The day's limit, where it is used up, and when the day turns.
+    pub(super) fn day_hold(&self, now: Now) -> Option<(LimitHit, Timestamp)> {
+        if self.workflow.day_limit == Limit::default() {
+            return None;
+        }
+        let spent = self.spending.today(now);
+        let hit = self.workflow.day_limit.reached(LimitScope::Day, spent)?;
+        Some((hit, next_day(now)))
+    }
+
+    /// What was spent on the day that it is now, by what ended and by what runs.
+    pub fn spent_today(&self, now: Now) -> Spend {
+        self.spending.today(now)
+    }
+}
+
+/// What an attempt was stopped for, as its end is judged.
+pub(super) fn stopped_for(
+    report: &Report,
+    stopping: Option<StopWhy>,
+    limits: Vec<LimitHit>,
+) -> Option<StopWhy> {
+    match (report.outcome, stopping) {
+        // A person's word holds, however it ended.
+        (_, Some(StopWhy::Cancelled)) => Some(StopWhy::Cancelled),
+        (Outcome::Cancelled | Outcome::OverBudget, Some(why @ StopWhy::OverBudget(_))) => Some(why),
+        (Outcome::Cancelled, why) => why,
+        // The agent kept the limit itself: it is the one that is nearest.
+        (Outcome::OverBudget, _) => {
+            let mut nearest: Option<LimitHit> = None;
+            for hit in limits {
+                if nearest.is_none_or(|nearest| hit.percent() > nearest.percent()) {
+                    nearest = Some(hit);
+                }
+            }
+            let unknown = LimitHit {
+                scope: LimitScope::Attempt,
+                unit: LimitUnit::Usd,
+                spent: 0,
+                limit: 0,
+            };
+            Some(StopWhy::OverBudget(nearest.unwrap_or(unknown)))
+        }
+        _ => None,
+    }
+}
+
+/// The day (UTC) on which something is charged.
+pub(super) fn date(now: Now) -> Date {
+    Offset::UTC.to_datetime(now.wall).date()
+}
+
+fn next_day(now: Now) -> Timestamp {
+    let turn = date(now)
+        .tomorrow()
+        .map(|day| day.to_datetime(Default::default()));
+    turn.and_then(|turn| Offset::UTC.to_timestamp(turn))
+        .unwrap_or(Timestamp::MAX)
+}

@@ -1,0 +1,89 @@
+//! What the scheduler waits for.
+
+use std::time::Duration;
+
+use super::Scheduler;
+use crate::machine::{Machine, Phase, PullNo};
+use crate::time::{Mono, Now};
+
+/// Whether anything is left to do without new facts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rest {
+    /// Something runs.
+    Running,
+    /// An attempt ended, or nothing was seen yet: a pull is needed.
+    NeedsPull,
+    /// The next attempt starts then.
+    At(Mono),
+    /// Nothing will start by itself.
+    Idle,
+}
+
+impl Scheduler {
+    /// What the scheduler waits for. Back-offs of issues that no pull brings do not count.
+    pub fn rest(&self, now: Now) -> Rest {
+        if self.spending.running().next().is_some() || !self.shows.is_empty() || self.workspaces.is_removing()
+        {
+            return Rest::Running;
+        }
+        let settles = |(_, run): (_, &crate::machine::Run)| matches!(run.phase, Phase::Settling { .. });
+        let is_due = || {
+            let due = |machine: &Machine| self.due(machine, now).is_some();
+            self.order.iter().filter_map(|id| self.machines.get(id)).any(due)
+        };
+        if self.pulls_started == PullNo::default() || self.runs().any(settles) {
+            return Rest::NeedsPull;
+        }
+        if !self.draining && !self.paused && is_due() {
+            match (&self.pressure, self.day_hold(now)) {
+                (_, Some((_, turn))) => return Rest::At(mono(turn, now)),
+                // It passes, and so does the failure of a look.
+                (Some(_), None) => return Rest::NeedsPull,
+                (None, None) => {}
+            }
+        }
+        if self.shows.tries_again() {
+            return Rest::NeedsPull;
+        }
+        let next = self.runs().filter_map(|(id, run)| match run.phase {
+            Phase::BackingOff { until, .. }
+                if self.machines[id].is_present()
+                    && self.filter.allows(id, &run.stage)
+                    && !self.blockers.holds(id) =>
+            {
+                Some(until)
+            }
+            _ => None,
+        });
+        next.min().map_or(Rest::Idle, Rest::At)
+    }
+
+    /// When time alone changes something.
+    pub fn next_wakeup(&self, now: Now) -> Option<Duration> {
+        self.wake.map(|wake| now.mono.until(wake))
+    }
+
+    pub(super) fn set_wake(&mut self, now: Now) {
+        let backoffs = self.runs().filter_map(|(_, run)| match run.phase {
+            Phase::BackingOff { until, .. } => Some(until),
+            _ => None,
+        });
+        let grace = self.workflow.issue.terminal_grace.0;
+        let graces = self.done_since.values().map(|since| since.plus(grace));
+        let day = self.day_hold(now).map(|(_, turn)| mono(turn, now));
+        self.wake = backoffs
+            .chain(graces)
+            .chain(self.shows.deadlines())
+            .chain(day)
+            .filter(|then| *then > now.mono)
+            .min();
+    }
+}
+
+/// When the wall clock will show that, as far as it runs evenly.
+fn mono(then: jiff::Timestamp, now: Now) -> Mono {
+    let wait = jiff::SignedDuration::try_from(then - now.wall)
+        .ok()
+        .and_then(|wait| Duration::try_from(wait).ok());
+    now.mono.plus(wait.unwrap_or_default())
+}

@@ -1,0 +1,173 @@
+//! Workspaces of issues that are done with: removed once nothing runs in them.
+
+use std::collections::{BTreeSet, HashMap};
+
+use super::{About, Effect, Scheduler, StopWhy};
+use crate::ids::IssueId;
+use crate::issue::{Fingerprint, Issue};
+use crate::machine::{Machine, Phase};
+use crate::time::Now;
+use crate::workflow::{OnStateChange, RemoveWorkspace, Workflow};
+
+/// Which issues have a workspace.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Workspaces {
+    all: BTreeSet<IssueId>,
+    removing: BTreeSet<IssueId>,
+    /// These could not be removed; they are asked for again when the issue is another one.
+    kept: HashMap<IssueId, Fingerprint>,
+    /// Told at the start, and not missed by a pull yet.
+    unseen: BTreeSet<IssueId>,
+}
+
+impl Workspaces {
+    pub(super) fn extend(&mut self, issues: Vec<IssueId>) {
+        self.unseen.extend(issues.iter().cloned());
+        self.all.extend(issues);
+    }
+
+    pub(super) fn has(&self, issue: &IssueId) -> bool {
+        self.all.contains(issue)
+    }
+
+    /// Those whose issues must be seen, whatever their state.
+    pub(super) fn tracked(&self, workflow: &Workflow) -> impl Iterator<Item = &IssueId> {
+        let tracked = workflow.issue.remove_workspace != RemoveWorkspace::Never;
+        self.all.iter().filter(move |_| tracked)
+    }
+
+    pub(super) fn is_tracked(&self, issue: &IssueId, workflow: &Workflow) -> bool {
+        self.has(issue) && workflow.issue.remove_workspace != RemoveWorkspace::Never
+    }
+
+    pub(super) fn begin(&mut self, issue: &IssueId) {
+        self.all.insert(issue.clone());
+        self.kept.remove(issue);
+    }
+
+    pub(super) fn is_removing_of(&self, issue: &IssueId) -> bool {
+        self.removing.contains(issue)
+    }
+
+    pub(super) fn is_removing(&self) -> bool {
+        !self.removing.is_empty()
+    }
+
+    /// What was told at the start and was not asked for yet.
+    pub(super) fn take_unseen(&mut self) -> BTreeSet<IssueId> {
+        std::mem::take(&mut self.unseen)
+    }
+}
+
+impl Scheduler {
+    /// Compares what runs for an issue, and its workspace, with what is known of the issue.
+    pub(super) fn reconcile(&mut self, issue: &IssueId, now: Now) {
+        let is_gone = self.shows.is_gone(issue);
+        let Some(machine) = self.machines.get(issue) else {
+            if is_gone {
+                let bare = Issue::bare(issue.clone());
+                self.remove_workspace(bare, now);
+            }
+            return;
+        };
+        let state = &machine.issue().state;
+        if is_gone || self.workflow.is_terminal(state) {
+            if machine.is_active() {
+                self.done_since.entry(issue.clone()).or_insert(now.mono);
+            } else {
+                self.done_since.remove(issue);
+                if may_be_removed(machine) {
+                    let issue = machine.issue().clone();
+                    self.remove_workspace(issue, now);
+                }
+            }
+            return;
+        }
+        self.done_since.remove(issue);
+        let cancelled: Vec<_> = machine
+            .runs()
+            .iter()
+            .filter_map(|run| run.active())
+            .filter(|start| {
+                start.stage.when_state != **state && start.stage.on_state_change == OnStateChange::Cancel
+            })
+            .map(|start| start.session)
+            .collect();
+        for session in cancelled {
+            self.stop(issue, session, StopWhy::StateChanged, now);
+        }
+    }
+
+    /// Stops what still runs for issues that are done with, when the grace is over.
+    pub(super) fn stop_what_is_done(&mut self, now: Now) {
+        let grace = self.workflow.issue.terminal_grace.0;
+        let over: Vec<_> = self
+            .done_since
+            .iter()
+            .filter(|(_, since)| since.plus(grace) <= now.mono)
+            .map(|(issue, _)| issue.clone())
+            .collect();
+        for issue in over {
+            self.done_since.remove(&issue);
+            let why = if self.shows.is_gone(&issue) {
+                StopWhy::Gone
+            } else {
+                StopWhy::Terminal
+            };
+            for session in self.active_sessions(&issue) {
+                self.stop(&issue, session, why.clone(), now);
+            }
+        }
+    }
+
+    pub(super) fn active_sessions(&self, issue: &IssueId) -> Vec<crate::ids::SessionId> {
+        let runs = self.machines.get(issue).map(Machine::runs).unwrap_or_default();
+        runs.iter()
+            .filter_map(|run| run.active())
+            .map(|start| start.session)
+            .collect()
+    }
+
+    fn remove_workspace(&mut self, issue: Issue, now: Now) {
+        let places = &mut self.workspaces;
+        let is_asked = places.removing.contains(&issue.id)
+            || places.kept.get(&issue.id) == Some(&issue.fingerprint())
+            || !places.all.contains(&issue.id)
+            || self.workflow.issue.remove_workspace == RemoveWorkspace::Never;
+        if is_asked {
+            return;
+        }
+        places.removing.insert(issue.id.clone());
+        let detail = format!("the issue is done with ({})", issue.state);
+        self.decide(now, "removing_workspace", About::issue(&issue.id), detail);
+        self.effects.push(Effect::RemoveWorkspace(Box::new(issue)));
+    }
+
+    pub(super) fn workspace_removed(&mut self, issue: &IssueId, removed: bool, now: Now) {
+        if !self.workspaces.removing.remove(issue) {
+            return;
+        }
+        let (kind, detail) = if removed {
+            self.workspaces.all.remove(issue);
+            ("workspace_removed", "its work is over")
+        } else {
+            let known = self
+                .machines
+                .get(issue)
+                .map(|machine| machine.issue().fingerprint());
+            let known = known.unwrap_or_else(|| Issue::bare(issue.clone()).fingerprint());
+            self.workspaces.kept.insert(issue.clone(), known);
+            (
+                "workspace_kept",
+                "it could not be removed, or holds work of its own",
+            )
+        };
+        self.decide(now, kind, About::issue(issue), detail.to_owned());
+    }
+}
+
+/// Nothing is at work in it, as far as can be told.
+fn may_be_removed(machine: &Machine) -> bool {
+    let settles = |phase: &Phase| matches!(phase, Phase::Settling { .. });
+    !machine.is_active() && !machine.is_unproven() && !machine.runs().iter().any(|run| settles(&run.phase))
+}
