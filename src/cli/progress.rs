@@ -271,6 +271,17 @@ impl Observer for Lines {
                     Note::Ended { .. } | Note::Unparked { .. } => {}
                 }
             }
+            Progress::Reloaded { edits } => {
+                screen.line(&format!("the workflow was edited ({} changes)", edits.len()));
+                for edit in *edits {
+                    screen.line(&format!("  {}", one_line(&edit.to_string(), 200)));
+                }
+            }
+            Progress::EditRejected { first } => {
+                let mark = screen.paint("31", "the edited workflow is not valid:");
+                screen.line(&format!("{mark} {}", one_line(first, 300)));
+                screen.line("  the one before it stays in force");
+            }
             Progress::LedgerFailed { error } => {
                 let mark = screen.paint("31", "the ledger failed:");
                 screen.line(&format!("{mark} {}", one_line(error, 400)));
@@ -373,11 +384,13 @@ pub fn summary(closing: &Closing, once: bool) -> String {
         && closing.any_pull
         && closing.not_found.is_empty()
         && closing.waiting.is_empty()
+        && closing.budget.is_empty()
         && closing.failed.is_empty()
     {
         out.push_str("nothing to do: no issue of the pull is in the state of a stage\n");
     }
     for (what, lines) in [
+        ("budget", &closing.budget),
         ("failed", &closing.failed),
         ("waiting", &closing.waiting),
         ("no progress", &closing.no_progress),

@@ -2,6 +2,7 @@
 
 mod client;
 mod server;
+pub mod view;
 
 pub use client::{AskError, ask};
 pub use server::{ControlServer, REFUSED, Refuse, STOPPING};

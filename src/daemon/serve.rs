@@ -23,7 +23,7 @@ use crate::host::{Host, SHIM_MARK, own_environment};
 use crate::logging::{self, Console};
 use crate::orchestrator::{Closing, Observer, Options, Orchestrator, Setup};
 use crate::report::{Exit, Failure, chain};
-use crate::workflow_file::LoadedWorkflow;
+use crate::workflow_file::{LoadedWorkflow, Watch};
 use crate::workspace::{self, Layout};
 
 /// How long file accesses that are still under way may hold up the end.
@@ -220,11 +220,14 @@ impl Daemon {
         } else {
             Duration::ZERO
         };
+        let watch =
+            Watch::start(serve.loaded.clone()).map_err(|error| fail("cannot watch the workflow", &error))?;
         let workspaces = workspace::list(&self.host.layout)
             .map_err(|error| fail("cannot list the workspaces of the issues", &error))?;
         let orchestrator = Orchestrator::new(Setup {
             host: Arc::clone(&self.host),
-            workflow: serve.loaded.workflow.clone(),
+            loaded: serve.loaded.clone(),
+            watch: Some(watch),
             options: serve.options,
             observer: serve.observer,
             book: Box::new(Arc::clone(&self.ledger)),

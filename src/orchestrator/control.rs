@@ -5,6 +5,7 @@ use vik_api::{ErrorBody, PROTOCOL, Response, Verb};
 use vik_core::scheduler::{Answer, Ask, Input};
 
 use super::{Asking, Orchestrator};
+use crate::control::view;
 
 impl Orchestrator {
     pub(super) fn on_ask(&mut self, (request, answer): Asking) {
@@ -44,8 +45,9 @@ impl Orchestrator {
                 self.begin_drain();
             }
             Verb::Explain { issue } => {
-                let _ = issue;
-                tell(answer, Response::NotFound);
+                let told = view::explanation(&self.scheduler, &self.workflow, &issue, self.now());
+                let told = told.map_or(Response::NotFound, |told| Response::Explanation(Box::new(told)));
+                tell(answer, told);
             }
         }
     }

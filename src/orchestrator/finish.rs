@@ -2,14 +2,16 @@
 
 use std::path::PathBuf;
 
+use jiff::Timestamp;
 use vik_core::event::Ended;
 use vik_core::ids::IssueId;
-use vik_core::machine::{Note, ParkReason, Phase};
+use vik_core::machine::{Machine, Note, ParkReason, Phase};
 use vik_core::outcome::Outcome;
-use vik_core::scheduler::Start;
+use vik_core::scheduler::{Filter, Hold, Start};
 use vik_store::ledger::CommitError;
 
 use super::Orchestrator;
+use crate::control::view;
 use crate::report::{Exit, one_line};
 use crate::session::AttemptEnd;
 
@@ -48,6 +50,8 @@ pub struct Closing {
     pub not_found: Vec<IssueId>,
     /// What waits for longer than it was waited for, or for a person: one line each.
     pub waiting: Vec<String>,
+    /// What a limit stopped: one line each.
+    pub budget: Vec<String>,
     /// Runs that are over, or parked, after a failure: one line each.
     pub failed: Vec<String>,
     /// Runs that succeeded and yet left everything as it was.
@@ -97,6 +101,7 @@ impl Closing {
     pub fn exit(&self) -> Exit {
         let holds = [
             (Exit::Interrupted, self.stopped),
+            (Exit::Budget, !self.budget.is_empty()),
             (Exit::Failed, !self.failed.is_empty()),
             (Exit::NotFound, !self.any_pull || !self.not_found.is_empty()),
             // What the tracker would say now is not known: the work waits for it.
@@ -133,48 +138,85 @@ impl Orchestrator {
             .filter(|(_, found)| !found)
             .map(|(id, _)| id.clone())
             .collect();
-        let mut runs: Vec<_> = self.scheduler.runs().collect();
+        self.look_over_runs(&mut closing);
+        // Of a daemon that was told to end, what waits is no news.
+        if !closing.stopped && !closing.drained {
+            self.look_over_waiting(&mut closing);
+        }
+        closing
+    }
+
+    fn look_over_runs(&self, closing: &mut Closing) {
+        let Filter { issues, stages } = &self.options.filter;
+        let mut runs: Vec<_> = self
+            .scheduler
+            .runs()
+            .filter(|(issue, run)| {
+                (issues.is_empty() || issues.contains(issue))
+                    && (stages.is_empty() || stages.contains(&run.stage))
+                    && self.scheduler.machine(issue).is_some_and(Machine::is_present)
+            })
+            .collect();
         runs.sort_by_key(|(id, run)| (*id, &run.stage));
         for (issue, run) in runs {
             let failed = run.last.is_some() && !run.last_succeeded();
-            let (issue, stage) = (one_line(issue.as_str(), SHOWN_ID), &run.stage);
+            let name = format!("{} {}", one_line(issue.as_str(), SHOWN_ID), run.stage);
             match &run.phase {
-                Phase::Parked {
-                    reason: ParkReason::NoProgress,
-                    ..
-                } if run.changed => {
-                    closing
-                        .waiting
-                        .push(format!("{issue} {stage}: parked, its state did not change"));
-                }
-                Phase::Parked {
-                    reason: ParkReason::NoProgress,
-                    ..
-                } => {
-                    closing
-                        .no_progress
-                        .push(format!("{issue} {stage}: parked, nothing changed"));
-                }
-                Phase::Parked { reason, .. } => {
-                    closing
-                        .failed
-                        .push(format!("{issue} {stage}: parked ({})", reason.as_str()));
-                }
-                Phase::BackingOff { wait, .. } => {
-                    let wait = vik_core::duration::Span(*wait);
-                    // The run is not given up, so it has not failed.
-                    closing.waiting.push(format!(
-                        "{issue} {stage}: the next attempt waits ({wait} of back-off)"
-                    ));
+                Phase::Parked { since, reason, .. } => {
+                    self.look_over_parked(closing, name, *since, *reason, run.changed);
                 }
                 Phase::Settling { .. } if failed && !run.last_cancelled() => {
-                    closing.failed.push(format!("{issue} {stage}: failed"));
+                    closing.failed.push(format!("{name}: failed"));
                 }
                 // No pull has told yet what it did to its issue.
                 Phase::Settling { .. } => closing.changed |= run.last_succeeded(),
-                Phase::Active { .. } => {}
+                Phase::Active { .. } | Phase::BackingOff { .. } => {}
             }
         }
-        closing
+    }
+
+    fn look_over_parked(
+        &self,
+        closing: &mut Closing,
+        name: String,
+        since: Timestamp,
+        reason: ParkReason,
+        changed: bool,
+    ) {
+        let line = format!("{name}: parked ({})", reason.as_str());
+        match reason {
+            ParkReason::OverBudget | ParkReason::IssueLimit => closing.budget.push(line),
+            // An earlier daemon has told that it failed.
+            _ if since < self.started_at => closing.waiting.push(format!("{line} since {since}")),
+            ParkReason::NoProgress if changed => {
+                closing
+                    .waiting
+                    .push(format!("{name}: parked, its state did not change"));
+            }
+            ParkReason::NoProgress => closing
+                .no_progress
+                .push(format!("{name}: parked, nothing changed")),
+            ParkReason::Cancelled => closing.waiting.push(line),
+            _ => closing.failed.push(line),
+        }
+    }
+
+    fn look_over_waiting(&self, closing: &mut Closing) {
+        let (waiting, _) = self.scheduler.waiting(self.now(), usize::MAX);
+        for waiting in waiting {
+            let list = match &waiting.hold {
+                Hold::DayLimit { .. } => &mut closing.budget,
+                // What the last attempts did is told above.
+                Hold::Settling => continue,
+                _ => &mut closing.waiting,
+            };
+            let issue = one_line(waiting.issue.as_str(), SHOWN_ID);
+            let hold = view::hold(&waiting.hold);
+            let until = hold
+                .until
+                .map(|until| format!(", until {until:.0}"))
+                .unwrap_or_default();
+            list.push(format!("{issue} {}: {}{until}", waiting.stage, hold.detail));
+        }
     }
 }

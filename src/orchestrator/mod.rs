@@ -7,6 +7,7 @@ mod finish;
 mod pressure;
 mod progress;
 mod pulls;
+mod reload;
 mod removal;
 mod status;
 mod stopping;
@@ -26,12 +27,14 @@ use vik_core::time::{Mono, Now};
 use vik_core::workflow::{Pressure, Workflow};
 
 use self::durable::Durable;
+use self::reload::Edits;
 use self::removal::Removal;
 use self::stopping::Broken;
 use crate::daemon::{Shims, Signals};
 use crate::host::Host;
 use crate::intake::PullResult;
 use crate::session::{AttemptEnd, Live, Spent, Stop, StopLevel, Tell};
+use crate::workflow_file::{LoadedWorkflow, Prompts, Watch};
 
 pub use durable::{Book, Committing};
 pub use finish::{Closing, SummaryRow};
@@ -98,7 +101,9 @@ pub struct Setup {
     /// Where it runs.
     pub host: Arc<Host>,
     /// The workflow.
-    pub workflow: Arc<Workflow>,
+    pub loaded: LoadedWorkflow,
+    /// Tells of its edits; `None`: they do not matter.
+    pub watch: Option<Watch>,
     /// How long, and what.
     pub options: Options,
     /// Who is told what happens.
@@ -117,6 +122,8 @@ pub struct Setup {
 pub struct Orchestrator {
     host: Arc<Host>,
     workflow: Arc<Workflow>,
+    prompts: Arc<Prompts>,
+    edits: Edits,
     options: Options,
     scheduler: Scheduler,
     durable: Durable,
@@ -177,7 +184,8 @@ impl Orchestrator {
         };
         let Setup {
             host,
-            workflow,
+            loaded,
+            watch,
             options,
             observer,
             book,
@@ -185,12 +193,16 @@ impl Orchestrator {
             workspaces,
             orphan_grace,
         } = setup;
+        let edits = Edits::new(watch, &loaded);
+        let workflow = loaded.workflow;
         let filter = options.filter.clone();
         let found = filter.issues.iter().map(|id| (id.clone(), false)).collect();
         let (scheduler, inherited) = Scheduler::restore(Arc::clone(&workflow), filter, seed, stored, now);
         Self {
             host,
             workflow,
+            prompts: loaded.prompts,
+            edits,
             options,
             scheduler,
             durable: Durable::new(book),
@@ -250,6 +262,7 @@ impl Orchestrator {
                 Some(Spent { issue, session, spend }) = self.spent.1.recv() => {
                     self.handle(Input::Spent { issue, session, spend });
                 }
+                reload = self.edits.next() => self.on_reload(reload),
                 asked = signals.next() => self.on_signal(asked),
                 Some(asking) = asks.recv() => self.on_ask(asking),
                 () = sleep_until(wake) => self.handle(Input::Tick),

@@ -4,6 +4,7 @@ use vik_core::ids::IssueId;
 use vik_core::issue::Skipped;
 use vik_core::machine::Note;
 use vik_core::scheduler::Start;
+use vik_core::workflow::Edit;
 
 use crate::session::{AttemptEnd, Live};
 
@@ -28,6 +29,16 @@ pub enum Progress<'a> {
     Ended(&'a Start, &'a AttemptEnd),
     /// A run moved on.
     Note(&'a IssueId, &'a Note),
+    /// The workflow was edited.
+    Reloaded {
+        /// How.
+        edits: &'a [Edit],
+    },
+    /// The workflow was edited and is not valid: the one before it stays.
+    EditRejected {
+        /// The first thing that is wrong with it.
+        first: &'a str,
+    },
     /// Nothing can be kept any more: the daemon is ending.
     LedgerFailed {
         /// Why.

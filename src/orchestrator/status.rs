@@ -1,9 +1,13 @@
 //! What the daemon does now, for `vik status`.
 
-use vik_api::{Daemon, DaemonState, ParkedView, SCHEMA, SessionView, SpendView, Status, WaitingView};
+use vik_api::{Daemon, LedgerView, ParkedView, SCHEMA, SessionView, SpendView, Status};
 use vik_core::machine::Phase;
 
 use super::{Orchestrator, Running};
+use crate::control::view;
+
+/// How much of what waits is listed.
+const SHOWN_WAITING: usize = 200;
 
 impl Orchestrator {
     /// What the daemon does now.
@@ -14,16 +18,17 @@ impl Orchestrator {
             .map(|(id, running)| self.session(id, running))
             .collect();
         sessions.sort_by(|a, b| (a.since, &a.session_id).cmp(&(b.since, &b.session_id)));
-        let mut parked = Vec::new();
-        let mut waiting = Vec::new();
-        for (issue, run) in self.scheduler.runs() {
-            match &run.phase {
+        let now = self.now();
+        let mut parked: Vec<_> = self
+            .scheduler
+            .runs()
+            .filter_map(|(issue, run)| match &run.phase {
                 Phase::Parked {
                     since,
                     reason,
                     detail,
                     ..
-                } => parked.push(ParkedView {
+                } => Some(ParkedView {
                     run_id: run.id.to_string(),
                     issue_id: issue.clone(),
                     stage: run.stage.clone(),
@@ -32,47 +37,12 @@ impl Orchestrator {
                     detail: crate::report::one_line(detail, 300),
                     freed_by: reason.freed_by().to_owned(),
                 }),
-                Phase::BackingOff { since, wait, .. } => waiting.push(WaitingView {
-                    run_id: Some(run.id.to_string()),
-                    issue_id: issue.clone(),
-                    stage: run.stage.clone(),
-                    reason: "backoff".to_owned(),
-                    detail: String::new(),
-                    until: since
-                        .checked_add(jiff::SignedDuration::try_from(*wait).unwrap_or_default())
-                        .ok(),
-                    attempts: run.attempts,
-                }),
-                Phase::Settling { .. } => waiting.push(WaitingView {
-                    run_id: Some(run.id.to_string()),
-                    issue_id: issue.clone(),
-                    stage: run.stage.clone(),
-                    reason: "pull".to_owned(),
-                    detail: String::new(),
-                    until: None,
-                    attempts: run.attempts,
-                }),
-                Phase::Active { .. } => {}
-            }
-        }
-        if self.state == DaemonState::Running {
-            waiting.extend(
-                self.scheduler
-                    .candidates(self.now())
-                    .into_iter()
-                    .map(|(issue, stage)| WaitingView {
-                        run_id: None,
-                        issue_id: issue.id.clone(),
-                        stage: stage.name.clone(),
-                        reason: "slot".to_owned(),
-                        detail: String::new(),
-                        until: None,
-                        attempts: 0,
-                    }),
-            );
-        }
+                _ => None,
+            })
+            .collect();
         parked.sort_by(|a, b| (a.since, &a.issue_id).cmp(&(b.since, &b.issue_id)));
-        waiting.sort_by(|a, b| (a.until, &a.issue_id).cmp(&(b.until, &b.issue_id)));
+        let (waiting, count) = self.scheduler.waiting(now, SHOWN_WAITING);
+        let waiting: Vec<_> = waiting.iter().map(view::waiting).collect();
         Status {
             schema: SCHEMA,
             daemon: Daemon {
@@ -87,13 +57,19 @@ impl Orchestrator {
             pulls: self.counts,
             sessions,
             parked,
+            waiting_more: count - waiting.len(),
             waiting,
-            waiting_more: 0,
-            paused: false,
-            paused_issues: Vec::new(),
-            workflow: None,
-            day: None,
-            ledger: None,
+            paused: self.scheduler.is_paused(),
+            paused_issues: self.scheduler.paused_issues(),
+            workflow: Some(self.edits.view.clone()),
+            day: Some(view::day(&self.scheduler, &self.workflow, now)),
+            ledger: Some(LedgerView {
+                path: self.host.layout.ledger_file(),
+                error: self
+                    .broken
+                    .as_ref()
+                    .map(|broken| crate::report::chain(&broken.error)),
+            }),
         }
     }
 

@@ -36,10 +36,6 @@ impl Orchestrator {
         }
     }
 
-    pub(super) fn refresh(&mut self) {
-        self.ask_for_pull();
-    }
-
     /// Stops gracefully; when it does so already, at once.
     pub(super) fn begin_stop(&mut self) {
         self.closing.stopped = true;

@@ -7,7 +7,7 @@ use tokio::sync::{Notify, mpsc};
 use vik::daemon::Signals;
 use vik::host::Host;
 use vik::orchestrator::{Book, Closing, Committing, Options, Orchestrator, Setup, Silent};
-use vik::workflow_file::{LoadedWorkflow, WorkflowFile};
+use vik::workflow_file::WorkflowFile;
 use vik::workspace::Layout;
 use vik_core::changes::{Changes, Stored};
 use vik_proc::{SHIM_VERB, Supervisor};
@@ -60,12 +60,12 @@ impl Book for Stumbling {
 
 fn orchestrator(world: &World, book: Stumbling) -> Orchestrator {
     let path = world.env.work().join("workflow.yml");
-    let LoadedWorkflow { path, workflow, .. } = WorkflowFile::valid(&path, |_| {}).unwrap();
-    let mut layout = Layout::resolve(&path, &workflow.workspace_root).unwrap();
+    let loaded = WorkflowFile::valid(&path, |_| {}).unwrap();
+    let mut layout = Layout::resolve(&loaded.path, &loaded.workflow.workspace_root).unwrap();
     layout.create().unwrap();
     let host = Host {
-        workflow_dir: path.parent().unwrap().to_owned(),
-        workflow_path: path,
+        workflow_dir: loaded.path.parent().unwrap().to_owned(),
+        workflow_path: loaded.path.clone(),
         layout,
         environment: world.env.environment().into_iter().collect(),
         supervisor: Supervisor::new(env!("CARGO_BIN_EXE_vik"), [SHIM_VERB.into()]).unwrap(),
@@ -74,7 +74,8 @@ fn orchestrator(world: &World, book: Stumbling) -> Orchestrator {
     };
     Orchestrator::new(Setup {
         host: Arc::new(host),
-        workflow,
+        loaded,
+        watch: None,
         options: Options::default(),
         observer: Box::new(Silent),
         book: Box::new(book),

@@ -155,7 +155,9 @@ fn push_wrapped(out: &mut String, text: &str, width: usize) {
 
 fn sessions(sessions: &[SessionView], now: Timestamp, width: usize) -> String {
     let facts: Vec<_> = sessions.iter().map(|session| facts(session, now)).collect();
-    let header = ["ISSUE", "STAGE", "AGENT", "TRY", "SINCE", "HEARD", "TOKENS", "COST"];
+    let header = [
+        "ISSUE", "STAGE", "AGENT", "TRY", "SINCE", "HEARD", "TOKENS", "COST",
+    ];
     if width < WIDE {
         // What it does now has a line of its own.
         let table = table_within(usize::MAX, header, &facts);
@@ -175,10 +177,12 @@ fn sessions(sessions: &[SessionView], now: Timestamp, width: usize) -> String {
     let rows: Vec<_> = facts
         .into_iter()
         .zip(sessions)
-        .map(|([issue, stage, agent, attempt, since, heard, tokens, cost], session)| {
-            let now = doing(session);
-            [issue, stage, agent, attempt, since, heard, tokens, cost, now]
-        })
+        .map(
+            |([issue, stage, agent, attempt, since, heard, tokens, cost], session)| {
+                let now = doing(session);
+                [issue, stage, agent, attempt, since, heard, tokens, cost, now]
+            },
+        )
         .collect();
     table_within(width, header, &rows)
 }

@@ -416,6 +416,14 @@ impl Scheduler {
         self.paused
     }
 
+    /// Issues that a person paused, sorted.
+    pub fn paused_issues(&self) -> Vec<IssueId> {
+        let paused = self.machines.values().filter(|machine| machine.is_paused());
+        let mut ids: Vec<_> = paused.map(|machine| machine.issue().id.clone()).collect();
+        ids.sort();
+        ids
+    }
+
     /// Whether nothing more starts.
     pub fn is_draining(&self) -> bool {
         self.draining

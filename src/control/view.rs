@@ -1,0 +1,170 @@
+//! What the scheduler says, as the wire types say it.
+
+use vik_api::{DayView, Explanation, HoldView, LifeView, StageState, StageView, WaitingView};
+use vik_core::ids::IssueId;
+use vik_core::scheduler::{Hold, Scheduler, StageExplanation, Waiting};
+use vik_core::time::Now;
+use vik_core::workflow::Workflow;
+
+use crate::report::one_line;
+
+/// How much of a text from outside is shown.
+const SHOWN: usize = 300;
+
+/// How many issues are named in one line.
+const NAMED: usize = 10;
+
+/// Where an issue stands; `None` where nothing is known of it.
+pub fn explanation(
+    scheduler: &Scheduler,
+    workflow: &Workflow,
+    issue: &IssueId,
+    now: Now,
+) -> Option<Explanation> {
+    let told = scheduler.explain(issue, now)?;
+    Some(Explanation {
+        issue_id: told.issue,
+        issue_title: told.title.to_string(),
+        issue_state: told.state.to_string(),
+        present: told.present,
+        paused: told.paused,
+        hold: told.hold.as_ref().map(hold),
+        stages: told.stages.iter().map(stage).collect(),
+        life: LifeView {
+            attempts: told.life.attempts,
+            max_attempts: Some(told.allowed_attempts),
+            spent: told.life.spend.into(),
+            limit: told.limit.into(),
+        },
+        day: Some(day(scheduler, workflow, now)),
+    })
+}
+
+/// What was spent today, and may be.
+pub fn day(scheduler: &Scheduler, workflow: &Workflow, now: Now) -> DayView {
+    DayView {
+        date: jiff::tz::Offset::UTC.to_datetime(now.wall).date(),
+        spent: scheduler.spent_today(now).into(),
+        limit: workflow.day_limit.into(),
+    }
+}
+
+fn stage(told: &StageExplanation) -> StageView {
+    let state = match &told.hold {
+        None if told.session.is_some() => StageState::Running,
+        None => StageState::Ready,
+        Some(hold) if passes(hold) => StageState::Waiting,
+        Some(_) => StageState::Held,
+    };
+    StageView {
+        stage: told.stage.clone(),
+        state,
+        run_id: told.run.map(|run| run.to_string()),
+        session_id: told.session.map(|session| session.to_string()),
+        last_outcome: told.last_outcome,
+        last_class: told.last_class,
+        attempts: told.attempts,
+        max_attempts: told.allowed_attempts,
+        hold: told.hold.as_ref().map(hold),
+    }
+}
+
+/// Whether a hold ends without a person.
+fn passes(hold: &Hold) -> bool {
+    !matches!(
+        hold,
+        Hold::Paused { .. }
+            | Hold::Draining
+            | Hold::Cycle { .. }
+            | Hold::Parked { .. }
+            | Hold::Filtered
+            | Hold::NoStage
+            | Hold::Terminal
+            | Hold::NotPresent
+    )
+}
+
+/// What holds a stage.
+pub fn hold(hold: &Hold) -> HoldView {
+    let freed_by = match hold {
+        Hold::Paused { all: true } => Some("`vik continue`".to_owned()),
+        Hold::Paused { all: false } => Some("`vik continue ISSUE`".to_owned()),
+        Hold::Draining => Some("the next start of Vik".to_owned()),
+        Hold::Blocked { .. } => Some("the end of those issues".to_owned()),
+        Hold::Cycle { .. } => Some("a change of what blocks one of them".to_owned()),
+        Hold::Parked { freed_by, .. } => Some(freed_by.clone()),
+        _ => None,
+    };
+    HoldView {
+        reason: hold.as_str().to_owned(),
+        detail: detail(hold),
+        since: match hold {
+            Hold::Parked { since, .. } => Some(*since),
+            _ => None,
+        },
+        until: hold.until(),
+        freed_by,
+    }
+}
+
+/// The same in a person's words.
+fn detail(hold: &Hold) -> String {
+    match hold {
+        Hold::Paused { all: true } => "everything is paused".to_owned(),
+        Hold::Paused { all: false } => "the issue is paused".to_owned(),
+        Hold::Draining => "Vik is about to end".to_owned(),
+        Hold::Slot => "as many issues are worked on as may be (`loop.max_issue_concurrency`)".to_owned(),
+        Hold::AgentSlot { agent } => format!("as many attempts of the agent `{agent}` run as may be"),
+        Hold::StageSlot => "as many attempts of the stage run as may be".to_owned(),
+        Hold::Blocked { by } => format!("it is blocked by {}", names(by)),
+        Hold::Cycle { issues } => format!("these issues wait for each other: {}", names(issues)),
+        Hold::DayLimit { limit, .. } => format!("the day's limit is used up: {limit}"),
+        Hold::Pressure { why } => format!("the machine is too busy: {why}"),
+        Hold::BackingOff { .. } => "the next attempt waits".to_owned(),
+        Hold::Quota { .. } => "the provider's quota is used up".to_owned(),
+        Hold::Parked { reason, detail, .. } => {
+            format!("parked ({}): {}", reason.as_str(), one_line(detail, SHOWN))
+        }
+        Hold::Settling => "an attempt ended, and no pull has shown the issue since".to_owned(),
+        Hold::Looking => "the issue is looked at once more before it starts".to_owned(),
+        Hold::ShowFailed => "the look at the issue failed; the next pull tries again".to_owned(),
+        Hold::OtherStage { stage } => format!("the stage `{stage}` of the issue comes first"),
+        Hold::Filtered => "this daemon was told to leave it out (`--issue`, `--stage`)".to_owned(),
+        Hold::NoStage => "the issue is in the state of no stage".to_owned(),
+        Hold::Terminal => "the issue is done with".to_owned(),
+        Hold::NotPulled => "no pull has told of it since the start".to_owned(),
+        Hold::NotPresent => "the last pull did not bring the issue".to_owned(),
+        Hold::Removing => "its workspace is being removed".to_owned(),
+    }
+}
+
+fn names(issues: &[IssueId]) -> String {
+    let named: Vec<_> = issues
+        .iter()
+        .take(NAMED)
+        .map(|id| one_line(id.as_str(), 60))
+        .collect();
+    let mut text = named.join(", ");
+    if issues.len() > NAMED {
+        text.push_str(&format!(" and {} more", issues.len() - NAMED));
+    }
+    text
+}
+
+/// A stage that waits, for `status`.
+pub fn waiting(waiting: &Waiting) -> WaitingView {
+    let reason = match &waiting.hold {
+        Hold::BackingOff { .. } => "backoff",
+        Hold::Settling | Hold::NotPulled => "pull",
+        hold => hold.as_str(),
+    };
+    WaitingView {
+        run_id: waiting.run.map(|run| run.to_string()),
+        issue_id: waiting.issue.clone(),
+        stage: waiting.stage.clone(),
+        reason: reason.to_owned(),
+        detail: detail(&waiting.hold),
+        until: waiting.until,
+        attempts: waiting.attempts,
+    }
+}

@@ -1,0 +1,125 @@
+//! The workflow is edited while the daemon runs.
+
+use jiff::Timestamp;
+use vik_api::{RejectedEdit, WorkflowView};
+use vik_core::scheduler::Input;
+use vik_core::workflow::Edit;
+
+use super::{Orchestrator, Progress};
+use crate::report::{Failure, one_line};
+use crate::workflow_file::{LoadedWorkflow, Reload, Watch};
+
+/// How much of what is wrong is kept for `status`.
+const SHOWN_DIAGNOSTICS: usize = 20;
+
+/// What is known of the edits.
+#[derive(Debug)]
+pub(super) struct Edits {
+    /// `None`: nobody watches.
+    pub(super) watch: Option<Watch>,
+    /// As `status` tells it.
+    pub(super) view: WorkflowView,
+}
+
+impl Edits {
+    pub(super) fn new(watch: Option<Watch>, loaded: &LoadedWorkflow) -> Self {
+        let view = WorkflowView {
+            loaded_at: loaded.loaded_at,
+            rejected: None,
+            needs_restart: Vec::new(),
+        };
+        Self { watch, view }
+    }
+
+    /// The next thing to know.
+    pub(super) async fn next(&mut self) -> Reload {
+        match &mut self.watch {
+            Some(watch) => watch.next().await,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+impl Orchestrator {
+    /// Looks at the workflow file and at the issues.
+    pub(super) fn refresh(&mut self) {
+        match &self.edits.watch {
+            // The pull comes after the answer: it is the edited one that is asked for.
+            Some(watch) => watch.refresh(),
+            None => self.ask_for_pull(),
+        }
+    }
+
+    pub(super) fn on_reload(&mut self, reload: Reload) {
+        match reload {
+            Reload::Unchanged => self.ask_for_pull(),
+            Reload::Good {
+                loaded,
+                edits,
+                warnings,
+            } => self.on_good_edit(*loaded, &edits, &warnings),
+            Reload::Bad(failure) => {
+                self.on_bad_edit(&failure);
+                self.ask_for_pull();
+            }
+        }
+    }
+
+    fn on_good_edit(&mut self, loaded: LoadedWorkflow, edits: &[Edit], warnings: &str) {
+        for edit in edits {
+            tracing::info!(%edit, "the workflow was edited");
+        }
+        if !warnings.is_empty() {
+            tracing::warn!(warnings, "the edited workflow has warnings");
+        }
+        self.observer.on(&Progress::Reloaded { edits });
+        let restart = edits.iter().filter(|edit| edit.needs_restart);
+        self.edits.view = WorkflowView {
+            loaded_at: loaded.loaded_at,
+            rejected: None,
+            needs_restart: restart.map(|edit| edit.path.clone()).collect(),
+        };
+        self.prompts = loaded.prompts;
+        self.workflow = loaded.workflow;
+        self.pressure_due = std::time::Instant::now();
+        self.handle(Input::Reloaded(self.workflow.clone()));
+        self.ask_for_pull();
+    }
+
+    fn on_bad_edit(&mut self, failure: &Failure) {
+        let mut diagnostics = diagnostics(failure);
+        let first = diagnostics.first().cloned().unwrap_or_default();
+        tracing::error!(
+            first,
+            findings = diagnostics.len(),
+            "the edited workflow is not valid; the one before it stays in force"
+        );
+        self.observer.on(&Progress::EditRejected { first: &first });
+        let more = diagnostics.len().saturating_sub(SHOWN_DIAGNOSTICS);
+        diagnostics.truncate(SHOWN_DIAGNOSTICS);
+        self.edits.view.rejected = Some(RejectedEdit {
+            at: Timestamp::now(),
+            diagnostics,
+            more,
+        });
+    }
+}
+
+/// What is wrong, one line each: `workflow.yml:3:5: error: …`.
+fn diagnostics(failure: &Failure) -> Vec<String> {
+    let text = failure.text(false);
+    let mut found = Vec::new();
+    let mut heading = None;
+    for line in text.lines().map(str::trim) {
+        if line.starts_with("error") || line.starts_with("warning") {
+            heading = Some(line);
+        } else if let (Some(place), Some(what)) = (line.strip_prefix("--> "), heading) {
+            found.push(format!("{place}: {}", one_line(what, 300)));
+            heading = None;
+        }
+    }
+    if found.is_empty() {
+        found.push(failure.body().message);
+    }
+    found
+}

@@ -1,0 +1,238 @@
+//! What runs, and what was left, is compared with what the tracker says.
+
+use serde_json::{Value, json};
+
+use crate::support::*;
+
+/// A world whose issue 1 is being worked on by an agent that does not end.
+fn hanging() -> World {
+    World::new(&[("1", "todo")]).script("touch up; hang")
+}
+
+fn up(world: &World) {
+    eventually("the agent is up", || world.workspace("1").join("up").exists());
+}
+
+fn show(world: &World) -> String {
+    format!(
+        "vik-fake-tracker {} show {{{{ issue.id }}}}",
+        world.tracker.path().display()
+    )
+}
+
+fn sessions(world: &World) -> usize {
+    world.status().unwrap()["sessions"].as_array().unwrap().len()
+}
+
+/// The names of the decisions about an issue, oldest first.
+fn decisions(world: &World, issue: &str) -> Vec<String> {
+    let told = world.vik(&["explain", issue, "--json"]).expect(0).json();
+    let kinds = told["decisions"].as_array().unwrap().iter();
+    kinds
+        .map(|decision| decision["kind"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+#[test]
+fn a_terminal_state_gives_a_grace_then_ends_the_run_and_removes_the_workspace() {
+    let world = hanging()
+        .set("/issue/terminal_states", json!(["closed"]))
+        .set("/issue/terminal_grace", json!("1s"))
+        .set("/issue/remove_workspace", json!("always"))
+        .set(
+            "/issue/hooks",
+            json!({"before_remove": "echo {{ issue.id }} {{ issue.state }} $(ls) >> {{ workflow_dir }}/removed"}),
+        );
+    let daemon = world.daemon();
+    up(&world);
+    world.tracker.move_to("1", "closed");
+    eventually("the workspace is gone", || !world.workspace("1").exists());
+    world.session("1").expect("cancelled", None);
+    assert_eq!(world.env.read("work/removed"), "1 closed up\n");
+    daemon.stop().expect(0);
+    world.env.assert_nothing_left();
+}
+
+#[test]
+fn a_run_that_ends_within_the_grace_ends_by_itself() {
+    let world = World::new(&[("1", "todo")])
+        .set("/issue/terminal_states", json!(["closed"]))
+        .set("/issue/terminal_grace", json!("10m"))
+        .script("touch up; wait-file go; ok");
+    let daemon = world.daemon();
+    up(&world);
+    world.tracker.move_to("1", "closed");
+    let pulls = world.tracker.pulls();
+    eventually("it was seen", || world.tracker.pulls() > pulls + 1);
+    std::fs::write(world.workspace("1").join("go"), "").unwrap();
+    eventually("it ended", || sessions(&world) == 0);
+    world.session("1").expect("succeeded", None);
+    daemon.stop().expect(0);
+}
+
+#[test]
+fn a_workspace_whose_issue_was_closed_while_no_daemon_ran_is_handled_at_boot() {
+    let world = World::new(&[("1", "todo"), ("2", "todo")])
+        .set("/issue/terminal_states", json!(["closed"]))
+        .script("ok");
+    // Both leave an empty workspace; one gets a file that nobody keeps.
+    world.once().expect(0);
+    std::fs::write(world.workspace("2").join("work"), "").unwrap();
+    for issue in ["1", "2"] {
+        world.tracker.move_to(issue, "closed");
+    }
+    let daemon = world.daemon();
+    eventually("the empty one is gone", || !world.workspace("1").exists());
+    eventually("the other one was looked at", || {
+        decisions(&world, "2").contains(&"workspace_kept".to_owned())
+    });
+    assert!(world.workspace("2").join("work").exists());
+    daemon.stop().expect(0);
+}
+
+#[test]
+fn before_remove_that_fails_keeps_the_workspace() {
+    let world = World::new(&[("1", "todo")])
+        .set("/issue/terminal_states", json!(["closed"]))
+        .set("/issue/remove_workspace", json!("always"))
+        .set(
+            "/issue/hooks",
+            json!({"before_remove": "echo x >> {{ workflow_dir }}/tries; exit 1"}),
+        )
+        .script("ok");
+    world.once().expect(0);
+    world.tracker.move_to("1", "closed");
+    let daemon = world.daemon();
+    eventually("it was tried", || !world.env.read("work/tries").is_empty());
+    let pulls = world.tracker.pulls();
+    eventually("more pulls", || world.tracker.pulls() > pulls + 2);
+    assert!(world.workspace("1").exists());
+    assert_eq!(
+        world.env.read("work/tries"),
+        "x\n",
+        "once, until the issue changes"
+    );
+    daemon.stop().expect(0);
+}
+
+#[test]
+fn a_stage_that_is_to_be_cancelled_ends_when_the_issue_leaves_its_state() {
+    let world = hanging().work("on_state_change", json!("cancel"));
+    let daemon = world.daemon();
+    up(&world);
+    world.tracker.move_to("1", "elsewhere");
+    eventually("it ended", || sessions(&world) == 0);
+    world.session("1").expect("cancelled", None);
+    daemon.stop().expect(0);
+}
+
+#[test]
+fn an_issue_that_a_pull_misses_goes_on_unless_a_look_says_that_it_is_gone() {
+    let mut world = hanging();
+    let daemon = world.daemon();
+    up(&world);
+    world.tracker.remove("1");
+    let pulls = world.tracker.pulls();
+    eventually("more pulls", || world.tracker.pulls() > pulls + 2);
+    assert_eq!(sessions(&world), 1, "nobody knows what became of it");
+    daemon.stop().expect(0);
+
+    world.tracker.add("1", "again", "todo");
+    let show = show(&world);
+    world.put("/issues/show", json!({"command": show}));
+    world.put("/issue/terminal_grace", json!("0s"));
+    let daemon = world.daemon();
+    eventually("it runs again", || sessions(&world) == 1);
+    world.tracker.remove("1");
+    eventually("it ended", || sessions(&world) == 0);
+    daemon.stop().expect(0);
+}
+
+#[test]
+fn an_issue_is_looked_at_again_right_before_it_starts() {
+    // The list lies: it says todo for ever.
+    let world = World::new(&[("1", "done"), ("2", "done")]).script("ok");
+    let list =
+        json!([{"id": "1", "title": "t", "state": "todo"}, {"id": "2", "title": "t", "state": "todo"}]);
+    world.env.issues(&list);
+    let show = format!("test {{{{ issue.id }}}} = 2 && exit 1; {}", show(&world));
+    let mut world = world
+        .set("/issues/pull/command", json!("cat issues.json; echo x >> pulls"))
+        .set("/issues/show", json!({"command": show}));
+    let daemon = world.daemon();
+    eventually("several pulls", || world.env.read("work/pulls").len() > 8);
+    assert!(world.sessions("1").is_empty(), "its state is another one");
+    assert!(world.sessions("2").is_empty(), "nothing is known of it");
+    let waiting = world.status().unwrap()["waiting"].clone();
+    assert!(
+        waiting
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|waiting| waiting["issue_id"] == "2"),
+        "{waiting}"
+    );
+    daemon.stop().expect(0);
+    world.tracker.move_to("1", "todo");
+    world.put("/issues/pull/command", json!("cat issues.json"));
+    let daemon = world.daemon();
+    eventually("it starts", || world.sessions("1").len() == 1);
+    daemon.stop().expect(0);
+}
+
+#[test]
+fn an_id_is_data_for_the_show_command() {
+    let id = "1'; touch sprung #";
+    let world = World::new(&[(id, "todo")])
+        .set(
+            "/issues/show",
+            json!({"command": "printf '%s\\n' {{ issue.id }} \"$VIK_ISSUE_ID\" >> shown; exit 1"}),
+        )
+        .script("ok");
+    let daemon = world.daemon();
+    eventually("it was looked at", || {
+        world.env.read("work/shown").lines().count() >= 2
+    });
+    let shown = world.env.read("work/shown");
+    assert_eq!(shown.lines().take(2).collect::<Vec<_>>(), [id, id]);
+    assert!(!world.env.work().join("sprung").exists());
+    daemon.stop().expect(0);
+}
+
+#[test]
+fn a_failed_pull_changes_nothing() {
+    let world = hanging()
+        .set("/issue/terminal_states", json!(["closed"]))
+        .work("on_state_change", json!("cancel"));
+    let pull = world.tracker.pull_command();
+    let world = world.set(
+        "/issues/pull/command",
+        json!(format!("test -e down && {{ echo '[]'; exit 1; }}; {pull}")),
+    );
+    let daemon = world.daemon();
+    up(&world);
+    world.env.write("work/down", "");
+    eventually("pulls fail", || {
+        world.status().unwrap()["pulls"]["failed_in_a_row"].as_u64() > Some(2)
+    });
+    assert_eq!(sessions(&world), 1);
+    daemon.stop().expect(0);
+}
+
+#[test]
+fn what_a_person_paused_stays_so_over_a_restart() {
+    let world = World::new(&[("1", "todo")]).script("append turns x; ok");
+    let daemon = world.start(&["run"]);
+    eventually("it runs", || world.status().is_some());
+    world.vik(&["pause"]).expect(0);
+    daemon.stop().expect(0);
+    let before = world.sessions("1").len();
+    world.tracker.move_to("1", "todo");
+    let daemon = world.daemon();
+    let paused: Value = world.status().unwrap()["paused"].clone();
+    assert_eq!(paused, true);
+    assert_eq!(world.sessions("1").len(), before);
+    world.vik(&["continue"]).expect(0);
+    eventually("it goes on", || world.sessions("1").len() == before + 1);
+    daemon.stop().expect(0);
+}

@@ -1,0 +1,186 @@
+//! The daemon dies, or is exchanged, and its agents do not notice.
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::json;
+
+use crate::support::*;
+
+/// A world whose issue 1 is being worked on by an agent that ends when it is told to.
+fn waiting() -> World {
+    World::new(&[("1", "todo")])
+        .set("/loop", json!({"orphan_grace": "10m"}))
+        .script("message one; touch up; wait-file go; message two; append turns x; ok")
+}
+
+fn up(world: &World) {
+    eventually("the agent is up", || world.workspace("1").join("up").exists());
+}
+
+fn go(world: &World) {
+    std::fs::write(world.workspace("1").join("go"), "").unwrap();
+}
+
+fn kill_daemon(world: &World) {
+    let pid = i32::try_from(world.status().unwrap()["pid"].as_i64().unwrap()).unwrap();
+    let pid = Pid::from_raw(pid);
+    kill(pid, Signal::SIGKILL).unwrap();
+    eventually("it is dead", || world.status().is_none());
+}
+
+fn moved(world: &World) {
+    eventually("the issue is done", || {
+        world.tracker.state("1").as_deref() == Some("done")
+    });
+}
+
+/// The one attempt that there was is whole: each line once, one end, one after_run.
+fn assert_whole(world: &World) {
+    let session = world.session("1");
+    session.expect("succeeded", None);
+    assert_eq!(session.messages(), ["one", "two"]);
+    assert_eq!(world.workspace_file("1", "turns"), "x");
+    let moves = world
+        .tracker
+        .calls()
+        .iter()
+        .filter(|call| *call == "move 1 done")
+        .count();
+    assert_eq!(moves, 1);
+}
+
+#[test]
+fn an_agent_is_taken_up_by_the_next_daemon() {
+    let world = waiting();
+    world.vik(&["run", "-d"]).expect(0);
+    up(&world);
+    kill_daemon(&world);
+    world.vik(&["run", "-d"]).expect(0);
+    let status = world.status().unwrap();
+    assert_eq!(status["sessions"].as_array().unwrap().len(), 1);
+    assert_eq!(status["sessions"][0]["adopted"], true);
+    go(&world);
+    moved(&world);
+    world.vik(&["stop"]).expect(0);
+    assert_whole(&world);
+}
+
+#[test]
+fn an_agent_that_ended_without_a_daemon_is_finished_by_the_next_one() {
+    let world = waiting();
+    world.vik(&["run", "-d"]).expect(0);
+    up(&world);
+    kill_daemon(&world);
+    go(&world);
+    eventually("the agent is gone", || world.env.leftovers().is_empty());
+    assert_eq!(
+        world.tracker.state("1").as_deref(),
+        Some("todo"),
+        "no after_run yet"
+    );
+    world.vik(&["run", "-d"]).expect(0);
+    moved(&world);
+    world.vik(&["stop"]).expect(0);
+    assert_whole(&world);
+}
+
+#[test]
+fn a_restart_that_keeps_sessions_exchanges_the_daemon_alone() {
+    let world = waiting();
+    world.vik(&["run", "-d"]).expect(0);
+    up(&world);
+    let before = world.status().unwrap();
+    world.vik(&["restart", "--keep-sessions"]).expect(0);
+    let after = world.status().unwrap();
+    assert_ne!(before["pid"], after["pid"]);
+    assert_eq!(
+        before["sessions"][0]["session_id"],
+        after["sessions"][0]["session_id"]
+    );
+    go(&world);
+    moved(&world);
+    world.vik(&["stop"]).expect(0);
+    assert_whole(&world);
+}
+
+#[test]
+fn stop_ends_what_was_kept() {
+    let world = waiting();
+    world.vik(&["run", "-d"]).expect(0);
+    up(&world);
+    world.vik(&["stop", "--keep-sessions"]).expect(0);
+    assert!(!world.env.leftovers().is_empty(), "the agent lives on");
+    world.vik(&["stop"]).expect(0);
+    world.env.assert_nothing_left();
+    // The next daemon sees what became of it, and tries again.
+    go(&world);
+    world.vik(&["run", "-d"]).expect(0);
+    moved(&world);
+    world.vik(&["stop"]).expect(0);
+    assert_eq!(world.sessions("1").len(), 2);
+}
+
+#[test]
+fn agents_of_a_daemon_in_front_end_with_it() {
+    let world = World::new(&[("1", "todo")]).script("touch up; hang");
+    let daemon = world.daemon();
+    up(&world);
+    daemon.signal(Signal::SIGKILL);
+    daemon.done();
+    eventually("the agent has ended", || world.env.leftovers().is_empty());
+    let daemon = world.daemon();
+    eventually("it is tried again", || world.sessions("1").len() == 2);
+    daemon.stop().expect(0);
+    world.sessions("1")[0].expect("lost", None);
+}
+
+#[test]
+fn a_drain_waits_for_what_runs_and_starts_nothing() {
+    let world = waiting();
+    let daemon = world.start(&["run"]);
+    up(&world);
+    world.vik(&["drain"]).expect(0);
+    world.tracker.add("2", "later", "todo");
+    go(&world);
+    daemon.done().expect(0);
+    moved(&world);
+    assert!(world.sessions("2").is_empty());
+    assert_whole(&world);
+}
+
+#[test]
+fn a_cancelled_issue_stays_where_it_is_until_a_person_frees_it() {
+    let world = World::new(&[("1", "todo")]).script("touch up; hang");
+    let daemon = world.daemon();
+    up(&world);
+    world.vik(&["cancel", "1"]).expect(0);
+    eventually("it is parked", || {
+        let status = world.status().unwrap();
+        status["parked"][0]["reason"] == "cancelled"
+    });
+    world.session("1").expect("cancelled", None);
+    daemon.stop().expect(0);
+    let daemon = world.daemon();
+    assert_eq!(world.status().unwrap()["parked"][0]["reason"], "cancelled");
+    world.vik(&["unpark", "1"]).expect(0);
+    eventually("it is tried again", || world.sessions("1").len() == 2);
+    daemon.stop().expect(0);
+}
+
+#[test]
+fn a_ledger_that_cannot_be_trusted_is_refused_before_anything_is_done() {
+    let world = World::new(&[("1", "done")]).script("append turns x; ok");
+    world.once().expect(0);
+    world.tracker.move_to("1", "todo");
+    let ledger = world.home().join("service/vik.db");
+    let whole = std::fs::read(&ledger).unwrap();
+    std::fs::write(&ledger, "no database").unwrap();
+    for args in [&["run", "-d"][..], &["run", "--once"]] {
+        let done = world.vik(args).expect(1);
+        assert!(done.err.contains("doctor --repair"), "{}", done.err);
+    }
+    assert!(world.sessions("1").is_empty() && !world.workspace("1").exists());
+    std::fs::write(&ledger, whole).unwrap();
+    world.once().expect(0);
+    assert_eq!(world.sessions("1").len(), 1);
+}
