@@ -5,6 +5,7 @@
 
 mod life;
 mod park;
+mod rebuild;
 mod report;
 mod retry;
 mod run;

@@ -4,8 +4,14 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::LedgerError;
+
+/// A program that is being started has a copy of every open file for a moment, locks included: so a lock that was given
+/// up may be held a little longer.
+const LOCK_TRIES: u32 = 25;
+const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
 /// Where a ledger is.
 #[derive(Clone, Debug)]
@@ -28,6 +34,11 @@ impl Files {
     /// What was committed and is not yet in the database.
     pub(super) fn wal(&self) -> PathBuf {
         self.folder.join("vik.db-wal")
+    }
+
+    /// The index of the write-ahead log.
+    pub(super) fn shm(&self) -> PathBuf {
+        self.folder.join("vik.db-shm")
     }
 
     /// A database that is being made.
@@ -98,11 +109,14 @@ impl Lock {
             .mode(0o600)
             .open(&path)
             .map_err(|source| LedgerError::of_io(&path, source))?;
-        match file.try_lock() {
-            Ok(()) => Ok(Self { file }),
-            Err(TryLockError::WouldBlock) => Err(LedgerError::Busy { path: files.db() }),
-            Err(TryLockError::Error(source)) => Err(LedgerError::of_io(&path, source)),
+        for _ in 0..LOCK_TRIES {
+            match file.try_lock() {
+                Ok(()) => return Ok(Self { file }),
+                Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_PAUSE),
+                Err(TryLockError::Error(source)) => return Err(LedgerError::of_io(&path, source)),
+            }
         }
+        Err(LedgerError::Busy { path: files.db() })
     }
 
     /// The last commit that was acknowledged, as far as is known.

@@ -231,7 +231,8 @@ pub(super) fn connect_to_read(path: &Path) -> Result<Connection, LedgerError> {
     Ok(db)
 }
 
-const ATTEMPTS: &str = "SELECT session, run, issue, stage, agent, attempt, started_at, resumed_from,
+pub(super) const ATTEMPTS: &str =
+    "SELECT session, run, issue, stage, agent, attempt, started_at, resumed_from,
   ended_at, report, tokens, usd_micro, source
   FROM attempts LEFT JOIN sessions USING (session) LEFT JOIN usage USING (session)";
 
@@ -264,7 +265,7 @@ pub(super) fn attempt(row: &Row<'_>) -> rusqlite::Result<StoredAttempt> {
     Ok(StoredAttempt { started, ended })
 }
 
-fn decision(row: &Row<'_>) -> rusqlite::Result<Decision> {
+pub(super) fn decision(row: &Row<'_>) -> rusqlite::Result<Decision> {
     Ok(Decision {
         at: read_time(row, 0)?,
         issue: read_optional_name(row, 1)?,
@@ -316,7 +317,7 @@ fn days(db: &Connection) -> rusqlite::Result<Vec<(Date, Spend)>> {
     .collect()
 }
 
-fn is_paused(db: &Connection) -> rusqlite::Result<bool> {
+pub(super) fn is_paused(db: &Connection) -> rusqlite::Result<bool> {
     Ok(meta(db, "paused")?.is_some_and(|value| value == "1"))
 }
 

@@ -1,9 +1,8 @@
 //! Changes become rows.
 
 use rusqlite::{Connection, params};
-use serde::Deserialize;
 use vik_core::changes::{Changes, Decision, EndedAttempt, RunOver, StartedAttempt};
-use vik_core::machine::{Life, Machine, Phase};
+use vik_core::machine::{Machine, Phase};
 
 use super::sql::{count, json, time};
 
@@ -58,15 +57,7 @@ pub(super) fn put_meta(db: &Connection, key: &str, value: &str) -> rusqlite::Res
 }
 
 fn put_machine(db: &Connection, machine: &Machine) -> rusqlite::Result<()> {
-    /// What people and repair want to see without reading the whole.
-    #[derive(Deserialize)]
-    struct Counters {
-        life: Life,
-        paused: bool,
-    }
-    let text = json(machine)?;
-    let Counters { life, paused } =
-        serde_json::from_str(&text).map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
+    let life = machine.life();
     let issue = machine.issue();
     db.prepare_cached(
         "INSERT INTO issues (id, title, state, present, paused, attempts, extra_attempts, tokens, usd_micro,
@@ -83,13 +74,13 @@ fn put_machine(db: &Connection, machine: &Machine) -> rusqlite::Result<()> {
         &*issue.title,
         &*issue.state,
         machine.is_present(),
-        paused,
+        machine.is_paused(),
         life.attempts,
         life.extra_attempts,
         count(life.spend.tokens),
         count(life.spend.usd.0),
         MACHINE_VERSION,
-        text,
+        json(machine)?,
     ])?;
     Ok(())
 }

@@ -19,6 +19,7 @@ mod damage;
 mod kill;
 mod model;
 mod refuse;
+mod repair;
 mod rows;
 mod versions;
 

@@ -1,0 +1,117 @@
+//! What the attempts themselves left: their records, and the last lines of their logs.
+
+use std::path::Path;
+
+use vik_core::changes::{EndedAttempt, StartedAttempt};
+use vik_core::event::Ended;
+use vik_core::limits::{Spend, charge};
+use vik_core::machine::Report;
+use vik_core::money::MicroUsd;
+use vik_core::scheduler::Start;
+
+use crate::journal::{Journal, Step};
+use crate::ledger::LedgerError;
+use crate::{AttemptRecord, History, PastAttempt, StoreError};
+
+/// One attempt that was found.
+pub(super) struct Found {
+    pub(super) started: StartedAttempt,
+    /// All it was started with, and what it costs where it does not tell; records of the first version lack it.
+    pub(super) start: Option<(Start, Spend)>,
+    /// How it ended, where its log is ended.
+    pub(super) ended: Option<EndedAttempt>,
+}
+
+/// Reads all attempts of a sessions folder. A record that cannot be read is passed over.
+pub(super) fn read(sessions_dir: &Path) -> Result<Vec<Found>, LedgerError> {
+    let history = History::read(sessions_dir).map_err(|error| match error {
+        StoreError::Read { path, source } | StoreError::Write { path, source } => {
+            LedgerError::of_io(&path, source)
+        }
+    })?;
+    Ok(history.attempts.into_iter().map(found).collect())
+}
+
+fn found(past: PastAttempt) -> Found {
+    let PastAttempt {
+        record,
+        ended,
+        ended_at,
+        files,
+    } = past;
+    let estimate = record
+        .kept
+        .as_ref()
+        .map_or_else(Spend::default, |kept| kept.profile.estimate);
+    let ended = ended.zip(ended_at).map(|(ended, at)| {
+        let report = journaled(&files.journal()).unwrap_or_else(|| report(&ended));
+        let (charged, source) = charge(
+            report.ran,
+            report.outcome,
+            report.spend,
+            report.cost_source,
+            estimate,
+        );
+        EndedAttempt {
+            session: record.session_id,
+            at,
+            report,
+            charged,
+            source,
+        }
+    });
+    Found {
+        started: started(&record),
+        start: record.kept.map(|kept| (kept.start, estimate)),
+        ended,
+    }
+}
+
+fn started(record: &AttemptRecord) -> StartedAttempt {
+    let resume = record.kept.as_ref().and_then(|kept| kept.start.resume.as_ref());
+    StartedAttempt {
+        session: record.session_id,
+        run: record.run_id,
+        issue: record.issue_id.clone(),
+        stage: record.stage.clone(),
+        agent: record.agent.clone(),
+        attempt: record.attempt,
+        resumed_from: resume.map(|resume| resume.session),
+        at: record.started_at,
+    }
+}
+
+/// What the attempt's journal says was told of its end.
+fn journaled(path: &Path) -> Option<Report> {
+    if !path.exists() {
+        return None;
+    }
+    let journal = Journal::open(path).ok()?;
+    journal.steps().iter().rev().find_map(|step| match step {
+        Step::Over { report, .. } => Some((**report).clone()),
+        _ => None,
+    })
+}
+
+/// What the last line of a log says was told; such a line does not say whether the agent ran, but what came of it does.
+fn report(ended: &Ended) -> Report {
+    let tokens = ended.usage.total();
+    let ran = ended.exit_code.is_some() || ended.signal.is_some() || tokens > 0;
+    let told = tokens > 0 || ended.cost_usd.is_some();
+    Report {
+        failure_class: ended.failure_class,
+        reason: ended.reason.clone(),
+        changed: ended.workspace_changed,
+        ran,
+        spend: told.then(|| Spend {
+            tokens,
+            usd: MicroUsd::from_usd(ended.cost_usd.unwrap_or(0.0)),
+        }),
+        cost_source: ended.cost_source,
+        usage: ended.usage,
+        provider_session_id: ended.provider_session_id.clone(),
+        exit_code: ended.exit_code,
+        proof: ended.proof.clone(),
+        ..Report::of(ended.outcome)
+    }
+}

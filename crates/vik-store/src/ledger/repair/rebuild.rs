@@ -1,0 +1,220 @@
+//! What the new ledger holds: what was salvaged, and what the attempts themselves tell.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use vik_core::changes::{Changes, Decision, EndedAttempt, StartedAttempt};
+use vik_core::ids::{IssueId, SessionId};
+use vik_core::limits::Spend;
+use vik_core::machine::{Life, Machine, PullNo, Report};
+use vik_core::outcome::{CostSource, Outcome};
+use vik_core::scheduler::Start;
+use vik_core::time::{Mono, Now};
+
+use super::logs::Found;
+use super::salvage::{self, Salvaged, raise_day};
+
+/// All that is known of one attempt.
+struct Known {
+    started: StartedAttempt,
+    start: Option<(Start, Spend)>,
+    ended: Option<EndedAttempt>,
+    /// Whether the damaged ledger had it: then its machine has it too.
+    was_stored: bool,
+}
+
+/// Puts both together. Each counter becomes the larger one of the two.
+pub(super) fn rebuild(salvaged: Salvaged, found: Vec<Found>, now: Timestamp) -> Changes {
+    let mut changes = Changes {
+        runs_over: salvaged.over,
+        paused: Some(salvaged.paused),
+        decisions: salvaged.decisions,
+        ..Changes::default()
+    };
+    let mut issues: BTreeMap<IssueId, BTreeMap<SessionId, Known>> = BTreeMap::new();
+    for (session, stored) in salvaged.attempts {
+        let known = Known {
+            started: stored.started,
+            start: None,
+            ended: stored.ended,
+            was_stored: true,
+        };
+        let issue = known.started.issue.clone();
+        issues.entry(issue).or_default().insert(session, known);
+    }
+    for found in found {
+        let attempts = issues.entry(found.started.issue.clone()).or_default();
+        let known = attempts.entry(found.started.session).or_insert_with(|| Known {
+            started: found.started,
+            start: None,
+            ended: None,
+            was_stored: false,
+        });
+        known.start = found.start;
+        known.ended = known.ended.take().or(found.ended);
+    }
+    let mut machines = salvaged.machines;
+    for issue in machines.keys() {
+        issues.entry(issue.clone()).or_default();
+    }
+    for (issue, attempts) in issues {
+        let mut attempts: Vec<_> = attempts.into_values().collect();
+        attempts.sort_by_key(|known| (known.started.at, known.started.session));
+        if let Some(machine) = one(&issue, machines.remove(&issue), &mut attempts, now) {
+            changes.machines.push(machine);
+            for known in attempts {
+                changes.ended.extend(known.ended);
+                changes.started.push(known.started);
+            }
+        }
+    }
+    changes.days = days(salvaged.days, &changes.ended);
+    changes.decisions.push(Decision {
+        at: now,
+        issue: None,
+        stage: None,
+        run: None,
+        session: None,
+        kind: "repaired".to_owned(),
+        detail:
+            "the ledger was damaged; it was rebuilt from what could be read of it and from the session logs"
+                .to_owned(),
+    });
+    changes
+}
+
+/// The machine of one issue. Attempts that are under way after it have no end, all others have one.
+fn one(
+    issue: &IssueId,
+    stored: Option<Machine>,
+    attempts: &mut Vec<Known>,
+    now: Timestamp,
+) -> Option<Machine> {
+    let is_new = stored.is_none();
+    let mut machine = match stored {
+        Some(machine) => machine,
+        None => {
+            let snapshot = attempts.iter().rev().find_map(|known| known.start.as_ref());
+            let snapshot = snapshot.map(|(start, _)| start.issue.clone());
+            Machine::new(
+                snapshot.or_else(|| salvage::issue(issue, "", ""))?,
+                Life::default(),
+            )
+        }
+    };
+    let under_way = active(&machine);
+    let last_stored = newest_of(&machine, attempts);
+    for known in attempts.iter() {
+        let key = (known.started.at, known.started.session);
+        let is_later = is_new || (!known.was_stored && last_stored.is_none_or(|last| key > last));
+        let is_open = known.ended.is_none() && !under_way.contains(&known.started.session);
+        if let Some((start, estimate)) = known.start.as_ref().filter(|_| is_later || is_open) {
+            machine.take_up(start.clone(), *estimate, known.started.at);
+            if let Some(ended) = &known.ended {
+                end(&mut machine, ended);
+            }
+        }
+    }
+    let under_way = active(&machine);
+    let mut life = Life::default();
+    for known in attempts.iter_mut() {
+        if under_way.contains(&known.started.session) {
+            // The daemon that takes it up tells its end, and charges it.
+            known.ended = None;
+            continue;
+        }
+        let ended = known
+            .ended
+            .get_or_insert_with(|| lost(known.started.session, now));
+        life.attempts += u32::from(!matches!(
+            ended.report.outcome,
+            Outcome::Lost | Outcome::Cancelled
+        ));
+        life.spend = life.spend.plus(ended.charged);
+    }
+    machine.raise(&life);
+    for start in machine.runs().iter().filter_map(|run| run.active()) {
+        if attempts
+            .iter()
+            .all(|known| known.started.session != start.session)
+        {
+            attempts.push(Known {
+                started: claim(start, now),
+                start: None,
+                ended: None,
+                was_stored: true,
+            });
+        }
+    }
+    Some(machine)
+}
+
+fn active(machine: &Machine) -> BTreeSet<SessionId> {
+    let starts = machine.runs().iter().filter_map(|run| run.active());
+    starts.map(|start| start.session).collect()
+}
+
+/// The latest attempt that the stored machine knows: what is later is not in its counters.
+fn newest_of(machine: &Machine, attempts: &[Known]) -> Option<(Timestamp, SessionId)> {
+    let mut named = active(machine);
+    named.extend(machine.runs().iter().filter_map(|run| run.last_session));
+    attempts
+        .iter()
+        .filter(|known| known.was_stored || named.contains(&known.started.session))
+        .map(|known| (known.started.at, known.started.session))
+        .max()
+}
+
+fn end(machine: &mut Machine, ended: &EndedAttempt) {
+    let then = Now {
+        wall: ended.at,
+        mono: Mono(Duration::ZERO),
+    };
+    // The first pull of the next daemon tells what it did.
+    let report = ended.report.clone();
+    machine.ended(ended.session, report, None, ended.charged, PullNo(1), then);
+}
+
+fn lost(session: SessionId, at: Timestamp) -> EndedAttempt {
+    EndedAttempt {
+        session,
+        at,
+        report: Report {
+            reason: Some("the ledger was damaged, and nothing tells how it ended".to_owned()),
+            ..Report::of(Outcome::Lost)
+        },
+        charged: Spend::default(),
+        source: CostSource::None,
+    }
+}
+
+fn claim(start: &Start, at: Timestamp) -> StartedAttempt {
+    StartedAttempt {
+        session: start.session,
+        run: start.run,
+        issue: start.issue.id.clone(),
+        stage: start.stage.name.clone(),
+        agent: start.stage.agent.clone(),
+        attempt: start.attempt,
+        resumed_from: start.resume.as_ref().map(|resume| resume.session),
+        at,
+    }
+}
+
+/// What was spent on each day: at least the sum of what its attempts were charged.
+fn days(
+    mut days: BTreeMap<jiff::civil::Date, Spend>,
+    ended: &[EndedAttempt],
+) -> Vec<(jiff::civil::Date, Spend)> {
+    let mut sums = BTreeMap::<_, Spend>::new();
+    for ended in ended.iter().filter(|ended| ended.charged != Spend::default()) {
+        let sum = sums.entry(ended.at.to_zoned(TimeZone::UTC).date()).or_default();
+        *sum = sum.plus(ended.charged);
+    }
+    for (day, sum) in sums {
+        raise_day(&mut days, day, sum);
+    }
+    days.into_iter().collect()
+}

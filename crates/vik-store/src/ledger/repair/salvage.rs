@@ -1,0 +1,255 @@
+//! What can still be read of a damaged database.
+
+use std::collections::{BTreeMap, HashSet};
+use std::hash::Hash;
+use std::path::Path;
+use std::time::Duration;
+
+use jiff::civil::Date;
+use rusqlite::{Connection, Row};
+use serde_json::json;
+use vik_core::changes::{Decision, RunOver};
+use vik_core::ids::{IssueId, RunId, SessionId, StageName};
+use vik_core::issue::Issue;
+use vik_core::limits::Spend;
+use vik_core::machine::{Life, Machine, ParkReason};
+use vik_core::time::{Mono, Now};
+
+use crate::ledger::read::{self, StoredAttempt};
+use crate::ledger::sql::{read_day, read_name, read_run, read_spend, read_time, read_variant};
+use crate::ledger::{commits, write};
+
+/// What was read.
+#[derive(Default)]
+pub(super) struct Salvaged {
+    /// The number of the last commit.
+    pub(super) commits: u64,
+    pub(super) machines: BTreeMap<IssueId, Machine>,
+    pub(super) attempts: BTreeMap<SessionId, StoredAttempt>,
+    pub(super) over: Vec<RunOver>,
+    pub(super) days: BTreeMap<Date, Spend>,
+    pub(super) paused: bool,
+    /// The oldest first.
+    pub(super) decisions: Vec<Decision>,
+}
+
+/// Reads what can be read of these files, any of which may be missing, or anything at all.
+pub(super) fn read<'a>(files: impl Iterator<Item = &'a Path>) -> Salvaged {
+    let mut all: Vec<_> = files.filter_map(one).collect();
+    all.sort_by_key(|salvaged| std::cmp::Reverse(salvaged.commits));
+    let newest_first = all.into_iter().reduce(|mut newer, older| {
+        newer.join(older);
+        newer
+    });
+    newest_first.unwrap_or_default()
+}
+
+impl Salvaged {
+    /// Fills what is missing from an older one; what was counted once stays counted.
+    fn join(&mut self, older: Self) {
+        for (issue, machine) in older.machines {
+            match self.machines.get_mut(&issue) {
+                Some(newer) => newer.raise(machine.life()),
+                None => {
+                    self.machines.insert(issue, machine);
+                }
+            }
+        }
+        for (session, attempt) in older.attempts {
+            self.attempts.entry(session).or_insert(attempt);
+        }
+        for (day, spend) in older.days {
+            raise_day(&mut self.days, day, spend);
+        }
+        if self.decisions.is_empty() {
+            self.decisions = older.decisions;
+        }
+        self.over.extend(older.over);
+    }
+}
+
+/// A day's counter becomes the larger one.
+pub(super) fn raise_day(days: &mut BTreeMap<Date, Spend>, day: Date, spend: Spend) {
+    let known = days.entry(day).or_default();
+    known.tokens = known.tokens.max(spend.tokens);
+    known.usd = known.usd.max(spend.usd);
+}
+
+fn one(path: &Path) -> Option<Salvaged> {
+    let db = read::connect_to_read(path).ok()?;
+    let attempts = rows(
+        &db,
+        &format!("SELECT * FROM ({}) ORDER BY session", read::ATTEMPTS),
+        |attempt: &StoredAttempt| attempt.started.session,
+        read::attempt,
+    );
+    Some(Salvaged {
+        commits: commits(&db).unwrap_or(0),
+        machines: machines(&db),
+        attempts: attempts
+            .into_iter()
+            .map(|attempt| (attempt.started.session, attempt))
+            .collect(),
+        over: rows(
+            &db,
+            "SELECT id, issue, succeeded, over_at FROM runs
+             WHERE over_at IS NOT NULL AND succeeded IS NOT NULL ORDER BY id",
+            |over: &RunOver| over.run,
+            |row| {
+                Ok(RunOver {
+                    run: read_run(row, 0)?,
+                    issue: read_name(row, 1)?,
+                    succeeded: row.get(2)?,
+                    at: read_time(row, 3)?,
+                })
+            },
+        ),
+        days: rows(
+            &db,
+            "SELECT day, tokens, usd_micro FROM days ORDER BY day",
+            |(day, _)| *day,
+            |row| Ok((read_day(row, 0)?, read_spend(row, 1)?)),
+        )
+        .into_iter()
+        .collect(),
+        paused: read::is_paused(&db).unwrap_or(false),
+        decisions: decisions(&db),
+    })
+}
+
+/// The rows that can be read, from both ends of the table up to the damage.
+fn rows<T, K: Eq + Hash>(
+    db: &Connection,
+    sql: &str,
+    key: impl Fn(&T) -> K,
+    read: fn(&Row<'_>) -> rusqlite::Result<T>,
+) -> Vec<T> {
+    let mut seen = HashSet::new();
+    let mut found = Vec::new();
+    for order in ["ASC", "DESC"] {
+        let Ok(mut statement) = db.prepare(&format!("{sql} {order}")) else {
+            continue;
+        };
+        let Ok(mut rows) = statement.query([]) else {
+            continue;
+        };
+        while let Ok(Some(row)) = rows.next() {
+            if let Ok(value) = read(row)
+                && seen.insert(key(&value))
+            {
+                found.push(value);
+            }
+        }
+    }
+    found
+}
+
+fn decisions(db: &Connection) -> Vec<Decision> {
+    let mut numbered = rows(
+        db,
+        "SELECT at, issue, stage, run, session, kind, detail, id FROM decisions ORDER BY id",
+        |(id, _): &(i64, Decision)| *id,
+        |row| Ok((row.get(7)?, read::decision(row)?)),
+    );
+    numbered.sort_by_key(|(id, _)| *id);
+    numbered.into_iter().map(|(_, decision)| decision).collect()
+}
+
+fn machines(db: &Connection) -> BTreeMap<IssueId, Machine> {
+    let issues = rows(
+        db,
+        "SELECT id, title, state, paused, attempts, extra_attempts, tokens, usd_micro, machine_version, machine
+         FROM issues ORDER BY id",
+        |kept: &Kept| kept.id.clone(),
+        Kept::read,
+    );
+    let parked = rows(
+        db,
+        "SELECT run, issue, stage, reason, since FROM parked ORDER BY run",
+        |parked: &Parked| parked.run,
+        Parked::read,
+    );
+    issues
+        .into_iter()
+        .filter_map(|kept| {
+            let id = kept.id.clone();
+            Some((id, kept.machine(&parked)?))
+        })
+        .collect()
+}
+
+/// One row of `issues`.
+struct Kept {
+    id: IssueId,
+    title: String,
+    state: String,
+    paused: bool,
+    life: Life,
+    /// The machine whole, where it can be read.
+    machine: Option<Machine>,
+}
+
+struct Parked {
+    run: RunId,
+    issue: IssueId,
+    stage: StageName,
+    reason: ParkReason,
+    since: jiff::Timestamp,
+}
+
+impl Kept {
+    fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
+        let version: i64 = row.get(8)?;
+        let text = row.get_ref(9)?.as_str().ok();
+        Ok(Self {
+            id: read_name(row, 0)?,
+            title: row.get(1)?,
+            state: row.get(2)?,
+            paused: row.get(3)?,
+            life: Life {
+                attempts: row.get(4)?,
+                extra_attempts: row.get(5)?,
+                spend: read_spend(row, 6)?,
+                ..Life::default()
+            },
+            machine: text
+                .filter(|_| version == write::MACHINE_VERSION)
+                .and_then(|text| serde_json::from_str(text).ok()),
+        })
+    }
+
+    /// The machine; where it cannot be read, what the other columns say of it.
+    fn machine(self, parked: &[Parked]) -> Option<Machine> {
+        if let Some(mut machine) = self.machine {
+            machine.raise(&self.life);
+            return Some(machine);
+        }
+        let mut machine = Machine::new(issue(&self.id, &self.title, &self.state)?, self.life);
+        machine.pause(self.paused);
+        for parked in parked.iter().filter(|parked| parked.issue == self.id) {
+            let since = Now {
+                wall: parked.since,
+                mono: Mono(Duration::ZERO),
+            };
+            machine.park(&parked.stage, parked.run, parked.reason, since);
+        }
+        Some(machine)
+    }
+}
+
+impl Parked {
+    fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
+        Ok(Self {
+            run: read_run(row, 0)?,
+            issue: read_name(row, 1)?,
+            stage: read_name(row, 2)?,
+            reason: read_variant(row, 3)?,
+            since: read_time(row, 4)?,
+        })
+    }
+}
+
+/// An issue of which nothing more is known; the next pull brings the rest.
+pub(super) fn issue(id: &IssueId, title: &str, state: &str) -> Option<Issue> {
+    Issue::parse(&json!({"id": id, "title": title, "state": state}).to_string()).ok()
+}
