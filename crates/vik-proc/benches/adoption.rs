@@ -82,7 +82,7 @@ async fn measure(count: usize) {
     let adopted = adopt(folder.path(), &shims).await;
     tell(
         "private memory of a shim",
-        &mut shims.iter().map(|shim| private_kib(*shim)).collect(),
+        &mut shims.iter().map(|shim| private_kib(*shim)).collect::<Vec<_>>(),
         "KiB",
     );
     let before: u64 = shims.iter().map(|shim| cpu_ms(*shim)).sum();
@@ -127,7 +127,7 @@ async fn adopt(folder: &Path, shims: &[ProcessId]) -> Vec<Supervised> {
     adopted
 }
 
-fn tell(what: &str, figures: &mut Vec<u64>, unit: &str) {
+fn tell(what: &str, figures: &mut [u64], unit: &str) {
     figures.sort_unstable();
     let at = |part: usize| figures[(figures.len() - 1) * part / 100];
     println!("{what}: p50 {} p99 {} max {} {unit}", at(50), at(99), at(100));

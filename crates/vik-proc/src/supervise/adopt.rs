@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nix::libc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep};
 
 use super::link::{Fifo, Link};
@@ -12,11 +13,13 @@ use super::pump::{self, News, Shim, State};
 use super::{Handle, Supervised, Supervisor, shims};
 use crate::identity::{ProcessId, boot_id};
 use crate::spec::ShimSpec;
+#[cfg(target_os = "linux")]
 use crate::sys;
-use tokio::sync::{mpsc, watch};
 
 /// How long a shim that lives may take to open its FIFO, or to read what stands in it.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How often it is looked whether a process lives where the system does not tell by itself.
+const LOOK: Duration = Duration::from_millis(50);
 /// Between two tries.
 const PAUSE: Duration = Duration::from_millis(5);
 
@@ -62,7 +65,7 @@ impl Supervisor {
         let handle = Handle {
             shim,
             requests,
-            state: state.clone(),
+            state,
         };
         let task = Shim {
             id: shim,
@@ -137,9 +140,6 @@ pub(super) async fn ended(process: ProcessId) {
         sleep(LOOK).await;
     }
 }
-
-/// How often it is looked whether a process lives where the system does not tell by itself.
-const LOOK: Duration = Duration::from_millis(50);
 
 /// Who the agent is, once the census of this shim tells it.
 pub(super) async fn agent_of(shim: ProcessId, census: &Path) -> ProcessId {
