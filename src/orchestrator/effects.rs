@@ -104,12 +104,14 @@ impl Orchestrator {
             },
         );
         let (host, workflow) = (Arc::clone(&self.host), Arc::clone(&self.workflow));
+        let prompts = Arc::clone(&self.prompts);
         let (spent, shims) = (self.spent.0.clone(), Arc::clone(&self.shims));
         let (events, orphan_grace) = (self.events.0.clone(), self.orphan_grace());
         tokio::spawn(async move {
             let attempt = || Attempt {
                 host: Arc::clone(&host),
                 workflow: Arc::clone(&workflow),
+                prompts: Arc::clone(&prompts),
                 start: start.clone(),
                 live: live.clone(),
                 orders: orders.clone(),

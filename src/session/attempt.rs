@@ -29,6 +29,7 @@ use crate::daemon::Shims;
 use crate::hooks::Hook;
 use crate::host::Host;
 use crate::report;
+use crate::workflow_file::Prompts;
 use crate::workspace::{self, Fingerprint, Workspace, fs as private};
 
 /// An attempt to be made.
@@ -38,6 +39,8 @@ pub struct Attempt {
     pub host: Arc<Host>,
     /// The workflow it begins with; what it needs of that it keeps, whatever is edited meanwhile.
     pub workflow: Arc<Workflow>,
+    /// The texts of its prompt files.
+    pub prompts: Arc<Prompts>,
     /// What to start.
     pub start: Box<Start>,
     /// What it tells while it runs.

@@ -17,5 +17,4 @@ pub use context::{issue_context, stage_context};
 pub use follow::{FollowError, Follower};
 pub use live::{Live, LivePhase};
 pub use orders::{Halt, Orders, Tell};
-pub use prepare::prompt_source;
 pub use stop::{Stop, StopLevel};

@@ -230,7 +230,8 @@ impl Work<'_> {
             let own = stage.resume_prompt.as_deref().unwrap_or(RESUME_PROMPT);
             return Ok((own.to_owned(), "the resume prompt".to_owned()));
         }
-        let (host, prompt) = (Arc::clone(&self.attempt.host), stage.prompt.clone());
+        let (host, prompts) = (Arc::clone(&self.attempt.host), Arc::clone(&self.attempt.prompts));
+        let prompt = stage.prompt.clone();
         let name = match &prompt {
             PromptSource::File(file) => format!("the prompt {file}"),
             PromptSource::Inline(_) => "the prompt".to_owned(),
@@ -238,7 +239,7 @@ impl Work<'_> {
         let trouble = |text: String| Trouble::failed(FailureClass::Hook, text);
         // The file may lie on a disk that does not answer: stopping must not wait for that.
         tokio::select! {
-            read = spawn_blocking(move || prompt_source(&host, &prompt)) => match read {
+            read = spawn_blocking(move || prompts.source(&host.workflow_dir, &prompt)) => match read {
                 Ok(source) => Ok((source.map_err(trouble)?, name)),
                 Err(error) => Err(trouble(format!("{name}: {error}"))),
             },
@@ -260,19 +261,4 @@ fn cannot_lock(path: &Path, error: &std::io::Error) -> Trouble {
         FailureClass::Hook,
         format!("cannot lock {}: {error}", path.display()),
     )
-}
-
-/// The text of a prompt template.
-///
-/// # Errors
-/// With words for people when the file cannot be read.
-pub fn prompt_source(host: &Host, prompt: &PromptSource) -> Result<String, String> {
-    match prompt {
-        PromptSource::Inline(text) => Ok(text.clone()),
-        PromptSource::File(file) => {
-            let path = host.workflow_dir.join(file);
-            crate::workflow_file::read_text(&path)
-                .map_err(|error| format!("cannot read {}: {error}", path.display()))
-        }
-    }
 }

@@ -232,7 +232,9 @@ fn after_a_kill_the_next_daemon_starts_no_agent_beside_the_old_one() {
     let script =
         "if-file busy \"touch two-at-once\"; touch busy; trap INT \"sleep 1000; run rm busy; exit 0\"
         touch up; unless-file second \"touch second; hang\"; run rm busy; ok";
-    let world = World::new(&[("1", "todo")]).script(script);
+    let world = World::new(&[("1", "todo")])
+        .set("/loop", json!({"orphan_grace": 0}))
+        .script(script);
     world.vik(&["run", "-d"]).expect(0);
     up(&world);
     let pid = i32::try_from(world.status().unwrap()["pid"].as_i64().unwrap()).unwrap();

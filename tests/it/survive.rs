@@ -137,7 +137,7 @@ fn agents_of_a_daemon_in_front_end_with_it() {
 #[test]
 fn a_drain_waits_for_what_runs_and_starts_nothing() {
     let world = waiting();
-    let daemon = world.start(&["run"]);
+    let daemon = world.daemon();
     up(&world);
     world.vik(&["drain"]).expect(0);
     world.tracker.add("2", "later", "todo");
