@@ -8,10 +8,11 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::sync::mpsc;
 use vik_core::changes::Stored;
+use vik_core::ids::SessionId;
 use vik_core::workflow::Workflow;
 use vik_proc::{FileLock, Mark, ProcessId, Supervisor};
 use vik_store::Ledger;
-use vik_store::ledger::LedgerError;
+use vik_store::ledger::{self, Health, LedgerError};
 
 use super::Ready;
 use super::instance::{Instance, InstanceInfo};
@@ -125,8 +126,7 @@ impl Daemon {
             )
         })?;
         // Before anything is touched: without it nothing can be kept, so nothing may be done.
-        let (ledger, stored) =
-            Ledger::open(&host.layout.service_dir()).map_err(|error| ledger_failure(&error))?;
+        let (ledger, stored) = open_ledger(&host.layout).map_err(|error| ledger_failure(&error))?;
         workspace::sweep(&host.layout).map_err(|error| {
             Failure::failed("home", "cannot clean up what an earlier removal left", &error)
         })?;
@@ -259,12 +259,7 @@ impl Daemon {
         let orphans = tokio::spawn(vik_proc::tend_orphans());
         let (sessions, boot) = (self.host.layout.sessions_dir(), self.info.started_at);
         let inherited: HashSet<_> = orchestrator.inherited().collect();
-        let look = move || recover::end_cut_off_logs(&sessions, boot, &inherited);
-        tokio::task::spawn_blocking(move || match look() {
-            Ok(0) => {}
-            Ok(count) => tracing::warn!(count, "ended the logs of attempts whose daemon died"),
-            Err(error) => tracing::warn!(error = chain(&error), "cannot look for logs that were cut off"),
-        });
+        tokio::task::spawn_blocking(move || end_cut_off_logs(&sessions, boot, &inherited));
         let closing = orchestrator.run(signals, receiver).await;
         retention.abort();
         orphans.abort();
@@ -277,6 +272,32 @@ impl Daemon {
             )
             .hint(error.cause.hint().unwrap_or(LEDGER_HINT))),
         }
+    }
+}
+
+/// Opens the ledger. In a folder of a version that kept none, it begins with what the session logs tell.
+fn open_ledger(layout: &Layout) -> Result<(Ledger, Stored), LedgerError> {
+    let service = layout.service_dir();
+    if !layout.ledger_file().exists() && matches!(ledger::check(&service), Health::Missing) {
+        end_cut_off_logs(&layout.sessions_dir(), Timestamp::now(), &HashSet::new());
+        let found = ledger::repair(&service, &layout.sessions_dir())?;
+        if found.attempts > 0 {
+            tracing::info!(
+                issues = found.issues,
+                attempts = found.attempts,
+                "the new ledger counts what was done before it"
+            );
+        }
+    }
+    Ledger::open(&service)
+}
+
+/// Ends the logs of attempts that nobody will take up.
+fn end_cut_off_logs(sessions: &Path, boot: Timestamp, inherited: &HashSet<SessionId>) {
+    match recover::end_cut_off_logs(sessions, boot, inherited) {
+        Ok(0) => {}
+        Ok(count) => tracing::warn!(count, "ended the logs of attempts whose daemon died"),
+        Err(error) => tracing::warn!(error = chain(&error), "cannot look for logs that were cut off"),
     }
 }
 

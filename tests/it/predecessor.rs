@@ -242,7 +242,9 @@ fn row_09_stop_returns_when_no_descendant_of_40_sessions_lives() {
 
 #[test]
 fn row_10_a_killed_daemon_leaves_nothing_and_is_known_to_be_dead() {
-    let mut world = World::new(&[("1", "todo")]).script("setsid-child 600000 clearenv; touch up; hang");
+    let mut world = World::new(&[("1", "todo")])
+        .set("/loop", json!({"orphan_grace": 0}))
+        .script("setsid-child 600000 clearenv; touch up; hang");
     world.env.allow_leftovers();
     world.vik(&["run", "-d"]).expect(0);
     eventually("the agent is up", || {
