@@ -192,6 +192,12 @@ pub struct DoctorArgs {
     /// Check the files only: run no command, start no agent
     #[arg(long)]
     pub offline: bool,
+    /// List every process of Vik's on this host and who looks after it; exit 1 when one has nobody
+    #[arg(long, conflicts_with_all = ["strict", "offline", "repair"])]
+    pub orphans: bool,
+    /// Rebuild a damaged ledger from what is left of it and the session logs; no daemon may run
+    #[arg(long, conflicts_with_all = ["strict", "offline"])]
+    pub repair: bool,
 }
 
 /// `vik run`

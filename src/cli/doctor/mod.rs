@@ -7,8 +7,10 @@
 mod agents;
 mod check;
 mod issues;
+mod orphans;
 mod places;
 mod probe;
+mod repair;
 mod templates;
 mod text;
 
@@ -39,6 +41,12 @@ use probe::patiently;
 
 /// Checks the workflow, and tries what `run` will do.
 pub fn run(workflow: &Path, args: &DoctorArgs) -> Done {
+    if args.orphans {
+        return orphans::run(args.json);
+    }
+    if args.repair {
+        return repair::run(workflow, args.json);
+    }
     let examination = examine(workflow, args.offline)?;
     if args.json {
         print_json(&json(&examination, args.strict));
@@ -187,6 +195,7 @@ fn host(
                     }
                 }
             }
+            checks.push(places::ledger(&host.layout.service_dir()));
             Some(host)
         }
         Err(failure) => {

@@ -4,10 +4,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use nix::unistd::{AccessFlags, access};
+use vik_store::ledger::Health;
 
 use super::check::{Check, Group};
-use super::probe;
+use super::{probe, repair};
 use crate::daemon::{Instance, Presence};
+use crate::report::chain;
 use crate::workspace::fs::create_new_private;
 
 /// Whether Vik can keep its files here. What is there is tried; where nothing is yet, the folder above must allow it.
@@ -83,6 +85,20 @@ pub(super) fn daemon(instance: &Instance) -> Check {
                 .hint("`vik stop` ends what it left; `vik run` starts anew")
         }
         Presence::None => Check::ok(Group::Folders, check, "no daemon runs"),
+    }
+}
+
+/// Whether the ledger is whole.
+pub(super) fn ledger(service: &Path) -> Check {
+    match vik_store::ledger::check(service) {
+        Health::Bad(error) => {
+            let check = Check::error(Group::Folders, "ledger", "ledger", chain(&error));
+            match error.hint() {
+                Some(hint) => check.hint(hint),
+                None => check,
+            }
+        }
+        health => Check::ok(Group::Folders, "ledger", repair::healthy(&health)),
     }
 }
 

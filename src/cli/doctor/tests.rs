@@ -1,5 +1,6 @@
 //! What doctor says of good and of broken workflows.
 
+mod orphans;
 mod program;
 
 use std::fs;

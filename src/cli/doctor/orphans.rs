@@ -1,0 +1,216 @@
+//! `vik doctor --orphans`: every process of Vik's on this host, and who looks after it.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use vik_proc::{Audited, ProcessId};
+
+use super::super::{Done, print, print_json};
+use crate::daemon::{Instance, InstanceInfo, Presence};
+use crate::host::{ATTEMPT_MARK, INSTANCE_MARK, SHIM_MARK};
+use crate::report::{Exit, one_line, stdout_width, table_within};
+
+/// Who looks after a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Owner {
+    /// A daemon that runs, mostly through a shim.
+    Daemon,
+    /// A shim without a daemon: it ends the process when its grace is over, unless a daemon takes it up.
+    Shim,
+    /// Nobody.
+    Nobody,
+}
+
+/// One process of Vik's.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Found {
+    pid: i32,
+    command: String,
+    owner: Owner,
+    shim_pid: Option<i32>,
+    daemon_pid: Option<i32>,
+    attempt_id: Option<String>,
+    instance: Option<String>,
+    workflow_path: Option<PathBuf>,
+    census: Option<PathBuf>,
+}
+
+/// An instance that is, or was, on this host.
+pub(super) struct Known {
+    pub(super) info: InstanceInfo,
+    pub(super) runs: bool,
+}
+
+/// Audits the host. Exit 1 when something lives that nobody owns.
+pub fn run(json: bool) -> Done {
+    let known = known();
+    let censuses: Vec<_> = known
+        .values()
+        .flat_map(|known| censuses(&known.info.root.join("sessions")))
+        .collect();
+    let audited = vik_proc::audit(&[INSTANCE_MARK, ATTEMPT_MARK, SHIM_MARK], &censuses);
+    let ancestors = |pid| vik_proc::identity::ancestors(pid);
+    let found: Vec<_> = audited
+        .iter()
+        .map(|one| judge(one, &audited, &known, ancestors))
+        .collect();
+    if json {
+        let orphans = found.iter().filter(|one| one.owner == Owner::Nobody).count();
+        print_json(&serde_json::json!({
+            "schema": vik_api::SCHEMA,
+            "orphans": orphans,
+            "processes": found,
+        }));
+    } else {
+        print(&text(&found, stdout_width()));
+    }
+    Ok(if found.iter().any(|one| one.owner == Owner::Nobody) {
+        Exit::Failed
+    } else {
+        Exit::Done
+    })
+}
+
+/// All instances of this user, by name.
+fn known() -> HashMap<String, Known> {
+    Instance::all()
+        .into_iter()
+        .filter_map(|instance| {
+            let info = instance.read()?;
+            let runs = matches!(instance.presence(), Presence::Running(_));
+            Some((instance.name(), Known { info, runs }))
+        })
+        .collect()
+}
+
+fn censuses(sessions: &Path) -> Vec<PathBuf> {
+    let list = |folder: &Path| -> Vec<PathBuf> {
+        std::fs::read_dir(folder)
+            .map(|entries| entries.flatten().map(|entry| entry.path()).collect())
+            .unwrap_or_default()
+    };
+    list(sessions)
+        .iter()
+        .flat_map(|issue| list(issue))
+        .filter(|path| path.extension().is_some_and(|extension| extension == "census"))
+        .collect()
+}
+
+/// Says who looks after a process.
+pub(super) fn judge(
+    one: &Audited,
+    all: &[Audited],
+    known: &HashMap<String, Known>,
+    ancestors: impl Fn(i32) -> Vec<ProcessId>,
+) -> Found {
+    let mark = |of: &Audited, name: &str| {
+        let mark = of.marks.iter().find(|mark| mark.name == name)?;
+        Some(mark.value.clone())
+    };
+    let shim = one.shim;
+    let of_shim = shim.and_then(|shim| all.iter().find(|other| other.process == shim));
+    let by_root = one.census.as_ref().and_then(|census| {
+        let has = |(_, known): &(&String, &Known)| census.starts_with(&known.info.root);
+        known.iter().find(has).map(|(name, _)| name.clone())
+    });
+    let instance = of_shim
+        .and_then(|shim| mark(shim, SHIM_MARK))
+        .or_else(|| mark(one, SHIM_MARK))
+        .or_else(|| mark(one, INSTANCE_MARK))
+        .or(by_root);
+    let home = instance.as_ref().and_then(|name| known.get(name));
+    // A daemon that an agent's hook started carries the marks of that agent.
+    let line: Vec<_> = std::iter::once(one.process)
+        .chain(ancestors(one.process.pid))
+        .collect();
+    let above = known
+        .values()
+        .find(|known| known.runs && line.contains(&known.info.process));
+    let daemon = match shim {
+        Some(_) => home.filter(|known| known.runs).or(above),
+        None => above,
+    };
+    let owner = match (daemon, shim) {
+        (Some(_), _) => Owner::Daemon,
+        (None, Some(_)) => Owner::Shim,
+        (None, None) => Owner::Nobody,
+    };
+    let attempt_of_census = |census: &PathBuf| {
+        let stem = census.file_stem()?.to_str()?;
+        stem.get(stem.len().checked_sub(36)?..).map(str::to_owned)
+    };
+    Found {
+        pid: one.process.pid,
+        command: one.command.clone(),
+        owner,
+        shim_pid: shim.map(|shim| shim.pid),
+        daemon_pid: daemon.map(|known| known.info.process.pid),
+        attempt_id: mark(one, ATTEMPT_MARK).or_else(|| one.census.as_ref().and_then(attempt_of_census)),
+        instance,
+        workflow_path: home.map(|known| known.info.workflow_path.clone()),
+        census: one.census.clone(),
+    }
+}
+
+pub(super) fn text(found: &[Found], width: usize) -> String {
+    if found.is_empty() {
+        return "no process of Vik's is on this host, as far as this user may look\n".to_owned();
+    }
+    let rows: Vec<_> = found
+        .iter()
+        .map(|one| {
+            let owner = match (one.owner, one.daemon_pid, one.shim_pid) {
+                (Owner::Daemon, Some(daemon), _) => format!("daemon {daemon}"),
+                (Owner::Shim, _, Some(shim)) if shim == one.pid => "waits for a daemon".to_owned(),
+                (Owner::Shim, _, Some(shim)) => format!("shim {shim}, no daemon"),
+                _ => "NOBODY".to_owned(),
+            };
+            let workflow = one.workflow_path.as_ref().map_or_else(
+                || "an unknown workflow".to_owned(),
+                |path| path.display().to_string(),
+            );
+            [
+                one.pid.to_string(),
+                one_line(&one.command, 20),
+                owner,
+                format!("{workflow}\n{}", one.attempt_id.as_deref().unwrap_or("")),
+            ]
+        })
+        .collect();
+    let mut out = table_within(width, ["PID", "COMMAND", "OWNER", "OF"], &rows);
+    out.push('\n');
+    out.push_str(&summary(found));
+    out
+}
+
+fn summary(found: &[Found]) -> String {
+    let count = |owner| found.iter().filter(|one| one.owner == owner).count();
+    let (orphans, waiting) = (count(Owner::Nobody), count(Owner::Shim));
+    let mut out = format!(
+        "{} processes: {} owned by a daemon, {waiting} by a shim alone, {orphans} by nobody\n",
+        found.len(),
+        count(Owner::Daemon),
+    );
+    let mut workflows: Vec<_> = found
+        .iter()
+        .filter(|one| one.owner != Owner::Daemon)
+        .filter_map(|one| one.workflow_path.as_ref())
+        .collect();
+    workflows.sort_unstable();
+    workflows.dedup();
+    for workflow in workflows {
+        out.push_str(&format!(
+            "  `vik stop {0}` ends what is left of it; `vik run -d {0}` takes up what waits\n",
+            workflow.display()
+        ));
+    }
+    if found
+        .iter()
+        .any(|one| one.owner == Owner::Nobody && one.workflow_path.is_none())
+    {
+        out.push_str("  what belongs to no known workflow can only be ended by its pid: `kill PID`\n");
+    }
+    out
+}

@@ -1,0 +1,93 @@
+//! `vik doctor --repair`: rebuilds a damaged ledger, while no daemon runs.
+
+use std::path::Path;
+
+use vik_store::ledger::{Health, Repaired, check, repair};
+
+use super::super::{Done, history, print, print_json};
+use crate::daemon::{Instance, ledger_failure};
+use crate::report::{Exit, Failure, chain};
+use crate::workflow_file::absolute;
+
+/// Looks at the ledger, and rebuilds it where it is damaged. What was damaged is kept beside it.
+pub fn run(workflow: &Path, json: bool) -> Done {
+    let root = history::root(workflow)?;
+    // No daemon may begin meanwhile; a later one finds what was rebuilt.
+    let _lock = Instance::of(&absolute(workflow))?.acquire().map_err(|failure| {
+        if failure.exit == Exit::AlreadyRunning {
+            failure.hint("a ledger is repaired while no daemon uses it: `vik stop` first")
+        } else {
+            failure
+        }
+    })?;
+    let service = root.join("service");
+    let found = match check(&service) {
+        Health::Bad(error) if error.is_damage() => chain(&error),
+        Health::Bad(error) => return Err(ledger_failure(&error)),
+        health => {
+            if json {
+                print_json(&report(None, &Repaired::default()));
+            } else {
+                print(&format!("{}; there is nothing to repair\n", healthy(&health)));
+            }
+            return Ok(Exit::Done);
+        }
+    };
+    let repaired = repair(&service, &root.join("sessions")).map_err(|error| {
+        Failure::failed("ledger", "the ledger cannot be repaired", &error).hint(
+            error
+                .hint()
+                .unwrap_or("nothing was changed; `vik doctor` says how it is"),
+        )
+    })?;
+    if json {
+        print_json(&report(Some(&found), &repaired));
+    } else {
+        print(&text(&found, &repaired));
+    }
+    Ok(Exit::Done)
+}
+
+/// A ledger that is well, in words.
+pub(super) fn healthy(health: &Health) -> String {
+    match health {
+        Health::Good { commits, bytes, .. } => {
+            format!(
+                "the ledger is whole: {commits} commits, {} KiB",
+                bytes.div_ceil(1024)
+            )
+        }
+        Health::Missing | Health::Bad(_) => "there is no ledger yet".to_owned(),
+    }
+}
+
+pub(super) fn text(found: &str, repaired: &Repaired) -> String {
+    let mut out = format!("found: {found}\n");
+    out.push_str(&format!(
+        "rebuilt: {} issues and {} attempts\n",
+        repaired.issues, repaired.attempts
+    ));
+    if !repaired.open.is_empty() {
+        out.push_str(&format!(
+            "{} attempts have no end yet: the next daemon takes them up, or ends them\n",
+            repaired.open.len()
+        ));
+    }
+    for path in &repaired.moved {
+        out.push_str(&format!("the damaged file is kept: {}\n", path.display()));
+    }
+    out.push_str("pauses may be forgotten; look at `vik status` after the next start\n");
+    out
+}
+
+fn report(found: Option<&str>, repaired: &Repaired) -> serde_json::Value {
+    serde_json::json!({
+        "schema": vik_api::SCHEMA,
+        "repaired": found.is_some(),
+        "found": found,
+        "issues": repaired.issues,
+        "attempts": repaired.attempts,
+        "open": repaired.open,
+        "moved": repaired.moved,
+    })
+}

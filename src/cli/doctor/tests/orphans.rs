@@ -1,0 +1,125 @@
+use std::collections::HashMap;
+
+use vik_proc::{Audited, Mark, ProcessId};
+
+use super::super::orphans::{Found, Known, Owner, judge, text};
+use crate::daemon::InstanceInfo;
+use crate::host::{ATTEMPT_MARK, INSTANCE_MARK, SHIM_MARK};
+
+const ATTEMPT: &str = "0195fbe3-0000-7000-8000-000000000001";
+
+fn process(pid: i32) -> ProcessId {
+    ProcessId { pid, start_time: 9 }
+}
+
+fn known(runs: bool) -> HashMap<String, Known> {
+    let info = InstanceInfo {
+        schema: 1,
+        process: process(10),
+        boot_id: String::new(),
+        started_at: jiff::Timestamp::UNIX_EPOCH,
+        version: String::new(),
+        workflow_path: "/home/u/project/workflow.yml".into(),
+        root: "/home/u/project/.vik/workflows/x".into(),
+        socket: "/run/vik.sock".into(),
+        options: Vec::new(),
+        ended_at: None,
+    };
+    HashMap::from([("inst".to_owned(), Known { info, runs })])
+}
+
+fn shim() -> Audited {
+    Audited {
+        process: process(20),
+        command: "vik-shim".to_owned(),
+        marks: vec![Mark::new(SHIM_MARK, "inst")],
+        census: None,
+        shim: Some(process(20)),
+    }
+}
+
+fn agent(shim: Option<ProcessId>) -> Audited {
+    Audited {
+        process: process(21),
+        command: "codex".to_owned(),
+        marks: vec![Mark::new(INSTANCE_MARK, "inst"), Mark::new(ATTEMPT_MARK, ATTEMPT)],
+        census: None,
+        shim,
+    }
+}
+
+/// Lost its marks and its parents, but stands in a census.
+fn hidden() -> Audited {
+    Audited {
+        process: process(22),
+        command: "node".to_owned(),
+        marks: Vec::new(),
+        census: Some(format!("/home/u/project/.vik/workflows/x/sessions/1/plan-{ATTEMPT}.census").into()),
+        shim: None,
+    }
+}
+
+fn stranger() -> Audited {
+    Audited {
+        process: process(23),
+        command: "sleep\u{1b}[31m".to_owned(),
+        marks: vec![Mark::new(INSTANCE_MARK, "gone")],
+        census: None,
+        shim: None,
+    }
+}
+
+fn owners(all: &[Audited], known: &HashMap<String, Known>) -> Vec<Found> {
+    all.iter()
+        .map(|one| judge(one, all, known, |_| vec![process(1)]))
+        .collect()
+}
+
+#[test]
+fn what_a_daemon_and_its_shims_own_is_no_orphan() {
+    let all = [shim(), agent(Some(process(20)))];
+    let by = |known| -> Vec<_> { owners(&all, &known).iter().map(|one| one.owner).collect() };
+    assert_eq!(by(known(true)), [Owner::Daemon, Owner::Daemon]);
+    assert_eq!(by(known(false)), [Owner::Shim, Owner::Shim]);
+    assert_eq!(by(HashMap::new()), [Owner::Shim, Owner::Shim]);
+}
+
+#[test]
+fn what_nobody_owns_is_an_orphan_even_beside_a_daemon() {
+    let all = [agent(None), hidden(), stranger()];
+    for runs in [true, false] {
+        let found = owners(&all, &known(runs));
+        assert!(found.iter().all(|one| one.owner == Owner::Nobody), "{found:?}");
+        let json = serde_json::to_value(&found[1]).unwrap();
+        assert_eq!(
+            (&json["attempt_id"], &json["workflow_path"], &json["owner"]),
+            (
+                &ATTEMPT.into(),
+                &"/home/u/project/workflow.yml".into(),
+                &"nobody".into()
+            )
+        );
+    }
+}
+
+#[test]
+fn what_descends_from_a_daemon_is_its_own() {
+    let all = [agent(None)];
+    let of_daemon = judge(&all[0], &all, &known(true), |_| vec![process(10), process(1)]);
+    assert_eq!(of_daemon.owner, Owner::Daemon);
+    // The same number, another process.
+    let other = ProcessId {
+        start_time: 1,
+        ..process(10)
+    };
+    let of_other = judge(&all[0], &all, &known(true), |_| vec![other]);
+    assert_eq!(of_other.owner, Owner::Nobody);
+}
+
+#[test]
+fn the_list_for_people() {
+    let all = [shim(), agent(Some(process(20))), hidden(), stranger()];
+    insta::assert_snapshot!("orphans", text(&owners(&all, &known(false)), 100));
+    insta::assert_snapshot!("owned", text(&owners(&all[..2], &known(true)), 100));
+    assert!(text(&[], 100).starts_with("no process"));
+}
