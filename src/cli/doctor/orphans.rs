@@ -28,7 +28,7 @@ pub(super) enum Owner {
 pub(super) struct Found {
     pid: i32,
     command: String,
-    owner: Owner,
+    pub(super) owner: Owner,
     shim_pid: Option<i32>,
     daemon_pid: Option<i32>,
     attempt_id: Option<String>,
