@@ -1,13 +1,11 @@
 //! The workflow is edited while the daemon runs.
 
-use jiff::Timestamp;
 use vik_api::{RejectedEdit, WorkflowView};
 use vik_core::scheduler::Input;
 use vik_core::workflow::Edit;
 
 use super::{Orchestrator, Progress};
-use crate::report::{Failure, one_line};
-use crate::workflow_file::{LoadedWorkflow, Reload, Watch};
+use crate::workflow_file::{LoadedWorkflow, Rejected, Reload, Watch};
 
 /// How much of what is wrong is kept for `status`.
 const SHOWN_DIAGNOSTICS: usize = 20;
@@ -58,8 +56,8 @@ impl Orchestrator {
                 edits,
                 warnings,
             } => self.on_good_edit(*loaded, &edits, &warnings),
-            Reload::Bad(failure) => {
-                self.on_bad_edit(&failure);
+            Reload::Bad(rejected) => {
+                self.on_bad_edit(rejected);
                 self.ask_for_pull();
             }
         }
@@ -72,7 +70,10 @@ impl Orchestrator {
         if !warnings.is_empty() {
             tracing::warn!(warnings, "the edited workflow has warnings");
         }
-        self.observer.on(&Progress::Reloaded { edits });
+        // A word in a comment is no news, but that a mistake is gone is.
+        if !edits.is_empty() || self.edits.view.rejected.is_some() {
+            self.observer.on(&Progress::Reloaded { edits });
+        }
         let restart = edits.iter().filter(|edit| edit.needs_restart);
         self.edits.view = WorkflowView {
             loaded_at: loaded.loaded_at,
@@ -86,8 +87,8 @@ impl Orchestrator {
         self.ask_for_pull();
     }
 
-    fn on_bad_edit(&mut self, failure: &Failure) {
-        let mut diagnostics = diagnostics(failure);
+    fn on_bad_edit(&mut self, rejected: Rejected) {
+        let mut diagnostics = rejected.findings;
         let first = diagnostics.first().cloned().unwrap_or_default();
         tracing::error!(
             first,
@@ -98,28 +99,9 @@ impl Orchestrator {
         let more = diagnostics.len().saturating_sub(SHOWN_DIAGNOSTICS);
         diagnostics.truncate(SHOWN_DIAGNOSTICS);
         self.edits.view.rejected = Some(RejectedEdit {
-            at: Timestamp::now(),
+            at: rejected.at,
             diagnostics,
             more,
         });
     }
-}
-
-/// What is wrong, one line each: `workflow.yml:3:5: error: …`.
-fn diagnostics(failure: &Failure) -> Vec<String> {
-    let text = failure.text(false);
-    let mut found = Vec::new();
-    let mut heading = None;
-    for line in text.lines().map(str::trim) {
-        if line.starts_with("error") || line.starts_with("warning") {
-            heading = Some(line);
-        } else if let (Some(place), Some(what)) = (line.strip_prefix("--> "), heading) {
-            found.push(format!("{place}: {}", one_line(what, 300)));
-            heading = None;
-        }
-    }
-    if found.is_empty() {
-        found.push(failure.body().message);
-    }
-    found
 }

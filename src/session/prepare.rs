@@ -237,7 +237,7 @@ impl Work<'_> {
             PromptSource::Inline(_) => "the prompt".to_owned(),
         };
         let trouble = |text: String| Trouble::failed(FailureClass::Hook, text);
-        // The file may lie on a disk that does not answer: stopping must not wait for that.
+        // One that an earlier daemon read is read again: the file may lie on a disk that does not answer: stopping must not wait for that.
         tokio::select! {
             read = spawn_blocking(move || prompts.source(&host.workflow_dir, &prompt)) => match read {
                 Ok(source) => Ok((source.map_err(trouble)?, name)),

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use vik_core::workflow::{Edit, PromptSource, Workflow};
 
 use super::read_text;
+use crate::report::Failure;
 
 /// A workflow as it was loaded. What happens to its files later does not change it.
 #[derive(Clone, Debug)]
@@ -22,6 +23,17 @@ pub struct LoadedWorkflow {
     pub loaded_at: Timestamp,
     /// What it was made from.
     pub(super) texts: Texts,
+}
+
+/// A workflow that cannot be used.
+#[derive(Debug)]
+pub struct Rejected {
+    /// When it was read.
+    pub at: Timestamp,
+    /// What is wrong, each thing on one line: `workflow.yml:3:5: error: …`.
+    pub findings: Vec<String>,
+    /// The same for people.
+    pub failure: Failure,
 }
 
 /// The text of each file that was read; `None` where it could not be.

@@ -6,18 +6,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use vik_core::workflow::{Loaded, PromptSource, Workflow, load, render};
+use vik_core::workflow::{Loaded, PromptSource, Severity, Workflow, load, render};
 
 mod loaded;
 mod sources;
 mod watch;
 
-pub use loaded::{LoadedWorkflow, Prompts};
+pub use loaded::{LoadedWorkflow, Prompts, Rejected};
 pub use sources::FileFindings;
 pub(crate) use sources::{Kind, Source, Sources};
 pub use watch::{Reload, Watch};
 
-use crate::report::{Exit, Failure};
+use crate::report::{Exit, Failure, one_line};
 use loaded::Texts;
 
 /// A workflow file that was read; its workflow may be missing where it has errors.
@@ -77,15 +77,23 @@ impl WorkflowFile {
     /// # Errors
     /// With all its diagnostics when it is not valid (exit 3).
     pub fn valid(path: &Path, warn: impl FnOnce(&str)) -> Result<LoadedWorkflow, Failure> {
-        Self::load(path, crate::cli::colored(&io::stderr()), warn).0
+        let (result, _) = Self::load(path, crate::cli::colored(&io::stderr()), warn);
+        result.map_err(|rejected| rejected.failure)
     }
 
     /// As [`WorkflowFile::valid`], with the texts that decided, whatever came of them.
-    fn load(path: &Path, color: bool, warn: impl FnOnce(&str)) -> (Result<LoadedWorkflow, Failure>, Texts) {
+    fn load(path: &Path, color: bool, warn: impl FnOnce(&str)) -> (Result<LoadedWorkflow, Rejected>, Texts) {
         let loaded_at = Timestamp::now();
         let mut file = match Self::read(path) {
             Ok(file) => file,
-            Err(failure) => return (Err(failure), Texts::from([(absolute(path), None)])),
+            Err(failure) => {
+                let rejected = Rejected {
+                    at: loaded_at,
+                    findings: vec![one_line(&failure.body().message, 300)],
+                    failure,
+                };
+                return (Err(rejected), Texts::from([(absolute(path), None)]));
+            }
         };
         let mut texts = Texts::from([(file.path.clone(), Some(file.text.clone()))]);
         let mut prompts = BTreeMap::new();
@@ -105,6 +113,7 @@ impl WorkflowFile {
             }
         }
         let text = file.diagnostics(color);
+        let findings = file.errors();
         let result = match file.loaded.workflow {
             Some(workflow) if file.prompts.is_empty() => {
                 if !text.is_empty() {
@@ -122,12 +131,41 @@ impl WorkflowFile {
                 let in_prompts: usize = file.prompts.iter().map(|prompt| prompt.findings.len()).sum();
                 let count = file.loaded.diagnostics.len() + in_prompts;
                 let heading = format!("{} is not valid ({count} findings)", file.path.display());
-                Err(Failure::new(Exit::Workflow, "workflow_invalid", heading)
+                let failure = Failure::new(Exit::Workflow, "workflow_invalid", heading)
                     .rendered(text)
-                    .hint("`vik doctor` says more; with --offline it runs nothing"))
+                    .hint("`vik doctor` says more; with --offline it runs nothing");
+                Err(Rejected {
+                    at: loaded_at,
+                    findings,
+                    failure,
+                })
             }
         };
         (result, texts)
+    }
+
+    /// Its errors, each on one line: `workflow.yml:3:5: error: …`.
+    fn errors(&self) -> Vec<String> {
+        let own = self
+            .loaded
+            .diagnostics
+            .iter()
+            .map(|finding| (self.path.as_path(), finding));
+        let prompts = self.prompts.iter().flat_map(|prompt| {
+            let findings = prompt.findings.iter();
+            findings.map(|finding| (prompt.file.as_path(), finding))
+        });
+        own.chain(prompts)
+            .filter(|(_, finding)| finding.severity == Severity::Error)
+            .map(|(file, finding)| {
+                let name = file.file_name().unwrap_or_default().to_string_lossy();
+                let (line, column) = (finding.line, finding.column);
+                one_line(
+                    &format!("{name}:{line}:{column}: error: {}", finding.message),
+                    300,
+                )
+            })
+            .collect()
     }
 
     /// All diagnostics as text for people, those within prompt files after the workflow's own.

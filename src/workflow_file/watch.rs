@@ -13,9 +13,8 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use vik_core::workflow::{Edit, applied, edits};
 
-use super::loaded::{LoadedWorkflow, Texts};
+use super::loaded::{LoadedWorkflow, Rejected, Texts};
 use super::{WorkflowFile, read_text};
-use crate::report::Failure;
 use eyes::Eyes;
 
 /// One save makes several events: they are over when nothing came for so long.
@@ -46,7 +45,7 @@ pub enum Reload {
         warnings: String,
     },
     /// It cannot be used, and why: the last good one stays.
-    Bad(Failure),
+    Bad(Rejected),
 }
 
 enum Signal {
@@ -178,7 +177,7 @@ impl Watcher {
             WorkflowFile::load(&self.running.path, false, |text| text.clone_into(&mut warnings));
         self.texts = texts;
         let reload = match result {
-            Err(failure) => Reload::Bad(failure),
+            Err(rejected) => Reload::Bad(rejected),
             Ok(edited) => {
                 let mut edits = edits(&self.running.workflow, &edited.workflow);
                 edits.extend(self.running.prompts.edits(&edited.prompts));

@@ -71,3 +71,108 @@ fn a_hangup_reads_the_workflow_again() {
     });
     daemon.stop().expect(0);
 }
+
+fn daemon_log(world: &World) -> String {
+    let logs = world.home().join("logs");
+    let logs = list(&logs).into_iter().filter(|path| path.is_file());
+    logs.map(|path| std::fs::read_to_string(path).unwrap()).collect()
+}
+
+#[test]
+fn an_edit_takes_effect_at_once_and_is_told_without_secrets() {
+    let mut world = World::new(&[("1", "todo")])
+        .set("/issues/pull/idle_sec", json!("1h"))
+        .work("when", json!({"state": "later"}));
+    world.put("/agents/a/env", json!({"TOKEN": "s3cret-one"}));
+    let daemon = world.daemon();
+    world.put("/agents/a/env", json!({"TOKEN": "s3cret-two"}));
+    world.put("/issue/stages/work/when", json!({"state": "todo"}));
+    // The long wait between two pulls is no obstacle: an edit asks for one.
+    eventually("the issue is done", || {
+        world.tracker.state("1").as_deref() == Some("done")
+    });
+    let log = daemon_log(&world);
+    assert!(log.contains("issue.stages.work.when.state"), "{log}");
+    assert!(log.contains("agents.a.env.TOKEN: changed"), "{log}");
+    assert!(!log.contains("s3cret"), "{log}");
+    daemon.stop().expect(0);
+}
+
+#[test]
+fn a_file_that_is_wrong_or_gone_shows_until_it_is_right() {
+    let world = World::new(&[]);
+    let good = world.env.read("work/workflow.yml");
+    let daemon = world.daemon();
+    assert_eq!(workflow(&world)["rejected"], Value::Null);
+    world
+        .env
+        .workflow(&good.replace("\"agent\": \"a\"", "\"agent\": \"nobody\""));
+    eventually("it is refused", || !workflow(&world)["rejected"].is_null());
+    let rejected = workflow(&world)["rejected"].clone();
+    let first = rejected["diagnostics"][0].as_str().unwrap();
+    assert!(
+        first.starts_with("workflow.yml:") && first.contains("`nobody`"),
+        "{rejected}"
+    );
+    world.tracker.add("1", "one", "todo");
+    eventually("the last good one works on", || {
+        world.tracker.state("1").as_deref() == Some("done")
+    });
+    std::fs::remove_file(world.env.work().join("workflow.yml")).unwrap();
+    eventually("it is missed", || {
+        workflow(&world)["rejected"]["diagnostics"][0]
+            .as_str()
+            .is_some_and(|line| line.contains("cannot read"))
+    });
+    world.env.workflow(&good);
+    eventually("it is taken back", || workflow(&world)["rejected"].is_null());
+    daemon.stop().expect(0);
+}
+
+#[test]
+fn a_prompt_that_is_gone_costs_no_attempt() {
+    let mut world = World::new(&[]);
+    world
+        .env
+        .write("work/prompt.md", "SCRIPT: write heard.txt kept\nSCRIPT: ok\n");
+    let stage = json!({
+        "when": {"state": "todo"}, "agent": "a", "prompt_file": "prompt.md",
+        "hooks": {"after_run": world.on_success("done")},
+    });
+    world.put("/issue/stages/work", stage);
+    let daemon = world.daemon();
+    std::fs::remove_file(world.env.work().join("prompt.md")).unwrap();
+    eventually("it is missed", || !workflow(&world)["rejected"].is_null());
+    world.tracker.add("1", "one", "todo");
+    eventually("the issue is done", || {
+        world.tracker.state("1").as_deref() == Some("done")
+    });
+    assert_eq!(world.sessions("1").len(), 1);
+    assert_eq!(world.workspace_file("1", "heard.txt").trim(), "kept");
+    world
+        .env
+        .write("work/prompt.md", "SCRIPT: write heard.txt edited\nSCRIPT: ok\n");
+    eventually("it is found", || workflow(&world)["rejected"].is_null());
+    world.tracker.add("2", "two", "todo");
+    eventually("the issue is done", || {
+        world.tracker.state("2").as_deref() == Some("done")
+    });
+    assert_eq!(world.workspace_file("2", "heard.txt").trim(), "edited");
+    daemon.stop().expect(0);
+}
+
+#[test]
+fn what_needs_a_restart_says_so() {
+    let mut world = World::new(&[]);
+    let daemon = world.daemon();
+    world.put("/workspace/root", json!("elsewhere"));
+    eventually("it is named", || {
+        workflow(&world)["needs_restart"] == json!(["workspace.root"])
+    });
+    assert!(!world.env.work().join("elsewhere").exists());
+    world.put("/workspace/root", json!("home"));
+    eventually("it is taken back", || {
+        workflow(&world)["needs_restart"] == json!([])
+    });
+    daemon.stop().expect(0);
+}

@@ -81,8 +81,8 @@ impl Scene {
 
     async fn until_bad(&mut self, code: &str) {
         loop {
-            if let Reload::Bad(failure) = self.next().await
-                && failure.code() == code
+            if let Reload::Bad(rejected) = self.next().await
+                && rejected.failure.code() == code
             {
                 return;
             }
@@ -162,10 +162,14 @@ async fn a_prompt_file_is_part_of_the_workflow() {
 async fn what_is_wrong_is_told_once_and_taken_back() {
     let mut scene = Scene::new();
     scene.write("workflow.yml", &WORKFLOW.replace("agent: coder", "agent: nobody"));
-    let Reload::Bad(failure) = scene.next().await else {
+    let Reload::Bad(rejected) = scene.next().await else {
         panic!("it is bad")
     };
-    assert_eq!(failure.code(), "workflow_invalid");
+    assert_eq!(rejected.failure.code(), "workflow_invalid");
+    let [finding] = rejected.findings.as_slice() else {
+        panic!("{:?}", rejected.findings)
+    };
+    assert_eq!(finding, "workflow.yml:5:40: error: no agent is named `nobody`");
     scene.write("workflow.yml", &WORKFLOW.replace("agent: coder", "agent: nobody"));
     assert!(scene.settled().await.is_empty(), "the same again is no news");
     scene.write("workflow.yml", WORKFLOW);
