@@ -364,7 +364,7 @@ impl Machine {
 
     /// Whether no stage may start, whichever it is.
     fn rests(&self) -> bool {
-        let blocks = |run: &Run| matches!(run.phase, Phase::Settling { .. }) || run.is_unproven();
+        let blocks = |run: &Run| run.is_unseen() || run.is_unproven();
         !self.present || self.runs.iter().any(blocks)
     }
 
@@ -496,9 +496,15 @@ impl Machine {
         })
     }
 
-    /// Parks a stage that is not started.
-    pub fn park(&mut self, stage: &StageName, new_run: RunId, reason: ParkReason, now: Now) -> Note {
-        let fingerprint = self.issue.fingerprint();
+    /// Parks a stage that is not started. `when_state` is the stage's state: the way back there frees nothing.
+    pub fn park(
+        &mut self,
+        (stage, when_state): (&StageName, &str),
+        new_run: RunId,
+        reason: ParkReason,
+        now: Now,
+    ) -> Note {
+        let fingerprint = self.issue.fingerprint_in(when_state);
         let at = self.runs.iter().position(|run| run.stage == *stage);
         let at = at.unwrap_or_else(|| {
             let phase = Phase::Settling {

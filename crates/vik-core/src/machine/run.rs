@@ -129,6 +129,15 @@ impl Run {
             .is_some_and(|report| report.outcome == Outcome::Succeeded)
     }
 
+    /// Why it is parked where it has no attempt left.
+    pub fn why_used_up(&self) -> ParkReason {
+        if self.last_succeeded() {
+            ParkReason::NoProgress
+        } else {
+            ParkReason::AttemptsUsedUp
+        }
+    }
+
     /// Whether the last attempt was stopped by Vik or a person.
     pub fn last_cancelled(&self) -> bool {
         self.last
@@ -147,6 +156,18 @@ impl Run {
             Phase::Active { start, .. } => Some(start),
             _ => None,
         }
+    }
+
+    /// Whether its last attempt ended, and what that did to the issue is not seen yet.
+    pub fn is_unseen(&self) -> bool {
+        matches!(
+            self.phase,
+            Phase::Settling { .. }
+                | Phase::Parked {
+                    unseen_until: Some(_),
+                    ..
+                }
+        )
     }
 
     /// An end that could not be proven may mean a live agent in the workspace: nothing starts beside it.
@@ -213,7 +234,9 @@ impl Run {
             _ => Next::After(Duration::ZERO),
         };
         let (from, wait, why) = match next {
-            Next::Park(reason) => return self.park(reason, issue.fingerprint(), None, now),
+            Next::Park(reason) => {
+                return self.park(reason, issue.fingerprint_in(&stage.when_state), None, now);
+            }
             Next::After(wait) => (ended, wait, Wait::Backoff),
             Next::Quota(wait) => (now, wait, Wait::Quota),
         };
@@ -255,11 +278,18 @@ impl Run {
 
     /// It may be tried again at once.
     pub(super) fn release(&mut self, now: Now) -> Note {
-        self.phase = Phase::BackingOff {
-            since: now.wall,
-            wait: Duration::ZERO,
-            until: now.mono,
-            why: Wait::Backoff,
+        self.phase = match self.phase {
+            // What its last attempt did to the issue is seen first.
+            Phase::Parked {
+                unseen_until: Some(after),
+                ..
+            } => Phase::Settling { after, ended: now },
+            _ => Phase::BackingOff {
+                since: now.wall,
+                wait: Duration::ZERO,
+                until: now.mono,
+                why: Wait::Backoff,
+            },
         };
         Note::Unparked {
             run: self.id,

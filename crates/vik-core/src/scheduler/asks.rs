@@ -76,7 +76,10 @@ impl Scheduler {
                 }
             }
             for stage in waiting {
-                notes.push(machine.park(&stage, self.ids.run(now), ParkReason::Cancelled, now));
+                let state = self.workflow.stage(&stage).map(|stage| stage.when_state.clone());
+                let state = state.unwrap_or_else(|| machine.issue().state.to_string());
+                let run = self.ids.run(now);
+                notes.push(machine.park((&stage, &state), run, ParkReason::Cancelled, now));
             }
         }
         let count = sessions.len() + notes.len();

@@ -63,6 +63,12 @@ impl Scheduler {
         self.hold_blocked(now);
     }
 
+    /// A look showed that an issue waits for others than the last good pull told.
+    pub(super) fn find_blocked_anew(&mut self, now: Now) {
+        let others = std::mem::take(&mut self.blockers.others);
+        self.find_blocked(others, now);
+    }
+
     /// Blockers that the last good pull did not bring.
     fn absent_blockers(&self) -> impl Iterator<Item = IssueId> {
         let matching = self.order.iter().filter_map(|id| self.machines.get(id));

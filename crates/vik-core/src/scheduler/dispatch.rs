@@ -111,12 +111,11 @@ impl Scheduler {
         }
         let mut slots = self.slots();
         let most = self.workflow.max_issue_concurrency as usize;
-        // Where stages may run beside each other, an issue that has a slot may start more.
-        let is_parallel = self.workflow.issue.stages.iter().any(|stage| stage.parallel);
         let order = std::mem::take(&mut self.order);
         for id in &order {
-            if slots.issues.len() >= most && !is_parallel {
-                break;
+            // An issue that has a slot may start a stage beside the one that runs.
+            if slots.issues.len() >= most && !slots.issues.contains(id) {
+                continue;
             }
             while self.start_next(id, &mut slots, false, now) {}
         }
@@ -144,8 +143,8 @@ impl Scheduler {
         if self.gate(machine, stage, slots).is_some() {
             return false;
         }
-        if machine.life().used_up(&workflow.issue).is_some() {
-            self.park_used_up(id, stage, now);
+        if let Some(reason) = used_up(machine, stage, &workflow) {
+            self.park_due(id, stage, reason, now);
             return true;
         }
         if !looked_at && self.show(id, Some(stage.name.clone()), now) {
@@ -156,10 +155,10 @@ impl Scheduler {
         true
     }
 
-    fn park_used_up(&mut self, id: &IssueId, stage: &Stage, now: Now) {
+    fn park_due(&mut self, id: &IssueId, stage: &Stage, reason: ParkReason, now: Now) {
         let run = self.ids.run(now);
         if let Some(machine) = self.machines.get_mut(id) {
-            let note = machine.park(&stage.name, run, ParkReason::IssueLimit, now);
+            let note = machine.park((&stage.name, &stage.when_state), run, reason, now);
             self.changed.insert(id.clone());
             self.note(id, note, now);
         }
@@ -219,7 +218,24 @@ impl Scheduler {
     }
 }
 
-fn due<'w>(workflow: &'w Workflow, filter: &super::Filter, machine: &Machine, now: Now) -> Option<&'w Stage> {
+/// Why a stage that is due has no attempt left: of its run, which an edit of the workflow may have cut short while it
+/// waited, or of the issue's life.
+fn used_up(machine: &Machine, stage: &Stage, workflow: &Workflow) -> Option<ParkReason> {
+    let run = machine.run(&stage.name);
+    if let Some(run) = run.filter(|run| run.attempts >= run.allowed(stage)) {
+        return Some(run.why_used_up());
+    }
+    let hit = machine.life().used_up(&workflow.issue);
+    hit.map(|_| ParkReason::IssueLimit)
+}
+
+/// The stage of an issue that may start now, if nothing but slots stands in its way.
+pub(super) fn due<'w>(
+    workflow: &'w Workflow,
+    filter: &super::Filter,
+    machine: &Machine,
+    now: Now,
+) -> Option<&'w Stage> {
     let id = &machine.issue().id;
     let stage = machine.candidate(workflow, now, |stage: &StageName| filter.allows(id, stage))?;
     // The attempts that run count as used: beside them the last one may be out already.

@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::Scheduler;
-use super::dispatch::Slots;
+use super::dispatch::{Slots, due};
 use crate::ids::{AgentName, IssueId, RunId, SessionId, StageName};
 use crate::limits::{Limit, LimitHit};
 use crate::machine::{Life, Machine, ParkReason, Phase, Run, Wait};
@@ -308,11 +308,7 @@ impl Scheduler {
         if let Some(other) = other {
             return Some(Hold::OtherStage { stage: other.clone() });
         }
-        if machine
-            .runs()
-            .iter()
-            .any(|run| matches!(run.phase, Phase::Settling { .. }))
-        {
+        if machine.runs().iter().any(Run::is_unseen) {
             return Some(Hold::Settling);
         }
         match machine.run(&stage.name).map(|run| &run.phase) {
@@ -323,8 +319,22 @@ impl Scheduler {
                     Wait::Quota => Hold::Quota { until },
                 })
             }
-            _ => None,
+            _ => self.turn_before(machine, stage, now),
         }
+    }
+
+    /// The stage that this one waits for, although nothing else holds it: an earlier one in the file whose turn it is,
+    /// or one that may use up what the issue has left.
+    fn turn_before(&self, machine: &Machine, stage: &Stage, now: Now) -> Option<Hold> {
+        let other = match due(&self.workflow, &self.filter, machine, now) {
+            Some(first) => Some(&first.name).filter(|first| **first != stage.name),
+            None => machine
+                .runs()
+                .iter()
+                .find_map(Run::active)
+                .map(|start| &start.stage.name),
+        };
+        other.map(|stage| Hold::OtherStage { stage: stage.clone() })
     }
 
     /// The stages that will start by themselves, in the order in which they would; at most so many of them, and how

@@ -63,9 +63,11 @@ impl Scheduler {
             self.reconcile(&id, now);
         }
         self.sort();
+        let forgotten = self.forget(&states);
         let others: HashMap<_, _> = if is_blocked {
             others
                 .into_iter()
+                .chain(forgotten)
                 .map(|issue| (issue.id.clone(), issue))
                 .collect()
         } else {
@@ -120,7 +122,8 @@ impl Scheduler {
     }
 
     /// Keeps no more than the counters of issues of which nothing else matters.
-    fn forget(&mut self, states: &HashSet<&str>) {
+    fn forget(&mut self, states: &HashSet<&str>) -> Vec<Issue> {
+        let mut forgotten = Vec::new();
         let mut idle = Vec::new();
         for (id, machine) in &self.machines {
             let matches = machine.is_present() && states.contains(&*machine.issue().state);
@@ -134,6 +137,9 @@ impl Scheduler {
             let Some(machine) = self.machines.remove(&id) else {
                 continue;
             };
+            if machine.is_present() {
+                forgotten.push(machine.issue().clone());
+            }
             if *machine.life() != Default::default() {
                 self.lives.insert(id.clone(), *machine.life());
             }
@@ -141,5 +147,6 @@ impl Scheduler {
                 self.changes.machines.push(machine);
             }
         }
+        forgotten
     }
 }

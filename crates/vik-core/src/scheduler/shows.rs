@@ -165,9 +165,14 @@ impl Scheduler {
             machine.vanish(PullNo::default(), now, &self.workflow);
             self.machines.insert(issue.clone(), machine);
         }
-        if let Some(machine) = self.machines.get_mut(issue) {
-            let observed = machine.look(snapshot, now, &self.workflow);
-            self.record(issue, observed, now);
+        let Some(machine) = self.machines.get_mut(issue) else {
+            return;
+        };
+        let waits_anew = machine.issue().blocked_by != snapshot.blocked_by;
+        let observed = machine.look(snapshot, now, &self.workflow);
+        self.record(issue, observed, now);
+        if waits_anew {
+            self.find_blocked_anew(now);
         }
     }
 

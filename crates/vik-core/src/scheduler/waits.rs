@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::Scheduler;
-use crate::machine::{Machine, Phase, PullNo};
+use crate::ids::IssueId;
+use crate::machine::{Machine, Phase, PullNo, Run};
 use crate::time::{Mono, Now};
 
 /// Whether anything is left to do without new facts.
@@ -26,7 +27,10 @@ impl Scheduler {
         {
             return Rest::Running;
         }
-        let settles = |(_, run): (_, &crate::machine::Run)| matches!(run.phase, Phase::Settling { .. });
+        let settles = |(id, run): (&IssueId, &Run)| match run.phase {
+            Phase::Settling { .. } => true,
+            _ => run.is_unseen() && self.machines[id].is_present(),
+        };
         let is_due = || {
             let due = |machine: &Machine| self.due(machine, now).is_some();
             self.order.iter().filter_map(|id| self.machines.get(id)).any(due)

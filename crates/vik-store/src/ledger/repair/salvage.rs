@@ -231,7 +231,7 @@ impl Kept {
                 wall: parked.since,
                 mono: Mono(Duration::ZERO),
             };
-            machine.park(&parked.stage, parked.run, parked.reason, since);
+            machine.park((&parked.stage, &self.state), parked.run, parked.reason, since);
         }
         Some(machine)
     }
