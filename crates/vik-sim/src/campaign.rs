@@ -1,0 +1,216 @@
+//! Many seeds, on many threads.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::fault::Fault;
+use crate::oracle::Broken;
+use crate::trace::{KEPT, KINDS};
+use crate::world::World;
+
+/// What to run.
+#[derive(Clone, Copy, Debug)]
+pub struct Campaign {
+    /// The first seed.
+    pub first: u64,
+    /// So many seeds.
+    pub seeds: u64,
+    /// So many steps of each, before the world is let come to rest.
+    pub steps: u64,
+    /// A fault that is planted.
+    pub fault: Option<Fault>,
+    /// So many of the last events are told of a failure.
+    pub events: usize,
+    /// So many threads.
+    pub threads: usize,
+}
+
+/// One seed that ended well.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ran {
+    /// Steps, those of its quiet end included.
+    pub steps: u64,
+    /// Of all that happened.
+    pub hash: u64,
+    /// Events by kind, in the order of [`KINDS`].
+    pub counts: Vec<u64>,
+}
+
+/// A seed in which something did not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// The seed.
+    pub seed: u64,
+    /// The step.
+    pub step: u64,
+    /// Of all that happened until then.
+    pub hash: u64,
+    /// What did not hold.
+    pub broken: Broken,
+    /// The last events.
+    pub events: Vec<String>,
+    /// What the scheduler says of each issue, and the workflow, as JSON.
+    pub state: Vec<String>,
+}
+
+/// What a campaign came to.
+#[derive(Clone, Debug)]
+pub struct Figures {
+    /// Seeds that ended well.
+    pub seeds: u64,
+    /// Steps in all.
+    pub steps: u64,
+    /// Events by kind, in the order of [`KINDS`].
+    pub counts: Vec<u64>,
+    /// A hash over all seeds, whatever the number of threads.
+    pub hash: u64,
+    /// How long it took.
+    pub took: Duration,
+    /// The failure of the least seed.
+    pub failure: Option<Failure>,
+}
+
+/// Runs one seed; of a failure the last so many events are told.
+///
+/// # Errors
+/// With what did not hold.
+pub fn run_seed(seed: u64, steps: u64, fault: Option<Fault>, events: usize) -> Result<Ran, Box<Failure>> {
+    let mut world = World::new(seed, fault, events);
+    let live = || {
+        (0..steps)
+            .try_for_each(|_| world.step())
+            .and_then(|()| world.quiet())
+    };
+    let went = catch_unwind(AssertUnwindSafe(live)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+        Err(Broken::new("the core never panics", text.unwrap_or_default()))
+    });
+    let trace = world.trace();
+    match went {
+        Ok(()) => Ok(Ran {
+            steps: trace.steps(),
+            hash: trace.hash(),
+            counts: trace.counts().to_vec(),
+        }),
+        Err(broken) => Err(Box::new(Failure {
+            seed,
+            step: trace.steps(),
+            hash: trace.hash(),
+            broken,
+            events: trace.last(),
+            state: world.state(),
+        })),
+    }
+}
+
+impl Campaign {
+    /// Runs all seeds, or up to the first failure. `progress` hears of seeds and steps about once a second.
+    pub fn run(&self, progress: impl Fn(u64, u64, Duration) + Sync) -> Figures {
+        let began = Instant::now();
+        let (next, done, steps) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+        let failed = AtomicBool::new(false);
+        let failures = Mutex::new(Vec::new());
+        let sums = Mutex::new((vec![0; KINDS.len()], 0));
+        let work = || {
+            let mut counts = vec![0; KINDS.len()];
+            let mut hash = 0_u64;
+            while !failed.load(Ordering::Relaxed) {
+                let nth = next.fetch_add(1, Ordering::Relaxed);
+                if nth >= self.seeds {
+                    break;
+                }
+                match run_seed(self.first + nth, self.steps, self.fault, self.events) {
+                    Ok(ran) => {
+                        steps.fetch_add(ran.steps, Ordering::Relaxed);
+                        done.fetch_add(1, Ordering::Relaxed);
+                        // A sum, so that the order of the threads does not matter.
+                        hash = hash.wrapping_add(ran.hash);
+                        for (sum, count) in counts.iter_mut().zip(ran.counts) {
+                            *sum += count;
+                        }
+                    }
+                    Err(failure) => {
+                        failed.store(true, Ordering::Relaxed);
+                        failures
+                            .lock()
+                            .unwrap_or_else(PoisonError::into_inner)
+                            .push(*failure);
+                    }
+                }
+            }
+            let mut sums = sums.lock().unwrap_or_else(PoisonError::into_inner);
+            sums.1 = hash.wrapping_add(sums.1);
+            for (sum, count) in sums.0.iter_mut().zip(counts) {
+                *sum += count;
+            }
+        };
+        std::thread::scope(|scope| {
+            let workers: Vec<_> = (0..self.threads.max(1)).map(|_| scope.spawn(work)).collect();
+            let mut told = Instant::now();
+            while !workers.iter().all(std::thread::ScopedJoinHandle::is_finished) {
+                std::thread::park_timeout(Duration::from_millis(20));
+                if told.elapsed() >= Duration::from_secs(1) {
+                    told = Instant::now();
+                    let (done, steps) = (done.load(Ordering::Relaxed), steps.load(Ordering::Relaxed));
+                    progress(done, steps, began.elapsed());
+                }
+            }
+        });
+        let (counts, hash) = sums.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let failures = failures.into_inner().unwrap_or_else(PoisonError::into_inner);
+        Figures {
+            seeds: done.into_inner(),
+            steps: steps.into_inner(),
+            counts,
+            hash,
+            took: began.elapsed(),
+            failure: failures.into_iter().min_by_key(|failure| failure.seed),
+        }
+    }
+}
+
+/// A planted fault that was found, or was not.
+#[derive(Clone, Debug)]
+pub struct Caught {
+    /// The fault.
+    pub fault: Fault,
+    /// Where it was found, and after how many steps over all seeds until then.
+    pub found: Option<(Failure, u64)>,
+}
+
+/// Runs seeds with each fault until it is found, at most so many.
+pub fn self_test(first: u64, most_seeds: u64, steps: u64, threads: usize) -> Vec<Caught> {
+    let next = AtomicU64::new(0);
+    let caught = Mutex::new(Vec::new());
+    let work = || {
+        loop {
+            let nth = next.fetch_add(1, Ordering::Relaxed) as usize;
+            let Some(&fault) = Fault::ALL.get(nth) else { break };
+            let mut before = 0;
+            let mut found = None;
+            for seed in first..first + most_seeds {
+                match run_seed(seed, steps, Some(fault), KEPT) {
+                    Ok(ran) => before += ran.steps,
+                    Err(failure) => {
+                        before += failure.step;
+                        found = Some((*failure, before));
+                        break;
+                    }
+                }
+            }
+            let mut caught = caught.lock().unwrap_or_else(PoisonError::into_inner);
+            caught.push((nth, Caught { fault, found }));
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..threads.max(1) {
+            scope.spawn(work);
+        }
+    });
+    let mut caught = caught.into_inner().unwrap_or_else(PoisonError::into_inner);
+    caught.sort_by_key(|(nth, _)| *nth);
+    caught.into_iter().map(|(_, caught)| caught).collect()
+}

@@ -1,0 +1,56 @@
+//! The ledger: what is durable.
+
+use std::collections::BTreeMap;
+
+use jiff::civil::Date;
+use vik_core::changes::{Changes, EndedAttempt, StartedAttempt, Stored};
+use vik_core::ids::{IssueId, SessionId};
+use vik_core::limits::Spend;
+use vik_core::machine::Machine;
+
+/// What is durable.
+#[derive(Clone, Debug, Default)]
+pub struct Disk {
+    /// Machines as they were committed last.
+    pub machines: BTreeMap<IssueId, Machine>,
+    /// Attempts without an end.
+    pub claims: BTreeMap<SessionId, StartedAttempt>,
+    /// Attempts with their end and their charge.
+    pub ended: BTreeMap<SessionId, EndedAttempt>,
+    /// The issue of every attempt.
+    pub issue_of: BTreeMap<SessionId, IssueId>,
+    /// What was spent on each day.
+    pub days: BTreeMap<Date, Spend>,
+    /// Whether everything is paused.
+    pub paused: bool,
+}
+
+impl Disk {
+    /// Makes changes durable. The same end twice changes nothing.
+    pub fn commit(&mut self, changes: &Changes) {
+        for machine in &changes.machines {
+            self.machines.insert(machine.issue().id.clone(), machine.clone());
+        }
+        for started in &changes.started {
+            self.issue_of.insert(started.session, started.issue.clone());
+            if !self.ended.contains_key(&started.session) {
+                self.claims.insert(started.session, started.clone());
+            }
+        }
+        for ended in &changes.ended {
+            self.claims.remove(&ended.session);
+            self.ended.entry(ended.session).or_insert_with(|| ended.clone());
+        }
+        self.days.extend(changes.days.iter().copied());
+        self.paused = changes.paused.unwrap_or(self.paused);
+    }
+
+    /// What a new daemon reads.
+    pub fn stored(&self) -> Stored {
+        Stored {
+            machines: self.machines.values().cloned().collect(),
+            days: self.days.iter().map(|(date, spend)| (*date, *spend)).collect(),
+            paused: self.paused,
+        }
+    }
+}

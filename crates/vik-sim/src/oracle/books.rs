@@ -1,0 +1,315 @@
+//! The oracle's own books: claims, counters, what is parked. Kept by hand from what was told, or read from the disk.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+use vik_core::ids::{AgentName, IssueId, RunId, SessionId, StageName};
+use vik_core::issue::Fingerprint;
+use vik_core::limits::Spend;
+use vik_core::machine::{Machine, ParkReason, Phase};
+use vik_core::scheduler::StopWhy;
+use vik_core::workflow::Workflow;
+
+use super::{Broken, ensure, number};
+use crate::disk::Disk;
+use crate::tracker::Item;
+
+/// A claim: an attempt that was decided on and has no end.
+#[derive(Clone, Debug)]
+pub(super) struct Active {
+    pub issue: usize,
+    pub stage: StageName,
+    pub agent: AgentName,
+    pub parallel: bool,
+    pub run: RunId,
+    /// What it has told of its spending in this daemon's life.
+    pub live: Spend,
+    /// What it was told to stop for.
+    pub stopped: Option<StopWhy>,
+}
+
+/// A parked (issue, stage).
+#[derive(Clone, Debug)]
+pub(super) struct Parked {
+    pub run: RunId,
+    pub reason: ParkReason,
+    fingerprint: Fingerprint,
+    /// The stage's state.
+    state: String,
+    words: String,
+    /// A person changed the issue since.
+    freed: bool,
+}
+
+/// Tells of a parked entry that is gone whether it may be.
+pub(super) type MayGo<'a> = &'a dyn Fn(&Parked, &StageName) -> bool;
+
+/// Counters of an issue's life.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Lived {
+    pub attempts: u32,
+    pub extra: u32,
+    pub spend: Spend,
+    pub forgiven: Spend,
+}
+
+/// All of it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Books {
+    pub active: BTreeMap<SessionId, Active>,
+    pub over: BTreeSet<SessionId>,
+    /// Attempts of a run that count, and how many a person allowed beyond.
+    pub runs: BTreeMap<RunId, (u32, u32)>,
+    pub lives: Vec<Lived>,
+    pub days: BTreeMap<Date, Spend>,
+    pub parked: BTreeMap<(usize, StageName), Parked>,
+    pub paused: bool,
+    pub paused_issues: BTreeSet<usize>,
+    /// What issues said when their runs were parked: the disk has only what they say now.
+    parked_as: BTreeMap<RunId, Parked>,
+}
+
+/// The day (UTC) of an instant.
+pub(super) fn day(at: Timestamp) -> Date {
+    at.to_zoned(TimeZone::UTC).date()
+}
+
+impl Books {
+    pub fn new(issues: usize) -> Self {
+        Self {
+            lives: vec![Lived::default(); issues],
+            ..Self::default()
+        }
+    }
+
+    /// The books as what is durable tells them.
+    ///
+    /// # Errors
+    /// When the ledger's parts contradict each other.
+    pub fn read(disk: &Disk, policy: &Workflow, before: &Self) -> Result<Self, Broken> {
+        let issues = before.lives.len();
+        let mut books = Self::new(issues);
+        books.parked_as = before.parked_as.clone();
+        let mut charged = vec![Spend::default(); issues];
+        for ended in disk.ended.values() {
+            books.over.insert(ended.session);
+            let issue = disk.issue_of.get(&ended.session).map_or(0, number);
+            charged[issue] = charged[issue].plus(ended.charged);
+            let sum = books.days.entry(day(ended.at)).or_default();
+            *sum = sum.plus(ended.charged);
+        }
+        for (session, claim) in &disk.claims {
+            let machine = disk.machines.get(&claim.issue);
+            let Some((start, _, stopping)) = machine.and_then(|machine| machine.active(*session)) else {
+                return Err(Broken::new(
+                    "3: what is durable is whole",
+                    format!("the claim of {session} is durable, and its machine does not have it"),
+                ));
+            };
+            books.active.insert(
+                *session,
+                Active {
+                    issue: number(&claim.issue),
+                    stage: claim.stage.clone(),
+                    agent: claim.agent.clone(),
+                    parallel: start.stage.parallel,
+                    run: claim.run,
+                    live: Spend::default(),
+                    stopped: stopping.cloned(),
+                },
+            );
+        }
+        for (id, machine) in &disk.machines {
+            let issue = number(id);
+            let life = machine.life();
+            books.lives[issue] = Lived {
+                attempts: life.attempts,
+                extra: life.extra_attempts,
+                spend: life.spend,
+                forgiven: life.forgiven,
+            };
+            ensure(
+                life.spend == charged[issue],
+                "5: the ledger's counters are the sums of its charges",
+                || {
+                    format!(
+                        "issue {issue} has {:?}, and was charged {:?}",
+                        life.spend, charged[issue]
+                    )
+                },
+            )?;
+            for run in machine.runs() {
+                books.runs.insert(run.id, (run.attempts, run.extra_attempts));
+                if let Some(session) = run.active().map(|start| start.session) {
+                    ensure(
+                        disk.claims.contains_key(&session),
+                        "3: what is durable is whole",
+                        || format!("the machine of issue {issue} claims {session}, the ledger does not"),
+                    )?;
+                }
+            }
+            books.park(machine, policy, None)?;
+            if machine.is_paused() {
+                books.paused_issues.insert(issue);
+            }
+        }
+        for (date, spend) in &disk.days {
+            ensure(
+                books.days.get(date).copied().unwrap_or_default() == *spend,
+                "5: the ledger's counters are the sums of its charges",
+                || format!("{date} has {spend:?}, and was charged {:?}", books.days.get(date)),
+            )?;
+        }
+        books.paused = disk.paused;
+        Ok(books)
+    }
+
+    /// The issue was told so: what a person changed is free to go on.
+    pub fn observe(&mut self, issue: usize, item: Option<&Item>, policy: &Workflow) {
+        let Some(item) = item else { return };
+        for ((of, stage), parked) in &mut self.parked {
+            if *of != issue || parked.freed {
+                continue;
+            }
+            let moved = policy
+                .stage(stage)
+                .is_some_and(|stage| stage.when_state == item.state && parked.state != item.state);
+            parked.freed = moved || parked.words != words(item.title, item.description);
+        }
+    }
+
+    /// Takes over what a machine says is parked. `why_gone` tells for an entry that is gone whether it may be. Gives the
+    /// entries that are gone.
+    pub fn park(
+        &mut self,
+        machine: &Machine,
+        policy: &Workflow,
+        why_gone: Option<MayGo<'_>>,
+    ) -> Result<Vec<(usize, StageName)>, Broken> {
+        let issue = number(&machine.issue().id);
+        let mut freed = Vec::new();
+        if let Some(may_go) = why_gone {
+            let gone = |((of, stage), parked): &(&(usize, StageName), &Parked)| {
+                *of == issue
+                    && !machine
+                        .run(stage)
+                        .is_some_and(|run| run.id == parked.run && matches!(run.phase, Phase::Parked { .. }))
+            };
+            let list: Vec<_> = self
+                .parked
+                .iter()
+                .filter(gone)
+                .map(|(key, _)| key.clone())
+                .collect();
+            for key in list {
+                let Some(parked) = self.parked.remove(&key) else {
+                    continue;
+                };
+                ensure(
+                    parked.freed || may_go(&parked, &key.1),
+                    "parked stays parked",
+                    || {
+                        format!(
+                            "issue {issue}, stage {}: {:?} and nobody freed it",
+                            key.1, parked.reason
+                        )
+                    },
+                )?;
+                freed.push(key);
+            }
+        }
+        for run in machine.runs() {
+            let Phase::Parked {
+                reason, fingerprint, ..
+            } = &run.phase
+            else {
+                continue;
+            };
+            let key = (issue, run.stage.clone());
+            let known = self.parked.get(&key).is_some_and(|parked| {
+                parked.run == run.id && parked.fingerprint == *fingerprint && parked.reason == *reason
+            });
+            if !known {
+                let remembered = self
+                    .parked_as
+                    .get(&run.id)
+                    .filter(|parked| parked.fingerprint == *fingerprint);
+                let parked = remembered.cloned().unwrap_or_else(|| {
+                    let item = machine.issue();
+                    let title = item.title.split('~').next().unwrap_or_default();
+                    let stage = policy.stage(&run.stage);
+                    Parked {
+                        run: run.id,
+                        reason: *reason,
+                        fingerprint: *fingerprint,
+                        state: stage.map_or_else(|| item.state.to_string(), |stage| stage.when_state.clone()),
+                        words: format!("{title} {}", item.description()),
+                        freed: false,
+                    }
+                });
+                let parked = Parked {
+                    reason: *reason,
+                    ..parked
+                };
+                self.parked_as.insert(run.id, parked.clone());
+                self.parked.insert(key, parked);
+            }
+        }
+        Ok(freed)
+    }
+
+    /// Whether the other books, read from the disk, say the same.
+    pub fn same_as(&self, read: &Self) -> Result<(), Broken> {
+        const WHOLE: &str = "3: what was decided is durable";
+        let active = |books: &Self| books.active.keys().copied().collect::<Vec<_>>();
+        let parked = |books: &Self| {
+            let parked = books.parked.iter();
+            parked
+                .map(|(key, parked)| (key.clone(), parked.run, parked.reason))
+                .collect::<Vec<_>>()
+        };
+        ensure(active(self) == active(read), WHOLE, || {
+            format!("claims {:?}, on disk {:?}", active(self), active(read))
+        })?;
+        ensure(self.lives == read.lives, WHOLE, || {
+            format!("lives {:?}, on disk {:?}", self.lives, read.lives)
+        })?;
+        ensure(parked(self) == parked(read), WHOLE, || {
+            format!("parked {:?}, on disk {:?}", parked(self), parked(read))
+        })?;
+        let paused = |books: &Self| (books.paused, books.paused_issues.clone());
+        ensure(paused(self) == paused(read), WHOLE, || {
+            format!("paused {:?}, on disk {:?}", paused(self), paused(read))
+        })?;
+        for (date, spend) in self.days.iter().filter(|(_, spend)| **spend != Spend::default()) {
+            ensure(read.on(*date) == *spend, WHOLE, || {
+                format!("{date} is {spend:?}, on disk {:?}", read.on(*date))
+            })?;
+        }
+        Ok(())
+    }
+
+    /// What the attempts under way have told, of one issue or of all.
+    pub fn live(&self, issue: Option<usize>) -> Spend {
+        let of = |active: &&Active| issue.is_none_or(|issue| active.issue == issue);
+        let live = self.active.values().filter(of).map(|active| active.live);
+        live.fold(Spend::default(), Spend::plus)
+    }
+
+    /// What was charged on a day.
+    pub fn on(&self, date: Date) -> Spend {
+        self.days.get(&date).copied().unwrap_or_default()
+    }
+
+    /// The counters of an issue.
+    pub fn life(&self, issue: &IssueId) -> Lived {
+        self.lives.get(number(issue)).copied().unwrap_or_default()
+    }
+}
+
+/// What of an issue a person can change and a state's coming and going does not.
+fn words(title: u32, description: u32) -> String {
+    format!("t{title} d{description}")
+}

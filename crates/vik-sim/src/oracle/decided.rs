@@ -1,0 +1,345 @@
+//! What the scheduler decided on one input.
+
+use vik_core::changes::Changes;
+use vik_core::ids::{RunId, SessionId, StageName};
+use vik_core::limits::{LimitScope, Spend};
+use vik_core::machine::{Machine, Note, ParkReason, Report, Wait};
+use vik_core::money::MicroUsd;
+use vik_core::outcome::{CostSource, Outcome};
+use vik_core::scheduler::{Answer, Ask, Effect, Scheduler, StopWhy};
+use vik_core::time::Now;
+
+use super::books::{Lived, Parked, day};
+use super::{Broken, Facts, Oracle, Told, ensure, number};
+
+type Held = Result<(), Broken>;
+
+impl Oracle {
+    /// The scheduler was told this, and decided that.
+    pub(crate) fn decided(
+        &mut self,
+        told: &Told,
+        effects: &[Effect],
+        changes: &Changes,
+        scheduler: &Scheduler,
+        now: Now,
+    ) -> Held {
+        self.seq += 1;
+        self.hears(told);
+        if let Told::Ended { session, report } = told {
+            self.attempt_ended(*session, report, changes, now)?;
+        } else {
+            ensure(changes.ended.is_empty(), "an end is told, never made up", || {
+                format!("{:?}", changes.ended)
+            })?;
+        }
+        // What a person asked for holds before anything else is decided.
+        for effect in effects {
+            if let Effect::Answer(number, answer) = effect {
+                self.answers(*number, answer)?;
+            }
+        }
+        for machine in &changes.machines {
+            self.machine_changed(machine, told)?;
+        }
+        for (date, spend) in &changes.days {
+            ensure(
+                self.books.on(*date) == *spend,
+                "5: a day's counter is the sum of its charges",
+                || format!("{date} is {spend:?}, and was charged {:?}", self.books.on(*date)),
+            )?;
+        }
+        for effect in effects {
+            match effect {
+                Effect::Start(start) => {
+                    self.starts(start, scheduler, now)?;
+                    let noted = changes.started.iter().filter(|one| one.session == start.session);
+                    ensure(noted.count() == 1, "3: intent first", || {
+                        format!("the start of {} is in no change", start.session)
+                    })?;
+                }
+                Effect::Stop { session, why } => self.stops(*session, why)?,
+                Effect::Note(issue, Note::BackingOff { stage, wait, why, .. }) => {
+                    let key = (number(issue), stage.clone());
+                    let from = match why {
+                        // From an end that an earlier daemon saw it is measured on the wall clock, which jumps.
+                        Wait::Backoff => self.ended.get(&key).map(|(_, mono)| *mono),
+                        Wait::Quota => Some(now.mono),
+                    };
+                    if let Some(from) = from {
+                        self.due.insert(key, from.plus(*wait));
+                    }
+                }
+                Effect::Note(issue, Note::Unparked { stage, .. }) => {
+                    self.due.remove(&(number(issue), stage.clone()));
+                }
+                _ => {}
+            }
+        }
+        let starts = effects
+            .iter()
+            .filter(|effect| matches!(effect, Effect::Start(_)))
+            .count();
+        ensure(starts == changes.started.len(), "3: intent first", || {
+            format!("{starts} starts, and {} in the changes", changes.started.len())
+        })?;
+        if let Told::Spent { session, .. } = told {
+            self.is_within_limits(*session, now)?;
+        }
+        Ok(())
+    }
+
+    /// A daemon began, and this is what it changed at once.
+    pub(crate) fn restored(&mut self, changes: &Changes) -> Held {
+        changes
+            .machines
+            .iter()
+            .try_for_each(|machine| self.machine_changed(machine, &Told::Other))
+    }
+
+    /// What is told, before anything is decided on it.
+    pub(crate) fn hears(&mut self, told: &Told) {
+        match told {
+            Told::Spent { session, spend } => {
+                if let Some(active) = self.books.active.get_mut(session) {
+                    active.live = Spend {
+                        tokens: active.live.tokens.max(spend.tokens),
+                        usd: active.live.usd.max(spend.usd),
+                    };
+                }
+            }
+            Told::Ask(number, ask) => {
+                if matches!(ask, Ask::Pause(_) | Ask::Continue(_)) {
+                    self.last_pause_ask = *number;
+                }
+                self.asks.insert(*number, ask.clone());
+            }
+            Told::Pressure(busy) => self.busy = *busy,
+            Told::Drain => self.draining = true,
+            Told::Ended { .. } | Told::Reloaded | Told::Other => {}
+        }
+    }
+
+    fn attempt_ended(&mut self, session: SessionId, told: &Report, changes: &Changes, now: Now) -> Held {
+        let Some(active) = self.books.active.remove(&session) else {
+            return ensure(changes.ended.is_empty(), "an old report changes nothing", || {
+                format!("{session} was over, and is ended again")
+            });
+        };
+        let [ended] = &changes.ended[..] else {
+            return Err(Broken::new(
+                "3: what is decided is durable",
+                format!("{session} ended, and the changes have {:?}", changes.ended),
+            ));
+        };
+        ensure(ended.session == session, "an end is told, never made up", || {
+            format!("{session} ended, and {} is ended", ended.session)
+        })?;
+        let (key, run) = ((active.issue, active.stage.clone()), active.run);
+        self.ended.insert(key, (self.seq, now.mono));
+        self.last_of_run.insert(run, session);
+        self.books.over.insert(session);
+        let report = self.facts.get(&session).and_then(|facts| facts.report.as_ref());
+        let report = report.unwrap_or(told).clone();
+        let charge = self.charge(session, &report);
+        let life = &mut self.books.lives[active.issue];
+        life.spend = life.spend.plus(charge);
+        let today = self.books.days.entry(day(ended.at)).or_default();
+        *today = today.plus(charge);
+        let drained = report.outcome == Outcome::Cancelled && active.stopped.is_none();
+        if report.outcome != Outcome::Lost && !drained {
+            life.attempts += 1;
+            let cut = matches!(report.outcome, Outcome::OverBudget | Outcome::Cancelled);
+            let by_day = cut
+                && matches!(&active.stopped, Some(StopWhy::OverBudget(hit)) if hit.scope == LimitScope::Day);
+            self.books.runs.entry(run).or_default().0 += u32::from(!by_day);
+        }
+        Ok(())
+    }
+
+    /// What an attempt must be charged: all that was told, and never nothing for work that was cut off.
+    fn charge(&self, session: SessionId, report: &Report) -> Spend {
+        let told = report.spend.unwrap_or_default();
+        let Some(facts) = self.facts.get(&session) else {
+            return told;
+        };
+        if !report.ran || report.outcome == Outcome::Succeeded {
+            return told;
+        }
+        let money_known = told.usd != MicroUsd(0) || report.cost_source != CostSource::None;
+        Spend {
+            tokens: if told.tokens > 0 {
+                told.tokens
+            } else {
+                facts.estimate.tokens
+            },
+            usd: if money_known { told.usd } else { facts.estimate.usd },
+        }
+    }
+
+    /// What goes to the ledger charges each attempt what it must.
+    pub(crate) fn charged(&self, changes: &Changes) -> Held {
+        for ended in &changes.ended {
+            let Some(facts) = self.facts.get(&ended.session) else {
+                continue;
+            };
+            let report = facts.report.as_ref().unwrap_or(&ended.report);
+            let charge = self.charge(ended.session, report);
+            ensure(
+                ended.charged == charge,
+                "5: each attempt is charged once, and right",
+                || format!("{} is charged {:?}, not {charge:?}", ended.session, ended.charged),
+            )?;
+        }
+        Ok(())
+    }
+
+    fn answers(&mut self, number: u64, answer: &Answer) -> Held {
+        let Some(ask) = self.asks.get(&number).cloned() else {
+            return Err(Broken::new("an ask is answered once", format!("answer {number}")));
+        };
+        if *answer == Answer::UnknownIssue {
+            return Ok(());
+        }
+        match ask {
+            Ask::Pause(None) => self.books.paused = true,
+            Ask::Continue(None) => self.books.paused = false,
+            Ask::Pause(Some(issue)) => {
+                self.books.paused_issues.insert(super::number(&issue));
+            }
+            Ask::Continue(Some(issue)) => {
+                self.books.paused_issues.remove(&super::number(&issue));
+            }
+            Ask::Drain => self.draining = true,
+            Ask::Cancel(issue) => {
+                let issue = super::number(&issue);
+                self.may_change(issue);
+                // A person's word holds over what an attempt was told before.
+                for active in self
+                    .books
+                    .active
+                    .values_mut()
+                    .filter(|active| active.issue == issue)
+                {
+                    active.stopped = Some(StopWhy::Cancelled);
+                }
+            }
+            Ask::Unpark(issue, more) if matches!(answer, Answer::Done(_)) => {
+                self.unparks(super::number(&issue), more);
+            }
+            Ask::Unpark(..) => {}
+        }
+        Ok(())
+    }
+
+    fn may_change(&mut self, issue: usize) {
+        for ((of, _), (_, may_change)) in &mut self.last_run {
+            *may_change |= *of == issue;
+        }
+    }
+
+    /// A person allows so many attempts more of what is parked.
+    fn unparks(&mut self, issue: usize, more: Option<u32>) {
+        self.may_change(issue);
+        let policy = &self.policy;
+        let life = &mut self.books.lives[issue];
+        let mut any = false;
+        for ((_, stage), parked) in self.books.parked.iter().filter(|((of, _), _)| *of == issue) {
+            any = true;
+            let most = policy.stage(stage).map(|stage| stage.retry.max_attempts);
+            let more = more.or(most).unwrap_or(1).max(1);
+            let (counted, extra) = self.books.runs.entry(parked.run).or_default();
+            *extra = (*extra).max((*counted + more).saturating_sub(most.unwrap_or(1)));
+            life.extra = life
+                .extra
+                .max((life.attempts + more).saturating_sub(policy.issue.max_attempts));
+        }
+        let limit = policy.issue.limit.above(life.forgiven);
+        if any && limit.reached(LimitScope::Issue, life.spend).is_some() {
+            life.forgiven = life.spend;
+        }
+    }
+
+    fn machine_changed(&mut self, machine: &Machine, told: &Told) -> Held {
+        let id = &machine.issue().id;
+        let issue = number(id);
+        let (life, books) = (machine.life(), self.books.life(id));
+        let is = Lived {
+            attempts: life.attempts,
+            extra: life.extra_attempts,
+            spend: life.spend,
+            forgiven: life.forgiven,
+        };
+        ensure(is == books, "5: counters only grow, by what was told", || {
+            format!("issue {issue} has {is:?}, and used {books:?}")
+        })?;
+        let asked = matches!(told, Told::Ask(_, Ask::Unpark(of, _) | Ask::Cancel(of)) if of == id);
+        let limits = &self.policy.issue;
+        let raised = books.attempts < limits.max_attempts.saturating_add(books.extra)
+            && limits
+                .limit
+                .above(books.forgiven)
+                .reached(LimitScope::Issue, books.spend)
+                .is_none();
+        let state = self.known[issue].item.as_ref().map(|item| item.state);
+        let (last_of_run, facts, policy) = (&self.last_of_run, &self.facts, &self.policy);
+        let left = |run: &RunId, stage: &StageName| {
+            let last = last_of_run
+                .get(run)
+                .and_then(|session| facts.get(session)?.report.as_ref());
+            let stays = policy
+                .stage(stage)
+                .is_some_and(|stage| Some(&*stage.when_state) == state);
+            !stays && last.is_some_and(|report| report.outcome == Outcome::Succeeded)
+        };
+        let may_go = |parked: &Parked, stage: &StageName| {
+            asked || parked.reason == ParkReason::IssueLimit && raised || left(&parked.run, stage)
+        };
+        for key in self.books.park(machine, policy, Some(&may_go))? {
+            if let Some((_, may_change)) = self.last_run.get_mut(&key) {
+                *may_change = true;
+            }
+        }
+        Ok(())
+    }
+
+    fn stops(&mut self, session: SessionId, why: &StopWhy) -> Held {
+        let Some(active) = self.books.active.get_mut(&session) else {
+            return Err(Broken::new("what is over is not stopped", session.to_string()));
+        };
+        let again = !self.stopped.insert(session) && *why != StopWhy::Cancelled;
+        ensure(!again, "a stop is told once", || format!("{session}: {why:?}"))?;
+        if active.stopped.is_none() || *why == StopWhy::Cancelled {
+            active.stopped = Some(why.clone());
+        }
+        Ok(())
+    }
+
+    /// An attempt that has told of more than a limit allows is told to stop.
+    fn is_within_limits(&self, session: SessionId, now: Now) -> Held {
+        let Some(active) = self.books.active.get(&session) else {
+            return Ok(());
+        };
+        let started_with = self.facts.get(&session).map(|facts| facts.start.stage.limit);
+        let life = self.books.lives[active.issue];
+        let attempt = started_with.and_then(|limit| limit.reached(LimitScope::Attempt, active.live));
+        let limit = self.policy.issue.limit.above(life.forgiven);
+        let issue = limit.reached(
+            LimitScope::Issue,
+            life.spend.plus(self.books.live(Some(active.issue))),
+        );
+        let today = self.books.on(day(now.wall)).plus(self.books.live(None));
+        let day = self.policy.day_limit.reached(LimitScope::Day, today);
+        let hit = attempt.or(issue).or(day);
+        ensure(
+            hit.is_none() || self.stopped.contains(&session),
+            "5: an attempt that crosses a limit is stopped",
+            || format!("{session} crossed {hit:?}"),
+        )
+    }
+
+    /// Remembers what an attempt was started with.
+    pub(super) fn remember(&mut self, facts: Facts) {
+        self.facts.insert(facts.start.session, facts);
+    }
+}

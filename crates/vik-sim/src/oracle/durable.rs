@@ -1,0 +1,123 @@
+//! What is durable: nothing is acted on before, nothing is forgotten after.
+
+use vik_core::ids::SessionId;
+use vik_core::scheduler::{Answer, Ask, Effect, Scheduler, Start};
+
+use super::books::Books;
+use super::{Broken, Oracle, ensure};
+use crate::disk::Disk;
+use crate::host::Host;
+
+type Held = Result<(), Broken>;
+
+impl Oracle {
+    /// An effect is carried out.
+    pub(crate) fn acts(&mut self, effect: &Effect, disk: &Disk) -> Held {
+        const DURABLE: &str = "3: nothing is acted on that is not durable";
+        match effect {
+            Effect::Start(start) => {
+                let claimed = disk.claims.contains_key(&start.session);
+                let machine = disk.machines.get(&start.issue.id);
+                let has = machine.is_some_and(|machine| machine.active(start.session).is_some());
+                ensure(claimed && has, DURABLE, || {
+                    format!("the start of {}", start.session)
+                })
+            }
+            Effect::Answer(number, answer) => {
+                let Some(ask) = self.asks.remove(number) else {
+                    return Err(Broken::new("an ask is answered once", format!("answer {number}")));
+                };
+                if *number != self.last_pause_ask || matches!(answer, Answer::UnknownIssue) {
+                    return Ok(());
+                }
+                let paused = |issue| {
+                    let machine = disk.machines.get(issue);
+                    machine.is_some_and(vik_core::machine::Machine::is_paused)
+                };
+                let durable = match &ask {
+                    Ask::Pause(None) => disk.paused,
+                    Ask::Continue(None) => !disk.paused,
+                    Ask::Pause(Some(issue)) => paused(issue),
+                    Ask::Continue(Some(issue)) => !paused(issue),
+                    _ => true,
+                };
+                ensure(durable, DURABLE, || format!("the answer to {ask:?}"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Everything is committed and acted on: nothing that was decided is missing on the disk, and every ask is answered.
+    pub(crate) fn is_settled(&self, disk: &Disk) -> Held {
+        ensure(self.asks.is_empty(), "an ask is answered once", || {
+            format!("{:?}", self.asks)
+        })?;
+        self.books.same_as(&Books::read(disk, &self.policy, &self.books)?)
+    }
+
+    /// The daemon is gone: what it knew and did not commit is gone with it.
+    pub(crate) fn crashed(&mut self, disk: &Disk) -> Held {
+        self.books = Books::read(disk, &self.policy, &self.books)?;
+        for known in &mut self.known {
+            known.item = None;
+            known.looked = None;
+        }
+        self.pulled.fill(None);
+        self.ended.clear();
+        self.due.clear();
+        self.stopped.clear();
+        self.asks.clear();
+        self.busy = false;
+        self.draining = false;
+        // A run whose start was never committed never was.
+        let runs = &self.books.runs;
+        for (run, may_change) in self.last_run.values_mut() {
+            *may_change |= !runs.contains_key(run);
+        }
+        let over = &self.books.over;
+        self.last_of_run.retain(|_, session| over.contains(session));
+        let durable = |session: &SessionId| over.contains(session) || disk.claims.contains_key(session);
+        self.facts.retain(|session, _| durable(session));
+        Ok(())
+    }
+
+    /// A daemon began, and takes these attempts up.
+    pub(crate) fn booted(
+        &mut self,
+        disk: &Disk,
+        host: &Host,
+        starts: &[Start],
+        scheduler: &Scheduler,
+    ) -> Held {
+        const KNOWN: &str = "4: after a restart no live agent is unknown, none doubled";
+        for (session, tree) in host.trees.iter().filter(|(_, tree)| !tree.given_up) {
+            let known = starts.iter().filter(|start| start.session == *session).count();
+            ensure(known == 1, KNOWN, || {
+                format!("{session} of issue {} is taken up {known} times", tree.issue)
+            })?;
+        }
+        ensure(starts.len() == disk.claims.len(), KNOWN, || {
+            format!("{} claims, {} taken up", disk.claims.len(), starts.len())
+        })?;
+        for start in starts {
+            let session = start.session;
+            ensure(disk.claims.contains_key(&session), KNOWN, || {
+                format!("{session} is no claim")
+            })?;
+            let same = self
+                .facts
+                .get(&session)
+                .is_some_and(|facts| facts.start == *start);
+            ensure(same, "4: an attempt is taken up as it was started", || {
+                format!("{start:?}")
+            })?;
+            let machine = scheduler.machine(&start.issue.id);
+            ensure(
+                machine.is_some_and(|machine| machine.active(session).is_some()),
+                "1: a claim outlives its process",
+                || format!("{session} is taken up without one"),
+            )?;
+        }
+        Ok(())
+    }
+}

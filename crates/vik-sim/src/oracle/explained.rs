@@ -1,0 +1,135 @@
+//! `explain` says what happens next, and what happens next is what it said.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use vik_core::ids::StageName;
+use vik_core::machine::Note;
+use vik_core::scheduler::{Effect, Hold, Input, Scheduler};
+use vik_core::time::Now;
+use vik_core::workflow::Workflow;
+
+use super::{Broken, Oracle, ensure, number};
+use crate::tracker::Item;
+
+/// What `explain` lets expect of the next decision.
+#[derive(Default)]
+pub(crate) struct Expected {
+    /// These are held, some by another stage of the same issue.
+    held: BTreeMap<(usize, StageName), Option<StageName>>,
+    /// At least one of these starts, is looked at, or is parked.
+    free: Vec<(usize, StageName)>,
+}
+
+impl Expected {
+    /// Whether it happened so.
+    pub(crate) fn meets(&self, effects: &[Effect]) -> Result<(), Broken> {
+        const SAYS: &str = "`explain` says what happens next";
+        let mut started = false;
+        let mut starts = BTreeSet::new();
+        for effect in effects {
+            match effect {
+                Effect::Start(start) => {
+                    started = true;
+                    let key = (number(&start.issue.id), start.stage.name.clone());
+                    // It waited for another one that has just started, and may run beside it.
+                    let waited = |other: &Option<StageName>| {
+                        other
+                            .as_ref()
+                            .is_some_and(|other| starts.contains(&(key.0, other.clone())))
+                    };
+                    ensure(self.held.get(&key).is_none_or(waited), SAYS, || {
+                        format!("{key:?} starts, and was held")
+                    })?;
+                    starts.insert(key);
+                }
+                // Its limits are looked at when its turn comes.
+                Effect::Show(_) | Effect::Note(_, Note::Parked { .. }) => started = true,
+                _ => {}
+            }
+        }
+        ensure(self.free.is_empty() || started, SAYS, || {
+            format!("nothing holds {:?}, and nothing starts", self.free)
+        })
+    }
+}
+
+impl Oracle {
+    /// What is to be expected where nothing is told but the time.
+    pub(crate) fn expects(&self, scheduler: &Scheduler, input: &Input, now: Now) -> Expected {
+        let mut expected = Expected::default();
+        if !matches!(input, Input::Tick) {
+            return expected;
+        }
+        for issue in 0..self.known.len() {
+            let Some(told) = scheduler.explain(&self.ids[issue], now) else {
+                continue;
+            };
+            let mut turn = self.is_current;
+            for stage in told.stages.into_iter().filter(|stage| stage.session.is_none()) {
+                match told.hold.as_ref().or(stage.hold.as_ref()) {
+                    None if turn => expected.free.push((issue, stage.stage)),
+                    None => {}
+                    Some(hold) => {
+                        // Its turn has come, and the stages after it wait for it.
+                        turn &= !matches!(hold, Hold::Slot | Hold::AgentSlot { .. } | Hold::StageSlot);
+                        let other = match hold {
+                            Hold::OtherStage { stage } => Some(stage.clone()),
+                            _ => None,
+                        };
+                        expected.held.insert((issue, stage.stage), other);
+                    }
+                }
+            }
+        }
+        expected
+    }
+
+    /// The world is quiet: an issue that matches a stage rests for a reason that is told, and true.
+    pub(crate) fn rests(
+        &self,
+        item: &Item,
+        scheduler: &Scheduler,
+        policy: &Workflow,
+        now: Now,
+    ) -> Result<(), Broken> {
+        const RESTS: &str = "what can run has run, or rests for a reason that is told";
+        let issue = item.issue;
+        let stages = policy.issue.stages.iter();
+        let mut matching = stages.filter(|stage| stage.when_state == item.state).peekable();
+        if matching.peek().is_none() || policy.is_terminal(item.state) {
+            return Ok(());
+        }
+        let told = scheduler.explain(&self.ids[issue], now);
+        let told = told.ok_or_else(|| Broken::new(RESTS, format!("issue {issue} is not known")))?;
+        for stage in matching {
+            let hold_of = |stage: &StageName| {
+                let one = told.stages.iter().find(|one| one.stage == *stage);
+                told.hold.as_ref().or_else(|| one?.hold.as_ref())
+            };
+            let hold = hold_of(&stage.name);
+            let is_true = |hold: &Hold| match hold {
+                // It waits for an earlier one, and that one rests.
+                Hold::OtherStage { stage } => {
+                    hold_of(stage).is_some_and(|hold| self.is_true(hold, issue, stage, item))
+                }
+                hold => self.is_true(hold, issue, &stage.name, item),
+            };
+            let is_true = hold.is_some_and(is_true);
+            ensure(is_true, RESTS, || {
+                format!("issue {issue}, stage {}: {hold:?}", stage.name)
+            })?;
+        }
+        Ok(())
+    }
+
+    fn is_true(&self, hold: &Hold, issue: usize, stage: &StageName, item: &Item) -> bool {
+        let parked = |stage: &StageName| self.books.parked.contains_key(&(issue, stage.clone()));
+        match hold {
+            Hold::Paused { .. } => self.books.paused || self.books.paused_issues.contains(&issue),
+            Hold::Parked { .. } => parked(stage),
+            Hold::Blocked { .. } | Hold::Cycle { .. } => self.is_not_blocked(item).is_err(),
+            Hold::Filtered => true,
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! What lives, and what is done to it.
+
+use vik_core::scheduler::{Scheduler, Start};
+
+use super::{Broken, Oracle, ensure};
+use crate::disk::Disk;
+use crate::host::{Host, Tree};
+
+type Held = Result<(), Broken>;
+
+impl Oracle {
+    /// What must hold at every instant, whatever happened last.
+    pub(crate) fn standing(&self, host: &Host, disk: &Disk, scheduler: Option<&Scheduler>) -> Held {
+        for (session, tree) in host.trees.iter().filter(|(_, tree)| !tree.given_up) {
+            const CLAIM: &str = "1: a claim outlives its process";
+            ensure(disk.claims.contains_key(session), CLAIM, || {
+                format!("{session} lives, and the ledger has no claim")
+            })?;
+            if let Some(scheduler) = scheduler {
+                let machine = scheduler.machine(&tree.start.issue.id);
+                let claims = machine.is_some_and(|machine| machine.active(*session).is_some());
+                ensure(claims, CLAIM, || {
+                    format!("{session} lives, and the scheduler has no claim")
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A shim is started.
+    pub(crate) fn spawns(&self, issue: usize, start: &Start, host: &Host, disk: &Disk) -> Held {
+        let session = start.session;
+        ensure(disk.claims.contains_key(&session), "3: intent first", || {
+            format!("{session} is spawned, and its claim is not durable")
+        })?;
+        let same = |tree: &&Tree| tree.issue == issue && !tree.given_up;
+        for tree in host.trees.values().filter(same) {
+            let beside = tree.start.stage.name != start.stage.name
+                && (tree.start.stage.parallel || start.stage.parallel);
+            ensure(
+                beside,
+                "1: at most one live tree per (issue, stage), one stage at a time per workspace",
+                || format!("{session} is spawned beside {}", tree.start.session),
+            )?;
+        }
+        Ok(())
+    }
+
+    /// A workspace is removed.
+    pub(crate) fn removes(&self, issue: usize, host: &Host) -> Held {
+        let lives = host
+            .trees
+            .values()
+            .find(|tree| tree.issue == issue && !tree.given_up);
+        ensure(
+            lives.is_none(),
+            "1: no workspace is removed under an agent",
+            || {
+                format!(
+                    "issue {issue}: {}",
+                    lives.map_or_else(String::new, |tree| tree.start.session.to_string())
+                )
+            },
+        )?;
+        let active = self.books.active.values().any(|active| active.issue == issue);
+        ensure(!active, "1: no workspace is removed under an attempt", || {
+            format!("issue {issue}")
+        })
+    }
+}

@@ -1,0 +1,258 @@
+//! What must hold. It hears all that the scheduler hears, keeps its own books in its own way, and compares.
+
+mod books;
+mod decided;
+mod durable;
+mod explained;
+mod live;
+mod start;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+
+use vik_core::ids::{IssueId, RunId, SessionId, StageName};
+use vik_core::limits::Spend;
+use vik_core::machine::Report;
+use vik_core::scheduler::{Ask, Input, Start};
+use vik_core::time::Mono;
+use vik_core::workflow::Workflow;
+
+use crate::tracker::{Item, Snapshot};
+use books::Books;
+
+/// What did not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Broken {
+    /// The invariant.
+    pub invariant: &'static str,
+    /// How it was broken.
+    pub how: String,
+}
+
+impl Broken {
+    /// This invariant, so.
+    pub fn new(invariant: &'static str, how: impl Into<String>) -> Self {
+        Self {
+            invariant,
+            how: how.into(),
+        }
+    }
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}\n  {}", self.invariant, self.how)
+    }
+}
+
+/// An error where the condition does not hold.
+pub(crate) fn ensure(
+    holds: bool,
+    invariant: &'static str,
+    how: impl FnOnce() -> String,
+) -> Result<(), Broken> {
+    if holds {
+        Ok(())
+    } else {
+        Err(Broken::new(invariant, how()))
+    }
+}
+
+/// The number of an issue.
+pub(crate) fn number(id: &IssueId) -> usize {
+    id.as_str().parse().unwrap_or_default()
+}
+
+/// What the scheduler is told, as far as it matters here.
+#[derive(Clone, Debug)]
+pub(crate) enum Told {
+    Ended { session: SessionId, report: Box<Report> },
+    Spent { session: SessionId, spend: Spend },
+    Ask(u64, Ask),
+    Reloaded,
+    Pressure(bool),
+    Drain,
+    Other,
+}
+
+impl Told {
+    pub(crate) fn of(input: &Input) -> Self {
+        match input {
+            Input::Ended { session, report, .. } => Self::Ended {
+                session: *session,
+                report: Box::new(report.clone()),
+            },
+            Input::Spent { session, spend, .. } => Self::Spent {
+                session: *session,
+                spend: *spend,
+            },
+            Input::Ask(number, ask) => Self::Ask(*number, ask.clone()),
+            Input::Reloaded(_) => Self::Reloaded,
+            Input::Pressure(why) => Self::Pressure(why.is_some()),
+            Input::Drain => Self::Drain,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// What is known of an attempt, whatever becomes of it.
+struct Facts {
+    start: Start,
+    estimate: Spend,
+    /// Its end, once its log has it.
+    report: Option<Report>,
+}
+
+/// What was told of an issue last, in this daemon's life.
+#[derive(Clone, Default)]
+struct Known {
+    item: Option<Arc<Item>>,
+    /// When: the beginning of the pull, or the look.
+    at: u64,
+    /// When it was looked at on its own.
+    looked: Option<u64>,
+    /// How often its state changed, as told.
+    flaps: u32,
+    last_state: &'static str,
+}
+
+/// The one that knows.
+pub(crate) struct Oracle {
+    policy: Arc<Workflow>,
+    ids: Vec<IssueId>,
+    /// Counts what the scheduler is told.
+    seq: u64,
+    books: Books,
+    facts: BTreeMap<SessionId, Facts>,
+    known: Vec<Known>,
+    /// The issues of the last good pull.
+    pulled: Vec<Option<Arc<Item>>>,
+    pull_began: u64,
+    /// A pull ended well after the last edit of the workflow: which issues matter is known.
+    is_current: bool,
+    /// When the last attempt of an issue's stage ended.
+    ended: BTreeMap<(usize, StageName), (u64, Mono)>,
+    /// The last run of each stage, and whether something happened since that allows another one.
+    last_run: BTreeMap<(usize, StageName), (RunId, bool)>,
+    /// The last attempt of each run that ended.
+    last_of_run: BTreeMap<RunId, SessionId>,
+    /// When the next attempt may start at the earliest.
+    due: BTreeMap<(usize, StageName), Mono>,
+    busy: bool,
+    draining: bool,
+    /// Attempts that this daemon told to stop.
+    stopped: BTreeSet<SessionId>,
+    /// Not answered yet.
+    asks: BTreeMap<u64, Ask>,
+    last_pause_ask: u64,
+}
+
+impl Oracle {
+    /// Of a world with so many issues.
+    pub(crate) fn new(issues: usize, policy: Arc<Workflow>) -> Self {
+        Self {
+            policy,
+            ids: (0..issues).map(|issue| IssueId::new(issue.to_string())).collect(),
+            seq: 0,
+            books: Books::new(issues),
+            facts: BTreeMap::new(),
+            known: vec![Known::default(); issues],
+            pulled: vec![None; issues],
+            pull_began: 0,
+            is_current: false,
+            ended: BTreeMap::new(),
+            last_run: BTreeMap::new(),
+            last_of_run: BTreeMap::new(),
+            due: BTreeMap::new(),
+            busy: false,
+            draining: false,
+            stopped: BTreeSet::new(),
+            asks: BTreeMap::new(),
+            last_pause_ask: 0,
+        }
+    }
+
+    /// An attempt's end is in its log.
+    pub(crate) fn knows_end(&mut self, session: SessionId, report: &Report) {
+        if let Some(facts) = self.facts.get_mut(&session) {
+            facts.report = Some(report.clone());
+        }
+    }
+
+    /// A pull begins.
+    pub(crate) fn pull_begins(&mut self) {
+        self.pull_began = self.seq + 1;
+    }
+
+    /// A pull ended well with these.
+    pub(crate) fn sees(&mut self, snapshot: Snapshot) {
+        self.is_current = true;
+        for issue in 0..self.pulled.len() {
+            self.pulled[issue] = None;
+        }
+        for item in snapshot {
+            let issue = item.issue;
+            self.pulled[issue] = Some(item);
+        }
+        for issue in 0..self.pulled.len() {
+            let item = self.pulled[issue].clone();
+            let began = self.pull_began;
+            self.is_told(issue, item, began);
+        }
+    }
+
+    /// An issue was looked at on its own; `None` is gone.
+    pub(crate) fn looked(&mut self, issue: usize, item: Option<Arc<Item>>) {
+        let at = self.seq + 1;
+        let Some(known) = self.known.get_mut(issue) else {
+            return;
+        };
+        known.looked = Some(at);
+        self.is_told(issue, item, at);
+    }
+
+    fn is_told(&mut self, issue: usize, item: Option<Arc<Item>>, at: u64) {
+        self.books.observe(issue, item.as_deref(), &self.policy);
+        for ((of, stage), (_, may_change)) in &mut self.last_run {
+            if *of == issue && !*may_change {
+                let stays = self.policy.stage(stage).zip(item.as_ref());
+                *may_change = stays.is_none_or(|(stage, item)| stage.when_state != item.state);
+            }
+        }
+        let known = &mut self.known[issue];
+        if let Some(item) = &item
+            && item.state != known.last_state
+        {
+            known.flaps += 1;
+            known.last_state = item.state;
+        }
+        known.item = item;
+        known.at = at;
+    }
+
+    /// How often an issue's state changed, as told.
+    pub(crate) fn flaps(&self, item: &Item) -> u32 {
+        self.known[item.issue].flaps
+    }
+
+    /// The workflow was edited.
+    pub(crate) fn reloads(&mut self, policy: &Arc<Workflow>) {
+        self.policy = Arc::clone(policy);
+        self.is_current = false;
+        for ((issue, stage), (_, may_change)) in &mut self.last_run {
+            let item = self.known[*issue].item.as_ref();
+            let stays = self.policy.stage(stage).zip(item);
+            *may_change |= stays.is_none_or(|(stage, item)| stage.when_state != item.state);
+        }
+    }
+
+    /// An attempt of this issue that is under way.
+    pub(crate) fn active_session(&self, issue: usize) -> Option<SessionId> {
+        let active = self.books.active.iter();
+        active
+            .filter(|(_, active)| active.issue == issue)
+            .map(|(session, _)| *session)
+            .next()
+    }
+}

@@ -1,0 +1,283 @@
+//! Whether an attempt may start.
+
+use vik_core::limits::LimitScope;
+use vik_core::scheduler::{Scheduler, Start};
+use vik_core::time::Now;
+
+use super::books::{Active, day};
+use super::{Broken, Facts, Oracle, ensure, number};
+use crate::tracker::Item;
+
+type Held = Result<(), Broken>;
+
+impl Oracle {
+    /// An attempt is decided on.
+    pub(super) fn starts(&mut self, start: &Start, scheduler: &Scheduler, now: Now) -> Held {
+        let issue = number(&start.issue.id);
+        self.nothing_holds(issue, start)?;
+        self.is_seen(issue, start)?;
+        self.is_free(issue, start)?;
+        self.has_attempts_left(issue, start, now)?;
+        self.goes_on_right(start)?;
+        let profile = self.policy.agents.get(&start.stage.agent);
+        self.remember(Facts {
+            start: start.clone(),
+            estimate: profile.map(|profile| profile.estimate).unwrap_or_default(),
+            report: None,
+        });
+        self.books.active.insert(
+            start.session,
+            Active {
+                issue,
+                stage: start.stage.name.clone(),
+                agent: start.stage.agent.clone(),
+                parallel: start.stage.parallel,
+                run: start.run,
+                live: Default::default(),
+                stopped: None,
+            },
+        );
+        self.last_run
+            .insert((issue, start.stage.name.clone()), (start.run, false));
+        self.has_slots(issue, start)?;
+        let claims = scheduler.machine(&start.issue.id);
+        ensure(
+            claims.is_some_and(|machine| machine.active(start.session).is_some()),
+            "1: a claim outlives its process",
+            || format!("{} starts without one", start.session),
+        )
+    }
+
+    fn nothing_holds(&self, issue: usize, start: &Start) -> Held {
+        ensure(!self.draining, "nothing starts while draining", || {
+            start.session.to_string()
+        })?;
+        ensure(!self.busy, "nothing starts under pressure", || {
+            start.session.to_string()
+        })?;
+        let paused = self.books.paused || self.books.paused_issues.contains(&issue);
+        ensure(!paused, "nothing starts while paused", || {
+            format!("issue {issue}")
+        })?;
+        let key = (issue, start.stage.name.clone());
+        ensure(
+            !self.books.parked.contains_key(&key),
+            "parked stays parked",
+            || format!("issue {issue}, stage {} starts", start.stage.name),
+        )
+    }
+
+    /// The issue was seen after its last attempt, in the stage's state, with no open blocker.
+    fn is_seen(&self, issue: usize, start: &Start) -> Held {
+        let known = &self.known[issue];
+        let Some(item) = &known.item else {
+            return Err(Broken::new(
+                "only what the tracker has is started",
+                format!("issue {issue}"),
+            ));
+        };
+        let stage = &start.stage;
+        ensure(
+            self.policy.stage(&stage.name) == Some(stage),
+            "decisions use the current workflow",
+            || format!("stage {}", stage.name),
+        )?;
+        ensure(
+            item.state == stage.when_state && *start.issue.state == *item.state,
+            "an issue is started in its stage's state",
+            || {
+                format!(
+                    "issue {issue} is {}, the start says {}",
+                    item.state, start.issue.state
+                )
+            },
+        )?;
+        ensure(
+            !self.policy.is_terminal(item.state),
+            "what is terminal is done with",
+            || format!("issue {issue} is {}", item.state),
+        )?;
+        for ((of, ended), (at, _)) in &self.ended {
+            let counts = *of == issue && (*ended == stage.name || !stage.parallel);
+            ensure(
+                !counts || known.at > *at,
+                "an issue is seen again after an attempt",
+                || format!("issue {issue}: stage {ended} ended at {at}, seen at {}", known.at),
+            )?;
+        }
+        let looked = known.looked.is_some_and(|looked| looked >= known.at);
+        ensure(
+            self.policy.show.is_none() || looked,
+            "with `show` an issue is looked at right before it starts",
+            || format!("issue {issue}"),
+        )?;
+        self.is_not_blocked(item)
+    }
+
+    pub(super) fn is_not_blocked(&self, item: &Item) -> Held {
+        let open = |blocker: &&usize| {
+            let pulled = self.pulled.get(**blocker).and_then(Option::as_ref);
+            let now = self.known.get(**blocker).and_then(|known| known.item.as_ref());
+            let is_open = |item: &Item| !self.policy.is_terminal(item.state);
+            pulled.is_some_and(|item| is_open(item)) && now.is_some_and(|item| is_open(item))
+        };
+        let blocker = item.blocked_by.iter().find(open);
+        ensure(blocker.is_none(), "what is blocked is not started", || {
+            format!("issue {} starts, and {blocker:?} is open", item.issue)
+        })
+    }
+
+    /// Nothing else runs where it runs.
+    fn is_free(&self, issue: usize, start: &Start) -> Held {
+        const ONE: &str = "1: at most one live tree per (issue, stage), one stage at a time per workspace";
+        for (session, active) in self
+            .books
+            .active
+            .iter()
+            .filter(|(_, active)| active.issue == issue)
+        {
+            let beside = active.stage != start.stage.name && (active.parallel || start.stage.parallel);
+            ensure(beside, ONE, || {
+                format!("{} starts beside {session}", start.session)
+            })?;
+        }
+        let known = self.facts.contains_key(&start.session);
+        ensure(!known, ONE, || format!("{} is started again", start.session))
+    }
+
+    fn has_slots(&self, issue: usize, start: &Start) -> Held {
+        let books = &self.books;
+        let mut issues: Vec<usize> = books.active.values().map(|active| active.issue).collect();
+        let has_slot = issues.iter().filter(|of| **of == issue).count() > 1;
+        issues.sort_unstable();
+        issues.dedup();
+        let most = self.policy.max_issue_concurrency as usize;
+        ensure(
+            has_slot || issues.len() <= most,
+            "slots: `max_issue_concurrency`",
+            || format!("issue {issue} starts, and {} run", issues.len()),
+        )?;
+        let stage = &start.stage;
+        let count = |of: &dyn Fn(&&Active) -> bool| books.active.values().filter(of).count();
+        let profile = self
+            .policy
+            .agents
+            .get(&stage.agent)
+            .and_then(|profile| profile.max_concurrency);
+        let agents = count(&|active| active.agent == stage.agent);
+        ensure(
+            profile.is_none_or(|most| agents <= most as usize),
+            "slots: `max_concurrency` of the agent",
+            || format!("{agents} of {}", stage.agent),
+        )?;
+        let stages = count(&|active| active.stage == stage.name);
+        ensure(
+            stage.max_concurrency.is_none_or(|most| stages <= most as usize),
+            "slots: `max_concurrency` of the stage",
+            || format!("{stages} of {}", stage.name),
+        )
+    }
+
+    fn has_attempts_left(&self, issue: usize, start: &Start, now: Now) -> Held {
+        let books = &self.books;
+        let (counted, extra) = books.runs.get(&start.run).copied().unwrap_or_default();
+        ensure(start.attempt == counted + 1, "5: attempts are counted", || {
+            format!(
+                "attempt {} of {}, and {counted} are over",
+                start.attempt, start.run
+            )
+        })?;
+        let most = start.stage.retry.max_attempts.saturating_add(extra);
+        ensure(start.attempt <= most, "5: `max_attempts` of a run", || {
+            format!("attempt {} of {most}", start.attempt)
+        })?;
+        let key = (issue, start.stage.name.clone());
+        let same_run = self
+            .last_run
+            .get(&key)
+            .is_none_or(|(run, may_change)| *run == start.run || *may_change);
+        ensure(
+            same_run,
+            "5: a run ends only when its issue left, or a person did something",
+            || format!("issue {issue}, stage {} begins {}", start.stage.name, start.run),
+        )?;
+        let due = self.due.get(&key).is_none_or(|due| *due <= now.mono);
+        ensure(due, "a back-off is waited for", || {
+            format!(
+                "issue {issue}, stage {}: {:?}",
+                start.stage.name,
+                self.due.get(&key)
+            )
+        })?;
+        let policy = &self.policy.issue;
+        let life = books.lives[issue];
+        let under_way = books
+            .active
+            .values()
+            .filter(|active| active.issue == issue)
+            .count() as u32;
+        let allowed = policy.max_attempts.saturating_add(life.extra);
+        ensure(
+            life.attempts + under_way < allowed,
+            "5: attempts of an issue's life",
+            || format!("issue {issue}: {} and {under_way} of {allowed}", life.attempts),
+        )?;
+        let limit = policy.limit.above(life.forgiven);
+        let spent = life.spend.plus(books.live(Some(issue)));
+        let hit = limit.reached(LimitScope::Issue, spent);
+        ensure(hit.is_none(), "5: spending of an issue's life", || {
+            format!("issue {issue}: {hit:?}")
+        })?;
+        let today = books.on(day(now.wall)).plus(books.live(None));
+        let hit = self.policy.day_limit.reached(LimitScope::Day, today);
+        ensure(hit.is_none(), "5: a day that is used up starts nothing", || {
+            format!("{hit:?}")
+        })?;
+        let left = start
+            .stage
+            .limit
+            .and(limit.left(spent))
+            .and(self.policy.day_limit.left(today));
+        let within = |given: Option<u64>, left: Option<u64>| match (given, left) {
+            (Some(given), Some(left)) => given <= left,
+            (given, left) => given.is_some() == left.is_some(),
+        };
+        ensure(
+            within(start.budget.tokens, left.tokens)
+                && within(start.budget.usd.map(|usd| usd.0), left.usd.map(|usd| usd.0)),
+            "5: an attempt's budget is what is left",
+            || format!("{:?}, and {left:?} is left", start.budget),
+        )
+    }
+
+    /// It goes on with its own run's conversation, and knows how the last attempt ended.
+    fn goes_on_right(&self, start: &Start) -> Held {
+        let last = self
+            .last_of_run
+            .get(&start.run)
+            .and_then(|session| self.facts.get(session));
+        let report = last.and_then(|facts| facts.report.as_ref());
+        ensure(
+            start.previous.as_ref() == report,
+            "an attempt knows the one before it",
+            || format!("{} has {:?}, not {report:?}", start.session, start.previous),
+        )?;
+        let Some(resume) = &start.resume else {
+            return Ok(());
+        };
+        let earlier = self.facts.get(&resume.session);
+        let right = earlier.is_some_and(|facts| {
+            facts.start.run == start.run
+                && facts.start.stage.agent == start.stage.agent
+                && facts.report.as_ref().is_some_and(|report| {
+                    !report.resume_failed
+                        && report.provider_session_id.as_ref() == Some(&resume.provider_session_id)
+                })
+        });
+        ensure(
+            right && start.stage.resume,
+            "a conversation is resumed within its run",
+            || format!("{} resumes {}", start.session, resume.session),
+        )
+    }
+}

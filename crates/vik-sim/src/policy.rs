@@ -1,0 +1,178 @@
+//! Workflows: one that all seeds begin with, and edits of it that are all valid.
+
+use std::sync::{Arc, OnceLock};
+
+use vik_core::duration::Span;
+use vik_core::limits::{Limit, Spend};
+use vik_core::money::MicroUsd;
+use vik_core::workflow::{OnStateChange, RemoveWorkspace, Show, Stage, Workflow, load};
+
+use crate::rng::Rng;
+
+/// States of issues. The stages' states come first, the terminal ones last.
+pub const STATES: [&str; 5] = ["todo", "review", "later", "done", "closed"];
+
+/// The states that workflows may call terminal.
+pub const TERMINAL: [&str; 2] = ["done", "closed"];
+
+const BASE: &str = "
+issues: { pull: { command: list } }
+agents:
+  a: { runtime: command, command: [agent] }
+  b: { runtime: command, command: [agent] }
+issue:
+  stages:
+    plan: { when: { state: todo }, agent: a, prompt: p }
+    code: { when: { state: todo }, agent: b, prompt: p }
+    watch: { when: { state: todo }, agent: a, prompt: p }
+    review: { when: { state: review }, agent: b, prompt: p }
+";
+
+/// The workflow that all others are made from.
+fn base() -> &'static Workflow {
+    static BASE_WORKFLOW: OnceLock<Workflow> = OnceLock::new();
+    BASE_WORKFLOW.get_or_init(|| match load(BASE).workflow {
+        Some(workflow) => workflow,
+        None => unreachable!("the base workflow is valid"),
+    })
+}
+
+/// A random workflow.
+pub fn first(rng: &mut Rng) -> Arc<Workflow> {
+    let mut workflow = base().clone();
+    for (at, (_, edit)) in EDITS.iter().enumerate() {
+        if at < 3 || rng.percent(50) {
+            edit(&mut workflow, rng);
+        }
+    }
+    Arc::new(workflow)
+}
+
+/// The workflow after an edit, and what was edited.
+pub fn edited(workflow: &Workflow, rng: &mut Rng) -> (Arc<Workflow>, &'static str) {
+    let mut workflow = workflow.clone();
+    let (what, edit) = rng.pick(EDITS);
+    edit(&mut workflow, rng);
+    (Arc::new(workflow), what)
+}
+
+type Edit = fn(&mut Workflow, &mut Rng);
+
+const EDITS: &[(&str, Edit)] = &[
+    ("slots", slots),
+    ("retry", retry),
+    ("terminal states", terminal),
+    ("slots of agents", agents),
+    ("stages", stages),
+    ("life limits", life),
+    ("limits of attempts", attempts),
+    ("day limits", day),
+    ("show", show),
+    ("switches", switches),
+    ("estimates", estimates),
+];
+
+fn slots(workflow: &mut Workflow, rng: &mut Rng) {
+    workflow.max_issue_concurrency = rng.between(1, 4) as u32;
+}
+
+fn agents(workflow: &mut Workflow, rng: &mut Rng) {
+    for profile in workflow.agents.values_mut() {
+        profile.max_concurrency = maybe(rng, 40, |rng| rng.between(1, 2) as u32);
+    }
+}
+
+fn estimates(workflow: &mut Workflow, rng: &mut Rng) {
+    for profile in workflow.agents.values_mut() {
+        profile.estimate = Spend {
+            tokens: rng.between(0, 500),
+            usd: MicroUsd(rng.between(0, 500_000)),
+        };
+    }
+}
+
+fn retry(workflow: &mut Workflow, rng: &mut Rng) {
+    for stage in &mut workflow.issue.stages {
+        stage.retry.max_attempts = rng.between(1, 4) as u32;
+        stage.retry.initial_backoff = Span::secs(rng.pick(&[0, 1, 10, 60]));
+        stage.retry.max_backoff = Span::secs(rng.pick(&[60, 300, 3_600]));
+    }
+}
+
+/// Stages go, come back and change places.
+fn stages(workflow: &mut Workflow, rng: &mut Rng) {
+    let mut list: Vec<Stage> = workflow.issue.stages.clone();
+    for stage in &base().issue.stages {
+        if !list.iter().any(|one| one.name == stage.name) {
+            list.push(stage.clone());
+        }
+    }
+    if rng.percent(50) {
+        rng.shuffle(&mut list);
+    }
+    if rng.percent(60) {
+        list.remove(rng.below(list.len()));
+    }
+    if rng.percent(20) {
+        list[0].when_state = rng.pick(&["todo", "review", "later"]).to_owned();
+    }
+    workflow.issue.stages = list;
+}
+
+fn terminal(workflow: &mut Workflow, rng: &mut Rng) {
+    let terminal = &TERMINAL[..rng.below(TERMINAL.len() + 1)];
+    workflow.issue.terminal_states = terminal.iter().map(|&state| state.to_owned()).collect();
+    workflow.issue.terminal_grace = Span::secs(rng.pick(&[0, 10, 60]));
+    workflow.issue.remove_workspace = rng.pick(&[
+        RemoveWorkspace::Clean,
+        RemoveWorkspace::Never,
+        RemoveWorkspace::Always,
+    ]);
+}
+
+fn life(workflow: &mut Workflow, rng: &mut Rng) {
+    workflow.issue.max_attempts = rng.pick(&[2, 4, 8, 15]);
+    workflow.issue.limit = limit(rng, 8);
+}
+
+fn attempts(workflow: &mut Workflow, rng: &mut Rng) {
+    for stage in &mut workflow.issue.stages {
+        stage.limit = limit(rng, 2);
+        stage.max_concurrency = maybe(rng, 30, |rng| rng.between(1, 2) as u32);
+    }
+}
+
+fn day(workflow: &mut Workflow, rng: &mut Rng) {
+    workflow.day_limit = limit(rng, 12);
+}
+
+fn show(workflow: &mut Workflow, rng: &mut Rng) {
+    workflow.show = maybe(rng, 50, |_| Show {
+        command: "show".to_owned(),
+        timeout: Span::secs(30),
+    });
+}
+
+fn switches(workflow: &mut Workflow, rng: &mut Rng) {
+    for stage in &mut workflow.issue.stages {
+        stage.parallel = rng.percent(25);
+        stage.resume = rng.percent(60);
+        stage.on_state_change = rng.pick(&[OnStateChange::Finish, OnStateChange::Cancel]);
+        let hook = |rng: &mut Rng| maybe(rng, 40, |_| "hook".to_owned());
+        stage.before_run = hook(rng);
+        stage.after_run = hook(rng);
+        stage.verify = hook(rng);
+    }
+    workflow.issue.after_create = maybe(rng, 40, |_| "hook".to_owned());
+}
+
+fn limit(rng: &mut Rng, scale: u64) -> Limit {
+    Limit {
+        tokens: maybe(rng, 35, |rng| rng.between(50, 400) * scale),
+        usd: maybe(rng, 35, |rng| MicroUsd(rng.between(50_000, 400_000) * scale)),
+    }
+}
+
+fn maybe<T>(rng: &mut Rng, percent: u64, value: impl FnOnce(&mut Rng) -> T) -> Option<T> {
+    rng.percent(percent).then(|| value(rng))
+}

@@ -1,0 +1,54 @@
+//! Faults planted into what goes to the ledger and what comes back from it.
+
+use serde_json::Value;
+use vik_core::changes::{Changes, Stored};
+use vik_core::machine::Machine;
+
+use crate::fault::Fault;
+
+/// Spoils what a new daemon reads.
+pub(crate) fn spoil(stored: &mut Stored, fault: Option<Fault>) {
+    match fault {
+        Some(Fault::CountersReset) => patch(stored, |machine| {
+            machine["life"]["spend"] = serde_json::json!({"tokens": 0, "usd": 0});
+            machine["life"]["attempts"] = 0.into();
+        }),
+        Some(Fault::LifeLimitMoved) => patch(stored, |machine| {
+            let extra = machine["life"]["extra_attempts"].as_u64().unwrap_or_default();
+            machine["life"]["extra_attempts"] = (extra + 5).into();
+        }),
+        Some(Fault::ParkedForgotten) => patch(stored, |machine| {
+            if let Some(runs) = machine["runs"].as_array_mut() {
+                runs.retain(|run| run["phase"].get("parked").is_none());
+            }
+        }),
+        Some(Fault::PauseForgotten) => {
+            stored.paused = false;
+            patch(stored, |machine| machine["paused"] = false.into());
+        }
+        Some(Fault::DayReset) => stored.days.clear(),
+        _ => {}
+    }
+}
+
+/// Spoils what goes to the ledger.
+pub(crate) fn spoil_changes(changes: &mut Changes, fault: Option<Fault>) {
+    if fault == Some(Fault::ChargedTwice) {
+        for ended in &mut changes.ended {
+            ended.charged = ended.charged.plus(ended.charged);
+        }
+    }
+}
+
+/// Changes machines in their stored form, where no type stands in the way.
+fn patch(stored: &mut Stored, change: impl Fn(&mut Value)) {
+    for machine in &mut stored.machines {
+        let Ok(mut value) = serde_json::to_value(&*machine) else {
+            continue;
+        };
+        change(&mut value);
+        if let Ok(changed) = serde_json::from_value::<Machine>(value) {
+            *machine = changed;
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Chance with a fixed algorithm: the same seed makes the same world on every machine.
+
+/// SplitMix64.
+#[derive(Clone, Debug)]
+pub struct Rng(u64);
+
+impl Rng {
+    /// From a seed.
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// Any number.
+    pub fn any(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// Below `end`, which is not zero.
+    pub fn below(&mut self, end: usize) -> usize {
+        // The bias is without weight for ends this small.
+        (self.any() % end.max(1) as u64) as usize
+    }
+
+    /// From `low` to `high`, both included.
+    pub fn between(&mut self, low: u64, high: u64) -> u64 {
+        low + self.any() % (high - low + 1)
+    }
+
+    /// True in so many of a hundred cases.
+    pub fn percent(&mut self, percent: u64) -> bool {
+        self.any() % 100 < percent
+    }
+
+    /// One of these; the list is not empty.
+    pub fn pick<T: Clone>(&mut self, list: &[T]) -> T {
+        list[self.below(list.len())].clone()
+    }
+
+    /// An index, each as likely as its weight says.
+    pub fn weighted(&mut self, weights: &[u32]) -> usize {
+        let sum: u32 = weights.iter().sum();
+        let mut at = (self.any() % u64::from(sum.max(1))) as u32;
+        for (index, weight) in weights.iter().enumerate() {
+            if at < *weight {
+                return index;
+            }
+            at -= weight;
+        }
+        0
+    }
+
+    /// Puts them into a random order.
+    pub fn shuffle<T>(&mut self, list: &mut [T]) {
+        for at in (1..list.len()).rev() {
+            list.swap(at, self.below(at + 1));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_algorithm_is_fixed() {
+        let mut rng = Rng::new(0);
+        assert_eq!(
+            [rng.any(), rng.any()],
+            [0xe220_a839_7b1d_cdaf, 0x6e78_9e6a_a1b9_65f4]
+        );
+        assert_eq!(rng.weighted(&[0, 3, 0]), 1);
+    }
+}

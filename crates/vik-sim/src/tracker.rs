@@ -1,0 +1,259 @@
+//! The outside tracker: issues that people and agents change, and answers that may be old, short or wrong.
+
+use std::collections::VecDeque;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use vik_core::ids::IssueId;
+use vik_core::issue::{Issue, Pull, Wanted};
+
+use crate::policy::STATES;
+use crate::rng::Rng;
+
+/// How many old snapshots it can lie with.
+const KEPT: usize = 4;
+
+/// One issue as the tracker tells it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Item {
+    /// Its number; the id is the same in words.
+    pub issue: usize,
+    /// Its state.
+    pub state: &'static str,
+    /// Which title it has.
+    pub title: u32,
+    /// Which description it has.
+    pub description: u32,
+    /// The issues that block it.
+    pub blocked_by: Vec<usize>,
+    priority: Option<u8>,
+    created: Option<u8>,
+    /// As a pull prints it.
+    text: Arc<str>,
+}
+
+impl Item {
+    /// The same without its blockers.
+    pub fn without_blockers(&self) -> Arc<Self> {
+        let mut item = self.clone();
+        item.blocked_by.clear();
+        item.write("");
+        Arc::new(item)
+    }
+
+    /// The same with a mark in its title.
+    pub fn with_mark(&self, mark: u32) -> Arc<Self> {
+        let mut item = self.clone();
+        item.write(&format!("~{mark}"));
+        Arc::new(item)
+    }
+
+    /// As the core takes it.
+    pub fn parsed(&self) -> Option<Issue> {
+        Issue::parse(&self.text).ok()
+    }
+
+    fn write(&mut self, mark: &str) {
+        let mut text = format!(
+            r#"{{"id":"{}","state":"{}","title":"t{}{mark}","description":"d{}""#,
+            self.issue, self.state, self.title, self.description
+        );
+        if let Some(priority) = self.priority {
+            let _ = write!(text, r#","priority":{priority}"#);
+        }
+        if let Some(created) = self.created {
+            let _ = write!(text, r#","created_at":"2026-01-{created:02}T00:00:00Z""#);
+        }
+        if !self.blocked_by.is_empty() {
+            let ids: Vec<String> = self.blocked_by.iter().map(usize::to_string).collect();
+            let _ = write!(text, r#","blocked_by":[{}]"#, ids.join(","));
+        }
+        text.push('}');
+        self.text = text.into();
+    }
+}
+
+/// What a pull brings: the items in their order, as the tracker printed them.
+pub type Snapshot = Vec<Arc<Item>>;
+
+/// The tracker.
+#[derive(Clone, Debug)]
+pub struct Tracker {
+    items: Vec<Arc<Item>>,
+    there: Vec<bool>,
+    ids: Vec<IssueId>,
+    old: VecDeque<Snapshot>,
+}
+
+impl Tracker {
+    /// So many issues.
+    pub fn new(issues: usize, rng: &mut Rng) -> Self {
+        let item = |issue| {
+            let mut item = Item {
+                issue,
+                state: if rng.percent(70) {
+                    "todo"
+                } else {
+                    rng.pick(&STATES)
+                },
+                title: 0,
+                description: 0,
+                blocked_by: Vec::new(),
+                priority: rng.percent(60).then(|| rng.between(1, 3) as u8),
+                created: rng.percent(60).then(|| rng.between(1, 9) as u8),
+                text: "".into(),
+            };
+            item.write("");
+            Arc::new(item)
+        };
+        Self {
+            items: (0..issues).map(item).collect(),
+            there: vec![true; issues],
+            ids: (0..issues).map(|issue| IssueId::new(issue.to_string())).collect(),
+            old: VecDeque::new(),
+        }
+    }
+
+    /// How many issues there are or were.
+    pub fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    /// The id of an issue.
+    pub fn id(&self, issue: usize) -> &IssueId {
+        &self.ids[issue]
+    }
+
+    /// The truth about an issue, while it is there.
+    pub fn item(&self, issue: usize) -> Option<&Arc<Item>> {
+        self.items.get(issue).filter(|_| self.there[issue])
+    }
+
+    /// The truth about all.
+    pub fn snapshot(&self) -> Snapshot {
+        let there = self.items.iter().zip(&self.there).filter(|(_, there)| **there);
+        there.map(|(item, _)| Arc::clone(item)).collect()
+    }
+
+    fn change(&mut self, issue: usize, change: impl FnOnce(&mut Item)) {
+        let item = Arc::make_mut(&mut self.items[issue]);
+        change(item);
+        item.write("");
+    }
+
+    /// Moves an issue to a state.
+    pub fn set_state(&mut self, issue: usize, state: &'static str) {
+        self.change(issue, |item| item.state = state);
+    }
+
+    /// Somebody does something to an issue. Returns what.
+    pub fn edit(&mut self, issue: usize, rng: &mut Rng) -> &'static str {
+        match rng.weighted(&[8, 3, 2, 3, 2, 4, 2]) {
+            0 => {
+                let state = rng.pick(&STATES);
+                self.set_state(issue, state);
+                "state"
+            }
+            1 => {
+                // Back to an earlier title, too.
+                let title = rng.between(0, 3) as u32;
+                self.change(issue, |item| item.title = title);
+                "title"
+            }
+            2 => {
+                self.change(issue, |item| item.description += 1);
+                "description"
+            }
+            3 => {
+                let all = self.len();
+                let blockers = (0..rng.below(3)).map(|_| rng.below(all + 1)).collect();
+                self.change(issue, |item| item.blocked_by = blockers);
+                "blockers"
+            }
+            4 => {
+                self.change(issue, |item| item.blocked_by.clear());
+                "blockers cleared"
+            }
+            5 => {
+                self.there[issue] = !self.there[issue];
+                if self.there[issue] {
+                    "comes back"
+                } else {
+                    "vanishes"
+                }
+            }
+            _ => {
+                let priority = rng.percent(70).then(|| rng.between(1, 3) as u8);
+                self.change(issue, |item| item.priority = priority);
+                "priority"
+            }
+        }
+    }
+
+    /// What a pull brings that lies in so many of a hundred cases, and the lie.
+    pub fn pulled(&mut self, lies: u64, rng: &mut Rng) -> (Snapshot, &'static str) {
+        let mut snapshot = self.snapshot();
+        let truth = snapshot.clone();
+        let lie = if rng.percent(lies) {
+            match rng.below(4) {
+                0 if !self.old.is_empty() => {
+                    snapshot = self.old[rng.below(self.old.len())].clone();
+                    "old"
+                }
+                1 if !snapshot.is_empty() => {
+                    snapshot.remove(rng.below(snapshot.len()));
+                    "short"
+                }
+                2 if !snapshot.is_empty() && !self.old.is_empty() => {
+                    // The same issue twice, with different content: the first counts.
+                    let old = &self.old[rng.below(self.old.len())];
+                    if !old.is_empty() {
+                        let twin = Arc::clone(&old[rng.below(old.len())]);
+                        snapshot.insert(rng.below(snapshot.len() + 1), twin);
+                    }
+                    "twice"
+                }
+                _ => {
+                    rng.shuffle(&mut snapshot);
+                    "other order"
+                }
+            }
+        } else {
+            ""
+        };
+        if self.old.len() == KEPT {
+            self.old.pop_front();
+        }
+        self.old.push_back(truth);
+        (snapshot, lie)
+    }
+
+    /// An older view of an issue, where there is one.
+    pub fn old_item(&self, issue: usize, rng: &mut Rng) -> Option<Arc<Item>> {
+        let old = (!self.old.is_empty()).then(|| &self.old[rng.below(self.old.len())])?;
+        old.iter().find(|item| item.issue == issue).cloned()
+    }
+}
+
+/// What the core gets of a snapshot: read as a real pull is.
+pub fn read(snapshot: &Snapshot, wanted: &Wanted) -> Vec<Issue> {
+    let mut text = String::with_capacity(128 * snapshot.len() + 2);
+    text.push('[');
+    for (at, item) in snapshot.iter().enumerate() {
+        if at > 0 {
+            text.push(',');
+        }
+        text.push_str(&item.text);
+    }
+    text.push(']');
+    Pull::parse_wanted(text.as_bytes(), wanted)
+        .map(|pull| pull.issues)
+        .unwrap_or_default()
+}
+
+/// The snapshot without the second of each id: what a pull is taken for.
+pub fn distinct(snapshot: &Snapshot) -> Snapshot {
+    let mut seen = [false; 64];
+    let first = |item: &&Arc<Item>| !std::mem::replace(&mut seen[item.issue], true);
+    snapshot.iter().filter(first).cloned().collect()
+}

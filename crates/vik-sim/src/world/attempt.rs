@@ -1,0 +1,323 @@
+//! One attempt as its session does it: each step is on disk before the next, and recovery is the same way gone again.
+
+use vik_core::ids::{IssueId, SessionId};
+use vik_core::limits::Spend;
+use vik_core::machine::Report;
+use vik_core::outcome::{FailureClass, Outcome};
+use vik_core::scheduler::{Input, Start, StopWhy};
+
+use super::{Held, World};
+use crate::clock::later;
+use crate::fault::Fault;
+use crate::host::{Files, Step, Tree, ran};
+use crate::oracle::{Broken, Told, number};
+use crate::trace::Event;
+
+/// The daemon's part of an attempt: gone when it dies.
+pub(crate) struct Task {
+    start: Start,
+    pub(super) stop: Option<StopWhy>,
+    /// It was taken up after a restart.
+    restored: bool,
+    /// A hook runs for this daemon.
+    in_hook: bool,
+    told: Spend,
+}
+
+impl Task {
+    pub(super) fn new(start: Start, restored: bool) -> Self {
+        Self {
+            start,
+            stop: None,
+            restored,
+            in_hook: false,
+            told: Spend::default(),
+        }
+    }
+
+    pub(super) fn issue(&self) -> &IssueId {
+        &self.start.issue.id
+    }
+}
+
+/// Whether the task did something, and whether it is over.
+enum Did {
+    Nothing,
+    Step(&'static str),
+    Over(Report),
+}
+
+impl World {
+    /// One attempt does its next step.
+    pub(super) fn attempt_steps(&mut self) -> Result<bool, Broken> {
+        let Some(daemon) = &mut self.daemon else {
+            return Ok(false);
+        };
+        if daemon.tasks.is_empty() {
+            return Ok(false);
+        }
+        let at = self.rng.below(daemon.tasks.len());
+        let Some((&session, _)) = daemon.tasks.iter().nth(at) else {
+            return Ok(false);
+        };
+        self.attempt_step(session)
+    }
+
+    /// This attempt does its next step, where there is one.
+    pub(super) fn attempt_step(&mut self, session: SessionId) -> Result<bool, Broken> {
+        let Some(mut task) = self
+            .daemon
+            .as_mut()
+            .and_then(|daemon| daemon.tasks.remove(&session))
+        else {
+            return Ok(false);
+        };
+        let did = self.do_step(&mut task)?;
+        if let Did::Over(report) = did {
+            if self.has(Fault::SlotLeaks) && self.rng.percent(20) {
+                return Ok(true);
+            }
+            let issue = task.start.issue.id;
+            self.trace.note(Event::Ended {
+                session,
+                outcome: report.outcome,
+            });
+            self.reports.push((issue.clone(), session, report.clone()));
+            self.tell(Input::Ended {
+                issue,
+                session,
+                report,
+            })?;
+            return Ok(true);
+        }
+        if let Some(daemon) = &mut self.daemon {
+            daemon.tasks.insert(session, task);
+        }
+        if let Did::Step(step) = did {
+            self.trace.note(Event::Task { session, step });
+        }
+        Ok(matches!(did, Did::Step(_)))
+    }
+
+    fn do_step(&mut self, task: &mut Task) -> Result<Did, Broken> {
+        let session = task.start.session;
+        let issue = number(&task.start.issue.id);
+        let Some(files) = self.host.files.get(&session) else {
+            self.host.files.insert(session, Files::new());
+            return Ok(Did::Step("begun"));
+        };
+        let step = files.step;
+        let stage = &task.start.stage;
+        Ok(match step {
+            Step::Begun => {
+                let is_new = self.host.workspaces.insert(issue);
+                if is_new && self.policy.issue.after_create.is_some() && self.rng.percent(10) {
+                    self.host.workspaces.remove(&issue);
+                    let mut report = Report::of(Outcome::Failed);
+                    report.failure_class = Some(FailureClass::Hook);
+                    report.preparing = true;
+                    self.conclude(session, report)
+                } else {
+                    self.at(session, Step::Prepared, "prepared")
+                }
+            }
+            Step::Prepared if stage.before_run.is_none() => self.at(session, Step::HookEnded, "no hook"),
+            Step::Prepared | Step::HookEnded if task.stop.is_some() => {
+                let outcome = self.stopped(task).unwrap_or(Outcome::Cancelled);
+                self.conclude(session, Report::of(outcome))
+            }
+            Step::Prepared => {
+                task.in_hook = true;
+                self.hook_starts(session, 0)?;
+                self.at(session, Step::HookStarted, "before_run starts")
+            }
+            Step::HookStarted if !task.in_hook => {
+                task.in_hook = true;
+                self.hook_starts(session, 0)?;
+                Did::Step("before_run starts again")
+            }
+            Step::HookStarted => {
+                task.in_hook = false;
+                self.hook_ends(session, 0);
+                if self.rng.percent(5) {
+                    let mut report = Report::of(Outcome::Failed);
+                    report.failure_class = Some(FailureClass::Hook);
+                    self.conclude(session, report)
+                } else {
+                    self.at(session, Step::HookEnded, "before_run ends")
+                }
+            }
+            Step::HookEnded => self.spawn(issue, &task.start)?,
+            Step::Spawned => self.follow(issue, task)?,
+            Step::Logged => {
+                let cancelled = files
+                    .report
+                    .as_ref()
+                    .is_some_and(|report| report.outcome == Outcome::Cancelled);
+                if cancelled || stage.after_run.is_none() {
+                    self.at(session, Step::Over, "no after_run")
+                } else {
+                    task.in_hook = true;
+                    self.hook_starts(session, 1)?;
+                    self.at(session, Step::AfterStarted, "after_run starts")
+                }
+            }
+            Step::AfterStarted if !task.in_hook => {
+                task.in_hook = true;
+                self.hook_starts(session, 1)?;
+                Did::Step("after_run starts again")
+            }
+            Step::AfterStarted => {
+                task.in_hook = false;
+                self.hook_ends(session, 1);
+                self.at(session, Step::Over, "after_run ends")
+            }
+            Step::Over => Did::Over(files.report.clone().unwrap_or_else(|| Report::of(Outcome::Lost))),
+        })
+    }
+
+    fn at(&mut self, session: SessionId, step: Step, name: &'static str) -> Did {
+        if let Some(files) = self.host.files.get_mut(&session) {
+            files.step = step;
+        }
+        Did::Step(name)
+    }
+
+    fn hook_starts(&mut self, session: SessionId, hook: usize) -> Held {
+        let Some(files) = self.host.files.get_mut(&session) else {
+            return Ok(());
+        };
+        let (started, ended) = &mut files.hooks[hook];
+        if *ended > 0 {
+            return Err(Broken::new(
+                "3: a hook runs twice only where death fell between its start and its end",
+                format!("the hook of {session} is started again, and its end is on disk"),
+            ));
+        }
+        *started += 1;
+        Ok(())
+    }
+
+    fn hook_ends(&mut self, session: SessionId, hook: usize) {
+        if let Some(files) = self.host.files.get_mut(&session) {
+            files.hooks[hook].1 += 1;
+        }
+    }
+
+    /// The shim is started, and the agent with it.
+    fn spawn(&mut self, issue: usize, start: &Start) -> Result<Did, Broken> {
+        let session = start.session;
+        if self
+            .host
+            .trees
+            .values()
+            .any(|tree| tree.issue == issue && tree.given_up)
+        {
+            // The shim that lives on holds the workspace's lock.
+            return Ok(self.conclude(session, Report::of(Outcome::Lost)));
+        }
+        let times = 1 + usize::from(self.has(Fault::DoubleSpawn) && self.rng.percent(20));
+        for _ in 0..times {
+            self.oracle.spawns(issue, start, &self.host, &self.disk)?;
+            let tree = Tree::new(issue, start.clone(), &self.plan.temper, &mut self.rng);
+            self.host.trees.insert(session, tree);
+        }
+        Ok(self.at(session, Step::Spawned, "agent starts"))
+    }
+
+    /// The agent is followed until its tree is gone.
+    fn follow(&mut self, issue: usize, task: &Task) -> Result<Did, Broken> {
+        let session = task.start.session;
+        let stopped = self.stopped(task);
+        if let Some(tree) = self.host.trees.get_mut(&session) {
+            if self.fault == Some(Fault::AdoptionDoubles) && task.restored {
+                return self.spawn(issue, &task.start);
+            }
+            if self.fault == Some(Fault::ClaimFreedEarly) && self.rng.percent(10) {
+                return Ok(Did::Over(ran(Outcome::Cancelled, None)));
+            }
+            if stopped.is_some() {
+                tree.stop();
+            }
+            return Ok(Did::Nothing);
+        }
+        let Some(files) = self.host.files.get(&session) else {
+            return Ok(Did::Nothing);
+        };
+        let Some(exit) = files.exit else {
+            let mut report = ran(Outcome::Lost, files.told);
+            report.proof = Some("reboot".to_owned());
+            return Ok(self.conclude(session, report));
+        };
+        let mut report = exit.report(stopped, &mut self.rng);
+        let verified = report.outcome == Outcome::Succeeded && task.start.stage.verify.is_some();
+        if verified && self.rng.percent(30) {
+            report.outcome = Outcome::Failed;
+            report.failure_class = Some(FailureClass::Verify);
+            report.feedback = Some("no".to_owned());
+        }
+        if report.failure_class == Some(FailureClass::RateLimit) && self.rng.percent(60) {
+            let seconds = self.rng.between(0, 20_000) as i64 - 100;
+            report.resets_at = Some(later(self.clock.now().wall, seconds));
+        }
+        Ok(self.conclude(session, report))
+    }
+
+    /// The end is in the log.
+    fn conclude(&mut self, session: SessionId, mut report: Report) -> Did {
+        if self.has(Fault::ChargedNever) && report.spend.is_none() {
+            // Only what is told is spoilt: the log has the truth.
+            self.oracle.knows_end(session, &report);
+            report.ran = false;
+        } else {
+            self.oracle.knows_end(session, &report);
+        }
+        if let Some(files) = self.host.files.get_mut(&session) {
+            files.report = Some(report);
+        }
+        self.at(session, Step::Logged, "ended")
+    }
+
+    /// The outcome of an attempt that Vik stops.
+    fn stopped(&self, task: &Task) -> Option<Outcome> {
+        task.stop.as_ref().map(|why| match why {
+            StopWhy::OverBudget(_) => Outcome::OverBudget,
+            _ => Outcome::Cancelled,
+        })
+    }
+
+    /// The scheduler hears what an attempt has spent so far.
+    pub(super) fn spend_is_told(&mut self) -> Result<bool, Broken> {
+        let Some(daemon) = &mut self.daemon else {
+            return Ok(false);
+        };
+        let news = daemon.tasks.iter_mut().filter_map(|(session, task)| {
+            let tree = self.host.trees.get(session)?;
+            let known = tree.tells && !tree.given_up && tree.spent != task.told;
+            known.then_some((*session, tree.spent, task))
+        });
+        let mut news: Vec<_> = news.collect();
+        if news.is_empty() {
+            return Ok(false);
+        }
+        let (session, spend, task) = news.swap_remove(self.rng.below(news.len()));
+        task.told = spend;
+        let issue = task.start.issue.id.clone();
+        self.trace.note(Event::Spent {
+            session,
+            tokens: spend.tokens,
+            micro_usd: spend.usd.0,
+        });
+        if self.fault == Some(Fault::SpendUnheard) {
+            let told = Told::Spent { session, spend };
+            self.oracle.hears(&told);
+            return self.tick();
+        }
+        self.tell(Input::Spent {
+            issue,
+            session,
+            spend,
+        })?;
+        Ok(true)
+    }
+}

@@ -1,0 +1,315 @@
+//! The daemon: it tells the scheduler what happened, commits what it decides, and carries that out.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use vik_core::changes::Changes;
+use vik_core::ids::{IssueId, SessionId};
+use vik_core::issue::Wanted;
+use vik_core::machine::Note;
+use vik_core::scheduler::{Effect, Input, Scheduler, Start, StopWhy};
+use vik_core::time::{Mono, Now};
+
+use super::attempt::Task;
+use super::{Held, World};
+use crate::fault::Fault;
+use crate::host::Step;
+use crate::oracle::{Broken, Told, number};
+use crate::restore;
+use crate::trace::Event;
+use crate::tracker::Snapshot;
+
+/// One daemon's life.
+pub(crate) struct Daemon {
+    scheduler: Scheduler,
+    /// Decided, not yet committed.
+    waiting: VecDeque<Batch>,
+    /// Committed, not yet carried out.
+    acting: VecDeque<Effect>,
+    pub(super) tasks: BTreeMap<SessionId, Task>,
+    pub(super) pull: Option<Pulling>,
+    /// Issues that are being looked at.
+    pub(super) shows: Vec<IssueId>,
+    /// Issues whose workspace is being removed.
+    pub(super) removals: Vec<IssueId>,
+    pub(super) asked: u64,
+}
+
+/// What one input changed, and what is to be done then.
+struct Batch {
+    changes: Changes,
+    effects: Vec<Effect>,
+}
+
+/// A pull under way.
+pub(super) struct Pulling {
+    pub(super) wanted: Wanted,
+    /// What the tracker printed; its answer is made when the pull begins, or when it ends.
+    pub(super) printed: Option<(Snapshot, &'static str)>,
+}
+
+impl Daemon {
+    pub(super) fn scheduler(&self) -> &Scheduler {
+        &self.scheduler
+    }
+
+    /// Whether everything that was decided is durable and done.
+    pub(super) fn is_settled(&self) -> bool {
+        self.waiting.is_empty() && self.acting.is_empty()
+    }
+}
+
+impl World {
+    /// A daemon starts: from what is durable, and from nothing else.
+    pub(super) fn boot(&mut self) -> Held {
+        // Any reading may be the first one.
+        let uptime = self.rng.pick(&[0, 1, 1_000]);
+        self.clock.daemon_begins(uptime);
+        let now = self.clock.now();
+        let mut stored = self.disk.stored();
+        restore::spoil(&mut stored, self.fault);
+        let mut seed = [0; 6];
+        seed.copy_from_slice(&self.rng.any().to_le_bytes()[..6]);
+        let workflow = self.seen_policy();
+        let known = stored.machines.len();
+        let (mut scheduler, mut starts) =
+            Scheduler::restore(workflow, self.filter.clone(), seed, stored, now);
+        let changes = scheduler.take_changes();
+        self.trace.note(Event::Boot {
+            taken_up: starts.len(),
+            known,
+        });
+        self.oracle.booted(&self.disk, &self.host, &starts, &scheduler)?;
+        self.oracle.restored(&changes)?;
+        if self.has(Fault::AdoptionSkipped) && !starts.is_empty() {
+            starts.pop();
+        }
+        let mut daemon = Daemon {
+            scheduler,
+            waiting: VecDeque::new(),
+            acting: VecDeque::new(),
+            tasks: BTreeMap::new(),
+            pull: None,
+            shows: Vec::new(),
+            removals: Vec::new(),
+            asked: 0,
+        };
+        if changes != Changes::default() {
+            daemon.waiting.push_back(Batch {
+                changes,
+                effects: Vec::new(),
+            });
+        }
+        self.daemon = Some(daemon);
+        for start in starts {
+            self.take_up(start, true)?;
+        }
+        self.busy = false;
+        let workspaces = self
+            .host
+            .workspaces
+            .iter()
+            .map(|issue| self.tracker.id(*issue).clone());
+        let workspaces = Input::Workspaces(workspaces.collect());
+        self.tell(workspaces)
+    }
+
+    /// The workflow as the core sees it.
+    pub(super) fn seen_policy(&self) -> Arc<vik_core::workflow::Workflow> {
+        if !self.has(Fault::SlotsWiden) {
+            return Arc::clone(&self.policy);
+        }
+        let mut wide = (*self.policy).clone();
+        wide.max_issue_concurrency += 2;
+        Arc::new(wide)
+    }
+
+    /// What the scheduler is told of the time.
+    fn told_now(&self) -> Now {
+        let now = self.clock.now();
+        if !self.has(Fault::WallForMono) {
+            return now;
+        }
+        let wall = now.wall.as_millisecond() - 1_700_000_000_000;
+        Now {
+            wall: now.wall,
+            mono: Mono(std::time::Duration::from_millis(
+                u64::try_from(wall).unwrap_or_default(),
+            )),
+        }
+    }
+
+    /// Tells the scheduler something; what it decides waits for the ledger.
+    pub(super) fn tell(&mut self, input: Input) -> Held {
+        let now = self.told_now();
+        let true_now = self.clock.now();
+        let Some(daemon) = &mut self.daemon else {
+            return Ok(());
+        };
+        let expected = self.oracle.expects(&daemon.scheduler, &input, now);
+        let told = Told::of(&input);
+        let effects = daemon.scheduler.handle(now, input);
+        let mut changes = daemon.scheduler.take_changes();
+        self.oracle
+            .decided(&told, &effects, &changes, &daemon.scheduler, true_now)?;
+        expected.meets(&effects)?;
+        restore::spoil_changes(&mut changes, self.fault);
+        self.oracle.charged(&changes)?;
+        for effect in &effects {
+            note(&mut self.trace, effect);
+        }
+        let early = self.fault == Some(Fault::ActedEarly);
+        if early || (changes == Changes::default() && daemon.waiting.is_empty()) {
+            daemon.acting.extend(effects);
+            if changes != Changes::default() {
+                daemon.waiting.push_back(Batch {
+                    changes,
+                    effects: Vec::new(),
+                });
+            }
+        } else {
+            daemon.waiting.push_back(Batch { changes, effects });
+        }
+        Ok(())
+    }
+
+    /// The ledger commits some of what waits, in one transaction.
+    pub(super) fn commit(&mut self) -> Result<bool, Broken> {
+        let Some(daemon) = &mut self.daemon else {
+            return Ok(false);
+        };
+        let of = daemon.waiting.len();
+        if of == 0 {
+            return Ok(false);
+        }
+        let batches = 1 + self.rng.below(of);
+        let fate = self.rng.weighted(&[300, 1, 1]);
+        if fate == 1 && self.plan.weights[super::DEATHS] > 0 {
+            self.trace.note(Event::CommitLost { batches });
+            self.dies()?;
+            return Ok(true);
+        }
+        let lying = self.fault == Some(Fault::AckedEarly) && self.rng.percent(30);
+        for batch in daemon.waiting.drain(..batches) {
+            if !lying {
+                self.disk.commit(&batch.changes);
+            }
+            daemon.acting.extend(batch.effects);
+        }
+        if fate == 2 && self.plan.weights[super::DEATHS] > 0 {
+            self.trace.note(Event::CommitUnheard { batches });
+            self.dies()?;
+            return Ok(true);
+        }
+        self.trace.note(Event::Commit { batches, of });
+        Ok(true)
+    }
+
+    /// Carries out the next effect.
+    pub(super) fn act(&mut self) -> Result<bool, Broken> {
+        let Some(effect) = self.daemon.as_mut().and_then(|daemon| daemon.acting.pop_front()) else {
+            return Ok(false);
+        };
+        self.oracle.acts(&effect, &self.disk)?;
+        let Some(daemon) = &mut self.daemon else {
+            return Ok(false);
+        };
+        let what = match effect {
+            Effect::Start(start) => {
+                self.take_up(*start, false)?;
+                "start"
+            }
+            Effect::Stop { session, why } => {
+                if self.fault != Some(Fault::StopIgnored)
+                    && let Some(task) = daemon.tasks.get_mut(&session)
+                {
+                    task.stop.get_or_insert(why);
+                    if self.fault == Some(Fault::RemovedUnderAgent) {
+                        daemon.removals.push(task.issue().clone());
+                    }
+                }
+                "stop"
+            }
+            Effect::Show(issue) => {
+                daemon.shows.push(issue);
+                "show"
+            }
+            Effect::RemoveWorkspace(issue) => {
+                daemon.removals.push(issue.id);
+                "remove workspace"
+            }
+            Effect::Warn { .. } => "warn",
+            Effect::Answer(..) => "answer",
+            Effect::Pull => "pull",
+            Effect::Note(..) => "note",
+        };
+        self.trace.note(Event::Acts { what });
+        Ok(true)
+    }
+
+    /// An attempt is taken up: begun, or gone on with where its files say that it stands.
+    pub(super) fn take_up(&mut self, start: Start, restored: bool) -> Held {
+        let session = start.session;
+        if let Some(files) = self.host.files.get_mut(&session).filter(|_| restored) {
+            match self.fault {
+                Some(Fault::JournalIgnored) => files.step = Step::Begun,
+                Some(Fault::HooksAgain) => files.step = files.step.min(Step::Prepared),
+                _ => {}
+            }
+        }
+        if let Some(daemon) = &mut self.daemon {
+            daemon.tasks.insert(session, Task::new(start, restored));
+        }
+        Ok(())
+    }
+
+    /// The daemon is gone at once; what is durable and what lives stays.
+    pub(super) fn dies(&mut self) -> Held {
+        let Some(daemon) = self.daemon.take() else {
+            return Ok(());
+        };
+        self.trace.note(Event::Crash {
+            uncommitted: daemon.waiting.len(),
+            not_acted: daemon.acting.len(),
+        });
+        self.oracle.crashed(&self.disk)
+    }
+}
+
+/// Notes what was decided.
+fn note(trace: &mut crate::trace::Trace, effect: &Effect) {
+    trace.note(match effect {
+        Effect::Start(start) => Event::DecidesStart {
+            issue: number(&start.issue.id),
+            session: start.session,
+            attempt: start.attempt,
+        },
+        Effect::Stop { session, why } => Event::DecidesStop {
+            session: *session,
+            why: match why {
+                StopWhy::StateChanged => "state changed",
+                StopWhy::Terminal => "terminal",
+                StopWhy::Gone => "gone",
+                StopWhy::Cancelled => "cancelled",
+                StopWhy::OverBudget(_) => "over budget",
+            },
+        },
+        Effect::Note(issue, Note::Parked { reason, .. }) => Event::Parks {
+            issue: number(issue),
+            reason: reason.as_str(),
+        },
+        Effect::Note(issue, Note::BackingOff { wait, .. }) => Event::BacksOff {
+            issue: number(issue),
+            ms: wait.as_millis() as u64,
+        },
+        Effect::Note(issue, Note::Ended { .. }) => Event::RunOver {
+            issue: number(issue),
+            freed: false,
+        },
+        Effect::Note(issue, Note::Freed { .. }) => Event::RunOver {
+            issue: number(issue),
+            freed: true,
+        },
+        _ => return,
+    });
+}

@@ -1,0 +1,201 @@
+//! A world around one scheduler: everything that can happen, in random order, one thing at each step.
+
+mod attempt;
+mod daemon;
+mod outside;
+mod quiet;
+
+use std::sync::Arc;
+
+use vik_core::ids::{IssueId, SessionId};
+use vik_core::machine::Report;
+use vik_core::scheduler::Filter;
+use vik_core::workflow::Workflow;
+
+use crate::clock::Clock;
+use crate::disk::Disk;
+use crate::fault::Fault;
+use crate::host::{Host, Temper};
+use crate::oracle::{Broken, Oracle};
+use crate::policy;
+use crate::rng::Rng;
+use crate::trace::Trace;
+use crate::tracker::Tracker;
+use daemon::Daemon;
+
+/// Whether everything held.
+pub(crate) type Held = Result<(), Broken>;
+
+/// One world.
+pub struct World {
+    rng: Rng,
+    clock: Clock,
+    tracker: Tracker,
+    host: Host,
+    disk: Disk,
+    /// The workflow file as it is.
+    policy: Arc<Workflow>,
+    filter: Filter,
+    daemon: Option<Daemon>,
+    busy: bool,
+    /// Reports of attempts that were told once.
+    reports: Vec<(IssueId, SessionId, Report)>,
+    oracle: Oracle,
+    trace: Trace,
+    plan: Plan,
+    fault: Option<Fault>,
+}
+
+/// What a seed's world is like. Seeds that leave things out find what a mix of everything hides.
+struct Plan {
+    weights: [u32; ACTIONS.len()],
+    lies: u64,
+    pulls_fail: u64,
+    temper: Temper,
+}
+
+type Action = fn(&mut World) -> Result<bool, Broken>;
+
+/// What can happen, and how often. An action that has nothing to do says so.
+const ACTIONS: &[(u32, Action)] = &[
+    (16, World::commit),
+    (24, World::act),
+    (26, World::attempt_steps),
+    (20, World::agent_works),
+    (8, World::spend_is_told),
+    (6, World::pull_begins),
+    (8, World::pull_ends),
+    (7, World::time_passes),
+    (5, World::tick),
+    (8, World::look_is_answered),
+    (6, World::removal_is_answered),
+    (6, World::issue_changes),
+    (2, World::person_asks),
+    (1, World::workflow_is_edited),
+    (1, World::load_changes),
+    (1, World::clock_jumps),
+    (1, World::tree_is_killed),
+    (2, World::old_report_comes_again),
+    (1, World::daemon_dies),
+];
+
+/// The first of [`ACTIONS`], without which nothing moves: no seed leaves those out.
+const NEEDED: usize = 11;
+
+/// The last of [`ACTIONS`].
+const DEATHS: usize = ACTIONS.len() - 1;
+
+impl World {
+    /// The world of a seed, whose last so many events are kept.
+    pub fn new(seed: u64, fault: Option<Fault>, kept: usize) -> Self {
+        let mut rng = Rng::new(seed);
+        let mut weights = [0; ACTIONS.len()];
+        for (at, (weight, _)) in ACTIONS.iter().enumerate() {
+            weights[at] = weight
+                * 4
+                * match rng.below(if at < NEEDED { 3 } else { 4 }) {
+                    0 => 1,
+                    1 => 2,
+                    2 => 4,
+                    _ => 0,
+                };
+        }
+        let plan = Plan {
+            weights,
+            lies: rng.pick(&[0, 5, 30]),
+            pulls_fail: rng.pick(&[0, 10, 40]),
+            temper: Temper {
+                moves: rng.pick(&[0, 30, 80]),
+                succeeds: rng.pick(&[20, 60, 95]),
+                tells: rng.pick(&[0, 60, 100]),
+                cost: rng.pick(&[5, 40, 200]),
+            },
+        };
+        let issues = rng.between(2, 7) as usize;
+        let tracker = Tracker::new(issues, &mut rng);
+        let policy = policy::first(&mut rng);
+        let mut filter = Filter::default();
+        if rng.percent(10) {
+            filter.issues = (0..issues - 1).map(|issue| tracker.id(issue).clone()).collect();
+        }
+        if rng.percent(10) {
+            filter.stages = vec!["plan".into(), "review".into()];
+        }
+        Self {
+            oracle: Oracle::new(issues, Arc::clone(&policy)),
+            rng,
+            clock: Clock::default(),
+            tracker,
+            host: Host::default(),
+            disk: Disk::default(),
+            policy,
+            filter,
+            daemon: None,
+            busy: false,
+            reports: Vec::new(),
+            trace: Trace::new(kept),
+            plan,
+            fault,
+        }
+    }
+
+    /// One thing happens; then everything that must always hold is looked at.
+    ///
+    /// # Errors
+    /// With what does not hold.
+    pub fn step(&mut self) -> Held {
+        self.trace.step();
+        if self.daemon.is_none() {
+            // What lives goes on without a daemon, for a while.
+            if self.rng.percent(60) {
+                self.agent_works()?;
+                self.time_passes()?;
+            } else {
+                self.boot()?;
+            }
+        } else {
+            let mut done = self.is_drained();
+            if done {
+                self.dies()?;
+            }
+            for _ in 0..6 {
+                if done {
+                    break;
+                }
+                let action = self.rng.weighted(&self.plan.weights);
+                done = ACTIONS[action].1(self)?;
+            }
+            if !done {
+                self.time_passes()?;
+            }
+        }
+        self.check()
+    }
+
+    /// What must hold at every instant.
+    fn check(&mut self) -> Held {
+        let scheduler = self.daemon.as_ref().map(Daemon::scheduler);
+        self.oracle.standing(&self.host, &self.disk, scheduler)
+    }
+
+    /// What happened so far.
+    pub fn trace(&self) -> &Trace {
+        &self.trace
+    }
+
+    /// What the scheduler says of each issue, and the workflow, as JSON.
+    pub fn state(&self) -> Vec<String> {
+        let now = self.clock.now();
+        let told = (0..self.tracker.len()).filter_map(|issue| {
+            let scheduler = self.daemon.as_ref()?.scheduler();
+            serde_json::to_string(&scheduler.explain(self.tracker.id(issue), now)?).ok()
+        });
+        let mut state: Vec<String> = told.collect();
+        state.extend(serde_json::to_string(&*self.policy).ok());
+        state
+    }
+
+    fn has(&self, fault: Fault) -> bool {
+        self.fault == Some(fault)
+    }
+}

@@ -1,0 +1,366 @@
+//! What happens outside: the tracker, people, the clock, the load, deaths.
+
+use vik_core::ids::IssueId;
+use vik_core::scheduler::{Ask, Input, Seen};
+use vik_core::workflow::RemoveWorkspace;
+
+use super::World;
+use super::daemon::Pulling;
+use crate::fault::Fault;
+use crate::oracle::{Broken, number};
+use crate::policy;
+use crate::trace::Event;
+use crate::tracker::{self, Item, Snapshot};
+
+impl World {
+    pub(super) fn time_passes(&mut self) -> Result<bool, Broken> {
+        let wakeup = self.daemon.as_ref().and_then(|daemon| {
+            let wait = daemon.scheduler().next_wakeup(self.clock.now())?;
+            Some(wait.as_millis() as u64)
+        });
+        let ms = match (self.rng.weighted(&[10, 4, 3, 1]), wakeup) {
+            (1, Some(wait)) => (wait + self.rng.between(0, 2)).saturating_sub(1),
+            (2, _) => self.rng.between(1_000, 300_000),
+            (3, _) => self.rng.between(300_000, 43_200_000),
+            _ => self.rng.between(0, 2_000),
+        };
+        self.clock.pass(ms);
+        self.trace.note(Event::Time { ms });
+        Ok(true)
+    }
+
+    pub(super) fn clock_jumps(&mut self) -> Result<bool, Broken> {
+        let far = self
+            .rng
+            .pick(&[1_000, 60_000, 3_600_000, 86_400_000, 500_000_000]);
+        let ms = self.rng.between(0, 2 * far) as i64 - far as i64;
+        self.clock.jump(ms);
+        self.trace.note(Event::Jump { ms });
+        Ok(true)
+    }
+
+    pub(super) fn tick(&mut self) -> Result<bool, Broken> {
+        self.trace.note(Event::Tick {});
+        self.tell(Input::Tick)?;
+        Ok(true)
+    }
+
+    pub(super) fn pull_begins(&mut self) -> Result<bool, Broken> {
+        let Some(daemon) = &mut self.daemon else {
+            return Ok(false);
+        };
+        if daemon.pull.is_some() {
+            return Ok(false);
+        }
+        let at_once = self.rng.percent(50);
+        let printed = at_once.then(|| self.tracker.pulled(self.plan.lies, &mut self.rng));
+        let wanted = daemon.scheduler().wanted();
+        daemon.pull = Some(Pulling { wanted, printed });
+        self.trace.note(Event::PullBegins {});
+        self.oracle.pull_begins();
+        self.tell(Input::PullStarted)?;
+        Ok(true)
+    }
+
+    pub(super) fn pull_ends(&mut self) -> Result<bool, Broken> {
+        let Some(pulling) = self.daemon.as_mut().and_then(|daemon| daemon.pull.take()) else {
+            return Ok(false);
+        };
+        if self.rng.percent(self.plan.pulls_fail) {
+            self.trace.note(Event::PullFails {});
+            return Ok(true);
+        }
+        let (printed, lie) = match pulling.printed {
+            Some(printed) => printed,
+            None => self.tracker.pulled(self.plan.lies, &mut self.rng),
+        };
+        let distinct = tracker::distinct(&printed);
+        self.trace.note(Event::Pulled {
+            brought: distinct.len(),
+            lie,
+        });
+        let shown = self.spoilt(printed);
+        let issues = tracker::read(&shown, &pulling.wanted);
+        self.oracle.sees(distinct);
+        self.tell(Input::Pulled(issues))?;
+        Ok(true)
+    }
+
+    /// What the core gets of a snapshot, where a fault is planted there.
+    fn spoilt(&mut self, printed: Snapshot) -> Snapshot {
+        match self.fault {
+            Some(Fault::BlockersUnheard) => printed.iter().map(|item| item.without_blockers()).collect(),
+            Some(Fault::FlapFrees) => {
+                let flaps = |item: &std::sync::Arc<Item>| item.with_mark(self.oracle.flaps(item));
+                printed.iter().map(flaps).collect()
+            }
+            _ => printed,
+        }
+    }
+
+    pub(super) fn look_is_answered(&mut self) -> Result<bool, Broken> {
+        let Some(daemon) = &mut self.daemon else {
+            return Ok(false);
+        };
+        if daemon.shows.is_empty() {
+            return Ok(false);
+        }
+        let id = daemon.shows.swap_remove(self.rng.below(daemon.shows.len()));
+        let issue = number(&id);
+        let how = self.rng.weighted(&[12, 3, 3, 1]);
+        let (item, what) = match how {
+            0 => (self.tracker.item(issue).cloned(), "truth"),
+            1 => match self.tracker.old_item(issue, &mut self.rng) {
+                Some(old) => (Some(old), "old"),
+                None => (self.tracker.item(issue).cloned(), "truth"),
+            },
+            2 => return self.looked(id, issue, None, "unknown"),
+            _ => (None, "gone"),
+        };
+        self.looked(id, issue, Some(item), what)
+    }
+
+    /// `None` is unknown, `Some(None)` is gone.
+    pub(super) fn looked(
+        &mut self,
+        id: IssueId,
+        issue: usize,
+        item: Option<Option<std::sync::Arc<Item>>>,
+        what: &'static str,
+    ) -> Result<bool, Broken> {
+        self.trace.note(Event::Shown { issue, seen: what });
+        let seen = match item {
+            None => Seen::Unknown,
+            Some(None) => {
+                self.oracle.looked(issue, None);
+                Seen::Gone
+            }
+            Some(Some(item)) => {
+                let shown = self.spoilt(vec![std::sync::Arc::clone(&item)]);
+                self.oracle.looked(issue, Some(item));
+                match shown[0].parsed() {
+                    Some(parsed) => Seen::Snapshot(Box::new(parsed)),
+                    None => Seen::Unknown,
+                }
+            }
+        };
+        self.tell(Input::Shown { issue: id, seen })?;
+        Ok(true)
+    }
+
+    pub(super) fn removal_is_answered(&mut self) -> Result<bool, Broken> {
+        let Some(daemon) = &mut self.daemon else {
+            return Ok(false);
+        };
+        if daemon.removals.is_empty() {
+            return Ok(false);
+        }
+        let id = daemon.removals.swap_remove(self.rng.below(daemon.removals.len()));
+        let issue = number(&id);
+        self.oracle.removes(issue, &self.host)?;
+        let gone = match self.policy.issue.remove_workspace {
+            RemoveWorkspace::Never => false,
+            RemoveWorkspace::Clean => self.rng.percent(60),
+            RemoveWorkspace::Always => true,
+        };
+        if gone {
+            self.host.workspaces.remove(&issue);
+        }
+        self.trace.note(Event::Removed { issue, gone });
+        self.tell(Input::WorkspaceRemoved {
+            issue: id,
+            removed: gone,
+        })?;
+        Ok(true)
+    }
+
+    pub(super) fn issue_changes(&mut self) -> Result<bool, Broken> {
+        let issue = self.rng.below(self.tracker.len());
+        let what = self.tracker.edit(issue, &mut self.rng);
+        self.trace.note(Event::Edited { issue, what });
+        Ok(true)
+    }
+
+    pub(super) fn person_asks(&mut self) -> Result<bool, Broken> {
+        let issue = self.rng.below(self.tracker.len());
+        let id = self.tracker.id(issue).clone();
+        let (ask, what) = match self.rng.weighted(&[2, 6, 2, 4, 3, 6, 1]) {
+            0 => (Ask::Pause(None), "pause all"),
+            1 => (Ask::Continue(None), "continue all"),
+            2 => (Ask::Pause(Some(id)), "pause"),
+            3 => (Ask::Continue(Some(id)), "continue"),
+            4 => (Ask::Cancel(id), "cancel"),
+            5 => {
+                let more = self.rng.percent(50).then(|| self.rng.between(1, 3) as u32);
+                (Ask::Unpark(id, more), "unpark")
+            }
+            _ => (Ask::Drain, "drain"),
+        };
+        self.asks(ask, what, issue)
+    }
+
+    pub(super) fn asks(&mut self, ask: Ask, what: &'static str, issue: usize) -> Result<bool, Broken> {
+        let Some(daemon) = &mut self.daemon else {
+            return Ok(false);
+        };
+        daemon.asked += 1;
+        let number = daemon.asked;
+        let named = !matches!(ask, Ask::Pause(None) | Ask::Continue(None) | Ask::Drain);
+        let issue = named.then_some(issue);
+        self.trace.note(Event::Asks { what, issue });
+        self.tell(Input::Ask(number, ask))?;
+        Ok(true)
+    }
+
+    pub(super) fn workflow_is_edited(&mut self) -> Result<bool, Broken> {
+        let (edited, what) = policy::edited(&self.policy, &mut self.rng);
+        self.policy = edited;
+        self.trace.note(Event::Reloads { what });
+        self.oracle.reloads(&self.policy);
+        let seen = self.seen_policy();
+        self.tell(Input::Reloaded(seen))?;
+        Ok(true)
+    }
+
+    pub(super) fn load_changes(&mut self) -> Result<bool, Broken> {
+        // A machine that is always busy tests nothing.
+        self.busy = !self.busy && self.rng.percent(40);
+        self.trace.note(Event::Load { high: self.busy });
+        let why = self.busy.then(|| "memory is short".to_owned());
+        self.tell(Input::Pressure(why))?;
+        Ok(true)
+    }
+
+    pub(super) fn daemon_dies(&mut self) -> Result<bool, Broken> {
+        self.dies()?;
+        if self.rng.percent(15) {
+            self.trace.note(Event::Reboot {});
+            self.host.trees.clear();
+        }
+        Ok(true)
+    }
+
+    /// An orderly end: nothing runs, nothing waits.
+    pub(super) fn is_drained(&self) -> bool {
+        self.daemon.as_ref().is_some_and(|daemon| {
+            daemon.scheduler().is_draining()
+                && daemon.is_settled()
+                && daemon.tasks.is_empty()
+                && daemon.shows.is_empty()
+                && daemon.removals.is_empty()
+        })
+    }
+
+    pub(super) fn agent_works(&mut self) -> Result<bool, Broken> {
+        if self.host.trees.is_empty() {
+            return Ok(false);
+        }
+        let at = self.rng.below(self.host.trees.len());
+        let Some((&session, tree)) = self.host.trees.iter_mut().nth(at) else {
+            return Ok(false);
+        };
+        let exit = tree.work();
+        let (issue, spent, tells) = (tree.issue, tree.spent, tree.tells);
+        let given_up = tree.given_up;
+        self.trace.note(Event::Works {
+            session,
+            tokens: spent.tokens,
+            micro_usd: spent.usd.0,
+        });
+        if let Some(files) = self.host.files.get_mut(&session).filter(|_| tells && !given_up) {
+            files.told = Some(spent);
+        }
+        let Some(exit) = exit else {
+            return Ok(true);
+        };
+        if exit.is_unproven() && !given_up {
+            // It lives on for a while, and nobody can tell.
+            if let Some(tree) = self.host.trees.get_mut(&session) {
+                tree.give_up();
+            }
+        } else {
+            self.host.trees.remove(&session);
+        }
+        if given_up {
+            return Ok(true);
+        }
+        self.trace.note(Event::Gone {
+            session,
+            how: if exit.is_unproven() { "unproven" } else { "itself" },
+        });
+        if exit.moves() {
+            let state = self.rng.pick(&policy::STATES);
+            self.tracker.set_state(issue, state);
+            self.trace.note(Event::Edited {
+                issue,
+                what: "moved by its agent",
+            });
+        }
+        if let Some(files) = self.host.files.get_mut(&session) {
+            files.exit = Some(exit);
+        }
+        Ok(true)
+    }
+
+    /// A shim dies with its agent, or the agent alone.
+    pub(super) fn tree_is_killed(&mut self) -> Result<bool, Broken> {
+        if self.host.trees.is_empty() {
+            return Ok(false);
+        }
+        let at = self.rng.below(self.host.trees.len());
+        let Some((&session, tree)) = self.host.trees.iter().nth(at) else {
+            return Ok(false);
+        };
+        let alone = self.rng.percent(50);
+        let (exit, given_up) = (tree.killed(), tree.given_up);
+        self.host.trees.remove(&session);
+        if !given_up
+            && alone
+            && let Some(files) = self.host.files.get_mut(&session)
+        {
+            files.exit = Some(exit);
+        }
+        self.trace.note(Event::Gone {
+            session,
+            how: if alone {
+                "agent killed"
+            } else {
+                "shim and agent killed"
+            },
+        });
+        Ok(true)
+    }
+
+    pub(super) fn old_report_comes_again(&mut self) -> Result<bool, Broken> {
+        if self.reports.is_empty() || self.daemon.is_none() {
+            return Ok(false);
+        }
+        let at = self.rng.below(self.reports.len());
+        let (issue, mut session, report) = self.reports[at].clone();
+        if self.rng.percent(30) {
+            self.trace.note(Event::Again {
+                session,
+                what: "spend",
+            });
+            let spend = report.spend.unwrap_or_default();
+            self.tell(Input::Spent {
+                issue,
+                session,
+                spend,
+            })?;
+            return Ok(true);
+        }
+        self.trace.note(Event::Again { session, what: "end" });
+        if self.has(Fault::StaleEndAccepted)
+            && let Some(now) = self.oracle.active_session(number(&issue))
+        {
+            session = now;
+        }
+        self.tell(Input::Ended {
+            issue,
+            session,
+            report,
+        })?;
+        Ok(true)
+    }
+}

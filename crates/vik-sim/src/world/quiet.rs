@@ -1,0 +1,143 @@
+//! The end of a seed: nothing disturbs any more, and everything that can run must come to its end.
+
+use vik_core::scheduler::{Ask, Input, Rest};
+
+use super::daemon::Daemon;
+use super::{Held, World};
+use crate::oracle::Broken;
+use crate::trace::Event;
+
+/// More rounds than any quiet world needs.
+const MOST_ROUNDS: u32 = 3_000;
+
+/// More steps than anything under way needs.
+const MOST_STEPS: u32 = 20_000;
+
+impl World {
+    /// Lets the world come to rest, and looks at what rests.
+    ///
+    /// # Errors
+    /// With what does not hold.
+    pub fn quiet(&mut self) -> Held {
+        self.plan.lies = 0;
+        self.plan.pulls_fail = 0;
+        self.plan.weights[super::DEATHS] = 0;
+        // A world whose issues are moved in circles rests only when their lives are used up.
+        self.plan.temper.moves = self.plan.temper.moves.min(30);
+        if self.daemon.is_none() {
+            self.boot()?;
+        }
+        self.busy = false;
+        self.tell(Input::Pressure(None))?;
+        if self.rng.percent(70) {
+            self.asks(Ask::Continue(None), "continue all", 0)?;
+            for issue in 0..self.tracker.len() {
+                let id = self.tracker.id(issue).clone();
+                self.asks(Ask::Continue(Some(id)), "continue", issue)?;
+            }
+        }
+        for round in 0..MOST_ROUNDS {
+            self.settle()?;
+            if self.is_drained() {
+                self.dies()?;
+                self.boot()?;
+                continue;
+            }
+            self.pull_begins()?;
+            self.pull_ends()?;
+            self.settle()?;
+            self.tick()?;
+            self.settle()?;
+            let now = self.clock.now();
+            let Some(scheduler) = self.daemon.as_ref().map(Daemon::scheduler) else {
+                continue;
+            };
+            // The first pull may have begun in the world before.
+            if round < 2 || matches!(scheduler.rest(now), Rest::Running | Rest::NeedsPull) {
+                continue;
+            }
+            let Some(wait) = scheduler.next_wakeup(now) else {
+                return self.rests();
+            };
+            let ms = wait.as_millis() as u64 + 1;
+            self.clock.pass(ms);
+            self.trace.note(Event::Time { ms });
+            self.tick()?;
+        }
+        Err(Broken::new(
+            "a quiet world comes to rest",
+            format!("not after {MOST_ROUNDS} rounds"),
+        ))
+    }
+
+    /// Until nothing is under way.
+    fn settle(&mut self) -> Held {
+        for _ in 0..MOST_STEPS {
+            if !self.goes_on()? {
+                return Ok(());
+            }
+            self.trace.step();
+            self.check()?;
+        }
+        Err(Broken::new(
+            "a quiet world comes to rest",
+            format!("something was under way after {MOST_STEPS} steps"),
+        ))
+    }
+
+    /// One thing of what is under way.
+    fn goes_on(&mut self) -> Result<bool, Broken> {
+        if self.act()? || self.commit()? {
+            return Ok(true);
+        }
+        let Some(daemon) = &mut self.daemon else {
+            return Ok(false);
+        };
+        if let Some(id) = daemon.shows.pop() {
+            let issue = crate::oracle::number(&id);
+            let item = self.tracker.item(issue).cloned();
+            return self.looked(id, issue, Some(item), "truth");
+        }
+        if self.removal_is_answered()? || self.agent_works()? {
+            return Ok(true);
+        }
+        let tasks: Vec<_> = self
+            .daemon
+            .iter()
+            .flat_map(|daemon| daemon.tasks.keys().copied())
+            .collect();
+        for session in tasks {
+            if self.attempt_step(session)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// What rests has a reason, and nothing is left over.
+    fn rests(&mut self) -> Held {
+        let Some(daemon) = &self.daemon else {
+            return Ok(());
+        };
+        let left = daemon.tasks.len() + self.host.trees.len() + self.disk.claims.len();
+        if left > 0 {
+            return Err(Broken::new(
+                "a quiet world comes to rest",
+                format!(
+                    "{} attempts, {} trees, {} claims are left",
+                    daemon.tasks.len(),
+                    self.host.trees.len(),
+                    self.disk.claims.len()
+                ),
+            ));
+        }
+        self.oracle.is_settled(&self.disk)?;
+        let now = self.clock.now();
+        for issue in 0..self.tracker.len() {
+            if let Some(item) = self.tracker.item(issue) {
+                self.oracle.rests(item, daemon.scheduler(), &self.policy, now)?;
+            }
+        }
+        Ok(())
+    }
+}
