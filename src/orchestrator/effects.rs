@@ -5,6 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use vik_core::ids::{IssueId, SessionId};
 use vik_core::issue::Issue;
+use vik_core::limits::Spend;
 use vik_core::machine::{Note, Report};
 use vik_core::outcome::{FailureClass, Outcome};
 use vik_core::scheduler::{Effect, Input, Seen, Start};
@@ -16,7 +17,7 @@ use super::{Event, Orchestrator, Progress, Running};
 use crate::crash;
 use crate::host::millis;
 use crate::intake;
-use crate::session::{self, Attempt, AttemptEnd, Finish, Live, Orders, StopLevel};
+use crate::session::{self, Attempt, AttemptEnd, Finish, Live, Orders, Spent, StopLevel};
 
 impl Orchestrator {
     /// Tells the scheduler something. What it decides is committed, then done.
@@ -101,6 +102,7 @@ impl Orchestrator {
                 tell,
                 since,
                 adopted,
+                spent: Spend::default(),
             },
         );
         let (host, workflow) = (Arc::clone(&self.host), Arc::clone(&self.workflow));
@@ -137,6 +139,22 @@ impl Orchestrator {
                 }
             };
             let _ = events.send(event);
+        });
+    }
+
+    pub(super) fn on_spent(&mut self, spent: Spent) {
+        let Spent {
+            issue,
+            session,
+            spend,
+        } = spent;
+        if let Some(running) = self.running.get_mut(&session) {
+            running.spent = spend;
+        }
+        self.handle(Input::Spent {
+            issue,
+            session,
+            spend,
         });
     }
 
@@ -197,15 +215,15 @@ impl Orchestrator {
             });
         };
         self.chores += 1;
-        let (host, stop, room) = (
+        let (host, cancel, room) = (
             Arc::clone(&self.host),
-            self.stop.1.clone(),
+            self.no_more_looks.clone(),
             Arc::clone(&self.looks),
         );
         let events = self.events.0.clone();
         tokio::spawn(async move {
             let _room = room.acquire_owned().await;
-            let look = intake::show(&host, &show, &issue, stop.reached(StopLevel::Stop));
+            let look = intake::show(&host, &show, &issue, cancel.cancelled());
             let seen = look.await.unwrap_or_else(|error| {
                 tracing::warn!(
                     ?issue,

@@ -18,9 +18,11 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio_util::sync::CancellationToken;
 use vik_api::{DaemonState, LastPull, PullCounts, Request, Response};
 use vik_core::changes::Stored;
 use vik_core::ids::{IssueId, SessionId};
+use vik_core::limits::Spend;
 use vik_core::machine::Phase;
 use vik_core::scheduler::{Filter, Input, Rest, Scheduler, Seen, Start};
 use vik_core::time::{Mono, Now};
@@ -94,6 +96,8 @@ struct Running {
     since: Timestamp,
     /// Whether an earlier daemon began it.
     adopted: bool,
+    /// What it has spent so far.
+    spent: Spend,
 }
 
 /// What a loop begins with.
@@ -150,6 +154,8 @@ pub struct Orchestrator {
     shims: Shims,
     spent: (mpsc::UnboundedSender<Spent>, mpsc::UnboundedReceiver<Spent>),
     default_grace: Duration,
+    /// Cancels pulls and looks: what they tell does not matter any more.
+    no_more_looks: CancellationToken,
     /// Whether the agents are left alive.
     keeping: bool,
     broken: Option<Broken>,
@@ -226,6 +232,7 @@ impl Orchestrator {
             shims: Shims::default(),
             spent: mpsc::unbounded_channel(),
             default_grace: orphan_grace,
+            no_more_looks: CancellationToken::new(),
             keeping: false,
             broken: None,
             answers: HashMap::new(),
@@ -259,9 +266,7 @@ impl Orchestrator {
                     Err(error) => self.on_ledger_failure(error),
                 },
                 Some(event) = self.events.1.recv() => self.on_event(event),
-                Some(Spent { issue, session, spend }) = self.spent.1.recv() => {
-                    self.handle(Input::Spent { issue, session, spend });
-                }
+                Some(spent) = self.spent.1.recv() => self.on_spent(spent),
                 reload = self.edits.next() => self.on_reload(reload),
                 asked = signals.next() => self.on_signal(asked),
                 Some(asking) = asks.recv() => self.on_ask(asking),

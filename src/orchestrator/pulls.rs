@@ -10,7 +10,6 @@ use vik_core::scheduler::Input;
 use super::{Event, Orchestrator, PULL_GAP, Progress};
 use crate::host::millis;
 use crate::intake::{self, PullResult};
-use crate::session::StopLevel;
 
 impl Orchestrator {
     pub(super) fn may_pull(&self) -> bool {
@@ -34,22 +33,15 @@ impl Orchestrator {
         self.pull_started = Some(Instant::now());
         self.iterations += 1;
         self.handle(Input::PullStarted);
-        let (host, intake, stop) = (
+        let (host, intake, cancel) = (
             Arc::clone(&self.host),
             self.workflow.pull.clone(),
-            self.stop.1.clone(),
+            self.no_more_looks.clone(),
         );
         let (events, wanted) = (self.events.0.clone(), self.scheduler.wanted());
         tokio::spawn(async move {
             let stderr = host.layout.service_dir().join("pull.stderr.log");
-            let pull = intake::pull(
-                &host,
-                &intake,
-                &stderr,
-                Some(wanted),
-                stop.reached(StopLevel::Stop),
-            )
-            .await;
+            let pull = intake::pull(&host, &intake, &stderr, Some(wanted), cancel.cancelled()).await;
             let _ = events.send(Event::Pulled(pull));
         });
     }
@@ -92,7 +84,7 @@ impl Orchestrator {
                 self.pull_due = Some(Instant::now() + self.workflow.pull.idle.0);
                 self.handle(Input::Pulled(pull.issues));
             }
-            Err(intake::PullError::Cancelled) if self.stop.1.is_set() => {}
+            Err(intake::PullError::Cancelled) if self.no_more_looks.is_cancelled() => {}
             Err(error) => {
                 self.counts.failed += 1;
                 self.counts.failed_in_a_row += 1;

@@ -1,6 +1,6 @@
 //! What the daemon does now, for `vik status`.
 
-use vik_api::{Daemon, LedgerView, ParkedView, SCHEMA, SessionView, SpendView, Status};
+use vik_api::{Daemon, LedgerView, ParkedView, SCHEMA, SessionView, Status};
 use vik_core::machine::Phase;
 
 use super::{Orchestrator, Running};
@@ -91,7 +91,7 @@ impl Orchestrator {
             events: facts.events,
             usage: facts.usage,
             cost_usd: facts.cost_usd,
-            charged: SpendView::default(),
+            charged: running.spent.into(),
             budget: start.budget.into(),
             adopted: running.adopted,
             resumed_from: start.resume.as_ref().map(|resume| resume.session.to_string()),

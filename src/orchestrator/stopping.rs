@@ -69,6 +69,7 @@ impl Orchestrator {
 
     fn enter_stopping(&mut self) {
         self.state = DaemonState::Stopping;
+        self.no_more_looks.cancel();
         self.handle(Input::Drain);
         self.note_state("stopping", None);
     }
@@ -79,6 +80,7 @@ impl Orchestrator {
             tracing::info!(running = self.running.len(), "draining");
             self.closing.drained = true;
             self.state = DaemonState::Draining;
+            self.no_more_looks.cancel();
             self.note_state("draining", None);
         }
     }
@@ -93,6 +95,7 @@ impl Orchestrator {
         );
         self.observer.on(&Progress::LedgerFailed { error: &text });
         self.state = DaemonState::Stopping;
+        self.no_more_looks.cancel();
         self.note_state("failed", Some(&text));
         self.broken = Some(Broken {
             error,
