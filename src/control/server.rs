@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use vik_api::{ErrorBody, Request, Response};
 
 use crate::orchestrator::Asking;
@@ -21,6 +21,9 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How many clients are served at once.
 const MAX_CLIENTS: usize = 64;
+
+/// How long answers may hold up the end of the daemon.
+const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
 /// The code of the error that an agent gets.
 pub const REFUSED: &str = "refused";
@@ -36,6 +39,7 @@ pub type Refuse = Arc<dyn Fn(i32) -> bool + Send + Sync>;
 pub struct ControlServer {
     path: PathBuf,
     task: tokio::task::JoinHandle<()>,
+    clients: Arc<Semaphore>,
 }
 
 impl ControlServer {
@@ -50,10 +54,11 @@ impl ControlServer {
         }
         let listener = UnixListener::bind(path)?;
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
-        let clients = Arc::new(tokio::sync::Semaphore::new(MAX_CLIENTS));
+        let clients = Arc::new(Semaphore::new(MAX_CLIENTS));
+        let served = Arc::clone(&clients);
         let task = tokio::spawn(async move {
             loop {
-                let Ok(permit) = Arc::clone(&clients).acquire_owned().await else {
+                let Ok(permit) = Arc::clone(&served).acquire_owned().await else {
                     return;
                 };
                 match listener.accept().await {
@@ -78,7 +83,15 @@ impl ControlServer {
         Ok(Self {
             path: path.to_owned(),
             task,
+            clients,
         })
+    }
+
+    /// Lets nobody in any more, and waits until who has asked has the answer; not long, who does not read gets none.
+    pub async fn close(self) {
+        self.task.abort();
+        let all = u32::try_from(MAX_CLIENTS).unwrap_or(u32::MAX);
+        let _ = tokio::time::timeout(LAST_ANSWERS, self.clients.acquire_many(all)).await;
     }
 }
 

@@ -242,7 +242,7 @@ impl Daemon {
             vik_proc::descends_from(peer, &shims) != Some(false)
         });
         let socket = self.instance.dir().socket();
-        let _server = ControlServer::listen(&socket, asks, refuse)
+        let server = ControlServer::listen(&socket, asks, refuse)
             .map_err(|error| fail(&format!("cannot listen at {}", socket.display()), &error))?;
         self.instance
             .announce(&self.info)
@@ -261,6 +261,7 @@ impl Daemon {
         let inherited: HashSet<_> = orchestrator.inherited().collect();
         tokio::task::spawn_blocking(move || end_cut_off_logs(&sessions, boot, &inherited));
         let closing = orchestrator.run(signals, receiver).await;
+        server.close().await;
         retention.abort();
         orphans.abort();
         match &closing.broken {
