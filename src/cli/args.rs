@@ -55,6 +55,8 @@ pub enum Verb {
     Show(ShowArgs),
     /// Print session logs
     Logs(LogsArgs),
+    /// Say why an issue runs, why not, and when next
+    Explain(ExplainArgs),
     /// Look at the workflow and the issues now
     Refresh,
     /// Start nothing more for an issue, or at all; what runs goes on
@@ -100,6 +102,7 @@ impl Verb {
             Self::Status(args) => args.json,
             Self::Runs(args) => args.json,
             Self::Show(args) => args.json,
+            Self::Explain(args) => args.json,
             Self::Logs(args) => args.json,
             Self::Prune(args) => args.json,
             _ => false,
@@ -300,6 +303,17 @@ pub struct RunsArgs {
 /// `vik show`
 #[derive(Debug, Args)]
 pub struct ShowArgs {
+    /// The issue
+    pub issue: String,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `vik explain`
+#[derive(Debug, Args)]
+#[command(after_help = "It answers from a running daemon, else from the ledger that the last one left.")]
+pub struct ExplainArgs {
     /// The issue
     pub issue: String,
     /// As JSON

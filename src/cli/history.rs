@@ -4,12 +4,13 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use vik_api::{AttemptView, Response, RunState, RunView, Status, Verb};
-use vik_core::ids::RunId;
+use vik_core::ids::{IssueId, RunId, SessionId};
+use vik_store::ledger::{Reader, StoredAttempt};
 use vik_store::{History, PastAttempt};
 
 use crate::control::ask;
-use crate::daemon::{Instance, Presence};
-use crate::report::Failure;
+use crate::daemon::{Instance, Presence, ledger_failure};
+use crate::report::{Failure, chain};
 use crate::workflow_file::{WorkflowFile, absolute};
 use crate::workspace::Layout;
 
@@ -53,8 +54,57 @@ pub fn status(workflow: &Path) -> Option<Status> {
     }
 }
 
-/// The runs that attempts belong to, oldest first.
-pub fn runs(history: &History, status: Option<&Status>) -> Vec<RunView> {
+/// What the ledger says of attempts and runs.
+#[derive(Debug, Default)]
+pub struct Books {
+    attempts: HashMap<SessionId, StoredAttempt>,
+    /// Where runs stand.
+    phases: HashMap<RunId, String>,
+}
+
+impl Books {
+    /// Reads the ledger of a home, as far as there is one.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn read(ledger: Option<&Reader>, issue: Option<&IssueId>) -> Result<Self, Failure> {
+        let Some(ledger) = ledger else {
+            return Ok(Self::default());
+        };
+        let fail = |error| ledger_failure(&error);
+        let attempts = ledger.attempts(issue, u32::MAX).map_err(fail)?;
+        let runs = ledger.runs(issue, u32::MAX).map_err(fail)?;
+        Ok(Self {
+            attempts: attempts
+                .into_iter()
+                .map(|attempt| (attempt.started.session, attempt))
+                .collect(),
+            phases: runs.into_iter().map(|run| (run.id, run.phase)).collect(),
+        })
+    }
+}
+
+/// The ledger of a home; `None` where there is none yet, or where it cannot be read, which is said.
+pub fn ledger(root: &Path) -> Option<Reader> {
+    Reader::open(&root.join("service")).unwrap_or_else(|error| {
+        super::warn(&format!("warning: {}\n", chain(&error)));
+        None
+    })
+}
+
+/// The runs that attempts belong to, oldest first: of one issue, or of all.
+///
+/// # Errors
+/// When the ledger cannot be read.
+pub fn runs(root: &Path, status: Option<&Status>, issue: Option<&IssueId>) -> Result<Vec<RunView>, Failure> {
+    let mut past = read(root)?;
+    past.attempts
+        .retain(|attempt| issue.is_none_or(|issue| attempt.record.issue_id == *issue));
+    let books = Books::read(ledger(root).as_ref(), issue)?;
+    Ok(join(&past, &books, status))
+}
+
+fn join(history: &History, books: &Books, status: Option<&Status>) -> Vec<RunView> {
     let mut runs: Vec<RunView> = Vec::new();
     let mut places: HashMap<RunId, usize> = HashMap::new();
     for attempt in &history.attempts {
@@ -72,19 +122,24 @@ pub fn runs(history: &History, status: Option<&Status>) -> Vec<RunView> {
             runs.len() - 1
         });
         runs[at].issue_title.clone_from(&record.issue_title);
-        runs[at].attempts.push(view(attempt, status));
+        runs[at].attempts.push(view(attempt, books, status));
     }
     for run in &mut runs {
         run.outcome = run.attempts.last().and_then(|attempt| attempt.outcome);
-        run.state = state(run, status);
+        run.state = match status {
+            Some(status) => state(run, status),
+            None => stored_state(run, books),
+        };
     }
     runs
 }
 
-fn view(attempt: &PastAttempt, status: Option<&Status>) -> AttemptView {
+fn view(attempt: &PastAttempt, books: &Books, status: Option<&Status>) -> AttemptView {
     let (record, ended) = (&attempt.record, attempt.ended.as_ref());
     let id = record.session_id.to_string();
     let live = status.and_then(|status| status.sessions.iter().find(|session| session.session_id == id));
+    let stored = books.attempts.get(&record.session_id);
+    let booked = stored.and_then(|stored| stored.ended.as_ref());
     // An attempt without an end that no daemon knows was cut off: its daemon died.
     let lost = ended.is_none() && live.is_none();
     AttemptView {
@@ -105,18 +160,33 @@ fn view(attempt: &PastAttempt, status: Option<&Status>) -> AttemptView {
             .unwrap_or_default(),
         cost_usd: ended.and_then(|ended| ended.cost_usd),
         cost_source: ended.map(|ended| ended.cost_source).unwrap_or_default(),
-        charged: None,
-        resumed_from: None,
-        proof: ended.and_then(|ended| ended.proof.clone()),
-        hooks_run_twice: Vec::new(),
+        charged: booked.map(|booked| booked.charged.into()),
+        resumed_from: stored
+            .and_then(|stored| stored.started.resumed_from)
+            .map(|session| session.to_string()),
+        proof: ended
+            .and_then(|ended| ended.proof.clone())
+            .or_else(|| booked.and_then(|booked| booked.report.proof.clone())),
+        hooks_run_twice: vik_store::begun_again(&attempt.files.journal()),
         log: attempt.files.log(),
     }
 }
 
-fn state(run: &RunView, status: Option<&Status>) -> RunState {
-    let Some(status) = status else {
-        return RunState::Ended;
-    };
+/// Where a run stands when no daemon runs: what rests or waits does so still.
+fn stored_state(run: &RunView, books: &Books) -> RunState {
+    let phase = books
+        .phases
+        .iter()
+        .find(|(id, _)| id.to_string() == run.run_id)
+        .map(|(_, phase)| phase.as_str());
+    match phase {
+        Some("parked") => RunState::Parked,
+        Some("active" | "settling" | "backing_off") => RunState::Waiting,
+        _ => RunState::Ended,
+    }
+}
+
+fn state(run: &RunView, status: &Status) -> RunState {
     let is_last = |session: &vik_api::SessionView| {
         run.attempts
             .last()
@@ -125,7 +195,7 @@ fn state(run: &RunView, status: Option<&Status>) -> RunState {
     if status.sessions.iter().any(is_last) {
         return RunState::Running;
     }
-    let same = |issue: &vik_core::ids::IssueId, stage: &vik_core::ids::StageName, id: &str| {
+    let same = |issue: &IssueId, stage: &vik_core::ids::StageName, id: &str| {
         *issue == run.issue_id && *stage == run.stage && id == run.run_id
     };
     if status

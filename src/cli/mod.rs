@@ -6,6 +6,7 @@ mod client;
 pub mod doctor;
 mod drain;
 mod dry_run;
+mod explain;
 mod history;
 mod init;
 mod issue;
@@ -98,6 +99,7 @@ fn dispatch(cli: &Cli) -> Done {
         Verb::Runs(args) => runs::run(workflow, args),
         Verb::Show(args) => show::run(workflow, args),
         Verb::Logs(args) => logs::run(workflow, args),
+        Verb::Explain(args) => explain::run(workflow, args),
         Verb::Refresh => refresh::run(workflow),
         Verb::Pause(args) => pause::pause(workflow, args),
         Verb::Continue(args) => pause::go_on(workflow, args),

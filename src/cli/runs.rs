@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use vik_api::{RunState, RunView};
 use vik_core::duration::Span;
+use vik_core::ids::IssueId;
 
 use super::args::RunsArgs;
 use super::{Done, history, print, print_json};
@@ -12,11 +13,12 @@ use crate::report::{Exit, cost, one_line, table, tokens};
 
 /// Lists runs, oldest first.
 pub fn run(workflow: &Path, args: &RunsArgs) -> Done {
-    let past = history::read(&history::root(workflow)?)?;
-    let mut runs = history::runs(&past, history::status(workflow).as_ref());
-    if let Some(issue) = &args.issue {
-        runs.retain(|run| run.issue_id.as_str() == issue);
-    }
+    let issue = args.issue.as_deref().map(IssueId::from);
+    let runs = history::runs(
+        &history::root(workflow)?,
+        history::status(workflow).as_ref(),
+        issue.as_ref(),
+    )?;
     if args.json {
         print_json(&runs);
     } else if runs.is_empty() {

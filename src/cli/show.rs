@@ -1,9 +1,12 @@
 //! `vik show ISSUE`: the attempts of one issue, in order.
 
+use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
+use vik_api::{AttemptView, RunView};
 use vik_core::duration::Span;
+use vik_core::outcome::CostSource;
 
 use super::args::ShowArgs;
 use super::{Done, history, print, print_json, runs};
@@ -11,58 +14,102 @@ use crate::report::{Exit, Failure, clean, cost, one_line, tokens};
 
 /// Shows one issue's runs and attempts.
 pub fn run(workflow: &Path, args: &ShowArgs) -> Done {
-    let past = history::read(&history::root(workflow)?)?;
-    let mut found = history::runs(&past, history::status(workflow).as_ref());
-    found.retain(|run| run.issue_id.as_str() == args.issue);
+    let issue = args.issue.as_str().into();
+    let found = history::runs(
+        &history::root(workflow)?,
+        history::status(workflow).as_ref(),
+        Some(&issue),
+    )?;
     if found.is_empty() {
         return Err(Failure::new(
             Exit::NotFound,
             "unknown_issue",
             format!("no run of issue `{}` is known", one_line(&args.issue, 60)),
         )
-        .hint("`vik runs` lists all"));
+        .hint("`vik runs` lists all; `vik explain` says why one does not run"));
     }
     if args.json {
         print_json(&found);
-        return Ok(Exit::Done);
+    } else {
+        print(&text(&found));
     }
+    Ok(Exit::Done)
+}
+
+/// Runs with their attempts, for people.
+pub fn text(found: &[RunView]) -> String {
     let mut out = String::new();
-    for run in &found {
-        out.push_str(&format!(
-            "{} {} ({})  {}\n",
+    for run in found {
+        let _ = writeln!(
+            out,
+            "{} {} ({})  {}",
             one_line(run.issue_id.as_str(), 60),
             run.stage,
             runs::state(run.state),
             one_line(&run.issue_title, 80)
-        ));
+        );
         for attempt in &run.attempts {
-            let outcome = attempt
-                .outcome
-                .map_or_else(|| "running".to_owned(), |outcome| outcome.to_string());
-            let class = attempt
-                .failure_class
-                .map(|class| format!(" ({class})"))
-                .unwrap_or_default();
-            let took = attempt
-                .duration_ms
-                .map(|ms| format!(" in {}", Span(Duration::from_millis(ms))))
-                .unwrap_or_default();
-            out.push_str(&format!(
-                "  {:.0} attempt {}: {outcome}{class}{took}, {} tokens, {}\n",
-                attempt.started_at,
-                attempt.attempt,
-                tokens(attempt.usage),
-                cost(attempt.cost_usd)
-            ));
-            if let Some(reason) = &attempt.reason {
-                out.push_str(&format!(
-                    "    {}\n",
-                    clean(reason.trim_end()).replace('\n', "\n    ")
-                ));
-            }
-            out.push_str(&format!("    log: {}\n", attempt.log.display()));
+            out.push_str(&attempt_text(attempt));
         }
     }
-    print(&out);
-    Ok(Exit::Done)
+    out
+}
+
+fn attempt_text(attempt: &AttemptView) -> String {
+    let outcome = attempt
+        .outcome
+        .map_or_else(|| "running".to_owned(), |outcome| outcome.to_string());
+    let class = attempt
+        .failure_class
+        .map(|class| format!(" ({class})"))
+        .unwrap_or_default();
+    let took = attempt
+        .duration_ms
+        .map(|ms| format!(" in {}", Span(Duration::from_millis(ms))))
+        .unwrap_or_default();
+    let mut out = format!(
+        "  {:.0} attempt {}: {outcome}{class}{took}, {} tokens, {}\n",
+        attempt.started_at,
+        attempt.attempt,
+        tokens(attempt.usage),
+        cost_text(attempt)
+    );
+    if let Some(reason) = &attempt.reason {
+        let _ = writeln!(out, "    {}", clean(reason.trim_end()).replace('\n', "\n    "));
+    }
+    if let Some(before) = &attempt.resumed_from {
+        let _ = writeln!(out, "    went on with the conversation of {before}");
+    }
+    for script in &attempt.hooks_run_twice {
+        let _ = writeln!(
+            out,
+            "    {} ran again: Vik died before it had noted its end",
+            one_line(script, 40)
+        );
+    }
+    if let Some(proof) = &attempt.proof {
+        let _ = writeln!(out, "    end of its processes: {}", one_line(proof, 80));
+    }
+    let _ = writeln!(out, "    log: {}", attempt.log.display());
+    out
+}
+
+/// The cost, where it comes from, and what was charged where that is something else.
+fn cost_text(attempt: &AttemptView) -> String {
+    let mut text = cost(attempt.cost_usd);
+    if !matches!(attempt.cost_source, CostSource::None | CostSource::Reported) {
+        let _ = write!(text, " ({})", attempt.cost_source);
+    }
+    let told = attempt.usage.total();
+    if let Some(charged) = attempt.charged
+        && (charged.tokens != told || (charged.cost_usd - attempt.cost_usd.unwrap_or(0.0)).abs() > 1e-5)
+    {
+        let _ = write!(
+            text,
+            "; charged {} tokens, {}",
+            crate::report::short(charged.tokens),
+            cost(Some(charged.cost_usd))
+        );
+    }
+    text
 }

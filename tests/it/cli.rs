@@ -64,6 +64,7 @@ fn every_verb_has_its_help() {
         "runs",
         "show",
         "logs",
+        "explain",
         "refresh",
         "pause",
         "continue",
@@ -166,6 +167,8 @@ fn errors_say_what_to_do() {
         (&["drain", "--timeout", "1"], 2),
         (&["run", "--once", "missing.yml"], 3),
         (&["show", "1"], 8),
+        (&["explain", "1"], 8),
+        (&["doctor", "--orphans", "--repair"], 2),
         (&["logs", "--session", "0"], 8),
         (&["run", "--once", "--stage", "plan"], 2),
     ] {
@@ -333,7 +336,9 @@ fn the_listings_of_a_daemon_at_work() {
     daemon.stop().expect(0);
     // The same without a daemon.
     let runs = world.runs();
-    assert!(runs.iter().all(|run| run["state"] == "ended"), "{runs:?}");
+    let states: Vec<_> = runs.iter().map(|run| run["state"].as_str().unwrap()).collect();
+    // What rests goes on resting; what was stopped is tried again by the next daemon.
+    assert_eq!(states, ["parked", "parked", "waiting"], "{runs:?}");
     assert_settled!(&world, &world.vik(&["runs"]).expect(0).out, "runs_afterwards");
 }
 

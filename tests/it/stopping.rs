@@ -210,7 +210,7 @@ fn stop_after_the_death_of_the_daemon_leaves_nothing() {
     let run = &world.runs()[0];
     assert_eq!(
         (&run["outcome"], &run["state"]),
-        (&json!("lost"), &json!("ended"))
+        (&json!("lost"), &json!("waiting"))
     );
 }
 

@@ -192,3 +192,22 @@ fn what_cannot_be_noted_is_not_a_step() {
     assert!(journal.note(Step::WorkspaceReady).is_err());
     assert_eq!(journal.steps(), []);
 }
+
+#[test]
+fn what_was_begun_again_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("x.steps.jsonl");
+    assert_eq!(begun_again(&path), [""; 0]);
+    let mut journal = Journal::open(&path).unwrap();
+    for step in [
+        started("after_create"),
+        finished("after_create", None),
+        started("before_run"),
+        started("before_run"),
+        started("before_run"),
+        finished("before_run", None),
+    ] {
+        journal.note(step).unwrap();
+    }
+    assert_eq!(begun_again(&path), ["before_run"]);
+}

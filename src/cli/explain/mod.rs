@@ -1,0 +1,155 @@
+//! `vik explain ISSUE`: why it runs, why not, and when next.
+
+mod text;
+
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use vik_api::{Daemon, DaemonState, DecisionView, Explained, Explanation, HoldView, Response, SCHEMA, Verb};
+use vik_core::changes::Decision;
+use vik_core::ids::IssueId;
+use vik_core::scheduler::{Filter, Scheduler};
+use vik_core::time::{Mono, Now};
+use vik_store::ledger::Reader;
+
+use super::args::ExplainArgs;
+use super::{Done, client, history, print, print_json, warn};
+use crate::control::view;
+use crate::daemon::{Instance, Presence, ledger_failure};
+use crate::report::{Exit, Failure, stdout_width};
+use crate::workflow_file::{WorkflowFile, absolute};
+
+/// So many decisions are told.
+const MOST_DECISIONS: u32 = 200;
+
+/// Explains one issue.
+pub fn run(workflow: &Path, args: &ExplainArgs) -> Done {
+    let explained = explain(&absolute(workflow), &args.issue.as_str().into())?;
+    if args.json {
+        print_json(&explained);
+    } else {
+        print(&text::text(&explained, Timestamp::now(), stdout_width()));
+    }
+    Ok(Exit::Done)
+}
+
+fn explain(path: &Path, issue: &IssueId) -> Result<Explained, Failure> {
+    let instance = Instance::of(path)?;
+    let root = history::root(path)?;
+    let ledger = history::ledger(&root);
+    let status = history::status(path);
+    let now = match (instance.presence(), &status) {
+        (Presence::Running(info), Some(_)) => {
+            let verb = Verb::Explain { issue: issue.clone() };
+            match client::request(&info, verb)? {
+                Response::Explanation(explanation) => Some(*explanation),
+                Response::NotFound => None,
+                _ => return Err(client::nonsense()),
+            }
+        }
+        _ => match &ledger {
+            Some(ledger) => from_ledger(path, ledger, issue)?,
+            None => None,
+        },
+    };
+    let decisions = match &ledger {
+        Some(ledger) => decisions(ledger, issue)?,
+        None => Vec::new(),
+    };
+    let runs = history::runs(&root, status.as_ref(), Some(issue))?;
+    let known = decisions.iter().any(|decision| decision.issue.is_some());
+    if now.is_none() && runs.is_empty() && !known {
+        return Err(client::unknown_issue(issue.as_str()));
+    }
+    let daemon = status.map_or_else(|| absent(&instance, path), |status| status.daemon);
+    Ok(Explained {
+        schema: SCHEMA,
+        daemon,
+        issue_id: issue.clone(),
+        now,
+        decisions: decisions.into_iter().map(decision_view).collect(),
+        runs,
+    })
+}
+
+/// Where the issue stood when the last daemon ended. The ledger is not changed: this is a copy.
+fn from_ledger(path: &Path, ledger: &Reader, issue: &IssueId) -> Result<Option<Explanation>, Failure> {
+    let workflow = match WorkflowFile::valid(path, |_| {}) {
+        Ok(loaded) => loaded.workflow,
+        Err(failure) => {
+            let why = failure.body().message;
+            warn(&format!(
+                "warning: {why}: only what was is told, not what holds the issue\n"
+            ));
+            return Ok(None);
+        }
+    };
+    let stored = ledger.stored().map_err(|error| ledger_failure(&error))?;
+    let now = Now {
+        wall: Timestamp::now(),
+        mono: Mono(Duration::ZERO),
+    };
+    let (scheduler, _) = Scheduler::restore(Arc::clone(&workflow), Filter::default(), [0; 6], stored, now);
+    let mut explanation = view::explanation(&scheduler, &workflow, issue, now);
+    if let Some(explanation) = &mut explanation {
+        let of_stages = explanation.stages.iter_mut().map(|stage| &mut stage.hold);
+        for hold in of_stages.chain([&mut explanation.hold]).flatten() {
+            say_no_daemon(hold);
+        }
+    }
+    Ok(explanation)
+}
+
+/// A copy was never told of a pull; what is to be told is that nobody pulls.
+fn say_no_daemon(hold: &mut HoldView) {
+    if hold.reason == "not_pulled" {
+        *hold = HoldView {
+            reason: "no_daemon".to_owned(),
+            detail: "no daemon runs".to_owned(),
+            since: None,
+            until: None,
+            freed_by: Some("`vik run -d`".to_owned()),
+        };
+    }
+}
+
+/// What was decided about the issue, and about all of them while it was known; oldest first.
+fn decisions(ledger: &Reader, issue: &IssueId) -> Result<Vec<Decision>, Failure> {
+    let mut decisions = ledger
+        .decisions(Some(issue), MOST_DECISIONS)
+        .map_err(|error| ledger_failure(&error))?;
+    decisions.reverse();
+    Ok(decisions)
+}
+
+fn decision_view(decision: Decision) -> DecisionView {
+    DecisionView {
+        at: decision.at,
+        stage: decision.stage,
+        run_id: decision.run.map(|run| run.to_string()),
+        session_id: decision.session.map(|session| session.to_string()),
+        kind: decision.kind,
+        detail: decision.detail,
+    }
+}
+
+/// No daemon that could answer.
+fn absent(instance: &Instance, path: &Path) -> Daemon {
+    let state = match instance.presence() {
+        Presence::Dead(_) => DaemonState::Dead,
+        _ => DaemonState::NotRunning,
+    };
+    Daemon {
+        state,
+        pid: None,
+        started_at: None,
+        version: None,
+        workflow_path: path.to_owned(),
+        home: None,
+    }
+}

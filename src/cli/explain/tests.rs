@@ -1,0 +1,222 @@
+use jiff::{SignedDuration, Timestamp};
+use vik_api::{
+    AttemptView, Daemon, DaemonState, DayView, DecisionView, Explained, Explanation, HoldView, LifeView,
+    LimitView, RunState, RunView, SCHEMA, SpendView, StageState, StageView,
+};
+use vik_core::outcome::{CostSource, FailureClass, Outcome, Usage};
+
+use super::text::text;
+
+fn now() -> Timestamp {
+    "2026-03-04T12:00:00Z".parse().unwrap()
+}
+
+fn ago(seconds: i64) -> Timestamp {
+    now() - SignedDuration::from_secs(seconds)
+}
+
+fn hold(reason: &str, detail: &str) -> HoldView {
+    HoldView {
+        reason: reason.to_owned(),
+        detail: detail.to_owned(),
+        since: None,
+        until: None,
+        freed_by: None,
+    }
+}
+
+fn stage(name: &str, state: StageState, hold: Option<HoldView>) -> StageView {
+    StageView {
+        stage: name.into(),
+        state,
+        run_id: None,
+        session_id: None,
+        last_outcome: None,
+        last_class: None,
+        attempts: 1,
+        max_attempts: 3,
+        hold,
+    }
+}
+
+fn decision(seconds: i64, kind: &str, detail: &str) -> DecisionView {
+    DecisionView {
+        at: ago(seconds),
+        stage: Some("implement".into()),
+        run_id: None,
+        session_id: None,
+        kind: kind.to_owned(),
+        detail: detail.to_owned(),
+    }
+}
+
+fn attempt() -> AttemptView {
+    AttemptView {
+        attempt: 1,
+        session_id: "0195-a".to_owned(),
+        outcome: Some(Outcome::Failed),
+        failure_class: Some(FailureClass::RateLimit),
+        reason: Some("429: the quota\u{1b}[31m is used up".to_owned()),
+        exit_code: Some(1),
+        started_at: ago(900),
+        ended_at: Some(ago(600)),
+        duration_ms: Some(300_000),
+        usage: Usage {
+            input_tokens: 11_000,
+            output_tokens: 1_000,
+            ..Usage::default()
+        },
+        cost_usd: Some(0.42),
+        cost_source: CostSource::Price,
+        charged: Some(SpendView {
+            tokens: 20_000,
+            cost_usd: 0.5,
+        }),
+        resumed_from: Some("0195-before".to_owned()),
+        proof: Some("subreaper".to_owned()),
+        hooks_run_twice: vec!["before_run".to_owned()],
+        log: "/home/u/.vik/sessions/42/implement-0195-a.jsonl".into(),
+    }
+}
+
+fn explained(state: DaemonState, stages: Vec<StageView>) -> Explained {
+    Explained {
+        schema: SCHEMA,
+        daemon: Daemon {
+            state,
+            pid: None,
+            started_at: None,
+            version: None,
+            workflow_path: "/home/u/project/workflow.yml".into(),
+            home: None,
+        },
+        issue_id: "42".into(),
+        now: Some(Explanation {
+            issue_id: "42".into(),
+            issue_title: "Fix the\u{202e} login".to_owned(),
+            issue_state: "todo".to_owned(),
+            present: true,
+            paused: false,
+            hold: None,
+            stages,
+            life: LifeView {
+                attempts: 4,
+                max_attempts: Some(15),
+                spent: SpendView {
+                    tokens: 1_200_000,
+                    cost_usd: 3.2,
+                },
+                limit: LimitView {
+                    tokens: None,
+                    usd: Some(10.0),
+                },
+            },
+            day: Some(DayView {
+                date: "2026-03-04".parse().unwrap(),
+                spent: SpendView {
+                    tokens: 2_000_000,
+                    cost_usd: 12.0,
+                },
+                limit: LimitView {
+                    tokens: Some(5_000_000),
+                    usd: None,
+                },
+            }),
+        }),
+        decisions: vec![
+            decision(900, "started", "attempt 1; it came first by its priority"),
+            decision(
+                600,
+                "waits_for_quota",
+                "429: the quota is used up; the window opens at 12:02",
+            ),
+        ],
+        runs: vec![RunView {
+            run_id: "0195-run".to_owned(),
+            issue_id: "42".into(),
+            issue_title: "Fix the login".to_owned(),
+            stage: "implement".into(),
+            state: RunState::Waiting,
+            outcome: Some(Outcome::Failed),
+            attempts: vec![attempt()],
+        }],
+    }
+}
+
+fn waits() -> Explained {
+    let mut quota = hold("quota", "the provider's quota is used up");
+    quota.until = Some(ago(-130));
+    let mut stage = stage("implement", StageState::Waiting, Some(quota));
+    stage.last_outcome = Some(Outcome::Failed);
+    stage.last_class = Some(FailureClass::RateLimit);
+    explained(DaemonState::Running, vec![stage])
+}
+
+#[test]
+fn one_that_waits() {
+    let text = text(&waits(), now(), 100);
+    insta::assert_snapshot!("waits", text);
+    assert!(!text.contains('\x1b') && !text.contains('\u{202e}'));
+}
+
+#[test]
+fn one_that_waits_as_json() {
+    insta::assert_json_snapshot!("waits_json", waits());
+}
+
+/// The answer is the second line, and all that many readers will read.
+fn answer(explained: &Explained) -> String {
+    text(explained, now(), usize::MAX)
+        .lines()
+        .nth(1)
+        .unwrap()
+        .to_owned()
+}
+
+#[test]
+fn the_answer_to_every_standing() {
+    let mut parked = hold("parked", "parked (auth): the key is not valid");
+    parked.since = Some(ago(11_000));
+    parked.freed_by = Some("a login or key that works, then `vik unpark`".to_owned());
+    let parked = stage("implement", StageState::Held, Some(parked));
+    let slot = stage(
+        "implement",
+        StageState::Waiting,
+        Some(hold("slot", "as many run as may be")),
+    );
+    let running = stage("implement", StageState::Running, None);
+    let ready = stage("implement", StageState::Ready, None);
+    let mut no_stage = explained(DaemonState::Running, Vec::new());
+    if let Some(standing) = &mut no_stage.now {
+        standing.hold = Some(hold("no_stage", "the issue is in the state of no stage"));
+    }
+    let mut past = explained(DaemonState::Running, Vec::new());
+    past.now = None;
+    let mut answers = String::new();
+    for explained in [
+        explained(DaemonState::Running, vec![running.clone(), slot.clone()]),
+        explained(DaemonState::Running, vec![ready]),
+        explained(DaemonState::Running, vec![slot.clone()]),
+        explained(DaemonState::Running, vec![parked.clone()]),
+        no_stage,
+        past,
+        explained(DaemonState::NotRunning, vec![parked]),
+        explained(DaemonState::Dead, vec![running]),
+        explained(DaemonState::Dead, vec![slot]),
+    ] {
+        answers.push_str(&answer(&explained));
+        answers.push('\n');
+    }
+    insta::assert_snapshot!("answers", answers);
+}
+
+#[test]
+fn no_line_of_an_answer_is_wider_than_the_terminal() {
+    for width in [80, 120] {
+        let text = text(&waits(), now(), width);
+        let answer = text.split("\nAttempts\n").next().unwrap();
+        for line in answer.lines().skip(1) {
+            assert!(line.chars().count() <= width, "{width}: {line}");
+        }
+    }
+}

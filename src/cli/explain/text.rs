@@ -1,0 +1,216 @@
+//! An explanation for people: first the answer, then what led to it.
+
+use std::fmt::Write as _;
+
+use jiff::Timestamp;
+use vik_api::{
+    DaemonState, DecisionView, Explained, Explanation, HoldView, LimitView, RunState, StageState, StageView,
+};
+
+use crate::cli::show;
+use crate::report::{ago, one_line, spent, table_within, wrap};
+
+/// So many decisions are shown.
+const MOST_DECISIONS: usize = 30;
+
+/// The whole answer, no wider than `width` where that can be.
+pub fn text(explained: &Explained, now: Timestamp, width: usize) -> String {
+    let mut out = String::new();
+    let id = one_line(explained.issue_id.as_str(), 60);
+    if let Some(standing) = &explained.now {
+        let title = one_line(&standing.issue_title, 100);
+        let state = one_line(&standing.issue_state, 40);
+        let _ = writeln!(out, "issue {id} · {title} · state {state}");
+    } else {
+        let _ = writeln!(out, "issue {id}");
+    }
+    paragraph(&mut out, "", &answer(explained, now), width);
+    if let Some(standing) = &explained.now {
+        out.push_str(&stages(standing, now, width));
+        out.push_str(&limits(standing));
+    }
+    out.push_str(&decided(&explained.decisions, width));
+    if !explained.runs.is_empty() {
+        out.push_str("\nAttempts\n");
+        for line in show::text(&explained.runs).lines() {
+            let _ = writeln!(out, "  {line}");
+        }
+    }
+    out
+}
+
+fn paragraph(out: &mut String, indent: &str, text: &str, width: usize) {
+    for line in wrap(text, width.saturating_sub(indent.len())) {
+        let _ = writeln!(out, "{indent}{line}");
+    }
+}
+
+/// One or two sentences that say it all.
+fn answer(explained: &Explained, now: Timestamp) -> String {
+    let lives = !matches!(
+        explained.daemon.state,
+        DaemonState::NotRunning | DaemonState::Dead
+    );
+    let Some(standing) = &explained.now else {
+        return unknown(explained, lives);
+    };
+    let of = |state: StageState| standing.stages.iter().find(|stage| stage.state == state);
+    let running = of(StageState::Running);
+    if !lives {
+        let was = match (running, of(StageState::Held)) {
+            (Some(stage), _) => format!(
+                " When the last one ended, attempt {} of stage `{}` was under way: the next daemon takes it up.",
+                stage.attempts + 1,
+                stage.stage
+            ),
+            (None, Some(stage)) => sentence(stage, now)
+                .map(|text| format!(" It would not be started either: {text}"))
+                .unwrap_or_default(),
+            (None, None) => String::new(),
+        };
+        return format!("It does not run: no daemon does (`vik run -d` starts one).{was}");
+    }
+    if let Some(stage) = running {
+        return format!(
+            "It runs: stage `{}`, attempt {} of {}.",
+            stage.stage,
+            stage.attempts + 1,
+            stage.max_attempts
+        );
+    }
+    if let Some(stage) = of(StageState::Ready) {
+        return format!("It starts at once: nothing holds stage `{}`.", stage.stage);
+    }
+    if let Some(stage) = of(StageState::Waiting) {
+        let text = sentence(stage, now).unwrap_or_default();
+        return format!("It waits: {text}");
+    }
+    let held = of(StageState::Held).and_then(|stage| sentence(stage, now));
+    let all = standing.hold.as_ref().map(|hold| held_by(hold, now));
+    format!(
+        "It does not run: {}",
+        held.or(all).unwrap_or_else(|| "no stage wants it.".to_owned())
+    )
+}
+
+fn unknown(explained: &Explained, lives: bool) -> String {
+    let running = explained.runs.iter().any(|run| run.state == RunState::Running);
+    match (lives, running) {
+        (true, true) => "It runs.".to_owned(),
+        (true, false) => {
+            "It does not run: the daemon does not know it now. No pull of late brought it in the state of a stage."
+                .to_owned()
+        }
+        (false, _) => "It does not run: no daemon does (`vik run -d` starts one).".to_owned(),
+    }
+}
+
+fn sentence(stage: &StageView, now: Timestamp) -> Option<String> {
+    let hold = stage.hold.as_ref()?;
+    Some(format!("stage `{}`: {}", stage.stage, held_by(hold, now)))
+}
+
+fn held_by(hold: &HoldView, now: Timestamp) -> String {
+    let mut text = one_line(hold.detail.trim_end_matches('.'), 400);
+    if let Some(since) = hold.since {
+        let _ = write!(text, " (for {})", ago(since, now));
+    }
+    text.push('.');
+    if let Some(until) = hold.until {
+        let _ = write!(text, " Next at {until:.0}, in {}.", ago(now, until));
+    }
+    if let Some(freed_by) = &hold.freed_by {
+        let _ = write!(text, " Freed by {freed_by}.");
+    }
+    text
+}
+
+/// Each stage that matters, where there is more than one, or one that tried before.
+fn stages(standing: &Explanation, now: Timestamp, width: usize) -> String {
+    if standing.stages.is_empty() {
+        return String::new();
+    }
+    let rows: Vec<_> = standing
+        .stages
+        .iter()
+        .map(|stage| {
+            let last = match (stage.last_outcome, stage.last_class) {
+                (Some(outcome), Some(class)) => format!("{outcome} ({class})"),
+                (Some(outcome), None) => outcome.to_string(),
+                _ => "-".to_owned(),
+            };
+            let why = stage
+                .hold
+                .as_ref()
+                .map_or_else(|| "-".to_owned(), |hold| held_by(hold, now));
+            [
+                stage.stage.to_string(),
+                state(stage.state).to_owned(),
+                format!("{} of {}", stage.attempts, stage.max_attempts),
+                last,
+                why,
+            ]
+        })
+        .collect();
+    format!(
+        "\n{}",
+        table_within(width, ["STAGE", "STANDS", "ATTEMPTS", "LAST", "WHY"], &rows)
+    )
+}
+
+fn state(state: StageState) -> &'static str {
+    match state {
+        StageState::Running => "running",
+        StageState::Ready => "ready",
+        StageState::Waiting => "waiting",
+        StageState::Held => "held",
+    }
+}
+
+/// What it has cost, and what is left.
+fn limits(standing: &Explanation) -> String {
+    let life = &standing.life;
+    let attempts = match life.max_attempts {
+        None => format!("{} attempts", life.attempts),
+        Some(most) => format!("{} of {most} attempts", life.attempts),
+    };
+    let mut out = format!("\nIn its life: {attempts}, {}\n", spent(&life.spent, &life.limit));
+    if let Some(day) = &standing.day
+        && day.limit != LimitView::default()
+    {
+        let _ = writeln!(
+            out,
+            "All issues today ({}, UTC): {}",
+            day.date,
+            spent(&day.spent, &day.limit)
+        );
+    }
+    out
+}
+
+fn decided(decisions: &[DecisionView], width: usize) -> String {
+    if decisions.is_empty() {
+        return String::new();
+    }
+    let hidden = decisions.len().saturating_sub(MOST_DECISIONS);
+    let rows: Vec<_> = decisions[hidden..]
+        .iter()
+        .map(|decision| {
+            [
+                format!("{:.0}", decision.at),
+                decision
+                    .stage
+                    .as_ref()
+                    .map_or_else(|| "-".to_owned(), ToString::to_string),
+                one_line(&decision.kind, 30),
+                decision.detail.clone(),
+            ]
+        })
+        .collect();
+    let mut out = String::from("\nWhat was decided\n");
+    if hidden > 0 {
+        let _ = writeln!(out, "… {hidden} earlier ones, with --json");
+    }
+    out.push_str(&table_within(width, ["WHEN", "STAGE", "WHAT", "WHY"], &rows));
+    out
+}
