@@ -18,7 +18,7 @@ pub struct Now {
 }
 
 /// A reading of the monotonic clock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Mono(pub Duration);
 

@@ -297,7 +297,9 @@ impl Machine {
         } = self;
         runs.retain_mut(|run| match run.phase {
             Phase::Settling { after, ended } if pull >= after => {
-                match workflow.stage(&run.stage).filter(|_| !run.last_succeeded()) {
+                let stage = workflow.stage(&run.stage);
+                let is_there = |stage: &&Stage| stage.when_state == *issue.state && !run.last_succeeded();
+                match stage.filter(is_there) {
                     Some(stage) => {
                         let so_far = (&*life, *lost_in_a_row);
                         observed

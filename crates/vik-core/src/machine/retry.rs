@@ -138,3 +138,188 @@ pub(super) fn is_resumable(report: &Report) -> bool {
         Outcome::Succeeded => false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::duration::Span;
+    use crate::limits::{LimitHit, LimitUnit};
+    use crate::time::Mono;
+
+    const RETRY: Retry = Retry {
+        max_attempts: 3,
+        initial_backoff: Span::secs(100),
+        max_backoff: Span::secs(400),
+    };
+
+    fn now() -> Now {
+        Now {
+            wall: Timestamp::UNIX_EPOCH,
+            mono: Mono::default(),
+        }
+    }
+
+    fn failed(class: FailureClass) -> Report {
+        Report {
+            failure_class: Some(class),
+            ran: true,
+            ..Report::of(Outcome::Failed)
+        }
+    }
+
+    fn case(report: &Report) -> Case<'_> {
+        Case {
+            report,
+            session: SessionId(Uuid::nil()),
+            stopped: None,
+            attempts: 1,
+            allowed: 3,
+            lost_in_a_row: 0,
+            life_used_up: false,
+            retry: &RETRY,
+        }
+    }
+
+    fn waits(next: Next, seconds: u64) {
+        let Next::After(wait) = next else {
+            panic!("{next:?}")
+        };
+        let longest = Duration::from_secs(seconds);
+        assert!(wait <= longest && wait >= longest * 3 / 4, "{wait:?}");
+    }
+
+    #[test]
+    fn what_would_end_the_same_way_is_parked_at_once() {
+        use FailureClass as Class;
+        for class in [
+            Class::RateLimit,
+            Class::Overloaded,
+            Class::Auth,
+            Class::Model,
+            Class::Context,
+            Class::Network,
+            Class::Usage,
+            Class::Hook,
+            Class::Verify,
+            Class::Agent,
+            Class::UnprovenEnd,
+        ] {
+            let parked = match class {
+                Class::Auth => Some(ParkReason::Auth),
+                Class::Model | Class::Usage => Some(ParkReason::Config),
+                Class::Hook => Some(ParkReason::Hook),
+                Class::UnprovenEnd => Some(ParkReason::UnprovenEnd),
+                _ => None,
+            };
+            assert_eq!(at_once(&failed(class), None), parked, "{class}");
+            if parked.is_none() {
+                waits(case(&failed(class)).next(now()), 100);
+            }
+        }
+        let making = Report {
+            preparing: true,
+            ..failed(Class::Hook)
+        };
+        assert_eq!(at_once(&making, None), None);
+        assert_eq!(
+            at_once(&Report::of(Outcome::Succeeded), Some(&StopWhy::Cancelled)),
+            Some(ParkReason::Cancelled)
+        );
+    }
+
+    #[test]
+    fn the_quota_window_is_waited_for_and_no_longer_than_one_can_be() {
+        let at = |seconds: i64| Report {
+            resets_at: Some(Timestamp::from_second(seconds).unwrap()),
+            ..failed(FailureClass::RateLimit)
+        };
+        let quota = |seconds: i64| match case(&at(seconds)).next(now()) {
+            Next::Quota(wait) => wait.as_secs(),
+            next => panic!("{next:?}"),
+        };
+        assert!((3600..=3630).contains(&quota(3600)));
+        let longest = LONGEST_QUOTA_WAIT.as_secs();
+        assert!((longest..=longest + 30).contains(&quota(200_000_000_000)));
+        waits(case(&at(-5)).next(now()), 100);
+        let report = at(3600);
+        let used_up = Case {
+            attempts: 3,
+            ..case(&report)
+        };
+        assert_eq!(used_up.next(now()), Next::Park(ParkReason::AttemptsUsedUp));
+    }
+
+    #[test]
+    fn attempts_and_the_life_come_to_an_end() {
+        let (done, fail) = (Report::of(Outcome::Succeeded), failed(FailureClass::Agent));
+        let with = |report, attempts, life_used_up| {
+            Case {
+                attempts,
+                life_used_up,
+                ..case(report)
+            }
+            .next(now())
+        };
+        assert_eq!(with(&done, 3, false), Next::Park(ParkReason::NoProgress));
+        assert_eq!(with(&fail, 3, true), Next::Park(ParkReason::AttemptsUsedUp));
+        assert_eq!(with(&fail, 1, true), Next::Park(ParkReason::IssueLimit));
+        waits(with(&done, 1, false), 100);
+        waits(with(&fail, 2, false), 200);
+    }
+
+    #[test]
+    fn a_lost_one_goes_on_at_once_and_not_for_ever() {
+        let lost = |ran, lost_in_a_row| {
+            let report = Report {
+                ran,
+                ..Report::of(Outcome::Lost)
+            };
+            Case {
+                lost_in_a_row,
+                attempts: 3,
+                ..case(&report)
+            }
+            .next(now())
+        };
+        assert_eq!(lost(true, 1), Next::After(Duration::ZERO));
+        waits(lost(false, 1), 100);
+        waits(lost(true, 2), 200);
+        assert_eq!(lost(true, 5), Next::Park(ParkReason::Lost));
+    }
+
+    #[test]
+    fn a_limit_parks_by_its_scope() {
+        let report = Report::of(Outcome::OverBudget);
+        let crossed = |scope| {
+            let stopped = StopWhy::OverBudget(LimitHit {
+                scope,
+                unit: LimitUnit::Tokens,
+                spent: 2,
+                limit: 1,
+            });
+            Case {
+                stopped: Some(&stopped),
+                attempts: 0,
+                ..case(&report)
+            }
+            .next(now())
+        };
+        assert_eq!(crossed(LimitScope::Attempt), Next::Park(ParkReason::OverBudget));
+        assert_eq!(crossed(LimitScope::Issue), Next::Park(ParkReason::IssueLimit));
+        waits(crossed(LimitScope::Day), 100);
+    }
+
+    #[test]
+    fn a_drained_one_goes_on_at_once() {
+        let report = Report::of(Outcome::Cancelled);
+        assert_eq!(case(&report).next(now()), Next::After(Duration::ZERO));
+        let moved = Case {
+            stopped: Some(&StopWhy::StateChanged),
+            ..case(&report)
+        };
+        waits(moved.next(now()), 100);
+    }
+}

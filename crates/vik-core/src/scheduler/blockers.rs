@@ -32,10 +32,6 @@ impl Blockers {
     pub(super) fn hold(&self, issue: &IssueId) -> Option<&Hold> {
         self.holds.get(issue)
     }
-
-    pub(super) fn holds(&self, issue: &IssueId) -> bool {
-        self.holds.contains_key(issue)
-    }
 }
 
 impl Scheduler {

@@ -3,7 +3,8 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::{Effect, Hold, Scheduler};
+use super::spending::Spending;
+use super::{Effect, Filter, Hold, Scheduler};
 use crate::ids::{AgentName, IssueId, StageName};
 use crate::issue::Issue;
 use crate::limits::{LimitHit, LimitScope, LimitUnit};
@@ -58,7 +59,7 @@ impl Scheduler {
     }
 
     /// What holds an issue, whichever stage it is.
-    fn gate_of_issue(&self, machine: &Machine) -> Option<Hold> {
+    pub(super) fn gate_of_issue(&self, machine: &Machine) -> Option<Hold> {
         let id = &machine.issue().id;
         if machine.is_paused() {
             return Some(Hold::Paused { all: false });
@@ -101,7 +102,8 @@ impl Scheduler {
 
     /// The stage of an issue that is due, whatever else stands in its way.
     pub(super) fn due<'w>(&'w self, machine: &Machine, now: Now) -> Option<&'w Stage> {
-        due(&self.workflow, &self.filter, machine, now).filter(|_| self.gate_of_issue(machine).is_none())
+        due(&self.workflow, &self.filter, &self.spending, machine, now)
+            .filter(|_| self.gate_of_issue(machine).is_none())
     }
 
     /// Starts what may start, in order.
@@ -137,7 +139,7 @@ impl Scheduler {
         let Some(machine) = self.machines.get(id) else {
             return false;
         };
-        let Some(stage) = due(&workflow, &self.filter, machine, now) else {
+        let Some(stage) = due(&workflow, &self.filter, &self.spending, machine, now) else {
             return false;
         };
         if self.gate(machine, stage, slots).is_some() {
@@ -232,16 +234,22 @@ fn used_up(machine: &Machine, stage: &Stage, workflow: &Workflow) -> Option<Park
 /// The stage of an issue that may start now, if nothing but slots stands in its way.
 pub(super) fn due<'w>(
     workflow: &'w Workflow,
-    filter: &super::Filter,
+    filter: &Filter,
+    spending: &Spending,
     machine: &Machine,
     now: Now,
 ) -> Option<&'w Stage> {
     let id = &machine.issue().id;
     let stage = machine.candidate(workflow, now, |stage: &StageName| filter.allows(id, stage))?;
-    // The attempts that run count as used: beside them the last one may be out already.
     let active = machine.runs().iter().filter_map(Run::active).count();
-    let life = machine.life();
-    let is_left = active == 0 || life.attempts as usize + active < life.allowed(&workflow.issue) as usize;
+    if active == 0 {
+        return Some(stage);
+    }
+    // Beside attempts that run, what they may use up is not there to be used again.
+    let (life, policy) = (machine.life(), &workflow.issue);
+    let spent = life.spend.plus(spending.live(machine));
+    let is_left = life.attempts as usize + active < life.allowed(policy) as usize
+        && life.limit(policy).reached(LimitScope::Issue, spent).is_none();
     is_left.then_some(stage)
 }
 

@@ -326,7 +326,7 @@ impl Scheduler {
     /// The stage that this one waits for, although nothing else holds it: an earlier one in the file whose turn it is,
     /// or one that may use up what the issue has left.
     fn turn_before(&self, machine: &Machine, stage: &Stage, now: Now) -> Option<Hold> {
-        let other = match due(&self.workflow, &self.filter, machine, now) {
+        let other = match due(&self.workflow, &self.filter, &self.spending, machine, now) {
             Some(first) => Some(&first.name).filter(|first| **first != stage.name),
             None => machine
                 .runs()

@@ -376,7 +376,9 @@ impl Scheduler {
         };
         let is_first = machine.stop(session, why.clone());
         // What a person says is remembered even where it was told to stop before.
-        self.changed.insert(issue.clone());
+        if is_first || why == StopWhy::Cancelled {
+            self.changed.insert(issue.clone());
+        }
         if is_first {
             let about = About {
                 session: Some(session),

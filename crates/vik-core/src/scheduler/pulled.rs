@@ -93,12 +93,18 @@ impl Scheduler {
                 continue;
             };
             let is_news = machine.is_present() || machine.is_active();
-            let observed = machine.vanish(self.pulls_started, now, &self.workflow);
+            let mut observed = machine.vanish(self.pulls_started, now, &self.workflow);
+            let is_gone = self.shows.is_gone(&id);
+            if is_gone {
+                let over = machine.gone();
+                observed.changed |= over.changed;
+                observed.notes.extend(over.notes);
+            }
             self.record(&id, observed, now);
             if is_news {
                 self.show(&id, None, now);
             }
-            if self.shows.is_gone(&id) {
+            if is_gone {
                 self.reconcile(&id, now);
             }
         }

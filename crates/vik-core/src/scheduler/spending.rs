@@ -85,7 +85,7 @@ impl Spending {
     }
 
     /// What attempts of an issue that are under way have spent.
-    fn live(&self, machine: &Machine) -> Spend {
+    pub(super) fn live(&self, machine: &Machine) -> Spend {
         let active = machine.runs().iter().filter_map(|run| run.active());
         active
             .filter_map(|start| self.running.get(&start.session))

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Scheduler;
 use crate::ids::IssueId;
-use crate::machine::{Machine, Phase, PullNo, Run};
+use crate::machine::{Phase, PullNo, Run};
 use crate::time::{Mono, Now};
 
 /// Whether anything is left to do without new facts.
@@ -31,35 +31,33 @@ impl Scheduler {
             Phase::Settling { .. } => true,
             _ => run.is_unseen() && self.machines[id].is_present(),
         };
-        let is_due = || {
-            let due = |machine: &Machine| self.due(machine, now).is_some();
-            self.order.iter().filter_map(|id| self.machines.get(id)).any(due)
-        };
         if self.pulls_started == PullNo::default() || self.runs().any(settles) {
             return Rest::NeedsPull;
         }
-        if !self.draining && !self.paused && is_due() {
-            match (&self.pressure, self.day_hold(now)) {
-                (_, Some((_, turn))) => return Rest::At(mono(turn, now)),
-                // It passes, and so does the failure of a look.
-                (Some(_), None) => return Rest::NeedsPull,
-                (None, None) => {}
-            }
+        if self.draining || self.paused {
+            return Rest::Idle;
+        }
+        let ordered = || self.order.iter().filter_map(|id| self.machines.get(id));
+        if ordered().any(|machine| self.due(machine, now).is_some()) {
+            return match (self.day_hold(now), &self.pressure) {
+                (Some((_, turn)), _) => Rest::At(mono(turn, now)),
+                // That passes.
+                (None, Some(_)) => Rest::NeedsPull,
+                (None, None) => Rest::At(now.mono),
+            };
         }
         if self.shows.tries_again() {
             return Rest::NeedsPull;
         }
-        let next = self.runs().filter_map(|(id, run)| match run.phase {
-            Phase::BackingOff { until, .. }
-                if self.machines[id].is_present()
-                    && self.filter.allows(id, &run.stage)
-                    && !self.blockers.holds(id) =>
-            {
-                Some(until)
-            }
-            _ => None,
-        });
-        next.min().map_or(Rest::Idle, Rest::At)
+        let backoffs = ordered()
+            .filter(|machine| !machine.is_unproven() && self.gate_of_issue(machine).is_none())
+            .flat_map(|machine| machine.runs().iter().map(move |run| (machine, run)))
+            .filter(|(machine, run)| self.filter.allows(&machine.issue().id, &run.stage))
+            .filter_map(|(_, run)| match run.phase {
+                Phase::BackingOff { until, .. } if until > now.mono => Some(until),
+                _ => None,
+            });
+        backoffs.min().map_or(Rest::Idle, Rest::At)
     }
 
     /// When time alone changes something.

@@ -1,0 +1,524 @@
+//! Single rules, each by a short story.
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use vik_core::changes::Stored;
+use vik_core::ids::IssueId;
+use vik_core::issue::{Issue, Pull};
+use vik_core::limits::{LimitScope, LimitUnit, Spend};
+use vik_core::machine::{Machine, ParkReason, Phase, Report};
+use vik_core::money::MicroUsd;
+use vik_core::outcome::{FailureClass, Outcome};
+use vik_core::scheduler::{Answer, Ask, Effect, Filter, Hold, Input, Rest, Scheduler, Seen, Start, StopWhy};
+use vik_core::time::{Mono, Now};
+use vik_core::workflow::load;
+
+/// A scheduler with a clock, and all that it asked for.
+struct Story {
+    scheduler: Scheduler,
+    stored: Stored,
+    now: Now,
+    starts: Vec<Start>,
+    effects: Vec<Effect>,
+    text: String,
+}
+
+/// `top` and `issue` are further keys of the workflow, `stage` of its stage `work`.
+fn story(top: &str, issue: &str, stage: &str) -> Story {
+    let text = format!(
+        "{top}
+issues: {{ pull: {{ command: list }} }}
+agents: {{ a: {{ runtime: command, command: [agent] }} }}
+issue:
+  terminal_states: [done]
+  {issue}
+  stages: {{ work: {{ when: {{ state: todo }}, agent: a, prompt: p, {stage} }} }}
+"
+    );
+    Story::of(text)
+}
+
+impl Story {
+    fn of(text: String) -> Self {
+        let workflow = load(&text).workflow.unwrap().into();
+        Self {
+            scheduler: Scheduler::new(workflow, Filter::default(), [1; 6]),
+            stored: Stored::default(),
+            now: Now {
+                wall: Timestamp::from_second(1_800_000_000).unwrap(),
+                mono: Mono(Duration::from_secs(9)),
+            },
+            starts: Vec::new(),
+            effects: Vec::new(),
+            text,
+        }
+    }
+
+    fn tell(&mut self, input: Input) -> &mut Self {
+        self.effects = self.scheduler.handle(self.now, input);
+        let changes = self.scheduler.take_changes();
+        for machine in changes.machines {
+            self.stored
+                .machines
+                .retain(|other| other.issue().id != machine.issue().id);
+            self.stored.machines.push(machine);
+        }
+        for (day, spend) in changes.days {
+            self.stored.days.retain(|(other, _)| *other != day);
+            self.stored.days.push((day, spend));
+        }
+        let starts = self.effects.iter().filter_map(|effect| match effect {
+            Effect::Start(start) => Some((**start).clone()),
+            _ => None,
+        });
+        self.starts.extend(starts);
+        self
+    }
+
+    fn pull(&mut self, issues: &str) -> &mut Self {
+        self.tell(Input::PullStarted);
+        self.tell(Input::Pulled(Pull::parse(issues.as_bytes()).unwrap().issues))
+    }
+
+    fn end(&mut self, report: Report) -> &mut Self {
+        let start = self.starts.last().unwrap();
+        let (issue, session) = (start.issue.id.clone(), start.session);
+        self.tell(Input::Ended {
+            issue,
+            session,
+            report,
+        })
+    }
+
+    fn spent(&mut self, tokens: u64) -> &mut Self {
+        let start = self.starts.last().unwrap();
+        let input = Input::Spent {
+            issue: start.issue.id.clone(),
+            session: start.session,
+            spend: tokens_of(tokens),
+        };
+        self.tell(input)
+    }
+
+    fn wait(&mut self, seconds: u64) -> &mut Self {
+        self.now.mono = self.now.mono.plus(Duration::from_secs(seconds));
+        self.now.wall += SignedDuration::from_secs(seconds as i64);
+        self.tell(Input::Tick)
+    }
+
+    /// The daemon dies, and another one takes over.
+    fn crash(&mut self) -> Vec<Start> {
+        let text = serde_json::to_string(&self.stored).unwrap();
+        self.now.mono = Mono(Duration::from_secs(1));
+        let workflow = load(&self.text).workflow.unwrap().into();
+        let stored = serde_json::from_str(&text).unwrap();
+        let seed = [self.starts.len() as u8; 6];
+        let (scheduler, starts) = Scheduler::restore(workflow, Filter::default(), seed, stored, self.now);
+        self.scheduler = scheduler;
+        starts
+    }
+
+    fn parked(&self) -> Option<ParkReason> {
+        self.scheduler.runs().find_map(|(_, run)| run.parked_for())
+    }
+
+    fn hold(&self, issue: &str) -> Option<Hold> {
+        let explanation = self.scheduler.explain(&issue.into(), self.now).unwrap();
+        explanation.stages.into_iter().find_map(|stage| stage.hold)
+    }
+
+    fn stops(&self) -> Vec<StopWhy> {
+        let stop = |effect: &Effect| match effect {
+            Effect::Stop { why, .. } => Some(why.clone()),
+            _ => None,
+        };
+        self.effects.iter().filter_map(stop).collect()
+    }
+
+    fn removes(&self) -> bool {
+        self.effects
+            .iter()
+            .any(|effect| matches!(effect, Effect::RemoveWorkspace(_)))
+    }
+
+    fn shows(&self) -> Vec<String> {
+        let show = |effect: &Effect| match effect {
+            Effect::Show(issue) => Some(issue.to_string()),
+            _ => None,
+        };
+        self.effects.iter().filter_map(show).collect()
+    }
+}
+
+fn tokens_of(tokens: u64) -> Spend {
+    Spend {
+        tokens,
+        usd: MicroUsd(0),
+    }
+}
+
+fn of(outcome: Outcome) -> Report {
+    Report {
+        ran: true,
+        ..Report::of(outcome)
+    }
+}
+
+const TODO: &str = r#"[{"id":1,"state":"todo"}]"#;
+const ELSEWHERE: &str = r#"[{"id":1,"state":"elsewhere"}]"#;
+const DONE: &str = r#"[{"id":1,"state":"done"}]"#;
+
+#[test]
+fn an_agent_that_succeeds_for_ever_costs_what_its_life_allows() {
+    let mut story = story("", "", "");
+    for round in 0..200 {
+        story.pull(TODO);
+        if story
+            .scheduler
+            .machine(&"1".into())
+            .is_some_and(Machine::is_active)
+        {
+            story.end(of(Outcome::Succeeded));
+        }
+        // The tracker flaps, loses sight of it, and the daemon dies now and then.
+        match round % 4 {
+            0 => drop(story.pull(ELSEWHERE)),
+            1 => drop(story.pull("[]")),
+            2 => drop(story.crash()),
+            _ => drop(story.wait(3600)),
+        }
+    }
+    assert_eq!(story.starts.len(), 15, "the life limit");
+    assert_eq!(story.parked(), Some(ParkReason::IssueLimit));
+
+    // In a state that it keeps, `max_attempts` bounds it.
+    let mut story = self::story("", "", "");
+    for _ in 0..50 {
+        story.pull(TODO);
+        if story.scheduler.rest(story.now) == Rest::Running {
+            story.end(of(Outcome::Succeeded)).pull(TODO);
+        }
+        story.crash();
+        story.wait(3600);
+    }
+    assert_eq!(story.starts.len(), 3);
+    assert_eq!(story.parked(), Some(ParkReason::NoProgress));
+}
+
+#[test]
+fn a_tracker_that_flaps_under_cancel_is_bounded_too() {
+    let mut story = story("", "", "on_state_change: cancel");
+    for _ in 0..60 {
+        story.pull(TODO).pull(ELSEWHERE);
+        if !story.stops().is_empty() {
+            assert_eq!(story.stops(), [StopWhy::StateChanged]);
+            story.end(of(Outcome::Cancelled)).pull(ELSEWHERE);
+        }
+        story.wait(3600);
+    }
+    assert_eq!(story.starts.len(), 15);
+}
+
+#[test]
+fn only_unpark_or_a_higher_limit_frees_what_its_life_used_up() {
+    let mut story = story("", "limits: { attempts: 1 }", "");
+    story.pull(TODO).end(of(Outcome::Failed)).pull(TODO);
+    assert_eq!(story.parked(), Some(ParkReason::IssueLimit));
+    story.pull(r#"[{"id":1,"state":"todo","title":"another"}]"#);
+    assert_eq!(story.starts.len(), 1, "a change does not");
+    story.tell(Input::Ask(7, Ask::Unpark("1".into(), Some(1))));
+    assert!(matches!(story.effects[0], Effect::Note(..)));
+    assert_eq!(story.starts.len(), 2);
+    story.end(of(Outcome::Failed)).pull(TODO);
+    assert_eq!(story.parked(), Some(ParkReason::IssueLimit));
+    story.text = story.text.replace("attempts: 1", "attempts: 3");
+    story.crash();
+    story.pull(TODO);
+    assert_eq!(story.starts.len(), 3, "the limit was raised");
+}
+
+#[test]
+fn what_the_attempt_itself_did_to_the_issue_does_not_free_it() {
+    let mut story = story("", "", "");
+    let auth = Report {
+        failure_class: Some(FailureClass::Auth),
+        ..of(Outcome::Failed)
+    };
+    story.pull(TODO).end(auth);
+    assert_eq!(story.parked(), Some(ParkReason::Auth), "at once");
+    story.crash();
+    let edited = TODO.replace("todo\"", "todo\",\"title\":\"by the agent\"");
+    story.pull(&edited).pull(ELSEWHERE).pull(&edited);
+    assert_eq!(story.starts.len(), 1);
+    story.pull(&edited.replace("agent", "person"));
+    assert_eq!(story.starts.len(), 2);
+}
+
+#[test]
+fn a_limit_warns_once_and_stops_once() {
+    let mut story = story("", "limits: { tokens: 1000 }", "limits: { tokens: 100 }");
+    story.pull(TODO).spent(79);
+    assert!(story.effects.is_empty());
+    story.spent(80);
+    let [Effect::Warn { limit, .. }] = story.effects[..] else {
+        panic!("{:?}", story.effects)
+    };
+    assert_eq!(
+        (limit.scope, limit.unit, limit.spent, limit.limit),
+        (LimitScope::Attempt, LimitUnit::Tokens, 80, 100)
+    );
+    assert!(story.spent(90).effects.is_empty());
+    assert_eq!(story.spent(101).stops().len(), 1);
+    assert!(story.spent(150).stops().is_empty());
+    // It is told again to the daemon that comes after.
+    let starts = story.crash();
+    assert_eq!(starts, story.starts);
+    assert_eq!(story.tell(Input::Tick).stops().len(), 1);
+    let over = Report {
+        spend: Some(tokens_of(160)),
+        ..of(Outcome::OverBudget)
+    };
+    story.end(over).pull(TODO);
+    assert_eq!(story.parked(), Some(ParkReason::OverBudget));
+    assert_eq!(
+        story.scheduler.life(&"1".into()).spend,
+        Spend {
+            tokens: 160,
+            usd: MicroUsd(500_000)
+        }
+    );
+}
+
+#[test]
+fn a_day_that_is_used_up_holds_everything_until_it_turns() {
+    let two = r#"[{"id":1,"state":"todo"},{"id":2,"state":"todo"}]"#;
+    let mut story = story(
+        "limits: { tokens_per_day: 100 }\nloop: { max_issue_concurrency: 1 }",
+        "",
+        "retry: { max_attempts: 1 }",
+    );
+    story.pull(two);
+    assert_eq!(story.starts[0].budget.tokens, Some(100));
+    assert!(
+        matches!(story.spent(100).stops()[..], [StopWhy::OverBudget(hit)] if hit.scope == LimitScope::Day)
+    );
+    let over = Report {
+        spend: Some(tokens_of(100)),
+        ..of(Outcome::OverBudget)
+    };
+    story.end(over).pull(two);
+    assert_eq!(story.parked(), None, "it goes on when the day turns");
+    let Some(Hold::DayLimit { until, .. }) = story.hold("2") else {
+        panic!("{:?}", story.hold("2"))
+    };
+    assert!(matches!(story.scheduler.rest(story.now), Rest::At(_)));
+    let wait = story.scheduler.next_wakeup(story.now).unwrap();
+    assert!(wait <= Duration::from_secs(24 * 3600));
+    story.crash();
+    story.pull(two);
+    assert_eq!(story.starts.len(), 1, "the day is remembered");
+    // The clock jumps to the next day, and back.
+    let (before, next) = (story.now.wall, until);
+    story.now.wall = next;
+    story.tell(Input::Tick);
+    assert_eq!(story.starts.len(), 2);
+    story.end(of(Outcome::Succeeded));
+    story.now.wall = before;
+    story.pull(two).wait(3600);
+    assert_eq!(story.starts.len(), 2, "the older day is as it was");
+}
+
+#[test]
+fn an_issue_that_is_done_with_gets_its_grace_and_loses_its_workspace() {
+    let mut story = story("", "terminal_grace: 60s", "");
+    story.pull(TODO).pull(DONE).wait(59);
+    assert!(story.stops().is_empty());
+    story.pull(TODO).pull(DONE).wait(59);
+    assert!(story.stops().is_empty(), "the grace begins again");
+    assert_eq!(story.wait(1).stops(), [StopWhy::Terminal]);
+    story.end(of(Outcome::Cancelled));
+    assert!(!story.removes());
+    story.pull(DONE);
+    assert!(story.removes());
+    assert!(!story.pull(DONE).removes(), "asked for once");
+    let kept = Input::WorkspaceRemoved {
+        issue: "1".into(),
+        removed: false,
+    };
+    story.tell(kept);
+    assert!(!story.pull(DONE).removes());
+    let edited = r#"[{"id":1,"state":"done","title":"x"}]"#;
+    assert!(story.pull(edited).removes(), "it is another issue now");
+}
+
+#[test]
+fn a_workspace_whose_issue_turned_terminal_meanwhile_goes_at_boot() {
+    let mut story = story("", "", "");
+    story.tell(Input::Workspaces(vec!["1".into(), "2".into()]));
+    assert!(story.scheduler.wanted().known.contains_key(&IssueId::from("1")));
+    story.pull(DONE);
+    assert!(story.removes());
+}
+
+#[test]
+fn an_issue_is_looked_at_right_before_its_start() {
+    let text = story("", "", "").text;
+    let mut story = Story::of(text.replace("command: list }", "command: list }, show: { command: look }"));
+    let shown = |seen| Input::Shown {
+        issue: "1".into(),
+        seen,
+    };
+    let snapshot = |text: &str| {
+        let mut issues = Pull::parse(text.as_bytes()).unwrap().issues;
+        Seen::Snapshot(Box::new(issues.remove(0)))
+    };
+    story.pull(TODO);
+    assert_eq!((story.shows(), story.starts.len()), (vec!["1".to_owned()], 0));
+    assert_eq!(story.hold("1"), Some(Hold::Looking));
+    story.tell(shown(snapshot(ELSEWHERE)));
+    assert_eq!(story.starts.len(), 0, "it moved");
+    story.pull(TODO).tell(shown(Seen::Unknown));
+    assert_eq!(story.hold("1"), Some(Hold::ShowFailed));
+    assert!(story.wait(9).shows().is_empty());
+    story.pull(TODO).tell(shown(snapshot(TODO)));
+    assert_eq!(story.starts.len(), 1);
+    // Missed, and gone.
+    assert_eq!(story.pull("[]").shows(), ["1"]);
+    story.tell(shown(Seen::Gone)).wait(60);
+    assert_eq!(story.stops(), [StopWhy::Gone]);
+    story.end(of(Outcome::Cancelled)).pull("[]");
+    assert!(story.removes());
+}
+
+#[test]
+fn what_was_cut_off_is_resumed_by_the_same_agent() {
+    let mut story = story("", "", "");
+    let cut = |outcome, id: Option<&str>| Report {
+        provider_session_id: id.map(ToOwned::to_owned),
+        ..of(outcome)
+    };
+    story
+        .pull(TODO)
+        .end(cut(Outcome::TimedOut, Some("x")))
+        .pull(TODO)
+        .wait(600);
+    let resume = story.starts[1].resume.clone().unwrap();
+    assert_eq!(
+        (resume.session, &*resume.provider_session_id),
+        (story.starts[0].session, "x")
+    );
+    let failed = Report {
+        resume_failed: true,
+        ..cut(Outcome::Lost, Some("y"))
+    };
+    story.crash();
+    story.end(failed).pull(TODO);
+    assert_eq!(story.starts.len(), 3, "a lost one goes on at once");
+    assert_eq!(
+        story.starts[2].resume, None,
+        "that conversation could not be gone on with"
+    );
+}
+
+#[test]
+fn a_quota_is_waited_for_and_can_be_cancelled_meanwhile() {
+    let mut story = story("", "", "");
+    let quota = Report {
+        failure_class: Some(FailureClass::RateLimit),
+        resets_at: Some(story.now.wall + SignedDuration::from_hours(2)),
+        provider_session_id: Some("x".to_owned()),
+        ..of(Outcome::Failed)
+    };
+    story.pull(TODO).end(quota.clone()).pull(TODO);
+    assert!(matches!(story.hold("1"), Some(Hold::Quota { .. })));
+    story.wait(7100);
+    story.crash();
+    story.pull(TODO);
+    assert_eq!(story.starts.len(), 1);
+    story.wait(130);
+    assert!(story.starts[1].resume.is_some());
+    let quota = Report {
+        resets_at: Some(story.now.wall + SignedDuration::from_hours(2)),
+        ..quota
+    };
+    story.end(quota).pull(TODO);
+    story.tell(Input::Ask(1, Ask::Cancel("1".into())));
+    assert!(matches!(
+        story.effects.last(),
+        Some(Effect::Answer(1, Answer::Done(1)))
+    ));
+    assert_eq!(story.parked(), Some(ParkReason::Cancelled));
+    story.wait(10_000);
+    assert_eq!(story.starts.len(), 2);
+}
+
+#[test]
+fn older_issues_of_a_priority_go_first() {
+    let mut story = story("", "", "");
+    story.pull(
+        r#"[{"id":"no date","state":"todo","priority":1},{"id":"new","state":"todo","priority":1,"created_at":"2026-02-01T00:00:00Z"},
+            {"id":"none","state":"todo","created_at":"2020-01-01T00:00:00Z"},{"id":"old","state":"todo","priority":1,
+            "created_at":"2026-02-01T00:00:00+02:00"}]"#,
+    );
+    let order: Vec<_> = story.starts.iter().map(|start| start.issue.id.as_str()).collect();
+    assert_eq!(order, ["old", "new", "no date", "none"]);
+}
+
+#[test]
+fn a_pull_brings_what_others_wait_for_whatever_its_state() {
+    let story = story("", "", "");
+    let text = br#"[{"id":"b","state":"backlog","blocked_by":"c"},{"id":"x","state":"backlog"},{"id":"c","state":"done"},
+        {"id":"a","state":"todo","blocked_by":["b", 9]},{"id":"bad","state":"todo","blocked_by":[{}]}]"#;
+    let pull = Pull::parse_wanted(text, &story.scheduler.wanted()).unwrap();
+    let ids: Vec<_> = pull
+        .issues
+        .iter()
+        .map(|issue: &Issue| issue.id.as_str())
+        .collect();
+    assert_eq!(ids, ["a", "b", "c"]);
+    assert_eq!(pull.skipped[0].reason, "its `blocked_by` is no list of ids");
+    let mut story = story;
+    story.tell(Input::PullStarted).tell(Input::Pulled(pull.issues));
+    assert!(matches!(story.hold("a"), Some(Hold::Blocked { by }) if *by == [IssueId::from("b")]));
+}
+
+#[test]
+fn thousands_that_wait_cost_neither_decisions_nor_changes() {
+    let mut story = story("loop: { max_issue_concurrency: 1 }", "", "");
+    let items: Vec<_> = (0..10_000)
+        .map(|id| format!(r#"{{"id":{id},"state":"todo"}}"#))
+        .collect();
+    let text = format!("[{}]", items.join(","));
+    story.pull(&text);
+    for _ in 0..3 {
+        story.now.mono = story.now.mono.plus(Duration::from_secs(1));
+        let issues = Pull::parse_wanted(text.as_bytes(), &story.scheduler.wanted())
+            .unwrap()
+            .issues;
+        story.scheduler.handle(story.now, Input::PullStarted);
+        let effects = story.scheduler.handle(story.now, Input::Pulled(issues));
+        let changes = story.scheduler.take_changes();
+        assert!(effects.is_empty() && changes == Default::default());
+    }
+    let (some, all) = story.scheduler.waiting(story.now, 5);
+    assert_eq!((some.len(), all), (5, 9_999));
+}
+
+#[test]
+fn a_back_off_goes_on_where_it_was_whatever_the_clocks_say() {
+    for jump in [-100_000, 0, 50, 100_000] {
+        let mut story = story("", "", "retry: { initial_backoff: 100s, max_backoff: 100s }");
+        story.pull(TODO).end(of(Outcome::Failed)).pull(TODO);
+        story.now.wall += SignedDuration::from_secs(jump);
+        story.crash();
+        story.pull(TODO);
+        let (_, run) = story.scheduler.runs().next().unwrap();
+        if jump > 100 {
+            assert!(matches!(run.phase, Phase::Active { .. }), "it is over");
+            continue;
+        }
+        assert!(story.starts.len() == 1, "{jump}");
+        assert_eq!(story.wait(100).starts.len(), 2, "never longer than it was");
+    }
+}
