@@ -11,7 +11,7 @@ fn found(text: &str) -> Vec<(&'static str, u32, u32)> {
 }
 
 #[track_caller]
-fn one(replacements: &[(&str, &str)], code: &'static str, line: u32, column: u32) -> Diagnostic {
+pub(super) fn one(replacements: &[(&str, &str)], code: &'static str, line: u32, column: u32) -> Diagnostic {
     let loaded = load(&minimal_with(replacements));
     assert_eq!(
         loaded.diagnostics.len(),
@@ -345,134 +345,6 @@ fn values_of_later_versions() {
 }
 
 #[test]
-fn limits_are_above_zero_and_below_the_absurd() {
-    const ZERO: &str = "`null` is without limit; to stop all work use `vik pause`";
-    let top = |text: &str, column| {
-        one(
-            &[("agents:\n", &format!("{text}\nagents:\n"))],
-            "out_of_range",
-            1,
-            column,
-        )
-    };
-    let issue = |text: &str, column| {
-        one(
-            &[("  stages:", &format!("  {text}\n  stages:"))],
-            "out_of_range",
-            9,
-            column,
-        )
-    };
-    let stage = |text: &str, column| {
-        one(
-            &[("agent:", &format!("{text}\n      agent:"))],
-            "out_of_range",
-            13,
-            column,
-        )
-    };
-    let agent = |text: &str, column| {
-        one(
-            &[("model:", &format!("{text}\n    model:"))],
-            "out_of_range",
-            4,
-            column,
-        )
-    };
-    for finding in [
-        top("limits: {usd_per_day: 0}", 23),
-        top("limits: {usd_per_day: -0.0}", 23),
-        top("limits: {tokens_per_day: 0}", 26),
-        top("loop: {pressure: {min_available_memory: 0}}", 41),
-        issue("limits: {usd: 0}", 17),
-        issue("limits: {tokens: 0}", 20),
-        stage("limits: {usd: 0}", 21),
-        stage("limits: {tokens: 0}", 24),
-        stage("max_concurrency: 0", 24),
-        agent("max_concurrency: 0", 22),
-    ] {
-        assert_eq!(finding.hint.as_deref(), Some(ZERO), "{finding:?}");
-    }
-    assert!(
-        issue("limits: {attempts: 0}", 22)
-            .hint
-            .unwrap()
-            .contains("vik pause")
-    );
-    for absurd in ["-1", ".inf", ".nan", "1000001", "1e300", "0.0000001"] {
-        stage(&format!("limits: {{usd: {absurd}}}"), 21);
-        agent(&format!("estimate: {{usd: {absurd}}}"), 21);
-    }
-    top("limits: {tokens_per_day: 1000000000001}", 26);
-    top("limits: {tokens_per_day: -1}", 26);
-    top("loop: {pressure: {max_memory_pressure: 0}}", 40);
-    top("loop: {pressure: {max_memory_pressure: 101}}", 40);
-    top("loop: {pressure: {max_memory_pressure: .nan}}", 40);
-    issue("limits: {attempts: 100001}", 22);
-    let pressure = "loop: {pressure: {min_available_memory: 2 gigs}}\nagents:\n";
-    one(&[("agents:\n", pressure)], "bad_size", 1, 41);
-    // Nothing at all may cost nothing.
-    let free = load(&minimal_with(&[(
-        "model:",
-        "estimate: {usd: 0, tokens: 0}\n    model:",
-    )]));
-    assert_eq!(free.diagnostics, []);
-}
-
-#[test]
-fn a_stage_of_a_terminal_state_is_an_error() {
-    let states = ("  stages:", "  terminal_states: [done, todo]\n  stages:");
-    let finding = one(&[states], "terminal_stage", 13, 16);
-    assert_eq!(finding.severity, Severity::Error);
-    assert_eq!((finding.related[0].line, finding.related[0].column), (9, 27));
-    let other = ("  stages:", "  terminal_states: [Todo]\n  stages:");
-    assert_eq!(load(&minimal_with(&[other])).diagnostics, []);
-}
-
-#[test]
-fn a_limit_on_money_needs_a_price() {
-    let day = ("agents:\n", "limits: {usd_per_day: 5}\nagents:\n");
-    let finding = one(&[day], "no_price", 3, 3);
-    assert_eq!(finding.severity, Severity::Warning);
-    assert!(finding.message.contains("`codex`"), "{}", finding.message);
-    let life = ("  stages:", "  limits: {usd: 5}\n  stages:");
-    one(&[life], "no_price", 2, 3);
-    let attempt = ("agent:", "limits: {usd: 5}\n      agent:");
-    one(&[attempt], "no_price", 2, 3);
-    let command = ("runtime: codex", "runtime: command\n    command: [x]");
-    one(&[attempt, command], "no_price", 2, 3);
-    for settled in [
-        ("model:", "price: {input: 1}\n    model:"),
-        ("runtime: codex", "runtime: claude_code"),
-        ("runtime: codex", "runtime: vex"),
-    ] {
-        assert_eq!(load(&minimal_with(&[settled, attempt])).diagnostics, []);
-    }
-    let tokens = ("agent:", "limits: {tokens: 5}\n      agent:");
-    assert_eq!(load(&minimal_with(&[tokens])).diagnostics, []);
-}
-
-#[test]
-fn stages_that_write_in_one_workspace_run_in_turn() {
-    const OTHER: &str = "    check: {when: {state: todo}, agent: codex, prompt: x, parallel: true}\n";
-    let with = |permission: &str, first: &str| {
-        let text = minimal_with(&[
-            ("model:", &format!("permission: {permission}\n    model:")),
-            ("agent:", &format!("parallel: {first}\n      agent:")),
-        ]);
-        load(&(text + OTHER)).diagnostics
-    };
-    let findings = with("full", "true");
-    assert_eq!(findings.len(), 1);
-    assert_eq!(
-        (findings[0].code, findings[0].severity, findings[0].line),
-        ("parallel_writers", Severity::Warning, 17)
-    );
-    assert_eq!(with("full", "false"), []);
-    assert_eq!(with("read-only", "true"), []);
-}
-
-#[test]
 fn keys_without_effect() {
     for key in ["provider: replay", "output: jsonl"] {
         assert_eq!(
@@ -594,9 +466,9 @@ fn tabs_have_a_hint() {
 
 #[test]
 fn each_code_is_documented_and_tested() {
-    let this = include_str!("codes.rs");
+    let tests = [include_str!("codes.rs"), include_str!("across.rs")].concat();
     for (code, _) in CODES {
-        assert!(this.contains(&format!("\"{code}\"")), "{code}");
+        assert!(tests.contains(&format!("\"{code}\"")), "{code}");
     }
     let mut sorted: Vec<_> = CODES.to_vec();
     sorted.sort_unstable();

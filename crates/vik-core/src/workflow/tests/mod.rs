@@ -1,5 +1,6 @@
 //! Tests of loading as a whole.
 
+mod across;
 mod codes;
 mod defaults;
 mod diff;
