@@ -7,6 +7,7 @@
 
 mod support;
 
+mod attempts;
 mod cli;
 mod daemon;
 mod deciding;
