@@ -441,3 +441,55 @@ fn codex_plans_and_claude_implements_two_issues_at_once() {
     }
     assert!(done.out.contains("4 succeeded, 0 not"), "{}", done.out);
 }
+
+// --- conversations and budgets
+
+fn goes_on_with_the_conversation(test: &str, agent: RealAgent) {
+    let script = json!([
+        {"text": "Going.", "run": ENDLESS},
+        // Said in the first attempt only: the conversation is the same.
+        {"text": "Went on.", "expect": "Do the task."}
+    ]);
+    let Some(real) = Real::new(test, agent, script) else {
+        return;
+    };
+    let world = real.world.attempts(2).work("timeout", json!("8s"));
+    world.once().expect(0);
+    assert_eq!(real.server.failures(), [""; 0]);
+    world.env.assert_nothing_left();
+    let [first, second] = &world.sessions("1")[..] else {
+        panic!("{:?}", world.runs())
+    };
+    first.expect("timed_out", None);
+    let ended = second.expect("succeeded", None);
+    assert_eq!(ended["last_message"], "Went on.");
+    let id = first.of_kind("session_started")[0]["provider_session_id"].clone();
+    assert_eq!(second.events()[0]["kind"], "resumed");
+    assert_eq!(second.events()[0]["provider_session_id"], id);
+    assert_eq!(ended["provider_session_id"], id);
+}
+
+#[test]
+fn codex_goes_on_with_the_conversation() {
+    goes_on_with_the_conversation("codex_goes_on_with_the_conversation", RealAgent::Codex);
+}
+
+#[test]
+fn claude_goes_on_with_the_conversation() {
+    goes_on_with_the_conversation("claude_goes_on_with_the_conversation", RealAgent::Claude);
+}
+
+#[test]
+fn claude_keeps_to_its_budget() {
+    let script = json!([{"text": "One.", "run": "true", "times": 3}, {"text": "Done."}]);
+    let Some(real) = Real::new("claude_keeps_to_its_budget", RealAgent::Claude, script) else {
+        return;
+    };
+    let world = real.world.work("limits", json!({"usd": 0.001}));
+    world.once();
+    world.env.assert_nothing_left();
+    let ended = world.session("1").expect("over_budget", None);
+    let reason = ended["reason"].as_str().unwrap();
+    assert!(reason.contains("budget"), "{reason}");
+    assert_eq!(ended["cost_source"], "reported");
+}

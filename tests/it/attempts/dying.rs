@@ -1,0 +1,232 @@
+//! Deaths of the daemon, of the shim, of all.
+
+use serde_json::{Value, json};
+use vik_core::outcome::Outcome;
+
+use super::scene::Scene;
+use crate::support::*;
+
+/// An attempt with every hook, each of which counts its runs; the agent says `one`, waits for `go` and says `two`.
+fn with_hooks() -> Scene {
+    let world = World::new(&[("1", "todo")]).agent("codex");
+    let root = world.env.root().display().to_string();
+    let counts = |name: &str| json!(format!("echo ran >> {root}/{name}"));
+    let script = format!(
+        "append {root}/agent ran\\n; start; message one; wait-file {root}/go; message two; usage 100 10; done"
+    );
+    let world = world
+        .script(&script)
+        .set("/issue/hooks", json!({"after_create": counts("after_create")}))
+        .work(
+            "hooks",
+            json!({"before_run": counts("before_run"), "after_run": counts("after_run")}),
+        )
+        .work("verify", counts("verify"));
+    Scene::new(world)
+}
+
+#[test]
+fn an_attempt_goes_on_after_a_death_at_any_point() {
+    let points = [
+        "begun",
+        "locked",
+        "workspace_ready",
+        "before_run_started",
+        "before_run_ended",
+        "prompt_ready",
+        "shim_started",
+        "agent_started",
+        "agent_ended",
+        "verify_ended",
+        "log_ended",
+        "after_run_started",
+        "after_run_ended",
+    ];
+    for point in points {
+        let scene = with_hooks();
+        std::fs::create_dir_all(scene.file("points")).unwrap();
+        let armed = scene.file(&format!("points/{point}.armed"));
+        std::fs::write(&armed, "").unwrap();
+        if point != "agent_started" {
+            std::fs::write(scene.file("go"), "").unwrap();
+        }
+        let first = scene.begin();
+        eventually(&format!("the point {point}"), || !armed.exists());
+        first.die();
+        let _ = std::fs::remove_file(armed.with_extension("hit"));
+        std::fs::write(scene.file("go"), "").unwrap();
+        let report = scene.finish();
+        // A shim that was told nothing has started nothing.
+        let lost = point == "shim_started";
+        let outcome = if lost { Outcome::Lost } else { Outcome::Succeeded };
+        assert_eq!(report.outcome, outcome, "{point}: {report:?}");
+        assert_eq!(report.ran, !lost, "{point}");
+        assert!(report.proof.is_some(), "{point}");
+        let ran = |name| scene.count(name);
+        assert_eq!(ran("agent"), usize::from(!lost), "{point}");
+        assert_eq!((ran("after_create"), ran("before_run")), (1, 1), "{point}");
+        assert_eq!(
+            (ran("verify"), ran("after_run")),
+            (usize::from(!lost), 1),
+            "{point}"
+        );
+        if lost {
+            assert_eq!(scene.world.session("1").ended()["outcome"], "lost");
+        } else {
+            scene.expect_whole_log(&["one", "two"]);
+            let ended = scene.world.session("1").expect("succeeded", None);
+            assert_eq!(ended["usage"]["input_tokens"], 100, "{point}");
+        }
+        // Taken up once more, it says the same and does nothing.
+        assert_eq!(scene.finish(), report, "{point}");
+        assert_eq!(
+            (ran("after_run"), ran("agent")),
+            (1, usize::from(!lost)),
+            "{point}"
+        );
+        scene.world.env.assert_nothing_left();
+    }
+}
+
+#[test]
+fn a_hook_that_was_cut_off_is_ended_and_run_again() {
+    for hook in ["before_run", "after_run"] {
+        let world = World::new(&[("1", "todo")]).agent("codex").script("ok");
+        let root = world.env.root().display().to_string();
+        let script =
+            format!("echo ran >> {root}/hook; test -e {root}/go || {{ touch {root}/waits; sleep 1000; }}");
+        let scene = Scene::new(world.work("hooks", json!({hook: script})));
+        let first = scene.begin();
+        eventually("the hook waits", || scene.file("waits").exists());
+        first.die();
+        std::fs::write(scene.file("go"), "").unwrap();
+        assert_eq!(scene.finish().outcome, Outcome::Succeeded, "{hook}");
+        assert_eq!(scene.count("hook"), 2, "{hook}");
+        let begun = scene
+            .steps()
+            .iter()
+            .filter(|step| step["step"] == "started" && step["script"] == hook)
+            .count();
+        assert_eq!(begun, 2, "the journal shows both");
+        scene.world.env.assert_nothing_left();
+    }
+}
+
+#[test]
+fn many_deaths_in_a_flood_lose_and_double_no_line() {
+    let world = World::new(&[("1", "todo")]).agent("codex");
+    let root = world.env.root().display().to_string();
+    let scene = Scene::new(world.script(&format!(
+        "append {root}/agent ran\\n; start; repeat 40 \"flood-events 500 100; sleep 50\"; done fine"
+    )));
+    for deaths in 1..=6 {
+        let made = scene.begin();
+        let least = 1500 * deaths;
+        let log = || {
+            scene
+                .world
+                .sessions("1")
+                .first()
+                .map_or(0, |session| session.raw().len() / 150)
+        };
+        eventually("it has gone on", || {
+            log() >= least || made.folder.join("end.json").exists()
+        });
+        made.die();
+    }
+    let report = scene.finish();
+    assert_eq!(
+        (report.outcome, scene.count("agent")),
+        (Outcome::Succeeded, 1),
+        "{report:?}"
+    );
+    let session = scene.world.session("1");
+    let printed = String::from_utf8(session.raw()).unwrap();
+    let printed: Vec<_> = printed
+        .lines()
+        .filter_map(|line| {
+            serde_json::from_str::<Value>(line).unwrap()["item"]["text"]
+                .as_str()
+                .map(str::to_owned)
+        })
+        .collect();
+    assert!(printed.len() >= 20_000, "{}", printed.len());
+    assert!(session.messages() == printed, "each line once, in order");
+}
+
+#[test]
+fn an_agent_that_is_let_go_is_taken_up() {
+    let scene = with_hooks();
+    let first = scene.begin();
+    let heard = || {
+        scene
+            .world
+            .sessions("1")
+            .first()
+            .is_some_and(|session| session.text(".jsonl").contains("one"))
+    };
+    eventually("the agent is heard", heard);
+    std::fs::write(scene.file("detach"), "").unwrap();
+    assert_eq!(first.word(), "detached");
+    std::fs::remove_file(scene.file("detach")).unwrap();
+    assert_eq!(scene.count("after_run"), 0, "it is not over");
+    std::fs::write(scene.file("go"), "").unwrap();
+    assert_eq!(scene.finish().outcome, Outcome::Succeeded);
+    scene.expect_whole_log(&["one", "two"]);
+    let ran = ["agent", "before_run", "verify", "after_run"].map(|name| scene.count(name));
+    assert_eq!(ran, [1; 4]);
+}
+
+#[test]
+fn a_stop_that_was_begun_is_finished_by_the_next() {
+    let world = World::new(&[("1", "todo")])
+        .agent("codex")
+        .script("start; ignore INT,TERM; message one; hang")
+        .work("timeout", json!("1s"));
+    let scene = Scene::new(world);
+    let first = scene.begin();
+    let stopping = || {
+        let sessions = scene.world.sessions("1");
+        sessions
+            .first()
+            .is_some_and(|session| session.text(".steps.jsonl").contains("\"stopping\""))
+    };
+    eventually("it is being stopped", stopping);
+    first.die();
+    let report = scene.finish();
+    assert_eq!(report.outcome, Outcome::TimedOut, "{report:?}");
+    scene.expect_whole_log(&["one"]);
+    scene.world.env.assert_nothing_left();
+}
+
+#[test]
+fn everything_that_was_killed_leaves_nothing_and_is_lost() {
+    let world = World::new(&[("1", "todo")]).agent("codex");
+    let root = world.env.root().display().to_string();
+    let scene = Scene::new(world.script(&format!(
+        "start 01a1ffcd-34e9-78d1-bc6d-b647a491f028; daemonise 100000 clearenv,pid={root}/daemon; pidfile {root}/agent; message one; hang"
+    )));
+    let first = scene.begin();
+    let heard = || {
+        scene
+            .world
+            .sessions("1")
+            .first()
+            .is_some_and(|session| session.text(".jsonl").contains("one"))
+    };
+    eventually("the agent is heard", heard);
+    let shim = scene.steps().iter().find(|step| step["step"] == "shim").unwrap()["shim"]["pid"]
+        .as_i64()
+        .unwrap();
+    first.die();
+    let shim = nix::unistd::Pid::from_raw(i32::try_from(shim).unwrap());
+    nix::sys::signal::kill(shim, nix::sys::signal::Signal::SIGKILL).unwrap();
+    let report = scene.finish();
+    assert_eq!(report.outcome, Outcome::Lost, "{report:?}");
+    assert!(report.ran && report.proof.is_some(), "{report:?}");
+    // The next attempt can go on with the conversation.
+    let id = report.provider_session_id.as_deref();
+    assert_eq!(id, Some("01a1ffcd-34e9-78d1-bc6d-b647a491f028"));
+    scene.expect_whole_log(&["one"]);
+    scene.world.env.assert_nothing_left();
+}

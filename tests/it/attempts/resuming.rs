@@ -1,0 +1,108 @@
+//! Conversations that are gone on with.
+
+use serde_json::json;
+use vik_core::ids::SessionId;
+use vik_core::machine::Report;
+use vik_core::outcome::{CostSource, Outcome, Usage};
+use vik_core::scheduler::Resume;
+
+use super::scene::Scene;
+use crate::support::*;
+
+const THREAD: &str = "01a1ffcd-34e9-78d1-bc6d-b647a491f028";
+
+fn resuming(agent: &str, script: &str, id: &str) -> Scene {
+    let world = World::new(&[("1", "todo")]).agent(agent);
+    let mut scene = Scene::new(world);
+    scene.start.attempt = 2;
+    scene.start.previous = Some(Report {
+        feedback: Some("the test failed".to_owned()),
+        ..Report::of(Outcome::TimedOut)
+    });
+    scene.start.resume = Some(Resume {
+        session: SessionId(uuid::Uuid::now_v7()),
+        provider_session_id: id.to_owned(),
+        total: Usage {
+            input_tokens: 100,
+            output_tokens: 10,
+            ..Usage::default()
+        },
+    });
+    scene.start.stage.resume_prompt = Some(format!(
+        "{script}\nGo on. {{{{ attempt.feedback }}}} {{{{ attempt.resumed }}}}"
+    ));
+    scene
+}
+
+#[test]
+fn a_conversation_is_gone_on_with() {
+    for agent in ["codex", "claude_code"] {
+        let script =
+            "SCRIPT: expect-prompt \"Go on. the test failed true\"; dump-argv argv.txt; usage 250 30; ok";
+        let scene = resuming(agent, script, THREAD);
+        let report = scene.finish();
+        assert_eq!(
+            (report.outcome, report.resume_failed),
+            (Outcome::Succeeded, false),
+            "{agent}: {report:?}"
+        );
+        let argv = scene.world.workspace_file("1", "argv.txt");
+        assert!(argv.contains(THREAD) && argv.contains("resume"), "{argv}");
+        let session = scene.world.session("1");
+        let first = &session.events()[0];
+        assert_eq!(
+            (&first["kind"], &first["provider_session_id"]),
+            (&json!("resumed"), &json!(THREAD))
+        );
+        if agent == "codex" {
+            // Codex tells the total of the conversation.
+            assert_eq!((report.usage.input_tokens, report.usage.output_tokens), (150, 20));
+        }
+    }
+}
+
+#[test]
+fn vik_has_words_of_its_own_for_one_that_goes_on() {
+    let mut scene = resuming("codex", "", THREAD);
+    scene.start.stage.resume_prompt = None;
+    scene.finish();
+    let prompt = scene.world.session("1").text(".prompt.md");
+    assert!(
+        prompt.contains("Go on where you were") && prompt.contains("the test failed"),
+        "{prompt}"
+    );
+}
+
+#[test]
+fn an_id_that_is_none_begins_anew_and_says_so() {
+    let mut scene = resuming("codex", "", "--last");
+    let prompt = "SCRIPT: dump-argv argv.txt; ok".to_owned();
+    scene.start.stage.prompt = vik_core::workflow::PromptSource::Inline(prompt);
+    let report = scene.finish();
+    assert_eq!((report.outcome, report.resume_failed), (Outcome::Succeeded, true));
+    assert!(!scene.world.workspace_file("1", "argv.txt").contains("resume"));
+    assert_eq!(scene.world.session("1").events()[0]["kind"], "resume_failed");
+}
+
+#[test]
+fn a_conversation_that_is_not_found_is_told() {
+    let unknown = "SCRIPT: stderr 'Error: thread/resume failed: no rollout found for thread id x'; exit 1";
+    let scene = resuming("codex", unknown, THREAD);
+    let report = scene.finish();
+    assert_eq!((report.outcome, report.resume_failed), (Outcome::Failed, true));
+    assert!(report.reason.unwrap().contains("no rollout found"));
+    assert_eq!(scene.world.session("1").of_kind("resume_failed").len(), 1);
+    // Another conversation came back: the work counts, and it is told.
+    let other = resuming(
+        "codex",
+        "SCRIPT: start 01a1ffcd-0000-78d1-bc6d-b647a491f028; message hi; done",
+        THREAD,
+    );
+    let report = other.finish();
+    assert_eq!(
+        (report.outcome, report.resume_failed),
+        (Outcome::Succeeded, true),
+        "{report:?}"
+    );
+    assert_eq!(report.cost_source, CostSource::None);
+}

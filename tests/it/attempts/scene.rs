@@ -1,0 +1,248 @@
+//! One attempt, and the processes that make it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use vik::host::{Host, own_environment};
+use vik::session::{self, Attempt, Finish, Live, Orders, Stop};
+use vik::workspace::Layout;
+use vik_core::ids::{RunId, SessionId};
+use vik_core::issue::Issue;
+use vik_core::limits::{Limit, LimitHit, LimitScope, LimitUnit};
+use vik_core::machine::Report;
+use vik_core::scheduler::{Start, StopWhy};
+use vik_core::workflow::Workflow;
+use vik_proc::Supervisor;
+
+use crate::support::*;
+
+/// Where the process that makes the attempt finds what to do.
+const SCENE: &str = "VIK_TEST_SCENE";
+
+/// How long an agent of these tests lives without its daemon.
+const GRACE: Duration = Duration::from_secs(60);
+
+/// One attempt, and the files by which its processes know it.
+pub struct Scene {
+    pub world: World,
+    pub start: Start,
+}
+
+fn read_workflow(path: &Path) -> Workflow {
+    let text = std::fs::read_to_string(path).unwrap();
+    let loaded = vik_core::workflow::load(&text);
+    loaded
+        .draft()
+        .cloned()
+        .unwrap_or_else(|| panic!("{}", loaded.render("workflow.yml", false)))
+}
+
+/// The attempt of a scene, in this process.
+fn attempt(
+    folder: &Path,
+    start: Start,
+    grace: Duration,
+) -> (
+    Attempt,
+    session::Tell,
+    tokio::sync::mpsc::UnboundedReceiver<session::Spent>,
+) {
+    let workflow_path = folder.join("work/workflow.yml");
+    let workflow = read_workflow(&workflow_path);
+    let mut layout = Layout::resolve(&workflow_path, &workflow.workspace_root).unwrap();
+    layout.create().unwrap();
+    let vik = PathBuf::from(env!("CARGO_BIN_EXE_vik"));
+    let host = Host {
+        workflow_dir: folder.join("work"),
+        workflow_path,
+        layout,
+        environment: own_environment(),
+        supervisor: Supervisor::new(&vik, [vik_proc::SHIM_VERB.into()]).unwrap(),
+        instance: "test".to_owned(),
+        vik,
+    };
+    let (tell, orders) = Orders::new(Stop::new().1);
+    let (spent, hears) = tokio::sync::mpsc::unbounded_channel();
+    let attempt = Attempt {
+        host: Arc::new(host),
+        workflow: Arc::new(workflow),
+        start: Box::new(start),
+        live: Live::default(),
+        orders,
+        spent,
+        orphan_grace: grace,
+        shims: Default::default(),
+    };
+    (attempt, tell, hears)
+}
+
+/// Makes the attempt of a scene to its end, and leaves word of it.
+#[test]
+fn hidden_process() {
+    let Some(folder) = std::env::var_os(SCENE).map(PathBuf::from) else {
+        return;
+    };
+    let start = serde_json::from_slice(&std::fs::read(folder.join("start.json")).unwrap()).unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
+    let finish = runtime.block_on(async {
+        let (attempt, tell, mut hears) = attempt(&folder, start, GRACE);
+        let detach = folder.join("detach");
+        let limit = folder.join("limit");
+        let made = tokio::spawn(session::run(attempt));
+        let mut warned = false;
+        // What an orchestrator would say.
+        while !made.is_finished() {
+            if detach.exists() {
+                tell.detach();
+            }
+            while let Ok(spent) = hears.try_recv() {
+                let Ok(most) = std::fs::read_to_string(&limit) else {
+                    continue;
+                };
+                let hit = LimitHit {
+                    scope: LimitScope::Attempt,
+                    unit: LimitUnit::Tokens,
+                    spent: spent.spend.tokens,
+                    limit: most.trim().parse().unwrap(),
+                };
+                if hit.is_reached() {
+                    tell.stop(StopWhy::OverBudget(hit));
+                } else if hit.is_near() && !warned {
+                    warned = true;
+                    tell.warn(hit);
+                }
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        made.await.unwrap()
+    });
+    let word = match finish {
+        Finish::Ended(end) => serde_json::to_value(&end.report).unwrap(),
+        Finish::Detached => json!("detached"),
+    };
+    std::fs::write(folder.join("end.json"), word.to_string()).unwrap();
+}
+
+impl Scene {
+    pub fn new(world: World) -> Self {
+        let workflow = read_workflow(&world.env.path("work/workflow.yml"));
+        let start = Start {
+            issue: Issue::parse(r#"{"id":"1","title":"An issue","state":"todo"}"#).unwrap(),
+            stage: workflow.issue.stages[0].clone(),
+            run: RunId(uuid::Uuid::now_v7()),
+            session: SessionId(uuid::Uuid::now_v7()),
+            attempt: 1,
+            previous: None,
+            resume: None,
+            budget: Limit::default(),
+        };
+        Self { world, start }
+    }
+
+    /// Starts a process that takes the attempt up.
+    pub fn begin(&self) -> Made {
+        let folder = self.world.env.root().to_owned();
+        std::fs::write(
+            folder.join("start.json"),
+            serde_json::to_string(&self.start).unwrap(),
+        )
+        .unwrap();
+        let _ = std::fs::remove_file(folder.join("end.json"));
+        std::fs::create_dir_all(folder.join("points")).unwrap();
+        let mut command: Command = self.world.env.command(std::env::current_exe().unwrap());
+        let child = command
+            .args([
+                "attempts::scene::hidden_process",
+                "--exact",
+                "--nocapture",
+                "--test-threads=1",
+            ])
+            .env(SCENE, &folder)
+            .env("VIK_CRASH_DIR", folder.join("points"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        Made { child, folder }
+    }
+
+    /// The attempt, taken up to its end.
+    #[track_caller]
+    pub fn finish(&self) -> Report {
+        self.begin().report()
+    }
+
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.world.env.path(name)
+    }
+
+    /// How often a script of this scene noted that it ran.
+    pub fn count(&self, name: &str) -> usize {
+        std::fs::read_to_string(self.file(name)).map_or(0, |text| text.lines().count())
+    }
+
+    /// Every line of the log, the agent's messages among them, has its number.
+    #[track_caller]
+    pub fn expect_whole_log(&self, messages: &[&str]) {
+        let session = self.world.session("1");
+        let numbers: Vec<_> = session
+            .events()
+            .iter()
+            .map(|event| event["seq"].as_u64().unwrap())
+            .collect();
+        assert!(
+            numbers.iter().copied().eq(1..=numbers.len() as u64),
+            "{numbers:?}"
+        );
+        assert_eq!(session.messages(), messages);
+    }
+
+    pub fn steps(&self) -> Vec<Value> {
+        let text = self.world.session("1").text(".steps.jsonl");
+        text.lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
+    }
+}
+
+/// A process that makes the attempt.
+pub struct Made {
+    child: Child,
+    pub folder: PathBuf,
+}
+
+impl Made {
+    /// Dies at once, as the daemon of `kill -9` does.
+    pub fn die(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    #[track_caller]
+    pub fn word(mut self) -> Value {
+        let ended = wait_for_value(LONG, || self.child.try_wait().unwrap());
+        assert!(ended.is_some(), "it did not end");
+        serde_json::from_str(&std::fs::read_to_string(self.folder.join("end.json")).unwrap()).unwrap()
+    }
+
+    #[track_caller]
+    pub fn report(self) -> Report {
+        let word = self.word();
+        serde_json::from_value(word.clone()).unwrap_or_else(|error| panic!("{error}: {word}"))
+    }
+}
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
