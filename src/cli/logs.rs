@@ -6,8 +6,10 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use serde::Deserialize as _;
 use serde_json::Value;
 use vik_core::duration::Span;
+use vik_core::limits::LimitHit;
 use vik_store::PastAttempt;
 
 use super::args::LogsArgs;
@@ -207,6 +209,15 @@ fn transcript(line: &[u8]) -> String {
             event["usage"]["input_tokens"], event["usage"]["output_tokens"]
         ),
         "error" => format!("! {}", block(&text("message"))),
+        "resumed" => format!("goes on with session {}", text("provider_session_id")),
+        "resume_failed" => format!(
+            "! the earlier session is not gone on with: {}",
+            block(&text("reason"))
+        ),
+        "limit" => {
+            let hit = LimitHit::deserialize(&event).map_or_else(|_| String::new(), |hit| hit.to_string());
+            format!("! {hit} ({} %)", event["percent"])
+        }
         "completed" => format!(
             "{} {}",
             if event["ok"] == true { "done" } else { "not done" },

@@ -33,6 +33,12 @@ impl MicroUsd {
 
 impl fmt::Display for MicroUsd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "${:.2}", self.usd())
+        // Less than a cent is not nothing.
+        let places = if self.0 < 1_000_000 && !self.0.is_multiple_of(10_000) {
+            4
+        } else {
+            2
+        };
+        write!(f, "${:.places$}", self.usd())
     }
 }

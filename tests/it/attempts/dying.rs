@@ -121,16 +121,15 @@ fn many_deaths_in_a_flood_lose_and_double_no_line() {
     )));
     for deaths in 1..=6 {
         let made = scene.begin();
-        let least = 1500 * deaths;
-        let log = || {
-            scene
-                .world
-                .sessions("1")
-                .first()
-                .map_or(0, |session| session.raw().len() / 150)
+        let least = 225_000 * deaths;
+        let printed = || {
+            let sessions = scene.world.sessions("1");
+            let raw = sessions.first().map(|session| session.file(".raw.jsonl"));
+            raw.and_then(|raw| raw.metadata().ok())
+                .map_or(0, |meta| meta.len())
         };
         eventually("it has gone on", || {
-            log() >= least || made.folder.join("end.json").exists()
+            printed() >= least || made.folder.join("end.json").exists()
         });
         made.die();
     }
@@ -228,5 +227,31 @@ fn everything_that_was_killed_leaves_nothing_and_is_lost() {
     let id = report.provider_session_id.as_deref();
     assert_eq!(id, Some("01a1ffcd-34e9-78d1-bc6d-b647a491f028"));
     scene.expect_whole_log(&["one"]);
+    scene.world.env.assert_nothing_left();
+}
+
+// --- stages beside each other
+
+#[test]
+fn a_parallel_stage_works_beside_another_and_another_does_not() {
+    let world = World::new(&[("1", "todo")]);
+    let root = world.env.root().display().to_string();
+    let script = format!("touch {root}/up; wait-file {root}/go; ok");
+    let world = world
+        .set("/issue/hooks", json!({"after_create": "echo made > made"}))
+        .script(&script)
+        .stage("beside", "todo", "SCRIPT: if-file made \"ok\"; exit 3")
+        .set("/issue/stages/beside/parallel", json!(true));
+    let mut scene = Scene::new(world);
+    let first = scene.begin();
+    eventually("the first works", || scene.file("up").exists());
+    let alone = scene.start.clone();
+    scene.become_another("beside");
+    // The first waits still, and holds the workspace.
+    assert_eq!(scene.finish().outcome, Outcome::Succeeded);
+    std::fs::write(scene.file("go"), "").unwrap();
+    first.end();
+    scene.start = alone;
+    assert_eq!(scene.finish().outcome, Outcome::Succeeded);
     scene.world.env.assert_nothing_left();
 }

@@ -69,6 +69,7 @@ fn attempt(
     let attempt = Attempt {
         host: Arc::new(host),
         workflow: Arc::new(workflow),
+        prompts: Default::default(),
         start: Box::new(start),
         live: Live::default(),
         orders,
@@ -144,6 +145,13 @@ impl Scene {
             budget: Limit::default(),
         };
         Self { world, start }
+    }
+
+    /// From now on it is an attempt of another stage of the same issue.
+    pub fn become_another(&mut self, stage: &str) {
+        let workflow = read_workflow(&self.world.env.path("work/workflow.yml"));
+        self.start.stage = workflow.stage(&stage.into()).unwrap().clone();
+        self.start.session = SessionId(uuid::Uuid::now_v7());
     }
 
     /// Starts a process that takes the attempt up.
@@ -224,6 +232,13 @@ impl Made {
     pub fn die(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
+    }
+
+    /// Waits for its end, whatever came of it.
+    #[track_caller]
+    pub fn end(mut self) {
+        let ended = wait_for_value(LONG, || self.child.try_wait().unwrap());
+        assert!(ended.is_some_and(|status| status.success()));
     }
 
     #[track_caller]
