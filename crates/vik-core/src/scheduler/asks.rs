@@ -8,8 +8,8 @@ use crate::time::Now;
 impl Scheduler {
     pub(super) fn asked(&mut self, number: u64, ask: Ask, now: Now) {
         let answer = match ask {
-            Ask::Pause(issue) => self.pause(issue, true, now),
-            Ask::Continue(issue) => self.pause(issue, false, now),
+            Ask::Pause(issue) => self.pause(issue.as_ref(), true, now),
+            Ask::Continue(issue) => self.pause(issue.as_ref(), false, now),
             Ask::Cancel(issue) => self.cancel(&issue, now),
             Ask::Unpark(issue, attempts) => self.unpark(&issue, attempts, now),
             Ask::Drain => {
@@ -22,13 +22,13 @@ impl Scheduler {
         self.effects.push(Effect::Answer(number, answer));
     }
 
-    fn pause(&mut self, issue: Option<IssueId>, paused: bool, now: Now) -> Answer {
+    fn pause(&mut self, issue: Option<&IssueId>, paused: bool, now: Now) -> Answer {
         let (kind, detail, same) = if paused {
             ("pause", "a person paused it", "it is paused already")
         } else {
             ("continue", "a person lets it go on", "it is not paused")
         };
-        let did = match &issue {
+        let did = match issue {
             None => std::mem::replace(&mut self.paused, paused) != paused,
             Some(id) => match self.machines.get_mut(id) {
                 None => return Answer::UnknownIssue,
@@ -38,12 +38,12 @@ impl Scheduler {
         if !did {
             return Answer::Nothing(same);
         }
-        match &issue {
+        match issue {
             None => self.changes.paused = Some(paused),
             Some(id) => drop(self.changed.insert(id.clone())),
         }
         let about = About {
-            issue: issue.as_ref(),
+            issue,
             ..About::default()
         };
         self.decide(now, kind, about, detail.to_owned());

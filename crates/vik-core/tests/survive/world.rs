@@ -229,7 +229,7 @@ impl World {
                     assert!(self.running.contains_key(&session));
                     self.stopped.insert(session, why);
                 }
-                Effect::Note(issue, note) => self.note(issue, note),
+                Effect::Note(issue, note) => self.note(issue, &note),
                 Effect::Show(issue) => self.shows.push(issue),
                 Effect::RemoveWorkspace(issue) => {
                     assert!(
@@ -244,7 +244,7 @@ impl World {
         self.check(dispatches);
     }
 
-    fn note(&mut self, issue: IssueId, note: Note) {
+    fn note(&mut self, issue: IssueId, note: &Note) {
         let (run, _) = note.about();
         match note {
             Note::Parked { .. } => {
