@@ -233,14 +233,14 @@ fn everything_that_was_killed_leaves_nothing_and_is_lost() {
 // --- stages beside each other
 
 #[test]
-fn a_parallel_stage_works_beside_another_and_another_does_not() {
+fn a_parallel_stage_works_beside_another() {
     let world = World::new(&[("1", "todo")]);
     let root = world.env.root().display().to_string();
     let script = format!("touch {root}/up; wait-file {root}/go; ok");
     let world = world
         .set("/issue/hooks", json!({"after_create": "echo made > made"}))
         .script(&script)
-        .stage("beside", "todo", "SCRIPT: if-file made \"ok\"; exit 3")
+        .stage("beside", "todo", "SCRIPT: unless-file made \"exit 3\"; ok")
         .set("/issue/stages/beside/parallel", json!(true));
     let mut scene = Scene::new(world);
     let first = scene.begin();
