@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use vik_core::changes::{Changes, Decision};
 use vik_core::ids::{IssueId, SessionId};
 use vik_core::issue::Issue;
 use vik_core::limits::Spend;
@@ -17,6 +18,7 @@ use super::{Event, Orchestrator, Progress, Running};
 use crate::crash;
 use crate::host::millis;
 use crate::intake;
+use crate::report::one_line;
 use crate::session::{self, Attempt, AttemptEnd, Finish, Live, Orders, Spent, StopLevel};
 
 impl Orchestrator {
@@ -258,9 +260,34 @@ impl Orchestrator {
         match removal {
             Removal::Removed => tracing::info!(?issue, "workspace removed"),
             Removal::Absent => {}
-            Removal::Kept(why) => tracing::warn!(?issue, why, "workspace kept"),
+            Removal::Kept(why) => {
+                tracing::warn!(?issue, why, "workspace kept");
+                self.note_kept(&issue, why);
+            }
         }
         let removed = !matches!(removal, Removal::Kept(_));
         self.handle(Input::WorkspaceRemoved { issue, removed });
+    }
+
+    /// Has `explain` tell why a workspace stays.
+    fn note_kept(&mut self, issue: &IssueId, why: &str) {
+        if self.broken.is_some() {
+            return;
+        }
+        let decision = Decision {
+            at: Timestamp::now(),
+            issue: Some(issue.clone()),
+            stage: None,
+            run: None,
+            session: None,
+            kind: "not_removing_workspace".to_owned(),
+            detail: one_line(why, 500),
+        };
+        let changes = Changes {
+            decisions: vec![decision],
+            ..Changes::default()
+        };
+        let effects = self.durable.push(changes, Vec::new());
+        self.carry_out(effects);
     }
 }

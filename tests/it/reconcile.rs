@@ -86,6 +86,7 @@ fn a_workspace_whose_issue_was_closed_while_no_daemon_ran_is_handled_at_boot() {
         decided(&world, "2", "workspace_kept")
     });
     assert!(world.workspace("2").join("work").exists());
+    assert!(decided(&world, "2", "not_removing_workspace"), "and why");
     daemon.stop().expect(0);
 }
 
