@@ -163,7 +163,7 @@ impl Orchestrator {
             let name = format!("{} {}", one_line(issue.as_str(), SHOWN_ID), run.stage);
             match &run.phase {
                 Phase::Parked { since, reason, .. } => {
-                    self.look_over_parked(closing, name, *since, *reason, run.changed);
+                    self.look_over_parked(closing, &name, *since, *reason, run.changed);
                 }
                 Phase::Settling { .. } if failed && !run.last_cancelled() => {
                     closing.failed.push(format!("{name}: failed"));
@@ -178,7 +178,7 @@ impl Orchestrator {
     fn look_over_parked(
         &self,
         closing: &mut Closing,
-        name: String,
+        name: &str,
         since: Timestamp,
         reason: ParkReason,
         changed: bool,
