@@ -346,7 +346,7 @@ pub struct CancelArgs {
 pub struct UnparkArgs {
     /// The issue
     pub issue: String,
-    /// Allow this many attempts more than `issue.limits.attempts`
+    /// Allow at least this many attempts more, whatever `max_attempts` and `issue.limits.attempts` say
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub attempts: Option<u32>,
 }

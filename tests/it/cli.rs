@@ -38,6 +38,7 @@ macro_rules! assert_settled {
             (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?Z?", "TIME"),
             (r"\b\d\d:\d\d:\d\d\b", "CLOCK"),
             (r"pid \d+", "pid PID"),
+            (r"end of its processes: \w+", "end of its processes: PROOF"),
             (r"\b\d+(\.\d+)?(ms|s)\b( +)?", "DUR "),
             // Columns are as wide as what was taken out.
             (r"(DURATION|TIME|SINCE|HEARD|IN) +", "$1  "),

@@ -22,6 +22,7 @@ mod real_agents;
 mod reconcile;
 mod reload;
 mod sessions;
+mod steering;
 mod stopping;
 mod survive;
 mod templates;

@@ -54,7 +54,7 @@ pub enum Verb {
     Unpark {
         /// The issue.
         issue: IssueId,
-        /// Attempts to allow beyond the issue's limit.
+        /// Allow at least so many attempts more.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         attempts: Option<u32>,
     },

@@ -1,0 +1,227 @@
+//! A person asks, and the daemon obeys: pause, cancel, unpark, drain, explain, doctor.
+
+use serde_json::{Value, json};
+use vik_testkit::alive;
+
+use crate::support::*;
+
+/// A world whose issue 1 is worked on until the file `go` is there.
+fn waiting() -> World {
+    World::new(&[("1", "todo")]).script("touch up; wait-file go; ok")
+}
+
+fn up(world: &World, attempts: usize) {
+    eventually("the agent is up", || {
+        world.sessions("1").len() == attempts && world.workspace("1").join("up").exists()
+    });
+}
+
+fn go(world: &World) {
+    std::fs::write(world.workspace("1").join("go"), "").unwrap();
+}
+
+fn moved(world: &World, issue: &str) {
+    eventually("the issue is done", || {
+        world.tracker.state(issue).as_deref() == Some("done")
+    });
+}
+
+fn explain(world: &World, issue: &str) -> Value {
+    world.vik(&["explain", issue, "--json"]).expect(0).json()
+}
+
+/// Waits until what holds the first stage of an issue has this name.
+fn held_by(world: &World, issue: &str, reason: &str) {
+    eventually(reason, || {
+        let done = world.vik(&["explain", issue, "--json"]);
+        done.code == 0 && done.json()["now"]["stages"][0]["hold"]["reason"] == reason
+    });
+}
+
+fn decided(explained: &Value) -> Vec<&str> {
+    let decisions = explained["decisions"].as_array().unwrap();
+    decisions
+        .iter()
+        .map(|decision| decision["kind"].as_str().unwrap())
+        .collect()
+}
+
+#[test]
+fn a_pause_holds_all_until_work_goes_on() {
+    let world = World::new(&[]);
+    let daemon = world.daemon();
+    let said = world.vik(&["pause"]).expect(0).out;
+    assert!(said.contains("paused"), "{said}");
+    world.tracker.add("1", "One", "todo");
+    held_by(&world, "1", "paused");
+    assert_eq!(world.status().unwrap()["paused"], true);
+    assert!(world.vik(&["status"]).expect(0).out.contains("PAUSED"));
+    let text = world.vik(&["explain", "1"]).expect(0).out;
+    assert!(
+        text.contains("It does not run") && text.contains("`vik continue`"),
+        "{text}"
+    );
+    assert!(world.sessions("1").is_empty());
+    // It outlives the daemon.
+    daemon.stop().expect(0);
+    let daemon = world.daemon();
+    held_by(&world, "1", "paused");
+    world.vik(&["continue"]).expect(0);
+    moved(&world, "1");
+    let again = world.vik(&["continue"]).expect(0).out;
+    assert!(again.contains("nothing to do"), "{again}");
+    daemon.stop().expect(0);
+}
+
+#[test]
+fn one_issue_is_paused_and_others_are_not() {
+    let world = waiting();
+    let daemon = world.daemon();
+    up(&world, 1);
+    world.vik(&["pause", "1"]).expect(0);
+    assert_eq!(world.status().unwrap()["paused_issues"], json!(["1"]));
+    // What runs goes on.
+    go(&world);
+    moved(&world, "1");
+    for verb in ["pause", "continue", "cancel", "unpark"] {
+        let done = world.vik(&[verb, "none"]).expect(8);
+        assert!(
+            done.err.contains("`none`") && done.err.contains("hint"),
+            "{}",
+            done.err
+        );
+    }
+    daemon.stop().expect(0);
+}
+
+#[test]
+fn what_is_cancelled_rests_until_it_is_unparked() {
+    let world = waiting();
+    let daemon = world.daemon();
+    up(&world, 1);
+    let said = world.vik(&["cancel", "1"]).expect(0).out;
+    assert!(said.contains("vik unpark 1"), "{said}");
+    held_by(&world, "1", "parked");
+    world.sessions("1")[0].expect("cancelled", None);
+    let parked = &world.status().unwrap()["parked"][0];
+    assert_eq!(parked["reason"], "cancelled");
+    assert!(parked["freed_by"].as_str().unwrap().contains("vik unpark"));
+    std::fs::remove_file(world.workspace("1").join("up")).unwrap();
+    let said = world.vik(&["unpark", "1", "--attempts", "20"]).expect(0).out;
+    assert!(said.contains("20 attempts more"), "{said}");
+    up(&world, 2);
+    let explained = explain(&world, "1");
+    assert_eq!(explained["now"]["stages"][0]["state"], "running");
+    // It is the same stay in the state, so the same run.
+    assert_eq!(explained["runs"].as_array().unwrap().len(), 1);
+    assert_eq!(explained["runs"][0]["attempts"].as_array().unwrap().len(), 2);
+    assert_eq!(
+        explained["now"]["life"]["max_attempts"],
+        json!(20),
+        "more than the 15 of the workflow"
+    );
+    assert!(decided(&explained).len() > 2, "{explained}");
+    go(&world);
+    moved(&world, "1");
+    daemon.stop().expect(0);
+}
+
+#[test]
+fn a_drain_ends_the_daemon_when_nothing_runs() {
+    let world = waiting();
+    let daemon = world.daemon();
+    up(&world, 1);
+    world.vik(&["drain"]).expect(0);
+    assert_eq!(world.status().unwrap()["state"], "draining");
+    world.tracker.add("2", "Two", "todo");
+    let late = world.vik(&["drain", "--wait", "--timeout", "0"]).expect(6);
+    assert!(late.err.contains("vik status"), "{}", late.err);
+    let mut waits = world.start(&["drain", "--wait"]);
+    assert!(!waits.is_over());
+    go(&world);
+    let said = waits.done().expect(0).out;
+    assert!(said.contains("vik has ended"), "{said}");
+    daemon.done().expect(0);
+    assert_eq!(world.tracker.state("1").as_deref(), Some("done"));
+    assert!(world.sessions("2").is_empty(), "nothing more was started");
+}
+
+#[test]
+fn an_issue_is_explained_without_a_daemon_too() {
+    let world = World::new(&[("1", "todo")]).script("exit 3").attempts(1);
+    let daemon = world.daemon();
+    held_by(&world, "1", "parked");
+    let alive = explain(&world, "1");
+    daemon.stop().expect(0);
+    let dead = explain(&world, "1");
+    assert_eq!(
+        (&alive["daemon"]["state"], &dead["daemon"]["state"]),
+        (&json!("running"), &json!("not_running"))
+    );
+    for explained in [&alive, &dead] {
+        assert_eq!(explained["now"]["stages"][0]["hold"]["reason"], "parked");
+        assert_eq!(explained["runs"][0]["state"], "parked");
+        assert_eq!(explained["runs"][0]["attempts"][0]["outcome"], "failed");
+        assert!(explained["runs"][0]["attempts"][0]["proof"].is_string());
+        assert!(explained["runs"][0]["attempts"][0]["charged"].is_object());
+        assert!(!decided(explained).is_empty());
+    }
+    let text = world.vik(&["explain", "1"]).expect(0).out;
+    assert!(
+        text.contains("no daemon does") && text.contains("attempts_used_up"),
+        "{text}"
+    );
+    let error = world.vik(&["explain", "none", "--json"]).expect(8).json();
+    assert_eq!(error["error"]["code"], "unknown_issue");
+    // It only read: the next daemon knows as much as before.
+    let daemon = world.daemon();
+    held_by(&world, "1", "parked");
+    assert_eq!(world.sessions("1").len(), 1);
+    daemon.stop().expect(0);
+}
+
+#[test]
+fn agents_that_were_left_alone_wait_and_are_no_orphans() {
+    let world = waiting().set("/loop", json!({"orphan_grace": "10m"}));
+    world.vik(&["run", "-d"]).expect(0);
+    up(&world, 1);
+    let owner = || -> Vec<Value> {
+        let audit = world.vik(&["doctor", "--orphans", "--json"]).json();
+        let of = world.env.work().canonicalize().unwrap().join("workflow.yml");
+        let processes = audit["processes"].as_array().unwrap().clone();
+        let mine = |one: &Value| one["workflow_path"] == of.to_str().unwrap();
+        processes.into_iter().filter(mine).collect()
+    };
+    assert!(owner().iter().any(|one| one["owner"] == "daemon"));
+    let said = world.vik(&["stop", "--keep-sessions"]).expect(0).out;
+    assert!(said.contains("1 agent goes on"), "{said}");
+    let left = owner();
+    assert!(
+        !left.is_empty() && left.iter().all(|one| one["owner"] == "shim"),
+        "{left:?}"
+    );
+    let pids: Vec<_> = left
+        .iter()
+        .map(|one| i32::try_from(one["pid"].as_i64().unwrap()).unwrap())
+        .collect();
+    assert!(pids.iter().all(|pid| alive(*pid)));
+    // No grace is waited for.
+    let said = world.vik(&["stop"]).expect(0).out;
+    assert!(said.contains("were ended"), "{said}");
+    assert!(owner().is_empty());
+    world.env.assert_nothing_left();
+}
+
+#[test]
+fn a_ledger_that_is_well_is_not_repaired() {
+    let world = World::new(&[("1", "todo")]);
+    let daemon = world.daemon();
+    moved(&world, "1");
+    let refused = world.vik(&["doctor", "--repair"]).expect(5);
+    assert!(refused.err.contains("vik stop"), "{}", refused.err);
+    daemon.stop().expect(0);
+    let done = world.vik(&["doctor", "--repair", "--json"]).expect(0).json();
+    assert_eq!((&done["repaired"], &done["found"]), (&json!(false), &Value::Null));
+    let report = world.vik(&["doctor", "--offline"]).expect(0).out;
+    assert!(report.contains("the ledger is whole"), "{report}");
+}
