@@ -9,6 +9,7 @@
 mod bench;
 mod generate;
 mod repo;
+mod simulate;
 mod test;
 mod tidy;
 mod whole_run;
@@ -29,6 +30,8 @@ enum Task {
     Tidy,
     /// Measure whole daemons, beside the published vik 0.1.3
     Bench(bench::BenchArgs),
+    /// Run the core in simulated worlds, and check what must always hold
+    Simulate(simulate::SimulateArgs),
     /// Let real agents work on this repository, and print a report of it
     WholeRun(whole_run::WholeRunArgs),
 }
@@ -39,6 +42,7 @@ fn main() -> ExitCode {
         Task::Generate(args) => generate::run(&args),
         Task::Tidy => tidy::run(),
         Task::Bench(args) => bench::run(&args),
+        Task::Simulate(args) => simulate::run(&args),
         Task::WholeRun(args) => whole_run::run(&args),
     };
     match done {

@@ -72,6 +72,13 @@ pub struct Figures {
     pub failure: Option<Failure>,
 }
 
+impl Figures {
+    /// Steps per second.
+    pub fn rate(&self) -> f64 {
+        self.steps as f64 / self.took.as_secs_f64().max(0.001)
+    }
+}
+
 /// Runs one seed; of a failure the last so many events are told.
 ///
 /// # Errors

@@ -6,11 +6,16 @@
     reason = "a tool talks to the person who started it"
 )]
 
+mod report;
+
 use std::process::ExitCode;
-use std::time::Duration;
 
 use clap::Parser;
-use vik_sim::{Campaign, Failure, Fault, Figures, KINDS, self_test};
+use serde_json::json;
+use vik_sim::{Campaign, Caught, Failure, Fault, Figures, KINDS, self_test};
+
+/// So many seeds are tried with each planted fault.
+const MOST_SEEDS: u64 = 400;
 
 /// Run the core in simulated worlds, and check what must always hold
 #[derive(Debug, Parser)]
@@ -19,7 +24,7 @@ struct Args {
     /// How many seeds
     #[arg(long, default_value_t = 100)]
     seeds: u64,
-    /// The first seed; alone, only this one
+    /// Only this seed; with `--seeds`, the first one
     #[arg(long)]
     seed: Option<u64>,
     /// Steps of each seed, before its world is let come to rest
@@ -28,13 +33,13 @@ struct Args {
     /// Plant a fault, by its name
     #[arg(long, value_name = "NAME")]
     fault: Option<Fault>,
-    /// Show that each planted fault is found
+    /// Then show that each planted fault is found
     #[arg(long)]
     self_test: bool,
     /// How many of the last events to show of a failure
     #[arg(long, default_value_t = 40)]
     events: usize,
-    /// Threads; as many as there are processors
+    /// Threads [default: as many as there are processors]
     #[arg(long)]
     threads: Option<usize>,
     /// Print JSON
@@ -47,44 +52,124 @@ struct Args {
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    let threads = args
-        .threads
-        .or_else(|| std::thread::available_parallelism().ok().map(Into::into))
-        .unwrap_or(1);
-    println!("{threads} {:?}", args);
-    let _ = (self_test, Duration::ZERO);
+    // A panic of the core is a failure of its seed, and told as such.
+    std::panic::set_hook(Box::new(|_| {}));
+    let processors = || std::thread::available_parallelism().map_or(1, Into::into);
+    let threads = args.threads.unwrap_or_else(processors);
+    let is_one = args.seed.is_some() && args.seeds == 100;
     let campaign = Campaign {
         first: args.seed.unwrap_or(1),
-        seeds: if args.seed.is_some() { 1 } else { args.seeds },
+        seeds: if is_one { 1 } else { args.seeds },
         steps: args.steps,
         fault: args.fault,
         events: args.events,
         threads,
     };
-    let figures: Figures = campaign.run(|done, steps, took| {
-        eprintln!(
-            "{done} seeds, {steps} steps, {:.0} steps/s",
-            steps as f64 / took.as_secs_f64()
-        );
+    let figures = campaign.run(|seeds, steps, took| {
+        let rate = steps as f64 / took.as_secs_f64();
+        eprintln!("{seeds} seeds, {steps} steps, {rate:.0} steps/s");
     });
-    println!(
-        "{} seeds {} steps {:?} {:x}",
-        figures.seeds, figures.steps, figures.took, figures.hash
-    );
-    for (kind, count) in KINDS.iter().zip(&figures.counts) {
-        println!("{count:>10} {kind}");
+    let caught = if args.self_test || args.report {
+        self_test(1, MOST_SEEDS, args.steps.min(1_000), threads)
+    } else {
+        Vec::new()
+    };
+    if args.json {
+        println!("{}", as_json(&figures, &caught));
+    } else if args.report {
+        print!("{}", report::markdown(&campaign, &figures, &caught));
+    } else {
+        print(&figures, &caught);
     }
-    let failure: Option<Failure> = figures.failure;
-    if let Some(failure) = failure {
-        println!(
-            "seed {} step {}: {}\n{}\n{}",
-            failure.seed,
-            failure.step,
-            failure.broken,
-            failure.events.join("\n"),
-            failure.state.join("\n")
-        );
+    let is_blind = caught.iter().any(|caught| caught.found.is_none());
+    if figures.failure.is_some() || is_blind {
         return ExitCode::FAILURE;
     }
     ExitCode::SUCCESS
+}
+
+fn print(figures: &Figures, caught: &[Caught]) {
+    println!(
+        "{} seeds, {} steps in {:.1} s, {:.0} steps/s, hash {:016x}",
+        figures.seeds,
+        figures.steps,
+        figures.took.as_secs_f64(),
+        figures.rate(),
+        figures.hash
+    );
+    for (kind, count) in KINDS.iter().zip(&figures.counts) {
+        println!("{count:>12}  {kind}");
+    }
+    if let Some(failure) = &figures.failure {
+        show(failure);
+    }
+    for caught in caught {
+        let name = caught.fault.name();
+        match &caught.found {
+            Some((failure, steps)) => println!(
+                "caught {name:<20} after {steps:>7} steps (seed {}): {}",
+                failure.seed, failure.broken.invariant
+            ),
+            None => println!("MISSED {name:<20} {}", caught.fault.about()),
+        }
+    }
+}
+
+fn show(failure: &Failure) {
+    println!(
+        "\nseed {}, step {}: {}",
+        failure.seed, failure.step, failure.broken
+    );
+    println!("\nthe last events, each with its step:");
+    for event in &failure.events {
+        println!("{event}");
+    }
+    println!("\nwhat the scheduler says of each issue, and the workflow:");
+    for line in &failure.state {
+        println!("{line}");
+    }
+    println!(
+        "\nthe same again: cargo xtask simulate --seed {} --steps N, with N as before",
+        failure.seed
+    );
+}
+
+fn as_json(figures: &Figures, caught: &[Caught]) -> serde_json::Value {
+    let events: serde_json::Map<_, _> = KINDS
+        .iter()
+        .zip(&figures.counts)
+        .map(|(kind, count)| ((*kind).to_owned(), json!(count)))
+        .collect();
+    let failure = figures.failure.as_ref().map(|failure| {
+        json!({
+            "seed": failure.seed,
+            "step": failure.step,
+            "invariant": failure.broken.invariant,
+            "how": failure.broken.how,
+            "hash": format!("{:016x}", failure.hash),
+            "events": failure.events,
+            "state": failure.state,
+        })
+    });
+    let caught: Vec<_> = caught
+        .iter()
+        .map(|caught| {
+            let found = caught.found.as_ref();
+            json!({
+                "fault": caught.fault.name(),
+                "steps": found.map(|(_, steps)| steps),
+                "seed": found.map(|(failure, _)| failure.seed),
+                "invariant": found.map(|(failure, _)| failure.broken.invariant),
+            })
+        })
+        .collect();
+    json!({
+        "seeds": figures.seeds,
+        "steps": figures.steps,
+        "took_ms": figures.took.as_millis() as u64,
+        "hash": format!("{:016x}", figures.hash),
+        "events": events,
+        "failure": failure,
+        "faults": caught,
+    })
 }

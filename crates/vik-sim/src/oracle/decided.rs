@@ -141,6 +141,14 @@ impl Oracle {
         self.books.over.insert(session);
         let report = self.facts.get(&session).and_then(|facts| facts.report.as_ref());
         let report = report.unwrap_or(told).clone();
+        let went_on = matches!(
+            report.outcome,
+            Outcome::Succeeded | Outcome::TimedOut | Outcome::Stalled
+        );
+        let heeded = !went_on || !self.told_in_time.remove(&session);
+        ensure(heeded, "an attempt that is told to stop is stopped", || {
+            format!("{session} {}", report.outcome)
+        })?;
         let charge = self.charge(session, &report);
         let life = &mut self.books.lives[active.issue];
         life.spend = life.spend.plus(charge);

@@ -23,6 +23,13 @@ impl Oracle {
                     format!("the start of {}", start.session)
                 })
             }
+            Effect::Stop { session, .. } => {
+                let facts = self.facts.get(session);
+                if facts.is_some_and(|facts| facts.report.is_none()) {
+                    self.told_in_time.insert(*session);
+                }
+                Ok(())
+            }
             Effect::Answer(number, answer) => {
                 let Some(ask) = self.asks.remove(number) else {
                     return Err(Broken::new("an ask is answered once", format!("answer {number}")));
@@ -66,6 +73,7 @@ impl Oracle {
         self.ended.clear();
         self.due.clear();
         self.stopped.clear();
+        self.told_in_time.clear();
         self.asks.clear();
         self.busy = false;
         self.draining = false;

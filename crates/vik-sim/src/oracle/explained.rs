@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use vik_core::ids::StageName;
-use vik_core::machine::Note;
+use vik_core::machine::{Note, ParkReason};
 use vik_core::scheduler::{Effect, Hold, Input, Scheduler};
 use vik_core::time::Now;
 use vik_core::workflow::Workflow;
@@ -64,7 +64,9 @@ impl Oracle {
             let Some(told) = scheduler.explain(&self.ids[issue], now) else {
                 continue;
             };
-            let mut turn = self.is_current;
+            // Only a pull makes an issue one that may start.
+            let pulled = self.pulled[issue].as_ref();
+            let mut turn = self.is_current && pulled.is_some_and(|item| *item.state == *told.state);
             for stage in told.stages.into_iter().filter(|stage| stage.session.is_none()) {
                 match told.hold.as_ref().or(stage.hold.as_ref()) {
                     None if turn => expected.free.push((issue, stage.stage)),
@@ -109,6 +111,7 @@ impl Oracle {
             let hold = hold_of(&stage.name);
             let is_true = |hold: &Hold| match hold {
                 // It waits for an earlier one, and that one rests.
+                Hold::OtherStage { stage } if self.is_unproven(issue, stage) => true,
                 Hold::OtherStage { stage } => {
                     hold_of(stage).is_some_and(|hold| self.is_true(hold, issue, stage, item))
                 }
@@ -120,6 +123,11 @@ impl Oracle {
             })?;
         }
         Ok(())
+    }
+
+    fn is_unproven(&self, issue: usize, stage: &StageName) -> bool {
+        let parked = self.books.parked.get(&(issue, stage.clone()));
+        parked.is_some_and(|parked| parked.reason == ParkReason::UnprovenEnd)
     }
 
     fn is_true(&self, hold: &Hold, issue: usize, stage: &StageName, item: &Item) -> bool {

@@ -143,6 +143,8 @@ pub(crate) struct Oracle {
     draining: bool,
     /// Attempts that this daemon told to stop.
     stopped: BTreeSet<SessionId>,
+    /// Those of them that were told before their end was in their log.
+    told_in_time: BTreeSet<SessionId>,
     /// Not answered yet.
     asks: BTreeMap<u64, Ask>,
     last_pause_ask: u64,
@@ -168,6 +170,7 @@ impl Oracle {
             busy: false,
             draining: false,
             stopped: BTreeSet::new(),
+            told_in_time: BTreeSet::new(),
             asks: BTreeMap::new(),
             last_pause_ask: 0,
         }

@@ -253,7 +253,13 @@ impl World {
         if let Some(files) = self.host.files.get_mut(&session).filter(|_| restored) {
             match self.fault {
                 Some(Fault::JournalIgnored) => files.step = Step::Begun,
-                Some(Fault::HooksAgain) => files.step = files.step.min(Step::Prepared),
+                Some(Fault::HooksAgain) => {
+                    files.step = match files.step {
+                        Step::HookEnded => Step::Prepared,
+                        Step::Over => Step::Logged,
+                        step => step,
+                    }
+                }
                 _ => {}
             }
         }

@@ -16,7 +16,7 @@ use crate::clock::Clock;
 use crate::disk::Disk;
 use crate::fault::Fault;
 use crate::host::{Host, Temper};
-use crate::oracle::{Broken, Oracle};
+use crate::oracle::{Broken, Oracle, ensure};
 use crate::policy;
 use crate::rng::Rng;
 use crate::trace::Trace;
@@ -91,8 +91,10 @@ impl World {
         let mut rng = Rng::new(seed);
         let mut weights = [0; ACTIONS.len()];
         for (at, (weight, _)) in ACTIONS.iter().enumerate() {
+            // A daemon that dies at every turn gets nothing done.
+            let unit = if at == DEATHS { 2 } else { 4 };
             weights[at] = weight
-                * 4
+                * unit
                 * match rng.below(if at < NEEDED { 3 } else { 4 }) {
                     0 => 1,
                     1 => 2,
@@ -158,7 +160,7 @@ impl World {
             if done {
                 self.dies()?;
             }
-            for _ in 0..6 {
+            for _ in 0..12 {
                 if done {
                     break;
                 }
@@ -174,6 +176,17 @@ impl World {
 
     /// What must hold at every instant.
     fn check(&mut self) -> Held {
+        if let Some(daemon) = &self.daemon {
+            for (session, tree) in self.host.trees.iter().filter(|(_, tree)| !tree.given_up) {
+                // A fault that frees a claim is found by what follows.
+                let known = daemon.tasks.contains_key(session) || !self.disk.claims.contains_key(session);
+                ensure(
+                    known,
+                    "4: after a restart no live agent is unknown, none doubled",
+                    || format!("nobody follows {session} of issue {}", tree.issue),
+                )?;
+            }
+        }
         let scheduler = self.daemon.as_ref().map(Daemon::scheduler);
         self.oracle.standing(&self.host, &self.disk, scheduler)
     }

@@ -1,0 +1,51 @@
+//! A small run of the simulation: what `cargo xtask simulate` does at length.
+#![allow(clippy::unwrap_used, reason = "a broken assumption fails the test")]
+
+use std::time::Duration;
+
+use vik_sim::{Campaign, Fault, run_seed, self_test};
+
+fn campaign(threads: usize) -> Campaign {
+    Campaign {
+        first: 1,
+        seeds: 24,
+        steps: 400,
+        fault: None,
+        events: 40,
+        threads,
+    }
+}
+
+fn quietly(_: u64, _: u64, _: Duration) {}
+
+#[test]
+fn what_must_hold_holds_in_many_worlds_however_they_are_spread_over_threads() {
+    let alone = campaign(1).run(quietly);
+    assert_eq!(alone.failure, None);
+    assert!(alone.steps > 24 * 400 && alone.seeds == 24);
+    assert_eq!(alone.hash, campaign(3).run(quietly).hash);
+}
+
+#[test]
+fn a_failing_seed_fails_again_in_the_same_way() {
+    let fail = || run_seed(2, 1_000, Some(Fault::DoubleSpawn), 10);
+    let (once, again) = (fail().unwrap_err(), fail().unwrap_err());
+    assert_eq!(once, again);
+    assert_eq!(once.events.len(), 10);
+    assert_ne!(
+        run_seed(2, 300, None, 0).unwrap().hash,
+        run_seed(3, 300, None, 0).unwrap().hash
+    );
+}
+
+#[test]
+fn each_planted_fault_is_found() {
+    let caught = self_test(1, 200, 1_000, 2);
+    let missed: Vec<_> = caught
+        .iter()
+        .filter(|caught| caught.found.is_none())
+        .map(|caught| caught.fault.name())
+        .collect();
+    assert_eq!(missed, [""; 0]);
+    assert!(caught.len() >= 12);
+}

@@ -1,0 +1,38 @@
+//! `cargo xtask simulate`: the core in simulated worlds, by an optimised `vik-sim`.
+
+use std::ffi::OsString;
+use std::process::Stdio;
+
+use crate::repo::{self, Done};
+
+/// Where `--report` goes.
+const REPORT: &str = "docs/reports/simulation.md";
+
+#[derive(Debug, clap::Args)]
+pub struct SimulateArgs {
+    /// Options of the simulation; `cargo xtask simulate -- --help` tells them
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "OPTION")]
+    options: Vec<OsString>,
+}
+
+pub fn run(args: &SimulateArgs) -> Done {
+    let mut simulate = repo::cargo();
+    simulate
+        .args(["run", "--quiet", "--release", "--package", "vik-sim", "--"])
+        .args(&args.options);
+    if !args.options.iter().any(|option| option == "--report") {
+        return repo::run(&mut simulate);
+    }
+    let output = simulate
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|error| format!("cannot start the simulation: {error}"))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    repo::write(&repo::root().join(REPORT), &text)?;
+    println!("wrote {REPORT}");
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(format!("something did not hold: see {REPORT}"))
+}
