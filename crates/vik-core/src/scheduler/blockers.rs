@@ -116,7 +116,7 @@ impl Scheduler {
     }
 
     /// Finds anew who is held, and tells what changed.
-    fn hold_blocked(&mut self, now: Now) {
+    pub(super) fn hold_blocked(&mut self, now: Now) {
         let mut open: BTreeMap<IssueId, Vec<IssueId>> = BTreeMap::new();
         let mut ahead: Vec<IssueId> = Vec::new();
         for id in &self.order {

@@ -204,6 +204,8 @@ impl Scheduler {
 
     fn reloaded(&mut self, workflow: Arc<Workflow>, now: Now) {
         self.workflow = workflow;
+        // Other states may be terminal now: who waits for whom follows the new workflow.
+        self.hold_blocked(now);
         self.free_raised(now);
         self.decide(
             now,

@@ -59,19 +59,30 @@ impl Oracle {
                     })?;
                 }
                 Effect::Stop { session, why } => self.stops(*session, why)?,
-                Effect::Note(issue, Note::BackingOff { stage, wait, why, .. }) => {
-                    let key = (number(issue), stage.clone());
+                Effect::Note(
+                    issue,
+                    Note::BackingOff {
+                        run,
+                        stage,
+                        wait,
+                        why,
+                        ..
+                    },
+                ) => {
                     let from = match why {
                         // From an end that an earlier daemon saw it is measured on the wall clock, which jumps.
-                        Wait::Backoff => self.ended.get(&key).map(|(_, mono)| *mono),
+                        Wait::Backoff => self
+                            .ended
+                            .get(&(number(issue), stage.clone()))
+                            .map(|(_, mono)| *mono),
                         Wait::Quota => Some(now.mono),
                     };
                     if let Some(from) = from {
-                        self.due.insert(key, from.plus(*wait));
+                        self.due.insert(*run, from.plus(*wait));
                     }
                 }
-                Effect::Note(issue, Note::Unparked { stage, .. }) => {
-                    self.due.remove(&(number(issue), stage.clone()));
+                Effect::Note(_, Note::Unparked { run, .. }) => {
+                    self.due.remove(run);
                 }
                 _ => {}
             }

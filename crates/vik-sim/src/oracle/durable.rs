@@ -68,6 +68,7 @@ impl Oracle {
         for known in &mut self.known {
             known.item = None;
             known.looked = None;
+            known.gone = false;
         }
         self.pulled.fill(None);
         self.ended.clear();

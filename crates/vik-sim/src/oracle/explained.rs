@@ -25,25 +25,29 @@ impl Expected {
     pub(crate) fn meets(&self, effects: &[Effect]) -> Result<(), Broken> {
         const SAYS: &str = "`explain` says what happens next";
         let mut started = false;
-        let mut starts = BTreeSet::new();
+        let mut done = BTreeSet::new();
         for effect in effects {
             match effect {
                 Effect::Start(start) => {
                     started = true;
                     let key = (number(&start.issue.id), start.stage.name.clone());
-                    // It waited for another one that has just started, and may run beside it.
+                    // It waited for another one that has just started, and may run beside it, or that is parked now.
                     let waited = |other: &Option<StageName>| {
                         other
                             .as_ref()
-                            .is_some_and(|other| starts.contains(&(key.0, other.clone())))
+                            .is_some_and(|other| done.contains(&(key.0, other.clone())))
                     };
                     ensure(self.held.get(&key).is_none_or(waited), SAYS, || {
                         format!("{key:?} starts, and was held")
                     })?;
-                    starts.insert(key);
+                    done.insert(key);
                 }
                 // Its limits are looked at when its turn comes.
-                Effect::Show(_) | Effect::Note(_, Note::Parked { .. }) => started = true,
+                Effect::Note(issue, Note::Parked { stage, .. }) => {
+                    started = true;
+                    done.insert((number(issue), stage.clone()));
+                }
+                Effect::Show(_) => started = true,
                 _ => {}
             }
         }

@@ -112,6 +112,8 @@ struct Known {
     at: u64,
     /// When it was looked at on its own.
     looked: Option<u64>,
+    /// A look since the last good pull said that it is gone.
+    gone: bool,
     /// How often its state changed, as told.
     flaps: u32,
     last_state: &'static str,
@@ -137,8 +139,8 @@ pub(crate) struct Oracle {
     last_run: BTreeMap<(usize, StageName), (RunId, bool)>,
     /// The last attempt of each run that ended.
     last_of_run: BTreeMap<RunId, SessionId>,
-    /// When the next attempt may start at the earliest.
-    due: BTreeMap<(usize, StageName), Mono>,
+    /// When the next attempt of a run may start at the earliest.
+    due: BTreeMap<RunId, Mono>,
     busy: bool,
     draining: bool,
     /// Attempts that this daemon told to stop.
@@ -201,6 +203,7 @@ impl Oracle {
         for issue in 0..self.pulled.len() {
             let item = self.pulled[issue].clone();
             let began = self.pull_began;
+            self.known[issue].gone = false;
             self.is_told(issue, item, began);
         }
     }
@@ -212,6 +215,7 @@ impl Oracle {
             return;
         };
         known.looked = Some(at);
+        known.gone |= item.is_none();
         self.is_told(issue, item, at);
     }
 

@@ -111,13 +111,17 @@ impl Oracle {
             "with `show` an issue is looked at right before it starts",
             || format!("issue {issue}"),
         )?;
-        self.is_not_blocked(item)
+        // The answer to a look whose `show` is gone since names blockers that only the next pull can tell of.
+        let told = self.pulled[issue].as_ref().filter(|_| self.policy.show.is_none());
+        self.is_not_blocked(told.unwrap_or(item))
     }
 
     pub(super) fn is_not_blocked(&self, item: &Item) -> Held {
         let open = |blocker: &&usize| {
             let pulled = self.pulled.get(**blocker).and_then(Option::as_ref);
-            let now = self.known.get(**blocker).and_then(|known| known.item.as_ref());
+            // A tracker that says gone, and later there, is believed once the next pull tells.
+            let known = self.known.get(**blocker).filter(|known| !known.gone);
+            let now = known.and_then(|known| known.item.as_ref());
             let is_open = |item: &Item| !self.policy.is_terminal(item.state);
             pulled.is_some_and(|item| is_open(item)) && now.is_some_and(|item| is_open(item))
         };
@@ -201,14 +205,12 @@ impl Oracle {
             "5: a run ends only when its issue left, or a person did something",
             || format!("issue {issue}, stage {} begins {}", start.stage.name, start.run),
         )?;
-        let due = self.due.get(&key).is_none_or(|due| *due <= now.mono);
-        ensure(due, "a back-off is waited for", || {
-            format!(
-                "issue {issue}, stage {}: {:?}",
-                start.stage.name,
-                self.due.get(&key)
-            )
-        })?;
+        let due = self.due.get(&start.run);
+        ensure(
+            due.is_none_or(|due| *due <= now.mono),
+            "a back-off is waited for",
+            || format!("issue {issue}, stage {}: {due:?}", start.stage.name),
+        )?;
         let policy = &self.policy.issue;
         let life = books.lives[issue];
         let under_way = books
