@@ -14,6 +14,8 @@ use vik_core::scheduler::{Answer, Ask, Effect, Filter, Hold, Input, Rest, Schedu
 use vik_core::time::{Mono, Now};
 use vik_core::workflow::load;
 
+mod found;
+
 /// A scheduler with a clock, and all that it asked for.
 struct Story {
     scheduler: Scheduler,

@@ -1,0 +1,109 @@
+//! Rules that the simulation once found broken.
+
+use super::*;
+
+/// Two stages in one state; `top` is further keys of `issues`.
+fn two_stages(issues: &str, code: &str) -> Story {
+    Story::of(format!(
+        "issues: {{ pull: {{ command: list }}, {issues} }}
+agents: {{ a: {{ runtime: command, command: [agent] }} }}
+issue:
+  terminal_states: [done]
+  stages:
+    plan: {{ when: {{ state: todo }}, agent: a, prompt: p }}
+    code: {{ when: {{ state: todo }}, agent: a, prompt: p, {code} }}
+"
+    ))
+}
+
+fn refused() -> Report {
+    Report {
+        failure_class: Some(FailureClass::Auth),
+        ..of(Outcome::Failed)
+    }
+}
+
+fn hold_of(story: &Story, stage: &str) -> Option<Hold> {
+    let explanation = story.scheduler.explain(&"1".into(), story.now).unwrap();
+    let stage = explanation
+        .stages
+        .into_iter()
+        .find(|one| one.stage.as_str() == stage);
+    stage.unwrap().hold
+}
+
+#[test]
+fn after_an_attempt_that_parked_at_once_the_issue_is_seen_before_its_next_stage_starts() {
+    let mut story = two_stages("", "");
+    story.pull(TODO).end(refused());
+    assert_eq!((story.starts.len(), story.parked()), (1, Some(ParkReason::Auth)));
+    assert_eq!(hold_of(&story, "code"), Some(Hold::Settling));
+    assert_eq!(story.scheduler.rest(story.now), Rest::NeedsPull);
+    story.pull(TODO);
+    assert_eq!(story.starts[1].stage.name.as_str(), "code");
+}
+
+#[test]
+fn what_is_unparked_before_the_issue_was_seen_again_waits_for_that() {
+    let mut story = story("", "", "");
+    story.pull(TODO).end(refused());
+    story.tell(Input::Ask(1, Ask::Unpark("1".into(), None)));
+    assert_eq!((story.starts.len(), story.parked()), (1, None));
+    story.pull(TODO).wait(60);
+    assert_eq!(story.starts.len(), 2);
+}
+
+#[test]
+fn a_stage_waits_for_the_one_before_it_and_explain_says_so() {
+    let mut story = two_stages("", "");
+    story.tell(Input::Pressure(Some("memory".to_owned()))).pull(TODO);
+    assert!(matches!(hold_of(&story, "plan"), Some(Hold::Pressure { .. })));
+    let behind = Hold::OtherStage { stage: "plan".into() };
+    assert_eq!(hold_of(&story, "code"), Some(behind));
+}
+
+#[test]
+fn a_lower_max_attempts_holds_a_run_that_waits_for_its_next_attempt() {
+    let mut story = story("", "", "");
+    story.pull(TODO).end(of(Outcome::Failed)).pull(TODO);
+    let text = story
+        .text
+        .replace("prompt: p,", "prompt: p, retry: { max_attempts: 1 },");
+    let edited = load(&text).workflow.unwrap();
+    story.tell(Input::Reloaded(edited.into())).wait(600);
+    assert_eq!(
+        (story.starts.len(), story.parked()),
+        (1, Some(ParkReason::AttemptsUsedUp))
+    );
+}
+
+#[test]
+fn blockers_that_only_the_look_before_the_start_shows_hold_it() {
+    let mut story = two_stages("show: { command: look }", "");
+    let snapshot = Issue::parse(r#"{"id":1,"state":"todo","blocked_by":[1]}"#).unwrap();
+    story.pull(TODO);
+    assert_eq!(story.shows(), ["1"]);
+    story.tell(Input::Shown {
+        issue: "1".into(),
+        seen: Seen::Snapshot(Box::new(snapshot)),
+    });
+    assert!(story.starts.is_empty());
+    assert!(matches!(hold_of(&story, "plan"), Some(Hold::Cycle { .. })));
+}
+
+#[test]
+fn a_state_that_an_edit_makes_open_again_blocks_at_once() {
+    const BLOCKED: &str = r#"[{"id":1,"state":"todo","blocked_by":[2]},{"id":2,"state":"done"}]"#;
+    let mut story = two_stages("", "");
+    story
+        .tell(Input::Pressure(Some("memory".to_owned())))
+        .pull(BLOCKED);
+    let text = story
+        .text
+        .replace("terminal_states: [done]", "terminal_states: []");
+    let edited = load(&text).workflow.unwrap();
+    story.tell(Input::Reloaded(edited.into()));
+    story.tell(Input::Pressure(None));
+    assert!(story.starts.is_empty());
+    assert!(matches!(hold_of(&story, "plan"), Some(Hold::Blocked { .. })));
+}
