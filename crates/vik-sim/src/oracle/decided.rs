@@ -81,6 +81,9 @@ impl Oracle {
                         self.due.insert(*run, from.plus(*wait));
                     }
                 }
+                Effect::Show(issue) => {
+                    self.looking.insert(number(issue));
+                }
                 Effect::Note(_, Note::Unparked { run, .. }) => {
                     self.due.remove(run);
                 }

@@ -75,6 +75,7 @@ impl Oracle {
         self.due.clear();
         self.stopped.clear();
         self.told_in_time.clear();
+        self.looking.clear();
         self.asks.clear();
         self.busy = false;
         self.draining = false;

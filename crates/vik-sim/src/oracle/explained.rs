@@ -70,7 +70,10 @@ impl Oracle {
             };
             // Only a pull makes an issue one that may start.
             let pulled = self.pulled[issue].as_ref();
-            let mut turn = self.is_current && pulled.is_some_and(|item| *item.state == *told.state);
+            let mut turn = self.is_current
+                // A look that is under way for another reason serves this one too.
+                && !self.looking.contains(&issue)
+                && pulled.is_some_and(|item| *item.state == *told.state);
             for stage in told.stages.into_iter().filter(|stage| stage.session.is_none()) {
                 match told.hold.as_ref().or(stage.hold.as_ref()) {
                     None if turn => expected.free.push((issue, stage.stage)),

@@ -147,6 +147,8 @@ pub(crate) struct Oracle {
     stopped: BTreeSet<SessionId>,
     /// Those of them that were told before their end was in their log.
     told_in_time: BTreeSet<SessionId>,
+    /// Issues with a look under way.
+    looking: BTreeSet<usize>,
     /// Not answered yet.
     asks: BTreeMap<u64, Ask>,
     last_pause_ask: u64,
@@ -173,6 +175,7 @@ impl Oracle {
             draining: false,
             stopped: BTreeSet::new(),
             told_in_time: BTreeSet::new(),
+            looking: BTreeSet::new(),
             asks: BTreeMap::new(),
             last_pause_ask: 0,
         }
@@ -206,6 +209,11 @@ impl Oracle {
             self.known[issue].gone = false;
             self.is_told(issue, item, began);
         }
+    }
+
+    /// A look at an issue is over, whatever it showed.
+    pub(crate) fn look_ends(&mut self, issue: usize) {
+        self.looking.remove(&issue);
     }
 
     /// An issue was looked at on its own; `None` is gone.

@@ -129,6 +129,7 @@ impl World {
         what: &'static str,
     ) -> Result<bool, Broken> {
         self.trace.note(Event::Shown { issue, seen: what });
+        self.oracle.look_ends(issue);
         let seen = match item {
             None => Seen::Unknown,
             Some(None) => {
