@@ -8,6 +8,7 @@
 mod support;
 
 mod attempts;
+mod chaos;
 mod cli;
 mod daemon;
 mod deciding;

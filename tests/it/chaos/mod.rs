@@ -1,0 +1,5 @@
+//! Processes that die: at every named point of an attempt's life, and at random under load.
+
+mod named;
+mod random;
+mod rig;

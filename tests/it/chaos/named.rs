@@ -1,0 +1,72 @@
+//! `kill -9` of the daemon, the shims, the agents or all, at each named point.
+
+use vik::crash::POINTS;
+
+use super::rig::{Rig, Target};
+
+/// Points at which the attempt has an agent.
+const WITH_AGENT: [&str; 1] = ["agent_started"];
+
+fn every_point(target: Target) {
+    let issues = ["1".to_owned()];
+    for point in POINTS {
+        let rig = Rig::new(&[("1", "todo")], 20);
+        rig.arm(point);
+        rig.up();
+        rig.wait_for(point);
+        rig.kill(target);
+        rig.go_on(point);
+        if target.hits_daemon() {
+            rig.up();
+        }
+        rig.settle(&issues);
+        rig.check(&issues);
+        let starts = rig.starts();
+        // Only what has hit the agent, or its shim, costs a second one.
+        let most = match target {
+            Target::Daemon => 1,
+            _ => 2,
+        };
+        assert!(
+            (1..=most).contains(&starts),
+            "{target:?} at {point}: {starts} agents"
+        );
+        if target == Target::Agents && WITH_AGENT.contains(point) {
+            assert_eq!(starts, 2, "the agent was killed at {point}");
+        }
+        for hook in ["before_run", "verify", "after_run"] {
+            let between = format!("{hook}_started");
+            let twice = rig.begins(hook).values().any(|&count| count > 1);
+            // A kill of the hook itself falls between its records too.
+            assert!(
+                !twice || between == *point || target != Target::Daemon,
+                "{hook} ran twice after a blow at {point}"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_daemon_is_killed_at_every_point() {
+    every_point(Target::Daemon);
+}
+
+#[test]
+fn the_shims_are_killed_at_every_point() {
+    every_point(Target::Shims);
+}
+
+#[test]
+fn the_agents_are_killed_at_every_point() {
+    every_point(Target::Agents);
+}
+
+#[test]
+fn the_daemon_and_its_shims_are_killed_at_every_point() {
+    every_point(Target::DaemonAndShims);
+}
+
+#[test]
+fn everything_is_killed_at_every_point() {
+    every_point(Target::All);
+}

@@ -1,0 +1,86 @@
+//! Random blows under load. `VIK_CHAOS_KILLS` says how many, `VIK_CHAOS_SEED` which.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use super::rig::{Rig, Target};
+use crate::support::eventually;
+
+/// Issues that are worked on at a time.
+const LOAD: usize = 4;
+
+/// xorshift64*: the seed says it all.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: usize) -> usize {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        usize::try_from(self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33).unwrap() % sides
+    }
+}
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+#[test]
+fn random_blows_under_load_lose_double_and_leave_nothing() {
+    let kills = number("VIK_CHAOS_KILLS").unwrap_or(50);
+    let clock = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos();
+    let seed = number("VIK_CHAOS_SEED").unwrap_or(clock as u64 | 1);
+    println!("VIK_CHAOS_SEED={seed} VIK_CHAOS_KILLS={kills}");
+    let mut dice = Dice(seed);
+    let mut issues: Vec<String> = (1..=LOAD).map(|number| number.to_string()).collect();
+    let first: Vec<_> = issues.iter().map(|issue| (issue.as_str(), "todo")).collect();
+    let rig = Rig::new(&first, 60);
+    rig.up();
+    let (mut blows, mut hit, mut stops) = (0, 0, 0);
+    let began = Instant::now();
+    while blows < kills {
+        // A moment of no fixed length, so that a blow falls anywhere.
+        std::thread::park_timeout(Duration::from_millis(dice.roll(250) as u64));
+        if dice.roll(10) == 0 {
+            let targets = [Target::Daemon, Target::Shims, Target::Agents];
+            for pid in rig.of(targets[dice.roll(3)]) {
+                let _ = kill(Pid::from_raw(pid), Signal::SIGSTOP);
+                std::thread::park_timeout(Duration::from_millis(dice.roll(50) as u64));
+                let _ = kill(Pid::from_raw(pid), Signal::SIGCONT);
+                stops += 1;
+            }
+        }
+        let target = Target::ALL[dice.roll(Target::ALL.len())];
+        let one_only = matches!(target, Target::Shims | Target::Agents) && dice.roll(2) == 0;
+        if one_only {
+            let pids = rig.of(target);
+            if !pids.is_empty() {
+                let _ = kill(Pid::from_raw(pids[dice.roll(pids.len())]), Signal::SIGKILL);
+                hit += 1;
+            }
+        } else {
+            hit += rig.kill(target);
+        }
+        blows += 1;
+        if !rig.is_up() {
+            rig.up();
+        }
+        let open = |issue: &String| rig.world.tracker.state(issue).as_deref() != Some("done");
+        while issues.iter().filter(|issue| open(issue)).count() < LOAD {
+            let next = (issues.len() + 1).to_string();
+            rig.world.tracker.add(&next, "more", "todo");
+            issues.push(next);
+        }
+    }
+    eventually("the daemon answers", || rig.world.status().is_some());
+    rig.settle(&issues);
+    rig.check(&issues);
+    println!(
+        "{blows} blows killed {hit} processes, {stops} were stopped and went on; {} issues, {} agents, {:.0?}",
+        issues.len(),
+        rig.starts(),
+        began.elapsed()
+    );
+}

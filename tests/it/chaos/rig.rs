@@ -1,0 +1,296 @@
+//! A world whose daemon can be stopped at a named point, whose processes can be killed by kind, and whose traces tell
+//! afterwards whether anything was lost, doubled or left.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+
+use crate::support::{World, alive, eventually, list};
+
+/// Which processes a blow hits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    Daemon,
+    Shims,
+    Agents,
+    DaemonAndShims,
+    All,
+}
+
+impl Target {
+    pub const ALL: [Self; 5] = [
+        Self::Daemon,
+        Self::Shims,
+        Self::Agents,
+        Self::DaemonAndShims,
+        Self::All,
+    ];
+
+    pub fn hits_daemon(self) -> bool {
+        matches!(self, Self::Daemon | Self::DaemonAndShims | Self::All)
+    }
+
+    fn hits(self, kind: Kind) -> bool {
+        match self {
+            Self::Daemon => kind == Kind::Daemon,
+            Self::Shims => kind == Kind::Shim,
+            Self::Agents => kind == Kind::Agent,
+            Self::DaemonAndShims => kind != Kind::Agent,
+            Self::All => true,
+        }
+    }
+}
+
+/// What a process of the world is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Daemon,
+    Shim,
+    /// An agent, a hook, or what they have started.
+    Agent,
+}
+
+/// What the agent does: it notes when another one lives beside it, leaves a child in a session of its own, and prints
+/// numbered lines.
+const AGENT: &str = r#"
+if [ -e pid ] && kill -0 "$(cat pid)" 2>/dev/null; then echo "$VIK_ATTEMPT_ID beside $(cat pid)" >> "$TRACES/two-at-once"; fi
+echo $$ > pid
+echo "$VIK_ATTEMPT_ID" >> "$TRACES/starts"
+setsid sleep 300 &
+i=0
+while [ $i -lt "${LINES_TO_PRINT:-20}" ]; do i=$((i+1)); echo "n$i"; sleep 0.01; done
+rm -f pid
+"#;
+
+/// The world and its traces.
+pub struct Rig {
+    pub world: World,
+    crash: PathBuf,
+    traces: PathBuf,
+}
+
+impl Rig {
+    pub fn new(issues: &[(&str, &str)], lines: u32) -> Self {
+        let world = World::new(issues);
+        let (crash, traces) = (world.env.path("crash"), world.env.path("traces"));
+        std::fs::create_dir(&crash).unwrap();
+        std::fs::create_dir(&traces).unwrap();
+        world.env.write("work/agent.sh", AGENT);
+        let script = world.env.work().join("agent.sh");
+        let env = json!({
+            "TRACES": traces.to_str().unwrap(),
+            "LINES_TO_PRINT": lines.to_string(),
+        });
+        let agent = json!({"runtime": "command", "command": ["sh", script.to_str().unwrap()], "env": env});
+        let trace = |hook: &str, between: &str| {
+            let file = traces.join(hook);
+            let file = file.to_str().unwrap();
+            format!(
+                "echo \"$VIK_ATTEMPT_ID start\" >> {file}\n{between}\necho \"$VIK_ATTEMPT_ID end\" >> {file}"
+            )
+        };
+        let moves = world.on_success("done");
+        let world = world
+            .set("/agents/a", agent)
+            .work(
+                "hooks",
+                json!({"before_run": trace("before_run", ""), "after_run": trace("after_run", &moves)}),
+            )
+            .work("verify", json!(trace("verify", "")))
+            .work(
+                "retry",
+                json!({"max_attempts": 1000, "initial_backoff": "50ms", "max_backoff": "50ms"}),
+            )
+            .set("/issue/limits", json!({"attempts": 10000}));
+        Self { world, crash, traces }
+    }
+
+    /// Starts a detached daemon.
+    #[track_caller]
+    pub fn up(&self) {
+        let mut command = self.world.env.vik(["run", "-d"]);
+        command.env("VIK_CRASH_DIR", &self.crash);
+        self.world.start_command(command).done().expect(0);
+    }
+
+    /// The next time the daemon comes to this point, it stops there.
+    pub fn arm(&self, point: &str) {
+        std::fs::write(self.crash.join(format!("{point}.armed")), "").unwrap();
+    }
+
+    #[track_caller]
+    pub fn wait_for(&self, point: &str) {
+        let hit = self.crash.join(format!("{point}.hit"));
+        eventually(&format!("the daemon is at `{point}`"), || {
+            hit.exists() && self.is_stopped()
+        });
+    }
+
+    fn is_stopped(&self) -> bool {
+        let state = |pid: i32| std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        self.of(Target::Daemon).iter().any(|pid| {
+            state(*pid)
+                .rsplit_once(") ")
+                .is_some_and(|(_, rest)| rest.starts_with('T'))
+        })
+    }
+
+    /// Lets a daemon that stopped at this point go on.
+    pub fn go_on(&self, point: &str) {
+        let _ = std::fs::remove_file(self.crash.join(format!("{point}.hit")));
+        for pid in self.of(Target::Daemon) {
+            let _ = kill(Pid::from_raw(pid), Signal::SIGCONT);
+        }
+    }
+
+    /// The processes of this world that a blow would hit.
+    pub fn of(&self, target: Target) -> Vec<i32> {
+        let kind = |pid: i32| {
+            let comm = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+            let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            let words: Vec<_> = command.split(|&byte| byte == 0).collect();
+            if comm.trim() == "vik-shim" || words.get(1) == Some(&&b"__shim"[..]) {
+                Kind::Shim
+            } else if words.get(1) == Some(&&b"run"[..]) {
+                Kind::Daemon
+            } else {
+                Kind::Agent
+            }
+        };
+        self.world
+            .env
+            .leftovers()
+            .into_iter()
+            .map(|left| left.pid)
+            .filter(|&pid| target.hits(kind(pid)))
+            .collect()
+    }
+
+    /// Kills them all, and says how many there were.
+    pub fn kill(&self, target: Target) -> usize {
+        let pids = self.of(target);
+        for &pid in &pids {
+            let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+        }
+        if target.hits_daemon() {
+            eventually("the daemon is dead", || {
+                self.of(Target::Daemon).iter().all(|&pid| !alive(pid))
+            });
+        }
+        pids.len()
+    }
+
+    pub fn is_up(&self) -> bool {
+        !self.of(Target::Daemon).is_empty()
+    }
+
+    /// Waits until all is done, and stops the daemon.
+    #[track_caller]
+    pub fn settle(&self, issues: &[String]) {
+        eventually("all is done", || {
+            issues
+                .iter()
+                .all(|issue| self.world.tracker.state(issue).as_deref() == Some("done"))
+        });
+        eventually("nothing runs", || {
+            self.world
+                .status()
+                .is_some_and(|status| status["sessions"].as_array().is_some_and(Vec::is_empty))
+        });
+        self.world.vik(&["stop"]).expect(0);
+        self.world.env.assert_nothing_left();
+    }
+
+    fn trace(&self, name: &str) -> Vec<String> {
+        let text = std::fs::read_to_string(self.traces.join(name)).unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
+    }
+
+    /// How often an agent was started.
+    pub fn starts(&self) -> usize {
+        self.trace("starts").len()
+    }
+
+    /// How often a hook began, by attempt.
+    pub fn begins(&self, hook: &str) -> BTreeMap<String, usize> {
+        let mut count = BTreeMap::new();
+        for line in self.trace(hook) {
+            if let Some(attempt) = line.strip_suffix(" start") {
+                *count.entry(attempt.to_owned()).or_default() += 1;
+            }
+        }
+        count
+    }
+
+    /// What must hold whatever was killed.
+    #[track_caller]
+    pub fn check(&self, issues: &[String]) {
+        assert_eq!(
+            self.trace("two-at-once"),
+            Vec::<String>::new(),
+            "two agents at once"
+        );
+        let mut starts = self.trace("starts");
+        let all = starts.len();
+        starts.sort();
+        starts.dedup();
+        assert_eq!(starts.len(), all, "an attempt's agent was started twice");
+        for hook in ["before_run", "verify", "after_run"] {
+            for (attempt, count) in self.begins(hook) {
+                assert!(count <= 2, "{hook} of {attempt} ran {count} times");
+            }
+        }
+        for issue in issues {
+            for session in self.world.sessions(issue) {
+                let ended = session.ended();
+                let raw =
+                    String::from_utf8(std::fs::read(session.file(".raw.jsonl")).unwrap_or_default()).unwrap();
+                let printed: Vec<_> = raw.lines().map(str::to_owned).collect();
+                assert_eq!(
+                    session.messages(),
+                    printed,
+                    "the log holds what was printed, once: {ended}"
+                );
+                for (at, line) in printed.iter().enumerate() {
+                    assert_eq!(*line, format!("n{}", at + 1), "no line of the agent is lost");
+                }
+            }
+        }
+        self.check_ledger(issues);
+    }
+
+    /// Nothing is open, and every attempt is there once, with its end.
+    #[track_caller]
+    fn check_ledger(&self, issues: &[String]) {
+        let runs = self.world.runs();
+        let mut known: Vec<&Value> = Vec::new();
+        for run in &runs {
+            known.extend(run["attempts"].as_array().unwrap());
+        }
+        for attempt in &known {
+            assert!(
+                attempt["outcome"].is_string(),
+                "an attempt without an end: {attempt}"
+            );
+        }
+        let sessions: usize = issues.iter().map(|issue| self.world.sessions(issue).len()).sum();
+        assert_eq!(known.len(), sessions, "attempts and sessions agree");
+        for issue in issues {
+            let last = runs.iter().rfind(|run| run["issue_id"] == issue.as_str());
+            assert_eq!(
+                last.unwrap_or_else(|| panic!("no run of {issue}"))["outcome"],
+                "succeeded"
+            );
+        }
+        let doctor = self.world.vik(&["doctor", "--json", "--offline"]);
+        assert!(!doctor.out.contains("corrupt"), "{}", doctor.out);
+        assert!(
+            list(&self.world.home().join("service"))
+                .iter()
+                .any(|path| path.ends_with("vik.db"))
+        );
+    }
+}
