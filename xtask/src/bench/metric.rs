@@ -32,6 +32,16 @@ pub enum Key {
     WaitingPss,
     WaitingPeak,
     WaitingCpu,
+    PullsOther,
+    PullsWaiting,
+    LivingRss,
+    LivingPss,
+    LivingCpu,
+    LivingEvent,
+    LivingShim,
+    Adopted,
+    AdoptedRss,
+    StoppedAll,
 }
 
 /// How the values of all rounds become one.
@@ -133,6 +143,68 @@ const ROWS: &[Row] = &[
     row(Key::WaitingPss, "— memory (PSS)", "MB", Target::None),
     row(Key::WaitingPeak, "— peak memory", "MB", Target::None),
     row(Key::WaitingCpu, "— CPU in a second", "ms", Target::None),
+    row(
+        Key::PullsOther,
+        "a pull of 10,000 issues every second that match no stage: CPU, of a core",
+        "%",
+        Target::Below(2.0),
+    ),
+    row(
+        Key::PullsWaiting,
+        "— that match, while one agent has the only place",
+        "%",
+        Target::Below(2.0),
+    ),
+    row(
+        Key::LivingRss,
+        "1,000 sessions that live: memory (RSS) of the daemon",
+        "MB",
+        Target::Below(100.0),
+    ),
+    row(Key::LivingPss, "— memory (PSS)", "MB", Target::None),
+    row(
+        Key::LivingCpu,
+        "— CPU in a second, while they are silent",
+        "ms",
+        Target::None,
+    ),
+    row(
+        Key::LivingEvent,
+        "— CPU for each event, their start included",
+        "µs",
+        Target::None,
+    ),
+    row(
+        Key::LivingShim,
+        "— private memory of a shim",
+        "kB",
+        Target::Below(1000.0),
+    ),
+    row(
+        Key::Adopted,
+        "— the daemon is killed: from the start of another to a session's adoption, p50",
+        "ms",
+        Target::None,
+    ),
+    Row {
+        key: Key::Adopted,
+        of: Of::P99,
+        label: "— the same, p99",
+        unit: "ms",
+        target: Target::Below(1000.0),
+    },
+    row(
+        Key::AdoptedRss,
+        "— memory (RSS) of the daemon after it",
+        "MB",
+        Target::None,
+    ),
+    row(
+        Key::StoppedAll,
+        "— `vik stop` until no descendant lives",
+        "s",
+        Target::None,
+    ),
 ];
 
 /// The table, and one line for each target: (reached, what).

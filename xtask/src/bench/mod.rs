@@ -58,6 +58,8 @@ pub fn run(args: &BenchArgs) -> Done {
         crowd: 500,
         idle: Duration::from_secs(30),
         pulled: 10_000,
+        living: 1_000,
+        told: 100,
     };
     let program = args.vik.clone().map_or_else(|| build("vik", "vik"), Ok)?;
     let ours = Subject { name: "vik", program };
@@ -73,6 +75,8 @@ pub fn run(args: &BenchArgs) -> Done {
         Scenario::Events,
         Scenario::Crowd,
         Scenario::Idle,
+        Scenario::Pulls,
+        Scenario::Thousand,
     ];
     let scenarios = if args.scenarios.is_empty() {
         &all[..]
@@ -83,7 +87,10 @@ pub fn run(args: &BenchArgs) -> Done {
     let rounds = usize::from(args.rounds);
     for scenario in scenarios {
         for round in 1..=rounds {
-            for (subject, measured) in subjects.iter().zip(&mut measured) {
+            for (nth, (subject, measured)) in subjects.iter().zip(&mut measured).enumerate() {
+                if nth > 0 && !scenario.suits_predecessor() {
+                    continue;
+                }
                 eprintln!(
                     "{scenario:?}, round {round} of {rounds}: {} (load {})",
                     subject.name,

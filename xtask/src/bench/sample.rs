@@ -1,6 +1,6 @@
 //! What the kernel tells about a process. Linux only.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::repo::Done;
@@ -21,6 +21,8 @@ pub struct Sample {
     pub peak_rss: u64,
     /// Resident memory with shared pages divided among those who share them, in bytes.
     pub pss: u64,
+    /// Resident memory that no other process shares, in bytes.
+    pub private: u64,
 }
 
 impl Sample {
@@ -40,12 +42,14 @@ impl Sample {
             .collect();
         let ticks = |index: usize| TICK * fields.get(index).and_then(|text| text.parse().ok()).unwrap_or(0);
         let status = read("status")?;
+        let rollup = read("smaps_rollup").unwrap_or_default();
         Ok(Self {
             cpu: ticks(11) + ticks(12),
             children_cpu: ticks(13) + ticks(14),
             rss: kilobytes(&status, "VmRSS:"),
             peak_rss: kilobytes(&status, "VmHWM:"),
-            pss: read("smaps_rollup").map_or(0, |rollup| kilobytes(&rollup, "Pss:")),
+            pss: kilobytes(&rollup, "Pss:"),
+            private: kilobytes(&rollup, "Private_Clean:") + kilobytes(&rollup, "Private_Dirty:"),
         })
     }
 }
@@ -75,6 +79,21 @@ pub fn below(folder: &Path) -> Vec<u32> {
             .any(|variable| variable.starts_with(&mark))
     })
     .collect()
+}
+
+/// The files below a folder whose names end so.
+pub fn files_below(folder: &Path, end: &str) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut found = Vec::new();
+    for entry in entries {
+        let path = entry.path();
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            found.extend(files_below(&path, end));
+        } else if entry.file_name().to_string_lossy().ends_with(end) {
+            found.push(path);
+        }
+    }
+    found
 }
 
 /// The bytes of all files below a folder.

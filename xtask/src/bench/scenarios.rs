@@ -20,6 +20,10 @@ pub enum Scenario {
     Crowd,
     /// Nothing to do, with an empty pull and with 10,000 issues
     Idle,
+    /// A pull of 10,000 issues every second
+    Pulls,
+    /// 1,000 sessions that live; then the daemon is killed, another takes them over, and all are stopped
+    Thousand,
 }
 
 /// How much is measured.
@@ -37,6 +41,10 @@ pub struct Extent {
     pub idle: Duration,
     /// Issues in a large pull.
     pub pulled: usize,
+    /// Sessions that live, are taken over and are stopped.
+    pub living: usize,
+    /// Events that each of those has printed.
+    pub told: usize,
 }
 
 impl Scenario {
@@ -47,7 +55,14 @@ impl Scenario {
             Self::Events => events(subject, helper, extent),
             Self::Crowd => crowd(subject, helper, extent),
             Self::Idle => idle(subject, helper, extent),
+            Self::Pulls => pulls(subject, helper, extent),
+            Self::Thousand => thousand(subject, helper, extent),
         }
+    }
+
+    /// Whether the predecessor can be asked too: it has nothing that outlives a daemon.
+    pub fn suits_predecessor(self) -> bool {
+        self != Self::Thousand
     }
 }
 
@@ -58,6 +73,7 @@ fn latency(subject: &Subject, helper: &Path, extent: &Extent) -> Done<Measured> 
         concurrency: 10,
         agent: "end".to_owned(),
         issues: String::new(),
+        outlive: false,
     };
     let mut scene = Scene::start(subject, helper, &setting)?;
     scene.wait_for(
@@ -88,6 +104,7 @@ fn events(subject: &Subject, helper: &Path, extent: &Extent) -> Done<Measured> {
         concurrency: u32::try_from(extent.sessions).unwrap_or(u32::MAX),
         agent: format!("flood {}", lines.path().display()),
         issues: issues(extent.sessions, "todo"),
+        outlive: false,
     };
     let mut scene = Scene::start(subject, helper, &setting)?;
     scene.wait_for("done", extent.sessions, Duration::from_secs(300))?;
@@ -111,6 +128,7 @@ fn crowd(subject: &Subject, helper: &Path, extent: &Extent) -> Done<Measured> {
         concurrency: u32::try_from(extent.crowd).unwrap_or(u32::MAX),
         agent: "hold {scene}/gate".to_owned(),
         issues: issues(extent.crowd, "todo"),
+        outlive: false,
     };
     let mut scene = Scene::start(subject, helper, &setting)?;
     scene.wait_for("agent", extent.crowd, Duration::from_secs(300))?;
@@ -141,6 +159,7 @@ fn idle(subject: &Subject, helper: &Path, extent: &Extent) -> Done<Measured> {
         concurrency: 1,
         agent: "hold {scene}/gate".to_owned(),
         issues,
+        outlive: false,
     };
     let empty = Scene::start(subject, helper, &setting("[]".to_owned()))?;
     let other = Scene::start(subject, helper, &setting(issues(extent.pulled, "backlog")))?;
@@ -175,6 +194,74 @@ fn idle(subject: &Subject, helper: &Path, extent: &Extent) -> Done<Measured> {
     }
     scenes.into_iter().for_each(Scene::stop);
     Ok(measured)
+}
+
+/// What a pull costs: with issues that match no stage, and with as many that match while one agent has the only place.
+fn pulls(subject: &Subject, helper: &Path, extent: &Extent) -> Done<Measured> {
+    let setting = |issues: String| Setting {
+        pull: "cat {scene}/issues.json".to_owned(),
+        idle_secs: 1,
+        concurrency: 1,
+        agent: "hold {scene}/gate".to_owned(),
+        issues,
+        outlive: false,
+    };
+    let other = Scene::start(subject, helper, &setting(issues(extent.pulled, "backlog")))?;
+    let waiting = Scene::start(subject, helper, &setting(issues(extent.pulled, "todo")))?;
+    sleep(Duration::from_secs(5));
+    let scenes = [other, waiting];
+    let before = scenes.each_ref().map(Scene::sample);
+    sleep(extent.idle);
+    let after = scenes.each_ref().map(Scene::sample);
+    let mut measured = Measured::new();
+    for ((key, before), after) in [Key::PullsOther, Key::PullsWaiting]
+        .into_iter()
+        .zip(before)
+        .zip(after)
+    {
+        let cpu = (after?.cpu - before?.cpu).as_secs_f64() / extent.idle.as_secs_f64();
+        measured.insert(key, vec![cpu * 100.0]);
+    }
+    scenes.into_iter().for_each(Scene::stop);
+    Ok(measured)
+}
+
+fn thousand(subject: &Subject, helper: &Path, extent: &Extent) -> Done<Measured> {
+    let lines = tempfile::NamedTempFile::new().map_err(|error| format!("cannot make a file: {error}"))?;
+    std::fs::write(lines.path(), output(extent.told))
+        .map_err(|error| format!("cannot write lines: {error}"))?;
+    let setting = Setting {
+        pull: "cat {scene}/issues.json".to_owned(),
+        idle_secs: 60,
+        concurrency: u32::try_from(extent.living).unwrap_or(u32::MAX),
+        agent: format!("tell {} {{scene}}/gate", lines.path().display()),
+        issues: issues(extent.living, "todo"),
+        outlive: false,
+    };
+    let mut scene = Scene::start(subject, helper, &setting.outliving())?;
+    scene.wait_for("agent", extent.living, Duration::from_secs(300))?;
+    let began = scene.sample()?;
+    sleep(Duration::from_secs(10));
+    let used = scene.sample()?;
+    let idle = (used.cpu - began.cpu).as_secs_f64() / 10.0;
+    let events = (extent.living * extent.told) as f64;
+    let shims = scene.shims_private();
+    let adopted = scene.kill_and_restart(extent.living)?;
+    let after = scene.sample()?;
+    let stopped = scene.stop_all()?;
+    Ok(Measured::from([
+        (Key::LivingRss, vec![megabytes(used.rss)]),
+        (Key::LivingPss, vec![megabytes(used.pss)]),
+        (Key::LivingCpu, vec![idle * 1000.0]),
+        (Key::LivingEvent, vec![used.cpu.as_secs_f64() * 1e6 / events]),
+        (
+            Key::LivingShim,
+            shims.into_iter().map(|bytes| bytes as f64 / 1e3).collect(),
+        ),
+        (Key::Adopted, adopted.iter().map(|time| millis(*time)).collect()),
+        (Key::AdoptedRss, vec![megabytes(after.rss)]),
+        (Key::StoppedAll, vec![stopped.as_secs_f64()]),
+    ]))
 }
 
 fn millis(duration: Duration) -> f64 {

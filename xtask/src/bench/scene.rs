@@ -42,10 +42,21 @@ pub struct Setting {
     pub agent: String,
     /// The file `issues.json` of the scenario.
     pub issues: String,
+    /// Whether agents outlive their daemon.
+    pub outlive: bool,
+}
+
+impl Setting {
+    /// The same, with agents that outlive their daemon.
+    pub fn outliving(mut self) -> Self {
+        self.outlive = true;
+        self
+    }
 }
 
 /// A running daemon in its scenario.
 pub struct Scene {
+    program: PathBuf,
     folder: TempDir,
     daemon: Child,
     began: Instant,
@@ -80,30 +91,80 @@ impl Scene {
         repo::write(&root.join("workflow.yml"), &fill(&workflow(setting)))?;
         nix::unistd::mkfifo(&root.join("gate"), Mode::S_IRWXU)
             .map_err(|error| format!("cannot make a FIFO: {error}"))?;
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let path = [root.join("bin").as_os_str(), &path].join(OsStr::new(":"));
-        let mut command = Command::new(&program);
-        command
-            .args(["run", "workflow.yml"])
-            .current_dir(root)
-            .env_clear()
-            .env("PATH", path)
-            .env("HOME", root.join("home"))
-            .env("XDG_STATE_HOME", root.join("state"))
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(log(&root.join("daemon.stderr"))?);
         let began_unix = unix_now();
         let began = Instant::now();
-        let daemon = command
-            .spawn()
-            .map_err(|error| format!("cannot start {}: {error}", subject.program.display()))?;
+        let daemon = run(root, &program)?;
         Ok(Self {
+            program,
             folder,
             daemon,
             began,
             began_unix,
         })
+    }
+
+    /// Kills the daemon alone and starts another. Gives, for each of its sessions, how long after that the new one had
+    /// taken it over.
+    pub fn kill_and_restart(&mut self, sessions: usize) -> Done<Vec<Duration>> {
+        let _ = self.daemon.kill();
+        let _ = self.daemon.wait();
+        let began = unix_now();
+        self.daemon = run(self.root(), &self.program)?;
+        let deadline = Instant::now() + Duration::from_secs(60);
+        loop {
+            let times = self.adoptions(began);
+            if times.len() >= sessions {
+                return Ok(times);
+            }
+            if Instant::now() > deadline {
+                return Err(format!(
+                    "only {} of {sessions} sessions were taken over",
+                    times.len()
+                ));
+            }
+            sleep(LOOK);
+        }
+    }
+
+    /// When sessions were taken over, by their journals.
+    fn adoptions(&self, since: Duration) -> Vec<Duration> {
+        let home = self.root().join("home/vik");
+        let journals = sample::files_below(&home, ".steps.jsonl");
+        let times = journals.iter().filter_map(|path| {
+            let text = std::fs::read_to_string(path).ok()?;
+            let line = text.lines().rfind(|line| line.contains("\"adopted\""))?;
+            let line: serde_json::Value = serde_json::from_str(line).ok()?;
+            let at: jiff::Timestamp = line["at"].as_str()?.parse().ok()?;
+            Duration::try_from(at.duration_since(jiff::Timestamp::UNIX_EPOCH))
+                .ok()?
+                .checked_sub(since)
+        });
+        times.collect()
+    }
+
+    /// `vik stop`, until nothing of it lives.
+    pub fn stop_all(mut self) -> Done<Duration> {
+        let began = Instant::now();
+        let mut stop = command(self.root(), &self.program);
+        stop.args(["stop", "workflow.yml", "--timeout", "120"])
+            .stdout(Stdio::null());
+        repo::run(&mut stop)?;
+        let took = began.elapsed();
+        let left = sample::below(self.root()).len();
+        let _ = self.daemon.wait();
+        if left > 0 {
+            return Err(format!("{left} processes live after `vik stop`"));
+        }
+        Ok(took)
+    }
+
+    /// The private memory of each process between the daemon and its agents.
+    pub fn shims_private(&self) -> Vec<u64> {
+        let shims = self.shims();
+        shims
+            .into_iter()
+            .filter_map(|pid| Some(Sample::of(pid).ok()?.private))
+            .collect()
     }
 
     /// The scenario's folder.
@@ -174,16 +235,22 @@ impl Scene {
 
     /// The memory of the processes between the daemon and its agents, shared pages divided among them.
     pub fn shims_pss(&self) -> u64 {
+        let shims = self.shims();
+        shims
+            .into_iter()
+            .filter_map(|pid| Sample::of(pid).ok())
+            .map(|sample| sample.pss)
+            .sum()
+    }
+
+    fn shims(&self) -> Vec<u32> {
         let own = self.daemon.id();
         let agents = self.root().join("bin");
         let shims = sample::below(self.root()).into_iter().filter(|pid| {
             *pid != own
                 && !std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe.starts_with(&agents))
         });
-        shims
-            .filter_map(|pid| Sample::of(pid).ok())
-            .map(|sample| sample.pss)
-            .sum()
+        shims.collect()
     }
 
     /// Ends the daemon and all it started.
@@ -228,18 +295,45 @@ fn workflow(setting: &Setting) -> String {
         pull,
         idle_secs,
         concurrency,
+        outlive,
         ..
     } = setting;
+    let grace = if *outlive { "\n  orphan_grace: 10m" } else { "" };
     // Only what both programs know.
     let _ = write!(
         text,
-        "loop:\n  max_issue_concurrency: {concurrency}\nworkspace:\n  root: home/vik\n\
+        "loop:\n  max_issue_concurrency: {concurrency}{grace}\nworkspace:\n  root: home/vik\n\
          agents:\n  stand_in:\n    runtime: codex\n    model: m\n\
          issues:\n  pull:\n    command: {pull}\n    idle_sec: {idle_secs}\n\
          issue:\n  stages:\n    work:\n      when:\n        state: todo\n      agent: stand_in\n      prompt: Work on it.\n      \
          hooks:\n        after_run: touch {{scene}}/marks/{{{{ issue.id }}}}.done\n"
     );
     text
+}
+
+/// A command of the daemon's program, in the world of the scenario.
+fn command(root: &Path, program: &Path) -> Command {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let path = [root.join("bin").as_os_str(), &path].join(OsStr::new(":"));
+    let mut command = Command::new(program);
+    command
+        .current_dir(root)
+        .env_clear()
+        .env("PATH", path)
+        .env("HOME", root.join("home"))
+        .env("XDG_STATE_HOME", root.join("state"))
+        .stdin(Stdio::null());
+    command
+}
+
+/// Starts the daemon.
+fn run(root: &Path, program: &Path) -> Done<Child> {
+    command(root, program)
+        .args(["run", "workflow.yml"])
+        .stdout(Stdio::null())
+        .stderr(log(&root.join("daemon.stderr"))?)
+        .spawn()
+        .map_err(|error| format!("cannot start {}: {error}", program.display()))
 }
 
 fn log(path: &Path) -> Done<Stdio> {

@@ -87,6 +87,11 @@ fn agent(scene: &Path, start: u64) -> io::Result<()> {
         Some(("flood", file)) => pour(Path::new(file), &mut stdout)?,
         // Opening a FIFO to read waits until somebody opens it to write.
         Some(("hold", fifo)) => drop(File::open(fifo)?),
+        Some(("tell", words)) => {
+            let (file, fifo) = words.split_once(' ').unwrap_or((words, ""));
+            pour(Path::new(file), &mut stdout)?;
+            drop(File::open(fifo)?);
+        }
         _ => {}
     }
     let closing = "{\"type\":\"item.completed\",\"item\":{\"id\":\"item_0\",\"type\":\"agent_message\",\"text\":\"Done.\"}}\n\
