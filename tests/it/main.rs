@@ -15,6 +15,7 @@ mod deciding;
 mod durable;
 mod examples;
 mod files;
+mod incident;
 mod intake;
 mod leftover;
 mod limits;
