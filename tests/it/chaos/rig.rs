@@ -56,7 +56,7 @@ pub enum Kind {
 /// What the agent does: it notes when another one lives beside it, leaves a child in a session of its own, and prints
 /// numbered lines.
 const AGENT: &str = r#"
-if [ -e pid ] && grep -q '^State:[[:space:]]*[^ZX]' "/proc/$(cat pid)/status" 2>/dev/null; then echo "$VIK_ATTEMPT_ID beside $(cat pid)" >> "$TRACES/two-at-once"; fi
+if [ -e pid ] && grep -q '^State:[[:space:]]*[^ZX]' "/proc/$(cat pid)/status" 2>/dev/null; then echo "$VIK_ATTEMPT_ID beside $(cat pid): $(tr '\\0' ' ' < "/proc/$(cat pid)/cmdline") $(tr '\\0' '\\n' < "/proc/$(cat pid)/environ" | grep VIK_ATTEMPT_ID)" >> "$TRACES/two-at-once"; fi
 echo $$ > pid
 echo "$VIK_ATTEMPT_ID" >> "$TRACES/starts"
 setsid sleep 300 &
