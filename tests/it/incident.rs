@@ -80,9 +80,7 @@ fn an_agent_that_succeeds_for_ever_costs_what_the_limits_say() {
     // Only a person's word frees it, for as many as were said.
     world.vik(&["unpark", "1", "--attempts", "1"]).expect(0);
     parked_as(&world, "no_progress", 6);
-    world
-        .tracker
-        .set("1", "title", json!("Show each and every cent"));
+    world.tracker.set("1", "title", json!("Show each and every cent"));
     parked_as(&world, "issue_limit", 6);
     let entry: Value = world.status().unwrap()["parked"][0].clone();
     assert!(
