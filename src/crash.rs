@@ -1,7 +1,10 @@
 //! Named points of an attempt's life at which a test can stop the daemon and kill what it likes.
 //!
 //! Only a debug build has them, and only with `VIK_CRASH_DIR` set: a file `NAME.armed` in that folder becomes `NAME.hit`
-//! and the whole process stops itself (SIGSTOP). Whoever goes on (SIGCONT) takes `NAME.hit` away first.
+//! and the whole process stops itself (SIGSTOP). Whoever goes on (SIGCONT) takes `NAME.hit` away first. A file `clock` in
+//! it holds how many seconds the wall clock has jumped.
+
+use jiff::Timestamp;
 
 /// The points, in the order of an attempt's life.
 pub const POINTS: &[&str] = &[
@@ -24,19 +27,42 @@ pub const POINTS: &[&str] = &[
     "end_committed",
 ];
 
-/// The daemon is at this point.
 #[cfg(debug_assertions)]
-pub fn point(name: &str) {
+fn folder() -> Option<&'static std::path::Path> {
     use std::path::PathBuf;
     use std::sync::OnceLock;
 
+    static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
+    FOLDER
+        .get_or_init(|| std::env::var_os("VIK_CRASH_DIR").map(PathBuf::from))
+        .as_deref()
+}
+
+/// The wall clock, as the deciders are told it.
+#[cfg(debug_assertions)]
+pub fn wall_clock() -> Timestamp {
+    let now = Timestamp::now();
+    let jumped = folder()
+        .and_then(|folder| std::fs::read_to_string(folder.join("clock")).ok())
+        .and_then(|text| text.trim().parse().ok());
+    let jump = jiff::SignedDuration::from_secs(jumped.unwrap_or(0));
+    now.checked_add(jump).unwrap_or(now)
+}
+
+/// The wall clock, as the deciders are told it.
+#[cfg(not(debug_assertions))]
+#[inline(always)]
+pub fn wall_clock() -> Timestamp {
+    Timestamp::now()
+}
+
+/// The daemon is at this point.
+#[cfg(debug_assertions)]
+pub fn point(name: &str) {
     use nix::sys::signal::{Signal, kill};
 
-    static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
     debug_assert!(POINTS.contains(&name), "`{name}` is not listed");
-    let Some(folder) = FOLDER.get_or_init(|| std::env::var_os("VIK_CRASH_DIR").map(PathBuf::from)) else {
-        return;
-    };
+    let Some(folder) = folder() else { return };
     let hit = folder.join(format!("{name}.hit"));
     if std::fs::rename(folder.join(format!("{name}.armed")), &hit).is_err() {
         return;

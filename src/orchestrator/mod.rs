@@ -185,7 +185,7 @@ impl Orchestrator {
         seed.copy_from_slice(&uuid::Uuid::new_v4().as_bytes()[..6]);
         let epoch = Instant::now();
         let now = Now {
-            wall: Timestamp::now(),
+            wall: crate::crash::wall_clock(),
             mono: Mono(Duration::ZERO),
         };
         let Setup {
@@ -326,7 +326,7 @@ impl Orchestrator {
 
     fn now(&self) -> Now {
         Now {
-            wall: Timestamp::now(),
+            wall: crate::crash::wall_clock(),
             mono: Mono(self.epoch.elapsed()),
         }
     }

@@ -7,6 +7,7 @@
 )]
 
 mod bench;
+mod chaos;
 mod generate;
 mod repo;
 mod simulate;
@@ -28,6 +29,8 @@ enum Task {
     Generate(generate::GenerateArgs),
     /// Check what no compiler checks: file sizes, leftover notes, machine paths
     Tidy,
+    /// Kill daemons, shims and agents at every named point and at random, and see that nothing is lost
+    Chaos(chaos::ChaosArgs),
     /// Measure whole daemons, beside the published vik 0.1.3
     Bench(bench::BenchArgs),
     /// Run the core in simulated worlds, and check what must always hold
@@ -41,6 +44,7 @@ fn main() -> ExitCode {
         Task::Test(args) => test::run(&args),
         Task::Generate(args) => generate::run(&args),
         Task::Tidy => tidy::run(),
+        Task::Chaos(args) => chaos::run(&args),
         Task::Bench(args) => bench::run(&args),
         Task::Simulate(args) => simulate::run(&args),
         Task::WholeRun(args) => whole_run::run(&args),

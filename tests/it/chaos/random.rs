@@ -38,7 +38,7 @@ fn random_blows_under_load_lose_double_and_leave_nothing() {
     let first: Vec<_> = issues.iter().map(|issue| (issue.as_str(), "todo")).collect();
     let rig = Rig::new(&first, 60);
     rig.up();
-    let (mut blows, mut hit, mut stops) = (0, 0, 0);
+    let (mut blows, mut hit, mut stops, mut jumps) = (0, 0, 0, 0);
     let began = Instant::now();
     while blows < kills {
         // A moment of no fixed length, so that a blow falls anywhere.
@@ -51,6 +51,10 @@ fn random_blows_under_load_lose_double_and_leave_nothing() {
                 let _ = kill(Pid::from_raw(pid), Signal::SIGCONT);
                 stops += 1;
             }
+        }
+        if dice.roll(10) == 0 {
+            rig.jump(dice.roll(200_000) as i64 - 100_000);
+            jumps += 1;
         }
         let target = Target::ALL[dice.roll(Target::ALL.len())];
         let one_only = matches!(target, Target::Shims | Target::Agents) && dice.roll(2) == 0;
@@ -78,7 +82,7 @@ fn random_blows_under_load_lose_double_and_leave_nothing() {
     rig.settle(&issues);
     rig.check(&issues);
     println!(
-        "{blows} blows killed {hit} processes, {stops} were stopped and went on; {} issues, {} agents, {:.0?}",
+        "{blows} blows killed {hit} processes, {stops} were stopped and went on, {jumps} jumps of the clock; {} issues, {} agents, {:.0?}",
         issues.len(),
         rig.starts(),
         began.elapsed()

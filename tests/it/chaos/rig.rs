@@ -152,6 +152,13 @@ impl Rig {
         }
     }
 
+    /// The wall clock is so many seconds off.
+    pub fn jump(&self, seconds: i64) {
+        let draft = self.crash.join("clock.new");
+        std::fs::write(&draft, seconds.to_string()).unwrap();
+        std::fs::rename(draft, self.crash.join("clock")).unwrap();
+    }
+
     /// The processes of this world that a blow would hit.
     pub fn of(&self, target: Target) -> Vec<i32> {
         let kind = |pid: i32| {
