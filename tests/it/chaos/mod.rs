@@ -1,5 +1,6 @@
 //! Processes that die: at every named point of an attempt's life, and at random under load.
 
+mod full;
 mod named;
 mod random;
 mod rig;

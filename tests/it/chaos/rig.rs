@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::process::Command;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -117,9 +118,17 @@ impl Rig {
     /// Starts a detached daemon.
     #[track_caller]
     pub fn up(&self) {
-        let mut command = self.world.env.vik(["run", "-d"]);
+        self.world
+            .start_command(self.command(&["run", "-d"]))
+            .done()
+            .expect(0);
+    }
+
+    /// A command of `vik` that hits the points.
+    pub fn command(&self, args: &[&str]) -> Command {
+        let mut command = self.world.env.vik(args);
         command.env("VIK_CRASH_DIR", &self.crash);
-        self.world.start_command(command).done().expect(0);
+        command
     }
 
     /// The next time the daemon comes to this point, it stops there.
