@@ -20,7 +20,7 @@ use crate::report::{Exit, Failure, ago, one_line, table};
 use crate::session::issue_context;
 use crate::template;
 use crate::workflow_file::{LoadedWorkflow, WorkflowFile, absolute};
-use crate::workspace::{self, Layout};
+use crate::workspace::{self, Layout, Locked};
 
 /// What would go.
 #[derive(Debug, Serialize)]
@@ -84,8 +84,10 @@ pub fn run(workflow: &Path, args: &PruneArgs) -> Done {
             workspace: workspace.exists().then_some(workspace),
         });
         if args.yes {
+            // What a daemon that died has left may still be at work in it.
+            let locked = lock(layout, issue)?;
             if let Some(last) = attempts.last() {
-                before_remove(&host, &workflow, last)?;
+                before_remove(&host, &workflow, last, &locked)?;
             }
             remove(layout, issue)?;
         }
@@ -98,8 +100,28 @@ pub fn run(workflow: &Path, args: &PruneArgs) -> Done {
     Ok(Exit::Done)
 }
 
+/// All locks of the workspace of an issue; nothing of an issue goes while something lives in its workspace.
+fn lock(layout: &Layout, issue: &IssueId) -> Result<Locked, Failure> {
+    let heading = format!("the workspace of issue {} stays", one_line(issue.as_str(), 60));
+    match workspace::lock(layout, issue) {
+        Ok(Some(locked)) => Ok(locked),
+        Ok(None) => Err(Failure::new(
+            Exit::Failed,
+            "in_use",
+            format!("{heading}: something still lives in it"),
+        )
+        .hint("`vik stop` ends what a daemon that died has left")),
+        Err(error) => Err(Failure::failed("prune", heading, &error)),
+    }
+}
+
 /// Runs `before_remove` in a workspace that is to go; its failure keeps the workspace.
-fn before_remove(host: &Host, workflow: &Workflow, last: &PastAttempt) -> Result<(), Failure> {
+fn before_remove(
+    host: &Host,
+    workflow: &Workflow,
+    last: &PastAttempt,
+    locked: &Locked,
+) -> Result<(), Failure> {
     let record = &last.record;
     let workdir = host.layout.issue_dir(&record.issue_id);
     let Some(source) = workflow.issue.before_remove.as_ref().filter(|_| workdir.is_dir()) else {
@@ -131,7 +153,7 @@ fn before_remove(host: &Host, workflow: &Workflow, last: &PastAttempt) -> Result
         env,
         attempt: &id,
         timeout: workflow.issue.hook_timeout.0,
-        lock: None,
+        lock: Some(locked.issue()),
     };
     let log = last.files.hook(Hook::BeforeRemove.as_str());
     let runtime = tokio::runtime::Builder::new_current_thread()

@@ -1,6 +1,5 @@
 //! Removes the workspace of an issue whose work is over.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,7 +15,7 @@ use crate::host::{Host, fit};
 use crate::report;
 use crate::session::issue_context;
 use crate::template;
-use crate::workspace::{self, Leftover, Workspace, fs as private};
+use crate::workspace::{self, Leftover, Locked, Workspace, fs as private};
 
 /// How often a workspace that is in use is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -67,7 +66,7 @@ async fn go(
     if host.layout.issue_dir(&issue.id).symlink_metadata().is_err() {
         return Ok(Removal::Absent);
     }
-    let lock = lock(&host.layout.issue_lock(&issue.id)).await?;
+    let locked = lock(host, issue).await?;
     let found = blocking(host, issue, |host, issue| {
         workspace::open(&host.layout, &issue.id)
     })
@@ -82,7 +81,7 @@ async fn go(
             }
         }
         if let Some(source) = &workflow.issue.before_remove {
-            before_remove(host, workflow, issue, source, found, &lock, cancel).await?;
+            before_remove(host, workflow, issue, source, found, locked.issue(), cancel).await?;
         }
     }
     blocking(host, issue, |host, issue| {
@@ -145,14 +144,15 @@ async fn before_remove(
     private::write_json_atomic(&path, &record).map_err(|error| words(&error))
 }
 
-/// The lock of the workspace: while anything lives in it, it stays. The last shim may just be ending.
-async fn lock(path: &Path) -> Result<FileLock, String> {
+/// The locks of the workspace: while anything lives in it, it stays. The last shim may just be ending.
+async fn lock(host: &Arc<Host>, issue: &Issue) -> Result<Locked, String> {
     let patience = Instant::now() + Graces::default().total();
     loop {
-        let lock = FileLock::try_acquire(path)
-            .map_err(|error| format!("cannot lock {}: {error}", path.display()))?;
-        match lock {
-            Some(lock) => return Ok(lock),
+        let locked = blocking(host, issue, |host, issue| {
+            workspace::lock(&host.layout, &issue.id)
+        });
+        match locked.await? {
+            Some(locked) => return Ok(locked),
             None if Instant::now() >= patience => return Err("something still lives in it".to_owned()),
             None => tokio::time::sleep(LOOK_EVERY).await,
         }

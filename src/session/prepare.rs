@@ -213,7 +213,9 @@ impl Work<'_> {
                 Part::Command { script, .. } => {
                     let place = self.place(workdir, Duration::ZERO);
                     let file = self.files.hook(PROMPT).with_extension("sh");
-                    let stop = async { drop(self.attempt.orders.halted().await) };
+                    let stop = async {
+                        self.attempt.orders.halted().await;
+                    };
                     let output = hooks::prompt_command(self.host(), script, place, &file, stop).await;
                     text.push_str(&output.map_err(|error| self.hook_trouble(&error))?);
                 }

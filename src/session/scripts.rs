@@ -157,7 +157,9 @@ impl Work<'_> {
         let stop = async {
             match hook {
                 Hook::AfterRun => orders.killed().await,
-                _ => drop(orders.halted().await),
+                _ => {
+                    orders.halted().await;
+                }
             }
         };
         let log = self.files.hook(hook.as_str());

@@ -185,10 +185,14 @@ impl Layout {
         self.records_dir().join(folder_name(issue) + ".lock")
     }
 
-    /// `service/issues/<issue>~<stage>.lock`: held by an attempt of a stage that may run beside another one.
+    /// The locks of those stages of an issue that may run beside another one.
+    pub fn stage_locks_dir(&self, issue: &IssueId) -> PathBuf {
+        self.records_dir().join(folder_name(issue) + ".stages")
+    }
+
+    /// The lock that an attempt holds of a stage that may run beside another one.
     pub fn stage_lock(&self, issue: &IssueId, stage: &StageName) -> PathBuf {
-        self.records_dir()
-            .join(format!("{}~{stage}.lock", folder_name(issue)))
+        self.stage_locks_dir(issue).join(format!("{stage}.lock"))
     }
 
     /// The logs.

@@ -10,6 +10,7 @@ mod home;
 mod instance;
 mod issues;
 mod list;
+mod lock;
 mod name;
 mod removal;
 
@@ -22,6 +23,7 @@ pub use home::{Layout, absolute_workflow_path};
 pub use instance::InstanceDir;
 pub use issues::{Prepared, Workspace, finish, open, prepare, remove, sweep};
 pub use list::list;
+pub use lock::{Locked, lock};
 pub use name::folder_name;
 
 use std::io;
@@ -82,6 +84,14 @@ pub enum WorkspaceError {
     Exchanged {
         /// The folder.
         path: PathBuf,
+    },
+    /// A lock could not be looked at.
+    #[error("cannot lock {}", path.display())]
+    Lock {
+        /// The lock.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
     },
     /// A folder could not be removed.
     #[error("cannot remove {}", path.display())]

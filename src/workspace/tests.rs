@@ -330,3 +330,26 @@ fn a_fingerprint_sees_files_and_commits_alone() {
     assert_eq!(fingerprint(&path("nowhere")), None);
     assert_eq!(fingerprint(&path("link")), None);
 }
+
+#[test]
+fn a_workspace_is_locked_by_whoever_works_in_it() {
+    use vik_core::ids::StageName;
+    use vik_proc::FileLock;
+
+    let (_folder, layout) = layout();
+    let (one, other) = (issue("1"), issue("1.stages"));
+    let held = lock(&layout, &one).unwrap().unwrap();
+    assert!(lock(&layout, &one).unwrap().is_none());
+    assert!(lock(&layout, &other).unwrap().is_some());
+    drop(held);
+    let stage = layout.stage_lock(&one, &StageName::new("plan"));
+    std::fs::create_dir_all(stage.parent().unwrap()).unwrap();
+    let beside = FileLock::try_acquire(&stage).unwrap().unwrap();
+    assert!(lock(&layout, &one).unwrap().is_none());
+    assert!(lock(&layout, &other).unwrap().is_some());
+    drop(beside);
+    let held = lock(&layout, &one).unwrap().unwrap();
+    assert!(FileLock::is_locked(&stage).unwrap());
+    assert!(FileLock::is_locked(&layout.issue_lock(&one)).unwrap());
+    drop(held);
+}

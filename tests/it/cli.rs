@@ -5,6 +5,7 @@ use std::io::Read;
 use std::os::fd::OwnedFd;
 
 use serde_json::{Value, json};
+use vik_proc::FileLock;
 
 use crate::support::*;
 
@@ -400,6 +401,14 @@ fn old_sessions_are_shown_before_they_are_pruned() {
     assert!(world.workspace("1").exists());
     let none = world.vik(&["prune", "--yes", "--json"]).expect(0).json();
     assert_eq!(none["issues"], json!([]));
+    // Somebody at work in it, of a stage that may run beside another one.
+    let locks = world.home().join("service/issues/1.stages");
+    std::fs::create_dir(&locks).unwrap();
+    let lock = FileLock::try_acquire(&locks.join("plan.lock")).unwrap().unwrap();
+    let kept = world.vik(&["prune", "--older-than", "0s", "--yes"]).expect(1);
+    assert!(kept.err.contains("something still lives in it"), "{}", kept.err);
+    assert!(world.workspace("1").exists() && !world.sessions("1").is_empty());
+    drop(lock);
     let gone = world.vik(&["prune", "--older-than", "0s", "--yes"]).expect(0);
     assert!(gone.out.contains("removed"), "{}", gone.out);
     assert!(!world.workspace("1").exists() && world.sessions("1").is_empty());

@@ -167,7 +167,7 @@ fn of(outcome: Outcome) -> Report {
     }
 }
 
-const TODO: &str = r#"[{"id":1,"state":"todo"}]"#;
+const TO_DO: &str = r#"[{"id":1,"state":"todo"}]"#;
 const ELSEWHERE: &str = r#"[{"id":1,"state":"elsewhere"}]"#;
 const DONE: &str = r#"[{"id":1,"state":"done"}]"#;
 
@@ -175,7 +175,7 @@ const DONE: &str = r#"[{"id":1,"state":"done"}]"#;
 fn an_agent_that_succeeds_for_ever_costs_what_its_life_allows() {
     let mut story = story("", "", "");
     for round in 0..200 {
-        story.pull(TODO);
+        story.pull(TO_DO);
         if story
             .scheduler
             .machine(&"1".into())
@@ -197,9 +197,9 @@ fn an_agent_that_succeeds_for_ever_costs_what_its_life_allows() {
     // In a state that it keeps, `max_attempts` bounds it.
     let mut story = self::story("", "", "");
     for _ in 0..50 {
-        story.pull(TODO);
+        story.pull(TO_DO);
         if story.scheduler.rest(story.now) == Rest::Running {
-            story.end(of(Outcome::Succeeded)).pull(TODO);
+            story.end(of(Outcome::Succeeded)).pull(TO_DO);
         }
         story.crash();
         story.wait(3600);
@@ -212,7 +212,7 @@ fn an_agent_that_succeeds_for_ever_costs_what_its_life_allows() {
 fn a_tracker_that_flaps_under_cancel_is_bounded_too() {
     let mut story = story("", "", "on_state_change: cancel");
     for _ in 0..60 {
-        story.pull(TODO).pull(ELSEWHERE);
+        story.pull(TO_DO).pull(ELSEWHERE);
         if !story.stops().is_empty() {
             assert_eq!(story.stops(), [StopWhy::StateChanged]);
             story.end(of(Outcome::Cancelled)).pull(ELSEWHERE);
@@ -225,18 +225,18 @@ fn a_tracker_that_flaps_under_cancel_is_bounded_too() {
 #[test]
 fn only_unpark_or_a_higher_limit_frees_what_its_life_used_up() {
     let mut story = story("", "limits: { attempts: 1 }", "");
-    story.pull(TODO).end(of(Outcome::Failed)).pull(TODO);
+    story.pull(TO_DO).end(of(Outcome::Failed)).pull(TO_DO);
     assert_eq!(story.parked(), Some(ParkReason::IssueLimit));
     story.pull(r#"[{"id":1,"state":"todo","title":"another"}]"#);
     assert_eq!(story.starts.len(), 1, "a change does not");
     story.tell(Input::Ask(7, Ask::Unpark("1".into(), Some(1))));
     assert!(matches!(story.effects[0], Effect::Note(..)));
     assert_eq!(story.starts.len(), 2);
-    story.end(of(Outcome::Failed)).pull(TODO);
+    story.end(of(Outcome::Failed)).pull(TO_DO);
     assert_eq!(story.parked(), Some(ParkReason::IssueLimit));
     story.text = story.text.replace("attempts: 1", "attempts: 3");
     story.crash();
-    story.pull(TODO);
+    story.pull(TO_DO);
     assert_eq!(story.starts.len(), 3, "the limit was raised");
 }
 
@@ -247,10 +247,10 @@ fn what_the_attempt_itself_did_to_the_issue_does_not_free_it() {
         failure_class: Some(FailureClass::Auth),
         ..of(Outcome::Failed)
     };
-    story.pull(TODO).end(auth);
+    story.pull(TO_DO).end(auth);
     assert_eq!(story.parked(), Some(ParkReason::Auth), "at once");
     story.crash();
-    let edited = TODO.replace("todo\"", "todo\",\"title\":\"by the agent\"");
+    let edited = TO_DO.replace("todo\"", "todo\",\"title\":\"by the agent\"");
     story.pull(&edited).pull(ELSEWHERE).pull(&edited);
     assert_eq!(story.starts.len(), 1);
     story.pull(&edited.replace("agent", "person"));
@@ -260,7 +260,7 @@ fn what_the_attempt_itself_did_to_the_issue_does_not_free_it() {
 #[test]
 fn a_limit_warns_once_and_stops_once() {
     let mut story = story("", "limits: { tokens: 1000 }", "limits: { tokens: 100 }");
-    story.pull(TODO).spent(79);
+    story.pull(TO_DO).spent(79);
     assert!(story.effects.is_empty());
     story.spent(80);
     let [Effect::Warn { limit, .. }] = story.effects[..] else {
@@ -281,7 +281,7 @@ fn a_limit_warns_once_and_stops_once() {
         spend: Some(tokens_of(160)),
         ..of(Outcome::OverBudget)
     };
-    story.end(over).pull(TODO);
+    story.end(over).pull(TO_DO);
     assert_eq!(story.parked(), Some(ParkReason::OverBudget));
     assert_eq!(
         story.scheduler.life(&"1".into()).spend,
@@ -334,9 +334,9 @@ fn a_day_that_is_used_up_holds_everything_until_it_turns() {
 #[test]
 fn an_issue_that_is_done_with_gets_its_grace_and_loses_its_workspace() {
     let mut story = story("", "terminal_grace: 60s", "");
-    story.pull(TODO).pull(DONE).wait(59);
+    story.pull(TO_DO).pull(DONE).wait(59);
     assert!(story.stops().is_empty());
-    story.pull(TODO).pull(DONE).wait(59);
+    story.pull(TO_DO).pull(DONE).wait(59);
     assert!(story.stops().is_empty(), "the grace begins again");
     assert_eq!(story.wait(1).stops(), [StopWhy::Terminal]);
     story.end(of(Outcome::Cancelled));
@@ -375,15 +375,15 @@ fn an_issue_is_looked_at_right_before_its_start() {
         let mut issues = Pull::parse(text.as_bytes()).unwrap().issues;
         Seen::Snapshot(Box::new(issues.remove(0)))
     };
-    story.pull(TODO);
+    story.pull(TO_DO);
     assert_eq!((story.shows(), story.starts.len()), (vec!["1".to_owned()], 0));
     assert_eq!(story.hold("1"), Some(Hold::Looking));
     story.tell(shown(snapshot(ELSEWHERE)));
     assert_eq!(story.starts.len(), 0, "it moved");
-    story.pull(TODO).tell(shown(Seen::Unknown));
+    story.pull(TO_DO).tell(shown(Seen::Unknown));
     assert_eq!(story.hold("1"), Some(Hold::ShowFailed));
     assert!(story.wait(9).shows().is_empty());
-    story.pull(TODO).tell(shown(snapshot(TODO)));
+    story.pull(TO_DO).tell(shown(snapshot(TO_DO)));
     assert_eq!(story.starts.len(), 1);
     // Missed, and gone.
     assert_eq!(story.pull("[]").shows(), ["1"]);
@@ -401,9 +401,9 @@ fn what_was_cut_off_is_resumed_by_the_same_agent() {
         ..of(outcome)
     };
     story
-        .pull(TODO)
+        .pull(TO_DO)
         .end(cut(Outcome::TimedOut, Some("x")))
-        .pull(TODO)
+        .pull(TO_DO)
         .wait(600);
     let resume = story.starts[1].resume.clone().unwrap();
     assert_eq!(
@@ -415,7 +415,7 @@ fn what_was_cut_off_is_resumed_by_the_same_agent() {
         ..cut(Outcome::Lost, Some("y"))
     };
     story.crash();
-    story.end(failed).pull(TODO);
+    story.end(failed).pull(TO_DO);
     assert_eq!(story.starts.len(), 3, "a lost one goes on at once");
     assert_eq!(
         story.starts[2].resume, None,
@@ -432,11 +432,11 @@ fn a_quota_is_waited_for_and_can_be_cancelled_meanwhile() {
         provider_session_id: Some("x".to_owned()),
         ..of(Outcome::Failed)
     };
-    story.pull(TODO).end(quota.clone()).pull(TODO);
+    story.pull(TO_DO).end(quota.clone()).pull(TO_DO);
     assert!(matches!(story.hold("1"), Some(Hold::Quota { .. })));
     story.wait(7100);
     story.crash();
-    story.pull(TODO);
+    story.pull(TO_DO);
     assert_eq!(story.starts.len(), 1);
     story.wait(130);
     assert!(story.starts[1].resume.is_some());
@@ -444,7 +444,7 @@ fn a_quota_is_waited_for_and_can_be_cancelled_meanwhile() {
         resets_at: Some(story.now.wall + SignedDuration::from_hours(2)),
         ..quota
     };
-    story.end(quota).pull(TODO);
+    story.end(quota).pull(TO_DO);
     story.tell(Input::Ask(1, Ask::Cancel("1".into())));
     assert!(matches!(
         story.effects.last(),
@@ -511,10 +511,10 @@ fn thousands_that_wait_cost_neither_decisions_nor_changes() {
 fn a_back_off_goes_on_where_it_was_whatever_the_clocks_say() {
     for jump in [-100_000, 0, 50, 100_000] {
         let mut story = story("", "", "retry: { initial_backoff: 100s, max_backoff: 100s }");
-        story.pull(TODO).end(of(Outcome::Failed)).pull(TODO);
+        story.pull(TO_DO).end(of(Outcome::Failed)).pull(TO_DO);
         story.now.wall += SignedDuration::from_secs(jump);
         story.crash();
-        story.pull(TODO);
+        story.pull(TO_DO);
         let (_, run) = story.scheduler.runs().next().unwrap();
         if jump > 100 {
             assert!(matches!(run.phase, Phase::Active { .. }), "it is over");

@@ -35,28 +35,28 @@ fn hold_of(story: &Story, stage: &str) -> Option<Hold> {
 #[test]
 fn after_an_attempt_that_parked_at_once_the_issue_is_seen_before_its_next_stage_starts() {
     let mut story = two_stages("", "");
-    story.pull(TODO).end(refused());
+    story.pull(TO_DO).end(refused());
     assert_eq!((story.starts.len(), story.parked()), (1, Some(ParkReason::Auth)));
     assert_eq!(hold_of(&story, "code"), Some(Hold::Settling));
     assert_eq!(story.scheduler.rest(story.now), Rest::NeedsPull);
-    story.pull(TODO);
+    story.pull(TO_DO);
     assert_eq!(story.starts[1].stage.name.as_str(), "code");
 }
 
 #[test]
 fn what_is_unparked_before_the_issue_was_seen_again_waits_for_that() {
     let mut story = story("", "", "");
-    story.pull(TODO).end(refused());
+    story.pull(TO_DO).end(refused());
     story.tell(Input::Ask(1, Ask::Unpark("1".into(), None)));
     assert_eq!((story.starts.len(), story.parked()), (1, None));
-    story.pull(TODO).wait(60);
+    story.pull(TO_DO).wait(60);
     assert_eq!(story.starts.len(), 2);
 }
 
 #[test]
 fn a_stage_waits_for_the_one_before_it_and_explain_says_so() {
     let mut story = two_stages("", "");
-    story.tell(Input::Pressure(Some("memory".to_owned()))).pull(TODO);
+    story.tell(Input::Pressure(Some("memory".to_owned()))).pull(TO_DO);
     assert!(matches!(hold_of(&story, "plan"), Some(Hold::Pressure { .. })));
     let behind = Hold::OtherStage { stage: "plan".into() };
     assert_eq!(hold_of(&story, "code"), Some(behind));
@@ -65,7 +65,7 @@ fn a_stage_waits_for_the_one_before_it_and_explain_says_so() {
 #[test]
 fn a_lower_max_attempts_holds_a_run_that_waits_for_its_next_attempt() {
     let mut story = story("", "", "");
-    story.pull(TODO).end(of(Outcome::Failed)).pull(TODO);
+    story.pull(TO_DO).end(of(Outcome::Failed)).pull(TO_DO);
     let text = story
         .text
         .replace("prompt: p,", "prompt: p, retry: { max_attempts: 1 },");
@@ -81,7 +81,7 @@ fn a_lower_max_attempts_holds_a_run_that_waits_for_its_next_attempt() {
 fn blockers_that_only_the_look_before_the_start_shows_hold_it() {
     let mut story = two_stages("show: { command: look }", "");
     let snapshot = Issue::parse(r#"{"id":1,"state":"todo","blocked_by":[1]}"#).unwrap();
-    story.pull(TODO);
+    story.pull(TO_DO);
     assert_eq!(story.shows(), ["1"]);
     story.tell(Input::Shown {
         issue: "1".into(),

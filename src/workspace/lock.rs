@@ -1,0 +1,66 @@
+//! The locks of an issue's workspace: while anything lives in it, somebody holds one of them.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use vik_core::ids::IssueId;
+use vik_proc::FileLock;
+
+use super::{Layout, WorkspaceError, fs as private};
+
+/// Every lock of an issue's workspace: nothing lives in it, and no attempt enters it.
+#[derive(Debug)]
+pub struct Locked {
+    issue: FileLock,
+    _stages: Vec<FileLock>,
+}
+
+impl Locked {
+    /// The lock of the issue, for what is run in the workspace meanwhile.
+    pub fn issue(&self) -> &FileLock {
+        &self.issue
+    }
+}
+
+/// Takes the issue's lock and those of its stages that may run beside another one. `None` where somebody holds one of
+/// them. Blocks.
+///
+/// # Errors
+/// When the locks cannot be found or opened.
+pub fn lock(layout: &Layout, issue: &IssueId) -> Result<Option<Locked>, WorkspaceError> {
+    let folder = layout.records_dir();
+    private::create_private_dir_all(&folder)
+        .map_err(|source| WorkspaceError::CreateFolder { path: folder, source })?;
+    let Some(held) = take(&layout.issue_lock(issue))? else {
+        return Ok(None);
+    };
+    let mut stages = Vec::new();
+    for path in stage_locks(&layout.stage_locks_dir(issue))? {
+        match take(&path)? {
+            Some(lock) => stages.push(lock),
+            None => return Ok(None),
+        }
+    }
+    Ok(Some(Locked {
+        issue: held,
+        _stages: stages,
+    }))
+}
+
+fn take(path: &Path) -> Result<Option<FileLock>, WorkspaceError> {
+    FileLock::try_acquire(path).map_err(|source| WorkspaceError::Lock {
+        path: path.to_owned(),
+        source,
+    })
+}
+
+fn stage_locks(folder: &Path) -> Result<Vec<PathBuf>, WorkspaceError> {
+    let names = match std::fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect()),
+    };
+    names.map_err(|source| WorkspaceError::Open {
+        path: folder.to_owned(),
+        source,
+    })
+}
