@@ -32,13 +32,16 @@ impl Reader<'_> {
                 (None, '\\') => {
                     quoted = true;
                     self.at += 1;
-                    match self.peek() {
-                        Some('\n') | None => self.unclear("a here-document whose end mark is no plain word"),
-                        Some(next) => {
-                            end.push(next);
-                            self.at += next.len_utf8() - 1;
+                    if self.here().is_none() {
+                        match self.peek() {
+                            Some('\n') | None => {
+                                self.unclear("a here-document whose end mark is no plain word")
+                            }
+                            Some(next) => end.push(next),
                         }
+                        self.at += self.peek().map_or(0, char::len_utf8);
                     }
+                    continue;
                 }
                 (None, ' ' | '\t' | '\n' | ';' | '&' | '|' | '<' | '>' | '(' | ')') => break,
                 (None, c) => end.push(c),

@@ -147,7 +147,7 @@ proptest! {
         pieces in proptest::collection::vec(prop_oneof![
             prop::sample::select(vec![
                 "{{", "}}", "{%", "%}", "{#", "#}", " if ", " endif ", "`exec(", ")`", "!", "v", "-", "for x in v",
-                "endfor", "set v = 1", "raw", "endraw", "\n", "'", "\"", "$(", "<<E", "é", "\u{1}", "|upper", "(", ")",
+                "endfor", "set v = 1", "raw", "endraw", "\n", "'", "\"", "$(", "<<E", "\\", "é", "\u{1}", "|upper", "(", ")",
             ]).prop_map(str::to_owned),
             ".{0,4}",
         ], 0..24)

@@ -29,6 +29,7 @@ fn quoting_that_cannot_be_told_is_refused() {
         ("cat <<'EOF'\n{{ issue.id }}\nEOF\n", Place::Heredoc),
         ("cat <<-E; cat <<F\na\n\tE\n{{ issue.id }}\nF\n", Place::Heredoc),
         ("cat <<{{ issue.id }}\n", Place::Heredoc),
+        ("cat <<E\\{{ issue.id }}", Place::Heredoc),
         ("echo a # {{ issue.id }}", Place::Comment),
         ("# {{ issue.id }}\n", Place::Comment),
         ("echo;# {{ issue.id }}\n", Place::Comment),
