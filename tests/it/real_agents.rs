@@ -15,15 +15,15 @@ use crate::support::*;
 const ENDLESS: &str = "echo started > started.txt; sleep 1000";
 
 /// A world in which the agents of the workflow are the real CLIs.
-struct Real {
-    world: World,
-    server: ModelServer,
+pub struct Real {
+    pub world: World,
+    pub server: ModelServer,
 }
 
 impl Real {
     /// One issue in `todo`. The agent `a` is this CLI, the model follows the script. Each new workspace is a git
     /// repository with one commit.
-    fn new(test: &str, agent: RealAgent, script: Value) -> Option<Self> {
+    pub fn new(test: &str, agent: RealAgent, script: Value) -> Option<Self> {
         Self::of(test, &[("1", "todo")], &[("a", agent)], script)
     }
 

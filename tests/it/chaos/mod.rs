@@ -3,4 +3,5 @@
 mod full;
 mod named;
 mod random;
+mod real;
 mod rig;

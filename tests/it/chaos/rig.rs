@@ -72,6 +72,38 @@ while [ $i -lt "${LINES_TO_PRINT:-20}" ]; do i=$((i+1)); echo "n$i"; sleep 0.01;
 rm -f pid
 "#;
 
+/// The processes of a world that a blow would hit.
+fn processes(world: &World, target: Target) -> Vec<i32> {
+    let kind = |pid: i32| {
+        let comm = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let words: Vec<_> = command.split(|&byte| byte == 0).collect();
+        if comm.trim() == "vik-shim" || words.get(1) == Some(&&b"__shim"[..]) {
+            Kind::Shim
+        } else if words.get(1) == Some(&&b"run"[..]) {
+            Kind::Daemon
+        } else {
+            Kind::Agent
+        }
+    };
+    let left = world.env.leftovers().into_iter().map(|left| left.pid);
+    left.filter(|&pid| target.hits(kind(pid))).collect()
+}
+
+/// Kills them all, and says how many there were.
+pub fn blow(world: &World, target: Target) -> usize {
+    let pids = processes(world, target);
+    for &pid in &pids {
+        let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+    }
+    if target.hits_daemon() {
+        eventually("the daemon is dead", || {
+            processes(world, Target::Daemon).iter().all(|&pid| !alive(pid))
+        });
+    }
+    pids.len()
+}
+
 /// The world and its traces.
 pub struct Rig {
     pub world: World,
@@ -170,39 +202,12 @@ impl Rig {
 
     /// The processes of this world that a blow would hit.
     pub fn of(&self, target: Target) -> Vec<i32> {
-        let kind = |pid: i32| {
-            let comm = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-            let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            let words: Vec<_> = command.split(|&byte| byte == 0).collect();
-            if comm.trim() == "vik-shim" || words.get(1) == Some(&&b"__shim"[..]) {
-                Kind::Shim
-            } else if words.get(1) == Some(&&b"run"[..]) {
-                Kind::Daemon
-            } else {
-                Kind::Agent
-            }
-        };
-        self.world
-            .env
-            .leftovers()
-            .into_iter()
-            .map(|left| left.pid)
-            .filter(|&pid| target.hits(kind(pid)))
-            .collect()
+        processes(&self.world, target)
     }
 
     /// Kills them all, and says how many there were.
     pub fn kill(&self, target: Target) -> usize {
-        let pids = self.of(target);
-        for &pid in &pids {
-            let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
-        }
-        if target.hits_daemon() {
-            eventually("the daemon is dead", || {
-                self.of(Target::Daemon).iter().all(|&pid| !alive(pid))
-            });
-        }
-        pids.len()
+        blow(&self.world, target)
     }
 
     pub fn is_up(&self) -> bool {
