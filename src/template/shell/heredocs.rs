@@ -35,7 +35,7 @@ impl Reader<'_> {
                     if self.here().is_none() {
                         match self.peek() {
                             Some('\n') | None => {
-                                self.unclear("a here-document whose end mark is no plain word")
+                                self.unclear("a here-document whose end mark is no plain word");
                             }
                             Some(next) => end.push(next),
                         }
