@@ -107,6 +107,7 @@ impl Work<'_> {
                 Ok(supervised) => {
                     let noted = Noted::new(&self.attempt.shims);
                     noted.note()(shim);
+                    tracing::info!(session = self.id, "agent taken over");
                     if stopping.is_some() {
                         supervised.stop();
                     }

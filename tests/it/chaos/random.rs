@@ -63,13 +63,18 @@ fn random_blows_under_load_lose_double_and_leave_nothing() {
             if !pids.is_empty() {
                 let _ = kill(Pid::from_raw(pids[dice.roll(pids.len())]), Signal::SIGKILL);
                 hit += 1;
+                blows += 1;
             }
         } else {
-            hit += rig.kill(target);
+            let killed = rig.kill(target);
+            hit += killed;
+            // One that hits nothing is none.
+            blows += u64::from(killed > 0);
         }
-        blows += 1;
         if !rig.is_up() {
             rig.up();
+        } else if dice.roll(4) == 0 {
+            rig.free();
         }
         let open = |issue: &String| rig.world.tracker.state(issue).as_deref() != Some("done");
         while issues.iter().filter(|issue| open(issue)).count() < LOAD {

@@ -214,16 +214,22 @@ impl Rig {
         !self.of(Target::Daemon).is_empty()
     }
 
-    /// Waits until all is done, and stops the daemon. What a blow to a hook has parked is freed, as a person would.
+    /// Frees what a blow to a hook has parked, as a person would.
+    #[track_caller]
+    pub fn free(&self) {
+        for entry in self.listed("parked") {
+            let reason = entry["reason"].as_str().unwrap();
+            assert!(matches!(reason, "hook" | "lost"), "{entry}");
+            self.world.vik(&["unpark", entry["issue_id"].as_str().unwrap()]);
+        }
+    }
+
+    /// Waits until all is done, and stops the daemon.
     #[track_caller]
     pub fn settle(&self, issues: &[String]) {
         let is_done = |issue: &String| self.world.tracker.state(issue).as_deref() == Some("done");
         let done = wait_for(LONG, || {
-            for entry in self.listed("parked") {
-                let reason = entry["reason"].as_str().unwrap();
-                assert!(matches!(reason, "hook" | "lost"), "{entry}");
-                self.world.vik(&["unpark", entry["issue_id"].as_str().unwrap()]);
-            }
+            self.free();
             issues.iter().all(is_done) && self.listed("sessions").is_empty()
         });
         if !done {

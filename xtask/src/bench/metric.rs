@@ -11,6 +11,7 @@ pub type Measured = BTreeMap<Key, Vec<f64>>;
 #[allow(missing_docs, reason = "`ROWS` says what each is")]
 pub enum Key {
     PollToExec,
+    Claim,
     EventsWall,
     EventsCpu,
     EventsChildrenCpu,
@@ -92,6 +93,12 @@ const ROWS: &[Row] = &[
         unit: "ms",
         target: Target::None,
     },
+    row(
+        Key::Claim,
+        "— of it, from the decision until the claim is on disk, p50 (to the millisecond)",
+        "ms",
+        Target::None,
+    ),
     row(
         Key::EventsWall,
         "10 sessions of 100,000 events: wall",

@@ -90,8 +90,9 @@ fn latency(subject: &Subject, helper: &Path, extent: &Extent) -> Done<Measured> 
             Some(millis(*started) - millis(pulled))
         })
         .collect();
+    let claims = scene.claims().into_iter().map(millis).collect();
     scene.stop();
-    Ok(Measured::from([(Key::PollToExec, times)]))
+    Ok(Measured::from([(Key::PollToExec, times), (Key::Claim, claims)]))
 }
 
 fn events(subject: &Subject, helper: &Path, extent: &Extent) -> Done<Measured> {

@@ -126,18 +126,35 @@ impl Scene {
         }
     }
 
-    /// When sessions were taken over, by their journals.
+    /// When sessions were taken over, by the daemon's log.
     fn adoptions(&self, since: Duration) -> Vec<Duration> {
         let home = self.root().join("home/vik");
-        let journals = sample::files_below(&home, ".steps.jsonl");
+        let logs = sample::files_below(&home, "")
+            .into_iter()
+            .filter(|path| path.to_string_lossy().contains("/logs/vik.log."));
+        let text: String = logs
+            .filter_map(|path| std::fs::read_to_string(path).ok())
+            .collect();
+        let times = text
+            .lines()
+            .filter(|line| line.contains("agent taken over"))
+            .filter_map(|line| unix(line.split_whitespace().next()?))
+            .filter_map(|at| at.checked_sub(since));
+        times.collect()
+    }
+
+    /// For each attempt, how long it took from its decision until its claim was on disk.
+    pub fn claims(&self) -> Vec<Duration> {
+        let journals = sample::files_below(&self.root().join("home/vik"), ".steps.jsonl");
         let times = journals.iter().filter_map(|path| {
-            let text = std::fs::read_to_string(path).ok()?;
-            let line = text.lines().rfind(|line| line.contains("\"adopted\""))?;
-            let line: serde_json::Value = serde_json::from_str(line).ok()?;
-            let at: jiff::Timestamp = line["at"].as_str()?.parse().ok()?;
-            Duration::try_from(at.duration_since(jiff::Timestamp::UNIX_EPOCH))
-                .ok()?
-                .checked_sub(since)
+            // The id is made when it is decided on, and tells when that was.
+            let id = path.file_name()?.to_str()?.strip_suffix(".steps.jsonl")?;
+            let id: String = id.chars().rev().filter(|c| *c != '-').take(32).collect();
+            let id: String = id.chars().rev().take(12).collect();
+            let decided = Duration::from_millis(u64::from_str_radix(&id, 16).ok()?);
+            let begun: serde_json::Value =
+                serde_json::from_str(std::fs::read_to_string(path).ok()?.lines().next()?).ok()?;
+            unix(begun["at"].as_str()?)?.checked_sub(decided)
         });
         times.collect()
     }
@@ -340,6 +357,12 @@ fn log(path: &Path) -> Done<Stdio> {
     let file =
         std::fs::File::create(path).map_err(|error| format!("cannot make {}: {error}", path.display()))?;
     Ok(file.into())
+}
+
+/// A time in a log, since 1970.
+fn unix(text: &str) -> Option<Duration> {
+    let at: jiff::Timestamp = text.parse().ok()?;
+    Duration::try_from(at.duration_since(jiff::Timestamp::UNIX_EPOCH)).ok()
 }
 
 fn unix_now() -> Duration {
