@@ -140,8 +140,9 @@ fn view(attempt: &PastAttempt, books: &Books, status: Option<&Status>) -> Attemp
     let live = status.and_then(|status| status.sessions.iter().find(|session| session.session_id == id));
     let stored = books.attempts.get(&record.session_id);
     let booked = stored.and_then(|stored| stored.ended.as_ref());
-    // An attempt without an end that no daemon knows was cut off: its daemon died.
-    let lost = ended.is_none() && live.is_none();
+    // An attempt without an end was cut off when its daemon died; but one that the ledger has as open is taken up.
+    let is_open = live.is_some() || stored.is_some_and(|stored| stored.ended.is_none());
+    let lost = ended.is_none() && !is_open;
     AttemptView {
         attempt: record.attempt,
         session_id: id,

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
-use vik_api::{AttemptView, RunView};
+use vik_api::{AttemptView, RunState, RunView};
 use vik_core::duration::Span;
 use vik_core::outcome::CostSource;
 
@@ -49,16 +49,18 @@ pub fn text(found: &[RunView]) -> String {
             one_line(&run.issue_title, 80)
         );
         for attempt in &run.attempts {
-            out.push_str(&attempt_text(attempt));
+            out.push_str(&attempt_text(attempt, run.state));
         }
     }
     out
 }
 
-fn attempt_text(attempt: &AttemptView) -> String {
-    let outcome = attempt
-        .outcome
-        .map_or_else(|| "running".to_owned(), |outcome| outcome.to_string());
+fn attempt_text(attempt: &AttemptView, run: RunState) -> String {
+    let outcome = match attempt.outcome {
+        Some(outcome) => outcome.to_string(),
+        None if run == RunState::Running => "running".to_owned(),
+        None => "not ended yet".to_owned(),
+    };
     let class = attempt
         .failure_class
         .map(|class| format!(" ({class})"))

@@ -37,14 +37,7 @@ pub fn run(workflow: &Path, args: &StopArgs) -> Done {
                 Ok(Exit::Done)
             }
             Left::Agents(count) => {
-                print(&format!(
-                    "vik has stopped; {} on without it: `vik run -d` takes them up, `vik stop` ends them\n",
-                    if count == 1 {
-                        "1 agent goes".to_owned()
-                    } else {
-                        format!("{count} agents go")
-                    },
-                ));
+                print(&format!("vik has stopped; {}\n", go_on(count)));
                 Ok(Exit::Done)
             }
             Left::Asked => {
@@ -57,10 +50,8 @@ pub fn run(workflow: &Path, args: &StopArgs) -> Done {
     match stop(&instance, Duration::from_secs(args.timeout))? {
         Stopped::Daemon { forced: false } => print("vik has stopped; no process of it is left\n"),
         Stopped::Daemon { forced: true } => print("vik was made to stop; no process of it is left\n"),
-        Stopped::Leftovers(count) => {
-            print(&format!(
-                "the daemon was dead already; {count} processes that it left were ended\n"
-            ));
+        Stopped::Leftovers => {
+            print("no daemon ran; what the last one left was ended, no process of it lives\n")
         }
         Stopped::Asked => print("vik is stopping; it will end when this command has ended\n"),
         Stopped::Nothing => return Err(client::no_daemon(&path)),
@@ -109,9 +100,7 @@ pub fn leave(instance: &Instance, timeout: Duration) -> Result<Left, Failure> {
         return Ok(Left::Asked);
     }
     if wait_gone(instance, Some(timeout)) {
-        return Ok(Left::Agents(
-            vik_proc::sweep(SHIM_MARK, &instance.name(), &[]).len(),
-        ));
+        return Ok(Left::Agents(left_alone(instance)));
     }
     // No signal hurries it: it would end the agents.
     Err(Failure::new(
@@ -122,6 +111,21 @@ pub fn leave(instance: &Instance, timeout: Duration) -> Result<Left, Failure> {
     .hint("it waits for hooks and checks that are under way; give it longer with --timeout SECS"))
 }
 
+/// How many agents live though their daemon does not, each with its shim.
+pub fn left_alone(instance: &Instance) -> usize {
+    vik_proc::sweep(SHIM_MARK, &instance.name(), &[]).len()
+}
+
+/// Agents without a daemon, and what can be done about them, in words.
+pub fn go_on(count: usize) -> String {
+    let who = if count == 1 {
+        "1 agent goes".to_owned()
+    } else {
+        format!("{count} agents go")
+    };
+    format!("{who} on without it: `vik run -d` takes them up, `vik stop` ends them")
+}
+
 /// What there was to stop.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Stopped {
@@ -130,8 +134,8 @@ pub enum Stopped {
         /// It had to be hurried.
         forced: bool,
     },
-    /// A dead daemon's processes were ended.
-    Leftovers(usize),
+    /// There was no daemon; what an earlier one left was ended.
+    Leftovers,
     /// A daemon that runs this very command was asked to end, and will.
     Asked,
     /// There was nothing.
@@ -147,8 +151,7 @@ pub fn stop(instance: &Instance, timeout: Duration) -> Result<Stopped, Failure> 
     let was_going = matches!(first, Presence::Starting);
     let stopped = match settled(instance, first, timeout) {
         Presence::None | Presence::Dead(_) if was_going => Stopped::Daemon { forced: false },
-        Presence::None => Stopped::Nothing,
-        Presence::Dead(_) => Stopped::Leftovers(0),
+        Presence::None | Presence::Dead(_) => Stopped::Nothing,
         Presence::Starting => return Err(too_slow()),
         Presence::Running(info) if is_own(instance) => {
             // A hook of the daemon's: the daemon waits for its end, so it cannot wait for the daemon's.
@@ -164,9 +167,7 @@ pub fn stop(instance: &Instance, timeout: Duration) -> Result<Stopped, Failure> 
     let left = shims + end_marked(&instance.name())?;
     instance.close();
     Ok(match stopped {
-        Stopped::Leftovers(_) if left > 0 => Stopped::Leftovers(left),
-        Stopped::Leftovers(_) => Stopped::Nothing,
-        Stopped::Nothing if left > 0 => Stopped::Leftovers(left),
+        Stopped::Nothing if left > 0 => Stopped::Leftovers,
         other => other,
     })
 }

@@ -1,31 +1,27 @@
 //! What a daemon finds of one that was cut off.
 
-use std::collections::HashSet;
 use std::path::Path;
 
 use jiff::Timestamp;
 use vik_core::event::{Ended, Event};
-use vik_core::ids::SessionId;
 use vik_core::outcome::{CostSource, Outcome, Usage};
-use vik_store::{History, PastAttempt, SessionLog, StoreError};
+use vik_store::{AttemptRecord, History, PastAttempt, SessionLog, StoreError};
 
 use crate::host::millis;
 
 /// Ends the logs of attempts that began before `boot` and whose daemon died: `ended` is the last line of every log.
-/// Those of `inherited` are taken up instead. Returns how many there were.
+/// Those that go on are taken up instead. Returns how many there were.
 ///
 /// # Errors
 /// When the sessions cannot be read.
 pub(super) fn end_cut_off_logs(
     sessions: &Path,
     boot: Timestamp,
-    inherited: &HashSet<SessionId>,
+    goes_on: impl Fn(&AttemptRecord) -> bool,
 ) -> Result<usize, StoreError> {
     let history = History::read(sessions)?;
     let cut_off = |attempt: &&PastAttempt| {
-        attempt.ended.is_none()
-            && attempt.record.started_at < boot
-            && !inherited.contains(&attempt.record.session_id)
+        attempt.ended.is_none() && attempt.record.started_at < boot && !goes_on(&attempt.record)
     };
     let mut count = 0;
     for attempt in history.attempts.iter().filter(cut_off) {

@@ -8,11 +8,10 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::sync::mpsc;
 use vik_core::changes::Stored;
-use vik_core::ids::SessionId;
 use vik_core::workflow::Workflow;
 use vik_proc::{FileLock, Mark, ProcessId, Supervisor};
-use vik_store::Ledger;
 use vik_store::ledger::{self, Health, LedgerError};
+use vik_store::{AttemptRecord, Ledger};
 
 use super::Ready;
 use super::instance::{Instance, InstanceInfo};
@@ -110,13 +109,10 @@ impl Daemon {
         let instance = Instance::of(&serve.loaded.path)?;
         let lock = instance.acquire()?;
         let mut host = host(&serve.loaded.path, &serve.loaded.workflow, &instance)?;
-        let io = |what: String, error: &std::io::Error| {
-            Failure::failed("home", what, error)
-                .hint("check that the folder is writable and the disk not full")
-        };
+        let io =
+            |what: String, error: &std::io::Error| Failure::failed("home", what, error).hint(WRITABLE_HINT);
         host.layout.create().map_err(|error| {
-            Failure::failed("home", "cannot make the folders of this workflow", &error)
-                .hint("check that the folder is writable and the disk not full")
+            Failure::failed("home", "cannot make the folders of this workflow", &error).hint(WRITABLE_HINT)
         })?;
         let home_lock = lock_home(&host.layout)?;
         logging::init(&host.layout.logs_dir(), serve.console).map_err(|error| {
@@ -259,7 +255,9 @@ impl Daemon {
         let orphans = tokio::spawn(vik_proc::tend_orphans());
         let (sessions, boot) = (self.host.layout.sessions_dir(), self.info.started_at);
         let inherited: HashSet<_> = orchestrator.inherited().collect();
-        tokio::task::spawn_blocking(move || end_cut_off_logs(&sessions, boot, &inherited));
+        tokio::task::spawn_blocking(move || {
+            end_cut_off_logs(&sessions, boot, |record| inherited.contains(&record.session_id));
+        });
         let closing = orchestrator.run(signals, receiver).await;
         server.close().await;
         retention.abort();
@@ -276,11 +274,14 @@ impl Daemon {
     }
 }
 
-/// Opens the ledger. In a folder of a version that kept none, it begins with what the session logs tell.
+/// Opens the ledger. Where there is none, as in a folder of a version that kept none, it begins with what attempts left.
 fn open_ledger(layout: &Layout) -> Result<(Ledger, Stored), LedgerError> {
     let service = layout.service_dir();
     if !layout.ledger_file().exists() && matches!(ledger::check(&service), Health::Missing) {
-        end_cut_off_logs(&layout.sessions_dir(), Timestamp::now(), &HashSet::new());
+        // What that version left cannot be taken up. Where it is only the ledger that is gone, attempts may well live.
+        end_cut_off_logs(&layout.sessions_dir(), Timestamp::now(), |record| {
+            record.kept.is_some()
+        });
         let found = ledger::repair(&service, &layout.sessions_dir())?;
         if found.attempts > 0 {
             tracing::info!(
@@ -294,13 +295,15 @@ fn open_ledger(layout: &Layout) -> Result<(Ledger, Stored), LedgerError> {
 }
 
 /// Ends the logs of attempts that nobody will take up.
-fn end_cut_off_logs(sessions: &Path, boot: Timestamp, inherited: &HashSet<SessionId>) {
-    match recover::end_cut_off_logs(sessions, boot, inherited) {
+fn end_cut_off_logs(sessions: &Path, boot: Timestamp, goes_on: impl Fn(&AttemptRecord) -> bool) {
+    match recover::end_cut_off_logs(sessions, boot, goes_on) {
         Ok(0) => {}
         Ok(count) => tracing::warn!(count, "ended the logs of attempts whose daemon died"),
         Err(error) => tracing::warn!(error = chain(&error), "cannot look for logs that were cut off"),
     }
 }
+
+const WRITABLE_HINT: &str = "check that the folder is writable and the disk not full";
 
 /// What to do where an error of the ledger does not say.
 const LEDGER_HINT: &str = "look at the folder and its disk; `vik doctor` says how the ledger is";
@@ -321,11 +324,9 @@ fn lock_home(layout: &Layout) -> Result<FileLock, Failure> {
             format!("another daemon uses {} already", layout.root().display()),
         )
         .hint("it was started with another XDG_STATE_HOME or HOME; stop it from there")),
-        Err(error) => Err(Failure::failed(
-            "home",
-            format!("cannot lock {}", path.display()),
-            &error,
-        )),
+        Err(error) => Err(
+            Failure::failed("home", format!("cannot lock {}", path.display()), &error).hint(WRITABLE_HINT),
+        ),
     }
 }
 

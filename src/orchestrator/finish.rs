@@ -187,7 +187,7 @@ impl Orchestrator {
         match reason {
             ParkReason::OverBudget | ParkReason::IssueLimit => closing.budget.push(line),
             // An earlier daemon has told that it failed.
-            _ if since < self.started_at => closing.waiting.push(format!("{line} since {since}")),
+            _ if since < self.started_at => closing.waiting.push(format!("{line} since {since:.0}")),
             ParkReason::NoProgress if changed => {
                 closing
                     .waiting

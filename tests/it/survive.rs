@@ -184,3 +184,41 @@ fn a_ledger_that_cannot_be_trusted_is_refused_before_anything_is_done() {
     world.once().expect(0);
     assert_eq!(world.sessions("1").len(), 1);
 }
+
+#[test]
+fn agents_are_taken_up_where_all_of_the_ledger_is_gone() {
+    let world = waiting();
+    world.vik(&["run", "-d"]).expect(0);
+    up(&world);
+    kill_daemon(&world);
+    let service = world.home().join("service");
+    for name in ["vik.db", "vik.db-wal", "vik.db-shm", "vik.db.lock"] {
+        std::fs::remove_file(service.join(name)).unwrap();
+    }
+    world.vik(&["run", "-d"]).expect(0);
+    assert_eq!(world.status().unwrap()["sessions"][0]["adopted"], true);
+    go(&world);
+    moved(&world);
+    world.vik(&["stop"]).expect(0);
+    assert_whole(&world);
+}
+
+#[test]
+fn agents_that_live_without_a_daemon_are_told() {
+    let world = waiting();
+    world.vik(&["run", "-d"]).expect(0);
+    up(&world);
+    kill_daemon(&world);
+    let status = world.vik(&["status"]).expect(4);
+    assert!(
+        status.err.contains("1 agent goes on without it"),
+        "{}",
+        status.err
+    );
+    let runs = world.vik(&["runs", "--json"]).expect(0).json();
+    assert_eq!(runs[0]["attempts"][0]["outcome"], json!(null), "it is not lost");
+    let stopped = world.vik(&["stop"]).expect(0);
+    assert!(stopped.out.contains("no daemon ran"), "{}", stopped.out);
+    world.vik(&["status"]).expect(4);
+    world.env.assert_nothing_left();
+}

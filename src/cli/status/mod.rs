@@ -13,7 +13,7 @@ use vik_api::{Daemon, DaemonState, PullCounts, Response, SCHEMA, Status, Verb};
 pub use text::text;
 
 use super::args::StatusArgs;
-use super::{Done, client, print, print_json};
+use super::{Done, client, print, print_json, stop};
 use crate::daemon::{Instance, InstanceInfo, Presence};
 use crate::report::{Exit, Failure, stdout_width, table};
 use crate::workflow_file::absolute;
@@ -31,11 +31,12 @@ pub fn run(workflow: &Path, args: &StatusArgs) -> Done {
         print_json(&status);
     } else if runs {
         let failure = client::no_daemon(&path);
-        return Err(match status.daemon.state {
-            DaemonState::Dead => {
-                failure.cause("the last one ended without cleaning up; `vik stop` ends what it left")
+        return Err(match (stop::left_alone(&instance), status.daemon.state) {
+            (0, DaemonState::Dead) => {
+                failure.cause("the last one ended without cleaning up; `vik run -d` finishes what it was at")
             }
-            _ => failure,
+            (0, _) => failure,
+            (count, _) => failure.cause(stop::go_on(count)),
         });
     } else {
         print(&text(&status, Timestamp::now(), stdout_width()));

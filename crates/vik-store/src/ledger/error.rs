@@ -190,6 +190,14 @@ impl LedgerError {
         }
     }
 
+    /// A ledger of no bytes, which was cut off: one that is new is never empty.
+    pub(super) fn empty(path: PathBuf) -> Self {
+        Self::Corrupt {
+            path,
+            detail: "the file is empty".to_owned(),
+        }
+    }
+
     /// Sorts what the system says.
     pub(super) fn of_io(path: &Path, source: io::Error) -> Self {
         let path = path.to_owned();

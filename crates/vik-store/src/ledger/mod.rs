@@ -185,10 +185,7 @@ fn exists(files: &Files, lock: &Lock) -> Result<bool, LedgerError> {
     let path = files.db();
     match path.symlink_metadata() {
         Ok(found) if !found.is_file() => Err(LedgerError::Foreign { path }),
-        Ok(found) if found.len() == 0 => Err(LedgerError::Corrupt {
-            path,
-            detail: "the file is empty".to_owned(),
-        }),
+        Ok(found) if found.len() == 0 => Err(LedgerError::empty(path)),
         Ok(_) => Ok(true),
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(LedgerError::of_io(&path, error)),
         Err(_) if lock.acknowledged() > 0 => Err(LedgerError::Behind {
@@ -278,7 +275,8 @@ fn sound(db: &Connection, path: &Path, check: &str) -> Result<(), LedgerError> {
     }
     Err(LedgerError::Corrupt {
         path: path.to_owned(),
-        detail: found,
+        // What SQLite finds comes in lines.
+        detail: found.split_whitespace().collect::<Vec<_>>().join(" "),
     })
 }
 

@@ -76,9 +76,10 @@ impl Reader {
     /// When it cannot be read, or is of a later version.
     pub fn open(service_dir: &Path) -> Result<Option<Self>, LedgerError> {
         let path = Files::new(service_dir).db();
-        match path.try_exists() {
-            Ok(true) => {}
-            Ok(false) => return Ok(None),
+        match path.metadata() {
+            Ok(found) if found.len() == 0 => return Err(LedgerError::empty(path)),
+            Ok(_) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(source) => return Err(LedgerError::of_io(&path, source)),
         }
         let db = connect_to_read(&path)?;

@@ -74,10 +74,7 @@ fn examine(files: &Files) -> Result<Option<Health>, LedgerError> {
         }
     };
     if bytes == 0 {
-        return Err(LedgerError::Corrupt {
-            path,
-            detail: "the file is empty".to_owned(),
-        });
+        return Err(LedgerError::empty(path));
     }
     let db = read::connect_to_read(&path)?;
     let schema = schema::version(&db, &path)?;

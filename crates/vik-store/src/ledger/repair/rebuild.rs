@@ -79,7 +79,7 @@ pub(super) fn rebuild(salvaged: Salvaged, found: Vec<Found>, now: Timestamp) -> 
         session: None,
         kind: "repaired".to_owned(),
         detail:
-            "the ledger was damaged; it was rebuilt from what could be read of it and from the session logs"
+            "the ledger was damaged or gone; it was rebuilt from what could be read of it and from the session logs"
                 .to_owned(),
     });
     changes
