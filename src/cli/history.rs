@@ -43,6 +43,20 @@ pub fn read(root: &Path) -> Result<History, Failure> {
     Ok(history)
 }
 
+/// The censuses of a home: of attempts whose processes are not proven to be gone.
+pub fn censuses(root: &Path) -> Vec<PathBuf> {
+    let list = |folder: &Path| -> Vec<PathBuf> {
+        std::fs::read_dir(folder)
+            .map(|entries| entries.flatten().map(|entry| entry.path()).collect())
+            .unwrap_or_default()
+    };
+    list(&root.join("sessions"))
+        .iter()
+        .flat_map(|issue| list(issue))
+        .filter(|path| path.extension().is_some_and(|extension| extension == "census"))
+        .collect()
+}
+
 /// What the daemon says, where one runs.
 pub fn status(workflow: &Path) -> Option<Status> {
     let Presence::Running(info) = Instance::of(&absolute(workflow)).ok()?.presence() else {

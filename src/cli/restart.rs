@@ -20,6 +20,7 @@ pub fn run(workflow: &Path, args: &RestartArgs) -> Done {
         let instance = Instance::of(&absolute(workflow))?;
         match leave(&instance, Duration::from_secs(args.timeout))? {
             Left::Nothing => print("no daemon ran\n"),
+            Left::Agents(0) => print("the old daemon has stopped; no agent ran\n"),
             Left::Agents(count) => print(&format!("the old daemon has stopped, and left {count} running\n")),
             Left::Asked => return Err(own_daemon()),
         }

@@ -10,7 +10,7 @@ use vik_api::{Response, Verb};
 use vik_proc::Graces;
 
 use super::args::StopArgs;
-use super::{Done, client, print};
+use super::{Done, client, history, print};
 use crate::control::{REFUSED, STOPPING, ask};
 use crate::daemon::{Instance, InstanceInfo, Presence};
 use crate::host::{INSTANCE_MARK, SHIM_MARK};
@@ -164,7 +164,7 @@ pub fn stop(instance: &Instance, timeout: Duration) -> Result<Stopped, Failure> 
     };
     // A dead daemon's shims end their trees, gently first; what they could not is found by its mark.
     let shims = stop_shims(&instance.name());
-    let left = shims + end_marked(&instance.name())?;
+    let left = shims + end_left(instance)?;
     instance.close();
     Ok(match stopped {
         Stopped::Nothing if left > 0 => Stopped::Leftovers,
@@ -253,7 +253,9 @@ fn stop_shims(instance: &str) -> usize {
     }
 }
 
-fn end_marked(instance: &str) -> Result<usize, Failure> {
+/// Ends all that carries the instance's mark, or stands in a census of its attempts. Returns how many there were.
+fn end_left(instance: &Instance) -> Result<usize, Failure> {
+    let name = instance.name();
     let graces = Graces {
         term: Duration::from_secs(5),
         kill: LAST_GRACE,
@@ -263,13 +265,27 @@ fn end_marked(instance: &str) -> Result<usize, Failure> {
         .enable_time()
         .build()
         .map_err(|error| Failure::failed("runtime", "cannot start", &error))?;
-    let end = |mark| runtime.block_on(vik_proc::end_marked(mark, instance, &[], &graces));
+    let end = |mark| runtime.block_on(vik_proc::end_marked(mark, &name, &[], &graces));
     // A stuck shim first: what it owns may otherwise be started anew, or inherited, while it is ended.
     let (_, mut left) = end(SHIM_MARK);
     let (found, others) = end(INSTANCE_MARK);
     left.extend(others);
+    // What took off its mark, and outlived its shim, only its census knows, or the cgroup that this names.
+    let censuses = instance
+        .read()
+        .map_or_else(Vec::new, |info| history::censuses(&info.root));
+    let listed = || -> Vec<_> {
+        let all = vik_proc::audit(&[], &censuses);
+        all.into_iter().map(|audited| audited.process).collect()
+    };
+    let hidden = listed();
+    let count = found.len() + hidden.len();
+    runtime.block_on(vik_proc::end_all(hidden, &graces));
+    left.extend(listed());
+    left.sort_unstable();
+    left.dedup();
     if left.is_empty() {
-        return Ok(found.len());
+        return Ok(count);
     }
     let pids: Vec<_> = left.iter().map(|process| process.pid.to_string()).collect();
     Err(Failure::new(

@@ -204,7 +204,7 @@ fn agents_that_were_left_alone_wait_and_are_no_orphans() {
     assert!(pids.iter().all(|pid| alive(*pid)));
     // No grace is waited for.
     let said = world.vik(&["stop"]).expect(0).out;
-    assert!(said.contains("were ended"), "{said}");
+    assert!(said.contains("was ended"), "{said}");
     assert!(owner().is_empty());
     world.env.assert_nothing_left();
 }

@@ -222,3 +222,27 @@ fn agents_that_live_without_a_daemon_are_told() {
     world.vik(&["status"]).expect(4);
     world.env.assert_nothing_left();
 }
+
+#[test]
+fn stop_ends_what_took_off_its_mark_and_outlived_daemon_and_shim() {
+    let world = waiting().script("daemonise 600000 clearenv,pid=hidden; touch up; hang");
+    world.vik(&["run", "-d"]).expect(0);
+    up(&world);
+    let hidden: i32 = world.workspace_file("1", "hidden").trim().parse().unwrap();
+    let audit = || -> Vec<serde_json::Value> {
+        let audit = world.vik(&["doctor", "--orphans", "--json"]).json();
+        let found = audit["processes"].as_array().unwrap().clone();
+        found.into_iter().filter(|one| one["pid"] == hidden).collect()
+    };
+    eventually("its census has it", || !audit().is_empty());
+    let shim = i32::try_from(audit()[0]["shim_pid"].as_i64().unwrap()).unwrap();
+    kill_daemon(&world);
+    kill(Pid::from_raw(shim), Signal::SIGKILL).unwrap();
+    eventually("nobody owns it", || {
+        audit().iter().all(|one| one["owner"] == "nobody")
+    });
+    assert!(alive(hidden));
+    world.vik(&["stop"]).expect(0);
+    assert!(!alive(hidden));
+    world.env.assert_nothing_left();
+}

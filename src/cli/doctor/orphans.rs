@@ -1,12 +1,12 @@
 //! `vik doctor --orphans`: every process of Vik's on this host, and who looks after it.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde::Serialize;
 use vik_proc::{Audited, ProcessId};
 
-use super::super::{Done, print, print_json};
+use super::super::{Done, history, print, print_json};
 use crate::daemon::{Instance, InstanceInfo, Presence};
 use crate::host::{ATTEMPT_MARK, INSTANCE_MARK, SHIM_MARK};
 use crate::report::{Exit, one_line, stdout_width, table_within};
@@ -48,7 +48,7 @@ pub fn run(json: bool) -> Done {
     let known = known();
     let censuses: Vec<_> = known
         .values()
-        .flat_map(|known| censuses(&known.info.root.join("sessions")))
+        .flat_map(|known| history::censuses(&known.info.root))
         .collect();
     let audited = vik_proc::audit(&[INSTANCE_MARK, ATTEMPT_MARK, SHIM_MARK], &censuses);
     let ancestors = |pid| vik_proc::identity::ancestors(pid);
@@ -82,19 +82,6 @@ fn known() -> HashMap<String, Known> {
             let runs = matches!(instance.presence(), Presence::Running(_));
             Some((instance.name(), Known { info, runs }))
         })
-        .collect()
-}
-
-fn censuses(sessions: &Path) -> Vec<PathBuf> {
-    let list = |folder: &Path| -> Vec<PathBuf> {
-        std::fs::read_dir(folder)
-            .map(|entries| entries.flatten().map(|entry| entry.path()).collect())
-            .unwrap_or_default()
-    };
-    list(sessions)
-        .iter()
-        .flat_map(|issue| list(issue))
-        .filter(|path| path.extension().is_some_and(|extension| extension == "census"))
         .collect()
 }
 
