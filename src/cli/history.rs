@@ -154,9 +154,8 @@ fn view(attempt: &PastAttempt, books: &Books, status: Option<&Status>) -> Attemp
     let live = status.and_then(|status| status.sessions.iter().find(|session| session.session_id == id));
     let stored = books.attempts.get(&record.session_id);
     let booked = stored.and_then(|stored| stored.ended.as_ref());
-    // An attempt without an end was cut off when its daemon died; but one that the ledger has as open is taken up.
-    let is_open = live.is_some() || stored.is_some_and(|stored| stored.ended.is_none());
-    let lost = ended.is_none() && !is_open;
+    // An attempt without an end that no daemon knows was cut off: its daemon died. While its shim lives it can be taken up.
+    let lost = ended.is_none() && live.is_none() && !has_shim(attempt);
     AttemptView {
         attempt: record.attempt,
         session_id: id,
@@ -185,6 +184,13 @@ fn view(attempt: &PastAttempt, books: &Books, status: Option<&Status>) -> Attemp
         hooks_run_twice: vik_store::begun_again(&attempt.files.journal()),
         log: attempt.files.log(),
     }
+}
+
+fn has_shim(attempt: &PastAttempt) -> bool {
+    let census = vik_proc::Census::read(&attempt.files.census());
+    census.is_some_and(|census| {
+        census.boot_id == vik_proc::identity::boot_id() && census.shim.is_some_and(|shim| shim.is_alive())
+    })
 }
 
 /// Where a run stands when no daemon runs: what rests or waits does so still.

@@ -51,7 +51,7 @@ pub fn run(workflow: &Path, args: &StopArgs) -> Done {
         Stopped::Daemon { forced: false } => print("vik has stopped; no process of it is left\n"),
         Stopped::Daemon { forced: true } => print("vik was made to stop; no process of it is left\n"),
         Stopped::Leftovers => {
-            print("no daemon ran; what the last one left was ended, no process of it lives\n")
+            print("no daemon ran; what the last one left was ended, no process of it lives\n");
         }
         Stopped::Asked => print("vik is stopping; it will end when this command has ended\n"),
         Stopped::Nothing => return Err(client::no_daemon(&path)),

@@ -204,7 +204,7 @@ fn stop_after_the_death_of_the_daemon_leaves_nothing() {
     eventually("it is dead", || !alive(pid));
     let done = world.vik(&["stop"]).expect(0);
     world.env.assert_nothing_left();
-    assert!(done.out.contains("dead"), "{}", done.out);
+    assert!(done.out.contains("no daemon ran"), "{}", done.out);
     world.vik(&["stop"]).expect(4);
     // What was cut off is told, not shown as running for ever.
     let run = &world.runs()[0];
