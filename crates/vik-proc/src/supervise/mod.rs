@@ -281,7 +281,7 @@ impl Handle {
 
     /// Leaves the shim and its agent alone: the [`ShimSpec::orphan_grace`] begins, within which another daemon may
     /// [adopt](Supervisor::adopt) them. [`wait`](Self::wait) returns when that is done, with
-    /// [`ShimLost::detached`]. A shim that has ended before is not left but gone, and `wait` gives its end.
+    /// [`ShimLost::detached`](field@ShimLost::detached). A shim that has ended before is not left but gone, and `wait` gives its end.
     pub fn detach(&self) {
         let _ = self.requests.send(Request::Detach);
     }
