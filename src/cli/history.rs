@@ -176,6 +176,8 @@ fn view(attempt: &PastAttempt, books: &Books, status: Option<&Status>) -> Attemp
         cost_source: ended.map(|ended| ended.cost_source).unwrap_or_default(),
         charged: booked.map(|booked| booked.charged.into()),
         resumed_from: stored
+            // One that could not go on began anew.
+            .filter(|_| !booked.is_some_and(|booked| booked.report.resume_failed))
             .and_then(|stored| stored.started.resumed_from)
             .map(|session| session.to_string()),
         proof: ended

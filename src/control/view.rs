@@ -2,6 +2,7 @@
 
 use vik_api::{DayView, Explanation, HoldView, LifeView, StageState, StageView, WaitingView};
 use vik_core::ids::IssueId;
+use vik_core::outcome::Outcome;
 use vik_core::scheduler::{Hold, Scheduler, StageExplanation, Waiting};
 use vik_core::time::Now;
 use vik_core::workflow::Workflow;
@@ -81,6 +82,7 @@ fn passes(hold: &Hold) -> bool {
             | Hold::NoStage
             | Hold::Terminal
             | Hold::NotPresent
+            | Hold::Gone
     )
 }
 
@@ -120,7 +122,13 @@ fn detail(hold: &Hold) -> String {
         Hold::Cycle { issues } => format!("these issues wait for each other: {}", names(issues)),
         Hold::DayLimit { limit, .. } => format!("the day's limit is used up: {limit}"),
         Hold::Pressure { why } => format!("the machine is too busy: {why}"),
-        Hold::BackingOff { .. } => "the next attempt waits".to_owned(),
+        Hold::BackingOff { after, .. } => match after {
+            None => "the next attempt waits".to_owned(),
+            Some(Outcome::Succeeded) => {
+                "the last attempt succeeded, yet the issue kept its state; the next one waits".to_owned()
+            }
+            Some(outcome) => format!("the last attempt ended as {outcome}; the next one waits"),
+        },
         Hold::Quota { .. } => "the provider's quota is used up".to_owned(),
         Hold::Parked { reason, detail, .. } => {
             format!("parked ({}): {}", reason.as_str(), one_line(detail, SHOWN))
@@ -130,10 +138,11 @@ fn detail(hold: &Hold) -> String {
         Hold::ShowFailed => "the look at the issue failed; the next pull tries again".to_owned(),
         Hold::OtherStage { stage } => format!("the stage `{stage}` of the issue comes first"),
         Hold::Filtered => "this daemon was told to leave it out (`--issue`, `--stage`)".to_owned(),
-        Hold::NoStage => "the issue is in the state of no stage".to_owned(),
+        Hold::NoStage => "no stage takes issues in this state".to_owned(),
         Hold::Terminal => "the issue is done with".to_owned(),
         Hold::NotPulled => "no pull has told of it since the start".to_owned(),
         Hold::NotPresent => "the last pull did not bring the issue".to_owned(),
+        Hold::Gone => "the tracker does not have it any more, says `issues.show`".to_owned(),
         Hold::Removing => "its workspace is being removed".to_owned(),
     }
 }

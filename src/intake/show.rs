@@ -5,7 +5,7 @@ use std::io;
 use serde_json::json;
 use vik_core::duration::Span;
 use vik_core::ids::IssueId;
-use vik_core::issue::{ParsePullError, Pull};
+use vik_core::issue::Pull;
 use vik_core::scheduler::Seen;
 use vik_core::workflow::Show;
 use vik_proc::{Limits, Output};
@@ -47,7 +47,7 @@ pub enum ShowError {
     Flooded,
     /// It printed no JSON.
     #[error("the show command printed no JSON")]
-    Garbage(#[source] ParsePullError),
+    Garbage(#[source] serde_json::Error),
     /// It printed JSON that is no issue.
     #[error("what the show command printed is no issue: {0}")]
     NoIssue(String),
@@ -119,7 +119,7 @@ fn read(output: &[u8], asked: &IssueId) -> Result<Seen, ShowError> {
     }
     // An issue is read here as it is read in a pull.
     let list = [b"[", output, b"]"].concat();
-    let pull = Pull::parse(&list).map_err(ShowError::Garbage)?;
+    let pull = Pull::parse(&list).map_err(|error| ShowError::Garbage(error.into_json()))?;
     let mut issues = pull.issues;
     match (issues.pop(), issues.is_empty(), pull.skipped.first()) {
         (Some(issue), true, None) if issue.id == *asked => Ok(Seen::Snapshot(Box::new(issue))),

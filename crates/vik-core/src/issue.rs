@@ -85,6 +85,13 @@ pub struct Skipped {
 #[error("the pull command did not print a JSON array of issues")]
 pub struct ParsePullError(#[from] serde_json::Error);
 
+impl ParsePullError {
+    /// What is wrong with it as JSON.
+    pub fn into_json(self) -> serde_json::Error {
+        self.0
+    }
+}
+
 /// The fields Vik itself looks at.
 #[derive(Deserialize)]
 struct Head<'a> {

@@ -21,7 +21,7 @@ use super::args::ExplainArgs;
 use super::{Done, client, history, print, print_json, warn};
 use crate::control::view;
 use crate::daemon::{Instance, Presence, ledger_failure};
-use crate::report::{Exit, Failure, stdout_width};
+use crate::report::{Exit, Failure, one_line, stdout_width};
 use crate::workflow_file::{WorkflowFile, absolute};
 
 /// So many decisions are told.
@@ -64,7 +64,7 @@ fn explain(path: &Path, issue: &IssueId) -> Result<Explained, Failure> {
     let runs = history::runs(&root, status.as_ref(), Some(issue))?;
     let known = decisions.iter().any(|decision| decision.issue.is_some());
     if now.is_none() && runs.is_empty() && !known {
-        return Err(client::unknown_issue(issue.as_str()));
+        return Err(unknown(path, issue));
     }
     let daemon = status.map_or_else(|| absent(&instance, path), |status| status.daemon);
     Ok(Explained {
@@ -75,6 +75,28 @@ fn explain(path: &Path, issue: &IssueId) -> Result<Explained, Failure> {
         decisions: decisions.into_iter().map(decision_view).collect(),
         runs,
     })
+}
+
+/// Nothing is known of the issue: most often it is in a state that no stage takes, so the states are named.
+fn unknown(path: &Path, issue: &IssueId) -> Failure {
+    let failure = client::unknown_issue(issue.as_str());
+    let Ok(loaded) = WorkflowFile::valid(path, |_| {}) else {
+        return failure;
+    };
+    let mut states: Vec<&str> = Vec::new();
+    for stage in &loaded.workflow.issue.stages {
+        if !states.contains(&stage.when_state.as_str()) {
+            states.push(&stage.when_state);
+        }
+    }
+    let states: Vec<_> = states
+        .iter()
+        .map(|state| format!("`{}`", one_line(state, 60)))
+        .collect();
+    failure.hint(format!(
+        "no pull brought it in a state that a stage takes ({}); in another state it is left alone",
+        states.join(", ")
+    ))
 }
 
 /// Where the issue stood when the last daemon ended. The ledger is not changed: this is a copy.

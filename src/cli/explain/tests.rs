@@ -188,7 +188,7 @@ fn the_answer_to_every_standing() {
     let ready = stage("implement", StageState::Ready, None);
     let mut no_stage = explained(DaemonState::Running, Vec::new());
     if let Some(standing) = &mut no_stage.now {
-        standing.hold = Some(hold("no_stage", "the issue is in the state of no stage"));
+        standing.hold = Some(hold("no_stage", "no stage takes issues in this state"));
     }
     let mut past = explained(DaemonState::Running, Vec::new());
     past.now = None;
@@ -203,6 +203,7 @@ fn the_answer_to_every_standing() {
         explained(DaemonState::NotRunning, vec![parked]),
         explained(DaemonState::Dead, vec![running]),
         explained(DaemonState::Dead, vec![slot]),
+        explained(DaemonState::NotRunning, waits().now.unwrap().stages),
     ] {
         answers.push_str(&answer(&explained));
         answers.push('\n');

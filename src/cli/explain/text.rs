@@ -66,7 +66,12 @@ fn answer(explained: &Explained, now: Timestamp) -> String {
             (None, Some(stage)) => sentence(stage, now)
                 .map(|text| format!(" It would not be started either: {text}"))
                 .unwrap_or_default(),
-            (None, None) => String::new(),
+            // What ends by itself does so without a daemon too.
+            (None, None) => of(StageState::Waiting)
+                .filter(|stage| stage.hold.as_ref().is_some_and(|hold| hold.until.is_some()))
+                .and_then(|stage| sentence(stage, now))
+                .map(|text| format!(" It would wait even so: {text}"))
+                .unwrap_or_default(),
         };
         return format!("It does not run: no daemon does (`vik run -d` starts one).{was}");
     }

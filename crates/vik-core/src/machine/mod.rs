@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::{RunId, SessionId, StageName};
 use crate::issue::Issue;
-use crate::limits::{Limit, LimitScope, Spend};
+use crate::limits::{Limit, LimitHit, LimitScope, Spend};
 use crate::outcome::Outcome;
 use crate::scheduler::{Start, StopWhy};
 use crate::time::{Mono, Now};
@@ -491,19 +491,21 @@ impl Machine {
         let reason = retry::at_once(&report, stopped.as_ref());
         run.attempt_ended(&start, stopped, report, after, now);
         let fingerprint = self.issue.fingerprint_in(&start.stage.when_state);
-        let notes = reason.map(|reason| run.park(reason, fingerprint, Some(after), now));
+        let notes = reason.map(|reason| run.park(reason, fingerprint, Some(after), None, now));
         Some(Observed {
             notes: notes.into_iter().collect(),
             changed: true,
         })
     }
 
-    /// Parks a stage that is not started. `when_state` is the stage's state: the way back there frees nothing.
+    /// Parks a stage that is not started. `when_state` is the stage's state: the way back there frees nothing. `used_up` is
+    /// the limit of the issue that is reached, where that is why.
     pub fn park(
         &mut self,
         (stage, when_state): (&StageName, &str),
         new_run: RunId,
         reason: ParkReason,
+        used_up: Option<LimitHit>,
         now: Now,
     ) -> Note {
         let fingerprint = self.issue.fingerprint_in(when_state);
@@ -520,7 +522,7 @@ impl Machine {
             Phase::Settling { after, .. } if after > PullNo::default() => Some(after),
             _ => None,
         };
-        self.runs[at].park(reason, fingerprint, unseen_until, now)
+        self.runs[at].park(reason, fingerprint, unseen_until, used_up, now)
     }
 
     /// Frees all that is parked, and allows so many attempts more; `None`: as many as a run of the stage has.

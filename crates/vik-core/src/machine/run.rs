@@ -9,7 +9,7 @@ use super::retry::{self, Case, Next};
 use super::{Life, Note, ParkReason, PullNo, Report};
 use crate::ids::{AgentName, RunId, SessionId, StageName};
 use crate::issue::{Fingerprint, Issue};
-use crate::limits::Spend;
+use crate::limits::{LimitHit, Spend};
 use crate::outcome::Outcome;
 use crate::scheduler::{Resume, Start, StopWhy};
 use crate::time::{Mono, Now};
@@ -235,7 +235,8 @@ impl Run {
         };
         let (from, wait, why) = match next {
             Next::Park(reason) => {
-                return self.park(reason, issue.fingerprint_in(&stage.when_state), None, now);
+                let fingerprint = issue.fingerprint_in(&stage.when_state);
+                return self.park(reason, fingerprint, None, life.used_up(policy), now);
             }
             Next::After(wait) => (ended, wait, Wait::Backoff),
             Next::Quota(wait) => (now, wait, Wait::Quota),
@@ -260,12 +261,13 @@ impl Run {
         reason: ParkReason,
         fingerprint: Fingerprint,
         unseen_until: Option<PullNo>,
+        used_up: Option<LimitHit>,
         now: Now,
     ) -> Note {
         self.phase = Phase::Parked {
             since: now.wall,
             reason,
-            detail: self.why_parked(reason),
+            detail: self.why_parked(reason, used_up),
             fingerprint,
             unseen_until,
         };
@@ -297,7 +299,7 @@ impl Run {
         }
     }
 
-    fn why_parked(&self, reason: ParkReason) -> String {
+    fn why_parked(&self, reason: ParkReason, used_up: Option<LimitHit>) -> String {
         let attempts = match self.attempts {
             1 => "1 attempt".to_owned(),
             many => format!("{many} attempts"),
@@ -306,7 +308,16 @@ impl Run {
         match reason {
             ParkReason::NoProgress => format!("{attempts} succeeded, yet the issue kept its state"),
             ParkReason::Cancelled => "a person cancelled it".to_owned(),
-            ParkReason::IssueLimit => "the issue has used what it may use in its whole life".to_owned(),
+            ParkReason::IssueLimit => {
+                let stopped = match &self.last_stopped {
+                    Some(StopWhy::OverBudget(hit)) => Some(*hit),
+                    _ => None,
+                };
+                used_up.or(stopped).map_or_else(
+                    || "the issue has used what it may use in its whole life".to_owned(),
+                    |hit| format!("used up: {hit}"),
+                )
+            }
             _ => {
                 let outcome = last.map_or("failed", |report| report.outcome.as_str());
                 let why = last.and_then(|report| report.reason.as_deref());

@@ -79,7 +79,7 @@ impl Scheduler {
                 let state = self.workflow.stage(&stage).map(|stage| stage.when_state.clone());
                 let state = state.unwrap_or_else(|| machine.issue().state.to_string());
                 let run = self.ids.run(now);
-                notes.push(machine.park((&stage, &state), run, ParkReason::Cancelled, now));
+                notes.push(machine.park((&stage, &state), run, ParkReason::Cancelled, None, now));
             }
         }
         let count = sessions.len() + notes.len();

@@ -160,7 +160,8 @@ impl Scheduler {
     fn park_due(&mut self, id: &IssueId, stage: &Stage, reason: ParkReason, now: Now) {
         let run = self.ids.run(now);
         if let Some(machine) = self.machines.get_mut(id) {
-            let note = machine.park((&stage.name, &stage.when_state), run, reason, now);
+            let used_up = machine.life().used_up(&self.workflow.issue);
+            let note = machine.park((&stage.name, &stage.when_state), run, reason, used_up, now);
             self.changed.insert(id.clone());
             self.note(id, note, now);
         }

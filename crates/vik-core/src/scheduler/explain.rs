@@ -60,6 +60,8 @@ pub enum Hold {
     BackingOff {
         /// Until then.
         until: Timestamp,
+        /// How the last one ended, where there was one.
+        after: Option<Outcome>,
     },
     /// The provider's quota is used up.
     Quota {
@@ -98,6 +100,8 @@ pub enum Hold {
     NotPulled,
     /// The last good pull did not bring the issue.
     NotPresent,
+    /// A pull still brings the issue, but a look at it showed that the tracker does not have it.
+    Gone,
     /// Its workspace is being removed.
     Removing,
 }
@@ -127,6 +131,7 @@ impl Hold {
             Self::Terminal => "terminal",
             Self::NotPulled => "not_pulled",
             Self::NotPresent => "not_present",
+            Self::Gone => "gone",
             Self::Removing => "removing",
         }
     }
@@ -134,7 +139,9 @@ impl Hold {
     /// When it ends by itself, where that is known.
     pub fn until(&self) -> Option<Timestamp> {
         match self {
-            Self::DayLimit { until, .. } | Self::BackingOff { until } | Self::Quota { until } => Some(*until),
+            Self::DayLimit { until, .. } | Self::BackingOff { until, .. } | Self::Quota { until } => {
+                Some(*until)
+            }
             _ => None,
         }
     }
@@ -275,8 +282,14 @@ impl Scheduler {
                 freed_by: reason.freed_by().to_owned(),
             });
         }
-        self.hold_of_issue(machine)
-            .or_else(|| self.hold_of_stage(machine, stage, now))
+        let held = self.hold_of_issue(machine);
+        if let Some(Hold::NotPulled) = held {
+            // What no pull will change tells more.
+            return backing_off(machine, stage, now)
+                .or_else(|| self.gate_of_all(now))
+                .or(held);
+        }
+        held.or_else(|| self.hold_of_stage(machine, stage, now))
             .or_else(|| self.gate(machine, stage, slots))
             .or_else(|| self.gate_of_all(now))
     }
@@ -288,6 +301,9 @@ impl Scheduler {
         }
         if !self.has_pulled {
             return Some(Hold::NotPulled);
+        }
+        if self.shows.is_gone(&issue.id) {
+            return Some(Hold::Gone);
         }
         (!machine.is_present()).then_some(Hold::NotPresent)
     }
@@ -311,16 +327,7 @@ impl Scheduler {
         if machine.runs().iter().any(Run::is_unseen) {
             return Some(Hold::Settling);
         }
-        match machine.run(&stage.name).map(|run| &run.phase) {
-            Some(Phase::BackingOff { until, why, .. }) if *until > now.mono => {
-                let until = wall(*until, now);
-                Some(match why {
-                    Wait::Backoff => Hold::BackingOff { until },
-                    Wait::Quota => Hold::Quota { until },
-                })
-            }
-            _ => self.turn_before(machine, stage, now),
-        }
+        backing_off(machine, stage, now).or_else(|| self.turn_before(machine, stage, now))
     }
 
     /// The stage that this one waits for, although nothing else holds it: an earlier one in the file whose turn it is,
@@ -357,7 +364,7 @@ impl Scheduler {
             let Some(stage) = next else { continue };
             let hold = self.hold(machine, stage, now, &slots).unwrap_or(Hold::Slot);
             // It follows the stage that runs, or waits for a person: that is told elsewhere.
-            if matches!(hold, Hold::OtherStage { .. } | Hold::Terminal) {
+            if matches!(hold, Hold::OtherStage { .. } | Hold::Terminal | Hold::Gone) {
                 continue;
             }
             count += 1;
@@ -375,6 +382,23 @@ impl Scheduler {
         }
         (waiting, count)
     }
+}
+
+/// What the next attempt of a stage waits for, and until when.
+fn backing_off(machine: &Machine, stage: &Stage, now: Now) -> Option<Hold> {
+    let run = machine.run(&stage.name)?;
+    let Phase::BackingOff { until, why, .. } = run.phase else {
+        return None;
+    };
+    let held = until > now.mono;
+    let until = wall(until, now);
+    held.then(|| match why {
+        Wait::Backoff => Hold::BackingOff {
+            until,
+            after: run.last.as_ref().map(|report| report.outcome),
+        },
+        Wait::Quota => Hold::Quota { until },
+    })
 }
 
 /// The wall clock at that moment, as far as it runs evenly.

@@ -248,6 +248,7 @@ impl Scheduler {
             Some(reason) => format!("{}: {reason}", report.outcome),
             None => report.outcome.to_string(),
         };
+        let began_anew = report.resume_failed;
         let ended = EndedAttempt {
             session,
             at: now.wall,
@@ -258,6 +259,10 @@ impl Scheduler {
         let observed = machine.ended(session, report, stopped, charged, after, now);
         self.changes.ended.push(ended);
         self.note_day(now);
+        if began_anew {
+            let detail = "the conversation before could not be gone on with: it began anew".to_owned();
+            self.decide(now, "resume_failed", About::start(&start), detail);
+        }
         self.decide(now, "ended", About::start(&start), detail);
         self.record(issue, observed.unwrap_or_default(), now);
         self.enforce_all(now);
@@ -322,7 +327,8 @@ impl Scheduler {
                     crate::machine::Wait::Quota => "quota",
                 },
                 format!(
-                    "{attempts} attempts used; the next one waits {}",
+                    "{attempts} {} used; the next one waits {}",
+                    if *attempts == 1 { "attempt" } else { "attempts" },
                     crate::duration::Span(*wait)
                 ),
             ),

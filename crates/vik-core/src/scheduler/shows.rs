@@ -22,6 +22,8 @@ pub(super) struct Shows {
     failed: HashMap<IssueId, Failed>,
     /// Issues that the tracker does not have any more.
     gone: BTreeSet<IssueId>,
+    /// Those of which that is noted: a pull that still brings one is contradicted in each cycle, and told of it once.
+    noted_gone: BTreeSet<IssueId>,
 }
 
 #[derive(Clone, Debug)]
@@ -95,13 +97,15 @@ impl Shows {
         self.asked.retain(|_, asked| asked.until > now.mono);
     }
 
-    fn fail(&mut self, issue: &IssueId) {
+    /// Whether it is the first failure in a row.
+    fn fail(&mut self, issue: &IssueId) -> bool {
         let failed = self.failed.entry(issue.clone()).or_insert(Failed {
             in_a_row: 0,
             holds: true,
         });
         failed.in_a_row += 1;
         failed.holds = true;
+        failed.in_a_row == 1
     }
 }
 
@@ -136,6 +140,7 @@ impl Scheduler {
         match seen {
             Seen::Snapshot(snapshot) => {
                 self.shows.gone.remove(issue);
+                self.shows.noted_gone.remove(issue);
                 self.shows.failed.remove(issue);
                 self.look(issue, *snapshot, now);
                 self.reconcile(issue, now);
@@ -150,9 +155,9 @@ impl Scheduler {
                 }
             }
             Seen::Unknown => {
-                if start.is_some() {
-                    self.shows.fail(issue);
-                    let detail = "the look at it right before the start failed".to_owned();
+                if start.is_some() && self.shows.fail(issue) {
+                    let detail =
+                        "the look at it right before the start failed; each pull tries again".to_owned();
                     self.decide(now, "show_failed", About::issue(issue), detail);
                 }
             }
@@ -179,12 +184,10 @@ impl Scheduler {
     /// The tracker does not have it any more: nothing of it waits.
     fn gone(&mut self, issue: &IssueId, now: Now) {
         self.shows.gone.insert(issue.clone());
-        self.decide(
-            now,
-            "gone",
-            About::issue(issue),
-            "the tracker does not have it any more".to_owned(),
-        );
+        if self.shows.noted_gone.insert(issue.clone()) {
+            let detail = "the tracker does not have it any more".to_owned();
+            self.decide(now, "gone", About::issue(issue), detail);
+        }
         if let Some(machine) = self.machines.get_mut(issue) {
             let observed = machine.gone();
             self.record(issue, observed, now);

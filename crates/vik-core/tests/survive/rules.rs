@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use vik_core::changes::Stored;
+use vik_core::changes::{Decision, Stored};
 use vik_core::ids::IssueId;
 use vik_core::issue::{Issue, Pull};
 use vik_core::limits::{LimitScope, LimitUnit, Spend};
@@ -15,6 +15,7 @@ use vik_core::time::{Mono, Now};
 use vik_core::workflow::load;
 
 mod found;
+mod told;
 
 /// A scheduler with a clock, and all that it asked for.
 struct Story {
@@ -23,6 +24,7 @@ struct Story {
     now: Now,
     starts: Vec<Start>,
     effects: Vec<Effect>,
+    decisions: Vec<Decision>,
     text: String,
 }
 
@@ -53,6 +55,7 @@ impl Story {
             },
             starts: Vec::new(),
             effects: Vec::new(),
+            decisions: Vec::new(),
             text,
         }
     }
@@ -66,6 +69,7 @@ impl Story {
                 .retain(|other| other.issue().id != machine.issue().id);
             self.stored.machines.push(machine);
         }
+        self.decisions.extend(changes.decisions);
         for (day, spend) in changes.days {
             self.stored.days.retain(|(other, _)| *other != day);
             self.stored.days.push((day, spend));

@@ -231,7 +231,13 @@ impl Kept {
                 wall: parked.since,
                 mono: Mono(Duration::ZERO),
             };
-            machine.park((&parked.stage, &self.state), parked.run, parked.reason, since);
+            machine.park(
+                (&parked.stage, &self.state),
+                parked.run,
+                parked.reason,
+                None,
+                since,
+            );
         }
         Some(machine)
     }

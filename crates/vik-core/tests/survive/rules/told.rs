@@ -1,0 +1,89 @@
+//! What a person is told of it: the true reason, and no more often than it changes.
+
+use super::*;
+
+impl Story {
+    fn told(&self, kind: &str) -> usize {
+        self.decisions
+            .iter()
+            .filter(|decision| decision.kind == kind)
+            .count()
+    }
+}
+
+fn shown(seen: Seen) -> Input {
+    Input::Shown {
+        issue: "1".into(),
+        seen,
+    }
+}
+
+#[test]
+fn what_each_look_shows_again_is_noted_once() {
+    let mut story = Story::of(
+        "issues: { pull: { command: list }, show: { command: one } }
+agents: { a: { runtime: command, command: [agent] } }
+issue: { stages: { work: { when: { state: todo }, agent: a, prompt: p } } }
+"
+        .to_owned(),
+    );
+    for _ in 0..3 {
+        story.pull(TODO).tell(shown(Seen::Unknown)).wait(1);
+    }
+    assert_eq!(story.told("show_failed"), 1);
+    for _ in 0..3 {
+        story.pull(TODO).tell(shown(Seen::Gone)).wait(1);
+        assert_eq!(story.hold("1"), Some(Hold::Gone), "the pull did bring it");
+    }
+    assert_eq!(story.told("gone"), 1);
+    assert_eq!(story.starts.len(), 0);
+    assert_eq!(
+        story.scheduler.waiting(story.now, 9).1,
+        0,
+        "nothing of it will start"
+    );
+    // It is back: that it fails again is news.
+    let issue = Pull::parse(TODO.as_bytes()).unwrap().issues.remove(0);
+    story.pull(TODO).tell(shown(Seen::Snapshot(Box::new(issue))));
+    assert_eq!(story.starts.len(), 1);
+}
+
+#[test]
+fn a_wait_is_told_also_before_the_first_pull() {
+    let mut story = story("", "", "");
+    story.pull(TODO).end(of(Outcome::Failed)).pull(TODO);
+    let waits = |hold| match hold {
+        Some(Hold::BackingOff { until, after }) => (until, after),
+        other => panic!("{other:?}"),
+    };
+    let (until, after) = waits(story.hold("1"));
+    assert_eq!(after, Some(Outcome::Failed));
+    story.crash();
+    assert_eq!(waits(story.hold("1")), (until, after));
+    story.wait(600);
+    assert_eq!(story.hold("1"), Some(Hold::NotPulled));
+}
+
+#[test]
+fn a_limit_of_the_issue_is_named() {
+    let mut story = story("", "limits: { attempts: 1 }", "");
+    story.pull(TODO).end(of(Outcome::Failed)).pull(TODO);
+    match story.hold("1") {
+        Some(Hold::Parked { reason, detail, .. }) => {
+            assert_eq!(reason, ParkReason::IssueLimit);
+            assert_eq!(detail, "used up: 1 of 1 attempts for the issue's life");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_conversation_that_began_anew_is_told() {
+    let mut story = story("", "", "");
+    let failed = Report {
+        resume_failed: true,
+        ..of(Outcome::Failed)
+    };
+    story.pull(TODO).end(failed).pull(TODO);
+    assert_eq!(story.told("resume_failed"), 1);
+}
