@@ -368,6 +368,13 @@ impl Work<'_> {
                 Cause::Exited | Cause::SpawnFailed => {}
             }
         }
+        // It told so late that it had ended before it could be stopped.
+        if let Some(hit) = self.crossed().filter(|_| !self.conclusion.over_budget) {
+            return Err(Trouble::of(
+                Outcome::OverBudget,
+                format!("a limit is reached: {hit}"),
+            ));
+        }
         if self.conclusion.ok {
             return Ok(());
         }

@@ -394,6 +394,19 @@ impl<'a> Work<'a> {
             };
             log.push(now, &failed)?;
         }
+        // One that was stopped for a limit has the line already.
+        let is_told = self
+            .attempt
+            .orders
+            .halt()
+            .is_some_and(|halt| halt.limit().is_some());
+        let crossed = self
+            .crossed()
+            .filter(|_| report.outcome == Outcome::OverBudget && !is_told);
+        if let Some(hit) = crossed {
+            let percent = hit.percent();
+            log.push(now, &Event::Limit { hit, percent })?;
+        }
         // No agent has told it.
         let untold = ended.exit_code.is_none() && ended.signal.is_none();
         if let Some(reason) = reason.filter(|_| untold) {

@@ -5,7 +5,7 @@ use std::path::Path;
 use jiff::{Timestamp, Zoned};
 use vik_agents::{Exit, resume_failure};
 use vik_core::event::Ended;
-use vik_core::limits::{Spend, charge};
+use vik_core::limits::{LimitHit, LimitScope, Spend, charge};
 use vik_core::machine::Report;
 use vik_core::money::MicroUsd;
 use vik_core::outcome::{CostSource, FailureClass, Outcome, Usage};
@@ -37,6 +37,13 @@ impl Work<'_> {
             let why = resume_failure(self.kept.profile.runtime, asked, &self.conclusion);
             self.resume_failure = why.map(std::borrow::Cow::into_owned);
         }
+    }
+
+    /// The limit of the attempt that it has crossed, by all that the agent told.
+    pub(super) fn crossed(&self) -> Option<LimitHit> {
+        let conclusion = &self.conclusion;
+        let (spend, _) = figures(&self.kept.profile, conclusion.usage, conclusion.cost_usd);
+        self.start().stage.limit.reached(LimitScope::Attempt, spend?)
     }
 
     pub(super) fn conclude(&self, trouble: Option<Trouble>) -> (Ended, Report) {

@@ -38,6 +38,28 @@ fn a_limit_is_warned_of_and_stops_the_attempt() {
 }
 
 #[test]
+fn a_limit_crossed_by_the_agent_s_last_word_counts_too() {
+    let world = World::new(&[("1", "todo")])
+        .agent("claude_code")
+        .work("limits", json!({"tokens": 1000}))
+        .script("ok");
+    let scene = Scene::new(world);
+    let report = scene.finish();
+    assert_eq!(
+        report.outcome,
+        Outcome::OverBudget,
+        "nobody could stop it in time"
+    );
+    assert_eq!(
+        report.reason.as_deref(),
+        Some("a limit is reached: 1020 of 1000 tokens for the attempt")
+    );
+    let limits = scene.world.session("1").of_kind("limit");
+    let percent: Vec<_> = limits.iter().map(|limit| &limit["percent"]).collect();
+    assert_eq!(percent, [102]);
+}
+
+#[test]
 fn what_was_cut_off_without_figures_is_charged_the_estimate() {
     let world = World::new(&[("1", "todo")])
         .agent("codex")
