@@ -28,11 +28,11 @@ issue: { stages: { work: { when: { state: todo }, agent: a, prompt: p } } }
         .to_owned(),
     );
     for _ in 0..3 {
-        story.pull(TODO).tell(shown(Seen::Unknown)).wait(1);
+        story.pull(TO_DO).tell(shown(Seen::Unknown)).wait(1);
     }
     assert_eq!(story.told("show_failed"), 1);
     for _ in 0..3 {
-        story.pull(TODO).tell(shown(Seen::Gone)).wait(1);
+        story.pull(TO_DO).tell(shown(Seen::Gone)).wait(1);
         assert_eq!(story.hold("1"), Some(Hold::Gone), "the pull did bring it");
     }
     assert_eq!(story.told("gone"), 1);
@@ -43,15 +43,15 @@ issue: { stages: { work: { when: { state: todo }, agent: a, prompt: p } } }
         "nothing of it will start"
     );
     // It is back: that it fails again is news.
-    let issue = Pull::parse(TODO.as_bytes()).unwrap().issues.remove(0);
-    story.pull(TODO).tell(shown(Seen::Snapshot(Box::new(issue))));
+    let issue = Pull::parse(TO_DO.as_bytes()).unwrap().issues.remove(0);
+    story.pull(TO_DO).tell(shown(Seen::Snapshot(Box::new(issue))));
     assert_eq!(story.starts.len(), 1);
 }
 
 #[test]
 fn a_wait_is_told_also_before_the_first_pull() {
     let mut story = story("", "", "");
-    story.pull(TODO).end(of(Outcome::Failed)).pull(TODO);
+    story.pull(TO_DO).end(of(Outcome::Failed)).pull(TO_DO);
     let waits = |hold| match hold {
         Some(Hold::BackingOff { until, after }) => (until, after),
         other => panic!("{other:?}"),
@@ -67,7 +67,7 @@ fn a_wait_is_told_also_before_the_first_pull() {
 #[test]
 fn a_limit_of_the_issue_is_named() {
     let mut story = story("", "limits: { attempts: 1 }", "");
-    story.pull(TODO).end(of(Outcome::Failed)).pull(TODO);
+    story.pull(TO_DO).end(of(Outcome::Failed)).pull(TO_DO);
     match story.hold("1") {
         Some(Hold::Parked { reason, detail, .. }) => {
             assert_eq!(reason, ParkReason::IssueLimit);
@@ -84,6 +84,6 @@ fn a_conversation_that_began_anew_is_told() {
         resume_failed: true,
         ..of(Outcome::Failed)
     };
-    story.pull(TODO).end(failed).pull(TODO);
+    story.pull(TO_DO).end(failed).pull(TO_DO);
     assert_eq!(story.told("resume_failed"), 1);
 }
