@@ -46,14 +46,12 @@ impl Scheduler {
             if matches!(known, Some(Absent::Closed)) {
                 continue;
             }
-            let looked = self.show(&id, None, now);
-            let first = if looked { Absent::Unknown } else { Absent::Closed };
-            if !self.blockers.absent.contains_key(&id) {
-                if !looked {
-                    let detail = "another issue waits for it, yet no pull brings it: it holds nothing";
-                    self.decide(now, "blocker_absent", About::issue(&id), detail.to_owned());
-                }
-                self.blockers.absent.insert(id, first);
+            if self.show(&id, None, now) {
+                self.blockers.absent.entry(id).or_insert(Absent::Unknown);
+            } else {
+                let detail = "another issue waits for it, yet no pull brings it: it holds nothing";
+                self.decide(now, "blocker_absent", About::issue(&id), detail.to_owned());
+                self.blockers.absent.insert(id, Absent::Closed);
             }
         }
         self.hold_blocked(now);

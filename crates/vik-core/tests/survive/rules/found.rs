@@ -107,3 +107,14 @@ fn a_state_that_an_edit_makes_open_again_blocks_at_once() {
     assert!(story.starts.is_empty());
     assert!(matches!(hold_of(&story, "plan"), Some(Hold::Blocked { .. })));
 }
+
+#[test]
+fn a_blocker_that_no_pull_brings_holds_nothing_once_there_is_no_way_to_look() {
+    const BLOCKED: &str = r#"[{"id":1,"state":"todo","blocked_by":[2]}]"#;
+    let mut story = two_stages("show: { command: look }", "");
+    story.pull(BLOCKED);
+    assert!(matches!(hold_of(&story, "plan"), Some(Hold::Blocked { .. })));
+    let edited = load(&two_stages("", "").text).workflow.unwrap();
+    story.tell(Input::Reloaded(edited.into())).pull(BLOCKED);
+    assert_eq!(story.starts.len(), 1);
+}
