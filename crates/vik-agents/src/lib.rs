@@ -190,11 +190,6 @@ pub fn version_args(runtime: Runtime) -> &'static [&'static str] {
     }
 }
 
-/// Whether a conversation with an agent of this runtime can be taken up again.
-pub fn can_resume(runtime: Runtime) -> bool {
-    runtime != Runtime::Command
-}
-
 /// A path as text, to go on a command line or into a variable.
 fn path_text(path: &Path) -> Result<&str, LaunchError> {
     path.to_str().ok_or_else(|| LaunchError::PathNotUtf8 {

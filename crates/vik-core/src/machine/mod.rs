@@ -21,7 +21,7 @@ use crate::limits::{Limit, LimitHit, LimitScope, Spend};
 use crate::outcome::Outcome;
 use crate::scheduler::{Start, StopWhy};
 use crate::time::{Mono, Now};
-use crate::workflow::{IssuePolicy, Stage, Workflow};
+use crate::workflow::{AgentProfile, IssuePolicy, Stage, Workflow};
 
 pub use life::Life;
 pub use park::ParkReason;
@@ -379,12 +379,12 @@ impl Machine {
     }
 
     /// Reserves a stage for an attempt. `new_run` is the run's id, should it be a new one; `budget` is what may be
-    /// spent, `estimate` what is charged where the attempt does not tell.
+    /// spent; `agent` says what is charged where the attempt does not tell, and whether a conversation can go on.
     pub fn start(
         &mut self,
         stage: &Stage,
         (new_run, session): (RunId, SessionId),
-        (budget, estimate): (Limit, Spend),
+        (budget, agent): (Limit, Option<&AgentProfile>),
         now: Now,
     ) -> Start {
         let at = self.runs.iter().position(|run| run.stage == stage.name);
@@ -402,7 +402,8 @@ impl Machine {
         let resume = run
             .conversation
             .as_ref()
-            .filter(|(agent, _)| stage.resume && *agent == stage.agent)
+            .filter(|_| stage.resume && agent.is_some_and(|agent| agent.runtime.can_resume()))
+            .filter(|(earlier, _)| *earlier == stage.agent)
             .map(|(_, resume)| resume.clone());
         let start = Start {
             issue: self.issue.clone(),
@@ -418,7 +419,7 @@ impl Machine {
             session,
             since: now.wall,
             start: Box::new(start.clone()),
-            estimate,
+            estimate: agent.map(|agent| agent.estimate).unwrap_or_default(),
             stopping: None,
         };
         self.runs.insert(at.unwrap_or(self.runs.len()), run);

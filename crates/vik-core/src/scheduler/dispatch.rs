@@ -174,8 +174,7 @@ impl Scheduler {
         };
         let budget = self.spending.budget(&workflow, machine, stage.limit, now);
         let agent = workflow.agents.get(&stage.agent);
-        let estimate = agent.map(|agent| agent.estimate).unwrap_or_default();
-        let start = machine.start(stage, self.ids.pair(now), (budget, estimate), now);
+        let start = machine.start(stage, self.ids.pair(now), (budget, agent), now);
         let (attempts, allowed) = (
             machine.life().attempts + 1,
             machine.life().allowed(&workflow.issue),

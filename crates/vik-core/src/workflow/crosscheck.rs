@@ -158,22 +158,25 @@ impl Check<'_> {
         for (name, stage) in stages(file) {
             let runtime = agent_of(agents, stage).and_then(|agent| agent.runtime);
             let at = |key: &str| join(&join("issue.stages", name), key);
-            let has_no_sessions = runtime == Some(Runtime::Command);
+            let without = |runtime: Option<Runtime>| {
+                format!("with the runtime `{}`", runtime.map_or("", Runtime::as_str))
+            };
+            let has_no_sessions = runtime.is_some_and(|runtime| !runtime.can_resume());
             if has_no_sessions && stage.resume && !self.places.is_absent(&at("resume")) {
                 self.report_at_key(
                     Diagnostic::warning(
                         "unused_key",
                         at("resume"),
-                        "`resume` has no effect with the runtime `command`",
+                        format!("`resume` has no effect {}", without(runtime)),
                     )
                     .hint("each attempt of it starts anew"),
                 );
             }
             if stage.resume_prompt.is_some() && (has_no_sessions || !stage.resume) {
                 let why = if has_no_sessions {
-                    "with the runtime `command`"
+                    without(runtime)
                 } else {
-                    "where `resume` is false"
+                    "where `resume` is false".to_owned()
                 };
                 self.report_at_key(Diagnostic::warning(
                     "unused_key",

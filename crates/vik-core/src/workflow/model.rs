@@ -128,6 +128,11 @@ pub enum Runtime {
 }
 
 impl Runtime {
+    /// Whether a conversation with such an agent can be taken up again. vex keeps none of its own yet.
+    pub fn can_resume(self) -> bool {
+        matches!(self, Self::Codex | Self::ClaudeCode)
+    }
+
     /// The name used in the workflow file.
     pub fn as_str(self) -> &'static str {
         match self {

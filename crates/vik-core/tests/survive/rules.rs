@@ -33,7 +33,7 @@ fn story(top: &str, issue: &str, stage: &str) -> Story {
     let text = format!(
         "{top}
 issues: {{ pull: {{ command: list }} }}
-agents: {{ a: {{ runtime: command, command: [agent] }} }}
+agents: {{ a: {{ runtime: codex, model: m }} }}
 issue:
   terminal_states: [done]
   {issue}

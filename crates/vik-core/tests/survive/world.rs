@@ -37,8 +37,8 @@ pub fn workflow(show: bool) -> Arc<Workflow> {
 limits: {{ tokens_per_day: {DAY_TOKENS} }}
 issues: {{ pull: {{ command: list }}, {show} }}
 agents:
-  a: {{ runtime: command, command: [agent], estimate: {{ tokens: 40, usd: 0.01 }} }}
-  b: {{ runtime: command, command: [agent], max_concurrency: 1, estimate: {{ tokens: 40, usd: 0.01 }} }}
+  a: {{ runtime: codex, model: m, estimate: {{ tokens: 40, usd: 0.01 }} }}
+  b: {{ runtime: codex, model: m, max_concurrency: 1, estimate: {{ tokens: 40, usd: 0.01 }} }}
 issue:
   terminal_states: [done]
   limits: {{ attempts: {LIFE}, tokens: {ISSUE_TOKENS} }}
