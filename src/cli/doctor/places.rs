@@ -82,7 +82,7 @@ pub(super) fn daemon(instance: &Instance) -> Check {
         Presence::Dead(info) => {
             let message = format!("the last daemon (pid {}) left without an end", info.process.pid);
             Check::warning(Group::Folders, check, "daemon_died", message)
-                .hint("`vik stop` ends what it left; `vik run` starts anew")
+                .hint("`vik run` goes on where it ended; `vik stop` ends what it left")
         }
         Presence::None => Check::ok(Group::Folders, check, "no daemon runs"),
     }
