@@ -111,9 +111,12 @@ impl Oracle {
             "with `show` an issue is looked at right before it starts",
             || format!("issue {issue}"),
         )?;
-        // The answer to a look whose `show` is gone since names blockers that only the next pull can tell of.
-        let told = self.pulled[issue].as_ref().filter(|_| self.policy.show.is_none());
-        self.is_not_blocked(told.unwrap_or(item))
+        // Where `show` was edited away while a look was under way, the pull and the look may both be right.
+        let pulled = self.pulled[issue].as_ref().filter(|_| self.policy.show.is_none());
+        match pulled.map(|pulled| self.is_not_blocked(pulled)) {
+            Some(Ok(())) => Ok(()),
+            _ => self.is_not_blocked(item),
+        }
     }
 
     pub(super) fn is_not_blocked(&self, item: &Item) -> Held {
