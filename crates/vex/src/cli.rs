@@ -12,7 +12,7 @@ use crate::agent::{self, Ending};
 use crate::evidence::Before;
 use crate::interrupt::Interrupt;
 use crate::journal::{ExitReason, Journal, SessionStart};
-use crate::replay::{Recording, RecordingError, Replay};
+use crate::provider::replay::{Recording, RecordingError, Replay};
 use crate::tools::{Permission, Root, Toolbox};
 
 /// The largest prompt, in bytes.
@@ -173,7 +173,7 @@ fn work(args: &ExecArgs, journal: &Journal, interrupt: &Interrupt) -> Ending {
     };
     let before = Before::look(root.path());
     let tools = Toolbox::new(root, args.permission);
-    let mut provider = Replay::new(recording);
+    let mut provider = Replay::new(recording, args.model.as_deref().unwrap_or(provider));
     let ending = agent::run(
         prompt,
         &mut provider,

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::provider::{ToolCall, ToolResult, Usage};
+use crate::conversation::{Arguments, ToolCall, ToolResult, Usage};
 
 /// How a run ended; decides the exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -123,7 +123,9 @@ enum Event<'a> {
     ToolCall {
         call_id: &'a str,
         tool: &'a str,
-        input: &'a Value,
+        input: Input<'a>,
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        repaired: bool,
     },
     ToolResult {
         call_id: &'a str,
@@ -153,6 +155,14 @@ enum Event<'a> {
         cost_usd: Option<f64>,
         evidence: &'a Evidence,
     },
+}
+
+/// The arguments as they came.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Input<'a> {
+    Json(&'a Value),
+    Broken(&'a str),
 }
 
 #[derive(Serialize)]
@@ -256,9 +266,14 @@ impl Journal {
         let event = Event::ToolCall {
             call_id: &call.call_id,
             tool: &call.tool,
-            input: &call.input,
+            input: match &call.input {
+                Arguments::Json(input) => Input::Json(input),
+                Arguments::Broken { raw, .. } => Input::Broken(raw),
+            },
+            repaired: call.repaired,
         };
-        let line = format!("{} {}", call.tool, brief(&call.input));
+        let shown = call.input.json().map(brief).unwrap_or_default();
+        let line = format!("{} {shown}", call.tool);
         self.inner().emit(event, |out, bold| {
             writeln!(out)?;
             heading(out, bold, &clean(&line))

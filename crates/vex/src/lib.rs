@@ -5,16 +5,16 @@
 //! never asks, never waits for stdin, and leaves no child behind.
 //!
 //! The parts, and where a later one takes its place: a [`provider::Provider`] answers requests (now only
-//! [`replay`], a recorded conversation); [`tools`] are run through one path (definition, validation, permission, run,
+//! [`provider::replay`], a recorded conversation); [`tools`] are run through one path (definition, validation, permission, run,
 //! bounded result); [`agent`] is the loop over both; [`journal`] is all that the run tells the world.
 
 pub mod agent;
 pub mod cli;
+pub mod conversation;
 pub mod evidence;
 pub mod interrupt;
 pub mod journal;
 pub mod provider;
-pub mod replay;
 pub mod tools;
 
 use std::ffi::OsString;

@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 
 pub use root::{Root, RootError};
 
+use crate::conversation::{Arguments, ToolCall, ToolResult};
 use crate::interrupt::Interrupt;
 use crate::journal::{CommandRun, Journal};
-use crate::provider::{ToolCall, ToolResult};
 
 /// The largest output of a tool that goes into the conversation, in bytes.
 pub(crate) const MAX_OUTPUT_BYTES: usize = 32 * 1024;
@@ -179,7 +179,16 @@ impl Toolbox {
                     names.join(", ")
                 ))
             })?;
-        let request = Call::validate(definition, &call.input)?;
+        let input = match &call.input {
+            Arguments::Json(input) => input,
+            Arguments::Broken { reason, .. } => {
+                return Err(ToolError::Failed(format!(
+                    "the arguments of {} are no JSON, so it was not run: {reason}",
+                    definition.name
+                )));
+            }
+        };
+        let request = Call::validate(definition, input)?;
         if !self.permission.allows(definition.need) {
             return Err(ToolError::Denied(format!(
                 "the permission is {}, {} may not {}",

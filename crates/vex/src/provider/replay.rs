@@ -18,8 +18,9 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::conversation::{Arguments, Block, Message, StopReason, ToolCall, ToolResult, Turn, Usage};
 use crate::interrupt::Interrupt;
-use crate::provider::{Message, Provider, ProviderError, Request, ToolCall, ToolResult, Turn, Usage};
+use crate::provider::{ModelInfo, Progress, Provider, ProviderError, Request};
 
 /// The largest recording that is read, in bytes.
 const MAX_BYTES: u64 = 64 * 1024 * 1024;
@@ -281,17 +282,23 @@ pub struct Replay {
     name: String,
     calls: Vec<(ToolCall, Expect)>,
     turn: usize,
+    model: ModelInfo,
 }
 
 impl Replay {
     /// A provider that answers from this recording.
-    pub fn new(recording: Recording) -> Self {
+    pub fn new(recording: Recording, model: &str) -> Self {
         Self {
             recording,
             playing: None,
             name: String::new(),
             calls: Vec::new(),
             turn: 0,
+            model: ModelInfo {
+                model: model.to_owned(),
+                context_window: None,
+                priced: true,
+            },
         }
     }
 
@@ -335,7 +342,7 @@ impl Replay {
                     self.turn,
                     self.name,
                     call.tool,
-                    call.input,
+                    call.input.json().unwrap_or_default(),
                     if told.is_empty() { "" } else { "; it gave: " },
                 )));
             }
@@ -345,10 +352,15 @@ impl Replay {
 }
 
 impl Provider for Replay {
-    fn turn(&mut self, request: Request<'_>, interrupt: &Interrupt) -> Result<Turn, ProviderError> {
+    fn turn(
+        &mut self,
+        request: Request<'_>,
+        progress: &mut dyn FnMut(Progress<'_>),
+        interrupt: &Interrupt,
+    ) -> Result<Turn, ProviderError> {
         if self.playing.is_none() {
             let prompt = request.messages.iter().find_map(|message| match message {
-                Message::User(text) => Some(text.as_str()),
+                Message::User { text } => Some(text.as_str()),
                 _ => None,
             });
             self.playing = Some(self.choose(prompt.unwrap_or_default())?);
@@ -357,7 +369,14 @@ impl Provider for Replay {
         self.turn += 1;
         let turn = match self.playing.as_mut().and_then(Iterator::next) {
             Some(Step::Turn(turn)) => turn,
-            Some(Step::Error { message, class }) => return Err(ProviderError::Reported { message, class }),
+            Some(Step::Error { message, class }) => {
+                return Err(ProviderError::Reported {
+                    message,
+                    class,
+                    http_status: None,
+                    retry_after_ms: None,
+                });
+            }
             None => {
                 return Err(ProviderError::Diverged(format!(
                     "{:?} has only {} turns, and the last one asked for tools",
@@ -380,19 +399,42 @@ impl Provider for Replay {
                     ToolCall {
                         call_id,
                         tool: call.tool,
-                        input: call.input,
+                        input: Arguments::Json(call.input),
+                        repaired: false,
                     },
                     call.expect,
                 )
             })
             .collect();
+        let mut blocks = Vec::new();
+        if let Some(text) = turn.reasoning {
+            progress(Progress::Thinking(&text));
+            blocks.push(Block::Thinking {
+                text,
+                signature: None,
+            });
+        }
+        if let Some(text) = turn.text {
+            progress(Progress::Text(&text));
+            blocks.push(Block::Text { text });
+        }
+        let stop = if self.calls.is_empty() {
+            StopReason::End
+        } else {
+            StopReason::ToolUse
+        };
+        blocks.extend(self.calls.iter().map(|(call, _)| Block::ToolCall(call.clone())));
         Ok(Turn {
-            reasoning: turn.reasoning,
-            text: turn.text,
-            tool_calls: self.calls.iter().map(|(call, _)| call.clone()).collect(),
+            blocks,
+            stop,
             usage: turn.usage,
+            counted: true,
             cost_usd: turn.cost_usd,
         })
+    }
+
+    fn model(&self) -> &ModelInfo {
+        &self.model
     }
 }
 

@@ -1,8 +1,9 @@
 //! The loop: ask the model, run the tools it asks for, until it is done or something ends it.
 
+use crate::conversation::Message;
 use crate::interrupt::Interrupt;
 use crate::journal::{ExitReason, Journal};
-use crate::provider::{Message, Provider, ProviderError, Request};
+use crate::provider::{Provider, ProviderError, Request};
 use crate::tools::Toolbox;
 
 /// How a run ended, and why where it did not end well.
@@ -45,7 +46,7 @@ pub fn run(
     interrupt: &Interrupt,
 ) -> Ending {
     let interrupted = || Ending::failed(ExitReason::Interrupted, "interrupted by a signal");
-    let mut messages = vec![Message::User(prompt)];
+    let mut messages = vec![Message::User { text: prompt }];
     let mut denied = None;
     let mut called = false;
     for _ in 0..max_turns {
@@ -56,23 +57,26 @@ pub fn run(
             return Ending::failed(ExitReason::Failed, "nobody reads the output any more");
         }
         let request = Request {
+            system: "",
             messages: &messages,
             tools: tools.definitions(),
+            output_schema: None,
         };
-        let turn = match provider.turn(request, interrupt) {
+        let turn = match provider.turn(request, &mut |_| (), interrupt) {
             Ok(turn) => turn,
             Err(ProviderError::Interrupted) => return interrupted(),
             Err(error) => return provider_failed(error, denied),
         };
         journal.add_usage(turn.usage, turn.cost_usd);
-        if let Some(text) = turn.reasoning.as_deref().filter(|text| !text.trim().is_empty()) {
-            journal.reasoning(text);
+        let thought = turn.thinking();
+        if !thought.trim().is_empty() {
+            journal.reasoning(&thought);
         }
-        let said = turn.text.as_deref().filter(|text| !text.trim().is_empty());
-        if let Some(text) = said {
+        let said = Some(turn.text()).filter(|text| !text.trim().is_empty());
+        if let Some(text) = &said {
             journal.message(text);
         }
-        if turn.tool_calls.is_empty() {
+        if turn.tool_calls().next().is_none() {
             return match (denied, said) {
                 // It gave up where it was refused: whatever it says, what it needed did not happen.
                 (Some(denial), _) => Ending::failed(ExitReason::Denied, denial),
@@ -86,7 +90,7 @@ pub fn run(
         }
         called = true;
         denied = None;
-        let calls = turn.tool_calls.clone();
+        let calls: Vec<_> = turn.tool_calls().cloned().collect();
         messages.push(Message::Assistant(turn));
         for call in &calls {
             // Each call gets its result, also when a signal came between them.
@@ -127,6 +131,11 @@ fn provider_failed(error: ProviderError, denied: Option<String>) -> Ending {
                 class,
             }
         }
+        ProviderError::Overflow(_) => Ending {
+            reason: ExitReason::Failed,
+            message: Some(message),
+            class: Some("context".to_owned()),
+        },
         ProviderError::Interrupted => Ending::failed(ExitReason::Interrupted, message),
     }
 }
