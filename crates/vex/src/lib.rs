@@ -15,6 +15,7 @@ pub mod evidence;
 pub mod interrupt;
 pub mod journal;
 pub mod provider;
+pub mod redact;
 pub mod tools;
 
 use std::ffi::OsString;

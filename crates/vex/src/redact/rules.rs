@@ -1,0 +1,509 @@
+//! What looks like a secret, judged at one place of a text.
+//!
+//! Each rule looks at the text from this place on and at the byte before it, never further back: so a text that comes in
+//! pieces is judged as the whole would be. A rule that reaches the end of a piece asks for more.
+
+use std::ops::Range;
+
+/// The longest name that is read as the name of a value, in bytes.
+const MAX_NAME: usize = 64;
+/// The longest value that is judged, in bytes; what is longer is data.
+const MAX_VALUE: usize = 4096;
+/// How far a private key may reach, in bytes.
+const MAX_PEM: usize = 16 * 1024;
+/// The longest `user:password@` of an address, in bytes.
+const MAX_USERINFO: usize = 512;
+
+/// What a rule says of a place.
+pub(super) enum Verdict {
+    /// There is a secret, here or a little further on.
+    Secret(Range<usize>, &'static str),
+    /// The end of the text hides whether there is one.
+    More,
+    /// There is none.
+    No,
+}
+
+/// A token that is known by how it begins.
+struct Token {
+    kind: &'static str,
+    prefix: &'static str,
+    class: fn(u8) -> bool,
+    /// Whether the rest, behind the prefix, is like that of a real one.
+    real: fn(&[u8]) -> bool,
+}
+
+/// Tokens by their beginnings; a longer beginning stands before a shorter one of the same kind.
+const TOKENS: &[Token] = &[
+    token("api_key", "sk-ant-", dashed, |rest| {
+        rest.len() >= 16 && mixed(rest)
+    }),
+    token("api_key", "sk-", dashed, |rest| rest.len() >= 20 && mixed(rest)),
+    token("api_key", "sk_live_", alphanumeric, |rest| rest.len() >= 16),
+    token("api_key", "rk_live_", alphanumeric, |rest| rest.len() >= 16),
+    token("api_key", "gsk_", alphanumeric, |rest| rest.len() >= 32),
+    token("api_key", "xai-", alphanumeric, |rest| rest.len() >= 32),
+    token("api_key", "hf_", alphanumeric, |rest| rest.len() >= 30),
+    token("api_key", "npm_", alphanumeric, |rest| rest.len() >= 36),
+    token("api_key", "AIza", dashed, |rest| rest.len() >= 35),
+    token("slack_token", "xoxb-", dashed, slack),
+    token("slack_token", "xoxp-", dashed, slack),
+    token("slack_token", "xoxa-", dashed, slack),
+    token("slack_token", "xoxr-", dashed, slack),
+    token("slack_token", "xoxs-", dashed, slack),
+    token("slack_token", "xapp-", dashed, slack),
+    token("aws_key", "AKIA", alphanumeric, aws_id),
+    token("aws_key", "ASIA", alphanumeric, aws_id),
+    token("github_token", "github_pat_", word, |rest| rest.len() >= 22),
+    token("github_token", "ghp_", alphanumeric, |rest| rest.len() >= 20),
+    token("github_token", "gho_", alphanumeric, |rest| rest.len() >= 20),
+    token("github_token", "ghu_", alphanumeric, |rest| rest.len() >= 20),
+    token("github_token", "ghs_", alphanumeric, |rest| rest.len() >= 20),
+    token("github_token", "ghr_", alphanumeric, |rest| rest.len() >= 20),
+    token("gitlab_token", "glpat-", dashed, |rest| rest.len() >= 20),
+    token("jwt", "eyJ", dotted, jwt),
+];
+
+const fn token(
+    kind: &'static str,
+    prefix: &'static str,
+    class: fn(u8) -> bool,
+    real: fn(&[u8]) -> bool,
+) -> Token {
+    Token {
+        kind,
+        prefix,
+        class,
+        real,
+    }
+}
+
+/// How the name of a secret value ends, in small letters, with `_` for `-`.
+const SECRET_NAMES: &[&str] = &[
+    "password",
+    "passwd",
+    "passphrase",
+    "secret",
+    "token",
+    "api_key",
+    "apikey",
+    "access_key",
+    "accesskey",
+    "secret_key",
+    "secretkey",
+    "private_key",
+    "privatekey",
+    "account_key",
+    "accountkey",
+    "signing_key",
+    "encryption_key",
+    "credential",
+    "credentials",
+];
+
+/// Judges the place where `text` begins; `before` is the byte in front of it, `whole` whether nothing comes after it.
+pub(super) fn at(text: &[u8], before: Option<u8>, whole: bool) -> Verdict {
+    match text.first() {
+        Some(b'-') => private_key(text, whole),
+        Some(b':') => address(text, whole),
+        Some(first) if word(*first) && !before.is_some_and(word) => {
+            let verdict = known_token(text, whole);
+            if !matches!(verdict, Verdict::No) {
+                return verdict;
+            }
+            match login(text, whole) {
+                Verdict::No => assignment(text, before, whole),
+                verdict => verdict,
+            }
+        }
+        _ => Verdict::No,
+    }
+}
+
+/// Whether a name says that its value is a secret.
+pub(super) fn names_secret(name: &[u8]) -> bool {
+    let plain = |byte: &u8| match byte {
+        b'-' => b'_',
+        byte => byte.to_ascii_lowercase(),
+    };
+    SECRET_NAMES.iter().any(|end| {
+        let Some(start) = name.len().checked_sub(end.len()) else {
+            return false;
+        };
+        name[start..].iter().map(plain).eq(end.bytes())
+    })
+}
+
+fn known_token(text: &[u8], whole: bool) -> Verdict {
+    for token in TOKENS {
+        let prefix = token.prefix.as_bytes();
+        if text.len() < prefix.len() {
+            if !whole && prefix.starts_with(text) {
+                return Verdict::More;
+            }
+            continue;
+        }
+        if !text.starts_with(prefix) {
+            continue;
+        }
+        let run = run(&text[prefix.len()..], token.class);
+        let end = prefix.len() + run;
+        if end == text.len() && !whole {
+            return Verdict::More;
+        }
+        let rest = trimmed(&text[prefix.len()..end]);
+        if (token.real)(rest) {
+            return Verdict::Secret(0..prefix.len() + rest.len(), token.kind);
+        }
+    }
+    Verdict::No
+}
+
+/// `Bearer TOKEN` and `Basic BASE64`, as in the header of a request.
+fn login(text: &[u8], whole: bool) -> Verdict {
+    for (scheme, kind, real) in [
+        ("bearer", "bearer", bearer as fn(&[u8]) -> bool),
+        ("basic", "basic", basic),
+    ] {
+        let length = scheme.len().min(text.len());
+        if !text[..length].eq_ignore_ascii_case(&scheme.as_bytes()[..length]) {
+            continue;
+        }
+        let spaces = run(&text[length..], |byte| byte == b' ');
+        let start = length + spaces;
+        let end = start + run(&text[start..], |byte| dotted(byte) || b"+/=~".contains(&byte));
+        // A long row of spaces leads to no token; it is not held back for ever.
+        if spaces > 4 || (length == scheme.len() && spaces == 0 && length < text.len()) {
+            continue;
+        }
+        if end == text.len() && !whole {
+            return Verdict::More;
+        }
+        let value = trimmed(&text[start..end]);
+        if spaces > 0 && real(value) {
+            return Verdict::Secret(start..start + value.len(), kind);
+        }
+    }
+    Verdict::No
+}
+
+/// `name = value`, where the name says that the value is a secret and the value is no word.
+fn assignment(text: &[u8], before: Option<u8>, whole: bool) -> Verdict {
+    let name_end = run(text, dashed);
+    if name_end > MAX_NAME {
+        return Verdict::No;
+    }
+    let ran_out = |at: usize| {
+        if at == text.len() && !whole {
+            Verdict::More
+        } else {
+            Verdict::No
+        }
+    };
+    let name = &text[..name_end];
+    if name_end == text.len() {
+        return ran_out(name_end);
+    }
+    if !names_secret(name) {
+        return Verdict::No;
+    }
+    let spaces = |at: usize| at + run(&text[at..], |byte| byte == b' ' || byte == b'\t').min(8);
+    let quote = |at: usize| {
+        text.get(at)
+            .copied()
+            .filter(|byte| matches!(byte, b'"' | b'\'' | b'`'))
+    };
+    // `"name": "value"`, `name := 'value'`, `NAME=value`, `name => "value"`, `\"name\": \"value\"`.
+    let escaped = |at: usize| at + usize::from(text.get(at) == Some(&b'\\'));
+    let mut at = escaped(name_end);
+    at += usize::from(quote(at).is_some());
+    let named = spaces(at);
+    let sign = named + run(&text[named..], |byte| matches!(byte, b':' | b'=' | b'>')).min(3);
+    if sign == named {
+        return ran_out(sign);
+    }
+    let at = escaped(spaces(sign));
+    let quoted = quote(at);
+    let start = at + usize::from(quoted.is_some());
+    let end = start
+        + match quoted {
+            Some(quote) => run(&text[start..], |byte| {
+                byte != quote && byte != b'\\' && !byte.is_ascii_whitespace()
+            }),
+            None => run(&text[start..], |byte| {
+                !byte.is_ascii_whitespace() && !b"\"'`,;()[]{}<>&|\\#".contains(&byte)
+            }),
+        };
+    if end - start > MAX_VALUE {
+        return Verdict::No;
+    }
+    if end == text.len() && !whole {
+        return Verdict::More;
+    }
+    let follows = text.get(end);
+    let closed = match quoted {
+        Some(quote) => follows.is_none_or(|byte| *byte == quote || *byte == b'\\'),
+        // `token = make(…)` is code.
+        None => !matches!(follows, Some(b'(' | b'[' | b'{' | b'<')),
+    };
+    let value = if quoted.is_some() {
+        &text[start..end]
+    } else {
+        trimmed(&text[start..end])
+    };
+    // Where nothing but a value can stand, less says that it is one.
+    let as_setting = named == name_end
+        && sign - named == 1
+        && at == sign
+        && (!name.iter().any(u8::is_ascii_lowercase) || matches!(before, Some(b'?' | b'&')));
+    if closed && secret_value(value, quoted.is_some() || as_setting) {
+        return Verdict::Secret(start..start + value.len(), "secret");
+    }
+    Verdict::No
+}
+
+/// The password in an address: what stands between the user's name and the host.
+fn address(text: &[u8], whole: bool) -> Verdict {
+    let sign = b"://";
+    if !text.starts_with(sign) {
+        return if !whole && sign.starts_with(text) {
+            Verdict::More
+        } else {
+            Verdict::No
+        };
+    }
+    let userinfo = run(&text[sign.len()..], |byte| {
+        !byte.is_ascii_whitespace() && !b"/\"'`<>\\?#,;()|".contains(&byte)
+    });
+    let end = sign.len() + userinfo;
+    if userinfo > MAX_USERINFO {
+        return Verdict::No;
+    }
+    if end == text.len() && !whole {
+        return Verdict::More;
+    }
+    let userinfo = &text[sign.len()..end];
+    let Some(at) = userinfo.iter().rposition(|byte| *byte == b'@') else {
+        return Verdict::No;
+    };
+    let Some(colon) = userinfo[..at].iter().position(|byte| *byte == b':') else {
+        return Verdict::No;
+    };
+    let password = &userinfo[colon + 1..at];
+    match password.first() {
+        // A template or a placeholder.
+        None | Some(b'$' | b'{' | b'[' | b'*' | b'%' | b'.') => Verdict::No,
+        Some(_) => Verdict::Secret(sign.len() + colon + 1..sign.len() + at, "password"),
+    }
+}
+
+/// A private key in PEM: from its first line to its last, or as far as it goes.
+fn private_key(text: &[u8], whole: bool) -> Verdict {
+    let begin = b"-----BEGIN ";
+    if !text.starts_with(begin) {
+        return if !whole && begin.starts_with(text) {
+            Verdict::More
+        } else {
+            Verdict::No
+        };
+    }
+    let name = run(&text[begin.len()..], |byte| {
+        byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b' '
+    });
+    let head = begin.len() + name;
+    if name > MAX_NAME {
+        return Verdict::No;
+    }
+    let dashes = run(&text[head..], |byte| byte == b'-').min(5);
+    if head + dashes == text.len() && !whole {
+        return Verdict::More;
+    }
+    let is_private = text[begin.len()..head]
+        .windows(11)
+        .any(|word| word == b"PRIVATE KEY");
+    if dashes < 5 || !is_private {
+        return Verdict::No;
+    }
+    // Keys also stand in strings, with escaped line ends, in diffs and behind line numbers.
+    let body = head + dashes;
+    let limit = text.len().min(body + MAX_PEM);
+    let in_key = |byte: u8| base64(byte) || byte.is_ascii_whitespace() || b"-:,|\\\"'.".contains(&byte);
+    let reach = body + run(&text[body..limit], in_key);
+    let end_mark = b"-----END ";
+    if let Some(at) = find(&text[body..reach], end_mark) {
+        let name = body + at + end_mark.len();
+        let last = name
+            + run(&text[name..], |byte| {
+                byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b' '
+            })
+            .min(MAX_NAME);
+        let dashes = run(&text[last..], |byte| byte == b'-').min(5);
+        let last = last + dashes;
+        if last == text.len() && dashes < 5 && !whole {
+            return Verdict::More;
+        }
+        let has_key = last_long_word(&text[body..body + at]).is_some();
+        return if has_key {
+            Verdict::Secret(0..last, "private_key")
+        } else {
+            Verdict::No
+        };
+    }
+    if reach == text.len() && !whole {
+        return Verdict::More;
+    }
+    match last_long_word(&text[body..reach]) {
+        Some(end) => Verdict::Secret(0..body + end, "private_key"),
+        None => Verdict::No,
+    }
+}
+
+/// Where the last word ends that is long enough to be a line of a key.
+fn last_long_word(text: &[u8]) -> Option<usize> {
+    let mut end = None;
+    let mut at = 0;
+    while at < text.len() {
+        let word = run(&text[at..], base64);
+        if word >= 24 && mixed(&text[at..at + word]) {
+            end = Some(at + word);
+        }
+        at += word.max(1);
+    }
+    end
+}
+
+fn find(text: &[u8], part: &[u8]) -> Option<usize> {
+    text.windows(part.len()).position(|window| window == part)
+}
+
+/// How many bytes from the start on are of this class.
+fn run(text: &[u8], class: impl Fn(u8) -> bool) -> usize {
+    text.iter().position(|byte| !class(*byte)).unwrap_or(text.len())
+}
+
+/// Without the full stop of a sentence.
+fn trimmed(value: &[u8]) -> &[u8] {
+    let end = value
+        .iter()
+        .rposition(|byte| !matches!(byte, b'.' | b':' | b'!' | b'?'))
+        .map_or(0, |last| last + 1);
+    &value[..end]
+}
+
+fn alphanumeric(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric()
+}
+
+fn word(byte: u8) -> bool {
+    alphanumeric(byte) || byte == b'_'
+}
+
+fn dashed(byte: u8) -> bool {
+    word(byte) || byte == b'-'
+}
+
+fn dotted(byte: u8) -> bool {
+    dashed(byte) || byte == b'.'
+}
+
+fn base64(byte: u8) -> bool {
+    alphanumeric(byte) || b"+/=".contains(&byte)
+}
+
+/// Whether it holds what words joined by dashes do not: figures or capitals.
+fn mixed(value: &[u8]) -> bool {
+    value
+        .iter()
+        .any(|byte| byte.is_ascii_digit() || byte.is_ascii_uppercase())
+}
+
+fn slack(rest: &[u8]) -> bool {
+    rest.len() >= 10 && rest.iter().any(u8::is_ascii_digit)
+}
+
+fn aws_id(rest: &[u8]) -> bool {
+    rest.len() == 16
+        && rest
+            .iter()
+            .all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit())
+}
+
+fn jwt(rest: &[u8]) -> bool {
+    let mut parts = rest.split(|byte| *byte == b'.');
+    let long = |part: Option<&[u8]>| part.is_some_and(|part| part.len() >= 8);
+    long(parts.next()) && long(parts.next()) && parts.next().is_some() && parts.next().is_none()
+}
+
+fn bearer(value: &[u8]) -> bool {
+    value.len() >= 16 && value.iter().any(u8::is_ascii_digit)
+}
+
+fn basic(value: &[u8]) -> bool {
+    value.len() >= 8 && value.iter().all(|byte| base64(*byte)) && (value.ends_with(b"=") || random(value))
+}
+
+/// Whether a value behind the name of a secret is one. `plain`: it stands where only a value can stand.
+fn secret_value(value: &[u8], plain: bool) -> bool {
+    let template = matches!(
+        value.first(),
+        None | Some(b'$' | b'{' | b'[' | b'<' | b'%' | b'*')
+    );
+    let inner = [b"${".as_slice(), b"{{", b"://", b"::"];
+    if template || value.len() < 16 || inner.iter().any(|mark| find(value, mark).is_some()) {
+        return false;
+    }
+    random(value)
+        || aws_secret(value)
+        || (plain && one_word(value) && value.iter().any(u8::is_ascii_digit) && entropy(value) >= 3.3)
+}
+
+/// Whether it has the shape of the secret part of a key of AWS.
+fn aws_secret(value: &[u8]) -> bool {
+    value.len() == 40
+        && value.iter().all(|byte| base64(*byte))
+        && value.iter().any(u8::is_ascii_digit)
+        && value.iter().any(u8::is_ascii_uppercase)
+        && entropy(value) >= 4.0
+}
+
+/// Whether it is one run of letters and figures, as in base64, and no words that are joined.
+fn one_word(value: &[u8]) -> bool {
+    value.iter().all(|byte| base64(*byte))
+        && value.iter().any(u8::is_ascii_alphabetic)
+        && !value[..value.len() - 1].contains(&b'/')
+}
+
+/// Whether the letters come as if drawn by lot: figures and letters, small and capital, change places all the time.
+fn random(value: &[u8]) -> bool {
+    let changes = value
+        .windows(2)
+        .filter(|pair| {
+            let digit = |byte: u8| byte.is_ascii_digit();
+            let letter = |byte: u8| byte.is_ascii_alphabetic();
+            (digit(pair[0]) && letter(pair[1]))
+                || (letter(pair[0]) && digit(pair[1]))
+                || (pair[0].is_ascii_lowercase() && pair[1].is_ascii_uppercase())
+        })
+        .count();
+    value.len() >= 16
+        && value.iter().any(u8::is_ascii_digit)
+        && changes * 4 >= value.len()
+        && entropy(value) >= 3.0
+}
+
+/// Bits for each byte.
+fn entropy(value: &[u8]) -> f64 {
+    let mut counts = [0_u32; 256];
+    for byte in value {
+        counts[usize::from(*byte)] += 1;
+    }
+    let length = value.len() as f64;
+    counts
+        .iter()
+        .filter(|count| **count > 0)
+        .map(|count| {
+            let share = f64::from(*count) / length;
+            -share * share.log2()
+        })
+        .sum()
+}

@@ -1,0 +1,320 @@
+use std::path::{Path, PathBuf};
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn plain() -> Redactor {
+    Redactor::default()
+}
+
+/// Put together here, so that nobody takes this file for one that holds secrets.
+fn secrets() -> Vec<(String, String)> {
+    let random = "q7Rz2Lk9Xw4Tb8Vn3Pc6Jd5Hf1Gs0MyKaEu";
+    let hex = "9f8e1a7c3b5d2e4f6a0b1c8d7e9f3a5b";
+    let base64 = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj";
+    let pem =
+        |name: &str| format!("-----BEGIN {name}-----\n{base64}\n{base64}\nabcd==\n-----END {name}-----");
+    let case = |given: String, masked: &str| (given, masked.to_owned());
+    vec![
+        case(format!("key sk-{random} end"), "key [REDACTED:api_key] end"),
+        case(
+            format!("sk-{}-api03-{random}_x-AA.", "ant"),
+            "[REDACTED:api_key].",
+        ),
+        case(format!("sk-{}-{random}", "proj"), "[REDACTED:api_key]"),
+        case(format!("AI{}SyD{}", "za", &random[..32]), "[REDACTED:api_key]"),
+        case(
+            format!("xo{}-123456789012-{random}", "xb"),
+            "[REDACTED:slack_token]",
+        ),
+        case(
+            format!("id={}IOSFODNN7EXAMPLE,", "AKIA"),
+            "id=[REDACTED:aws_key],",
+        ),
+        case(format!("{}IOSFODNN7EXAMPLE", "ASIA"), "[REDACTED:aws_key]"),
+        case(
+            format!(
+                "aws_secret_access_key = {}/K7MDENG/bPxRfiCYEXAMPLEKEY",
+                "wJalrXUtnFEMI"
+            ),
+            "aws_secret_access_key = [REDACTED:secret]",
+        ),
+        case(format!("{}_{random}0", "ghp"), "[REDACTED:github_token]"),
+        case(format!("{}_{random}0", "gho"), "[REDACTED:github_token]"),
+        case(format!("{}_{random}0", "ghu"), "[REDACTED:github_token]"),
+        case(format!("{}_{random}0", "ghs"), "[REDACTED:github_token]"),
+        case(format!("{}_{random}0", "ghr"), "[REDACTED:github_token]"),
+        case(
+            format!("github_{}_{random}_{random}", "pat"),
+            "[REDACTED:github_token]",
+        ),
+        case(
+            format!("gl{}-{}", "pat", &random[..20]),
+            "[REDACTED:gitlab_token]",
+        ),
+        case(
+            format!("a\n{}\nb", pem("RSA PRIVATE KEY")),
+            "a\n[REDACTED:private_key]\nb",
+        ),
+        case(pem("OPENSSH PRIVATE KEY"), "[REDACTED:private_key]"),
+        case(
+            format!("{{\"k\":\"{}\"}}", pem("PRIVATE KEY").replace('\n', "\\n")),
+            "{\"k\":\"[REDACTED:private_key]\"}",
+        ),
+        case(
+            format!("-----BEGIN EC PRIVATE KEY-----\n{base64}\nand so on"),
+            "[REDACTED:private_key]\nand so on",
+        ),
+        case(
+            format!("Authorization: Bearer {hex}"),
+            "Authorization: Bearer [REDACTED:bearer]",
+        ),
+        case(
+            "authorization: basic dXNlcjpodW50ZXIyMjI=".to_owned(),
+            "authorization: basic [REDACTED:basic]",
+        ),
+        case(
+            "postgres://app:hunter2@db.example.com:5432/x".to_owned(),
+            "postgres://app:[REDACTED:password]@db.example.com:5432/x",
+        ),
+        case(
+            "redis://:p@ss:word1@cache/0".to_owned(),
+            "redis://:[REDACTED:password]@cache/0",
+        ),
+        case(
+            format!("DB_PASSWORD=\"{hex}\""),
+            "DB_PASSWORD=\"[REDACTED:secret]\"",
+        ),
+        case(
+            format!("  \"api_key\": \"{hex}\","),
+            "  \"api_key\": \"[REDACTED:secret]\",",
+        ),
+        case(
+            format!("{{\\\"token\\\": \\\"{hex}\\\"}}"),
+            "{\\\"token\\\": \\\"[REDACTED:secret]\\\"}",
+        ),
+        case(format!("X-Api-Key: {hex}"), "X-Api-Key: [REDACTED:secret]"),
+        case(
+            "CLIENT_SECRET=abcd1234efgh5678".to_owned(),
+            "CLIENT_SECRET=[REDACTED:secret]",
+        ),
+        case(
+            format!("GET /x?a=1&access_token={hex}&b=2"),
+            "GET /x?a=1&access_token=[REDACTED:secret]&b=2",
+        ),
+        case(
+            format!(
+                "c: {}hbGciOiJIUzI1NiJ9.{}zdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N",
+                "eyJ", "eyJ"
+            ),
+            "c: [REDACTED:jwt]",
+        ),
+    ]
+}
+
+/// Words and code that look a little like secrets.
+const HARMLESS: &[&str] = &[
+    "",
+    "the bearer of this letter, a basic understanding; Basic authentication-mechanisms",
+    "let token = parse_token_from_header_v2(headers)?;",
+    "token: Option<String>, password: &str, secret: SecretString2Wrapper,",
+    "password = prompt_for_the_password_of_user_1()",
+    "const SECRET_KEY: &str = env!(\"SECRET_KEY\");",
+    "API_KEY=${API_KEY} TOKEN=$TOKEN password={{ password }} secret: <your-secret-here-12345>",
+    "api_key = os.environ[\"OPENAI_API_KEY\"]",
+    "max_tokens: 4096, next_token: null, token = \"short1\"",
+    "class=\"sk-loading-indicator-wrapper\" risk-averse disk-usage sk-fading-circle",
+    "-----BEGIN CERTIFICATE-----\nMIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcw\n-----END CERTIFICATE-----",
+    "if text.contains(\"-----BEGIN RSA PRIVATE KEY-----\") { return }",
+    "https://example.com:8080/a@b http://user@host/ ssh://git@github.com:22/x",
+    "postgres://$USER:$PASSWORD@host/db postgres://{user}:{password}@host",
+    "checksum = \"8c1c9e4f6a0b1c8d7e9f3a5b9f8e1a7c3b5d2e4f6a0b1c8d7e9f3a5b\"",
+    "commit 9f8e1a7c3b5d2e4f6a0b1c8d7e9f3a5b9f8e1a7c, id 550e8400-e29b-41d4-a716-446655440000",
+    "AKIA and ASIA are prefixes; ghp_ and glpat- too; eyJ begins a token; AIza",
+    "secretary: Margaret; tokenizer = \"cl100k_base_with_extra_2024_tokens\"",
+    "token=self.tokens.pop_front().unwrap_or_default()",
+    "the token: it is described in chapter 12345678901234567890",
+];
+
+#[test]
+fn what_looks_like_a_secret_is_masked_and_nothing_around_it() {
+    for (given, masked) in secrets() {
+        assert_eq!(plain().redact(&given), masked, "{given}");
+        assert_eq!(plain().redact(&masked), masked, "a placeholder stays");
+    }
+}
+
+#[test]
+fn ordinary_words_and_code_stay() {
+    for text in HARMLESS {
+        assert!(
+            matches!(plain().redact(text), Cow::Borrowed(_)),
+            "{text}: {}",
+            plain().redact(text)
+        );
+    }
+}
+
+#[test]
+fn the_own_keys_are_masked_wherever_they_stand() {
+    let variables = [
+        ("MY_API_KEY", "correct horse battery"),
+        ("MY_OTHER_TOKEN", "correct horse"),
+        ("SHORT_TOKEN", "1234567"),
+        ("KEY_PATH_SECRET", "/run/secrets/key"),
+        ("EDITOR", "a-fine-editor"),
+        ("STRANGE", "named-by-settings"),
+    ]
+    .map(|(name, value)| (name.into(), value.into()));
+    let redactor = Redactor::of_variables(variables.into_iter(), &["STRANGE"]);
+    let text =
+        "xcorrect horse batteryx correct horse 1234567 /run/secrets/key a-fine-editor named-by-settings";
+    assert_eq!(
+        redactor.redact(text),
+        "x[REDACTED:key]x [REDACTED:key] 1234567 /run/secrets/key a-fine-editor [REDACTED:key]"
+    );
+}
+
+#[test]
+fn a_long_word_in_small_pieces_takes_linear_time() {
+    let mut stream = plain().stream();
+    let mut shown = 0;
+    for _ in 0..200_000 {
+        shown += stream.push("eyJab").len();
+    }
+    assert_eq!(shown + stream.finish().len(), 1_000_000);
+}
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let entry = entry.unwrap();
+        let (path, name) = (entry.path(), entry.file_name());
+        if name.to_string_lossy().starts_with('.') || name == "target" {
+            continue;
+        }
+        if entry.file_type().unwrap().is_dir() {
+            sources(&path, found);
+        } else {
+            found.push(path);
+        }
+    }
+}
+
+/// Files of this repository that hold made-up secrets, to test what becomes of them.
+const FIXTURES: &[&str] = &["crates/vex/src/redact/tests.rs"];
+
+#[test]
+fn this_repository_comes_out_as_it_is() {
+    let mut files = Vec::new();
+    sources(&repository(), &mut files);
+    let mut read = 0;
+    for path in files {
+        let Ok(text) = std::fs::read_to_string(&path) else {
+            continue;
+        };
+        let name = path
+            .strip_prefix(repository())
+            .unwrap()
+            .to_string_lossy()
+            .into_owned();
+        if FIXTURES.contains(&name.as_str()) {
+            continue;
+        }
+        read += text.len();
+        let changed: Vec<String> = text
+            .lines()
+            .filter(|line| matches!(plain().redact(line), Cow::Owned(_)))
+            .map(|line| line.chars().take(200).collect())
+            .collect();
+        assert!(changed.is_empty(), "{name}: {changed:#?}");
+    }
+    assert!(read > 1_000_000, "{read}");
+}
+
+fn in_pieces(redactor: &Redactor, text: &str, cuts: &[usize]) -> String {
+    let mut stream = redactor.stream();
+    let mut out = String::new();
+    let mut cuts: Vec<usize> = cuts
+        .iter()
+        .map(|cut| {
+            (0..=cut % (text.len() + 1))
+                .rev()
+                .find(|at| text.is_char_boundary(*at))
+                .unwrap()
+        })
+        .collect();
+    cuts.push(text.len());
+    cuts.sort_unstable();
+    let mut from = 0;
+    for cut in cuts {
+        out += &stream.push(&text[from..cut]);
+        from = cut;
+    }
+    out + &stream.finish()
+}
+
+#[test]
+fn each_cut_of_each_secret_gives_the_same() {
+    let redactor = Redactor::new(["correct horse battery".to_owned()]);
+    let given = secrets().into_iter().map(|(given, _)| given);
+    for text in given.chain(["a correct horse battery staple".to_owned()]) {
+        let whole = redactor.redact(&text);
+        for cut in 0..=text.len() {
+            assert_eq!(in_pieces(&redactor, &text, &[cut]), whole, "{text} at {cut}");
+        }
+        let letters: Vec<usize> = (0..text.len()).collect();
+        assert_eq!(in_pieces(&redactor, &text, &letters), whole, "{text} by letters");
+    }
+}
+
+fn texts() -> impl Strategy<Value = String> {
+    let parts: Vec<String> = secrets()
+        .into_iter()
+        .map(|(given, _)| given)
+        .chain(HARMLESS.iter().map(|&text| text.to_owned()))
+        .chain(
+            [
+                "-----BEGIN PRIVATE KEY-----",
+                "\n",
+                " ",
+                "\"",
+                "token=",
+                "ä",
+                "://a:b",
+                "@",
+                "Bearer ",
+                "correct horse battery",
+            ]
+            .map(str::to_owned),
+        )
+        .collect();
+    let part = prop_oneof![
+        4 => proptest::sample::select(parts.clone()),
+        2 => (proptest::sample::select(parts), any::<proptest::sample::Index>(), any::<proptest::sample::Index>())
+            .prop_map(|(part, a, b)| {
+                let chars: Vec<char> = part.chars().collect();
+                let (a, b) = (a.index(chars.len() + 1), b.index(chars.len() + 1));
+                chars[a.min(b)..a.max(b)].iter().collect()
+            }),
+        1 => "[-a-zA-Z0-9_=: \"\n.]{0,20}",
+    ];
+    proptest::collection::vec(part, 0..6).prop_map(|parts| parts.concat())
+}
+
+proptest! {
+    #[test]
+    fn any_pieces_give_what_the_whole_gives(text in texts(), cuts in proptest::collection::vec(any::<usize>(), 0..12)) {
+        let redactor = Redactor::new(["correct horse battery".to_owned()]);
+        prop_assert_eq!(in_pieces(&redactor, &text, &cuts), redactor.redact(&text));
+    }
+
+    #[test]
+    fn no_text_makes_it_panic(text in any::<String>(), cuts in proptest::collection::vec(any::<usize>(), 0..4)) {
+        prop_assert_eq!(in_pieces(&plain(), &text, &cuts), plain().redact(&text));
+    }
+}
