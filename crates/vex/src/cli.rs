@@ -206,7 +206,7 @@ fn prompt(argument: Option<&str>, interrupt: &Interrupt) -> Result<String, Endin
             // A thread of its own, so that a stdin that nobody closes can be left.
             let (tell, told) = sync_channel(2);
             let tell_interrupt = tell.clone();
-            interrupt.listen(move || drop(tell_interrupt.try_send(None)));
+            let listening = interrupt.listen(move || drop(tell_interrupt.try_send(None)));
             std::thread::spawn(move || {
                 let mut bytes = Vec::new();
                 let read = std::io::stdin()
@@ -215,7 +215,7 @@ fn prompt(argument: Option<&str>, interrupt: &Interrupt) -> Result<String, Endin
                 let _ = tell.send(Some(read.map(|_| bytes)));
             });
             let read = told.recv().ok().flatten();
-            interrupt.unlisten();
+            drop(listening);
             let bytes = match read {
                 Some(Ok(bytes)) => bytes,
                 Some(Err(error)) => {

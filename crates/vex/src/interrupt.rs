@@ -20,7 +20,25 @@ pub struct Interrupt(Arc<Mutex<State>>);
 struct State {
     set: bool,
     group: Option<Pid>,
-    listener: Option<Box<dyn FnOnce() + Send>>,
+    listeners: Vec<(u64, Box<dyn FnOnce() + Send>)>,
+    next: u64,
+}
+
+/// Hears of the interrupt until it is dropped.
+#[must_use = "nothing is heard after it is dropped"]
+pub struct Listening {
+    interrupt: Interrupt,
+    number: u64,
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        let number = self.number;
+        self.interrupt
+            .state()
+            .listeners
+            .retain(|(other, _)| *other != number);
+    }
 }
 
 impl Interrupt {
@@ -38,32 +56,33 @@ impl Interrupt {
         self.state().set
     }
 
-    /// Sets it and tells the one who waits.
+    /// Sets it and tells all who wait.
     pub fn set(&self) {
-        let listener = {
+        let listeners = {
             let mut state = self.state();
             state.set = true;
-            state.listener.take()
+            std::mem::take(&mut state.listeners)
         };
-        if let Some(tell) = listener {
+        for (_, tell) in listeners {
             tell();
         }
     }
 
-    /// Calls `tell` once when it is set, at once when it is set already. Takes the place of an earlier listener.
-    pub fn listen(&self, tell: impl FnOnce() + Send + 'static) {
+    /// Calls `tell` once when it is set, at once when it is set already, unless what this gives was dropped before.
+    pub fn listen(&self, tell: impl FnOnce() + Send + 'static) -> Listening {
         let mut state = self.state();
+        state.next += 1;
+        let listening = Listening {
+            interrupt: self.clone(),
+            number: state.next,
+        };
         if state.set {
             drop(state);
             tell();
         } else {
-            state.listener = Some(Box::new(tell));
+            state.listeners.push((listening.number, Box::new(tell)));
         }
-    }
-
-    /// Forgets the listener.
-    pub fn unlisten(&self) {
-        self.state().listener = None;
+        listening
     }
 
     /// Remembers the process group of the running command, for the case that the run must be cut off.
@@ -74,10 +93,8 @@ impl Interrupt {
     /// Waits; `false` when it was interrupted.
     pub fn sleep(&self, duration: Duration) -> bool {
         let (tell, told) = sync_channel(1);
-        self.listen(move || notify(&tell));
-        let calm = matches!(told.recv_timeout(duration), Err(RecvTimeoutError::Timeout));
-        self.unlisten();
-        calm
+        let _listening = self.listen(move || notify(&tell));
+        matches!(told.recv_timeout(duration), Err(RecvTimeoutError::Timeout))
     }
 
     /// Listens to INT, TERM and HUP from now on. A run that has not ended in order soon after the first of them, or

@@ -92,9 +92,8 @@ pub fn run(
         denied = None;
         let calls: Vec<_> = turn.tool_calls().cloned().collect();
         messages.push(Message::Assistant(turn));
-        for call in &calls {
-            // Each call gets its result, also when a signal came between them.
-            let result = tools.call(call, journal, interrupt);
+        // Each call gets its result, also when a signal came between them.
+        for result in tools.call_all(&calls, journal, interrupt, &mut |_| ()) {
             if result.denied {
                 denied = Some(result.output.clone());
             }

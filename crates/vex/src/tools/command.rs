@@ -14,9 +14,11 @@ use nix::sys::signal::{Signal, killpg};
 use nix::sys::wait::WaitStatus;
 use nix::unistd::Pid;
 use serde::Deserialize;
+use serde_json::{Map, Value, json};
 
 use super::root::Root;
-use super::{Output, ToolError};
+use super::tool::Execute;
+use super::{Ran, Subject, Tool, ToolContext, ToolError};
 use crate::interrupt::Interrupt;
 
 /// The longest time that a model may ask for, in milliseconds.
@@ -31,14 +33,85 @@ const TERM_GRACE: Duration = Duration::from_millis(500);
 const DRAIN: Duration = Duration::from_millis(200);
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
 pub(crate) struct RunCommand {
-    #[serde(alias = "cmd")]
     pub(crate) command: String,
-    #[serde(default, alias = "workdir")]
+    #[serde(default)]
     cwd: Option<PathBuf>,
-    #[serde(default, alias = "timeout")]
+    #[serde(default)]
     timeout_ms: Option<u64>,
+}
+
+impl Tool for RunCommand {
+    const NAME: &'static str = "run_command";
+    const ALIASES: &'static [&'static str] = &[
+        "bash",
+        "shell",
+        "sh",
+        "exec",
+        "execute",
+        "execute_command",
+        "run",
+        "run_shell_command",
+        "terminal",
+    ];
+    const DESCRIPTION: &'static str = "Run a shell command without stdin; the start and the end of its output come back. Processes that it leaves \
+         behind are stopped.";
+    type Kind = Execute;
+    const REQUIRED: &'static [&'static str] = &["command"];
+    const ARGUMENTS: &'static [(&'static str, &'static str)] = &[
+        ("cmd", "command"),
+        ("script", "command"),
+        ("code", "command"),
+        ("workdir", "cwd"),
+        ("working_directory", "cwd"),
+        ("directory", "cwd"),
+        ("timeout", "timeout_ms"),
+    ];
+    const PATHS: &'static [&'static str] = &["cwd"];
+
+    fn properties() -> Value {
+        json!({"command": {"type": "string"},
+               "cwd": {"type": "string", "description": "relative to the working directory"},
+               "timeout_ms": {"type": "integer", "minimum": 1, "maximum": MAX_TIMEOUT_MS}})
+    }
+
+    /// A list of words, as some models write it, becomes the line that it means.
+    fn mend(arguments: &mut Map<String, Value>) {
+        let Some(Value::Array(words)) = arguments.get("command") else {
+            return;
+        };
+        let words: Option<Vec<&str>> = words.iter().map(Value::as_str).collect();
+        let line = match words.as_deref() {
+            Some(["bash" | "sh" | "/bin/bash" | "/bin/sh", "-c" | "-lc", line]) => (*line).to_owned(),
+            Some(words @ [_, ..]) => words
+                .iter()
+                .map(|word| quoted(word))
+                .collect::<Vec<_>>()
+                .join(" "),
+            _ => return,
+        };
+        arguments.insert("command".to_owned(), line.into());
+    }
+
+    fn subject(input: &Value) -> Subject {
+        match input["command"].as_str() {
+            Some(line) => Subject::Command(line.to_owned()),
+            None => Subject::Unknown,
+        }
+    }
+
+    fn run(self, context: &ToolContext<'_>) -> Result<Ran, ToolError> {
+        run(context.root, self, context.interrupt)
+    }
+}
+
+/// A word as the shell takes it for itself.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 /// What the helping threads tell.
@@ -99,7 +172,7 @@ impl Kept {
     }
 }
 
-pub(crate) fn run(root: &Root, input: &RunCommand, interrupt: &Interrupt) -> Result<Output, ToolError> {
+fn run(root: &Root, input: RunCommand, interrupt: &Interrupt) -> Result<Ran, ToolError> {
     let fail = |error: std::io::Error| ToolError::Failed(format!("cannot run the command: {error}"));
     let cwd = match &input.cwd {
         Some(path) => {
@@ -115,9 +188,6 @@ pub(crate) fn run(root: &Root, input: &RunCommand, interrupt: &Interrupt) -> Res
             .unwrap_or(DEFAULT_TIMEOUT_MS)
             .clamp(1, MAX_TIMEOUT_MS),
     );
-    if interrupt.is_set() {
-        return Err(ToolError::Failed("interrupted before it started".to_owned()));
-    }
 
     // One pipe for both streams keeps their order.
     let (reader, writer) = std::io::pipe().map_err(fail)?;
@@ -152,17 +222,17 @@ pub(crate) fn run(root: &Root, input: &RunCommand, interrupt: &Interrupt) -> Res
         let _ = tell_closed.send(Told::Closed);
     });
     let tell_interrupt = tell.clone();
-    interrupt.listen(move || drop(tell_interrupt.send(Told::Interrupted)));
+    let listening = interrupt.listen(move || drop(tell_interrupt.send(Told::Interrupted)));
     std::thread::spawn(move || drop(tell.send(Told::Exited(wait(group)))));
 
     let ended = supervise(group, &told, Instant::now() + timeout);
     // Its leader is not reaped yet, so the number still belongs to this group, whatever is left of it.
     sweep(group, &told, ended.closed);
     let _ = child.wait();
-    interrupt.unlisten();
+    drop(listening);
     interrupt.watch_group(None);
     let kept = std::mem::take(&mut *lock(&kept));
-    Ok(report(ended.code, kept, ended.cut, timeout))
+    Ok(report(input.command, ended.code, kept, ended.cut, timeout))
 }
 
 fn lock(kept: &Mutex<Kept>) -> MutexGuard<'_, Kept> {
@@ -236,17 +306,9 @@ fn sweep(group: Pid, told: &Receiver<Told>, closed: bool) {
     }
 }
 
-fn report(status: Option<i32>, kept: Kept, cut: Option<Cut>, timeout: Duration) -> Output {
+fn report(command: String, code: Option<i32>, kept: Kept, cut: Option<Cut>, timeout: Duration) -> Ran {
     let mut text = kept.into_text();
     let note = match cut {
-        None if status == Some(0) => {
-            return Output {
-                text,
-                is_error: false,
-                denied: false,
-                exit_code: status,
-            };
-        }
         None => None,
         Some(Cut::TimedOut) => Some(format!("[stopped after {} ms]", timeout.as_millis())),
         Some(Cut::Interrupted) => Some("[stopped: interrupted]".to_owned()),
@@ -258,11 +320,11 @@ fn report(status: Option<i32>, kept: Kept, cut: Option<Cut>, timeout: Duration) 
         text.push_str(&note);
         text.push('\n');
     }
-    Output {
+    Ran {
         text,
-        is_error: true,
-        denied: false,
-        exit_code: if cut.is_some() { None } else { status },
+        command,
+        exit_code: code.filter(|_| cut.is_none()),
+        is_error: cut.is_some() || code != Some(0),
     }
 }
 
@@ -270,17 +332,17 @@ fn report(status: Option<i32>, kept: Kept, cut: Option<Cut>, timeout: Duration) 
 mod tests {
     use super::*;
 
-    fn run_in(dir: &std::path::Path, command: &str, timeout_ms: u64, interrupt: &Interrupt) -> Output {
+    fn run_in(dir: &std::path::Path, command: &str, timeout_ms: u64, interrupt: &Interrupt) -> Ran {
         let root = Root::open(dir, false).unwrap();
         let input = RunCommand {
             command: command.to_owned(),
             cwd: None,
             timeout_ms: Some(timeout_ms),
         };
-        run(&root, &input, interrupt).unwrap()
+        run(&root, input, interrupt).unwrap()
     }
 
-    fn sh(command: &str, timeout_ms: u64) -> Output {
+    fn sh(command: &str, timeout_ms: u64) -> Ran {
         let dir = tempfile::tempdir().unwrap();
         run_in(dir.path(), command, timeout_ms, &Interrupt::new())
     }

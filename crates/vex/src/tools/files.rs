@@ -9,9 +9,18 @@ use nix::fcntl::{OFlag, openat, renameat};
 use nix::sys::stat::Mode;
 use nix::unistd::{UnlinkatFlags, unlinkat};
 use serde::Deserialize;
+use serde_json::{Value, json};
 
 use super::root::{Place, Root, RootError};
-use super::{MAX_OUTPUT_BYTES, Output, ToolError};
+use super::tool::{Look, Write as Writes};
+use super::{Change, MAX_OUTPUT_BYTES, Tool, ToolContext, ToolError, Wrote};
+
+/// Names of `path` that models use.
+const PATH_NAMES: [(&str, &str); 3] = [("file_path", "path"), ("file", "path"), ("filename", "path")];
+
+fn path_schema() -> Value {
+    json!({"type": "string", "description": "relative to the working directory"})
+}
 
 /// Lines of one page, where the model does not say.
 const PAGE_LINES: usize = 1000;
@@ -21,9 +30,7 @@ const MAX_FILE_BYTES: u64 = 16 * 1024 * 1024;
 const MAX_ENTRIES: usize = 500;
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
 pub(crate) struct ReadFile {
-    #[serde(alias = "file_path", alias = "file")]
     path: PathBuf,
     #[serde(default)]
     offset: Option<usize>,
@@ -32,31 +39,23 @@ pub(crate) struct ReadFile {
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
 pub(crate) struct WriteFile {
-    #[serde(alias = "file_path", alias = "file")]
-    pub(crate) path: PathBuf,
-    #[serde(alias = "contents")]
+    path: PathBuf,
     content: String,
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
 pub(crate) struct EditFile {
-    #[serde(alias = "file_path", alias = "file")]
-    pub(crate) path: PathBuf,
-    #[serde(alias = "old_string", alias = "old_str")]
+    path: PathBuf,
     old: String,
-    #[serde(alias = "new_string", alias = "new_str")]
     new: String,
     #[serde(default)]
     replace_all: bool,
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
 pub(crate) struct ListDir {
-    #[serde(default = "here", alias = "dir", alias = "directory")]
+    #[serde(default = "here")]
     path: PathBuf,
 }
 
@@ -64,7 +63,102 @@ fn here() -> PathBuf {
     PathBuf::from(".")
 }
 
-pub(crate) fn read(root: &Root, input: &ReadFile) -> Result<Output, ToolError> {
+impl Tool for ReadFile {
+    const NAME: &'static str = "read_file";
+    const ALIASES: &'static [&'static str] = &["read", "view", "view_file", "open_file", "cat"];
+    const DESCRIPTION: &'static str = "Read a text file, by pages of lines.";
+    type Kind = Look;
+    const REQUIRED: &'static [&'static str] = &["path"];
+    const ARGUMENTS: &'static [(&'static str, &'static str)] = &PATH_NAMES;
+    const PATHS: &'static [&'static str] = &["path"];
+
+    fn properties() -> Value {
+        json!({"path": path_schema(),
+               "offset": {"type": "integer", "minimum": 1, "description": "first line, from 1"},
+               "limit": {"type": "integer", "minimum": 1, "description": "number of lines"}})
+    }
+
+    fn run(self, context: &ToolContext<'_>) -> Result<String, ToolError> {
+        read(context.root, &self)
+    }
+}
+
+impl Tool for ListDir {
+    const NAME: &'static str = "list_dir";
+    const ALIASES: &'static [&'static str] = &["ls", "list", "list_directory", "list_files"];
+    const DESCRIPTION: &'static str = "List a directory; directories end with a slash.";
+    type Kind = Look;
+    const REQUIRED: &'static [&'static str] = &[];
+    const ARGUMENTS: &'static [(&'static str, &'static str)] =
+        &[("dir", "path"), ("directory", "path"), ("dir_path", "path")];
+    const PATHS: &'static [&'static str] = &["path"];
+
+    fn properties() -> Value {
+        json!({"path": path_schema()})
+    }
+
+    fn run(self, context: &ToolContext<'_>) -> Result<String, ToolError> {
+        list(context.root, &self)
+    }
+}
+
+impl Tool for WriteFile {
+    const NAME: &'static str = "write_file";
+    const ALIASES: &'static [&'static str] =
+        &["write", "create_file", "create", "write_to_file", "save_file"];
+    const DESCRIPTION: &'static str = "Write a whole file; missing directories are made.";
+    type Kind = Writes;
+    const REQUIRED: &'static [&'static str] = &["path", "content"];
+    const ARGUMENTS: &'static [(&'static str, &'static str)] = &[
+        ("file_path", "path"),
+        ("file", "path"),
+        ("filename", "path"),
+        ("contents", "content"),
+        ("text", "content"),
+        ("file_text", "content"),
+    ];
+    const PATHS: &'static [&'static str] = &["path"];
+
+    fn properties() -> Value {
+        json!({"path": path_schema(), "content": {"type": "string"}})
+    }
+
+    fn run(self, context: &ToolContext<'_>) -> Result<Wrote, ToolError> {
+        write(context.root, &self)
+    }
+}
+
+impl Tool for EditFile {
+    const NAME: &'static str = "edit_file";
+    const ALIASES: &'static [&'static str] = &["edit", "str_replace", "replace", "replace_in_file"];
+    const DESCRIPTION: &'static str =
+        "Replace an exact text, which must stand in the file exactly once (or set replace_all).";
+    type Kind = Writes;
+    const REQUIRED: &'static [&'static str] = &["path", "old", "new"];
+    const ARGUMENTS: &'static [(&'static str, &'static str)] = &[
+        ("file_path", "path"),
+        ("file", "path"),
+        ("filename", "path"),
+        ("old_string", "old"),
+        ("old_str", "old"),
+        ("old_text", "old"),
+        ("new_string", "new"),
+        ("new_str", "new"),
+        ("new_text", "new"),
+    ];
+    const PATHS: &'static [&'static str] = &["path"];
+
+    fn properties() -> Value {
+        json!({"path": path_schema(), "old": {"type": "string"}, "new": {"type": "string"},
+               "replace_all": {"type": "boolean"}})
+    }
+
+    fn run(self, context: &ToolContext<'_>) -> Result<Wrote, ToolError> {
+        edit(context.root, &self)
+    }
+}
+
+fn read(root: &Root, input: &ReadFile) -> Result<String, ToolError> {
     let (bytes, _) = load(root, &input.path)?;
     let text = String::from_utf8_lossy(&bytes);
     let first = input.offset.unwrap_or(1).max(1);
@@ -96,10 +190,10 @@ pub(crate) fn read(root: &Root, input: &ReadFile) -> Result<Output, ToolError> {
             next - 1
         ));
     }
-    Ok(Output::ok(page))
+    Ok(page)
 }
 
-pub(crate) fn list(root: &Root, input: &ListDir) -> Result<Output, ToolError> {
+fn list(root: &Root, input: &ListDir) -> Result<String, ToolError> {
     let io =
         |source: std::io::Error| ToolError::Failed(format!("cannot list {}: {source}", input.path.display()));
     let handle = root.place(&input.path, false)?.directory(&input.path)?;
@@ -132,26 +226,26 @@ pub(crate) fn list(root: &Root, input: &ListDir) -> Result<Output, ToolError> {
     if entries.is_empty() {
         entries.push("[empty]".to_owned());
     }
-    Ok(Output::ok(entries.join("\n") + "\n"))
+    Ok(entries.join("\n") + "\n")
 }
 
-pub(crate) fn write(root: &Root, input: &WriteFile) -> Result<Output, ToolError> {
+fn write(root: &Root, input: &WriteFile) -> Result<Wrote, ToolError> {
     let place = root.place(&input.path, true)?;
     let mode = match place.read(&input.path) {
         Ok(file) => file.metadata().ok().map(|meta| meta.permissions().mode()),
         Err(RootError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => None,
         Err(error) => return Err(error.into()),
     };
-    save(&place, &input.path, input.content.as_bytes(), mode)?;
+    let change = save(root, &place, &input.path, input.content.as_bytes(), mode)?;
     let done = if mode.is_some() { "replaced" } else { "created" };
-    Ok(Output::ok(format!(
-        "{done} {} ({} lines)",
-        input.path.display(),
-        input.content.lines().count()
-    )))
+    let lines = input.content.lines().count();
+    Ok(Wrote::one(
+        format!("{done} {} ({lines} lines)", input.path.display()),
+        change,
+    ))
 }
 
-pub(crate) fn edit(root: &Root, input: &EditFile) -> Result<Output, ToolError> {
+fn edit(root: &Root, input: &EditFile) -> Result<Wrote, ToolError> {
     let fail = |reason: String| Err(ToolError::Failed(format!("{}: {reason}", input.path.display())));
     if input.old.is_empty() {
         return fail("`old` is empty; use write_file for a new file".to_owned());
@@ -175,21 +269,17 @@ pub(crate) fn edit(root: &Root, input: &EditFile) -> Result<Output, ToolError> {
             ));
         }
     }
-    save(
-        &place,
-        &input.path,
-        text.replace(&input.old, &input.new).as_bytes(),
-        Some(mode),
-    )?;
+    let edited = text.replace(&input.old, &input.new);
+    let change = save(root, &place, &input.path, edited.as_bytes(), Some(mode))?;
     let times = if found == 1 {
         "once".to_owned()
     } else {
         format!("{found} times")
     };
-    Ok(Output::ok(format!(
-        "edited {}: replaced {times}",
-        input.path.display()
-    )))
+    Ok(Wrote::one(
+        format!("edited {}: replaced {times}", input.path.display()),
+        change,
+    ))
 }
 
 fn load(root: &Root, path: &Path) -> Result<(Vec<u8>, u32), ToolError> {
@@ -219,7 +309,13 @@ fn load_place(place: &Place, path: &Path) -> Result<(Vec<u8>, u32), ToolError> {
 }
 
 /// Writes beside the file, then takes its place: a reader sees the old or the new one, never a part.
-fn save(place: &Place, path: &Path, content: &[u8], mode: Option<u32>) -> Result<(), ToolError> {
+fn save(
+    root: &Root,
+    place: &Place,
+    path: &Path,
+    content: &[u8],
+    mode: Option<u32>,
+) -> Result<Change, ToolError> {
     let io = |source| {
         ToolError::from(RootError::Io {
             action: "write",
@@ -242,10 +338,13 @@ fn save(place: &Place, path: &Path, content: &[u8], mode: Option<u32>) -> Result
         .and_then(|()| {
             renameat(parent, name.as_str(), parent, place.name.as_os_str()).map_err(std::io::Error::from)
         });
-    result.map_err(|error| {
-        let _ = unlinkat(parent, name.as_str(), UnlinkatFlags::NoRemoveDir);
-        io(error)
-    })
+    match result {
+        Ok(()) => Ok(Change::file(root.shown(path))),
+        Err(error) => {
+            let _ = unlinkat(parent, name.as_str(), UnlinkatFlags::NoRemoveDir);
+            Err(io(error))
+        }
+    }
 }
 
 #[cfg(test)]
@@ -258,7 +357,7 @@ mod tests {
         (dir, root)
     }
 
-    fn write_to(root: &Root, path: &str, content: &str) -> Result<Output, ToolError> {
+    fn write_to(root: &Root, path: &str, content: &str) -> Result<Wrote, ToolError> {
         write(
             root,
             &WriteFile {
@@ -268,7 +367,7 @@ mod tests {
         )
     }
 
-    fn edit_in(root: &Root, path: &str, old: &str, new: &str) -> Result<Output, ToolError> {
+    fn edit_in(root: &Root, path: &str, old: &str, new: &str) -> Result<Wrote, ToolError> {
         edit(
             root,
             &EditFile {
@@ -287,7 +386,7 @@ mod tests {
         let file = dir.path().join("a/b.sh");
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
         assert_eq!(
-            edit_in(&root, "a/b.sh", "two", "three").unwrap().text,
+            super::super::output::Output::from(edit_in(&root, "a/b.sh", "two", "three").unwrap()).text,
             "edited a/b.sh: replaced once"
         );
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "one\nthree\n");
@@ -330,7 +429,6 @@ mod tests {
                 },
             )
             .unwrap()
-            .text
         };
         assert_eq!(
             page(1, 2),
@@ -345,13 +443,7 @@ mod tests {
         std::fs::create_dir(dir.path().join("d")).unwrap();
         std::fs::write(dir.path().join("a"), "").unwrap();
         std::os::unix::fs::symlink("a", dir.path().join("l")).unwrap();
-        assert_eq!(
-            list(&root, &ListDir { path: ".".into() }).unwrap().text,
-            "a\nd/\nl@\n"
-        );
-        assert_eq!(
-            list(&root, &ListDir { path: "d".into() }).unwrap().text,
-            "[empty]\n"
-        );
+        assert_eq!(list(&root, &ListDir { path: ".".into() }).unwrap(), "a\nd/\nl@\n");
+        assert_eq!(list(&root, &ListDir { path: "d".into() }).unwrap(), "[empty]\n");
     }
 }

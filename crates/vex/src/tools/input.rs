@@ -1,0 +1,262 @@
+//! From what a model wrote to arguments that a tool takes: other names, forms of paths and numbers in quotes are put
+//! right first, then the JSON Schema of the tool judges. Nothing is guessed: each change keeps the value.
+
+use std::path::{Component, Path};
+
+use jsonschema::Validator;
+use serde_json::{Map, Value};
+
+use super::root::Root;
+use super::tool::{Entry, ToolDefinition};
+
+/// What models tell about a call beside its arguments; no tool obeys it.
+const REMARKS: [&str; 6] = [
+    "description",
+    "explanation",
+    "reason",
+    "reasoning",
+    "thought",
+    "comment",
+];
+/// How many mistakes one answer names.
+const MAX_MISTAKES: usize = 4;
+
+/// The name of a tool as it would be written here: `RunCommand`, `run-command` and `functions.run_command` are one.
+pub(super) fn tool_name(written: &str) -> String {
+    let written = written.trim();
+    snake_case(written.strip_prefix("functions.").unwrap_or(written))
+}
+
+/// Puts the arguments right, then validates them. The error is for the model.
+pub(super) fn prepare(
+    entry: &Entry,
+    definition: &ToolDefinition,
+    root: &Root,
+    input: &Value,
+) -> Result<Value, String> {
+    let input = normalise(entry, definition, root, input)?;
+    validate(entry, definition, &input)?;
+    Ok(input)
+}
+
+fn normalise(
+    entry: &Entry,
+    definition: &ToolDefinition,
+    root: &Root,
+    input: &Value,
+) -> Result<Value, String> {
+    let schema = &definition.input_schema;
+    let mut given = input.clone();
+    coerce(&mut given, schema);
+    let given = match given {
+        Value::Object(given) => given,
+        Value::Null => Map::new(),
+        other => {
+            return Err(format!(
+                "the arguments of {} must be an object, not {}",
+                entry.name,
+                brief(&other)
+            ));
+        }
+    };
+    let mut arguments = Map::new();
+    for (written, value) in given {
+        // A null says the same as nothing.
+        if value.is_null() {
+            continue;
+        }
+        let Some(name) = argument_name(entry, schema, &written) else {
+            if !REMARKS.contains(&written.as_str()) {
+                arguments.insert(written, value);
+            }
+            continue;
+        };
+        match arguments.get(&name) {
+            Some(earlier) if *earlier != value => {
+                return Err(format!("the argument {name:?} of {} is given twice", entry.name));
+            }
+            _ => drop(arguments.insert(name, value)),
+        }
+    }
+    (entry.mend)(&mut arguments);
+    for (name, value) in &mut arguments {
+        if let Some(schema) = schema["properties"].get(name) {
+            coerce(value, schema);
+        }
+        if entry.paths.contains(&name.as_str()) {
+            tidy_paths(value, root);
+        }
+    }
+    Ok(Value::Object(arguments))
+}
+
+/// The name that an argument has in the schema; `None` where it has none.
+fn argument_name(entry: &Entry, schema: &Value, written: &str) -> Option<String> {
+    let properties = &schema["properties"];
+    let snake = snake_case(written);
+    if properties.get(written).is_some() {
+        return Some(written.to_owned());
+    }
+    if properties.get(&snake).is_some() {
+        return Some(snake);
+    }
+    let known = entry.arguments.iter().find(|(other, _)| *other == snake);
+    known.map(|(_, name)| (*name).to_owned())
+}
+
+fn snake_case(written: &str) -> String {
+    let mut name = String::with_capacity(written.len() + 4);
+    let mut after_small = false;
+    for c in written.chars() {
+        if c.is_ascii_uppercase() && after_small {
+            name.push('_');
+        }
+        after_small = c.is_ascii_lowercase() || c.is_ascii_digit();
+        name.push(if c == '-' { '_' } else { c.to_ascii_lowercase() });
+    }
+    name
+}
+
+/// Brings a value into the type that its schema names, where it says the same in another form.
+fn coerce(value: &mut Value, schema: &Value) {
+    let kind = schema["type"].as_str().unwrap_or_default();
+    let changed = match (kind, &*value) {
+        ("integer", Value::String(text)) => text.trim().parse::<i64>().ok().map(Value::from),
+        ("integer", Value::Number(number)) if number.is_f64() => whole(number.as_f64()).map(Value::from),
+        ("number", Value::String(text)) => text.trim().parse::<f64>().ok().map(Value::from),
+        ("boolean", Value::String(text)) => match text.trim().to_ascii_lowercase().as_str() {
+            "true" => Some(Value::Bool(true)),
+            "false" => Some(Value::Bool(false)),
+            _ => None,
+        },
+        ("string", Value::Number(number)) => Some(Value::String(number.to_string())),
+        ("string", Value::Bool(yes)) => Some(Value::String(yes.to_string())),
+        ("string", Value::String(text)) => choice(text, schema),
+        ("object", Value::String(text)) => parsed(text).filter(Value::is_object),
+        ("array", Value::String(text)) => Some(match parsed(text) {
+            Some(list @ Value::Array(_)) => list,
+            _ => Value::Array(vec![value.clone()]),
+        }),
+        ("array", Value::Object(_)) => Some(Value::Array(vec![value.clone()])),
+        _ => None,
+    };
+    if let Some(changed) = changed {
+        *value = changed;
+    }
+    match value {
+        Value::Array(items) => {
+            for item in items {
+                coerce(item, &schema["items"]);
+            }
+        }
+        Value::Object(fields) => {
+            for (name, field) in fields {
+                coerce(field, &schema["properties"][name]);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn parsed(text: &str) -> Option<Value> {
+    serde_json::from_str(text.trim()).ok()
+}
+
+#[allow(clippy::cast_possible_truncation, reason = "it is whole and small")]
+fn whole(number: Option<f64>) -> Option<i64> {
+    number
+        .filter(|number| number.fract() == 0.0 && number.abs() < 9e15)
+        .map(|number| number as i64)
+}
+
+/// One of the words that the schema allows, in another case or with other dashes.
+fn choice(text: &str, schema: &Value) -> Option<Value> {
+    let allowed = schema["enum"].as_array()?;
+    if allowed.iter().any(|word| word == text) {
+        return None;
+    }
+    let wanted = snake_case(&text.trim().replace(' ', "_"));
+    let found = allowed
+        .iter()
+        .find(|word| word.as_str().map(snake_case).as_ref() == Some(&wanted));
+    found.cloned()
+}
+
+fn tidy_paths(value: &mut Value, root: &Root) {
+    match value {
+        Value::String(path) => *path = tidy_path(path, root.path()),
+        Value::Array(paths) => paths.iter_mut().for_each(|path| tidy_paths(path, root)),
+        _ => {}
+    }
+}
+
+/// One form for one path: relative to the workspace where it names that, without `.` and doubled slashes. A `..` stays:
+/// what it means depends on links.
+fn tidy_path(written: &str, root: &Path) -> String {
+    let trimmed = written.trim();
+    let unquoted = ['"', '\'', '`']
+        .iter()
+        .find_map(|&quote| trimmed.strip_prefix(quote)?.strip_suffix(quote))
+        .unwrap_or(trimmed);
+    let plain = unquoted.strip_prefix("file://").unwrap_or(unquoted);
+    let home = match plain.strip_prefix("~/") {
+        Some(below) => std::env::var("HOME")
+            .ok()
+            .map(|home| Path::new(&home).join(below)),
+        None => None,
+    };
+    let path = home.as_deref().unwrap_or(Path::new(plain));
+    let inside = path.strip_prefix(root).unwrap_or(path);
+    let tidy = inside.components().filter(|part| *part != Component::CurDir);
+    let tidy: std::path::PathBuf = tidy.collect();
+    match tidy.to_str() {
+        Some("") | None => ".".to_owned(),
+        Some(path) => path.to_owned(),
+    }
+}
+
+fn validate(entry: &Entry, definition: &ToolDefinition, input: &Value) -> Result<(), String> {
+    let compiled = entry
+        .validator
+        .get_or_init(|| Validator::new(&definition.input_schema).ok());
+    // A schema that is none lets nothing through.
+    let Some(validator) = compiled else {
+        return Err(format!("the arguments of {} cannot be checked", entry.name));
+    };
+    let mut mistakes: Vec<String> = Vec::new();
+    for error in validator.iter_errors(input).take(MAX_MISTAKES) {
+        let at = error.instance_path().as_str();
+        let place = if at.is_empty() {
+            String::new()
+        } else {
+            format!("{}: ", &at[1..].replace('/', "."))
+        };
+        mistakes.push(format!(
+            "{place}{}",
+            error.masked_with(brief(&error.instance().clone()))
+        ));
+    }
+    if mistakes.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<&str> = definition.input_schema["properties"]
+        .as_object()
+        .into_iter()
+        .flat_map(|properties| properties.keys().map(String::as_str))
+        .collect();
+    Err(format!(
+        "the arguments of {} do not fit, so it was not run: {} (it takes {})",
+        entry.name,
+        mistakes.join("; "),
+        names.join(", ")
+    ))
+}
+
+/// A value in a few words.
+fn brief(value: &Value) -> String {
+    let text = value.to_string();
+    match text.char_indices().nth(60) {
+        Some((cut, _)) => format!("{}…", &text[..cut]),
+        None => text,
+    }
+}

@@ -1,0 +1,171 @@
+//! What a tool gives back, and why it did not do what it was asked.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::root::RootError;
+
+/// What a tool gives back, before it becomes a [`crate::conversation::ToolResult`].
+#[derive(Debug, Default)]
+pub(crate) struct Output {
+    pub(crate) text: String,
+    pub(crate) is_error: bool,
+    pub(crate) exit_code: Option<i32>,
+    /// What was written.
+    pub(crate) changes: Vec<Change>,
+    /// What was run.
+    pub(crate) command: Option<String>,
+}
+
+impl From<String> for Output {
+    fn from(text: String) -> Self {
+        Self {
+            text,
+            ..Self::default()
+        }
+    }
+}
+
+/// A file that was really written. Whoever saves a file makes one, and nobody else.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Change(String);
+
+impl Change {
+    /// This path, as it is shown, has new content.
+    pub(crate) fn file(shown: impl Into<String>) -> Self {
+        Self(shown.into())
+    }
+
+    /// The path.
+    pub(crate) fn into_path(self) -> String {
+        self.0
+    }
+}
+
+/// The success of a tool that writes: there is none without a change.
+#[derive(Debug)]
+pub(crate) struct Wrote {
+    text: String,
+    first: Change,
+    others: Vec<Change>,
+}
+
+impl Wrote {
+    /// One change.
+    pub(crate) fn one(text: impl Into<String>, change: Change) -> Self {
+        Self {
+            text: text.into(),
+            first: change,
+            others: Vec::new(),
+        }
+    }
+
+    /// More of them.
+    #[allow(dead_code, reason = "for tools that write several files at once")]
+    pub(crate) fn with(mut self, changes: impl IntoIterator<Item = Change>) -> Self {
+        self.others.extend(changes);
+        self
+    }
+}
+
+impl From<Wrote> for Output {
+    fn from(wrote: Wrote) -> Self {
+        Self {
+            text: wrote.text,
+            changes: std::iter::once(wrote.first).chain(wrote.others).collect(),
+            ..Self::default()
+        }
+    }
+}
+
+/// How a program went.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    /// What it printed, and how it was stopped.
+    pub(crate) text: String,
+    /// The command as a person would type it.
+    pub(crate) command: String,
+    /// 128 + n where a signal ended it; absent where it was stopped or goes on.
+    pub(crate) exit_code: Option<i32>,
+    /// Whether it failed.
+    pub(crate) is_error: bool,
+}
+
+impl From<Ran> for Output {
+    fn from(ran: Ran) -> Self {
+        Self {
+            text: ran.text,
+            is_error: ran.is_error,
+            exit_code: ran.exit_code,
+            changes: Vec::new(),
+            command: Some(ran.command),
+        }
+    }
+}
+
+/// Why a tool did not do what it was asked; the text goes to the model.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ToolError {
+    /// The arguments or the state of the files do not fit.
+    #[error("{0}")]
+    Failed(String),
+    /// The permission, a rule or a hook says no.
+    #[error("{0}")]
+    Denied(Refusal),
+}
+
+/// A no that the model can act on; shown as one line of JSON.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Refusal {
+    /// What kind of no, for programs.
+    pub(crate) code: String,
+    /// Why.
+    pub(crate) message: String,
+    /// What may be done instead.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) instead: Option<String>,
+}
+
+impl Refusal {
+    pub(crate) fn new(code: &str, message: impl Into<String>) -> Self {
+        Self {
+            code: code.to_owned(),
+            message: message.into(),
+            instead: None,
+        }
+    }
+
+    pub(crate) fn instead(mut self, instead: impl Into<String>) -> Self {
+        self.instead = Some(instead.into());
+        self
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&serde_json::to_string(self).map_err(|_| fmt::Error)?)
+    }
+}
+
+impl From<Refusal> for ToolError {
+    fn from(refusal: Refusal) -> Self {
+        Self::Denied(refusal)
+    }
+}
+
+impl From<RootError> for ToolError {
+    fn from(error: RootError) -> Self {
+        let message = error.to_string();
+        match error {
+            RootError::Outside { .. } => Refusal::new("outside_workspace", message)
+                .instead("use a path inside of the workspace")
+                .into(),
+            RootError::Git { .. } => Refusal::new("git_internals", message)
+                .instead("use git commands")
+                .into(),
+            RootError::Io { source, .. } => Self::Failed(format!("{message}: {source}")),
+            RootError::NotAFile { .. } => Self::Failed(message),
+        }
+    }
+}

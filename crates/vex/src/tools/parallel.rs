@@ -1,0 +1,105 @@
+//! Several calls of one answer: those that only look run side by side, all others in their order.
+
+use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
+
+use super::Toolbox;
+use crate::conversation::{ToolCall, ToolResult};
+use crate::interrupt::Interrupt;
+use crate::journal::Journal;
+
+/// How many calls run at the same time.
+const MAX_THREADS: usize = 8;
+
+impl Toolbox {
+    /// Runs the calls of one answer, and gives each its result, in their order. `each` sees a result as soon as it and
+    /// all before it are there: before anything that comes after a write is begun.
+    ///
+    /// Calls that only look and follow each other run side by side. An interrupt takes no call its result.
+    pub fn call_all(
+        &self,
+        calls: &[ToolCall],
+        journal: &Journal,
+        interrupt: &Interrupt,
+        each: &mut dyn FnMut(&ToolResult),
+    ) -> Vec<ToolResult> {
+        let mut results = Vec::with_capacity(calls.len());
+        let mut rest = calls;
+        while let Some(first) = rest.first() {
+            let together = rest
+                .iter()
+                .take_while(|call| self.runs_side_by_side(call))
+                .count();
+            let (batch, after) = rest.split_at(together.max(1));
+            rest = after;
+            let mut done = |result: ToolResult| {
+                each(&result);
+                results.push(result);
+            };
+            if batch.len() == 1 {
+                done(self.call(first, journal, interrupt));
+            } else {
+                self.side_by_side(batch, journal, interrupt, &mut done);
+            }
+        }
+        results
+    }
+
+    fn runs_side_by_side(&self, call: &ToolCall) -> bool {
+        self.find(&call.tool).is_ok_and(|(entry, _)| entry.side_by_side)
+    }
+
+    fn side_by_side(
+        &self,
+        calls: &[ToolCall],
+        journal: &Journal,
+        interrupt: &Interrupt,
+        done: &mut dyn FnMut(ToolResult),
+    ) {
+        for call in calls {
+            journal.tool_call(call);
+        }
+        let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        let next = AtomicUsize::new(0);
+        let (tell, told) = channel();
+        std::thread::scope(|scope| {
+            // Reads wait for disks and hosts more than they count.
+            for _ in 0..calls.len().min(MAX_THREADS).min(2 * cores) {
+                let (tell, next) = (tell.clone(), &next);
+                scope.spawn(move || {
+                    while let Some((index, call)) = {
+                        let index = next.fetch_add(1, Ordering::Relaxed);
+                        calls.get(index).map(|call| (index, call))
+                    } {
+                        let run = std::panic::AssertUnwindSafe(|| self.carry_out(call, journal, interrupt));
+                        let result = std::panic::catch_unwind(run).unwrap_or_else(|_| broken(call));
+                        let _ = tell.send((index, result));
+                    }
+                });
+            }
+            drop(tell);
+            let mut waiting: Vec<Option<ToolResult>> = vec![None; calls.len()];
+            let mut first = 0;
+            for (index, result) in told {
+                waiting[index] = Some(result);
+                while let Some(result) = waiting.get_mut(first).and_then(Option::take) {
+                    journal.tool_result(&result);
+                    done(result);
+                    first += 1;
+                }
+            }
+        });
+    }
+}
+
+/// The result of a call that brought its thread down.
+fn broken(call: &ToolCall) -> ToolResult {
+    ToolResult {
+        call_id: call.call_id.clone(),
+        is_error: true,
+        exit_code: None,
+        output: format!("{} failed inside of vex", call.tool),
+        denied: false,
+    }
+}

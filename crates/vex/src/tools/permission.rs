@@ -1,0 +1,87 @@
+//! What a run may do without being asked.
+
+use super::output::Refusal;
+
+/// What a run may do without being asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Permission {
+    /// Look, change nothing: no writes, no commands
+    ReadOnly,
+    /// Edit below the working directory, run commands
+    #[default]
+    WorkspaceWrite,
+    /// As workspace-write, and read and write files anywhere
+    Full,
+}
+
+/// What a tool needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// It only looks.
+    Read,
+    /// It changes files.
+    Write,
+    /// It runs a program.
+    Execute,
+    /// It asks a host on the network.
+    Http,
+}
+
+impl Permission {
+    /// The name on the command line.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::ReadOnly => "read-only",
+            Self::WorkspaceWrite => "workspace-write",
+            Self::Full => "full",
+        }
+    }
+
+    /// Whether it covers this need.
+    pub fn allows(self, need: Need) -> bool {
+        match need {
+            Need::Read => true,
+            Need::Write | Need::Execute => self != Self::ReadOnly,
+            Need::Http => self == Self::Full,
+        }
+    }
+
+    /// The refusal of what it does not cover.
+    pub(crate) fn refusal(self, tool: &str, need: Need) -> Refusal {
+        let (verb, instead) = match need {
+            Need::Read => ("read", None),
+            Need::Write => (
+                "write files",
+                Some("look at files, and say what should be changed"),
+            ),
+            Need::Execute => (
+                "run commands",
+                Some("look with the other tools, and say what should be run"),
+            ),
+            Need::Http => ("use the network", Some("work with what is in the workspace")),
+        };
+        let refusal = Refusal::new(
+            "permission",
+            format!("the permission is {}: {tool} may not {verb}", self.as_str()),
+        );
+        match instead {
+            Some(instead) => refusal.instead(instead),
+            None => refusal,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_profile_covers_what_it_says() {
+        let covered = |permission: Permission| {
+            [Need::Read, Need::Write, Need::Execute, Need::Http].map(|need| permission.allows(need))
+        };
+        assert_eq!(covered(Permission::ReadOnly), [true, false, false, false]);
+        assert_eq!(covered(Permission::WorkspaceWrite), [true, true, true, false]);
+        assert_eq!(covered(Permission::Full), [true; 4]);
+    }
+}
