@@ -1,5 +1,8 @@
 //! What answers a request: the seam between the loop and a model.
 
+pub mod catalog;
+pub mod http;
+pub mod prices;
 pub mod replay;
 
 use serde_json::Value;

@@ -1,0 +1,507 @@
+//! Which provider is asked: the known ones by name, what the settings say of them and of others, and where keys come
+//! from (the environment, and nowhere else).
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::ProviderError;
+
+/// The protocol that a provider speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Protocol {
+    /// Anthropic Messages.
+    Messages,
+    /// OpenAI Chat Completions, which most servers of open models speak.
+    Chat,
+    /// OpenAI Responses.
+    Responses,
+}
+
+impl Protocol {
+    /// The name in settings.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Messages => "messages",
+            Self::Chat => "chat",
+            Self::Responses => "responses",
+        }
+    }
+}
+
+impl fmt::Display for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// What the settings say of a provider. What is absent comes from the known provider of that name.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ProviderConfig {
+    /// The protocol that it speaks.
+    pub protocol: Option<Protocol>,
+    /// Its address. Without a path, `/v1` is added.
+    pub base_url: Option<String>,
+    /// The variable of the environment that holds its key.
+    pub api_key_env: Option<String>,
+    /// The header that carries the key; `authorization` makes it a bearer token.
+    pub api_key_header: Option<String>,
+    /// More headers of each request.
+    pub headers: BTreeMap<String, String>,
+    /// What is added to the query of each request.
+    pub query: BTreeMap<String, String>,
+}
+
+impl fmt::Debug for ProviderConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ProviderConfig")
+            .field("protocol", &self.protocol)
+            .field("base_url", &self.base_url)
+            .field("api_key_env", &self.api_key_env)
+            .field("api_key_header", &self.api_key_header)
+            .field("headers", &self.headers.keys())
+            .field("query", &self.query.keys())
+            .finish()
+    }
+}
+
+/// A text that is never shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Hides a text.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// The text, for the one place that needs it.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[secret]")
+    }
+}
+
+/// A provider that can be asked.
+#[derive(Clone)]
+pub struct Endpoint {
+    /// Its name.
+    pub name: String,
+    /// The protocol that it speaks.
+    pub protocol: Protocol,
+    /// Its address, with the path that the protocol's own paths follow, and no `/` at the end.
+    pub base_url: String,
+    /// Its key, where it has one.
+    pub key: Option<Secret>,
+    /// The variable that the key comes from, where it may have one.
+    pub key_env: Option<String>,
+    /// The header that carries the key, in lower case.
+    pub key_header: String,
+    /// More headers of each request.
+    pub headers: BTreeMap<String, String>,
+    /// What is added to the query of each request.
+    pub query: BTreeMap<String, String>,
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Endpoint")
+            .field("name", &self.name)
+            .field("protocol", &self.protocol)
+            .field("base_url", &self.base_url)
+            .field("key", &self.key)
+            .field("headers", &self.headers.keys())
+            .field("query", &self.query.keys())
+            .finish()
+    }
+}
+
+impl Endpoint {
+    /// The address of one of the provider's paths (`chat/completions`), without the query.
+    pub fn address(&self, path: &str) -> String {
+        format!("{}/{path}", self.base_url)
+    }
+
+    /// Whether it is on this machine.
+    pub fn is_local(&self) -> bool {
+        is_loopback(&self.base_url)
+    }
+}
+
+/// A provider that needs no settings.
+struct Known {
+    name: &'static str,
+    protocol: Protocol,
+    base_url: &'static str,
+    key_env: Option<&'static str>,
+    url_env: Option<&'static str>,
+}
+
+const KNOWN: &[Known] = &[
+    Known {
+        name: "anthropic",
+        protocol: Protocol::Messages,
+        base_url: "https://api.anthropic.com",
+        key_env: Some("ANTHROPIC_API_KEY"),
+        url_env: Some("ANTHROPIC_BASE_URL"),
+    },
+    Known {
+        name: "openai",
+        protocol: Protocol::Responses,
+        base_url: "https://api.openai.com/v1",
+        key_env: Some("OPENAI_API_KEY"),
+        url_env: Some("OPENAI_BASE_URL"),
+    },
+    Known {
+        name: "openrouter",
+        protocol: Protocol::Chat,
+        base_url: "https://openrouter.ai/api/v1",
+        key_env: Some("OPENROUTER_API_KEY"),
+        url_env: None,
+    },
+    Known {
+        name: "ollama",
+        protocol: Protocol::Chat,
+        base_url: "http://127.0.0.1:11434/v1",
+        key_env: None,
+        url_env: None,
+    },
+    Known {
+        name: LOCAL,
+        protocol: Protocol::Chat,
+        base_url: "http://127.0.0.1:8080/v1",
+        key_env: None,
+        url_env: None,
+    },
+];
+
+/// The provider of an address that is given without a name.
+const LOCAL: &str = "local";
+
+/// Looks up a variable of the environment; an empty one is as good as none.
+pub type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// The variables of the process itself.
+pub fn process_env(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+/// The names of all providers that can be asked for.
+pub fn names(configured: &BTreeMap<String, ProviderConfig>) -> Vec<String> {
+    let mut names: Vec<String> = KNOWN.iter().map(|known| known.name.to_owned()).collect();
+    names.extend(configured.keys().filter(|name| known(name).is_none()).cloned());
+    names
+}
+
+/// The variables that may hold keys: their values must never be shown.
+pub fn key_variables(configured: &BTreeMap<String, ProviderConfig>) -> Vec<String> {
+    let known = KNOWN.iter().filter_map(|known| known.key_env.map(str::to_owned));
+    let own = configured
+        .values()
+        .filter_map(|config| config.api_key_env.clone());
+    known.chain(own).collect()
+}
+
+/// Finds the provider that is meant and where it is. `base_url` is what the command line gave.
+///
+/// With no name it is `local` where an address is given (no key goes to an address by chance), else the one whose key is
+/// set, if it is exactly one.
+///
+/// # Errors
+/// When it is not clear which is meant, when it lacks an address or a key, or when its address is none.
+pub fn endpoint(
+    name: Option<&str>,
+    base_url: Option<&str>,
+    configured: &BTreeMap<String, ProviderConfig>,
+    env: Env<'_>,
+) -> Result<Endpoint, ProviderError> {
+    let config_error = |text: String| Err(ProviderError::Config(text));
+    let set = |variable: &str| env(variable).filter(|value| !value.is_empty());
+    let name = match (name, base_url) {
+        (Some(name), _) => name.to_owned(),
+        (None, Some(_)) => LOCAL.to_owned(),
+        (None, None) => only_one_with_key(configured, &set)?,
+    };
+    let known = known(&name);
+    let config = configured.get(&name);
+    if known.is_none() && config.is_none() {
+        return config_error(format!(
+            "there is no provider {name:?}; there are {}, and each [providers.NAME] of the settings",
+            names(configured).join(", ")
+        ));
+    }
+    let config = config.cloned().unwrap_or_default();
+    let Some(protocol) = config.protocol.or(known.map(|known| known.protocol)) else {
+        return config_error(format!(
+            "the provider {name:?} has no protocol: set providers.{name}.protocol to messages, chat or responses"
+        ));
+    };
+    let from_env = known.and_then(|known| known.url_env).and_then(&set);
+    let address = base_url
+        .map(str::to_owned)
+        .or(from_env)
+        .or(config.base_url)
+        .or_else(|| known.map(|known| known.base_url.to_owned()));
+    let Some(address) = address else {
+        return config_error(format!(
+            "the provider {name:?} has no address: set providers.{name}.base_url, or give --base-url"
+        ));
+    };
+    let base_url = base_of(&address, protocol).map_err(ProviderError::Config)?;
+    let key_env = config
+        .api_key_env
+        .or_else(|| known.and_then(|known| known.key_env.map(str::to_owned)));
+    let key = key_env
+        .as_deref()
+        .and_then(&set)
+        .map(|key| Secret::new(key.trim()));
+    if let (Some(variable), None) = (&key_env, &key)
+        && !is_loopback(&base_url)
+    {
+        return config_error(format!("{variable} is not set: {name} needs a key"));
+    }
+    let key_header = config.api_key_header.map_or_else(
+        || match protocol {
+            Protocol::Messages => "x-api-key".to_owned(),
+            Protocol::Chat | Protocol::Responses => "authorization".to_owned(),
+        },
+        |header| header.to_ascii_lowercase(),
+    );
+    Ok(Endpoint {
+        name,
+        protocol,
+        base_url,
+        key,
+        key_env,
+        key_header,
+        headers: config.headers,
+        query: config.query,
+    })
+}
+
+fn known(name: &str) -> Option<&'static Known> {
+    KNOWN.iter().find(|known| known.name == name)
+}
+
+fn only_one_with_key(
+    configured: &BTreeMap<String, ProviderConfig>,
+    set: &dyn Fn(&str) -> Option<String>,
+) -> Result<String, ProviderError> {
+    let key_of = |name: &str| {
+        let own = configured.get(name).and_then(|config| config.api_key_env.clone());
+        own.or_else(|| known(name)?.key_env.map(str::to_owned))
+    };
+    let all = names(configured);
+    let keyed: Vec<(&String, String)> = all
+        .iter()
+        .filter_map(|name| Some((name, key_of(name)?)))
+        .collect();
+    let ready: Vec<&String> = keyed
+        .iter()
+        .filter(|(_, variable)| set(variable).is_some())
+        .map(|(name, _)| *name)
+        .collect();
+    match ready[..] {
+        [one] => Ok(one.clone()),
+        [] => {
+            let variables: Vec<&str> = keyed.iter().map(|(_, variable)| variable.as_str()).collect();
+            Err(ProviderError::Config(format!(
+                "which provider? Set one of {}, or give --provider NAME ({}) or --base-url URL",
+                variables.join(", "),
+                all.join(", ")
+            )))
+        }
+        _ => {
+            let names: Vec<&str> = ready.iter().map(|name| name.as_str()).collect();
+            Err(ProviderError::Config(format!(
+                "which provider? There are keys for {}: give --provider NAME",
+                names.join(" and ")
+            )))
+        }
+    }
+}
+
+/// The address that the protocol's own paths follow.
+fn base_of(address: &str, protocol: Protocol) -> Result<String, String> {
+    let url = reqwest::Url::parse(address)
+        .map_err(|error| format!("{address:?} is no address of a provider: {error}"))?;
+    if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
+        return Err(format!(
+            "{address:?} is no address of a provider: it does not begin with http:// or https://"
+        ));
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(
+            "the address of a provider must hold no name or password; keys come from the environment".into(),
+        );
+    }
+    if url.query().is_some() || url.fragment().is_some() {
+        return Err(format!(
+            "the address {address:?} has a query: set providers.NAME.query instead"
+        ));
+    }
+    let path = url.path().trim_end_matches('/');
+    let versioned = path.rsplit('/').next().is_some_and(is_version);
+    let add = match protocol {
+        // ANTHROPIC_BASE_URL has no version by convention, those of OpenAI's clients do.
+        Protocol::Messages => !versioned,
+        Protocol::Chat | Protocol::Responses => path.is_empty(),
+    };
+    let mut base = url.origin().ascii_serialization();
+    base.push_str(path);
+    if add {
+        base.push_str("/v1");
+    }
+    Ok(base)
+}
+
+fn is_version(segment: &str) -> bool {
+    segment
+        .strip_prefix('v')
+        .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+}
+
+/// Whether an address is on this machine.
+pub(crate) fn is_loopback(address: &str) -> bool {
+    let Ok(url) = reqwest::Url::parse(address) else {
+        return false;
+    };
+    let host = url.host_str().unwrap_or_default();
+    let ip = host.trim_start_matches('[').trim_end_matches(']');
+    host == "localhost"
+        || host.ends_with(".localhost")
+        || ip.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with<'a>(pairs: &'a [(&'a str, &'a str)]) -> impl Fn(&str) -> Option<String> + 'a {
+        move |name| {
+            let found = pairs.iter().find(|(key, _)| *key == name);
+            found.map(|(_, value)| (*value).to_owned())
+        }
+    }
+
+    fn found(
+        name: Option<&str>,
+        url: Option<&str>,
+        config: &str,
+        env: &[(&str, &str)],
+    ) -> Result<Endpoint, String> {
+        let configured: BTreeMap<String, ProviderConfig> = toml::from_str(config).unwrap();
+        endpoint(name, url, &configured, &with(env)).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_provider_is_the_one_that_is_named_or_whose_key_is_set() {
+        let one = found(None, None, "", &[("ANTHROPIC_API_KEY", "k1")]).unwrap();
+        assert_eq!(
+            (one.name.as_str(), one.base_url.as_str()),
+            ("anthropic", "https://api.anthropic.com/v1")
+        );
+        assert_eq!(one.key_header, "x-api-key");
+        let both = [("ANTHROPIC_API_KEY", "k1"), ("OPENAI_API_KEY", "k2")];
+        let two = found(None, None, "", &both).unwrap_err();
+        assert!(
+            two.contains("anthropic and openai") && !two.contains("k1"),
+            "{two}"
+        );
+        let none = found(None, None, "", &[("OPENAI_API_KEY", "")]).unwrap_err();
+        assert!(
+            none.contains("OPENAI_API_KEY") && none.contains("ollama"),
+            "{none}"
+        );
+        let named = found(Some("openai"), None, "", &both).unwrap();
+        assert_eq!(named.address("responses"), "https://api.openai.com/v1/responses");
+        assert_eq!(named.key.unwrap().expose(), "k2");
+        assert!(
+            found(Some("opneai"), None, "", &both)
+                .unwrap_err()
+                .contains("openrouter")
+        );
+        assert!(
+            found(Some("openai"), None, "", &[])
+                .unwrap_err()
+                .contains("OPENAI_API_KEY is not set")
+        );
+    }
+
+    #[test]
+    fn an_address_alone_is_a_local_server_and_gets_no_key() {
+        let local = found(None, Some("http://127.0.0.1:9"), "", &[("OPENAI_API_KEY", "k2")]).unwrap();
+        assert_eq!((local.name.as_str(), local.key), ("local", None));
+        assert_eq!(local.base_url, "http://127.0.0.1:9/v1");
+        // A known provider behind a server on this machine may go without its key.
+        let near = found(Some("anthropic"), Some("http://localhost:9/"), "", &[]).unwrap();
+        assert_eq!(
+            (near.base_url.as_str(), near.key),
+            ("http://localhost:9/v1", None)
+        );
+    }
+
+    #[test]
+    fn flag_then_environment_then_settings_then_what_is_known() {
+        let config = "[openai]\nbase_url = 'https://c.example/v1'\napi_key_env = 'K'\nprotocol = 'chat'\n[mine]\nbase_url = 'http://[::1]:1/api/v3'\nprotocol = 'responses'\napi_key_header = 'API-Key'\nquery = { version = '1' }\n";
+        let env = [("K", " key\n"), ("OPENAI_BASE_URL", "https://e.example/v1")];
+        let url = |flag, env: &[(&str, &str)]| found(Some("openai"), flag, config, env).unwrap().base_url;
+        assert_eq!(url(Some("https://f.example/x"), &env), "https://f.example/x");
+        assert_eq!(url(None, &env), "https://e.example/v1");
+        assert_eq!(url(None, &env[..1]), "https://c.example/v1");
+        let openai = found(Some("openai"), None, config, &env).unwrap();
+        assert_eq!(
+            (openai.protocol, openai.key.unwrap().expose()),
+            (Protocol::Chat, "key")
+        );
+        let mine = found(Some("mine"), None, config, &env).unwrap();
+        assert_eq!(
+            (mine.base_url.as_str(), mine.key_header.as_str()),
+            ("http://[::1]:1/api/v3", "api-key")
+        );
+        assert!(mine.is_local());
+    }
+
+    #[test]
+    fn an_address_holds_no_secret_and_is_one() {
+        for bad in [
+            "127.0.0.1:80",
+            "ftp://a",
+            "http://u:p@a",
+            "http://a?key=1",
+            "nothing",
+        ] {
+            let error = found(Some("local"), Some(bad), "", &[]).unwrap_err();
+            assert!(!error.contains("u:p"), "{error}");
+        }
+        assert!(
+            found(Some("x"), None, "[x]\nbase_url = 'http://a'", &[])
+                .unwrap_err()
+                .contains("protocol")
+        );
+        assert!(
+            found(Some("x"), None, "[x]\nprotocol = 'chat'", &[])
+                .unwrap_err()
+                .contains("base_url")
+        );
+    }
+
+    #[test]
+    fn no_debug_output_has_a_key() {
+        let config =
+            "[m]\nprotocol = 'chat'\nbase_url = 'http://a'\napi_key_env = 'K'\nheaders = { x = 'sesame' }";
+        let endpoint = found(Some("m"), None, config, &[("K", "open-sesame")]).unwrap();
+        assert!(!format!("{endpoint:?}").contains("sesame"));
+        let configured: BTreeMap<String, ProviderConfig> = toml::from_str(config).unwrap();
+        assert!(!format!("{configured:?}").contains("sesame"));
+    }
+}

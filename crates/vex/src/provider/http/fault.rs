@@ -1,0 +1,377 @@
+//! What went wrong with one try: pure, read from status, headers and words.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::provider::ProviderError;
+
+/// The kinds of what can go wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Too many requests or tokens for now.
+    RateLimit,
+    /// Nothing is left to be used; waiting does not help.
+    Quota,
+    /// Too much to do there.
+    Overloaded,
+    /// Something is broken there.
+    Server,
+    /// The key is wrong, or may not do this.
+    Auth,
+    /// There is no such model.
+    Model,
+    /// The request is larger than the context of the model.
+    Overflow,
+    /// The request is wrong in another way.
+    Request,
+    /// The address is not that of a model's API.
+    Address,
+    /// It could not be reached, or the connection broke before the answer began.
+    Network,
+    /// Nothing listens at the address.
+    NothingListens,
+    /// It said nothing for too long.
+    Stalled,
+    /// The answer broke off.
+    Cut,
+    /// The answer holds nothing.
+    Empty,
+    /// The answer cannot be understood.
+    Malformed,
+}
+
+impl Fault {
+    /// Vik's failure class.
+    fn class(self) -> Option<&'static str> {
+        match self {
+            Self::RateLimit | Self::Quota => Some("rate_limit"),
+            Self::Overloaded | Self::Server => Some("overloaded"),
+            Self::Auth => Some("auth"),
+            Self::Model => Some("model"),
+            Self::Overflow => Some("context"),
+            Self::Network
+            | Self::NothingListens
+            | Self::Stalled
+            | Self::Cut
+            | Self::Empty
+            | Self::Malformed => Some("network"),
+            Self::Request | Self::Address => None,
+        }
+    }
+
+    /// Whether an answer had begun that was no whole one.
+    pub fn is_broken_answer(self) -> bool {
+        matches!(self, Self::Cut | Self::Empty | Self::Malformed)
+    }
+}
+
+/// Why one try gave no turn.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// What went wrong.
+    pub fault: Fault,
+    /// In words, for people; keys are taken out.
+    pub message: String,
+    /// The HTTP status, where one came.
+    pub status: Option<u16>,
+    /// How long the provider asks to wait.
+    pub retry_after: Option<Duration>,
+}
+
+impl Failure {
+    /// A failure of which no more is known.
+    pub fn new(fault: Fault, message: impl Into<String>) -> Self {
+        Self {
+            fault,
+            message: message.into(),
+            status: None,
+            retry_after: None,
+        }
+    }
+}
+
+impl From<Failure> for ProviderError {
+    fn from(failure: Failure) -> Self {
+        match failure.fault {
+            Fault::Overflow => Self::Overflow(failure.message),
+            Fault::Address => Self::Config(failure.message),
+            fault => Self::Reported {
+                message: failure.message,
+                class: fault.class().map(str::to_owned),
+                http_status: failure.status,
+                retry_after_ms: failure
+                    .retry_after
+                    .map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)),
+            },
+        }
+    }
+}
+
+/// What a provider says of an error.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Said {
+    /// Its words.
+    pub message: String,
+    /// Its name of the error: `type` and `code`.
+    pub names: Vec<String>,
+    /// Whether it was said in the way of an API.
+    pub structured: bool,
+}
+
+impl Said {
+    /// Reads the body of an error, in any of the forms that are about.
+    pub fn read(body: &[u8]) -> Self {
+        let Ok(json) = serde_json::from_slice::<Value>(body) else {
+            let text = String::from_utf8_lossy(body);
+            let text = text.trim();
+            let page = text.starts_with('<');
+            return Self {
+                message: if page { String::new() } else { cut(text).to_owned() },
+                ..Self::default()
+            };
+        };
+        // Google wraps it in a list.
+        let json = json.get(0).unwrap_or(&json);
+        let error = json.get("error").filter(|error| !error.is_null()).unwrap_or(json);
+        let text = |key: &str| error.get(key).and_then(Value::as_str);
+        let message = error
+            .as_str()
+            .or_else(|| text("message"))
+            .or_else(|| text("detail"))
+            .or_else(|| text("error_description"));
+        let names = ["type", "code", "status"].iter().filter_map(|key| text(key));
+        Self {
+            message: message.map_or_else(|| cut(&error.to_string()).to_owned(), |text| cut(text).to_owned()),
+            names: names.map(str::to_owned).collect(),
+            structured: json.is_object(),
+        }
+    }
+
+    fn is_named(&self, names: &[&str]) -> bool {
+        self.names.iter().any(|name| names.contains(&name.as_str()))
+    }
+}
+
+/// Words of an error that anybody will read to the end.
+fn cut(text: &str) -> &str {
+    text.char_indices().nth(1000).map_or(text, |(at, _)| &text[..at])
+}
+
+const OVERFLOW_NAMES: &[&str] = &[
+    "context_length_exceeded",
+    "exceed_context_size_error",
+    "request_too_large",
+    "model_context_window_exceeded",
+];
+/// As providers say it that have no name for it.
+const OVERFLOW_WORDS: &[&str] = &[
+    "prompt is too long",
+    "maximum context length",
+    "exceeds the context window",
+    "exceed context limit",
+    "exceeds the available context size",
+    "context length exceeded",
+    "input is too long",
+    "reduce the length of the messages",
+];
+const QUOTA_NAMES: &[&str] = &[
+    "insufficient_quota",
+    "billing_error",
+    "billing_hard_limit_reached",
+    "usage_limit_reached",
+];
+const MODEL_NAMES: &[&str] = &["model_not_found", "model_not_available", "invalid_model"];
+
+/// What an error means. `status` is absent where the error came in an answer that had begun.
+pub fn fault_of(status: Option<u16>, said: &Said) -> Fault {
+    let words = said.message.to_ascii_lowercase();
+    let says = |marks: &[&str]| marks.iter().any(|mark| words.contains(mark));
+    // Only a refusal of the request can be about its length.
+    let refused = status.is_none_or(|status| matches!(status, 400 | 413 | 422 | 500));
+    if status == Some(413) || said.is_named(OVERFLOW_NAMES) || (refused && says(OVERFLOW_WORDS)) {
+        return Fault::Overflow;
+    }
+    if status == Some(402) || said.is_named(QUOTA_NAMES) || says(&["credit balance is too low"]) {
+        return Fault::Quota;
+    }
+    let no_model = says(&["model"])
+        && says(&[
+            "not found",
+            "does not exist",
+            "not exist",
+            "unknown",
+            "not supported",
+        ]);
+    if said.is_named(MODEL_NAMES) || (matches!(status, Some(400 | 404)) && no_model) {
+        return Fault::Model;
+    }
+    match status {
+        Some(401 | 403) => return Fault::Auth,
+        Some(404)
+            if said.structured
+                && (says(&["model"]) || said.is_named(&["not_found_error"]) && says(&["model:"])) =>
+        {
+            return Fault::Model;
+        }
+        Some(404 | 405) | Some(300..=399) => return Fault::Address,
+        Some(408 | 425) => return Fault::Server,
+        Some(429) => return Fault::RateLimit,
+        Some(503 | 529) => return Fault::Overloaded,
+        Some(500..) => return Fault::Server,
+        _ => {}
+    }
+    if said.is_named(&[
+        "rate_limit_error",
+        "rate_limit_exceeded",
+        "too_many_requests",
+        "RESOURCE_EXHAUSTED",
+    ]) {
+        Fault::RateLimit
+    } else if said.is_named(&[
+        "overloaded_error",
+        "server_is_overloaded",
+        "slow_down",
+        "overloaded",
+    ]) {
+        Fault::Overloaded
+    } else if said.is_named(&["authentication_error", "invalid_api_key", "permission_error"]) {
+        Fault::Auth
+    } else if status.is_none()
+        && !said.is_named(&["invalid_request_error", "invalid_prompt", "not_found_error"])
+    {
+        // In mid-answer, with another name or none.
+        Fault::Server
+    } else {
+        Fault::Request
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fault(status: u16, body: &str) -> Fault {
+        fault_of(Some(status), &Said::read(body.as_bytes()))
+    }
+
+    fn in_stream(kind: &str, message: &str) -> Fault {
+        fault_of(
+            None,
+            &Said {
+                message: message.to_owned(),
+                names: vec![kind.to_owned()],
+                structured: true,
+            },
+        )
+    }
+
+    #[test]
+    fn what_providers_really_say() {
+        let cases = [
+            (
+                429,
+                r#"{"error":{"message":"Rate limit reached","type":"tokens","code":"rate_limit_exceeded"}}"#,
+                Fault::RateLimit,
+            ),
+            (
+                429,
+                r#"{"error":{"message":"You exceeded your current quota","type":"insufficient_quota","code":"insufficient_quota"}}"#,
+                Fault::Quota,
+            ),
+            (
+                400,
+                r#"{"type":"error","error":{"type":"invalid_request_error","message":"Your credit balance is too low to access the API"}}"#,
+                Fault::Quota,
+            ),
+            (
+                529,
+                r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#,
+                Fault::Overloaded,
+            ),
+            (
+                500,
+                r#"{"type":"error","error":{"type":"api_error","message":"Internal server error"}}"#,
+                Fault::Server,
+            ),
+            (502, "<html>Bad gateway</html>", Fault::Server),
+            (
+                401,
+                r#"{"type":"error","error":{"type":"authentication_error","message":"invalid x-api-key"}}"#,
+                Fault::Auth,
+            ),
+            (
+                403,
+                r#"{"error":{"message":"no access to model gpt-x","code":"permission_denied"}}"#,
+                Fault::Auth,
+            ),
+            (
+                404,
+                r#"{"type":"error","error":{"type":"not_found_error","message":"model: claude-x"}}"#,
+                Fault::Model,
+            ),
+            (
+                404,
+                r#"{"error":{"message":"The model `gpt-x` does not exist or you do not have access to it.","type":"invalid_request_error","code":"model_not_found"}}"#,
+                Fault::Model,
+            ),
+            (404, r#"{"error":"model 'x' not found"}"#, Fault::Model),
+            (
+                400,
+                r#"{"object":"error","message":"The model `x` does not exist.","type":"NotFoundError","code":404}"#,
+                Fault::Model,
+            ),
+            (
+                404,
+                r#"{"error":{"code":404,"message":"File Not Found","type":"not_found_error"}}"#,
+                Fault::Address,
+            ),
+            (404, "<html>404</html>", Fault::Address),
+            (308, "", Fault::Address),
+            (413, "", Fault::Overflow),
+            (
+                400,
+                r#"{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 208310 tokens > 200000 maximum"}}"#,
+                Fault::Overflow,
+            ),
+            (
+                400,
+                r#"{"error":{"message":"This model's maximum context length is 128000 tokens.","type":"invalid_request_error","code":"context_length_exceeded"}}"#,
+                Fault::Overflow,
+            ),
+            (
+                400,
+                r#"{"error":{"code":400,"message":"the request exceeds the available context size, try increasing it","type":"exceed_context_size_error","n_ctx":4096}}"#,
+                Fault::Overflow,
+            ),
+            (
+                400,
+                r#"{"error":{"message":"tools.0.name: too long","type":"invalid_request_error"}}"#,
+                Fault::Request,
+            ),
+            (422, r#"{"detail":"bad field"}"#, Fault::Request),
+        ];
+        for (status, body, expected) in cases {
+            assert_eq!(fault(status, body), expected, "{status} {body}");
+        }
+        assert_eq!(in_stream("overloaded_error", "Overloaded"), Fault::Overloaded);
+        assert_eq!(in_stream("rate_limit_exceeded", ""), Fault::RateLimit);
+        assert_eq!(in_stream("context_length_exceeded", "too long"), Fault::Overflow);
+        assert_eq!(in_stream("server_error", "oops"), Fault::Server);
+        assert_eq!(in_stream("invalid_request_error", "bad"), Fault::Request);
+    }
+
+    #[test]
+    fn words_of_an_error_are_found_and_bounded() {
+        let said = |body: &str| Said::read(body.as_bytes()).message;
+        assert_eq!(said(r#"{"error":{"message":"a"}}"#), "a");
+        assert_eq!(said(r#"{"error":"a"}"#), "a");
+        assert_eq!(said(r#"{"detail":"a"}"#), "a");
+        assert_eq!(said(r#"[{"error":{"message":"a"}}]"#), "a");
+        assert_eq!(said(r#"{"x":1}"#), r#"{"x":1}"#);
+        assert_eq!(said("  plain \n"), "plain");
+        assert_eq!(said("<!doctype html><p>no</p>"), "");
+        assert_eq!(said(&"ä".repeat(5000)).chars().count(), 1000);
+        assert_eq!(said("\u{fffd}\u{0}"), "\u{fffd}\u{0}");
+    }
+}

@@ -1,0 +1,4 @@
+//! Providers that are reached over HTTP.
+
+pub mod fault;
+pub mod retry;
