@@ -176,7 +176,7 @@ fn run(root: &Root, input: RunCommand, interrupt: &Interrupt) -> Result<Ran, Too
     let fail = |error: std::io::Error| ToolError::Failed(format!("cannot run the command: {error}"));
     let cwd = match &input.cwd {
         Some(path) => {
-            let place = root.place(path, false)?;
+            let place = root.look(path)?;
             place.directory(path)?;
             root.path().join(path)
         }

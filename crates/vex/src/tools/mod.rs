@@ -3,12 +3,19 @@
 mod command;
 mod files;
 mod input;
+mod memory;
 mod output;
 mod parallel;
 mod path;
 mod permission;
+pub mod plan;
 mod root;
+#[cfg(test)]
+mod testing;
 mod tool;
+
+use memory::FileMemory;
+use plan::Plan;
 
 pub use permission::{Need, Permission};
 pub use root::{Root, RootError};
@@ -28,6 +35,7 @@ fn entries() -> Vec<(Entry, ToolDefinition)> {
         Entry::of::<files::WriteFile>(),
         Entry::of::<files::EditFile>(),
         Entry::of::<command::RunCommand>(),
+        Entry::of::<plan::UpdatePlan>(),
     ]
 }
 
@@ -37,6 +45,9 @@ pub struct Toolbox {
     definitions: Vec<ToolDefinition>,
     root: Root,
     permission: Permission,
+    files: FileMemory,
+    limits: files::WriteLimits,
+    plan: Plan,
 }
 
 impl Toolbox {
@@ -48,7 +59,15 @@ impl Toolbox {
             definitions,
             root,
             permission,
+            files: FileMemory::default(),
+            limits: files::WriteLimits::default(),
+            plan: Plan::default(),
         }
+    }
+
+    /// The plan of the run.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
     }
 
     /// What the model is told.

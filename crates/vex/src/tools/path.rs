@@ -25,6 +25,9 @@ impl Toolbox {
     pub(super) fn carry_out(&self, call: &ToolCall, journal: &Journal, interrupt: &Interrupt) -> ToolResult {
         let context = ToolContext {
             root: &self.root,
+            files: &self.files,
+            limits: self.limits,
+            plan: &self.plan,
             interrupt,
             journal,
         };

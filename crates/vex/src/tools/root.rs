@@ -49,6 +49,13 @@ pub enum RootError {
     },
 }
 
+impl RootError {
+    /// Whether nothing is there.
+    pub(crate) fn is_not_found(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound)
+    }
+}
+
 /// The workspace.
 #[derive(Debug)]
 pub struct Root {
@@ -63,6 +70,16 @@ pub struct Root {
 pub(crate) struct Place {
     pub(crate) parent: OwnedFd,
     pub(crate) name: OsString,
+    /// The path without links.
+    pub(crate) resolved: PathBuf,
+}
+
+/// What a place is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    Look,
+    Change,
+    Create,
 }
 
 impl Root {
@@ -92,28 +109,53 @@ impl Root {
         inside.strip_prefix(".").unwrap_or(inside).display().to_string()
     }
 
-    /// Resolves a path to an open directory and a name in it, making missing directories when `make` is set.
-    pub(crate) fn place(&self, path: &Path, write: bool) -> Result<Place, RootError> {
+    /// The path without links, where it may be used at all. What is missing may be missing.
+    pub(crate) fn resolve(&self, path: &Path) -> Result<PathBuf, RootError> {
+        let resolved = resolve(&self.path.join(path)).map_err(|source| RootError::Io {
+            action: "resolve",
+            path: path.to_owned(),
+            source,
+        })?;
+        if self.open || resolved.starts_with(&self.path) {
+            return Ok(resolved);
+        }
+        Err(RootError::Outside {
+            path: path.to_owned(),
+            root: self.path.clone(),
+        })
+    }
+
+    /// A place to look at.
+    pub(crate) fn look(&self, path: &Path) -> Result<Place, RootError> {
+        self.place(path, Purpose::Look)
+    }
+
+    /// A place to change or remove; its directory must be there.
+    pub(crate) fn change(&self, path: &Path) -> Result<Place, RootError> {
+        self.place(path, Purpose::Change)
+    }
+
+    /// A place to write to; missing directories are made.
+    pub(crate) fn create(&self, path: &Path) -> Result<Place, RootError> {
+        self.place(path, Purpose::Create)
+    }
+
+    /// Resolves a path to an open directory and a name in it.
+    fn place(&self, path: &Path, purpose: Purpose) -> Result<Place, RootError> {
         let io = |source| RootError::Io {
             action: "resolve",
             path: path.to_owned(),
             source,
         };
-        let resolved = resolve(&self.path.join(path)).map_err(io)?;
+        let resolved = self.resolve(path)?;
         let (start, below) = match resolved.strip_prefix(&self.path) {
             Ok(below) => (self.handle.try_clone().map_err(io)?, below),
-            Err(_) if self.open => (
+            Err(_) => (
                 directory(Path::new("/")).map_err(io)?,
                 resolved.strip_prefix("/").unwrap_or(&resolved),
             ),
-            Err(_) => {
-                return Err(RootError::Outside {
-                    path: path.to_owned(),
-                    root: self.path.clone(),
-                });
-            }
         };
-        if write
+        if purpose != Purpose::Look
             && !self.open
             && below
                 .components()
@@ -130,11 +172,12 @@ impl Root {
                 return Ok(Place {
                     parent,
                     name: name.to_owned(),
+                    resolved: resolved.clone(),
                 });
             }
             let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
             let next = match openat(&parent, name, flags, Mode::empty()) {
-                Err(Errno::ENOENT) if write => {
+                Err(Errno::ENOENT) if purpose == Purpose::Create => {
                     match mkdirat(&parent, name, Mode::from_bits_truncate(0o777)) {
                         Ok(()) | Err(Errno::EEXIST) => openat(&parent, name, flags, Mode::empty()),
                         Err(error) => Err(error),
@@ -147,6 +190,7 @@ impl Root {
         Ok(Place {
             parent,
             name: OsString::from("."),
+            resolved: resolved.clone(),
         })
     }
 }
@@ -242,13 +286,10 @@ mod tests {
         symlink("..", root_dir.join("up")).unwrap();
         let root = Root::open(&root_dir, false).unwrap();
         for path in ["sub/a", "in/a", "./sub/../sub/a", "up/root/sub/a"] {
-            root.place(Path::new(path), false)
-                .unwrap()
-                .read(Path::new(path))
-                .unwrap();
+            root.look(Path::new(path)).unwrap().read(Path::new(path)).unwrap();
         }
         let absolute = root_dir.join("sub/a");
-        root.place(&absolute, false).unwrap().read(&absolute).unwrap();
+        root.look(&absolute).unwrap().read(&absolute).unwrap();
         for path in [
             "../secret",
             "out",
@@ -257,22 +298,22 @@ mod tests {
             "sub/../../secret",
             "up/new",
         ] {
-            let error = root.place(Path::new(path), true).unwrap_err();
+            let error = root.create(Path::new(path)).unwrap_err();
             assert!(matches!(error, RootError::Outside { .. }), "{path}: {error}");
         }
         for path in ["dangling", "missing/../x"] {
-            let error = root.place(Path::new(path), true).unwrap_err();
+            let error = root.create(Path::new(path)).unwrap_err();
             assert!(matches!(error, RootError::Io { .. }), "{path}: {error}");
         }
         for path in [".git/config", "sub/.GIT/hooks/pre-commit"] {
             assert!(
-                matches!(root.place(Path::new(path), true), Err(RootError::Git { .. })),
+                matches!(root.create(Path::new(path)), Err(RootError::Git { .. })),
                 "{path}"
             );
         }
         assert!(!root_dir.join("sub/.GIT").exists());
         let open = Root::open(&root_dir, true).unwrap();
-        open.place(Path::new("../secret"), false)
+        open.look(Path::new("../secret"))
             .unwrap()
             .read(Path::new("../secret"))
             .unwrap();
@@ -285,7 +326,7 @@ mod tests {
         let root = Root::open(dir.path(), false).unwrap();
         for path in ["pipe", "."] {
             let error = root
-                .place(Path::new(path), false)
+                .look(Path::new(path))
                 .unwrap()
                 .read(Path::new(path))
                 .unwrap_err();

@@ -6,8 +6,11 @@ use jsonschema::Validator;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
+use super::files::WriteLimits;
+use super::memory::FileMemory;
 use super::output::{Output, Ran, ToolError, Wrote};
 use super::permission::Need;
+use super::plan::Plan;
 use super::root::Root;
 use crate::interrupt::Interrupt;
 use crate::journal::Journal;
@@ -30,6 +33,12 @@ pub struct ToolDefinition {
 pub(crate) struct ToolContext<'a> {
     /// The workspace.
     pub(crate) root: &'a Root,
+    /// What the model saw of its files.
+    pub(crate) files: &'a FileMemory,
+    /// How long files may be that are written anew.
+    pub(crate) limits: WriteLimits,
+    /// The plan.
+    pub(crate) plan: &'a Plan,
     /// Ends what takes long.
     pub(crate) interrupt: &'a Interrupt,
     /// Where events and deeds are told.
@@ -53,7 +62,6 @@ impl Kind for Look {
 }
 
 /// It notes something for the run, and touches nothing outside of it.
-#[allow(dead_code, reason = "the plan is the tool of this kind")]
 pub(crate) enum Note {}
 impl Kind for Note {
     const NEED: Need = Need::Read;

@@ -1,0 +1,83 @@
+//! A few lines that show what a write changed, so that the model sees what it did.
+
+use similar::{DiffTag, TextDiff};
+
+use super::text::short_line;
+
+/// Lines that are shown at most.
+const MAX_LINES: usize = 24;
+/// Bytes of a line that are shown.
+const MAX_LINE_BYTES: usize = 160;
+/// Changed lines that are compared one by one at most.
+const MAX_COMPARED: usize = 4000;
+
+/// The changed lines, without their surroundings.
+pub(crate) fn brief(old: &str, new: &str) -> String {
+    let old: Vec<&str> = old.split_inclusive('\n').collect();
+    let new: Vec<&str> = new.split_inclusive('\n').collect();
+    let head = old.iter().zip(&new).take_while(|(a, b)| a == b).count();
+    let (old, new) = (&old[head..], &new[head..]);
+    let tail = old
+        .iter()
+        .rev()
+        .zip(new.iter().rev())
+        .take_while(|(a, b)| a == b)
+        .count();
+    let (old, new) = (&old[..old.len() - tail], &new[..new.len() - tail]);
+    if old.len() + new.len() > MAX_COMPARED {
+        return format!(
+            "@@ line {} @@ {} lines gone, {} lines come\n",
+            head + 1,
+            old.len(),
+            new.len()
+        );
+    }
+    let diff = TextDiff::from_slices(old, new);
+    let mut lines = Vec::new();
+    for op in diff.ops() {
+        if op.tag() == DiffTag::Equal {
+            continue;
+        }
+        lines.push(format!("@@ line {} @@", head + op.new_range().start + 1));
+        let mut show = |sign: char, part: &[&str]| {
+            lines.extend(part.iter().map(|line| format!("{sign}{}", shown(line))));
+        };
+        show('-', &old[op.old_range()]);
+        show('+', &new[op.new_range()]);
+    }
+    let over = lines.len().saturating_sub(MAX_LINES);
+    lines.truncate(MAX_LINES);
+    let mut text = lines.join("\n");
+    if over > 0 {
+        text.push_str(&format!("\n[… {over} more lines]"));
+    }
+    text.push('\n');
+    text
+}
+
+/// A line without its end; what ends otherwise than usual says so.
+fn shown(line: &str) -> String {
+    match line.strip_suffix('\n') {
+        Some(line) => short_line(line.strip_suffix('\r').unwrap_or(line), MAX_LINE_BYTES).into_owned(),
+        None => format!("{} [no newline at the end]", short_line(line, MAX_LINE_BYTES)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shows_only_what_changed() {
+        let old = "a\nb\nc\nd\ne\nf\n";
+        assert_eq!(
+            brief(old, "a\nB\nc\nd\nx\ny\nf"),
+            "@@ line 2 @@\n-b\n+B\n@@ line 5 @@\n-e\n-f\n+x\n+y\n+f [no newline at the end]\n"
+        );
+        assert_eq!(brief("", "a\r\n"), "@@ line 1 @@\n+a\n");
+        let many = "x\n".repeat(100);
+        assert!(brief("", &many).ends_with("[… 77 more lines]\n"));
+        let huge = "x\n".repeat(100_000);
+        assert_eq!(brief("", &huge), "@@ line 1 @@ 0 lines gone, 100000 lines come\n");
+    }
+}

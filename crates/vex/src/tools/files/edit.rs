@@ -1,0 +1,116 @@
+//! `edit_file`: one exact text gives way to another.
+
+use std::path::PathBuf;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::text::adapted;
+use super::{brief, explain, load, path_schema, replaceable, save};
+use crate::tools::tool::Write as Writes;
+use crate::tools::{Tool, ToolContext, ToolError, Wrote};
+
+/// The arguments of `edit_file`.
+#[derive(Debug, Deserialize)]
+pub(crate) struct EditFile {
+    pub(crate) path: PathBuf,
+    pub(crate) old: String,
+    pub(crate) new: String,
+    #[serde(default)]
+    pub(crate) replace_all: bool,
+}
+
+impl Tool for EditFile {
+    const NAME: &'static str = "edit_file";
+    const ALIASES: &'static [&'static str] = &["edit", "str_replace", "replace", "replace_in_file"];
+    const DESCRIPTION: &'static str =
+        "Replace an exact text, which must stand in the file exactly once (or set replace_all).";
+    type Kind = Writes;
+    const REQUIRED: &'static [&'static str] = &["path", "old", "new"];
+    const ARGUMENTS: &'static [(&'static str, &'static str)] = &[
+        ("file_path", "path"),
+        ("file", "path"),
+        ("filename", "path"),
+        ("old_string", "old"),
+        ("old_str", "old"),
+        ("old_text", "old"),
+        ("new_string", "new"),
+        ("new_str", "new"),
+        ("new_text", "new"),
+    ];
+    const PATHS: &'static [&'static str] = &["path"];
+
+    fn properties() -> Value {
+        json!({"path": path_schema(), "old": {"type": "string"}, "new": {"type": "string"},
+               "replace_all": {"type": "boolean"}})
+    }
+
+    fn run(self, context: &ToolContext<'_>) -> Result<Wrote, ToolError> {
+        edit(context, &self)
+    }
+}
+
+fn edit(context: &ToolContext<'_>, input: &EditFile) -> Result<Wrote, ToolError> {
+    let path = input.path.display();
+    let fail = |reason: String| Err(ToolError::Failed(format!("{path}: {reason}")));
+    if input.old.is_empty() {
+        return fail("`old` is empty; use write_file for a new file".to_owned());
+    }
+    if input.old == input.new {
+        return fail("`old` and `new` are the same, so nothing would change".to_owned());
+    }
+    let place = context.root.change(&input.path)?;
+    let Some(stored) = load(&place, &input.path)? else {
+        return fail("there is no such file; use write_file for a new one".to_owned());
+    };
+    replaceable(context, &place, &input.path, &stored)?;
+    let Ok(text) = std::str::from_utf8(&stored.bytes) else {
+        return fail("it is not UTF-8 text, so it is not edited".to_owned());
+    };
+    let (old, new) = adapted(text, &input.old, &input.new);
+    let found = text.matches(old.as_ref()).count();
+    match found {
+        0 => {
+            return fail(format!(
+                "`old` does not stand in the file, nothing was changed: {}",
+                explain(text, &input.old)
+            ));
+        }
+        1 => {}
+        _ if input.replace_all => {}
+        _ => {
+            return fail(format!(
+                "`old` stands there {found} times (lines {}), nothing was changed; give more of the lines around \
+                 it, or set replace_all",
+                lines_of(text, &old)
+            ));
+        }
+    }
+    let edited = text.replace(old.as_ref(), &new);
+    if edited == text {
+        return fail("nothing would change".to_owned());
+    }
+    let change = save(context, &place, &input.path, edited.as_bytes(), Some(stored.mode))?;
+    let times = if found == 1 {
+        "once".to_owned()
+    } else {
+        format!("{found} times")
+    };
+    Ok(Wrote::one(
+        format!("edited {path}: replaced {times}\n{}", brief(text, &edited)),
+        change,
+    ))
+}
+
+/// The lines in which a text begins, the first ten.
+fn lines_of(text: &str, sought: &str) -> String {
+    let mut lines: Vec<String> = text
+        .match_indices(sought)
+        .take(11)
+        .map(|(at, _)| (text[..at].matches('\n').count() + 1).to_string())
+        .collect();
+    if lines.len() > 10 {
+        lines[10] = "…".to_owned();
+    }
+    lines.join(", ")
+}

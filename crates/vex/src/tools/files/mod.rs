@@ -1,0 +1,211 @@
+//! Reading, writing and editing files.
+
+mod diff;
+mod edit;
+mod list;
+mod nearest;
+mod read;
+pub(crate) mod text;
+mod write;
+
+use std::io::{Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use nix::fcntl::{AtFlags, OFlag, openat, renameat};
+use nix::sys::stat::Mode;
+use nix::unistd::{AccessFlags, UnlinkatFlags, faccessat, unlinkat};
+
+pub(crate) use diff::brief;
+pub(crate) use edit::EditFile;
+pub(crate) use list::ListDir;
+pub(crate) use nearest::explain;
+pub(crate) use read::ReadFile;
+pub(crate) use write::{WriteFile, WriteLimits};
+
+use super::{Change, ToolContext, ToolError};
+use serde_json::{Value, json};
+
+use super::memory::{Seen, digest};
+use super::root::{Place, RootError};
+
+/// Names of `path` that models use.
+const PATH_NAMES: [(&str, &str); 3] = [("file_path", "path"), ("file", "path"), ("filename", "path")];
+
+fn path_schema() -> Value {
+    json!({"type": "string"})
+}
+
+/// The largest file that is edited, in bytes.
+const MAX_FILE_BYTES: u64 = 16 * 1024 * 1024;
+
+/// A file as it stands.
+#[derive(Debug)]
+pub(crate) struct Stored {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) mode: u32,
+}
+
+/// The file that stands there; none where nothing does.
+pub(crate) fn load(place: &Place, path: &Path) -> Result<Option<Stored>, ToolError> {
+    let io = |source| {
+        ToolError::from(RootError::Io {
+            action: "read",
+            path: path.to_owned(),
+            source,
+        })
+    };
+    let file = match place.read(path) {
+        Err(error) if error.is_not_found() => return Ok(None),
+        other => other?,
+    };
+    let meta = file.metadata().map_err(io)?;
+    if meta.len() > MAX_FILE_BYTES {
+        return Err(ToolError::Failed(format!(
+            "{} is too large to be edited: {} bytes",
+            path.display(),
+            meta.len()
+        )));
+    }
+    let mut bytes = Vec::new();
+    file.take(MAX_FILE_BYTES).read_to_end(&mut bytes).map_err(io)?;
+    Ok(Some(Stored {
+        bytes,
+        mode: meta.permissions().mode(),
+    }))
+}
+
+/// Whether a file may be replaced: it can be written to, and is as the model last saw it.
+pub(crate) fn replaceable(
+    context: &ToolContext<'_>,
+    place: &Place,
+    path: &Path,
+    stored: &Stored,
+) -> Result<Seen, ToolError> {
+    let fail = |reason: String| Err(ToolError::Failed(format!("{} {reason}", path.display())));
+    // Taking a file's place asks only the directory, so the file itself is asked here.
+    let access = faccessat(
+        &place.parent,
+        place.name.as_os_str(),
+        AccessFlags::W_OK,
+        AtFlags::AT_EACCESS,
+    );
+    if stored.mode & 0o222 == 0 || access.is_err() {
+        return fail(format!(
+            "is read-only (mode {:o}); nothing was written",
+            stored.mode & 0o7777
+        ));
+    }
+    match context.files.seen(&place.resolved, &stored.bytes) {
+        Seen::Changed => {
+            fail("was changed by something else since you last saw it; read it again".to_owned())
+        }
+        seen => Ok(seen),
+    }
+}
+
+/// Writes beside the file, then takes its place: a reader sees the old or the new one, never a part.
+pub(crate) fn save(
+    context: &ToolContext<'_>,
+    place: &Place,
+    path: &Path,
+    content: &[u8],
+    mode: Option<u32>,
+) -> Result<Change, ToolError> {
+    Temporary::write(place, path, content, mode)?.take_place()?;
+    context.files.remember(&place.resolved, digest(content));
+    Ok(Change::file(context.root.shown(path)))
+}
+
+/// A written file that has not taken its place yet; it is removed when dropped.
+pub(crate) struct Temporary<'a> {
+    place: &'a Place,
+    path: &'a Path,
+    name: Option<String>,
+}
+
+impl<'a> Temporary<'a> {
+    /// Writes the content beside its place.
+    pub(crate) fn write(
+        place: &'a Place,
+        path: &'a Path,
+        content: &[u8],
+        mode: Option<u32>,
+    ) -> Result<Self, ToolError> {
+        let name = format!(".vex-{}.tmp", uuid::Uuid::now_v7().simple());
+        let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        let handle = openat(
+            place.parent.as_fd(),
+            name.as_str(),
+            flags,
+            Mode::from_bits_truncate(0o666),
+        )
+        .map_err(|errno| cannot_write(path, errno.into()))?;
+        let temporary = Self {
+            place,
+            path,
+            name: Some(name),
+        };
+        let mut file = std::fs::File::from(handle);
+        file.write_all(content)
+            .and_then(|()| match mode {
+                Some(mode) => file.set_permissions(std::fs::Permissions::from_mode(mode & 0o7777)),
+                None => Ok(()),
+            })
+            .map_err(|error| cannot_write(path, error))?;
+        Ok(temporary)
+    }
+
+    /// Takes its place.
+    pub(crate) fn take_place(mut self) -> Result<(), ToolError> {
+        let parent = self.place.parent.as_fd();
+        if let Some(name) = &self.name {
+            renameat(parent, name.as_str(), parent, self.place.name.as_os_str())
+                .map_err(|errno| cannot_write(self.path, errno.into()))?;
+        }
+        self.name = None;
+        Ok(())
+    }
+}
+
+impl Drop for Temporary<'_> {
+    fn drop(&mut self) {
+        if let Some(name) = &self.name {
+            let _ = unlinkat(
+                self.place.parent.as_fd(),
+                name.as_str(),
+                UnlinkatFlags::NoRemoveDir,
+            );
+        }
+    }
+}
+
+/// Removes a file.
+pub(crate) fn remove(context: &ToolContext<'_>, place: &Place, path: &Path) -> Result<Change, ToolError> {
+    unlinkat(
+        place.parent.as_fd(),
+        place.name.as_os_str(),
+        UnlinkatFlags::NoRemoveDir,
+    )
+    .map_err(|errno| {
+        ToolError::from(RootError::Io {
+            action: "remove",
+            path: path.to_owned(),
+            source: errno.into(),
+        })
+    })?;
+    context.files.forget(&place.resolved);
+    Ok(Change::file(context.root.shown(path)))
+}
+
+fn cannot_write(path: &Path, source: std::io::Error) -> ToolError {
+    ToolError::from(RootError::Io {
+        action: "write",
+        path: path.to_owned(),
+        source,
+    })
+}
+
+#[cfg(test)]
+mod tests;

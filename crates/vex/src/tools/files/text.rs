@@ -1,0 +1,153 @@
+//! Text as it lies in files: line ends, byte order marks, and how a model that knows neither edits it.
+
+use std::borrow::Cow;
+
+/// The mark that some editors put before a text.
+pub(crate) const BOM: &str = "\u{feff}";
+/// The largest part of a file that is looked at to tell text from other data.
+const SNIFF_BYTES: usize = 8 * 1024;
+
+/// How lines end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    Lf,
+    CrLf,
+}
+
+impl Ending {
+    /// How most lines of a text end.
+    pub(crate) fn of(text: &str) -> Self {
+        let crlf = text.matches("\r\n").count();
+        if crlf > 0 && crlf * 2 >= text.matches('\n').count() {
+            Self::CrLf
+        } else {
+            Self::Lf
+        }
+    }
+
+    /// The text with all of its lines ending so.
+    pub(crate) fn on(self, text: &str) -> Cow<'_, str> {
+        let plain = if text.contains("\r\n") {
+            Cow::Owned(text.replace("\r\n", "\n"))
+        } else {
+            Cow::Borrowed(text)
+        };
+        match self {
+            Self::Lf => plain,
+            Self::CrLf if plain.contains('\n') => Cow::Owned(plain.replace('\n', "\r\n")),
+            Self::CrLf => plain,
+        }
+    }
+}
+
+/// `old` and `new` as they would stand in `text`: only line ends may differ from what the model gave.
+pub(crate) fn adapted<'a>(text: &str, old: &'a str, new: &'a str) -> (Cow<'a, str>, Cow<'a, str>) {
+    if text.contains(old) {
+        // A single line tells nothing of its end: the new text follows the file.
+        let new = match Ending::of(text) {
+            Ending::CrLf if !old.contains('\n') && !new.contains("\r\n") => Ending::CrLf.on(new),
+            _ => Cow::Borrowed(new),
+        };
+        return (Cow::Borrowed(old), new);
+    }
+    for ending in [Ending::CrLf, Ending::Lf] {
+        let other = ending.on(old);
+        if text.contains(other.as_ref()) {
+            return (other, ending.on(new));
+        }
+    }
+    (Cow::Borrowed(old), Cow::Borrowed(new))
+}
+
+/// What a content is, where it is no text that could be shown as it is.
+pub(crate) fn binary_kind(start: &[u8]) -> Option<&'static str> {
+    const MAGIC: &[(&[u8], &str)] = &[
+        (b"\x89PNG\r\n\x1a\n", "PNG image"),
+        (b"\xff\xd8\xff", "JPEG image"),
+        (b"GIF8", "GIF image"),
+        (b"%PDF-", "PDF document"),
+        (b"PK\x03\x04", "ZIP archive"),
+        (b"\x1f\x8b", "gzip data"),
+        (b"\xfd7zXZ\0", "xz data"),
+        (b"\x28\xb5\x2f\xfd", "zstd data"),
+        (b"BZh", "bzip2 data"),
+        (b"\x7fELF", "ELF program or library"),
+        (b"\0asm", "WebAssembly module"),
+        (b"SQLite format 3\0", "SQLite database"),
+        (b"\xff\xfe", "UTF-16 text"),
+        (b"\xfe\xff", "UTF-16 text"),
+    ];
+    let start = &start[..start.len().min(SNIFF_BYTES)];
+    // A text may well begin like one of these; what follows then is text.
+    let known = MAGIC.iter().find(|(magic, _)| start.starts_with(magic));
+    match known {
+        Some((_, kind)) if start.contains(&0) || std::str::from_utf8(start).is_err_and(cut_inside) => {
+            Some(kind)
+        }
+        _ if start.contains(&0) => Some("binary data"),
+        _ => None,
+    }
+}
+
+/// Whether bytes are no UTF-8 for another reason than that they were cut off.
+fn cut_inside(error: std::str::Utf8Error) -> bool {
+    error.error_len().is_some()
+}
+
+/// The start of a line, with a note of what is left out.
+pub(crate) fn short_line(line: &str, max: usize) -> Cow<'_, str> {
+    if line.len() <= max {
+        return Cow::Borrowed(line);
+    }
+    let cut = line.floor_char_boundary(max);
+    Cow::Owned(format!("{} [… {} bytes more]", &line[..cut], line.len() - cut))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn an_edit_follows_the_line_ends_of_the_file() {
+        let file = "a\r\nb\r\nc\r\n";
+        let told = |text, old, new| {
+            let (old, new) = adapted(text, old, new);
+            format!("{old:?} -> {new:?}")
+        };
+        assert_eq!(told(file, "a\nb", "x\ny"), r#""a\r\nb" -> "x\r\ny""#);
+        assert_eq!(told(file, "b", "x\ny"), r#""b" -> "x\r\ny""#);
+        assert_eq!(told(file, "a\r\nb", "x\r\ny"), r#""a\r\nb" -> "x\r\ny""#);
+        assert_eq!(told("a\nb\n", "a\r\nb", "x\r\ny"), r#""a\nb" -> "x\ny""#);
+        assert_eq!(told("a\nb\n", "a", "x\r\ny"), r#""a" -> "x\r\ny""#);
+        assert_eq!(
+            told("a\nb\r\nc\nd\n", "a\nb", "x"),
+            r#""a\nb" -> "x""#,
+            "mixed: nothing fits, nothing is guessed"
+        );
+    }
+
+    #[test]
+    fn kinds_are_told_by_content_and_text_is_none() {
+        assert_eq!(binary_kind(b"\x89PNG\r\n\x1a\n\0\0"), Some("PNG image"));
+        assert_eq!(binary_kind(b"a\0b"), Some("binary data"));
+        assert_eq!(binary_kind(b"\xff\xfea\0"), Some("UTF-16 text"));
+        for text in ["GIF8 is a format", "PK", "BZh!", "", "äöü"] {
+            assert_eq!(binary_kind(text.as_bytes()), None, "{text}");
+        }
+        assert_eq!(binary_kind(b"caf\xe9\n"), None, "text of another encoding");
+        let long = "ä".repeat(SNIFF_BYTES);
+        assert_eq!(binary_kind(&long.as_bytes()[1..]), None);
+    }
+
+    proptest! {
+        #[test]
+        fn line_ends_are_uniform_and_come_back(text in "[ab\r\n]{0,30}") {
+            let text = text.replace('\r', "");
+            let crlf = Ending::CrLf.on(&text).into_owned();
+            prop_assert_eq!(crlf.matches("\r\n").count(), text.matches('\n').count());
+            prop_assert_eq!(Ending::CrLf.on(&crlf).into_owned(), crlf.clone());
+            prop_assert_eq!(Ending::Lf.on(&crlf).into_owned(), text);
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! `write_file`: a whole file at once, for what is new or small.
+
+use std::borrow::Cow;
+use std::path::PathBuf;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::text::{BOM, Ending};
+use super::{Stored, brief, load, path_schema, replaceable, save};
+use crate::tools::memory::Seen;
+use crate::tools::tool::Write as Writes;
+use crate::tools::{Tool, ToolContext, ToolError, Wrote};
+
+/// The arguments of `write_file`.
+#[derive(Debug, Deserialize)]
+pub(crate) struct WriteFile {
+    pub(crate) path: PathBuf,
+    pub(crate) content: String,
+}
+
+/// From how many lines on a file that exists is better edited than written anew.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WriteLimits {
+    /// Above this the result recommends an edit.
+    pub(crate) prefer_edit_lines: usize,
+    /// Above this it is refused.
+    pub(crate) max_lines: usize,
+}
+
+impl Default for WriteLimits {
+    fn default() -> Self {
+        Self {
+            prefer_edit_lines: 200,
+            max_lines: 2000,
+        }
+    }
+}
+
+impl Tool for WriteFile {
+    const NAME: &'static str = "write_file";
+    const ALIASES: &'static [&'static str] =
+        &["write", "create_file", "create", "write_to_file", "save_file"];
+    const DESCRIPTION: &'static str =
+        "Write a whole file; missing directories are made. Read a file before you replace it.";
+    type Kind = Writes;
+    const REQUIRED: &'static [&'static str] = &["path", "content"];
+    const ARGUMENTS: &'static [(&'static str, &'static str)] = &[
+        ("file_path", "path"),
+        ("file", "path"),
+        ("filename", "path"),
+        ("contents", "content"),
+        ("text", "content"),
+        ("file_text", "content"),
+    ];
+    const PATHS: &'static [&'static str] = &["path"];
+
+    fn properties() -> Value {
+        json!({"path": path_schema(), "content": {"type": "string"}})
+    }
+
+    fn run(self, context: &ToolContext<'_>) -> Result<Wrote, ToolError> {
+        write(context, &self)
+    }
+}
+
+fn write(context: &ToolContext<'_>, input: &WriteFile) -> Result<Wrote, ToolError> {
+    let limits = context.limits;
+    let path = input.path.display();
+    let place = context.root.create(&input.path)?;
+    let Some(stored) = load(&place, &input.path)? else {
+        let change = save(context, &place, &input.path, input.content.as_bytes(), None)?;
+        let text = format!("created {path} ({})", lines(&input.content));
+        return Ok(Wrote::one(text, change));
+    };
+    let seen = replaceable(context, &place, &input.path, &stored)?;
+    let fail = |reason: &str| Err(ToolError::Failed(format!("{path} {reason}")));
+    if seen == Seen::Never && !stored.bytes.is_empty() {
+        return fail("exists and you have not read it; read it first, or change parts of it with edit_file");
+    }
+    let most = input.content.lines().count().max(count_lines(&stored.bytes));
+    if most > limits.max_lines {
+        return fail(&format!(
+            "is too long to be written anew ({most} lines, at most {}); use edit_file or apply_patch",
+            limits.max_lines
+        ));
+    }
+    let content = in_the_style_of(&stored, &input.content);
+    if content.as_bytes() == stored.bytes {
+        return fail("has this content already, so nothing was written");
+    }
+    let change = save(
+        context,
+        &place,
+        &input.path,
+        content.as_bytes(),
+        Some(stored.mode),
+    )?;
+    let mut text = format!("replaced {path} ({})\n", lines(&content));
+    match std::str::from_utf8(&stored.bytes) {
+        Ok(before) => text.push_str(&brief(before, &content)),
+        Err(_) => text.push_str("[what stood there before was not UTF-8 text]\n"),
+    }
+    if content.as_ref() != input.content {
+        text.push_str("[its line ends and byte order mark were kept]\n");
+    }
+    if most > limits.prefer_edit_lines {
+        text.push_str("[edit_file or apply_patch is better for a file of this length]\n");
+    }
+    Ok(Wrote::one(text, change))
+}
+
+/// The content with the line ends and the byte order mark of the file whose place it takes.
+fn in_the_style_of<'a>(stored: &Stored, content: &'a str) -> Cow<'a, str> {
+    let Ok(before) = std::str::from_utf8(&stored.bytes) else {
+        return Cow::Borrowed(content);
+    };
+    let content = match Ending::of(before) {
+        Ending::CrLf if !content.contains("\r\n") => Ending::CrLf.on(content),
+        _ => Cow::Borrowed(content),
+    };
+    if before.starts_with(BOM) && !content.starts_with(BOM) {
+        return Cow::Owned(format!("{BOM}{content}"));
+    }
+    content
+}
+
+fn lines(text: &str) -> String {
+    match text.lines().count() {
+        1 => "1 line".to_owned(),
+        n => format!("{n} lines"),
+    }
+}
+
+fn count_lines(bytes: &[u8]) -> usize {
+    bytes.split_inclusive(|byte| *byte == b'\n').count()
+}

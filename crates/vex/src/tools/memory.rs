@@ -1,0 +1,55 @@
+//! What the model last saw of each file, so that it never writes over what it has not seen.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use sha2::{Digest as _, Sha256};
+
+/// The hash of a content.
+pub(crate) type Digest = [u8; 32];
+
+/// What is known of a file that is about to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Seen {
+    /// The model never saw it.
+    Never,
+    /// It is as the model last saw it.
+    Same,
+    /// Somebody changed it since.
+    Changed,
+}
+
+/// The hashes of the files that were read or written in this run, by their paths without links.
+#[derive(Debug, Default)]
+pub(crate) struct FileMemory(Mutex<HashMap<PathBuf, Digest>>);
+
+impl FileMemory {
+    fn known(&self) -> MutexGuard<'_, HashMap<PathBuf, Digest>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The model knows this content now.
+    pub(crate) fn remember(&self, resolved: &Path, digest: Digest) {
+        self.known().insert(resolved.to_owned(), digest);
+    }
+
+    /// The file is gone.
+    pub(crate) fn forget(&self, resolved: &Path) {
+        self.known().remove(resolved);
+    }
+
+    /// How the content stands to what the model knows.
+    pub(crate) fn seen(&self, resolved: &Path, content: &[u8]) -> Seen {
+        match self.known().get(resolved) {
+            None => Seen::Never,
+            Some(known) if *known == digest(content) => Seen::Same,
+            Some(_) => Seen::Changed,
+        }
+    }
+}
+
+/// The hash of a content.
+pub(crate) fn digest(content: &[u8]) -> Digest {
+    Sha256::digest(content).into()
+}

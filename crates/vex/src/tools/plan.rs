@@ -1,0 +1,187 @@
+//! The plan of a run: what the model set out to do, pinned in its context and shown to whoever watches.
+
+use std::fmt::Write as _;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use super::tool::Note;
+use super::{Tool, ToolContext, ToolError};
+
+/// Steps of a plan, at most.
+const MAX_STEPS: usize = 50;
+/// Characters of a step, at most.
+const MAX_STEP_CHARS: usize = 300;
+
+/// How far a step is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StepStatus {
+    /// It is still to be done.
+    #[default]
+    Pending,
+    /// It is being done.
+    InProgress,
+    /// It is done.
+    Done,
+}
+
+/// A step of a plan.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Step {
+    /// What is to be done.
+    pub text: String,
+    /// How far it is.
+    #[serde(default)]
+    pub status: StepStatus,
+}
+
+/// The plan of a run. Clones are the same plan.
+#[derive(Clone, Debug, Default)]
+pub struct Plan(Arc<Mutex<Vec<Step>>>);
+
+impl Plan {
+    fn inner(&self) -> MutexGuard<'_, Vec<Step>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Its steps; none where there is no plan.
+    pub fn steps(&self) -> Vec<Step> {
+        self.inner().clone()
+    }
+
+    /// Puts another plan in its place.
+    pub fn set(&self, steps: Vec<Step>) {
+        *self.inner() = steps;
+    }
+
+    /// One line for each step.
+    pub fn render(&self) -> String {
+        let mut text = String::new();
+        for step in self.inner().iter() {
+            let mark = match step.status {
+                StepStatus::Pending => ' ',
+                StepStatus::InProgress => '>',
+                StepStatus::Done => 'x',
+            };
+            let _ = writeln!(text, "[{mark}] {}", step.text);
+        }
+        text
+    }
+}
+
+/// The arguments of `update_plan`.
+#[derive(Debug, Deserialize)]
+pub(crate) struct UpdatePlan {
+    steps: Vec<Step>,
+}
+
+impl Tool for UpdatePlan {
+    const NAME: &'static str = "update_plan";
+    const ALIASES: &'static [&'static str] = &["todo_write", "write_todos", "plan", "set_plan"];
+    const DESCRIPTION: &'static str =
+        "Set the whole plan of a longer task; at most one step is in_progress. It always stays in view.";
+    type Kind = Note;
+    const REQUIRED: &'static [&'static str] = &["steps"];
+    const ARGUMENTS: &'static [(&'static str, &'static str)] =
+        &[("plan", "steps"), ("todos", "steps"), ("items", "steps")];
+
+    fn properties() -> Value {
+        json!({"steps": {"type": "array", "items": {
+            "type": "object",
+            "properties": {"text": {"type": "string"},
+                           "status": {"type": "string", "enum": ["pending", "in_progress", "done"]}},
+            "required": ["text"],
+        }}})
+    }
+
+    /// Steps as other agents have them: `step` or `content`, `completed`, or only a text.
+    fn mend(arguments: &mut Map<String, Value>) {
+        let Some(Value::Array(steps)) = arguments.get_mut("steps") else {
+            return;
+        };
+        for step in steps {
+            if let Value::String(text) = step {
+                *step = json!({ "text": text });
+            }
+            let Value::Object(step) = step else { continue };
+            for other in ["step", "content", "title", "description"] {
+                if !step.contains_key("text")
+                    && let Some(text) = step.remove(other)
+                {
+                    step.insert("text".to_owned(), text);
+                }
+            }
+            if step.get("status").is_some_and(|status| status == "completed") {
+                step.insert("status".to_owned(), json!("done"));
+            }
+        }
+    }
+
+    fn run(self, context: &ToolContext<'_>) -> Result<String, ToolError> {
+        update(context.plan, self)
+    }
+}
+
+/// Puts the plan of the model in the place of the one before, when it is sound.
+fn update(plan: &Plan, input: UpdatePlan) -> Result<String, ToolError> {
+    let wrong = |reason: &str| Err(ToolError::Failed(format!("the plan was not changed: {reason}")));
+    let mut steps = input.steps;
+    if steps.is_empty() {
+        return wrong("it has no steps");
+    }
+    if steps.len() > MAX_STEPS {
+        return wrong(&format!("more than {MAX_STEPS} steps"));
+    }
+    for step in &mut steps {
+        // One line each, since it is rendered so.
+        step.text = step.text.split_whitespace().collect::<Vec<_>>().join(" ");
+        if step.text.is_empty() {
+            return wrong("a step without text");
+        }
+        if step.text.chars().count() > MAX_STEP_CHARS {
+            return wrong(&format!("a step of more than {MAX_STEP_CHARS} characters"));
+        }
+    }
+    let working = steps
+        .iter()
+        .filter(|step| step.status == StepStatus::InProgress)
+        .count();
+    if working > 1 {
+        return wrong("more than one step is in_progress");
+    }
+    if plan.steps() == steps {
+        return wrong("it is the same as before");
+    }
+    plan.set(steps);
+    Ok(plan.render())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn set(plan: &Plan, steps: Value) -> String {
+        let input = serde_json::from_value(json!({ "steps": steps })).unwrap();
+        update(plan, input).map_or_else(|error| error.to_string(), |text| text)
+    }
+
+    #[test]
+    fn a_plan_is_replaced_as_a_whole_and_only_by_a_sound_one() {
+        let plan = Plan::default();
+        let first = json!([{"text": "look", "status": "in_progress"}, {"text": "fix\n it"}]);
+        assert_eq!(set(&plan, first.clone()), "[>] look\n[ ] fix it\n");
+        assert!(set(&plan, first).contains("same as before"));
+        assert!(set(&plan, json!([])).contains("no steps"));
+        assert!(set(&plan, json!([{"text": " "}])).contains("without text"));
+        let two = json!([{"text": "a", "status": "in_progress"}, {"text": "b", "status": "in_progress"}]);
+        assert!(set(&plan, two).contains("more than one step"));
+        assert_eq!(plan.render(), "[>] look\n[ ] fix it\n", "nothing changed");
+        assert_eq!(
+            set(&plan, json!([{"text": "fix it", "status": "done"}])),
+            "[x] fix it\n"
+        );
+    }
+}

@@ -1,0 +1,81 @@
+//! A workspace with all tools, for tests: calls go the one path, as a model's do.
+
+use std::io;
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use super::{Permission, Root, Toolbox};
+use crate::conversation::{Arguments, ToolCall, ToolResult};
+use crate::interrupt::Interrupt;
+use crate::journal::Journal;
+
+pub(crate) struct Bench {
+    pub(crate) dir: tempfile::TempDir,
+    pub(crate) tools: Toolbox,
+    pub(crate) journal: Journal,
+    pub(crate) interrupt: Interrupt,
+}
+
+impl Bench {
+    /// An empty workspace in which files may be written and commands run.
+    pub(crate) fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::open(dir.path(), false).unwrap();
+        Self {
+            dir,
+            tools: Toolbox::new(root, Permission::WorkspaceWrite),
+            journal: Journal::new(true, false, Box::new(io::sink()), Box::new(io::sink())),
+            interrupt: Interrupt::new(),
+        }
+    }
+
+    pub(crate) fn path(&self, path: &str) -> PathBuf {
+        self.dir.path().join(path)
+    }
+
+    /// Puts a file there, with its directories, without the tools.
+    pub(crate) fn put(&self, path: &str, content: impl AsRef<[u8]>) {
+        let path = self.path(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, content).unwrap();
+    }
+
+    pub(crate) fn get(&self, path: &str) -> String {
+        std::fs::read_to_string(self.path(path)).unwrap()
+    }
+
+    pub(crate) fn call(&self, tool: &str, input: Value) -> ToolResult {
+        let call = ToolCall {
+            call_id: "c".to_owned(),
+            tool: tool.to_owned(),
+            input: Arguments::Json(input),
+            repaired: false,
+        };
+        self.tools.call(&call, &self.journal, &self.interrupt)
+    }
+
+    /// The output of a call that goes well.
+    #[track_caller]
+    pub(crate) fn ok(&self, tool: &str, input: Value) -> String {
+        let result = self.call(tool, input);
+        assert!(!result.is_error, "{}", result.output);
+        result.output
+    }
+
+    /// The output of a call that does not.
+    #[track_caller]
+    pub(crate) fn fails(&self, tool: &str, input: Value) -> String {
+        let result = self.call(tool, input);
+        assert!(result.is_error, "{}", result.output);
+        result.output
+    }
+
+    /// The files that count as changed.
+    pub(crate) fn changed(&self) -> Vec<String> {
+        let mut changed = Vec::new();
+        self.journal
+            .evidence(|evidence| changed.clone_from(&evidence.files_changed));
+        changed
+    }
+}
