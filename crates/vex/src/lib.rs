@@ -10,6 +10,7 @@
 
 pub mod agent;
 pub mod cli;
+pub mod config;
 pub mod conversation;
 pub mod evidence;
 pub mod interrupt;

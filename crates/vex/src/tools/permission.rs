@@ -1,9 +1,13 @@
 //! What a run may do without being asked.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use super::output::Refusal;
 
 /// What a run may do without being asked.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
 pub enum Permission {
     /// Look, change nothing: no writes, no commands
     ReadOnly,

@@ -1,0 +1,93 @@
+//! Why settings cannot be used.
+
+use std::path::PathBuf;
+
+use super::keys;
+
+/// Why settings cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// A file is there and cannot be read.
+    #[error("cannot read the settings {path}", path = path.display())]
+    Read {
+        /// Its path.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A key is not known, or a value does not fit.
+    #[error("{place}: {message}")]
+    Invalid {
+        /// The file with line and column, the variable or the flag.
+        place: String,
+        /// What is wrong.
+        message: String,
+    },
+    /// Values that do not go together.
+    #[error("{0}")]
+    Conflict(String),
+}
+
+impl ConfigError {
+    pub(super) fn invalid(place: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::Invalid {
+            place: place.into(),
+            message: message.into(),
+        }
+    }
+
+    /// An error of the parser at `name`, with line and column.
+    pub(super) fn in_text(name: &str, text: &str, error: &toml::de::Error) -> Self {
+        let place = match error.span() {
+            Some(span) => {
+                let (line, column) = line_and_column(text, span.start);
+                format!("{name}:{line}:{column}")
+            }
+            None => name.to_owned(),
+        };
+        Self::invalid(place, friendly(error.message()))
+    }
+}
+
+/// Both from 1; a column counts letters.
+fn line_and_column(text: &str, at: usize) -> (usize, usize) {
+    let mut at = at.min(text.len());
+    while !text.is_char_boundary(at) {
+        at -= 1;
+    }
+    let before = &text[..at];
+    let start = before.rfind('\n').map_or(0, |newline| newline + 1);
+    (
+        before.matches('\n').count() + 1,
+        before[start..].chars().count() + 1,
+    )
+}
+
+/// What the parser says, with the nearest known key in place of all of them.
+pub(super) fn friendly(message: &str) -> String {
+    let message = message.trim_end();
+    let Some(rest) = message.strip_prefix("unknown field `") else {
+        return plain(message);
+    };
+    let (unknown, rest) = rest.split_once('`').unwrap_or((rest, ""));
+    // What is odd-numbered between back-ticks is a name.
+    let known = rest.split('`').skip(1).step_by(2);
+    let hint =
+        keys::nearest(unknown, known).map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
+    format!("the key `{unknown}` is not known{hint}")
+}
+
+/// Without the names that only a programmer knows.
+fn plain(message: &str) -> String {
+    let (said, expected) = message.split_once(", expected ").unwrap_or((message, ""));
+    let said = said.replace('\n', " ");
+    let expected = match expected {
+        "" => return said,
+        "a nonzero u32" => "a whole number above zero",
+        "u8" | "u32" | "u64" | "i64" => "a whole number",
+        "f64" => "a number",
+        other if other.starts_with("struct ") => "a table",
+        other => other,
+    };
+    format!("{said}, expected {expected}")
+}

@@ -1,0 +1,254 @@
+//! Layers of values, each checked on its own, then laid over each other.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use toml::{Table, Value};
+
+use super::error::friendly;
+use super::keys::{self, KEYS, OTHER_VARIABLES};
+use super::{ConfigError, Loaded, Settings};
+
+/// The largest file that is read, in bytes.
+const MAX_BYTES: u64 = 1024 * 1024;
+
+/// Lists that grow from layer to layer.
+const GROWING: &[&str] = &["allow", "deny", "hooks", "env_pass", "sandbox.write"];
+
+/// Where a value comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// Nobody set it.
+    Default,
+    /// A file.
+    File(PathBuf),
+    /// A variable of the environment.
+    Variable(String),
+    /// `--config`.
+    Override,
+    /// A flag.
+    Flag(&'static str),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::File(path) => write!(f, "{}", path.display()),
+            Self::Variable(name) => write!(f, "${name}"),
+            Self::Override => f.write_str("--config"),
+            Self::Flag(name) => f.write_str(name),
+        }
+    }
+}
+
+/// What a flag sets.
+#[derive(Clone, Debug)]
+pub struct Flag {
+    /// Its name, with dashes.
+    pub name: &'static str,
+    /// The key.
+    pub key: &'static str,
+    /// The value.
+    pub value: Value,
+}
+
+/// The origins of each value by its path; a list that grows has one for each of its entries.
+pub(super) type Origins = BTreeMap<Vec<String>, Vec<Origin>>;
+
+/// The layers so far.
+#[derive(Default)]
+pub(super) struct Layers {
+    table: Table,
+    origins: Origins,
+}
+
+impl Layers {
+    /// Reads a file; none is an empty layer.
+    pub(super) fn add_file(&mut self, path: &Path) -> Result<(), ConfigError> {
+        if let Some(text) = read(path)? {
+            let table = parse(&path.display().to_string(), &text)?;
+            self.lay(table, &Origin::File(path.to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Takes the variables that are settings; gives warnings of those that look as if they were.
+    pub(super) fn add_variables(
+        &mut self,
+        variables: &[(String, String)],
+    ) -> Result<Vec<String>, ConfigError> {
+        let mut unknown = Vec::new();
+        for (name, text) in variables.iter().filter(|(name, _)| name.starts_with("VEX_")) {
+            if text.is_empty() || OTHER_VARIABLES.contains(&name.as_str()) {
+                continue;
+            }
+            match KEYS.iter().find(|key| key.variable() == *name) {
+                Some(key) => {
+                    let value = key
+                        .value(text)
+                        .map_err(|message| ConfigError::invalid(name, message))?;
+                    self.add(name, key.name, value, &Origin::Variable(name.clone()))?;
+                }
+                None => unknown.push(name),
+            }
+        }
+        let all: Vec<String> = KEYS.iter().map(keys::Key::variable).collect();
+        let known = || {
+            all.iter()
+                .map(String::as_str)
+                .chain(OTHER_VARIABLES.iter().copied())
+        };
+        let warn = |name: &String| {
+            let hint = keys::nearest(name, known())
+                .map_or_else(String::new, |near| format!("; did you mean {near}?"));
+            format!("the variable {name} sets nothing{hint}")
+        };
+        Ok(unknown.into_iter().map(warn).collect())
+    }
+
+    /// Takes one `KEY=VALUE`; a value that is no TOML is a text.
+    pub(super) fn add_override(&mut self, text: &str) -> Result<(), ConfigError> {
+        let place = format!("--config {text}");
+        let Some((key, value)) = text.split_once('=') else {
+            return Err(ConfigError::invalid(
+                place,
+                "write it as KEY=VALUE, for example model=NAME",
+            ));
+        };
+        let (key, value) = (key.trim(), value.trim());
+        // One line: a value cannot bring further keys along.
+        let as_toml = (!value.contains('\n')).then(|| format!("{key} = {value}"));
+        let as_text = format!("{key} = {}", Value::String(value.to_owned()));
+        let checked = |line: &str| {
+            let table: Table = line
+                .parse()
+                .map_err(|error: toml::de::Error| error.message().to_owned())?;
+            match Settings::deserialize(table.clone()) {
+                Ok(_) => Ok(table),
+                Err(error) => Err(error.message().to_owned()),
+            }
+        };
+        let table = match as_toml.as_deref().map(checked) {
+            Some(Ok(table)) => table,
+            // What is no TOML, or no fitting one, may be a text; if it is not, the first error is the better one.
+            Some(Err(first)) => checked(&as_text).map_err(|second| {
+                let is_toml = as_toml
+                    .as_deref()
+                    .is_some_and(|line| line.parse::<Table>().is_ok());
+                ConfigError::invalid(&place, friendly(if is_toml { &first } else { &second }))
+            })?,
+            None => checked(&as_text).map_err(|error| ConfigError::invalid(&place, friendly(&error)))?,
+        };
+        self.lay(table, &Origin::Override);
+        Ok(())
+    }
+
+    /// Takes what a flag sets.
+    pub(super) fn add_flag(&mut self, flag: &Flag) -> Result<(), ConfigError> {
+        self.add(flag.name, flag.key, flag.value.clone(), &Origin::Flag(flag.name))
+    }
+
+    fn add(&mut self, place: &str, key: &str, value: Value, origin: &Origin) -> Result<(), ConfigError> {
+        let table = nested(key, value);
+        Settings::deserialize(table.clone())
+            .map_err(|error| ConfigError::invalid(place, friendly(error.message())))?;
+        self.lay(table, origin);
+        Ok(())
+    }
+
+    fn lay(&mut self, table: Table, origin: &Origin) {
+        lay(&mut self.table, &mut self.origins, table, &mut Vec::new(), origin);
+    }
+
+    /// All layers as settings.
+    pub(super) fn settle(self) -> Result<Loaded, ConfigError> {
+        let settings = Settings::deserialize(self.table)
+            .map_err(|error| ConfigError::Conflict(friendly(error.message())))?;
+        Ok(Loaded {
+            settings,
+            origins: self.origins,
+            warnings: Vec::new(),
+        })
+    }
+}
+
+/// Lays the values of a table over those below; tables are gone through, lists that grow are joined.
+fn lay(below: &mut Table, origins: &mut Origins, above: Table, path: &mut Vec<String>, origin: &Origin) {
+    for (key, value) in above {
+        path.push(key.clone());
+        match (below.get_mut(&key), value) {
+            (Some(Value::Table(below)), Value::Table(above)) => lay(below, origins, above, path, origin),
+            (None, Value::Table(above)) => {
+                let mut fresh = Table::new();
+                lay(&mut fresh, origins, above, path, origin);
+                below.insert(key, Value::Table(fresh));
+            }
+            (found, Value::Array(more)) if GROWING.contains(&path.join(".").as_str()) => {
+                let known = origins.entry(path.clone()).or_default();
+                known.extend(more.iter().map(|_| origin.clone()));
+                match found {
+                    Some(Value::Array(list)) => list.extend(more),
+                    _ => {
+                        below.insert(key, Value::Array(more));
+                    }
+                }
+            }
+            (_, value) => {
+                origins.insert(path.clone(), vec![origin.clone()]);
+                below.insert(key, value);
+            }
+        }
+        path.pop();
+    }
+}
+
+/// `a.b` and a value as tables.
+fn nested(key: &str, value: Value) -> Table {
+    match key.split_once('.') {
+        Some((first, rest)) => Table::from_iter([(first.to_owned(), Value::Table(nested(rest, value)))]),
+        None => Table::from_iter([(key.to_owned(), value)]),
+    }
+}
+
+/// The text of a file, where it is there.
+pub(super) fn read(path: &Path) -> Result<Option<String>, ConfigError> {
+    let failed = |source| ConfigError::Read {
+        path: path.to_owned(),
+        source,
+    };
+    let file = match std::fs::File::open(path) {
+        Ok(file) => file,
+        Err(error)
+            if matches!(
+                error.kind(),
+                std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory
+            ) =>
+        {
+            return Ok(None);
+        }
+        Err(error) => return Err(failed(error)),
+    };
+    let mut text = String::new();
+    file.take(MAX_BYTES + 1)
+        .read_to_string(&mut text)
+        .map_err(failed)?;
+    if text.len() as u64 > MAX_BYTES {
+        return Err(failed(std::io::Error::other("it is larger than 1 MiB")));
+    }
+    Ok(Some(text))
+}
+
+/// A text as a table that holds known keys with fitting values only.
+///
+/// # Errors
+/// With line and column.
+pub(super) fn parse(name: &str, text: &str) -> Result<Table, ConfigError> {
+    let error = |error: toml::de::Error| ConfigError::in_text(name, text, &error);
+    let table: Table = text.parse().map_err(error)?;
+    toml::from_str::<Settings>(text).map_err(error)?;
+    Ok(table)
+}

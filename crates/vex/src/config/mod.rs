@@ -1,0 +1,233 @@
+//! The settings of a run, and where each value comes from.
+//!
+//! Layers, a later one wins: the defaults, `/etc/vex/config.toml`, the user's `config.toml`, variables of the environment
+//! (`VEX_*`), `--config KEY=VALUE`, flags. Lists that say what may or must not be done (`allow`, `deny`, `hooks`,
+//! `env_pass`, `sandbox.write`) grow from layer to layer. `.vex/config.toml` in the workspace is somebody else's: it is
+//! applied last and can only narrow ([`project`]).
+
+mod error;
+mod keys;
+mod layers;
+mod period;
+mod project;
+mod sections;
+mod show;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU32;
+use std::path::{Path, PathBuf};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use error::ConfigError;
+pub use keys::{KEYS, Key, Kind};
+pub use layers::{Flag, Origin};
+pub use period::{Period, PeriodError};
+pub use sections::{ContextSettings, SandboxSettings};
+pub use show::Shown;
+
+use crate::provider::catalog::ProviderConfig;
+use crate::provider::http::retry::RetrySettings;
+use crate::provider::prices::ModelConfig;
+use crate::tools::Permission;
+
+/// All settings. Also the form of a `config.toml`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// The model.
+    pub model: Option<String>,
+    /// The model that takes over where the first one stays overloaded or is refused.
+    pub fallback_model: Option<String>,
+    /// The provider; if absent, the one whose key is set.
+    pub provider: Option<String>,
+    /// The provider's address.
+    pub base_url: Option<String>,
+    /// How much the model should think: minimal, low, medium or high.
+    pub effort: Option<String>,
+    /// Providers by name: new ones, and what differs of the known ones.
+    pub providers: BTreeMap<String, ProviderConfig>,
+    /// What is to be known of models, by name: context, prices in USD for a million tokens.
+    pub models: BTreeMap<String, ModelConfig>,
+    /// What may be done without asking.
+    pub permission: Permission,
+    /// Rules of what may be done beyond the permission.
+    pub allow: Vec<String>,
+    /// Rules of what must not be done; they win over `allow`.
+    pub deny: Vec<String>,
+    /// What commands may touch.
+    pub sandbox: SandboxSettings,
+    /// Variables of the environment that commands get beside the usual ones.
+    pub env_pass: Vec<String>,
+    /// Answers of the model, at most.
+    pub max_turns: NonZeroU32,
+    /// Tokens, input and output together, at most.
+    pub max_tokens: Option<u64>,
+    /// What the model may cost in USD, at most.
+    pub max_usd: Option<f64>,
+    /// How long the run may take.
+    pub timeout: Option<Period>,
+    /// A command that checks the work when the model says that it is done.
+    pub verify: Option<String>,
+    /// How often that check may fail before the run does.
+    pub verify_attempts: NonZeroU32,
+    /// A file with the JSON Schema that the final answer must fit.
+    pub output_schema: Option<PathBuf>,
+    /// Files in the workspace that tell the model of the project.
+    pub instructions: Vec<String>,
+    /// How much of the model's context may fill before older parts are made shorter.
+    pub context: ContextSettings,
+    /// How often a request is tried again.
+    pub retry: RetrySettings,
+    /// Whether to keep no log of the session; it cannot go on later.
+    pub no_session: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            model: None,
+            fallback_model: None,
+            provider: None,
+            base_url: None,
+            effort: None,
+            providers: BTreeMap::new(),
+            models: BTreeMap::new(),
+            permission: Permission::default(),
+            allow: Vec::new(),
+            deny: Vec::new(),
+            sandbox: SandboxSettings::default(),
+            env_pass: Vec::new(),
+            max_turns: const { NonZeroU32::new(200).unwrap() },
+            max_tokens: None,
+            max_usd: None,
+            timeout: None,
+            verify: None,
+            verify_attempts: const { NonZeroU32::new(3).unwrap() },
+            output_schema: None,
+            instructions: ["AGENTS.md", "CLAUDE.md"].map(str::to_owned).into(),
+            context: ContextSettings::default(),
+            retry: RetrySettings::default(),
+            no_session: false,
+        }
+    }
+}
+
+/// Where settings are looked for.
+pub struct Sources<'a> {
+    /// The file of the whole machine.
+    pub system: PathBuf,
+    /// The user's file, where the user has a home.
+    pub user: Option<PathBuf>,
+    /// The workspace, whose own file can only narrow.
+    pub workspace: Option<&'a Path>,
+    /// The variables of the environment.
+    pub variables: Vec<(String, String)>,
+    /// `KEY=VALUE` of `--config`.
+    pub overrides: &'a [String],
+    /// Values of flags.
+    pub flags: Vec<Flag>,
+}
+
+impl<'a> Sources<'a> {
+    /// The places of this process.
+    pub fn of_process(workspace: Option<&'a Path>, overrides: &'a [String], flags: Vec<Flag>) -> Self {
+        let variables: Vec<(String, String)> = std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+            .collect();
+        let set = |name: &str| {
+            let found = variables
+                .iter()
+                .find(|(known, value)| known == name && !value.is_empty());
+            found.map(|(_, value)| PathBuf::from(value))
+        };
+        let user = match set("VEX_HOME") {
+            Some(home) => Some(home.join("config.toml")),
+            None => set("XDG_CONFIG_HOME")
+                .or_else(|| set("HOME").map(|home| home.join(".config")))
+                .map(|folder| folder.join("vex/config.toml")),
+        };
+        Self {
+            system: PathBuf::from("/etc/vex/config.toml"),
+            user,
+            workspace,
+            variables,
+            overrides,
+            flags,
+        }
+    }
+
+    /// The files that are looked for, in the order of the layers.
+    pub fn files(&self) -> Vec<PathBuf> {
+        let own = self.workspace.map(project::path);
+        [Some(self.system.clone()), self.user.clone(), own]
+            .into_iter()
+            .flatten()
+            .collect()
+    }
+}
+
+/// The settings, where they come from, and what is to be said of them.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// The settings.
+    pub settings: Settings,
+    /// Where each value that was set comes from.
+    origins: layers::Origins,
+    /// What was left out, and why.
+    pub warnings: Vec<String>,
+}
+
+impl Loaded {
+    /// Reads all layers.
+    ///
+    /// # Errors
+    /// At the first file that cannot be read, key that is not known, or value that does not fit.
+    pub fn load(sources: &Sources<'_>) -> Result<Self, ConfigError> {
+        let mut layers = layers::Layers::default();
+        for file in [Some(&sources.system), sources.user.as_ref()]
+            .into_iter()
+            .flatten()
+        {
+            layers.add_file(file)?;
+        }
+        let mut warnings = layers.add_variables(&sources.variables)?;
+        for text in sources.overrides {
+            layers.add_override(text)?;
+        }
+        for flag in &sources.flags {
+            layers.add_flag(flag)?;
+        }
+        let mut loaded = layers.settle()?;
+        if let Some(workspace) = sources.workspace {
+            project::narrow(workspace, &mut loaded, &mut warnings)?;
+        }
+        loaded.settings.check()?;
+        loaded.warnings = warnings;
+        Ok(loaded)
+    }
+}
+
+impl Settings {
+    /// Holds values against each other.
+    fn check(&self) -> Result<(), ConfigError> {
+        let wrong = |message: String| Err(ConfigError::Conflict(message));
+        let context = self.context;
+        if !(1 <= context.soft && context.soft <= context.hard && context.hard <= 100) {
+            return wrong(format!(
+                "context.soft ({}) and context.hard ({}) are percents, the first not above the second",
+                context.soft, context.hard
+            ));
+        }
+        if self.max_usd.is_some_and(|usd| !(usd.is_finite() && usd > 0.0)) {
+            return wrong("max_usd must be more than zero".to_owned());
+        }
+        if self.max_tokens == Some(0) {
+            return wrong("max_tokens must be more than zero".to_owned());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,167 @@
+//! Lengths of time, as people write them.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{self, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// A length of time above zero: `500ms`, `10s`, `5m`, `1h`, or plain seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Period(Duration);
+
+/// Why a text is no length of time.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no length of time: write 10s, 5m, 1h or plain seconds, more than zero")]
+pub struct PeriodError(String);
+
+impl Period {
+    /// So many seconds.
+    pub const fn seconds(seconds: u64) -> Self {
+        Self(Duration::from_secs(seconds))
+    }
+
+    /// The time.
+    pub fn get(self) -> Duration {
+        self.0
+    }
+}
+
+impl FromStr for Period {
+    type Err = PeriodError;
+
+    fn from_str(text: &str) -> Result<Self, PeriodError> {
+        let wrong = || PeriodError(text.to_owned());
+        let trimmed = text.trim();
+        let digits = trimmed
+            .find(|c: char| !c.is_ascii_digit() && c != '.')
+            .unwrap_or(trimmed.len());
+        let (number, unit) = trimmed.split_at(digits);
+        let scale = match unit.trim() {
+            "ms" => 0.001,
+            "" | "s" => 1.0,
+            "m" | "min" => 60.0,
+            "h" => 3600.0,
+            "d" => 86400.0,
+            _ => return Err(wrong()),
+        };
+        let number: f64 = number.parse().map_err(|_| wrong())?;
+        let time = Duration::try_from_secs_f64(number * scale).map_err(|_| wrong())?;
+        // Milliseconds are exact enough, and what the sum of floats leaves behind them is noise.
+        let time = Duration::from_millis(
+            u64::try_from((time + Duration::from_micros(500)).as_millis()).map_err(|_| wrong())?,
+        );
+        if time.is_zero() {
+            Err(wrong())
+        } else {
+            Ok(Self(time))
+        }
+    }
+}
+
+impl fmt::Display for Period {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (seconds, milliseconds) = (self.0.as_secs(), self.0.subsec_millis());
+        match seconds {
+            _ if milliseconds > 0 => write!(f, "{}ms", self.0.as_millis()),
+            _ if seconds % 3600 == 0 => write!(f, "{}h", seconds / 3600),
+            _ if seconds % 60 == 0 => write!(f, "{}m", seconds / 60),
+            _ => write!(f, "{seconds}s"),
+        }
+    }
+}
+
+impl Serialize for Period {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Period {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Written;
+        impl Visitor<'_> for Written {
+            type Value = Period;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a length of time (10s, 5m, 1h or plain seconds)")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Period, E> {
+                text.parse().map_err(E::custom)
+            }
+
+            fn visit_i64<E: de::Error>(self, seconds: i64) -> Result<Period, E> {
+                self.visit_str(&seconds.to_string())
+            }
+
+            fn visit_u64<E: de::Error>(self, seconds: u64) -> Result<Period, E> {
+                self.visit_str(&seconds.to_string())
+            }
+
+            fn visit_f64<E: de::Error>(self, seconds: f64) -> Result<Period, E> {
+                self.visit_str(&seconds.to_string())
+            }
+        }
+        deserializer.deserialize_any(Written)
+    }
+}
+
+impl JsonSchema for Period {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Period".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": ["string", "number"]})
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn each_way_to_write_it() {
+        let told = |text: &str| text.parse::<Period>().map(|period| period.to_string());
+        for (text, shown) in [
+            ("10s", "10s"),
+            ("90", "90s"),
+            ("120", "2m"),
+            ("1.5h", "90m"),
+            ("1 d", "24h"),
+            ("250ms", "250ms"),
+        ] {
+            assert_eq!(told(text).unwrap(), shown);
+        }
+        for text in [
+            "",
+            "0",
+            "0s",
+            "-1",
+            "5x",
+            "s",
+            "1e9999",
+            "99999999999999999999h",
+            "10 s 5",
+        ] {
+            assert!(told(text).is_err(), "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_shown_is_read_again(millis in 1_u64..10_u64.pow(12)) {
+            let period = Period(Duration::from_millis(millis));
+            prop_assert_eq!(period.to_string().parse::<Period>(), Ok(period));
+        }
+    }
+}

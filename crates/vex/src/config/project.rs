@@ -1,0 +1,105 @@
+//! The settings of the workspace: written by whoever wrote the code there, so they can only narrow.
+//!
+//! Taken are `deny`, limits that are lower than the user's own, and `instructions` (paths in the workspace). All else is
+//! left out, with a warning: a cloned repository must not choose where code is sent, what may run, or hooks.
+
+use std::path::{Component, Path, PathBuf};
+
+use serde::Deserialize;
+
+use super::layers::{self, Origin};
+use super::{ConfigError, Loaded, Settings};
+
+/// Where the file is.
+pub(super) fn path(workspace: &Path) -> PathBuf {
+    workspace.join(".vex/config.toml")
+}
+
+/// Applies the workspace's file to what is settled.
+pub(super) fn narrow(
+    workspace: &Path,
+    loaded: &mut Loaded,
+    warnings: &mut Vec<String>,
+) -> Result<(), ConfigError> {
+    let path = path(workspace);
+    // A broken file is an error: its `deny` must not get lost.
+    let Some(text) = layers::read(&path)? else {
+        return Ok(());
+    };
+    let name = path.display().to_string();
+    let table = layers::parse(&name, &text)?;
+    let given =
+        Settings::deserialize(table.clone()).map_err(|error| ConfigError::invalid(&name, error.message()))?;
+    let mut warn = |message: String| warnings.push(format!("{name}: {message}"));
+    let origin = Origin::File(path);
+    let mut taken = |key: &str, count: usize, grows: bool| {
+        let known = loaded.origins.entry(vec![key.to_owned()]).or_default();
+        if !grows {
+            known.clear();
+        }
+        known.extend(std::iter::repeat_n(origin.clone(), count));
+    };
+    let settings = &mut loaded.settings;
+    for key in table.keys() {
+        let lower = match key.as_str() {
+            "deny" => {
+                taken(key, given.deny.len(), true);
+                settings.deny.extend(given.deny.iter().cloned());
+                continue;
+            }
+            "instructions" => {
+                let (inside, outside): (Vec<_>, Vec<_>) = given
+                    .instructions
+                    .iter()
+                    .cloned()
+                    .partition(|path| is_inside(path));
+                if let Some(path) = outside.first() {
+                    warn(format!("`instructions` leads out of the workspace: {path}"));
+                }
+                taken(key, inside.len(), false);
+                settings.instructions = inside;
+                continue;
+            }
+            "max_turns" => lower(&mut settings.max_turns, given.max_turns),
+            "max_tokens" => lower_limit(&mut settings.max_tokens, given.max_tokens),
+            "max_usd" => lower_limit(&mut settings.max_usd, given.max_usd),
+            "timeout" => lower_limit(&mut settings.timeout, given.timeout),
+            _ => {
+                warn(format!(
+                    "`{key}` is left out: the workspace's own settings can only narrow"
+                ));
+                continue;
+            }
+        };
+        if lower {
+            taken(key, 1, false);
+        }
+    }
+    Ok(())
+}
+
+fn lower<T: PartialOrd>(value: &mut T, given: T) -> bool {
+    let is_lower = given < *value;
+    if is_lower {
+        *value = given;
+    }
+    is_lower
+}
+
+fn lower_limit<T: PartialOrd>(value: &mut Option<T>, given: Option<T>) -> bool {
+    match (value.as_mut(), given) {
+        (Some(value), Some(given)) => lower(value, given),
+        (None, Some(given)) => {
+            *value = Some(given);
+            true
+        }
+        (_, None) => false,
+    }
+}
+
+fn is_inside(path: &str) -> bool {
+    !path.is_empty()
+        && Path::new(path)
+            .components()
+            .all(|part| matches!(part, Component::Normal(_) | Component::CurDir))
+}

@@ -1,0 +1,92 @@
+//! The settings as `vex config show` tells them: each value with its origin, never a secret.
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::Loaded;
+use super::layers::Origin;
+
+/// One value of the settings.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Shown {
+    /// Its key, with dots between the tables.
+    pub key: String,
+    /// The value; absent where there is none.
+    pub value: Value,
+    /// Where it comes from: `default`, a file, `$VARIABLE`, `--config` or a flag.
+    pub origin: String,
+}
+
+impl Loaded {
+    /// All values, in the order of the settings.
+    pub fn shown(&self) -> Vec<Shown> {
+        let all = serde_json::to_value(&self.settings).unwrap_or_default();
+        let mut shown = Vec::new();
+        self.walk(&all, &mut Vec::new(), &mut shown);
+        shown
+    }
+
+    fn walk(&self, value: &Value, path: &mut Vec<String>, shown: &mut Vec<Shown>) {
+        match value {
+            Value::Object(fields) if !path.is_empty() || !fields.is_empty() => {
+                for (key, value) in fields {
+                    path.push(key.clone());
+                    self.walk(value, path, shown);
+                    path.pop();
+                }
+            }
+            // What no provider and no model says of itself is no setting of this one.
+            Value::Null if path.len() > 2 => {}
+            Value::Array(entries) if !entries.is_empty() => {
+                let origins = self.origins.get(path);
+                for (index, entry) in entries.iter().enumerate() {
+                    let origin = origins.and_then(|origins| origins.get(index).or(origins.first()));
+                    shown.push(one(format!("{}[{index}]", dotted(path)), entry, origin));
+                }
+            }
+            value => {
+                let origin = self.origins.get(path).and_then(|origins| origins.first());
+                let is_hidden =
+                    path.len() == 4 && path[0] == "providers" && (path[2] == "headers" || path[2] == "query");
+                let hidden = Value::String("[set]".to_owned());
+                shown.push(one(dotted(path), if is_hidden { &hidden } else { value }, origin));
+            }
+        }
+    }
+}
+
+fn one(key: String, value: &Value, origin: Option<&Origin>) -> Shown {
+    Shown {
+        key,
+        value: redacted(value),
+        origin: origin.unwrap_or(&Origin::Default).to_string(),
+    }
+}
+
+fn redacted(value: &Value) -> Value {
+    match value {
+        Value::String(text) => Value::String(crate::redact::redact(text).into_owned()),
+        Value::Array(entries) => entries.iter().map(redacted).collect(),
+        Value::Object(fields) => fields
+            .iter()
+            .map(|(key, value)| (key.clone(), redacted(value)))
+            .collect(),
+        other => other.clone(),
+    }
+}
+
+/// A path as TOML writes it: `models."gpt-5.2".input`.
+fn dotted(path: &[String]) -> String {
+    let bare = |part: &str| {
+        part.bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
+    };
+    let parts = path.iter().map(|part| {
+        if bare(part) && !part.is_empty() {
+            part.clone()
+        } else {
+            toml::Value::String(part.clone()).to_string()
+        }
+    });
+    parts.collect::<Vec<_>>().join(".")
+}
