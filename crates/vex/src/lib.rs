@@ -17,6 +17,7 @@ pub mod interrupt;
 pub mod journal;
 pub mod provider;
 pub mod redact;
+pub mod repair;
 pub mod tools;
 
 use std::ffi::OsString;

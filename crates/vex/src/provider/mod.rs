@@ -1,9 +1,16 @@
 //! What answers a request: the seam between the loop and a model.
 
 pub mod catalog;
+pub mod chat;
 pub mod http;
+pub mod messages;
 pub mod prices;
+pub mod protocol;
 pub mod replay;
+mod request;
+pub mod responses;
+pub mod sse;
+pub mod stream;
 
 use serde_json::Value;
 

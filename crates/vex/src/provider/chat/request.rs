@@ -1,0 +1,167 @@
+//! Requests of the chat protocol.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use crate::conversation::{Block, Turn};
+use crate::provider::Request;
+use crate::provider::protocol::{ModelSettings, Protocol, ToolChoice};
+use crate::provider::request::{Body, Entry, NOTHING, arguments, entries, is_strict, parts, tool_name};
+
+#[derive(Serialize)]
+#[serde(tag = "role", rename_all = "lowercase")]
+enum Message<'a> {
+    System {
+        content: &'a str,
+    },
+    User {
+        content: Cow<'a, str>,
+    },
+    Assistant {
+        content: Option<Cow<'a, str>>,
+        #[serde(flatten)]
+        thoughts: BTreeMap<&'a str, Thought<'a>>,
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        tool_calls: Vec<Call<'a>>,
+    },
+    Tool {
+        tool_call_id: &'a str,
+        content: &'a str,
+    },
+}
+
+/// Thoughts go back in the field in which they came; some providers refuse to go on without them.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Thought<'a> {
+    Words(String),
+    Native(&'a Value),
+}
+
+#[derive(Serialize)]
+struct Call<'a> {
+    id: &'a str,
+    r#type: &'static str,
+    function: Function<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    extra_content: Option<&'a Value>,
+}
+
+#[derive(Serialize)]
+struct Function<'a> {
+    name: Cow<'a, str>,
+    arguments: String,
+}
+
+/// The request.
+pub(crate) fn body(request: &Request<'_>, settings: &ModelSettings) -> Body {
+    let mut body = Body::new(fields(request, settings), "messages");
+    if !request.system.trim().is_empty() {
+        body.push(&Message::System {
+            content: request.system,
+        });
+    }
+    for entry in entries(request.messages) {
+        match entry {
+            Entry::Input { results, text } => {
+                for result in results {
+                    body.push(&Message::Tool {
+                        tool_call_id: &result.call_id,
+                        content: if result.output.is_empty() {
+                            NOTHING
+                        } else {
+                            &result.output
+                        },
+                    });
+                }
+                if let Some(content) = text {
+                    body.push(&Message::User { content });
+                }
+            }
+            Entry::Answer { turn, answered } => body.push(&answer(turn, |id| answered.contains(id))),
+        }
+    }
+    body
+}
+
+fn answer<'a>(turn: &'a Turn, answered: impl Fn(&str) -> bool) -> Message<'a> {
+    let mut text = String::new();
+    let mut thoughts = BTreeMap::new();
+    let mut tool_calls = Vec::new();
+    for (block, annex) in parts(turn, Protocol::Chat.as_str()) {
+        match block {
+            Block::Text { text: words } => text.push_str(words),
+            Block::Thinking { text: words, .. } => {
+                if let Some(details) = annex.get("reasoning_details") {
+                    thoughts.insert("reasoning_details", Thought::Native(details));
+                } else if let Some(field) = annex.get("field").and_then(Value::as_str) {
+                    let thought = thoughts.entry(field).or_insert(Thought::Words(String::new()));
+                    if let Thought::Words(before) = thought {
+                        before.push_str(words);
+                    }
+                }
+            }
+            Block::ToolCall(call) if answered(&call.call_id) => tool_calls.push(Call {
+                id: &call.call_id,
+                r#type: "function",
+                function: Function {
+                    name: tool_name(&call.tool),
+                    arguments: arguments(&call.input).to_string(),
+                },
+                extra_content: annex.get("extra_content"),
+            }),
+            Block::ToolCall(_) | Block::Native { .. } => {}
+        }
+    }
+    let content = match (text.trim().is_empty(), tool_calls.is_empty()) {
+        (false, _) => Some(Cow::Owned(text)),
+        (true, true) => Some(Cow::Borrowed(NOTHING)),
+        (true, false) => None,
+    };
+    Message::Assistant {
+        content,
+        thoughts,
+        tool_calls,
+    }
+}
+
+fn fields(request: &Request<'_>, settings: &ModelSettings) -> Map<String, Value> {
+    let mut fields = Map::new();
+    let mut set = |name: &str, value: Value| fields.insert(name.to_owned(), value);
+    set("model", json!(settings.model));
+    set("stream", json!(true));
+    set("stream_options", json!({"include_usage": true}));
+    if let Some(max) = settings.max_output_tokens {
+        set("max_tokens", json!(max));
+    }
+    if let Some(effort) = &settings.effort {
+        set("reasoning_effort", json!(effort));
+    }
+    if let Some(schema) = request.output_schema.filter(|_| settings.structured_output) {
+        let schema = json!({"name": "answer", "schema": schema, "strict": is_strict(schema)});
+        set(
+            "response_format",
+            json!({"type": "json_schema", "json_schema": schema}),
+        );
+    }
+    if !request.tools.is_empty() {
+        let tools = request.tools.iter().map(|tool| {
+            let function =
+                json!({"name": tool.name, "description": tool.description, "parameters": tool.input_schema});
+            json!({"type": "function", "function": function})
+        });
+        set("tools", tools.collect());
+        match settings.tool_choice {
+            ToolChoice::Auto => None,
+            ToolChoice::Required => set("tool_choice", json!("required")),
+            ToolChoice::None => set("tool_choice", json!("none")),
+        };
+        if let Some(parallel) = settings.parallel_tool_calls {
+            set("parallel_tool_calls", json!(parallel));
+        }
+    }
+    fields
+}

@@ -1,0 +1,438 @@
+//! Answers of the chat protocol, in the many ways in which it is spoken.
+
+use std::collections::HashMap;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+
+use crate::conversation::{StopReason, Usage};
+use crate::provider::stream::{Decoder, Part, PartKind, StreamError, StreamEvent, parse};
+
+#[derive(Deserialize)]
+struct Chunk<'a> {
+    #[serde(borrow)]
+    id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    model: Option<&'a RawValue>,
+    choices: Option<Vec<Choice>>,
+    usage: Option<Counted>,
+    error: Option<Value>,
+}
+
+#[derive(Deserialize)]
+struct Choice {
+    index: Option<u64>,
+    delta: Option<Delta>,
+    /// In place of the delta, where all comes at once.
+    message: Option<Delta>,
+    finish_reason: Option<String>,
+    usage: Option<Counted>,
+    error: Option<Value>,
+}
+
+#[derive(Default, Deserialize)]
+struct Delta {
+    content: Option<Content>,
+    reasoning_content: Option<String>,
+    reasoning: Option<String>,
+    reasoning_details: Option<Vec<Map<String, Value>>>,
+    refusal: Option<String>,
+    tool_calls: Option<Vec<CallDelta>>,
+    annotations: Option<Vec<Value>>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Content {
+    Text(String),
+    Parts(Vec<Value>),
+}
+
+#[derive(Deserialize)]
+struct CallDelta {
+    index: Option<u64>,
+    id: Option<String>,
+    function: Option<Function>,
+    extra_content: Option<Value>,
+}
+
+#[derive(Deserialize)]
+struct Function {
+    name: Option<String>,
+    arguments: Option<Value>,
+}
+
+#[derive(Deserialize)]
+struct Counted {
+    prompt_tokens: Option<u64>,
+    completion_tokens: Option<u64>,
+    total_tokens: Option<u64>,
+    prompt_tokens_details: Option<Details>,
+    /// So it is called elsewhere.
+    prompt_cache_hit_tokens: Option<u64>,
+    cost: Option<f64>,
+}
+
+#[derive(Deserialize)]
+struct Details {
+    cached_tokens: Option<u64>,
+    cache_write_tokens: Option<u64>,
+}
+
+impl Counted {
+    fn event(&self) -> StreamEvent {
+        let input = self.prompt_tokens.unwrap_or_default();
+        let details = self.prompt_tokens_details.as_ref();
+        let cached = details
+            .and_then(|details| details.cached_tokens)
+            .or(self.prompt_cache_hit_tokens);
+        let written = details.and_then(|details| details.cache_write_tokens);
+        // Some do not count reasoning as a part of the answer, but all count it in the total.
+        let rest = self.total_tokens.unwrap_or_default().saturating_sub(input);
+        let cached = cached.unwrap_or_default().min(input);
+        StreamEvent::Usage {
+            usage: Usage {
+                input_tokens: input,
+                cached_input_tokens: cached,
+                cache_write_input_tokens: written.unwrap_or_default().min(input - cached),
+                output_tokens: self.completion_tokens.unwrap_or_default().max(rest),
+            },
+            cost_usd: self.cost,
+        }
+    }
+}
+
+/// What is written now: words of one kind are one part until words of another kind come.
+#[derive(Clone, Copy, PartialEq)]
+enum Writing {
+    Nothing,
+    Text(Part),
+    Thinking(Part),
+}
+
+struct Call {
+    part: Part,
+    id: Option<String>,
+}
+
+/// Reads answers of the chat protocol.
+pub struct ChatDecoder {
+    started: bool,
+    writing: Writing,
+    next: Part,
+    calls: Vec<Call>,
+    /// The call that a number of the protocol means now.
+    numbered: HashMap<u64, usize>,
+    last_thought: Option<Part>,
+    details: Vec<Map<String, Value>>,
+    refused: bool,
+    stop: Option<StopReason>,
+    done: bool,
+}
+
+impl Default for ChatDecoder {
+    fn default() -> Self {
+        Self {
+            started: false,
+            writing: Writing::Nothing,
+            next: 0,
+            calls: Vec::new(),
+            numbered: HashMap::new(),
+            last_thought: None,
+            details: Vec::new(),
+            refused: false,
+            stop: None,
+            done: false,
+        }
+    }
+}
+
+impl Decoder for ChatDecoder {
+    fn event(&mut self, name: &str, data: &str, out: &mut Vec<StreamEvent>) -> Result<(), StreamError> {
+        if data.trim() == "[DONE]" {
+            if self.stop.is_none() {
+                return Err(StreamError::Cut);
+            }
+            self.done = true;
+            return Ok(());
+        }
+        let chunk: Chunk<'_> = parse(name, data)?;
+        if let Some(error) = chunk.error.filter(|error| !error.is_null()) {
+            return Err(StreamError::reported(&error));
+        }
+        if name == "error" {
+            return Err(StreamError::reported(&parse(name, data)?));
+        }
+        let Some(choices) = chunk.choices else {
+            match chunk.usage {
+                Some(usage) => out.push(usage.event()),
+                None => out.push(StreamEvent::Unknown {
+                    name: name.to_owned(),
+                    data: data.to_owned(),
+                }),
+            }
+            return Ok(());
+        };
+        if !self.started {
+            self.started = true;
+            out.push(StreamEvent::Started {
+                id: text(chunk.id),
+                model: text(chunk.model),
+            });
+        }
+        let mut silent = true;
+        for choice in choices {
+            // Only one answer was asked for.
+            if choice.index.unwrap_or_default() == 0 {
+                silent = false;
+                self.choice(choice, out)?;
+            }
+        }
+        match chunk.usage {
+            Some(usage) => out.push(usage.event()),
+            None if silent => out.push(StreamEvent::Heartbeat),
+            None => {}
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, out: &mut Vec<StreamEvent>) -> Result<(), StreamError> {
+        // The end mark may be missing, the reason may not.
+        let mut stop = self.stop.ok_or(StreamError::Cut)?;
+        if self.refused {
+            stop = StopReason::Refusal;
+        }
+        if !self.details.is_empty() {
+            let part = self.last_thought.unwrap_or(self.next);
+            let value = std::mem::take(&mut self.details)
+                .into_iter()
+                .map(Value::Object)
+                .collect();
+            out.push(StreamEvent::Annex {
+                part,
+                kind: PartKind::Thinking,
+                name: "reasoning_details",
+                value,
+            });
+        }
+        let ended = self
+            .calls
+            .iter()
+            .map(|call| StreamEvent::ToolEnd { part: call.part });
+        out.extend(ended);
+        out.push(StreamEvent::Stop(stop));
+        Ok(())
+    }
+
+    fn is_done(&self) -> bool {
+        self.done
+    }
+}
+
+impl ChatDecoder {
+    fn choice(&mut self, choice: Choice, out: &mut Vec<StreamEvent>) -> Result<(), StreamError> {
+        if let Some(error) = choice.error.filter(|error| !error.is_null()) {
+            return Err(StreamError::reported(&error));
+        }
+        if let Some(delta) = choice.delta.or(choice.message) {
+            self.delta(delta, out);
+        }
+        if let Some(usage) = choice.usage {
+            out.push(usage.event());
+        }
+        if let Some(reason) = choice.finish_reason.filter(|reason| !reason.is_empty()) {
+            if matches!(reason.as_str(), "error" | "insufficient_system_resource") {
+                let error = json!({"code": reason, "message": "the provider broke the answer off"});
+                return Err(StreamError::reported(&error));
+            }
+            self.stop = Some(match reason.as_str() {
+                "tool_calls" | "function_call" => StopReason::ToolUse,
+                "length" | "model_length" | "max_tokens" => StopReason::MaxTokens,
+                "content_filter" | "refusal" => StopReason::Refusal,
+                _ => StopReason::End,
+            });
+        }
+        Ok(())
+    }
+
+    fn delta(&mut self, delta: Delta, out: &mut Vec<StreamEvent>) {
+        // One of the two names, never both.
+        let (field, thought) = match (delta.reasoning_content, delta.reasoning) {
+            (Some(thought), _) if !thought.is_empty() => ("reasoning_content", thought),
+            (_, thought) => ("reasoning", thought.unwrap_or_default()),
+        };
+        self.think(thought, field, out);
+        for detail in delta.reasoning_details.unwrap_or_default() {
+            gather(&mut self.details, detail);
+        }
+        match delta.content {
+            Some(Content::Text(text)) => self.say(text, out),
+            Some(Content::Parts(parts)) => self.parts(&parts, out),
+            None => {}
+        }
+        if let Some(refusal) = delta.refusal.filter(|refusal| !refusal.is_empty()) {
+            self.refused = true;
+            self.say(refusal, out);
+        }
+        if let Writing::Text(part) = self.writing {
+            let citations = delta.annotations.unwrap_or_default().into_iter();
+            out.extend(citations.map(|citation| StreamEvent::Citation { part, citation }));
+        }
+        for call in delta.tool_calls.unwrap_or_default() {
+            self.call(call, out);
+        }
+    }
+
+    /// Content in parts, as some models that think send it.
+    fn parts(&mut self, parts: &[Value], out: &mut Vec<StreamEvent>) {
+        for part in parts {
+            if let Some(text) = part["text"].as_str() {
+                self.say(text.to_owned(), out);
+            }
+            for thought in part["thinking"].as_array().into_iter().flatten() {
+                let text = thought["text"].as_str().unwrap_or_default();
+                self.think(text.to_owned(), "", out);
+            }
+        }
+    }
+
+    fn say(&mut self, text: String, out: &mut Vec<StreamEvent>) {
+        if text.is_empty() {
+            return;
+        }
+        let part = match self.writing {
+            Writing::Text(part) => part,
+            _ => self.part(),
+        };
+        self.writing = Writing::Text(part);
+        out.push(StreamEvent::TextDelta { part, text });
+    }
+
+    /// `field` is the name under which the thought came and goes back.
+    fn think(&mut self, text: String, field: &'static str, out: &mut Vec<StreamEvent>) {
+        if text.is_empty() {
+            return;
+        }
+        let part = match self.writing {
+            Writing::Thinking(part) => part,
+            _ => {
+                let part = self.part();
+                if !field.is_empty() {
+                    out.push(StreamEvent::Annex {
+                        part,
+                        kind: PartKind::Thinking,
+                        name: "field",
+                        value: json!(field),
+                    });
+                }
+                part
+            }
+        };
+        self.writing = Writing::Thinking(part);
+        self.last_thought = Some(part);
+        out.push(StreamEvent::ThinkingDelta { part, text });
+    }
+
+    fn call(&mut self, delta: CallDelta, out: &mut Vec<StreamEvent>) {
+        let id = delta.id.filter(|id| !id.is_empty());
+        let function = delta.function.unwrap_or(Function {
+            name: None,
+            arguments: None,
+        });
+        let name = function.name.unwrap_or_default();
+        let at = match self.known(delta.index, id.as_ref(), &name) {
+            Some(at) => at,
+            None => {
+                let part = self.part();
+                self.calls.push(Call { part, id: None });
+                self.calls.len() - 1
+            }
+        };
+        if let Some(index) = delta.index {
+            self.numbered.insert(index, at);
+        }
+        let call = &mut self.calls[at];
+        let part = call.part;
+        let news = call.id.is_none() && id.is_some();
+        if news {
+            call.id.clone_from(&id);
+        }
+        if news || !name.is_empty() {
+            out.push(StreamEvent::ToolStart { part, id, name });
+        }
+        let json = match function.arguments {
+            Some(Value::String(json)) => json,
+            None | Some(Value::Null) => String::new(),
+            // Whole, as a value.
+            Some(value) => value.to_string(),
+        };
+        if !json.is_empty() {
+            out.push(StreamEvent::ToolDelta { part, json });
+        }
+        if let Some(value) = delta.extra_content {
+            out.push(StreamEvent::Annex {
+                part,
+                kind: PartKind::Tool,
+                name: "extra_content",
+                value,
+            });
+        }
+        self.writing = Writing::Nothing;
+    }
+
+    /// The call that a piece belongs to: by its number, else by its id, else the last one. Some servers give all calls
+    /// the same number: another id with a name is another call.
+    fn known(&self, index: Option<u64>, id: Option<&String>, name: &str) -> Option<usize> {
+        let by_id = || {
+            let same = |call: &Call| call.id.as_ref() == id;
+            self.calls.iter().rposition(same)
+        };
+        match (index, id) {
+            (Some(index), id) => {
+                let at = *self.numbered.get(&index)?;
+                let known = self.calls[at].id.as_ref();
+                let other = known.is_some() && id.is_some() && known != id && !name.is_empty();
+                (!other).then_some(at)
+            }
+            (None, Some(_)) => by_id(),
+            (None, None) if name.is_empty() => self.calls.len().checked_sub(1),
+            (None, None) => None,
+        }
+    }
+
+    fn part(&mut self) -> Part {
+        self.next += 1;
+        self.next - 1
+    }
+}
+
+/// Joins pieces of reasoning details: those of one number and type are one.
+fn gather(details: &mut Vec<Map<String, Value>>, piece: Map<String, Value>) {
+    let last = details.last_mut().filter(|last| {
+        let same = |key| last.get(key) == piece.get(key);
+        same("index") && same("type") && piece.get("index").is_some()
+    });
+    let Some(last) = last else {
+        details.push(piece);
+        return;
+    };
+    for (key, value) in piece {
+        match (last.get_mut(&key), value) {
+            (Some(Value::String(before)), Value::String(more))
+                if matches!(key.as_str(), "text" | "summary" | "data") =>
+            {
+                before.push_str(&more);
+            }
+            (_, Value::Null) => {}
+            (_, value) => {
+                last.insert(key, value);
+            }
+        }
+    }
+}
+
+fn text(raw: Option<&RawValue>) -> String {
+    let text = raw.and_then(|raw| serde_json::from_str(raw.get()).ok());
+    text.unwrap_or_default()
+}

@@ -1,0 +1,161 @@
+//! The three protocols, as data: what a request is, where it goes, how its answer is read.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::stream::Decoder;
+use super::{Request, chat, messages, responses};
+
+/// How a model is spoken to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Protocol {
+    /// Anthropic Messages.
+    Messages,
+    /// OpenAI Chat Completions, and the many that speak it too.
+    Chat,
+    /// OpenAI Responses.
+    Responses,
+}
+
+impl Protocol {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Messages, Self::Chat, Self::Responses];
+
+    /// Its name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Messages => "messages",
+            Self::Chat => "chat",
+            Self::Responses => "responses",
+        }
+    }
+
+    /// Where requests go, below the base URL.
+    pub fn path(self) -> &'static str {
+        match self {
+            Self::Messages => "/v1/messages",
+            Self::Chat => "/chat/completions",
+            Self::Responses => "/responses",
+        }
+    }
+
+    /// The headers of every request, without the key.
+    pub fn headers(self) -> &'static [(&'static str, &'static str)] {
+        const COMMON: [(&str, &str); 2] = [
+            ("content-type", "application/json"),
+            ("accept", "text/event-stream"),
+        ];
+        const MESSAGES: [(&str, &str); 3] = [COMMON[0], COMMON[1], ("anthropic-version", "2023-06-01")];
+        match self {
+            Self::Messages => &MESSAGES,
+            Self::Chat | Self::Responses => &COMMON,
+        }
+    }
+
+    /// The header with the key.
+    pub fn auth(self, key: &str) -> (&'static str, String) {
+        match self {
+            Self::Messages => ("x-api-key", key.to_owned()),
+            Self::Chat | Self::Responses => ("authorization", format!("Bearer {key}")),
+        }
+    }
+
+    /// What reads an answer.
+    pub fn decoder(self) -> Box<dyn Decoder> {
+        match self {
+            Self::Messages => Box::<messages::MessagesDecoder>::default(),
+            Self::Chat => Box::<chat::ChatDecoder>::default(),
+            Self::Responses => Box::<responses::ResponsesDecoder>::default(),
+        }
+    }
+
+    /// The bytes of a request. The conversation stands at their end: the next request of a conversation begins with the
+    /// same bytes, but for the brackets that close this one.
+    pub fn body(self, request: &Request<'_>, settings: &ModelSettings) -> Vec<u8> {
+        let mut body = match self {
+            Self::Messages => messages::body(request, settings),
+            Self::Chat => chat::body(request, settings),
+            Self::Responses => responses::body(request, settings),
+        };
+        body.override_with(&settings.extra);
+        body.into_bytes()
+    }
+}
+
+impl std::str::FromStr for Protocol {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        Self::ALL
+            .into_iter()
+            .find(|protocol| protocol.as_str() == name)
+            .ok_or_else(|| format!("{name:?} is no protocol: use messages, chat or responses"))
+    }
+}
+
+/// How much a model thinks. Not every model knows every word; one that is not known is refused by its provider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Effort {
+    /// Hardly.
+    Minimal,
+    /// Little.
+    Low,
+    /// Moderately.
+    Medium,
+    /// Much.
+    High,
+    /// More.
+    Xhigh,
+    /// As much as it can.
+    Max,
+}
+
+/// Whether the model must, may or must not call tools.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ToolChoice {
+    /// As it wants.
+    #[default]
+    Auto,
+    /// It must call one.
+    Required,
+    /// It must call none.
+    None,
+}
+
+/// What a request says of the model and how it answers; the same in each request of a session.
+#[derive(Clone, Debug, Default)]
+pub struct ModelSettings {
+    /// The name of the model.
+    pub model: String,
+    /// The longest answer, in tokens; the provider's own limit when not given.
+    pub max_output_tokens: Option<u32>,
+    /// How much it thinks; the model's default when not given.
+    pub effort: Option<Effort>,
+    /// How many tokens it may think, for models of the messages protocol that take a budget.
+    pub thinking_budget: Option<u32>,
+    /// Whether it may call several tools at once; the provider's default when not given.
+    pub parallel_tool_calls: Option<bool>,
+    /// Whether it may call tools at all.
+    pub tool_choice: ToolChoice,
+    /// Whether the provider is told the schema of the final answer.
+    pub structured_output: bool,
+    /// Whether the request asks the provider to cache it, where the protocol asks for that.
+    pub cache: bool,
+    /// The name of the conversation, which helps some caches to find its beginning.
+    pub cache_key: Option<String>,
+    /// Further fields of the request as they are configured. They win; null takes a field away.
+    pub extra: Map<String, Value>,
+}
+
+impl ModelSettings {
+    /// A model with nothing special.
+    pub fn new(model: impl Into<String>) -> Self {
+        Self {
+            model: model.into(),
+            ..Self::default()
+        }
+    }
+}

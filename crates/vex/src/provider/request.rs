@@ -1,0 +1,250 @@
+//! What the requests of all protocols have in common.
+
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use crate::conversation::{Arguments, Block, Message, ToolResult, Turn};
+
+/// What stands in the place of an answer, or a task, without words: no provider takes an empty message.
+pub(crate) const NOTHING: &str = "(nothing)";
+
+/// How much of broken arguments goes back to the model, in bytes.
+const MAX_BROKEN_BYTES: usize = 2000;
+
+/// A request: fields in a fixed order, then the conversation as the last one, each entry serialised as it stands.
+pub(crate) struct Body {
+    fields: Map<String, Value>,
+    list: &'static str,
+    /// The entries, with commas between them.
+    entries: Vec<u8>,
+}
+
+impl Body {
+    pub(crate) fn new(fields: Map<String, Value>, list: &'static str) -> Self {
+        Self {
+            fields,
+            list,
+            entries: Vec::new(),
+        }
+    }
+
+    /// Adds an entry of the conversation.
+    pub(crate) fn push(&mut self, entry: &impl Serialize) {
+        let before = self.entries.len();
+        if before > 0 {
+            self.entries.push(b',');
+        }
+        // Only maps with keys that are no strings, and types that refuse, can fail here: there are none.
+        if serde_json::to_writer(&mut self.entries, entry).is_err() {
+            self.entries.truncate(before);
+        }
+    }
+
+    /// Sets configured fields over the others.
+    pub(crate) fn override_with(&mut self, extra: &Map<String, Value>) {
+        for (name, value) in extra.iter().filter(|(name, _)| *name != self.list) {
+            if value.is_null() {
+                self.fields.shift_remove(name);
+            } else {
+                self.fields.insert(name.clone(), value.clone());
+            }
+        }
+    }
+
+    pub(crate) fn into_bytes(self) -> Vec<u8> {
+        let mut bytes = Value::Object(self.fields).to_string().into_bytes();
+        bytes.reserve(self.entries.len() + self.list.len() + 8);
+        if bytes.pop() == Some(b'}') && bytes.len() > 1 {
+            bytes.push(b',');
+        }
+        bytes.extend_from_slice(format!("\"{}\":[", self.list).as_bytes());
+        bytes.extend_from_slice(&self.entries);
+        bytes.extend_from_slice(b"]}");
+        bytes
+    }
+}
+
+/// What one side says until the other side answers.
+pub(crate) enum Entry<'a> {
+    /// The results of the answer before, then the words of the user.
+    Input {
+        results: Vec<&'a ToolResult>,
+        text: Option<Cow<'a, str>>,
+    },
+    /// An answer, and which of its calls have a result. The others are never sent.
+    Answer {
+        turn: &'a Turn,
+        answered: HashSet<&'a str>,
+    },
+}
+
+/// The conversation in alternating entries. Whatever happened to it, each call that is sent has its result right after
+/// it, and each result its call right before it.
+pub(crate) fn entries(messages: &[Message]) -> Vec<Entry<'_>> {
+    let mut entries = Vec::new();
+    let mut rest = messages;
+    let mut asked: HashSet<&str> = HashSet::new();
+    while let Some((first, after)) = rest.split_first() {
+        if let Message::Assistant(turn) = first {
+            asked = turn.tool_calls().map(|call| call.call_id.as_str()).collect();
+            entries.push(Entry::Answer {
+                turn,
+                answered: HashSet::new(),
+            });
+            rest = after;
+            continue;
+        }
+        let end = rest
+            .iter()
+            .position(|message| matches!(message, Message::Assistant(_)))
+            .unwrap_or(rest.len());
+        let (input, after) = rest.split_at(end);
+        rest = after;
+        let mut results = Vec::new();
+        let mut texts = Vec::new();
+        for message in input {
+            match message {
+                Message::Tool(result) if asked.remove(result.call_id.as_str()) => results.push(result),
+                Message::User { text } => texts.push(text.as_str()),
+                _ => {}
+            }
+        }
+        if let Some(Entry::Answer { answered, .. }) = entries.last_mut() {
+            *answered = results.iter().map(|result| result.call_id.as_str()).collect();
+        }
+        entries.push(Entry::Input {
+            text: joined(&texts, results.is_empty()),
+            results,
+        });
+    }
+    entries
+}
+
+/// Texts of one side as one; `needed` when there would be nothing else in the message.
+fn joined<'a>(texts: &[&'a str], needed: bool) -> Option<Cow<'a, str>> {
+    let texts: Vec<&str> = texts
+        .iter()
+        .copied()
+        .filter(|text| !text.trim().is_empty())
+        .collect();
+    match texts[..] {
+        [] if needed => Some(Cow::Borrowed(NOTHING)),
+        [] => None,
+        [text] => Some(Cow::Borrowed(text)),
+        _ => Some(Cow::Owned(texts.join("\n\n"))),
+    }
+}
+
+/// The parts of an answer that go back, each with what belongs to it.
+pub(crate) fn parts<'a>(
+    turn: &'a Turn,
+    protocol: &'static str,
+) -> impl Iterator<Item = (&'a Block, Annex<'a>)> {
+    turn.blocks.iter().enumerate().filter_map(move |(at, block)| {
+        if let Block::Native {
+            protocol: origin,
+            item,
+        } = block
+            && (origin != protocol || item.get("annex").is_some())
+        {
+            return None;
+        }
+        let annex = match turn.blocks.get(at + 1) {
+            Some(Block::Native {
+                protocol: origin,
+                item,
+            }) if origin == protocol => item.get("annex").and_then(Value::as_object),
+            _ => None,
+        };
+        Some((block, Annex(annex)))
+    })
+}
+
+/// What belongs to a part though only the protocol understands it.
+#[derive(Clone, Copy)]
+pub(crate) struct Annex<'a>(Option<&'a Map<String, Value>>);
+
+impl<'a> Annex<'a> {
+    pub(crate) fn get(self, name: &str) -> Option<&'a Value> {
+        self.0?.get(name)
+    }
+}
+
+/// Arguments as an object, which is the only form that every provider takes back.
+pub(crate) fn arguments(input: &Arguments) -> Cow<'_, Value> {
+    match input {
+        Arguments::Json(value) if value.is_object() => Cow::Borrowed(value),
+        Arguments::Json(value) => Cow::Owned(json!({ "invalid_arguments": value })),
+        Arguments::Broken { raw, .. } => {
+            let mut end = raw.len().min(MAX_BROKEN_BYTES);
+            while !raw.is_char_boundary(end) {
+                end -= 1;
+            }
+            Cow::Owned(json!({ "invalid_arguments": raw[..end] }))
+        }
+    }
+}
+
+/// A name of a tool that every provider takes back; the model may have made one up that none does.
+pub(crate) fn tool_name(name: &str) -> Cow<'_, str> {
+    named(name, 64)
+}
+
+/// Names for the wire: letters, digits, `_` and `-`.
+fn named(name: &str, longest: usize) -> Cow<'_, str> {
+    let legal = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    if name.is_empty() {
+        Cow::Borrowed("unknown")
+    } else if name.len() <= longest && name.chars().all(legal) {
+        Cow::Borrowed(name)
+    } else {
+        let legal = name.chars().map(|c| if legal(c) { c } else { '_' });
+        Cow::Owned(legal.take(longest).collect())
+    }
+}
+
+/// Legal and unique ids for the calls of a conversation, for providers that do not take every id of another.
+#[derive(Default)]
+pub(crate) struct WireIds<'a> {
+    of: HashMap<&'a str, String>,
+    taken: HashSet<String>,
+}
+
+impl<'a> WireIds<'a> {
+    /// The id for the wire; the same each time for the same one.
+    pub(crate) fn get(&mut self, id: &'a str) -> &str {
+        let taken = &mut self.taken;
+        self.of.entry(id).or_insert_with(|| {
+            let legal = named(id, 64).into_owned();
+            let other = (2..).map(|number| format!("{}_{number}", &legal[..legal.len().min(50)]));
+            std::iter::once(legal.clone())
+                .chain(other)
+                .find(|id| taken.insert(id.clone()))
+                .unwrap_or_default()
+        })
+    }
+}
+
+/// Whether a schema is one that providers enforce strictly: each object closed, each property required.
+pub(crate) fn is_strict(schema: &Value) -> bool {
+    match schema {
+        Value::Object(object) => {
+            let properties = object.get("properties").and_then(Value::as_object);
+            let required = object.get("required").and_then(Value::as_array);
+            let closed = object.get("additionalProperties") == Some(&Value::Bool(false));
+            let all = properties.is_none_or(|properties| {
+                closed
+                    && properties.keys().all(|name| {
+                        required.is_some_and(|required| required.iter().any(|given| given == name.as_str()))
+                    })
+            });
+            let opened = object.get("type") == Some(&json!("object")) && !closed;
+            all && !opened && object.values().all(is_strict)
+        }
+        Value::Array(list) => list.iter().all(is_strict),
+        _ => true,
+    }
+}

@@ -1,0 +1,157 @@
+//! Requests of the responses protocol.
+
+use std::borrow::Cow;
+
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use crate::conversation::{Block, Turn};
+use crate::provider::Request;
+use crate::provider::protocol::{ModelSettings, Protocol, ToolChoice};
+use crate::provider::request::{Body, Entry, NOTHING, arguments, entries, is_strict, parts, tool_name};
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Item<'a> {
+    Message {
+        role: &'static str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        phase: Option<&'a Value>,
+        content: [Content<'a>; 1],
+    },
+    FunctionCall {
+        call_id: &'a str,
+        name: Cow<'a, str>,
+        arguments: String,
+    },
+    FunctionCallOutput {
+        call_id: &'a str,
+        output: &'a str,
+    },
+    #[serde(untagged)]
+    Native(&'a Value),
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Content<'a> {
+    InputText { text: Cow<'a, str> },
+    OutputText { text: &'a str },
+}
+
+impl<'a> Item<'a> {
+    fn said(text: &'a str, phase: Option<&'a Value>) -> Self {
+        Self::Message {
+            role: "assistant",
+            phase,
+            content: [Content::OutputText { text }],
+        }
+    }
+
+    fn is_reasoning(&self) -> bool {
+        matches!(self, Self::Native(item) if item["type"] == "reasoning")
+    }
+}
+
+/// The request.
+pub(crate) fn body(request: &Request<'_>, settings: &ModelSettings) -> Body {
+    let mut body = Body::new(fields(request, settings), "input");
+    for entry in entries(request.messages) {
+        match entry {
+            Entry::Input { results, text } => {
+                for result in results {
+                    body.push(&Item::FunctionCallOutput {
+                        call_id: &result.call_id,
+                        output: if result.output.is_empty() {
+                            NOTHING
+                        } else {
+                            &result.output
+                        },
+                    });
+                }
+                if let Some(text) = text {
+                    body.push(&Item::Message {
+                        role: "user",
+                        phase: None,
+                        content: [Content::InputText { text }],
+                    });
+                }
+            }
+            Entry::Answer { turn, answered } => {
+                for item in answer(turn, |id| answered.contains(id)) {
+                    body.push(&item);
+                }
+            }
+        }
+    }
+    body
+}
+
+fn answer<'a>(turn: &'a Turn, answered: impl Fn(&str) -> bool) -> Vec<Item<'a>> {
+    let mut items: Vec<Item<'a>> = parts(turn, Protocol::Responses.as_str())
+        .filter_map(|(block, annex)| match block {
+            Block::Text { text } if text.trim().is_empty() => None,
+            Block::Text { text } => Some(Item::said(text, annex.get("phase"))),
+            Block::ToolCall(call) if answered(&call.call_id) => Some(Item::FunctionCall {
+                call_id: &call.call_id,
+                name: tool_name(&call.tool),
+                arguments: arguments(&call.input).to_string(),
+            }),
+            Block::Native { item, .. } => Some(Item::Native(item)),
+            // The words of a thought are only shown; what goes back is the item that it came in.
+            Block::ToolCall(_) | Block::Thinking { .. } => None,
+        })
+        .collect();
+    // Reasoning without what it led to is refused.
+    while items.last().is_some_and(Item::is_reasoning) {
+        items.pop();
+    }
+    if items.is_empty() {
+        items.push(Item::said(NOTHING, None));
+    }
+    items
+}
+
+fn fields(request: &Request<'_>, settings: &ModelSettings) -> Map<String, Value> {
+    let mut fields = Map::new();
+    let mut set = |name: &str, value: Value| fields.insert(name.to_owned(), value);
+    set("model", json!(settings.model));
+    set("stream", json!(true));
+    // Nothing stays at the provider; reasoning comes back to us, sealed, and goes with the next request.
+    set("store", json!(false));
+    set("include", json!(["reasoning.encrypted_content"]));
+    if let Some(max) = settings.max_output_tokens {
+        set("max_output_tokens", json!(max));
+    }
+    if let Some(effort) = &settings.effort {
+        set("reasoning", json!({"effort": effort, "summary": "auto"}));
+    }
+    if let Some(key) = &settings.cache_key {
+        set("prompt_cache_key", json!(key));
+    }
+    if let Some(schema) = request.output_schema.filter(|_| settings.structured_output) {
+        let format =
+            json!({"type": "json_schema", "name": "answer", "schema": schema, "strict": is_strict(schema)});
+        set("text", json!({ "format": format }));
+    }
+    if !request.tools.is_empty() {
+        let tools = request.tools.iter().map(|tool| {
+            // Without `strict: false` the provider rewrites schemas that have optional properties.
+            json!({"type": "function", "name": tool.name, "description": tool.description,
+                "parameters": tool.input_schema, "strict": false})
+        });
+        set("tools", tools.collect());
+        match settings.tool_choice {
+            ToolChoice::Auto => None,
+            ToolChoice::Required => set("tool_choice", json!("required")),
+            ToolChoice::None => set("tool_choice", json!("none")),
+        };
+        if let Some(parallel) = settings.parallel_tool_calls {
+            set("parallel_tool_calls", json!(parallel));
+        }
+    }
+    if !request.system.trim().is_empty() {
+        set("instructions", json!(request.system));
+    }
+    fields
+}

@@ -1,0 +1,387 @@
+//! Answers of the responses protocol.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use crate::conversation::{StopReason, Usage};
+use crate::provider::stream::{Decoder, Part, PartKind, StreamError, StreamEvent, parse};
+
+/// Where the numbers of items begin that the stream only names.
+const NAMED: Part = 1 << 32;
+
+#[derive(Deserialize)]
+struct Kind<'a> {
+    #[serde(rename = "type", borrow, default)]
+    kind: Cow<'a, str>,
+}
+
+/// A piece of an item, or the whole of a piece.
+#[derive(Deserialize)]
+struct Piece {
+    output_index: Option<Part>,
+    item_id: Option<String>,
+    summary_index: Option<u64>,
+    delta: Option<String>,
+    text: Option<String>,
+    refusal: Option<String>,
+    arguments: Option<String>,
+    input: Option<String>,
+    annotation: Option<Value>,
+}
+
+#[derive(Deserialize)]
+struct ItemEvent {
+    output_index: Option<Part>,
+    item: Value,
+}
+
+#[derive(Deserialize)]
+struct ResponseEvent<'a> {
+    #[serde(borrow)]
+    response: Response<'a>,
+}
+
+#[derive(Deserialize)]
+struct Response<'a> {
+    id: Option<String>,
+    model: Option<String>,
+    #[serde(borrow)]
+    output: Option<&'a RawValue>,
+    usage: Option<Counted>,
+    incomplete_details: Option<Value>,
+}
+
+#[derive(Deserialize)]
+struct Counted {
+    input_tokens: Option<u64>,
+    input_tokens_details: Option<Details>,
+    output_tokens: Option<u64>,
+    cost: Option<f64>,
+}
+
+#[derive(Deserialize)]
+struct Details {
+    cached_tokens: Option<u64>,
+    cache_write_tokens: Option<u64>,
+}
+
+impl Counted {
+    fn event(&self) -> StreamEvent {
+        let input = self.input_tokens.unwrap_or_default();
+        let details = self.input_tokens_details.as_ref();
+        let cached = details
+            .and_then(|details| details.cached_tokens)
+            .unwrap_or_default()
+            .min(input);
+        let written = details
+            .and_then(|details| details.cache_write_tokens)
+            .unwrap_or_default();
+        StreamEvent::Usage {
+            usage: Usage {
+                input_tokens: input,
+                cached_input_tokens: cached,
+                cache_write_input_tokens: written.min(input - cached),
+                output_tokens: self.output_tokens.unwrap_or_default(),
+            },
+            cost_usd: self.cost,
+        }
+    }
+}
+
+/// What came of an item until now.
+#[derive(Default)]
+struct Item {
+    text: bool,
+    thinking: bool,
+    summary: Option<u64>,
+    arguments: bool,
+    ended: bool,
+}
+
+/// Reads answers of the responses protocol.
+#[derive(Default)]
+pub struct ResponsesDecoder {
+    items: HashMap<Part, Item>,
+    named: HashMap<String, Part>,
+    refused: bool,
+    done: bool,
+}
+
+impl Decoder for ResponsesDecoder {
+    fn event(&mut self, name: &str, data: &str, out: &mut Vec<StreamEvent>) -> Result<(), StreamError> {
+        if data.trim() == "[DONE]" {
+            return Ok(());
+        }
+        let kind = parse::<Kind<'_>>(name, data)?.kind;
+        let kind = if kind.is_empty() { name } else { &kind };
+        match kind {
+            "response.created" => {
+                let response = parse::<ResponseEvent<'_>>(kind, data)?.response;
+                out.push(StreamEvent::Started {
+                    id: response.id.unwrap_or_default(),
+                    model: response.model.unwrap_or_default(),
+                });
+            }
+            "response.in_progress" | "response.queued" | "keepalive" => out.push(StreamEvent::Heartbeat),
+            "response.output_item.added" => {
+                let ItemEvent { output_index, item } = parse(kind, data)?;
+                let part = self.part(output_index, item["id"].as_str());
+                self.added(part, &item, out);
+            }
+            "response.output_item.done" => {
+                let ItemEvent { output_index, item } = parse(kind, data)?;
+                let part = self.part(output_index, item["id"].as_str());
+                self.ended(part, item, out);
+            }
+            "response.completed" | "response.done" => self.response(kind, data, None, out)?,
+            "response.incomplete" => self.response(kind, data, Some(StopReason::MaxTokens), out)?,
+            "response.failed" | "response.cancelled" => {
+                let value: Value = parse(kind, data)?;
+                return Err(StreamError::reported(&value["response"]));
+            }
+            "error" => {
+                let value: Value = parse(kind, data)?;
+                return Err(StreamError::reported(&value));
+            }
+            _ if is_piece(kind) => {
+                let piece: Piece = parse(kind, data)?;
+                self.piece(kind, piece, out);
+            }
+            // Their whole came in pieces, or comes with the item.
+            "response.content_part.added"
+            | "response.content_part.done"
+            | "response.reasoning_summary_part.added"
+            | "response.reasoning_summary_part.done"
+            | "response.reasoning_summary_text.done"
+            | "response.reasoning_text.done" => {}
+            _ => out.push(StreamEvent::Unknown {
+                name: kind.to_owned(),
+                data: data.to_owned(),
+            }),
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, _: &mut Vec<StreamEvent>) -> Result<(), StreamError> {
+        if self.done { Ok(()) } else { Err(StreamError::Cut) }
+    }
+
+    fn is_done(&self) -> bool {
+        self.done
+    }
+}
+
+impl ResponsesDecoder {
+    /// The number of an item: its place in the answer, else one for its name.
+    fn part(&mut self, index: Option<Part>, id: Option<&str>) -> Part {
+        let id = id.unwrap_or_default();
+        if let Some(index) = index {
+            if !id.is_empty() && !self.named.contains_key(id) {
+                self.named.insert(id.to_owned(), index);
+            }
+            return index;
+        }
+        let next = NAMED + self.named.len() as Part;
+        *self.named.entry(id.to_owned()).or_insert(next)
+    }
+
+    fn piece(&mut self, kind: &str, piece: Piece, out: &mut Vec<StreamEvent>) {
+        let part = self.part(piece.output_index, piece.item_id.as_deref());
+        let item = self.items.entry(part).or_default();
+        let delta = piece.delta.unwrap_or_default();
+        let whole = |text: Option<String>, came: bool| text.filter(|_| !came).unwrap_or_default();
+        match kind {
+            "response.output_text.delta" => item.say(part, delta, out),
+            "response.output_text.done" => item.say(part, whole(piece.text, item.text), out),
+            "response.refusal.delta" => {
+                self.refused = true;
+                item.say(part, delta, out);
+            }
+            "response.refusal.done" => {
+                self.refused = true;
+                item.say(part, whole(piece.refusal, item.text), out);
+            }
+            "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
+                item.think(part, delta, piece.summary_index, out);
+            }
+            "response.function_call_arguments.delta" => item.ask(part, delta, out),
+            "response.function_call_arguments.done" => {
+                item.ask(part, whole(piece.arguments, item.arguments), out);
+            }
+            // Free text in place of arguments is made an object when it is whole.
+            "response.custom_tool_call_input.done" => {
+                let json = json!({"input": piece.input.unwrap_or_default()}).to_string();
+                item.ask(part, whole(Some(json), item.arguments), out);
+            }
+            "response.output_text.annotation.added" => {
+                if let Some(citation) = piece.annotation {
+                    out.push(StreamEvent::Citation { part, citation });
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn added(&mut self, part: Part, item: &Value, out: &mut Vec<StreamEvent>) {
+        self.items.entry(part).or_default();
+        let kind = item["type"].as_str().unwrap_or_default();
+        if matches!(kind, "function_call" | "custom_tool_call") {
+            out.push(tool_start(part, item));
+        }
+    }
+
+    fn ended(&mut self, part: Part, mut item: Value, out: &mut Vec<StreamEvent>) {
+        let state = self.items.entry(part).or_default();
+        if std::mem::replace(&mut state.ended, true) {
+            return;
+        }
+        match item["type"].as_str().unwrap_or_default() {
+            "message" => {
+                if !state.text {
+                    for content in item["content"].as_array().into_iter().flatten() {
+                        let refusal = content["refusal"].as_str();
+                        self.refused |= refusal.is_some();
+                        let text = content["text"].as_str().or(refusal).unwrap_or_default();
+                        state.say(part, text.to_owned(), out);
+                    }
+                }
+                let phase = item["phase"].take();
+                if !phase.is_null() {
+                    out.push(StreamEvent::Annex {
+                        part,
+                        kind: PartKind::Text,
+                        name: "phase",
+                        value: phase,
+                    });
+                }
+            }
+            "function_call" | "custom_tool_call" => {
+                out.push(tool_start(part, &item));
+                if !state.arguments {
+                    let json = match (item["arguments"].as_str(), item["input"].as_str()) {
+                        (Some(arguments), _) => arguments.to_owned(),
+                        (None, Some(input)) => json!({ "input": input }).to_string(),
+                        (None, None) => String::new(),
+                    };
+                    state.ask(part, json, out);
+                }
+                out.push(StreamEvent::ToolEnd { part });
+            }
+            "reasoning" => {
+                if !state.thinking {
+                    let summary = item["summary"].as_array().into_iter().flatten();
+                    for (index, text) in summary.enumerate() {
+                        let text = text["text"].as_str().unwrap_or_default().to_owned();
+                        state.think(part, text, Some(index as u64), out);
+                    }
+                }
+                // Without either the provider could do nothing with it.
+                let sealed = item["encrypted_content"]
+                    .as_str()
+                    .is_some_and(|sealed| !sealed.is_empty());
+                let open = item["content"]
+                    .as_array()
+                    .is_some_and(|content| !content.is_empty());
+                if sealed || open {
+                    if let Some(item) = item.as_object_mut() {
+                        item.shift_remove("status");
+                    }
+                    out.push(StreamEvent::Native { part, item });
+                }
+            }
+            _ => out.push(StreamEvent::Native { part, item }),
+        }
+    }
+
+    fn response(
+        &mut self,
+        kind: &str,
+        data: &str,
+        stop: Option<StopReason>,
+        out: &mut Vec<StreamEvent>,
+    ) -> Result<(), StreamError> {
+        let response = parse::<ResponseEvent<'_>>(kind, data)?.response;
+        // Where no item was told to be whole, the answer comes here as one.
+        if let Some(output) = response.output
+            && !self.items.values().any(|item| item.ended)
+        {
+            let output: Vec<Value> = parse(kind, output.get())?;
+            for (index, item) in output.into_iter().enumerate() {
+                self.ended(index as Part, item, out);
+            }
+        }
+        if let Some(usage) = response.usage {
+            out.push(usage.event());
+        }
+        let filtered = response
+            .incomplete_details
+            .is_some_and(|details| details["reason"] == "content_filter");
+        let stop = if self.refused || filtered {
+            StopReason::Refusal
+        } else {
+            stop.unwrap_or_default()
+        };
+        self.done = true;
+        out.push(StreamEvent::Stop(stop));
+        Ok(())
+    }
+}
+
+impl Item {
+    fn say(&mut self, part: Part, text: String, out: &mut Vec<StreamEvent>) {
+        if !text.is_empty() {
+            self.text = true;
+            out.push(StreamEvent::TextDelta { part, text });
+        }
+    }
+
+    fn think(&mut self, part: Part, mut text: String, summary: Option<u64>, out: &mut Vec<StreamEvent>) {
+        if text.is_empty() {
+            return;
+        }
+        // Each part of a summary is a paragraph.
+        if self.thinking && self.summary != summary {
+            text.insert_str(0, "\n\n");
+        }
+        self.thinking = true;
+        self.summary = summary;
+        out.push(StreamEvent::ThinkingDelta { part, text });
+    }
+
+    fn ask(&mut self, part: Part, json: String, out: &mut Vec<StreamEvent>) {
+        if !json.is_empty() {
+            self.arguments = true;
+            out.push(StreamEvent::ToolDelta { part, json });
+        }
+    }
+}
+
+fn tool_start(part: Part, item: &Value) -> StreamEvent {
+    let text = |key: &str| item[key].as_str().map(str::to_owned);
+    StreamEvent::ToolStart {
+        part,
+        id: text("call_id"),
+        name: text("name").unwrap_or_default(),
+    }
+}
+
+fn is_piece(kind: &str) -> bool {
+    matches!(
+        kind,
+        "response.output_text.delta"
+            | "response.output_text.done"
+            | "response.output_text.annotation.added"
+            | "response.refusal.delta"
+            | "response.refusal.done"
+            | "response.reasoning_summary_text.delta"
+            | "response.reasoning_text.delta"
+            | "response.function_call_arguments.delta"
+            | "response.function_call_arguments.done"
+            | "response.custom_tool_call_input.delta"
+            | "response.custom_tool_call_input.done"
+    )
+}

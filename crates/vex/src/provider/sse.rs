@@ -1,0 +1,154 @@
+//! Server-sent events from bytes, pushed in as they come.
+//!
+//! The parser is the one of `sse-stream`. It is made for async streams; here a queue stands for the stream, so that the
+//! one who reads the bytes keeps its own clocks, and tests can cut a stream wherever they want.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::io::Cursor;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use futures_util::Stream;
+use sse_stream::SseByteStream;
+
+use super::stream::StreamError;
+
+/// The largest event that is read, in bytes. The last event of a Responses stream holds the whole answer.
+const MAX_EVENT_BYTES: usize = 32 * 1024 * 1024;
+
+/// One event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SseEvent {
+    /// Its name; empty when it has none.
+    pub name: String,
+    /// Its data.
+    pub data: String,
+}
+
+type Chunk = Cursor<Vec<u8>>;
+
+/// The bytes that wait to be parsed; it never ends, more may always be pushed.
+#[derive(Clone, Default)]
+struct Queue(Rc<RefCell<VecDeque<Chunk>>>);
+
+impl Stream for Queue {
+    type Item = Result<Chunk, Infallible>;
+
+    fn poll_next(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        match self.0.borrow_mut().pop_front() {
+            Some(chunk) => Poll::Ready(Some(Ok(chunk))),
+            None => Poll::Pending,
+        }
+    }
+}
+
+/// Bytes in, events out. Comments are skipped, and an event that was not ended by an empty line never comes out.
+pub struct SseParser {
+    queue: Queue,
+    events: SseByteStream<Queue>,
+    /// Bytes that came since the last event.
+    pending: usize,
+}
+
+impl Default for SseParser {
+    fn default() -> Self {
+        let queue = Queue::default();
+        Self {
+            events: SseByteStream::new(queue.clone()),
+            queue,
+            pending: 0,
+        }
+    }
+}
+
+impl SseParser {
+    /// Takes the next bytes.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.pending += bytes.len();
+        self.queue.0.borrow_mut().push_back(Cursor::new(bytes.to_vec()));
+    }
+
+    /// The next event; none as long as more bytes are needed.
+    ///
+    /// # Errors
+    /// When it is no UTF-8, or an event is too large. After an error nothing more comes.
+    pub fn next_event(&mut self) -> Result<Option<SseEvent>, StreamError> {
+        let mut context = Context::from_waker(Waker::noop());
+        loop {
+            match Pin::new(&mut self.events).poll_next(&mut context) {
+                Poll::Ready(Some(Ok(event))) => {
+                    self.pending = 0;
+                    let Some(data) = event.data else { continue };
+                    let name = event.event.unwrap_or_default();
+                    return Ok(Some(SseEvent { name, data }));
+                }
+                Poll::Ready(Some(Err(error))) => {
+                    return Err(StreamError::Malformed {
+                        event: String::new(),
+                        reason: error.to_string(),
+                    });
+                }
+                Poll::Pending if self.pending > MAX_EVENT_BYTES => return Err(StreamError::TooLarge),
+                Poll::Pending | Poll::Ready(None) => return Ok(None),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> Vec<(String, String)> {
+        let mut parser = SseParser::default();
+        let mut events = Vec::new();
+        for chunk in chunks {
+            parser.push(chunk);
+            while let Some(event) = parser.next_event().unwrap() {
+                events.push((event.name, event.data));
+            }
+        }
+        events
+    }
+
+    #[test]
+    fn every_form_of_an_event_cut_at_every_byte() {
+        let stream = "\u{feff}data: a\n\n: comment\n\nevent: ping\r\ndata: {}\r\n\r\ndata:b\rdata: ü—c\r\rid: 7\nretry: 5\n\n\
+            event: e\n\nwhat: x\ndata\n\ndata: never ended\n"
+            .as_bytes();
+        let whole = parse([stream]);
+        let expected = [("", "a"), ("ping", "{}"), ("", "b\nü—c"), ("", "")];
+        assert_eq!(
+            whole,
+            expected.map(|(name, data)| (name.to_owned(), data.to_owned()))
+        );
+        for at in 0..=stream.len() {
+            assert_eq!(parse([&stream[..at], &stream[at..]]), whole, "cut at {at}");
+        }
+        assert_eq!(parse(stream.chunks(1)), whole);
+    }
+
+    #[test]
+    fn what_is_no_text_is_an_error() {
+        let mut parser = SseParser::default();
+        parser.push(b"data: a\n\ndata: \xff\n\ndata: b\n\n");
+        assert_eq!(parser.next_event().unwrap().unwrap().data, "a");
+        assert!(matches!(parser.next_event(), Err(StreamError::Malformed { .. })));
+        assert_eq!(parser.next_event().unwrap(), None);
+    }
+
+    #[test]
+    fn an_event_without_end_is_an_error() {
+        let mut parser = SseParser::default();
+        parser.push(b"data: ");
+        let piece = vec![b'x'; 1024 * 1024];
+        let failed = (0..40).find_map(|_| {
+            parser.push(&piece);
+            parser.next_event().err()
+        });
+        assert!(matches!(failed, Some(StreamError::TooLarge)));
+    }
+}

@@ -1,0 +1,428 @@
+//! Builds a turn from the events of a stream. The work is linear in the length of the answer: words are appended, and
+//! arguments are parsed once, at the end.
+
+use std::collections::{HashMap, HashSet};
+use std::mem;
+
+use serde_json::{Map, Value, json};
+
+use super::{Part, PartKind, StreamError, StreamEvent};
+use crate::conversation::{Arguments, Block, Message, StopReason, ToolCall, Turn, Usage};
+use crate::provider::protocol::Protocol;
+use crate::provider::{Progress, Request};
+use crate::repair::{self, Found, TextScanner};
+use crate::tools::ToolDefinition;
+
+/// The longest id of a call that is kept; every provider takes that many characters.
+const MAX_ID_BYTES: usize = 64;
+
+/// Bytes of a token, roughly, where the provider does not count.
+const BYTES_PER_TOKEN: usize = 4;
+
+#[derive(Default)]
+struct Call {
+    id: Option<String>,
+    name: String,
+    json: String,
+    ended: bool,
+}
+
+enum Content {
+    /// Words, scanned for calls, as far as they are certain.
+    Text {
+        scanner: Option<TextScanner>,
+        found: Vec<Found>,
+    },
+    Thinking {
+        text: String,
+        signature: String,
+    },
+    Tool(Call),
+    Native(Value),
+}
+
+struct Slot {
+    content: Content,
+    citations: Vec<Value>,
+    annex: Map<String, Value>,
+}
+
+/// Builds one turn.
+pub struct Assembler<'a> {
+    protocol: Protocol,
+    tools: &'a [ToolDefinition],
+    messages: &'a [Message],
+    request_bytes: usize,
+    slots: Vec<Slot>,
+    /// Where a part stands; native items are never continued.
+    places: HashMap<(Part, PartKind), usize>,
+    meaningful: bool,
+    output_bytes: usize,
+    usage: Option<(Usage, Option<f64>)>,
+    stop: StopReason,
+    fresh: Vec<Found>,
+}
+
+impl<'a> Assembler<'a> {
+    /// For the answer to this request, which was so many bytes long.
+    pub fn new(protocol: Protocol, request: &Request<'a>, request_bytes: usize) -> Self {
+        Self {
+            protocol,
+            tools: request.tools,
+            messages: request.messages,
+            request_bytes,
+            slots: Vec::new(),
+            places: HashMap::new(),
+            meaningful: false,
+            output_bytes: 0,
+            usage: None,
+            stop: StopReason::End,
+            fresh: Vec::new(),
+        }
+    }
+
+    /// Whether something of the answer itself came.
+    pub fn is_meaningful(&self) -> bool {
+        self.meaningful
+    }
+
+    /// Takes the next event, and tells what there is to show.
+    pub fn push(&mut self, event: StreamEvent, progress: &mut dyn FnMut(Progress<'_>)) {
+        match event {
+            StreamEvent::TextDelta { part, text } => {
+                self.heard(&text);
+                let at = self.slot(part, PartKind::Text, progress);
+                self.add_text(at, &text, progress);
+            }
+            StreamEvent::ThinkingDelta { part, text: piece } => {
+                self.heard(&piece);
+                let at = self.slot(part, PartKind::Thinking, progress);
+                if let Content::Thinking { text, .. } = &mut self.slots[at].content {
+                    text.push_str(&piece);
+                    progress(Progress::Thinking(&piece));
+                }
+            }
+            StreamEvent::SignatureDelta {
+                part,
+                signature: piece,
+            } => {
+                let at = self.slot(part, PartKind::Thinking, progress);
+                if let Content::Thinking { signature, .. } = &mut self.slots[at].content {
+                    signature.push_str(&piece);
+                }
+            }
+            StreamEvent::ToolStart { part, id, name } => {
+                self.meaningful = true;
+                self.output_bytes += name.len();
+                self.call(part, progress, |call| {
+                    call.id = call.id.take().or(id);
+                    if call.name.is_empty() {
+                        call.name = name;
+                    }
+                });
+            }
+            StreamEvent::ToolDelta { part, json } => {
+                self.heard(&json);
+                self.call(part, progress, |call| call.json.push_str(&json));
+            }
+            StreamEvent::ToolEnd { part } => self.call(part, progress, |call| call.ended = true),
+            StreamEvent::Citation { part, citation } => {
+                let at = self.slot(part, PartKind::Text, progress);
+                self.slots[at].citations.push(citation);
+            }
+            StreamEvent::Annex {
+                part,
+                kind,
+                name,
+                value,
+            } => {
+                let at = self.slot(part, kind, progress);
+                self.slots[at].annex.insert(name.to_owned(), value);
+            }
+            StreamEvent::Native { item, .. } => {
+                self.settle(false, progress);
+                self.slots.push(Slot::new(Content::Native(item)));
+            }
+            StreamEvent::Usage { usage, cost_usd } => self.usage = Some((usage, cost_usd)),
+            StreamEvent::Stop(stop) => self.stop = stop,
+            StreamEvent::Started { .. } | StreamEvent::Heartbeat | StreamEvent::Unknown { .. } => {}
+        }
+    }
+
+    fn heard(&mut self, text: &str) {
+        self.meaningful |= !text.is_empty();
+        self.output_bytes += text.len();
+    }
+
+    /// The place of a part, a new one at its first word.
+    fn slot(&mut self, part: Part, kind: PartKind, progress: &mut dyn FnMut(Progress<'_>)) -> usize {
+        if let Some(&at) = self.places.get(&(part, kind)) {
+            return at;
+        }
+        self.settle(false, progress);
+        let content = match kind {
+            PartKind::Text => Content::Text {
+                scanner: None,
+                found: Vec::new(),
+            },
+            PartKind::Thinking => Content::Thinking {
+                text: String::new(),
+                signature: String::new(),
+            },
+            PartKind::Tool => Content::Tool(Call::default()),
+        };
+        self.slots.push(Slot::new(content));
+        let at = self.slots.len() - 1;
+        self.places.insert((part, kind), at);
+        at
+    }
+
+    fn call(&mut self, part: Part, progress: &mut dyn FnMut(Progress<'_>), change: impl FnOnce(&mut Call)) {
+        let at = self.slot(part, PartKind::Tool, progress);
+        if let Content::Tool(call) = &mut self.slots[at].content {
+            change(call);
+        }
+    }
+
+    fn add_text(&mut self, at: usize, text: &str, progress: &mut dyn FnMut(Progress<'_>)) {
+        let Content::Text { scanner, found } = &mut self.slots[at].content else {
+            return;
+        };
+        if self.tools.is_empty() {
+            self.fresh.push(Found::Text(text.to_owned()));
+        } else {
+            scanner
+                .get_or_insert_with(|| TextScanner::new(self.tools))
+                .push(text, &mut self.fresh);
+        }
+        keep(&mut self.fresh, found, progress);
+    }
+
+    /// The last part ends, or another begins: what it held back as the beginning of a call is decided now.
+    fn settle(&mut self, cut: bool, progress: &mut dyn FnMut(Progress<'_>)) {
+        let last = self.slots.last_mut().map(|slot| &mut slot.content);
+        if let Some(Content::Text { scanner, found }) = last
+            && let Some(mut scanner) = scanner.take()
+        {
+            scanner.finish(cut, &mut self.fresh);
+            keep(&mut self.fresh, found, progress);
+        }
+    }
+
+    /// The turn.
+    ///
+    /// # Errors
+    /// When there is nothing in it.
+    pub fn finish(mut self, progress: &mut dyn FnMut(Progress<'_>)) -> Result<Turn, StreamError> {
+        let cut = self.stop == StopReason::MaxTokens;
+        self.settle(cut, progress);
+        let mut ids = CallIds::of(self.messages);
+        let mut blocks = Vec::new();
+        let slots = mem::take(&mut self.slots);
+        let last = slots.len().saturating_sub(1);
+        for (at, slot) in slots.into_iter().enumerate() {
+            let length = blocks.len();
+            match slot.content {
+                Content::Text { scanner, mut found } => {
+                    // A part that was continued after another one began.
+                    if let Some(mut scanner) = scanner {
+                        scanner.finish(cut, &mut self.fresh);
+                        keep(&mut self.fresh, &mut found, progress);
+                    }
+                    blocks.extend(found.into_iter().filter_map(|found| block(found, &mut ids)));
+                }
+                Content::Thinking { text, signature } => {
+                    let signature = (!signature.is_empty()).then_some(signature);
+                    if !text.is_empty() || signature.is_some() || !slot.annex.is_empty() {
+                        blocks.push(Block::Thinking { text, signature });
+                    }
+                }
+                Content::Tool(call) => {
+                    let whole = call.ended && !(cut && at == last);
+                    blocks.push(Block::ToolCall(call.finish(whole, &mut ids)));
+                }
+                Content::Native(item) => blocks.push(self.native(item)),
+            }
+            let mut annex = slot.annex;
+            if !slot.citations.is_empty() {
+                annex.insert("citations".to_owned(), slot.citations.into());
+            }
+            if blocks.len() > length && !annex.is_empty() {
+                blocks.push(self.native(json!({ "annex": annex })));
+            }
+        }
+        self.turn(blocks)
+    }
+
+    fn native(&self, item: Value) -> Block {
+        Block::Native {
+            protocol: self.protocol.as_str().to_owned(),
+            item,
+        }
+    }
+
+    fn turn(self, blocks: Vec<Block>) -> Result<Turn, StreamError> {
+        let estimate = Usage {
+            input_tokens: (self.request_bytes / BYTES_PER_TOKEN) as u64,
+            output_tokens: self.output_bytes.div_ceil(BYTES_PER_TOKEN) as u64,
+            ..Usage::default()
+        };
+        let (usage, cost_usd) = self.usage.unwrap_or((estimate, None));
+        let mut turn = Turn {
+            blocks,
+            stop: self.stop,
+            usage,
+            counted: self.usage.is_some(),
+            cost_usd,
+        };
+        let calls = turn.tool_calls().next().is_some();
+        turn.stop = match turn.stop {
+            StopReason::End | StopReason::ToolUse | StopReason::Pause if calls => StopReason::ToolUse,
+            StopReason::ToolUse => StopReason::End,
+            stop => stop,
+        };
+        let empty = turn.blocks.iter().all(|block| match block {
+            Block::Text { text } | Block::Thinking { text, .. } => text.trim().is_empty(),
+            Block::ToolCall(_) => false,
+            Block::Native { .. } => true,
+        });
+        if empty && turn.stop == StopReason::End {
+            return Err(StreamError::Empty);
+        }
+        Ok(turn)
+    }
+}
+
+impl Slot {
+    fn new(content: Content) -> Self {
+        Self {
+            content,
+            citations: Vec::new(),
+            annex: Map::new(),
+        }
+    }
+}
+
+impl Call {
+    fn finish(self, whole: bool, ids: &mut CallIds<'_>) -> ToolCall {
+        let raw = self.json;
+        let mut repaired = false;
+        let input = match serde_json::from_str(&raw) {
+            Ok(value) => Arguments::Json(value),
+            Err(_) if !whole => Arguments::Broken {
+                raw,
+                reason: "the answer was cut off before the arguments were whole".to_owned(),
+            },
+            // A tool that needs nothing is often called with nothing.
+            Err(_) if raw.trim().is_empty() => Arguments::Json(json!({})),
+            Err(_) => {
+                let mended = repair::arguments(&raw);
+                repaired = mended.json().is_some();
+                mended
+            }
+        };
+        ToolCall {
+            call_id: ids.take(self.id),
+            tool: self.name,
+            input,
+            repaired,
+        }
+    }
+}
+
+/// Keeps what was found, words that follow each other as one, and shows it.
+fn keep(fresh: &mut Vec<Found>, found: &mut Vec<Found>, progress: &mut dyn FnMut(Progress<'_>)) {
+    for piece in fresh.drain(..) {
+        match (&piece, found.last_mut()) {
+            (Found::Text(text) | Found::Thinking(text), _) if text.is_empty() => continue,
+            (Found::Text(text), last) => {
+                progress(Progress::Text(text));
+                if let Some(Found::Text(before)) = last {
+                    before.push_str(text);
+                    continue;
+                }
+            }
+            (Found::Thinking(text), last) => {
+                progress(Progress::Thinking(text));
+                if let Some(Found::Thinking(before)) = last {
+                    before.push_str(text);
+                    continue;
+                }
+            }
+            (Found::Call { .. }, _) => {}
+        }
+        found.push(piece);
+    }
+}
+
+fn block(found: Found, ids: &mut CallIds<'_>) -> Option<Block> {
+    match found {
+        // What stood around the markup of a call.
+        Found::Text(text) if text.trim().is_empty() => None,
+        Found::Text(text) => Some(Block::Text { text }),
+        Found::Thinking(text) => Some(Block::Thinking {
+            text,
+            signature: None,
+        }),
+        Found::Call { id, tool, input } => Some(Block::ToolCall(ToolCall {
+            call_id: ids.take(id),
+            tool,
+            input,
+            repaired: true,
+        })),
+    }
+}
+
+/// The ids that a conversation has used.
+struct CallIds<'a> {
+    old: HashSet<&'a str>,
+    new: HashSet<String>,
+    number: usize,
+}
+
+impl<'a> CallIds<'a> {
+    fn of(messages: &'a [Message]) -> Self {
+        let turns = messages.iter().filter_map(|message| match message {
+            Message::Assistant(turn) => Some(turn),
+            _ => None,
+        });
+        let old: HashSet<_> = turns
+            .flat_map(Turn::tool_calls)
+            .map(|call| call.call_id.as_str())
+            .collect();
+        Self {
+            number: old.len(),
+            old,
+            new: HashSet::new(),
+        }
+    }
+
+    /// The provider's own id if it is usable and new, else a made one.
+    fn take(&mut self, id: Option<String>) -> String {
+        let usable = |id: &String| {
+            (1..=MAX_ID_BYTES).contains(&id.len())
+                && id.bytes().all(|byte| byte.is_ascii_graphic())
+                && !self.knows(id)
+        };
+        let id = match id.filter(usable) {
+            Some(id) => id,
+            None => self.made(),
+        };
+        self.new.insert(id.clone());
+        id
+    }
+
+    fn made(&mut self) -> String {
+        loop {
+            self.number += 1;
+            let id = format!("call_{}", self.number);
+            if !self.knows(&id) {
+                return id;
+            }
+        }
+    }
+
+    fn knows(&self, id: &str) -> bool {
+        self.old.contains(id) || self.new.contains(id)
+    }
+}

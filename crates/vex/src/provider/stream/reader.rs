@@ -1,0 +1,84 @@
+//! From bytes to a turn.
+
+use crate::conversation::Turn;
+use crate::provider::protocol::Protocol;
+use crate::provider::sse::SseParser;
+use crate::provider::{Progress, Request};
+
+use super::{Assembler, Decoder, StreamError, StreamEvent};
+
+/// The largest answer that is read, in bytes of events.
+const MAX_ANSWER_BYTES: usize = 128 * 1024 * 1024;
+
+/// Reads one answer: bytes in, progress meanwhile, a turn at the end.
+pub struct Reader<'a> {
+    sse: SseParser,
+    decoder: Box<dyn Decoder>,
+    assembler: Assembler<'a>,
+    events: Vec<StreamEvent>,
+    bytes: usize,
+}
+
+impl<'a> Reader<'a> {
+    /// Reads the answer to this request. `request_bytes` is how long it was on the wire: what tokens are estimated from
+    /// when the provider does not count them.
+    pub fn new(protocol: Protocol, request: &Request<'a>, request_bytes: usize) -> Self {
+        Self {
+            sse: SseParser::default(),
+            decoder: protocol.decoder(),
+            assembler: Assembler::new(protocol, request, request_bytes),
+            events: Vec::new(),
+            bytes: 0,
+        }
+    }
+
+    /// Takes the next bytes. What comes after the end of the answer is ignored.
+    ///
+    /// # Errors
+    /// When the stream is broken or reports an error; there is no turn then.
+    pub fn push(&mut self, bytes: &[u8], progress: &mut dyn FnMut(Progress<'_>)) -> Result<(), StreamError> {
+        if self.is_done() {
+            return Ok(());
+        }
+        self.sse.push(bytes);
+        while !self.is_done() {
+            let Some(event) = self.sse.next_event()? else {
+                break;
+            };
+            self.bytes += event.data.len();
+            if self.bytes > MAX_ANSWER_BYTES {
+                return Err(StreamError::TooLarge);
+            }
+            let decoded = self.decoder.event(&event.name, &event.data, &mut self.events);
+            self.hand_on(progress);
+            decoded?;
+        }
+        Ok(())
+    }
+
+    fn hand_on(&mut self, progress: &mut dyn FnMut(Progress<'_>)) {
+        for event in self.events.drain(..) {
+            self.assembler.push(event, progress);
+        }
+    }
+
+    /// Whether the answer is whole: nothing more needs to be read.
+    pub fn is_done(&self) -> bool {
+        self.decoder.is_done()
+    }
+
+    /// Whether something of the answer itself came: words, thoughts, a call.
+    pub fn is_meaningful(&self) -> bool {
+        self.assembler.is_meaningful()
+    }
+
+    /// The turn, now that nothing more comes.
+    ///
+    /// # Errors
+    /// When the answer was cut or is empty.
+    pub fn finish(mut self, progress: &mut dyn FnMut(Progress<'_>)) -> Result<Turn, StreamError> {
+        self.decoder.finish(&mut self.events)?;
+        self.hand_on(progress);
+        self.assembler.finish(progress)
+    }
+}
