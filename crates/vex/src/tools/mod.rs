@@ -6,6 +6,7 @@ mod input;
 mod memory;
 mod output;
 mod parallel;
+pub mod patch;
 mod path;
 mod permission;
 pub mod plan;
@@ -34,6 +35,7 @@ fn entries() -> Vec<(Entry, ToolDefinition)> {
         Entry::of::<files::ListDir>(),
         Entry::of::<files::WriteFile>(),
         Entry::of::<files::EditFile>(),
+        Entry::of::<patch::ApplyPatch>(),
         Entry::of::<command::RunCommand>(),
         Entry::of::<plan::UpdatePlan>(),
     ]

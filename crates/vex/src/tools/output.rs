@@ -62,7 +62,6 @@ impl Wrote {
     }
 
     /// More of them.
-    #[allow(dead_code, reason = "for tools that write several files at once")]
     pub(crate) fn with(mut self, changes: impl IntoIterator<Item = Change>) -> Self {
         self.others.extend(changes);
         self

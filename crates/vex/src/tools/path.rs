@@ -23,14 +23,7 @@ impl Toolbox {
 
     /// As [`Toolbox::call`], without its events.
     pub(super) fn carry_out(&self, call: &ToolCall, journal: &Journal, interrupt: &Interrupt) -> ToolResult {
-        let context = ToolContext {
-            root: &self.root,
-            files: &self.files,
-            limits: self.limits,
-            plan: &self.plan,
-            interrupt,
-            journal,
-        };
+        let context = self.context(journal, interrupt);
         let (output, denied) = match self.run(call, &context) {
             Ok(output) => (output, false),
             Err(error) => {
@@ -48,6 +41,18 @@ impl Toolbox {
             exit_code: output.exit_code,
             output: redact(&bounded(output.text)).into_owned(),
             denied,
+        }
+    }
+
+    /// What a tool is given when it runs.
+    pub(super) fn context<'a>(&'a self, journal: &'a Journal, interrupt: &'a Interrupt) -> ToolContext<'a> {
+        ToolContext {
+            root: &self.root,
+            files: &self.files,
+            limits: self.limits,
+            plan: &self.plan,
+            interrupt,
+            journal,
         }
     }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use super::{Permission, Root, Toolbox};
+use super::{Permission, Root, ToolContext, Toolbox};
 use crate::conversation::{Arguments, ToolCall, ToolResult};
 use crate::interrupt::Interrupt;
 use crate::journal::Journal;
@@ -69,6 +69,11 @@ impl Bench {
         let result = self.call(tool, input);
         assert!(result.is_error, "{}", result.output);
         result.output
+    }
+
+    /// What a tool is given when it runs.
+    pub(crate) fn with_context<T>(&self, run: impl FnOnce(&ToolContext<'_>) -> T) -> T {
+        run(&self.tools.context(&self.journal, &self.interrupt))
     }
 
     /// The files that count as changed.

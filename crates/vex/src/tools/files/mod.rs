@@ -182,7 +182,7 @@ impl Drop for Temporary<'_> {
 }
 
 /// Removes a file.
-pub(crate) fn remove(context: &ToolContext<'_>, place: &Place, path: &Path) -> Result<Change, ToolError> {
+pub(crate) fn remove(place: &Place, path: &Path) -> Result<(), ToolError> {
     unlinkat(
         place.parent.as_fd(),
         place.name.as_os_str(),
@@ -194,9 +194,7 @@ pub(crate) fn remove(context: &ToolContext<'_>, place: &Place, path: &Path) -> R
             path: path.to_owned(),
             source: errno.into(),
         })
-    })?;
-    context.files.forget(&place.resolved);
-    Ok(Change::file(context.root.shown(path)))
+    })
 }
 
 fn cannot_write(path: &Path, source: std::io::Error) -> ToolError {

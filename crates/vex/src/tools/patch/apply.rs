@@ -1,0 +1,271 @@
+//! Hunks onto a text: exactly, but for where they stand and for white space at the ends of lines.
+
+use super::parse::{Hunk, Kind, Line};
+use crate::tools::files::explain;
+use crate::tools::files::text::Ending;
+
+/// Why a hunk does not fit.
+#[derive(Debug, thiserror::Error)]
+#[error("hunk {number} of {total} does not fit: {reason}")]
+pub struct Misfit {
+    number: usize,
+    total: usize,
+    reason: String,
+}
+
+/// Lines of the old text and what comes in their place.
+struct Edit {
+    start: usize,
+    end: usize,
+    new: Vec<String>,
+}
+
+/// Where a hunk fits.
+struct Fit {
+    start: usize,
+    /// Whether its lines are the same to the last byte.
+    exact: bool,
+}
+
+/// The text with all hunks applied. Each must fit at one place only, all of them in the old text.
+///
+/// # Errors
+/// When one does not.
+pub fn apply(text: &str, hunks: &[Hunk]) -> Result<String, Misfit> {
+    let lines: Vec<&str> = text.split_inclusive('\n').collect();
+    let mut edits: Vec<Edit> = Vec::with_capacity(hunks.len());
+    let mut drift = 0;
+    for (index, hunk) in hunks.iter().enumerate() {
+        let misfit = |reason| Misfit {
+            number: index + 1,
+            total: hunks.len(),
+            reason,
+        };
+        let after = edits.last().map_or(0, |edit| edit.end);
+        let old: Vec<&Line> = hunk.lines.iter().filter(|line| line.kind != Kind::Add).collect();
+        let fit = if old.is_empty() {
+            Fit {
+                start: insertion(&lines, hunk).map_err(misfit)?,
+                exact: hunk.lines.iter().any(|line| line.text.ends_with('\r')),
+            }
+        } else {
+            let expected = hunk
+                .line
+                .and_then(|line| line.saturating_sub(1).checked_add_signed(drift));
+            find(&lines, hunk, &old, expected, after).map_err(|miss| misfit(miss.told(text, hunk, &old)))?
+        };
+        if let (Some(line), false) = (hunk.line, old.is_empty()) {
+            drift = fit.start.cast_signed() - line.saturating_sub(1).cast_signed();
+        }
+        let end = fit.start + old.len();
+        let overlaps = |edit: &Edit| {
+            (fit.start < edit.end && edit.start < end)
+                || (fit.start == edit.start && end == edit.end && end > fit.start)
+        };
+        if edits.iter().any(overlaps) {
+            return Err(misfit("it changes lines that an earlier hunk changes".to_owned()));
+        }
+        edits.push(Edit {
+            start: fit.start,
+            end,
+            new: replacement(text, &lines, hunk, &fit),
+        });
+    }
+    edits.sort_by_key(|edit| (edit.start, edit.end));
+    Ok(joined(text, &lines, edits))
+}
+
+fn joined(text: &str, lines: &[&str], edits: Vec<Edit>) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut push = |line: &str| {
+        // What was the last line, and had no line feed, is so no longer.
+        if !out.is_empty() && !out.ends_with('\n') {
+            out.push_str(if Ending::of(text) == Ending::CrLf {
+                "\r\n"
+            } else {
+                "\n"
+            });
+        }
+        out.push_str(line);
+    };
+    let mut at = 0;
+    for edit in edits {
+        lines[at..edit.start.max(at)].iter().for_each(|line| push(line));
+        edit.new.iter().for_each(|line| push(line));
+        at = edit.end.max(at);
+    }
+    lines[at..].iter().for_each(|line| push(line));
+    out
+}
+
+/// The lines that come: context stays as the file has it.
+fn replacement(text: &str, lines: &[&str], hunk: &Hunk, fit: &Fit) -> Vec<String> {
+    let mut at = fit.start;
+    let mut new = Vec::with_capacity(hunk.lines.len());
+    for line in &hunk.lines {
+        match line.kind {
+            Kind::Keep => {
+                new.push(lines[at].to_owned());
+                at += 1;
+            }
+            Kind::Remove => at += 1,
+            Kind::Add if fit.exact => {
+                let end = if line.ended { "\n" } else { "" };
+                new.push(format!("{}{end}", line.text));
+            }
+            Kind::Add => {
+                // The patch tells nothing of line ends: they are as those beside.
+                let beside = lines[fit.start..at].last().or_else(|| lines.get(at));
+                let crlf = match beside {
+                    Some(beside) if beside.ends_with('\n') => beside.ends_with("\r\n"),
+                    _ => Ending::of(text) == Ending::CrLf,
+                };
+                let end = match (line.ended, crlf) {
+                    (false, _) => "",
+                    (true, true) => "\r\n",
+                    (true, false) => "\n",
+                };
+                new.push(format!("{}{end}", line.text.trim_end_matches('\r')));
+            }
+        }
+    }
+    new
+}
+
+/// Where lines come that stand beside none: after the line that is told, after the anchors, or at the end.
+fn insertion(lines: &[&str], hunk: &Hunk) -> Result<usize, String> {
+    if let Some(line) = hunk.line {
+        return Ok(line.min(lines.len()));
+    }
+    if hunk.anchors.is_empty() || hunk.at_end {
+        return Ok(lines.len());
+    }
+    match anchor(lines, &hunk.anchors) {
+        Some(line) => Ok(line + 1),
+        None => Err(format!(
+            "the line {:?} does not stand in the file",
+            hunk.anchors.join(" / ")
+        )),
+    }
+}
+
+/// The line of the last anchor, each sought after the one before.
+fn anchor(lines: &[&str], anchors: &[String]) -> Option<usize> {
+    let mut from = 0;
+    let mut found = None;
+    for anchor in anchors {
+        let anchor = anchor.trim();
+        let rest = lines.get(from..)?;
+        let at = rest
+            .iter()
+            .position(|line| line.trim() == anchor)
+            .or_else(|| rest.iter().position(|line| line.contains(anchor)))?;
+        found = Some(from + at);
+        from += at + 1;
+    }
+    found
+}
+
+/// Why no place was found.
+enum Miss {
+    Nowhere,
+    /// At several places, from 0.
+    Several(Vec<usize>),
+}
+
+impl Miss {
+    fn told(&self, text: &str, hunk: &Hunk, old: &[&Line]) -> String {
+        match self {
+            Self::Several(places) => {
+                let mut shown: Vec<_> = places.iter().take(10).map(|at| (at + 1).to_string()).collect();
+                if places.len() > 10 {
+                    shown.push("…".to_owned());
+                }
+                format!(
+                    "its lines stand at {} places (lines {}); give more context, or the right line in its header",
+                    places.len(),
+                    shown.join(", ")
+                )
+            }
+            Self::Nowhere => {
+                let side = |kind| {
+                    let lines = hunk.lines.iter().filter(move |line| line.kind != kind);
+                    lines
+                        .map(|line| line.text.as_str())
+                        .collect::<Vec<_>>()
+                        .join("\n")
+                };
+                let new = side(Kind::Remove);
+                let wanted = old
+                    .iter()
+                    .map(|line| line.text.as_str())
+                    .collect::<Vec<_>>()
+                    .join("\n");
+                if !new.trim().is_empty() && new != wanted && text.contains(&new) {
+                    return "its new lines stand in the file already; it may have been applied before"
+                        .to_owned();
+                }
+                format!(
+                    "its context and the lines with - do not stand in the file: {}",
+                    explain(text, &wanted)
+                )
+            }
+        }
+    }
+}
+
+fn find(
+    lines: &[&str],
+    hunk: &Hunk,
+    old: &[&Line],
+    expected: Option<usize>,
+    after: usize,
+) -> Result<Fit, Miss> {
+    for exact in [true, false] {
+        let same = |(have, wanted): (&&str, &&Line)| {
+            let have = have.strip_suffix('\n').unwrap_or(have);
+            if exact {
+                have == wanted.text
+            } else {
+                have.trim_end() == wanted.text.trim_end()
+            }
+        };
+        let fits = |start: usize| {
+            lines
+                .get(start..start + old.len())
+                .is_some_and(|window| window.iter().zip(old).all(same))
+        };
+        let fit = |start| Ok(Fit { start, exact });
+        if let Some(start) = expected.filter(|start| fits(*start)) {
+            return fit(start);
+        }
+        let places: Vec<usize> = (0..(lines.len() + 1).saturating_sub(old.len()))
+            .filter(|start| fits(*start))
+            .collect();
+        match places.as_slice() {
+            [] => continue,
+            [start] => return fit(*start),
+            _ => {}
+        }
+        if hunk.at_end
+            && let Some(start) = places.iter().find(|start| **start + old.len() == lines.len())
+        {
+            return fit(*start);
+        }
+        if let Some(anchor) = anchor(lines, &hunk.anchors)
+            && let Some(start) = places.iter().find(|start| **start >= anchor)
+        {
+            return fit(*start);
+        }
+        // Hunks stand in the order of the file.
+        let mut later = places.iter().filter(|start| after > 0 && **start >= after);
+        return match (later.next(), later.next()) {
+            (Some(start), None) => fit(*start),
+            _ => Err(Miss::Several(places)),
+        };
+    }
+    Err(Miss::Nowhere)
+}
+
+#[cfg(test)]
+mod tests;
