@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use tokio_util::sync::CancellationToken;
-use vex::replay::{Recording, RecordingError};
+use vex::provider::replay::{Recording, RecordingError};
 use vik_agents::{LaunchContext, LoginSign, login_hint, login_signs, version_args};
 use vik_core::ids::AgentName;
 use vik_core::workflow::{AgentProfile, Home, Runtime, Workflow};
