@@ -4,7 +4,7 @@ use std::path::Path;
 
 use vik_api::{Response, Verb};
 
-use crate::control::ask;
+use crate::control::{STOPPING, ask};
 use crate::daemon::{Instance, InstanceInfo, Presence};
 use crate::report::{Exit, Failure, one_line};
 use crate::workflow_file::absolute;
@@ -18,14 +18,19 @@ pub fn find(workflow: &Path) -> Result<(Instance, InstanceInfo), Failure> {
     let instance = Instance::of(&path)?;
     match instance.presence() {
         Presence::Running(info) => Ok((instance, info)),
-        Presence::Starting => Err(Failure::new(
-            Exit::NoDaemon,
-            "daemon_starting",
-            format!("the daemon of {} is starting or ending", path.display()),
-        )
-        .hint("try again in a moment")),
+        Presence::Starting => Err(between(&path)),
         Presence::Dead(_) | Presence::None => Err(no_daemon(&path)),
     }
+}
+
+/// There is a daemon, but none that could be asked.
+pub fn between(path: &Path) -> Failure {
+    Failure::new(
+        Exit::NoDaemon,
+        "daemon_starting",
+        format!("the daemon of {} is starting or ending", path.display()),
+    )
+    .hint("try again in a moment")
 }
 
 /// There is no daemon.
@@ -38,20 +43,26 @@ pub fn no_daemon(path: &Path) -> Failure {
     .hint("start one with `vik run -d`, or name another workflow with --workflow FILE")
 }
 
-/// Asks, and takes an error of the daemon as our own.
+/// Asks, and takes an error of the daemon as our own. `None`: it is gone meanwhile.
 ///
 /// # Errors
-/// When it cannot be asked, or refuses.
-pub fn request(info: &InstanceInfo, verb: Verb) -> Result<Response, Failure> {
-    match ask(&info.socket, verb) {
-        Ok(Response::Error(body)) => Err(body.into()),
-        Ok(response) => Ok(response),
-        Err(error) => Err(Failure::failed(
+/// When it lives and cannot be asked, or refuses.
+pub fn request(instance: &Instance, info: &InstanceInfo, verb: Verb) -> Result<Option<Response>, Failure> {
+    let failure = match ask(&info.socket, verb) {
+        Ok(Response::Error(body)) if body.code == STOPPING => body.into(),
+        Ok(Response::Error(body)) => return Err(body.into()),
+        Ok(response) => return Ok(Some(response)),
+        Err(error) => Failure::failed(
             "daemon_unreachable",
             format!("the daemon (pid {}) cannot be asked", info.process.pid),
             &error,
-        )),
+        ),
+    };
+    // One that ends, or was killed, still has its lock when its socket is closed already.
+    if instance.has_lost(info) {
+        return Ok(None);
     }
+    Err(failure)
 }
 
 /// What a daemon did of what it was asked for.
@@ -68,13 +79,14 @@ pub enum Done {
 /// # Errors
 /// When no daemon runs (exit 4), when it does not know the issue (exit 8), or when it refuses.
 pub fn steer(workflow: &Path, verb: Verb, issue: Option<&str>) -> Result<Done, Failure> {
-    let (_, info) = find(workflow)?;
-    match request(&info, verb)? {
-        Response::Done { count } => Ok(Done::Did(count)),
-        Response::Accepted => Ok(Done::Did(0)),
-        Response::Nothing { why } => Ok(Done::Nothing(why)),
-        Response::NotFound => Err(unknown_issue(issue.unwrap_or_default())),
-        _ => Err(nonsense()),
+    let (instance, info) = find(workflow)?;
+    match request(&instance, &info, verb)? {
+        Some(Response::Done { count }) => Ok(Done::Did(count)),
+        Some(Response::Accepted) => Ok(Done::Did(0)),
+        Some(Response::Nothing { why }) => Ok(Done::Nothing(why)),
+        Some(Response::NotFound) => Err(unknown_issue(issue.unwrap_or_default())),
+        Some(_) => Err(nonsense()),
+        None => Err(no_daemon(&info.workflow_path)),
     }
 }
 

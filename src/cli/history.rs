@@ -8,8 +8,8 @@ use vik_core::ids::{IssueId, RunId, SessionId};
 use vik_store::ledger::{Reader, StoredAttempt};
 use vik_store::{History, PastAttempt};
 
-use crate::control::ask;
-use crate::daemon::{Instance, Presence, ledger_failure};
+use super::client;
+use crate::daemon::{Instance, ledger_failure};
 use crate::report::{Failure, chain};
 use crate::workflow_file::{WorkflowFile, absolute};
 use crate::workspace::Layout;
@@ -59,11 +59,9 @@ pub fn censuses(root: &Path) -> Vec<PathBuf> {
 
 /// What the daemon says, where one runs.
 pub fn status(workflow: &Path) -> Option<Status> {
-    let Presence::Running(info) = Instance::of(&absolute(workflow)).ok()?.presence() else {
-        return None;
-    };
-    match ask(&info.socket, Verb::Status) {
-        Ok(Response::Status(status)) => Some(*status),
+    let (instance, info) = client::find(workflow).ok()?;
+    match client::request(&instance, &info, Verb::Status) {
+        Ok(Some(Response::Status(status))) => Some(*status),
         _ => None,
     }
 }

@@ -1,7 +1,7 @@
 //! `vik stop`: returns when no descendant of the daemon lives.
 
 use std::collections::HashSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
@@ -75,15 +75,16 @@ pub enum Left {
 /// # Errors
 /// When the daemon is too old to do so, or does not end in time (exit 6).
 pub fn leave(instance: &Instance, timeout: Duration) -> Result<Left, Failure> {
-    let info = match settled(instance, instance.presence(), timeout) {
+    let info = match settled(instance, instance.glance(), timeout) {
         Presence::Running(info) => info,
         Presence::Starting => return Err(too_slow()),
         Presence::Dead(_) | Presence::None => return Ok(Left::Nothing),
     };
     // One that keeps no ledger would pass over the wish, and end them all.
-    match client::request(&info, Verb::Status)? {
-        Response::Status(status) if status.ledger.is_some() => {}
-        _ => {
+    match client::request(instance, &info, Verb::Status)? {
+        Some(Response::Status(status)) if status.ledger.is_some() => {}
+        None => return Ok(Left::Nothing),
+        Some(_) => {
             return Err(Failure::new(
                 Exit::Failed,
                 "daemon_too_old",
@@ -95,7 +96,8 @@ pub fn leave(instance: &Instance, timeout: Duration) -> Result<Left, Failure> {
             .hint("wait until nothing runs (see `vik status`), or stop them too with `vik stop`"));
         }
     }
-    client::request(&info, Verb::Stop { keep_sessions: true })?;
+    // Gone meanwhile is what it was to be.
+    client::request(instance, &info, Verb::Stop { keep_sessions: true })?;
     if is_own(instance) {
         return Ok(Left::Asked);
     }
@@ -111,9 +113,19 @@ pub fn leave(instance: &Instance, timeout: Duration) -> Result<Left, Failure> {
     .hint("it waits for hooks and checks that are under way; give it longer with --timeout SECS"))
 }
 
-/// How many agents live though their daemon does not, each with its shim.
+/// How many agents live though their daemon does not, each with its shim. The shim of a pull or a hook, which may just be
+/// ending, keeps no census.
 pub fn left_alone(instance: &Instance) -> usize {
-    vik_proc::sweep(SHIM_MARK, &instance.name(), &[]).len()
+    let shims = vik_proc::sweep(SHIM_MARK, &instance.name(), &[]);
+    let keeps = |path: &PathBuf| vik_proc::Census::read(path).and_then(|census| census.shim);
+    let censuses = instance
+        .read()
+        .map_or_else(Vec::new, |info| history::censuses(&info.root));
+    censuses
+        .iter()
+        .filter_map(keeps)
+        .filter(|shim| shims.contains(shim))
+        .count()
 }
 
 /// Agents without a daemon, and what can be done about them, in words.
@@ -147,15 +159,15 @@ pub enum Stopped {
 /// # Errors
 /// When something outlives it (exit 6).
 pub fn stop(instance: &Instance, timeout: Duration) -> Result<Stopped, Failure> {
-    let first = instance.presence();
+    let first = instance.glance();
     let was_going = matches!(first, Presence::Starting);
     let stopped = match settled(instance, first, timeout) {
-        Presence::None | Presence::Dead(_) if was_going => Stopped::Daemon { forced: false },
+        Presence::None if was_going => Stopped::Daemon { forced: false },
         Presence::None | Presence::Dead(_) => Stopped::Nothing,
         Presence::Starting => return Err(too_slow()),
         Presence::Running(info) if is_own(instance) => {
             // A hook of the daemon's: the daemon waits for its end, so it cannot wait for the daemon's.
-            client::request(&info, Verb::Stop { keep_sessions: false })?;
+            client::request(instance, &info, Verb::Stop { keep_sessions: false })?;
             return Ok(Stopped::Asked);
         }
         Presence::Running(info) => Stopped::Daemon {
@@ -177,7 +189,7 @@ fn settled(instance: &Instance, mut presence: Presence, timeout: Duration) -> Pr
     let deadline = Instant::now() + timeout;
     while matches!(presence, Presence::Starting) && Instant::now() < deadline {
         std::thread::sleep(LOOK_EVERY);
-        presence = instance.presence();
+        presence = instance.glance();
     }
     presence
 }
@@ -223,7 +235,7 @@ fn signal(info: &InstanceInfo, signal: Signal) {
 pub fn wait_gone(instance: &Instance, timeout: Option<Duration>) -> bool {
     let deadline = timeout.map(|timeout| Instant::now() + timeout);
     loop {
-        if matches!(instance.presence(), Presence::None | Presence::Dead(_)) {
+        if matches!(instance.glance(), Presence::None | Presence::Dead(_)) {
             return true;
         }
         if deadline.is_some_and(|deadline| Instant::now() >= deadline) {

@@ -2,13 +2,23 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use vik_api::Verb;
 use vik_proc::{FileLock, ProcessId};
 
+use crate::control::ask;
 use crate::report::{Exit, Failure};
 use crate::workspace::{InstanceDir, fs as private};
+
+/// How long a daemon that was just started, or was just killed, may be neither here nor there before that is told. What
+/// was killed holds its locks until its last thread has left the kernel.
+const MOMENT: Duration = Duration::from_secs(5);
+
+/// How often it is looked at meanwhile.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// What a daemon writes about itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -101,21 +111,24 @@ impl Instance {
             )
         };
         self.dir.create().map_err(|error| fail(&error))?;
-        match FileLock::try_acquire(&self.dir.lock()).map_err(|error| fail(&error))? {
-            Some(lock) => Ok(lock),
-            None => {
-                let who = match self.read() {
-                    Some(info) => format!(" (pid {})", info.process.pid),
-                    None => String::new(),
-                };
-                Err(Failure::new(
-                    Exit::AlreadyRunning,
-                    "already_running",
-                    format!("a daemon{who} runs for this workflow already"),
-                )
-                .hint("see `vik status`; stop it with `vik stop`"))
-            }
-        }
+        let lock = acquire_soon(&self.dir.lock(), || self.answers()).map_err(|error| fail(&error))?;
+        lock.ok_or_else(|| {
+            let who = match self.read() {
+                Some(info) => format!(" (pid {})", info.process.pid),
+                None => String::new(),
+            };
+            Failure::new(
+                Exit::AlreadyRunning,
+                "already_running",
+                format!("a daemon{who} runs for this workflow already"),
+            )
+            .hint("see `vik status`; stop it with `vik stop`")
+        })
+    }
+
+    /// Whether a daemon is there that speaks.
+    fn answers(&self) -> bool {
+        matches!(self.glance(), Presence::Running(info) if ask(&info.socket, Verb::Status).is_ok())
     }
 
     /// Writes who the daemon is.
@@ -131,15 +144,35 @@ impl Instance {
         serde_json::from_slice(&std::fs::read(self.dir.info()).ok()?).ok()
     }
 
-    /// Whether a daemon is there now: the lock decides, since it ends with its holder.
+    /// Whether a daemon is there. One that is just starting or ending gets a moment to be there, or gone.
     pub fn presence(&self) -> Presence {
+        settle(
+            || self.glance(),
+            |presence| !matches!(presence, Presence::Starting),
+        )
+    }
+
+    /// Whether a daemon is there at this instant: the lock decides, since it ends with its holder.
+    pub fn glance(&self) -> Presence {
         let locked = FileLock::is_locked(&self.dir.lock()).unwrap_or(false);
         match (locked, self.read()) {
-            (true, Some(info)) if info.process.is_alive() => Presence::Running(info),
+            (true, Some(info)) if info.ended_at.is_none() && info.process.is_alive() => {
+                Presence::Running(info)
+            }
             (true, _) => Presence::Starting,
             (false, Some(info)) if info.ended_at.is_none() => Presence::Dead(info),
             (false, _) => Presence::None,
         }
+    }
+
+    /// Whether this daemon has gone, or goes within a moment: it is not there any more, or another one is.
+    pub fn has_lost(&self, daemon: &InstanceInfo) -> bool {
+        let is_gone = || match self.glance() {
+            Presence::Running(info) => info.process != daemon.process,
+            Presence::Starting => false,
+            Presence::Dead(_) | Presence::None => true,
+        };
+        settle(is_gone, |gone| *gone)
     }
 
     /// Notes that the daemon has ended and that nothing of it is left.
@@ -153,5 +186,29 @@ impl Instance {
                 tracing::error!(%error, "cannot write instance.json");
             }
         }
+    }
+}
+
+/// Takes a lock that its holder may be about to lose with its life; not where the holder is known to live. `None`: it
+/// stays where it is.
+///
+/// # Errors
+/// When the lock's file cannot be opened.
+pub fn acquire_soon(path: &Path, holder_lives: impl Fn() -> bool) -> io::Result<Option<FileLock>> {
+    settle(
+        || FileLock::try_acquire(path),
+        |lock| !matches!(lock, Ok(None)) || holder_lives(),
+    )
+}
+
+/// Looks until it is as it will stay, but for a moment at most.
+fn settle<T>(mut look: impl FnMut() -> T, stays: impl Fn(&T) -> bool) -> T {
+    let deadline = Instant::now() + MOMENT;
+    loop {
+        let found = look();
+        if stays(&found) || Instant::now() >= deadline {
+            return found;
+        }
+        std::thread::sleep(LOOK_EVERY);
     }
 }

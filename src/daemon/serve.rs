@@ -14,7 +14,7 @@ use vik_store::ledger::{self, Health, LedgerError};
 use vik_store::{AttemptRecord, Ledger};
 
 use super::Ready;
-use super::instance::{Instance, InstanceInfo};
+use super::instance::{Instance, InstanceInfo, acquire_soon};
 use super::recover;
 use super::signals::Signals;
 use super::state::{self, ServiceState};
@@ -316,7 +316,7 @@ pub fn ledger_failure(error: &LedgerError) -> Failure {
 
 fn lock_home(layout: &Layout) -> Result<FileLock, Failure> {
     let path = layout.service_dir().join("daemon.lock");
-    match FileLock::try_acquire(&path) {
+    match acquire_soon(&path, || false) {
         Ok(Some(lock)) => Ok(lock),
         Ok(None) => Err(Failure::new(
             Exit::AlreadyRunning,

@@ -347,6 +347,20 @@ impl Session {
         text(&self.file(suffix))
     }
 
+    /// Its id, by which hooks and agents know it as `VIK_ATTEMPT_ID`.
+    pub fn id(&self) -> &str {
+        &self.stem[self.stem.len() - 36..]
+    }
+
+    /// The lines of its journal.
+    pub fn steps(&self) -> Vec<Value> {
+        let journal = self.text(".steps.jsonl");
+        journal
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}")))
+            .collect()
+    }
+
     /// What the agent printed.
     pub fn raw(&self) -> Vec<u8> {
         std::fs::read(self.file(".raw.jsonl")).unwrap()

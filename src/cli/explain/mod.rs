@@ -43,19 +43,19 @@ fn explain(path: &Path, issue: &IssueId) -> Result<Explained, Failure> {
     let root = history::root(path)?;
     let ledger = history::ledger(&root);
     let status = history::status(path);
-    let now = match (instance.presence(), &status) {
-        (Presence::Running(info), Some(_)) => {
+    let now = match (&status, &ledger) {
+        (Some(_), _) => {
+            let (instance, info) = client::find(path)?;
             let verb = Verb::Explain { issue: issue.clone() };
-            match client::request(&info, verb)? {
-                Response::Explanation(explanation) => Some(*explanation),
-                Response::NotFound => None,
-                _ => return Err(client::nonsense()),
+            match client::request(&instance, &info, verb)? {
+                Some(Response::Explanation(explanation)) => Some(*explanation),
+                Some(Response::NotFound) => None,
+                Some(_) => return Err(client::nonsense()),
+                None => return Err(client::no_daemon(path)),
             }
         }
-        _ => match &ledger {
-            Some(ledger) => from_ledger(path, ledger, issue)?,
-            None => None,
-        },
+        (None, Some(ledger)) => from_ledger(path, ledger, issue)?,
+        (None, None) => None,
     };
     let decisions = match &ledger {
         Some(ledger) => decisions(ledger, issue)?,

@@ -45,16 +45,18 @@ pub fn run(workflow: &Path, args: &StatusArgs) -> Done {
 }
 
 fn of(instance: &Instance, path: &Path) -> Result<Status, Failure> {
-    match instance.presence() {
-        Presence::Running(info) => match client::request(&info, Verb::Status)? {
-            Response::Status(status) => Ok(*status),
-            _ => Err(client::nonsense()),
-        },
-        Presence::Starting => Err(client::find(path)
-            .err()
-            .unwrap_or_else(|| client::no_daemon(path))),
+    let mut presence = instance.presence();
+    if let Presence::Running(info) = &presence {
+        match client::request(instance, info, Verb::Status)? {
+            Some(Response::Status(status)) => return Ok(*status),
+            Some(_) => return Err(client::nonsense()),
+            None => presence = instance.presence(),
+        }
+    }
+    match presence {
         Presence::Dead(info) => Ok(absent(DaemonState::Dead, Some(&info), path)),
         Presence::None => Ok(absent(DaemonState::NotRunning, None, path)),
+        Presence::Running(_) | Presence::Starting => Err(client::between(path)),
     }
 }
 

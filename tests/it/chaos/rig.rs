@@ -57,14 +57,16 @@ pub enum Kind {
 }
 
 /// What the agent does: it notes when another one lives beside it, leaves a child in a session of its own, and prints
-/// numbered lines.
+/// numbered lines. A pid may be used again: the time of its start tells.
 const AGENT: &str = r#"
-other=$(cat pid 2>/dev/null)
-case "$(grep State: "/proc/$other/status" 2>/dev/null)" in
-  "" | *zombie* | *dead*) ;;
-  *) echo "$VIK_ATTEMPT_ID beside $other" >> "$TRACES/two-at-once" ;;
+since() { sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -d' ' -f1,20; }
+read -r other began 2>/dev/null < pid
+case "$(since "$other")" in
+  [ZXx]*) ;;
+  *" $began") echo "$VIK_ATTEMPT_ID beside $other" >> "$TRACES/two-at-once" ;;
 esac
-echo $$ > pid
+now=$(since $$)
+echo "$$ ${now#* }" > pid
 echo "$VIK_ATTEMPT_ID" >> "$TRACES/starts"
 setsid sleep 300 &
 i=0
@@ -150,10 +152,29 @@ impl Rig {
     /// Starts a detached daemon.
     #[track_caller]
     pub fn up(&self) {
-        self.world
-            .start_command(self.command(&["run", "-d"]))
-            .done()
-            .expect(0);
+        let done = self.world.start_command(self.command(&["run", "-d"])).done();
+        assert_eq!(done.code, 0, "{done:?}\n{}", self.standing(&[]));
+    }
+
+    /// What a person would look at when something is wrong.
+    fn standing(&self, issues: &[&String]) -> String {
+        let mut text = String::from("--- processes\n");
+        for left in self.world.env.leftovers() {
+            text.push_str(&format!("{left}\n"));
+        }
+        let explained = issues.iter().map(|issue| vec!["explain", issue]);
+        for args in [vec!["status"]].into_iter().chain(explained) {
+            let done = self.world.vik(&args);
+            text.push_str(&format!("--- vik {}\n{}{}", args.join(" "), done.out, done.err));
+        }
+        text.push_str("--- the end of the log\n");
+        let mut logs = list(&self.world.home().join("logs"));
+        logs.retain(|path| path.to_string_lossy().contains("vik.log"));
+        let log = logs.last().map(std::fs::read_to_string);
+        let log = log.and_then(Result::ok).unwrap_or_default();
+        let lines: Vec<_> = log.lines().collect();
+        text.push_str(&lines[lines.len().saturating_sub(40)..].join("\n"));
+        text
     }
 
     /// A command of `vik` that hits the points.
@@ -218,9 +239,14 @@ impl Rig {
     #[track_caller]
     pub fn free(&self) {
         for entry in self.listed("parked") {
-            let reason = entry["reason"].as_str().unwrap();
-            assert!(matches!(reason, "hook" | "lost"), "{entry}");
-            self.world.vik(&["unpark", entry["issue_id"].as_str().unwrap()]);
+            let (reason, issue) = (entry["reason"].as_str().unwrap(), entry["issue_id"].as_str());
+            let issue = issue.unwrap().to_owned();
+            assert!(
+                matches!(reason, "hook" | "lost"),
+                "{entry}\n{}",
+                self.standing(&[&issue])
+            );
+            self.world.vik(&["unpark", &issue]);
         }
     }
 
@@ -233,7 +259,8 @@ impl Rig {
             issues.iter().all(is_done) && self.listed("sessions").is_empty()
         });
         if !done {
-            panic!("not all is done: {:#}", self.world.status().unwrap_or_default());
+            let open: Vec<_> = issues.iter().filter(|issue| !is_done(issue)).collect();
+            panic!("not all is done: {open:?}\n{}", self.standing(&open));
         }
         self.world.vik(&["stop"]).expect(0);
         self.world.env.assert_nothing_left();
@@ -279,9 +306,15 @@ impl Rig {
         starts.sort();
         starts.dedup();
         assert_eq!(starts.len(), all, "an attempt's agent was started twice");
+        let sessions: Vec<_> = issues
+            .iter()
+            .flat_map(|issue| self.world.sessions(issue))
+            .collect();
         for hook in ["before_run", "verify", "after_run"] {
             for (attempt, count) in self.begins(hook) {
-                assert!(count <= 2, "{hook} of {attempt} ran {count} times");
+                let session = sessions.iter().find(|session| session.id() == attempt);
+                let journal = session.unwrap_or_else(|| panic!("no session {attempt}")).steps();
+                check_hook(hook, count, &journal);
             }
         }
         for issue in issues {
@@ -334,4 +367,24 @@ impl Rig {
                 .any(|path| path.ends_with("vik.db"))
         );
     }
+}
+
+/// A script is begun once more only where a death fell between its beginning and its end, and each beginning is on record.
+fn check_hook(hook: &str, count: usize, journal: &[Value]) {
+    let of = |step: &str| {
+        let is = |line: &&Value| line["step"] == step && line["script"] == hook;
+        journal.iter().filter(is).count()
+    };
+    let last_end = journal
+        .iter()
+        .position(|line| line["step"] == "finished" && line["script"] == hook);
+    let after = journal.iter().skip(last_end.unwrap_or(journal.len()));
+    assert!(
+        count <= of("started") && of("finished") <= 1,
+        "{hook} ran {count} times: {journal:#?}"
+    );
+    assert!(
+        after.filter(|line| line["script"] == hook).count() <= 1,
+        "{hook} ran again after its end: {journal:#?}"
+    );
 }
