@@ -15,6 +15,7 @@ pub(crate) struct Answer {
     pub(crate) text: String,
     pub(crate) calls: Vec<Call>,
     pub(crate) usage: TokenCount,
+    pub(crate) with_usage: bool,
     pub(crate) stop: Option<String>,
     pub(crate) chunk_chars: usize,
     /// Breaks the arguments of tool calls.

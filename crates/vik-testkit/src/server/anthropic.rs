@@ -55,7 +55,11 @@ pub(crate) fn events(answer: &Answer) -> Vec<SseEvent> {
     let mut message = whole(answer);
     message["content"] = json!([]);
     message["stop_reason"] = Value::Null;
-    message["usage"] = usage(answer, 1);
+    if answer.with_usage {
+        message["usage"] = usage(answer, 1);
+    } else {
+        message["usage"] = Value::Null;
+    }
     let mut events = vec![SseEvent::named(
         Part::Start,
         &json!({"type": "message_start", "message": message}),
@@ -119,11 +123,11 @@ pub(crate) fn events(answer: &Answer) -> Vec<SseEvent> {
         );
     }
     let delta = json!({"stop_reason": stop_reason(answer), "stop_sequence": null});
-    let usage = usage(answer, answer.usage.output);
-    push(
-        Part::Other,
-        &json!({"type": "message_delta", "delta": delta, "usage": usage}),
-    );
+    let mut last = json!({"type": "message_delta", "delta": delta});
+    if answer.with_usage {
+        last["usage"] = usage(answer, answer.usage.output);
+    }
+    push(Part::Other, &last);
     push(Part::End, &json!({"type": "message_stop"}));
     events
 }

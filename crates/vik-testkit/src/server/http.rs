@@ -115,20 +115,43 @@ pub(crate) fn respond(
 /// An answer in chunks. Without [`Chunked::finish`] the client sees that it was cut.
 pub(crate) struct Chunked<'a> {
     stream: &'a TcpStream,
+    /// The size of a chunk, where it is not that of what is sent.
+    size: Option<usize>,
+    /// Bytes that may still be sent.
+    left: usize,
 }
 
 impl<'a> Chunked<'a> {
-    pub(crate) fn start(mut stream: &'a TcpStream, headers: &BTreeMap<String, String>) -> io::Result<Self> {
+    pub(crate) fn start(
+        mut stream: &'a TcpStream,
+        headers: &BTreeMap<String, String>,
+        size: Option<usize>,
+        most: Option<usize>,
+    ) -> io::Result<Self> {
         let mut head = head(200, headers);
         head.push_str("transfer-encoding: chunked\r\n\r\n");
         stream.write_all(head.as_bytes())?;
-        Ok(Self { stream })
+        Ok(Self {
+            stream,
+            size,
+            left: most.unwrap_or(usize::MAX),
+        })
     }
 
-    pub(crate) fn send(&mut self, text: &str) -> io::Result<()> {
-        let mut stream = self.stream;
-        stream.write_all(format!("{:x}\r\n{text}\r\n", text.len()).as_bytes())?;
-        stream.flush()
+    /// Sends a text as far as it may be sent; `false` where not all of it was.
+    pub(crate) fn send(&mut self, text: &str) -> io::Result<bool> {
+        let bytes = text.as_bytes();
+        let bytes = &bytes[..bytes.len().min(self.left)];
+        self.left -= bytes.len();
+        for piece in bytes.chunks(self.size.unwrap_or(usize::MAX).max(1)) {
+            let mut chunk = format!("{:x}\r\n", piece.len()).into_bytes();
+            chunk.extend_from_slice(piece);
+            chunk.extend_from_slice(b"\r\n");
+            let mut stream = self.stream;
+            stream.write_all(&chunk)?;
+            stream.flush()?;
+        }
+        Ok(bytes.len() == text.len())
     }
 
     pub(crate) fn finish(self) -> io::Result<()> {

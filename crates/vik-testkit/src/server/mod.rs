@@ -48,7 +48,7 @@ pub struct Recorded {
     pub script: Option<String>,
     /// See `script`.
     pub position: Option<u64>,
-    /// `ok`, `status`, `drop`, `stall`, `sse_error`, `malformed`, `side call`, `probe`, `bad script`, `unexpected`.
+    /// `ok`, `status`, `drop`, `end`, `stall`, `sse_error`, `malformed`, `side call`, `probe`, `bad script`, `unexpected`.
     pub outcome: &'static str,
 }
 

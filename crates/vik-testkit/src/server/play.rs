@@ -86,17 +86,28 @@ pub(crate) fn play(
     }
     headers.insert("content-type".to_owned(), "text/event-stream".to_owned());
     headers.insert("cache-control".to_owned(), "no-cache".to_owned());
-    let mut out = Chunked::start(stream, &headers)?;
+    let mut out = Chunked::start(stream, &headers, turn.wire_bytes, turn.drop_bytes)?;
     let events = events(request, &answer);
-    let cut = turn.drop.or(turn.stall).map(|place| place_in(&events, place));
+    let cut = turn.drop.or(turn.end).or(turn.stall);
+    let cut = cut.map(|place| place_in(&events, place));
     let broken = (!turn.sse_error.is_null()).then(|| place_in(&events, Place::Mid));
     for (at, event) in events.iter().enumerate() {
         if cut == Some(at) {
             if turn.drop.is_some() {
                 return Ok("drop");
             }
+            if turn.end.is_some() {
+                out.finish()?;
+                return Ok("end");
+            }
             let ping = ping(request.dialect);
-            pause.until_gone(stream, || if turn.ping { out.send(ping) } else { Ok(()) });
+            pause.until_gone(stream, || {
+                if turn.ping {
+                    out.send(ping).map(drop)
+                } else {
+                    Ok(())
+                }
+            });
             return Ok("stall");
         }
         if broken == Some(at) {
@@ -107,7 +118,9 @@ pub(crate) fn play(
         if turn.chunk_ms > 0 && matches!(event.part, Part::Text | Part::ToolArgs) {
             pause.sleep(turn.chunk_ms);
         }
-        out.send(&event.wire)?;
+        if !out.send(&event.wire)? {
+            return Ok("drop");
+        }
     }
     out.finish()?;
     Ok("ok")
@@ -171,6 +184,7 @@ fn answer(request: &ModelRequest<'_>, turn: &Turn) -> Result<Answer, String> {
         text: turn.text.clone(),
         calls,
         usage: turn.usage,
+        with_usage: !turn.no_usage,
         stop: turn.stop.clone(),
         chunk_chars: turn.chunk_chars.unwrap_or(16),
         bad_args: turn.malformed == Some(Malformed::Args),
@@ -180,7 +194,10 @@ fn answer(request: &ModelRequest<'_>, turn: &Turn) -> Result<Answer, String> {
 fn events(request: &ModelRequest<'_>, answer: &Answer) -> Vec<SseEvent> {
     match request.dialect {
         Dialect::Responses => responses::events(answer),
-        Dialect::Chat => chat::events(answer, request.body["stream_options"]["include_usage"] == true),
+        Dialect::Chat => {
+            let asked = request.body["stream_options"]["include_usage"] == true;
+            chat::events(answer, asked && answer.with_usage)
+        }
         Dialect::Anthropic => anthropic::events(answer),
     }
 }

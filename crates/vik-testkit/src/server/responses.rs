@@ -62,6 +62,9 @@ fn items(answer: &Answer) -> Vec<Value> {
 pub(crate) fn whole(answer: &Answer) -> Value {
     let mut response = json!({"id": format!("resp_{}", answer.id), "object": "response", "created_at": 1_700_000_000,
         "status": "completed", "model": answer.model, "output": items(answer), "usage": usage(answer)});
+    if !answer.with_usage {
+        response["usage"] = Value::Null;
+    }
     if let Some(reason) = &answer.stop {
         response["status"] = json!("incomplete");
         let reason = if reason == "max_tokens" {

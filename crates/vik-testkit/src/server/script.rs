@@ -51,6 +51,8 @@ pub struct Turn {
     pub run: Option<String>,
     /// Tokens that are reported.
     pub usage: TokenCount,
+    /// Reports none.
+    pub no_usage: bool,
     /// How often this turn is given.
     pub times: Times,
     /// Milliseconds before the first byte of the answer.
@@ -59,6 +61,8 @@ pub struct Turn {
     pub chunk_ms: u64,
     /// How many characters a piece of text has.
     pub chunk_chars: Option<usize>,
+    /// Sends the bytes of the stream in pieces of this size, wherever that cuts them.
+    pub wire_bytes: Option<usize>,
     /// An HTTP status in place of an answer.
     pub status: Option<u16>,
     /// The error's message or whole body, for `status`.
@@ -69,6 +73,10 @@ pub struct Turn {
     pub headers: BTreeMap<String, String>,
     /// Cuts the connection.
     pub drop: Option<Place>,
+    /// Cuts the connection after so many bytes of the stream.
+    pub drop_bytes: Option<usize>,
+    /// Ends the stream in good order, though the answer is not whole.
+    pub end: Option<Place>,
     /// Says nothing more, with the connection open.
     pub stall: Option<Place>,
     /// Pings while it stalls (Anthropic's `ping` events, else comments).
