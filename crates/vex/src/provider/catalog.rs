@@ -8,35 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::ProviderError;
-
-/// The protocol that a provider speaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Protocol {
-    /// Anthropic Messages.
-    Messages,
-    /// OpenAI Chat Completions, which most servers of open models speak.
-    Chat,
-    /// OpenAI Responses.
-    Responses,
-}
-
-impl Protocol {
-    /// The name in settings.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Messages => "messages",
-            Self::Chat => "chat",
-            Self::Responses => "responses",
-        }
-    }
-}
-
-impl fmt::Display for Protocol {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
+use super::protocol::Protocol;
 
 /// What the settings say of a provider. What is absent comes from the known provider of that name.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -44,11 +16,11 @@ impl fmt::Display for Protocol {
 pub struct ProviderConfig {
     /// The protocol that it speaks.
     pub protocol: Option<Protocol>,
-    /// Its address. Without a path, `/v1` is added.
+    /// Its address. For the protocols chat and responses `/v1` is added where it has no path.
     pub base_url: Option<String>,
     /// The variable of the environment that holds its key.
     pub api_key_env: Option<String>,
-    /// The header that carries the key; `authorization` makes it a bearer token.
+    /// The header that carries the key, where it is not the protocol's own.
     pub api_key_header: Option<String>,
     /// More headers of each request.
     pub headers: BTreeMap<String, String>,
@@ -98,14 +70,14 @@ pub struct Endpoint {
     pub name: String,
     /// The protocol that it speaks.
     pub protocol: Protocol,
-    /// Its address, with the path that the protocol's own paths follow, and no `/` at the end.
+    /// Its address, which the protocol's own paths follow, with no `/` at the end.
     pub base_url: String,
     /// Its key, where it has one.
     pub key: Option<Secret>,
     /// The variable that the key comes from, where it may have one.
     pub key_env: Option<String>,
-    /// The header that carries the key, in lower case.
-    pub key_header: String,
+    /// The header that carries the key, where it is not the protocol's own.
+    pub key_header: Option<String>,
     /// More headers of each request.
     pub headers: BTreeMap<String, String>,
     /// What is added to the query of each request.
@@ -126,9 +98,9 @@ impl fmt::Debug for Endpoint {
 }
 
 impl Endpoint {
-    /// The address of one of the provider's paths (`chat/completions`), without the query.
+    /// The address of one of the provider's paths (`/chat/completions`), without the query.
     pub fn address(&self, path: &str) -> String {
-        format!("{}/{path}", self.base_url)
+        format!("{}{path}", self.base_url)
     }
 
     /// Whether it is on this machine.
@@ -269,20 +241,13 @@ pub fn endpoint(
     {
         return config_error(format!("{variable} is not set: {name} needs a key"));
     }
-    let key_header = config.api_key_header.map_or_else(
-        || match protocol {
-            Protocol::Messages => "x-api-key".to_owned(),
-            Protocol::Chat | Protocol::Responses => "authorization".to_owned(),
-        },
-        |header| header.to_ascii_lowercase(),
-    );
     Ok(Endpoint {
         name,
         protocol,
         base_url,
         key,
         key_env,
-        key_header,
+        key_header: config.api_key_header,
         headers: config.headers,
         query: config.query,
     })
@@ -350,24 +315,13 @@ fn base_of(address: &str, protocol: Protocol) -> Result<String, String> {
         ));
     }
     let path = url.path().trim_end_matches('/');
-    let versioned = path.rsplit('/').next().is_some_and(is_version);
-    let add = match protocol {
-        // ANTHROPIC_BASE_URL has no version by convention, those of OpenAI's clients do.
-        Protocol::Messages => !versioned,
-        Protocol::Chat | Protocol::Responses => path.is_empty(),
+    let path = match protocol {
+        // Its paths hold the version, which ANTHROPIC_BASE_URL does not by convention.
+        Protocol::Messages => path.strip_suffix("/v1").unwrap_or(path),
+        Protocol::Chat | Protocol::Responses if path.is_empty() => "/v1",
+        Protocol::Chat | Protocol::Responses => path,
     };
-    let mut base = url.origin().ascii_serialization();
-    base.push_str(path);
-    if add {
-        base.push_str("/v1");
-    }
-    Ok(base)
-}
-
-fn is_version(segment: &str) -> bool {
-    segment
-        .strip_prefix('v')
-        .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+    Ok(url.origin().ascii_serialization() + path)
 }
 
 /// Whether an address is on this machine.
@@ -408,9 +362,12 @@ mod tests {
         let one = found(None, None, "", &[("ANTHROPIC_API_KEY", "k1")]).unwrap();
         assert_eq!(
             (one.name.as_str(), one.base_url.as_str()),
-            ("anthropic", "https://api.anthropic.com/v1")
+            ("anthropic", "https://api.anthropic.com")
         );
-        assert_eq!(one.key_header, "x-api-key");
+        assert_eq!(
+            one.address("/v1/messages"),
+            "https://api.anthropic.com/v1/messages"
+        );
         let both = [("ANTHROPIC_API_KEY", "k1"), ("OPENAI_API_KEY", "k2")];
         let two = found(None, None, "", &both).unwrap_err();
         assert!(
@@ -423,7 +380,7 @@ mod tests {
             "{none}"
         );
         let named = found(Some("openai"), None, "", &both).unwrap();
-        assert_eq!(named.address("responses"), "https://api.openai.com/v1/responses");
+        assert_eq!(named.address("/responses"), "https://api.openai.com/v1/responses");
         assert_eq!(named.key.unwrap().expose(), "k2");
         assert!(
             found(Some("opneai"), None, "", &both)
@@ -444,10 +401,7 @@ mod tests {
         assert_eq!(local.base_url, "http://127.0.0.1:9/v1");
         // A known provider behind a server on this machine may go without its key.
         let near = found(Some("anthropic"), Some("http://localhost:9/"), "", &[]).unwrap();
-        assert_eq!(
-            (near.base_url.as_str(), near.key),
-            ("http://localhost:9/v1", None)
-        );
+        assert_eq!((near.base_url.as_str(), near.key), ("http://localhost:9", None));
     }
 
     #[test]
@@ -465,8 +419,8 @@ mod tests {
         );
         let mine = found(Some("mine"), None, config, &env).unwrap();
         assert_eq!(
-            (mine.base_url.as_str(), mine.key_header.as_str()),
-            ("http://[::1]:1/api/v3", "api-key")
+            (mine.base_url.as_str(), mine.key_header.as_deref()),
+            ("http://[::1]:1/api/v3", Some("API-Key"))
         );
         assert!(mine.is_local());
     }

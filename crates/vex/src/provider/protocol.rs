@@ -41,6 +41,14 @@ impl Protocol {
         }
     }
 
+    /// Where the list of models is, below the base URL.
+    pub fn models_path(self) -> &'static str {
+        match self {
+            Self::Messages => "/v1/models",
+            Self::Chat | Self::Responses => "/models",
+        }
+    }
+
     /// The headers of every request, without the key.
     pub fn headers(self) -> &'static [(&'static str, &'static str)] {
         const COMMON: [(&str, &str); 2] = [

@@ -1,4 +1,495 @@
-//! Providers that are reached over HTTP.
+//! Providers that are reached over HTTP: one request, its tries, its deadlines, one turn.
+//!
+//! A current-thread runtime lives here and nowhere else; it runs only while an answer is awaited.
 
+mod client;
 pub mod fault;
+mod models;
 pub mod retry;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use reqwest::{Method, StatusCode};
+use tokio::runtime::Runtime;
+use tokio::sync::oneshot;
+use tokio::time::{sleep, timeout};
+
+pub use client::Deadlines;
+pub use models::{ListedModel, Probe, list_models, probe};
+pub use retry::RetrySettings;
+
+use self::client::Client;
+use self::fault::{Failure, Fault, Said, fault_of};
+use self::retry::{Decision, Tries};
+use super::catalog::Endpoint;
+use super::prices::{self, Facts, ModelConfig};
+use super::protocol::ModelSettings;
+use super::stream::{Reader, StreamError};
+use super::{ModelInfo, Progress, Provider, ProviderError, Request};
+use crate::conversation::Turn;
+use crate::interrupt::Interrupt;
+
+/// All that a provider over HTTP is set up with.
+#[derive(Clone, Debug)]
+pub struct HttpSettings {
+    /// Where it is.
+    pub endpoint: Endpoint,
+    /// What each request says of the model.
+    pub model: ModelSettings,
+    /// The model that answers when the first one does not.
+    pub fallback_model: Option<String>,
+    /// What the settings say of models.
+    pub models: BTreeMap<String, ModelConfig>,
+    /// How long is waited.
+    pub deadlines: Deadlines,
+    /// How often is tried again.
+    pub retry: RetrySettings,
+    /// Certificates to trust beside those of the system.
+    pub ca_file: Option<PathBuf>,
+}
+
+impl HttpSettings {
+    /// A model of a provider, with nothing special.
+    pub fn new(endpoint: Endpoint, model: ModelSettings) -> Self {
+        Self {
+            endpoint,
+            model,
+            fallback_model: None,
+            models: BTreeMap::new(),
+            deadlines: Deadlines::default(),
+            retry: RetrySettings::default(),
+            ca_file: None,
+        }
+    }
+}
+
+/// A provider that is reached over HTTP.
+pub struct HttpProvider {
+    runtime: Runtime,
+    asker: Asker,
+}
+
+/// All of it but the runtime, which is borrowed while it runs.
+struct Asker {
+    client: Client,
+    model: ModelSettings,
+    fallback_model: Option<String>,
+    models: BTreeMap<String, ModelConfig>,
+    deadlines: Deadlines,
+    retry: RetrySettings,
+    facts: Facts,
+    info: ModelInfo,
+    asked_before: bool,
+}
+
+impl HttpProvider {
+    /// Sets it up; nothing is sent yet.
+    ///
+    /// # Errors
+    /// When the settings do not fit.
+    pub fn new(settings: HttpSettings) -> Result<Self, ProviderError> {
+        let connect = Duration::from_millis(settings.deadlines.connect_ms);
+        let client = Client::new(settings.endpoint, connect, settings.ca_file.as_deref())?;
+        let mut asker = Asker {
+            client,
+            fallback_model: settings.fallback_model,
+            models: settings.models,
+            deadlines: settings.deadlines,
+            retry: settings.retry,
+            facts: Facts::default(),
+            info: ModelInfo {
+                model: String::new(),
+                context_window: None,
+                priced: false,
+            },
+            model: settings.model,
+            asked_before: false,
+        };
+        asker.know_model();
+        Ok(Self {
+            runtime: runtime()?,
+            asker,
+        })
+    }
+}
+
+impl Provider for HttpProvider {
+    fn turn(
+        &mut self,
+        request: Request<'_>,
+        progress: &mut dyn FnMut(Progress<'_>),
+        interrupt: &Interrupt,
+    ) -> Result<Turn, ProviderError> {
+        let answer = self.asker.answer(&request, progress);
+        block_on(&self.runtime, interrupt, answer)
+    }
+
+    fn model(&self) -> &ModelInfo {
+        &self.asker.info
+    }
+}
+
+fn runtime() -> Result<Runtime, ProviderError> {
+    let built = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    built.map_err(|error| ProviderError::Config(format!("cannot start the runtime of the network: {error}")))
+}
+
+/// Runs something to its end or to the interrupt, whichever comes first.
+fn block_on<T>(
+    runtime: &Runtime,
+    interrupt: &Interrupt,
+    work: impl Future<Output = Result<T, ProviderError>>,
+) -> Result<T, ProviderError> {
+    let (tell, told) = oneshot::channel();
+    let _listening = interrupt.listen(move || {
+        // Nobody listens any more: then it is over anyway.
+        let _ = tell.send(());
+    });
+    runtime.block_on(async {
+        let interrupted = async {
+            // A listener that is gone says nothing.
+            if told.await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        };
+        tokio::select! {
+            biased;
+            () = interrupted => Err(ProviderError::Interrupted),
+            done = work => done,
+        }
+    })
+}
+
+impl Asker {
+    /// Looks up what is known of the model that answers now.
+    fn know_model(&mut self) {
+        self.facts = prices::facts(&self.model.model, &self.models);
+        self.info = ModelInfo {
+            model: self.model.model.clone(),
+            context_window: self.facts.context_window,
+            priced: self.facts.price.is_some(),
+        };
+    }
+
+    /// One answer, with all the tries that it takes.
+    async fn answer(
+        &mut self,
+        request: &Request<'_>,
+        progress: &mut dyn FnMut(Progress<'_>),
+    ) -> Result<Turn, ProviderError> {
+        let end = Instant::now() + Duration::from_millis(self.deadlines.total_ms);
+        let mut prepared = self.prepared(request)?;
+        let mut tries = Tries::default();
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            let tried = timeout(left, self.attempt(&prepared, request, progress)).await;
+            let failure = match tried {
+                Ok(Ok(turn)) => return Ok(self.priced(turn)),
+                Ok(Err(failure)) => failure,
+                Err(_) => Failure::new(
+                    Fault::Stalled,
+                    self.too_long(self.deadlines.total_ms, "no whole answer"),
+                ),
+            };
+            tries.made += 1;
+            tries.broken += u32::from(failure.fault.is_broken_answer());
+            tries.left = end.saturating_duration_since(Instant::now());
+            match retry::decide(
+                &failure,
+                tries,
+                self.retry,
+                self.fallback_model.is_some(),
+                chance(),
+            ) {
+                Decision::Wait(wait) => {
+                    progress(Progress::Retry {
+                        attempt: tries.made + 1,
+                        delay_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
+                        reason: &failure.message,
+                    });
+                    sleep(wait).await;
+                }
+                Decision::Fallback => {
+                    self.model.model = self.fallback_model.take().unwrap_or_default();
+                    self.know_model();
+                    progress(Progress::Fallback {
+                        model: &self.info.model,
+                    });
+                    prepared = self.prepared(request)?;
+                    tries = Tries::default();
+                }
+                Decision::Stop => return Err(self.explained(failure, tries).await.into()),
+            }
+        }
+    }
+
+    /// The request as it is sent, and its length; each try sends a copy that shares its bytes.
+    fn prepared(&self, request: &Request<'_>) -> Result<(reqwest::Request, usize), Failure> {
+        let protocol = self.client.endpoint().protocol;
+        let body = protocol.body(request, &self.model);
+        let length = body.len();
+        let built = self
+            .client
+            .request(Method::POST, protocol.path())
+            .body(body)
+            .build();
+        let prepared = built.map_err(|error| self.client.not_sent(&error))?;
+        Ok((prepared, length))
+    }
+
+    /// One try.
+    async fn attempt(
+        &mut self,
+        (prepared, length): &(reqwest::Request, usize),
+        request: &Request<'_>,
+        progress: &mut dyn FnMut(Progress<'_>),
+    ) -> Result<Turn, Failure> {
+        if std::mem::replace(&mut self.asked_before, true) {
+            // While tools ran nobody looked after the connection: it may be closed by now. Three rounds let the runtime
+            // see that before it is used again.
+            for _ in 0..3 {
+                tokio::task::yield_now().await;
+            }
+        }
+        let protocol = self.client.endpoint().protocol;
+        let first_byte = Duration::from_millis(self.deadlines.first_byte_ms);
+        let begin = Instant::now();
+        let sent = self.client.send(prepared);
+        let no_byte = || {
+            Failure::new(
+                Fault::Stalled,
+                self.too_long(self.deadlines.first_byte_ms, "no answer"),
+            )
+        };
+        let mut response = timeout(first_byte, sent).await.map_err(|_| no_byte())??;
+        self.check(&mut response).await?;
+
+        let mut reader = Reader::new(protocol, request, *length);
+        let mut meant = Meaning::default();
+        let mut began = false;
+        let mut wait = first_byte.saturating_sub(begin.elapsed());
+        while !reader.is_done() {
+            let chunk = match timeout(wait, response.chunk()).await {
+                Ok(Ok(Some(chunk))) => chunk,
+                Ok(Ok(None)) => {
+                    // Some servers leave out the empty line after their last event.
+                    reader
+                        .push(b"\n\n", progress)
+                        .map_err(|error| self.broken(error))?;
+                    break;
+                }
+                Ok(Err(error)) => return Err(self.cut(&reader, &error)),
+                Err(_) if !began => return Err(no_byte()),
+                Err(_) => return Err(self.stalled(self.deadlines.stall_ms)),
+            };
+            reader
+                .push(&chunk, progress)
+                .map_err(|error| self.broken(error))?;
+            began = true;
+            meant.heard(reader.heard_bytes());
+            wait = Duration::from_millis(self.deadlines.stall_ms);
+            if meant.silent_for() > Duration::from_millis(self.deadlines.silence_ms) {
+                return Err(self.stalled(self.deadlines.silence_ms));
+            }
+        }
+        reader.finish(progress).map_err(|error| self.broken(error))
+    }
+
+    /// Whether the answer is the stream that was asked for.
+    async fn check(&self, response: &mut reqwest::Response) -> Result<(), Failure> {
+        let status = response.status();
+        let header = |name: &str| {
+            let value = response.headers().get(name)?;
+            value.to_str().ok().map(str::to_owned)
+        };
+        let kind = header("content-type").unwrap_or_default().to_ascii_lowercase();
+        let encoding = header("content-encoding").unwrap_or_default();
+        if status == StatusCode::OK
+            && encoding.is_empty()
+            && (kind.is_empty() || kind.starts_with("text/event-stream"))
+        {
+            return Ok(());
+        }
+        let id = header("request-id").or_else(|| header("x-request-id"));
+        let moved = header("location");
+        let headers = response.headers().clone();
+        let body = Client::body(response).await;
+        let words = String::from_utf8_lossy(&body);
+        let at = &self.client.endpoint().base_url;
+        let name = &self.client.endpoint().name;
+        let mut failure = if status.is_redirection() {
+            let to = moved.map_or_else(String::new, |to| format!(" to {to}"));
+            Failure::new(
+                Fault::Address,
+                format!("{at} sends on{to} ({status}), and no key is sent there: give the right --base-url"),
+            )
+        } else if !status.is_success() {
+            let said = Said::read(&body);
+            let fault = fault_of(Some(status.as_u16()), &said);
+            Failure::new(fault, self.told(fault, status.as_u16(), &said))
+        } else if !encoding.is_empty() && encoding != "identity" {
+            Failure::new(
+                Fault::Malformed,
+                format!("{name} answered in {encoding}, which was not asked for"),
+            )
+        } else if serde_json::from_slice::<serde_json::Value>(&body)
+            .is_ok_and(|body| body.get("error").is_some())
+        {
+            self.broken(StreamError::Reported {
+                said: Said::read(&body),
+                status: None,
+            })
+        } else {
+            let what = if kind.starts_with("text/html") {
+                "a web page"
+            } else {
+                kind.as_str()
+            };
+            Failure::new(
+                Fault::Malformed,
+                format!(
+                    "{at} answered with {what} in place of a stream: is there a proxy in between, or the address wrong?"
+                ),
+            )
+        };
+        let header = |name: &str| headers.get(name)?.to_str().ok().map(str::to_owned);
+        failure.retry_after = retry::asked_wait(&header, &words, Timestamp::now());
+        failure.status = Some(status.as_u16());
+        failure.message = self.client.masked(&failure.message);
+        if let Some(id) = id {
+            failure.message.push_str(&format!(" [request {id}]"));
+        }
+        Err(failure)
+    }
+
+    /// An error status in words that help.
+    fn told(&self, fault: Fault, status: u16, said: &Said) -> String {
+        let endpoint = self.client.endpoint();
+        let name = &endpoint.name;
+        let words = match said.message.as_str() {
+            "" => String::new(),
+            words => format!(": {words}"),
+        };
+        match (fault, &endpoint.key, &endpoint.key_env) {
+            (Fault::Auth, Some(_), Some(variable)) => {
+                format!("{name} does not accept the key in {variable} ({status}){words}")
+            }
+            (Fault::Auth, None, Some(variable)) => {
+                format!("{name} wants a key: set {variable} ({status}){words}")
+            }
+            (Fault::Auth, _, None) => format!(
+                "{name} wants a key: name its variable in providers.{name}.api_key_env ({status}){words}"
+            ),
+            (Fault::Model, ..) => format!("{name} has no model {:?} ({status}){words}", self.model.model),
+            (Fault::Address, ..) => format!(
+                "{} is not there ({status}){words}: is --base-url right for the protocol {}?",
+                endpoint.address(endpoint.protocol.path()),
+                endpoint.protocol.as_str()
+            ),
+            _ => format!("{name} answered {status}{words}"),
+        }
+    }
+
+    /// The last words on a failure: how often it was tried, and what may be meant.
+    async fn explained(&self, mut failure: Failure, tries: Tries) -> Failure {
+        if failure.fault == Fault::Model {
+            let listing = timeout(Duration::from_secs(5), models::fetch(&self.client));
+            if let Ok(Ok(listed)) = listing.await {
+                let near = models::nearest(&listed, &self.model.model);
+                if !near.is_empty() {
+                    failure
+                        .message
+                        .push_str(&format!("; there are {}", near.join(", ")));
+                }
+            }
+        }
+        if tries.made > 1 {
+            failure
+                .message
+                .push_str(&format!(" (after {} tries)", tries.made));
+        }
+        failure
+    }
+
+    fn too_long(&self, millis: u64, what: &str) -> String {
+        let name = &self.client.endpoint().name;
+        format!("{name} gave {what} within {:?}", Duration::from_millis(millis))
+    }
+
+    fn stalled(&self, millis: u64) -> Failure {
+        let name = &self.client.endpoint().name;
+        let message = format!("{name} said nothing more for {:?}", Duration::from_millis(millis));
+        Failure::new(Fault::Stalled, message)
+    }
+
+    fn cut(&self, reader: &Reader<'_>, error: &reqwest::Error) -> Failure {
+        let name = &self.client.endpoint().name;
+        let cause = client::causes(error);
+        let fault = if reader.is_meaningful() {
+            Fault::Cut
+        } else {
+            Fault::Network
+        };
+        Failure::new(fault, format!("the answer of {name} broke off: {cause}"))
+    }
+
+    fn broken(&self, error: StreamError) -> Failure {
+        let name = &self.client.endpoint().name;
+        let message = self.client.masked(&format!("{name}: {error}"));
+        match error {
+            StreamError::Cut => Failure::new(Fault::Cut, message),
+            StreamError::Empty => Failure::new(Fault::Empty, message),
+            StreamError::Malformed { .. } | StreamError::TooLarge => Failure::new(Fault::Malformed, message),
+            StreamError::Reported { said, status } => Failure {
+                retry_after: retry::asked_wait(&|_| None, &said.message, Timestamp::now()),
+                status,
+                ..Failure::new(fault_of(status, &said), message)
+            },
+        }
+    }
+
+    /// Adds what it costs, where the provider does not say it itself.
+    fn priced(&self, mut turn: Turn) -> Turn {
+        turn.cost_usd = turn
+            .cost_usd
+            .or_else(|| self.facts.price.map(|price| price.cost(turn.usage)));
+        turn
+    }
+}
+
+/// When something of an answer itself was heard last, and not only a sign of life.
+struct Meaning {
+    bytes: usize,
+    at: Instant,
+}
+
+impl Default for Meaning {
+    fn default() -> Self {
+        Self {
+            bytes: 0,
+            at: Instant::now(),
+        }
+    }
+}
+
+impl Meaning {
+    fn heard(&mut self, bytes: usize) {
+        if bytes != self.bytes {
+            self.bytes = bytes;
+            self.at = Instant::now();
+        }
+    }
+
+    fn silent_for(&self) -> Duration {
+        self.at.elapsed()
+    }
+}
+
+/// A number that differs from process to process and from try to try; nothing depends on it but when to come back.
+fn chance() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(Instant::now())
+}

@@ -86,6 +86,11 @@ impl<'a> Assembler<'a> {
         self.meaningful
     }
 
+    /// How many bytes of it came.
+    pub fn heard_bytes(&self) -> usize {
+        self.output_bytes
+    }
+
     /// Takes the next event, and tells what there is to show.
     pub fn push(&mut self, event: StreamEvent, progress: &mut dyn FnMut(Progress<'_>)) {
         match event {

@@ -72,6 +72,11 @@ impl<'a> Reader<'a> {
         self.assembler.is_meaningful()
     }
 
+    /// How much of the answer itself came, in bytes; signs of life are not among it.
+    pub fn heard_bytes(&self) -> usize {
+        self.assembler.heard_bytes()
+    }
+
     /// The turn, now that nothing more comes.
     ///
     /// # Errors

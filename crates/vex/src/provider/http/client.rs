@@ -1,0 +1,294 @@
+//! One HTTP client for one provider: nothing is set up that its address does not need.
+
+use std::error::Error as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Certificate, Method, RequestBuilder, Url};
+use serde::{Deserialize, Serialize};
+
+use super::fault::{Failure, Fault};
+use crate::provider::ProviderError;
+use crate::provider::catalog::Endpoint;
+
+/// How long is waited for what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Deadlines {
+    /// Until a connection is there, in milliseconds.
+    pub connect_ms: u64,
+    /// Until the first byte of an answer, in milliseconds: a local server reads the whole prompt before it.
+    pub first_byte_ms: u64,
+    /// Between two bytes of an answer, in milliseconds.
+    pub stall_ms: u64,
+    /// While nothing but signs of life come, in milliseconds.
+    pub silence_ms: u64,
+    /// For an answer with all its tries and waits, in milliseconds.
+    pub total_ms: u64,
+}
+
+impl Default for Deadlines {
+    fn default() -> Self {
+        Self {
+            connect_ms: 20_000,
+            first_byte_ms: 600_000,
+            stall_ms: 300_000,
+            silence_ms: 600_000,
+            total_ms: 3_600_000,
+        }
+    }
+}
+
+/// The largest body of an error or of a list that is read, in bytes.
+const MAX_BODY_BYTES: usize = 4 * 1024 * 1024;
+/// How long a body of an error or of a list may take.
+const BODY_TIME: Duration = Duration::from_secs(20);
+
+/// A client for one provider.
+pub(super) struct Client {
+    http: reqwest::Client,
+    endpoint: Endpoint,
+    headers: HeaderMap,
+}
+
+impl Client {
+    /// Sets it up. `ca_file` holds certificates to trust beside those of the system.
+    pub(super) fn new(
+        endpoint: Endpoint,
+        connect: Duration,
+        ca_file: Option<&Path>,
+    ) -> Result<Self, ProviderError> {
+        let mut builder = reqwest::Client::builder()
+            .user_agent(concat!("vex/", env!("CARGO_PKG_VERSION")))
+            .connect_timeout(connect)
+            .tcp_nodelay(true)
+            // A redirect would carry the key to an address that nobody named.
+            .redirect(reqwest::redirect::Policy::none());
+        if endpoint.is_local() {
+            builder = builder.no_proxy();
+        }
+        builder = match tls(&endpoint, ca_file)? {
+            Tls::None => builder.tls_backend_preconfigured(without_roots()),
+            Tls::System => builder,
+            Tls::With(certificates) => builder.tls_certs_merge(certificates),
+        };
+        let http = builder.build().map_err(|error| {
+            ProviderError::Config(format!(
+                "cannot set up a client for {}: {}",
+                endpoint.base_url,
+                causes(&error)
+            ))
+        })?;
+        let headers = headers(&endpoint)?;
+        Ok(Self {
+            http,
+            endpoint,
+            headers,
+        })
+    }
+
+    pub(super) fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    /// A request to one of the provider's paths.
+    pub(super) fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        let address = self.endpoint.address(path);
+        let mut url = match Url::parse(&address) {
+            Ok(url) => url,
+            // reqwest tells the mistake when the request is sent.
+            Err(_) => return self.http.request(method, address),
+        };
+        if !self.endpoint.query.is_empty() {
+            url.query_pairs_mut().extend_pairs(&self.endpoint.query);
+        }
+        self.http.request(method, url).headers(self.headers.clone())
+    }
+
+    /// Sends a copy of a request.
+    pub(super) async fn send(&self, request: &reqwest::Request) -> Result<reqwest::Response, Failure> {
+        let no_copy = || Failure::new(Fault::Request, "a request that cannot be sent again");
+        let copy = request.try_clone().ok_or_else(no_copy)?;
+        self.http
+            .execute(copy)
+            .await
+            .map_err(|error| self.not_sent(&error))
+    }
+
+    /// Reads a body that is no stream, as far as anybody wants to know it.
+    pub(super) async fn body(response: &mut reqwest::Response) -> Vec<u8> {
+        let mut body = Vec::new();
+        let read = async {
+            while let Ok(Some(chunk)) = response.chunk().await {
+                let room = MAX_BODY_BYTES.saturating_sub(body.len());
+                body.extend_from_slice(&chunk[..chunk.len().min(room)]);
+                if room <= chunk.len() {
+                    break;
+                }
+            }
+        };
+        // What came until then is said, what did not is not missed.
+        let _ = tokio::time::timeout(BODY_TIME, read).await;
+        body
+    }
+
+    /// Takes the key out of a text.
+    pub(super) fn masked(&self, text: &str) -> String {
+        match &self.endpoint.key {
+            Some(key) if !key.expose().is_empty() => text.replace(key.expose(), "[REDACTED:key]"),
+            _ => text.to_owned(),
+        }
+    }
+
+    /// What a request that did not get through means, in words that help.
+    pub(super) fn not_sent(&self, error: &reqwest::Error) -> Failure {
+        let at = &self.endpoint.base_url;
+        let name = &self.endpoint.name;
+        let cause = self.masked(&causes(error));
+        if error.is_builder() {
+            return Failure::new(Fault::Address, format!("cannot ask {at}: {cause}"));
+        }
+        if io_kind(error) == Some(std::io::ErrorKind::ConnectionRefused) {
+            return Failure::new(
+                Fault::NothingListens,
+                format!("nothing listens at {at}: start the server of {name}, or give --base-url"),
+            );
+        }
+        if error.is_connect() && cause.contains("invalid peer certificate") {
+            return Failure::new(
+                Fault::Address,
+                format!("{at} is not trusted: {cause}. VEX_CA_FILE=FILE trusts the certificates in a file"),
+            );
+        }
+        if error.is_dns() {
+            return Failure::new(
+                Fault::Network,
+                format!("the host of {at} cannot be found: {cause}"),
+            );
+        }
+        if error.is_connect() {
+            return Failure::new(Fault::Network, format!("cannot reach {at}: {cause}"));
+        }
+        Failure::new(
+            Fault::Network,
+            format!("the connection to {at} broke before an answer came: {cause}"),
+        )
+    }
+}
+
+enum Tls {
+    None,
+    System,
+    With(Vec<Certificate>),
+}
+
+/// What of TLS is needed: for http nothing, and the certificates of the system are not even read.
+fn tls(endpoint: &Endpoint, ca_file: Option<&Path>) -> Result<Tls, ProviderError> {
+    if !endpoint.base_url.starts_with("https:") && (endpoint.is_local() || !has_https_proxy()) {
+        return Ok(Tls::None);
+    }
+    // Fails only when there is one already.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let Some(path) = ca_file else {
+        return Ok(Tls::System);
+    };
+    let unreadable = |why: String| {
+        ProviderError::Config(format!(
+            "cannot read the certificates in {}: {why}",
+            path.display()
+        ))
+    };
+    let pem = std::fs::read(path).map_err(|error| unreadable(error.to_string()))?;
+    let certificates = Certificate::from_pem_bundle(&pem).map_err(|error| unreadable(causes(&error)))?;
+    if certificates.is_empty() {
+        return Err(unreadable("there is none in PEM form".to_owned()));
+    }
+    Ok(Tls::With(certificates))
+}
+
+fn has_https_proxy() -> bool {
+    ["ALL_PROXY", "all_proxy", "HTTP_PROXY", "http_proxy"]
+        .iter()
+        .filter_map(|name| std::env::var(name).ok())
+        .any(|proxy| proxy.starts_with("https:"))
+}
+
+/// A configuration that trusts nobody, for connections that have no TLS.
+fn without_roots() -> rustls::ClientConfig {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = rustls::ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .unwrap_or_else(|_| rustls::ClientConfig::builder());
+    builder
+        .with_root_certificates(rustls::RootCertStore::empty())
+        .with_no_client_auth()
+}
+
+/// The headers of each request; all that the settings give are kept out of every log.
+fn headers(endpoint: &Endpoint) -> Result<HeaderMap, ProviderError> {
+    let mut headers = HeaderMap::new();
+    for (name, value) in endpoint.protocol.headers() {
+        headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+    }
+    let mut set = |name: &str, value: &str, what: &str| {
+        let name = HeaderName::from_bytes(name.as_bytes()).ok();
+        let Some((name, mut value)) = name.zip(HeaderValue::from_str(value).ok()) else {
+            return Err(ProviderError::Config(format!(
+                "{what} cannot be a header of a request"
+            )));
+        };
+        value.set_sensitive(true);
+        headers.insert(name, value);
+        Ok(())
+    };
+    for (name, value) in &endpoint.headers {
+        set(
+            name,
+            value,
+            &format!("providers.{}.headers.{name}", endpoint.name),
+        )?;
+    }
+    if let Some(key) = &endpoint.key {
+        let (own, value) = endpoint.protocol.auth(key.expose());
+        let what = match &endpoint.key_env {
+            Some(variable) => format!("what {variable} holds"),
+            None => "the key".to_owned(),
+        };
+        match &endpoint.key_header {
+            Some(header) => set(header, key.expose(), &what)?,
+            None => set(own, &value, &what)?,
+        }
+    }
+    Ok(headers)
+}
+
+/// An error with its causes; the address, which may be long, is told elsewhere.
+pub(super) fn causes(error: &reqwest::Error) -> String {
+    let mut texts: Vec<String> = Vec::new();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let text = cause.to_string();
+        if !texts.iter().any(|earlier| earlier.contains(&text)) {
+            texts.push(text);
+        }
+        source = cause.source();
+    }
+    match texts.last() {
+        // The outer ones only say that it failed.
+        Some(innermost) => innermost.clone(),
+        None => error.to_string(),
+    }
+}
+
+fn io_kind(error: &reqwest::Error) -> Option<std::io::ErrorKind> {
+    let mut source = error.source();
+    while let Some(cause) = source {
+        if let Some(io) = cause.downcast_ref::<std::io::Error>() {
+            return Some(io.kind());
+        }
+        source = cause.source();
+    }
+    None
+}

@@ -1,0 +1,199 @@
+//! What models a provider has, and whether one of them answers.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use reqwest::Method;
+use serde_json::Value;
+
+use super::client::Client;
+use super::fault::{Failure, Fault, Said, fault_of};
+use super::{HttpProvider, HttpSettings, RetrySettings, block_on, runtime};
+use crate::conversation::{Message, Turn};
+use crate::interrupt::Interrupt;
+use crate::provider::catalog::Endpoint;
+use crate::provider::{Provider, ProviderError, Request};
+
+/// How long a list may take.
+const LIST_TIME: Duration = Duration::from_secs(30);
+/// Names that are told where a model is not there.
+const NEAREST: usize = 5;
+
+/// A model as its provider lists it.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct ListedModel {
+    /// Its name.
+    pub name: String,
+    /// Tokens that a request and its answer may have together, where the provider tells it.
+    pub context_window: Option<u64>,
+}
+
+/// What a small request showed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Probe {
+    /// The model that answered.
+    pub model: String,
+    /// How long the whole answer took.
+    pub took: Duration,
+    /// The answer.
+    pub turn: Turn,
+}
+
+/// Asks a provider for its models, sorted by name.
+///
+/// # Errors
+/// When it does not tell them.
+pub fn list_models(
+    endpoint: Endpoint,
+    ca_file: Option<&Path>,
+    interrupt: &Interrupt,
+) -> Result<Vec<ListedModel>, ProviderError> {
+    let client = Client::new(endpoint, LIST_TIME, ca_file)?;
+    let list = async {
+        let listed = tokio::time::timeout(LIST_TIME, fetch(&client)).await;
+        let too_long = || Failure::new(Fault::Stalled, format!("no list of models within {LIST_TIME:?}"));
+        Ok(listed.unwrap_or_else(|_| Err(too_long()))?)
+    };
+    block_on(&runtime()?, interrupt, list)
+}
+
+/// Sends one small request, without a second try, and takes the time.
+///
+/// # Errors
+/// When no answer came: why is told as in a run.
+pub fn probe(settings: HttpSettings, interrupt: &Interrupt) -> Result<Probe, ProviderError> {
+    let mut settings = HttpSettings {
+        fallback_model: None,
+        retry: RetrySettings {
+            max_tries: 1,
+            ..RetrySettings::default()
+        },
+        ..settings
+    };
+    // The shortest answer that all providers allow.
+    settings.model.max_output_tokens = Some(16);
+    settings.model.thinking_budget = None;
+    let mut provider = HttpProvider::new(settings)?;
+    let request = Request {
+        system: "",
+        messages: &[Message::User {
+            text: "Answer with the word ok.".to_owned(),
+        }],
+        tools: &[],
+        output_schema: None,
+    };
+    let begin = Instant::now();
+    let turn = provider.turn(request, &mut |_| (), interrupt)?;
+    Ok(Probe {
+        model: provider.model().model.clone(),
+        took: begin.elapsed(),
+        turn,
+    })
+}
+
+/// Asks for the list.
+pub(super) async fn fetch(client: &Client) -> Result<Vec<ListedModel>, Failure> {
+    let name = &client.endpoint().name;
+    let sent = client
+        .request(Method::GET, client.endpoint().protocol.models_path())
+        .send();
+    let mut response = sent.await.map_err(|error| client.not_sent(&error))?;
+    let status = response.status();
+    let body = Client::body(&mut response).await;
+    if !status.is_success() {
+        let said = Said::read(&body);
+        let fault = fault_of(Some(status.as_u16()), &said);
+        let message = client.masked(&format!("{name} answered {} {}", status.as_u16(), said.message));
+        return Err(Failure {
+            status: Some(status.as_u16()),
+            ..Failure::new(fault, message)
+        });
+    }
+    read(&body).ok_or_else(|| {
+        Failure::new(
+            Fault::Malformed,
+            format!("{name} answered with no list of models"),
+        )
+    })
+}
+
+/// Reads a list in any of the forms that are about.
+fn read(body: &[u8]) -> Option<Vec<ListedModel>> {
+    let json: Value = serde_json::from_slice(body).ok()?;
+    let list = json.get("data").or_else(|| json.get("models")).unwrap_or(&json);
+    let mut models: Vec<ListedModel> = list
+        .as_array()?
+        .iter()
+        .filter_map(|model| {
+            let text = |key: &str| model.get(key).and_then(Value::as_str);
+            let number = |at: &str| model.pointer(at).and_then(Value::as_u64);
+            // As OpenRouter, Anthropic, vLLM and llama.cpp call it.
+            let window = [
+                "/context_length",
+                "/max_input_tokens",
+                "/max_model_len",
+                "/meta/n_ctx",
+            ];
+            Some(ListedModel {
+                name: text("id").or_else(|| text("name"))?.to_owned(),
+                context_window: window.iter().find_map(|at| number(at)),
+            })
+        })
+        .collect();
+    models.sort_by(|a, b| a.name.cmp(&b.name));
+    models.dedup_by(|a, b| a.name == b.name);
+    Some(models)
+}
+
+/// The names nearest to one that is not there; all of them where there are only a few.
+pub(super) fn nearest<'a>(listed: &'a [ListedModel], wanted: &str) -> Vec<&'a str> {
+    let near = |name: &str| strsim::jaro_winkler(&name.to_lowercase(), &wanted.to_lowercase());
+    let mut names: Vec<(&str, f64)> = listed
+        .iter()
+        .map(|model| (model.name.as_str(), near(&model.name)))
+        .collect();
+    names.sort_by(|a, b| b.1.total_cmp(&a.1));
+    names.into_iter().take(NEAREST).map(|(name, _)| name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(body: &str) -> Option<Vec<(String, Option<u64>)>> {
+        let models = read(body.as_bytes())?.into_iter();
+        Some(models.map(|model| (model.name, model.context_window)).collect())
+    }
+
+    #[test]
+    fn lists_of_all_kinds_of_servers_are_read() {
+        let some = |name: &str, window| Some(vec![(name.to_owned(), window)]);
+        assert_eq!(
+            names(r#"{"object":"list","data":[{"id":"a"},{"id":"a"}]}"#),
+            some("a", None)
+        );
+        assert_eq!(
+            names(r#"{"data":[{"id":"a","context_length":5}]}"#),
+            some("a", Some(5))
+        );
+        assert_eq!(
+            names(r#"{"data":[{"id":"a","meta":{"n_ctx":7}}]}"#),
+            some("a", Some(7))
+        );
+        assert_eq!(names(r#"{"models":[{"name":"a"}]}"#), some("a", None));
+        assert_eq!(names(r#"{"data":{}}"#), None);
+        assert_eq!(names("<html>"), None);
+    }
+
+    #[test]
+    fn the_nearest_names_come_first() {
+        let listed: Vec<_> = ["gpt-5-mini", "claude-opus-5", "claude-sonnet-5-5", "x", "y", "z"]
+            .map(|name| ListedModel {
+                name: name.to_owned(),
+                context_window: None,
+            })
+            .into();
+        let near = nearest(&listed, "claude-sonet-5.5");
+        assert_eq!((near.len(), near[0]), (NEAREST, "claude-sonnet-5-5"));
+    }
+}

@@ -1,0 +1,11 @@
+//! Providers over HTTP against the scripted model server, in each of the three protocols.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a panic here is a failed test, with its reason"
+)]
+
+mod answers;
+mod faults;
+mod support;
+mod waits;
