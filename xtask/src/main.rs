@@ -9,6 +9,7 @@
 mod bench;
 mod chaos;
 mod generate;
+mod live;
 mod repo;
 mod simulate;
 mod test;
@@ -33,6 +34,8 @@ enum Task {
     Chaos(chaos::ChaosArgs),
     /// Measure whole daemons, beside the published vik 0.1.3
     Bench(bench::BenchArgs),
+    /// Let vex and other agents do small tasks with a real model on this machine
+    Live(live::LiveArgs),
     /// Run the core in simulated worlds, and check what must always hold
     Simulate(simulate::SimulateArgs),
     /// Let real agents work on this repository, and print a report of it
@@ -46,6 +49,7 @@ fn main() -> ExitCode {
         Task::Tidy => tidy::run(),
         Task::Chaos(args) => chaos::run(&args),
         Task::Bench(args) => bench::run(&args),
+        Task::Live(args) => live::run(&args),
         Task::Simulate(args) => simulate::run(&args),
         Task::WholeRun(args) => whole_run::run(&args),
     };

@@ -97,6 +97,57 @@ pub fn write(path: &Path, text: &str) -> Done {
         .map_err(|error| format!("cannot write {}: {error}", path.display()))
 }
 
+/// The folder that cargo builds into.
+pub fn target() -> PathBuf {
+    // This program is in its folder `debug` or `release`.
+    let own = std::env::current_exe().ok();
+    let found = own.as_deref().and_then(Path::parent).and_then(Path::parent);
+    found.map_or_else(|| root().join("target"), Path::to_owned)
+}
+
+/// Builds a program of this repository for release.
+pub fn release(package: &str, program: &str) -> Done<PathBuf> {
+    run(cargo().args(["build", "--release", "--package", package, "--bin", program]))?;
+    Ok(target().join("release").join(program))
+}
+
+/// How much else runs.
+pub fn load() -> String {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split(' ').next().unwrap_or_default().to_owned()
+}
+
+/// When, and on what kind of machine.
+pub fn machine() -> Done<String> {
+    let date = output(program("date").args(["-u", "+%Y-%m-%d"]))?;
+    let system = output(program("uname").args(["-s", "-r", "-m"]))?;
+    // The kernel's version, not who built it.
+    let words = system.split_whitespace();
+    let words: Vec<_> = words.map(|word| word.split('-').next().unwrap_or(word)).collect();
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    // The name of the processor tells nothing about where it stands.
+    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let processor = info
+        .lines()
+        .find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    let processor = processor.map_or("processor", |(_, name)| name);
+    Ok(format!(
+        "{}, {cores} cores ({processor}), {}, load {}",
+        date.trim(),
+        words.join(" "),
+        load()
+    ))
+}
+
+/// Replaces what stands between two marks of a page.
+pub fn put_between(path: &Path, marks: (&str, &str), text: &str) -> Done {
+    let page = read(path)?;
+    let lacks = |mark: &str| format!("{} has no line {mark}", path.display());
+    let (before, rest) = page.split_once(marks.0).ok_or_else(|| lacks(marks.0))?;
+    let (_, after) = rest.split_once(marks.1).ok_or_else(|| lacks(marks.1))?;
+    write(path, &format!("{before}{}\n{text}\n{}{after}", marks.0, marks.1))
+}
+
 fn shown(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     let words: Vec<_> = words.map(|word| word.to_string_lossy().into_owned()).collect();

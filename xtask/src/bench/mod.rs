@@ -61,9 +61,9 @@ pub fn run(args: &BenchArgs) -> Done {
         living: 1_000,
         told: 100,
     };
-    let program = args.vik.clone().map_or_else(|| build("vik", "vik"), Ok)?;
+    let program = args.vik.clone().map_or_else(|| repo::release("vik", "vik"), Ok)?;
     let ours = Subject { name: "vik", program };
-    let helper = build("vik-testkit", "vik-bench-helper")?;
+    let helper = repo::release("vik-testkit", "vik-bench-helper")?;
     let theirs = if args.alone {
         None
     } else {
@@ -95,7 +95,7 @@ pub fn run(args: &BenchArgs) -> Done {
                 eprintln!(
                     "{scenario:?}, round {round} of {rounds}: {} (load {})",
                     subject.name,
-                    load()
+                    repo::load()
                 );
                 for (key, values) in scenario.measure(subject, &helper, &extent)? {
                     measured.entry(key).or_default().extend(values);
@@ -104,25 +104,11 @@ pub fn run(args: &BenchArgs) -> Done {
         }
     }
     let table = metric::table(&measured[0], measured.get(1), rounds);
-    println!("{}\n\n{table}", machine()?);
+    println!("{}\n\n{table}", repo::machine()?);
     if theirs.is_none() && !args.alone {
         println!("vik {PREDECESSOR} could not be installed, so there is nothing to compare with.");
     }
     if args.write { write(&table) } else { Ok(()) }
-}
-
-/// Builds a program of this repository for release.
-fn build(package: &str, program: &str) -> Done<PathBuf> {
-    repo::run(repo::cargo().args(["build", "--release", "--package", package, "--bin", program]))?;
-    Ok(target().join("release").join(program))
-}
-
-/// The folder that cargo builds into.
-fn target() -> PathBuf {
-    // This program is in its folder `debug` or `release`.
-    let own = std::env::current_exe().ok();
-    let found = own.as_deref().and_then(Path::parent).and_then(Path::parent);
-    found.map_or_else(|| repo::root().join("target"), Path::to_owned)
 }
 
 /// The published predecessor, installed where it is missing; `None` where it cannot be.
@@ -134,7 +120,7 @@ fn predecessor(given: Option<&Path>) -> Option<Subject> {
             program: program.to_owned(),
         });
     }
-    let root = target().join("bench").join(format!("vik-{PREDECESSOR}"));
+    let root = repo::target().join("bench").join(format!("vik-{PREDECESSOR}"));
     let program = root.join("bin/vik");
     if !program.exists() {
         eprintln!("Installing vik {PREDECESSOR}, once …");
@@ -151,46 +137,7 @@ fn predecessor(given: Option<&Path>) -> Option<Subject> {
     Some(Subject { name, program })
 }
 
-fn load() -> String {
-    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    text.split(' ').next().unwrap_or_default().to_owned()
-}
-
-/// When, and on what kind of machine.
-fn machine() -> Done<String> {
-    let date = repo::output(repo::program("date").args(["-u", "+%Y-%m-%d"]))?;
-    let system = repo::output(repo::program("uname").args(["-s", "-r", "-m"]))?;
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    // The name of the processor tells nothing about where it stands.
-    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let processor = info
-        .lines()
-        .find_map(|line| line.strip_prefix("model name")?.split_once(": "));
-    let processor = processor.map_or("processor", |(_, name)| name);
-    Ok(format!(
-        "{}, {cores} cores ({processor}), {}, load {}",
-        date.trim(),
-        system.trim(),
-        load()
-    ))
-}
-
 fn write(table: &str) -> Done {
     let path = repo::root().join(PAGE);
-    let page = repo::read(&path)?;
-    let (before, rest) = page
-        .split_once(MARKS.0)
-        .ok_or_else(|| format!("{PAGE} has no line {}", MARKS.0))?;
-    let (_, after) = rest
-        .split_once(MARKS.1)
-        .ok_or_else(|| format!("{PAGE} has no line {}", MARKS.1))?;
-    repo::write(
-        &path,
-        &format!(
-            "{before}{}\n{}\n\n{table}\n{}{after}",
-            MARKS.0,
-            machine()?,
-            MARKS.1
-        ),
-    )
+    repo::put_between(&path, MARKS, &format!("{}\n\n{table}", repo::machine()?))
 }

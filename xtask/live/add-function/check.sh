@@ -1,0 +1,1 @@
+python3 test_numeric.py && grep -q is_even test_numeric.py && python3 -c "import numeric; assert numeric.is_even(4) is True and numeric.is_even(3) is False and numeric.is_even(0) is True and numeric.double(4) == 8"

@@ -1,0 +1,1 @@
+python3 test_words.py && grep -q reverse_words test_words.py && python3 -c "import words; assert words.reverse_words('a b c') == 'c b a' and words.reverse_words('one') == 'one' and words.count('a b') == 2"

@@ -1,0 +1,1 @@
+test "$(tr -d '[:space:]' < answer.txt)" = 7

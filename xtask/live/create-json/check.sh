@@ -1,0 +1,1 @@
+python3 -c "import json; assert json.load(open('config.json')) == {'name': 'demo', 'port': 8080, 'debug': False}"

@@ -1,0 +1,1 @@
+test "$(cat hello.txt)" = "Hello, world"

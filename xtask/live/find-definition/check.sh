@@ -1,0 +1,1 @@
+test "$(sed 's|^\./||' found.txt | tr -d '[:space:]')" = lib/text/dates.py

@@ -1,0 +1,2 @@
+def parse_number(text):
+    return int(text)

@@ -1,0 +1,2 @@
+def parse_name(text):
+    return text.split(" ")

@@ -1,0 +1,3 @@
+from lib.text.dates import parse_date
+
+print(parse_date("2026-01-02"))

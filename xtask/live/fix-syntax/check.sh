@@ -1,0 +1,1 @@
+test "$(python3 greet.py)" = 'Hello, Ada'

@@ -1,0 +1,1 @@
+test ! -e helpers.py && test -e tools/helpers.py && test "$(python3 main.py)" = ready

@@ -1,0 +1,3 @@
+from helpers import state
+
+print(state())

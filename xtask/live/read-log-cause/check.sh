@@ -1,0 +1,1 @@
+test "$(tr -d '[:space:]' < cause.txt)" = /etc/shop/settings.ini

@@ -1,0 +1,2 @@
+MAX_SIZE = 100
+NAME = "store"

@@ -1,0 +1,5 @@
+import settings
+
+
+def fits(size):
+    return size <= settings.MAX_SIZE

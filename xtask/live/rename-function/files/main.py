@@ -1,0 +1,3 @@
+from users import get_usr
+
+print(get_usr(7))

@@ -1,0 +1,2 @@
+def get_usr(number):
+    return "user " + str(number)

@@ -1,0 +1,1 @@
+test "$(python3 sum.py)" = 60

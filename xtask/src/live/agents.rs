@@ -1,0 +1,250 @@
+//! The agents: how each is started on a task, and what it tells of itself.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use vik_testkit::RealAgent;
+
+use super::Try;
+use super::tasks::Task;
+use crate::repo::{self, Done};
+
+/// The name that the local model is asked for by.
+const MODEL: &str = "qwen2.5-coder-1.5b";
+/// The open agent that is measured beside vex and Codex, and its version.
+const OPENCODE: &str = "opencode-ai@1.18.33";
+/// How long a try may take, in seconds.
+const TIMEOUT_S: u64 = 600;
+
+/// An agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Agent {
+    /// The built-in one
+    Vex,
+    /// Codex CLI
+    Codex,
+    /// opencode
+    Opencode,
+}
+
+impl fmt::Display for Agent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Vex => "vex",
+            Self::Codex => "Codex CLI",
+            Self::Opencode => "opencode",
+        })
+    }
+}
+
+/// The programs, installed.
+pub struct Programs {
+    vex: Option<PathBuf>,
+    codex: Option<PathBuf>,
+    opencode: Option<PathBuf>,
+}
+
+impl Programs {
+    /// Builds and installs what is asked for.
+    pub fn prepare(dir: &Path, agents: &[Agent]) -> Done<Self> {
+        let mut programs = Self {
+            vex: None,
+            codex: None,
+            opencode: None,
+        };
+        for agent in agents {
+            match agent {
+                Agent::Vex => programs.vex = Some(repo::release("vex", "vex")?),
+                Agent::Codex => {
+                    let found = RealAgent::Codex.native();
+                    let hint = "Codex CLI is not installed: npm ci --prefix tests/agents";
+                    programs.codex = Some(found.ok_or(hint)?);
+                }
+                Agent::Opencode => programs.opencode = Some(opencode(dir)?),
+            }
+        }
+        Ok(programs)
+    }
+
+    fn of(&self, agent: Agent) -> Done<&Path> {
+        let program = match agent {
+            Agent::Vex => &self.vex,
+            Agent::Codex => &self.codex,
+            Agent::Opencode => &self.opencode,
+        };
+        program
+            .as_deref()
+            .ok_or_else(|| format!("{agent} was not prepared"))
+    }
+}
+
+fn opencode(dir: &Path) -> Done<PathBuf> {
+    let place = dir.join("opencode");
+    let program = place.join("node_modules/.bin/opencode");
+    if !program.exists() {
+        eprintln!("Installing opencode, once …");
+        let mut npm = repo::program("npm");
+        npm.args(["install", "--silent", "--no-audit", "--no-fund", "--prefix"]);
+        repo::run(npm.arg(&place).arg(OPENCODE))?;
+    }
+    Ok(program)
+}
+
+/// Lets an agent work on a task once.
+pub fn attempt(
+    programs: &Programs,
+    agent: Agent,
+    task: &Task,
+    number: u8,
+    url: &str,
+    dir: &Path,
+) -> Done<Try> {
+    let scratch = tempfile::tempdir().map_err(|error| format!("no scratch folder: {error}"))?;
+    let (work, home) = (scratch.path().join("work"), scratch.path().join("home"));
+    std::fs::create_dir(&home).map_err(|error| error.to_string())?;
+    task.lay_out(&work)?;
+    // One protocol a try: each of the server's is used.
+    let protocol = match (agent, number % 3) {
+        (Agent::Vex, 1) | (Agent::Opencode, _) => "chat",
+        (Agent::Vex, 2) => "messages",
+        (Agent::Vex, _) | (Agent::Codex, _) => "responses",
+    };
+    let mut command = Command::new("timeout");
+    command.args(["--kill-after=10", &TIMEOUT_S.to_string()]);
+    command.arg(programs.of(agent)?);
+    match agent {
+        Agent::Vex => vex(&mut command, task, protocol, url),
+        Agent::Codex => codex(&mut command, task, url),
+        Agent::Opencode => opencode_run(&mut command, task, url),
+    }
+    command.current_dir(&work).env("HOME", &home);
+    for name in [
+        "VEX_HOME",
+        "CODEX_HOME",
+        "XDG_CONFIG_HOME",
+        "XDG_DATA_HOME",
+        "XDG_STATE_HOME",
+        "XDG_CACHE_HOME",
+    ] {
+        command.env_remove(name);
+    }
+    let start = Instant::now();
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| format!("cannot start {agent}: {error}"))?;
+    let seconds = start.elapsed().as_secs_f64();
+    let transcript = dir.join(format!("{}-{}-{number}.log", agent_name(agent), task.name));
+    let mut kept = output.stdout.clone();
+    kept.extend_from_slice(&output.stderr);
+    std::fs::write(&transcript, kept)
+        .map_err(|error| format!("cannot write {}: {error}", transcript.display()))?;
+    let mut one = Try {
+        agent,
+        task: task.name.clone(),
+        number,
+        protocol: protocol.to_owned(),
+        solved: task.is_solved(&work),
+        claimed: output.status.success(),
+        exit_code: output.status.code(),
+        turns: 0,
+        input_tokens: 0,
+        output_tokens: 0,
+        repaired: 0,
+        seconds,
+    };
+    for line in output.stdout.split(|&byte| byte == b'\n') {
+        if let Ok(event) = serde_json::from_slice::<Value>(line) {
+            hear(&mut one, &event);
+        }
+    }
+    Ok(one)
+}
+
+fn agent_name(agent: Agent) -> &'static str {
+    match agent {
+        Agent::Vex => "vex",
+        Agent::Codex => "codex",
+        Agent::Opencode => "opencode",
+    }
+}
+
+fn vex(command: &mut Command, task: &Task, protocol: &str, url: &str) {
+    // Each protocol has its own idea of where its paths begin.
+    let base = if protocol == "messages" {
+        url.to_owned()
+    } else {
+        format!("{url}/v1")
+    };
+    command.args(["exec", "--json", "-m", MODEL, "--provider", "live"]);
+    command.args(["--config", &format!("providers.live.protocol={protocol:?}")]);
+    command.args(["--config", &format!("providers.live.base_url={base:?}")]);
+    command.args(["--config", &format!("models.{MODEL:?}.context_window=32768")]);
+    command.args(["--max-turns", "30", "--timeout", "8m"]);
+    if let Some(verify) = &task.verify {
+        command.args(["--verify", verify]);
+    }
+    command.arg(&task.prompt);
+}
+
+fn codex(command: &mut Command, task: &Task, url: &str) {
+    command.args(["exec", "--json", "--skip-git-repo-check", "-m", MODEL]);
+    command.arg("--dangerously-bypass-approvals-and-sandbox");
+    for setting in [
+        "model_provider=\"live\"".to_owned(),
+        "model_providers.live.name=\"live\"".to_owned(),
+        format!("model_providers.live.base_url=\"{url}/v1\""),
+        "model_providers.live.wire_api=\"responses\"".to_owned(),
+    ] {
+        command.args(["-c", &setting]);
+    }
+    command.arg(&task.prompt);
+}
+
+fn opencode_run(command: &mut Command, task: &Task, url: &str) {
+    let settings = serde_json::json!({"provider": {"live": {
+        "npm": "@ai-sdk/openai-compatible",
+        "options": {"baseURL": format!("{url}/v1"), "apiKey": "none"},
+        "models": {MODEL: {"limit": {"context": 32768, "output": 4096}}}}}});
+    command.env("OPENCODE_CONFIG_CONTENT", settings.to_string());
+    command.args([
+        "run",
+        "--format",
+        "json",
+        "--auto",
+        "-m",
+        &format!("live/{MODEL}"),
+    ]);
+    command.arg(&task.prompt);
+}
+
+/// Takes the figures from an event of any of them.
+fn hear(one: &mut Try, event: &Value) {
+    let number = |value: &Value| value.as_u64().unwrap_or_default();
+    match (one.agent, event["type"].as_str().unwrap_or_default()) {
+        (Agent::Vex, "usage") => one.turns += 1,
+        (Agent::Vex, "tool_call") if event["repaired"] == true => one.repaired += 1,
+        (Agent::Vex, "end") => {
+            one.input_tokens = number(&event["usage"]["input_tokens"]);
+            one.output_tokens = number(&event["usage"]["output_tokens"]);
+        }
+        (Agent::Codex, "item.completed") => one.turns += 1,
+        (Agent::Codex, "turn.completed") => {
+            one.input_tokens = number(&event["usage"]["input_tokens"]);
+            one.output_tokens = number(&event["usage"]["output_tokens"]);
+        }
+        (Agent::Opencode, "step_finish") => {
+            let tokens = &event["part"]["tokens"];
+            one.turns += 1;
+            one.input_tokens += number(&tokens["input"]) + number(&tokens["cache"]["read"]);
+            one.output_tokens += number(&tokens["output"]);
+        }
+        _ => {}
+    }
+}

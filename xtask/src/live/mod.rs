@@ -1,0 +1,155 @@
+//! `cargo xtask live`: vex, and other agents beside it, on small tasks with a real model on this machine.
+//!
+//! It takes long, so each finished try is a line in a file, and the next start goes on behind it.
+
+mod agents;
+mod model;
+mod report;
+mod tasks;
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::Args;
+use serde::{Deserialize, Serialize};
+
+use self::agents::Agent;
+use self::tasks::Task;
+use crate::repo::{self, Done};
+
+/// The tasks that the other agents get, too: one of each kind.
+const COMPARED: [&str; 5] = [
+    "create-text",
+    "fix-sign",
+    "rename-constant",
+    "add-function",
+    "read-log-cause",
+];
+
+/// `cargo xtask live`
+#[derive(Debug, Args)]
+pub struct LiveArgs {
+    /// Only these tasks
+    #[arg(value_name = "TASK")]
+    tasks: Vec<String>,
+    /// How often vex tries each
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..))]
+    tries: u8,
+    /// Which agents: vex on all tasks, the others once on five
+    #[arg(long = "agent", value_name = "AGENT", default_values = ["vex", "codex", "opencode"])]
+    agents: Vec<Agent>,
+    /// Where the model, its server and the results are kept [default: `live` in cargo's target folder]
+    #[arg(long, value_name = "DIR", env = "VIK_LIVE_DIR")]
+    dir: Option<PathBuf>,
+    /// A server that runs already, such as `http://127.0.0.1:8080`; without it, one is fetched and started
+    #[arg(long, value_name = "URL")]
+    server: Option<String>,
+    /// Forget earlier results
+    #[arg(long)]
+    anew: bool,
+    /// Write the table to docs/performance.md
+    #[arg(long)]
+    write: bool,
+}
+
+/// One try of one agent at one task.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Try {
+    agent: Agent,
+    task: String,
+    number: u8,
+    /// The protocol it spoke.
+    protocol: String,
+    /// Whether the check that it did not see passed.
+    solved: bool,
+    /// Whether it said that all is well.
+    claimed: bool,
+    exit_code: Option<i32>,
+    turns: u64,
+    input_tokens: u64,
+    output_tokens: u64,
+    /// Tool calls that had to be repaired.
+    repaired: u64,
+    seconds: f64,
+}
+
+pub fn run(args: &LiveArgs) -> Done {
+    let dir = args.dir.clone().unwrap_or_else(|| repo::target().join("live"));
+    std::fs::create_dir_all(&dir).map_err(|error| format!("cannot make {}: {error}", dir.display()))?;
+    let results = dir.join("results.jsonl");
+    if args.anew {
+        let _ = std::fs::remove_file(&results);
+    }
+    let all = tasks::load(&args.tasks)?;
+    let mut done = read(&results)?;
+    let open = open_tries(args, &all, &done);
+    if !open.is_empty() {
+        let server = model::serve(&dir, args.server.as_deref())?;
+        let programs = agents::Programs::prepare(&dir, &args.agents)?;
+        for (nth, (agent, task, number)) in open.iter().enumerate() {
+            eprint!(
+                "{}/{}: {agent}, {}, try {number} … ",
+                nth + 1,
+                open.len(),
+                task.name
+            );
+            let one = agents::attempt(&programs, *agent, task, *number, &server.url, &dir)?;
+            eprintln!(
+                "{} in {:.0} s, {} turns",
+                match (one.solved, one.claimed) {
+                    (true, true) => "solved",
+                    (true, false) => "solved, but not claimed",
+                    (false, true) => "CLAIMED, NOT SOLVED",
+                    (false, false) => "not solved",
+                },
+                one.seconds,
+                one.turns
+            );
+            keep(&results, &one)?;
+            done.push(one);
+        }
+    }
+    let table = report::table(&done, &all);
+    println!("{table}");
+    if args.write { report::write(&table) } else { Ok(()) }
+}
+
+/// What is left to do, vex first.
+fn open_tries<'a>(args: &LiveArgs, all: &'a [Task], done: &[Try]) -> Vec<(Agent, &'a Task, u8)> {
+    let mut open = Vec::new();
+    for &agent in &args.agents {
+        let tries = if agent == Agent::Vex { args.tries } else { 1 };
+        for number in 1..=tries {
+            for task in all {
+                let is_due = agent == Agent::Vex || COMPARED.contains(&task.name.as_str());
+                let is_done = |one: &Try| one.agent == agent && one.task == task.name && one.number == number;
+                if is_due && !done.iter().any(is_done) {
+                    open.push((agent, task, number));
+                }
+            }
+        }
+    }
+    open
+}
+
+fn read(path: &std::path::Path) -> Done<Vec<Try>> {
+    let Ok(text) = std::fs::read_to_string(path) else {
+        return Ok(Vec::new());
+    };
+    // A line that was cut off by a kill is a try that was not finished.
+    Ok(text
+        .lines()
+        .filter_map(|line| serde_json::from_str(line).ok())
+        .collect())
+}
+
+fn keep(path: &std::path::Path, one: &Try) -> Done {
+    let line = serde_json::to_string(one).map_err(|error| error.to_string())?;
+    let mut file = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(path)
+        .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+    writeln!(file, "{line}").map_err(|error| format!("cannot write {}: {error}", path.display()))
+}

