@@ -133,6 +133,7 @@ fn work(args: &ExecArgs, journal: &Journal, interrupt: &Interrupt) -> Ending {
         provider,
         cwd: &shown,
         permission: args.permission.as_str(),
+        ..SessionStart::default()
     });
     let root = match root {
         Ok(root) => root,

@@ -2,11 +2,12 @@
 //!
 //! Providers translate it into requests and build [`Turn`]s from streams; the session log keeps it line by line.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// Tokens used. Input tokens include cached ones.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Usage {
     /// All input tokens: fresh, read from the cache and written to it.

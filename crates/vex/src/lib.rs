@@ -6,15 +6,15 @@
 //!
 //! The parts, and where a later one takes its place: a [`provider::Provider`] answers requests (now only
 //! [`provider::replay`], a recorded conversation); [`tools`] are run through one path (definition, validation, permission, run,
-//! bounded result); [`agent`] is the loop over both; [`journal`] is all that the run tells the world.
+//! bounded result); [`agent`] is the loop over both; [`events`] is all that the run tells the world.
 
 pub mod agent;
 pub mod cli;
 pub mod config;
 pub mod conversation;
+pub mod events;
 pub mod evidence;
 pub mod interrupt;
-pub mod journal;
 pub mod provider;
 pub mod redact;
 pub mod repair;
@@ -27,7 +27,8 @@ use std::process::ExitCode;
 use clap::{CommandFactory, FromArgMatches};
 
 pub use cli::{VexArgs, run};
-pub use journal::ExitReason;
+pub use events as journal;
+pub use events::ExitReason;
 
 /// The version that `session_start` tells.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

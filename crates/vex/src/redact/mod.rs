@@ -14,6 +14,8 @@ use std::ffi::OsString;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
+use serde_json::Value;
+
 /// The shortest value of a variable that is masked wherever it stands; a shorter one could be a word.
 const MIN_EXACT_BYTES: usize = 8;
 
@@ -22,6 +24,11 @@ static PROCESS: OnceLock<Redactor> = OnceLock::new();
 /// Masks what looks like a secret, and the values of this process's own keys.
 pub fn redact(text: &str) -> Cow<'_, str> {
     process().redact(text)
+}
+
+/// As [`redact`], for each text in a value; a text whose key says that it is a secret is judged as one.
+pub fn redact_json(value: &Value) -> Cow<'_, Value> {
+    process().redact_json(value)
 }
 
 /// The redactor of this process: it knows the values of all variables whose names say that they hold a key.
@@ -91,6 +98,38 @@ impl Redactor {
                 out.push_str(&text[from..]);
                 Cow::Owned(out)
             }
+        }
+    }
+
+    /// The value with the secrets in its texts masked.
+    pub fn redact_json<'v>(&self, value: &'v Value) -> Cow<'v, Value> {
+        match value {
+            Value::String(text) => match self.redact(text) {
+                Cow::Borrowed(_) => Cow::Borrowed(value),
+                Cow::Owned(text) => Cow::Owned(Value::String(text)),
+            },
+            Value::Array(values) if !values.is_empty() => {
+                let masked = values.iter().map(|value| self.redact_json(value).into_owned());
+                Cow::Owned(masked.collect())
+            }
+            Value::Object(fields) if !fields.is_empty() => {
+                let masked = fields.iter().map(|(key, value)| {
+                    let value = match value.as_str() {
+                        Some(text)
+                            if rules::names_secret(key.as_bytes())
+                                && rules::secret_value(text.as_bytes(), true) =>
+                        {
+                            let mut masked = String::new();
+                            push_placeholder(&mut masked, "secret");
+                            Value::String(masked)
+                        }
+                        _ => self.redact_json(value).into_owned(),
+                    };
+                    (self.redact(key).into_owned(), value)
+                });
+                Cow::Owned(masked.collect())
+            }
+            other => Cow::Borrowed(other),
         }
     }
 

@@ -443,7 +443,7 @@ fn basic(value: &[u8]) -> bool {
 }
 
 /// Whether a value behind the name of a secret is one. `plain`: it stands where only a value can stand.
-fn secret_value(value: &[u8], plain: bool) -> bool {
+pub(super) fn secret_value(value: &[u8], plain: bool) -> bool {
     let template = matches!(
         value.first(),
         None | Some(b'$' | b'{' | b'[' | b'<' | b'%' | b'*')

@@ -1,0 +1,60 @@
+//! How a run ends.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// How a run ended; decides the exit code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ExitReason {
+    /// 0: the agent says it is done, did or said something, and every check passed.
+    Done,
+    /// 1: it failed.
+    Failed,
+    /// 2: the command line is wrong.
+    Usage,
+    /// 3: the settings are wrong.
+    Config,
+    /// 4: login or model refused.
+    Refused,
+    /// 5: a limit (turns, tokens, USD, time) was reached.
+    Limit,
+    /// 6: it stopped without having done or said anything, or went in circles.
+    NoProgress,
+    /// 7: the permission refused what it needed.
+    Denied,
+    /// 130: a signal ended it.
+    Interrupted,
+}
+
+impl ExitReason {
+    /// The exit code.
+    pub fn code(self) -> u8 {
+        match self {
+            Self::Done => 0,
+            Self::Failed => 1,
+            Self::Usage => 2,
+            Self::Config => 3,
+            Self::Refused => 4,
+            Self::Limit => 5,
+            Self::NoProgress => 6,
+            Self::Denied => 7,
+            Self::Interrupted => 130,
+        }
+    }
+
+    /// The name in the `end` event.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Failed => "failed",
+            Self::Usage => "usage",
+            Self::Config => "config",
+            Self::Refused => "refused",
+            Self::Limit => "limit",
+            Self::NoProgress => "no_progress",
+            Self::Denied => "denied",
+            Self::Interrupted => "interrupted",
+        }
+    }
+}

@@ -1,0 +1,351 @@
+//! All that a run tells the world: events as JSONL or as text for a person, and always one `end`.
+//!
+//! Whatever is told was redacted: what tools gave back when they gave it, all other words here.
+
+mod exit;
+#[cfg(test)]
+mod tests;
+mod text;
+mod types;
+
+use std::borrow::Cow;
+use std::io::{IsTerminal, Write};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use serde_json::Value;
+
+pub use exit::ExitReason;
+use text::Text;
+pub use types::{CommandRun, Commit, Compacted, Evidence, SessionStart, VerifyRun, json_schema};
+use types::{End, Envelope, Event};
+
+use crate::conversation::{Arguments, ToolCall, ToolResult, Usage};
+use crate::provider::Progress;
+use crate::redact::{redact, redact_json};
+use crate::tools::plan::Step;
+
+/// The place where events go. Clones write to the same place.
+#[derive(Clone)]
+pub struct Journal(Arc<Mutex<Inner>>);
+
+/// How events are written.
+enum Form {
+    /// JSON lines on stdout.
+    Json,
+    /// Progress on stderr, the final message on stdout.
+    Text {
+        text: Text,
+        /// Whether the final message is not on this terminal already.
+        repeat_last: bool,
+    },
+}
+
+struct Inner {
+    form: Form,
+    out: Box<dyn Write + Send>,
+    err: Box<dyn Write + Send>,
+    start: Instant,
+    seq: u64,
+    usage: Usage,
+    cost_usd: Option<f64>,
+    turns: u64,
+    repaired_calls: u64,
+    last_message: Option<String>,
+    class: Option<String>,
+    result: Option<Value>,
+    evidence: Evidence,
+    verify: Vec<VerifyRun>,
+    ended: Option<ExitReason>,
+    closed: bool,
+}
+
+impl Journal {
+    /// Events as JSON lines on stdout, or as text: progress on stderr, the final message on stdout.
+    pub fn stdio(json: bool) -> Self {
+        let form = if json {
+            Form::Json
+        } else {
+            Form::Text {
+                text: Text::of_stderr(),
+                // On one terminal the last message would stand there twice.
+                repeat_last: !(std::io::stdout().is_terminal() && std::io::stderr().is_terminal()),
+            }
+        };
+        Self::write_to(form, Box::new(std::io::stdout()), Box::new(std::io::stderr()))
+    }
+
+    /// As [`Journal::stdio`], into other places, which are no terminals.
+    pub fn new(json: bool, color: bool, out: Box<dyn Write + Send>, err: Box<dyn Write + Send>) -> Self {
+        let form = if json {
+            Form::Json
+        } else {
+            Form::Text {
+                text: Text::without_terminal(color),
+                repeat_last: true,
+            }
+        };
+        Self::write_to(form, out, err)
+    }
+
+    fn write_to(form: Form, out: Box<dyn Write + Send>, err: Box<dyn Write + Send>) -> Self {
+        Self(Arc::new(Mutex::new(Inner {
+            form,
+            out,
+            err,
+            start: Instant::now(),
+            seq: 0,
+            usage: Usage::default(),
+            cost_usd: None,
+            turns: 0,
+            repaired_calls: 0,
+            last_message: None,
+            class: None,
+            result: None,
+            evidence: Evidence::default(),
+            verify: Vec::new(),
+            ended: None,
+            closed: false,
+        })))
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether nobody reads the events any more.
+    pub fn is_closed(&self) -> bool {
+        self.inner().closed
+    }
+
+    /// The last thing that the model said.
+    pub fn last_message(&self) -> Option<String> {
+        self.inner().last_message.clone()
+    }
+
+    /// The run begins.
+    pub fn session_start(&self, start: &SessionStart<'_>) {
+        self.inner().emit(&Event::SessionStart(start));
+    }
+
+    /// The model said something.
+    pub fn message(&self, text: &str) {
+        let text = redact(text);
+        let mut inner = self.inner();
+        inner.emit(&Event::Message { text: &text });
+        inner.last_message = Some(text.into_owned());
+    }
+
+    /// The model thought something.
+    pub fn reasoning(&self, text: &str) {
+        self.inner().emit(&Event::Reasoning { text: &redact(text) });
+    }
+
+    /// Something is heard of an answer while it comes.
+    pub fn progress(&self, progress: &Progress<'_>) {
+        match progress {
+            // Told when the answer is whole.
+            Progress::Text(_) | Progress::Thinking(_) => {}
+            Progress::Retry {
+                attempt,
+                delay_ms,
+                reason,
+            } => self.inner().emit(&Event::Retry {
+                attempt: *attempt,
+                delay_ms: *delay_ms,
+                reason: &redact(reason),
+            }),
+            Progress::Fallback { model } => self.inner().emit(&Event::Fallback { model }),
+        }
+    }
+
+    /// A tool is about to run.
+    pub fn tool_call(&self, call: &ToolCall) {
+        let input = match &call.input {
+            Arguments::Json(input) => redact_json(input),
+            Arguments::Broken { raw, .. } => Cow::Owned(Value::String(redact(raw).into_owned())),
+        };
+        let mut inner = self.inner();
+        inner.repaired_calls += u64::from(call.repaired);
+        inner.emit(&Event::ToolCall {
+            call_id: &call.call_id,
+            tool: &redact(&call.tool),
+            input: &input,
+            repaired: call.repaired,
+        });
+    }
+
+    /// A tool gave something back.
+    pub fn tool_result(&self, result: &ToolResult) {
+        self.inner().emit(&Event::ToolResult {
+            call_id: &result.call_id,
+            is_error: result.is_error,
+            exit_code: result.exit_code,
+            denied: result.denied,
+            output: &result.output,
+        });
+    }
+
+    /// The plan is another one.
+    pub fn plan(&self, steps: &[Step]) {
+        let mut steps = steps.to_vec();
+        for step in &mut steps {
+            step.text = redact(&step.text).into_owned();
+        }
+        self.inner().emit(&Event::Plan { steps: &steps });
+    }
+
+    /// Older parts of the conversation were made shorter.
+    pub fn compaction(&self, compacted: Compacted) {
+        self.inner().emit(&Event::Compaction(compacted));
+    }
+
+    /// The command of `--verify` ran; `result` is what it gave.
+    pub fn verify(&self, command: &str, result: &ToolResult) {
+        let mut inner = self.inner();
+        let run = VerifyRun {
+            attempt: u32::try_from(inner.verify.len() + 1).unwrap_or(u32::MAX),
+            command: redact(command).into_owned(),
+            ok: !result.is_error,
+            exit_code: result.exit_code,
+        };
+        let output = if run.ok { "" } else { result.output.as_str() };
+        inner.emit(&Event::Verify { run: &run, output });
+        inner.verify.push(run);
+    }
+
+    /// The model was told to change its ways.
+    pub fn guard(&self, kind: &str, message: &str) {
+        self.inner().emit(&Event::Guard {
+            kind,
+            message: &redact(message),
+        });
+    }
+
+    /// Something that a person should know.
+    pub fn warning(&self, message: &str) {
+        self.inner().emit(&Event::Warning {
+            message: &redact(message),
+        });
+    }
+
+    /// A turn's tokens and cost; the event tells the totals.
+    pub fn add_usage(&self, usage: Usage, cost_usd: Option<f64>) {
+        let mut inner = self.inner();
+        inner.usage.add(usage);
+        inner.turns += 1;
+        if let Some(cost) = cost_usd {
+            inner.cost_usd = Some(inner.cost_usd.unwrap_or(0.0) + cost);
+        }
+        let event = Event::Usage {
+            usage: inner.usage,
+            cost_usd: inner.cost_usd,
+        };
+        inner.emit(&event);
+    }
+
+    /// Something went wrong.
+    pub fn error(&self, message: &str, fatal: bool, class: Option<&str>) {
+        let mut inner = self.inner();
+        if fatal {
+            inner.class = class.map(str::to_owned);
+        }
+        inner.emit(&Event::Error {
+            message: &redact(message),
+            fatal,
+            class,
+        });
+    }
+
+    /// Changes what is known of the deeds of the run.
+    pub fn evidence(&self, change: impl FnOnce(&mut Evidence)) {
+        change(&mut self.inner().evidence);
+    }
+
+    /// The final answer fits its schema.
+    pub fn set_result(&self, result: &Value) {
+        self.inner().result = Some(redact_json(result).into_owned());
+    }
+
+    /// The run ends; only the first call counts. `message` is the reason where it failed, else the last message.
+    pub fn end(&self, reason: ExitReason, message: Option<&str>) -> ExitReason {
+        self.inner().end(reason, message)
+    }
+
+    /// As [`Journal::end`], but gives up rather than wait for a writer that hangs.
+    pub fn try_end(&self, reason: ExitReason, message: Option<&str>) {
+        if let Ok(mut inner) = self.0.try_lock() {
+            inner.end(reason, message);
+        }
+    }
+}
+
+impl Inner {
+    fn emit(&mut self, event: &Event<'_>) {
+        if self.ended.is_some() {
+            return;
+        }
+        self.seq += 1;
+        let written = match &mut self.form {
+            Form::Json => {
+                let envelope = Envelope {
+                    v: 1,
+                    seq: self.seq,
+                    event,
+                };
+                let line = serde_json::to_vec(&envelope);
+                line.map_err(std::io::Error::from).and_then(|mut line| {
+                    line.push(b'\n');
+                    self.out.write_all(&line).and_then(|()| self.out.flush())
+                })
+            }
+            Form::Text { text, .. } => text.write(&mut *self.err, event),
+        };
+        self.closed |= written.is_err();
+    }
+
+    fn end(&mut self, reason: ExitReason, message: Option<&str>) -> ExitReason {
+        if let Some(earlier) = self.ended {
+            return earlier;
+        }
+        let mut evidence = std::mem::take(&mut self.evidence);
+        for run in &mut evidence.commands {
+            run.command = redact(&run.command).into_owned();
+        }
+        for commit in &mut evidence.commits {
+            commit.subject = redact(&commit.subject).into_owned();
+        }
+        let message = message.map(redact);
+        let (last, class, result) = (self.last_message.take(), self.class.take(), self.result.take());
+        let verify = std::mem::take(&mut self.verify);
+        let ok = reason == ExitReason::Done;
+        self.emit(&Event::End(Box::new(End {
+            ok,
+            reason,
+            message: message.as_deref().or(last.as_deref()),
+            exit_code: reason.code(),
+            usage: self.usage,
+            cost_usd: self.cost_usd,
+            class: class.as_deref().filter(|_| !ok),
+            result: result.as_ref().filter(|_| ok),
+            evidence: &evidence,
+            verify: &verify,
+            turns: self.turns,
+            repaired_calls: self.repaired_calls,
+            duration_ms: u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX),
+        })));
+        if let (
+            Form::Text {
+                repeat_last: true, ..
+            },
+            true,
+            Some(last),
+        ) = (&self.form, ok, &last)
+        {
+            let written = writeln!(self.out, "{}", text::clean(last)).and_then(|()| self.out.flush());
+            self.closed |= written.is_err();
+        }
+        self.ended = Some(reason);
+        reason
+    }
+}

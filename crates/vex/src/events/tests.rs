@@ -1,0 +1,207 @@
+use serde_json::json;
+
+use super::*;
+use crate::tools::plan::StepStatus;
+
+#[derive(Clone, Default)]
+struct Sink(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Sink {
+    fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+}
+
+struct Full;
+
+impl Write for Full {
+    fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
+        Err(std::io::Error::from(std::io::ErrorKind::StorageFull))
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Put together here, so that nobody takes this file for one that holds secrets.
+fn secret() -> String {
+    format!("{}_{}", "ghp", "q7Rz2Lk9Xw4Tb8Vn3Pc6Jd5Hf1Gs0MyKaEu9")
+}
+
+fn result(output: &str, exit_code: Option<i32>) -> ToolResult {
+    ToolResult {
+        call_id: "c1".into(),
+        is_error: exit_code.is_some_and(|code| code != 0),
+        exit_code,
+        output: output.into(),
+        denied: false,
+    }
+}
+
+/// One of everything.
+fn tell_all(journal: &Journal) {
+    let call = |tool: &str, input| ToolCall {
+        call_id: "c1".into(),
+        tool: tool.into(),
+        input,
+        repaired: true,
+    };
+    journal.session_start(&SessionStart {
+        session_id: "s1",
+        model: "m",
+        version: "1.2.3",
+        provider: "p",
+        cwd: "/w",
+        permission: "workspace-write",
+        sandbox: Some("none: the kernel has no Landlock"),
+        resumed_from: Some("s1"),
+        forked_from: Some("s0@3"),
+    });
+    journal.warning("the variable VEX_MODLE sets nothing");
+    journal.reasoning("I think\nand think");
+    journal.message(&format!("I look, with {}.", secret()));
+    journal.add_usage(
+        Usage {
+            input_tokens: 10,
+            cached_input_tokens: 4,
+            output_tokens: 2,
+            ..Usage::default()
+        },
+        Some(0.25),
+    );
+    journal.tool_call(&call(
+        "run_command",
+        Arguments::Json(json!({"command": format!("echo {}\x1b[31m\nls", secret())})),
+    ));
+    journal.tool_result(&result("1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n", Some(3)));
+    journal.tool_call(&call(
+        "edit_file",
+        Arguments::Broken {
+            raw: "{\"path\": ".into(),
+            reason: "cut off".into(),
+        },
+    ));
+    journal.tool_result(&result("a.txt\n-one\n+two", None));
+    journal.plan(&[
+        Step {
+            text: "look".into(),
+            status: StepStatus::Done,
+        },
+        Step {
+            text: "mend".into(),
+            status: StepStatus::InProgress,
+        },
+        Step {
+            text: "check".into(),
+            status: StepStatus::Pending,
+        },
+    ]);
+    journal.progress(&Progress::Text("not told"));
+    journal.progress(&Progress::Retry {
+        attempt: 2,
+        delay_ms: 1500,
+        reason: "overloaded",
+    });
+    journal.progress(&Progress::Fallback { model: "m2" });
+    journal.compaction(Compacted {
+        before_tokens: 900,
+        after_tokens: 300,
+        dropped_messages: 12,
+        shortened_results: 3,
+        by_model: false,
+    });
+    journal.guard("same_call", "You made the same call three times.");
+    journal.verify("make test", &result("no\n", Some(2)));
+    journal.verify("make test", &result("yes\n", Some(0)));
+    journal.error("something", false, None);
+    journal.evidence(|evidence| {
+        evidence.files_changed.push("a.txt".into());
+        evidence.commands.push(CommandRun {
+            command: format!("echo {}", secret()),
+            exit_code: Some(3),
+        });
+    });
+    journal.message("All done.");
+    journal.set_result(&json!({"answer": 42}));
+}
+
+#[test]
+fn every_event_fits_the_schema_and_tells_no_secret() {
+    let sink = Sink::default();
+    let journal = Journal::new(true, false, Box::new(sink.clone()), Box::new(std::io::sink()));
+    tell_all(&journal);
+    journal.end(ExitReason::Done, None);
+    journal.end(ExitReason::Failed, Some("a second end counts for nothing"));
+    journal.message("and what comes after it is not told");
+    let text = sink.text();
+    assert!(!text.contains(&secret()), "{text}");
+    let schema = jsonschema::validator_for(&json_schema()).unwrap();
+    for (index, line) in text.lines().enumerate() {
+        let event: Value = serde_json::from_str(line).unwrap();
+        let mistakes: Vec<String> = schema
+            .iter_errors(&event)
+            .map(|error| error.to_string())
+            .collect();
+        assert!(mistakes.is_empty(), "{line}: {mistakes:?}");
+        assert_eq!(event["seq"], index as u64 + 1);
+    }
+    let stable = regex::Regex::new(r#""duration_ms":\d+"#).unwrap();
+    insta::assert_snapshot!(stable.replace(&text, r#""duration_ms":0"#));
+    // A schema that takes everything would prove nothing.
+    for wrong in [
+        json!({"v": 1, "seq": 1, "type": "nothing"}),
+        json!({"v": 1, "seq": 1, "type": "message"}),
+        json!({"type": "message", "text": ""}),
+    ] {
+        assert!(!schema.is_valid(&wrong), "{wrong}");
+    }
+}
+
+#[test]
+fn text_for_a_person() {
+    let (out, err) = (Sink::default(), Sink::default());
+    let journal = Journal::new(false, false, Box::new(out.clone()), Box::new(err.clone()));
+    tell_all(&journal);
+    journal.end(ExitReason::Done, None);
+    assert_eq!(out.text(), "All done.\n");
+    let stable = regex::Regex::new(r"done in [0-9.]+ s").unwrap();
+    insta::assert_snapshot!(stable.replace(&err.text(), "done in 0.0 s"));
+    assert!(!err.text().contains(&secret()) && !err.text().contains('\x1b'));
+}
+
+#[test]
+fn a_run_that_failed_says_nothing_on_stdout() {
+    let out = Sink::default();
+    let journal = Journal::new(false, false, Box::new(out.clone()), Box::new(std::io::sink()));
+    journal.message("Half done.");
+    journal.end(ExitReason::Limit, Some("the limit of 2 turns is reached"));
+    assert_eq!(out.text(), "");
+}
+
+#[test]
+fn a_full_disk_is_noticed() {
+    for json in [true, false] {
+        let journal = Journal::new(json, false, Box::new(Full), Box::new(Full));
+        assert!(!journal.is_closed());
+        journal.message("hello");
+        assert!(journal.is_closed());
+    }
+    // The last message on stdout counts, too.
+    let journal = Journal::new(false, false, Box::new(Full), Box::new(std::io::sink()));
+    journal.message("hello");
+    assert!(!journal.is_closed());
+    journal.end(ExitReason::Done, None);
+    assert!(journal.is_closed());
+}
