@@ -22,7 +22,7 @@ const REMARKS: [&str; 6] = [
 const MAX_MISTAKES: usize = 4;
 
 /// The name of a tool as it would be written here: `RunCommand`, `run-command` and `functions.run_command` are one.
-pub(super) fn tool_name(written: &str) -> String {
+pub(crate) fn tool_name(written: &str) -> String {
     let written = written.trim();
     snake_case(written.strip_prefix("functions.").unwrap_or(written))
 }

@@ -22,6 +22,7 @@ pub use permission::{Need, Permission};
 pub use root::{Root, RootError};
 pub use tool::ToolDefinition;
 
+pub(crate) use input::tool_name;
 pub(crate) use output::{Change, Ran, ToolError, Wrote};
 pub(crate) use tool::{Entry, Subject, Tool, ToolContext};
 

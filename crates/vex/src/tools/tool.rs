@@ -26,6 +26,10 @@ pub struct ToolDefinition {
     pub input_schema: Value,
     /// What it needs.
     pub need: Need,
+    /// What models call it, too.
+    pub aliases: &'static [&'static str],
+    /// What models call its arguments, too: (other name, name).
+    pub arguments: &'static [(&'static str, &'static str)],
 }
 
 /// What a tool may use while it runs.
@@ -198,6 +202,8 @@ impl Entry {
             name: T::NAME,
             description: T::DESCRIPTION,
             need: T::Kind::NEED,
+            aliases: T::ALIASES,
+            arguments: T::ARGUMENTS,
             input_schema: json!({
                 "type": "object",
                 "properties": T::properties(),

@@ -1,0 +1,378 @@
+//! JSON as models write it: a reader that takes what has one reading, and says where it stops being certain.
+
+use serde_json::{Map, Value};
+
+/// How deep arrays and objects may nest.
+const MAX_DEPTH: usize = 64;
+
+/// The longest key that is looked for behind a quotation mark that may end a text, in bytes.
+const MAX_KEY: usize = 64;
+
+/// What is known of the place where the text ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// Nothing: the text may be cut off.
+    Unknown,
+    /// The model ended there.
+    Said,
+    /// Something that closes stands behind it. Brackets missing before it can only be meant there.
+    Closed,
+}
+
+/// Why a text was not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// It ends in the middle.
+    Cut,
+    /// What stands there has no certain reading.
+    Wrong {
+        /// Where, in bytes.
+        at: usize,
+        /// What is wrong.
+        what: &'static str,
+    },
+}
+
+/// Reads the object or array at the start of a text: the value, and where it ends.
+pub(super) fn read(text: &str, end: End) -> Result<(Value, usize), Fault> {
+    let mut strict = serde_json::Deserializer::from_str(text).into_iter::<Value>();
+    if let Some(Ok(value)) = strict.next() {
+        return Ok((value, strict.byte_offset()));
+    }
+    Reader::new(text, end, false).all()
+}
+
+/// Reads a text that is an object or an array and nothing else.
+///
+/// Texts whose own quotation marks are not escaped are read here, where it is known that nothing is cut off: each text
+/// ends where JSON certainly goes on.
+pub(super) fn read_whole(text: &str, end: End) -> Result<Value, Fault> {
+    let exact = |(value, used): (Value, usize)| match text[used..].trim_start() {
+        "" => Ok(value),
+        _ => Err(Fault::Wrong {
+            at: used,
+            what: "something follows, perhaps behind a quotation mark that is not escaped",
+        }),
+    };
+    let fault = match read(text, end).and_then(exact) {
+        Ok(value) => return Ok(value),
+        Err(fault) => fault,
+    };
+    match fault {
+        Fault::Wrong { .. } if end != End::Unknown => Reader::new(text, end, true)
+            .all()
+            .and_then(exact)
+            .map_err(|_| fault),
+        _ => Err(fault),
+    }
+}
+
+/// Where a quoted text stands, which says what may follow it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Key,
+    Value,
+}
+
+struct Reader<'a> {
+    text: &'a str,
+    at: usize,
+    end: End,
+    /// Whether quotation marks within texts may stand unescaped.
+    loose: bool,
+    /// The arrays and objects around, by the bracket that closes them.
+    open: Vec<u8>,
+}
+
+impl<'a> Reader<'a> {
+    fn new(text: &'a str, end: End, loose: bool) -> Self {
+        Self {
+            text,
+            at: 0,
+            end,
+            loose,
+            open: Vec::new(),
+        }
+    }
+
+    fn all(mut self) -> Result<(Value, usize), Fault> {
+        let value = self.value()?;
+        Ok((value, self.at))
+    }
+
+    fn byte(&self) -> Option<u8> {
+        self.text.as_bytes().get(self.at).copied()
+    }
+
+    fn wrong<T>(&self, what: &'static str) -> Result<T, Fault> {
+        Err(Fault::Wrong { at: self.at, what })
+    }
+
+    /// The next byte behind white space.
+    fn next(&mut self) -> Result<u8, Fault> {
+        self.at += blank(&self.text[self.at..]);
+        self.byte().ok_or(Fault::Cut)
+    }
+
+    fn value(&mut self) -> Result<Value, Fault> {
+        match self.next()? {
+            b'{' => self.nested(b'}', Self::object),
+            b'[' => self.nested(b']', Self::array),
+            quote @ (b'"' | b'\'' | b'`') => self.quoted(quote, Place::Value).map(Value::String),
+            b'-' | b'0'..=b'9' => self.number(),
+            _ => self.word(),
+        }
+    }
+
+    fn nested(&mut self, close: u8, read: fn(&mut Self) -> Result<Value, Fault>) -> Result<Value, Fault> {
+        if self.open.len() == MAX_DEPTH {
+            return self.wrong("it nests too deep");
+        }
+        self.at += 1;
+        self.open.push(close);
+        let value = read(self)?;
+        self.open.pop();
+        Ok(value)
+    }
+
+    /// Whether the array or object ends here; else a value must follow. A comma too many is left out.
+    fn ends(&mut self, close: u8, first: bool) -> Result<bool, Fault> {
+        let next = match self.next() {
+            // All that was said is whole, and something closes behind it: only this bracket can be missing.
+            Err(Fault::Cut) if self.end == End::Closed && !first => return Ok(true),
+            next => next?,
+        };
+        if next == close {
+            self.at += 1;
+            return Ok(true);
+        }
+        if first {
+            return Ok(false);
+        }
+        if next != b',' {
+            return self.wrong(
+                "a comma or a closing bracket is missing, or a quotation mark within a text is not escaped",
+            );
+        }
+        self.at += 1;
+        if self.next()? == close {
+            self.at += 1;
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    fn array(&mut self) -> Result<Value, Fault> {
+        let mut items = Vec::new();
+        while !self.ends(b']', items.is_empty())? {
+            items.push(self.value()?);
+        }
+        Ok(Value::Array(items))
+    }
+
+    fn object(&mut self) -> Result<Value, Fault> {
+        let mut map = Map::new();
+        while !self.ends(b'}', map.is_empty())? {
+            let key = match self.next()? {
+                quote @ (b'"' | b'\'') => self.quoted(quote, Place::Key)?,
+                _ => self.bare_key()?,
+            };
+            if self.next()? != b':' {
+                return self.wrong("a colon is missing behind a key");
+            }
+            self.at += 1;
+            let value = self.value()?;
+            // In a text that had to be mended, a key that comes twice says that it was read wrong.
+            if map.insert(key, value).is_some() {
+                return self.wrong("a key comes twice");
+            }
+        }
+        Ok(Value::Object(map))
+    }
+
+    fn bare_key(&mut self) -> Result<String, Fault> {
+        let rest = &self.text[self.at..];
+        let length = identifier(rest);
+        if length == 0 {
+            return self.wrong("a key is missing");
+        }
+        self.at += length;
+        Ok(rest[..length].to_owned())
+    }
+
+    fn number(&mut self) -> Result<Value, Fault> {
+        let rest = &self.text[self.at..];
+        let length = rest
+            .bytes()
+            .take_while(|b| b.is_ascii_digit() || b"+-.eE".contains(b))
+            .count();
+        if length == rest.len() && self.end == End::Unknown {
+            return Err(Fault::Cut);
+        }
+        match serde_json::from_str(&rest[..length]) {
+            Ok(number) => {
+                self.at += length;
+                Ok(Value::Number(number))
+            }
+            Err(_) => self.wrong("this is no number"),
+        }
+    }
+
+    fn word(&mut self) -> Result<Value, Fault> {
+        let rest = &self.text[self.at..];
+        let length = identifier(rest);
+        let value = match &rest[..length] {
+            "true" | "True" => Value::Bool(true),
+            "false" | "False" => Value::Bool(false),
+            "null" | "None" => Value::Null,
+            _ if length > 0 && length == rest.len() && self.end == End::Unknown => return Err(Fault::Cut),
+            _ => return self.wrong("a value is missing or has no quotation marks"),
+        };
+        self.at += length;
+        Ok(value)
+    }
+
+    fn quoted(&mut self, quote: u8, place: Place) -> Result<String, Fault> {
+        let rest = &self.text[self.at..];
+        let triple = [quote; 3];
+        if place == Place::Value && quote != b'`' && rest.as_bytes().starts_with(&triple) {
+            return self.verbatim(3, quote);
+        }
+        if quote == b'`' {
+            return self.verbatim(1, quote);
+        }
+        self.at += 1;
+        let mut said = String::new();
+        loop {
+            let rest = &self.text[self.at..];
+            let Some(stop) = rest.bytes().position(|b| b == quote || b == b'\\') else {
+                return Err(Fault::Cut);
+            };
+            said.push_str(&rest[..stop]);
+            self.at += stop + 1;
+            if rest.as_bytes()[stop] == b'\\' {
+                self.escape(quote, &mut said)?;
+            } else if !self.loose || self.goes_on(place) {
+                return Ok(said);
+            } else {
+                said.push(char::from(quote));
+            }
+        }
+    }
+
+    /// A text in Python's triple quotation marks or in backticks: as it stands, where nothing in it needs a reading.
+    fn verbatim(&mut self, marks: usize, quote: u8) -> Result<String, Fault> {
+        let start = self.at + marks;
+        let mark = &self.text[self.at..start];
+        let Some(length) = self.text[start..].find(mark) else {
+            return Err(Fault::Cut);
+        };
+        let said = &self.text[start..start + length];
+        if said.contains('\\') || (quote == b'`' && said.contains("${")) {
+            return self.wrong("a text in such quotation marks must not need escapes");
+        }
+        self.at = start + length + marks;
+        Ok(said.to_owned())
+    }
+
+    /// What stands behind a backslash.
+    fn escape(&mut self, quote: u8, said: &mut String) -> Result<(), Fault> {
+        let next = self.text[self.at..].chars().next().ok_or(Fault::Cut)?;
+        let plain = match next {
+            '"' | '\\' | '/' => next,
+            '\'' if quote == b'\'' => next,
+            'n' => '\n',
+            't' => '\t',
+            'r' => '\r',
+            'b' => '\u{8}',
+            'f' => '\u{c}',
+            'u' => return self.unicode(said),
+            // These are escapes of regular expressions, shells and C: the backslash itself is meant.
+            'd' | 'w' | 's' | 'D' | 'W' | 'S' | '\n' | ' ' => {
+                said.push('\\');
+                next
+            }
+            _ if next.is_ascii_punctuation() && next != '\'' => {
+                said.push('\\');
+                next
+            }
+            _ => return self.wrong("a backslash in a text must be written twice"),
+        };
+        said.push(plain);
+        self.at += next.len_utf8();
+        Ok(())
+    }
+
+    fn unicode(&mut self, said: &mut String) -> Result<(), Fault> {
+        let unit = |at: usize| {
+            let digits = self.text.get(at + 1..at + 5)?;
+            let all_hex = digits.bytes().all(|b| b.is_ascii_hexdigit());
+            all_hex.then(|| u16::from_str_radix(digits, 16).ok()).flatten()
+        };
+        if self.text.len() < self.at + 5 {
+            return Err(Fault::Cut);
+        }
+        let first = unit(self.at);
+        let again = self.text[self.at..].get(5..7) == Some("\\u");
+        let second = unit(self.at + 6).filter(|_| first.is_some() && again);
+        let units = first.into_iter().chain(second);
+        let (read, length) = match char::decode_utf16(units).next() {
+            Some(Ok(read)) => (read, if read.len_utf16() == 2 { 11 } else { 5 }),
+            _ => return self.wrong("this is no character"),
+        };
+        said.push(read);
+        self.at += length;
+        Ok(())
+    }
+
+    /// Whether JSON certainly goes on here, behind a quotation mark, so that it ended its text.
+    fn goes_on(&self, place: Place) -> bool {
+        let rest = &self.text[self.at..];
+        let rest = &rest[blank(rest)..];
+        if place == Place::Key {
+            return rest.starts_with(':');
+        }
+        let (mut at, mut closed) = (0, 0);
+        for byte in rest.bytes() {
+            match byte {
+                _ if byte.is_ascii_whitespace() => {}
+                b'}' | b']' if self.open.iter().rev().nth(closed) == Some(&byte) => closed += 1,
+                _ => break,
+            }
+            at += 1;
+        }
+        let rest = &rest[at..];
+        match (rest.strip_prefix(','), self.open.iter().rev().nth(closed)) {
+            (Some(next), Some(b'}')) => key(&next[blank(next)..]),
+            (Some(next), Some(_)) => next[blank(next)..].starts_with(['"', '\'', '{', '[', ']']),
+            _ => rest.is_empty() && closed == self.open.len(),
+        }
+    }
+}
+
+/// Whether a key and its colon stand here.
+fn key(text: &str) -> bool {
+    let Some(quote @ (b'"' | b'\'')) = text.bytes().next() else {
+        return text.starts_with('}');
+    };
+    let name = text[1..]
+        .bytes()
+        .take(MAX_KEY)
+        .take_while(|&b| b != quote)
+        .count();
+    text.as_bytes().get(1 + name) == Some(&quote) && {
+        let rest = &text[2 + name..];
+        rest[blank(rest)..].starts_with(':')
+    }
+}
+
+fn identifier(text: &str) -> usize {
+    text.bytes()
+        .take_while(|b| b.is_ascii_alphanumeric() || *b == b'_')
+        .count()
+}
+
+/// How much white space a text begins with, in bytes.
+pub(super) fn blank(text: &str) -> usize {
+    text.bytes().take_while(u8::is_ascii_whitespace).count()
+}

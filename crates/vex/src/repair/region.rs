@@ -1,0 +1,502 @@
+//! A part of an answer that may hold calls: from the first tag, fence or bracket to where it ends or turns out to
+//! hold none.
+//!
+//! Every byte is examined once, in whatever pieces the answer comes. What a region decides depends on the text alone.
+
+use super::Found;
+use super::arguments::explain;
+use super::element::{Element, Grown};
+use super::json::{self, End, Fault, blank};
+use super::names::{Catalog, plausible};
+use super::shape::{self, Promise, promise};
+use super::tags::{self, Tag};
+use crate::conversation::Arguments;
+
+/// How many ends of JSON that does not balance are tried.
+const MAX_TRIES: u8 = 4;
+
+/// A fence: which mark, and how often.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Fence {
+    pub(super) mark: u8,
+    pub(super) count: usize,
+}
+
+impl Fence {
+    /// The fence at the start of a text, where there are three marks or more.
+    pub(super) fn at(text: &str) -> Option<Self> {
+        let mark = text.bytes().next().filter(|mark| b"`~".contains(mark))?;
+        let count = marks(text, mark);
+        (3..MAX_MARKS).contains(&count).then_some(Self { mark, count })
+    }
+
+    /// Whether the fence at the start of a text ends this one; `None` where more text is needed.
+    pub(super) fn closes(self, text: &str, ended: bool) -> Option<bool> {
+        let count = marks(text, self.mark);
+        if count < self.count && count < text.len() {
+            return Some(false);
+        }
+        let blank = text[count..].bytes().take(MAX_BLANK);
+        let blank = blank.take_while(|b| b" \t\r".contains(b)).count();
+        match text.as_bytes().get(count + blank) {
+            _ if count == MAX_MARKS || blank == MAX_BLANK => Some(false),
+            Some(next) => Some(*next == b'\n'),
+            None if ended => Some(count >= self.count),
+            None => None,
+        }
+    }
+}
+
+/// The most marks that a fence may have.
+const MAX_MARKS: usize = 64;
+
+/// How much white space may stand behind the marks that end a fence, in bytes.
+const MAX_BLANK: usize = 256;
+
+/// How often a mark stands at the start of a text, up to [`MAX_MARKS`].
+pub(super) fn marks(text: &str, mark: u8) -> usize {
+    text.bytes().take(MAX_MARKS).take_while(|&b| b == mark).count()
+}
+
+/// What surrounds calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Nothing: JSON on its own lines.
+    Bare,
+    /// A fence.
+    Fence(Fence),
+    /// Tags.
+    Marked,
+}
+
+/// What came of a step.
+#[derive(Debug)]
+pub(super) enum Step {
+    /// More text is needed.
+    Wait,
+    /// It went on.
+    On,
+    /// Calls were found.
+    Calls(Vec<Found>),
+    /// The region ended; what follows `Region::end` is not part of it. In a fence that is still open, the rest of the
+    /// fence follows.
+    Over { open: Option<Fence> },
+    /// It holds no call.
+    Nothing,
+}
+
+#[derive(Debug)]
+enum Part {
+    /// Before a call, between calls, behind them.
+    Between,
+    Json(Json),
+    /// Behind JSON that is read: what follows decides whether it ended there.
+    Behind {
+        json: Json,
+        to: usize,
+        calls: Vec<Found>,
+    },
+    Element(Element),
+}
+
+#[derive(Debug)]
+struct Json {
+    /// Where it began.
+    from: usize,
+    /// The tool, where it was named before the JSON, which is its arguments then.
+    tool: Option<String>,
+    depth: usize,
+    quote: Option<u8>,
+    escaped: bool,
+    /// Whether brackets and quotation marks told the wrong end: only what closes the region counts then.
+    loose: bool,
+    /// Whether only white space stands on the line so far.
+    fresh: bool,
+    /// The first end of the region that did not fit.
+    closed: Option<usize>,
+    tries: u8,
+}
+
+impl Json {
+    fn new(from: usize, tool: Option<String>) -> Self {
+        Self {
+            from,
+            tool,
+            depth: 0,
+            quote: None,
+            escaped: false,
+            loose: false,
+            fresh: false,
+            closed: None,
+            tries: 0,
+        }
+    }
+
+    /// Takes a byte, and says whether the value is whole behind it.
+    fn feed(&mut self, byte: u8) -> bool {
+        self.fresh = byte == b'\n' || (self.fresh && byte.is_ascii_whitespace());
+        if self.loose {
+            return false;
+        }
+        match (self.quote, byte) {
+            (Some(_), _) if self.escaped => self.escaped = false,
+            (Some(_), b'\\') => self.escaped = true,
+            (Some(quote), _) if quote == byte => self.quote = None,
+            (Some(_), _) => {}
+            (None, b'"' | b'\'') => self.quote = Some(byte),
+            (None, b'{' | b'[') => self.depth += 1,
+            (None, b'}' | b']') => {
+                self.depth = self.depth.saturating_sub(1);
+                return self.depth == 0;
+            }
+            (None, _) => {}
+        }
+        false
+    }
+}
+
+/// A part of an answer that may hold calls. Positions count from its start.
+#[derive(Debug)]
+pub(super) struct Region {
+    kind: Kind,
+    /// How much of it is examined.
+    at: usize,
+    /// Where the last call, or the last tag behind one, ended.
+    end: usize,
+    found: bool,
+    /// Calls that count once it is known that they stand on their own lines.
+    held: Vec<Found>,
+    part: Part,
+}
+
+impl Region {
+    /// A region whose first bracket or tag stands at `at`.
+    pub(super) fn new(kind: Kind, at: usize) -> Self {
+        Self {
+            kind,
+            at,
+            end: 0,
+            found: false,
+            held: Vec::new(),
+            part: Part::Between,
+        }
+    }
+
+    /// Where the text behind the region begins.
+    pub(super) fn end(&self) -> usize {
+        self.end
+    }
+
+    /// How much of it is examined.
+    pub(super) fn examined(&self) -> usize {
+        self.at
+    }
+
+    pub(super) fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Goes on. `text` is all of the region so far; `ended` says that no more comes, and whether it was cut off.
+    pub(super) fn step(&mut self, text: &str, ended: Option<bool>, tools: &Catalog) -> Step {
+        match std::mem::replace(&mut self.part, Part::Between) {
+            Part::Between => self.between(text, ended, tools),
+            Part::Json(json) => self.json(json, text, ended, tools),
+            Part::Behind { json, to, calls } => self.behind(json, to, calls, text, ended, tools),
+            Part::Element(mut element) => match element.grow(text, &mut self.at, ended) {
+                Grown::Wait => {
+                    self.part = Part::Element(element);
+                    Step::Wait
+                }
+                Grown::Done(call) => {
+                    self.end = self.at;
+                    self.give(vec![call])
+                }
+                Grown::Cut(call) => {
+                    self.at = text.len();
+                    self.end = self.at;
+                    self.give(vec![call])
+                }
+                Grown::Json(tool) => {
+                    self.part = Part::Json(Json::new(self.at, Some(tool)));
+                    Step::On
+                }
+                Grown::No => self.over(),
+            },
+        }
+    }
+
+    fn give(&mut self, calls: Vec<Found>) -> Step {
+        self.found = true;
+        Step::Calls(calls)
+    }
+
+    /// The region ends, as one that holds calls or as one that does not.
+    fn over(&mut self) -> Step {
+        match self.kind {
+            _ if !self.found => Step::Nothing,
+            Kind::Fence(fence) => Step::Over { open: Some(fence) },
+            _ => Step::Over { open: None },
+        }
+    }
+
+    fn between(&mut self, text: &str, ended: Option<bool>, tools: &Catalog) -> Step {
+        self.at += blank(&text[self.at..]);
+        let rest = &text[self.at..];
+        let marked = self.kind == Kind::Marked;
+        let Some(next) = rest.bytes().next() else {
+            return if ended.is_some() { self.over() } else { Step::Wait };
+        };
+        match next {
+            b',' | b';' if self.found => self.at += 1,
+            b'<' | b'[' => match tags::read(rest) {
+                Tag::More if ended.is_none() => return Step::Wait,
+                // Markup behind bare JSON is a region of its own.
+                Tag::Open(_) | Tag::Element(..) if self.kind == Kind::Bare => return self.over(),
+                Tag::Open(length) => self.at += length,
+                Tag::Close(length) if self.found => {
+                    self.at += length;
+                    self.end = self.at;
+                }
+                Tag::Element(name, length) => {
+                    self.at += length;
+                    self.part = Part::Element(Element::new(name));
+                }
+                _ if next == b'[' => return self.begin(rest, ended, tools),
+                _ => return self.over(),
+            },
+            b'{' => return self.begin(rest, ended, tools),
+            b'`' | b'~' => {
+                let count = marks(rest, next);
+                if count == rest.len() && ended.is_none() {
+                    return Step::Wait;
+                }
+                match self.kind {
+                    Kind::Fence(fence) if next == fence.mark && count >= fence.count && self.found => {
+                        self.end = self.at + count;
+                        return Step::Over { open: None };
+                    }
+                    // Tags around a fence around a call.
+                    Kind::Marked if count >= 3 => self.at += count,
+                    _ => return self.over(),
+                }
+            }
+            _ if marked && (next.is_ascii_alphabetic() || next == b'_') => {
+                return self.word(rest, ended);
+            }
+            _ => return self.over(),
+        }
+        Step::On
+    }
+
+    /// A word between tags: the label of a fence, or the name of a tool with its arguments behind it.
+    fn word(&mut self, rest: &str, ended: Option<bool>) -> Step {
+        let (start, full) = shape::beginning(rest);
+        let length = start
+            .bytes()
+            .take_while(|b| b.is_ascii_alphanumeric() || b"_-.:".contains(b))
+            .count();
+        let (name, behind) = start.split_at(length);
+        let behind = behind.trim_start();
+        let behind = behind.strip_prefix("[ARGS]").map_or(behind, str::trim_start);
+        if behind.is_empty() || "[ARGS]".starts_with(behind) {
+            return if full || ended.is_some() {
+                self.over()
+            } else {
+                Step::Wait
+            };
+        }
+        if !behind.starts_with('{') || !plausible(name) {
+            return self.over();
+        }
+        self.at += start.len() - behind.len();
+        let label = ["json", "tool_call", "tool_code", "function_call"].contains(&name);
+        self.part = Part::Json(Json::new(self.at, (!label).then(|| name.to_owned())));
+        Step::On
+    }
+
+    /// JSON begins, where it promises to be a call.
+    fn begin(&mut self, rest: &str, ended: Option<bool>, tools: &Catalog) -> Step {
+        match promise(rest, tools, self.kind == Kind::Marked) {
+            Promise::More if ended.is_none() => return Step::Wait,
+            Promise::No | Promise::More if self.kind != Kind::Marked => return self.over(),
+            _ => self.part = Part::Json(Json::new(self.at, None)),
+        }
+        Step::On
+    }
+
+    fn json(&mut self, mut json: Json, text: &str, ended: Option<bool>, tools: &Catalog) -> Step {
+        while let Some(&byte) = text.as_bytes().get(self.at) {
+            match self.closes(&json, byte, text, ended) {
+                None => {
+                    self.part = Part::Json(json);
+                    return Step::Wait;
+                }
+                Some(true) => match self.closed(json, text, tools) {
+                    Ok(step) => return step,
+                    Err(again) => json = again,
+                },
+                Some(false) => {}
+            }
+            self.at += 1;
+            if json.feed(byte) {
+                let (from, to) = (json.from, self.at);
+                match self.read(&json, &text[from..to], End::Said, tools) {
+                    Ok(calls) => {
+                        self.part = Part::Behind { json, to, calls };
+                        return Step::On;
+                    }
+                    Err(None) => return self.over(),
+                    Err(Some(_)) => json.loose = true,
+                }
+            }
+        }
+        let Some(cut) = ended else {
+            self.part = Part::Json(json);
+            return Step::Wait;
+        };
+        if let Some(closed) = json.closed {
+            return self.broken(&json, text, closed, Fault::Cut, tools);
+        }
+        let raw = &text[json.from..];
+        let end = if cut { End::Unknown } else { End::Said };
+        match self.read(&json, raw, end, tools) {
+            Ok(calls) => {
+                self.part = Part::Behind {
+                    json,
+                    to: self.at,
+                    calls,
+                };
+                Step::On
+            }
+            Err(Some(fault)) => self.broken(&json, text, text.len(), fault, tools),
+            Err(None) => self.over(),
+        }
+    }
+
+    /// Whether what closes the region may stand here, within JSON; `None` where more text is needed.
+    fn closes(&self, json: &Json, byte: u8, text: &str, ended: Option<bool>) -> Option<bool> {
+        match (self.kind, byte) {
+            (Kind::Marked, b'<') => match tags::read(&text[self.at..]) {
+                Tag::More if ended.is_none() => None,
+                Tag::Close(_) => Some(true),
+                _ => Some(false),
+            },
+            (Kind::Fence(fence), _) if byte == fence.mark && json.fresh => {
+                fence.closes(&text[self.at..], ended.is_some())
+            }
+            _ => Some(false),
+        }
+    }
+
+    /// JSON that does not balance, before what closes the region: it is read as it is, or that is part of a text in it.
+    fn closed(&mut self, mut json: Json, text: &str, tools: &Catalog) -> Result<Step, Json> {
+        let raw = text[json.from..self.at].trim_end();
+        let fault = match self.read(&json, raw, End::Closed, tools) {
+            Ok(calls) => {
+                self.end = self.at;
+                return Ok(self.give(calls));
+            }
+            Err(None) => return Ok(self.over()),
+            Err(Some(fault)) => fault,
+        };
+        json.tries += 1;
+        let first = *json.closed.get_or_insert(self.at);
+        let within = json.loose || json.quote.is_some();
+        if within && json.tries < MAX_TRIES {
+            return Err(json);
+        }
+        Ok(self.broken(&json, text, first, fault, tools))
+    }
+
+    /// Reads JSON as calls. The error is `None` where it was read and is no call.
+    fn read(&self, json: &Json, raw: &str, end: End, tools: &Catalog) -> Result<Vec<Found>, Option<Fault>> {
+        let value = json::read_whole(raw, end).map_err(Some)?;
+        match &json.tool {
+            Some(tool) => Some(vec![Found::Call {
+                id: None,
+                tool: tool.clone(),
+                input: Arguments::Json(value),
+            }]),
+            None => shape::calls(value, tools, self.kind == Kind::Marked),
+        }
+        .ok_or(None)
+    }
+
+    /// JSON that cannot be read: a broken call where it names its tool, so that the model hears of it.
+    fn broken(&mut self, json: &Json, text: &str, to: usize, fault: Fault, tools: &Catalog) -> Step {
+        let raw = &text[json.from..to];
+        let tool = match (&json.tool, promise(raw, tools, self.kind == Kind::Marked)) {
+            (Some(tool), _) => tool.clone(),
+            (None, Promise::Named(tool)) => tool.to_owned(),
+            _ => return self.over(),
+        };
+        let call = Found::Call {
+            id: None,
+            tool,
+            input: Arguments::Broken {
+                raw: raw.to_owned(),
+                reason: explain(fault, raw),
+            },
+        };
+        self.at = to;
+        self.end = to;
+        let mut calls = std::mem::take(&mut self.held);
+        calls.push(call);
+        self.give(calls)
+    }
+
+    /// Decides by what follows JSON whether it ended there.
+    fn behind(
+        &mut self,
+        mut json: Json,
+        to: usize,
+        mut calls: Vec<Found>,
+        text: &str,
+        ended: Option<bool>,
+        tools: &Catalog,
+    ) -> Step {
+        let bare = self.kind == Kind::Bare;
+        let rest = &text[self.at..];
+        let next = match rest.bytes().next() {
+            None if ended.is_none() => {
+                self.part = Part::Behind { json, to, calls };
+                return Step::Wait;
+            }
+            next => next,
+        };
+        match next {
+            // White space, and a bracket or a comma too many.
+            Some(b' ' | b'\t' | b'\r' | b'}' | b']' | b',') => {
+                self.at += 1;
+                self.part = Part::Behind { json, to, calls };
+                Step::On
+            }
+            Some(b'\n') if !bare => {
+                self.at += 1;
+                self.part = Part::Behind { json, to, calls };
+                Step::On
+            }
+            Some(b'"' | b'\'' | b':' | b'\\') if !json.loose => {
+                json.loose = true;
+                self.part = Part::Json(json);
+                Step::On
+            }
+            Some(b'{') if bare => {
+                self.held.append(&mut calls);
+                self.begin(rest, ended, tools)
+            }
+            Some(b'<' | b'\n') | None => {
+                self.end = self.at;
+                let mut all = std::mem::take(&mut self.held);
+                all.append(&mut calls);
+                self.give(all)
+            }
+            Some(_) if bare => Step::Nothing,
+            Some(_) => {
+                self.end = to;
+                self.at = to;
+                self.give(calls)
+            }
+        }
+    }
+}

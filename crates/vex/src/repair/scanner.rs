@@ -1,0 +1,421 @@
+//! Finds the calls in an answer while it comes.
+
+use super::Found;
+use super::json::blank;
+use super::names::Catalog;
+use super::region::{Fence, Kind, Region, Step, marks};
+use super::shape::{Promise, beginning, promise};
+use super::tags::{self, Tag};
+use crate::tools::ToolDefinition;
+
+/// How many regions that turned out to hold no call are searched again for calls within them. It bounds the work.
+pub(super) const MAX_AGAIN: u8 = 16;
+
+/// How far a region may look ahead for nothing without that being counted, in bytes.
+const MAX_AHEAD: usize = 1024;
+
+const THINK: &str = "<think>";
+const THOUGHT: &str = "</think>";
+
+/// Splits the text of an answer into words and calls, in whatever pieces it comes.
+///
+/// What may become a call is held back until that is known; everything else is given at once. The work is linear in
+/// the length of the answer.
+#[derive(Debug)]
+pub struct TextScanner {
+    tools: Catalog,
+    /// What was not given yet, and what is still needed of what was.
+    text: String,
+    /// Everything before this was given.
+    given: usize,
+    /// Where the last word before `at` ended: white space is given only with the word behind it.
+    inked: usize,
+    /// Everything before this was examined.
+    at: usize,
+    line: Line,
+    state: State,
+    again: u8,
+    /// Whether a call, or thoughts, were the last that was given.
+    behind: bool,
+    last: Option<Found>,
+    /// How many bytes were examined, counting each as often as it was.
+    #[cfg(test)]
+    pub(super) work: usize,
+}
+
+#[derive(Debug)]
+enum State {
+    /// At the start of the answer.
+    Start,
+    Thinking,
+    Words,
+    /// In a fence that holds no calls.
+    Fenced(Fence),
+    /// In what may hold calls, from there. The line before it is kept for the case that it does not.
+    Region {
+        region: Box<Region>,
+        from: usize,
+        line: Line,
+    },
+}
+
+/// What is known of the line so far.
+#[derive(Clone, Copy, Debug)]
+struct Line {
+    /// Whether only white space stands on it.
+    blank: bool,
+    /// Whether it is a quotation.
+    quoted: bool,
+    /// Whether inline code is open.
+    code: bool,
+    /// Whether a quotation mark was the last.
+    mark: bool,
+}
+
+impl Line {
+    const NEW: Self = Self {
+        blank: true,
+        quoted: false,
+        code: false,
+        mark: false,
+    };
+
+    fn feed(&mut self, byte: u8) {
+        self.mark = matches!(byte, b'"' | b'\'');
+        match byte {
+            b'\n' => *self = Self::NEW,
+            _ if byte.is_ascii_whitespace() => {}
+            _ => {
+                self.quoted |= self.blank && byte == b'>';
+                self.code ^= byte == b'`';
+                self.blank = false;
+            }
+        }
+    }
+
+    /// Whether markup may stand here.
+    fn open(self) -> bool {
+        !self.quoted && !self.code && !self.mark
+    }
+}
+
+/// What a text begins with.
+enum Opening {
+    Nothing,
+    More,
+    /// Calls, perhaps; the first of them, or its tag, stands at this distance.
+    Region(Kind, usize),
+    /// A fence around other content, which begins at this distance.
+    Fence(Fence, usize),
+}
+
+impl TextScanner {
+    /// A scanner that knows these tools.
+    pub fn new(tools: &[ToolDefinition]) -> Self {
+        Self {
+            tools: Catalog::new(tools),
+            text: String::new(),
+            given: 0,
+            inked: 0,
+            at: 0,
+            line: Line::NEW,
+            state: State::Start,
+            again: MAX_AGAIN,
+            behind: false,
+            last: None,
+            #[cfg(test)]
+            work: 0,
+        }
+    }
+
+    /// Takes the next piece of the answer, and adds what became certain to `out`.
+    pub fn push(&mut self, piece: &str, out: &mut Vec<Found>) {
+        self.text.push_str(piece);
+        while self.step(None, out) {}
+        self.text.drain(..self.given);
+        self.at -= self.given;
+        self.inked -= self.given;
+        if let State::Region { from, .. } = &mut self.state {
+            *from -= self.given;
+        }
+        self.given = 0;
+    }
+
+    /// The answer is over: all that was held back is decided. `cut` says that its end is missing: a call that is still
+    /// open is broken then. The scanner is ready for another text of the same answer.
+    pub fn finish(&mut self, cut: bool, out: &mut Vec<Found>) {
+        while self.step(Some(cut), out) {}
+        self.inked = self.text.len();
+        self.give(out);
+        self.text.clear();
+        (self.given, self.inked, self.at) = (0, 0, 0);
+        self.line = Line::NEW;
+        self.state = State::Words;
+    }
+
+    /// Gives the words so far.
+    fn give(&mut self, out: &mut Vec<Found>) {
+        let mut words = &self.text[self.given..self.inked];
+        self.given = self.inked;
+        if self.behind {
+            words = words.trim_start();
+        }
+        if words.is_empty() {
+            return;
+        }
+        self.behind = false;
+        match out.last_mut() {
+            Some(Found::Text(before)) => before.push_str(words),
+            _ => out.push(Found::Text(words.to_owned())),
+        }
+    }
+
+    /// Goes on, and says whether there is more to do without more text.
+    fn step(&mut self, ended: Option<bool>, out: &mut Vec<Found>) -> bool {
+        match &mut self.state {
+            State::Start => self.start(ended.is_some()),
+            State::Thinking => self.thinking(ended.is_some(), out),
+            State::Words => self.words(ended.is_some(), out),
+            State::Fenced(fence) => {
+                let fence = *fence;
+                self.fenced(fence, ended.is_some(), out)
+            }
+            State::Region { region, from, line } => {
+                let (from, line) = (*from, *line);
+                #[cfg(test)]
+                let before = region.examined();
+                let step = region.step(&self.text[from..], ended, &self.tools);
+                #[cfg(test)]
+                {
+                    self.work += region.examined().saturating_sub(before);
+                }
+                match step {
+                    Step::Wait => false,
+                    Step::On => true,
+                    Step::Calls(calls) => {
+                        self.calls(calls, out);
+                        true
+                    }
+                    Step::Over { open } => {
+                        let (end, examined) = (from + region.end(), from + region.examined());
+                        self.over(open, end, examined);
+                        true
+                    }
+                    Step::Nothing => {
+                        let (kind, examined) = (region.kind(), region.examined());
+                        self.nothing(kind, from, from + examined, line);
+                        true
+                    }
+                }
+            }
+        }
+    }
+
+    fn calls(&mut self, calls: Vec<Found>, out: &mut Vec<Found>) {
+        for call in calls {
+            if self.last.as_ref() != Some(&call) {
+                self.last = Some(call.clone());
+                out.push(call);
+            }
+        }
+        self.behind = true;
+    }
+
+    /// A region ended; what follows is searched for calls, again where the region had looked far ahead.
+    fn over(&mut self, open: Option<Fence>, end: usize, examined: usize) {
+        (self.given, self.inked, self.at) = (end, end, end);
+        self.line = Line::NEW;
+        self.state = open.map_or(State::Words, State::Fenced);
+        if examined > end + MAX_AHEAD && !self.search_again() {
+            self.take(examined);
+        }
+    }
+
+    fn search_again(&mut self) -> bool {
+        let left = self.again.checked_sub(1);
+        self.again = left.unwrap_or(0);
+        left.is_some()
+    }
+
+    /// A region turned out to be words.
+    fn nothing(&mut self, kind: Kind, from: usize, examined: usize, line: Line) {
+        self.line = line;
+        self.state = State::Words;
+        let mut to = from + 1;
+        if let Kind::Fence(fence) = kind {
+            let opened = self.text[from..].find('\n').map(|length| from + length + 1);
+            match opened {
+                Some(content) => {
+                    to = content;
+                    self.state = State::Fenced(fence);
+                }
+                None => to = from + fence.count,
+            }
+        }
+        if !self.search_again() {
+            to = to.max(examined);
+        }
+        self.take(to);
+    }
+
+    /// Takes everything up to `to` as words.
+    fn take(&mut self, to: usize) {
+        for (index, &byte) in self.text.as_bytes()[self.at..to].iter().enumerate() {
+            self.line.feed(byte);
+            if !byte.is_ascii_whitespace() {
+                self.inked = self.at + index + 1;
+            }
+        }
+        #[cfg(test)]
+        {
+            self.work += to - self.at;
+        }
+        self.at = to;
+    }
+
+    fn start(&mut self, ended: bool) -> bool {
+        let blank = blank(&self.text);
+        let rest = &self.text[blank..];
+        if rest.starts_with(THINK) {
+            self.at = blank + THINK.len();
+            (self.given, self.inked) = (self.at, self.at);
+            self.state = State::Thinking;
+        } else if !ended && blank < 64 && THINK.starts_with(rest) {
+            return false;
+        } else {
+            self.state = State::Words;
+        }
+        true
+    }
+
+    fn thinking(&mut self, ended: bool, out: &mut Vec<Found>) -> bool {
+        let rest = &self.text[self.given..];
+        let found = rest.find(THOUGHT);
+        let held = (1..THOUGHT.len())
+            .rev()
+            .find(|&length| !ended && rest.ends_with(&THOUGHT[..length]))
+            .unwrap_or(0);
+        let thought = &rest[..found.unwrap_or(rest.len() - held)];
+        if !thought.is_empty() {
+            match out.last_mut() {
+                Some(Found::Thinking(before)) => before.push_str(thought),
+                _ => out.push(Found::Thinking(thought.to_owned())),
+            }
+        }
+        self.given += thought.len() + found.map_or(0, |_| THOUGHT.len());
+        (self.at, self.inked) = (self.given, self.given);
+        if found.is_some() {
+            self.behind = true;
+            self.state = State::Words;
+        }
+        found.is_some()
+    }
+
+    fn words(&mut self, ended: bool, out: &mut Vec<Found>) -> bool {
+        while let Some(&byte) = self.text.as_bytes().get(self.at) {
+            match self.opening(byte) {
+                Opening::More if !ended => break,
+                Opening::Nothing | Opening::More => self.take(self.at + 1),
+                Opening::Region(kind, distance) => {
+                    self.give(out);
+                    self.state = State::Region {
+                        region: Box::new(Region::new(kind, distance)),
+                        from: self.at,
+                        line: self.line,
+                    };
+                    return true;
+                }
+                Opening::Fence(fence, distance) => {
+                    self.take(self.at + distance);
+                    self.state = State::Fenced(fence);
+                    return true;
+                }
+            }
+        }
+        self.give(out);
+        false
+    }
+
+    fn fenced(&mut self, fence: Fence, ended: bool, out: &mut Vec<Found>) -> bool {
+        while let Some(&byte) = self.text.as_bytes().get(self.at) {
+            if byte == fence.mark && self.line.blank {
+                let rest = &self.text[self.at..];
+                match fence.closes(rest, ended) {
+                    None => break,
+                    Some(true) => {
+                        self.take(self.at + marks(rest, fence.mark));
+                        self.line.code = false;
+                        self.state = State::Words;
+                        return true;
+                    }
+                    Some(false) => {}
+                }
+            }
+            self.take(self.at + 1);
+        }
+        self.give(out);
+        false
+    }
+
+    /// What begins here, where this byte stands.
+    fn opening(&self, byte: u8) -> Opening {
+        if !b"<[{`~".contains(&byte) {
+            return Opening::Nothing;
+        }
+        let rest = &self.text[self.at..];
+        match byte {
+            b'<' | b'[' if self.line.open() => match tags::read(rest) {
+                Tag::Open(_) | Tag::Element(..) => Opening::Region(Kind::Marked, 0),
+                Tag::More => Opening::More,
+                _ if byte == b'[' && self.line.blank => self.bare(rest),
+                _ => Opening::Nothing,
+            },
+            b'{' if self.line.blank => self.bare(rest),
+            b'`' | b'~' if self.line.blank => self.fence(rest),
+            _ => Opening::Nothing,
+        }
+    }
+
+    fn bare(&self, rest: &str) -> Opening {
+        match promise(rest, &self.tools, false) {
+            Promise::No => Opening::Nothing,
+            Promise::More => Opening::More,
+            Promise::Maybe | Promise::Named(_) => Opening::Region(Kind::Bare, 0),
+        }
+    }
+
+    fn fence(&self, rest: &str) -> Opening {
+        let Some(fence) = Fence::at(rest) else {
+            let may_grow = rest.len() < 3 && rest.bytes().all(|b| Some(b) == rest.bytes().next());
+            return if may_grow { Opening::More } else { Opening::Nothing };
+        };
+        let (start, full) = beginning(&rest[fence.count..]);
+        let short = if full { Opening::Nothing } else { Opening::More };
+        let label = start
+            .bytes()
+            .take_while(|b| b.is_ascii_alphanumeric() || b"_-+.#".contains(b))
+            .count();
+        let content = label + blank(&start[label..]);
+        let first = &start[content..];
+        let json = match promise(first, &self.tools, false) {
+            Promise::No => Some(false),
+            Promise::More => None,
+            Promise::Maybe | Promise::Named(_) => Some(true),
+        };
+        let tag = match tags::read(first) {
+            Tag::Open(_) | Tag::Element(..) => Some(true),
+            Tag::More => None,
+            _ => Some(false),
+        };
+        match (json, tag) {
+            (Some(true), _) | (_, Some(true)) => Opening::Region(Kind::Fence(fence), fence.count + content),
+            (None, _) | (_, None) => short,
+            // A fence around something else, or inline code, which has marks on the same line.
+            _ => match start.find('\n') {
+                None => short,
+                Some(end) if fence.mark == b'`' && start[..end].contains('`') => Opening::Nothing,
+                Some(end) => Opening::Fence(fence, fence.count + end + 1),
+            },
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! Which JSON is a call.
+
+use serde_json::{Map, Value};
+
+use super::arguments::arguments;
+use super::json::blank;
+use super::names::{Catalog, MAX_NAME, plausible};
+use super::{Arguments, Found};
+
+const NAMES: [&str; 4] = ["name", "tool", "tool_name", "function_name"];
+const ARGUMENTS: [&str; 6] = ["arguments", "parameters", "args", "input", "tool_input", "params"];
+const WRAPPERS: [&str; 4] = ["function", "function_call", "tool_call", "tool_calls"];
+/// What may stand beside a name and its arguments and says nothing of the call.
+const BESIDE: [&str; 8] = [
+    "id",
+    "call_id",
+    "tool_call_id",
+    "type",
+    "index",
+    "thought",
+    "reasoning",
+    "explanation",
+];
+
+/// How deep calls may be wrapped.
+const MAX_WRAPPED: usize = 4;
+
+/// The calls that a value says, or `None` where it says anything else. With `marked`, markup around it says that it
+/// is a call.
+pub(super) fn calls(value: Value, tools: &Catalog, marked: bool) -> Option<Vec<Found>> {
+    let mut found = Vec::new();
+    collect(value, tools, marked, MAX_WRAPPED, &mut found)?;
+    (!found.is_empty()).then_some(found)
+}
+
+fn collect(value: Value, tools: &Catalog, marked: bool, left: usize, found: &mut Vec<Found>) -> Option<()> {
+    let left = left.checked_sub(1)?;
+    let mut map = match value {
+        Value::Array(items) => {
+            return items
+                .into_iter()
+                .try_for_each(|item| collect(item, tools, marked, left, found));
+        }
+        Value::Object(map) => map,
+        _ => return None,
+    };
+    if let Some(key) = WRAPPERS.into_iter().find(|key| {
+        map.get(*key)
+            .is_some_and(|inner| inner.is_object() || inner.is_array())
+    }) {
+        let id = take_text(&mut map, &["id"]);
+        let inner = map.remove(key)?;
+        if !map.keys().all(|key| BESIDE.contains(&key.as_str())) {
+            return None;
+        }
+        collect(inner, tools, marked, left, found)?;
+        if let (Some(Found::Call { id: known @ None, .. }), Some(_)) = (found.last_mut(), &id) {
+            *known = id;
+        }
+        return Some(());
+    }
+    found.push(call(map, tools, marked)?);
+    Some(())
+}
+
+fn call(mut map: Map<String, Value>, tools: &Catalog, marked: bool) -> Option<Found> {
+    let Some(tool) = take_text(&mut map, &NAMES).or_else(|| take_text(&mut map, &["function"])) else {
+        return by_key(map, tools);
+    };
+    let known = tools.find(&tool);
+    if known.is_none() && !(marked && plausible(&tool)) {
+        return None;
+    }
+    let id = take_text(&mut map, &["id", "call_id", "tool_call_id"]);
+    let given = ARGUMENTS.into_iter().find(|key| map.contains_key(*key));
+    let own = |map: &Map<String, Value>| {
+        let keys: Vec<&str> = map.keys().map(String::as_str).collect();
+        known.is_some_and(|tool| tool.fits(&keys))
+    };
+    let input = match given {
+        // A property of the tool may have the name of one of these keys.
+        Some(key) if !own(&map) => {
+            let input = map.remove(key)?;
+            if !marked && !map.keys().all(|key| BESIDE.contains(&key.as_str())) {
+                return None;
+            }
+            match input {
+                Value::Object(_) => Arguments::Json(input),
+                Value::Null => Arguments::Json(Value::Object(Map::new())),
+                Value::String(text) => arguments(&text),
+                _ if marked => Arguments::Broken {
+                    raw: input.to_string(),
+                    reason: "they must be a JSON object".to_owned(),
+                },
+                _ => return None,
+            }
+        }
+        _ => {
+            let only = own(&map);
+            if !only {
+                map.retain(|key, _| !BESIDE.contains(&key.as_str()));
+            }
+            if !only && !own(&map) && !marked {
+                return None;
+            }
+            Arguments::Json(Value::Object(map))
+        }
+    };
+    Some(Found::Call { id, tool, input })
+}
+
+/// A call of the form `{"read_file": {"path": …}}`.
+fn by_key(map: Map<String, Value>, tools: &Catalog) -> Option<Found> {
+    if map.len() != 1 {
+        return None;
+    }
+    let (tool, input) = map.into_iter().next()?;
+    let keys: Vec<&str> = input.as_object()?.keys().map(String::as_str).collect();
+    if keys.is_empty() || !tools.find(&tool)?.fits(&keys) {
+        return None;
+    }
+    Some(Found::Call {
+        id: None,
+        tool,
+        input: Arguments::Json(input),
+    })
+}
+
+fn take_text(map: &mut Map<String, Value>, keys: &[&str]) -> Option<String> {
+    let key = keys
+        .iter()
+        .find(|key| map.get(**key).is_some_and(Value::is_string))?;
+    match map.remove(*key) {
+        Some(Value::String(text)) => Some(text),
+        _ => None,
+    }
+}
+
+/// What the beginning of JSON tells of whether it will be a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Promise<'a> {
+    /// It will be none.
+    No,
+    /// It may be one.
+    Maybe,
+    /// It names a tool.
+    Named(&'a str),
+    /// The beginning is too short to tell.
+    More,
+}
+
+/// The longest beginning that is looked at, in bytes.
+const MAX_START: usize = 512;
+
+/// At most the first [`MAX_START`] bytes of a text, and whether it is longer.
+pub(super) fn beginning(text: &str) -> (&str, bool) {
+    if text.len() < MAX_START {
+        return (text, false);
+    }
+    (&text[..text.floor_char_boundary(MAX_START)], true)
+}
+
+/// Looks at the beginning of an object or an array, without reading it all.
+pub(super) fn promise<'a>(text: &'a str, tools: &Catalog, marked: bool) -> Promise<'a> {
+    let (start, full) = beginning(text);
+    let short = if full { Promise::No } else { Promise::More };
+    let mut rest = start;
+    if let Some(inner) = rest.strip_prefix('[') {
+        rest = &inner[blank(inner)..];
+    }
+    let Some(inner) = rest.strip_prefix('{') else {
+        return if rest.is_empty() { short } else { Promise::No };
+    };
+    let Some((key, rest)) = (match word(&inner[blank(inner)..], true) {
+        Read::Text(key, rest) => Some((key, rest)),
+        Read::No => return Promise::No,
+        Read::More => None,
+    }) else {
+        return short;
+    };
+    if !NAMES.contains(&key) && key != "function" {
+        let known = ARGUMENTS.contains(&key) || WRAPPERS.contains(&key) || BESIDE.contains(&key);
+        return if known || tools.find(key).is_some() {
+            Promise::Maybe
+        } else {
+            Promise::No
+        };
+    }
+    let rest = &rest[blank(rest)..];
+    let Some(value) = rest.strip_prefix(':') else {
+        return if rest.is_empty() { short } else { Promise::No };
+    };
+    let value = &value[blank(value)..];
+    if key == "function" && value.starts_with('{') {
+        return Promise::Maybe;
+    }
+    match word(value, false) {
+        Read::Text(name, _) if tools.find(name).is_some() || (marked && plausible(name)) => {
+            Promise::Named(name)
+        }
+        Read::Text(..) | Read::No => Promise::No,
+        Read::More => short,
+    }
+}
+
+enum Read<'a> {
+    Text(&'a str, &'a str),
+    No,
+    More,
+}
+
+/// A short text in quotation marks, or without where that may be, and what follows it.
+fn word(start: &str, bare: bool) -> Read<'_> {
+    let Some(quote) = start.bytes().next() else {
+        return Read::More;
+    };
+    let quoted = quote == b'"' || quote == b'\'';
+    if !quoted && !(bare && (quote.is_ascii_alphabetic() || quote == b'_')) {
+        return Read::No;
+    }
+    let inner = if quoted { &start[1..] } else { start };
+    let ends = |b: u8| {
+        if quoted {
+            b == quote
+        } else {
+            !b.is_ascii_alphanumeric() && b != b'_'
+        }
+    };
+    match inner.bytes().take(MAX_NAME + 1).position(ends) {
+        Some(length) => Read::Text(&inner[..length], &inner[length + usize::from(quoted)..]),
+        None if inner.len() > MAX_NAME => Read::No,
+        None => Read::More,
+    }
+}
