@@ -92,6 +92,12 @@ pub const KEYS: &[Key] = &[
     key("retry.max_broken", Kind::Integer),
     key("retry.first_wait_ms", Kind::Integer),
     key("retry.max_wait_ms", Kind::Integer),
+    key("deadlines.connect_ms", Kind::Integer),
+    key("deadlines.first_byte_ms", Kind::Integer),
+    key("deadlines.stall_ms", Kind::Integer),
+    key("deadlines.silence_ms", Kind::Integer),
+    key("deadlines.total_ms", Kind::Integer),
+    key("ca_file", Kind::Text),
     key("no_session", Kind::Switch),
 ];
 

@@ -30,8 +30,9 @@ pub use sections::{ContextSettings, SandboxSettings};
 pub use show::Shown;
 
 use crate::provider::catalog::ProviderConfig;
-use crate::provider::http::retry::RetrySettings;
+use crate::provider::http::{Deadlines, RetrySettings};
 use crate::provider::prices::ModelConfig;
+use crate::provider::protocol::Effort;
 use crate::tools::Permission;
 
 /// All settings. Also the form of a `config.toml`.
@@ -46,8 +47,8 @@ pub struct Settings {
     pub provider: Option<String>,
     /// The provider's address.
     pub base_url: Option<String>,
-    /// How much the model should think: minimal, low, medium or high.
-    pub effort: Option<String>,
+    /// How much the model should think.
+    pub effort: Option<Effort>,
     /// Providers by name: new ones, and what differs of the known ones.
     pub providers: BTreeMap<String, ProviderConfig>,
     /// What is to be known of models, by name: context, prices in USD for a million tokens.
@@ -82,6 +83,10 @@ pub struct Settings {
     pub context: ContextSettings,
     /// How often a request is tried again.
     pub retry: RetrySettings,
+    /// How long an answer may take.
+    pub deadlines: Deadlines,
+    /// A file with certificates to trust beside those of the system.
+    pub ca_file: Option<PathBuf>,
     /// Whether to keep no log of the session; it cannot go on later.
     pub no_session: bool,
 }
@@ -111,6 +116,8 @@ impl Default for Settings {
             instructions: ["AGENTS.md", "CLAUDE.md"].map(str::to_owned).into(),
             context: ContextSettings::default(),
             retry: RetrySettings::default(),
+            deadlines: Deadlines::default(),
+            ca_file: None,
             no_session: false,
         }
     }

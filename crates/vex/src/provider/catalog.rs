@@ -116,6 +116,8 @@ struct Known {
     base_url: &'static str,
     key_env: Option<&'static str>,
     url_env: Option<&'static str>,
+    /// A model to begin with.
+    example: &'static str,
 }
 
 const KNOWN: &[Known] = &[
@@ -125,6 +127,7 @@ const KNOWN: &[Known] = &[
         base_url: "https://api.anthropic.com",
         key_env: Some("ANTHROPIC_API_KEY"),
         url_env: Some("ANTHROPIC_BASE_URL"),
+        example: "claude-sonnet-5-5",
     },
     Known {
         name: "openai",
@@ -132,6 +135,7 @@ const KNOWN: &[Known] = &[
         base_url: "https://api.openai.com/v1",
         key_env: Some("OPENAI_API_KEY"),
         url_env: Some("OPENAI_BASE_URL"),
+        example: "gpt-6.2-sol",
     },
     Known {
         name: "openrouter",
@@ -139,6 +143,7 @@ const KNOWN: &[Known] = &[
         base_url: "https://openrouter.ai/api/v1",
         key_env: Some("OPENROUTER_API_KEY"),
         url_env: None,
+        example: "anthropic/claude-sonnet-5.5",
     },
     Known {
         name: "ollama",
@@ -146,6 +151,7 @@ const KNOWN: &[Known] = &[
         base_url: "http://127.0.0.1:11434/v1",
         key_env: None,
         url_env: None,
+        example: "qwen2.5-coder",
     },
     Known {
         name: LOCAL,
@@ -153,6 +159,7 @@ const KNOWN: &[Known] = &[
         base_url: "http://127.0.0.1:8080/v1",
         key_env: None,
         url_env: None,
+        example: "default",
     },
 ];
 
@@ -251,6 +258,11 @@ pub fn endpoint(
         headers: config.headers,
         query: config.query,
     })
+}
+
+/// A model of a known provider, for those who have named none.
+pub(crate) fn example_model(name: &str) -> Option<&'static str> {
+    known(name).map(|known| known.example)
 }
 
 fn known(name: &str) -> Option<&'static Known> {

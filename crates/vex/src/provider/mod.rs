@@ -4,6 +4,7 @@ pub mod catalog;
 pub mod chat;
 pub mod http;
 pub mod messages;
+pub mod open;
 pub mod prices;
 pub mod protocol;
 pub mod replay;

@@ -16,7 +16,7 @@ pub struct ModelConfig {
     /// Tokens that a request and its answer may have together.
     pub context_window: Option<u64>,
     /// Tokens that an answer may have.
-    pub max_output_tokens: Option<u64>,
+    pub max_output_tokens: Option<u32>,
     /// USD for a million input tokens.
     pub input: Option<f64>,
     /// USD for a million input tokens that came from the cache; if absent, as `input`.
@@ -25,6 +25,10 @@ pub struct ModelConfig {
     pub cache_write: Option<f64>,
     /// USD for a million output tokens.
     pub output: Option<f64>,
+    /// How many tokens it may think, for models of the protocol messages that take a budget.
+    pub thinking_budget: Option<u32>,
+    /// Further fields of each request, as its provider names them.
+    pub extra: serde_json::Map<String, serde_json::Value>,
 }
 
 /// Millionths of a USD for a million tokens: whole numbers, so that sums are exact.
@@ -100,7 +104,7 @@ pub struct Facts {
     /// Tokens that a request and its answer may have together.
     pub context_window: Option<u64>,
     /// Tokens that an answer may have.
-    pub max_output_tokens: Option<u64>,
+    pub max_output_tokens: Option<u32>,
     /// What it costs.
     pub price: Option<Price>,
 }
@@ -110,38 +114,38 @@ const LONG: u64 = 272 * K;
 
 /// Name, context window, longest answer, price.
 #[rustfmt::skip]
-const TABLE: &[(&str, u64, u64, Price)] = &[
-    ("claude-fable-5-1",   1000 * K, 128 * K, Price::of(10_000, 250, 12_500, 50_000)),
-    ("claude-fable-5",     1000 * K, 128 * K, Price::of(10_000, 1_000, 12_500, 50_000)),
-    ("claude-opus-5-5",    1000 * K, 128 * K, Price::of(4_000, 200, 5_000, 20_000)),
-    ("claude-opus-5",      1000 * K, 128 * K, Price::of(5_000, 500, 6_250, 25_000)),
-    ("claude-opus-4-8",    1000 * K, 128 * K, Price::of(5_000, 500, 6_250, 25_000)),
-    ("claude-opus-4-7",    1000 * K, 128 * K, Price::of(5_000, 500, 6_250, 25_000)),
-    ("claude-opus-4-6",    1000 * K, 128 * K, Price::of(5_000, 500, 6_250, 25_000)),
-    ("claude-opus-4-5",     200 * K,  64 * K, Price::of(5_000, 500, 6_250, 25_000)),
-    ("claude-opus-4-1",     200 * K,  32 * K, Price::of(15_000, 1_500, 18_750, 75_000)),
-    ("claude-sonnet-5-5",  1000 * K, 128 * K, Price::of(2_000, 100, 2_500, 10_000)),
-    ("claude-sonnet-5",    1000 * K, 128 * K, Price::of(2_000, 200, 2_500, 10_000)),
-    ("claude-sonnet-4-6",  1000 * K,  64 * K, Price::of(3_000, 300, 3_750, 15_000)),
-    ("claude-sonnet-4-5",   200 * K,  64 * K, Price::of(3_000, 300, 3_750, 15_000)),
-    ("claude-haiku-5-5",   1000 * K, 128 * K, Price::of(100, 10, 125, 500).long(100 * K, Factor::FiveTimes)),
-    ("claude-haiku-4-5",    200 * K,  64 * K, Price::of(1_000, 100, 1_250, 5_000)),
-    ("gpt-6-2-sol",        1050 * K, 128 * K, Price::of(2_000, 100, 2_500, 10_000).long(LONG, Factor::DoubleInput)),
-    ("gpt-6-1-sol",        1050 * K, 128 * K, Price::of(2_000, 100, 2_500, 10_000).long(LONG, Factor::DoubleInput)),
-    ("gpt-6-sol",          1050 * K, 128 * K, Price::of(2_000, 200, 2_500, 10_000).long(LONG, Factor::DoubleInput)),
-    ("gpt-6-luna",         1050 * K, 128 * K, Price::of(100, 10, 125, 500).long(LONG, Factor::DoubleInput)),
-    ("gpt-6-astra",        1050 * K, 128 * K, Price::of(10_000, 1_000, 12_500, 50_000).long(LONG, Factor::DoubleInput)),
-    ("gpt-5-5",            1050 * K, 128 * K, Price::of(5_000, 500, 5_000, 30_000).long(LONG, Factor::DoubleInput)),
-    ("gpt-5-4",            1050 * K, 128 * K, Price::of(2_500, 250, 2_500, 15_000).long(LONG, Factor::DoubleInput)),
-    ("gpt-5-4-mini",        400 * K, 128 * K, Price::of(750, 75, 750, 4_500)),
-    ("gpt-5-4-nano",        400 * K, 128 * K, Price::of(200, 20, 200, 1_250)),
-    ("gpt-5-3-codex",       400 * K, 128 * K, Price::of(1_750, 175, 1_750, 14_000)),
-    ("gpt-5-2-codex",       400 * K, 128 * K, Price::of(1_750, 175, 1_750, 14_000)),
-    ("gpt-5-2",             400 * K, 128 * K, Price::of(1_750, 175, 1_750, 14_000)),
-    ("gpt-5-1-codex",       400 * K, 128 * K, Price::of(1_250, 125, 1_250, 10_000)),
-    ("gpt-5-1",             400 * K, 128 * K, Price::of(1_250, 125, 1_250, 10_000)),
-    ("gpt-5",               400 * K, 128 * K, Price::of(1_250, 125, 1_250, 10_000)),
-    ("gpt-5-mini",          400 * K, 128 * K, Price::of(250, 25, 250, 2_000)),
+const TABLE: &[(&str, u64, u32, Price)] = &[
+    ("claude-fable-5-1",   1000 * K, 128_000, Price::of(10_000, 250, 12_500, 50_000)),
+    ("claude-fable-5",     1000 * K, 128_000, Price::of(10_000, 1_000, 12_500, 50_000)),
+    ("claude-opus-5-5",    1000 * K, 128_000, Price::of(4_000, 200, 5_000, 20_000)),
+    ("claude-opus-5",      1000 * K, 128_000, Price::of(5_000, 500, 6_250, 25_000)),
+    ("claude-opus-4-8",    1000 * K, 128_000, Price::of(5_000, 500, 6_250, 25_000)),
+    ("claude-opus-4-7",    1000 * K, 128_000, Price::of(5_000, 500, 6_250, 25_000)),
+    ("claude-opus-4-6",    1000 * K, 128_000, Price::of(5_000, 500, 6_250, 25_000)),
+    ("claude-opus-4-5",     200 * K,  64_000, Price::of(5_000, 500, 6_250, 25_000)),
+    ("claude-opus-4-1",     200 * K,  32_000, Price::of(15_000, 1_500, 18_750, 75_000)),
+    ("claude-sonnet-5-5",  1000 * K, 128_000, Price::of(2_000, 100, 2_500, 10_000)),
+    ("claude-sonnet-5",    1000 * K, 128_000, Price::of(2_000, 200, 2_500, 10_000)),
+    ("claude-sonnet-4-6",  1000 * K,  64_000, Price::of(3_000, 300, 3_750, 15_000)),
+    ("claude-sonnet-4-5",   200 * K,  64_000, Price::of(3_000, 300, 3_750, 15_000)),
+    ("claude-haiku-5-5",   1000 * K, 128_000, Price::of(100, 10, 125, 500).long(100 * K, Factor::FiveTimes)),
+    ("claude-haiku-4-5",    200 * K,  64_000, Price::of(1_000, 100, 1_250, 5_000)),
+    ("gpt-6-2-sol",        1050 * K, 128_000, Price::of(2_000, 100, 2_500, 10_000).long(LONG, Factor::DoubleInput)),
+    ("gpt-6-1-sol",        1050 * K, 128_000, Price::of(2_000, 100, 2_500, 10_000).long(LONG, Factor::DoubleInput)),
+    ("gpt-6-sol",          1050 * K, 128_000, Price::of(2_000, 200, 2_500, 10_000).long(LONG, Factor::DoubleInput)),
+    ("gpt-6-luna",         1050 * K, 128_000, Price::of(100, 10, 125, 500).long(LONG, Factor::DoubleInput)),
+    ("gpt-6-astra",        1050 * K, 128_000, Price::of(10_000, 1_000, 12_500, 50_000).long(LONG, Factor::DoubleInput)),
+    ("gpt-5-5",            1050 * K, 128_000, Price::of(5_000, 500, 5_000, 30_000).long(LONG, Factor::DoubleInput)),
+    ("gpt-5-4",            1050 * K, 128_000, Price::of(2_500, 250, 2_500, 15_000).long(LONG, Factor::DoubleInput)),
+    ("gpt-5-4-mini",        400 * K, 128_000, Price::of(750, 75, 750, 4_500)),
+    ("gpt-5-4-nano",        400 * K, 128_000, Price::of(200, 20, 200, 1_250)),
+    ("gpt-5-3-codex",       400 * K, 128_000, Price::of(1_750, 175, 1_750, 14_000)),
+    ("gpt-5-2-codex",       400 * K, 128_000, Price::of(1_750, 175, 1_750, 14_000)),
+    ("gpt-5-2",             400 * K, 128_000, Price::of(1_750, 175, 1_750, 14_000)),
+    ("gpt-5-1-codex",       400 * K, 128_000, Price::of(1_250, 125, 1_250, 10_000)),
+    ("gpt-5-1",             400 * K, 128_000, Price::of(1_250, 125, 1_250, 10_000)),
+    ("gpt-5",               400 * K, 128_000, Price::of(1_250, 125, 1_250, 10_000)),
+    ("gpt-5-mini",          400 * K, 128_000, Price::of(250, 25, 250, 2_000)),
 ];
 
 /// What is known of a model: from the settings, else from the table. Prices of the settings count only where both the
