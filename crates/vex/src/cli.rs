@@ -9,9 +9,13 @@ use std::sync::mpsc::sync_channel;
 use clap::{Args, Parser, Subcommand};
 
 use crate::agent::{self, Ending};
+use crate::config::Settings;
 use crate::evidence::Before;
 use crate::interrupt::Interrupt;
 use crate::journal::{ExitReason, Journal, SessionStart};
+use crate::provider::Provider;
+use crate::provider::catalog::process_env;
+use crate::provider::open::open;
 use crate::provider::replay::{Recording, RecordingError, Replay};
 use crate::tools::{Permission, Root, Toolbox};
 
@@ -49,7 +53,7 @@ pub struct ExecArgs {
     #[arg(short, long)]
     pub model: Option<String>,
 
-    /// The model provider; only `replay`, a recorded conversation with real tools, is there yet
+    /// The model provider: anthropic, openai, openrouter, ollama, local or replay [default: the one whose key is set]
     #[arg(long)]
     pub provider: Option<String>,
 
@@ -121,7 +125,7 @@ fn work(args: &ExecArgs, journal: &Journal, interrupt: &Interrupt) -> Ending {
     let provider = match (&args.provider, &args.replay) {
         (Some(name), _) => name.as_str(),
         (None, Some(_)) => "replay",
-        (None, None) => "none",
+        (None, None) => "the one whose key is set",
     };
     let dir = args.dir.as_deref().unwrap_or(Path::new("."));
     let root = Root::open(dir, args.permission == Permission::Full);
@@ -139,20 +143,41 @@ fn work(args: &ExecArgs, journal: &Journal, interrupt: &Interrupt) -> Ending {
         Ok(root) => root,
         Err(error) => return Ending::failed(ExitReason::Config, with_source(&error)),
     };
-    match provider {
-        "replay" => {}
-        "none" => {
-            return Ending::failed(
-                ExitReason::Config,
-                "which model? Give --provider replay with a recording; other providers are not there yet",
-            );
-        }
-        other => {
-            return Ending::failed(
-                ExitReason::Config,
-                format!("the provider {other:?} is not there yet: this version of vex only has `replay`"),
-            );
-        }
+    let mut model: Box<dyn Provider> = match model(args, provider, interrupt) {
+        Ok(model) => model,
+        Err(ending) => return ending,
+    };
+    let prompt = match prompt(args.prompt.as_deref(), interrupt) {
+        Ok(prompt) => prompt,
+        Err(ending) => return ending,
+    };
+    let before = Before::look(root.path());
+    let tools = Toolbox::new(root, args.permission);
+    let ending = agent::run(
+        prompt,
+        &mut *model,
+        &tools,
+        args.max_turns.get(),
+        journal,
+        interrupt,
+    );
+    journal.evidence(|evidence| before.add_to(evidence));
+    ending
+}
+
+/// What answers: a recording, or a provider over HTTP.
+fn model(args: &ExecArgs, provider: &str, interrupt: &Interrupt) -> Result<Box<dyn Provider>, Ending> {
+    if provider != "replay" {
+        let settings = Settings {
+            model: args.model.clone(),
+            provider: args.provider.clone(),
+            base_url: args.base_url.clone(),
+            ..Settings::default()
+        };
+        return match open(&settings, &process_env, None, interrupt) {
+            Ok(provider) => Ok(Box::new(provider)),
+            Err(error) => Err(Ending::failed(ExitReason::Config, error.to_string())),
+        };
     }
     let recording = Recording::locate(
         args.replay.as_deref(),
@@ -161,30 +186,16 @@ fn work(args: &ExecArgs, journal: &Journal, interrupt: &Interrupt) -> Ending {
         args.model.as_deref(),
     )
     .and_then(|path| Recording::load(&path));
-    let recording = match recording {
-        Ok(recording) => recording,
+    match recording {
+        Ok(recording) => Ok(Box::new(Replay::new(
+            recording,
+            args.model.as_deref().unwrap_or(provider),
+        ))),
         Err(error @ RecordingError::Read { .. }) => {
-            return Ending::failed(ExitReason::Config, with_source(&error));
+            Err(Ending::failed(ExitReason::Config, with_source(&error)))
         }
-        Err(error) => return Ending::failed(ExitReason::Config, error.to_string()),
-    };
-    let prompt = match prompt(args.prompt.as_deref(), interrupt) {
-        Ok(prompt) => prompt,
-        Err(ending) => return ending,
-    };
-    let before = Before::look(root.path());
-    let tools = Toolbox::new(root, args.permission);
-    let mut provider = Replay::new(recording, args.model.as_deref().unwrap_or(provider));
-    let ending = agent::run(
-        prompt,
-        &mut provider,
-        &tools,
-        args.max_turns.get(),
-        journal,
-        interrupt,
-    );
-    journal.evidence(|evidence| before.add_to(evidence));
-    ending
+        Err(error) => Err(Ending::failed(ExitReason::Config, error.to_string())),
+    }
 }
 
 fn with_source(error: &dyn std::error::Error) -> String {
