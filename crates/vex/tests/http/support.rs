@@ -109,6 +109,8 @@ fn tools() -> Vec<ToolDefinition> {
         name,
         description: "",
         need: Need::Read,
+        aliases: &[],
+        arguments: &[],
         input_schema: json!({"type": "object", "properties": {field: {"type": "string"}}, "required": [field]}),
     };
     vec![define("run_command", "command"), define("read_file", "path")]
