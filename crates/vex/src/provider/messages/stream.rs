@@ -107,11 +107,11 @@ impl Decoder for MessagesDecoder {
             Ok(wire) => wire,
             // An event that is not known may have any form, as long as it is JSON.
             Err(error) => {
-                let value: Value = parse(name, data)?;
-                let kind = value["type"].as_str().unwrap_or(name);
-                if is_known(kind) {
+                let value: Map<String, Value> = parse(name, data)?;
+                let kind = value.get("type").map_or(Some(name), Value::as_str);
+                let Some(kind) = kind.filter(|kind| !is_known(kind)) else {
                     return Err(error);
-                }
+                };
                 out.push(unknown(kind, data));
                 return Ok(());
             }

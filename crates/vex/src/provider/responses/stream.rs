@@ -10,9 +10,6 @@ use serde_json::{Value, json};
 use crate::conversation::{StopReason, Usage};
 use crate::provider::stream::{Decoder, Part, PartKind, StreamError, StreamEvent, parse};
 
-/// Where the numbers of items begin that the stream only names.
-const NAMED: Part = 1 << 32;
-
 #[derive(Deserialize)]
 struct Kind<'a> {
     #[serde(rename = "type", borrow, default)]
@@ -22,7 +19,7 @@ struct Kind<'a> {
 /// A piece of an item, or the whole of a piece.
 #[derive(Deserialize)]
 struct Piece {
-    output_index: Option<Part>,
+    output_index: Option<u64>,
     item_id: Option<String>,
     summary_index: Option<u64>,
     delta: Option<String>,
@@ -35,7 +32,7 @@ struct Piece {
 
 #[derive(Deserialize)]
 struct ItemEvent {
-    output_index: Option<Part>,
+    output_index: Option<u64>,
     item: Value,
 }
 
@@ -105,8 +102,11 @@ struct Item {
 /// Reads answers of the responses protocol.
 #[derive(Default)]
 pub struct ResponsesDecoder {
-    items: HashMap<Part, Item>,
-    named: HashMap<String, Part>,
+    items: Vec<Item>,
+    /// Items by their place in the answer, as the stream tells it, and by their name. Servers tell one of them, or
+    /// both, or none.
+    placed: HashMap<u64, usize>,
+    named: HashMap<String, usize>,
     refused: bool,
     done: bool,
 }
@@ -129,13 +129,15 @@ impl Decoder for ResponsesDecoder {
             "response.in_progress" | "response.queued" | "keepalive" => out.push(StreamEvent::Heartbeat),
             "response.output_item.added" => {
                 let ItemEvent { output_index, item } = parse(kind, data)?;
-                let part = self.part(output_index, item["id"].as_str());
-                self.added(part, &item, out);
+                // The same place once more is another item.
+                let part = self.open(output_index, name_of(&item)) as Part;
+                if is_call(&item) {
+                    out.push(tool_start(part, &item));
+                }
             }
             "response.output_item.done" => {
                 let ItemEvent { output_index, item } = parse(kind, data)?;
-                let part = self.part(output_index, item["id"].as_str());
-                self.ended(part, item, out);
+                self.ended(output_index, item, out);
             }
             "response.completed" | "response.done" => self.response(kind, data, None, out)?,
             "response.incomplete" => self.response(kind, data, Some(StopReason::MaxTokens), out)?,
@@ -176,22 +178,34 @@ impl Decoder for ResponsesDecoder {
 }
 
 impl ResponsesDecoder {
-    /// The number of an item: its place in the answer, else one for its name.
-    fn part(&mut self, index: Option<Part>, id: Option<&str>) -> Part {
-        let id = id.unwrap_or_default();
+    /// A new item.
+    fn open(&mut self, index: Option<u64>, id: Option<&str>) -> usize {
+        self.items.push(Item::default());
+        let at = self.items.len() - 1;
         if let Some(index) = index {
-            if !id.is_empty() && !self.named.contains_key(id) {
-                self.named.insert(id.to_owned(), index);
-            }
-            return index;
+            self.placed.insert(index, at);
         }
-        let next = NAMED + self.named.len() as Part;
-        *self.named.entry(id.to_owned()).or_insert(next)
+        if let Some(id) = id {
+            self.named.insert(id.to_owned(), at);
+        }
+        at
+    }
+
+    /// The item that is meant: the place is surer than the name, since some servers change names on the way.
+    fn find(&mut self, index: Option<u64>, id: Option<&str>) -> usize {
+        let placed = index.and_then(|index| self.placed.get(&index));
+        let known = match (placed, id.and_then(|id| self.named.get(id))) {
+            (Some(&at), _) | (None, Some(&at)) => Some(at),
+            (None, None) if index.is_none() && id.is_none() => self.items.len().checked_sub(1),
+            (None, None) => None,
+        };
+        known.unwrap_or_else(|| self.open(index, id))
     }
 
     fn piece(&mut self, kind: &str, piece: Piece, out: &mut Vec<StreamEvent>) {
-        let part = self.part(piece.output_index, piece.item_id.as_deref());
-        let item = self.items.entry(part).or_default();
+        let at = self.find(piece.output_index, piece.item_id.as_deref());
+        let part = at as Part;
+        let item = &mut self.items[at];
         let delta = piece.delta.unwrap_or_default();
         let whole = |text: Option<String>, came: bool| text.filter(|_| !came).unwrap_or_default();
         match kind {
@@ -226,19 +240,14 @@ impl ResponsesDecoder {
         }
     }
 
-    fn added(&mut self, part: Part, item: &Value, out: &mut Vec<StreamEvent>) {
-        self.items.entry(part).or_default();
-        let kind = item["type"].as_str().unwrap_or_default();
-        if matches!(kind, "function_call" | "custom_tool_call") {
-            out.push(tool_start(part, item));
+    fn ended(&mut self, index: Option<u64>, mut item: Value, out: &mut Vec<StreamEvent>) {
+        let mut at = self.find(index, name_of(&item));
+        if self.items[at].ended {
+            at = self.open(index, name_of(&item));
         }
-    }
-
-    fn ended(&mut self, part: Part, mut item: Value, out: &mut Vec<StreamEvent>) {
-        let state = self.items.entry(part).or_default();
-        if std::mem::replace(&mut state.ended, true) {
-            return;
-        }
+        let part = at as Part;
+        let state = &mut self.items[at];
+        state.ended = true;
         match item["type"].as_str().unwrap_or_default() {
             "message" => {
                 if !state.text {
@@ -307,11 +316,11 @@ impl ResponsesDecoder {
         let response = parse::<ResponseEvent<'_>>(kind, data)?.response;
         // Where no item was told to be whole, the answer comes here as one.
         if let Some(output) = response.output
-            && !self.items.values().any(|item| item.ended)
+            && !self.items.iter().any(|item| item.ended)
         {
             let output: Vec<Value> = parse(kind, output.get())?;
             for (index, item) in output.into_iter().enumerate() {
-                self.ended(index as Part, item, out);
+                self.ended(Some(index as u64), item, out);
             }
         }
         if let Some(usage) = response.usage {
@@ -358,6 +367,15 @@ impl Item {
             out.push(StreamEvent::ToolDelta { part, json });
         }
     }
+}
+
+/// The name of an item; some servers name calls only by the id that ties the result to them.
+fn name_of(item: &Value) -> Option<&str> {
+    item["id"].as_str().or_else(|| item["call_id"].as_str())
+}
+
+fn is_call(item: &Value) -> bool {
+    item["type"] == "function_call" || item["type"] == "custom_tool_call"
 }
 
 fn tool_start(part: Part, item: &Value) -> StreamEvent {

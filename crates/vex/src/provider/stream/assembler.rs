@@ -43,6 +43,7 @@ enum Content {
 
 struct Slot {
     content: Content,
+    sealed: Option<Value>,
     citations: Vec<Value>,
     annex: Map<String, Value>,
 }
@@ -144,9 +145,14 @@ impl<'a> Assembler<'a> {
                 let at = self.slot(part, kind, progress);
                 self.slots[at].annex.insert(name.to_owned(), value);
             }
-            StreamEvent::Native { item, .. } => {
-                self.settle(false, progress);
-                self.slots.push(Slot::new(Content::Native(item)));
+            StreamEvent::Native { part, item } => {
+                // The sealed form of a thought belongs beside its words, also when it comes later.
+                if let Some(&at) = self.places.get(&(part, PartKind::Thinking)) {
+                    self.slots[at].sealed = Some(item);
+                } else {
+                    self.settle(false, progress);
+                    self.slots.push(Slot::new(Content::Native(item)));
+                }
             }
             StreamEvent::Usage { usage, cost_usd } => self.usage = Some((usage, cost_usd)),
             StreamEvent::Stop(stop) => self.stop = stop,
@@ -255,6 +261,7 @@ impl<'a> Assembler<'a> {
             if blocks.len() > length && !annex.is_empty() {
                 blocks.push(self.native(json!({ "annex": annex })));
             }
+            blocks.extend(slot.sealed.map(|item| self.native(item)));
         }
         self.turn(blocks)
     }
@@ -302,6 +309,7 @@ impl Slot {
     fn new(content: Content) -> Self {
         Self {
             content,
+            sealed: None,
             citations: Vec::new(),
             annex: Map::new(),
         }

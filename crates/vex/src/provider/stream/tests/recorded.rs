@@ -1,0 +1,84 @@
+//! Recorded streams: what becomes of them, and that it is the same wherever they are cut.
+
+use super::*;
+use crate::provider::sse::SseParser;
+
+#[test]
+fn what_becomes_of_recorded_streams() {
+    for protocol in Protocol::ALL {
+        let mut told = String::new();
+        for (_, name, stream) in recorded().iter().filter(|(of, ..)| *of == protocol) {
+            let outcome = read(protocol, [stream.as_slice()]);
+            let turn = match outcome.turn {
+                Ok(turn) => serde_json::to_string_pretty(&turn).unwrap(),
+                Err(error) => format!("{error:?}\n{error}"),
+            };
+            told += &format!("=== {name}\nshown: {:?}\n{turn}\n\n", outcome.shown);
+        }
+        insta::assert_snapshot!(protocol.as_str(), told);
+    }
+}
+
+/// A decoder sees nothing but whole events: where these are the same, so is the turn.
+#[test]
+fn a_cut_at_any_byte_gives_the_same_events() {
+    let events = |chunks: &[&[u8]]| {
+        let mut parser = SseParser::default();
+        let mut events = Vec::new();
+        for chunk in chunks {
+            parser.push(chunk);
+            while let Some(event) = parser.next_event().unwrap() {
+                events.push(event);
+            }
+        }
+        events
+    };
+    for (_, name, stream) in recorded() {
+        let whole = events(&[&stream]);
+        for at in 0..=stream.len() {
+            assert_eq!(
+                events(&[&stream[..at], &stream[at..]]),
+                whole,
+                "{name} cut at {at}"
+            );
+        }
+    }
+}
+
+/// The same to the end, for all streams byte by byte, and cut at every byte for the small ones.
+#[test]
+fn a_cut_at_any_byte_gives_the_same_turn() {
+    for (protocol, name, stream) in recorded() {
+        let whole = read(protocol, [stream.as_slice()]);
+        assert_eq!(read(protocol, stream.chunks(1)), whole, "{name} byte by byte");
+        let small = stream.len() < 1200;
+        for at in (0..=stream.len()).step_by(if small { 1 } else { 97 }) {
+            let (head, tail) = stream.split_at(at);
+            assert_eq!(read(protocol, [head, tail]), whole, "{name} cut at {at}");
+        }
+    }
+}
+
+/// The mistake: a stream that broke off is taken for an answer.
+#[test]
+fn a_stream_that_breaks_off_is_never_a_turn() {
+    for (protocol, name, stream) in recorded() {
+        let whole = read(protocol, [stream.as_slice()]);
+        let Ok(turn) = whole.turn else { continue };
+        // Nothing changes within an event: it is enough to look before and behind the ends of lines.
+        let ends =
+            (0..stream.len()).filter(|&end| end == 0 || stream[end - 1] == b'\n' || stream[end] == b'\n');
+        for end in ends {
+            let Ok(early) = read(protocol, [&stream[..end]]).turn else {
+                continue;
+            };
+            // All that may be missing is what comes after the last word: the count of tokens and the end mark.
+            assert_eq!(early.blocks, turn.blocks, "{name} broken off at {end}");
+            assert_eq!(early.stop, turn.stop, "{name} broken off at {end}");
+            let rest = std::str::from_utf8(&stream[end..]).unwrap_or_default();
+            let finished = protocol == Protocol::Chat && !rest.contains("\"finish_reason\":\"");
+            // The last empty line of all may be halved.
+            assert!(finished || rest.trim().is_empty(), "{name} broken off at {end}");
+        }
+    }
+}
