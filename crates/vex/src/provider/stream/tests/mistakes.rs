@@ -117,23 +117,30 @@ fn an_answer_cut_off_before_its_first_word_is_no_network_fault() {
 
 #[test]
 fn malformed_events_are_errors() {
-    for stream in [
-        "data: {\"type\": \"oops\n\n",
-        "data: null\n\n",
-        "data: 7\n\n",
-        "data: {\"type\":7}\n\n",
-    ] {
-        for protocol in Protocol::ALL {
-            let outcome = read(protocol, [stream.as_bytes()]);
-            assert!(
-                matches!(outcome.turn, Err(StreamError::Malformed { .. })),
-                "{stream} {outcome:?}"
-            );
+    let malformed = |protocol, data: &str| {
+        let stream = format!("data: {data}\n\n");
+        let outcome = read(protocol, [stream.as_bytes()]);
+        assert!(
+            matches!(outcome.turn, Err(StreamError::Malformed { .. })),
+            "{data} {outcome:?}"
+        );
+    };
+    for protocol in Protocol::ALL {
+        for data in ["{\"type\": \"oops", "null", "7", "words"] {
+            malformed(protocol, data);
         }
     }
-    let wrong = "data: {\"type\":\"content_block_delta\",\"index\":\"x\"}\n\n";
-    let outcome = read(Protocol::Messages, [wrong.as_bytes()]);
-    assert!(matches!(outcome.turn, Err(StreamError::Malformed { .. })));
+    malformed(Protocol::Messages, r#"{"type":7}"#);
+    malformed(
+        Protocol::Messages,
+        r#"{"type":"content_block_delta","index":"x"}"#,
+    );
+    malformed(Protocol::Chat, r#"{"choices":7}"#);
+    malformed(
+        Protocol::Responses,
+        r#"{"type":"response.output_text.delta","delta":7}"#,
+    );
+    malformed(Protocol::Responses, r#"{"type":"response.completed"}"#);
 }
 
 #[test]
