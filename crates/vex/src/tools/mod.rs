@@ -2,6 +2,7 @@
 
 mod command;
 mod files;
+mod glob;
 mod input;
 mod memory;
 mod output;
@@ -11,9 +12,11 @@ mod path;
 mod permission;
 pub mod plan;
 mod root;
+mod search;
 #[cfg(test)]
 mod testing;
 mod tool;
+mod walk;
 
 use memory::FileMemory;
 use plan::Plan;
@@ -34,6 +37,8 @@ fn entries() -> Vec<(Entry, ToolDefinition)> {
     vec![
         Entry::of::<files::ReadFile>(),
         Entry::of::<files::ListDir>(),
+        Entry::of::<glob::GlobFiles>(),
+        Entry::of::<search::SearchFiles>(),
         Entry::of::<files::WriteFile>(),
         Entry::of::<files::EditFile>(),
         Entry::of::<patch::ApplyPatch>(),

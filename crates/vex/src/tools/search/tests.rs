@@ -1,0 +1,147 @@
+use std::os::unix::fs::symlink;
+
+use nix::sys::stat::Mode;
+use serde_json::json;
+
+use crate::tools::testing::Bench;
+
+/// A workspace as a project has it: sources, and much that nobody wants to see.
+fn project() -> Bench {
+    let bench = Bench::new();
+    bench.put(
+        "src/main.rs",
+        "fn main() {\n    // Needle here\n    needle(1);\n}\n",
+    );
+    bench.put("src/deep/lib.py", "def needle():\n    pass\n\n\n\nneedle()\n");
+    bench.put("README.md", "No such word.\nA needle in a haystack.\n");
+    bench.put(".gitignore", "/out/\n*.log\n");
+    bench.put("out/made.rs", "needle\n");
+    bench.put("run.log", "needle\n");
+    bench.put(".hidden/x.rs", "needle\n");
+    bench.put(".git/objects/x.rs", "needle\n");
+    bench.put("sub/.git/x.rs", "needle\n");
+    bench.put("target/x.rs", "needle\n");
+    bench.put(
+        "target/CACHEDIR.TAG",
+        "Signature: 8a477f597d28d172789f06886806bc55\n",
+    );
+    bench.put("image.bin", b"needle\n\0\x01\x02");
+    symlink("/etc", bench.path("etc")).unwrap();
+    symlink("src/main.rs", bench.path("link.rs")).unwrap();
+    nix::unistd::mkfifo(&bench.path("pipe.rs"), Mode::S_IRWXU).unwrap();
+    bench
+}
+
+#[test]
+fn a_search_walks_neither_git_nor_what_is_ignored() {
+    let bench = project();
+    let told = [
+        bench.ok("search_files", json!({"pattern": "needle"})),
+        bench.ok("search_files", json!({"pattern": "Needle"})),
+        bench.ok(
+            "search_files",
+            json!({"pattern": "needle(1)", "literal": true, "context": 1}),
+        ),
+        bench.ok("search_files", json!({"pattern": r"^def \w+", "glob": "*.py"})),
+        bench.ok(
+            "search_files",
+            json!({"pattern": "needle", "glob": "src/**", "files_only": true}),
+        ),
+        bench.ok(
+            "search_files",
+            json!({"pattern": "needle", "path": "src/main.rs"}),
+        ),
+        bench.ok(
+            "search_files",
+            json!({"pattern": "needle", "path": "src/deep", "context": 1}),
+        ),
+        bench.ok("search_files", json!({"pattern": "absent"})),
+        bench.ok(
+            "search_files",
+            json!({"pattern": "needle", "all": true, "files_only": true}),
+        ),
+        bench.fails("search_files", json!({"pattern": "needle("})),
+        bench.fails("search_files", json!({"pattern": "needle", "path": "no/such"})),
+    ];
+    insta::assert_snapshot!(told.join("--\n"));
+    for path in ["..", "/etc", "etc"] {
+        assert!(
+            bench
+                .call("search_files", json!({"pattern": "root", "path": path}))
+                .denied,
+            "{path}"
+        );
+        assert!(
+            bench
+                .call("glob_files", json!({"pattern": "*", "path": path}))
+                .denied,
+            "{path}"
+        );
+    }
+}
+
+#[test]
+fn a_glob_lists_what_a_search_would_walk() {
+    let bench = project();
+    let told = [
+        bench.ok("glob_files", json!({"pattern": "*.rs"})),
+        bench.ok("glob_files", json!({"pattern": "src/**/*.py"})),
+        bench.ok("glob_files", json!({"pattern": "deep/*", "path": "src"})),
+        bench.ok("glob_files", json!({"pattern": "./src/"})),
+        bench.ok("glob_files", json!({"pattern": "*.{rs,log}", "all": true})),
+        bench.ok("glob_files", json!({"pattern": "*.c"})),
+        bench.fails("glob_files", json!({"pattern": "a[b"})),
+    ];
+    insta::assert_snapshot!(told.join("--\n"));
+}
+
+#[test]
+fn much_is_bounded_and_counted() {
+    let bench = Bench::new();
+    for i in 0..300 {
+        bench.put(&format!("d/{i:03}.txt"), "needle\n".repeat(100));
+    }
+    bench.put(
+        "long.txt",
+        format!("{}needle{}\n", "x".repeat(5000), "y".repeat(5000)),
+    );
+    let told = bench.ok("search_files", json!({"pattern": "needle"}));
+    assert!(told.len() < 24 * 1024, "{}", told.len());
+    assert!(
+        told.ends_with(
+            "[at least 10000 lines in 100 files; not all are shown: narrow it with path, glob or pattern]\n"
+        ),
+        "{}",
+        &told[told.len() - 200..]
+    );
+    let told = bench.ok("search_files", json!({"pattern": "needle", "glob": "long.txt"}));
+    assert!(
+        told.len() < 400 && told.contains("…x") && told.contains("needley"),
+        "{told}"
+    );
+    let told = bench.ok("glob_files", json!({"pattern": "*.txt"}));
+    assert!(
+        told.ends_with("[200 of 301 files; narrow the pattern]\n"),
+        "{told}"
+    );
+    bench.interrupt.set();
+    assert!(
+        bench
+            .fails("search_files", json!({"pattern": "needle"}))
+            .contains("interrupted")
+    );
+}
+
+#[test]
+fn other_encodings_and_endless_lines_do_no_harm() {
+    let bench = Bench::new();
+    let utf16: Vec<u8> = "\u{feff}ein needle\r\n"
+        .encode_utf16()
+        .flat_map(u16::to_le_bytes)
+        .collect();
+    bench.put("utf16.txt", utf16);
+    bench.put("latin.txt", b"caf\xe9 needle\n");
+    bench.put("endless.txt", "x".repeat(9 << 20));
+    let told = bench.ok("search_files", json!({"pattern": "needle|x"}));
+    insta::assert_snapshot!(told);
+}

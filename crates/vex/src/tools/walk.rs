@@ -1,0 +1,116 @@
+//! The files below a directory as ripgrep sees them: what .gitignore and its kin name is not walked, nor what is hidden,
+//! nor links; `.git` never.
+
+use std::path::{Path, PathBuf};
+
+use globset::{GlobBuilder, GlobMatcher};
+use ignore::WalkBuilder;
+
+use super::root::Root;
+use super::{ToolContext, ToolError};
+
+/// What is walked.
+pub(super) struct Walk {
+    /// Where it begins, as given.
+    pub(super) path: PathBuf,
+    /// What the path of a file must fit.
+    pub(super) glob: Option<Pattern>,
+    /// Also what is hidden or ignored.
+    pub(super) all: bool,
+}
+
+/// A file that was found.
+pub(super) struct Found {
+    /// Its path as it is shown, and as the other tools take it.
+    pub(super) shown: String,
+    /// Its path to be opened.
+    pub(super) path: PathBuf,
+}
+
+impl Walk {
+    /// Hands over each file, ordered by path, until `take` has enough.
+    pub(super) fn files(
+        &self,
+        context: &ToolContext<'_>,
+        mut take: impl FnMut(Found) -> Result<bool, ToolError>,
+    ) -> Result<(), ToolError> {
+        let root = context.root;
+        let start = root.resolve(&self.path)?;
+        if start.symlink_metadata().is_err() {
+            return Err(ToolError::Failed(format!("{} is not there", self.path.display())));
+        }
+        let mut builder = WalkBuilder::new(&start);
+        builder
+            .standard_filters(!self.all)
+            // A .gitignore says what it says also where git was not used yet.
+            .require_git(false)
+            .sort_by_file_name(Ord::cmp)
+            .filter_entry(|entry| {
+                let is_dir = entry.file_type().is_some_and(|kind| kind.is_dir());
+                entry.depth() == 0 || (entry.file_name() != ".git" && !(is_dir && is_cache(entry.path())))
+            });
+        for entry in builder.build() {
+            if context.interrupt.is_set() {
+                return Err(ToolError::Failed("interrupted".to_owned()));
+            }
+            // What cannot be read is passed over, as anything that vanishes meanwhile.
+            let Ok(entry) = entry else { continue };
+            if !entry.file_type().is_some_and(|kind| kind.is_file()) {
+                continue;
+            }
+            let path = entry.into_path();
+            let below = path.strip_prefix(&start).unwrap_or(&path);
+            if self
+                .glob
+                .as_ref()
+                .is_some_and(|glob| !glob.fits(below, &path, root))
+            {
+                continue;
+            }
+            let shown = root.shown(&path);
+            if !take(Found { shown, path })? {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a directory says of itself that it holds what can be made again (as cargo's `target` does).
+fn is_cache(path: &Path) -> bool {
+    path.join("CACHEDIR.TAG").is_file()
+}
+
+/// A glob as ripgrep takes it: without a slash it fits the name, with one the path.
+pub(super) struct Pattern {
+    matcher: GlobMatcher,
+    whole: bool,
+}
+
+impl Pattern {
+    pub(super) fn new(glob: &str) -> Result<Self, ToolError> {
+        let bare = glob.trim().trim_start_matches("./");
+        let whole = bare.contains('/');
+        // `src/` is all that lies below.
+        let bare = match bare.strip_suffix('/') {
+            Some(dir) => format!("{dir}/**"),
+            None => bare.to_owned(),
+        };
+        let matcher = GlobBuilder::new(bare.trim_start_matches('/'))
+            .literal_separator(true)
+            .build()
+            .map_err(|error| ToolError::Failed(format!("the glob is wrong: {}", error.kind())))?
+            .compile_matcher();
+        Ok(Self { matcher, whole })
+    }
+
+    /// Paths are taken from where the walk begins, or from the workspace.
+    fn fits(&self, below: &Path, path: &Path, root: &Root) -> bool {
+        if self.whole {
+            let inside = path.strip_prefix(root.path()).unwrap_or(path);
+            self.matcher.is_match(below) || self.matcher.is_match(inside)
+        } else {
+            path.file_name().is_some_and(|name| self.matcher.is_match(name))
+        }
+    }
+}
