@@ -14,6 +14,7 @@ pub mod config;
 pub mod conversation;
 pub mod events;
 pub mod evidence;
+mod git;
 pub mod interrupt;
 pub mod provider;
 pub mod redact;

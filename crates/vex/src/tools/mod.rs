@@ -2,6 +2,7 @@
 
 mod command;
 mod files;
+mod git;
 mod glob;
 mod input;
 mod memory;
@@ -43,6 +44,11 @@ fn entries() -> Vec<(Entry, ToolDefinition)> {
         Entry::of::<files::EditFile>(),
         Entry::of::<patch::ApplyPatch>(),
         Entry::of::<command::RunCommand>(),
+        Entry::of::<git::GitStatus>(),
+        Entry::of::<git::GitDiff>(),
+        Entry::of::<git::GitLog>(),
+        Entry::of::<git::GitShow>(),
+        Entry::of::<git::GitCommit>(),
         Entry::of::<plan::UpdatePlan>(),
     ]
 }

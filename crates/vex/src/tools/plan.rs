@@ -121,7 +121,9 @@ impl Tool for UpdatePlan {
     }
 
     fn run(self, context: &ToolContext<'_>) -> Result<String, ToolError> {
-        update(context.plan, self)
+        let text = update(context.plan, self)?;
+        context.journal.plan(&context.plan.steps());
+        Ok(text)
     }
 }
 
