@@ -15,12 +15,14 @@ mod audit;
 mod capabilities;
 mod census;
 mod cgroup;
+mod direct;
 mod heap;
 pub mod identity;
 mod lock;
 mod os_text;
 mod peer;
 mod reap;
+mod sandbox;
 mod shield;
 pub mod shim;
 mod spec;
@@ -32,11 +34,13 @@ mod tree;
 pub use audit::{Audited, audit};
 pub use capabilities::{Capability, capabilities};
 pub use census::Census;
+pub use direct::{Direct, Terms, kill_descendants};
 pub use heap::lean_heap;
 pub use identity::ProcessId;
 pub use lock::FileLock;
 pub use peer::{descends_from, peer_pid};
 pub use reap::{adopt_orphans, is_init, tend_orphans};
+pub use sandbox::{Fence, Reads, Sandbox, SandboxError};
 pub use shield::shield;
 pub use spec::{
     Cause, ExitRecord, Graces, Mark, Output, Proof, SHIM_VERB, ShimSpec, SpawnFailure, SpawnFailureKind,

@@ -72,7 +72,8 @@ fn own_pid() -> i32 {
     i32::try_from(std::process::id()).unwrap_or(0)
 }
 
-fn own_children() -> Vec<Stat> {
+/// The children of this process, those that have ended among them.
+pub(crate) fn own_children() -> Vec<Stat> {
     let me = own_pid();
     let candidates = sys::children(me).unwrap_or_else(sys::all_pids);
     candidates

@@ -56,38 +56,69 @@ pub async fn end_marked(
 }
 
 async fn end_found(mut find: impl FnMut() -> Vec<ProcessId>, graces: &Graces) -> Vec<ProcessId> {
-    let spared = spared();
-    let begin = Instant::now();
-    let mut known: HashSet<ProcessId> = HashSet::new();
-    let mut terminated: HashSet<ProcessId> = HashSet::new();
+    let mut ending = Ending::begin(*graces);
     loop {
+        if let Some(survivors) = ending.step(find()) {
+            return survivors;
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// The last two steps of the ladder for processes without a shim: SIGTERM, then SIGKILL, each for its grace.
+pub(crate) struct Ending {
+    spared: HashSet<ProcessId>,
+    known: HashSet<ProcessId>,
+    terminated: HashSet<ProcessId>,
+    graces: Graces,
+    begin: Instant,
+}
+
+impl Ending {
+    pub(crate) fn begin(graces: Graces) -> Self {
+        Self {
+            spared: spared(),
+            known: HashSet::new(),
+            terminated: HashSet::new(),
+            graces,
+            begin: Instant::now(),
+        }
+    }
+
+    /// Signals what was found and all below it. Gives what still lives once nothing does or time is up; else call it
+    /// again soon.
+    pub(crate) fn step(&mut self, found: Vec<ProcessId>) -> Option<Vec<ProcessId>> {
         // Nor may what is spared lead to its descendants, which are no part of this.
-        known.extend(find().into_iter().filter(|process| !spared.contains(process)));
-        let roots: Vec<i32> = known
+        let spared = &self.spared;
+        self.known
+            .extend(found.into_iter().filter(|process| !spared.contains(process)));
+        let roots: Vec<i32> = self
+            .known
             .iter()
             .filter(|process| process.is_alive())
             .map(|process| process.pid)
             .collect();
-        known.extend(tree::descendants(&roots));
+        self.known.extend(tree::descendants(&roots));
         // Looked at once more: a root may have died, and its pid been used again, while its children were read.
-        known.retain(|process| !spared.contains(process) && process.is_alive());
-        if known.is_empty() {
-            return Vec::new();
+        self.known
+            .retain(|process| !spared.contains(process) && process.is_alive());
+        if self.known.is_empty() {
+            return Some(Vec::new());
         }
-        let elapsed = begin.elapsed();
-        if elapsed >= graces.term + graces.kill {
-            let mut survivors: Vec<ProcessId> = known.into_iter().collect();
+        let elapsed = self.begin.elapsed();
+        if elapsed >= self.graces.term + self.graces.kill {
+            let mut survivors: Vec<ProcessId> = self.known.drain().collect();
             survivors.sort_unstable();
-            return survivors;
+            return Some(survivors);
         }
-        for process in &known {
-            if elapsed >= graces.term {
+        for process in &self.known {
+            if elapsed >= self.graces.term {
                 process.signal(libc::SIGKILL);
-            } else if terminated.insert(*process) {
+            } else if self.terminated.insert(*process) {
                 process.signal(libc::SIGTERM);
                 process.signal(libc::SIGCONT);
             }
         }
-        tokio::time::sleep(PAUSE).await;
+        None
     }
 }

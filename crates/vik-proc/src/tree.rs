@@ -51,3 +51,17 @@ pub(crate) fn marked(mark: &Mark) -> Vec<ProcessId> {
         .filter_map(|pid| sys::stat(pid).filter(|stat| !stat.dead).map(|stat| stat.id()))
         .collect()
 }
+
+/// Everything alive in the group of this leader.
+pub(crate) fn group(leader: i32) -> Vec<ProcessId> {
+    let in_group = |pid: i32| {
+        nix::unistd::getpgid(Some(nix::unistd::Pid::from_raw(pid)))
+            .is_ok_and(|group| group.as_raw() == leader)
+    };
+    sys::all_pids()
+        .into_iter()
+        .filter(|&pid| in_group(pid))
+        .filter_map(ProcessId::of)
+        .filter(|id| id.is_alive())
+        .collect()
+}

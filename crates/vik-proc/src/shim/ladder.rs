@@ -201,7 +201,7 @@ impl Shim {
                     self.agent
                         .filter(|_| self.ended.is_some())
                         .into_iter()
-                        .flat_map(group_members),
+                        .flat_map(|agent| tree::group(agent.pid)),
                 );
             }
         }
@@ -236,18 +236,4 @@ impl Shim {
         let signalled = self.step.terminated.union(&self.step.killed);
         u32::try_from(signalled.filter(|process| Some(**process) != agent).count()).unwrap_or(u32::MAX)
     }
-}
-
-/// What is left of a group whose leader has ended.
-fn group_members(leader: ProcessId) -> Vec<ProcessId> {
-    let in_group = |pid: i32| {
-        nix::unistd::getpgid(Some(nix::unistd::Pid::from_raw(pid)))
-            .is_ok_and(|group| group.as_raw() == leader.pid)
-    };
-    sys::all_pids()
-        .into_iter()
-        .filter(|&pid| in_group(pid))
-        .filter_map(ProcessId::of)
-        .filter(|id| id.is_alive())
-        .collect()
 }

@@ -191,7 +191,7 @@ pub(crate) fn cloexec_from_3() {
 
 /// The version of landlock that the kernel offers.
 #[allow(unsafe_code)]
-pub(crate) fn landlock_abi() -> Option<i64> {
+pub(crate) fn landlock_abi() -> io::Result<i64> {
     const CREATE_RULESET_VERSION: u32 = 1;
     // SAFETY: with this flag, a null attribute and size 0 the call only gives a number.
     let abi = unsafe {
@@ -202,7 +202,28 @@ pub(crate) fn landlock_abi() -> Option<i64> {
             CREATE_RULESET_VERSION,
         )
     };
-    (abi > 0).then_some(abi)
+    if abi > 0 {
+        Ok(abi)
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// Confines the calling thread by these rules, and all that it starts. Safe between `fork` and `exec`.
+#[allow(unsafe_code)]
+pub(crate) fn landlock_restrict(rules: std::os::fd::RawFd) -> io::Result<()> {
+    // SAFETY: plain numbers; both calls only take rights away from this thread.
+    let done = unsafe {
+        if libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        libc::syscall(libc::SYS_landlock_restrict_self, rules, 0)
+    };
+    if done == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }
 
 /// Keeps glibc from holding on to memory: large pieces are mappings of their own, and stay so (else the bound rises with

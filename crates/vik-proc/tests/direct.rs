@@ -1,0 +1,249 @@
+//! Commands without a shim, and the sandbox around them: real processes. A test binary of its own, since such commands
+//! take every child of this process in another session for one of theirs.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic, too")]
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use vik_proc::{Direct, Fence, Graces, Mark, ProcessId, Reads, Sandbox, Terms};
+
+/// What hides without a mark may belong to any command that runs: the tests take turns.
+fn alone() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn mark() -> Mark {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    Mark::new("VIK_PROC_DIRECT", format!("{}-{number}", std::process::id()))
+}
+
+fn start(folder: &Path, line: &str, fence: Option<&Fence>) -> Direct {
+    let mut command = Command::new("/bin/sh");
+    command
+        .args(["-c", line])
+        .current_dir(folder)
+        .stdin(Stdio::null());
+    let terms = Terms {
+        fence,
+        terminal: false,
+    };
+    Direct::spawn(&mut command, mark(), &terms).unwrap()
+}
+
+fn code(direct: &mut Direct) -> i32 {
+    eventually(|| direct.try_code().unwrap())
+}
+
+fn eventually<T>(mut look: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        if let Some(seen) = look() {
+            return seen;
+        }
+        assert!(Instant::now() < deadline, "it never came");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// The process whose pid is in this file.
+fn written(path: &Path) -> ProcessId {
+    let pid = eventually(|| std::fs::read_to_string(path).ok()?.trim().parse().ok());
+    ProcessId::of(pid).unwrap()
+}
+
+fn graces() -> Graces {
+    Graces {
+        term: Duration::from_millis(50),
+        kill: Duration::from_secs(60),
+        ..Graces::short()
+    }
+}
+
+/// A process that has left its session, its group, its parent and its environment, and does not want to end.
+const HIDDEN: &str =
+    "(env -i setsid sh -c 'trap \"\" TERM HUP INT; echo $$ > hidden; while :; do sleep 1000; done' &)";
+
+#[cfg(target_os = "linux")]
+#[test]
+fn what_hides_is_found_and_what_belongs_to_another_is_left() {
+    let (_alone, folder) = (alone(), tempfile::tempdir().unwrap());
+    let mut other = start(
+        folder.path(),
+        "setsid sh -c 'sleep 1000' & echo $! > other; wait",
+        None,
+    );
+    let others = written(&folder.path().join("other"));
+    let mut direct = start(
+        folder.path(),
+        &format!("{HIDDEN}; while ! test -s hidden; do sleep 0.01; done"),
+        None,
+    );
+    let hidden = written(&folder.path().join("hidden"));
+    assert_eq!(code(&mut direct), 0);
+    // Without a mark it may belong to either while both run.
+    assert!(direct.end(graces()).is_empty());
+    assert!(others.is_alive());
+    assert!(other.end(graces()).is_empty());
+    assert!(!others.is_alive() && !hidden.is_alive());
+    assert_eq!(code(&mut other), 143);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn dropping_ends_all_of_it() {
+    let (_alone, folder) = (alone(), tempfile::tempdir().unwrap());
+    let direct = start(folder.path(), &format!("{HIDDEN}; sleep 1000"), None);
+    let hidden = written(&folder.path().join("hidden"));
+    drop(direct);
+    assert!(!hidden.is_alive());
+}
+
+#[test]
+fn a_command_that_leaves_nothing_is_gone_at_once() {
+    let (_alone, folder) = (alone(), tempfile::tempdir().unwrap());
+    let mut direct = start(folder.path(), "exit 7", None);
+    assert_eq!(code(&mut direct), 7);
+    assert!(direct.is_gone());
+}
+
+#[test]
+fn what_cannot_be_started_says_so() {
+    let terms = Terms::default();
+    assert!(Direct::spawn(&mut Command::new("/no/such/program"), mark(), &terms).is_err());
+}
+
+/// `None`, with a word why, where this system has no sandbox.
+fn fence(sandbox: &Sandbox) -> Option<Fence> {
+    match sandbox.fence() {
+        Ok(fence) => Some(fence),
+        Err(error) => {
+            eprintln!("skipped: {error}");
+            None
+        }
+    }
+}
+
+#[test]
+fn only_what_is_named_can_be_written() {
+    let (_alone, folder) = (alone(), tempfile::tempdir().unwrap());
+    let (inside, outside) = (folder.path().join("inside"), folder.path().join("outside"));
+    for path in [&inside, &outside] {
+        std::fs::create_dir(path).unwrap();
+    }
+    std::fs::write(outside.join("there"), "kept").unwrap();
+    std::os::unix::fs::symlink(&outside, inside.join("link")).unwrap();
+    std::os::unix::fs::symlink(outside.join("there"), inside.join("file-link")).unwrap();
+    let sandbox = Sandbox {
+        write: vec![inside.clone(), "/dev/null".into(), "/no/such/folder".into()],
+        read: Reads::All,
+    };
+    let Some(fence) = fence(&sandbox) else { return };
+    let run = |line: &str| {
+        let mut direct = start(&inside, line, Some(&fence));
+        let code = code(&mut direct);
+        assert!(direct.end(graces()).is_empty());
+        code
+    };
+    for good in [
+        "echo x > a && test \"$(cat a)\" = x && mv a b && mkdir -p d/e && mv b d/e && rm -r d",
+        "echo x > /dev/null",
+        "cat ../outside/there",
+        "ln -s x y && mkfifo p && rm y p",
+    ] {
+        assert_eq!(run(good), 0, "{good}");
+    }
+    for bad in [
+        "echo x > ../outside/new",
+        "echo x > ../outside/there",
+        "echo x >> link/there",
+        "echo x > link/new",
+        "echo x > file-link",
+        "mkdir ../outside/d",
+        "rm ../outside/there",
+        "mv ../outside/there .",
+        "ln -s x ../outside/l",
+        "echo x > a; mv a ../outside/a",
+        "echo x > h; ln h ../outside/h",
+        "sh -c 'setsid sh -c \"echo x > ../outside/late\"'",
+    ] {
+        assert_ne!(run(bad), 0, "{bad}");
+    }
+    let left: Vec<_> = std::fs::read_dir(&outside)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
+    assert_eq!(left, ["there"]);
+    assert_eq!(std::fs::read_to_string(outside.join("there")).unwrap(), "kept");
+    // This process is not confined.
+    std::fs::write(outside.join("mine"), "x").unwrap();
+}
+
+#[test]
+fn reading_can_be_kept_to_what_is_named() {
+    let (_alone, folder) = (alone(), tempfile::tempdir().unwrap());
+    std::fs::write(folder.path().join("secret"), "s").unwrap();
+    let inside = folder.path().join("inside");
+    std::fs::create_dir(&inside).unwrap();
+    let system = ["/bin", "/usr", "/lib", "/lib64", "/etc", "/dev/null"];
+    let sandbox = Sandbox {
+        write: vec![inside.clone()],
+        read: Reads::Only(system.map(Into::into).to_vec()),
+    };
+    let Some(fence) = fence(&sandbox) else { return };
+    let mut direct = start(
+        &inside,
+        "echo x > a && cat a || exit 3; cat ../secret",
+        Some(&fence),
+    );
+    let code = code(&mut direct);
+    assert!(code != 0 && code != 3, "{code}");
+    assert!(direct.end(graces()).is_empty());
+}
+
+#[test]
+fn a_sandbox_holds_in_a_sandbox() {
+    let (_alone, folder) = (alone(), tempfile::tempdir().unwrap());
+    let inside = folder.path().join("inside");
+    std::fs::create_dir(&inside).unwrap();
+    let sandbox = Sandbox {
+        write: vec![inside.clone(), "/dev/null".into()],
+        read: Reads::All,
+    };
+    let Some(fence) = fence(&sandbox) else { return };
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
+        .args(["--exact", "a_sandbox_of_its_own", "--ignored", "--nocapture"])
+        .current_dir(&inside)
+        .stdin(Stdio::null());
+    let terms = Terms {
+        fence: Some(&fence),
+        terminal: false,
+    };
+    let mut direct = Direct::spawn(&mut command, mark(), &terms).unwrap();
+    assert_eq!(code(&mut direct), 0);
+    assert!(direct.end(graces()).is_empty());
+    assert!(inside.join("written").exists() && !folder.path().join("written").exists());
+}
+
+#[test]
+#[ignore = "runs in the sandbox of another test"]
+fn a_sandbox_of_its_own() {
+    let all = Sandbox {
+        write: vec!["/".into()],
+        read: Reads::All,
+    };
+    let fence = all.fence().unwrap();
+    let mut direct = start(
+        Path::new("."),
+        "echo x > written && ! echo x > ../written",
+        Some(&fence),
+    );
+    assert_eq!(code(&mut direct), 0);
+    assert!(direct.end(graces()).is_empty());
+}
