@@ -4,8 +4,6 @@ use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use nix::sys::signal::{Signal, killpg};
-use nix::unistd::Pid;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -19,7 +17,6 @@ pub struct Interrupt(Arc<Mutex<State>>);
 #[derive(Default)]
 struct State {
     set: bool,
-    group: Option<Pid>,
     listeners: Vec<(u64, Box<dyn FnOnce() + Send>)>,
     next: u64,
 }
@@ -85,11 +82,6 @@ impl Interrupt {
         listening
     }
 
-    /// Remembers the process group of the running command, for the case that the run must be cut off.
-    pub(crate) fn watch_group(&self, group: Option<Pid>) {
-        self.state().group = group;
-    }
-
     /// Waits; `false` when it was interrupted.
     pub fn sleep(&self, duration: Duration) -> bool {
         let (tell, told) = sync_channel(1);
@@ -98,13 +90,12 @@ impl Interrupt {
     }
 
     /// Listens to INT, TERM and HUP from now on. A run that has not ended in order soon after the first of them, or
-    /// when a second comes, is cut off: its command is killed, `last_words` are said and the process exits with 130.
+    /// when a second comes, is cut off: all that it started is killed, `last_words` are said and the process exits with 130.
     ///
     /// # Errors
     /// When the handlers cannot be installed.
     pub fn install(&self, last_words: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
         let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
-        let interrupt = self.clone();
         let (tell, told) = sync_channel(1);
         std::thread::Builder::new()
             .name("cut-off".to_owned())
@@ -114,9 +105,7 @@ impl Interrupt {
                     return;
                 }
                 let _ = told.recv_timeout(GRACE);
-                if let Some(group) = interrupt.state().group {
-                    let _ = killpg(group, Signal::SIGKILL);
-                }
+                vik_proc::kill_descendants();
                 last_words();
                 std::process::exit(130);
             })?;

@@ -4,6 +4,7 @@ mod command;
 mod files;
 mod git;
 mod glob;
+mod hooks;
 mod input;
 mod memory;
 mod output;
@@ -13,17 +14,24 @@ mod path;
 mod permission;
 pub mod plan;
 mod root;
+mod rules;
 mod search;
 #[cfg(test)]
 mod testing;
 mod tool;
 mod walk;
 
+use std::time::Duration;
+
+use crate::interrupt::Interrupt;
+use crate::redact::redact;
 use memory::FileMemory;
 use plan::Plan;
 
-pub use permission::{Need, Permission};
+pub use hooks::{Hook, HookEvent};
+pub use permission::{Need, Permission, Policy};
 pub use root::{Root, RootError};
+pub use rules::{Rule, RuleError, Rules, ToolName};
 pub use tool::ToolDefinition;
 
 pub(crate) use input::tool_name;
@@ -50,7 +58,15 @@ fn entries() -> Vec<(Entry, ToolDefinition)> {
         Entry::of::<git::GitShow>(),
         Entry::of::<git::GitCommit>(),
         Entry::of::<plan::UpdatePlan>(),
+        Entry::of::<command::CommandOutput>(),
     ]
+}
+
+/// The own name of a tool that is called so.
+fn canonical(written: &str) -> Option<&'static str> {
+    let name = tool_name(written);
+    let known = |(entry, _): &(Entry, ToolDefinition)| entry.is_called(&name).then_some(entry.name);
+    entries().iter().find_map(known)
 }
 
 /// The tools of one run.
@@ -58,21 +74,26 @@ pub struct Toolbox {
     entries: Vec<Entry>,
     definitions: Vec<ToolDefinition>,
     root: Root,
-    permission: Permission,
     files: FileMemory,
     limits: files::WriteLimits,
     plan: Plan,
+    policy: Policy,
+    runner: command::Runner,
+    processes: command::Processes,
 }
 
 impl Toolbox {
     /// All tools, in this workspace, with this permission.
-    pub fn new(root: Root, permission: Permission) -> Self {
+    pub fn new(root: Root, policy: impl Into<Policy>) -> Self {
+        let policy = policy.into();
         let (entries, definitions) = entries().into_iter().unzip();
         Self {
             entries,
             definitions,
+            runner: command::Runner::new(&root, &policy),
+            processes: command::Processes::default(),
             root,
-            permission,
+            policy,
             files: FileMemory::default(),
             limits: files::WriteLimits::default(),
             plan: Plan::default(),
@@ -82,6 +103,43 @@ impl Toolbox {
     /// The plan of the run.
     pub fn plan(&self) -> &Plan {
         &self.plan
+    }
+
+    /// What confines the commands of this run: `landlock` and its version, or `none` and why. An error says why there is
+    /// none although the policy requires one.
+    ///
+    /// # Errors
+    /// When a sandbox is required and there is none.
+    pub fn sandbox(&self) -> Result<String, String> {
+        let confinement = self.runner.confinement();
+        match confinement.fence() {
+            Err(why) if self.policy.sandbox_required => Err(format!("there is no sandbox: {why}")),
+            _ => Ok(confinement.told()),
+        }
+    }
+
+    /// Runs a command of the user's own, such as `--verify`, as the commands of the model are run; no rule is asked.
+    /// Gives its exit code, where it was not stopped, and its output, bounded and redacted.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn run_for_user(
+        &self,
+        line: &str,
+        timeout: Duration,
+        interrupt: &Interrupt,
+    ) -> std::io::Result<(Option<i32>, String)> {
+        let run = command::Run {
+            line,
+            cwd: self.root.path(),
+            timeout,
+            stdin: None,
+            terminal: false,
+            trusted: false,
+        };
+        let (kept, ended) = self.runner.run(run, interrupt)?;
+        let ran = command::report(line.to_owned(), kept.into_text(false), &ended, timeout);
+        Ok((ran.exit_code, redact(&ran.text).into_owned()))
     }
 
     /// What the model is told.

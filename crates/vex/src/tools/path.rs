@@ -1,10 +1,14 @@
-//! The one path that every call takes, whoever makes it: definition, normalisation, validation, permission, run,
-//! bounded result, redaction, event.
+//! The one path that every call takes, whoever makes it: definition, normalisation, validation, rules and permission,
+//! hooks, run, redacted and bounded result, hooks, event.
+
+use std::borrow::Cow;
 
 use serde_json::Value;
 
+use super::hooks::Asked;
 use super::input;
-use super::output::{Output, ToolError};
+use super::output::{Change, Output, Refusal, ToolError};
+use super::rules::Ruling;
 use super::tool::{Entry, ToolContext, ToolDefinition};
 use super::{MAX_OUTPUT_BYTES, Toolbox};
 use crate::conversation::{Arguments, ToolCall, ToolResult};
@@ -39,7 +43,7 @@ impl Toolbox {
             call_id: call.call_id.clone(),
             is_error: output.is_error,
             exit_code: output.exit_code,
-            output: redact(&bounded(output.text)).into_owned(),
+            output: presentable(output.text),
             denied,
         }
     }
@@ -53,28 +57,73 @@ impl Toolbox {
             plan: &self.plan,
             interrupt,
             journal,
+            runner: &self.runner,
+            processes: &self.processes,
         }
     }
 
     fn run(&self, call: &ToolCall, context: &ToolContext<'_>) -> Result<Output, ToolError> {
         let (entry, definition) = self.find(&call.tool)?;
-        let input = self.prepared(call, entry, definition)?;
-        if !self.permission.allows(entry.need) {
-            return Err(self.permission.refusal(entry.name, entry.need).into());
-        }
+        let given = match &call.input {
+            Arguments::Json(input) => input,
+            Arguments::Broken { reason, .. } => {
+                return Err(ToolError::Failed(format!(
+                    "the arguments of {} are no JSON, so it was not run: {reason}",
+                    entry.name
+                )));
+            }
+        };
+        let check = |input: &Value| {
+            let input = input::prepare(entry, definition, &self.root, input).map_err(ToolError::Failed)?;
+            self.permit(entry, &input)?;
+            Ok(input)
+        };
+        let mut input = check(given)?;
         if context.interrupt.is_set() {
             return Err(ToolError::Failed("interrupted: it was not run".to_owned()));
         }
+        let asked = Asked {
+            call,
+            tool: entry.name,
+            interrupt: context.interrupt,
+        };
+        if let Some(replaced) = self.ask_before(&asked, &input, &check)? {
+            input = replaced;
+        }
         let mut output = (entry.run)(context, &input)?;
         note_deeds(&mut output, context.journal);
+        output.text = presentable(output.text);
+        if let Some(replaced) = self.ask_after(&asked, &input, &output.text, output.is_error)? {
+            output.text = replaced;
+        }
         Ok(output)
+    }
+
+    /// Whether the call may be made: a deny wins over an allow, an allow over the profile.
+    fn permit(&self, entry: &Entry, input: &Value) -> Result<(), Refusal> {
+        let policy = &self.policy;
+        let ruling = policy
+            .rules
+            .judge(entry.name, || (entry.subject)(input), &self.root);
+        match ruling {
+            Ruling::Denied(refusal) => Err(refusal),
+            Ruling::Allowed => Ok(()),
+            Ruling::Silent(_) if policy.permission.allows(entry.need) => Ok(()),
+            Ruling::Silent(why) => {
+                let mut refusal = policy.permission.refusal(entry.name, entry.need);
+                if let Some(why) = why {
+                    refusal.message = format!("{}; {why}", refusal.message);
+                }
+                Err(refusal)
+            }
+        }
     }
 
     /// The tool of this name. One that nobody knows is never run, whatever its name suggests that it does.
     pub(super) fn find(&self, written: &str) -> Result<(&Entry, &ToolDefinition), ToolError> {
         let name = input::tool_name(written);
-        let known = |entry: &Entry| entry.name == name || entry.aliases.contains(&name.as_str());
-        let index = self.entries.iter().position(known).ok_or_else(|| {
+        let index = self.entries.iter().position(|entry| entry.is_called(&name));
+        let index = index.ok_or_else(|| {
             let names: Vec<_> = self.entries.iter().map(|entry| entry.name).collect();
             ToolError::Failed(format!(
                 "there is no tool {written:?}; there are {}",
@@ -82,23 +131,6 @@ impl Toolbox {
             ))
         })?;
         Ok((&self.entries[index], &self.definitions[index]))
-    }
-
-    fn prepared(
-        &self,
-        call: &ToolCall,
-        entry: &Entry,
-        definition: &ToolDefinition,
-    ) -> Result<Value, ToolError> {
-        match &call.input {
-            Arguments::Json(input) => {
-                input::prepare(entry, definition, &self.root, input).map_err(ToolError::Failed)
-            }
-            Arguments::Broken { reason, .. } => Err(ToolError::Failed(format!(
-                "the arguments of {} are no JSON, so it was not run: {reason}",
-                entry.name
-            ))),
-        }
     }
 }
 
@@ -111,7 +143,7 @@ fn note_deeds(output: &mut Output, journal: &Journal) {
         return;
     }
     journal.evidence(|evidence| {
-        for path in changes.into_iter().map(super::output::Change::into_path) {
+        for path in changes.into_iter().map(Change::into_path) {
             if !evidence.files_changed.contains(&path) {
                 evidence.files_changed.push(path);
             }
@@ -120,6 +152,14 @@ fn note_deeds(output: &mut Output, journal: &Journal) {
             .commands
             .extend(command.map(|command| CommandRun { command, exit_code }));
     });
+}
+
+/// What may go to the model, the log and the events: bounded and without secrets.
+fn presentable(text: String) -> String {
+    match redact(&text) {
+        Cow::Borrowed(_) => bounded(text),
+        Cow::Owned(redacted) => bounded(redacted),
+    }
 }
 
 fn bounded(text: String) -> String {

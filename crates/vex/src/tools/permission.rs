@@ -1,9 +1,13 @@
 //! What a run may do without being asked.
 
+use std::path::PathBuf;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::hooks::Hook;
 use super::output::Refusal;
+use super::rules::Rules;
 
 /// What a run may do without being asked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, clap::ValueEnum)]
@@ -71,6 +75,35 @@ impl Permission {
         match instead {
             Some(instead) => refusal.instead(instead),
             None => refusal,
+        }
+    }
+}
+
+/// All that decides what a run may do. It comes from the command line, the environment and the user's own files, never
+/// from the workspace.
+#[derive(Clone, Debug, Default)]
+pub struct Policy {
+    /// The profile.
+    pub permission: Permission,
+    /// What is allowed and denied beyond it.
+    pub rules: Rules,
+    /// What else is asked before and after each call.
+    pub hooks: Vec<Hook>,
+    /// Where commands may write, too.
+    pub sandbox_write: Vec<PathBuf>,
+    /// Whether commands are refused where the system has no sandbox.
+    pub sandbox_required: bool,
+    /// Variables that commands do not see, beside the keys of the built-in providers.
+    pub hide_env: Vec<String>,
+    /// Variables that they see although they would be hidden.
+    pub pass_env: Vec<String>,
+}
+
+impl From<Permission> for Policy {
+    fn from(permission: Permission) -> Self {
+        Self {
+            permission,
+            ..Self::default()
         }
     }
 }

@@ -125,6 +125,11 @@ impl Root {
         })
     }
 
+    /// The path without links, wherever that is.
+    pub(crate) fn real(&self, path: &Path) -> Option<PathBuf> {
+        resolve(&self.path.join(path)).ok()
+    }
+
     /// A place to look at.
     pub(crate) fn look(&self, path: &Path) -> Result<Place, RootError> {
         self.place(path, Purpose::Look)

@@ -6,6 +6,7 @@ use jsonschema::Validator;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
+use super::command::{Processes, Runner};
 use super::files::WriteLimits;
 use super::memory::FileMemory;
 use super::output::{Output, Ran, ToolError, Wrote};
@@ -47,6 +48,10 @@ pub(crate) struct ToolContext<'a> {
     pub(crate) interrupt: &'a Interrupt,
     /// Where events and deeds are told.
     pub(crate) journal: &'a Journal,
+    /// Runs commands.
+    pub(crate) runner: &'a Runner,
+    /// The commands in the background.
+    pub(crate) processes: &'a Processes,
 }
 
 /// The need of a tool and what it must show for its success: the two belong together.
@@ -179,6 +184,11 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
+    /// Whether this is its name, or another one that models use.
+    pub(crate) fn is_called(&self, name: &str) -> bool {
+        self.name == name || self.aliases.contains(&name)
+    }
+
     /// What the registry and what the model know of a tool.
     pub(crate) fn of<T: Tool>() -> (Self, ToolDefinition) {
         let entry = Self {

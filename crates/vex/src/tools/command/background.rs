@@ -1,0 +1,183 @@
+//! Commands that go on while the model does other things.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::kept::Kept;
+use super::live::{Ended, Live};
+use crate::interrupt::{Interrupt, Listening};
+use crate::tools::tool::Note;
+use crate::tools::{Tool, ToolContext, ToolError};
+
+/// How many may run at the same time.
+const MAX_RUNNING: usize = 16;
+
+/// The background commands of a run. Dropping it ends them all.
+#[derive(Default)]
+pub(crate) struct Processes(Mutex<Vec<Background>>);
+
+struct Background {
+    id: String,
+    began: Instant,
+    terminal: bool,
+    shared: Arc<Mutex<Shared>>,
+    wake: OwnedFd,
+    watcher: Option<JoinHandle<()>>,
+    _listening: Listening,
+}
+
+/// What the watching thread and the model's calls share.
+#[derive(Default)]
+struct Shared {
+    /// What was printed since the last look.
+    fresh: Kept,
+    ended: Option<Ended>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Processes {
+    /// Takes a command that has just been started; gives its id.
+    pub(super) fn take(
+        &self,
+        start: impl FnOnce() -> std::io::Result<Live>,
+        deadline: Option<Instant>,
+        terminal: bool,
+        interrupt: &Interrupt,
+    ) -> Result<String, ToolError> {
+        let fail = |error: std::io::Error| ToolError::Failed(format!("cannot run the command: {error}"));
+        let mut all = lock(&self.0);
+        let running = all.iter().filter(|one| lock(&one.shared).ended.is_none()).count();
+        if running >= MAX_RUNNING {
+            return Err(ToolError::Failed(format!(
+                "{MAX_RUNNING} commands run in the background already; stop one with command_output first"
+            )));
+        }
+        let (woken, wake) = std::io::pipe().map_err(fail)?;
+        let (wake, shared) = (OwnedFd::from(wake), Arc::<Mutex<Shared>>::default());
+        let on_interrupt = wake.try_clone().map_err(fail)?;
+        let live = start().map_err(fail)?;
+        let theirs = Arc::clone(&shared);
+        let watch = move || {
+            let ended = live.watch(deadline, woken.as_fd(), &mut |bytes| {
+                lock(&theirs).fresh.push(bytes)
+            });
+            lock(&theirs).ended = Some(ended);
+        };
+        let watcher = std::thread::Builder::new()
+            .name("background".to_owned())
+            .spawn(watch)
+            .map_err(fail)?;
+        let id = format!("bg{}", all.len() + 1);
+        all.push(Background {
+            id: id.clone(),
+            began: Instant::now(),
+            terminal,
+            shared,
+            wake,
+            watcher: Some(watcher),
+            _listening: interrupt.listen(move || _ = nix::unistd::write(&on_interrupt, b"x")),
+        });
+        Ok(id)
+    }
+
+    /// What a command printed since the last look, and how it stands; `stop` ends it first.
+    fn look(&self, id: &str, stop: bool) -> Result<String, ToolError> {
+        let mut all = lock(&self.0);
+        let ids = || {
+            all.iter()
+                .map(|one| one.id.as_str())
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
+        let Some(index) = all.iter().position(|one| one.id == id) else {
+            let known = if all.is_empty() {
+                "none was started".to_owned()
+            } else {
+                format!("there are {}", ids())
+            };
+            return Err(ToolError::Failed(format!(
+                "there is no background command {id:?}: {known}"
+            )));
+        };
+        if stop {
+            all[index].stop();
+        }
+        let one = &all[index];
+        let mut shared = lock(&one.shared);
+        let mut text = std::mem::take(&mut shared.fresh).into_text(one.terminal);
+        if !text.is_empty() && !text.ends_with('\n') {
+            text.push('\n');
+        }
+        let state = match &shared.ended {
+            None => format!("[{id} runs, for {} s]\n", one.began.elapsed().as_secs()),
+            Some(Ended { cut: Some(_), .. }) => format!("[{id} was stopped]\n"),
+            Some(Ended { code: Some(code), .. }) => format!("[{id} ended with exit code {code}]\n"),
+            Some(_) => format!("[{id} ended]\n"),
+        };
+        Ok(text + &state)
+    }
+}
+
+impl Background {
+    fn ask_to_stop(&self) {
+        let _ = nix::unistd::write(&self.wake, b"x");
+    }
+
+    /// Ends it and waits for that: its watcher takes about a second at most.
+    fn stop(&mut self) {
+        self.ask_to_stop();
+        if let Some(watcher) = self.watcher.take() {
+            let _ = watcher.join();
+        }
+    }
+}
+
+impl Drop for Processes {
+    fn drop(&mut self) {
+        let mut all = lock(&self.0);
+        for one in all.iter() {
+            one.ask_to_stop();
+        }
+        for one in all.iter_mut() {
+            one.stop();
+        }
+    }
+}
+
+/// What a background command printed.
+#[derive(Deserialize)]
+pub(crate) struct CommandOutput {
+    id: String,
+    #[serde(default)]
+    stop: bool,
+}
+
+impl Tool for CommandOutput {
+    const NAME: &'static str = "command_output";
+    const ALIASES: &'static [&'static str] = &["bash_output", "read_output"];
+    const DESCRIPTION: &'static str = "What a background command printed since the last look; stop ends it.";
+    type Kind = Note;
+    const REQUIRED: &'static [&'static str] = &["id"];
+    const ARGUMENTS: &'static [(&'static str, &'static str)] = &[
+        ("bash_id", "id"),
+        ("shell_id", "id"),
+        ("command_id", "id"),
+        ("kill", "stop"),
+    ];
+
+    fn properties() -> Value {
+        json!({"id": {"type": "string"}, "stop": {"type": "boolean"}})
+    }
+
+    fn run(self, context: &ToolContext<'_>) -> Result<String, ToolError> {
+        context.processes.look(&self.id, self.stop)
+    }
+}

@@ -1,0 +1,298 @@
+//! One command that runs: its output is read, its time is kept, and at its end all that it started is ended.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::pty::{Winsize, openpty};
+use vik_proc::{Direct, Fence, Graces, Mark, Terms};
+
+/// The variable that marks what a command starts.
+const MARK: &str = "VEX_COMMAND";
+/// How long a tree may take to end after TERM.
+const TERM_GRACE: Duration = Duration::from_millis(500);
+/// How long KILL is repeated.
+const KILL_GRACE: Duration = Duration::from_millis(600);
+/// How long what a command leaves may take to end by itself: the last of a pipe, not a server.
+const LINGER: Duration = Duration::from_millis(100);
+/// Between two looks at a tree that ends.
+const LOOK: Duration = Duration::from_millis(4);
+/// Between two looks where the system does not tell of an end.
+const BLIND: Duration = Duration::from_millis(20);
+
+/// What to run and how.
+pub(super) struct Job<'a> {
+    pub(super) line: &'a str,
+    pub(super) cwd: &'a Path,
+    /// Variables that it does not see.
+    pub(super) hidden: &'a [OsString],
+    pub(super) fence: Option<&'a Fence>,
+    /// What it reads; nothing where it is absent.
+    pub(super) stdin: Option<Vec<u8>>,
+    /// Whether it gets a terminal.
+    pub(super) terminal: bool,
+    /// Whether its standard error is part of its output.
+    pub(super) errors: bool,
+}
+
+/// How it ended.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ended {
+    /// Its exit code, 128 + n where a signal ended it.
+    pub(crate) code: Option<i32>,
+    /// Why it was stopped.
+    pub(crate) cut: Option<Cut>,
+    /// What could not be ended.
+    pub(crate) survivors: usize,
+}
+
+/// Why a command was stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cut {
+    TimedOut,
+    /// The run is interrupted, or the model stops it.
+    Stopped,
+}
+
+pub(super) struct Live {
+    direct: Direct,
+    output: Option<OwnedFd>,
+    stdin: Option<(OwnedFd, Vec<u8>)>,
+}
+
+#[derive(Clone, Copy)]
+enum Phase {
+    Running,
+    Lingering { until: Instant },
+    Ending,
+}
+
+impl Live {
+    pub(super) fn start(job: Job<'_>) -> io::Result<Self> {
+        let mut command = Command::new("/bin/sh");
+        command
+            .arg("-c")
+            .arg(job.line)
+            .current_dir(job.cwd)
+            .env("PAGER", "cat")
+            .env("GIT_PAGER", "cat")
+            .env("GIT_EDITOR", "true")
+            .env("GIT_TERMINAL_PROMPT", "0");
+        for name in job.hidden {
+            command.env_remove(OsStr::new(name));
+        }
+        let (output, fed) = if job.terminal {
+            let size = Winsize {
+                ws_row: 24,
+                ws_col: 80,
+                ws_xpixel: 0,
+                ws_ypixel: 0,
+            };
+            let pty = openpty(&size, None)?;
+            close_on_exec(&pty.master)?;
+            command
+                .env("TERM", "xterm")
+                .stdin(pty.slave.try_clone()?)
+                .stdout(pty.slave.try_clone()?)
+                .stderr(pty.slave);
+            // Who reads from it sees its end.
+            nix::unistd::write(&pty.master, b"\x04")?;
+            (pty.master, None)
+        } else {
+            // One pipe for both streams keeps their order.
+            let (reader, writer) = io::pipe()?;
+            let fed = match &job.stdin {
+                Some(_) => {
+                    let (read, write) = io::pipe()?;
+                    command.stdin(read);
+                    Some(OwnedFd::from(write))
+                }
+                None => {
+                    command.stdin(Stdio::null());
+                    None
+                }
+            };
+            if job.errors {
+                command.stderr(writer.try_clone()?);
+            } else {
+                command.stderr(Stdio::null());
+            }
+            command.stdout(writer);
+            (OwnedFd::from(reader), fed)
+        };
+        nonblocking(&output)?;
+        if let Some(fed) = &fed {
+            nonblocking(fed)?;
+        }
+        let mark = Mark::new(MARK, uuid::Uuid::now_v7().to_string());
+        let terms = Terms {
+            fence: job.fence,
+            terminal: job.terminal,
+        };
+        let direct = Direct::spawn(&mut command, mark, &terms)?;
+        // The writers in `command` would keep the pipe open.
+        drop(command);
+        Ok(Self {
+            direct,
+            output: Some(output),
+            stdin: fed.zip(job.stdin),
+        })
+    }
+
+    /// Waits for its end and brings it about when time is up or something comes on `wake`; gives what it prints to
+    /// `take`. Nothing of it lives afterwards, but for what is counted as survivors.
+    pub(super) fn watch(
+        mut self,
+        deadline: Option<Instant>,
+        wake: BorrowedFd<'_>,
+        take: &mut dyn FnMut(&[u8]),
+    ) -> Ended {
+        let mut ended = Ended::default();
+        let mut phase = Phase::Running;
+        loop {
+            let now = Instant::now();
+            // An end that cannot be known is one that is brought about.
+            let code = self.direct.try_code().unwrap_or(Some(1));
+            match phase {
+                Phase::Running | Phase::Lingering { .. } if self.direct.is_gone() => {
+                    ended.code = code;
+                    break;
+                }
+                Phase::Running if code.is_some() => phase = Phase::Lingering { until: now + LINGER },
+                Phase::Running if deadline.is_some_and(|deadline| now >= deadline) => {
+                    ended.cut = Some(Cut::TimedOut);
+                    phase = self.end();
+                }
+                Phase::Lingering { until } if now >= until => phase = self.end(),
+                Phase::Ending => {
+                    if let Some(survivors) = self.direct.step() {
+                        ended.code = self.direct.try_code().ok().flatten();
+                        ended.survivors = survivors.len();
+                        break;
+                    }
+                }
+                _ => {}
+            }
+            let wait = match phase {
+                Phase::Running => {
+                    let left = deadline.map(|deadline| deadline.saturating_duration_since(now));
+                    let blind = self.direct.ended_fd().is_none().then_some(BLIND);
+                    [left, blind].into_iter().flatten().min()
+                }
+                Phase::Lingering { .. } | Phase::Ending => Some(LOOK),
+            };
+            if self.wait(
+                wait,
+                wake,
+                matches!(phase, Phase::Running),
+                ended.cut.is_some(),
+                take,
+            ) {
+                ended.cut = Some(Cut::Stopped);
+                phase = self.end();
+            }
+        }
+        self.drain(take);
+        ended
+    }
+
+    fn end(&mut self) -> Phase {
+        self.direct.begin_end(Graces {
+            int: Duration::ZERO,
+            term: TERM_GRACE,
+            leftover: TERM_GRACE,
+            kill: KILL_GRACE,
+        });
+        Phase::Ending
+    }
+
+    /// Waits until something happens, and takes it in. `true`: it is to be stopped.
+    fn wait(
+        &mut self,
+        wait: Option<Duration>,
+        wake: BorrowedFd<'_>,
+        running: bool,
+        stopped: bool,
+        take: &mut dyn FnMut(&[u8]),
+    ) -> bool {
+        let watched = [
+            ((!stopped).then_some(wake), PollFlags::POLLIN),
+            (self.output.as_ref().map(AsFd::as_fd), PollFlags::POLLIN),
+            (self.stdin.as_ref().map(|(fd, _)| fd.as_fd()), PollFlags::POLLOUT),
+            (self.direct.ended_fd().filter(|_| running), PollFlags::POLLIN),
+        ];
+        let mut fds = Vec::with_capacity(watched.len());
+        let places = watched.map(|(fd, flags)| {
+            fd.map(|fd| {
+                fds.push(PollFd::new(fd, flags));
+                fds.len() - 1
+            })
+        });
+        let timeout = wait.map_or(PollTimeout::NONE, |wait| {
+            // Rounded up, so that a deadline has passed when it wakes up for it.
+            PollTimeout::try_from(wait.as_millis().saturating_add(1)).unwrap_or(PollTimeout::MAX)
+        });
+        if poll(&mut fds, timeout).is_err() {
+            return false;
+        }
+        let ready = |place: Option<usize>| place.is_some_and(|place| fds[place].any().unwrap_or(true));
+        let [woken, output, stdin, _] = places.map(ready);
+        if output {
+            self.read(16, take);
+        }
+        if stdin {
+            self.feed();
+        }
+        woken
+    }
+
+    /// Reads what there is, at most so many times.
+    fn read(&mut self, times: usize, take: &mut dyn FnMut(&[u8])) {
+        let mut buffer = [0; 16 * 1024];
+        for _ in 0..times {
+            let Some(output) = &self.output else { return };
+            match nix::unistd::read(output, &mut buffer) {
+                Ok(length @ 1..) => take(&buffer[..length]),
+                Err(nix::errno::Errno::EAGAIN) => return,
+                Err(nix::errno::Errno::EINTR) => {}
+                // A terminal tells its end by an error.
+                Ok(0) | Err(_) => self.output = None,
+            }
+        }
+    }
+
+    /// What is still in the pipe when nobody writes to it any more; what an outsider keeps open is not waited for.
+    fn drain(&mut self, take: &mut dyn FnMut(&[u8])) {
+        self.read(64, take);
+    }
+
+    fn feed(&mut self) {
+        let Some((fd, rest)) = &mut self.stdin else { return };
+        match nix::unistd::write(&*fd, rest) {
+            Ok(written) => drop(rest.drain(..written)),
+            Err(nix::errno::Errno::EAGAIN | nix::errno::Errno::EINTR) => {}
+            // Who does not read it does not want it.
+            Err(_) => rest.clear(),
+        }
+        if rest.is_empty() {
+            self.stdin = None;
+        }
+    }
+}
+
+fn close_on_exec(fd: &OwnedFd) -> io::Result<()> {
+    use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+    fcntl(fd, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC))?;
+    Ok(())
+}
+
+fn nonblocking(fd: &OwnedFd) -> io::Result<()> {
+    use nix::fcntl::{FcntlArg, OFlag, fcntl};
+    let flags = OFlag::from_bits_retain(fcntl(fd, FcntlArg::F_GETFL)?);
+    fcntl(fd, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK))?;
+    Ok(())
+}

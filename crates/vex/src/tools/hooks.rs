@@ -1,0 +1,231 @@
+//! Hooks: programs of the user's that are asked before a call runs and after it has run. They judge; a hook that does
+//! not answer as it should has said no.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::command::{Ended, Run};
+use super::output::Refusal;
+use super::rules::ToolName;
+use super::{ToolError, Toolbox};
+use crate::conversation::ToolCall;
+use crate::interrupt::Interrupt;
+
+/// How long a hook may take where its settings do not say.
+const DEFAULT_TIMEOUT_MS: u64 = 10_000;
+
+/// When a hook is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum HookEvent {
+    /// Before the call runs: it may allow, deny, or replace the arguments.
+    PreTool,
+    /// After the call has run: it may allow, deny, or replace the output.
+    PostTool,
+}
+
+/// A hook.
+///
+/// It gets JSON on stdin (`event`, `tool`, `call_id`, `cwd`, `input`, and after the run `output` and `is_error`) and
+/// answers with JSON on stdout: `{"decision": "allow" | "deny" | "replace", "code", "message", "input" | "output"}`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Hook {
+    /// When it is asked.
+    pub event: HookEvent,
+    /// The tools that it is asked about; all where none is named.
+    #[serde(default)]
+    pub tools: Vec<ToolName>,
+    /// A line for the shell, run in the workspace.
+    pub command: String,
+    /// How long it may take, in milliseconds.
+    #[serde(default = "default_timeout")]
+    pub timeout_ms: u64,
+}
+
+fn default_timeout() -> u64 {
+    DEFAULT_TIMEOUT_MS
+}
+
+#[derive(Serialize)]
+struct Question<'a> {
+    event: HookEvent,
+    tool: &'a str,
+    call_id: &'a str,
+    cwd: &'a str,
+    input: &'a Value,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    is_error: Option<bool>,
+}
+
+/// What a hook may say.
+#[derive(Deserialize)]
+#[serde(tag = "decision", rename_all = "snake_case", deny_unknown_fields)]
+enum Verdict {
+    Allow {
+        #[serde(default, rename = "code")]
+        _code: Option<String>,
+        #[serde(default, rename = "message")]
+        _message: Option<String>,
+    },
+    Deny {
+        #[serde(default)]
+        code: Option<String>,
+        #[serde(default)]
+        message: Option<String>,
+    },
+    Replace {
+        #[serde(default)]
+        input: Option<Value>,
+        #[serde(default)]
+        output: Option<String>,
+        #[serde(default, rename = "code")]
+        _code: Option<String>,
+        #[serde(default, rename = "message")]
+        _message: Option<String>,
+    },
+}
+
+/// What was asked about.
+pub(super) struct Asked<'a> {
+    pub(super) call: &'a ToolCall,
+    /// The tool's own name.
+    pub(super) tool: &'static str,
+    pub(super) interrupt: &'a Interrupt,
+}
+
+impl Hook {
+    fn concerns(&self, tool: &str) -> bool {
+        self.tools.is_empty() || self.tools.iter().any(|name| name.as_str() == tool)
+    }
+}
+
+impl Toolbox {
+    /// Asks the hooks before a call. Gives the arguments where one has replaced them: what it gave may not be valid.
+    pub(super) fn ask_before(
+        &self,
+        asked: &Asked<'_>,
+        input: &Value,
+        check: &dyn Fn(&Value) -> Result<Value, ToolError>,
+    ) -> Result<Option<Value>, ToolError> {
+        let mut replaced: Option<Value> = None;
+        for hook in self.hooks(HookEvent::PreTool, asked.tool) {
+            let now = replaced.as_ref().unwrap_or(input);
+            match self.ask(hook, asked, now, None)? {
+                Verdict::Allow { .. } => {}
+                Verdict::Deny { code, message } => return Err(denied(hook, code, message).into()),
+                Verdict::Replace {
+                    input: Some(given),
+                    output: None,
+                    ..
+                } => replaced = Some(check(&given)?),
+                Verdict::Replace { .. } => {
+                    return Err(unfit(hook, "it replaces, but not the input").into());
+                }
+            }
+        }
+        Ok(replaced)
+    }
+
+    /// Asks the hooks after a call. Gives the output where one has replaced it.
+    pub(super) fn ask_after(
+        &self,
+        asked: &Asked<'_>,
+        input: &Value,
+        output: &str,
+        is_error: bool,
+    ) -> Result<Option<String>, Refusal> {
+        let mut replaced: Option<String> = None;
+        for hook in self.hooks(HookEvent::PostTool, asked.tool) {
+            let now = replaced.as_deref().unwrap_or(output);
+            match self.ask(hook, asked, input, Some((now, is_error)))? {
+                Verdict::Allow { .. } => {}
+                Verdict::Deny { code, message } => return Err(denied(hook, code, message)),
+                Verdict::Replace {
+                    input: None,
+                    output: Some(given),
+                    ..
+                } => replaced = Some(given),
+                Verdict::Replace { .. } => return Err(unfit(hook, "it replaces, but not the output")),
+            }
+        }
+        Ok(replaced)
+    }
+
+    fn hooks(&self, event: HookEvent, tool: &'static str) -> impl Iterator<Item = &Hook> {
+        self.policy
+            .hooks
+            .iter()
+            .filter(move |hook| hook.event == event && hook.concerns(tool))
+    }
+
+    fn ask(
+        &self,
+        hook: &Hook,
+        asked: &Asked<'_>,
+        input: &Value,
+        result: Option<(&str, bool)>,
+    ) -> Result<Verdict, Refusal> {
+        let cwd = self.root.path().display().to_string();
+        let question = Question {
+            event: hook.event,
+            tool: asked.tool,
+            call_id: &asked.call.call_id,
+            cwd: &cwd,
+            input,
+            output: result.map(|(output, _)| output),
+            is_error: result.map(|(_, is_error)| is_error),
+        };
+        let question = serde_json::to_vec(&question).map_err(|error| unfit(hook, &error.to_string()))?;
+        let run = Run {
+            line: &hook.command,
+            cwd: self.root.path(),
+            timeout: Duration::from_millis(hook.timeout_ms),
+            stdin: Some(question),
+            terminal: false,
+            trusted: true,
+        };
+        let (kept, ended) = self
+            .runner
+            .run(run, asked.interrupt)
+            .map_err(|error| unfit(hook, &format!("it cannot be run: {error}")))?;
+        match ended {
+            Ended { cut: Some(_), .. } => Err(unfit(hook, "it did not answer in time")),
+            Ended { code: Some(0), .. } => {
+                let answer = kept
+                    .whole()
+                    .ok_or_else(|| unfit(hook, "its answer is too long"))?;
+                serde_json::from_slice(&answer)
+                    .map_err(|error| unfit(hook, &format!("its answer is no verdict: {error}")))
+            }
+            Ended { code, .. } => Err(unfit(
+                hook,
+                &format!(
+                    "it exited with {}",
+                    code.map_or("no code".to_owned(), |code| code.to_string())
+                ),
+            )),
+        }
+    }
+}
+
+/// A no that a hook has said.
+fn denied(hook: &Hook, code: Option<String>, message: Option<String>) -> Refusal {
+    let message = message.unwrap_or_else(|| format!("the hook {:?} says no", hook.command));
+    Refusal::new(&code.unwrap_or_else(|| "hook".to_owned()), message)
+}
+
+/// A no because a hook did not answer.
+fn unfit(hook: &Hook, why: &str) -> Refusal {
+    Refusal::new(
+        "hook_failed",
+        format!(
+            "the hook {:?} gave no verdict, so it counts as a no: {why}",
+            hook.command
+        ),
+    )
+}

@@ -1,0 +1,389 @@
+//! Rules: what is allowed and denied beyond the profile, by tool and by what a call is about.
+//!
+//! `TOOL` or `TOOL(PATTERN)`. For `run_command` the pattern is matched against each simple command of the line, `*` for
+//! anything; for tools with paths it is a glob of paths; for `web_fetch` it is the name of the host. A deny wins over an
+//! allow, an allow over the profile. What cannot be read is never allowed by a pattern, and always denied by one.
+
+mod paths;
+mod shell;
+#[cfg(test)]
+mod tests;
+mod wrappers;
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::output::Refusal;
+use super::{Root, Subject, canonical};
+use shell::{Glyph, Word, known};
+
+/// The name of a tool that is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ToolName(&'static str);
+
+impl ToolName {
+    /// The name.
+    pub fn as_str(self) -> &'static str {
+        self.0
+    }
+}
+
+impl FromStr for ToolName {
+    type Err = RuleError;
+
+    fn from_str(text: &str) -> Result<Self, RuleError> {
+        canonical(text)
+            .map(Self)
+            .ok_or_else(|| RuleError::UnknownTool(text.to_owned()))
+    }
+}
+
+/// One rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    tool: ToolName,
+    pattern: Option<String>,
+}
+
+/// Why a text is no rule.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RuleError {
+    /// A rule about nothing would keep nobody from anything.
+    #[error("there is no tool {0:?}")]
+    UnknownTool(String),
+    /// The parentheses do not fit.
+    #[error("a rule is TOOL or TOOL(PATTERN), not {0:?}")]
+    Form(String),
+    /// The pattern is no glob.
+    #[error("{0:?} is no pattern of paths")]
+    Pattern(String),
+}
+
+impl FromStr for Rule {
+    type Err = RuleError;
+
+    fn from_str(text: &str) -> Result<Self, RuleError> {
+        let text = text.trim();
+        let (name, pattern) = match text.split_once('(') {
+            None => (text, None),
+            Some((name, rest)) => {
+                let pattern = rest
+                    .strip_suffix(')')
+                    .map(str::trim)
+                    .filter(|pattern| !pattern.is_empty());
+                (
+                    name,
+                    Some(pattern.ok_or_else(|| RuleError::Form(text.to_owned()))?),
+                )
+            }
+        };
+        let rule = Self {
+            tool: name.trim().parse()?,
+            pattern: pattern.map(str::to_owned),
+        };
+        match pattern {
+            Some(pattern) if paths::glob(pattern).is_none() && rule.tool.0 != "run_command" => {
+                Err(RuleError::Pattern(pattern.to_owned()))
+            }
+            _ => Ok(rule),
+        }
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.pattern {
+            None => f.write_str(self.tool.0),
+            Some(pattern) => write!(f, "{}({pattern})", self.tool.0),
+        }
+    }
+}
+
+/// From and to text, as a rule and a name stand in settings.
+macro_rules! as_text {
+    ($type:ty, $show:expr) => {
+        impl<'de> Deserialize<'de> for $type {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = String::deserialize(deserializer)?;
+                text.parse().map_err(serde::de::Error::custom)
+            }
+        }
+
+        impl Serialize for $type {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                let show: fn(&Self) -> String = $show;
+                serializer.serialize_str(&show(self))
+            }
+        }
+
+        impl schemars::JsonSchema for $type {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($type).into()
+            }
+
+            fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                String::json_schema(generator)
+            }
+        }
+    };
+}
+as_text!(ToolName, |name| name.0.to_owned());
+as_text!(Rule, ToString::to_string);
+
+/// All rules of a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rules {
+    /// What is allowed.
+    pub allow: Vec<Rule>,
+    /// What is denied.
+    pub deny: Vec<Rule>,
+}
+
+/// What the rules say of a call.
+#[derive(Debug)]
+pub(super) enum Ruling {
+    Denied(Refusal),
+    Allowed,
+    /// Nothing: the profile decides. Where an allow came near, why it does not hold.
+    Silent(Option<&'static str>),
+}
+
+impl Rules {
+    /// Judges a call.
+    pub(super) fn judge(&self, tool: &str, subject: impl FnOnce() -> Subject, root: &Root) -> Ruling {
+        let of = |rules: &'_ [Rule]| rules.iter().any(|rule| rule.tool.0 == tool);
+        if !of(&self.allow) && !of(&self.deny) {
+            return Ruling::Silent(None);
+        }
+        let about = About::new(subject(), root);
+        let concerns = |rule: &&Rule| rule.tool.0 == tool;
+        for rule in self.deny.iter().filter(concerns) {
+            if let Some(why) = about.is_denied(rule.pattern.as_deref()) {
+                let refusal = Refusal::new("rule", format!("{tool} is denied by the rule {rule}{why}"));
+                return Ruling::Denied(refusal.instead("do without it, and say what could not be done"));
+            }
+        }
+        let allow: Vec<&Rule> = self.allow.iter().filter(concerns).collect();
+        match about.is_allowed(&allow) {
+            Ok(true) => Ruling::Allowed,
+            Ok(false) => Ruling::Silent(None),
+            Err(why) => Ruling::Silent(Some(why)),
+        }
+    }
+}
+
+/// What a call is about, in the form in which patterns are matched.
+enum About {
+    Line(shell::Line),
+    Paths(Vec<paths::Forms>),
+    Host(String),
+    Unknown,
+}
+
+impl About {
+    fn new(subject: Subject, root: &Root) -> Self {
+        match subject {
+            Subject::Command(line) => Self::Line(shell::read(&line)),
+            Subject::Paths(all) => Self::Paths(all.iter().map(|path| paths::Forms::of(path, root)).collect()),
+            Subject::Host(host) => Self::Host(host.to_ascii_lowercase()),
+            Subject::Unknown => Self::Unknown,
+        }
+    }
+
+    /// Whether this pattern of a deny fits or might fit; why, where that is not plain to see.
+    fn is_denied(&self, pattern: Option<&str>) -> Option<&'static str> {
+        let Some(pattern) = pattern else { return Some("") };
+        match self {
+            Self::Unknown => Some("; what it is about cannot be known"),
+            Self::Host(host) => might_match(pattern, &glyphs(host)).then_some(""),
+            Self::Paths(all) => all.iter().any(|forms| forms.any_fits(pattern)).then_some(""),
+            Self::Line(line) if line.unreadable => {
+                Some("; the line is too involved to tell that it does not do that: write plain commands")
+            }
+            Self::Line(line) => {
+                let own = line.commands.iter().map(|simple| &simple.words);
+                own.chain(&line.wrapped)
+                    .any(|words| might_run(pattern, words))
+                    .then_some("")
+            }
+        }
+    }
+
+    /// Whether the rules allow all of it; an error says what kept a pattern from being looked at.
+    fn is_allowed(&self, rules: &[&Rule]) -> Result<bool, &'static str> {
+        if rules.iter().any(|rule| rule.pattern.is_none()) {
+            return Ok(true);
+        }
+        let mut patterns = rules.iter().filter_map(|rule| rule.pattern.as_deref());
+        if rules.is_empty() {
+            return Ok(false);
+        }
+        match self {
+            Self::Unknown => Ok(false),
+            Self::Host(host) => Ok(patterns.any(|pattern| might_match(pattern, &glyphs(host)))),
+            Self::Paths(all) => {
+                let patterns: Vec<&str> = patterns.collect();
+                let fits = |forms: &paths::Forms| patterns.iter().any(|pattern| forms.real_fits(pattern));
+                Ok(!all.is_empty() && all.iter().all(fits))
+            }
+            Self::Line(line) => {
+                let patterns: Vec<&str> = patterns.collect();
+                let too_much = "only plain commands can be allowed by a pattern: no variables, substitutions, globs, \
+                                assignments or output to files";
+                if line.unreadable || line.commands.iter().any(|simple| simple.does_more) {
+                    return Err(too_much);
+                }
+                let texts: Option<Vec<String>> = line
+                    .commands
+                    .iter()
+                    .map(|simple| written(&simple.words))
+                    .collect();
+                let texts = texts.ok_or(too_much)?;
+                let fits = |text: &String| patterns.iter().any(|pattern| might_match(pattern, &glyphs(text)));
+                Ok(!texts.is_empty() && texts.iter().all(fits))
+            }
+        }
+    }
+}
+
+fn glyphs(text: &str) -> Vec<Glyph> {
+    text.chars().map(Glyph::Char).collect()
+}
+
+/// The words as one text, quoted where they must be; `None` where something is not known.
+fn written(words: &[Word]) -> Option<String> {
+    let words: Option<Vec<String>> = words
+        .iter()
+        .map(|word| known(word).map(|text| super::command::quoted(&text)))
+        .collect();
+    words.map(|words| words.join(" "))
+}
+
+/// Whether a command of these words is, or might be, what the pattern of a deny names: also by the path of the program,
+/// and behind the options that git takes before its verb.
+fn might_run(pattern: &str, words: &[Word]) -> bool {
+    let plain = join(words);
+    if might_match(pattern, &plain) || written(words).is_some_and(|text| might_match(pattern, &glyphs(&text)))
+    {
+        return true;
+    }
+    let Some((first, rest)) = words.split_first() else {
+        return false;
+    };
+    let Some(name) = wrappers::program(first) else {
+        return false;
+    };
+    let mut named = vec![glyphs(&name)];
+    named.extend_from_slice(rest);
+    if might_match(pattern, &join(&named)) {
+        return true;
+    }
+    if name == "git" {
+        return match git_verb(rest) {
+            Some(at) => {
+                let mut short = vec![glyphs("git")];
+                short.extend_from_slice(&rest[at..]);
+                let may_be_an_alias = known(&rest[at]).is_none_or(|verb| !is_verb_of_git(&verb));
+                might_match(pattern, &join(&short)) || (may_be_an_alias && pattern.starts_with("git"))
+            }
+            None => false,
+        };
+    }
+    // `git-push` is `git push`.
+    match name.strip_prefix("git-") {
+        Some(verb) => {
+            let mut short = vec![glyphs("git"), glyphs(verb)];
+            short.extend_from_slice(rest);
+            might_match(pattern, &join(&short))
+        }
+        None => false,
+    }
+}
+
+fn join(words: &[Word]) -> Vec<Glyph> {
+    words.join(&Glyph::Char(' '))
+}
+
+/// Where git's verb stands after its own options.
+fn git_verb(rest: &[Word]) -> Option<usize> {
+    let with_value = [
+        "-C",
+        "-c",
+        "--git-dir",
+        "--work-tree",
+        "--namespace",
+        "--exec-path",
+        "--config-env",
+        "--super-prefix",
+    ];
+    let mut at = 0;
+    while let Some(word) = rest.get(at) {
+        match known(word) {
+            Some(option) if with_value.contains(&option.as_str()) => at += 2,
+            Some(option) if option.starts_with('-') => at += 1,
+            _ => return Some(at),
+        }
+    }
+    None
+}
+
+/// Verbs of git that no alias can take the place of.
+fn is_verb_of_git(verb: &str) -> bool {
+    const VERBS: &str = " add am annotate apply archive bisect blame branch bugreport bundle cat-file check-attr \
+        check-ignore check-mailmap check-ref-format checkout checkout-index cherry cherry-pick clean clone commit \
+        commit-graph commit-tree config count-objects credential describe diagnose diff diff-files diff-index diff-tree \
+        difftool fast-export fast-import fetch fetch-pack filter-branch fmt-merge-msg for-each-ref for-each-repo \
+        format-patch fsck gc grep gui hash-object help hook index-pack init init-db interpret-trailers log ls-files \
+        ls-remote ls-tree mailinfo mailsplit maintenance merge merge-base merge-file merge-index merge-tree mergetool \
+        mktag mktree multi-pack-index mv name-rev notes pack-objects pack-redundant pack-refs patch-id prune \
+        prune-packed pull push range-diff read-tree rebase reflog remote repack replace request-pull rerere reset \
+        restore rev-list rev-parse revert rm send-pack shortlog show show-branch show-index show-ref sparse-checkout \
+        stage stash status stripspace submodule switch symbolic-ref tag unpack-file unpack-objects update-index \
+        update-ref update-server-info var verify-commit verify-pack verify-tag version whatchanged worktree write-tree ";
+    VERBS.contains(&format!(" {verb} "))
+}
+
+/// Whether a pattern fits a text, or might where parts of that are not known. `*` is anything, `?` one character; a ` *`
+/// at the end may also be nothing at all.
+fn might_match(pattern: &str, text: &[Glyph]) -> bool {
+    fits(pattern, text) || pattern.strip_suffix(" *").is_some_and(|short| fits(short, text))
+}
+
+fn fits(pattern: &str, text: &[Glyph]) -> bool {
+    // `reach[j]`: the pattern up to here can end before the j-th glyph of the text.
+    let mut reach = vec![false; text.len() + 1];
+    reach[0] = true;
+    over_unknown(&mut reach, text);
+    for p in pattern.chars() {
+        let mut next = vec![false; text.len() + 1];
+        for j in 0..=text.len() {
+            next[j] = match p {
+                '*' => reach[j] || (j > 0 && next[j - 1]),
+                p => {
+                    // What is not known may hold this character.
+                    let within = reach[j] && text.get(j) == Some(&Glyph::Any);
+                    let one = j > 0
+                        && match text[j - 1] {
+                            Glyph::Any => reach[j] || reach[j - 1],
+                            Glyph::Char(c) => reach[j - 1] && (p == '?' || p == c),
+                        };
+                    within || one
+                }
+            };
+        }
+        over_unknown(&mut next, text);
+        reach = next;
+    }
+    reach[text.len()]
+}
+
+/// What is not known may be nothing.
+fn over_unknown(reach: &mut [bool], text: &[Glyph]) {
+    for (j, glyph) in text.iter().enumerate() {
+        if *glyph == Glyph::Any && reach[j] {
+            reach[j + 1] = true;
+        }
+    }
+}

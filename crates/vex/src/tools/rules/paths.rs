@@ -1,0 +1,73 @@
+//! Patterns of paths.
+
+use std::path::{Component, Path, PathBuf};
+
+use globset::{GlobBuilder, GlobMatcher};
+
+use crate::tools::Root;
+
+/// A pattern; `*` stays in one folder, `**` does not.
+pub(super) fn glob(pattern: &str) -> Option<GlobMatcher> {
+    let glob = GlobBuilder::new(pattern).literal_separator(true).build().ok()?;
+    Some(glob.compile_matcher())
+}
+
+/// A path in all the ways in which it may be named.
+pub(super) struct Forms {
+    /// As it is written, and with its `..` taken away.
+    written: Vec<PathBuf>,
+    /// Without links, relative to the workspace and absolute; none where it cannot be known.
+    real: Vec<PathBuf>,
+}
+
+impl Forms {
+    pub(super) fn of(path: &str, root: &Root) -> Self {
+        let path = Path::new(path);
+        let absolute = root.path().join(path);
+        let plain = without_dots(&absolute);
+        let mut written = vec![path.to_owned()];
+        written.extend(plain.strip_prefix(root.path()).map(Path::to_owned));
+        written.push(plain);
+        let real = root.real(path).map_or_else(Vec::new, |real| {
+            let below = real.strip_prefix(root.path()).map(Path::to_owned);
+            below.into_iter().chain([real.clone()]).collect()
+        });
+        Self { written, real }
+    }
+
+    /// Whether any of the ways to name it fits; a name of a folder fits a pattern of all that is in it.
+    pub(super) fn any_fits(&self, pattern: &str) -> bool {
+        // Without its real name nobody knows that it does not fit.
+        self.real.is_empty() || glob(pattern).is_none_or(|glob| self.all().any(|path| is_match(&glob, path)))
+    }
+
+    /// Whether its real name fits.
+    pub(super) fn real_fits(&self, pattern: &str) -> bool {
+        glob(pattern).is_some_and(|glob| self.real.iter().any(|path| is_match(&glob, path)))
+    }
+
+    fn all(&self) -> impl Iterator<Item = &PathBuf> {
+        self.written.iter().chain(&self.real)
+    }
+}
+
+fn is_match(glob: &GlobMatcher, path: &Path) -> bool {
+    let path = if path.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        path
+    };
+    glob.is_match(path)
+}
+
+fn without_dots(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => drop(plain.pop()),
+            part => plain.push(part),
+        }
+    }
+    plain
+}

@@ -1,0 +1,490 @@
+//! Reads a line for the shell as far as a rule needs it: which simple commands it runs, and of which words.
+//!
+//! It is careful, not complete. What only the shell will know (variables, substitutions, patterns of files) stands in a
+//! word as [`Glyph::Any`]; what cannot be read at all makes the line unreadable. Commands in substitutions, in subshells
+//! and after wrappers such as `sudo`, `env`, `xargs` and `sh -c` are among those found.
+
+use std::iter::Peekable;
+use std::str::Chars;
+
+use super::wrappers::{self, Wrapped};
+
+/// A character of a word, or what only the shell will know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Glyph {
+    Char(char),
+    /// Anything, also nothing, also several words.
+    Any,
+}
+
+/// A word without its quotes.
+pub(super) type Word = Vec<Glyph>;
+
+/// One command with its words, redirections and assignments taken off.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Simple {
+    pub(super) words: Vec<Word>,
+    /// It sets variables, or writes to a file by a redirection.
+    pub(super) does_more: bool,
+}
+
+/// A line.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Line {
+    pub(super) commands: Vec<Simple>,
+    /// What wrappers and shells among them may run.
+    pub(super) wrapped: Vec<Vec<Word>>,
+    /// Something in it could not be read.
+    pub(super) unreadable: bool,
+}
+
+/// How deep lines may stand in lines.
+const MAX_DEPTH: usize = 12;
+/// Words that lead to a command.
+const LEADING: [&str; 13] = [
+    "!", "{", "}", "if", "then", "else", "elif", "fi", "while", "until", "do", "done", "time",
+];
+/// Words after which a line is not read on.
+const HARD: [&str; 7] = ["case", "select", "function", "coproc", "alias", "enable", "hash"];
+
+/// Reads a line.
+pub(super) fn read(text: &str) -> Line {
+    let mut line = Line::default();
+    read_into(text, &mut line, 0);
+    line
+}
+
+fn read_into(text: &str, line: &mut Line, depth: usize) {
+    if depth > MAX_DEPTH {
+        line.unreadable = true;
+        return;
+    }
+    let mut reader = Reader {
+        chars: text.chars().peekable(),
+        line,
+        depth,
+    };
+    if reader.list(None).is_none() {
+        line.unreadable = true;
+    }
+}
+
+/// The text of a word, where all of it is known.
+pub(super) fn known(word: &[Glyph]) -> Option<String> {
+    word.iter()
+        .map(|glyph| match glyph {
+            Glyph::Char(c) => Some(*c),
+            Glyph::Any => None,
+        })
+        .collect()
+}
+
+struct Reader<'a> {
+    chars: Peekable<Chars<'a>>,
+    line: &'a mut Line,
+    depth: usize,
+}
+
+/// What is gathered of the command that is being read.
+#[derive(Default)]
+struct Gathered {
+    simple: Simple,
+    word: Option<Word>,
+    /// The current word holds quotes or escapes, so it is no keyword and no number.
+    quoted: bool,
+    /// A pattern has begun in the current word: what follows in it may mean anything.
+    open: bool,
+    /// The next word belongs to a redirection, which writes a file or not.
+    target: Option<bool>,
+    /// The words of a `for` are data.
+    is_for: bool,
+    /// Ends of the texts that begin on the next line, and whether they are expanded.
+    heredocs: Vec<(String, bool, bool)>,
+}
+
+impl Gathered {
+    fn glyph(&mut self, glyph: Glyph) {
+        let word = self.word.get_or_insert_default();
+        if !self.open {
+            word.push(glyph);
+        }
+    }
+}
+
+impl Reader<'_> {
+    /// Reads up to the end, or to the `)` that closes this list. `None`: it cannot be read.
+    fn list(&mut self, close: Option<char>) -> Option<()> {
+        let mut now = Gathered::default();
+        while let Some(c) = self.chars.next() {
+            match c {
+                ' ' | '\t' => self.end_word(&mut now)?,
+                '\n' => {
+                    self.end_command(&mut now)?;
+                    for (end, tabs, expands) in std::mem::take(&mut now.heredocs) {
+                        self.heredoc(&end, tabs, expands)?;
+                    }
+                }
+                ';' | '|' => self.end_command(&mut now)?,
+                '&' if self.chars.peek() == Some(&'>') => {
+                    self.end_word(&mut now)?;
+                    now.target = Some(true);
+                    self.chars.next();
+                    self.chars.next_if_eq(&'>');
+                }
+                '&' => self.end_command(&mut now)?,
+                '(' if now.word.is_none() && now.simple.words.is_empty() && now.target.is_none() => {
+                    self.nested(|reader| reader.list(Some(')')))?;
+                }
+                // A function, an array, or a pattern that only some shells know.
+                '(' => return None,
+                ')' => {
+                    self.end_command(&mut now)?;
+                    return (close == Some(')') && now.heredocs.is_empty()).then_some(());
+                }
+                '#' if now.word.is_none() => while self.chars.next_if(|&c| c != '\n').is_some() {},
+                '<' | '>' => self.redirection(c, &mut now)?,
+                c => self.glyphs(c, &mut now)?,
+            }
+        }
+        self.end_command(&mut now)?;
+        (close.is_none() && now.heredocs.is_empty()).then_some(())
+    }
+
+    fn nested(&mut self, read: impl FnOnce(&mut Self) -> Option<()>) -> Option<()> {
+        if self.depth >= MAX_DEPTH {
+            return None;
+        }
+        self.depth += 1;
+        let done = read(self);
+        self.depth -= 1;
+        done
+    }
+
+    /// What a character adds to a word outside of double quotes.
+    fn glyphs(&mut self, c: char, now: &mut Gathered) -> Option<()> {
+        match c {
+            '\\' => match self.chars.next()? {
+                '\n' => {}
+                c => {
+                    now.quoted = true;
+                    now.glyph(Glyph::Char(c));
+                }
+            },
+            '\'' => {
+                now.quoted = true;
+                now.word.get_or_insert_default();
+                loop {
+                    match self.chars.next()? {
+                        '\'' => break,
+                        c => now.glyph(Glyph::Char(c)),
+                    }
+                }
+            }
+            '"' => {
+                now.quoted = true;
+                now.word.get_or_insert_default();
+                loop {
+                    match self.chars.next()? {
+                        '"' => break,
+                        '\\' => match self.chars.next()? {
+                            '\n' => {}
+                            c @ ('$' | '`' | '"' | '\\') => now.glyph(Glyph::Char(c)),
+                            c => {
+                                now.glyph(Glyph::Char('\\'));
+                                now.glyph(Glyph::Char(c));
+                            }
+                        },
+                        '$' => self.dollar(now, true)?,
+                        '`' => self.backtick(now)?,
+                        c => now.glyph(Glyph::Char(c)),
+                    }
+                }
+            }
+            '$' => self.dollar(now, false)?,
+            '`' => self.backtick(now)?,
+            '*' | '?' => now.glyph(Glyph::Any),
+            '~' if now.word.is_none() => now.glyph(Glyph::Any),
+            // The command `[`, and the braces of a group.
+            '[' | '{' | '}'
+                if now.word.is_none() && self.chars.peek().is_none_or(|c| c.is_whitespace() || *c == ';') =>
+            {
+                now.glyph(Glyph::Char(c));
+            }
+            '[' | '{' => {
+                now.glyph(Glyph::Any);
+                now.open = true;
+            }
+            c => now.glyph(Glyph::Char(c)),
+        }
+        Some(())
+    }
+
+    /// After a `$`.
+    fn dollar(&mut self, now: &mut Gathered, in_quotes: bool) -> Option<()> {
+        match self.chars.peek().copied() {
+            Some('(') => {
+                self.chars.next();
+                now.glyph(Glyph::Any);
+                self.nested(|reader| reader.list(Some(')')))
+            }
+            Some('{') => {
+                self.chars.next();
+                now.glyph(Glyph::Any);
+                self.nested(|reader| reader.braces(in_quotes))
+            }
+            // Shells differ in what these are.
+            Some('\'' | '"') if !in_quotes => None,
+            Some(c) if c == '_' || c.is_ascii_alphanumeric() => {
+                while self
+                    .chars
+                    .next_if(|c| *c == '_' || c.is_ascii_alphanumeric())
+                    .is_some()
+                {}
+                now.glyph(Glyph::Any);
+                Some(())
+            }
+            Some('@' | '*' | '#' | '?' | '-' | '$' | '!') => {
+                self.chars.next();
+                now.glyph(Glyph::Any);
+                Some(())
+            }
+            _ => {
+                now.glyph(Glyph::Char('$'));
+                Some(())
+            }
+        }
+    }
+
+    /// The rest of `${…}`: only the commands in it matter.
+    fn braces(&mut self, in_quotes: bool) -> Option<()> {
+        let mut inside = Gathered::default();
+        loop {
+            match self.chars.next()? {
+                '}' => return Some(()),
+                // Whether it quotes is told differently by different shells.
+                '\'' if in_quotes => return None,
+                c => self.glyphs(c, &mut inside)?,
+            }
+        }
+    }
+
+    fn backtick(&mut self, now: &mut Gathered) -> Option<()> {
+        let mut inner = String::new();
+        loop {
+            match self.chars.next()? {
+                '`' => break,
+                '\\' => match self.chars.next()? {
+                    c @ ('`' | '\\' | '$') => inner.push(c),
+                    c => inner.extend(['\\', c]),
+                },
+                c => inner.push(c),
+            }
+        }
+        now.glyph(Glyph::Any);
+        read_into(&inner, self.line, self.depth + 1);
+        Some(())
+    }
+
+    fn redirection(&mut self, first: char, now: &mut Gathered) -> Option<()> {
+        // A number just before it is that of a descriptor.
+        let is_number = |word: &Word| word.iter().all(|glyph| matches!(glyph, Glyph::Char('0'..='9')));
+        if !now.quoted && now.word.as_ref().is_some_and(is_number) {
+            now.word = None;
+        }
+        self.end_word(now)?;
+        match (first, self.chars.peek().copied()) {
+            // A command in the place of a file.
+            (_, Some('(')) => {
+                self.chars.next();
+                now.glyph(Glyph::Any);
+                return self.nested(|reader| reader.list(Some(')')));
+            }
+            ('<', Some('<')) => {
+                self.chars.next();
+                if self.chars.next_if_eq(&'<').is_some() {
+                    now.target = Some(false);
+                    return Some(());
+                }
+                let tabs = self.chars.next_if_eq(&'-').is_some();
+                let (end, quoted) = self.heredoc_end()?;
+                now.heredocs.push((end, tabs, !quoted));
+            }
+            (_, Some('&')) => {
+                self.chars.next();
+                // To another descriptor, or, in some shells, to a file.
+                let descriptor = self.chars.peek().is_some_and(|c| c.is_ascii_digit() || *c == '-');
+                now.target = Some(first == '>' && !descriptor);
+            }
+            (_, next) => {
+                let writes = first == '>' || next == Some('>');
+                self.chars.next_if(|c| matches!(c, '>' | '|'));
+                now.target = Some(writes);
+            }
+        }
+        Some(())
+    }
+
+    fn heredoc_end(&mut self) -> Option<(String, bool)> {
+        while self.chars.next_if(|c| *c == ' ' || *c == '\t').is_some() {}
+        let (mut end, mut quoted) = (String::new(), false);
+        while let Some(&c) = self.chars.peek() {
+            match c {
+                '\'' | '"' => {
+                    quoted = true;
+                    self.chars.next();
+                    loop {
+                        match self.chars.next()? {
+                            inner if inner == c => break,
+                            inner => end.push(inner),
+                        }
+                    }
+                }
+                '\\' => {
+                    quoted = true;
+                    self.chars.next();
+                    end.push(self.chars.next()?);
+                }
+                c if c.is_whitespace() || ";&|<>()".contains(c) => break,
+                '$' | '`' => return None,
+                c => {
+                    end.push(c);
+                    self.chars.next();
+                }
+            }
+        }
+        (!end.is_empty()).then_some((end, quoted))
+    }
+
+    /// The lines up to `end`; the commands in its substitutions matter.
+    fn heredoc(&mut self, end: &str, tabs: bool, expands: bool) -> Option<()> {
+        let mut body = String::new();
+        loop {
+            let mut one = String::new();
+            let mut closed = false;
+            for c in self.chars.by_ref() {
+                if c == '\n' {
+                    closed = true;
+                    break;
+                }
+                one.push(c);
+            }
+            let shown = if tabs { one.trim_start_matches('\t') } else { &one };
+            if shown == end {
+                break;
+            }
+            if !closed {
+                return None;
+            }
+            body.push_str(&one);
+            body.push('\n');
+        }
+        if !expands {
+            return Some(());
+        }
+        let mut inside = Gathered::default();
+        let mut reader = Reader {
+            chars: body.chars().peekable(),
+            line: &mut *self.line,
+            depth: self.depth + 1,
+        };
+        while let Some(c) = reader.chars.next() {
+            match c {
+                '\\' => drop(reader.chars.next()),
+                '$' => reader.dollar(&mut inside, true)?,
+                '`' => reader.backtick(&mut inside)?,
+                _ => {}
+            }
+        }
+        Some(())
+    }
+
+    fn end_word(&mut self, now: &mut Gathered) -> Option<()> {
+        let quoted = std::mem::take(&mut now.quoted);
+        now.open = false;
+        let Some(word) = now.word.take() else {
+            return Some(());
+        };
+        if let Some(writes) = now.target.take() {
+            let harmless = known(&word).is_some_and(|path| path == "/dev/null");
+            now.simple.does_more |= writes && !harmless;
+            return Some(());
+        }
+        if now.is_for {
+            return Some(());
+        }
+        if now.simple.words.is_empty() {
+            let text = known(&word).filter(|_| !quoted);
+            let text = text.as_deref();
+            if text.is_some_and(|text| LEADING.contains(&text)) {
+                return Some(());
+            }
+            if text.is_some_and(|text| HARD.contains(&text)) {
+                return None;
+            }
+            if text == Some("for") {
+                now.is_for = true;
+                return Some(());
+            }
+            if is_assignment(&word) {
+                now.simple.does_more = true;
+                return Some(());
+            }
+        }
+        now.simple.words.push(word);
+        Some(())
+    }
+
+    fn end_command(&mut self, now: &mut Gathered) -> Option<()> {
+        self.end_word(now)?;
+        if now.target.take().is_some() {
+            return None;
+        }
+        now.is_for = false;
+        let simple = std::mem::take(&mut now.simple);
+        if simple.words.is_empty() && !simple.does_more {
+            return Some(());
+        }
+        self.look_into(&simple.words);
+        self.line.commands.push(simple);
+        Some(())
+    }
+
+    /// Notes what a command would run, and what that would run.
+    fn look_into(&mut self, words: &[Word]) {
+        for found in wrappers::wrapped(words) {
+            match found {
+                Wrapped::Words(words) => {
+                    if wrappers::takes_a_line(&words) {
+                        self.look_into(&words);
+                    }
+                    self.line.wrapped.push(words);
+                }
+                Wrapped::Line(text) => {
+                    let mut inner = Line::default();
+                    read_into(&text, &mut inner, self.depth + 1);
+                    self.line.unreadable |= inner.unreadable;
+                    self.line.wrapped.append(&mut inner.wrapped);
+                    let commands = inner.commands.into_iter().map(|simple| simple.words);
+                    self.line.wrapped.extend(commands);
+                }
+                Wrapped::Unknown => self.line.unreadable = true,
+            }
+        }
+    }
+}
+
+/// `NAME=…` and `NAME+=…`.
+fn is_assignment(word: &[Glyph]) -> bool {
+    let mut name = 0;
+    for (index, glyph) in word.iter().enumerate() {
+        match glyph {
+            Glyph::Char('=') => return name > 0,
+            Glyph::Char('+') if word.get(index + 1) == Some(&Glyph::Char('=')) => {}
+            Glyph::Char(c) if *c == '_' || c.is_ascii_alphabetic() || (name > 0 && c.is_ascii_digit()) => {
+                name += 1
+            }
+            _ => return false,
+        }
+    }
+    false
+}

@@ -1,0 +1,134 @@
+//! Commands that run other commands, and what of those can be read.
+
+use super::shell::{Glyph, Word, known};
+
+/// What a command would run.
+pub(super) enum Wrapped {
+    /// A command of these words, perhaps.
+    Words(Vec<Word>),
+    /// A line for a shell.
+    Line(String),
+    /// Something that cannot be read.
+    Unknown,
+}
+
+/// They take a line as an argument of `-c`, a file, or what they are fed.
+const SHELLS: [&str; 9] = ["sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "rbash"];
+/// What follows them, options aside, is a command or a line for a shell.
+const WRAPPERS: [&str; 32] = [
+    "sudo",
+    "doas",
+    "su",
+    "runuser",
+    "env",
+    "nice",
+    "ionice",
+    "nohup",
+    "timeout",
+    "time",
+    "stdbuf",
+    "setsid",
+    "xargs",
+    "exec",
+    "command",
+    "builtin",
+    "watch",
+    "parallel",
+    "strace",
+    "ltrace",
+    "find",
+    "fd",
+    "flock",
+    "unshare",
+    "chroot",
+    "busybox",
+    "systemd-run",
+    "script",
+    "ssh",
+    "entr",
+    "trap",
+    "taskset",
+];
+/// How far into its words the command after a wrapper is looked for.
+const MAX_WORDS: usize = 64;
+/// Verbs of git that run a line.
+const GIT_RUNS: [&str; 4] = ["rebase", "bisect", "submodule", "filter-branch"];
+
+/// The last part of the path of a program, where it is known.
+pub(super) fn program(word: &[Glyph]) -> Option<String> {
+    known(word).map(|path| path.rsplit('/').next().unwrap_or_default().to_owned())
+}
+
+/// All that a command may run, as far as its words tell.
+pub(super) fn wrapped(words: &[Word]) -> Vec<Wrapped> {
+    let Some((first, rest)) = words.split_first() else {
+        return Vec::new();
+    };
+    let Some(name) = program(first) else {
+        return Vec::new();
+    };
+    let name = name.as_str();
+    if name == "eval" {
+        let texts: Option<Vec<String>> = rest.iter().map(|word| known(word)).collect();
+        return vec![texts.map_or(Wrapped::Unknown, |texts| Wrapped::Line(texts.join(" ")))];
+    }
+    if SHELLS.contains(&name) {
+        return shell(rest);
+    }
+    let verb = rest
+        .iter()
+        .find_map(|word| known(word).filter(|text| GIT_RUNS.contains(&text.as_str())));
+    if WRAPPERS.contains(&name) || (name == "git" && verb.is_some()) {
+        // They add words of their own.
+        let fed = ["xargs", "parallel", "find", "fd"].contains(&name);
+        let too_many = (rest.len() > MAX_WORDS).then_some(Wrapped::Unknown);
+        return rest
+            .iter()
+            .enumerate()
+            .take(MAX_WORDS)
+            .flat_map(|(index, word)| {
+                let line = known(word)
+                    .filter(|text| text.contains(|c: char| c.is_whitespace() || ";&|".contains(c)));
+                // Where its options end is not known, so the command may begin with any word.
+                let mut words = rest[index..].to_vec();
+                words.extend(fed.then(|| vec![Glyph::Any]));
+                [Some(Wrapped::Words(words)), line.map(Wrapped::Line)]
+            })
+            .flatten()
+            .chain(too_many)
+            .collect();
+    }
+    Vec::new()
+}
+
+/// Whether a command is a shell, or like one.
+pub(super) fn takes_a_line(words: &[Word]) -> bool {
+    words
+        .first()
+        .and_then(|word| program(word))
+        .is_some_and(|name| name == "eval" || SHELLS.contains(&name.as_str()))
+}
+
+fn shell(words: &[Word]) -> Vec<Wrapped> {
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        match known(word) {
+            Some(option) if option.starts_with("--") => {}
+            Some(option) if option.starts_with('-') && option.contains('c') => {
+                let line = words.next().and_then(|line| known(line));
+                return vec![line.map_or(Wrapped::Unknown, Wrapped::Line)];
+            }
+            // It reads its commands from what it is fed.
+            Some(option) if option.starts_with('-') && option.contains('s') => return vec![Wrapped::Unknown],
+            Some(option) if option.starts_with('-') || option.starts_with('+') => {
+                if option.ends_with('o') {
+                    words.next();
+                }
+            }
+            // A file: what a program does is not for rules.
+            Some(_) => return Vec::new(),
+            None => return vec![Wrapped::Unknown],
+        }
+    }
+    vec![Wrapped::Unknown]
+}
