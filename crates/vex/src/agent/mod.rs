@@ -1,5 +1,7 @@
 //! The loop: ask the model, run the tools it asks for, until it is done or something ends it.
 
+pub mod doom;
+
 use crate::conversation::Message;
 use crate::interrupt::Interrupt;
 use crate::journal::{ExitReason, Journal};

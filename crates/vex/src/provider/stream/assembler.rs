@@ -321,14 +321,15 @@ impl Call {
         let raw = self.json;
         let mut repaired = false;
         let input = match serde_json::from_str(&raw) {
-            Ok(value) => Arguments::Json(value),
-            Err(_) if !whole => Arguments::Broken {
+            // A text is JSON, but it may be that the arguments are in it.
+            Ok(value) if !Value::is_string(&value) => Arguments::Json(value),
+            _ if !whole => Arguments::Broken {
                 raw,
                 reason: "the answer was cut off before the arguments were whole".to_owned(),
             },
             // A tool that needs nothing is often called with nothing.
-            Err(_) if raw.trim().is_empty() => Arguments::Json(json!({})),
-            Err(_) => {
+            _ if raw.trim().is_empty() => Arguments::Json(json!({})),
+            _ => {
                 let mended = repair::arguments(&raw);
                 repaired = mended.json().is_some();
                 mended

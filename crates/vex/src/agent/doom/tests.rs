@@ -1,0 +1,320 @@
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::conversation::Arguments;
+
+struct Run {
+    doom: Doom,
+    told: Vec<String>,
+}
+
+impl Run {
+    fn new() -> Self {
+        Self {
+            doom: Doom::new(IDLE_TURNS),
+            told: Vec::new(),
+        }
+    }
+
+    /// A turn with one call; the words are different each time.
+    fn step(&mut self, tool: &str, input: Value, output: &str) -> Verdict {
+        self.saw(tool, input, output, None);
+        self.over()
+    }
+
+    fn saw(&mut self, tool: &str, input: Value, output: &str, exit_code: Option<i32>) {
+        let call = ToolCall {
+            call_id: String::new(),
+            tool: tool.to_owned(),
+            input: Arguments::Json(input),
+            repaired: false,
+        };
+        let result = ToolResult {
+            call_id: String::new(),
+            is_error: output.starts_with("error") || exit_code.is_some_and(|code| code != 0),
+            exit_code,
+            output: output.to_owned(),
+            denied: false,
+        };
+        let effect = match tool {
+            "edit" => Effect::Change,
+            "plan" => Effect::Note,
+            _ => Effect::Look,
+        };
+        self.doom.saw(&call, &result, effect);
+    }
+
+    fn over(&mut self) -> Verdict {
+        let words = format!("turn {}", self.told.len());
+        let verdict = self.doom.turn(&words);
+        self.told.push(short(&verdict));
+        verdict
+    }
+}
+
+fn short(verdict: &Verdict) -> String {
+    match verdict {
+        Verdict::Go => "go".to_owned(),
+        Verdict::Correct { circle, .. } => format!("correct {}", circle.as_str()),
+        Verdict::Stop { circle, .. } => format!("stop {}", circle.as_str()),
+    }
+}
+
+#[test]
+fn the_same_call_with_the_same_result() {
+    let mut run = Run::new();
+    for _ in 0..4 {
+        run.step("read", json!({"path": "a"}), "text");
+    }
+    assert_eq!(run.told, ["go", "go", "correct same_call", "stop same_call"]);
+}
+
+#[test]
+fn three_times_in_one_turn_count_as_well() {
+    let mut run = Run::new();
+    for _ in 0..3 {
+        run.saw("read", json!({"path": "a"}), "text", None);
+    }
+    // The first one was new: this turn went on.
+    assert_eq!(short(&run.over()), "go");
+    assert_eq!(
+        short(&run.step("read", json!({"path": "a"}), "text")),
+        "correct same_call"
+    );
+}
+
+#[test]
+fn the_same_error_of_different_calls() {
+    let mut run = Run::new();
+    for number in 0..4 {
+        run.step(
+            "edit",
+            json!({"old": number}),
+            "error: it does not stand in the file",
+        );
+    }
+    assert_eq!(run.told, ["go", "go", "correct same_error", "stop same_error"]);
+}
+
+#[test]
+fn turns_that_repeat_each_other() {
+    let mut run = Run::new();
+    for number in 0..6 {
+        run.step(
+            "read",
+            json!({"path": number % 2}),
+            &format!("text {}", number % 2),
+        );
+    }
+    assert_eq!(
+        run.told,
+        [
+            "go",
+            "go",
+            "go",
+            "correct ping_pong",
+            "stop ping_pong",
+            "stop same_call"
+        ]
+    );
+
+    let mut run = Run::new();
+    for number in 0..5 {
+        run.step(
+            "edit",
+            json!({"old": number % 2}),
+            &format!("error: {}", number % 2),
+        );
+    }
+    assert_eq!(
+        run.told,
+        ["go", "go", "go", "correct ping_pong", "stop same_call"]
+    );
+
+    let mut run = Run::new();
+    for number in 0..7 {
+        run.step(
+            "edit",
+            json!({"old": number % 3}),
+            &format!("error: {}", number % 3),
+        );
+    }
+    assert_eq!(
+        run.told,
+        [
+            "go",
+            "go",
+            "go",
+            "go",
+            "go",
+            "correct ping_pong",
+            "stop same_call"
+        ]
+    );
+}
+
+#[test]
+fn edits_that_undo_each_other_are_no_progress_the_second_time() {
+    let mut run = Run::new();
+    for _ in 0..4 {
+        run.step("edit", json!({"old": "a", "new": "b"}), "done");
+        run.step("edit", json!({"old": "b", "new": "a"}), "done");
+    }
+    assert_eq!(
+        run.told[..5],
+        ["go", "go", "go", "correct ping_pong", "stop ping_pong"]
+    );
+}
+
+#[test]
+fn turns_without_anything_new() {
+    let mut run = Run::new();
+    let limit = IDLE_TURNS as usize;
+    for number in 0..2 * limit {
+        run.step("plan", json!({"steps": number}), &format!("plan {number}"));
+    }
+    assert_eq!(run.told[limit - 1], "correct idle");
+    assert_eq!(run.told[2 * limit - 1], "stop idle");
+    assert_eq!(run.told.iter().filter(|told| *told != "go").count(), 2);
+}
+
+#[test]
+fn the_same_words_and_nothing_done() {
+    let mut doom = Doom::new(IDLE_TURNS);
+    let told: Vec<String> = (0..4).map(|_| short(&doom.turn("I will do it now."))).collect();
+    assert_eq!(told, ["go", "go", "correct same_words", "stop same_words"]);
+}
+
+#[test]
+fn a_correction_that_helps_is_forgotten() {
+    let mut run = Run::new();
+    for _ in 0..2 {
+        for _ in 0..3 {
+            run.step("edit", json!({"old": "a"}), "error: no");
+        }
+        let sign = run.told.len();
+        run.step("read", json!({"path": sign}), &format!("new {sign}"));
+    }
+    assert_eq!(run.told[2], "correct same_call");
+    assert_eq!(run.told[6], "correct same_call");
+}
+
+#[test]
+fn after_a_compaction_everything_may_be_read_again() {
+    let mut run = Run::new();
+    for _ in 0..10 {
+        run.step("read", json!({"path": "a"}), "text");
+        run.step("read", json!({"path": "a"}), "text");
+        run.doom.forget();
+    }
+    assert!(run.told.iter().all(|told| told == "go"), "{:?}", run.told);
+}
+
+#[test]
+fn honest_work_is_never_stopped() {
+    let mut run = Run::new();
+    for number in 0..100 {
+        // The tests fail the same way after each edit.
+        run.step("edit", json!({"old": number}), "done");
+        run.saw("run", json!({"command": "test"}), "1 failed in 0.02s", Some(1));
+        run.over();
+        // Logs of a command in the background grow.
+        run.step("run", json!({"logs": 1}), &format!("{number} of 100 done"));
+        // A file is read page by page.
+        run.step(
+            "read",
+            json!({"path": "a", "offset": number}),
+            "the same line on each page",
+        );
+    }
+    assert!(run.told.iter().all(|told| told == "go"), "{:?}", run.told);
+}
+
+#[test]
+fn durations_are_no_news() {
+    let same = [
+        ("1 failed in 0.02s", "1 failed in 1.17s"),
+        ("took 3 ms.", "took 12 ms."),
+        ("at 12:04:05 ok", "at 23:59:01 ok"),
+        ("real 0m0.003s", "real 0m0.003s"),
+    ];
+    for (one, two) in same {
+        assert_eq!(without_durations(one), without_durations(two));
+    }
+    for text in [
+        "3 of 10",
+        "v1.2.3",
+        "a2s",
+        "line 12: x",
+        "12 seconds9",
+        "10 %",
+        "ü 7",
+        "5",
+        "1:2",
+    ] {
+        assert_eq!(without_durations(text), text);
+    }
+    let mut run = Run::new();
+    for number in 0..4 {
+        run.saw(
+            "run",
+            json!({"command": "test"}),
+            &format!("1 failed in 0.0{number}s"),
+            Some(1),
+        );
+        run.over();
+    }
+    assert_eq!(run.told[2..], ["correct same_call", "stop same_call"]);
+}
+
+proptest! {
+    /// Whatever a model does with few different steps, it is stopped after a bounded number of turns.
+    #[test]
+    fn a_small_world_always_ends(steps in prop::collection::vec((0..4_u8, prop::bool::ANY), 120)) {
+        let mut run = Run::new();
+        let stopped = steps.iter().position(|(step, edits)| {
+            let tool = if *edits { "edit" } else { "read" };
+            matches!(run.step(tool, json!({"x": step}), "same"), Verdict::Stop { .. })
+        });
+        prop_assert!(stopped.is_some());
+    }
+
+    /// A turn with something new is never corrected, whatever came before it.
+    #[test]
+    fn news_are_never_corrected(steps in prop::collection::vec(0..3_u8, 0..60)) {
+        let mut run = Run::new();
+        for (number, step) in steps.iter().enumerate() {
+            if *step == 0 {
+                let verdict = run.step("read", json!({"path": "a"}), &format!("news number {number}"));
+                prop_assert_eq!(verdict, Verdict::Go);
+            } else {
+                run.step("read", json!({"path": step}), "old");
+            }
+        }
+    }
+
+    /// A stop never comes without a correction before it and nothing new since.
+    #[test]
+    fn a_stop_follows_a_correction(steps in prop::collection::vec((0..5_u8, 0..3_u8), 0..80)) {
+        let mut run = Run::new();
+        for (step, output) in steps {
+            let tool = ["read", "edit", "plan"][usize::from(step) % 3];
+            let output = ["fine", "error: x", "other"][usize::from(output)];
+            run.step(tool, json!({"x": step}), output);
+        }
+        let mut corrected = false;
+        for told in &run.told {
+            if told.starts_with("stop") {
+                prop_assert!(corrected);
+            }
+            corrected |= told.starts_with("correct");
+        }
+    }
+
+    #[test]
+    fn any_text_has_durations(text in ".*", more in "[0-9.: smµn]{0,20}") {
+        without_durations(&text);
+        without_durations(&more);
+    }
+}
