@@ -144,23 +144,22 @@ pub(crate) fn parts<'a>(
     protocol: &'static str,
 ) -> impl Iterator<Item = (&'a Block, Annex<'a>)> {
     turn.blocks.iter().enumerate().filter_map(move |(at, block)| {
-        if let Block::Native {
-            protocol: origin,
-            item,
-        } = block
-            && (origin != protocol || item.get("annex").is_some())
-        {
+        let foreign = matches!(block, Block::Native { protocol: origin, .. } if origin != protocol);
+        if foreign || annex(block).is_some() {
             return None;
         }
-        let annex = match turn.blocks.get(at + 1) {
-            Some(Block::Native {
-                protocol: origin,
-                item,
-            }) if origin == protocol => item.get("annex").and_then(Value::as_object),
-            _ => None,
-        };
-        Some((block, Annex(annex)))
+        let mut annexes = turn.blocks[at + 1..].iter().map_while(annex);
+        let own = annexes.find(|(origin, _)| *origin == protocol);
+        Some((block, Annex(own.and_then(|(_, annex)| annex.as_object()))))
     })
+}
+
+/// What a block adds to the one before it, and the protocol that understands it.
+fn annex(block: &Block) -> Option<(&str, &Value)> {
+    match block {
+        Block::Native { protocol, item } => Some((protocol, item.get("annex")?)),
+        _ => None,
+    }
 }
 
 /// What belongs to a part though only the protocol understands it.
@@ -248,3 +247,6 @@ pub(crate) fn is_strict(schema: &Value) -> bool {
         _ => true,
     }
 }
+
+#[cfg(test)]
+mod tests;

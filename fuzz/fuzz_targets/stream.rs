@@ -1,0 +1,51 @@
+//! What the targets for streams do, each with its protocol: any bytes, in any chunks, never panic, and give the same
+//! turn, the same words on the way and the same error as in one chunk.
+
+use vex::conversation::Turn;
+use vex::provider::protocol::Protocol;
+use vex::provider::stream::{Reader, StreamError};
+use vex::provider::{Progress, Request};
+use vex::tools::{Need, ToolDefinition};
+
+fn read<'a>(protocol: Protocol, chunks: impl Iterator<Item = &'a [u8]>) -> (Result<Turn, StreamError>, String) {
+    // With a tool, so that words are searched for calls, too.
+    let tools = [ToolDefinition {
+        name: "run_command",
+        description: "",
+        input_schema: serde_json::json!({"type": "object", "properties": {"command": {"type": "string"}}}),
+        need: Need::Execute,
+        aliases: &["bash"],
+        arguments: &[],
+    }];
+    let request = Request { system: "", messages: &[], tools: &tools, output_schema: None };
+    let mut shown = String::new();
+    let mut show = |progress: Progress<'_>| {
+        if let Progress::Text(text) | Progress::Thinking(text) = progress {
+            shown.push_str(text);
+        }
+    };
+    let mut reader = Reader::new(protocol, &request, 0);
+    for chunk in chunks {
+        if let Err(error) = reader.push(chunk, &mut show) {
+            return (Err(error), shown);
+        }
+    }
+    let turn = reader.finish(&mut show);
+    (turn, shown)
+}
+
+/// The first byte says how the rest is cut.
+pub fn check(protocol: Protocol, data: &[u8]) {
+    let Some((&length, bytes)) = data.split_first() else { return };
+    let whole = read(protocol, std::iter::once(bytes));
+    let cut = read(protocol, bytes.chunks(usize::from(length).max(1)));
+    assert_eq!(cut, whole);
+    if let (Ok(turn), _) = &whole {
+        let mut ids: Vec<&str> = turn.tool_calls().map(|call| call.call_id.as_str()).collect();
+        let count = ids.len();
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), count, "ids are unique");
+        assert!(ids.iter().all(|id| !id.is_empty()));
+    }
+}
