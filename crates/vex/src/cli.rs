@@ -8,6 +8,8 @@ use std::sync::mpsc::sync_channel;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::agent::limits::Limits;
+use crate::agent::prompt::{self, INSTRUCTIONS};
 use crate::agent::{self, Ending};
 use crate::config::Settings;
 use crate::evidence::Before;
@@ -17,6 +19,7 @@ use crate::provider::Provider;
 use crate::provider::catalog::process_env;
 use crate::provider::open::open;
 use crate::provider::replay::{Recording, RecordingError, Replay};
+use crate::session::{ForkPoint, Head, Origin, Session, SessionError, SessionId, Store};
 use crate::tools::{Permission, Root, Toolbox};
 
 /// The largest prompt, in bytes.
@@ -81,6 +84,18 @@ pub struct ExecArgs {
     #[arg(long, value_name = "N", default_value = "200")]
     pub max_turns: NonZeroU32,
 
+    /// Go on with an earlier session, in its own workspace; the prompt may be left out
+    #[arg(long, value_name = "ID", conflicts_with_all = ["fork", "no_session"])]
+    pub resume: Option<SessionId>,
+
+    /// Begin a session with what another one holds, up to the end of a turn
+    #[arg(long, value_name = "ID[@TURN]", conflicts_with = "no_session")]
+    pub fork: Option<ForkPoint>,
+
+    /// Keep no session log: nothing can be resumed
+    #[arg(long)]
+    pub no_session: bool,
+
     /// The task; `-` reads it from stdin
     #[arg(value_name = "PROMPT")]
     pub prompt: Option<String>,
@@ -130,13 +145,22 @@ fn work(args: &ExecArgs, journal: &Journal, interrupt: &Interrupt) -> Ending {
     let dir = args.dir.as_deref().unwrap_or(Path::new("."));
     let root = Root::open(dir, args.permission == Permission::Full);
     let shown = root.as_ref().map_or(dir, Root::path).display().to_string();
+    let system = prompt::system(prompt::Place {
+        cwd: Path::new(&shown),
+        permission: args.permission,
+        instructions: &INSTRUCTIONS,
+    });
+    let name = args.model.as_deref().unwrap_or(provider);
+    let head = Head::new(shown.clone(), name.to_owned(), provider.to_owned(), system);
     journal.session_start(&SessionStart {
-        session_id: &uuid::Uuid::now_v7().to_string(),
-        model: args.model.as_deref().unwrap_or(provider),
+        session_id: &args.resume.unwrap_or(head.id).to_string(),
+        model: name,
         version: crate::VERSION,
         provider,
         cwd: &shown,
         permission: args.permission.as_str(),
+        resumed_from: args.resume.map(|id| id.to_string()).as_deref(),
+        forked_from: args.fork.map(|from| from.to_string()).as_deref(),
         ..SessionStart::default()
     });
     let root = match root {
@@ -147,20 +171,36 @@ fn work(args: &ExecArgs, journal: &Journal, interrupt: &Interrupt) -> Ending {
         Ok(model) => model,
         Err(ending) => return ending,
     };
-    let prompt = match prompt(args.prompt.as_deref(), interrupt) {
-        Ok(prompt) => prompt,
-        Err(ending) => return ending,
+    let goes_on = args.resume.is_some() || args.fork.is_some();
+    let prompt = match (&args.prompt, goes_on) {
+        (None, true) => None,
+        (argument, _) => match read_prompt(argument.as_deref(), interrupt) {
+            Ok(prompt) => Some(prompt),
+            Err(ending) => return ending,
+        },
+    };
+    let mut session = match open_session(args, head, prompt, journal) {
+        Ok(session) => session,
+        Err(error) => return Ending::failed(ExitReason::Failed, with_source(&error)),
     };
     let before = Before::look(root.path());
     let tools = Toolbox::new(root, args.permission);
-    let ending = agent::run(
-        prompt,
-        &mut *model,
-        &tools,
-        args.max_turns.get(),
+    let settings = agent::Settings {
+        limits: Limits {
+            turns: Some(args.max_turns),
+            ..Limits::default()
+        },
+        summaries: provider != "replay",
+        ..agent::Settings::default()
+    };
+    let ending = agent::run(agent::Run {
+        provider: &mut *model,
+        tools: &tools,
         journal,
         interrupt,
-    );
+        session: &mut session,
+        settings: &settings,
+    });
     journal.evidence(|evidence| before.add_to(evidence));
     ending
 }
@@ -198,6 +238,33 @@ fn model(args: &ExecArgs, provider: &str, interrupt: &Interrupt) -> Result<Box<d
     }
 }
 
+/// Opens the conversation and puts the prompt into it. A new one is not worth giving up the work where it cannot be kept.
+fn open_session(
+    args: &ExecArgs,
+    head: Head,
+    prompt: Option<String>,
+    journal: &Journal,
+) -> Result<Session, SessionError> {
+    let origin = match (args.resume, args.fork) {
+        (Some(id), _) => Origin::Resume(id),
+        (None, Some(from)) => Origin::Fork(from),
+        (None, None) => Origin::New,
+    };
+    let kept = || Session::open(Some(&Store::of_user()?), origin, head.clone());
+    let mut session = match (!args.no_session).then(kept).transpose() {
+        Ok(None) => Session::open(None, origin, head)?,
+        Ok(Some(session)) => session,
+        Err(error) if origin == Origin::New => {
+            let why = with_source(&error);
+            journal.warning(&format!("this session is not kept: {why}"));
+            Session::open(None, origin, head)?
+        }
+        Err(error) => return Err(error),
+    };
+    session.ask(prompt)?;
+    Ok(session)
+}
+
 fn with_source(error: &dyn std::error::Error) -> String {
     match error.source() {
         Some(source) => format!("{error}: {source}"),
@@ -206,7 +273,7 @@ fn with_source(error: &dyn std::error::Error) -> String {
 }
 
 /// The prompt from the argument, or all of stdin.
-fn prompt(argument: Option<&str>, interrupt: &Interrupt) -> Result<String, Ending> {
+fn read_prompt(argument: Option<&str>, interrupt: &Interrupt) -> Result<String, Ending> {
     let usage = |message: &str| Ending::failed(ExitReason::Usage, message);
     let text = match argument {
         None => {

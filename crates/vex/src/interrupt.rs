@@ -17,6 +17,7 @@ pub struct Interrupt(Arc<Mutex<State>>);
 #[derive(Default)]
 struct State {
     set: bool,
+    timed_out: bool,
     listeners: Vec<(u64, Box<dyn FnOnce() + Send>)>,
     next: u64,
 }
@@ -55,8 +56,33 @@ impl Interrupt {
 
     /// Sets it and tells all who wait.
     pub fn set(&self) {
+        self.set_by(false);
+    }
+
+    /// Whether it was the time limit that set it.
+    pub fn timed_out(&self) -> bool {
+        self.state().timed_out
+    }
+
+    /// Sets it when this time is over.
+    ///
+    /// # Errors
+    /// When there can be no thread that waits for it.
+    pub fn stop_after(&self, time: Duration) -> std::io::Result<()> {
+        let interrupt = self.clone();
+        std::thread::Builder::new()
+            .name("time-limit".to_owned())
+            .spawn(move || {
+                std::thread::sleep(time);
+                interrupt.set_by(true);
+            })?;
+        Ok(())
+    }
+
+    fn set_by(&self, time: bool) {
         let listeners = {
             let mut state = self.state();
+            state.timed_out |= time && !state.set;
             state.set = true;
             std::mem::take(&mut state.listeners)
         };

@@ -19,6 +19,7 @@ pub mod interrupt;
 pub mod provider;
 pub mod redact;
 pub mod repair;
+pub mod session;
 pub mod tools;
 
 use std::ffi::OsString;

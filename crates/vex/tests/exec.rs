@@ -155,9 +155,9 @@ fn a_result_that_deviates_ends_as_failed() {
 fn the_prompt_chooses_the_conversation() {
     let place = Place::new(&[
         json!({"kind": "conversation", "name": "a", "when": ["stage: a", "issue: 1"]}),
-        says("This is a."),
+        says("This is what a has to say."),
         json!({"kind": "conversation", "name": "b", "when": ["stage: b"]}),
-        says("This is b."),
+        says("This is what b has to say."),
     ]);
     let ask = |prompt: &str| {
         let output = place
@@ -170,8 +170,14 @@ fn the_prompt_chooses_the_conversation() {
             end["message"].as_str().unwrap().replace("../model.jsonl", "R"),
         )
     };
-    assert_eq!(ask("issue: 1\nstage: a"), (Some(0), "This is a.".to_owned()));
-    assert_eq!(ask("stage: b"), (Some(0), "This is b.".to_owned()));
+    assert_eq!(
+        ask("issue: 1\nstage: a"),
+        (Some(0), "This is what a has to say.".to_owned())
+    );
+    assert_eq!(
+        ask("stage: b"),
+        (Some(0), "This is what b has to say.".to_owned())
+    );
     let (code, told) = ask("stage: c");
     assert_eq!(code, Some(3));
     insta::assert_snapshot!(told, @r#"no conversation of R fits this prompt; it has: a (when the prompt contains "stage: a" and "issue: 1"), b (when the prompt contains "stage: b")"#);
@@ -179,7 +185,7 @@ fn the_prompt_chooses_the_conversation() {
 
 #[test]
 fn recordings_are_found_by_model_name_and_the_prompt_comes_from_stdin() {
-    let place = Place::new(&[says("Hello.")]);
+    let place = Place::new(&[says("Hello, there was nothing to do.")]);
     for (args, env) in [
         (vec!["--provider", "replay", "--base-url", ".."], None),
         (vec!["--provider", "replay"], Some("..")),
@@ -198,7 +204,10 @@ fn recordings_are_found_by_model_name_and_the_prompt_comes_from_stdin() {
         child.stdin.take().unwrap().write_all(b"go").unwrap();
         let output = child.wait_with_output().unwrap();
         assert_eq!(output.status.code(), Some(0));
-        assert_eq!(String::from_utf8(output.stdout).unwrap(), "Hello.\n");
+        assert_eq!(
+            String::from_utf8(output.stdout).unwrap(),
+            "Hello, there was nothing to do.\n"
+        );
         assert!(
             String::from_utf8(output.stderr)
                 .unwrap()
@@ -377,7 +386,7 @@ fn a_signal_while_the_model_answers() {
 
 #[test]
 fn a_stdin_that_stays_open_hangs_nothing() {
-    let place = Place::new(&[says("Hello.")]);
+    let place = Place::new(&[says("Hello, there was nothing to do.")]);
     let (mut child, mut out) = start(&place, "go");
     wait_for(&mut out, "end");
     assert_eq!(child.wait().unwrap().code(), Some(0));

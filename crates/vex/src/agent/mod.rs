@@ -1,11 +1,31 @@
 //! The loop: ask the model, run the tools it asks for, until it is done or something ends it.
+//!
+//! All that happens is an entry of the session, written down before it counts. What the model is told of it is the
+//! [`History`](crate::session::History) that follows from the entries.
 
+mod calls;
+pub mod compaction;
+mod context;
 pub mod doom;
+mod finish;
+pub mod limits;
+pub mod output;
+pub mod prompt;
+mod room;
+pub mod verify;
 
-use crate::conversation::Message;
+use std::ops::ControlFlow;
+
+use self::context::Gauge;
+use self::finish::Patience;
+use self::limits::{Limits, Meter};
+use self::output::OutputSchema;
+use self::verify::Verify;
+use crate::conversation::{Message, Turn};
+use crate::events::{ExitReason, Journal};
 use crate::interrupt::Interrupt;
-use crate::journal::{ExitReason, Journal};
-use crate::provider::{Provider, ProviderError, Request};
+use crate::provider::{Progress, Provider, ProviderError, Request};
+use crate::session::{Entry, Session};
 use crate::tools::Toolbox;
 
 /// How a run ended, and why where it did not end well.
@@ -29,6 +49,11 @@ impl Ending {
         }
     }
 
+    fn class(mut self, class: &str) -> Self {
+        self.class = Some(class.to_owned());
+        self
+    }
+
     fn done() -> Self {
         Self {
             reason: ExitReason::Done,
@@ -38,105 +63,246 @@ impl Ending {
     }
 }
 
-/// Runs the loop on a prompt. At most `max_turns` answers of the model are taken.
-pub fn run(
-    prompt: String,
-    provider: &mut dyn Provider,
-    tools: &Toolbox,
-    max_turns: u32,
-    journal: &Journal,
-    interrupt: &Interrupt,
-) -> Ending {
-    let interrupted = || Ending::failed(ExitReason::Interrupted, "interrupted by a signal");
-    let mut messages = vec![Message::User { text: prompt }];
-    let mut denied = None;
-    let mut called = false;
-    for _ in 0..max_turns {
-        if interrupt.is_set() {
-            return interrupted();
-        }
-        if journal.is_closed() {
-            return Ending::failed(ExitReason::Failed, "nobody reads the output any more");
-        }
-        let request = Request {
-            system: "",
-            messages: &messages,
-            tools: tools.definitions(),
-            output_schema: None,
-        };
-        let turn = match provider.turn(request, &mut |_| (), interrupt) {
-            Ok(turn) => turn,
-            Err(ProviderError::Interrupted) => return interrupted(),
-            Err(error) => return provider_failed(error, denied),
-        };
-        journal.add_usage(turn.usage, turn.cost_usd);
-        let thought = turn.thinking();
-        if !thought.trim().is_empty() {
-            journal.reasoning(&thought);
-        }
-        let said = Some(turn.text()).filter(|text| !text.trim().is_empty());
-        if let Some(text) = &said {
-            journal.message(text);
-        }
-        if turn.tool_calls().next().is_none() {
-            return match (denied, said) {
-                // It gave up where it was refused: whatever it says, what it needed did not happen.
-                (Some(denial), _) => Ending::failed(ExitReason::Denied, denial),
-                (None, Some(_)) => Ending::done(),
-                (None, None) if called => Ending::failed(
-                    ExitReason::NoProgress,
-                    "the model stopped without a final message",
-                ),
-                (None, None) => Ending::failed(ExitReason::NoProgress, "the model did and said nothing"),
-            };
-        }
-        called = true;
-        denied = None;
-        let calls: Vec<_> = turn.tool_calls().cloned().collect();
-        messages.push(Message::Assistant(turn));
-        // Each call gets its result, also when a signal came between them.
-        for result in tools.call_all(&calls, journal, interrupt, &mut |_| ()) {
-            if result.denied {
-                denied = Some(result.output.clone());
-            }
-            messages.push(Message::Tool(result));
-        }
-    }
-    if interrupt.is_set() {
-        return interrupted();
-    }
-    Ending::failed(
-        ExitReason::Limit,
-        format!("the limit of {max_turns} turns is reached"),
-    )
+/// How a run is bounded and checked.
+#[derive(Debug, Default)]
+pub struct Settings {
+    /// What it may use.
+    pub limits: Limits,
+    /// The context window of the model, where it is known better than by the provider.
+    pub window: Option<u64>,
+    /// Whether the model is asked for a summary when turns are left out and there is room.
+    pub summaries: bool,
+    /// The check that must pass.
+    pub verify: Option<Verify>,
+    /// The form of the final answer.
+    pub output: Option<OutputSchema>,
 }
 
-fn provider_failed(error: ProviderError, denied: Option<String>) -> Ending {
-    let message = error.to_string();
-    match error {
-        ProviderError::Config(_) => Ending::failed(ExitReason::Config, message),
-        ProviderError::Diverged(_) => match denied {
-            Some(denial) => Ending::failed(ExitReason::Denied, denial),
-            None => Ending::failed(ExitReason::Failed, message),
-        },
-        ProviderError::Reported { class, .. } => {
-            let refused = matches!(class.as_deref(), Some("auth" | "model"));
-            let reason = if refused {
-                ExitReason::Refused
-            } else {
-                ExitReason::Failed
-            };
-            Ending {
-                reason,
-                message: Some(message),
-                class,
-            }
-        }
-        ProviderError::Overflow(_) => Ending {
-            reason: ExitReason::Failed,
-            message: Some(message),
-            class: Some("context".to_owned()),
-        },
-        ProviderError::Interrupted => Ending::failed(ExitReason::Interrupted, message),
+/// What a run works with.
+pub struct Run<'a> {
+    /// Who answers.
+    pub provider: &'a mut dyn Provider,
+    /// What can be done.
+    pub tools: &'a Toolbox,
+    /// Who is told.
+    pub journal: &'a Journal,
+    /// Who may end it early.
+    pub interrupt: &'a Interrupt,
+    /// The conversation, with what was asked for.
+    pub session: &'a mut Session,
+    /// How it is bounded and checked.
+    pub settings: &'a Settings,
+}
+
+/// Runs the loop until it ends.
+pub fn run(run: Run<'_>) -> Ending {
+    let mut agent = Agent::new(run);
+    let ending = agent.work();
+    let end = Entry::End {
+        reason: ending.reason.as_str().to_owned(),
+    };
+    match agent.run.session.record(end) {
+        Err(error) if ending.reason == ExitReason::Done => unwritten(&error),
+        _ => ending,
     }
 }
+
+struct Agent<'a> {
+    run: Run<'a>,
+    meter: Meter,
+    gauge: Gauge,
+    patience: Patience,
+    /// Why the last calls were refused, as long as the model did nothing else since.
+    denied: Option<String>,
+}
+
+impl<'a> Agent<'a> {
+    fn new(run: Run<'a>) -> Self {
+        let history = run.session.history();
+        let tools: usize = run
+            .tools
+            .definitions()
+            .iter()
+            .map(|tool| tool.name.len() + tool.description.len() + tool.input_schema.to_string().len() + 60)
+            .sum();
+        let window = run.settings.window.or(run.provider.model().context_window);
+        let gauge = Gauge::new(window, run.session.head().system.len() + tools);
+        run.tools.plan().set(history.plan().to_vec());
+        run.provider.resume(history.answers());
+        Self {
+            meter: Meter::new(run.settings.limits),
+            gauge,
+            patience: Patience::default(),
+            denied: None,
+            run,
+        }
+    }
+
+    fn work(&mut self) -> Ending {
+        let limits = self.run.settings.limits;
+        if limits.usd.is_some() && !self.run.provider.model().priced {
+            let model = &self.run.provider.model().model;
+            let message = format!("a limit in USD cannot be kept: the price of {model} is not known");
+            return Ending::failed(ExitReason::Config, message);
+        }
+        if let Some(time) = limits.time
+            && let Err(error) = self.run.interrupt.stop_after(time)
+        {
+            return Ending::failed(ExitReason::Failed, format!("cannot keep the time limit: {error}"));
+        }
+        loop {
+            if let ControlFlow::Break(ending) = self.turn() {
+                return ending;
+            }
+        }
+    }
+
+    /// One request and what follows from its answer.
+    fn turn(&mut self) -> ControlFlow<Ending> {
+        self.may_go_on()?;
+        self.make_room()?;
+        let estimate = self.gauge.tokens(self.run.session.history().bytes());
+        if let Some(why) = self.meter.forbids(estimate) {
+            return ControlFlow::Break(Ending::failed(ExitReason::Limit, why));
+        }
+        let turn = self.ask()?;
+        self.meter.answered();
+        self.tell(&turn);
+        let calls: Vec<_> = turn.tool_calls().cloned().collect();
+        let stop = turn.stop;
+        let text = turn.text();
+        // Nothing said and nothing asked for is no message that a provider would take back.
+        if !calls.is_empty() || !text.trim().is_empty() {
+            self.record(Message::Assistant(turn))?;
+        }
+        if calls.is_empty() {
+            self.finish(stop, text.trim())
+        } else {
+            self.call(&calls)
+        }
+    }
+
+    fn may_go_on(&self) -> ControlFlow<Ending> {
+        if self.run.interrupt.is_set() {
+            return ControlFlow::Break(self.interrupted());
+        }
+        if self.run.journal.is_closed() {
+            let message = "nobody reads the output any more";
+            return ControlFlow::Break(Ending::failed(ExitReason::Failed, message));
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn interrupted(&self) -> Ending {
+        match self.run.settings.limits.time {
+            Some(time) if self.run.interrupt.timed_out() => {
+                let message = format!("the time limit of {} s is reached", time.as_secs_f64());
+                Ending::failed(ExitReason::Limit, message)
+            }
+            _ => Ending::failed(ExitReason::Interrupted, "interrupted by a signal"),
+        }
+    }
+
+    /// The next answer of the model. Where it turns out that the conversation is too long, it is shortened first.
+    fn ask(&mut self) -> ControlFlow<Ending, Turn> {
+        let mut shortened = 0;
+        loop {
+            let run = &mut self.run;
+            let history = run.session.history();
+            let request = Request {
+                system: &run.session.head().system,
+                messages: history.messages(),
+                tools: run.tools.definitions(),
+                output_schema: run.settings.output.as_ref().map(OutputSchema::schema),
+            };
+            let bytes = history.bytes();
+            let journal = run.journal;
+            let mut progress = |progress: Progress<'_>| journal.progress(&progress);
+            let error = match run.provider.turn(request, &mut progress, run.interrupt) {
+                Ok(turn) => {
+                    self.gauge.learn(bytes, &turn);
+                    self.pay(&turn);
+                    return ControlFlow::Continue(turn);
+                }
+                Err(error) => error,
+            };
+            match error {
+                ProviderError::Overflow(_) if shortened < 2 && self.overflow(shortened)? => shortened += 1,
+                error => return ControlFlow::Break(self.no_answer(error)),
+            }
+        }
+    }
+
+    fn pay(&mut self, turn: &Turn) {
+        self.meter.paid(turn);
+        self.run.journal.add_usage(turn.usage, turn.cost_usd);
+    }
+
+    /// Whether anything was changed or run.
+    fn acted(&self) -> bool {
+        let mut acted = false;
+        self.run.journal.evidence(|evidence| {
+            acted = !evidence.files_changed.is_empty() || !evidence.commands.is_empty();
+        });
+        acted
+    }
+
+    fn tell(&self, turn: &Turn) {
+        let thought = turn.thinking();
+        if !thought.trim().is_empty() {
+            self.run.journal.reasoning(&thought);
+        }
+        let said = turn.text();
+        if !said.trim().is_empty() {
+            self.run.journal.message(&said);
+        }
+    }
+
+    fn record(&mut self, message: Message) -> ControlFlow<Ending> {
+        self.note(Entry::Message { message })
+    }
+
+    fn note(&mut self, entry: Entry) -> ControlFlow<Ending> {
+        match self.run.session.record(entry) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => ControlFlow::Break(unwritten(&error)),
+        }
+    }
+
+    fn no_answer(&mut self, error: ProviderError) -> Ending {
+        let message = error.to_string();
+        match error {
+            ProviderError::Config(_) => Ending::failed(ExitReason::Config, message),
+            // A recording has no more to say: what it said before decides.
+            ProviderError::Diverged(_) => match (self.denied.take(), self.patience.given_up()) {
+                (Some(denial), _) => Ending::failed(ExitReason::Denied, denial),
+                (None, Some(ending)) => ending,
+                (None, None) => Ending::failed(ExitReason::Failed, message),
+            },
+            ProviderError::Reported { class, .. } => {
+                let reason = match class.as_deref() {
+                    Some("auth" | "model") => ExitReason::Refused,
+                    _ => ExitReason::Failed,
+                };
+                Ending {
+                    class,
+                    ..Ending::failed(reason, message)
+                }
+            }
+            ProviderError::Overflow(_) => Ending::failed(ExitReason::Failed, message).class("context"),
+            ProviderError::Interrupted => self.interrupted(),
+        }
+    }
+}
+
+fn unwritten(error: &dyn std::error::Error) -> Ending {
+    let why = error.source().map(|source| format!(": {source}"));
+    let message = format!(
+        "the session log cannot be kept: {error}{}",
+        why.unwrap_or_default()
+    );
+    Ending::failed(ExitReason::Failed, message)
+}
+
+#[cfg(test)]
+mod tests;

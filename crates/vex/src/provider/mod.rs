@@ -108,6 +108,9 @@ pub trait Provider {
         interrupt: &Interrupt,
     ) -> Result<Turn, ProviderError>;
 
+    /// Told once before the first request: how many answers the conversation holds that another process was given.
+    fn resume(&mut self, _answers: u32) {}
+
     /// What is known of the model that answers now.
     fn model(&self) -> &ModelInfo;
 }

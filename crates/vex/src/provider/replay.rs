@@ -363,7 +363,12 @@ impl Provider for Replay {
                 Message::User { text } => Some(text.as_str()),
                 _ => None,
             });
-            self.playing = Some(self.choose(prompt.unwrap_or_default())?);
+            let mut steps = self.choose(prompt.unwrap_or_default())?;
+            // What another process was answered is behind; whether it fitted was for that one to see.
+            if self.turn > 0 {
+                steps.nth(self.turn - 1);
+            }
+            self.playing = Some(steps);
         }
         self.check(request.messages)?;
         self.turn += 1;
@@ -431,6 +436,10 @@ impl Provider for Replay {
             counted: true,
             cost_usd: turn.cost_usd,
         })
+    }
+
+    fn resume(&mut self, answers: u32) {
+        self.turn = answers as usize;
     }
 
     fn model(&self) -> &ModelInfo {

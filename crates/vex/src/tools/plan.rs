@@ -56,20 +56,20 @@ impl Plan {
     pub fn set(&self, steps: Vec<Step>) {
         *self.inner() = steps;
     }
+}
 
-    /// One line for each step.
-    pub fn render(&self) -> String {
-        let mut text = String::new();
-        for step in self.inner().iter() {
-            let mark = match step.status {
-                StepStatus::Pending => ' ',
-                StepStatus::InProgress => '>',
-                StepStatus::Done => 'x',
-            };
-            let _ = writeln!(text, "[{mark}] {}", step.text);
-        }
-        text
+/// One line for each step.
+pub fn render(steps: &[Step]) -> String {
+    let mut text = String::new();
+    for step in steps {
+        let mark = match step.status {
+            StepStatus::Pending => ' ',
+            StepStatus::InProgress => '>',
+            StepStatus::Done => 'x',
+        };
+        let _ = writeln!(text, "[{mark}] {}", step.text);
     }
+    text
 }
 
 /// The arguments of `update_plan`.
@@ -158,7 +158,7 @@ fn update(plan: &Plan, input: UpdatePlan) -> Result<String, ToolError> {
         return wrong("it is the same as before");
     }
     plan.set(steps);
-    Ok(plan.render())
+    Ok(render(&plan.steps()))
 }
 
 #[cfg(test)]
@@ -181,7 +181,7 @@ mod tests {
         assert!(set(&plan, json!([{"text": " "}])).contains("without text"));
         let two = json!([{"text": "a", "status": "in_progress"}, {"text": "b", "status": "in_progress"}]);
         assert!(set(&plan, two).contains("more than one step"));
-        assert_eq!(plan.render(), "[>] look\n[ ] fix it\n", "nothing changed");
+        assert_eq!(render(&plan.steps()), "[>] look\n[ ] fix it\n", "nothing changed");
         assert_eq!(
             set(&plan, json!([{"text": "fix it", "status": "done"}])),
             "[x] fix it\n"

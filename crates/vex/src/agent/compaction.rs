@@ -1,0 +1,165 @@
+//! What requests leave out when the conversation grows too long, and what then stands in its place.
+//!
+//! Old tool output goes first: its first lines and a count stay. Then whole turns: a summary of set form stands for
+//! them, made from the messages themselves. What was asked for and the plan are never left out, and a call is never
+//! parted from its result.
+
+mod fit;
+mod summary;
+
+use serde::{Deserialize, Serialize};
+
+pub use fit::fit;
+pub use summary::Summary;
+
+use crate::conversation::{Arguments, Block, Message, Usage};
+use crate::tools::plan::{self, Step};
+
+/// Output up to this length is not worth shrinking, in bytes.
+const SMALL: usize = 600;
+/// How much of an old output stays: lines and bytes.
+const KEPT: (usize, usize) = (6, 300);
+/// What each message costs beside its texts, in bytes.
+const FRAME: usize = 40;
+
+/// A step of leaving out. It says what was decided, so that reading it again gives the same messages.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Compaction {
+    /// Results before this message keep only their first lines.
+    pub shrink_before: usize,
+    /// No result keeps more than this, in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cap: Option<usize>,
+    /// The first message, after the opening one, that stays; only where there is a summary.
+    #[serde(default)]
+    pub cut: usize,
+    /// What stands for all before it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summary: Option<Summary>,
+    /// What a summary in the words of the model cost.
+    #[serde(default)]
+    pub usage: Usage,
+}
+
+impl Compaction {
+    /// All texts in it.
+    pub(crate) fn texts(&mut self) -> impl Iterator<Item = &mut String> {
+        self.summary.iter_mut().flat_map(Summary::texts)
+    }
+
+    /// Shortens results in place.
+    pub(crate) fn shorten(&self, messages: &mut [Message]) {
+        for (index, message) in messages.iter_mut().enumerate() {
+            let Message::Tool(result) = message else { continue };
+            if let Some(short) = self.shortened(index, &result.output) {
+                result.output = short;
+            }
+        }
+    }
+
+    /// How many results of those that stay it shortens.
+    pub(crate) fn shortens(&self, messages: &[Message]) -> usize {
+        let kept = messages.iter().enumerate().skip(self.cut);
+        kept.filter(|(index, message)| match message {
+            Message::Tool(result) => self.shortened(*index, &result.output).is_some(),
+            _ => false,
+        })
+        .count()
+    }
+
+    fn shortened(&self, index: usize, output: &str) -> Option<String> {
+        if index < self.shrink_before && output.len() > SMALL {
+            return Some(first_lines(output));
+        }
+        self.cap
+            .filter(|cap| output.len() > *cap)
+            .map(|cap| both_ends(output, cap))
+    }
+}
+
+/// The message that a shortened conversation begins with: what was asked for, then what was done.
+pub(crate) fn opening(prompts: &[String], summary: &Summary, steps: &[Step]) -> String {
+    let mut text = prompts.join("\n\n");
+    text.push_str("\n\n");
+    text.push_str(&summary.render());
+    if !steps.is_empty() {
+        text.push_str("Plan:\n");
+        text.push_str(plan::render(steps).trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+/// About how long a message is in a request, in bytes.
+pub(crate) fn size(message: &Message) -> usize {
+    let text = match message {
+        Message::User { text } => text.len(),
+        Message::Tool(result) => result.output.len() + result.call_id.len(),
+        Message::Assistant(turn) => turn.blocks.iter().map(size_of_block).sum(),
+    };
+    text + FRAME
+}
+
+fn size_of_block(block: &Block) -> usize {
+    match block {
+        Block::Text { text } => text.len(),
+        Block::Thinking { text, signature } => text.len() + signature.as_ref().map_or(0, String::len),
+        Block::Native { item, .. } => item.to_string().len(),
+        Block::ToolCall(call) => {
+            let input = match &call.input {
+                Arguments::Json(input) => input.to_string().len(),
+                Arguments::Broken { raw, .. } => raw.len(),
+            };
+            input + call.tool.len() + call.call_id.len() + FRAME
+        }
+    }
+}
+
+fn first_lines(output: &str) -> String {
+    let (lines, bytes) = KEPT;
+    let end = output
+        .match_indices('\n')
+        .nth(lines - 1)
+        .map_or(output.len(), |(at, _)| at);
+    let kept = &output[..floor(output, end.min(bytes))];
+    let left_out = output[kept.len()..].trim_start_matches('\n');
+    format!(
+        "{kept}\n[… {} more lines, {} bytes, left out to save room: call the tool again if they are needed]",
+        left_out.lines().count(),
+        left_out.len()
+    )
+}
+
+fn both_ends(output: &str, cap: usize) -> String {
+    // The note is part of what may stay.
+    let half = cap.saturating_sub(60) / 2;
+    let head = floor(output, half);
+    let tail = ceil(output, output.len() - half);
+    format!(
+        "{}\n[… {} bytes left out to save room …]\n{}",
+        &output[..head],
+        tail - head,
+        &output[tail..]
+    )
+}
+
+/// The last border of a character at or before `at`.
+pub(crate) fn floor(text: &str, at: usize) -> usize {
+    let mut at = at.min(text.len());
+    while !text.is_char_boundary(at) {
+        at -= 1;
+    }
+    at
+}
+
+/// The first border of a character at or after `at`.
+pub(crate) fn ceil(text: &str, at: usize) -> usize {
+    let mut at = at.min(text.len());
+    while !text.is_char_boundary(at) {
+        at += 1;
+    }
+    at
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,81 @@
+//! How much has to be left out.
+
+use super::{Compaction, SMALL, first_lines, opening, size};
+use crate::conversation::Message;
+use crate::session::History;
+
+/// The least that a result keeps, in bytes.
+const LEAST: usize = 200;
+
+/// What must be left out for the messages to fit into `target` bytes; none where nothing has to, or nothing can. The
+/// last `recent` turns are touched last. `summary_bytes` is how long a summary may be.
+pub fn fit(history: &History, target: usize, recent: usize, summary_bytes: usize) -> Option<Compaction> {
+    if history.bytes() <= target {
+        return None;
+    }
+    let messages = history.messages();
+    let turns: Vec<usize> = (1..messages.len())
+        .filter(|&at| matches!(messages[at], Message::Assistant(_)))
+        .collect();
+    let (&first, &last) = (turns.first()?, turns.last()?);
+    let recent = turns[turns.len().saturating_sub(recent.max(1))];
+
+    let mut compaction = Compaction {
+        shrink_before: recent,
+        ..Compaction::default()
+    };
+    let sizes: Vec<usize> = messages
+        .iter()
+        .enumerate()
+        .map(|(at, message)| shrunk(at < recent, message))
+        .collect();
+    let shrinks = sizes.iter().sum::<usize>() < history.bytes();
+    if sizes.iter().sum::<usize>() <= target {
+        return Some(compaction);
+    }
+
+    // The more turns stay, the better, as long as they fit beside a summary of the longest form.
+    let pinned: usize = history.prompts().iter().map(|prompt| prompt.len() + 2).sum();
+    let plan: usize = history.plan().iter().map(|step| step.text.len() + 8).sum();
+    let room = target.saturating_sub(pinned + plan + summary_bytes + 100);
+    let fits = |&&cut: &&usize| sizes[cut..].iter().sum::<usize>() <= room;
+    let cut = turns.iter().find(fits).copied().unwrap_or(last);
+    let left = if cut > first {
+        let mut summary = history.summary().clone();
+        summary.absorb(&messages[1..cut], summary_bytes);
+        let text = opening(history.prompts(), &summary, history.plan());
+        let opening = size(&Message::User { text });
+        compaction.cut = cut;
+        compaction.summary = Some(summary);
+        target.saturating_sub(opening)
+    } else {
+        target.saturating_sub(sizes[0])
+    };
+
+    let kept = &messages[cut.max(1)..];
+    if sizes[cut.max(1)..].iter().sum::<usize>() > left {
+        let outputs = kept.iter().filter_map(|message| match message {
+            Message::Tool(result) => Some(result.output.len()),
+            _ => None,
+        });
+        let (count, total) = outputs
+            .clone()
+            .fold((0, 0), |(count, sum), len| (count + 1, sum + len));
+        let other = kept.iter().map(size).sum::<usize>() - total;
+        let cap = (left.saturating_sub(other) / count.max(1)).max(LEAST);
+        if outputs.clone().any(|len| len > cap) {
+            compaction.cap = Some(cap);
+        }
+    }
+    let changes = shrinks || compaction.summary.is_some() || compaction.cap.is_some();
+    changes.then_some(compaction)
+}
+
+fn shrunk(old: bool, message: &Message) -> usize {
+    match message {
+        Message::Tool(result) if old && result.output.len() > SMALL => {
+            size(message) - result.output.len() + first_lines(&result.output).len()
+        }
+        _ => size(message),
+    }
+}

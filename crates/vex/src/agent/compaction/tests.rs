@@ -1,0 +1,358 @@
+use std::collections::HashSet;
+
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+use crate::conversation::{ToolCall, ToolResult, Turn};
+use crate::session::{Entry, History};
+use crate::tools::plan::StepStatus;
+
+const TASK: &str = "Rename the module `alpha` to `beta` everywhere.";
+
+#[derive(Clone, Debug)]
+enum Part {
+    /// An answer with calls: length of the text, the outputs.
+    Calls(usize, Vec<(Kind, usize)>),
+    /// An answer without calls, and what it is told.
+    Told(usize),
+    /// A later prompt.
+    Prompt,
+    Plan,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Read,
+    Write,
+    Command(i32),
+}
+
+fn parts() -> impl Strategy<Value = Vec<Part>> {
+    let kind = prop_oneof![
+        Just(Kind::Read),
+        Just(Kind::Write),
+        (0..2).prop_map(Kind::Command)
+    ];
+    let output = (kind, prop_oneof![0..50usize, 200..3000usize]);
+    let part = prop_oneof![
+        6 => (0..400usize, prop::collection::vec(output, 1..4)).prop_map(|(text, calls)| Part::Calls(text, calls)),
+        1 => (1..400usize).prop_map(Part::Told),
+        1 => Just(Part::Prompt),
+        1 => Just(Part::Plan),
+    ];
+    prop::collection::vec(part, 0..30)
+}
+
+fn history(parts: &[Part]) -> History {
+    let mut history = History::default();
+    history.apply(Entry::Prompt {
+        text: TASK.to_owned(),
+    });
+    let mut number = 0;
+    for (index, part) in parts.iter().enumerate() {
+        match part {
+            Part::Plan => history.apply(Entry::Plan {
+                steps: vec![Step {
+                    text: format!("step of {index}"),
+                    status: StepStatus::Pending,
+                }],
+            }),
+            Part::Prompt => history.apply(Entry::Prompt {
+                text: format!("prompt {index}"),
+            }),
+            Part::Told(length) => {
+                answer(&mut history, *length, Vec::new());
+                user(&mut history, "The check fails.");
+            }
+            Part::Calls(length, outputs) => {
+                let mut results = Vec::new();
+                let mut calls = Vec::new();
+                for (kind, size) in outputs {
+                    number += 1;
+                    let call_id = format!("call {number}");
+                    let (tool, input, exit_code) = match kind {
+                        Kind::Read => ("read_file", json!({"path": format!("r{number}")}), None),
+                        Kind::Write => (
+                            "write_file",
+                            json!({"path": format!("w{number}"), "content": "x"}),
+                            None,
+                        ),
+                        Kind::Command(code) => (
+                            "run_command",
+                            json!({"command": format!("c{number}")}),
+                            Some(*code),
+                        ),
+                    };
+                    calls.push(ToolCall {
+                        call_id: call_id.clone(),
+                        tool: tool.to_owned(),
+                        input: Arguments::Json(input),
+                        repaired: false,
+                    });
+                    results.push(ToolResult {
+                        call_id,
+                        is_error: exit_code.is_some_and(|code| code != 0),
+                        exit_code,
+                        output: "ä line\n".repeat(size / 8),
+                        denied: false,
+                    });
+                }
+                answer(&mut history, *length, calls);
+                for result in results {
+                    let message = Message::Tool(result);
+                    history.apply(Entry::Message { message });
+                }
+            }
+        }
+    }
+    history
+}
+
+fn answer(history: &mut History, length: usize, calls: Vec<ToolCall>) {
+    let mut blocks = vec![Block::Text {
+        text: "t".repeat(length),
+    }];
+    blocks.extend(calls.into_iter().map(Block::ToolCall));
+    let message = Message::Assistant(Turn {
+        blocks,
+        ..Turn::default()
+    });
+    history.apply(Entry::Message { message });
+}
+
+fn user(history: &mut History, text: &str) {
+    let message = Message::User {
+        text: text.to_owned(),
+    };
+    history.apply(Entry::Message { message });
+}
+
+/// What a provider takes: it begins with what was asked for, each call has its result right after it, no result stands alone.
+fn assert_legal(messages: &[Message]) {
+    let Some(Message::User { text }) = messages.first() else {
+        panic!("it does not begin with what was asked for: {messages:?}");
+    };
+    assert!(text.contains(TASK));
+    let mut open: HashSet<&str> = HashSet::new();
+    for pair in messages.windows(2) {
+        let users = matches!(pair, [Message::User { .. }, Message::User { .. }]);
+        assert!(!users, "two messages of one side after another");
+    }
+    for message in messages {
+        match message {
+            Message::Tool(result) => {
+                assert!(open.remove(result.call_id.as_str()), "a result without its call")
+            }
+            Message::User { .. } | Message::Assistant(_) => {
+                assert!(open.is_empty(), "a call without its result: {open:?}");
+            }
+        }
+        if let Message::Assistant(turn) = message {
+            open.extend(turn.tool_calls().map(|call| call.call_id.as_str()));
+        }
+    }
+    assert!(open.is_empty(), "a call without its result: {open:?}");
+}
+
+fn shown(history: &History) -> String {
+    format!("{:?}", history.messages())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    #[test]
+    fn what_is_left_is_legal_and_keeps_what_is_pinned(
+        parts in parts(), target in 100..20_000usize, recent in 1..4usize, summary in 400..4000usize,
+    ) {
+        let mut history = history(&parts);
+        assert_legal(history.messages());
+        let answers = history.answers();
+        let prompts = history.prompts().to_vec();
+        let before = history.bytes();
+        let first = fit(&history, target, recent, summary);
+        prop_assert!(before > target || first.is_none(), "nothing is left out where all has room");
+        let Some(compaction) = first else { return Ok(()) };
+        // What is read again from a log is the same.
+        let line = serde_json::to_string(&compaction).unwrap();
+        let compaction: Compaction = serde_json::from_str(&line).unwrap();
+        let cut = compaction.summary.is_some();
+        history.apply(Entry::Compaction(Box::new(compaction)));
+
+        assert_legal(history.messages());
+        prop_assert!(history.messages().len() > 1, "never nothing but the opening");
+        prop_assert_eq!(history.answers(), answers);
+        let all = shown(&history);
+        for prompt in &prompts {
+            prop_assert!(all.contains(prompt.as_str()), "{} is gone", prompt);
+        }
+        if cut {
+            let Message::User { text } = &history.messages()[0] else { unreachable!() };
+            for step in history.plan() {
+                prop_assert!(text.contains(&step.text));
+            }
+            prop_assert!(history.summary().render().len() <= summary.max(400));
+        }
+        // Where the pinned part and the least that results keep have room, all has.
+        let last = history.messages().iter().rposition(|message| matches!(message, Message::Assistant(_)));
+        let tail = &history.messages()[last.unwrap_or(0)..];
+        let results = tail.iter().filter(|message| matches!(message, Message::Tool(_))).count();
+        let least = size(&history.messages()[0])
+            + tail.iter().map(|message| match message {
+                Message::Tool(result) => size(message) - result.output.len(),
+                _ => size(message),
+            }).sum::<usize>()
+            + results * 270;
+        prop_assert!(history.bytes() <= target.max(least), "{} bytes, target {}, least {}", history.bytes(), target, least);
+
+        // Once is enough.
+        let settled = shown(&history);
+        if let Some(again) = fit(&history, target, recent, summary) {
+            history.apply(Entry::Compaction(Box::new(again)));
+        }
+        prop_assert_eq!(shown(&history), settled);
+    }
+
+    #[test]
+    fn a_conversation_goes_on_after_any_number_of_compactions(
+        rounds in prop::collection::vec((parts(), 500..8000usize), 1..5),
+    ) {
+        let mut all = history(&[]);
+        let mut number = 0;
+        for (parts, target) in rounds {
+            for message in history(&parts).messages().iter().skip(1) {
+                // Calls of another round must not have the ids of this one.
+                let text = serde_json::to_string(message).unwrap().replace("call ", &format!("call {number}."));
+                all.apply(Entry::Message { message: serde_json::from_str(&text).unwrap() });
+            }
+            number += 1;
+            if let Some(compaction) = fit(&all, target, 2, 800) {
+                all.apply(Entry::Compaction(Box::new(compaction)));
+            }
+            assert_legal(all.messages());
+        }
+    }
+}
+
+#[test]
+fn old_output_goes_before_turns_do() {
+    let parts: Vec<Part> = (0..10)
+        .map(|_| Part::Calls(10, vec![(Kind::Read, 2000)]))
+        .collect();
+    let mut history = history(&parts);
+    let compaction = fit(&history, history.bytes() / 2, 2, 1000).unwrap();
+    assert!(compaction.summary.is_none());
+    let last = history.messages().last().cloned();
+    history.apply(Entry::Compaction(Box::new(compaction)));
+    assert_eq!(history.messages().len(), 21, "all turns are there");
+    assert_eq!(history.messages().last().cloned(), last, "the last ones whole");
+    let Message::Tool(result) = &history.messages()[2] else {
+        panic!("no result");
+    };
+    assert!(
+        result.output.starts_with("ä line\n") && result.output.contains("more lines"),
+        "{}",
+        result.output
+    );
+}
+
+#[test]
+fn the_summary_tells_what_was_done_and_what_is_open() {
+    let mut history = history(&[]);
+    let mut round =
+        |text: &str, id: &str, tool: &str, input: serde_json::Value, code: Option<i32>, output: &str| {
+            let call = ToolCall {
+                call_id: id.to_owned(),
+                tool: tool.to_owned(),
+                input: Arguments::Json(input),
+                repaired: false,
+            };
+            let message = Message::Assistant(Turn {
+                blocks: vec![
+                    Block::Text {
+                        text: text.to_owned(),
+                    },
+                    Block::ToolCall(call),
+                ],
+                ..Turn::default()
+            });
+            history.apply(Entry::Message { message });
+            let message = Message::Tool(ToolResult {
+                call_id: id.to_owned(),
+                is_error: code.is_some_and(|code| code != 0),
+                exit_code: code,
+                output: output.to_owned(),
+                denied: false,
+            });
+            history.apply(Entry::Message { message });
+        };
+    round(
+        "I look first.",
+        "1",
+        "read_file",
+        json!({"path": "src/alpha.rs"}),
+        None,
+        "mod x;",
+    );
+    round(
+        "The tests fail before I begin.",
+        "2",
+        "run_command",
+        json!({"command": "cargo test"}),
+        Some(101),
+        "a\nFAILED",
+    );
+    round(
+        "",
+        "3",
+        "write_file",
+        json!({"file_path": "src/beta.rs", "content": "mod x;"}),
+        None,
+        "written",
+    );
+    let patch = "*** Begin Patch\n*** Update File: src/lib.rs\n@@\n-mod alpha;\n+mod beta;\n*** End Patch";
+    round("", "4", "apply_patch", json!({"patch": patch}), None, "ok");
+    round(
+        "",
+        "5",
+        "run_command",
+        json!({"command": "cargo build"}),
+        Some(1),
+        "error: no alpha",
+    );
+    round(
+        "",
+        "6",
+        "run_command",
+        json!({"command": "cargo build"}),
+        Some(0),
+        "fine",
+    );
+    round(
+        "Now the tests.",
+        "7",
+        "read_file",
+        json!({"path": "tests/a.rs"}),
+        None,
+        &"x\n".repeat(2000),
+    );
+    history.apply(Entry::Plan {
+        steps: vec![
+            Step {
+                text: "rename".to_owned(),
+                status: StepStatus::Done,
+            },
+            Step {
+                text: "mend the tests".to_owned(),
+                status: StepStatus::InProgress,
+            },
+        ],
+    });
+    let compaction = fit(&history, 1800, 1, 1500).unwrap();
+    history.apply(Entry::Compaction(Box::new(compaction)));
+    let Message::User { text } = &history.messages()[0] else {
+        panic!("no opening");
+    };
+    insta::assert_snapshot!(text);
+}

@@ -1,0 +1,98 @@
+//! How full the context of the model is.
+
+use crate::conversation::Turn;
+
+/// Tokens a byte has where nothing is known yet.
+const GUESS: f64 = 0.25;
+
+/// Measures requests in tokens: by the figures of the provider, before there are any by a guess.
+#[derive(Debug)]
+pub(super) struct Gauge {
+    window: Option<u64>,
+    /// What each request has beside the messages: the system prompt and the tools, in bytes.
+    overhead: usize,
+    per_byte: f64,
+}
+
+impl Gauge {
+    pub(super) fn new(window: Option<u64>, overhead: usize) -> Self {
+        Self {
+            window: window.filter(|window| *window > 0),
+            overhead,
+            per_byte: GUESS,
+        }
+    }
+
+    /// About how many tokens a request with messages of this length has.
+    pub(super) fn tokens(&self, bytes: usize) -> u64 {
+        whole((bytes + self.overhead) as f64 * self.per_byte)
+    }
+
+    /// The share of the window that such a request takes; none where the window is not known.
+    pub(super) fn share(&self, bytes: usize) -> Option<f64> {
+        Some(self.tokens(bytes) as f64 / self.window? as f64)
+    }
+
+    /// The length of text that takes this share of the window.
+    pub(super) fn bytes(&self, share: f64) -> Option<usize> {
+        Some(whole(self.window? as f64 * share / self.per_byte) as usize)
+    }
+
+    /// The length of messages with which a request takes this share of the window.
+    pub(super) fn room(&self, share: f64) -> Option<usize> {
+        Some(self.bytes(share)?.saturating_sub(self.overhead))
+    }
+
+    /// A request with messages of this length was answered.
+    pub(super) fn learn(&mut self, bytes: usize, turn: &Turn) {
+        let bytes = (bytes + self.overhead) as f64;
+        if turn.counted && turn.usage.input_tokens > 0 {
+            // Nothing that is text lies outside of these bounds; what does is a mistake in the figures.
+            self.per_byte = (turn.usage.input_tokens as f64 / bytes).clamp(0.05, 1.0);
+        }
+    }
+}
+
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "never negative, and far from the end"
+)]
+fn whole(estimate: f64) -> u64 {
+    estimate.ceil() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conversation::Usage;
+
+    #[test]
+    fn the_figures_of_the_provider_take_the_place_of_the_guess() {
+        let mut gauge = Gauge::new(Some(1000), 400);
+        assert_eq!(gauge.tokens(400), 200);
+        assert_eq!(gauge.share(400), Some(0.2));
+        assert_eq!((gauge.bytes(0.5), gauge.room(0.5)), (Some(2000), Some(1600)));
+        let turn = |input_tokens, counted| Turn {
+            usage: Usage {
+                input_tokens,
+                ..Usage::default()
+            },
+            counted,
+            ..Turn::default()
+        };
+        gauge.learn(400, &turn(400, false));
+        assert_eq!(gauge.tokens(400), 200, "an estimate teaches nothing");
+        gauge.learn(400, &turn(400, true));
+        assert_eq!(gauge.tokens(400), 400);
+        gauge.learn(400, &turn(1_000_000, true));
+        assert_eq!(gauge.tokens(400), 800, "figures that cannot be are bounded");
+    }
+
+    #[test]
+    fn without_a_window_there_is_no_share() {
+        let gauge = Gauge::new(None, 0);
+        assert_eq!((gauge.share(1), gauge.bytes(0.5)), (None, None));
+        assert_eq!(Gauge::new(Some(0), 0).share(1), None);
+    }
+}

@@ -1,0 +1,158 @@
+//! What a run may use at most.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use crate::conversation::Turn;
+
+/// What one process may use at most: what earlier processes used for the same conversation is not counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Limits {
+    /// Answers of the model.
+    pub turns: Option<NonZeroU32>,
+    /// Tokens of all requests and answers together.
+    pub tokens: Option<u64>,
+    /// US dollars.
+    pub usd: Option<f64>,
+    /// Time from start to end.
+    pub time: Option<Duration>,
+}
+
+/// What was used of it.
+#[derive(Debug)]
+pub(super) struct Meter {
+    limits: Limits,
+    turns: u32,
+    tokens: u64,
+    usd: f64,
+    last_usd: f64,
+}
+
+impl Meter {
+    pub(super) fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            turns: 0,
+            tokens: 0,
+            usd: 0.0,
+            last_usd: 0.0,
+        }
+    }
+
+    /// An answer was paid for.
+    pub(super) fn paid(&mut self, turn: &Turn) {
+        self.tokens = self
+            .tokens
+            .saturating_add(turn.usage.input_tokens)
+            .saturating_add(turn.usage.output_tokens);
+        self.last_usd = turn.cost_usd.unwrap_or(0.0);
+        self.usd += self.last_usd;
+    }
+
+    /// An answer counts as a turn.
+    pub(super) fn answered(&mut self) {
+        self.turns += 1;
+    }
+
+    /// Why there may be no further request, which would hold about `estimate` tokens.
+    pub(super) fn forbids(&self, estimate: u64) -> Option<String> {
+        if let Some(turns) = self.limits.turns.filter(|turns| self.turns >= turns.get()) {
+            return Some(format!("the limit of {turns} turns is reached"));
+        }
+        if let Some(tokens) = self.limits.tokens {
+            if self.tokens >= tokens {
+                return Some(format!(
+                    "the limit of {tokens} tokens is reached: {} were used",
+                    self.tokens
+                ));
+            }
+            if self.tokens.saturating_add(estimate) > tokens {
+                return Some(format!(
+                    "the limit of {tokens} tokens is near: {} were used, and the next request has about {estimate}",
+                    self.tokens
+                ));
+            }
+        }
+        if let Some(usd) = self.limits.usd {
+            if self.usd >= usd {
+                return Some(format!(
+                    "the limit of {usd} USD is reached: {:.4} were spent",
+                    self.usd
+                ));
+            }
+            // The next answer costs about as much as the last one: the conversation only grows.
+            if self.usd + self.last_usd > usd {
+                return Some(format!(
+                    "the limit of {usd} USD is near: {:.4} were spent, the last answer cost {:.4}",
+                    self.usd, self.last_usd
+                ));
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conversation::Usage;
+
+    fn turn(tokens: u64, usd: f64) -> Turn {
+        Turn {
+            usage: Usage {
+                input_tokens: tokens,
+                output_tokens: 0,
+                ..Usage::default()
+            },
+            cost_usd: Some(usd),
+            ..Turn::default()
+        }
+    }
+
+    #[test]
+    fn each_limit_holds_before_a_request() {
+        let none = Meter::new(Limits::default());
+        assert_eq!(none.forbids(u64::MAX), None);
+
+        let mut turns = Meter::new(Limits {
+            turns: NonZeroU32::new(2),
+            ..Limits::default()
+        });
+        turns.answered();
+        assert_eq!(turns.forbids(0), None);
+        turns.answered();
+        assert_eq!(turns.forbids(0).unwrap(), "the limit of 2 turns is reached");
+
+        let mut tokens = Meter::new(Limits {
+            tokens: Some(100),
+            ..Limits::default()
+        });
+        tokens.paid(&turn(60, 0.0));
+        assert_eq!(tokens.forbids(40), None);
+        assert!(tokens.forbids(41).unwrap().contains("is near"));
+        tokens.paid(&turn(40, 0.0));
+        assert!(tokens.forbids(0).unwrap().contains("is reached"));
+    }
+
+    #[test]
+    fn a_cost_limit_is_not_crossed_by_an_answer_like_the_last_one() {
+        let mut usd = Meter::new(Limits {
+            usd: Some(1.0),
+            ..Limits::default()
+        });
+        usd.paid(&turn(1, 0.4));
+        assert_eq!(usd.forbids(0), None);
+        usd.paid(&turn(1, 0.4));
+        assert!(usd.forbids(0).unwrap().contains("is near"));
+    }
+
+    #[test]
+    fn time_is_never_billed_as_money() {
+        let meter = Meter::new(Limits {
+            usd: Some(0.000_001),
+            time: Some(Duration::from_secs(1)),
+            ..Limits::default()
+        });
+        assert_eq!(meter.forbids(0), None);
+    }
+}

@@ -1,0 +1,112 @@
+//! Making room in the context of the model.
+
+use std::ops::ControlFlow;
+
+use super::compaction::{Compaction, fit};
+use super::{Agent, Ending};
+use crate::conversation::{Message, Usage};
+use crate::events::Compacted;
+use crate::provider::{ProviderError, Request};
+use crate::session::Entry;
+
+/// From this share of the window on, what is old is left out.
+const SOFT: f64 = 0.70;
+/// From this share on, nothing more is asked of the model before that.
+const HARD: f64 = 0.90;
+/// What is aimed at: the further down, the rarer it happens.
+const TARGET: f64 = 0.40;
+/// The share that turns get at least, however much is pinned.
+const TURNS: f64 = 0.25;
+/// The share that a summary gets, and its bounds in bytes.
+const SUMMARY: (f64, usize, usize) = (0.08, 800, 8000);
+
+const ASK: &str = "Before older messages are left out to save room: sum up in at most 200 words what you decided and why, \
+                   what is done, and what is still to do. Answer with these words only, without a tool call.";
+
+impl Agent<'_> {
+    /// Leaves out what is old when the context is nearly full.
+    pub(super) fn make_room(&mut self) -> ControlFlow<Ending> {
+        let history = self.run.session.history();
+        let Some(share) = self.gauge.share(history.bytes()).filter(|share| *share >= SOFT) else {
+            return ControlFlow::Continue(());
+        };
+        let pinned: usize = history.prompts().iter().map(String::len).sum();
+        let room = |share| self.gauge.room(share).unwrap_or(0);
+        let turns = self.gauge.bytes(TURNS).unwrap_or(0);
+        let target = room(TARGET).max(pinned + turns).min(room(SOFT));
+        let Some(mut compaction) = fit(history, target, 2, self.summary_bytes()) else {
+            return ControlFlow::Continue(());
+        };
+        if share < HARD && self.run.settings.summaries && compaction.summary.is_some() {
+            self.ask_for_summary(&mut compaction)?;
+        }
+        self.compact(compaction)
+    }
+
+    /// The provider says that the request is too long, whatever the estimate was. Whether it is shorter now.
+    pub(super) fn overflow(&mut self, times: u32) -> ControlFlow<Ending, bool> {
+        let history = self.run.session.history();
+        let part = history.bytes() / 2;
+        let target = match self.gauge.room(TARGET) {
+            Some(target) if times == 0 => target.min(part),
+            _ => part,
+        };
+        let Some(compaction) = fit(history, target, 1, self.summary_bytes()) else {
+            return ControlFlow::Continue(false);
+        };
+        match self.compact(compaction) {
+            ControlFlow::Continue(()) => ControlFlow::Continue(true),
+            ControlFlow::Break(ending) => ControlFlow::Break(ending),
+        }
+    }
+
+    fn summary_bytes(&self) -> usize {
+        let (share, least, most) = SUMMARY;
+        self.gauge.bytes(share).unwrap_or(most).clamp(least, most)
+    }
+
+    fn compact(&mut self, compaction: Compaction) -> ControlFlow<Ending> {
+        let history = self.run.session.history();
+        let before_tokens = self.gauge.tokens(history.bytes());
+        let mut compacted = Compacted {
+            before_tokens,
+            after_tokens: 0,
+            dropped_messages: compaction.cut.saturating_sub(1) as u64,
+            shortened_results: compaction.shortens(history.messages()) as u64,
+            by_model: compaction.usage != Usage::default(),
+        };
+        self.note(Entry::Compaction(Box::new(compaction)))?;
+        compacted.after_tokens = self.gauge.tokens(self.run.session.history().bytes());
+        self.run.journal.compaction(compacted);
+        ControlFlow::Continue(())
+    }
+
+    /// The model's own words on what is left out. Without them the facts alone must do.
+    fn ask_for_summary(&mut self, compaction: &mut Compaction) -> ControlFlow<Ending> {
+        let run = &mut self.run;
+        let mut messages = run.session.history().messages().to_vec();
+        match messages.last_mut() {
+            Some(Message::User { text }) => text.push_str(&format!("\n\n{ASK}")),
+            _ => messages.push(Message::User { text: ASK.to_owned() }),
+        }
+        let request = Request {
+            system: &run.session.head().system,
+            messages: &messages,
+            tools: run.tools.definitions(),
+            output_schema: None,
+        };
+        let turn = match run.provider.turn(request, &mut |_| (), run.interrupt) {
+            Ok(turn) => turn,
+            Err(ProviderError::Interrupted) => return ControlFlow::Break(self.interrupted()),
+            Err(_) => return ControlFlow::Continue(()),
+        };
+        self.pay(&turn);
+        let max = self.summary_bytes();
+        let words = turn.text();
+        if let Some(summary) = compaction.summary.as_mut().filter(|_| !words.trim().is_empty()) {
+            compaction.usage = turn.usage;
+            summary.tell(&words, max);
+        }
+        ControlFlow::Continue(())
+    }
+}

@@ -1,0 +1,215 @@
+//! The loop with a model that says what each test wants, and real tools.
+
+mod endings;
+mod long_run;
+mod mistakes;
+
+use std::num::NonZeroU32;
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+
+use super::{Ending, Run, Settings, run};
+use crate::conversation::{Arguments, Block, Message, StopReason, ToolCall, Turn, Usage};
+use crate::events::Journal;
+use crate::interrupt::Interrupt;
+use crate::provider::{ModelInfo, Progress, Provider, ProviderError, Request};
+use crate::session::{Head, Origin, Session, Store};
+use crate::tools::{Permission, Root, Toolbox};
+
+/// What was asked, request by request.
+type Seen = Vec<Vec<Message>>;
+
+/// Answers by a function of the number of the request, from 0, and its messages.
+struct Fake<F> {
+    answer: F,
+    seen: Seen,
+    info: ModelInfo,
+}
+
+impl<F: FnMut(usize, &[Message]) -> Result<Turn, ProviderError>> Provider for Fake<F> {
+    fn turn(
+        &mut self,
+        request: Request<'_>,
+        _progress: &mut dyn FnMut(Progress<'_>),
+        _interrupt: &Interrupt,
+    ) -> Result<Turn, ProviderError> {
+        let number = self.seen.len();
+        self.seen.push(request.messages.to_vec());
+        (self.answer)(number, request.messages)
+    }
+
+    fn model(&self) -> &ModelInfo {
+        &self.info
+    }
+}
+
+/// Where the events of a run go.
+#[derive(Clone, Default)]
+struct Events(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Events {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A workspace, and all that a run needs.
+struct Scene {
+    dir: tempfile::TempDir,
+    task: String,
+    settings: Settings,
+    window: Option<u64>,
+    priced: bool,
+    permission: Permission,
+    interrupt: Interrupt,
+    origin: Origin,
+}
+
+struct Played {
+    ending: Ending,
+    seen: Seen,
+    events: Vec<Value>,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("work")).unwrap();
+        Self {
+            dir,
+            task: "Do the task.".to_owned(),
+            settings: Settings::default(),
+            window: None,
+            priced: true,
+            permission: Permission::WorkspaceWrite,
+            interrupt: Interrupt::new(),
+            origin: Origin::New,
+        }
+    }
+
+    fn settings(change: impl FnOnce(&mut Settings)) -> Self {
+        let mut scene = Self::new();
+        change(&mut scene.settings);
+        scene
+    }
+
+    fn turns(turns: u32) -> Self {
+        Self::settings(|settings| settings.limits.turns = NonZeroU32::new(turns))
+    }
+
+    fn work(&self) -> std::path::PathBuf {
+        self.dir.path().join("work")
+    }
+
+    fn store(&self) -> Store {
+        Store::at(self.dir.path().join("sessions"))
+    }
+
+    fn play(&self, answer: impl FnMut(usize, &[Message]) -> Result<Turn, ProviderError>) -> Played {
+        let root = Root::open(&self.work(), false).unwrap();
+        let cwd = root.path().display().to_string();
+        let head = Head::new(cwd, "fake".to_owned(), "fake".to_owned(), "You are.".to_owned());
+        let mut session = Session::open(Some(&self.store()), self.origin, head).unwrap();
+        let prompt = (self.origin == Origin::New).then(|| self.task.clone());
+        session.ask(prompt).unwrap();
+        let tools = Toolbox::new(root, self.permission);
+        let events = Events::default();
+        let journal = Journal::new(true, false, Box::new(events.clone()), Box::new(std::io::sink()));
+        let mut provider = Fake {
+            answer,
+            seen: Vec::new(),
+            info: ModelInfo {
+                model: "fake".to_owned(),
+                context_window: self.window,
+                priced: self.priced,
+            },
+        };
+        let ending = run(Run {
+            provider: &mut provider,
+            tools: &tools,
+            journal: &journal,
+            interrupt: &self.interrupt,
+            session: &mut session,
+            settings: &self.settings,
+        });
+        let text = String::from_utf8(events.0.lock().unwrap().clone()).unwrap();
+        Played {
+            ending,
+            seen: provider.seen,
+            events: text
+                .lines()
+                .map(|line| serde_json::from_str(line).unwrap())
+                .collect(),
+        }
+    }
+
+    /// As [`Scene::play`], with these answers one after the other.
+    fn tell(&self, turns: Vec<Turn>) -> Played {
+        let mut turns = turns.into_iter();
+        self.play(move |_, _| {
+            turns
+                .next()
+                .ok_or_else(|| ProviderError::Diverged("no more".to_owned()))
+        })
+    }
+}
+
+fn says(text: &str) -> Turn {
+    Turn {
+        blocks: vec![Block::Text {
+            text: text.to_owned(),
+        }],
+        ..Turn::default()
+    }
+}
+
+fn calls(calls: &[(&str, Value)]) -> Turn {
+    // Ids are unique in a conversation.
+    static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+    let blocks = calls.iter().map(|(tool, input)| {
+        let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        Block::ToolCall(ToolCall {
+            call_id: format!("call_{number}"),
+            tool: (*tool).to_owned(),
+            input: Arguments::Json(input.clone()),
+            repaired: false,
+        })
+    });
+    Turn {
+        blocks: blocks.collect(),
+        stop: StopReason::ToolUse,
+        ..Turn::default()
+    }
+}
+
+fn sh(command: &str) -> Turn {
+    calls(&[("run_command", json!({"command": command}))])
+}
+
+fn used(turn: Turn, input_tokens: u64, cost_usd: f64) -> Turn {
+    Turn {
+        usage: Usage {
+            input_tokens,
+            ..Usage::default()
+        },
+        counted: true,
+        cost_usd: Some(cost_usd),
+        ..turn
+    }
+}
+
+/// The last words of whoever is not the model.
+fn last_user(messages: &[Message]) -> &str {
+    match messages.last() {
+        Some(Message::User { text }) => text,
+        other => panic!("no words: {other:?}"),
+    }
+}
+
+const REPORT: &str = "I looked at everything and there is nothing to change.";

@@ -1,0 +1,194 @@
+//! How a run ends.
+
+use std::time::{Duration, Instant};
+
+use super::*;
+use crate::agent::output::OutputSchema;
+use crate::agent::verify::Verify;
+use crate::events::ExitReason;
+
+fn ended(played: &Played) -> (ExitReason, &str) {
+    (
+        played.ending.reason,
+        played.ending.message.as_deref().unwrap_or_default(),
+    )
+}
+
+#[test]
+fn done_is_done() {
+    let played = Scene::new().tell(vec![sh("echo hi"), says("Done.")]);
+    assert_eq!(ended(&played), (ExitReason::Done, ""));
+    assert_eq!(played.seen.len(), 2);
+}
+
+#[test]
+fn a_run_that_changed_nothing_and_says_little_is_sent_back_once() {
+    let played = Scene::new().tell(vec![says("Done."), says("ok")]);
+    assert_eq!(
+        ended(&played),
+        (
+            ExitReason::NoProgress,
+            "the model changed nothing and said little"
+        )
+    );
+    assert!(last_user(&played.seen[1]).contains("changed nothing"));
+    assert!(played.events.iter().any(|event| event["type"] == "guard"));
+    let played = Scene::new().tell(vec![says("Done."), says(REPORT)]);
+    assert_eq!(played.ending.reason, ExitReason::Done);
+    // Reading alone changes nothing either.
+    let played = Scene::new().tell(vec![calls(&[("list_dir", json!({}))]), says("ok"), says("ok")]);
+    assert_eq!(played.ending.reason, ExitReason::NoProgress);
+}
+
+#[test]
+fn limits_of_tokens_and_money_end_before_the_next_request() {
+    let scene = Scene::settings(|settings| settings.limits.tokens = Some(1000));
+    let played = scene.play(|_, _| Ok(used(sh("true"), 400, 0.0)));
+    assert_eq!(played.ending.reason, ExitReason::Limit);
+    assert_eq!(played.seen.len(), 2, "the third request would not fit");
+    let scene = Scene::settings(|settings| settings.limits.usd = Some(1.0));
+    let played = scene.play(|_, _| Ok(used(sh("true"), 1, 0.3)));
+    assert_eq!((played.ending.reason, played.seen.len()), (ExitReason::Limit, 3));
+    // What was paid for already is the end that it is.
+    let scene = Scene::settings(|settings| settings.limits.tokens = Some(1000));
+    let played = scene.tell(vec![used(says(REPORT), 5000, 0.0)]);
+    assert_eq!(played.ending.reason, ExitReason::Done);
+}
+
+#[test]
+fn a_cost_limit_without_a_price_is_refused() {
+    let mut scene = Scene::settings(|settings| settings.limits.usd = Some(1.0));
+    scene.priced = false;
+    let played = scene.tell(vec![]);
+    assert_eq!((played.ending.reason, played.seen.len()), (ExitReason::Config, 0));
+}
+
+#[test]
+fn the_time_limit_interrupts_a_command() {
+    let scene = Scene::settings(|settings| settings.limits.time = Some(Duration::from_millis(300)));
+    let start = Instant::now();
+    let played = scene.tell(vec![sh("sleep 1000")]);
+    assert!(start.elapsed() < Duration::from_secs(60));
+    assert_eq!(
+        ended(&played),
+        (ExitReason::Limit, "the time limit of 0.3 s is reached")
+    );
+    assert!(played.events.iter().any(|event| event["type"] == "tool_result"));
+}
+
+#[test]
+fn a_check_that_fails_sends_the_model_back_with_its_output() {
+    let scene =
+        Scene::settings(|settings| settings.verify = Some(Verify::new("echo 'no x here'; test -e x")));
+    let played = scene.tell(vec![sh("true"), says("Done."), sh("touch x"), says("Done now.")]);
+    assert_eq!(ended(&played), (ExitReason::Done, ""));
+    let told = last_user(&played.seen[2]);
+    assert!(
+        told.contains("no x here") && told.contains("exit code 1"),
+        "{told}"
+    );
+    let checks: Vec<_> = played
+        .events
+        .iter()
+        .filter(|event| event["type"] == "verify")
+        .collect();
+    assert_eq!(checks.len(), 2);
+}
+
+#[test]
+fn a_check_that_never_passes_is_no_success_whatever_is_said() {
+    let scene = Scene::settings(|settings| settings.verify = Some(Verify::new("exit 7")));
+    let played = scene.play(|number, _| {
+        Ok(if number % 2 == 0 {
+            sh("true")
+        } else {
+            says("All tests pass.")
+        })
+    });
+    assert_eq!(
+        ended(&played),
+        (ExitReason::Failed, "the check `exit 7` fails: exit code 7")
+    );
+    assert_eq!(played.ending.class.as_deref(), Some("verify"));
+    assert_eq!(played.seen.len(), 6, "three times it said so");
+}
+
+#[test]
+fn an_answer_of_the_wrong_form_goes_back_twice() {
+    let schema = || OutputSchema::new(json!({"type": "object", "required": ["n"]})).unwrap();
+    let scene = Scene::settings(|settings| settings.output = Some(schema()));
+    let played = scene.tell(vec![says("It is 3."), says("{\"m\": 3}"), says("{\"n\": 3}")]);
+    assert_eq!(played.ending.reason, ExitReason::Done);
+    assert!(last_user(&played.seen[1]).contains("JSON Schema"));
+    let scene = Scene::settings(|settings| settings.output = Some(schema()));
+    let played = scene.play(|_, _| Ok(says("It is 3.")));
+    assert_eq!((played.ending.reason, played.seen.len()), (ExitReason::Failed, 3));
+}
+
+#[test]
+fn a_refusal_and_a_pause() {
+    let refusal = Turn {
+        stop: StopReason::Refusal,
+        ..says("I will not.")
+    };
+    let played = Scene::new().tell(vec![refusal]);
+    assert_eq!(
+        ended(&played),
+        (ExitReason::Failed, "the model refused: I will not.")
+    );
+    let pause = Turn {
+        stop: StopReason::Pause,
+        ..says("I search.")
+    };
+    let played = Scene::new().tell(vec![pause, says(REPORT)]);
+    assert_eq!(played.ending.reason, ExitReason::Done);
+    assert!(
+        matches!(played.seen[1].last(), Some(Message::Assistant(_))),
+        "it just goes on"
+    );
+}
+
+#[test]
+fn answers_that_are_cut_off_again_and_again_are_no_success() {
+    let cut = || Turn {
+        stop: StopReason::MaxTokens,
+        ..says("a long story about nothing in particular")
+    };
+    let played = Scene::new().tell(vec![cut(), sh("true"), cut(), cut(), cut()]);
+    assert_eq!(played.ending.reason, ExitReason::NoProgress);
+    assert!(last_user(&played.seen[1]).contains("cut off"));
+}
+
+#[test]
+fn a_denial_that_ends_the_work_is_told_as_one() {
+    let mut scene = Scene::new();
+    scene.permission = Permission::ReadOnly;
+    let played = scene.tell(vec![sh("touch x"), says("I did it, all is well.")]);
+    assert_eq!(played.ending.reason, ExitReason::Denied);
+    assert!(!scene.work().join("x").exists());
+}
+
+#[test]
+fn a_request_that_is_too_long_is_asked_again_shorter_at_most_twice() {
+    let scene = Scene::turns(20);
+    std::fs::write(scene.work().join("big"), "line of text\n".repeat(1000)).unwrap();
+    let read = || calls(&[("read_file", json!({"path": "big"}))]);
+    let mut overflows = 0;
+    let played = scene.play(|number, messages| {
+        let bytes: usize = messages.iter().map(crate::agent::compaction::size).sum();
+        if bytes > 60_000 {
+            overflows += 1;
+            return Err(ProviderError::Overflow("too long".to_owned()));
+        }
+        Ok(if number < 12 { read() } else { says(REPORT) })
+    });
+    assert_eq!(played.ending.reason, ExitReason::Done);
+    assert!(overflows >= 1);
+    let compactions = played.events.iter().filter(|event| event["type"] == "compaction");
+    assert_eq!(compactions.count(), overflows);
+
+    let played = Scene::new().play(|_, _| Err(ProviderError::Overflow("too long".to_owned())));
+    assert_eq!(played.ending.reason, ExitReason::Failed);
+    assert_eq!(played.ending.class.as_deref(), Some("context"));
+    assert_eq!(played.seen.len(), 1, "the task alone cannot be made shorter");
+}

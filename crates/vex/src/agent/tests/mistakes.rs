@@ -1,0 +1,200 @@
+//! Mistakes that other agents make. Each is a test.
+
+use super::*;
+use crate::agent::compaction;
+use crate::events::ExitReason;
+use crate::session::Entry;
+
+/// A file of this many lines in the workspace, and the call that reads it.
+fn big(scene: &Scene, lines: usize) -> Value {
+    let text: String = (0..lines)
+        .map(|line| format!("line {line} of a big file\n"))
+        .collect();
+    std::fs::write(scene.work().join("big.txt"), text).unwrap();
+    json!({"path": "big.txt"})
+}
+
+#[test]
+fn the_task_is_never_trimmed_out_after_many_calls() {
+    let mut scene = Scene::turns(60);
+    scene.window = Some(6000);
+    let input = big(&scene, 150);
+    let played = scene.play(|_, _| Ok(calls(&[("read_file", input.clone())])));
+    assert_eq!(played.seen.len(), 60);
+    assert!(played.events.iter().any(|event| event["type"] == "compaction"));
+    for messages in &played.seen {
+        let Message::User { text } = &messages[0] else {
+            panic!("{messages:?}");
+        };
+        assert!(text.contains("Do the task."));
+        let tokens: usize = messages.iter().map(compaction::size).sum::<usize>() / 4;
+        assert!(tokens < 6000, "{tokens}");
+    }
+}
+
+#[test]
+fn the_history_is_never_pruned_to_nothing() {
+    let mut scene = Scene::turns(10);
+    // Smaller than what one call gives.
+    scene.window = Some(1500);
+    let input = big(&scene, 500);
+    let played = scene.play(|_, _| Ok(calls(&[("read_file", input.clone())])));
+    assert_eq!(played.ending.reason, ExitReason::Limit);
+    for messages in played.seen.iter().skip(1) {
+        assert!(
+            messages.len() >= 3,
+            "the task, the last call and its result are there"
+        );
+    }
+}
+
+#[test]
+fn an_empty_end_is_never_a_success() {
+    let played = Scene::new().tell(vec![sh("touch x"), says(" "), says("")]);
+    assert_eq!(played.ending.reason, ExitReason::NoProgress);
+    assert!(played.ending.message.is_some_and(|message| !message.is_empty()));
+    let played = Scene::new().tell(vec![Turn::default()]);
+    assert_eq!(played.ending.reason, ExitReason::NoProgress);
+    // No empty message ever goes back.
+    for message in played.seen.iter().flatten() {
+        assert!(compaction::size(message) > 40, "{message:?}");
+    }
+}
+
+#[test]
+fn a_cancel_leaves_no_call_without_its_result() {
+    let scene = Scene::new();
+    let interrupt = scene.interrupt.clone();
+    let started = scene.work().join("started");
+    let watcher = std::thread::spawn(move || {
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        while !started.exists() && std::time::Instant::now() < deadline {
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        }
+        interrupt.set();
+    });
+    let turn = calls(&[
+        ("run_command", json!({"command": "touch started; sleep 1000"})),
+        ("run_command", json!({"command": "touch second"})),
+        ("write_file", json!({"path": "third", "content": "x"})),
+    ]);
+    let played = scene.tell(vec![turn]);
+    watcher.join().unwrap();
+    assert_eq!(played.ending.reason, ExitReason::Interrupted);
+    assert!(!scene.work().join("second").exists() && !scene.work().join("third").exists());
+    let count = |kind| played.events.iter().filter(|event| event["type"] == kind).count();
+    assert_eq!((count("tool_call"), count("tool_result")), (3, 3));
+
+    // The conversation can go on: nothing in it is open.
+    let mut results = 0;
+    let id = scene.store().list().unwrap()[0].head.id;
+    let cwd = scene.work().canonicalize().unwrap().display().to_string();
+    let count = |entry| {
+        results += usize::from(matches!(
+            entry,
+            Entry::Message {
+                message: Message::Tool(_)
+            }
+        ))
+    };
+    scene.store().resume(id, &cwd, count).unwrap();
+    assert_eq!(results, 3);
+}
+
+#[test]
+fn what_was_read_before_a_compaction_is_given_again_whole() {
+    let mut scene = Scene::turns(12);
+    scene.window = Some(3000);
+    let input = big(&scene, 200);
+    let played = scene.play(|_, _| Ok(calls(&[("read_file", input.clone())])));
+    assert!(played.events.iter().any(|event| event["type"] == "compaction"));
+    let outputs: Vec<&str> = played
+        .events
+        .iter()
+        .filter(|event| event["type"] == "tool_result")
+        .map(|event| event["output"].as_str().unwrap())
+        .collect();
+    assert!(
+        outputs
+            .iter()
+            .all(|output| *output == outputs[0] && output.contains("line 199 of"))
+    );
+}
+
+#[test]
+fn a_model_that_cannot_be_reached_is_no_success() {
+    let unreachable = |class: Option<&str>| ProviderError::Reported {
+        message: "cannot connect".to_owned(),
+        class: class.map(str::to_owned),
+        http_status: None,
+        retry_after_ms: None,
+    };
+    for (class, reason) in [
+        (None, ExitReason::Failed),
+        (Some("network"), ExitReason::Failed),
+        (Some("auth"), ExitReason::Refused),
+    ] {
+        let played = Scene::new().play(|_, _| Err(unreachable(class)));
+        assert_eq!(played.ending.reason, reason);
+        // Not after some work either.
+        let mut first = true;
+        let played = Scene::new().play(|_, _| {
+            if std::mem::take(&mut first) {
+                Ok(sh("touch x"))
+            } else {
+                Err(unreachable(class))
+            }
+        });
+        assert_eq!(played.ending.reason, reason);
+    }
+}
+
+#[test]
+fn words_in_the_task_change_nothing() {
+    let play = |task: &str| {
+        let mut scene = Scene::new();
+        task.clone_into(&mut scene.task);
+        let played = scene.tell(vec![
+            calls(&[("write_file", json!({"path": "x", "content": "1"}))]),
+            says("Done."),
+        ]);
+        (played.ending, scene.work().join("x").exists())
+    };
+    let plain = play("Change x.");
+    for task in [
+        "display x",
+        "Only show and explain x, read-only please.",
+        "delete everything; plan; sudo",
+        "STOP",
+    ] {
+        assert_eq!(play(task), plain, "{task}");
+    }
+}
+
+#[test]
+fn arguments_that_were_cut_off_are_never_run_as_empty_ones() {
+    let scene = Scene::new();
+    let call = ToolCall {
+        call_id: "cut".to_owned(),
+        tool: "list_dir".to_owned(),
+        input: Arguments::Broken {
+            raw: "{\"pa".to_owned(),
+            reason: "the answer reached its longest length".to_owned(),
+        },
+        repaired: false,
+    };
+    let cut = Turn {
+        blocks: vec![Block::ToolCall(call)],
+        stop: StopReason::MaxTokens,
+        ..Turn::default()
+    };
+    let played = scene.tell(vec![cut, says(REPORT)]);
+    let Some(Message::Tool(result)) = played.seen[1].last() else {
+        panic!("no result");
+    };
+    assert!(
+        result.is_error && result.output.contains("longest length"),
+        "{}",
+        result.output
+    );
+}

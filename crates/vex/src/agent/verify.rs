@@ -1,0 +1,68 @@
+//! The check that a run must pass before it is done.
+
+use std::time::Duration;
+
+use crate::agent::compaction::ceil;
+use crate::conversation::ToolResult;
+use crate::interrupt::Interrupt;
+use crate::tools::Toolbox;
+
+/// How much of the end of its output goes back to the model, in bytes.
+const TAIL: usize = 6 * 1024;
+
+/// A command that must exit with 0 after the model said that it is done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verify {
+    /// The shell command.
+    pub command: String,
+    /// How often it may fail before the run has failed.
+    pub attempts: u32,
+    /// How long it may take.
+    pub timeout: Duration,
+}
+
+impl Verify {
+    /// A check that may fail three times and may take ten minutes.
+    pub fn new(command: impl Into<String>) -> Self {
+        Self {
+            command: command.into(),
+            attempts: 3,
+            timeout: Duration::from_secs(600),
+        }
+    }
+
+    /// Runs it. What cannot be started has failed.
+    pub(super) fn run(&self, tools: &Toolbox, interrupt: &Interrupt) -> ToolResult {
+        let ran = tools.run_for_user(&self.command, self.timeout, interrupt);
+        let (exit_code, output) =
+            ran.unwrap_or_else(|error| (None, format!("the check could not be started: {error}")));
+        ToolResult {
+            call_id: String::new(),
+            is_error: exit_code != Some(0),
+            exit_code,
+            output,
+            denied: false,
+        }
+    }
+
+    /// How a failed check ended, in words.
+    pub(super) fn ended(result: &ToolResult) -> String {
+        match result.exit_code {
+            Some(code) => format!("exit code {code}"),
+            None => "it was stopped".to_owned(),
+        }
+    }
+
+    /// What the model is told of a failed check.
+    pub(super) fn feedback(&self, result: &ToolResult) -> String {
+        let output = result.output.trim_end();
+        let start = ceil(output, output.len().saturating_sub(TAIL));
+        format!(
+            "You said that you are done, but the check `{}` fails ({}). Its output ends with:\n\n{}\n\n\
+             Find the cause and mend it; do not change the check to make it pass. Then say again that you are done.",
+            self.command,
+            Self::ended(result),
+            &output[start..]
+        )
+    }
+}

@@ -1,0 +1,116 @@
+//! What follows from the lines of a log: the messages that the next request holds.
+
+use crate::agent::compaction::{self, Compaction, Summary};
+use crate::conversation::{Block, Message};
+use crate::session::Entry;
+use crate::tools::plan::Step;
+
+/// The state of a conversation. The same lines give the same state, in the process that writes them and in one that
+/// goes on later.
+#[derive(Debug, Default)]
+pub struct History {
+    prompts: Vec<String>,
+    messages: Vec<Message>,
+    summary: Summary,
+    plan: Vec<Step>,
+    answers: u32,
+    bytes: usize,
+}
+
+impl History {
+    /// Lets an entry count.
+    pub fn apply(&mut self, entry: Entry) {
+        match entry {
+            Entry::Prompt { text } => {
+                self.prompts.push(text.clone());
+                self.push(Message::User { text });
+            }
+            Entry::Message { message } => self.push(message),
+            Entry::Plan { steps } => self.plan = steps,
+            Entry::Compaction(compaction) => self.compact(*compaction),
+            Entry::Session(_) | Entry::Resumed { .. } | Entry::End { .. } | Entry::Unknown => {}
+        }
+    }
+
+    fn push(&mut self, message: Message) {
+        // Some models take no two messages of one side after another.
+        if let (Message::User { text: more }, Some(Message::User { text })) =
+            (&message, self.messages.last_mut())
+        {
+            text.push_str("\n\n");
+            text.push_str(more);
+            self.bytes += more.len() + 2;
+            return;
+        }
+        self.answers += u32::from(matches!(message, Message::Assistant(_)));
+        self.bytes += compaction::size(&message);
+        self.messages.push(message);
+    }
+
+    fn compact(&mut self, compaction: Compaction) {
+        compaction.shorten(&mut self.messages);
+        if let Some(summary) = compaction.summary {
+            self.summary = summary;
+            let kept = self.messages.split_off(compaction.cut.min(self.messages.len()));
+            self.messages = vec![Message::User {
+                text: compaction::opening(&self.prompts, &self.summary, &self.plan),
+            }];
+            self.messages.extend(kept);
+        }
+        self.bytes = self.messages.iter().map(compaction::size).sum();
+    }
+
+    /// What the next request holds.
+    pub fn messages(&self) -> &[Message] {
+        &self.messages
+    }
+
+    /// All that was asked for, in order.
+    pub fn prompts(&self) -> &[String] {
+        &self.prompts
+    }
+
+    /// What stands for the messages that are left out.
+    pub fn summary(&self) -> &Summary {
+        &self.summary
+    }
+
+    /// The plan.
+    pub fn plan(&self) -> &[Step] {
+        &self.plan
+    }
+
+    /// How many answers the model gave, those that are left out included.
+    pub fn answers(&self) -> u32 {
+        self.answers
+    }
+
+    /// About how long the messages are in a request, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The ids of the calls that have no result yet.
+    pub fn open_calls(&self) -> Vec<String> {
+        let answer = self
+            .messages
+            .iter()
+            .rposition(|message| matches!(message, Message::Assistant(_)));
+        let Some((answer, results)) = answer.and_then(|at| self.messages[at..].split_first()) else {
+            return Vec::new();
+        };
+        let has_result = |id: &str| {
+            results
+                .iter()
+                .any(|message| matches!(message, Message::Tool(result) if result.call_id == id))
+        };
+        let Message::Assistant(turn) = answer else {
+            return Vec::new();
+        };
+        let calls = turn.blocks.iter().filter_map(|block| match block {
+            Block::ToolCall(call) if !has_result(&call.call_id) => Some(call.call_id.clone()),
+            _ => None,
+        });
+        calls.collect()
+    }
+}

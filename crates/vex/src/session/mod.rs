@@ -1,0 +1,230 @@
+//! The log of a conversation: what was said and done, line by line, so that another process can go on with it.
+//!
+//! `$VEX_HOME/sessions/<id>.jsonl`, one JSON object a line, only ever appended to: `{"seq":1,"at":"…","kind":"session",…}`. A line is
+//! on its way to the disk before its effect is used: an answer before its calls run, a result as soon as its tool ended.
+//! Whoever reads the lines in order has the state of the conversation; nothing else is kept anywhere.
+
+mod entry;
+mod error;
+mod history;
+mod log;
+mod store;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::conversation::{Message, ToolResult};
+
+pub use entry::{Entry, Head};
+pub use error::SessionError;
+pub use history::History;
+pub use log::Log;
+pub use store::{Listed, Store};
+
+/// The id of a conversation; also the name of its file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(transparent)]
+pub struct SessionId(uuid::Uuid);
+
+impl SessionId {
+    /// A fresh one.
+    pub fn fresh() -> Self {
+        Self(uuid::Uuid::now_v7())
+    }
+}
+
+impl fmt::Display for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.as_hyphenated().fmt(f)
+    }
+}
+
+impl FromStr for SessionId {
+    type Err = SessionError;
+
+    /// Only the usual way to write a UUID is one: the text may come from anywhere and becomes the name of a file.
+    fn from_str(text: &str) -> Result<Self, SessionError> {
+        let bad = || SessionError::BadId(text.chars().take(80).collect());
+        let id = uuid::Uuid::try_parse(text).map_err(|_| bad())?;
+        let id = Self(id);
+        if id.to_string().eq_ignore_ascii_case(text) {
+            Ok(id)
+        } else {
+            Err(bad())
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for SessionId {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// Where a conversation branches off from another: `ID`, or `ID@TURN`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ForkPoint {
+    /// The other conversation.
+    pub id: SessionId,
+    /// The last answer that is taken over, with the results of its calls; all of them where absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn: Option<u32>,
+}
+
+impl FromStr for ForkPoint {
+    type Err = SessionError;
+
+    fn from_str(text: &str) -> Result<Self, SessionError> {
+        match text.split_once('@') {
+            None => Ok(Self {
+                id: text.parse()?,
+                turn: None,
+            }),
+            Some((id, turn)) => Ok(Self {
+                id: id.parse()?,
+                turn: Some(turn.parse().map_err(|_| SessionError::BadTurn(turn.to_owned()))?),
+            }),
+        }
+    }
+}
+
+impl fmt::Display for ForkPoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.turn {
+            Some(turn) => write!(f, "{}@{turn}", self.id),
+            None => self.id.fmt(f),
+        }
+    }
+}
+
+/// What a process begins with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Origin {
+    /// A new conversation.
+    #[default]
+    New,
+    /// One that is there already.
+    Resume(SessionId),
+    /// A branch of one that is there already.
+    Fork(ForkPoint),
+}
+
+/// What is said where somebody goes on with a conversation and has no words for it.
+const GO_ON: &str =
+    "Go on where you were. What was cut off may have happened or not: look before you repeat it.";
+
+/// What a call gets for a result that was open when its process ended.
+pub const INTERRUPTED: &str = "[interrupted: it is not known whether this ran]";
+
+/// A conversation as it is worked on: its log, and what follows from the lines in it.
+#[derive(Debug)]
+pub struct Session {
+    head: Head,
+    origin: Origin,
+    log: Log,
+    history: History,
+}
+
+impl Session {
+    /// Begins or takes up a conversation. `store` is none where nothing is to be kept; `head` is what a new one begins with.
+    ///
+    /// # Errors
+    /// When it cannot be kept or taken up.
+    pub fn open(store: Option<&Store>, origin: Origin, head: Head) -> Result<Self, SessionError> {
+        let mut history = History::default();
+        let (log, head) = match (origin, store) {
+            (Origin::New, None) => (Log::none(), head),
+            (Origin::New, Some(store)) => (store.create(&head)?, head),
+            (Origin::Resume(_) | Origin::Fork(_), None) => return Err(SessionError::NoHome),
+            (Origin::Resume(id), Some(store)) => {
+                let now = head;
+                let (log, mut head) = store.resume(id, &now.cwd, |entry| history.apply(entry))?;
+                // Another version may have other tools: what it says of them must be true.
+                if head.version != now.version {
+                    head.system = now.system;
+                }
+                head.version = now.version;
+                head.model = now.model;
+                head.provider = now.provider;
+                (log, head)
+            }
+            (Origin::Fork(from), Some(store)) => store.fork(from, head, |entry| history.apply(entry))?,
+        };
+        if origin != Origin::New && history.prompts().is_empty() {
+            return Err(SessionError::Empty(head.id));
+        }
+        let mut session = Self {
+            head,
+            origin,
+            log,
+            history,
+        };
+        if let Origin::Resume(_) = origin {
+            session.record(Entry::Resumed {
+                version: session.head.version.clone(),
+                model: session.head.model.clone(),
+                provider: session.head.provider.clone(),
+            })?;
+        }
+        Ok(session)
+    }
+
+    /// What it began with.
+    pub fn head(&self) -> &Head {
+        &self.head
+    }
+
+    /// Where it comes from.
+    pub fn origin(&self) -> Origin {
+        self.origin
+    }
+
+    /// What requests hold of it.
+    pub fn history(&self) -> &History {
+        &self.history
+    }
+
+    /// Writes down what happens, then lets it count.
+    ///
+    /// # Errors
+    /// When it cannot be written: then it does not count.
+    pub fn record(&mut self, entry: Entry) -> Result<(), SessionError> {
+        self.log.append(&entry)?;
+        self.history.apply(entry);
+        Ok(())
+    }
+
+    /// Asks for something. A call that an earlier process left open gets its result first: it is never run again
+    /// unasked. Without words an unfinished conversation just goes on.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn ask(&mut self, prompt: Option<String>) -> Result<(), SessionError> {
+        for call_id in self.history.open_calls() {
+            let message = Message::Tool(ToolResult {
+                call_id,
+                is_error: true,
+                exit_code: None,
+                output: INTERRUPTED.to_owned(),
+                denied: false,
+            });
+            self.record(Entry::Message { message })?;
+        }
+        let waits = matches!(self.history.messages().last(), Some(Message::User { .. }));
+        match prompt {
+            Some(text) => self.record(Entry::Prompt { text }),
+            None if waits => Ok(()),
+            None => {
+                let message = Message::User {
+                    text: GO_ON.to_owned(),
+                };
+                self.record(Entry::Message { message })
+            }
+        }
+    }
+}

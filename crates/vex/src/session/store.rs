@@ -1,0 +1,346 @@
+//! The folder of all logs: to begin one, go on with one, branch off from one, list them.
+
+use std::ffi::OsString;
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use nix::fcntl::{Flock, FlockArg};
+
+use super::entry::{FORMAT, Line};
+use super::{Entry, ForkPoint, Head, Log, SessionError, SessionId};
+use crate::conversation::Message;
+
+/// How much of the end of a log is looked at for a listing, in bytes.
+const TAIL_BYTES: u64 = 64 * 1024;
+
+/// The folder of all logs.
+#[derive(Clone, Debug)]
+pub struct Store {
+    folder: PathBuf,
+}
+
+/// A conversation in a listing.
+#[derive(Clone, Debug)]
+pub struct Listed {
+    /// What it began with.
+    pub head: Head,
+    /// When it began.
+    pub started_at: Timestamp,
+    /// When its last line was written.
+    pub updated_at: Timestamp,
+    /// The first line of its first prompt.
+    pub title: String,
+    /// How its last process ended; absent where it runs, or did not end in order.
+    pub ended: Option<String>,
+    /// Whether a process works on it now.
+    pub running: bool,
+}
+
+impl Store {
+    /// The store of this user: below `VEX_HOME`, else `vex` below `XDG_STATE_HOME` or `~/.local/state`.
+    ///
+    /// # Errors
+    /// When none of these is set.
+    pub fn of_user() -> Result<Self, SessionError> {
+        Self::locate(|name| std::env::var_os(name))
+    }
+
+    fn locate(env: impl Fn(&str) -> Option<OsString>) -> Result<Self, SessionError> {
+        let absolute = |name: &str| env(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let home = absolute("VEX_HOME")
+            .or_else(|| Some(absolute("XDG_STATE_HOME")?.join("vex")))
+            .or_else(|| Some(absolute("HOME")?.join(".local/state/vex")))
+            .ok_or(SessionError::NoHome)?;
+        Ok(Self::at(home.join("sessions")))
+    }
+
+    /// The store in this folder.
+    pub fn at(folder: PathBuf) -> Self {
+        Self { folder }
+    }
+
+    fn path(&self, id: SessionId) -> PathBuf {
+        self.folder.join(format!("{id}.jsonl"))
+    }
+
+    /// Begins a conversation.
+    ///
+    /// # Errors
+    /// When its file cannot be made.
+    pub fn create(&self, head: &Head) -> Result<Log, SessionError> {
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&self.folder)
+            .map_err(io("make", &self.folder))?;
+        let path = self.path(head.id);
+        let file = OpenOptions::new()
+            .append(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&path)
+            .map_err(io("make", &path))?;
+        let file = lock(file, head.id, &path)?;
+        let mut log = Log::open(file, path, 1, 0);
+        log.append(&Entry::Session(Box::new(head.clone())))?;
+        Ok(log)
+    }
+
+    /// Goes on with a conversation that was begun in the folder `cwd`. `fold` gets all that happened, in order. A last
+    /// line that was not written whole is cut off.
+    ///
+    /// # Errors
+    /// When it is not there, in use, damaged, or belongs to another folder.
+    pub fn resume(
+        &self,
+        id: SessionId,
+        cwd: &str,
+        mut fold: impl FnMut(Entry),
+    ) -> Result<(Log, Head), SessionError> {
+        let path = self.path(id);
+        let file = OpenOptions::new()
+            .read(true)
+            .append(true)
+            .open(&path)
+            .map_err(|source| self.opening(id, source))?;
+        let file = lock(file, id, &path)?;
+        let mut lines = Lines::new(&*file, &path);
+        let head = lines.head(id)?;
+        if head.cwd != cwd {
+            return Err(SessionError::Elsewhere { id, cwd: head.cwd });
+        }
+        while let Some(line) = lines.next()? {
+            fold(line.entry);
+        }
+        let (seq, length) = (lines.seq + 1, lines.length);
+        file.set_len(length).map_err(io("write", &path))?;
+        Ok((Log::open(file, path, seq, length), head))
+    }
+
+    /// Begins a conversation with what another one holds up to a turn. The model, the provider, the folder and the system
+    /// prompt are those of `head`, or of the other one where it goes on in the same folder.
+    ///
+    /// # Errors
+    /// As [`Store::resume`], or when there are not so many turns.
+    pub fn fork(
+        &self,
+        from: ForkPoint,
+        mut head: Head,
+        mut fold: impl FnMut(Entry),
+    ) -> Result<(Log, Head), SessionError> {
+        let path = self.path(from.id);
+        let file = File::open(&path).map_err(|source| self.opening(from.id, source))?;
+        let mut lines = Lines::new(&file, &path);
+        let other = lines.head(from.id)?;
+        if other.cwd == head.cwd && other.version == head.version {
+            head.system = other.system;
+        }
+        head.forked_from = Some(from);
+        // Read whole before anything is made: a wrong turn leaves nothing behind.
+        let mut taken = Vec::new();
+        let mut turns = 0;
+        while let Some(Line { entry, .. }) = lines.next()? {
+            let message = match &entry {
+                Entry::Message { message } => Some(message),
+                _ => None,
+            };
+            let answer = matches!(message, Some(Message::Assistant(_)));
+            if from.turn.is_some_and(|last| turns >= last) {
+                // After the last turn only what its own calls gave is taken over.
+                let follows =
+                    matches!(message, Some(Message::Tool(_))) || matches!(entry, Entry::Plan { .. });
+                let first = turns == 0 && matches!(entry, Entry::Prompt { .. });
+                if !(follows || first) {
+                    break;
+                }
+            }
+            turns += u32::from(answer);
+            if !matches!(entry, Entry::Resumed { .. } | Entry::End { .. } | Entry::Unknown) {
+                taken.push(entry);
+            }
+        }
+        if from.turn.is_some_and(|last| turns < last) {
+            return Err(SessionError::NoSuchTurn { id: from.id, turns });
+        }
+        let mut log = self.create(&head)?;
+        for entry in taken {
+            log.append(&entry)?;
+            fold(entry);
+        }
+        Ok((log, head))
+    }
+
+    fn opening(&self, id: SessionId, source: std::io::Error) -> SessionError {
+        if source.kind() == std::io::ErrorKind::NotFound {
+            return SessionError::Unknown {
+                id,
+                folder: self.folder.clone(),
+            };
+        }
+        io("open", &self.path(id))(source)
+    }
+
+    /// All conversations that can be read, the one that was worked on last first.
+    ///
+    /// # Errors
+    /// When the folder cannot be read; that there is none yet is no error.
+    pub fn list(&self) -> Result<Vec<Listed>, SessionError> {
+        let entries = match std::fs::read_dir(&self.folder) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(io("read", &self.folder)(error)),
+        };
+        let ids = entries.filter_map(|entry| {
+            let name = entry.ok()?.file_name();
+            let id = name.to_str()?.strip_suffix(".jsonl")?;
+            id.parse::<SessionId>().ok()
+        });
+        let mut listed: Vec<_> = ids.filter_map(|id| self.look(id).ok()).collect();
+        listed.sort_by(|a, b| b.updated_at.cmp(&a.updated_at).then(b.head.id.cmp(&a.head.id)));
+        Ok(listed)
+    }
+
+    /// What a listing tells of a conversation.
+    ///
+    /// # Errors
+    /// When it is not there or its first line cannot be read.
+    pub fn look(&self, id: SessionId) -> Result<Listed, SessionError> {
+        let path = self.path(id);
+        let mut file = File::open(&path).map_err(|source| self.opening(id, source))?;
+        let mut lines = Lines::new(&file, &path);
+        let head = lines.head(id)?;
+        let started_at = lines.at;
+        let mut title = String::new();
+        while let Some(line) = lines.next()? {
+            if let Entry::Prompt { text } = line.entry {
+                let first = text.lines().find(|line| !line.trim().is_empty());
+                title = first.unwrap_or_default().trim().chars().take(120).collect();
+                break;
+            }
+        }
+        let last = last_line(&mut file).map_err(io("read", &path))?;
+        let ended = last.as_ref().and_then(|line| match &line.entry {
+            Entry::End { reason } => Some(reason.clone()),
+            _ => None,
+        });
+        let updated_at = last.map_or(started_at, |line| line.at);
+        let running = Flock::lock(file, FlockArg::LockSharedNonblock).is_err();
+        Ok(Listed {
+            head,
+            started_at,
+            updated_at,
+            title,
+            ended,
+            running,
+        })
+    }
+}
+
+fn io(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> SessionError {
+    let path = path.to_owned();
+    move |source| SessionError::Io { action, path, source }
+}
+
+fn lock(file: File, id: SessionId, path: &Path) -> Result<Flock<File>, SessionError> {
+    Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| match errno {
+        nix::errno::Errno::EWOULDBLOCK => SessionError::InUse(id),
+        other => io("lock", path)(other.into()),
+    })
+}
+
+/// The last whole line, where it is one.
+fn last_line(file: &mut File) -> std::io::Result<Option<Line>> {
+    let length = file.seek(SeekFrom::End(0))?;
+    file.seek(SeekFrom::Start(length.saturating_sub(TAIL_BYTES)))?;
+    let mut tail = Vec::new();
+    file.take(TAIL_BYTES).read_to_end(&mut tail)?;
+    let mut lines = tail.rsplit(|&byte| byte == b'\n');
+    // After the last line break stands nothing, or half a line.
+    lines.next();
+    Ok(lines.next().and_then(|line| serde_json::from_slice(line).ok()))
+}
+
+/// The whole lines of a log, in order.
+struct Lines<'a> {
+    reader: BufReader<&'a File>,
+    path: &'a Path,
+    buffer: Vec<u8>,
+    /// The number of the last good line.
+    seq: u64,
+    /// When it was written.
+    at: Timestamp,
+    /// The length of all good lines.
+    length: u64,
+}
+
+impl<'a> Lines<'a> {
+    fn new(file: &'a File, path: &'a Path) -> Self {
+        Self {
+            reader: BufReader::with_capacity(64 * 1024, file),
+            path,
+            buffer: Vec::new(),
+            seq: 0,
+            at: Timestamp::UNIX_EPOCH,
+            length: 0,
+        }
+    }
+
+    fn head(&mut self, id: SessionId) -> Result<Head, SessionError> {
+        let damaged = || SessionError::Damaged {
+            path: self.path.to_owned(),
+            line: 1,
+        };
+        match self.next()?.map(|line| line.entry) {
+            Some(Entry::Session(head)) if head.format > FORMAT => Err(SessionError::TooNew {
+                path: self.path.to_owned(),
+                version: head.format,
+            }),
+            Some(Entry::Session(head)) if head.id == id => Ok(*head),
+            _ => Err(damaged()),
+        }
+    }
+
+    /// The next line; none at the end, and none at what the end of a process or a machine left of a last one.
+    fn next(&mut self) -> Result<Option<Line>, SessionError> {
+        let Some(line) = self.read()? else {
+            return Ok(None);
+        };
+        match line {
+            Ok(line) if line.seq == self.seq + 1 => {
+                self.seq = line.seq;
+                self.at = line.at;
+                self.length += self.buffer.len() as u64;
+                Ok(Some(line))
+            }
+            _ => {
+                let damaged = self.seq + 1;
+                while let Some(later) = self.read()? {
+                    if later.is_ok() {
+                        return Err(SessionError::Damaged {
+                            path: self.path.to_owned(),
+                            line: damaged,
+                        });
+                    }
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    #[allow(
+        clippy::type_complexity,
+        reason = "a line, that is none, at the end, or not to be read"
+    )]
+    fn read(&mut self) -> Result<Option<Result<Line, serde_json::Error>>, SessionError> {
+        self.buffer.clear();
+        let read = self.reader.read_until(b'\n', &mut self.buffer);
+        read.map_err(io("read", self.path))?;
+        if !self.buffer.ends_with(b"\n") {
+            return Ok(None);
+        }
+        Ok(Some(serde_json::from_slice(&self.buffer)))
+    }
+}
