@@ -1,6 +1,7 @@
 //! Tools. Each is a type in a file of its own ([`tool::Tool`]); every call takes the one path ([`path`]).
 
 mod command;
+mod fetch;
 mod files;
 mod git;
 mod glob;
@@ -52,13 +53,14 @@ fn entries() -> Vec<(Entry, ToolDefinition)> {
         Entry::of::<files::EditFile>(),
         Entry::of::<patch::ApplyPatch>(),
         Entry::of::<command::RunCommand>(),
+        Entry::of::<command::CommandOutput>(),
         Entry::of::<git::GitStatus>(),
         Entry::of::<git::GitDiff>(),
         Entry::of::<git::GitLog>(),
         Entry::of::<git::GitShow>(),
         Entry::of::<git::GitCommit>(),
         Entry::of::<plan::UpdatePlan>(),
-        Entry::of::<command::CommandOutput>(),
+        Entry::of::<fetch::WebFetch>(),
     ]
 }
 
@@ -150,5 +152,21 @@ impl Toolbox {
     /// The workspace.
     pub fn root(&self) -> &Root {
         &self.root
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_the_model_is_told_of_all_tools_is_short() {
+        let told: Vec<_> = entries()
+            .into_iter()
+            .map(|(_, tool)| json!({"name": tool.name, "description": tool.description, "input_schema": tool.input_schema}))
+            .collect();
+        let length = serde_json::to_string(&told).unwrap().len();
+        assert!(length < 6 * 1024, "{length} bytes");
     }
 }

@@ -5,12 +5,13 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
+use super::fetch::{Grant, Hosts, WebFetch};
 use super::hooks::Asked;
 use super::input;
 use super::output::{Change, Output, Refusal, ToolError};
 use super::rules::Ruling;
 use super::tool::{Entry, ToolContext, ToolDefinition};
-use super::{MAX_OUTPUT_BYTES, Toolbox};
+use super::{MAX_OUTPUT_BYTES, Need, Subject, Tool as _, Toolbox};
 use crate::conversation::{Arguments, ToolCall, ToolResult};
 use crate::interrupt::Interrupt;
 use crate::journal::{CommandRun, Journal};
@@ -55,6 +56,7 @@ impl Toolbox {
             files: &self.files,
             limits: self.limits,
             plan: &self.plan,
+            hosts: self,
             interrupt,
             journal,
             runner: &self.runner,
@@ -99,18 +101,20 @@ impl Toolbox {
         Ok(output)
     }
 
-    /// Whether the call may be made: a deny wins over an allow, an allow over the profile.
+    /// Whether the call may be made.
     fn permit(&self, entry: &Entry, input: &Value) -> Result<(), Refusal> {
+        self.judge(entry.name, entry.need, || (entry.subject)(input))
+    }
+
+    /// Whether a tool may be used on this: a deny wins over an allow, an allow over the profile.
+    fn judge(&self, tool: &str, need: Need, subject: impl FnOnce() -> Subject) -> Result<(), Refusal> {
         let policy = &self.policy;
-        let ruling = policy
-            .rules
-            .judge(entry.name, || (entry.subject)(input), &self.root);
-        match ruling {
+        match policy.rules.judge(tool, subject, &self.root) {
             Ruling::Denied(refusal) => Err(refusal),
             Ruling::Allowed => Ok(()),
-            Ruling::Silent(_) if policy.permission.allows(entry.need) => Ok(()),
+            Ruling::Silent(_) if policy.permission.allows(need) => Ok(()),
             Ruling::Silent(why) => {
-                let mut refusal = policy.permission.refusal(entry.name, entry.need);
+                let mut refusal = policy.permission.refusal(tool, need);
                 if let Some(why) = why {
                     refusal.message = format!("{}; {why}", refusal.message);
                 }
@@ -131,6 +135,17 @@ impl Toolbox {
             ))
         })?;
         Ok((&self.entries[index], &self.definitions[index]))
+    }
+}
+
+impl Hosts for Toolbox {
+    fn grant(&self, host: &str) -> Grant {
+        let tool = WebFetch::NAME;
+        match self.judge(tool, Need::Http, || Subject::Host(host.to_owned())) {
+            Err(refusal) => Grant::Refused(refusal),
+            Ok(()) if self.policy.rules.names(tool, host) => Grant::Named,
+            Ok(()) => Grant::Allowed,
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use super::command::{Processes, Runner};
+use super::fetch::Hosts;
 use super::files::WriteLimits;
 use super::memory::FileMemory;
 use super::output::{Output, Ran, ToolError, Wrote};
@@ -44,6 +45,8 @@ pub(crate) struct ToolContext<'a> {
     pub(crate) limits: WriteLimits,
     /// The plan.
     pub(crate) plan: &'a Plan,
+    /// Which hosts may be asked.
+    pub(crate) hosts: &'a dyn Hosts,
     /// Ends what takes long.
     pub(crate) interrupt: &'a Interrupt,
     /// Where events and deeds are told.
@@ -95,7 +98,6 @@ impl Kind for Execute {
 }
 
 /// It asks a host on the network.
-#[allow(dead_code, reason = "web_fetch is the tool of this kind")]
 pub(crate) enum Fetch {}
 impl Kind for Fetch {
     const NEED: Need = Need::Http;

@@ -60,12 +60,7 @@ impl Client {
         connect: Duration,
         ca_file: Option<&Path>,
     ) -> Result<Self, ProviderError> {
-        let mut builder = reqwest::Client::builder()
-            .user_agent(concat!("vex/", env!("CARGO_PKG_VERSION")))
-            .connect_timeout(connect)
-            .tcp_nodelay(true)
-            // A redirect would carry the key to an address that nobody named.
-            .redirect(reqwest::redirect::Policy::none());
+        let mut builder = basics().connect_timeout(connect).tcp_nodelay(true);
         if endpoint.is_local() {
             builder = builder.no_proxy();
         }
@@ -175,6 +170,25 @@ impl Client {
             Fault::Network,
             format!("the connection to {at} broke before an answer came: {cause}"),
         )
+    }
+}
+
+/// A client that tells who it is and follows no redirect: that would carry a key, or a request, to an address that
+/// nobody judged.
+fn basics() -> reqwest::ClientBuilder {
+    reqwest::Client::builder()
+        .user_agent(concat!("vex/", env!("CARGO_PKG_VERSION")))
+        .redirect(reqwest::redirect::Policy::none())
+}
+
+/// A client for addresses that are no provider's. The certificates of the system are read only where `secure` is set.
+pub(crate) fn plain_client(secure: bool) -> reqwest::ClientBuilder {
+    if secure {
+        // Fails only when there is one already.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        basics()
+    } else {
+        basics().tls_backend_preconfigured(without_roots())
     }
 }
 

@@ -18,6 +18,7 @@ use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
 pub use client::Deadlines;
+pub(crate) use client::plain_client;
 pub use models::{ListedModel, Probe, list_models, probe};
 pub use retry::RetrySettings;
 
@@ -143,6 +144,15 @@ fn block_on<T>(
     interrupt: &Interrupt,
     work: impl Future<Output = Result<T, ProviderError>>,
 ) -> Result<T, ProviderError> {
+    until_interrupted(runtime, interrupt, work).unwrap_or(Err(ProviderError::Interrupted))
+}
+
+/// Runs something to its end; none where the interrupt comes first.
+pub(crate) fn until_interrupted<T>(
+    runtime: &Runtime,
+    interrupt: &Interrupt,
+    work: impl Future<Output = T>,
+) -> Option<T> {
     let (tell, told) = oneshot::channel();
     let _listening = interrupt.listen(move || {
         // Nobody listens any more: then it is over anyway.
@@ -157,8 +167,8 @@ fn block_on<T>(
         };
         tokio::select! {
             biased;
-            () = interrupted => Err(ProviderError::Interrupted),
-            done = work => done,
+            () = interrupted => None,
+            done = work => Some(done),
         }
     })
 }

@@ -151,6 +151,15 @@ pub(super) enum Ruling {
 }
 
 impl Rules {
+    /// Whether an allow names just this, and not by a pattern that others fit, too.
+    pub(super) fn names(&self, tool: &str, exactly: &str) -> bool {
+        let names = |rule: &Rule| {
+            let pattern = rule.pattern.as_deref();
+            rule.tool.0 == tool && pattern.is_some_and(|pattern| pattern.eq_ignore_ascii_case(exactly))
+        };
+        !exactly.contains(['*', '?']) && self.allow.iter().any(names)
+    }
+
     /// Judges a call.
     pub(super) fn judge(&self, tool: &str, subject: impl FnOnce() -> Subject, root: &Root) -> Ruling {
         let of = |rules: &'_ [Rule]| rules.iter().any(|rule| rule.tool.0 == tool);

@@ -1,0 +1,324 @@
+//! HTML to text that can be read: no scripts, no styles, no layout; headings, lists and links are kept.
+//!
+//! This is no browser: what it does not know it leaves out. It takes time in proportion to the length of the page.
+
+use reqwest::Url;
+
+/// Elements whose content is not to be read.
+const SKIPPED: [&str; 7] = [
+    "script", "style", "noscript", "template", "svg", "iframe", "select",
+];
+/// Elements that stand in lines of their own.
+const LINES: [&str; 14] = [
+    "address", "article", "aside", "dd", "div", "dt", "footer", "form", "header", "main", "nav", "section",
+    "tr", "br",
+];
+/// Elements with space around them.
+const PARAGRAPHS: [&str; 9] = ["blockquote", "dl", "hr", "ol", "p", "pre", "table", "title", "ul"];
+/// The longest tag whose quotes are heeded, in bytes.
+const MAX_TAG_BYTES: usize = 8192;
+/// Links within links, at most.
+const MAX_LINKS: usize = 16;
+
+/// The text of a page that came from this address.
+pub(super) fn text(html: &str, base: &Url) -> String {
+    let mut out = Out::default();
+    let mut links: Vec<Option<String>> = Vec::new();
+    let mut rest = html;
+    while let Some(at) = rest.find('<') {
+        out.push(&rest[..at]);
+        let tag = &rest[at + 1..];
+        if let Some(comment) = tag.strip_prefix("!--") {
+            rest = comment.find("-->").map_or("", |end| &comment[end + 3..]);
+            continue;
+        }
+        if !tag.starts_with(|c: char| c.is_ascii_alphabetic() || matches!(c, '/' | '!' | '?')) {
+            out.push("<");
+            rest = tag;
+            continue;
+        }
+        let Some(end) = tag_end(tag) else {
+            rest = "";
+            break;
+        };
+        let (inner, after) = (&tag[..end], &tag[end + 1..]);
+        rest = after;
+        let (closing, inner) = match inner.strip_prefix('/') {
+            Some(inner) => (true, inner),
+            None => (false, inner),
+        };
+        let name_end = inner
+            .find(|c: char| c.is_ascii_whitespace() || c == '/')
+            .unwrap_or(inner.len());
+        let name = inner[..name_end].to_ascii_lowercase();
+        if SKIPPED.contains(&name.as_str()) && !closing && !inner.ends_with('/') {
+            rest = after_element(after, &name);
+            continue;
+        }
+        match (name.as_str(), closing) {
+            ("a", false) if links.len() < MAX_LINKS => {
+                let address = attribute(&inner[name_end..], "href").and_then(|href| link(&href, base));
+                links.push(address);
+            }
+            ("a", true) => {
+                if let Some(Some(address)) = links.pop() {
+                    out.push_raw(&format!(" ({address})"));
+                }
+            }
+            ("li", false) => {
+                out.break_line(1);
+                out.push_raw("- ");
+            }
+            ("td" | "th", false) if out.in_line() => out.push_raw(" | "),
+            ("pre", false) => {
+                out.break_line(2);
+                out.verbatim += 1;
+            }
+            ("pre", true) => {
+                out.verbatim = out.verbatim.saturating_sub(1);
+                out.break_line(2);
+            }
+            ("h1" | "h2" | "h3" | "h4" | "h5" | "h6", false) => {
+                out.break_line(2);
+                out.push_raw(&format!(
+                    "{} ",
+                    "#".repeat(usize::from(name.as_bytes()[1] - b'0'))
+                ));
+            }
+            ("h1" | "h2" | "h3" | "h4" | "h5" | "h6", true) => out.break_line(2),
+            (name, _) if PARAGRAPHS.contains(&name) => out.break_line(2),
+            (name, _) if LINES.contains(&name) => out.break_line(1),
+            _ => {}
+        }
+    }
+    out.push(rest);
+    out.text.truncate(out.text.trim_end().len());
+    out.text.push('\n');
+    out.text
+}
+
+/// Where a tag ends; a `>` within quotes is none, unless the quotes do not end.
+fn tag_end(tag: &str) -> Option<usize> {
+    let mut quote = None;
+    for (at, byte) in tag.bytes().enumerate().take(MAX_TAG_BYTES) {
+        match (quote, byte) {
+            (None, b'>') => return Some(at),
+            (None, b'"' | b'\'') => quote = Some(byte),
+            (Some(open), byte) if open == byte => quote = None,
+            _ => {}
+        }
+    }
+    tag.find('>')
+}
+
+/// What follows after the end of an element whose content is skipped.
+fn after_element<'a>(html: &'a str, name: &str) -> &'a str {
+    let mut rest = html;
+    while let Some(at) = rest.find("</") {
+        rest = &rest[at + 2..];
+        if rest
+            .get(..name.len())
+            .is_some_and(|found| found.eq_ignore_ascii_case(name))
+        {
+            return rest.find('>').map_or("", |end| &rest[end + 1..]);
+        }
+    }
+    ""
+}
+
+/// The value of an attribute.
+fn attribute(attributes: &str, wanted: &str) -> Option<String> {
+    let mut rest = attributes.trim_start();
+    while !rest.is_empty() {
+        let end = rest
+            .find(|c: char| c.is_ascii_whitespace() || c == '=')
+            .unwrap_or(rest.len());
+        let name = &rest[..end];
+        rest = rest[end..].trim_start();
+        let mut value = "";
+        if let Some(after) = rest.strip_prefix('=') {
+            let after = after.trim_start();
+            (value, rest) = match after.chars().next() {
+                Some(quote @ ('"' | '\'')) => after[1..].split_once(quote).unwrap_or((&after[1..], "")),
+                _ => after.split_at(
+                    after
+                        .find(|c: char| c.is_ascii_whitespace())
+                        .unwrap_or(after.len()),
+                ),
+            };
+        } else if name.is_empty() {
+            break;
+        }
+        if name.eq_ignore_ascii_case(wanted) {
+            return Some(decoded(value));
+        }
+        rest = rest.trim_start();
+    }
+    None
+}
+
+/// The address of a link that leads to another page.
+fn link(href: &str, base: &Url) -> Option<String> {
+    let href = href.trim();
+    if href.is_empty() || href.starts_with('#') {
+        return None;
+    }
+    let url = base.join(href).ok()?;
+    matches!(url.scheme(), "http" | "https").then(|| url.to_string())
+}
+
+#[derive(Default)]
+struct Out {
+    text: String,
+    /// Line breaks that come before the next words.
+    breaks: usize,
+    space: bool,
+    verbatim: usize,
+}
+
+impl Out {
+    fn break_line(&mut self, lines: usize) {
+        self.breaks = self.breaks.max(lines);
+        self.space = false;
+    }
+
+    /// Whether something stands in the line.
+    fn in_line(&self) -> bool {
+        self.breaks == 0 && !self.text.is_empty() && !self.text.ends_with('\n')
+    }
+
+    /// Text of the page.
+    fn push(&mut self, text: &str) {
+        if text.is_empty() {
+            return;
+        }
+        let text = decoded(text);
+        if self.verbatim > 0 {
+            self.push_raw(&text);
+            return;
+        }
+        let mut words = text.split_whitespace().peekable();
+        self.space |= text.starts_with(char::is_whitespace);
+        while let Some(word) = words.next() {
+            if self.space && self.in_line() && !self.text.ends_with(' ') {
+                self.text.push(' ');
+            }
+            self.push_raw(word);
+            self.space = words.peek().is_some() || text.ends_with(char::is_whitespace);
+        }
+    }
+
+    /// Text as it is.
+    fn push_raw(&mut self, text: &str) {
+        if self.breaks > 0 {
+            let kept = self.text.trim_end().len();
+            self.text.truncate(kept);
+            if kept > 0 {
+                self.text.push_str(&"\n".repeat(self.breaks));
+            }
+            self.breaks = 0;
+        }
+        self.text.push_str(text);
+    }
+}
+
+/// Text with its entities as characters; what is none stays.
+fn decoded(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('&') {
+        out.push_str(&rest[..at]);
+        rest = &rest[at + 1..];
+        let end = rest.bytes().take(10).position(|byte| byte == b';');
+        match end.and_then(|end| Some((entity(&rest[..end])?, end))) {
+            Some((character, end)) => {
+                out.push(character);
+                rest = &rest[end + 1..];
+            }
+            None => out.push('&'),
+        }
+    }
+    out.push_str(rest);
+    out
+}
+
+fn entity(name: &str) -> Option<char> {
+    const NAMED: &[(&str, char)] = &[
+        ("amp", '&'),
+        ("lt", '<'),
+        ("gt", '>'),
+        ("quot", '"'),
+        ("apos", '\''),
+        ("nbsp", ' '),
+        ("mdash", '—'),
+        ("ndash", '–'),
+        ("hellip", '…'),
+        ("copy", '©'),
+        ("reg", '®'),
+        ("trade", '™'),
+        ("laquo", '«'),
+        ("raquo", '»'),
+        ("lsquo", '‘'),
+        ("rsquo", '’'),
+        ("ldquo", '“'),
+        ("rdquo", '”'),
+        ("bull", '•'),
+        ("middot", '·'),
+        ("times", '×'),
+        ("larr", '←'),
+        ("rarr", '→'),
+    ];
+    match name.strip_prefix('#') {
+        Some(number) => {
+            let code = match number.strip_prefix(['x', 'X']) {
+                Some(hex) => u32::from_str_radix(hex, 16).ok()?,
+                None => number.parse().ok()?,
+            };
+            char::from_u32(code).filter(|c| !c.is_control() || *c == '\n')
+        }
+        None => NAMED.iter().find(|(known, _)| *known == name).map(|(_, c)| *c),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn base() -> Url {
+        Url::parse("https://example.com/dir/page.html").unwrap()
+    }
+
+    #[test]
+    fn a_page_becomes_text() {
+        let page = r##"<!DOCTYPE html><html><head><title>Tom &amp; Jerry</title><style>p > a { color: red }</style>
+            <script>if (a < b) { document.write("</p>") }</script></head><body><!-- <p>not this</p> -->
+            <h1>Big   <em>news</em></h1><p>One
+            two&nbsp;three <a href="../x?a=1&amp;b=2">link</a>, <a href='#here'>none</a> <a href="javascript:x()">js</a>.
+            <p>1 < 2 &#8364; &#x41; &unknown; &<ul><li>first<li>second <b>bold</b></ul>
+            <table><tr><th>a<th>b</tr><tr><td>1</td><td title="x > y">2</td></tr></table>
+            <pre>fn main() {
+    indented();
+}</pre>after<br>line</body></html>"##;
+        insta::assert_snapshot!(text(page, &base()));
+    }
+
+    #[test]
+    fn a_hostile_page_costs_time_in_proportion() {
+        let n = 200_000;
+        for piece in [
+            "<", "<a \"", "<!--", "</", "<script>", "&", "<a href=", "<p>", "<a>", "<pre>",
+        ] {
+            let page = piece.repeat(n / piece.len());
+            assert!(text(&page, &base()).len() <= 3 * n, "{piece}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_page_is_read_without_panic(page in "([a-z<>&;/\"'= !äß\n-]|<a href=|<script>|<pre>|&#x){0,60}") {
+            let text = text(&page, &base());
+            prop_assert!(text.ends_with('\n'));
+        }
+    }
+}
