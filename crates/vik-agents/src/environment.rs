@@ -58,6 +58,7 @@ pub fn provider_names(runtime: Runtime) -> &'static [&'static str] {
             "ANTHROPIC_BASE_URL",
             "OPENAI_API_KEY",
             "OPENAI_BASE_URL",
+            "OPENROUTER_API_KEY",
         ],
         Runtime::Command => &[],
     }

@@ -4,11 +4,12 @@ mod metric;
 mod sample;
 mod scenarios;
 mod scene;
+mod vex;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, Subcommand};
 
 use self::metric::Measured;
 use self::scenarios::{Extent, Scenario};
@@ -26,7 +27,10 @@ const MARKS: (&str, &str) = (
 
 /// `cargo xtask bench`
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct BenchArgs {
+    #[command(subcommand)]
+    other: Option<Other>,
     /// What to measure; all if none is named
     #[arg(value_name = "SCENARIO")]
     scenarios: Vec<Scenario>,
@@ -47,9 +51,18 @@ pub struct BenchArgs {
     write: bool,
 }
 
+#[derive(Debug, Subcommand)]
+enum Other {
+    /// Measure vex beside Codex CLI and Claude Code on a scripted model
+    Vex(vex::VexBenchArgs),
+}
+
 pub fn run(args: &BenchArgs) -> Done {
     if !cfg!(target_os = "linux") {
         return Err("the benchmark reads /proc: it runs on Linux only".to_owned());
+    }
+    if let Some(Other::Vex(args)) = &args.other {
+        return vex::run(args);
     }
     let extent = Extent {
         issues: 17,
@@ -108,7 +121,7 @@ pub fn run(args: &BenchArgs) -> Done {
     if theirs.is_none() && !args.alone {
         println!("vik {PREDECESSOR} could not be installed, so there is nothing to compare with.");
     }
-    if args.write { write(&table) } else { Ok(()) }
+    if args.write { write(MARKS, &table) } else { Ok(()) }
 }
 
 /// The published predecessor, installed where it is missing; `None` where it cannot be.
@@ -137,7 +150,8 @@ fn predecessor(given: Option<&Path>) -> Option<Subject> {
     Some(Subject { name, program })
 }
 
-fn write(table: &str) -> Done {
+/// Puts a table between its marks in the page.
+fn write(marks: (&str, &str), table: &str) -> Done {
     let path = repo::root().join(PAGE);
-    repo::put_between(&path, MARKS, &format!("{}\n\n{table}", repo::machine()?))
+    repo::put_between(&path, marks, &format!("{}\n\n{table}", repo::machine()?))
 }

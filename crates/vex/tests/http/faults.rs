@@ -3,11 +3,13 @@
 use std::net::{Ipv4Addr, TcpListener};
 
 use serde_json::{Value, json};
-use vex::provider::ProviderError;
+use vex::interrupt::Interrupt;
+use vex::provider::http::HttpProvider;
 use vex::provider::protocol::Protocol;
+use vex::provider::{Provider, ProviderError, Request};
 use vik_testkit::server::ModelServer;
 
-use super::support::{KEY, ask, ask_with};
+use super::support::{KEY, ask, ask_with, settings};
 
 /// A bad answer, then a good one: the good one is taken, whole and alone.
 #[track_caller]
@@ -211,6 +213,26 @@ fn a_request_that_is_too_long_is_told_apart() {
             assert_eq!(asked.requests(), 1);
         }
     }
+}
+
+#[test]
+fn the_size_of_the_context_is_learned_from_a_refusal() {
+    let server = ModelServer::start_json(json!([
+        {"status": 400, "error": {"error": {"message": "the request exceeds the available context size",
+            "type": "exceed_context_size_error", "n_ctx": 4096}}}
+    ]))
+    .unwrap();
+    let mut provider = HttpProvider::new(settings(Protocol::Chat, &server.url())).unwrap();
+    assert_eq!(provider.model().context_window, Some(200_000));
+    let request = Request {
+        system: "",
+        messages: &[],
+        tools: &[],
+        output_schema: None,
+    };
+    let result = provider.turn(request, &mut |_| (), &Interrupt::new());
+    assert!(matches!(result, Err(ProviderError::Overflow(_))), "{result:?}");
+    assert_eq!(provider.model().context_window, Some(4096));
 }
 
 #[test]

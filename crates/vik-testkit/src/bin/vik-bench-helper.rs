@@ -1,7 +1,7 @@
 //! Stands in for the pull command and for the agent of `cargo xtask bench`, and notes when things happened.
 //!
-//! It is small and knows only the standard library, so that what is measured is the daemon. Copied as `pull` and as
-//! `codex` into the `bin` folder of a scenario, it tells by its name what it is. The scenario's folder holds `agent`
+//! It is small, so that what is measured is not itself. Copied as `pull` and as `codex` into the `bin` folder of a
+//! scenario, it tells by its name what it is; under its own name it runs a program and notes what that used. The scenario's folder holds `agent`
 //! (what the agent does) and `marks/`, where it notes times as nanoseconds since the Unix epoch.
 
 use std::fs::File;
@@ -9,11 +9,17 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::{TimeVal, TimeValLike};
+
 /// The least time between two fresh issues, so that one is worked on at a time.
 const FRESH_GAP: Duration = Duration::from_millis(900);
 
 fn main() -> io::Result<()> {
     let start = nanos();
+    if std::env::args_os().nth(1).is_some_and(|word| word == "measure") {
+        return measure();
+    }
     let program = std::env::current_exe()?;
     let scene = program.parent().and_then(Path::parent).unwrap_or(Path::new("/"));
     let name = program.file_name().unwrap_or_default();
@@ -27,6 +33,26 @@ fn main() -> io::Result<()> {
 fn nanos() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// `measure FILE PROGRAM ARGUMENTS…`: runs the program. FILE gets five numbers: nanoseconds since the Unix epoch when it
+/// was started, those that it took, microseconds of CPU of it and of all its descendants that were waited for, bytes of
+/// memory that the largest of them held at most, its exit code.
+fn measure() -> io::Result<()> {
+    let mut arguments = std::env::args_os().skip(2);
+    let file = arguments.next().unwrap_or_default();
+    let mut program = std::process::Command::new(arguments.next().unwrap_or_default());
+    let start = nanos();
+    let status = program.args(arguments).status()?;
+    let wall = nanos() - start;
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
+    let micros = |time: TimeVal| time.num_microseconds();
+    let cpu = micros(usage.user_time()) + micros(usage.system_time());
+    let peak = usage.max_rss() * 1024;
+    std::fs::write(
+        file,
+        format!("{start} {wall} {cpu} {peak} {}", status.code().unwrap_or(-1)),
+    )
 }
 
 /// `pull fresh`: one new issue at most every [`FRESH_GAP`]. `pull once FILE`: the file at first, then nothing.

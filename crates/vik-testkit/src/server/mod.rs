@@ -21,7 +21,7 @@ use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -36,12 +36,16 @@ pub use self::script::{Malformed, Place, Script, Times, TokenCount, Tool, Turn};
 pub struct Recorded {
     /// Milliseconds since the server was started.
     pub at_ms: u64,
+    /// Nanoseconds since the Unix epoch.
+    pub at_unix_ns: u64,
     /// GET, HEAD, POST.
     pub method: String,
     /// The path, without a query.
     pub path: String,
     /// The headers, names in lower case; the values of secret ones are taken out.
     pub headers: BTreeMap<String, String>,
+    /// The length of its body.
+    pub bytes: usize,
     /// The body, where it was JSON.
     pub body: Value,
     /// The script that answered, and the number of its answer, from 0; absent for probes and side calls.
@@ -404,6 +408,8 @@ impl Shared {
         });
         let (script, position) = script.unzip();
         let recorded = Recorded {
+            at_unix_ns: unix_nanos(),
+            bytes: http.body.len(),
             at_ms: u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX),
             method: http.method.clone(),
             path: http.path.clone(),
@@ -431,6 +437,11 @@ impl Shared {
         }
         outcome.map(drop)
     }
+}
+
+fn unix_nanos() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// What follows a mark at the start of a line.

@@ -77,6 +77,8 @@ pub struct Failure {
     pub status: Option<u16>,
     /// How long the provider asks to wait.
     pub retry_after: Option<Duration>,
+    /// How many tokens the context of the model holds, where an overflow tells it.
+    pub context_window: Option<u64>,
 }
 
 impl Failure {
@@ -87,6 +89,7 @@ impl Failure {
             message: message.into(),
             status: None,
             retry_after: None,
+            context_window: None,
         }
     }
 }
@@ -175,6 +178,23 @@ const OVERFLOW_WORDS: &[&str] = &[
     "input is too long",
     "reduce the length of the messages",
 ];
+/// How many tokens the context of the model holds, where the refusal of a request that is too long tells it:
+/// `"n_ctx": 4096`, `maximum context length is 128000 tokens`, `210000 tokens > 200000 maximum`.
+pub fn context_told(words: &str) -> Option<u64> {
+    const BEFORE: &[&str] = &[
+        "\"n_ctx\":",
+        "maximum context length is ",
+        "maximum context length of ",
+        " tokens > ",
+    ];
+    let number = |mark: &&str| {
+        let rest = words[words.find(*mark)? + mark.len()..].trim_start();
+        let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        rest[..end].parse().ok()
+    };
+    BEFORE.iter().find_map(number).filter(|tokens| *tokens > 0)
+}
+
 const QUOTA_NAMES: &[&str] = &[
     "insufficient_quota",
     "billing_error",
@@ -359,6 +379,25 @@ mod tests {
         assert_eq!(in_stream("context_length_exceeded", "too long"), Fault::Overflow);
         assert_eq!(in_stream("server_error", "oops"), Fault::Server);
         assert_eq!(in_stream("invalid_request_error", "bad"), Fault::Request);
+    }
+
+    #[test]
+    fn the_size_of_a_context_is_learned_from_a_refusal() {
+        let told = |words: &str| context_told(words);
+        assert_eq!(
+            told("prompt is too long: 210000 tokens > 200000 maximum"),
+            Some(200_000)
+        );
+        assert_eq!(
+            told("This model's maximum context length is 128000 tokens. However"),
+            Some(128_000)
+        );
+        assert_eq!(
+            told(r#"{"error":{"n_prompt_tokens":9,"n_ctx":4096}}"#),
+            Some(4096)
+        );
+        assert_eq!(told("too long"), None);
+        assert_eq!(told(r#""n_ctx": 0"#), None);
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub use models::{ListedModel, Probe, list_models, probe};
 pub use retry::RetrySettings;
 
 use self::client::Client;
-use self::fault::{Failure, Fault, Said, fault_of};
+use self::fault::{Failure, Fault, Said, context_told, fault_of};
 use self::retry::{Decision, Tries};
 use super::catalog::Endpoint;
 use super::prices::{self, Facts, ModelConfig};
@@ -204,6 +204,9 @@ impl Asker {
                     self.too_long(self.deadlines.total_ms, "no whole answer"),
                 ),
             };
+            if failure.fault == Fault::Overflow {
+                self.info.context_window = failure.context_window.or(self.info.context_window);
+            }
             tries.made += 1;
             tries.broken += u32::from(failure.fault.is_broken_answer());
             tries.left = end.saturating_duration_since(Instant::now());
@@ -367,6 +370,7 @@ impl Asker {
         };
         let header = |name: &str| headers.get(name)?.to_str().ok().map(str::to_owned);
         failure.retry_after = retry::asked_wait(&header, &words, Timestamp::now());
+        failure.context_window = context_told(&words);
         failure.status = Some(status.as_u16());
         failure.message = self.client.masked(&failure.message);
         if let Some(id) = id {
@@ -456,6 +460,7 @@ impl Asker {
             StreamError::Reported { said, status } => Failure {
                 retry_after: retry::asked_wait(&|_| None, &said.message, Timestamp::now()),
                 status,
+                context_window: context_told(&said.message),
                 ..Failure::new(fault_of(status, &said), message)
             },
         }

@@ -1,0 +1,82 @@
+//! `cargo xtask bench vex`: whole runs of vex, Codex CLI and Claude Code by turns, on one scripted model in one process.
+
+mod run;
+mod table;
+mod tasks;
+
+use std::path::PathBuf;
+
+use clap::Args;
+use vik_testkit::RealAgent;
+
+use self::run::Agent;
+use self::table::Figures;
+use self::tasks::Task;
+use super::write;
+use crate::repo::{self, Done};
+
+const MARKS: (&str, &str) = (
+    "<!-- begin: cargo xtask bench vex -->",
+    "<!-- end: cargo xtask bench vex -->",
+);
+
+/// `cargo xtask bench vex`
+#[derive(Debug, Args)]
+pub struct VexBenchArgs {
+    /// What to do; all if none is named
+    #[arg(value_name = "TASK")]
+    tasks: Vec<Task>,
+    /// How often each is done; the median is told
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
+    rounds: u16,
+    /// Compare with nothing
+    #[arg(long)]
+    alone: bool,
+    /// The vex to measure; without it, a release build of this repository
+    #[arg(long, value_name = "PROGRAM")]
+    vex: Option<PathBuf>,
+    /// Write the table to docs/performance.md; needs all tasks and both others
+    #[arg(long, conflicts_with_all = ["tasks", "alone"])]
+    write: bool,
+}
+
+pub fn run(args: &VexBenchArgs) -> Done {
+    let helper = repo::release("vik-testkit", "vik-bench-helper")?;
+    let vex = args.vex.clone().map_or_else(|| repo::release("vex", "vex"), Ok)?;
+    let mut agents = vec![Agent::vex(vex)?];
+    if !args.alone {
+        for agent in [RealAgent::Codex, RealAgent::Claude] {
+            match agent.native() {
+                Some(program) => agents.push(Agent::real(agent, program)?),
+                None => eprintln!("{} is not installed: npm ci --prefix tests/agents", agent.name()),
+            }
+        }
+    }
+    if args.write && agents.len() < 3 {
+        return Err("the table needs all three agents".to_owned());
+    }
+    let tasks = if args.tasks.is_empty() {
+        Task::ALL
+    } else {
+        &args.tasks
+    };
+    let mut figures = vec![Figures::new(); agents.len()];
+    for &task in tasks {
+        for round in 1..=args.rounds {
+            for (agent, figures) in agents.iter().zip(&mut figures) {
+                eprintln!(
+                    "{task:?}, round {round} of {}: {} (load {})",
+                    args.rounds,
+                    agent.name,
+                    repo::load()
+                );
+                let ran = run::run(agent, task, &helper)?;
+                figures.entry(task).or_default().push(ran);
+            }
+        }
+    }
+    let names: Vec<&str> = agents.iter().map(|agent| agent.name.as_str()).collect();
+    let table = table::table(&names, &figures, args.rounds);
+    println!("{}\n\n{table}", repo::machine()?);
+    if args.write { write(MARKS, &table) } else { Ok(()) }
+}

@@ -1,0 +1,176 @@
+//! One run of one agent, and what it used.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use vik_agents::LaunchContext;
+use vik_core::workflow::{AgentProfile, ArgsStyle, Home, OutputFormat, Permission, Runtime};
+use vik_testkit::RealAgent;
+use vik_testkit::server::ModelServer;
+
+use super::tasks::Task;
+use crate::repo::{self, Done};
+
+/// An agent program.
+pub struct Agent {
+    /// Its name and version.
+    pub name: String,
+    runtime: Runtime,
+    program: PathBuf,
+    model: &'static str,
+}
+
+impl Agent {
+    /// The one of this repository.
+    pub fn vex(program: PathBuf) -> Done<Self> {
+        Ok(Self {
+            name: "vex".to_owned(),
+            runtime: Runtime::Vex,
+            program,
+            model: "claude-sonnet-4-5",
+        })
+    }
+
+    /// Another one.
+    pub fn real(agent: RealAgent, program: PathBuf) -> Done<Self> {
+        let told = repo::output(Command::new(&program).arg("--version"))?;
+        let version = told
+            .split_whitespace()
+            .find(|word| word.starts_with(|c: char| c.is_ascii_digit()));
+        let (name, runtime, model) = match agent {
+            RealAgent::Codex => ("Codex CLI", Runtime::Codex, "gpt-5.5"),
+            RealAgent::Claude => ("Claude Code", Runtime::ClaudeCode, "claude-sonnet-4-5"),
+        };
+        Ok(Self {
+            name: format!("{name} {}", version.unwrap_or_default()),
+            runtime,
+            program,
+            model,
+        })
+    }
+
+    /// Its command line without the program, and its environment, as the daemon builds them.
+    fn launch(&self, folder: &Path, server: &ModelServer) -> Done<vik_agents::Launch> {
+        let codex = self.runtime == Runtime::Codex;
+        let profile = AgentProfile {
+            runtime: self.runtime,
+            model: Some(self.model.to_owned()),
+            args: Vec::new(),
+            args_style: if codex { ArgsStyle::Repeat } else { ArgsStyle::Join },
+            permission: Permission::WorkspaceWrite,
+            command: vec![self.program.to_string_lossy().into_owned()],
+            output: OutputFormat::Jsonl,
+            env: BTreeMap::new(),
+            env_pass: Vec::new(),
+            home: Home::User,
+            price: None,
+            provider: (self.runtime == Runtime::Vex).then(|| "anthropic".to_owned()),
+            base_url: Some(if codex { server.v1() } else { server.url() }),
+            max_concurrency: None,
+            estimate: Default::default(),
+        };
+        let home = folder.join("home").to_string_lossy().into_owned();
+        let path = std::env::var("PATH").unwrap_or_default();
+        let environment = [
+            ("HOME", home.as_str()),
+            ("PATH", &path),
+            ("OPENAI_API_KEY", "sk-scripted"),
+            ("ANTHROPIC_API_KEY", "sk-scripted"),
+        ];
+        let environment = environment
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .into();
+        let launched = vik_agents::launch(&LaunchContext {
+            profile: &profile,
+            workdir: &folder.join("work"),
+            vik: Path::new("/bin/false"),
+            private_home: None,
+            session_id: uuid::Uuid::now_v7(),
+            resume: None,
+            budget: None,
+            is_root: nix::unistd::geteuid().is_root(),
+            environment: &environment,
+        });
+        launched.map_err(|error| error.to_string())
+    }
+}
+
+/// What one run used.
+#[derive(Clone, Copy, Debug)]
+pub struct Ran {
+    /// From the start of the process to the first request, read to its end, in milliseconds.
+    pub first_request_ms: f64,
+    /// The whole run, in milliseconds.
+    pub wall_ms: f64,
+    /// User and system time of the process and all that it started and waited for, in milliseconds.
+    pub cpu_ms: f64,
+    /// Memory that its largest process held at most, in megabytes.
+    pub peak_mb: f64,
+    /// The body of the first request for an answer, in kilobytes.
+    pub first_kb: f64,
+    /// All that was sent, in kilobytes.
+    pub sent_kb: f64,
+}
+
+/// Runs an agent in a fresh home and a fresh repository.
+pub fn run(agent: &Agent, task: Task, helper: &Path) -> Done<Ran> {
+    let folder = tempfile::Builder::new().prefix("vb").tempdir();
+    let folder = folder.map_err(|error| format!("cannot make a folder: {error}"))?;
+    let root = folder.path();
+    for part in ["home", "work"] {
+        std::fs::create_dir(root.join(part)).map_err(|error| format!("cannot make a folder: {error}"))?;
+    }
+    repo::output(
+        Command::new("git")
+            .args(["init", "-q"])
+            .current_dir(root.join("work")),
+    )?;
+    repo::write(&root.join("prompt"), "Do the task.\n")?;
+    let server =
+        ModelServer::start_json(task.script()).map_err(|error| format!("no model server: {error}"))?;
+    let launch = agent.launch(root, &server)?;
+    let open = |path: &Path, file: std::io::Result<File>| {
+        file.map_err(|error| format!("cannot open {}: {error}", path.display()))
+    };
+    let (prompt, told) = (root.join("prompt"), root.join("stderr"));
+    let figures = root.join("figures");
+    let status = Command::new(helper)
+        .arg("measure")
+        .arg(&figures)
+        .args(&launch.argv)
+        .env_clear()
+        .envs(&launch.env)
+        .current_dir(root.join("work"))
+        .stdin(open(&prompt, File::open(&prompt))?)
+        .stdout(Stdio::null())
+        .stderr(open(&told, File::create(&told))?)
+        .status()
+        .map_err(|error| format!("cannot start {}: {error}", helper.display()))?;
+    let turns = server.turns();
+    let words = repo::read(&figures).unwrap_or_default();
+    let numbers: Vec<f64> = words.split(' ').filter_map(|word| word.parse().ok()).collect();
+    let ([start, wall, cpu, peak, exit], [first, ..]) = (&numbers[..], &turns[..]) else {
+        let told = repo::read(&told).unwrap_or_default();
+        return Err(format!("{} asked nothing ({status}): {told}", agent.name));
+    };
+    if *exit != 0.0 || turns.len() != task.answers() {
+        let told = repo::read(&told).unwrap_or_default();
+        return Err(format!(
+            "{} ended with {exit} after {} of {} answers: {told}",
+            agent.name,
+            turns.len(),
+            task.answers()
+        ));
+    }
+    let sent: usize = server.requests().iter().map(|request| request.bytes).sum();
+    Ok(Ran {
+        first_request_ms: (first.at_unix_ns as f64 - start) / 1e6,
+        wall_ms: wall / 1e6,
+        cpu_ms: cpu / 1e3,
+        peak_mb: peak / 1e6,
+        first_kb: first.bytes as f64 / 1e3,
+        sent_kb: sent as f64 / 1e3,
+    })
+}

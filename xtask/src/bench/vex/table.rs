@@ -1,0 +1,222 @@
+//! The figures side by side, and what they should be.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use super::run::Ran;
+use super::tasks::Task;
+
+/// What an agent used, run by run.
+pub type Figures = BTreeMap<Task, Vec<Ran>>;
+
+/// What a figure should be.
+#[derive(Clone, Copy)]
+enum Target {
+    None,
+    Below(f64),
+    /// At most this part of the smaller one of the others.
+    Part(f64),
+}
+
+struct Row {
+    label: &'static str,
+    unit: &'static str,
+    value: fn(&Ran) -> f64,
+    /// What it should be in each task.
+    target: fn(Task) -> Target,
+}
+
+const TENTH: Target = Target::Part(0.1);
+
+const ROWS: &[Row] = &[
+    Row {
+        label: "start to first request",
+        unit: "ms",
+        value: |ran| ran.first_request_ms,
+        target: |task| {
+            if task == Task::Nothing {
+                Target::Below(15.0)
+            } else {
+                Target::None
+            }
+        },
+    },
+    Row {
+        label: "wall",
+        unit: "ms",
+        value: |ran| ran.wall_ms,
+        target: |task| if is_answer(task) { Target::None } else { TENTH },
+    },
+    Row {
+        label: "CPU of all its processes",
+        unit: "ms",
+        value: |ran| ran.cpu_ms,
+        target: |task| match task {
+            Task::FiftyCalls => Target::Below(60.0),
+            _ => TENTH,
+        },
+    },
+    Row {
+        label: "peak memory",
+        unit: "MB",
+        value: |ran| ran.peak_mb,
+        target: |_| Target::Below(15.0),
+    },
+    Row {
+        label: "first request",
+        unit: "kB",
+        value: |ran| ran.first_kb,
+        target: |task| {
+            if task == Task::Nothing {
+                Target::Part(1.0 / 3.0)
+            } else {
+                Target::None
+            }
+        },
+    },
+    Row {
+        label: "sent in all",
+        unit: "kB",
+        value: |ran| ran.sent_kb,
+        target: |_| Target::None,
+    },
+];
+
+/// Most of their time the server needs to say them.
+fn is_answer(task: Task) -> bool {
+    matches!(task, Task::Answer | Task::LongAnswer)
+}
+
+/// The table.
+pub fn table(names: &[&str], figures: &[Figures], rounds: u16) -> String {
+    let mut text = format!("| median of {rounds} rounds |");
+    for name in names {
+        let _ = write!(text, " {name} |");
+    }
+    text.push_str(" of the lighter | target |\n| --- |");
+    text.push_str(&" ---: |".repeat(names.len() + 1));
+    text.push_str(" --- |\n");
+    for &task in Task::ALL {
+        let mut label = task.label().to_owned();
+        for row in ROWS {
+            let values: Vec<Option<f64>> = figures
+                .iter()
+                .map(|figures| median(figures, task, row.value))
+                .collect();
+            let Some(ours) = values.first().copied().flatten() else {
+                continue;
+            };
+            let lightest = values[1..].iter().flatten().copied().reduce(f64::min);
+            let _ = write!(text, "| {label}: {} |", row.label);
+            for value in &values {
+                let shown = value.map_or_else(
+                    || "–".to_owned(),
+                    |value| format!("{} {}", short(value), row.unit),
+                );
+                let _ = write!(text, " {shown} |");
+            }
+            let ratio = lightest.map_or_else(|| "–".to_owned(), |lightest| format!("{:.2}", ours / lightest));
+            let _ = writeln!(
+                text,
+                " {ratio} | {} |",
+                verdict((row.target)(task), ours, lightest, row.unit)
+            );
+            "—".clone_into(&mut label);
+        }
+    }
+    if let Some(ratio) = growth(&figures[0]) {
+        let reached = if ratio < 2.5 { "reached" } else { "**not reached**" };
+        let _ = writeln!(
+            text,
+            "\nCPU of vex for the answer of 200 KB, against that of 100 KB: {ratio:.2} times (linear is 2, target < 2.5: {reached})."
+        );
+    }
+    text
+}
+
+/// How much more CPU an answer of twice the length takes.
+fn growth(vex: &Figures) -> Option<f64> {
+    let cpu = |task| median(vex, task, |ran| ran.cpu_ms);
+    Some(cpu(Task::LongAnswer)? / cpu(Task::Answer)?)
+}
+
+fn verdict(target: Target, ours: f64, lightest: Option<f64>, unit: &str) -> String {
+    let (wish, reached) = match target {
+        Target::None => return String::new(),
+        Target::Below(most) => (format!("< {most} {unit}"), Some(ours < most)),
+        Target::Part(part) => (
+            format!("at most {part:.2}"),
+            lightest.map(|other| ours <= part * other),
+        ),
+    };
+    match reached {
+        Some(true) => format!("{wish}: reached"),
+        Some(false) => format!("{wish}: **not reached**"),
+        None => format!("{wish}: not known"),
+    }
+}
+
+fn median(figures: &Figures, task: Task, value: fn(&Ran) -> f64) -> Option<f64> {
+    let mut values: Vec<f64> = figures.get(&task)?.iter().map(value).collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len().checked_sub(1)? / 2).copied()
+}
+
+fn short(value: f64) -> String {
+    if value >= 100.0 {
+        format!("{value:.0}")
+    } else if value >= 10.0 {
+        format!("{value:.1}")
+    } else {
+        format!("{value:.2}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ran(cpu_ms: f64) -> Ran {
+        Ran {
+            first_request_ms: 14.0,
+            wall_ms: 20.0,
+            cpu_ms,
+            peak_mb: 16.0,
+            first_kb: 9.0,
+            sent_kb: 9.0,
+        }
+    }
+
+    #[test]
+    fn medians_ratios_and_targets_are_told() {
+        let of = |cpu: &[f64]| Figures::from([(Task::Nothing, cpu.iter().map(|cpu| ran(*cpu)).collect())]);
+        let all = [of(&[9.0, 5.0, 6.0]), of(&[600.0]), of(&[90.0])];
+        let told = table(&["vex", "a 1", "b 2"], &all, 3);
+        assert!(told.contains("| vex | a 1 | b 2 | of the lighter |"), "{told}");
+        assert!(
+            told.contains("first request | 14.0 ms | 14.0 ms | 14.0 ms | 1.00 | < 15 ms: reached |"),
+            "{told}"
+        );
+        assert!(
+            told.contains("processes | 6.00 ms | 600 ms | 90.0 ms | 0.07 | at most 0.10: reached |"),
+            "{told}"
+        );
+        assert!(
+            told.contains("memory | 16.0 MB | 16.0 MB | 16.0 MB | 1.00 | < 15 MB: **not reached** |"),
+            "{told}"
+        );
+        assert!(
+            !told.contains("50 tool calls"),
+            "what was not measured is not shown: {told}"
+        );
+    }
+
+    #[test]
+    fn the_growth_is_told() {
+        let of = |cpu: f64| vec![ran(cpu)];
+        let vex = Figures::from([(Task::Answer, of(30.0)), (Task::LongAnswer, of(90.0))]);
+        assert!(
+            table(&["vex"], &[vex], 1).contains("3.00 times (linear is 2, target < 2.5: **not reached**)")
+        );
+    }
+}
