@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use super::{Permission, Root, ToolContext, Toolbox};
+use super::{Permission, Policy, Root, ToolContext, Toolbox};
 use crate::conversation::{Arguments, ToolCall, ToolResult};
 use crate::interrupt::Interrupt;
 use crate::journal::Journal;
@@ -20,11 +20,16 @@ pub(crate) struct Bench {
 impl Bench {
     /// An empty workspace in which files may be written and commands run.
     pub(crate) fn new() -> Self {
+        Self::with(Permission::WorkspaceWrite)
+    }
+
+    /// An empty workspace in which this may be done.
+    pub(crate) fn with(policy: impl Into<Policy>) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let root = Root::open(dir.path(), false).unwrap();
         Self {
             dir,
-            tools: Toolbox::new(root, Permission::WorkspaceWrite),
+            tools: Toolbox::new(root, policy),
             journal: Journal::new(true, false, Box::new(io::sink()), Box::new(io::sink())),
             interrupt: Interrupt::new(),
         }

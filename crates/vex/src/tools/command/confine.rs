@@ -8,7 +8,7 @@ use vik_proc::{Fence, Reads, Sandbox};
 use crate::tools::Permission;
 
 /// What programs write to that keeps nothing.
-const DEVICES: [&str; 10] = [
+const DEVICES: [&str; 9] = [
     "/dev/null",
     "/dev/zero",
     "/dev/full",
@@ -18,7 +18,6 @@ const DEVICES: [&str; 10] = [
     "/dev/ptmx",
     "/dev/pts",
     "/dev/shm",
-    "/dev/fd",
 ];
 
 /// The confinement of all commands of a run; made when the first one is run or when somebody asks.

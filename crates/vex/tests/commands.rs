@@ -1,0 +1,284 @@
+//! What commands may do and what is left of them: the real `vex` with real processes.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic, too")]
+#![allow(
+    clippy::needless_pass_by_value,
+    reason = "`json!` values are made for the call"
+)]
+
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::json;
+
+struct Place {
+    dir: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["work", "home", "tmp"] {
+            std::fs::create_dir(dir.path().join(name)).unwrap();
+        }
+        Self { dir }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().canonicalize().unwrap().join(name)
+    }
+
+    /// vex on these commands, one in each turn, with the exit codes that they must have.
+    fn vex(&self, commands: &[(&str, Option<i32>)], args: &[&str]) -> Command {
+        let mut text =
+            "{\"kind\":\"recording\",\"version\":1}\n{\"kind\":\"conversation\",\"name\":\"only\"}\n"
+                .to_owned();
+        for (line, code) in commands {
+            let expect = code.map_or_else(|| json!({}), |code| json!({"exit_code": code}));
+            let input = match line.strip_prefix("bg: ") {
+                Some(line) => json!({"command": line, "background": true}),
+                None => json!({"command": line}),
+            };
+            let call = json!({"tool": "run_command", "input": input, "expect": expect});
+            text += &format!("{}\n", json!({"kind": "turn", "tool_calls": [call]}));
+        }
+        text += "{\"kind\":\"turn\",\"text\":\"All of it is done now, as far as it went.\"}\n";
+        std::fs::write(self.path("model.jsonl"), text).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_vex"));
+        command
+            .args(["exec", "--json", "--replay", "../model.jsonl"])
+            .args(args)
+            .arg("go")
+            .current_dir(self.path("work"))
+            .env("HOME", self.path("home"))
+            .env("TMPDIR", self.path("tmp"))
+            .env("GIT_CONFIG_NOSYSTEM", "1")
+            .env_remove("VEX_REPLAY_DIR")
+            .env_remove("CARGO_TARGET_DIR")
+            .env_remove("VEX_HOME")
+            .env_remove("XDG_STATE_HOME")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
+        command
+    }
+
+    #[track_caller]
+    fn ok(&self, commands: &[(&str, Option<i32>)], args: &[&str]) -> Output {
+        let output = self.vex(commands, args).output().unwrap();
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stdout)
+        );
+        output
+    }
+
+    fn pid(&self, name: &str) -> String {
+        std::fs::read_to_string(self.path("work").join(name)).unwrap()
+    }
+}
+
+fn alive(pid: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
+    !stat.is_empty() && !stat.contains(") Z ")
+}
+
+/// Whether this system confines commands; says so where it does not.
+fn confines() -> bool {
+    let sandbox = vik_proc::Sandbox {
+        write: vec!["/".into()],
+        ..vik_proc::Sandbox::default()
+    };
+    match sandbox.fence() {
+        Ok(_) => true,
+        Err(error) => {
+            eprintln!("skipped: {error}");
+            false
+        }
+    }
+}
+
+/// Leaves its session, group, parent and environment, and does not want to end; says so in `name`.
+fn hide(name: &str) -> String {
+    format!(
+        "(env -i setsid sh -c 'trap \"\" TERM HUP INT; echo $$ > {name}; while :; do sleep 1000; done' &) ; \
+         while ! test -s {name}; do sleep 0.01; done"
+    )
+}
+
+#[test]
+fn a_command_writes_in_the_workspace_and_nowhere_else() {
+    if !confines() {
+        return;
+    }
+    let place = Place::new();
+    std::fs::write(place.path("there"), "kept").unwrap();
+    std::os::unix::fs::symlink("..", place.path("work").join("up")).unwrap();
+    let good = [
+        "echo x > a && mkdir -p d && mv a d/a && rm -r d",
+        "echo x > \"$TMPDIR/t\" && f=$(mktemp) && rm \"$f\"",
+        "echo x > /dev/null; cat ../there; ls \"$HOME\" /etc > list",
+        "git init -q && git config user.name n && git config user.email e@e && git add . && git commit -qm x",
+    ];
+    let bad = [
+        "echo x > \"$HOME/x\"",
+        "echo x > ../x",
+        "echo x > ../there",
+        "echo x > up/x",
+        "rm ../there",
+        "mkdir ../d",
+        "sh -c 'setsid sh -c \"echo x > ../late\"'",
+        "cd .. && git init -q",
+    ];
+    let mut commands: Vec<(&str, Option<i32>)> = good.iter().map(|line| (*line, Some(0))).collect();
+    let failing: Vec<String> = bad
+        .iter()
+        .map(|line| format!("if ( {line} ); then exit 0; else exit 9; fi"))
+        .collect();
+    commands.extend(failing.iter().map(|line| (line.as_str(), Some(9))));
+    place.ok(&commands, &["--permission", "workspace-write"]);
+    assert_eq!(std::fs::read_to_string(place.path("there")).unwrap(), "kept");
+    assert_eq!(std::fs::read_dir(place.path("home")).unwrap().count(), 0);
+    for name in ["x", "d", "late", ".git"] {
+        assert!(!place.path(name).exists(), "{name}");
+    }
+    // With everything allowed nothing is in the way.
+    place.ok(
+        &[("echo x > ../x && echo x > \"$HOME/x\"", Some(0))],
+        &["--permission", "full"],
+    );
+    assert!(place.path("x").exists());
+}
+
+#[test]
+fn a_linked_work_tree_can_commit_and_its_neighbour_is_safe() {
+    if !confines() {
+        return;
+    }
+    let place = Place::new();
+    let setup = "git init -q main && cd main && git config user.name n && git config user.email e@e && \
+                 git commit -q --allow-empty -m first && git worktree add -q ../work/tree";
+    let done = Command::new("sh")
+        .args(["-ec", setup])
+        .current_dir(place.path(""))
+        .output()
+        .unwrap();
+    assert!(done.status.success(), "{done:?}");
+    let tree = place.path("work/tree");
+    place.ok(
+        &[
+            ("echo x > f && git add f && git commit -qm second", Some(0)),
+            ("if echo x > ../../main/x; then exit 0; else exit 9; fi", Some(9)),
+            ("if echo x > ../x; then exit 0; else exit 9; fi", Some(9)),
+        ],
+        &["-C", tree.to_str().unwrap()],
+    );
+}
+
+#[test]
+fn a_cargo_build_works_in_the_workspace() {
+    if !confines() {
+        return;
+    }
+    let place = Place::new();
+    let home =
+        std::env::var("CARGO_HOME").unwrap_or_else(|_| format!("{}/.cargo", std::env::var("HOME").unwrap()));
+    let rustup = std::env::var("RUSTUP_HOME")
+        .unwrap_or_else(|_| format!("{}/.rustup", std::env::var("HOME").unwrap()));
+    let write = "mkdir src && echo 'fn main() {}' > src/main.rs && \
+                 printf '[package]\\nname = \"x\"\\nversion = \"0.1.0\"\\nedition = \"2024\"\\n' > Cargo.toml";
+    let output = place
+        .vex(
+            &[
+                (write, Some(0)),
+                ("cargo build --offline -q && target/debug/x", Some(0)),
+            ],
+            &[],
+        )
+        .env("CARGO_HOME", home)
+        .env("RUSTUP_HOME", rustup)
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stdout)
+    );
+}
+
+#[test]
+fn whatever_a_command_leaves_is_gone_before_the_next() {
+    let place = Place::new();
+    let line = format!("{}; setsid sleep 1000 & echo $! > other", hide("hidden"));
+    let look = "for f in hidden other; do kill -0 $(cat $f) 2>/dev/null && exit 1; done; exit 0";
+    place.ok(&[(&line, Some(0)), (look, Some(0))], &[]);
+}
+
+#[test]
+fn nothing_outlives_vex_whatever_it_did() {
+    let place = Place::new();
+    let line = format!(
+        "bg: {}; trap '' TERM; while :; do sleep 1000; done",
+        hide("hidden")
+    );
+    place.ok(
+        &[
+            (&line, None),
+            ("while ! test -s hidden; do sleep 0.01; done", Some(0)),
+        ],
+        &[],
+    );
+    assert!(!alive(&place.pid("hidden")));
+}
+
+#[test]
+fn signals_end_what_runs_in_the_background_too() {
+    for signal in [Signal::SIGINT, Signal::SIGTERM] {
+        let place = Place::new();
+        let line = format!(
+            "bg: trap '' TERM; {}; while :; do sleep 1000; done",
+            hide("hidden")
+        );
+        let deaf = "trap '' INT TERM; while ! test -s hidden; do sleep 0.01; done; echo $$ > pid; \
+                    while :; do sleep 1000; done";
+        let child = place.vex(&[(&line, None), (deaf, Some(0))], &[]).spawn().unwrap();
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while !std::fs::read_to_string(place.path("work/pid")).is_ok_and(|text| text.ends_with('\n')) {
+            assert!(Instant::now() < deadline, "it never ran");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let sent = Instant::now();
+        kill(Pid::from_raw(child.id() as i32), signal).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert!(sent.elapsed() < Duration::from_secs(2), "{:?}", sent.elapsed());
+        assert_eq!(output.status.code(), Some(130));
+        for name in ["pid", "hidden"] {
+            assert!(!alive(&place.pid(name)), "{name}");
+        }
+    }
+}
+
+#[test]
+fn keys_and_stdin_do_not_reach_commands() {
+    let place = Place::new();
+    let look = "test -z \"$ANTHROPIC_API_KEY$OPENAI_API_KEY$OPENROUTER_API_KEY\" && test \"$OTHER\" = seen && \
+                test -z \"$(cat)\"";
+    let output = place
+        .vex(&[(look, Some(0))], &[])
+        .env("ANTHROPIC_API_KEY", "sk-ant-not-a-real-key-0123456789")
+        .env("OPENAI_API_KEY", "sk-not-a-real-key-0123456789")
+        .env("OPENROUTER_API_KEY", "sk-or-not-a-real-key-0123456789")
+        .env("OTHER", "seen")
+        .stdin(Stdio::piped())
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stdout)
+    );
+}
