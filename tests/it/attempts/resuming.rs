@@ -106,3 +106,46 @@ fn a_conversation_that_is_not_found_is_told() {
     );
     assert_eq!(report.cost_source, CostSource::None);
 }
+
+/// An attempt with vex is cut off in the middle of a command; the next one goes on behind it, with the same conversation.
+#[test]
+fn vex_goes_on_in_its_own_log() {
+    let world = World::new(&[("1", "todo")])
+        .attempts(5)
+        .work("timeout", json!("5s"));
+    let turn = |command: &str| {
+        json!({"kind": "turn", "tool_calls": [{"tool": "run_command", "input": {"command": command}}]})
+            .to_string()
+    };
+    let recording = [
+        json!({"kind": "recording", "version": 1}).to_string(),
+        json!({"kind": "conversation", "name": "only"}).to_string(),
+        turn("echo one >>out.txt"),
+        turn("echo two >>out.txt; exec sleep 1000"),
+        turn("echo three >>out.txt"),
+        json!({"kind": "turn", "text": "All three lines are written."}).to_string(),
+    ];
+    let recording = world
+        .env
+        .write("work/recordings/lines.jsonl", recording.join("\n"));
+    let folder = recording.parent().unwrap().to_str().unwrap();
+    let world = world.set(
+        "/agents/a",
+        json!({"runtime": "vex", "provider": "replay", "base_url": folder, "model": "lines"}),
+    );
+    world.once().expect(0);
+    assert_eq!(world.workspace_file("1", "out.txt"), "one\ntwo\nthree\n");
+
+    let sessions = world.sessions("1");
+    assert!(sessions.len() > 1, "the first attempt was cut off");
+    let id = |session: &Session| session.of_kind("session_started")[0]["provider_session_id"].clone();
+    let (first, last) = (&sessions[0], &sessions[sessions.len() - 1]);
+    first.expect("timed_out", None);
+    last.expect("succeeded", None);
+    let resumed = &last.events()[0];
+    assert_eq!(
+        (&resumed["kind"], &resumed["provider_session_id"]),
+        (&json!("resumed"), &id(first))
+    );
+    assert_eq!(id(last), id(first));
+}

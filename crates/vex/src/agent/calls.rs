@@ -2,9 +2,13 @@
 
 use std::ops::ControlFlow;
 
+use super::doom::{Effect, Verdict};
 use super::{Agent, Ending, unwritten};
 use crate::conversation::{Message, ToolCall, ToolResult};
+use crate::events::ExitReason;
 use crate::session::Entry;
+use crate::tools::plan::UpdatePlan;
+use crate::tools::{Need, Tool, Toolbox};
 
 impl Agent<'_> {
     /// Runs the calls of an answer. Each result is written down as soon as it is there, and each call has one when this
@@ -23,6 +27,9 @@ impl Agent<'_> {
         if let Err(error) = written {
             return ControlFlow::Break(unwritten(&error));
         }
+        for (call, result) in calls.iter().zip(&results) {
+            self.doom.saw(call, result, effect(tools, call));
+        }
         self.denied = results
             .into_iter()
             .rev()
@@ -32,5 +39,31 @@ impl Agent<'_> {
             self.note(Entry::Plan { steps })?;
         }
         ControlFlow::Continue(())
+    }
+
+    /// Sees whether the run goes in circles, now that a turn is over that said `words`.
+    pub(super) fn watch(&mut self, words: &str) -> ControlFlow<Ending> {
+        match self.doom.turn(words) {
+            Verdict::Go => ControlFlow::Continue(()),
+            Verdict::Correct { circle, message } => {
+                self.run.journal.guard(circle.as_str(), &message);
+                self.say(&message)
+            }
+            Verdict::Stop { circle, message } => {
+                self.run.journal.guard(circle.as_str(), &message);
+                ControlFlow::Break(match self.denied.take() {
+                    Some(denial) => Ending::failed(ExitReason::Denied, denial),
+                    None => Ending::failed(ExitReason::NoProgress, message),
+                })
+            }
+        }
+    }
+}
+
+fn effect(tools: &Toolbox, call: &ToolCall) -> Effect {
+    match tools.definition(&call.tool) {
+        Some(definition) if definition.name == UpdatePlan::NAME => Effect::Note,
+        Some(definition) if definition.need == Need::Write => Effect::Change,
+        _ => Effect::Look,
     }
 }

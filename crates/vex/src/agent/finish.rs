@@ -150,7 +150,7 @@ impl Agent<'_> {
     }
 
     /// Says something to the model.
-    fn say(&mut self, words: &str) -> ControlFlow<Ending> {
+    pub(super) fn say(&mut self, words: &str) -> ControlFlow<Ending> {
         self.record(Message::User {
             text: words.to_owned(),
         })

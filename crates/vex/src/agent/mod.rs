@@ -17,11 +17,12 @@ pub mod verify;
 use std::ops::ControlFlow;
 
 use self::context::Gauge;
+use self::doom::{Doom, IDLE_TURNS};
 use self::finish::Patience;
 use self::limits::{Limits, Meter};
 use self::output::OutputSchema;
 use self::verify::Verify;
-use crate::conversation::{Message, Turn};
+use crate::conversation::{Block, Message, Turn};
 use crate::events::{ExitReason, Journal};
 use crate::interrupt::Interrupt;
 use crate::provider::{Progress, Provider, ProviderError, Request};
@@ -112,6 +113,7 @@ struct Agent<'a> {
     meter: Meter,
     gauge: Gauge,
     patience: Patience,
+    doom: Doom,
     /// Why the last calls were refused, as long as the model did nothing else since.
     denied: Option<String>,
 }
@@ -133,6 +135,7 @@ impl<'a> Agent<'a> {
             meter: Meter::new(run.settings.limits),
             gauge,
             patience: Patience::default(),
+            doom: Doom::new(IDLE_TURNS),
             denied: None,
             run,
         }
@@ -171,15 +174,15 @@ impl<'a> Agent<'a> {
         let calls: Vec<_> = turn.tool_calls().cloned().collect();
         let stop = turn.stop;
         let text = turn.text();
-        // Nothing said and nothing asked for is no message that a provider would take back.
-        if !calls.is_empty() || !text.trim().is_empty() {
+        if has_content(&turn) {
             self.record(Message::Assistant(turn))?;
         }
         if calls.is_empty() {
-            self.finish(stop, text.trim())
+            self.finish(stop, text.trim())?;
         } else {
-            self.call(&calls)
+            self.call(&calls)?;
         }
+        self.watch(&text)
     }
 
     fn may_go_on(&self) -> ControlFlow<Ending> {
@@ -293,6 +296,15 @@ impl<'a> Agent<'a> {
             ProviderError::Interrupted => self.interrupted(),
         }
     }
+}
+
+/// Whether there is anything in an answer that a provider would take back: thoughts alone are not.
+fn has_content(turn: &Turn) -> bool {
+    turn.blocks.iter().any(|block| match block {
+        Block::Text { text } => !text.trim().is_empty(),
+        Block::Thinking { .. } => false,
+        Block::ToolCall(_) | Block::Native { .. } => true,
+    })
 }
 
 fn unwritten(error: &dyn std::error::Error) -> Ending {

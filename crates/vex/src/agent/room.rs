@@ -76,6 +76,7 @@ impl Agent<'_> {
             by_model: compaction.usage != Usage::default(),
         };
         self.note(Entry::Compaction(Box::new(compaction)))?;
+        self.doom.forget();
         compacted.after_tokens = self.gauge.tokens(self.run.session.history().bytes());
         self.run.journal.compaction(compacted);
         ControlFlow::Continue(())

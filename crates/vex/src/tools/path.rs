@@ -123,6 +123,11 @@ impl Toolbox {
         }
     }
 
+    /// What is known of the tool that the model calls so.
+    pub(crate) fn definition(&self, written: &str) -> Option<&ToolDefinition> {
+        self.find(written).ok().map(|(_, definition)| definition)
+    }
+
     /// The tool of this name. One that nobody knows is never run, whatever its name suggests that it does.
     pub(super) fn find(&self, written: &str) -> Result<(&Entry, &ToolDefinition), ToolError> {
         let name = input::tool_name(written);

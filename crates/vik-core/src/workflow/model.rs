@@ -128,9 +128,9 @@ pub enum Runtime {
 }
 
 impl Runtime {
-    /// Whether a conversation with such an agent can be taken up again. vex keeps none of its own yet.
+    /// Whether a conversation with such an agent can be taken up again.
     pub fn can_resume(self) -> bool {
-        matches!(self, Self::Codex | Self::ClaudeCode)
+        matches!(self, Self::Codex | Self::ClaudeCode | Self::Vex)
     }
 
     /// The name used in the workflow file.

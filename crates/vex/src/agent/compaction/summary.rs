@@ -106,7 +106,10 @@ impl Summary {
                 None if result.is_error => "failed".to_owned(),
                 None => "started".to_owned(),
             };
-            remember(&mut self.commands, format!("{} -> {ended}", item(command)));
+            // Only how it ended the last time counts.
+            let command = format!("{} -> ", item(command));
+            self.commands.retain(|known| !known.starts_with(&command));
+            remember(&mut self.commands, command + &ended);
         }
         if result.is_error {
             return self.fails(&tried, result.output.trim());

@@ -42,16 +42,16 @@ fn a_run_that_changed_nothing_and_says_little_is_sent_back_once() {
 
 #[test]
 fn limits_of_tokens_and_money_end_before_the_next_request() {
-    let scene = Scene::settings(|settings| settings.limits.tokens = Some(1000));
-    let played = scene.play(|_, _| Ok(used(sh("true"), 400, 0.0)));
+    let scene = Scene::settings(|settings| settings.limits.tokens = Some(100_000));
+    let played = scene.play(|_, _| Ok(used(sh("true"), 49_000, 0.0)));
     assert_eq!(played.ending.reason, ExitReason::Limit);
     assert_eq!(played.seen.len(), 2, "the third request would not fit");
     let scene = Scene::settings(|settings| settings.limits.usd = Some(1.0));
     let played = scene.play(|_, _| Ok(used(sh("true"), 1, 0.3)));
     assert_eq!((played.ending.reason, played.seen.len()), (ExitReason::Limit, 3));
     // What was paid for already is the end that it is.
-    let scene = Scene::settings(|settings| settings.limits.tokens = Some(1000));
-    let played = scene.tell(vec![used(says(REPORT), 5000, 0.0)]);
+    let scene = Scene::settings(|settings| settings.limits.tokens = Some(100_000));
+    let played = scene.tell(vec![used(says(REPORT), 500_000, 0.0)]);
     assert_eq!(played.ending.reason, ExitReason::Done);
 }
 
@@ -100,7 +100,7 @@ fn a_check_that_never_passes_is_no_success_whatever_is_said() {
     let scene = Scene::settings(|settings| settings.verify = Some(Verify::new("exit 7")));
     let played = scene.play(|number, _| {
         Ok(if number % 2 == 0 {
-            sh("true")
+            sh(&format!("echo {number}"))
         } else {
             says("All tests pass.")
         })
@@ -172,7 +172,7 @@ fn a_denial_that_ends_the_work_is_told_as_one() {
 fn a_request_that_is_too_long_is_asked_again_shorter_at_most_twice() {
     let scene = Scene::turns(20);
     std::fs::write(scene.work().join("big"), "line of text\n".repeat(1000)).unwrap();
-    let read = || calls(&[("read_file", json!({"path": "big"}))]);
+    let read = |from: usize| calls(&[("read_file", json!({"path": "big", "offset": from + 1}))]);
     let mut overflows = 0;
     let played = scene.play(|number, messages| {
         let bytes: usize = messages.iter().map(crate::agent::compaction::size).sum();
@@ -180,7 +180,7 @@ fn a_request_that_is_too_long_is_asked_again_shorter_at_most_twice() {
             overflows += 1;
             return Err(ProviderError::Overflow("too long".to_owned()));
         }
-        Ok(if number < 12 { read() } else { says(REPORT) })
+        Ok(if number < 12 { read(number) } else { says(REPORT) })
     });
     assert_eq!(played.ending.reason, ExitReason::Done);
     assert!(overflows >= 1);
@@ -191,4 +191,21 @@ fn a_request_that_is_too_long_is_asked_again_shorter_at_most_twice() {
     assert_eq!(played.ending.reason, ExitReason::Failed);
     assert_eq!(played.ending.class.as_deref(), Some("context"));
     assert_eq!(played.seen.len(), 1, "the task alone cannot be made shorter");
+}
+
+#[test]
+fn going_in_circles_is_told_once_and_then_ends_with_its_own_reason() {
+    let played = Scene::new().play(|_, _| Ok(calls(&[("list_dir", json!({}))])));
+    assert_eq!(played.ending.reason, ExitReason::NoProgress);
+    assert!(
+        played
+            .ending
+            .message
+            .is_some_and(|message| message.contains("same"))
+    );
+    let corrected = |messages: &&Vec<Message>| matches!(messages.last(), Some(Message::User { text }) if text.contains("in circles"));
+    assert_eq!(played.seen.iter().filter(corrected).count(), 1);
+    assert!(played.seen.len() < 10);
+    let guards = played.events.iter().filter(|event| event["type"] == "guard");
+    assert_eq!(guards.count(), 2);
 }

@@ -17,10 +17,10 @@ fn lines(messages: &[Message]) -> Vec<String> {
 #[test]
 fn the_task_and_the_plan_are_in_every_request_and_requests_extend_each_other() {
     let mut scene = Scene::new();
-    scene.window = Some(64_000);
+    scene.window = Some(128_000);
     scene.task = "Translate every file of the catalogue, one after the other.".to_owned();
     for number in 0..TURNS {
-        let text: String = (0..140)
+        let text: String = (0..180)
             .map(|line| format!("file {number} line {line}: some words to translate\n"))
             .collect();
         std::fs::write(scene.work().join(format!("{number}.txt")), text).unwrap();
@@ -32,7 +32,7 @@ fn the_task_and_the_plan_are_in_every_request_and_requests_extend_each_other() {
     let answer = |number: usize, messages: &[Message]| {
         let bytes: usize = messages.iter().map(compaction::size).sum();
         let tokens = bytes as u64 / 4;
-        assert!(tokens < 64_000, "request {number} has {tokens} tokens");
+        assert!(tokens < 128_000, "request {number} has {tokens} tokens");
         let turn = match number {
             n if n + 1 == TURNS => says("All files of the catalogue are translated."),
             n if n % 50 == 0 => calls(&[("update_plan", plan(n))]),

@@ -5,21 +5,23 @@ use crate::agent::compaction;
 use crate::events::ExitReason;
 use crate::session::Entry;
 
-/// A file of this many lines in the workspace, and the call that reads it.
-fn big(scene: &Scene, lines: usize) -> Value {
-    let text: String = (0..lines)
-        .map(|line| format!("line {line} of a big file\n"))
-        .collect();
-    std::fs::write(scene.work().join("big.txt"), text).unwrap();
-    json!({"path": "big.txt"})
+/// Files of so many lines in the workspace; gives the call that reads one of them.
+fn big(scene: &Scene, lines: usize) -> impl Fn(usize) -> Turn + use<> {
+    for number in 0..60 {
+        let text: String = (0..lines)
+            .map(|line| format!("line {line} of file {number}\n"))
+            .collect();
+        std::fs::write(scene.work().join(format!("{number}.txt")), text).unwrap();
+    }
+    |number| calls(&[("read_file", json!({"path": format!("{number}.txt")}))])
 }
 
 #[test]
 fn the_task_is_never_trimmed_out_after_many_calls() {
     let mut scene = Scene::turns(60);
     scene.window = Some(6000);
-    let input = big(&scene, 150);
-    let played = scene.play(|_, _| Ok(calls(&[("read_file", input.clone())])));
+    let read = big(&scene, 150);
+    let played = scene.play(|number, _| Ok(read(number)));
     assert_eq!(played.seen.len(), 60);
     assert!(played.events.iter().any(|event| event["type"] == "compaction"));
     for messages in &played.seen {
@@ -37,8 +39,8 @@ fn the_history_is_never_pruned_to_nothing() {
     let mut scene = Scene::turns(10);
     // Smaller than what one call gives.
     scene.window = Some(1500);
-    let input = big(&scene, 500);
-    let played = scene.play(|_, _| Ok(calls(&[("read_file", input.clone())])));
+    let read = big(&scene, 500);
+    let played = scene.play(|number, _| Ok(read(number)));
     assert_eq!(played.ending.reason, ExitReason::Limit);
     for messages in played.seen.iter().skip(1) {
         assert!(
@@ -105,19 +107,24 @@ fn a_cancel_leaves_no_call_without_its_result() {
 fn what_was_read_before_a_compaction_is_given_again_whole() {
     let mut scene = Scene::turns(12);
     scene.window = Some(3000);
-    let input = big(&scene, 200);
-    let played = scene.play(|_, _| Ok(calls(&[("read_file", input.clone())])));
+    let read = big(&scene, 200);
+    let again = |number: usize| number.is_multiple_of(4);
+    let played = scene.play(|number, _| Ok(read(if again(number) { 0 } else { number })));
     assert!(played.events.iter().any(|event| event["type"] == "compaction"));
-    let outputs: Vec<&str> = played
+    let results = played
         .events
         .iter()
-        .filter(|event| event["type"] == "tool_result")
-        .map(|event| event["output"].as_str().unwrap())
+        .filter(|event| event["type"] == "tool_result");
+    let outputs: Vec<&str> = results
+        .enumerate()
+        .filter(|(number, _)| again(*number))
+        .map(|(_, event)| event["output"].as_str().unwrap())
         .collect();
+    assert_eq!(outputs.len(), 3);
     assert!(
         outputs
             .iter()
-            .all(|output| *output == outputs[0] && output.contains("line 199 of"))
+            .all(|output| *output == outputs[0] && output.contains("line 199 of file 0"))
     );
 }
 
