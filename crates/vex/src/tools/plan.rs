@@ -166,24 +166,24 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn set(plan: &Plan, steps: Value) -> String {
+    fn set(plan: &Plan, steps: &Value) -> String {
         let input = serde_json::from_value(json!({ "steps": steps })).unwrap();
-        update(plan, input).map_or_else(|error| error.to_string(), |text| text)
+        update(plan, input).unwrap_or_else(|error| error.to_string())
     }
 
     #[test]
     fn a_plan_is_replaced_as_a_whole_and_only_by_a_sound_one() {
         let plan = Plan::default();
         let first = json!([{"text": "look", "status": "in_progress"}, {"text": "fix\n it"}]);
-        assert_eq!(set(&plan, first.clone()), "[>] look\n[ ] fix it\n");
-        assert!(set(&plan, first).contains("same as before"));
-        assert!(set(&plan, json!([])).contains("no steps"));
-        assert!(set(&plan, json!([{"text": " "}])).contains("without text"));
+        assert_eq!(set(&plan, &first), "[>] look\n[ ] fix it\n");
+        assert!(set(&plan, &first).contains("same as before"));
+        assert!(set(&plan, &json!([])).contains("no steps"));
+        assert!(set(&plan, &json!([{"text": " "}])).contains("without text"));
         let two = json!([{"text": "a", "status": "in_progress"}, {"text": "b", "status": "in_progress"}]);
-        assert!(set(&plan, two).contains("more than one step"));
+        assert!(set(&plan, &two).contains("more than one step"));
         assert_eq!(render(&plan.steps()), "[>] look\n[ ] fix it\n", "nothing changed");
         assert_eq!(
-            set(&plan, json!([{"text": "fix it", "status": "done"}])),
+            set(&plan, &json!([{"text": "fix it", "status": "done"}])),
             "[x] fix it\n"
         );
     }

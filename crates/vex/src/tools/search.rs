@@ -163,7 +163,7 @@ fn search(
         return Err(ToolError::Failed("interrupted".to_owned()));
     }
     match searched {
-        Ok(()) => hits.add(&found.shown, of_file),
+        Ok(()) => hits.add(&found.shown, &of_file),
         Err(_) => hits.unread += 1,
     }
     Ok(())
@@ -266,7 +266,7 @@ struct Hits {
 }
 
 impl Hits {
-    fn add(&mut self, shown: &str, of_file: OfFile<'_>) {
+    fn add(&mut self, shown: &str, of_file: &OfFile<'_>) {
         if of_file.binary || of_file.lines == 0 {
             return;
         }

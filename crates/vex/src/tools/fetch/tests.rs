@@ -4,6 +4,7 @@ use std::sync::Mutex;
 
 use super::*;
 use crate::tools::testing::Bench;
+use crate::tools::{Policy, Root, Rules, Toolbox};
 
 /// Names one host, refuses one, and allows all others; remembers who was asked for.
 #[derive(Default)]
@@ -185,4 +186,31 @@ fn it_needs_the_network_permission_and_ends_with_the_run() {
         error.contains("interrupted") || error.contains("closed"),
         "{error}"
     );
+}
+
+#[test]
+fn only_a_rule_that_names_a_host_exactly_opens_this_machine() {
+    let grant = |allow: &[&str], deny: &[&str]| {
+        let rules = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect();
+        let dir = tempfile::tempdir().unwrap();
+        let policy = Policy {
+            rules: Rules {
+                allow: rules(allow),
+                deny: rules(deny),
+            },
+            ..Policy::default()
+        };
+        let tools = Toolbox::new(Root::open(dir.path(), false).unwrap(), policy);
+        match tools.grant("127.0.0.1") {
+            Grant::Refused(_) => "refused",
+            Grant::Allowed => "allowed",
+            Grant::Named => "named",
+        }
+    };
+    assert_eq!(grant(&[], &[]), "refused");
+    assert_eq!(grant(&["web_fetch"], &[]), "allowed");
+    assert_eq!(grant(&["web_fetch(*)"], &[]), "allowed");
+    assert_eq!(grant(&["web_fetch(127.*)"], &[]), "allowed");
+    assert_eq!(grant(&["web_fetch(127.0.0.1)"], &[]), "named");
+    assert_eq!(grant(&["web_fetch(127.0.0.1)"], &["web_fetch(127.*)"]), "refused");
 }

@@ -210,8 +210,8 @@ fn file_name(text: &str) -> String {
 
 /// The two names of `diff --git`, needed only where no others follow: then both are the same.
 fn git_names(text: &str) -> Option<(String, String)> {
-    if text.starts_with('"') {
-        let end = text[1..].find("\" \"").map(|at| at + 2)?;
+    if let Some(inner) = text.strip_prefix('"') {
+        let end = inner.find("\" \"").map(|at| at + 2)?;
         return Some((unquote(&text[..end]), unquote(&text[end + 1..])));
     }
     // `a/x b/x`: the name may hold spaces, so the halves are compared.
