@@ -1,6 +1,7 @@
 //! What commands may do and what is left of them: the real `vex` with real processes.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic, too")]
+#![allow(clippy::print_stderr, reason = "a test that is skipped says so")]
 #![allow(
     clippy::needless_pass_by_value,
     reason = "`json!` values are made for the call"

@@ -2,6 +2,7 @@
 //! take every child of this process in another session for one of theirs.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic, too")]
+#![allow(clippy::print_stderr, reason = "a test that is skipped says so")]
 
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -67,7 +67,7 @@ impl Processes {
         let theirs = Arc::clone(&shared);
         let watch = move || {
             let ended = live.watch(deadline, woken.as_fd(), &mut |bytes| {
-                lock(&theirs).fresh.push(bytes)
+                lock(&theirs).fresh.push(bytes);
             });
             lock(&theirs).ended = Some(ended);
         };

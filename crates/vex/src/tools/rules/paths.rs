@@ -30,7 +30,7 @@ impl Forms {
         written.push(plain);
         let real = root.real(path).map_or_else(Vec::new, |real| {
             let below = real.strip_prefix(root.path()).map(Path::to_owned);
-            below.into_iter().chain([real.clone()]).collect()
+            below.into_iter().chain([real]).collect()
         });
         Self { written, real }
     }

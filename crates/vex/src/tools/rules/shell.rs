@@ -481,7 +481,7 @@ fn is_assignment(word: &[Glyph]) -> bool {
             Glyph::Char('=') => return name > 0,
             Glyph::Char('+') if word.get(index + 1) == Some(&Glyph::Char('=')) => {}
             Glyph::Char(c) if *c == '_' || c.is_ascii_alphabetic() || (name > 0 && c.is_ascii_digit()) => {
-                name += 1
+                name += 1;
             }
             _ => return false,
         }
