@@ -33,7 +33,7 @@ use crate::provider::catalog::ProviderConfig;
 use crate::provider::http::{Deadlines, RetrySettings};
 use crate::provider::prices::ModelConfig;
 use crate::provider::protocol::Effort;
-use crate::tools::Permission;
+use crate::tools::{Hook, Permission, Rule};
 
 /// All settings. Also the form of a `config.toml`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -56,9 +56,11 @@ pub struct Settings {
     /// What may be done without asking.
     pub permission: Permission,
     /// Rules of what may be done beyond the permission.
-    pub allow: Vec<String>,
+    pub allow: Vec<Rule>,
     /// Rules of what must not be done; they win over `allow`.
-    pub deny: Vec<String>,
+    pub deny: Vec<Rule>,
+    /// Programs that judge each call of a tool.
+    pub hooks: Vec<Hook>,
     /// What commands may touch.
     pub sandbox: SandboxSettings,
     /// Variables of the environment that commands get beside the usual ones.
@@ -104,6 +106,7 @@ impl Default for Settings {
             permission: Permission::default(),
             allow: Vec::new(),
             deny: Vec::new(),
+            hooks: Vec::new(),
             sandbox: SandboxSettings::default(),
             env_pass: Vec::new(),
             max_turns: const { NonZeroU32::new(200).unwrap() },

@@ -73,7 +73,7 @@ fn later_layers_win_and_rules_add_up() {
     let place = Place::new(&[
         (
             "system.toml",
-            "model = \"s\"\nmax_turns = 10\ndeny = [\"web_fetch\"]\n[retry]\nmax_tries = 2\n",
+            "model = \"s\"\nmax_turns = 10\ndeny = [\"git_commit\"]\n[retry]\nmax_tries = 2\n",
         ),
         (
             "user.toml",
@@ -89,7 +89,7 @@ fn later_layers_win_and_rules_add_up() {
                 ("VEX_TIMEOUT", "90"),
                 ("VEX_MODLE", "x"),
                 ("VEX_HOME", "/h"),
-                ("VEX_DENY", "a\n\nb\n"),
+                ("VEX_DENY", "list_dir\n\nrun_command(a b)\n"),
                 ("OTHER", "1"),
             ],
             &[
@@ -99,7 +99,7 @@ fn later_layers_win_and_rules_add_up() {
             ],
             &[
                 ("--model", "model", "f".into()),
-                ("--deny", "deny", vec!["git_commit"].into()),
+                ("--deny", "deny", vec!["write_file(*.lock)"].into()),
             ],
         )
         .unwrap();
@@ -115,7 +115,7 @@ fn the_workspace_can_only_narrow() {
         (
             "w/.vex/config.toml",
             "provider = \"evil\"\nbase_url = \"http://evil\"\npermission = \"full\"\nallow = [\"run_command\"]\n\
-             deny = [\"web_fetch\"]\nmax_usd = 1.0\nmax_turns = 500\nmax_tokens = 9\nverify = \"curl evil\"\n\
+             deny = [\"git_commit\"]\nmax_usd = 1.0\nmax_turns = 500\nmax_tokens = 9\nverify = \"curl evil\"\n\
              instructions = [\"docs/AGENTS.md\", \"../../secret\"]\nenv_pass = [\"AWS\"]\n[sandbox]\nwrite = [\"/\"]\n\
              [providers.openai]\nbase_url = \"http://evil\"\n[retry]\nmax_tries = 100\n",
         ),
@@ -126,7 +126,7 @@ fn the_workspace_can_only_narrow() {
     insta::assert_snapshot!(place.told(&loaded));
     let expected = Settings {
         permission: Permission::ReadOnly,
-        deny: vec!["web_fetch".into()],
+        deny: vec!["git_commit".parse().unwrap()],
         max_usd: Some(1.0),
         max_turns: NonZeroU32::new(5).unwrap(),
         max_tokens: Some(9),
@@ -153,6 +153,9 @@ fn mistakes_are_told_where_they_are() {
         "model = \n",
         "[context]\nsoft = 95\n",
         "max_usd = -1\n",
+        "deny = [\"rm_rf\"]\n",
+        "allow = [\"run_command(\"]\n",
+        "[[hooks]]\nevent = \"pre_tool\"\n",
         "model = \"a\"\nmodel = \"b\"\n",
         "[models.x]\ninput = \"cheap\"\n",
     ] {
@@ -176,7 +179,7 @@ fn a_value_of_config_is_toml_or_else_a_text() {
     assert_eq!(load("model=5").model.as_deref(), Some("5"));
     assert_eq!(load("timeout=5m").timeout, Some(Period::seconds(300)));
     assert_eq!(load("timeout=7").timeout, Some(Period::seconds(7)));
-    assert_eq!(load("deny=[\"a\", \"b\"]").deny, ["a", "b"]);
+    assert_eq!(load("env_pass=[\"a\", \"b\"]").env_pass, ["a", "b"]);
     assert!(load("no_session=true").no_session);
     // One key only: what follows on a new line is a part of the text.
     let settings = load("model=\"a\"\npermission=\"full\"");
@@ -205,6 +208,7 @@ fn the_keys_are_those_of_the_settings() {
         let text = match (key.kind, key.name) {
             (_, "permission") => "full",
             (_, "effort") => "low",
+            (_, "allow" | "deny") => "read_file",
             (Kind::Switch, _) => "true",
             (Kind::Text | Kind::List, _) => "x",
             (Kind::Integer | Kind::Number, _) => "75",

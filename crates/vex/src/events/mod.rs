@@ -118,9 +118,14 @@ impl Journal {
         self.inner().closed
     }
 
-    /// The last thing that the model said.
-    pub fn last_message(&self) -> Option<String> {
-        self.inner().last_message.clone()
+    /// What came of the run: the final answer where it had to fit a schema, else the last thing that the model said.
+    pub fn last_words(&self) -> Option<String> {
+        let inner = self.inner();
+        inner
+            .result
+            .as_ref()
+            .map(Value::to_string)
+            .or_else(|| inner.last_message.clone())
     }
 
     /// The run begins.

@@ -38,7 +38,7 @@ pub fn process() -> &'static Redactor {
 
 /// As [`process`], but the variables named here hold keys, too, whatever their names say. Only counts before the first
 /// text is redacted.
-pub fn init(also: &[&str]) {
+pub fn init(also: &[String]) {
     let _ = PROCESS.set(Redactor::of_variables(std::env::vars_os(), also));
 }
 
@@ -72,10 +72,10 @@ impl Redactor {
         Self { exact: exact.into() }
     }
 
-    fn of_variables(variables: impl Iterator<Item = (OsString, OsString)>, also: &[&str]) -> Self {
+    fn of_variables(variables: impl Iterator<Item = (OsString, OsString)>, also: &[String]) -> Self {
         let keys = variables.filter_map(|(name, value)| {
             let (name, value) = (name.into_string().ok()?, value.into_string().ok()?);
-            let holds_key = also.contains(&name.as_str()) || rules::names_secret(name.as_bytes());
+            let holds_key = also.contains(&name) || rules::names_secret(name.as_bytes());
             // A path to a secret is none.
             (holds_key && !value.starts_with('/')).then_some(value)
         });

@@ -167,7 +167,7 @@ fn the_own_keys_are_masked_wherever_they_stand() {
         ("STRANGE", "named-by-settings"),
     ]
     .map(|(name, value)| (name.into(), value.into()));
-    let redactor = Redactor::of_variables(variables.into_iter(), &["STRANGE"]);
+    let redactor = Redactor::of_variables(variables.into_iter(), &["STRANGE".to_owned()]);
     let text =
         "xcorrect horse batteryx correct horse 1234567 /run/secrets/key a-fine-editor named-by-settings";
     assert_eq!(

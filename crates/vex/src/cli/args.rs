@@ -1,0 +1,286 @@
+//! Flags, and the settings that they stand for.
+
+use std::num::NonZeroU32;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum, ValueHint};
+use toml::Value;
+
+use crate::config::{ConfigError, Flag, Loaded, Period, Sources};
+use crate::provider::protocol::Effort;
+use crate::session::{ForkPoint, SessionId};
+use crate::tools::Permission;
+
+/// Which model is asked, and where.
+#[derive(Clone, Debug, Default, Args)]
+pub struct ChoiceArgs {
+    /// The model; for the provider `replay` the name of a recording
+    #[arg(short, long, help_heading = "Model")]
+    pub model: Option<String>,
+
+    /// The provider: anthropic, openai, openrouter, ollama, local, replay, or one of the settings
+    ///
+    /// If absent, the one whose key is set (ANTHROPIC_API_KEY, OPENAI_API_KEY, …); `local` where --base-url is given.
+    #[arg(long, value_name = "NAME", help_heading = "Model")]
+    pub provider: Option<String>,
+
+    /// The provider's address; for `replay` the folder of the recordings, or one recording
+    #[arg(long, value_name = "URL", help_heading = "Model", value_hint = ValueHint::Url)]
+    pub base_url: Option<String>,
+
+    /// The workspace [default: the current directory]
+    #[arg(short = 'C', long = "cd", value_name = "DIR", env = "VEX_CD", hide_env = true, value_hint = ValueHint::DirPath)]
+    pub dir: Option<PathBuf>,
+
+    /// Set any key of the settings, with TOML on the right; may be repeated
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub config: Vec<String>,
+}
+
+impl ChoiceArgs {
+    /// The workspace, as it was given.
+    pub(super) fn dir(&self) -> &Path {
+        self.dir.as_deref().unwrap_or(Path::new("."))
+    }
+
+    /// Reads all layers of the settings, with these flags on top and `more` on top of them.
+    pub(super) fn load(&self, more: Vec<Flag>) -> Result<Loaded, ConfigError> {
+        let mut flags = Vec::new();
+        let mut text = |name, key, value: &Option<String>| {
+            flags.extend(value.clone().map(|value| Flag {
+                name,
+                key,
+                value: Value::String(value),
+            }));
+        };
+        text("--model", "model", &self.model);
+        text("--provider", "provider", &self.provider);
+        text("--base-url", "base_url", &self.base_url);
+        flags.extend(more);
+        // Settings are looked for in the real folder, whatever links lead to it.
+        let workspace = self.dir().canonicalize().ok();
+        Loaded::load(&Sources::of_process(workspace.as_deref(), &self.config, flags))
+    }
+}
+
+/// `vex exec`
+#[derive(Clone, Debug, Default, Args)]
+pub struct ExecArgs {
+    /// Which model, and where.
+    #[command(flatten)]
+    pub choice: ChoiceArgs,
+
+    /// Print events as JSON lines
+    #[arg(long, env = "VEX_JSON", hide_env = true)]
+    pub json: bool,
+
+    /// Write the last message to this file when the run is over; with --output-schema the result
+    #[arg(short = 'o', long = "output", value_name = "FILE", env = "VEX_OUTPUT", hide_env = true, value_hint = ValueHint::FilePath)]
+    pub output: Option<PathBuf>,
+
+    /// The model that takes over where the first one stays overloaded or is refused
+    #[arg(long, value_name = "MODEL", help_heading = "Model")]
+    pub fallback_model: Option<String>,
+
+    /// How much the model thinks: minimal, low, medium, high, xhigh or max [default: the model's own]
+    #[arg(long, value_parser = effort, help_heading = "Model")]
+    pub effort: Option<Effort>,
+
+    /// What may be done without asking [default: workspace-write]
+    #[arg(long, value_enum, help_heading = "Permission")]
+    pub permission: Option<Permission>,
+
+    /// Allow more: TOOL or TOOL(PATTERN), for example 'web_fetch(docs.rs)'; may be repeated
+    #[arg(long, value_name = "RULE", help_heading = "Permission")]
+    pub allow: Vec<String>,
+
+    /// Deny: TOOL or TOOL(PATTERN), for example 'run_command(git push*)'; wins over --allow; may be repeated
+    #[arg(long, value_name = "RULE", help_heading = "Permission")]
+    pub deny: Vec<String>,
+
+    /// Answers of the model, at most [default: 200]
+    #[arg(long, value_name = "N", help_heading = "Limits")]
+    pub max_turns: Option<NonZeroU32>,
+
+    /// Tokens, input and output together, at most
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Limits")]
+    pub max_tokens: Option<u64>,
+
+    /// USD, at most; the price of the model must be known
+    #[arg(long, value_name = "USD", value_parser = money, help_heading = "Limits")]
+    pub max_usd: Option<f64>,
+
+    /// How long the run may take: 90s, 10m, 1h
+    #[arg(long, value_name = "TIME", help_heading = "Limits")]
+    pub timeout: Option<Period>,
+
+    /// A command that must succeed when the model says it is done; a failure goes back to it, a few times
+    #[arg(long, value_name = "COMMAND", help_heading = "Check and result")]
+    pub verify: Option<String>,
+
+    /// A file with the JSON Schema that the final answer must fit
+    #[arg(long, value_name = "FILE", help_heading = "Check and result", value_hint = ValueHint::FilePath)]
+    pub output_schema: Option<PathBuf>,
+
+    /// Go on with a session, in its own workspace; the prompt may be left out
+    #[arg(long, value_name = "ID", env = "VEX_RESUME", hide_env = true, conflicts_with_all = ["fork", "no_session"], help_heading = "Session")]
+    pub resume: Option<SessionId>,
+
+    /// Begin a new session with what another one holds, up to the end of a turn
+    #[arg(
+        long,
+        conflicts_with = "no_session",
+        value_name = "ID[@TURN]",
+        env = "VEX_FORK",
+        hide_env = true,
+        help_heading = "Session"
+    )]
+    pub fork: Option<ForkPoint>,
+
+    /// Keep no log of the session: it cannot go on later
+    #[arg(long, help_heading = "Session")]
+    pub no_session: bool,
+
+    /// The recording to replay
+    #[arg(long, value_name = "FILE", help_heading = "Model", value_hint = ValueHint::FilePath)]
+    pub replay: Option<PathBuf>,
+
+    /// The folder of recordings where --base-url is not given
+    #[arg(long, value_name = "DIR", env = "VEX_REPLAY_DIR", hide = true)]
+    pub replay_dir: Option<PathBuf>,
+
+    /// The task; `-`, or nothing where stdin is no terminal, reads it from stdin
+    #[arg(value_name = "PROMPT")]
+    pub prompt: Option<String>,
+}
+
+impl ExecArgs {
+    /// The settings, with these flags on top.
+    pub(super) fn load(&self) -> Result<Loaded, ConfigError> {
+        let mut flags = Vec::new();
+        let mut set =
+            |name, key, value: Option<Value>| flags.extend(value.map(|value| Flag { name, key, value }));
+        let path = |path: &Option<PathBuf>| {
+            path.as_ref()
+                .map(|path| Value::String(path.to_string_lossy().into_owned()))
+        };
+        let list = |rules: &[String]| (!rules.is_empty()).then(|| Value::from(rules.to_vec()));
+        let whole = |number: u64| Value::Integer(i64::try_from(number).unwrap_or(i64::MAX));
+        set(
+            "--fallback-model",
+            "fallback_model",
+            self.fallback_model.clone().map(Value::from),
+        );
+        set(
+            "--effort",
+            "effort",
+            self.effort.and_then(|effort| Value::try_from(effort).ok()),
+        );
+        set(
+            "--permission",
+            "permission",
+            self.permission.map(|permission| permission.as_str().into()),
+        );
+        set("--allow", "allow", list(&self.allow));
+        set("--deny", "deny", list(&self.deny));
+        set(
+            "--max-turns",
+            "max_turns",
+            self.max_turns.map(|turns| whole(turns.get().into())),
+        );
+        set("--max-tokens", "max_tokens", self.max_tokens.map(whole));
+        set("--max-usd", "max_usd", self.max_usd.map(Value::Float));
+        set(
+            "--timeout",
+            "timeout",
+            self.timeout.map(|time| time.to_string().into()),
+        );
+        set("--verify", "verify", self.verify.clone().map(Value::from));
+        set("--output-schema", "output_schema", path(&self.output_schema));
+        set(
+            "--no-session",
+            "no_session",
+            self.no_session.then_some(Value::Boolean(true)),
+        );
+        self.choice.load(flags)
+    }
+}
+
+fn effort(text: &str) -> Result<Effort, String> {
+    use serde::Deserialize;
+    use serde::de::value::{Error, StrDeserializer};
+    Effort::deserialize(StrDeserializer::<Error>::new(text)).map_err(|error| error.to_string())
+}
+
+fn money(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(usd) if usd.is_finite() && usd > 0.0 => Ok(usd),
+        _ => Err("give an amount in USD that is more than zero".to_owned()),
+    }
+}
+
+/// Shows that a value of the command line is one of the settings, too.
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+    use crate::cli::VexArgs;
+    use crate::config::KEYS;
+
+    /// Flags that say how one run is told, not what it does.
+    const NO_SETTINGS: &[&str] = &[
+        "json",
+        "output",
+        "cd",
+        "resume",
+        "fork",
+        "replay",
+        "replay-dir",
+        "config",
+        "help",
+    ];
+
+    #[test]
+    fn each_flag_of_exec_is_a_setting_too() {
+        let command = VexArgs::command();
+        let exec = command.find_subcommand("exec").unwrap();
+        for flag in exec.get_arguments().filter_map(|arg| arg.get_long()) {
+            let is_key = KEYS.iter().any(|key| key.name == flag.replace('-', "_"));
+            assert_ne!(is_key, NO_SETTINGS.contains(&flag), "{flag}");
+        }
+    }
+
+    #[test]
+    fn flags_win_and_are_told_as_their_origin() {
+        let args = ExecArgs {
+            choice: ChoiceArgs {
+                model: Some("m".into()),
+                config: vec!["model=c".into(), "max_turns=3".into()],
+                ..ChoiceArgs::default()
+            },
+            effort: Some(Effort::High),
+            permission: Permission::from_str("read-only", false).ok(),
+            allow: vec!["web_fetch(a)".into()],
+            max_tokens: Some(5),
+            max_usd: Some(0.5),
+            timeout: "90s".parse().ok(),
+            no_session: true,
+            ..ExecArgs::default()
+        };
+        let loaded = args.load().unwrap();
+        let told = |key: &str| {
+            let shown = loaded.shown().into_iter().find(|shown| shown.key == key).unwrap();
+            format!("{} {}", shown.value, shown.origin)
+        };
+        assert_eq!(told("model"), "\"m\" --model");
+        assert_eq!(told("max_turns"), "3 --config");
+        assert_eq!(told("effort"), "\"high\" --effort");
+        assert_eq!(told("permission"), "\"read-only\" --permission");
+        assert_eq!(told("allow[0]"), "\"web_fetch(a)\" --allow");
+        assert_eq!(told("max_tokens"), "5 --max-tokens");
+        assert_eq!(told("max_usd"), "0.5 --max-usd");
+        assert_eq!(told("timeout"), "\"90s\" --timeout");
+        assert_eq!(told("no_session"), "true --no-session");
+    }
+}

@@ -1,0 +1,235 @@
+//! `vex doctor`: whether a run could begin.
+
+use std::process::{Command, Stdio};
+
+use clap::Args;
+use serde::Serialize;
+
+use super::args::ChoiceArgs;
+use super::exec::policy;
+use super::{models, output, provider};
+use crate::config::{Loaded, Settings};
+use crate::events::ExitReason;
+use crate::interrupt::Interrupt;
+use crate::provider::catalog::{self, process_env};
+use crate::provider::http::{list_models, probe};
+use crate::provider::open;
+use crate::tools::{Permission, Root, Toolbox};
+
+/// `vex doctor`
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    /// Send one small request to the model
+    #[arg(long)]
+    pub probe: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// What is looked at.
+    #[command(flatten)]
+    pub choice: ChoiceArgs,
+}
+
+/// How a check went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Level {
+    Ok,
+    Warning,
+    Error,
+}
+
+#[derive(Debug, Serialize)]
+struct Finding {
+    check: &'static str,
+    level: Level,
+    message: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<String>,
+}
+
+impl Finding {
+    fn new(check: &'static str, level: Level, message: impl Into<String>) -> Self {
+        Self {
+            check,
+            level,
+            message: message.into(),
+            hint: None,
+        }
+    }
+
+    fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+pub(super) fn run(args: &DoctorArgs) -> ExitReason {
+    let mut findings = Vec::new();
+    let mut worst = ExitReason::Done;
+    match args.choice.load(Vec::new()) {
+        Ok(loaded) => {
+            findings.extend(settings(&loaded));
+            findings.push(git());
+            findings.extend(workspace(args, &loaded.settings));
+            findings.push(keys(&loaded.settings));
+            let (found, reason) = server(&loaded.settings, args.probe);
+            findings.extend(found);
+            worst = reason;
+        }
+        Err(error) => {
+            findings.push(Finding::new(
+                "settings",
+                Level::Error,
+                output::with_source(&error),
+            ));
+            worst = ExitReason::Config;
+        }
+    }
+    if worst == ExitReason::Done && findings.iter().any(|finding| finding.level == Level::Error) {
+        worst = ExitReason::Failed;
+    }
+    let told = if args.json {
+        output::print_json(&findings)
+    } else {
+        output::print(&text(&findings))
+    };
+    if worst == ExitReason::Done { told } else { worst }
+}
+
+fn text(findings: &[Finding]) -> String {
+    let mut text = String::new();
+    for finding in findings {
+        let mark = match finding.level {
+            Level::Ok => "ok     ",
+            Level::Warning => "warning",
+            Level::Error => "error  ",
+        };
+        text += &format!("{mark}  {:9} {}\n", finding.check, finding.message);
+        if let Some(hint) = &finding.hint {
+            text += &format!("         {:9} → {hint}\n", "");
+        }
+    }
+    crate::redact::redact(&text).into_owned()
+}
+
+fn settings(loaded: &Loaded) -> Vec<Finding> {
+    let set = loaded
+        .shown()
+        .iter()
+        .filter(|shown| shown.origin != "default")
+        .count();
+    let mut findings = vec![Finding::new("settings", Level::Ok, format!("{set} values set"))];
+    let warning = |warning: &String| Finding::new("settings", Level::Warning, warning);
+    findings.extend(loaded.warnings.iter().map(warning));
+    findings
+}
+
+fn git() -> Finding {
+    let asked = Command::new("git")
+        .arg("--version")
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .output();
+    match asked {
+        Ok(output) if output.status.success() => Finding::new(
+            "git",
+            Level::Ok,
+            String::from_utf8_lossy(&output.stdout).trim().to_owned(),
+        ),
+        _ => Finding::new("git", Level::Warning, "git cannot be run")
+            .hint("install git: without it there are no git tools, and no commits in the evidence"),
+    }
+}
+
+fn workspace(args: &DoctorArgs, settings: &Settings) -> Vec<Finding> {
+    let root = match Root::open(args.choice.dir(), false) {
+        Ok(root) => root,
+        Err(error) => {
+            return vec![
+                Finding::new("workspace", Level::Error, output::with_source(&error))
+                    .hint("give another one with -C DIR"),
+            ];
+        }
+    };
+    let place = root.path().display().to_string();
+    let sandbox = match Toolbox::new(root, policy(settings)).sandbox() {
+        Ok(sandbox) if sandbox.starts_with("none") && settings.permission != Permission::Full => {
+            Finding::new("sandbox", Level::Warning, sandbox)
+                .hint("commands are not held to the workspace: run vex in a container, or with --permission read-only")
+        }
+        Ok(sandbox) => Finding::new("sandbox", Level::Ok, sandbox),
+        Err(why) => Finding::new("sandbox", Level::Error, why),
+    };
+    vec![Finding::new("workspace", Level::Ok, place), sandbox]
+}
+
+/// Which keys are there, by the names of their variables.
+fn keys(settings: &Settings) -> Finding {
+    let mut variables = catalog::key_variables(&settings.providers);
+    variables.sort();
+    variables.dedup();
+    let (set, unset): (Vec<_>, Vec<_>) = variables
+        .into_iter()
+        .partition(|name| process_env(name).is_some_and(|value| !value.trim().is_empty()));
+    if set.is_empty() {
+        return Finding::new("keys", Level::Ok, format!("none of {} is set", unset.join(", ")))
+            .hint("local servers need none: --provider ollama, or --base-url URL");
+    }
+    Finding::new("keys", Level::Ok, format!("{} set", set.join(", ")))
+}
+
+/// The provider that a run would use, and whether it is there.
+fn server(settings: &Settings, ask_model: bool) -> (Vec<Finding>, ExitReason) {
+    let failed = |reason, message: String| (vec![Finding::new("provider", Level::Error, message)], reason);
+    if settings.provider.as_deref() == Some(provider::REPLAY) {
+        return (
+            vec![Finding::new("provider", Level::Ok, "replay: a recording")],
+            ExitReason::Done,
+        );
+    }
+    let endpoint = match open::endpoint(settings, &process_env) {
+        Ok(endpoint) => endpoint,
+        Err(error) => return failed(ExitReason::Config, error.to_string()),
+    };
+    let place = format!(
+        "{} at {} ({})",
+        endpoint.name,
+        endpoint.base_url,
+        endpoint.protocol.as_str()
+    );
+    let mut findings = vec![Finding::new("provider", Level::Ok, place)];
+    if settings.model.is_none() {
+        let hint = format!(
+            "give -m MODEL; `vex models --provider {}` lists them",
+            endpoint.name
+        );
+        findings.push(Finding::new("model", Level::Warning, "none is set").hint(hint));
+    }
+    if !ask_model {
+        return (findings, ExitReason::Done);
+    }
+    let interrupt = Interrupt::new();
+    let (asked, finding) = if settings.model.is_some() {
+        let asked = open::http_settings(settings, &process_env, None, &interrupt)
+            .and_then(|settings| probe(settings, &interrupt));
+        let told = asked.map(|probe| format!("{} answered in {} ms", probe.model, probe.took.as_millis()));
+        ("probe", told)
+    } else {
+        let asked = list_models(endpoint, settings.ca_file.as_deref(), &interrupt);
+        (
+            "probe",
+            asked.map(|models| format!("it lists {} models", models.len())),
+        )
+    };
+    match finding {
+        Ok(message) => {
+            findings.push(Finding::new(asked, Level::Ok, message));
+            (findings, ExitReason::Done)
+        }
+        Err(error) => {
+            findings.push(Finding::new(asked, Level::Error, error.to_string()));
+            (findings, models::reason(&error))
+        }
+    }
+}

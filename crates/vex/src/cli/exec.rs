@@ -1,0 +1,257 @@
+//! `vex exec`: one prompt, one run, one exit code.
+
+use super::args::ExecArgs;
+use super::output::with_source;
+use super::provider::{Opened, REPLAY, Recorded, open_provider};
+use super::{models, output, prompt};
+use crate::agent::limits::Limits;
+use crate::agent::output::{OutputSchema, OutputSchemaError};
+use crate::agent::prompt::{Place, system};
+use crate::agent::verify::Verify;
+use crate::agent::{self, Ending};
+use crate::config::{Loaded, Period, Settings};
+use crate::events::{ExitReason, Journal, SessionStart};
+use crate::evidence::Before;
+use crate::interrupt::Interrupt;
+use crate::provider::{ProviderError, catalog};
+use crate::session::{Head, Origin, Session, SessionError, SessionId, Store};
+use crate::tools::{Permission, Policy, Root, Rules, Toolbox};
+
+pub(super) fn run(args: &ExecArgs) -> ExitReason {
+    let journal = Journal::stdio(args.json);
+    let interrupt = Interrupt::new();
+    let last = journal.clone();
+    let cut_off = move || {
+        last.try_end(
+            ExitReason::Interrupted,
+            Some("interrupted by a signal, and cut off"),
+        );
+    };
+    if let Err(error) = interrupt.install(cut_off) {
+        journal.error(&format!("cannot listen to signals: {error}"), true, None);
+        return journal.end(ExitReason::Failed, Some("cannot listen to signals"));
+    }
+    let ending = work(args, &journal, &interrupt);
+    let ending = keep_output(args, &journal, ending);
+    if let Some(message) = ending
+        .message
+        .as_deref()
+        .filter(|_| ending.reason != ExitReason::Done)
+    {
+        let class = match ending.reason {
+            ExitReason::Config | ExitReason::Usage => Some("usage"),
+            _ => ending.class.as_deref(),
+        };
+        journal.error(message, true, class);
+    }
+    journal.end(ending.reason, ending.message.as_deref())
+}
+
+fn work(args: &ExecArgs, journal: &Journal, interrupt: &Interrupt) -> Ending {
+    let config = |message: String| Ending::failed(ExitReason::Config, message);
+    let Loaded {
+        settings, warnings, ..
+    } = match args.load() {
+        Ok(loaded) => loaded,
+        Err(error) => return config(with_source(&error)),
+    };
+    crate::redact::init(&catalog::key_variables(&settings.providers));
+    let id = args.resume.unwrap_or_else(SessionId::fresh);
+    let opened = open_model(args, &settings, id, interrupt);
+    let (provider, model) = match &opened {
+        Ok(opened) => (opened.name.clone(), opened.provider.model().model.clone()),
+        Err(_) => {
+            let provider = settings.provider.clone().unwrap_or_else(|| "none".to_owned());
+            let model = settings.model.clone().unwrap_or_else(|| provider.clone());
+            (provider, model)
+        }
+    };
+    let dir = args.choice.dir();
+    let root = Root::open(dir, settings.permission == Permission::Full);
+    let cwd = root.as_ref().map_or(dir, Root::path).display().to_string();
+    let tools = root.map(|root| Toolbox::new(root, policy(&settings)));
+    let sandbox = tools.as_ref().ok().map(Toolbox::sandbox);
+    journal.session_start(&SessionStart {
+        session_id: &id.to_string(),
+        model: &model,
+        version: crate::VERSION,
+        provider: &provider,
+        cwd: &cwd,
+        permission: settings.permission.as_str(),
+        sandbox: match &sandbox {
+            Some(Ok(sandbox) | Err(sandbox)) => Some(sandbox),
+            None => None,
+        },
+        resumed_from: args.resume.map(|id| id.to_string()).as_deref(),
+        forked_from: args.fork.map(|from| from.to_string()).as_deref(),
+    });
+    for warning in &warnings {
+        journal.warning(warning);
+    }
+    let tools = match tools {
+        Ok(tools) => tools,
+        Err(error) => return config(with_source(&error)),
+    };
+    if let Some(Err(why)) = sandbox {
+        return config(why);
+    }
+    let mut provider_in_use = match opened {
+        Ok(opened) => opened.provider,
+        Err(error) => return refused(error),
+    };
+    let limits = match bounds(&settings, provider != REPLAY) {
+        Ok(limits) => limits,
+        Err(error) => return config(with_source(&error)),
+    };
+    let goes_on = args.resume.is_some() || args.fork.is_some();
+    let prompt = match (&args.prompt, goes_on) {
+        (None, true) => None,
+        (argument, _) => match prompt::read(argument.as_deref(), interrupt) {
+            Ok(prompt) => Some(prompt),
+            Err(ending) => return ending,
+        },
+    };
+    let instructions: Vec<&str> = settings.instructions.iter().map(String::as_str).collect();
+    let system = system(Place {
+        cwd: tools.root().path(),
+        permission: settings.permission,
+        instructions: &instructions,
+    });
+    let head = Head {
+        id,
+        ..Head::new(cwd, model, provider, system)
+    };
+    let mut session = match open_session(args, settings.no_session, head, prompt, journal) {
+        Ok(session) => session,
+        Err(error) => return Ending::failed(ExitReason::Failed, with_source(&error)),
+    };
+    let before = Before::look(tools.root().path());
+    let ending = agent::run(agent::Run {
+        provider: provider_in_use.as_mut(),
+        tools: &tools,
+        journal,
+        interrupt,
+        session: &mut session,
+        settings: &limits,
+    });
+    journal.evidence(|evidence| before.add_to(evidence));
+    ending
+}
+
+/// What answers. A recording and another provider do not go together.
+fn open_model(
+    args: &ExecArgs,
+    settings: &Settings,
+    id: SessionId,
+    interrupt: &Interrupt,
+) -> Result<Opened, ProviderError> {
+    let recorded = Recorded {
+        file: args.replay.as_deref(),
+        folder: args.replay_dir.as_deref(),
+    };
+    match args.choice.provider.as_deref() {
+        Some(other) if recorded.file.is_some() && other != REPLAY => Err(ProviderError::Config(format!(
+            "--replay plays a recording, and --provider names {other:?}: leave one of them out"
+        ))),
+        _ => open_provider(settings, recorded, &id.to_string(), interrupt),
+    }
+}
+
+/// What the settings say of what may be done.
+pub(super) fn policy(settings: &Settings) -> Policy {
+    Policy {
+        permission: settings.permission,
+        rules: Rules {
+            allow: settings.allow.clone(),
+            deny: settings.deny.clone(),
+        },
+        hooks: settings.hooks.clone(),
+        sandbox_write: settings.sandbox.write.clone(),
+        sandbox_required: settings.sandbox.require,
+        hide_env: catalog::key_variables(&settings.providers),
+        pass_env: settings.env_pass.clone(),
+    }
+}
+
+/// What the settings say of how the run is bounded and checked.
+fn bounds(settings: &Settings, summaries: bool) -> Result<agent::Settings, OutputSchemaError> {
+    Ok(agent::Settings {
+        limits: Limits {
+            turns: Some(settings.max_turns),
+            tokens: settings.max_tokens,
+            usd: settings.max_usd,
+            time: settings.timeout.map(Period::get),
+        },
+        window: None,
+        summaries,
+        verify: settings.verify.as_ref().map(|command| Verify {
+            attempts: settings.verify_attempts.get(),
+            ..Verify::new(command)
+        }),
+        output: settings
+            .output_schema
+            .as_deref()
+            .map(OutputSchema::load)
+            .transpose()?,
+    })
+}
+
+/// Opens the conversation and puts the prompt into it. A new one is not worth giving up the work where it cannot be kept.
+fn open_session(
+    args: &ExecArgs,
+    unkept: bool,
+    head: Head,
+    prompt: Option<String>,
+    journal: &Journal,
+) -> Result<Session, SessionError> {
+    let origin = match (args.resume, args.fork) {
+        (Some(id), _) => Origin::Resume(id),
+        (None, Some(from)) => Origin::Fork(from),
+        (None, None) => Origin::New,
+    };
+    let kept = || Session::open(Some(&Store::of_user()?), origin, head.clone());
+    // What goes on is read from the log, so it is kept there, too.
+    let mut session = match (!unkept || origin != Origin::New).then(kept).transpose() {
+        Ok(None) => Session::open(None, origin, head)?,
+        Ok(Some(session)) => session,
+        Err(error) if origin == Origin::New => {
+            let why = with_source(&error);
+            journal.warning(&format!("this session is not kept: {why}"));
+            Session::open(None, origin, head)?
+        }
+        Err(error) => return Err(error),
+    };
+    session.ask(prompt)?;
+    Ok(session)
+}
+
+/// The end of a run whose provider cannot be asked at all.
+fn refused(error: ProviderError) -> Ending {
+    let reason = models::reason(&error);
+    let mut ending = Ending::failed(reason, error.to_string());
+    if let ProviderError::Reported { class, .. } = error {
+        ending.class = class;
+    }
+    ending
+}
+
+/// Writes the file of `-o`. A run whose answer could not be written is not done.
+fn keep_output(args: &ExecArgs, journal: &Journal, ending: Ending) -> Ending {
+    let (Some(path), Some(mut text)) = (&args.output, journal.last_words()) else {
+        return ending;
+    };
+    if !text.ends_with('\n') {
+        text.push('\n');
+    }
+    match output::write_file(path, &text) {
+        Err(error) if ending.reason == ExitReason::Done => Ending::failed(
+            ExitReason::Failed,
+            format!("cannot write {}: {error}", path.display()),
+        ),
+        Err(error) => {
+            journal.warning(&format!("cannot write {}: {error}", path.display()));
+            ending
+        }
+        Ok(()) => ending,
+    }
+}

@@ -1,0 +1,60 @@
+//! Who answers: a recording, or a provider over HTTP.
+
+use std::path::Path;
+
+use super::output::with_source;
+use crate::config::Settings;
+use crate::interrupt::Interrupt;
+use crate::provider::catalog::process_env;
+use crate::provider::replay::{Recording, Replay};
+use crate::provider::{Provider, ProviderError, open};
+
+/// The name of the provider that plays recordings.
+pub(super) const REPLAY: &str = "replay";
+
+/// A recording, as flags name it.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Recorded<'a> {
+    /// The file.
+    pub(super) file: Option<&'a Path>,
+    /// The folder of recordings.
+    pub(super) folder: Option<&'a Path>,
+}
+
+/// A provider that can be asked.
+pub(super) struct Opened {
+    /// Its name.
+    pub(super) name: String,
+    /// It.
+    pub(super) provider: Box<dyn Provider>,
+}
+
+/// Opens the provider that the settings mean; a recording that is named comes first.
+pub(super) fn open_provider(
+    settings: &Settings,
+    recorded: Recorded<'_>,
+    session: &str,
+    interrupt: &Interrupt,
+) -> Result<Opened, ProviderError> {
+    if recorded.file.is_none() && settings.provider.as_deref() != Some(REPLAY) {
+        let name = open::endpoint(settings, &process_env)?.name;
+        let provider = open::open(settings, &process_env, Some(session), interrupt)?;
+        return Ok(Opened {
+            name,
+            provider: Box::new(provider),
+        });
+    }
+    let model = settings.model.as_deref();
+    let recording = Recording::locate(
+        recorded.file,
+        settings.base_url.as_deref(),
+        recorded.folder,
+        model,
+    )
+    .and_then(|path| Recording::load(&path))
+    .map_err(|error| ProviderError::Config(with_source(&error)))?;
+    Ok(Opened {
+        name: REPLAY.to_owned(),
+        provider: Box::new(Replay::new(recording, model.unwrap_or(REPLAY))),
+    })
+}
