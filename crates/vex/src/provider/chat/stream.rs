@@ -122,8 +122,9 @@ pub struct ChatDecoder {
     writing: Writing,
     next: Part,
     calls: Vec<Call>,
-    /// The call that a number of the protocol means now.
+    /// The call that a number of the protocol, or an id, means now.
     numbered: HashMap<u64, usize>,
+    named: HashMap<String, usize>,
     last_thought: Option<Part>,
     details: Vec<Map<String, Value>>,
     refused: bool,
@@ -139,6 +140,7 @@ impl Default for ChatDecoder {
             next: 0,
             calls: Vec::new(),
             numbered: HashMap::new(),
+            named: HashMap::new(),
             last_thought: None,
             details: Vec::new(),
             refused: false,
@@ -357,6 +359,7 @@ impl ChatDecoder {
         let news = call.id.is_none() && id.is_some();
         if news {
             call.id.clone_from(&id);
+            self.named.extend(id.clone().map(|id| (id, at)));
         }
         if news || !name.is_empty() {
             out.push(StreamEvent::ToolStart { part, id, name });
@@ -384,10 +387,6 @@ impl ChatDecoder {
     /// The call that a piece belongs to: by its number, else by its id, else the last one. Some servers give all calls
     /// the same number: another id with a name is another call.
     fn known(&self, index: Option<u64>, id: Option<&String>, name: &str) -> Option<usize> {
-        let by_id = || {
-            let same = |call: &Call| call.id.as_ref() == id;
-            self.calls.iter().rposition(same)
-        };
         match (index, id) {
             (Some(index), id) => {
                 let at = *self.numbered.get(&index)?;
@@ -395,7 +394,7 @@ impl ChatDecoder {
                 let other = known.is_some() && id.is_some() && known != id && !name.is_empty();
                 (!other).then_some(at)
             }
-            (None, Some(_)) => by_id(),
+            (None, Some(id)) => self.named.get(id).copied(),
             (None, None) if name.is_empty() => self.calls.len().checked_sub(1),
             (None, None) => None,
         }

@@ -7,6 +7,7 @@
 
 mod assembler;
 mod reader;
+mod surrogates;
 #[cfg(test)]
 mod tests;
 

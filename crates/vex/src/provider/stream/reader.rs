@@ -5,6 +5,7 @@ use crate::provider::protocol::Protocol;
 use crate::provider::sse::SseParser;
 use crate::provider::{Progress, Request};
 
+use super::surrogates::well_formed;
 use super::{Assembler, Decoder, StreamError, StreamEvent};
 
 /// The largest answer that is read, in bytes of events.
@@ -49,7 +50,8 @@ impl<'a> Reader<'a> {
             if self.bytes > MAX_ANSWER_BYTES {
                 return Err(StreamError::TooLarge);
             }
-            let decoded = self.decoder.event(&event.name, &event.data, &mut self.events);
+            let data = well_formed(&event.data);
+            let decoded = self.decoder.event(&event.name, &data, &mut self.events);
             self.hand_on(progress);
             decoded?;
         }

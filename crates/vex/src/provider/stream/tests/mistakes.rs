@@ -250,6 +250,39 @@ fn an_answer_that_is_no_stream_is_read_too() {
 }
 
 #[test]
+fn a_character_in_two_halves_breaks_no_answer() {
+    let stream = chat(&[
+        r#"{"delta":{"content":"a\ud83d"}}"#,
+        r#"{"delta":{"content":"\ude00b"}}"#,
+        &finish("stop"),
+    ]);
+    assert_eq!(turn(Protocol::Chat, &stream).text(), "a\u{fffd}\u{fffd}b");
+}
+
+#[test]
+fn calls_that_only_ids_tell_apart() {
+    let piece = |id: &str, name: &str, json: &str| {
+        let json = serde_json::to_string(json).unwrap();
+        format!(
+            r#"{{"delta":{{"tool_calls":[{{"id":"{id}","function":{{"name":"{name}","arguments":{json}}}}}]}}}}"#
+        )
+    };
+    let stream = chat(&[
+        &piece("a", "x", "{"),
+        &piece("b", "y", "{\"n\":"),
+        &piece("a", "", "}"),
+        &piece("b", "", "2}"),
+        &finish("tool_calls"),
+    ]);
+    let turn = turn(Protocol::Chat, &stream);
+    let told: Vec<String> = calls(&turn)
+        .iter()
+        .map(|call| format!("{} {} {}", call.call_id, call.tool, call.input.json().unwrap()))
+        .collect();
+    assert_eq!(told, ["a x {}", r#"b y {"n":2}"#]);
+}
+
+#[test]
 fn more_than_one_answer_is_not_mixed() {
     let stream = chat(&[
         r#"{"index":1,"delta":{"content":"other"},"finish_reason":"stop"}"#,
