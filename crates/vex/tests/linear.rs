@@ -1,6 +1,7 @@
 //! Reading an answer is linear work. Time says little on a busy machine, so bytes are counted that were asked of the
 //! allocator: whoever copies, joins or parses again what was there already, asks for them.
 #![allow(unsafe_code, reason = "an allocator that counts cannot be written without it")]
+#![allow(clippy::unwrap_used, reason = "a test helper may panic")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
