@@ -1,6 +1,7 @@
 //! `service/state.json`: the pid and life of the daemon, for people and scripts that look into the home.
 
-use std::io;
+use std::fs::OpenOptions;
+use std::io::{self, Write};
 use std::path::Path;
 
 use jiff::Timestamp;
@@ -46,7 +47,14 @@ pub fn enter(path: &Path, state: &str, error: Option<&str>) -> io::Result<()> {
         record.state = state.to_owned();
         record.error = error.map(str::to_owned);
         record.since = Timestamp::now();
-        write(path, &record)?;
+        if write(path, &record).is_err() {
+            // A full disk has no room for a new file, but for a few bytes in this one.
+            let mut text = serde_json::to_vec_pretty(&record)?;
+            text.push(b'\n');
+            let mut file = OpenOptions::new().write(true).open(path)?;
+            file.write_all(&text)?;
+            file.set_len(text.len() as u64)?;
+        }
     }
     Ok(())
 }

@@ -132,6 +132,7 @@ impl Orchestrator {
             let event = match end {
                 Ok(Finish::Ended(end)) => Event::Ended(session, end),
                 Ok(Finish::Detached) => Event::Detached(session),
+                Ok(Finish::Unkept(error)) => Event::Unkept(session, error),
                 Err(broken) => {
                     let trouble = Trouble::failed(FailureClass::Agent, format!("a bug in Vik: {broken}"));
                     Event::Ended(
@@ -226,20 +227,27 @@ impl Orchestrator {
         tokio::spawn(async move {
             let _room = room.acquire_owned().await;
             let look = intake::show(&host, &show, &issue, cancel.cancelled());
-            let seen = look.await.unwrap_or_else(|error| {
-                tracing::warn!(
-                    ?issue,
-                    error = crate::report::chain(&error),
-                    "the look at an issue failed"
-                );
-                Seen::Unknown
-            });
+            let seen = look.await.map_err(|error| crate::report::chain(&error));
             let _ = events.send(Event::Shown(issue, seen));
         });
     }
 
-    pub(super) fn on_shown(&mut self, issue: IssueId, seen: Seen) {
+    pub(super) fn on_shown(&mut self, issue: IssueId, seen: Result<Seen, String>) {
         self.chores -= 1;
+        let seen = match seen {
+            Ok(seen) => {
+                self.look_errors.remove(&issue);
+                seen
+            }
+            Err(error) => {
+                // Each pull looks again: the same answer is told once.
+                if self.look_errors.get(&issue) != Some(&error) {
+                    tracing::warn!(?issue, error, "the look at an issue failed");
+                    self.look_errors.insert(issue.clone(), error);
+                }
+                Seen::Unknown
+            }
+        };
         self.handle(Input::Shown { issue, seen });
     }
 

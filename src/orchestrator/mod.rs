@@ -27,6 +27,7 @@ use vik_core::machine::Phase;
 use vik_core::scheduler::{Filter, Input, Rest, Scheduler, Seen, Start};
 use vik_core::time::{Mono, Now};
 use vik_core::workflow::{Pressure, Workflow};
+use vik_store::ledger::{CommitError, LedgerError};
 
 use self::durable::Durable;
 use self::reload::Edits;
@@ -85,7 +86,8 @@ enum Event {
     Pulled(PullResult),
     Ended(SessionId, Box<AttemptEnd>),
     Detached(SessionId),
-    Shown(IssueId, Seen),
+    Unkept(SessionId, Arc<LedgerError>),
+    Shown(IssueId, Result<Seen, String>),
     Removed(IssueId, Removal),
 }
 
@@ -164,6 +166,8 @@ pub struct Orchestrator {
     /// Looks and removals under way.
     chores: usize,
     looks: Arc<Semaphore>,
+    /// Issues at which the last look failed, and why.
+    look_errors: HashMap<IssueId, String>,
     removals: Arc<Semaphore>,
     /// Why the machine has no room, as told last.
     pressed: Option<String>,
@@ -239,6 +243,7 @@ impl Orchestrator {
             next_ask: 0,
             chores: 0,
             looks: Arc::new(Semaphore::new(CHORES_AT_ONCE.0)),
+            look_errors: HashMap::new(),
             removals: Arc::new(Semaphore::new(CHORES_AT_ONCE.1)),
             pressed: None,
             pressure_due: epoch,
@@ -347,6 +352,10 @@ impl Orchestrator {
             Event::Pulled(pull) => self.on_pulled(pull),
             Event::Ended(session, end) => self.on_ended(session, *end),
             Event::Detached(session) => self.on_detached(session),
+            Event::Unkept(session, cause) => {
+                self.on_detached(session);
+                self.on_ledger_failure(CommitError { cause });
+            }
             Event::Shown(issue, seen) => self.on_shown(issue, seen),
             Event::Removed(issue, removal) => self.on_removed(issue, &removal),
         }

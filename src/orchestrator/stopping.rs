@@ -87,11 +87,14 @@ impl Orchestrator {
 
     /// Nothing can be kept any more, so nothing more is done. What was not committed was not acted on.
     pub(super) fn on_ledger_failure(&mut self, error: CommitError) {
+        if self.broken.is_some() {
+            return;
+        }
         let text = chain(&error);
         tracing::error!(
             error = text,
             running = self.running.len(),
-            "the ledger failed: stopping"
+            "what is decided and done cannot be kept any more: stopping"
         );
         self.observer.on(&Progress::LedgerFailed { error: &text });
         self.state = DaemonState::Stopping;

@@ -11,8 +11,8 @@ use vik_core::limits::{LimitHit, Spend};
 use vik_core::outcome::{FailureClass, Outcome};
 use vik_core::workflow::{AgentProfile, Home, Stage};
 use vik_proc::{
-    AdoptError, Cause, ExitRecord, Handle, Output, ProcessId, ShimLost, SpawnFailureKind, Stdin, StdoutMode,
-    Supervised, identity::boot_id,
+    AdoptError, Cause, ExitRecord, Handle, Output, ProcessId, Proof, ShimLost, SpawnFailureKind, Stdin,
+    StdoutMode, Supervised, identity::boot_id,
 };
 use vik_store::{ProcessNote, Step, StoreError, Trouble};
 
@@ -67,6 +67,7 @@ impl Work<'_> {
             .map_err(|error| broken("cannot start the shim", &error))?;
         let mut stopping = None;
         if let Some(error) = refused.get() {
+            self.see_disk(error);
             // What the next daemon would not know of must not live.
             stopping = Some(broken("cannot keep the journal", error));
             supervised.kill();
@@ -259,7 +260,17 @@ impl Work<'_> {
                 () = tokio::time::sleep(follower.wait()) => {
                     let looked = look(&mut follower).await;
                     self.tell_spend(&follower, &mut told);
-                    let trouble = looked.err().or_else(|| clocks.ran_out(&mut follower));
+                    if let Err(FollowError::Log(error)) = &looked
+                        && self.see_disk(error)
+                        && stopping.is_none()
+                        && !detaching
+                    {
+                        // The agent is well: what it prints is its own file, and mapped by the next daemon.
+                        detaching = true;
+                        self.let_go(&handle);
+                    }
+                    let looked = looked.err().map(|error| Trouble::failed(FailureClass::Agent, report::chain(&error)));
+                    let trouble = looked.or_else(|| clocks.ran_out(&mut follower));
                     if let Some(trouble) = trouble.filter(|_| stopping.is_none() && !detaching) {
                         stopping = Some(self.stop(&handle, trouble));
                     }
@@ -286,6 +297,15 @@ impl Work<'_> {
         trouble
     }
 
+    /// Leaves the agent to its shim, where that has a grace.
+    fn let_go(&self, handle: &Handle) {
+        if self.attempt.orphan_grace.is_zero() {
+            handle.stop();
+        } else {
+            handle.detach();
+        }
+    }
+
     fn tell_spend(&self, follower: &Follower, told: &mut Spend) {
         let (usage, cost) = follower.usage();
         let (spend, _) = figures(&self.kept.profile, usage, cost);
@@ -310,9 +330,15 @@ impl Work<'_> {
         if let Err(lost) = &end
             && lost.detached
         {
-            follower
-                .leave()
-                .map_err(|error| broken("its output was not kept", &error))?;
+            if let Err(error) = follower.leave() {
+                // The next daemon maps it from the raw file.
+                let error = report::chain(&error);
+                tracing::warn!(
+                    session = self.id,
+                    error,
+                    "the session log lacks what was heard last"
+                );
+            }
             return Err(Cut::Detached);
         }
         let (proof, agent) = match &end {
@@ -329,12 +355,23 @@ impl Work<'_> {
             Err(lost) => Some(lost),
         };
         let finished = follower.finish().await;
-        let (mut adapter, log) = finished.map_err(|error| broken("its output was not kept", &error))?;
+        let (mut adapter, log) = finished.map_err(|error| {
+            if let FollowError::Log(error) = &error {
+                self.see_disk(error);
+            }
+            broken("its output was not kept", &error)
+        })?;
         self.log = Some(log);
         self.take_in(&mut *adapter);
         match (unproven(&proof), stopping, lost) {
             (Some(trouble), ..) | (None, Some(trouble), _) => Err(trouble.into()),
-            (None, None, Some(lost)) => Err(Trouble::of(Outcome::Lost, report::chain(&lost)).into()),
+            (None, None, Some(lost)) => {
+                let reason = match proof {
+                    Proof::Reboot => "the machine was started anew while it ran".to_owned(),
+                    _ => report::chain(&lost),
+                };
+                Err(Trouble::of(Outcome::Lost, reason).into())
+            }
             (None, None, None) => self.judge().map_err(Cut::from),
         }
     }
@@ -507,10 +544,9 @@ impl<'a> Clocks<'a> {
     }
 }
 
-async fn look(follower: &mut Follower) -> Result<(), Trouble> {
-    let trouble = |error: FollowError| Trouble::failed(FailureClass::Agent, report::chain(&error));
+async fn look(follower: &mut Follower) -> Result<(), FollowError> {
     for _ in 0..SLICES_A_TURN {
-        if !follower.look().map_err(trouble)? {
+        if !follower.look()? {
             break;
         }
         tokio::task::yield_now().await;

@@ -1,7 +1,7 @@
 //! One attempt, from the record of its start to `after_run`; or from wherever an earlier daemon left it.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -17,6 +17,7 @@ use vik_core::outcome::{FailureClass, Outcome};
 use vik_core::scheduler::Start;
 use vik_core::workflow::Workflow;
 use vik_proc::{ExitRecord, FileLock, identity::boot_id};
+use vik_store::ledger::LedgerError;
 use vik_store::{
     AttemptFiles, AttemptRecord, Journal, Kept, Plan, Reopened, SessionLog, Step, StoreError, Trouble,
 };
@@ -73,6 +74,8 @@ pub enum Finish {
     Ended(Box<AttemptEnd>),
     /// It was told to let go of its agent, which lives on: the next daemon takes it up.
     Detached,
+    /// The disk takes nothing more of it: it stands as it is, and the next daemon takes it up.
+    Unkept(Arc<LedgerError>),
 }
 
 /// How an attempt ended.
@@ -93,6 +96,8 @@ pub(super) enum Cut {
     Trouble(Trouble),
     /// Its agent was left alive.
     Detached,
+    /// The disk takes nothing more.
+    Unkept(Arc<LedgerError>),
 }
 
 impl From<Trouble> for Cut {
@@ -131,6 +136,8 @@ pub(super) struct Work<'a> {
     pub(super) folder: Option<Workspace>,
     /// Held until nothing of the attempt lives, `after_run` included.
     pub(super) lock: Option<Arc<FileLock>>,
+    /// Set when the disk takes nothing more of it: no end is made of that.
+    pub(super) unkept: OnceLock<Arc<LedgerError>>,
 }
 
 /// The files of an attempt.
@@ -145,29 +152,38 @@ pub async fn run(attempt: Attempt) -> Finish {
     let files = files(&attempt.host, &attempt.start);
     match Work::begin(&attempt, &files) {
         Ok(work) => work.run().await,
-        Err(trouble) => Finish::Ended(Box::new(
+        Err(Cut::Trouble(trouble)) => Finish::Ended(Box::new(
             AttemptEnd::broken(&attempt.host, &attempt.start, trouble).await,
         )),
+        Err(Cut::Detached) => Finish::Detached,
+        Err(Cut::Unkept(error)) => Finish::Unkept(error),
     }
 }
 
 impl<'a> Work<'a> {
     /// Records what is about to happen, before anything does; or reads what was recorded.
-    fn begin(attempt: &'a Attempt, files: &'a AttemptFiles) -> Result<Self, Trouble> {
-        let fail = |what: &str, error: &dyn std::error::Error| {
-            Trouble::failed(FailureClass::Agent, format!("{what}: {}", report::chain(error)))
+    fn begin(attempt: &'a Attempt, files: &'a AttemptFiles) -> Result<Self, Cut> {
+        let fail = |what: &str, error: StoreError| match disk_of(&error) {
+            Some(disk) => Cut::Unkept(disk),
+            None => Cut::Trouble(Trouble::failed(
+                FailureClass::Agent,
+                format!("{what}: {}", report::chain(&error)),
+            )),
         };
+        let write = |path: PathBuf| |source| StoreError::Write { path, source };
         private::create_private_dir_all(files.dir())
-            .map_err(|error| fail("cannot make the sessions folder", &error))?;
+            .map_err(write(files.dir().to_owned()))
+            .map_err(|error| fail("cannot make the sessions folder", error))?;
         let record = match AttemptRecord::read(&files.record()) {
             Ok(Some(record)) => record,
             Ok(None) => {
                 let record = attempt.record()?;
                 private::write_json_soon(&files.record(), &record)
-                    .map_err(|error| fail("cannot record the attempt", &error))?;
+                    .map_err(write(files.record()))
+                    .map_err(|error| fail("cannot record the attempt", error))?;
                 record
             }
-            Err(error) => return Err(fail("cannot read the record of the attempt", &error)),
+            Err(error) => return Err(fail("cannot read the record of the attempt", error)),
         };
         let mut kept = record.kept.ok_or_else(|| {
             Trouble::failed(
@@ -179,13 +195,13 @@ impl<'a> Work<'a> {
             kept.profile.env = profile.env.clone();
         }
         let mut journal =
-            Journal::open(&files.journal()).map_err(|error| fail("cannot open the journal", &error))?;
+            Journal::open(&files.journal()).map_err(|error| fail("cannot open the journal", error))?;
         if journal.steps().is_empty() {
             journal
                 .note(Step::Begun { boot_id: boot_id() })
-                .map_err(|error| fail("cannot begin the journal", &error))?;
+                .map_err(|error| fail("cannot begin the journal", error))?;
         }
-        let log = open_log(files, &kept).map_err(|error| fail("cannot open the session log", &error))?;
+        let log = open_log(files, &kept).map_err(|error| fail("cannot open the session log", error))?;
         crash::point("begun");
         Ok(Self {
             attempt,
@@ -207,6 +223,7 @@ impl<'a> Work<'a> {
             workdir: None,
             folder: None,
             lock: None,
+            unkept: OnceLock::new(),
         })
     }
 
@@ -228,7 +245,9 @@ impl<'a> Work<'a> {
 
     /// Notes a step before it is taken.
     pub(super) fn note(&self, step: Step) -> Result<(), Trouble> {
-        self.journal().note(step).map_err(|error| cannot_note(&error))
+        self.journal()
+            .note(step)
+            .map_err(|error| self.cannot_note(&error))
     }
 
     /// [`note`](Self::note), so that it stays when the machine dies.
@@ -241,8 +260,40 @@ impl<'a> Work<'a> {
                 .note_for_good(step)
         });
         match noted.await {
-            Ok(noted) => noted.map_err(|error| cannot_note(&error)),
+            Ok(noted) => noted.map_err(|error| self.cannot_note(&error)),
             Err(error) => Err(Trouble::failed(FailureClass::Agent, error.to_string())),
+        }
+    }
+
+    fn cannot_note(&self, error: &StoreError) -> Trouble {
+        self.see_disk(error);
+        let reason = format!("cannot keep the journal: {}", report::chain(error));
+        Trouble::failed(FailureClass::Agent, reason)
+    }
+
+    /// Remembers where an error says that the disk takes nothing more. Gives whether it does.
+    pub(super) fn see_disk(&self, error: &StoreError) -> bool {
+        if let Some(disk) = disk_of(error) {
+            let _ = self.unkept.set(disk);
+        }
+        self.unkept.get().is_some()
+    }
+
+    /// Whether a failure may be one of the disk: then that takes nothing of Vik's either.
+    pub(super) async fn disk_fails(&self) -> bool {
+        let path = self.files.journal().with_extension("probe");
+        let probe = path.clone();
+        let written = spawn_blocking(move || {
+            let written = private::create_private(&probe).and_then(|mut file| {
+                std::io::Write::write_all(&mut file, &[0; 16 * 1024])?;
+                file.sync_data()
+            });
+            let _ = std::fs::remove_file(&probe);
+            written
+        });
+        match written.await {
+            Ok(Err(source)) => self.see_disk(&StoreError::Write { path, source }),
+            _ => false,
         }
     }
 
@@ -251,7 +302,7 @@ impl<'a> Work<'a> {
         let (ended, report) = match plan {
             Plan::Over { ended, report } => {
                 self.close_log(&ended, &report);
-                if self.owes_after_run(&ended) {
+                if self.unkept.get().is_none() && self.owes_after_run(&ended) {
                     self.recall().await;
                 }
                 (*ended, *report)
@@ -260,8 +311,22 @@ impl<'a> Work<'a> {
                 let trouble = match self.pursue(plan).await {
                     Ok(()) => None,
                     Err(Cut::Trouble(trouble)) => Some(trouble),
-                    Err(Cut::Detached) => return Finish::Detached,
+                    Err(Cut::Detached) => return self.unkept.take().map_or(Finish::Detached, Finish::Unkept),
+                    Err(Cut::Unkept(error)) => return Finish::Unkept(error),
                 };
+                let failed = trouble
+                    .as_ref()
+                    .filter(|trouble| trouble.outcome == Outcome::Failed);
+                if let Some(trouble) = failed
+                    && self.unkept.get().is_none()
+                    && self.disk_fails().await
+                    && !matches!(trouble.class, Some(FailureClass::Hook | FailureClass::Verify))
+                {
+                    self.excuse_agent();
+                }
+                if let Some(error) = self.unkept.take() {
+                    return Finish::Unkept(error);
+                }
                 let (ended, report) = self.conclude(trouble);
                 let over = Step::Over {
                     ended: Box::new(ended.clone()),
@@ -273,20 +338,33 @@ impl<'a> Work<'a> {
                         error = trouble.reason,
                         "the journal stays without its end"
                     );
+                    if let Some(error) = self.unkept.take() {
+                        return Finish::Unkept(error);
+                    }
                 }
                 self.close_log(&ended, &report);
                 (ended, report)
             }
         };
         crash::point("log_ended");
-        if self.owes_after_run(&ended) {
+        if self.unkept.get().is_none() && self.owes_after_run(&ended) {
             self.after_run(&ended).await;
+        }
+        if let Some(error) = self.unkept.take() {
+            // The next daemon does what is still owed.
+            return Finish::Unkept(error);
         }
         Finish::Ended(Box::new(AttemptEnd {
             report,
             ended,
             log: self.files.log(),
         }))
+    }
+
+    /// Notes, should there be room for so little, that the agent is not to blame for how it ended. Scripts are run again.
+    fn excuse_agent(&self) {
+        let trouble = Trouble::of(Outcome::Lost, "the disk took nothing more");
+        let _ = self.journal().note(Step::Stopping { trouble });
     }
 
     /// `after_run` follows every end but cancellation, where there was a workspace.
@@ -377,6 +455,7 @@ impl<'a> Work<'a> {
             log.flush()
         });
         if let Err(error) = closed {
+            self.see_disk(&error);
             let error = report::chain(&error);
             tracing::error!(session = self.id, error, "a session log stays without its end");
         }
@@ -498,7 +577,10 @@ fn open_log(files: &AttemptFiles, kept: &Kept) -> Result<Reopened, StoreError> {
 const REFUSED: &str =
     "what the earlier attempt told is no id of a conversation with this agent: it began anew";
 
-fn cannot_note(error: &StoreError) -> Trouble {
-    let reason = format!("cannot keep the journal: {}", report::chain(error));
-    Trouble::failed(FailureClass::Agent, reason)
+/// The disk, where it is that which fails.
+fn disk_of(error: &StoreError) -> Option<Arc<LedgerError>> {
+    match error {
+        StoreError::Write { path, source } => LedgerError::of_disk(path, source).map(Arc::new),
+        StoreError::Read { .. } => None,
+    }
 }

@@ -195,6 +195,9 @@ impl Work<'_> {
             self.began(PROMPT).await?;
         }
         let written = self.write_prompt(workdir, &prompt.parts).await;
+        if written.is_err() && self.disk_fails().await {
+            return written;
+        }
         if has_commands {
             self.note_for_good(Step::Finished {
                 script: PROMPT.to_owned(),

@@ -108,6 +108,10 @@ impl Work<'_> {
             Hook::Verify => self.verify_trouble(error),
             _ => self.hook_trouble(&error),
         });
+        if done.is_err() && self.disk_fails().await {
+            // It has no end yet: it is run again when there is room.
+            return done;
+        }
         self.note_for_good(Step::Finished {
             script: hook.to_string(),
             trouble: done.as_ref().err().cloned(),

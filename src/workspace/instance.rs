@@ -13,6 +13,9 @@ use super::name::short_hash;
 /// The longest path that a Unix socket may surely have, in bytes (Linux takes 107, macOS 103).
 const MAX_SOCKET_BYTES: usize = 100;
 
+/// How many links are followed, one to the next.
+const MAX_LINKS: usize = 40;
+
 /// The instance folder of one workflow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InstanceDir {
@@ -62,7 +65,7 @@ impl InstanceDir {
     }
 
     pub(super) fn at(workflow_path: &Path, surroundings: &Surroundings) -> Result<Self, WorkspaceError> {
-        let workflow_path = absolute_workflow_path(workflow_path)?;
+        let workflow_path = followed(absolute_workflow_path(workflow_path)?)?;
         let name = short_hash(workflow_path.as_os_str().as_bytes());
         Ok(Self::named(&surroundings.instances()?, &name, surroundings))
     }
@@ -159,6 +162,18 @@ impl InstanceDir {
         }
         Ok(())
     }
+}
+
+/// The file that a link to a workflow file stands for, which may be missing: one workflow has one instance.
+fn followed(mut path: PathBuf) -> Result<PathBuf, WorkspaceError> {
+    for _ in 0..MAX_LINKS {
+        let Ok(target) = std::fs::read_link(&path) else {
+            break;
+        };
+        let folder = path.parent().unwrap_or(Path::new("/"));
+        path = absolute_workflow_path(&folder.join(target))?;
+    }
+    Ok(path)
 }
 
 /// Makes a folder in a place that others can write to, or proves that the one there is ours alone.

@@ -249,7 +249,8 @@ impl Journal {
         };
         let mut bytes = serde_json::to_vec(&line).map_err(|error| fail(error.into()))?;
         bytes.push(b'\n');
-        if let Err(error) = self.file.write_all(&bytes) {
+        let written = crate::fault::before_write().and_then(|()| self.file.write_all(&bytes));
+        if let Err(error) = written {
             // A part of a line must not stand before the next one.
             let _ = self.file.set_len(self.size);
             return Err(fail(error));

@@ -3,6 +3,7 @@
 //! The [`ledger`] holds what was decided: claims, counters, limits, decisions.
 
 mod attempt;
+mod fault;
 mod journal;
 pub mod ledger;
 mod log;

@@ -145,6 +145,12 @@ impl SessionLog {
 
     fn write_out(&mut self) -> Result<(), StoreError> {
         let mut written = 0;
+        if !self.buffer.is_empty() {
+            crate::fault::before_write().map_err(|source| StoreError::Write {
+                path: self.path.clone(),
+                source,
+            })?;
+        }
         let result = loop {
             match self.file.write(&self.buffer[written..]) {
                 _ if written == self.buffer.len() => break Ok(()),

@@ -249,6 +249,26 @@ fn an_instance_is_found_by_the_workflow_path_alone() {
 }
 
 #[test]
+fn a_link_to_a_workflow_is_the_same_instance() {
+    let folder = tempfile::tempdir().unwrap();
+    let base = folder.path().canonicalize().unwrap();
+    let surroundings = Surroundings {
+        state_home: Some(base.join("state")),
+        runtime_dir: None,
+        home: None,
+    };
+    let at = |name: &str| InstanceDir::at(&base.join(name), &surroundings).unwrap();
+    std::fs::create_dir(base.join("other")).unwrap();
+    symlink("../w.yml", base.join("other/link.yml")).unwrap();
+    symlink(base.join("other/link.yml"), base.join("twice.yml")).unwrap();
+    // Also where the file is missing.
+    assert_eq!(at("other/link.yml"), at("w.yml"));
+    assert_eq!(at("twice.yml"), at("w.yml"));
+    symlink("circle.yml", base.join("circle.yml")).unwrap();
+    assert_ne!(at("circle.yml"), at("w.yml"));
+}
+
+#[test]
 fn a_socket_path_always_fits() {
     let folder = tempfile::tempdir().unwrap();
     let long = folder.path().join("x".repeat(120));

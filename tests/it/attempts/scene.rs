@@ -126,6 +126,7 @@ fn hidden_process() {
     });
     let word = match finish {
         Finish::Ended(end) => serde_json::to_value(&end.report).unwrap(),
+        Finish::Unkept(error) => panic!("{error}"),
         Finish::Detached => json!("detached"),
     };
     std::fs::write(folder.join("end.json"), word.to_string()).unwrap();

@@ -1,29 +1,109 @@
-//! A disk that is full from the nth commit on: the daemon stops before it acts, and the next one loses nothing.
+//! A disk that is full, or broken, from the nth write on: the daemon stops before it acts, and the next one loses nothing.
 
 use super::rig::Rig;
-use crate::support::eventually;
+use crate::support::{Done, eventually};
 
-#[test]
-fn a_full_disk_stops_the_daemon_loudly_and_loses_nothing() {
-    let issues = ["1".to_owned()];
-    for commit in 1.. {
+fn issues() -> [String; 1] {
+    ["1".to_owned()]
+}
+
+fn with_fault(rig: &Rig, args: &[&str], fault: &str) -> Done {
+    let mut command = rig.command(args);
+    command.env("VIK_DISK_FAULT", fault);
+    rig.world.start_command(command).done()
+}
+
+fn state(rig: &Rig) -> String {
+    std::fs::read_to_string(rig.world.home().join("service/state.json")).unwrap()
+}
+
+/// The next daemon finds room, and finishes everything.
+fn goes_on(rig: &Rig) {
+    rig.up();
+    rig.settle(&issues());
+    rig.check(&issues());
+}
+
+fn stops_loudly(kind: &str, word: &str) {
+    for commit in 0.. {
         let rig = Rig::new(&[("1", "todo")], 20);
-        let mut command = rig.command(&["run", "--once"]);
-        command.env("VIK_DISK_FULL_AT_COMMIT", commit.to_string());
-        let done = rig.world.start_command(command).done();
+        let done = with_fault(&rig, &["run", "--once"], &format!("{kind}:{commit}"));
         if done.code == 0 {
             assert!(commit > 2, "a claim and its end are two commits");
             break;
         }
         assert_eq!(done.code, 1, "{done:?}");
-        assert!(done.err.contains("disk") || done.err.contains("full"), "{done:?}");
-        let state = std::fs::read_to_string(rig.world.home().join("service/state.json")).unwrap();
-        assert!(state.contains("failed"), "{state}");
+        assert!(done.err.contains(word), "{done:?}");
+        if commit > 0 {
+            assert!(state(&rig).contains("failed"), "{}", state(&rig));
+        }
         eventually("a foreground daemon's agents have no grace", || {
             rig.world.env.leftovers().is_empty()
         });
-        rig.up();
-        rig.settle(&issues);
-        rig.check(&issues);
+        goes_on(&rig);
+    }
+}
+
+#[test]
+fn a_full_disk_stops_the_daemon_loudly_and_loses_nothing() {
+    stops_loudly("full", "is full");
+}
+
+#[test]
+fn a_disk_that_fails_stops_the_daemon_loudly_and_loses_nothing() {
+    stops_loudly("error", "fails");
+}
+
+#[test]
+fn a_daemon_without_room_is_no_daemon() {
+    let rig = Rig::new(&[("1", "todo")], 20);
+    let done = with_fault(&rig, &["run", "-d"], "full:0");
+    assert_eq!(done.code, 1, "{done:?}");
+    assert!(done.err.contains("is full"), "{done:?}");
+    assert!(!rig.is_up() && rig.starts() == 0);
+    goes_on(&rig);
+}
+
+/// Journals and session logs stand on the same disk.
+#[test]
+fn a_disk_that_fills_under_an_attempt_costs_no_attempt() {
+    let mut write = 0;
+    loop {
+        write += 1 + write / 3;
+        let rig = Rig::new(&[("1", "todo")], 20);
+        with_fault(&rig, &["run", "-d"], &format!("files:{write}")).expect(0);
+        let is_done = || rig.world.tracker.state("1").as_deref() == Some("done");
+        eventually("the daemon has stopped, or never came to that write", || {
+            !rig.is_up() || is_done()
+        });
+        let over = || {
+            rig.world
+                .status()
+                .is_some_and(|status| status["sessions"] == serde_json::json!([]))
+        };
+        if rig.is_up() && is_done() {
+            eventually("the attempt is over, or the daemon", || !rig.is_up() || over());
+        }
+        let went_well = rig.is_up();
+        if !went_well {
+            let state = state(&rig);
+            assert!(state.contains("failed") && state.contains("is full"), "{state}");
+            rig.up();
+        }
+        rig.settle(&issues());
+        rig.check(&issues());
+        for run in rig.world.runs() {
+            for attempt in run["attempts"].as_array().unwrap() {
+                let outcome = attempt["outcome"].as_str().unwrap();
+                assert!(
+                    matches!(outcome, "succeeded" | "lost"),
+                    "write {write}: {attempt:#}"
+                );
+            }
+        }
+        if went_well {
+            assert!(write > 10, "an attempt has more steps");
+            break;
+        }
     }
 }

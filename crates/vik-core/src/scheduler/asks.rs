@@ -2,7 +2,7 @@
 
 use super::{About, Answer, Ask, Effect, Scheduler, StopWhy};
 use crate::ids::IssueId;
-use crate::machine::{Observed, ParkReason};
+use crate::machine::{Observed, ParkReason, Phase, Run};
 use crate::time::Now;
 
 impl Scheduler {
@@ -100,7 +100,20 @@ impl Scheduler {
         let notes = machine.unpark(attempts, &self.workflow, now);
         let count = notes.len();
         if count == 0 {
-            return Answer::Nothing("nothing of it is parked");
+            let ending = |run: &Run| {
+                matches!(
+                    run.phase,
+                    Phase::Active {
+                        stopping: Some(StopWhy::Cancelled),
+                        ..
+                    }
+                )
+            };
+            return Answer::Nothing(if machine.runs().iter().any(ending) {
+                "it is cancelled, and its agent is just being stopped; unpark it when that has ended"
+            } else {
+                "nothing of it is parked"
+            });
         }
         let detail = match attempts {
             Some(attempts) => format!("a person allowed {attempts} attempts more"),

@@ -23,7 +23,7 @@ use crate::ids::{IssueId, RunId, SessionId, StageName};
 use crate::issue::Wanted;
 use crate::machine::{Life, Machine, Note, Observed, PullNo, Report, Run};
 use crate::time::{Mono, Now};
-use crate::workflow::Workflow;
+use crate::workflow::{Edit, Workflow, edits};
 
 use blockers::Blockers;
 use ids::IdSource;
@@ -203,16 +203,12 @@ impl Scheduler {
     }
 
     fn reloaded(&mut self, workflow: Arc<Workflow>, now: Now) {
+        let detail = what_changed(&edits(&self.workflow, &workflow));
         self.workflow = workflow;
         // Other states may be terminal now: who waits for whom follows the new workflow.
         self.hold_blocked(now);
         self.free_raised(now);
-        self.decide(
-            now,
-            "reloaded",
-            About::default(),
-            "the workflow was edited".to_owned(),
-        );
+        self.decide(now, "reloaded", About::default(), detail);
         // Other states may be of interest now.
         self.effects.push(Effect::Pull);
     }
@@ -463,4 +459,20 @@ impl Scheduler {
     pub fn matching(&self) -> usize {
         self.order.len()
     }
+}
+
+/// How many edits are named in one decision.
+const NAMED_EDITS: usize = 5;
+
+/// What an edit of the workflow changed, in one line.
+fn what_changed(edits: &[Edit]) -> String {
+    if edits.is_empty() {
+        return "the workflow was edited: nothing but its prompts or its comments".to_owned();
+    }
+    let named: Vec<_> = edits.iter().take(NAMED_EDITS).map(Edit::to_string).collect();
+    let more = match edits.len().saturating_sub(NAMED_EDITS) {
+        0 => String::new(),
+        more => format!(", and {more} more"),
+    };
+    format!("the workflow was edited: {}{more}", named.join(", "))
 }

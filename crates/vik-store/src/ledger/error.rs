@@ -70,6 +70,14 @@ pub enum LedgerError {
         /// What SQLite says.
         source: Cause,
     },
+    /// The disk cannot be read or written, though there is room.
+    #[error("the disk of {path} fails")]
+    Disk {
+        /// The ledger.
+        path: PathBuf,
+        /// What the system or SQLite says.
+        source: Cause,
+    },
     /// The folder is on a network file system, where locks and syncs cannot be relied on.
     #[error("{path} is on a network file system ({kind})")]
     Network {
@@ -145,6 +153,9 @@ impl LedgerError {
                 "make the folder and the files in it writable for the user that runs Vik"
             }
             Self::Full { .. } => "free some space, then start again; nothing that was acted on is lost",
+            Self::Disk { .. } => {
+                "look at the system's log for errors of the disk, then start again; nothing that was acted on is lost"
+            }
             Self::Network { .. } => "set `workspace.root` or VIK_HOME to a folder on a local disk",
             Self::Busy { .. } => "end the other process: `vik status` tells whether a daemon runs",
             Self::Refused { .. } => "start again; if it comes back, report it with the log",
@@ -180,6 +191,10 @@ impl LedgerError {
                 path,
                 source: source.into(),
             },
+            ffi::SQLITE_IOERR => Self::Disk {
+                path,
+                source: source.into(),
+            },
             ffi::SQLITE_READONLY | ffi::SQLITE_CANTOPEN | ffi::SQLITE_PERM => Self::ReadOnly {
                 path,
                 source: source.into(),
@@ -210,7 +225,29 @@ impl LedgerError {
                 path,
                 source: source.into(),
             },
+            _ if source.raw_os_error() == Some(EIO) => Self::Disk {
+                path,
+                source: source.into(),
+            },
             _ => Self::Io { path, source },
         }
     }
+
+    /// What an error of a file says of its disk, where it is the disk that fails: no later write fares better then.
+    pub fn of_disk(path: &Path, error: &io::Error) -> Option<Self> {
+        let copy = match error.raw_os_error() {
+            Some(code) => io::Error::from_raw_os_error(code),
+            None => error.kind().into(),
+        };
+        let sorted = Self::of_io(path, copy);
+        let fails = match &sorted {
+            Self::Full { .. } | Self::Disk { .. } => true,
+            Self::ReadOnly { .. } => error.kind() == io::ErrorKind::ReadOnlyFilesystem,
+            _ => false,
+        };
+        fails.then_some(sorted)
+    }
 }
+
+/// The system could not read or write a disk.
+const EIO: i32 = nix::libc::EIO;

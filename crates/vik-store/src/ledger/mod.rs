@@ -5,7 +5,6 @@
 //! is acted on, and nothing more is kept until it is opened anew.
 
 mod error;
-mod fault;
 mod files;
 mod place;
 mod read;
@@ -40,6 +39,9 @@ use writer::{Item, Queue, Thread, Writer};
 
 /// The value in `meta` that numbers the commits.
 const COMMITS: &str = "commits";
+
+/// The value in `meta` that tells when it was last opened for writing.
+const OPENED: &str = "opened";
 
 /// How long another process may hold a lock of the database: a `sqlite3` that someone has open, or a checkpoint.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -90,7 +92,11 @@ impl Ledger {
         let (db, commits) = connect(&files, &lock)?;
         let stored = read::stored(&db, &path)?;
         let fail = |error| LedgerError::of(&path, error);
-        retention::trim_all(&db, Timestamp::now()).map_err(fail)?;
+        crate::fault::before_commit().map_err(fail)?;
+        let now = Timestamp::now();
+        retention::trim_all(&db, now).map_err(fail)?;
+        // A disk that takes nothing shows here, before anything is decided.
+        write::put_meta(&db, OPENED, &now.to_string()).map_err(fail)?;
         db.busy_timeout(options.patience).map_err(fail)?;
         if let Some(pages) = options.most_pages {
             db.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(()))
@@ -103,7 +109,6 @@ impl Ledger {
             commits,
             fresh: retention::Fresh::default(),
             broken: None,
-            fault: fault::Fault::from_env(),
         };
         let open = Some(writer.spawn(&files)?);
         Ok((Self { path, open }, stored))

@@ -10,7 +10,6 @@ use rusqlite::{Connection, TransactionBehavior};
 use tokio::sync::oneshot;
 use vik_core::changes::Changes;
 
-use super::fault::Fault;
 use super::files::{Files, Lock};
 use super::retention::Fresh;
 use super::{CommitError, LedgerError, write};
@@ -38,7 +37,6 @@ pub(super) struct Writer {
     pub(super) fresh: Fresh,
     /// The first error: nothing is kept after it.
     pub(super) broken: Option<CommitError>,
-    pub(super) fault: Fault,
 }
 
 impl Writer {
@@ -80,9 +78,7 @@ impl Writer {
         if batch.iter().all(|item| item.changes == Changes::default()) {
             return Ok(());
         }
-        self.fault
-            .strike()
-            .map_err(|error| LedgerError::of(&self.path, error))?;
+        crate::fault::before_commit().map_err(|error| LedgerError::of(&self.path, error))?;
         let commit = self.commits + 1;
         self.write(batch, commit)
             .map_err(|error| LedgerError::of(&self.path, error))?;

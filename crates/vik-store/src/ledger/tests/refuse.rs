@@ -98,6 +98,22 @@ fn what_the_system_says_is_sorted() {
         LedgerError::ReadOnly { .. }
     ));
     assert!(matches!(sorted(io::ErrorKind::NotFound), LedgerError::Io { .. }));
+    let broken = || io::Error::from_raw_os_error(nix::libc::EIO);
+    let error = LedgerError::of_io(Path::new("db"), broken());
+    assert!(matches!(error, LedgerError::Disk { .. }) && error.hint().is_some());
+    for code in [
+        rusqlite::ffi::SQLITE_IOERR_READ,
+        rusqlite::ffi::SQLITE_IOERR_FSYNC,
+    ] {
+        let said = rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), None);
+        let error = LedgerError::of(Path::new("db"), said);
+        assert!(matches!(error, LedgerError::Disk { .. }), "{error:?}");
+    }
+    // Only what is the disk's fault is no fault of the attempt whose file it is.
+    let of_disk = |error: io::Error| LedgerError::of_disk(Path::new("log"), &error).is_some();
+    assert!(of_disk(broken()) && of_disk(io::ErrorKind::StorageFull.into()));
+    assert!(of_disk(io::ErrorKind::ReadOnlyFilesystem.into()));
+    assert!(!of_disk(io::ErrorKind::PermissionDenied.into()) && !of_disk(io::ErrorKind::NotFound.into()));
 }
 
 #[cfg(target_os = "linux")]
