@@ -59,7 +59,8 @@ pub fn run(loaded: &LoadedWorkflow, filter: Filter) -> Done {
     let starts = scheduler.candidates(now);
     let slots = workflow.max_issue_concurrency;
     let mut out = format!(
-        "{count} issues; {} would start, {slots} at once at most\n",
+        "{count} {}; {} would start, {slots} at once at most\n",
+        if count == 1 { "issue" } else { "issues" },
         starts.len()
     );
     for (issue, stage) in &starts {

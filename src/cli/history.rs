@@ -109,10 +109,23 @@ pub fn ledger(root: &Path) -> Option<Reader> {
 /// # Errors
 /// When the ledger cannot be read.
 pub fn runs(root: &Path, status: Option<&Status>, issue: Option<&IssueId>) -> Result<Vec<RunView>, Failure> {
+    runs_with(root, ledger(root).as_ref(), status, issue)
+}
+
+/// [`runs`], where the ledger is open already.
+///
+/// # Errors
+/// When the ledger cannot be read.
+pub fn runs_with(
+    root: &Path,
+    ledger: Option<&Reader>,
+    status: Option<&Status>,
+    issue: Option<&IssueId>,
+) -> Result<Vec<RunView>, Failure> {
     let mut past = read(root)?;
     past.attempts
         .retain(|attempt| issue.is_none_or(|issue| attempt.record.issue_id == *issue));
-    let books = Books::read(ledger(root).as_ref(), issue)?;
+    let books = Books::read(ledger, issue)?;
     Ok(join(&past, &books, status))
 }
 

@@ -200,7 +200,7 @@ impl Observer for Lines {
             Progress::Pulled { issues, skipped } => {
                 self.pulls += 1;
                 if self.pulls == 1 || self.pull_failed {
-                    screen.line(&format!("pulled {issues} issues"));
+                    screen.line(&format!("pulled {}", counted(*issues, "issue")));
                 }
                 if self.pulls == 1 {
                     for item in *skipped {
@@ -256,10 +256,8 @@ impl Observer for Lines {
                         attempts,
                         ..
                     } => {
-                        screen.line(&format!(
-                            "  {id} {stage} waits {} after {attempts} attempts",
-                            Span(*wait)
-                        ));
+                        let after = counted(*attempts as usize, "attempt");
+                        screen.line(&format!("  {id} {stage} waits {} after {after}", Span(*wait)));
                     }
                     Note::Parked { stage, reason, .. } => {
                         let mark = screen.paint("33", "parked:");
@@ -272,7 +270,8 @@ impl Observer for Lines {
                 }
             }
             Progress::Reloaded { edits } => {
-                screen.line(&format!("the workflow was edited ({} changes)", edits.len()));
+                let changes = counted(edits.len(), "change");
+                screen.line(&format!("the workflow was edited ({changes})"));
                 for edit in *edits {
                     screen.line(&format!("  {}", one_line(&edit.to_string(), 200)));
                 }
@@ -290,12 +289,11 @@ impl Observer for Lines {
                 running,
                 force: false,
             } => {
-                screen.line(&format!(
-                    "stopping {running} agents; a second signal ends them at once"
-                ));
+                let agents = counted(*running, "agent");
+                screen.line(&format!("stopping {agents}; a second signal ends them at once"));
             }
             Progress::Stopping { running, force: true } => {
-                screen.line(&format!("ending {running} agents at once"));
+                screen.line(&format!("ending {} at once", counted(*running, "agent")));
             }
         }
     }
@@ -331,6 +329,14 @@ fn ended_line(screen: &Screen, start: &Start, end: &AttemptEnd) -> String {
 
 fn indented(text: &str) -> String {
     clean(text.trim_end()).replace('\n', "\n    ")
+}
+
+/// So many of what failed, waits or is left are listed each.
+const SHOWN_LINES: usize = 20;
+
+/// `1 issue`, `2 issues`.
+fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 /// The closing summary.
@@ -375,8 +381,8 @@ pub fn summary(closing: &Closing, once: bool) -> String {
         let costs: Vec<_> = closing.rows.iter().filter_map(|row| row.ended.cost_usd).collect();
         let cost = cost((!costs.is_empty()).then(|| costs.iter().sum()));
         out.push_str(&format!(
-            "\n{} attempts: {succeeded} succeeded, {} not; {} tokens, {cost}\n",
-            closing.rows.len(),
+            "\n{}: {succeeded} succeeded, {} not; {} tokens, {cost}\n",
+            counted(closing.rows.len(), "attempt"),
             closing.rows.len() - succeeded,
             tokens(usage)
         ));
@@ -395,8 +401,11 @@ pub fn summary(closing: &Closing, once: bool) -> String {
         ("waiting", &closing.waiting),
         ("no progress", &closing.no_progress),
     ] {
-        for line in lines {
+        for line in lines.iter().take(SHOWN_LINES) {
             out.push_str(&format!("{what}: {}\n", clean(line)));
+        }
+        if lines.len() > SHOWN_LINES {
+            out.push_str(&format!("{what}: … and {} more\n", lines.len() - SHOWN_LINES));
         }
     }
     for id in &closing.not_found {

@@ -399,7 +399,7 @@ fn an_editor_that_saves_in_between_is_noticed() {
 }
 
 #[test]
-fn ten_thousand_issues_are_listed_fast() {
+fn ten_thousand_issues_are_listed() {
     let (_dir, tracker) = tracker();
     std::fs::create_dir_all(tracker.dir()).unwrap();
     for id in 1..=10_000 {
@@ -408,15 +408,8 @@ fn ten_thousand_issues_are_listed_fast() {
         );
         std::fs::write(tracker.dir().join(format!("{id}-issue.md")), text).unwrap();
     }
-    let start = std::time::Instant::now();
     let listing = tracker.list().unwrap();
     assert_eq!((listing.issues.len(), listing.broken.len()), (10_000, 0));
-    // Generous for a debug build on a busy machine; it takes a fifth of this.
-    assert!(
-        start.elapsed() < std::time::Duration::from_secs(10),
-        "{:?}",
-        start.elapsed()
-    );
 }
 
 fn words() -> impl Strategy<Value = String> {

@@ -61,7 +61,7 @@ fn explain(path: &Path, issue: &IssueId) -> Result<Explained, Failure> {
         Some(ledger) => decisions(ledger, issue)?,
         None => Vec::new(),
     };
-    let runs = history::runs(&root, status.as_ref(), Some(issue))?;
+    let runs = history::runs_with(&root, ledger.as_ref(), status.as_ref(), Some(issue))?;
     let known = decisions.iter().any(|decision| decision.issue.is_some());
     if now.is_none() && runs.is_empty() && !known {
         return Err(unknown(path, issue));

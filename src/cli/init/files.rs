@@ -65,6 +65,16 @@ fn states(tracker: TrackerKind) -> [&'static str; 3] {
     }
 }
 
+/// The states in which an issue is done with.
+fn terminal(tracker: TrackerKind) -> &'static str {
+    match tracker {
+        TrackerKind::Files => "done",
+        TrackerKind::Github | TrackerKind::Gitlab => "closed",
+        TrackerKind::Linear => "Done, Canceled, Duplicate",
+        TrackerKind::Jira => "Done",
+    }
+}
+
 /// The files of a choice, the workflow first.
 pub(super) fn plan(workflow: &Path, choice: &Choice) -> Vec<NewFile> {
     let file = |path: &str, text: &str| NewFile {
@@ -123,6 +133,14 @@ fn workflow_text(choice: &Choice) -> String {
         ("@AGENT@", agent_name(choice.agent).to_owned()),
         ("@AGENTS@", agents.to_owned()),
         ("@PULL@", pull.to_owned()),
+        ("@TERMINAL@", terminal(choice.tracker).to_owned()),
+        (
+            "@SEEN_CLOSED@",
+            match choice.tracker {
+                TrackerKind::Files => String::new(),
+                _ => "  # The pull brings open issues only: `issues.show` tells of the others (docs/usage/trackers).\n".to_owned(),
+            },
+        ),
         ("@AFTER_CREATE@", indented(6, after_create(choice.repository))),
         ("@PUSH@", indented(10, push)),
         (

@@ -2,6 +2,7 @@
 # Jira Cloud for Vik, with curl and jq.
 #
 #   tracker.sh list              prints the issues of the project with the label, as a JSON array
+#   tracker.sh show KEY          prints one issue, whatever its status
 #   tracker.sh move KEY STATUS   takes the transition of an issue that leads to a status
 #
 # Environment: JIRA_BASE_URL (such as https://example.atlassian.net), JIRA_EMAIL and JIRA_API_TOKEN, JIRA_PROJECT (the key
@@ -19,17 +20,26 @@ ask() { # ARGUMENTS OF CURL…
     curl --config - --silent --show-error --fail --max-time 50 --header 'Accept: application/json' "$@"
 }
 
+# What Vik wants to know of an issue.
+fields=summary,description,status,priority,labels,created
+snapshot='def snapshot: {
+  id: .key, title: .fields.summary, description: (.fields.description // ""), state: .fields.status.name,
+  url: ($base + "/browse/" + .key), labels: .fields.labels,
+  priority: (.fields.priority.id // "9" | tonumber),
+  created_at: (.fields.created | sub("(?<h>[+-][0-9]{2})(?<m>[0-9]{2})$"; "\(.h):\(.m)"))
+};'
+
 list() {
   : "${JIRA_PROJECT:?set it to the key of your project, such as ENG}"
   found=$(ask --get "$api/search/jql" --data maxResults=100 \
-    --data fields=summary,description,status,priority,labels,created \
+    --data "fields=$fields" \
     --data-urlencode "jql=project = \"$JIRA_PROJECT\" AND labels = \"${JIRA_LABEL:-vik}\" AND statusCategory != Done ORDER BY created")
-  printf '%s' "$found" | jq -c --arg base "${JIRA_BASE_URL%/}" '[.issues[] | {
-    id: .key, title: .fields.summary, description: (.fields.description // ""), state: .fields.status.name,
-    url: ($base + "/browse/" + .key), labels: .fields.labels,
-    priority: (.fields.priority.id // "9" | tonumber),
-    created_at: (.fields.created | sub("(?<h>[+-][0-9]{2})(?<m>[0-9]{2})$"; "\(.h):\(.m)"))
-  }]'
+  printf '%s' "$found" | jq -c --arg base "${JIRA_BASE_URL%/}" "$snapshot [.issues[] | snapshot]"
+}
+
+show() { # KEY
+  ask --get "$api/issue/$1" --data "fields=$fields" |
+    jq -c --arg base "${JIRA_BASE_URL%/}" "$snapshot snapshot"
 }
 
 move() { # KEY STATUS
@@ -48,10 +58,14 @@ move() { # KEY STATUS
 }
 
 case "${1-}" in
-  list) list ;;
-  move)
+  show | move)
     # The key becomes part of an address.
-    case "${2:?KEY}" in *[!A-Za-z0-9_-]*) echo "\"$2\" is no key of an issue" >&2; exit 2 ;; esac
+    case "${2:?KEY}" in *[!A-Za-z0-9_-]*) echo "\"$2\" is no key of an issue" >&2; exit 2 ;; esac ;;
+esac
+case "${1-}" in
+  list) list ;;
+  show) show "$2" ;;
+  move)
     move "$2" "${3:?STATUS}" ;;
-  *) echo "usage: tracker.sh list | move KEY STATUS" >&2; exit 2 ;;
+  *) echo "usage: tracker.sh list | show KEY | move KEY STATUS" >&2; exit 2 ;;
 esac

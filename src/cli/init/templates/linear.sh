@@ -2,6 +2,7 @@
 # Linear for Vik, with curl and jq.
 #
 #   tracker.sh list              prints the issues of the team with the label, as a JSON array
+#   tracker.sh show ID           prints one issue, whatever its state
 #   tracker.sh move ID STATE     moves an issue to a state of its team
 #
 # Environment: LINEAR_API_KEY (a personal API key), LINEAR_TEAM (the key of the team, such as ENG), and, if you like,
@@ -18,6 +19,12 @@ ask() { # QUERY VARIABLES
   printf '%s' "$answer" | jq -ce 'if .errors then error(.errors[0].message) else .data end'
 }
 
+# What Vik wants to know of an issue. Priority 0 is "none" at Linear; here it goes last.
+snapshot='def snapshot: {
+  id: .identifier, title, description: (.description // ""), state: .state.name, url, created_at: .createdAt,
+  priority: (if .priority == 0 then 5 else .priority end), labels: [.labels.nodes[].name]
+};'
+
 list() {
   : "${LINEAR_TEAM:?set it to the key of your team, such as ENG}"
   variables=$(jq -nc --arg team "$LINEAR_TEAM" --arg tag "${LINEAR_LABEL:-vik}" '{$team, $tag}')
@@ -28,11 +35,15 @@ list() {
       state: { type: { nin: ["completed", "canceled"] } }
     }) { nodes { identifier title description priority createdAt url state { name } labels { nodes { name } } } }
   }' "$variables")
-  # Priority 0 is "none" at Linear; here it goes last.
-  printf '%s' "$data" | jq -c '[.issues.nodes[] | {
-    id: .identifier, title, description: (.description // ""), state: .state.name, url, created_at: .createdAt,
-    priority: (if .priority == 0 then 5 else .priority end), labels: [.labels.nodes[].name]
-  }]'
+  printf '%s' "$data" | jq -c "$snapshot [.issues.nodes[] | snapshot]"
+}
+
+show() { # ID
+  # shellcheck disable=SC2016
+  data=$(ask 'query($id: String!) {
+    issue(id: $id) { identifier title description priority createdAt url state { name } labels { nodes { name } } }
+  }' "$(jq -nc --arg id "$1" '{$id}')")
+  printf '%s' "$data" | jq -c "$snapshot .issue | snapshot"
 }
 
 move() { # ID STATE
@@ -52,6 +63,7 @@ move() { # ID STATE
 
 case "${1-}" in
   list) list ;;
+  show) show "${2:?ID}" ;;
   move) move "${2:?ID}" "${3:?STATE}" ;;
-  *) echo "usage: tracker.sh list | move ID STATE" >&2; exit 2 ;;
+  *) echo "usage: tracker.sh list | show ID | move ID STATE" >&2; exit 2 ;;
 esac
