@@ -12,6 +12,7 @@ const TEXT: &[&str] = &["rs", "md", "toml", "yml", "yaml", "sh", "json"];
 
 /// What others wrote or recorded, as they wrote it.
 const OTHERS: &[&str] = &[
+    "crates/vex/tests/corpus/",
     "crates/vik-agents/tests/fixtures/",
     "tests/agents/",
     "fuzz/corpus/",

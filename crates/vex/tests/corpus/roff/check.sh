@@ -1,0 +1,10 @@
+set -eu
+# The tests of the package itself, then those that the agent does not see.
+here=$(dirname "$0")
+out=$(mktemp -d)
+trap 'rm -rf "$out"' EXIT
+rustc --test -A warnings --edition 2024 src/lib.rs -o "$out/own"
+"$out/own" -q
+rustc --crate-type rlib -A warnings --edition 2024 --crate-name roff src/lib.rs -o "$out/libroff.rlib"
+rustc --test -A warnings --edition 2021 "$here/hidden.rs" --extern roff="$out/libroff.rlib" -o "$out/hidden"
+"$out/hidden" -q
