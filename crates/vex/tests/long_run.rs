@@ -190,9 +190,11 @@ fn killed_at_random_points_over_compactions_it_repeats_no_finished_call() {
         let start: Value = serde_json::from_str(&first.unwrap()).unwrap();
         let id = start["session_id"].as_str().unwrap().to_owned();
         child.kill().unwrap();
-        if child.wait().unwrap().code() == Some(0) {
+        let status = child.wait().unwrap();
+        if status.code() == Some(0) {
             break;
         }
+        assert_eq!(status.code(), None, "killed, or done");
         kills += 1;
         assert!(kills < 200, "it never comes to its end");
         session = place

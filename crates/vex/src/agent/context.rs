@@ -47,8 +47,8 @@ impl Gauge {
     pub(super) fn learn(&mut self, bytes: usize, turn: &Turn) {
         let bytes = (bytes + self.overhead) as f64;
         if turn.counted && turn.usage.input_tokens > 0 {
-            // Nothing that is text lies outside of these bounds; what does is a mistake in the figures.
-            self.per_byte = (turn.usage.input_tokens as f64 / bytes).clamp(0.05, 1.0);
+            // Nothing that is text lies outside of these bounds: some servers only count what was not cached.
+            self.per_byte = (turn.usage.input_tokens as f64 / bytes).clamp(0.12, 1.0);
         }
     }
 }

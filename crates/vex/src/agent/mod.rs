@@ -22,6 +22,7 @@ use self::finish::Patience;
 use self::limits::{Limits, Meter};
 use self::output::OutputSchema;
 use self::verify::Verify;
+use crate::config::ContextSettings;
 use crate::conversation::{Block, Message, Turn};
 use crate::events::{ExitReason, Journal};
 use crate::interrupt::Interrupt;
@@ -71,6 +72,8 @@ pub struct Settings {
     pub limits: Limits,
     /// The context window of the model, where it is known better than by the provider.
     pub window: Option<u64>,
+    /// From which share of it on old parts are left out.
+    pub context: ContextSettings,
     /// Whether the model is asked for a summary when turns are left out and there is room.
     pub summaries: bool,
     /// The check that must pass.
@@ -114,6 +117,8 @@ struct Agent<'a> {
     gauge: Gauge,
     patience: Patience,
     doom: Doom,
+    /// Whether another process worked on this conversation before.
+    goes_on: bool,
     /// Why the last calls were refused, as long as the model did nothing else since.
     denied: Option<String>,
 }
@@ -136,6 +141,7 @@ impl<'a> Agent<'a> {
             gauge,
             patience: Patience::default(),
             doom: Doom::new(IDLE_TURNS),
+            goes_on: history.answers() > 0,
             denied: None,
             run,
         }
@@ -241,11 +247,11 @@ impl<'a> Agent<'a> {
         self.run.journal.add_usage(turn.usage, turn.cost_usd);
     }
 
-    /// Whether anything was changed or run.
+    /// Whether anything was changed or run, here or by a process before this one.
     fn acted(&self) -> bool {
-        let mut acted = false;
+        let mut acted = self.goes_on;
         self.run.journal.evidence(|evidence| {
-            acted = !evidence.files_changed.is_empty() || !evidence.commands.is_empty();
+            acted |= !evidence.files_changed.is_empty() || !evidence.commands.is_empty();
         });
         acted
     }

@@ -9,12 +9,10 @@ use crate::events::Compacted;
 use crate::provider::{ProviderError, Request};
 use crate::session::Entry;
 
-/// From this share of the window on, what is old is left out.
-const SOFT: f64 = 0.70;
-/// From this share on, nothing more is asked of the model before that.
-const HARD: f64 = 0.90;
-/// What is aimed at: the further down, the rarer it happens.
+/// What is aimed at, as a share of the window: the further down, the rarer it happens.
 const TARGET: f64 = 0.40;
+/// The same as a part of the share from which on something is left out, where that is small.
+const PART: f64 = 0.60;
 /// The share that turns get at least, however much is pinned.
 const TURNS: f64 = 0.25;
 /// The share that a summary gets, and its bounds in bytes.
@@ -27,17 +25,19 @@ impl Agent<'_> {
     /// Leaves out what is old when the context is nearly full.
     pub(super) fn make_room(&mut self) -> ControlFlow<Ending> {
         let history = self.run.session.history();
-        let Some(share) = self.gauge.share(history.bytes()).filter(|share| *share >= SOFT) else {
+        let context = self.run.settings.context;
+        let (soft, hard) = (f64::from(context.soft) / 100.0, f64::from(context.hard) / 100.0);
+        let Some(share) = self.gauge.share(history.bytes()).filter(|share| *share >= soft) else {
             return ControlFlow::Continue(());
         };
         let pinned: usize = history.prompts().iter().map(String::len).sum();
         let room = |share| self.gauge.room(share).unwrap_or(0);
         let turns = self.gauge.bytes(TURNS).unwrap_or(0);
-        let target = room(TARGET).max(pinned + turns).min(room(SOFT));
+        let target = room(TARGET.min(soft * PART)).max(pinned + turns).min(room(soft));
         let Some(mut compaction) = fit(history, target, 2, self.summary_bytes()) else {
             return ControlFlow::Continue(());
         };
-        if share < HARD && self.run.settings.summaries && compaction.summary.is_some() {
+        if share < hard && self.run.settings.summaries && compaction.summary.is_some() {
             self.ask_for_summary(&mut compaction)?;
         }
         self.compact(compaction)

@@ -183,6 +183,7 @@ fn bounds(settings: &Settings, summaries: bool) -> Result<agent::Settings, Outpu
             time: settings.timeout.map(Period::get),
         },
         window: None,
+        context: settings.context,
         summaries,
         verify: settings.verify.as_ref().map(|command| Verify {
             attempts: settings.verify_attempts.get(),
