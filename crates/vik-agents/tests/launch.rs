@@ -7,7 +7,8 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use vik_agents::{LaunchContext, LaunchError, launch, program, version_args};
-use vik_core::workflow::{AgentProfile, ArgValue, ArgsStyle, Home, OutputFormat, Permission, Runtime};
+use vik_core::money::MicroUsd;
+use vik_core::workflow::{AgentProfile, ArgValue, ArgsStyle, Home, OutputFormat, Permission, Price, Runtime};
 
 const SESSION: uuid::Uuid = uuid::Uuid::from_u128(0x0123_4567_89ab_7def_8123_4567_89ab_cdef);
 
@@ -100,6 +101,46 @@ fn each_runtime_with_each_permission() {
         }
     }
     insta::assert_snapshot!(all);
+}
+
+#[test]
+fn vex_keeps_to_a_budget_where_it_knows_the_price() {
+    let environment = environment();
+    let told = |change: &dyn Fn(&mut AgentProfile)| {
+        let mut profile = profile(Runtime::Vex);
+        change(&mut profile);
+        let mut cx = context(&profile, &environment);
+        cx.budget = Some(MicroUsd::from_usd(1.5));
+        let argv = launch(&cx).unwrap().argv;
+        let shown =
+            |pair: &[String]| matches!(pair[0].as_str(), "--max-usd" | "--config").then(|| pair.join(" "));
+        argv.windows(2).filter_map(shown).collect::<Vec<_>>()
+    };
+    let limit = "--max-usd 1.500000";
+    assert_eq!(told(&|_| ()), [limit]);
+    assert!(told(&|profile| profile.base_url = Some("http://127.0.0.1:8080/v1".into())).is_empty());
+    assert!(told(&|profile| profile.provider = Some("ollama".into())).is_empty());
+    let own = |usd: &'static str| {
+        move |profile: &mut AgentProfile| {
+            let value = ArgValue::Text(usd.into());
+            profile.args = [("max-usd".to_owned(), value)].into_iter().collect();
+        }
+    };
+    assert_eq!(told(&own("1")), ["--max-usd 1"]);
+    assert_eq!(told(&own("2")), ["--max-usd 2", limit]);
+    let price = Price {
+        input: 1.0,
+        cached_input: 0.1,
+        cache_write: 0.0,
+        output: 2.5,
+    };
+    let priced = told(&|profile| {
+        profile.model = Some("a \"b\"".into());
+        profile.base_url = Some("http://127.0.0.1:8080/v1".into());
+        profile.price = Some(price);
+    });
+    assert_eq!(priced[0], r#"--config models."a \"b\"".input=1.0"#);
+    assert_eq!((priced.len(), priced[4].as_str()), (5, limit));
 }
 
 #[test]

@@ -380,6 +380,30 @@ fn vex_says_how_it_ended_twice() {
     );
 }
 
+/// vex's own test has one of each of its events in a snapshot: what is added there must be known here.
+#[test]
+fn every_event_of_vex_is_known() {
+    let snapshot = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../vex/src/events/snapshots/vex__events__tests__every_event_fits_the_schema_and_tells_no_secret.snap"
+    );
+    let snapshot = std::fs::read_to_string(snapshot).unwrap();
+    let lines: Vec<&str> = snapshot.lines().filter(|line| line.starts_with('{')).collect();
+    let mut vex = adapter(&profile(Runtime::Vex), None);
+    let mut events = feed(vex.as_mut(), &lines);
+    let limited = r#"{"v":1,"seq":1,"type":"retry","attempt":3,"delay_ms":9,"reason":"openai answered 429 Too Many Requests"}"#;
+    events.extend(feed(vex.as_mut(), &[limited]));
+    insta::assert_snapshot!(events.join("\n"));
+    assert!(lines.len() > 15);
+    assert!(
+        !events
+            .iter()
+            .any(|event| event.contains("\"unknown\"") || event.contains("\"malformed\""))
+    );
+    let unknown = r#"{"v":1,"seq":2,"type":"new_in_a_later_version","x":1}"#;
+    assert!(feed(vex.as_mut(), &[unknown])[0].contains("\"unknown\""));
+}
+
 #[test]
 fn json_lines_of_no_known_dialect() {
     let mut any = adapter(&profile(Runtime::Command), None);

@@ -26,6 +26,18 @@ pub fn schemas() -> Vec<Generated> {
     ]
 }
 
+/// The schema of a line of `vex exec --json`, and that of its settings, which editors use.
+pub fn vex_schemas() -> Vec<Generated> {
+    let events = vex::events::json_schema();
+    vec![
+        ("docs/reference/vex-events.schema.json", format!("{events:#}\n")),
+        (
+            "docs/reference/vex-config.schema.json",
+            schema::<vex::config::Settings>("config.toml of vex"),
+        ),
+    ]
+}
+
 fn schema<T: JsonSchema>(title: &str) -> String {
     let mut schema = schema_for!(T);
     schema.insert("title".to_owned(), json!(title));

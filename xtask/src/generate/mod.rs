@@ -34,6 +34,7 @@ fn all() -> Vec<Generated> {
         ("docs/reference/cli.md", cli::markdown()),
     ];
     files.extend(json::schemas());
+    files.extend(json::vex_schemas());
     files
 }
 

@@ -49,6 +49,7 @@ pub struct VexArgs {
 pub enum VexCommand {
     /// Work on one prompt, then exit
     #[command(
+        args_override_self = true,
         after_help = "Exit codes: 0 done, 1 failed, 2 usage, 3 settings, 4 login or model refused, 5 limit reached,\n\
                             6 no progress, 7 denied by the permission, 130 interrupted\n\n\
                             Each option can also stand in a settings file or in the environment (VEX_MODEL, VEX_MAX_TURNS, …):\n\

@@ -40,6 +40,25 @@ struct Line<'a> {
     #[serde(borrow)]
     class: Option<Text<'a>>,
     http_status: Option<u16>,
+    attempt: Option<u32>,
+    #[serde(borrow)]
+    reason: Option<Text<'a>>,
+    #[serde(borrow)]
+    command: Option<&'a RawValue>,
+    ok: Option<bool>,
+    #[serde(borrow)]
+    steps: Option<&'a RawValue>,
+    before_tokens: Option<Count>,
+    after_tokens: Option<Count>,
+}
+
+/// A step of a plan.
+#[derive(Deserialize)]
+struct Step<'a> {
+    #[serde(borrow)]
+    text: Text<'a>,
+    #[serde(borrow)]
+    status: Text<'a>,
 }
 
 /// The figures of a `usage` line or an `end` line: totals of the run so far.
@@ -103,8 +122,8 @@ pub(crate) struct Vex {
 }
 
 impl Vex {
-    fn parsed<'a>(&mut self, line: &'a str, parsed: Line<'a>, sink: &mut Sink<'_>) {
-        match (parsed.kind.as_str(), parsed.text, parsed.call_id) {
+    fn parsed<'a>(&mut self, line: &'a str, mut parsed: Line<'a>, sink: &mut Sink<'_>) {
+        match (parsed.kind.as_str(), parsed.text.take(), parsed.call_id.take()) {
             ("message", Some(text), _) => {
                 self.session.progress();
                 self.session.say(text.as_str());
@@ -167,8 +186,85 @@ impl Vex {
                 });
             }
             ("end", ..) => self.end(line, sink),
-            _ => wire::keep(line, sink),
+            (kind, ..) => match self.aside(kind, &parsed, sink) {
+                Some(()) => {}
+                None => wire::keep(line, sink),
+            },
         }
+    }
+
+    /// What is no word of the model and no tool, yet tells how the run fares.
+    fn aside(&mut self, kind: &str, line: &Line<'_>, sink: &mut Sink<'_>) -> Option<()> {
+        let note = |message: String| Event::Error {
+            failure_class: None,
+            message: message.into(),
+            fatal: false,
+            http_status: None,
+        };
+        match kind {
+            "retry" => {
+                let reason = line.reason.as_ref()?.as_str();
+                self.session.does("waiting for the provider");
+                match classify::error(None, reason) {
+                    Some(FailureClass::RateLimit) => sink(Event::RateLimit {
+                        status: Some(reason.into()),
+                        resets_at_unix: None,
+                        utilization: None,
+                    }),
+                    class => sink(Event::Error {
+                        message: format!("try {}: {reason}", line.attempt?).into(),
+                        fatal: false,
+                        failure_class: class,
+                        http_status: None,
+                    }),
+                }
+            }
+            "fallback" => sink(note(format!(
+                "{} answers from now on",
+                line.model.as_ref()?.as_str()
+            ))),
+            "warning" | "guard" => sink(note(format!("{kind}: {}", line.message.as_ref()?.as_str()))),
+            "compaction" => {
+                let (before, after) = (line.before_tokens?.0, line.after_tokens?.0);
+                sink(Event::Reasoning {
+                    text: format!(
+                        "The context was made shorter: about {before} tokens before, {after} after."
+                    )
+                    .into(),
+                });
+            }
+            "plan" => {
+                let steps: Vec<Step<'_>> = wire::read(line.steps)?;
+                let steps = steps.iter().map(|step| {
+                    let mark = match step.status.as_str() {
+                        "done" => 'x',
+                        "in_progress" => '>',
+                        _ => ' ',
+                    };
+                    format!("[{mark}] {}", step.text.as_str())
+                });
+                sink(Event::Reasoning {
+                    text: steps.collect::<Vec<_>>().join("\n").into(),
+                });
+            }
+            "verify" => {
+                let call_id = format!("verify_{}", line.attempt?);
+                self.session.does("checking");
+                sink(Event::ToolCall {
+                    call_id: call_id.clone().into(),
+                    tool: "verify".into(),
+                    input: line.command,
+                });
+                sink(Event::ToolResult {
+                    call_id: call_id.into(),
+                    is_error: !line.ok?,
+                    exit_code: line.exit_code,
+                    output: wire::output(line.output),
+                });
+            }
+            _ => return None,
+        }
+        Some(())
     }
 
     fn account(&mut self, figures: Figures, sink: &mut Sink<'_>) {

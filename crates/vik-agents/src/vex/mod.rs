@@ -1,16 +1,19 @@
 //! vex, the built-in agent: `vik vex exec --json`.
 //!
-//! One JSON object a line, `{"v":1,"seq":N,"type":…}`: `session_start`, `message`, `reasoning`, `tool_call`,
-//! `tool_result`, `usage` (running totals of the run), `error`, `end`. The exit code says the same as `end`: 0 done,
-//! 1 failed, 2 usage, 3 configuration, 4 login or model refused, 5 a limit reached, 6 no progress, 7 denied,
-//! 130 interrupted.
+//! One JSON object a line, `{"v":1,"seq":N,"type":…}`; `docs/reference/vex-events.schema.json` tells them all. `usage`
+//! has running totals of the run. The exit code says the same as `end`: 0 done, 1 failed, 2 usage, 3 configuration,
+//! 4 login or model refused, 5 a limit reached, 6 no progress, 7 denied, 130 interrupted.
+//!
+//! vex keeps to what a session may cost by itself. It must know what the model costs for that: from its own table, or
+//! from the profile's `price`.
 //!
 //! Permissions are vex's own three profiles, of the same names.
 
 mod adapter;
 
 pub(crate) use adapter::Vex;
-use vik_core::workflow::Permission;
+use vik_core::money::MicroUsd;
+use vik_core::workflow::{AgentProfile, ArgValue, Permission};
 
 use crate::environment::environment;
 use crate::flags::{Fixed, Rules, own_flags};
@@ -44,13 +47,31 @@ const RULES: Rules = Rules {
             instead: "an agent runs in its issue workspace",
         },
         Fixed {
-            names: &["resume"],
+            names: &["resume", "fork"],
             same: None,
             instead: "Vik chooses which conversation goes on",
         },
     ],
     permission: &["permission"],
 };
+
+/// `--max-usd` of the profile's own flags.
+fn own_budget(profile: &AgentProfile) -> Option<MicroUsd> {
+    let (_, value) = profile
+        .args
+        .iter()
+        .find(|(name, _)| name.trim_start_matches('-') == "max-usd")?;
+    match value {
+        ArgValue::Text(text) => text.parse().ok().map(MicroUsd::from_usd),
+        _ => None,
+    }
+}
+
+/// Whether vex can know what the model costs: a server at an address of the profile's own has no list of prices.
+fn is_priced(profile: &AgentProfile) -> bool {
+    let is_listed = !matches!(profile.provider.as_deref(), Some("ollama" | "local"));
+    profile.price.is_some() || (profile.base_url.is_none() && is_listed)
+}
 
 pub(crate) fn launch(cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {
     let profile = cx.profile;
@@ -87,6 +108,23 @@ pub(crate) fn launch(cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {
             Permission::Full => "full",
         };
         push(&["--permission", permission]);
+    }
+    if let Some(price) = &profile.price {
+        // A text in JSON is one in TOML, too.
+        let model = serde_json::Value::from(model);
+        for (key, usd) in [
+            ("input", price.input),
+            ("cached_input", price.cached_input),
+            ("cache_write", price.cache_write),
+            ("output", price.output),
+        ] {
+            push(&["--config", &format!("models.{model}.{key}={usd:?}")]);
+        }
+    }
+    // The last one counts: the profile's own stays where it is the smaller one.
+    let smaller = |budget: &MicroUsd| own_budget(profile).is_none_or(|own| *budget < own);
+    if let Some(budget) = cx.budget.filter(|budget| is_priced(profile) && smaller(budget)) {
+        push(&["--max-usd", &format!("{:.6}", budget.usd())]);
     }
     if let Some(id) = cx.resume {
         if !valid_session_id(profile.runtime, id) {
