@@ -10,7 +10,7 @@ const WITH_AGENT: [&str; 1] = ["agent_started"];
 fn every_point(target: Target) {
     let issues = ["1".to_owned()];
     for point in POINTS {
-        let rig = Rig::new(&[("1", "todo")], 20);
+        let rig = Rig::new(&[("1", "todo")], 60);
         rig.arm(point);
         rig.up();
         rig.wait_for(point);
@@ -32,7 +32,14 @@ fn every_point(target: Target) {
             "{target:?} at {point}: {starts} agents"
         );
         if target == Target::Agents && WITH_AGENT.contains(point) {
-            assert_eq!(starts, 2, "the agent was killed at {point}");
+            // The first may have died before it could say that it had begun.
+            let attempts = rig.world.sessions("1").len();
+            assert_eq!(
+                attempts,
+                2,
+                "the agent was killed at {point}: {:#?}",
+                rig.world.runs()
+            );
         }
         for hook in ["before_run", "verify", "after_run"] {
             let between = format!("{hook}_started");

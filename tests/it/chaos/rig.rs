@@ -59,6 +59,7 @@ pub enum Kind {
 /// What the agent does: it notes when another one lives beside it, leaves a child in a session of its own, and prints
 /// numbered lines. A pid may be used again: the time of its start tells.
 const AGENT: &str = r#"
+echo "$VIK_ATTEMPT_ID" >> "$TRACES/starts"
 since() { sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -d' ' -f1,20; }
 read -r other began 2>/dev/null < pid
 case "$(since "$other")" in
@@ -67,7 +68,6 @@ case "$(since "$other")" in
 esac
 now=$(since $$)
 echo "$$ ${now#* }" > pid
-echo "$VIK_ATTEMPT_ID" >> "$TRACES/starts"
 setsid sleep 300 &
 i=0
 while [ $i -lt "${LINES_TO_PRINT:-20}" ]; do i=$((i+1)); echo "n$i"; sleep 0.01; done
