@@ -8,6 +8,9 @@ use crate::conversation::Arguments;
 /// How often JSON may stand in a JSON text.
 const MAX_ENCODED: usize = 2;
 
+/// What the model is told where nothing was sent that could be arguments.
+const NONE: &str = "there are none; send a JSON object";
+
 /// What the model is told of arguments that are cut off.
 pub(super) const CUT: &str =
     "they are cut off; send the whole call again, with less in it if it was too long";
@@ -33,7 +36,7 @@ fn read(raw: &str) -> Result<Value, String> {
     }
     let text = unfenced(raw.trim());
     if text.is_empty() {
-        return Err("there are none; send a JSON object".to_owned());
+        return Err(NONE.to_owned());
     }
     let (value, end) = json::read(text, End::Unknown).map_err(|fault| explain(fault, text))?;
     if !rubbish(&value, &text[end..]) {
@@ -41,7 +44,13 @@ fn read(raw: &str) -> Result<Value, String> {
             "more JSON follows the first object, and it says something else; send one object".to_owned(),
         );
     }
-    decoded(value)
+    decoded(value).and_then(|value| {
+        if value.is_object() || value.is_array() {
+            Ok(value)
+        } else {
+            Err(NONE.to_owned())
+        }
+    })
 }
 
 /// Takes JSON out of JSON texts. A text that holds no object stays a text: the schema says what is wrong with it.

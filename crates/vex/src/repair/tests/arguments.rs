@@ -56,6 +56,8 @@ fn what_has_no_certain_reading_stays_broken() {
         "  ",
         "path",
         "path: a",
+        "5 x",
+        "\"a\" b",
         r#"{"path":"a""#,
         r#"{"path":"a"#,
         r#"{"path":"#,
