@@ -107,7 +107,7 @@ impl Store {
             .open(&path)
             .map_err(|source| self.opening(id, source))?;
         let file = lock(file, id, &path)?;
-        let mut lines = Lines::new(&*file, &path);
+        let mut lines = Lines::new(&file, &path);
         let head = lines.head(id)?;
         if head.cwd != cwd {
             return Err(SessionError::Elsewhere { id, cwd: head.cwd });

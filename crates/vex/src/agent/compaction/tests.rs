@@ -142,7 +142,7 @@ fn assert_legal(messages: &[Message]) {
     for message in messages {
         match message {
             Message::Tool(result) => {
-                assert!(open.remove(result.call_id.as_str()), "a result without its call")
+                assert!(open.remove(result.call_id.as_str()), "a result without its call");
             }
             Message::User { .. } | Message::Assistant(_) => {
                 assert!(open.is_empty(), "a call without its result: {open:?}");
@@ -219,14 +219,12 @@ proptest! {
         rounds in prop::collection::vec((parts(), 500..8000usize), 1..5),
     ) {
         let mut all = history(&[]);
-        let mut number = 0;
-        for (parts, target) in rounds {
+        for (number, (parts, target)) in rounds.into_iter().enumerate() {
             for message in history(&parts).messages().iter().skip(1) {
                 // Calls of another round must not have the ids of this one.
                 let text = serde_json::to_string(message).unwrap().replace("call ", &format!("call {number}."));
                 all.apply(Entry::Message { message: serde_json::from_str(&text).unwrap() });
             }
-            number += 1;
             if let Some(compaction) = fit(&all, target, 2, 800) {
                 all.apply(Entry::Compaction(Box::new(compaction)));
             }

@@ -97,7 +97,7 @@ fn a_cancel_leaves_no_call_without_its_result() {
             Entry::Message {
                 message: Message::Tool(_)
             }
-        ))
+        ));
     };
     scene.store().resume(id, &cwd, count).unwrap();
     assert_eq!(results, 3);

@@ -330,7 +330,7 @@ fn the_system_prompt_stays_the_same_while_the_version_does() {
             .create(head)
             .unwrap()
             .append(&prompt("Do it."))
-            .unwrap()
+            .unwrap();
     };
     let mut old = head("/w");
     begin(&old);
