@@ -16,6 +16,8 @@ const MAX_AHEAD: usize = 1024;
 
 const THINK: &str = "<think>";
 const THOUGHT: &str = "</think>";
+/// How much white space may stand before the thoughts, in bytes.
+const MAX_BLANK: usize = 64;
 
 /// Splits the text of an answer into words and calls, in whatever pieces it comes.
 ///
@@ -276,11 +278,13 @@ impl TextScanner {
     fn start(&mut self, ended: bool) -> bool {
         let blank = blank(&self.text);
         let rest = &self.text[blank..];
-        if rest.starts_with(THINK) {
+        if blank >= MAX_BLANK {
+            self.state = State::Words;
+        } else if rest.starts_with(THINK) {
             self.at = blank + THINK.len();
             (self.given, self.inked) = (self.at, self.at);
             self.state = State::Thinking;
-        } else if !ended && blank < 64 && THINK.starts_with(rest) {
+        } else if !ended && THINK.starts_with(rest) {
             return false;
         } else {
             self.state = State::Words;

@@ -231,6 +231,8 @@ impl<'a> Assembler<'a> {
         let mut blocks = Vec::new();
         let slots = mem::take(&mut self.slots);
         let last = slots.len().saturating_sub(1);
+        // A model that knows how to call means what it calls so, not what it writes of calls beside it.
+        let native = slots.iter().any(|slot| matches!(slot.content, Content::Tool(_)));
         for (at, slot) in slots.into_iter().enumerate() {
             let length = blocks.len();
             match slot.content {
@@ -240,6 +242,7 @@ impl<'a> Assembler<'a> {
                         scanner.finish(cut, &mut self.fresh);
                         keep(&mut self.fresh, &mut found, progress);
                     }
+                    found.retain(|found| !(native && matches!(found, Found::Call { .. })));
                     blocks.extend(found.into_iter().filter_map(|found| block(found, &mut ids)));
                 }
                 Content::Thinking { text, signature } => {

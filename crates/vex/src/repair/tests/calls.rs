@@ -157,5 +157,8 @@ fn thoughts_stand_at_the_start() {
         r#"thinking "never closed </thin""#
     );
     assert_eq!(told("a <think> b"), r#""a <think> b""#);
+    // Far down is not at the start, in whatever pieces it comes.
+    let far = format!("{}<think>a</think>", " ".repeat(100));
+    assert_eq!(told(&far), format!("{far:?}"));
     assert_eq!(told("<thinking> b"), r#""<thinking> b""#);
 }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::conversation::Arguments;
 use crate::provider::http::fault::{Fault, fault_of};
+use crate::tools::{Need, ToolDefinition};
 
 fn chat(chunks: &[&str]) -> String {
     let events = chunks
@@ -372,5 +373,42 @@ fn usage_is_estimated_only_when_it_is_not_counted() {
     assert_eq!(
         hidden.usage.output_tokens, 50,
         "reasoning that is only in the total"
+    );
+}
+
+#[test]
+fn a_call_that_is_written_beside_a_real_one_is_dropped() {
+    let tool = ToolDefinition {
+        name: "look",
+        description: "",
+        input_schema: serde_json::json!({"type": "object", "properties": {"path": {"type": "string"}}}),
+        need: Need::Read,
+        aliases: &[],
+        arguments: &[],
+    };
+    let request = Request {
+        system: "",
+        messages: &[],
+        tools: &[tool],
+        output_schema: None,
+    };
+    let words = r#"{"delta":{"content":"I look.\n{\"name\":\"look\",\"arguments\":{\"path\":\"a\"}}"}}"#;
+    let real = call(0, "c1", "look", r#"{"path":"b"}"#);
+    let paths = |chunks: &[&str]| {
+        let mut reader = Reader::new(Protocol::Chat, &request, 0);
+        reader.push(chat(chunks).as_bytes(), &mut |_| ()).unwrap();
+        let turn = reader.finish(&mut |_| ()).unwrap();
+        let inputs = turn
+            .tool_calls()
+            .map(|call| call.input.json().unwrap()["path"].clone());
+        (turn.text(), inputs.collect::<Vec<_>>())
+    };
+    assert_eq!(
+        paths(&[words, &finish("stop")]),
+        ("I look.".to_owned(), vec!["a".into()])
+    );
+    assert_eq!(
+        paths(&[words, &real, &finish("tool_calls")]),
+        ("I look.".to_owned(), vec!["b".into()])
     );
 }
