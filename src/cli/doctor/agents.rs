@@ -5,6 +5,9 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use tokio_util::sync::CancellationToken;
+use vex::config::{Loaded, Sources};
+use vex::provider::catalog::Endpoint;
+use vex::provider::open;
 use vex::provider::replay::{Recording, RecordingError};
 use vik_agents::{LaunchContext, LoginSign, login_hint, login_signs, version_args};
 use vik_core::ids::AgentName;
@@ -208,15 +211,33 @@ async fn version(
     }
 }
 
+/// The server that the built-in agent would ask, by its own settings and those of the profile.
+fn endpoint(profile: &AgentProfile, env: &BTreeMap<String, String>) -> Result<Endpoint, String> {
+    let variables = env.iter().map(|(name, value)| (name.clone(), value.clone()));
+    let loaded = Loaded::load(&Sources::of_variables(variables.collect())).map_err(|error| chain(&error))?;
+    let mut settings = loaded.settings;
+    let over = |own: &Option<String>, set: &mut Option<String>| {
+        if own.is_some() {
+            set.clone_from(own);
+        }
+    };
+    over(&profile.provider, &mut settings.provider);
+    over(&profile.base_url, &mut settings.base_url);
+    open::endpoint(&settings, &|name| env.get(name).cloned()).map_err(|error| error.to_string())
+}
+
 /// What the built-in agent speaks to.
 fn provider(host: &Host, name: &AgentName, profile: &AgentProfile, env: &BTreeMap<String, String>) -> Check {
     let check = format!("provider.{name}");
-    let provider = profile.provider.as_deref().unwrap_or("none");
-    if provider != "replay" {
-        let message =
-            format!("the built-in agent has no provider `{provider}` yet: this version only has `replay`");
-        return Check::error(GROUP, check, "provider_not_yet", message)
-            .hint("use codex or claude_code for real work; `replay` plays a recorded conversation");
+    if profile.provider.as_deref() != Some("replay") {
+        return match endpoint(profile, env) {
+            Ok(endpoint) => {
+                let message = format!("{} at {}", endpoint.name, endpoint.base_url);
+                Check::ok(GROUP, check, message)
+            }
+            Err(message) => Check::error(GROUP, check, "agent_provider", message)
+                .hint("`vik vex doctor --probe` with the same provider and model tells more"),
+        };
     }
     let base_url = profile
         .base_url
@@ -233,7 +254,7 @@ fn provider(host: &Host, name: &AgentName, profile: &AgentProfile, env: &BTreeMa
         Err(RecordingError::Read { path, source }) if source.kind() == std::io::ErrorKind::NotFound => {
             let message = format!("there is no recording {}", path.display());
             Check::error(GROUP, check, "recording_missing", message).hint(
-                "`model` names a recording in the folder `base_url`; a model of your own comes with codex or claude_code",
+                "`model` names a recording in the folder `base_url`; for a real model give another `provider`",
             )
         }
         Err(error) => Check::error(GROUP, check, "recording_broken", chain(&error)),

@@ -18,7 +18,7 @@ const AGENTS: &[(AgentKind, &str)] = &[
     (AgentKind::Claude, "Claude Code"),
     (
         AgentKind::Vex,
-        "the built-in agent (replays recordings only, for now)",
+        "the built-in agent: a model API, or a server of your own",
     ),
 ];
 

@@ -241,7 +241,7 @@ fn questions_take_numbers_names_and_nothing() {
     Which agent works on them?
       1) codex    Codex CLI
       2) claude   Claude Code
-      3) vex      the built-in agent (replays recordings only, for now)
+      3) vex      the built-in agent: a model API, or a server of your own
     Number or name [2]: There is no such choice.
     Number or name [2]: 
     ");

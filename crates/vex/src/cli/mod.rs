@@ -33,7 +33,7 @@ use crate::events::ExitReason;
     subcommand_required = true,
     arg_required_else_help = true,
     after_help = "Examples:\n  \
-        ANTHROPIC_API_KEY=… vex exec -m claude-sonnet-4-5 'Fix the failing test'\n  \
+        ANTHROPIC_API_KEY=… vex exec -m claude-sonnet-5-5 'Fix the failing test'\n  \
         vex exec --base-url http://127.0.0.1:8080/v1 -m qwen 'Say what src/main.rs does' --permission read-only\n  \
         git diff | vex exec -m gpt-5 --json -o review.md -\n  \
         vex doctor --probe"

@@ -145,9 +145,19 @@ pub struct Sources<'a> {
 impl<'a> Sources<'a> {
     /// The places of this process.
     pub fn of_process(workspace: Option<&'a Path>, overrides: &'a [String], flags: Vec<Flag>) -> Self {
-        let variables: Vec<(String, String)> = std::env::vars_os()
+        let variables = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
             .collect();
+        Self {
+            workspace,
+            overrides,
+            flags,
+            ..Self::of_variables(variables)
+        }
+    }
+
+    /// The places of a process with these variables.
+    pub fn of_variables(variables: Vec<(String, String)>) -> Self {
         let set = |name: &str| {
             let found = variables
                 .iter()
@@ -163,10 +173,10 @@ impl<'a> Sources<'a> {
         Self {
             system: PathBuf::from("/etc/vex/config.toml"),
             user,
-            workspace,
+            workspace: None,
             variables,
-            overrides,
-            flags,
+            overrides: &[],
+            flags: Vec::new(),
         }
     }
 
