@@ -28,4 +28,5 @@ mod steering;
 mod stopping;
 mod survive;
 mod templates;
+mod vex_agent;
 mod workspaces_hooks;

@@ -43,7 +43,7 @@ issue:
 
 const BROKEN: &str = r#"agents:
   coder: { runtime: command, command: [no-such-program-here] }
-  built_in: { runtime: vex, provider: anthropic, model: one }
+  built_in: { runtime: vex, provider: nowhere, model: one }
 loop: { max_iteration: 3 }
 issues:
   pull: { command: "echo '[]'" }

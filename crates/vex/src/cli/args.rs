@@ -3,7 +3,8 @@
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
-use clap::{Args, ValueEnum, ValueHint};
+use clap::builder::FalseyValueParser;
+use clap::{Args, ValueHint};
 use toml::Value;
 
 use crate::config::{ConfigError, Flag, Loaded, Period, Sources};
@@ -71,7 +72,7 @@ pub struct ExecArgs {
     pub choice: ChoiceArgs,
 
     /// Print events as JSON lines
-    #[arg(long, env = "VEX_JSON", hide_env = true)]
+    #[arg(long, env = "VEX_JSON", hide_env = true, value_parser = FalseyValueParser::new())]
     pub json: bool,
 
     /// Write the last message to this file when the run is over; with --output-schema the result
@@ -222,7 +223,7 @@ fn money(text: &str) -> Result<f64, String> {
 /// Shows that a value of the command line is one of the settings, too.
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
+    use clap::{CommandFactory, ValueEnum};
 
     use super::*;
     use crate::cli::VexArgs;

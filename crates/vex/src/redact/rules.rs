@@ -257,7 +257,11 @@ fn assignment(text: &[u8], before: Option<u8>, whole: bool) -> Verdict {
         && at == sign
         && (!name.iter().any(u8::is_ascii_lowercase) || matches!(before, Some(b'?' | b'&')));
     if closed && secret_value(value, quoted.is_some() || as_setting) {
-        return Verdict::Secret(start..start + value.len(), "secret");
+        let kind = match known_token(value, true) {
+            Verdict::Secret(range, kind) if range == (0..value.len()) => kind,
+            _ => "secret",
+        };
+        return Verdict::Secret(start..start + value.len(), kind);
     }
     Verdict::No
 }

@@ -94,6 +94,10 @@ fn secrets() -> Vec<(String, String)> {
             format!("{{\\\"token\\\": \\\"{hex}\\\"}}"),
             "{\\\"token\\\": \\\"[REDACTED:secret]\\\"}",
         ),
+        case(
+            format!("GITHUB_TOKEN={}_{random}0", "ghp"),
+            "GITHUB_TOKEN=[REDACTED:github_token]",
+        ),
         case(format!("X-Api-Key: {hex}"), "X-Api-Key: [REDACTED:secret]"),
         case(
             "CLIENT_SECRET=abcd1234efgh5678".to_owned(),

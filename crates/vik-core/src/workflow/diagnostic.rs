@@ -61,7 +61,6 @@ pub const CODES: &[(&str, &str)] = &[
         "A limit on money holds for an agent that reports no cost and has no price.",
     ),
     ("no_stages", "There is no stage."),
-    ("not_yet", "A value comes with a later version of Vik."),
     ("out_of_range", "A number or duration is too small or too large."),
     (
         "parallel_writers",

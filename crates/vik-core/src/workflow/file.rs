@@ -133,7 +133,7 @@ section! {
     "home" home: defaults Home = Home::User;
     /// Prices in USD per million tokens, used where the agent reports no cost.
     "price" price: optional Price;
-    /// For the runtime `vex`: the provider of the model.
+    /// For the runtime `vex`: the provider of the model: `anthropic`, `openai`, `openrouter`, `ollama`, `local`, `replay`, or one of vex's settings.
     "provider" provider: optional Text;
     /// The address of the model API, in place of the agent's own; for `vex` with `provider: replay` the folder of the recordings.
     "base_url" base_url: optional Text;

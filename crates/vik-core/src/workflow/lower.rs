@@ -11,13 +11,10 @@ use super::model::{
     Runtime, Show, Stage, Workflow, WorkspaceRoot,
 };
 use super::places::Places;
-use super::text::{choices, quoted};
+use super::text::choices;
 use super::values::Text;
 use crate::ids::{AgentName, StageName};
 use crate::limits::{Limit, Spend};
-
-/// The providers that vex can use in this version.
-const PROVIDERS: &[&str] = &["replay"];
 
 /// Where values stand, and where findings go.
 pub(super) struct Check<'a> {
@@ -168,22 +165,6 @@ impl Check<'_> {
                     .hint(format!("it is for {}", choices(names))),
                 );
             }
-        }
-        if let Some(Text(provider)) = &agent.provider
-            && runtime == Runtime::Vex
-            && !PROVIDERS.contains(&provider.as_str())
-        {
-            self.report(
-                Diagnostic::error(
-                    "not_yet",
-                    at("provider"),
-                    format!(
-                        "the provider {} comes with a later version of Vik",
-                        quoted(provider)
-                    ),
-                )
-                .hint(format!("this version has {}", choices(PROVIDERS.iter().copied()))),
-            );
         }
         Some(AgentProfile {
             runtime,

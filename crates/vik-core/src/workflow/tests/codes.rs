@@ -335,16 +335,6 @@ fn a_prompt_has_one_source() {
 }
 
 #[test]
-fn values_of_later_versions() {
-    one(
-        &[("runtime: codex", "runtime: vex\n    provider: chat-compat")],
-        "not_yet",
-        4,
-        15,
-    );
-}
-
-#[test]
 fn keys_without_effect() {
     for key in ["provider: replay", "output: jsonl"] {
         assert_eq!(

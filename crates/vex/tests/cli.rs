@@ -1,0 +1,425 @@
+//! The real `vex` program: its settings, its other verbs, and where its words go.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic, too")]
+#![allow(
+    clippy::needless_pass_by_value,
+    reason = "`json!` values are made for the call"
+)]
+
+use std::process::{Command, Output, Stdio};
+
+use serde_json::{Value, json};
+use vik_testkit::server::ModelServer;
+
+struct Place {
+    dir: tempfile::TempDir,
+    server: ModelServer,
+}
+
+impl Place {
+    fn new(script: Value) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        for folder in ["work/.vex", "home"] {
+            std::fs::create_dir_all(dir.path().join(folder)).unwrap();
+        }
+        let server = ModelServer::start_json(script).unwrap();
+        Self { dir, server }
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.dir.path().join(name), text).unwrap();
+    }
+
+    fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.dir.path().join(name)).unwrap()
+    }
+
+    fn vex(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_vex"));
+        command
+            .args(args)
+            .current_dir(self.dir.path().join("work"))
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap())
+            .env("HOME", self.dir.path())
+            .env("VEX_HOME", self.dir.path().join("home"))
+            .env("COLUMNS", "100")
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// `vex exec` on the scripted model.
+    fn exec(&self, args: &[&str]) -> Command {
+        let mut command = self.vex(&["exec", "-m", "scripted", "--base-url", &self.server.v1()]);
+        command.args(args);
+        command
+    }
+
+    fn plain(&self, bytes: &[u8]) -> String {
+        let text = String::from_utf8(bytes.to_vec()).unwrap();
+        let real = self.dir.path().canonicalize().unwrap();
+        text.replace(real.to_str().unwrap(), "D")
+            .replace(self.dir.path().to_str().unwrap(), "D")
+            .replace(&self.server.addr().port().to_string(), "PORT")
+    }
+}
+
+fn code(output: &Output) -> i32 {
+    output.status.code().unwrap()
+}
+
+fn end(output: &Output) -> Value {
+    let text = String::from_utf8(output.stdout.clone()).unwrap();
+    serde_json::from_str(text.lines().next_back().unwrap()).unwrap()
+}
+
+/// Put together here, so that nobody takes this file for one that holds secrets.
+fn secret() -> String {
+    format!("{}_{}", "ghp", "q7Rz2Lk9Xw4Tb8Vn3Pc6Jd5Hf1Gs0MyKaEu9")
+}
+
+#[test]
+fn config_show_tells_where_each_value_comes_from() {
+    let place = Place::new(json!([]));
+    place.write(
+        "home/config.toml",
+        "model = \"m\"\nmax_turns = 50\n[providers.house]\nprotocol = \"chat\"\nbase_url = \"http://127.0.0.1:1/v1\"\n\
+         headers = { X-Team = \"hidden\" }\n",
+    );
+    place.write("work/.vex/config.toml", "max_turns = 7\npermission = \"full\"\n");
+    let show = |args: &[&str]| {
+        let mut all = vec!["config", "show"];
+        all.extend(args);
+        place
+            .vex(&all)
+            .env("VEX_MAX_USD", "1.5")
+            .env("HOUSE_API_KEY", secret())
+            .output()
+            .unwrap()
+    };
+    let output = show(&["--set", "--config", "retry.max_tries=2", "--provider", "house"]);
+    assert_eq!(code(&output), 0);
+    insta::assert_snapshot!(format!(
+        "{}\n{}",
+        place.plain(&output.stdout),
+        place.plain(&output.stderr)
+    ));
+    let output = show(&["--json"]);
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let all = report["settings"].as_array().unwrap();
+    assert!(all.len() > 30, "{}", all.len());
+    assert!(all.iter().any(|shown| shown["key"] == "max_usd"
+        && shown["value"] == 1.5
+        && shown["origin"] == "$VEX_MAX_USD"));
+    for output in [show(&[]), show(&["--json"])] {
+        let told = format!("{output:?}");
+        assert!(!told.contains("hidden") && !told.contains(&secret()), "{told}");
+    }
+    let output = place.vex(&["config", "path"]).output().unwrap();
+    insta::assert_snapshot!(place.plain(&output.stdout));
+}
+
+#[test]
+fn wrong_settings_end_every_verb_with_3() {
+    let place = Place::new(json!([]));
+    place.write("home/config.toml", "modle = \"m\"\n");
+    for verb in [
+        &["config", "show"][..],
+        &["models"],
+        &["doctor"],
+        &["exec", "go"],
+        &["exec", "--json", "go"],
+    ] {
+        let output = place.vex(verb).output().unwrap();
+        assert_eq!(code(&output), 3, "{verb:?}");
+        let told = place.plain(&output.stderr) + &place.plain(&output.stdout);
+        assert!(
+            told.contains("D/home/config.toml:1:1: the key `modle` is not known; did you mean `model`?"),
+            "{told}"
+        );
+    }
+    let output = place.vex(&["exec", "--json", "go"]).output().unwrap();
+    assert_eq!(end(&output)["reason"], "config");
+}
+
+#[test]
+fn models_and_doctor_ask_the_provider() {
+    let place = Place::new(json!([{"text": "ok"}]));
+    let url = place.server.v1();
+    let output = place
+        .vex(&["models", "--json", "--base-url", &url])
+        .output()
+        .unwrap();
+    let models: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(
+        (
+            code(&output),
+            models.as_array().is_some_and(|models| !models.is_empty())
+        ),
+        (0, true),
+        "{models}"
+    );
+
+    let output = place
+        .vex(&[
+            "doctor",
+            "--probe",
+            "--json",
+            "-m",
+            "scripted",
+            "--base-url",
+            &url,
+        ])
+        .output()
+        .unwrap();
+    assert_eq!(code(&output), 0, "{}", place.plain(&output.stdout));
+    let findings: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let level = |check: &str| {
+        let found = findings
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|finding| finding["check"] == check);
+        found.map(|finding| finding["level"].as_str().unwrap().to_owned())
+    };
+    for check in ["settings", "git", "workspace", "keys", "provider", "probe"] {
+        assert_eq!(level(check).as_deref(), Some("ok"), "{findings}");
+    }
+    assert!(level("sandbox").is_some());
+
+    // Nobody listens there.
+    let output = place
+        .vex(&[
+            "doctor",
+            "--probe",
+            "-m",
+            "m",
+            "--base-url",
+            "http://127.0.0.1:1/v1",
+        ])
+        .output()
+        .unwrap();
+    assert_eq!(code(&output), 1);
+    assert!(place.plain(&output.stdout).contains("error"));
+    // Which provider?
+    let output = place.vex(&["doctor"]).output().unwrap();
+    assert_eq!(code(&output), 3);
+    let told = place.plain(&output.stdout);
+    assert!(
+        told.contains("ANTHROPIC_API_KEY") && told.contains("which provider"),
+        "{told}"
+    );
+}
+
+#[test]
+fn a_key_is_told_by_its_name_only() {
+    let place = Place::new(json!([{"text": "ok"}]));
+    let key = "correct-horse-battery-staple";
+    let output = place
+        .vex(&["doctor", "--json"])
+        .env("ANTHROPIC_API_KEY", key)
+        .output()
+        .unwrap();
+    let told = place.plain(&output.stdout) + &place.plain(&output.stderr);
+    assert!(
+        told.contains("ANTHROPIC_API_KEY set") && !told.contains(key),
+        "{told}"
+    );
+}
+
+#[test]
+fn the_environment_says_what_flags_say() {
+    let place = Place::new(json!([{"run": "true"}, {"run": "true"}, {"text": "The work is done."}]));
+    let output = place
+        .vex(&["exec", "go"])
+        .env("VEX_JSON", "1")
+        .env("VEX_MODEL", "scripted")
+        .env("VEX_BASE_URL", place.server.v1())
+        .env("VEX_MAX_TURNS", "1")
+        .env("VEX_OUTPUT", place.dir.path().join("last.txt"))
+        .output()
+        .unwrap();
+    assert_eq!(
+        (code(&output), end(&output)["reason"].as_str()),
+        (5, Some("limit"))
+    );
+    // The flag wins.
+    let output = place
+        .exec(&["--json", "--max-turns", "9", "go"])
+        .env("VEX_MAX_TURNS", "1")
+        .output()
+        .unwrap();
+    assert_eq!(code(&output), 0, "{}", place.plain(&output.stdout));
+    // A flag that is given twice: the last one counts.
+    let output = place
+        .exec(&["--json", "--max-turns", "9", "--max-turns", "1", "go"])
+        .output()
+        .unwrap();
+    assert_eq!(code(&output), 5);
+}
+
+#[test]
+fn the_last_message_goes_into_a_file() {
+    let place = Place::new(json!([{"run": "true"}, {"text": "The work is done."}]));
+    place.write("work/last.txt", "old");
+    let output = place.exec(&["-o", "last.txt", "go"]).output().unwrap();
+    assert_eq!(
+        (code(&output), place.read("work/last.txt").as_str()),
+        (0, "The work is done.\n")
+    );
+    assert_eq!(output.stdout, b"The work is done.\n");
+    // A file that cannot be written fails the run.
+    let output = place
+        .exec(&["--json", "-o", "no/last.txt", "go"])
+        .output()
+        .unwrap();
+    assert_eq!(code(&output), 1);
+    assert!(
+        end(&output)["message"]
+            .as_str()
+            .unwrap()
+            .contains("cannot write no/last.txt")
+    );
+}
+
+#[test]
+fn a_check_that_fails_goes_back_to_the_model() {
+    let place = Place::new(json!([
+        {"text": "I am done with the whole of the work, as far as I can see."},
+        {"run": "touch ready"},
+        {"text": "Now it is done."}
+    ]));
+    let output = place
+        .exec(&["--json", "--verify", "test -e ready", "go"])
+        .output()
+        .unwrap();
+    let end = end(&output);
+    assert_eq!(code(&output), 0, "{end}");
+    let oks: Vec<bool> = end["verify"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|run| run["ok"].as_bool().unwrap())
+        .collect();
+    assert_eq!(oks, [false, true]);
+}
+
+#[test]
+fn secrets_reach_neither_the_model_nor_the_events() {
+    let place = Place::new(json!([{"run": "cat .env"}, {"text": "It holds a key."}]));
+    place.write("work/.env", &format!("GITHUB_TOKEN={}\n", secret()));
+    let output = place
+        .exec(&["--json", &format!("What is in .env? Not {} I hope.", secret())])
+        .output()
+        .unwrap();
+    assert_eq!(code(&output), 0);
+    assert!(!place.plain(&output.stdout).contains(&secret()));
+    assert!(place.plain(&output.stdout).contains("[REDACTED:github_token]"));
+    let results: Vec<String> = place
+        .server
+        .turns()
+        .iter()
+        .map(|turn| turn.body.to_string())
+        .collect();
+    let tool = results.last().unwrap();
+    assert!(tool.contains("GITHUB_TOKEN=[REDACTED:github_token]"), "{tool}");
+}
+
+#[test]
+fn every_event_of_a_run_fits_the_schema() {
+    let schema = jsonschema::validator_for(&vex::events::json_schema()).unwrap();
+    let place = Place::new(json!([
+        {"thinking": "Let me see.", "run": "echo hi; exit 3"},
+        {"tools": [{"call": {"name": "update_plan", "input": {"steps": [{"text": "look", "status": "done"}]}}}]},
+        {"tools": [{"write": {"path": "a.txt", "content": "a\n"}}, {"call": {"name": "no_such_tool", "input": {}}}]},
+        {"text": "Done for now."},
+        {"text": "Done for good."}
+    ]));
+    let output = place
+        .exec(&["--json", "--verify", "test -e a.txt", "go"])
+        .output()
+        .unwrap();
+    let text = place.plain(&output.stdout);
+    let mut seen = Vec::new();
+    for line in text.lines() {
+        let event: Value = serde_json::from_str(line).unwrap();
+        let mistakes: Vec<String> = schema
+            .iter_errors(&event)
+            .map(|error| error.to_string())
+            .collect();
+        assert!(mistakes.is_empty(), "{line}: {mistakes:?}");
+        seen.push(event["type"].as_str().unwrap().to_owned());
+    }
+    assert_eq!(code(&output), 0, "{text}");
+    for kind in [
+        "session_start",
+        "message",
+        "tool_call",
+        "tool_result",
+        "usage",
+        "plan",
+        "verify",
+        "end",
+    ] {
+        assert!(seen.iter().any(|seen| seen == kind), "no {kind}: {seen:?}");
+    }
+}
+
+#[test]
+fn a_full_stdout_fails_the_run() {
+    let Ok(full) = std::fs::OpenOptions::new().write(true).open("/dev/full") else {
+        return;
+    };
+    let place = Place::new(json!([{"run": "touch ran"}, {"text": "The work is done."}]));
+    let output = place
+        .exec(&["--json", "go"])
+        .stdout(full.try_clone().unwrap())
+        .output()
+        .unwrap();
+    assert_eq!(code(&output), 1);
+    assert!(!place.dir.path().join("work/ran").exists());
+    let output = place.vex(&["config", "show"]).stdout(full).output().unwrap();
+    assert_eq!(code(&output), 1);
+    assert!(place.plain(&output.stderr).contains("cannot write to stdout"));
+}
+
+#[test]
+fn sessions_are_listed_and_shown() {
+    let place = Place::new(json!([{"run": "true"}, {"text": "The work is done."}]));
+    let listed = |json: &str| place.vex(&["sessions", json]).output().unwrap();
+    assert_eq!(
+        serde_json::from_slice::<Value>(&listed("--json").stdout).unwrap(),
+        json!([])
+    );
+    assert_eq!(code(&place.exec(&["Fix the bug"]).output().unwrap()), 0);
+    let rows: Value = serde_json::from_slice(&listed("--json").stdout).unwrap();
+    assert_eq!(
+        (&rows[0]["title"], &rows[0]["ended"]),
+        (&json!("Fix the bug"), &json!("done"))
+    );
+    let id = rows[0]["session_id"].as_str().unwrap();
+    let output = place.vex(&["sessions", "show", id]).output().unwrap();
+    assert!(place.plain(&output.stdout).contains("Fix the bug"));
+    assert_eq!(
+        code(
+            &place
+                .vex(&["sessions", "show", "00000000-0000-7000-8000-000000000000"])
+                .output()
+                .unwrap()
+        ),
+        1
+    );
+    assert_eq!(
+        code(&place.vex(&["sessions", "show", "../x"]).output().unwrap()),
+        2
+    );
+}
+
+#[test]
+fn completions_know_the_verbs() {
+    let place = Place::new(json!([]));
+    for shell in ["bash", "zsh", "fish"] {
+        let output = place.vex(&["completions", shell]).output().unwrap();
+        assert!(place.plain(&output.stdout).contains("max-usd"), "{shell}");
+    }
+}

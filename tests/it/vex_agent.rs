@@ -1,0 +1,93 @@
+//! vex in the daemon, from the issue to the moved issue, on the scripted model server: once with each protocol.
+
+use serde_json::{Value, json};
+use vik_testkit::server::ModelServer;
+
+use crate::support::*;
+
+fn works_and_commits(settings: &str, provider: &str, key: &str) {
+    let script = json!([
+        {"thinking": "Let me see.", "text": "First a command.", "run": "echo hi > out.txt; cat out.txt"},
+        {"tools": [{"write": {"path": "hello.txt", "content": "hello\nworld\n"}}]},
+        {"run": "git add -A && git commit -q -m 'Say hello'", "usage": {"input": 1500, "cached": 1000, "output": 30}},
+        {"text": "I have said hello.", "expect": "hello"}
+    ]);
+    let server = ModelServer::start_json(script).unwrap();
+    let create = "git init -q && git commit -q --allow-empty -m base";
+    let price = json!({"input": 1.0, "cached_input": 0.1, "cache_write": 1.0, "output": 10.0});
+    let mut world = World::new(&[("1", "todo")])
+        .set("/issue/hooks", json!({"after_create": create}))
+        .set(
+            "/agents/a",
+            json!({"runtime": "vex", "model": "scripted", "provider": provider, "price": price,
+                   "env": {"VEX_HOME": "VEX_HOME_FOLDER", key: "sk-scripted"}}),
+        )
+        .work("prompt", json!("Do the task."))
+        .attempts(1);
+    let home = world.env.home().join("vex");
+    std::fs::create_dir_all(&home).unwrap();
+    let settings = settings.replace("URL", &server.url());
+    std::fs::write(home.join("config.toml"), settings).unwrap();
+    world.put("/agents/a/env/VEX_HOME", json!(home));
+    let done = world.once().expect(0);
+    assert_eq!(server.failures(), [""; 0]);
+    world.env.assert_nothing_left();
+    assert_eq!(world.tracker.state("1").as_deref(), Some("done"), "{done:?}");
+    assert_eq!(world.workspace_file("1", "hello.txt"), "hello\nworld\n");
+
+    let session = world.session("1");
+    let ended = session.expect("succeeded", None);
+    assert_eq!(ended["last_message"], "I have said hello.");
+    // To the token: what the server said it counted, request by request.
+    let usage = &ended["usage"];
+    assert_eq!(
+        [
+            &usage["input_tokens"],
+            &usage["cached_input_tokens"],
+            &usage["output_tokens"]
+        ],
+        [4500, 1000, 90]
+    );
+    assert_eq!(ended["cost_source"], "reported");
+    let cost = ended["cost_usd"].as_f64().unwrap();
+    assert!((cost - (3500.0 + 100.0 + 900.0) / 1e6).abs() < 1e-9, "{cost}");
+    let result = &session.of_kind("completed")[0]["result"];
+    assert_eq!(result["commits"][0]["subject"], "Say hello");
+    for kind in [
+        "session_started",
+        "message",
+        "tool_call",
+        "tool_result",
+        "token_usage",
+        "completed",
+    ] {
+        assert!(!session.of_kind(kind).is_empty(), "no {kind}");
+    }
+    assert_eq!(session.of_kind("unknown"), [Value::Null; 0]);
+    assert_eq!(session.of_kind("malformed"), [Value::Null; 0]);
+    let runs = world.runs();
+    let attempt = &runs[0]["attempts"][0];
+    assert_eq!(
+        (&attempt["usage"], &attempt["cost_usd"]),
+        (&ended["usage"], &ended["cost_usd"])
+    );
+}
+
+#[test]
+fn vex_speaks_messages() {
+    let settings = "[providers.anthropic]\nbase_url = \"URL\"\n";
+    works_and_commits(settings, "anthropic", "ANTHROPIC_API_KEY");
+}
+
+#[test]
+fn vex_speaks_chat() {
+    let settings =
+        "[providers.house]\nprotocol = \"chat\"\nbase_url = \"URL/v1\"\napi_key_env = \"HOUSE_KEY\"\n";
+    works_and_commits(settings, "house", "HOUSE_KEY");
+}
+
+#[test]
+fn vex_speaks_responses() {
+    let settings = "[providers.openai]\nbase_url = \"URL/v1\"\n";
+    works_and_commits(settings, "openai", "OPENAI_API_KEY");
+}
