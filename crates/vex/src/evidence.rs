@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use crate::journal::{Commit, Evidence};
+use crate::events::{Commit, Evidence};
 
 /// Commits that are listed at most.
 const MAX_COMMITS: usize = 100;

@@ -29,7 +29,6 @@ use std::process::ExitCode;
 use clap::{CommandFactory, FromArgMatches};
 
 pub use cli::{VexArgs, run};
-pub use events as journal;
 pub use events::ExitReason;
 
 /// The version that `session_start` tells.

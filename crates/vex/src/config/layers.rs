@@ -70,7 +70,7 @@ impl Layers {
     /// Reads a file; none is an empty layer.
     pub(super) fn add_file(&mut self, path: &Path) -> Result<(), ConfigError> {
         if let Some(text) = read(path)? {
-            let table = parse(&path.display().to_string(), &text)?;
+            let (table, _) = parse(&path.display().to_string(), &text)?;
             self.lay(table, &Origin::File(path.to_owned()));
         }
         Ok(())
@@ -242,13 +242,13 @@ pub(super) fn read(path: &Path) -> Result<Option<String>, ConfigError> {
     Ok(Some(text))
 }
 
-/// A text as a table that holds known keys with fitting values only.
+/// A text as a table that holds known keys with fitting values only, and as settings.
 ///
 /// # Errors
 /// With line and column.
-pub(super) fn parse(name: &str, text: &str) -> Result<Table, ConfigError> {
+pub(super) fn parse(name: &str, text: &str) -> Result<(Table, Settings), ConfigError> {
     let error = |error: toml::de::Error| ConfigError::in_text(name, text, &error);
     let table: Table = text.parse().map_err(error)?;
-    toml::from_str::<Settings>(text).map_err(error)?;
-    Ok(table)
+    let settings = toml::from_str(text).map_err(error)?;
+    Ok((table, settings))
 }

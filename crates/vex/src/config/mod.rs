@@ -232,6 +232,14 @@ impl Loaded {
 }
 
 impl Settings {
+    /// Reads the text of a `config.toml`; `name` is told where it is wrong.
+    ///
+    /// # Errors
+    /// At the first key that is not known or value that does not fit, with line and column.
+    pub fn parse(name: &str, text: &str) -> Result<Self, ConfigError> {
+        layers::parse(name, text).map(|(_, settings)| settings)
+    }
+
     /// Holds values against each other.
     fn check(&self) -> Result<(), ConfigError> {
         let wrong = |message: String| Err(ConfigError::Conflict(message));

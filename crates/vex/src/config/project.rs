@@ -5,10 +5,8 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use serde::Deserialize;
-
 use super::layers::{self, Origin};
-use super::{ConfigError, Loaded, Settings};
+use super::{ConfigError, Loaded};
 
 /// Where the file is.
 pub(super) fn path(workspace: &Path) -> PathBuf {
@@ -27,9 +25,7 @@ pub(super) fn narrow(
         return Ok(());
     };
     let name = path.display().to_string();
-    let table = layers::parse(&name, &text)?;
-    let given =
-        Settings::deserialize(table.clone()).map_err(|error| ConfigError::invalid(&name, error.message()))?;
+    let (table, given) = layers::parse(&name, &text)?;
     let mut warn = |message: String| warnings.push(format!("{name}: {message}"));
     let origin = Origin::File(path);
     let mut taken = |key: &str, count: usize, grows: bool| {

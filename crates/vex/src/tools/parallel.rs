@@ -6,8 +6,8 @@ use std::sync::mpsc::channel;
 
 use super::Toolbox;
 use crate::conversation::{ToolCall, ToolResult};
+use crate::events::Journal;
 use crate::interrupt::Interrupt;
-use crate::journal::Journal;
 
 /// How many calls run at the same time.
 const MAX_THREADS: usize = 8;

@@ -13,8 +13,8 @@ use super::rules::Ruling;
 use super::tool::{Entry, ToolContext, ToolDefinition};
 use super::{MAX_OUTPUT_BYTES, Need, Subject, Tool as _, Toolbox};
 use crate::conversation::{Arguments, ToolCall, ToolResult};
+use crate::events::{CommandRun, Journal};
 use crate::interrupt::Interrupt;
-use crate::journal::{CommandRun, Journal};
 use crate::redact::redact;
 
 impl Toolbox {

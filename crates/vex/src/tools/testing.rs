@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use super::{Permission, Policy, Root, ToolContext, Toolbox};
 use crate::conversation::{Arguments, ToolCall, ToolResult};
+use crate::events::Journal;
 use crate::interrupt::Interrupt;
-use crate::journal::Journal;
 
 pub(crate) struct Bench {
     pub(crate) dir: tempfile::TempDir,

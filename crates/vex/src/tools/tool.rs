@@ -14,8 +14,8 @@ use super::output::{Output, Ran, ToolError, Wrote};
 use super::permission::Need;
 use super::plan::Plan;
 use super::root::Root;
+use crate::events::Journal;
 use crate::interrupt::Interrupt;
-use crate::journal::Journal;
 
 /// What a model is told of a tool.
 #[derive(Clone, Debug)]
