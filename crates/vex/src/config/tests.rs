@@ -223,6 +223,23 @@ fn the_keys_are_those_of_the_settings() {
 }
 
 #[test]
+fn what_is_written_is_read_again() {
+    for text in [
+        "",
+        "model = \"m\"\ntimeout = \"90s\"\neffort = \"high\"\nallow = [\"run_command(cargo *)\"]\n[context]\nsoft = 50\n",
+        "[[hooks]]\nevent = \"pre_tool\"\ncommand = \"x\"\n[providers.a]\nprotocol = \"chat\"\n[models.\"b.c\"]\ninput = 1.5\n",
+    ] {
+        let settings = Settings::parse("a.toml", text).unwrap();
+        let written = toml::to_string(&settings).unwrap();
+        assert_eq!(
+            Settings::parse("b.toml", &written).unwrap(),
+            settings,
+            "{written}"
+        );
+    }
+}
+
+#[test]
 fn files_that_are_not_there_or_cannot_be_read() {
     let place = Place::new(&[]);
     assert_eq!(place.load(&[], &[], &[]).unwrap().settings, Settings::default());
