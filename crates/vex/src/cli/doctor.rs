@@ -66,8 +66,7 @@ impl Finding {
 
 pub(super) fn run(args: &DoctorArgs) -> ExitReason {
     let mut findings = Vec::new();
-    let mut worst = ExitReason::Done;
-    match args.choice.load(Vec::new()) {
+    let mut worst = match args.choice.load(Vec::new()) {
         Ok(loaded) => {
             findings.extend(settings(&loaded));
             findings.push(git());
@@ -75,7 +74,7 @@ pub(super) fn run(args: &DoctorArgs) -> ExitReason {
             findings.push(keys(&loaded.settings));
             let (found, reason) = server(&loaded.settings, args.probe);
             findings.extend(found);
-            worst = reason;
+            reason
         }
         Err(error) => {
             findings.push(Finding::new(
@@ -83,9 +82,9 @@ pub(super) fn run(args: &DoctorArgs) -> ExitReason {
                 Level::Error,
                 output::with_source(&error),
             ));
-            worst = ExitReason::Config;
+            ExitReason::Config
         }
-    }
+    };
     if worst == ExitReason::Done && findings.iter().any(|finding| finding.level == Level::Error) {
         worst = ExitReason::Failed;
     }

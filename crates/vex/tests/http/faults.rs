@@ -140,7 +140,7 @@ fn a_wrong_key_is_told_without_the_key() {
         assert_eq!(asked.requests(), 1);
     }
     let none = ask_with(Protocol::Chat, json!([{"status": 401}]), |settings| {
-        settings.endpoint.key = None
+        settings.endpoint.key = None;
     });
     assert!(
         none.error().0.contains("wants a key: set SCRIPTED_KEY"),
@@ -249,7 +249,7 @@ fn a_server_that_does_not_run_is_told() {
     let url = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
     let asked = ask_with(Protocol::Chat, json!([]), |settings| {
-        settings.endpoint.base_url = format!("{url}/v1")
+        settings.endpoint.base_url = format!("{url}/v1");
     });
     let (message, class) = asked.error();
     assert_eq!(class.as_deref(), Some("network"));
