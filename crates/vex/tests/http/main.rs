@@ -4,7 +4,6 @@
     clippy::unwrap_used,
     reason = "a panic here is a failed test, with its reason"
 )]
-
 #![allow(
     clippy::needless_pass_by_value,
     reason = "`json!` values are made for the call"
