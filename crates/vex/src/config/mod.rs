@@ -3,7 +3,7 @@
 //! Layers, a later one wins: the defaults, `/etc/vex/config.toml`, the user's `config.toml`, variables of the environment
 //! (`VEX_*`), `--config KEY=VALUE`, flags. Lists that say what may or must not be done (`allow`, `deny`, `hooks`,
 //! `env_pass`, `sandbox.write`) grow from layer to layer. `.vex/config.toml` in the workspace is somebody else's: it is
-//! applied last and can only narrow ([`project`]).
+//! applied last and can only narrow (`project`).
 
 mod error;
 mod keys;

@@ -1,7 +1,7 @@
 //! Secrets become placeholders: `[REDACTED:kind]`.
 //!
 //! Text is redacted where it enters: what tools give back, what models say, what providers report. Whatever is stored,
-//! shown or sent on holds placeholders only. Two things are masked: texts that look like secrets ([`rules`]), and the
+//! shown or sent on holds placeholders only. Two things are masked: texts that look like secrets (`rules`), and the
 //! very values of this process's own keys. One pass over the text finds both; nothing is compiled, and what a rule looks
 //! ahead is bounded, so the time is linear. Ordinary words and code come out as they are, byte for byte.
 

@@ -1,4 +1,4 @@
-//! Tools. Each is a type in a file of its own ([`tool::Tool`]); every call takes the one path ([`path`]).
+//! Tools. Each is a type in a file of its own (`tool::Tool`); every call takes the one path (`path`).
 
 mod command;
 mod fetch;
