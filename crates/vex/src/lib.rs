@@ -2,11 +2,12 @@
 //!
 //! It is a library for the `vex` program and for `vik vex …`, which are the same. One run is one process: the prompt
 //! goes in, events come out, and the exit code tells how it ended ([`ExitReason`]). It is made to be left alone: it
-//! never asks, never waits for stdin, and leaves no child behind.
+//! never asks, does not wait for a stdin that stays silent, and leaves no child behind.
 //!
-//! The parts, and where a later one takes its place: a [`provider::Provider`] answers requests (now only
-//! [`provider::replay`], a recorded conversation); [`tools`] are run through one path (definition, validation, permission, run,
-//! bounded result); [`agent`] is the loop over both; [`events`] is all that the run tells the world.
+//! The parts: a [`provider::Provider`] answers requests (a model API over HTTP, or [`provider::replay`], a recorded
+//! conversation); [`repair`] finds the calls that a model wrote as text; [`tools`] are run through one path (definition,
+//! validation, permission, run, bounded result); [`agent`] is the loop over both; [`session`] is the log that a
+//! conversation goes on from; [`events`] is all that the run tells the world; [`config`] says where each setting comes from.
 
 pub mod agent;
 pub mod cli;

@@ -271,7 +271,8 @@ impl Row {
     }
 }
 
-fn short(value: f64) -> String {
+/// A figure with three digits.
+pub fn short(value: f64) -> String {
     if value >= 100.0 {
         format!("{value:.0}")
     } else if value >= 10.0 {

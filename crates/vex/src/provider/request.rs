@@ -11,6 +11,15 @@ use crate::conversation::{Arguments, Block, Message, ToolResult, Turn};
 /// What stands in the place of an answer, or a task, without words: no provider takes an empty message.
 pub(crate) const NOTHING: &str = "(nothing)";
 
+/// What a tool gave back, in words.
+pub(crate) fn output(result: &ToolResult) -> &str {
+    if result.output.is_empty() {
+        NOTHING
+    } else {
+        &result.output
+    }
+}
+
 /// How much of broken arguments goes back to the model, in bytes.
 const MAX_BROKEN_BYTES: usize = 2000;
 

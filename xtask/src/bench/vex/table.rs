@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use super::super::metric::short;
 use super::run::Ran;
 use super::tasks::Task;
 
@@ -160,16 +161,6 @@ fn median(figures: &Figures, task: Task, value: fn(&Ran) -> f64) -> Option<f64> 
     let mut values: Vec<f64> = figures.get(&task)?.iter().map(value).collect();
     values.sort_by(f64::total_cmp);
     values.get(values.len().checked_sub(1)? / 2).copied()
-}
-
-fn short(value: f64) -> String {
-    if value >= 100.0 {
-        format!("{value:.0}")
-    } else if value >= 10.0 {
-        format!("{value:.1}")
-    } else {
-        format!("{value:.2}")
-    }
 }
 
 #[cfg(test)]

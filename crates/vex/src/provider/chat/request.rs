@@ -9,7 +9,9 @@ use serde_json::{Map, Value, json};
 use crate::conversation::{Block, Turn};
 use crate::provider::Request;
 use crate::provider::protocol::{ModelSettings, Protocol, ToolChoice};
-use crate::provider::request::{Body, Entry, NOTHING, arguments, entries, is_strict, parts, tool_name};
+use crate::provider::request::{
+    Body, Entry, NOTHING, arguments, entries, is_strict, output, parts, tool_name,
+};
 
 #[derive(Serialize)]
 #[serde(tag = "role", rename_all = "lowercase")]
@@ -70,11 +72,7 @@ pub(crate) fn body(request: &Request<'_>, settings: &ModelSettings) -> Body {
                 for result in results {
                     body.push(&Message::Tool {
                         tool_call_id: &result.call_id,
-                        content: if result.output.is_empty() {
-                            NOTHING
-                        } else {
-                            &result.output
-                        },
+                        content: output(result),
                     });
                 }
                 if let Some(content) = text {

@@ -9,7 +9,7 @@ use crate::conversation::{Block, Turn};
 use crate::provider::Request;
 use crate::provider::protocol::{ModelSettings, Protocol, ToolChoice};
 use crate::provider::request::{
-    Body, Entry, NOTHING, WireIds, arguments, entries, is_strict, parts, tool_name,
+    Body, Entry, NOTHING, WireIds, arguments, entries, is_strict, output, parts, tool_name,
 };
 
 /// The longest answer when none is set: the protocol wants a number.
@@ -80,11 +80,7 @@ pub(crate) fn body(request: &Request<'_>, settings: &ModelSettings) -> Body {
                     .into_iter()
                     .map(|result| Content::ToolResult {
                         tool_use_id: ids.get(&result.call_id).to_owned(),
-                        content: if result.output.is_empty() {
-                            NOTHING
-                        } else {
-                            &result.output
-                        },
+                        content: output(result),
                         is_error: result.is_error,
                     })
                     .collect();

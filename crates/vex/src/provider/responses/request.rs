@@ -8,7 +8,9 @@ use serde_json::{Map, Value, json};
 use crate::conversation::{Block, Turn};
 use crate::provider::Request;
 use crate::provider::protocol::{ModelSettings, Protocol, ToolChoice};
-use crate::provider::request::{Body, Entry, NOTHING, arguments, entries, is_strict, parts, tool_name};
+use crate::provider::request::{
+    Body, Entry, NOTHING, arguments, entries, is_strict, output, parts, tool_name,
+};
 
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
@@ -62,11 +64,7 @@ pub(crate) fn body(request: &Request<'_>, settings: &ModelSettings) -> Body {
                 for result in results {
                     body.push(&Item::FunctionCallOutput {
                         call_id: &result.call_id,
-                        output: if result.output.is_empty() {
-                            NOTHING
-                        } else {
-                            &result.output
-                        },
+                        output: output(result),
                     });
                 }
                 if let Some(text) = text {
