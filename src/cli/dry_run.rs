@@ -37,7 +37,6 @@ pub fn run(loaded: &LoadedWorkflow, filter: Filter) -> Done {
         &host,
         &workflow.pull,
         &stderr,
-        None,
         std::future::pending(),
     ));
     let pull = pull

@@ -75,30 +75,35 @@ pub(super) fn on_stderr(stderr: &str) -> String {
     }
 }
 
-/// Runs the pull command once, in the workflow file's folder with the daemon's environment. What it says on stderr
-/// goes to a file, the last pull's only. Only what is wanted is kept; without `wanted`, all.
+/// Runs the pull command once and reads all that it prints; see [`print`].
 pub async fn pull(
     host: &Host,
     intake: &Intake,
     stderr: &Path,
-    wanted: Option<Wanted>,
     cancel: impl Future<Output = ()>,
 ) -> PullResult {
     let start = Instant::now();
-    let result = run(host, intake, stderr, wanted, cancel).await;
+    let result = match print(host, intake, stderr, cancel).await {
+        Ok(output) => read(output, None).await,
+        Err(error) => Err(error),
+    };
     PullResult {
         took: start.elapsed(),
         result,
     }
 }
 
-async fn run(
+/// Runs the pull command once, in the workflow file's folder with the daemon's environment, and gives what it printed.
+/// What it says on stderr goes to a file, the last pull's only.
+///
+/// # Errors
+/// When it does not run to a good end within its limits.
+pub async fn print(
     host: &Host,
     intake: &Intake,
     stderr: &Path,
-    wanted: Option<Wanted>,
     cancel: impl Future<Output = ()>,
-) -> Result<Pull, PullError> {
+) -> Result<Vec<u8>, PullError> {
     if let Some(folder) = stderr.parent() {
         create_private_dir_all(folder).map_err(PullError::Prepare)?;
     }
@@ -136,7 +141,14 @@ async fn run(
             stderr,
         });
     }
-    let output = run.stdout;
+    Ok(run.stdout)
+}
+
+/// Reads what a pull printed. Only what is wanted is kept; without `wanted`, all.
+///
+/// # Errors
+/// When it is no list of issues.
+pub async fn read(output: Vec<u8>, wanted: Option<Wanted>) -> Result<Pull, PullError> {
     let parse = move || {
         let pull = match &wanted {
             Some(wanted) => Pull::parse_wanted(&output, wanted),

@@ -13,6 +13,7 @@ mod status;
 mod stopping;
 
 use std::collections::HashMap;
+use std::hash::RandomState;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -22,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 use vik_api::{DaemonState, LastPull, PullCounts, Request, Response};
 use vik_core::changes::Stored;
 use vik_core::ids::{IssueId, SessionId};
+use vik_core::issue::Pull;
 use vik_core::limits::Spend;
 use vik_core::machine::Phase;
 use vik_core::scheduler::{Filter, Input, Rest, Scheduler, Seen, Start};
@@ -30,12 +32,13 @@ use vik_core::workflow::{Pressure, Workflow};
 use vik_store::ledger::{CommitError, LedgerError};
 
 use self::durable::Durable;
+use self::pulls::{GoodPull, Printed};
 use self::reload::Edits;
 use self::removal::Removal;
 use self::stopping::Broken;
 use crate::daemon::{Shims, Signals};
 use crate::host::Host;
-use crate::intake::PullResult;
+use crate::intake::PullError;
 use crate::session::{AttemptEnd, Live, Spent, Stop, StopLevel, Tell};
 use crate::workflow_file::{LoadedWorkflow, Prompts, Watch};
 
@@ -83,7 +86,9 @@ impl Options {
 pub type Asking = (Request, oneshot::Sender<Response>);
 
 enum Event {
-    Pulled(PullResult),
+    Printed(Printed),
+    Pulled(Duration, u64, Pull),
+    PullFailed(Duration, PullError),
     Ended(SessionId, Box<AttemptEnd>),
     Detached(SessionId),
     Unkept(SessionId, Arc<LedgerError>),
@@ -149,6 +154,8 @@ pub struct Orchestrator {
     iterations: u64,
     counts: PullCounts,
     last_pull: Option<LastPull>,
+    last_good: Option<GoodPull>,
+    digest_key: RandomState,
     /// Whether a pull brought each issue named by `--issue` (and it matched a stage).
     found: Vec<(IssueId, bool)>,
     closing: Closing,
@@ -230,6 +237,8 @@ impl Orchestrator {
             iterations: 0,
             counts: PullCounts::default(),
             last_pull: None,
+            last_good: None,
+            digest_key: RandomState::new(),
             found,
             closing: Closing::default(),
             observer,
@@ -349,7 +358,9 @@ impl Orchestrator {
 
     fn on_event(&mut self, event: Event) {
         match event {
-            Event::Pulled(pull) => self.on_pulled(pull),
+            Event::Printed(printed) => self.on_printed(printed),
+            Event::Pulled(took, digest, pull) => self.on_pulled(took, digest, pull),
+            Event::PullFailed(took, error) => self.on_pull_failed(took, &error),
             Event::Ended(session, end) => self.on_ended(session, *end),
             Event::Detached(session) => self.on_detached(session),
             Event::Unkept(session, cause) => {

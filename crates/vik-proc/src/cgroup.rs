@@ -52,12 +52,9 @@ impl Cgroup {
         &self.folder
     }
 
-    /// Who writes `0` to this joins.
-    pub(crate) fn door(&self) -> io::Result<OwnedFd> {
-        let file = fs::OpenOptions::new()
-            .write(true)
-            .open(self.folder.join("cgroup.procs"))?;
-        Ok(file.into())
+    /// The folder, opened: a process can be born into it.
+    pub(crate) fn open(&self) -> io::Result<OwnedFd> {
+        fs::File::open(&self.folder).map(OwnedFd::from)
     }
 
     /// Whether any process is in it or below it.

@@ -58,6 +58,8 @@ faults! {
     StaleEndAccepted = "stale_end_accepted";
     /// The end of an attempt is never told: its slot leaks.
     SlotLeaks = "slot_leaks";
+    /// A pull is taken for the one before, whatever it brings.
+    ChangesUnread = "changes_unread";
     /// An issue that comes back into a state looks like one that a person changed.
     FlapFrees = "flap_frees";
     /// A stop is not carried out.

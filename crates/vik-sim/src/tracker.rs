@@ -235,8 +235,8 @@ impl Tracker {
     }
 }
 
-/// What the core gets of a snapshot: read as a real pull is.
-pub fn read(snapshot: &Snapshot, wanted: &Wanted) -> Vec<Issue> {
+/// What a pull prints of a snapshot.
+pub fn print(snapshot: &Snapshot) -> String {
     let mut text = String::with_capacity(128 * snapshot.len() + 2);
     text.push('[');
     for (at, item) in snapshot.iter().enumerate() {
@@ -246,6 +246,11 @@ pub fn read(snapshot: &Snapshot, wanted: &Wanted) -> Vec<Issue> {
         text.push_str(&item.text);
     }
     text.push(']');
+    text
+}
+
+/// What the core gets of that: read as a real pull is.
+pub fn read(text: &str, wanted: &Wanted) -> Vec<Issue> {
     Pull::parse_wanted(text.as_bytes(), wanted)
         .map(|pull| pull.issues)
         .unwrap_or_default()

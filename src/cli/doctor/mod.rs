@@ -248,7 +248,7 @@ fn scratch(checks: &mut Vec<Check>) -> Option<Scratch> {
 /// Pulls once; what the command says on stderr does not last.
 async fn pull(host: &Host, workflow: &Workflow, scratch: &Scratch, cancel: &CancellationToken) -> PullResult {
     let stderr = scratch.path().join("pull.stderr");
-    let pull = crate::intake::pull(host, &workflow.pull, &stderr, None, cancel.cancelled());
+    let pull = crate::intake::pull(host, &workflow.pull, &stderr, cancel.cancelled());
     patiently("the pull command", pull).await
 }
 

@@ -19,6 +19,9 @@ pub enum Input {
     PullStarted,
     /// The pull that began last ended well and brought these issues, in pull order.
     Pulled(Vec<Issue>),
+    /// The pull that began last ended well and brought what the good one before it did. Only where
+    /// [`Scheduler::knows_pull`](super::Scheduler::knows_pull): it is the same as [`Input::Pulled`], for next to nothing.
+    PulledSame,
     /// An attempt ended: its process tree is gone.
     Ended {
         /// The issue it was for.

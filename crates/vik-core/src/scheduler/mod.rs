@@ -54,6 +54,8 @@ pub struct Scheduler {
     pulls_started: PullNo,
     /// Whether any pull ended well.
     has_pulled: bool,
+    /// Whether the last good pull, brought again, would tell nothing.
+    knows_pull: bool,
     paused: bool,
     draining: bool,
     pressure: Option<Arc<str>>,
@@ -109,6 +111,7 @@ impl Scheduler {
             done_since: BTreeMap::new(),
             pulls_started: PullNo::default(),
             has_pulled: false,
+            knows_pull: false,
             paused: false,
             draining: false,
             pressure: None,
@@ -172,9 +175,19 @@ impl Scheduler {
     pub fn handle(&mut self, now: Now, input: Input) -> Vec<Effect> {
         // These come often and free nothing.
         let frees_nothing = matches!(input, Input::PullStarted | Input::Spent { .. });
+        // Whatever tells more of issues, or makes others interesting, makes the same pull tell something new.
+        self.knows_pull &= !matches!(
+            input,
+            Input::Shown { .. }
+                | Input::Workspaces(_)
+                | Input::WorkspaceRemoved { .. }
+                | Input::Reloaded(_)
+                | Input::Ask(..)
+        );
         match input {
             Input::PullStarted => self.pulls_started.0 += 1,
             Input::Pulled(issues) => self.pulled(issues, now),
+            Input::PulledSame => self.pulled_same(now),
             Input::Ended {
                 issue,
                 session,
@@ -435,7 +448,12 @@ impl Scheduler {
         self.draining
     }
 
-    /// What of the next pull is of interest. What comes to be known while that pull runs is seen by the one after it.
+    /// Whether all that the last pull told is known and counted: the same again is [`Input::PulledSame`].
+    pub fn knows_pull(&self) -> bool {
+        self.knows_pull
+    }
+
+    /// What of a pull is of interest. What comes to be known while it is read is seen by the one after it.
     pub fn wanted(&self) -> Wanted {
         let stages = &self.workflow.issue.stages;
         let mut known: HashMap<_, _> = self

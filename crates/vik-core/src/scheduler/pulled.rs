@@ -9,19 +9,14 @@ use crate::ids::IssueId;
 use crate::issue::Issue;
 use crate::machine::Machine;
 use crate::time::Now;
+use crate::workflow::Workflow;
 
 impl Scheduler {
     pub(super) fn pulled(&mut self, issues: Vec<Issue>, now: Now) {
         let workflow = std::sync::Arc::clone(&self.workflow);
         let pull = self.pulls_started;
-        let states: HashSet<&str> = workflow
-            .issue
-            .stages
-            .iter()
-            .map(|stage| stage.when_state.as_str())
-            .collect();
-        self.has_pulled = true;
-        self.shows.pulled(now);
+        let states = states(&workflow);
+        self.begin_pulled(now);
         self.order.clear();
         let mut seen = HashSet::with_capacity(self.machines.len());
         let mut others = Vec::new();
@@ -58,7 +53,7 @@ impl Scheduler {
                 None => others.push(issue),
             }
         }
-        self.miss(&seen, now);
+        self.miss(|id, _| seen.contains(id), now);
         for id in touched {
             self.reconcile(&id, now);
         }
@@ -75,15 +70,51 @@ impl Scheduler {
         };
         self.find_blocked(others, now);
         self.forget(&states);
+        // Who waits for whom depends on issues that are not kept.
+        self.knows_pull = !is_blocked;
+    }
+
+    /// The last pull again: what it told is known, so only what happened here meanwhile can make a difference.
+    pub(super) fn pulled_same(&mut self, now: Now) {
+        let workflow = std::sync::Arc::clone(&self.workflow);
+        let pull = self.pulls_started;
+        let states = states(&workflow);
+        self.begin_pulled(now);
+        let mut touched = Vec::new();
+        for (id, machine) in &mut self.machines {
+            if !machine.is_present() {
+                continue;
+            }
+            let observed = machine.observe_same(pull, now, &workflow);
+            if observed.changed || machine.is_active() || !states.contains(&*machine.issue().state) {
+                touched.push((id.clone(), observed));
+            }
+        }
+        touched.sort_by(|a, b| a.0.cmp(&b.0));
+        let mut ids = Vec::with_capacity(touched.len());
+        for (id, observed) in touched {
+            self.record(&id, observed, now);
+            ids.push(id);
+        }
+        self.miss(|_, machine| machine.is_present(), now);
+        for id in ids {
+            self.reconcile(&id, now);
+        }
+        self.forget(&states);
+    }
+
+    fn begin_pulled(&mut self, now: Now) {
+        self.has_pulled = true;
+        self.shows.pulled(now);
     }
 
     /// What the pull did not bring.
-    fn miss(&mut self, seen: &HashSet<IssueId>, now: Now) {
+    fn miss(&mut self, is_seen: impl Fn(&IssueId, &Machine) -> bool, now: Now) {
         let mut missed: Vec<_> = self
             .machines
             .iter()
             .filter(|(id, machine)| {
-                (machine.is_present() || !machine.runs().is_empty()) && !seen.contains(*id)
+                (machine.is_present() || !machine.runs().is_empty()) && !is_seen(id, machine)
             })
             .map(|(id, _)| id.clone())
             .collect();
@@ -155,4 +186,10 @@ impl Scheduler {
         }
         forgotten
     }
+}
+
+/// The states in which an issue matches a stage.
+fn states(workflow: &Workflow) -> HashSet<&str> {
+    let stages = workflow.issue.stages.iter();
+    stages.map(|stage| stage.when_state.as_str()).collect()
 }

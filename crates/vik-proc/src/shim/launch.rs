@@ -22,7 +22,7 @@ pub(super) struct Launched {
     pub(super) feed: Option<Feed>,
 }
 
-/// Forks the agent, which joins the cgroup through this door.
+/// Forks the agent, into this cgroup where the kernel can.
 pub(super) fn launch(spec: &ShimSpec, cgroup: Option<&OwnedFd>) -> Result<Launched, SpawnFailure> {
     let program = resolve(spec)?;
     let (stdin, feed) = open_stdin(&spec.stdin)?;
@@ -37,12 +37,11 @@ pub(super) fn launch(spec: &ShimSpec, cgroup: Option<&OwnedFd>) -> Result<Launch
         env: environment(spec)?,
         cwd: c_string(spec.cwd.as_os_str())?,
         stdio: [stdin.as_raw_fd(), stdout_fd, stderr_fd],
-        cgroup: cgroup.map(AsRawFd::as_raw_fd),
         open_files: spec.open_files,
         umask: spec.umask,
     };
     let (report, report_writer) = sys::pipe().map_err(|error| os_failure("cannot make a pipe", &error))?;
-    let pid = sys::fork_exec(&image, &report_writer).map_err(|error| os_failure("cannot fork", &error))?;
+    let pid = sys::fork_exec(&image, cgroup, &report_writer).map_err(|error| os_failure("cannot fork", &error))?;
     drop((stdin, stdout, stderr, report_writer));
     Ok(Launched { pid, report, feed })
 }

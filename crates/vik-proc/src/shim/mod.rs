@@ -144,8 +144,8 @@ impl Shim {
                 .as_deref()
                 .and_then(|path| Control::make(path).ok());
         }
-        let door = self.cgroup.as_ref().and_then(|cgroup| cgroup.door().ok());
-        match launch::launch(&self.spec, door.as_ref()) {
+        let cgroup = self.cgroup.as_ref().and_then(|cgroup| cgroup.open().ok());
+        match launch::launch(&self.spec, cgroup.as_ref()) {
             Ok(launched) => {
                 self.agent = ProcessId::of(launched.pid).or(Some(ProcessId {
                     pid: launched.pid,
@@ -228,7 +228,7 @@ impl Shim {
         }
     }
 
-    /// A group that the agent could not join would pass for one that is empty.
+    /// A group that the agent was not born into would pass for one that is empty.
     fn check_cgroup(&mut self) {
         if self
             .cgroup

@@ -2,6 +2,7 @@
 //! environment of others cannot be read, so a process that leaves the agent's group and loses its parent is not found.
 
 use std::mem::{MaybeUninit, size_of};
+use std::os::fd::OwnedFd;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use nix::libc;
@@ -95,4 +96,14 @@ pub(crate) fn become_subreaper() -> bool {
 /// Marks every descriptor from 3 on close-on-exec.
 pub(crate) fn cloexec_from_3() {
     super::cloexec_by_hand();
+}
+
+/// `fork`; there are no cgroups here.
+///
+/// # Safety
+/// As for `fork`: the child does only async-signal-safe work until it calls `exec`.
+#[allow(unsafe_code)]
+pub(crate) unsafe fn fork(_cgroup: Option<&OwnedFd>) -> libc::pid_t {
+    // SAFETY: the caller's.
+    unsafe { libc::fork() }
 }

@@ -168,8 +168,6 @@ pub(crate) struct Image {
     pub(crate) cwd: CString,
     /// Become descriptors 0, 1 and 2. Each is either from 3 on or 1 or 2 itself.
     pub(crate) stdio: [RawFd; 3],
-    /// Takes a `0` of who wants to join a cgroup.
-    pub(crate) cgroup: Option<RawFd>,
     pub(crate) open_files: Option<u64>,
     pub(crate) umask: Option<u32>,
 }
@@ -199,7 +197,7 @@ pub(crate) fn parse_report(bytes: &[u8]) -> Option<(ChildStep, i32)> {
 /// Starts the image in a session of its own. The child reports a failure before `exec` on `report`, whose write end
 /// closes by itself when `exec` succeeds.
 #[allow(unsafe_code)]
-pub(crate) fn fork_exec(image: &Image, report: &OwnedFd) -> io::Result<i32> {
+pub(crate) fn fork_exec(image: &Image, cgroup: Option<&OwnedFd>, report: &OwnedFd) -> io::Result<i32> {
     let argv = pointers(&image.args);
     let envp = pointers(&image.env);
     let parent = std::process::id();
@@ -211,7 +209,7 @@ pub(crate) fn fork_exec(image: &Image, report: &OwnedFd) -> io::Result<i32> {
         let mut before: libc::sigset_t = std::mem::zeroed();
         libc::sigfillset(&mut all);
         libc::sigprocmask(libc::SIG_SETMASK, &all, &mut before);
-        let forked = libc::fork();
+        let forked = fork(cgroup);
         let error = io::Error::last_os_error();
         if forked != 0 {
             libc::sigprocmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
@@ -269,10 +267,6 @@ unsafe fn child(
         }
         #[cfg(not(target_os = "linux"))]
         let _ = parent;
-        if let Some(cgroup) = image.cgroup {
-            // Before anything of the agent runs. Whether it has worked is looked at from outside.
-            libc::write(cgroup, c"0".as_ptr().cast(), 1);
-        }
         for signal in 1..=64 {
             libc::signal(signal, libc::SIG_DFL);
         }

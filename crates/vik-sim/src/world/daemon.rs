@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use vik_core::changes::Changes;
 use vik_core::ids::{IssueId, SessionId};
-use vik_core::issue::Wanted;
 use vik_core::machine::Note;
 use vik_core::scheduler::{Effect, Input, Scheduler, Start, StopWhy};
 use vik_core::time::{Mono, Now};
@@ -28,6 +27,8 @@ pub(crate) struct Daemon {
     acting: VecDeque<Effect>,
     pub(super) tasks: BTreeMap<SessionId, Task>,
     pub(super) pull: Option<Pulling>,
+    /// What the last good pull printed.
+    pub(super) pulled: Option<String>,
     /// Issues that are being looked at.
     pub(super) shows: Vec<IssueId>,
     /// Issues whose workspace is being removed.
@@ -43,7 +44,6 @@ struct Batch {
 
 /// A pull under way.
 pub(super) struct Pulling {
-    pub(super) wanted: Wanted,
     /// What the tracker printed; its answer is made when the pull begins, or when it ends.
     pub(super) printed: Option<(Snapshot, &'static str)>,
 }
@@ -90,6 +90,7 @@ impl World {
             acting: VecDeque::new(),
             tasks: BTreeMap::new(),
             pull: None,
+            pulled: None,
             shows: Vec::new(),
             removals: Vec::new(),
             asked: 0,

@@ -1,13 +1,14 @@
 //! What happens outside: the tracker, people, the clock, the load, deaths.
 
 use vik_core::ids::IssueId;
-use vik_core::scheduler::{Ask, Input, Seen};
+use vik_core::scheduler::{Ask, Input, Scheduler, Seen};
+use vik_core::time::Now;
 use vik_core::workflow::RemoveWorkspace;
 
 use super::World;
 use super::daemon::Pulling;
 use crate::fault::Fault;
-use crate::oracle::{Broken, number};
+use crate::oracle::{Broken, ensure, number};
 use crate::policy;
 use crate::trace::Event;
 use crate::tracker::{self, Item, Snapshot};
@@ -54,8 +55,7 @@ impl World {
         }
         let at_once = self.rng.percent(50);
         let printed = at_once.then(|| self.tracker.pulled(self.plan.lies, &mut self.rng));
-        let wanted = daemon.scheduler().wanted();
-        daemon.pull = Some(Pulling { wanted, printed });
+        daemon.pull = Some(Pulling { printed });
         self.trace.note(Event::PullBegins {});
         self.oracle.pull_begins();
         self.tell(Input::PullStarted)?;
@@ -79,11 +79,37 @@ impl World {
             brought: distinct.len(),
             lie,
         });
-        let shown = self.spoilt(printed);
-        let issues = tracker::read(&shown, &pulling.wanted);
+        let text = tracker::print(&self.spoilt(printed));
         self.oracle.sees(distinct);
-        self.tell(Input::Pulled(issues))?;
+        let input = self.read(text)?;
+        self.tell(input)?;
         Ok(true)
+    }
+
+    /// What the core is told of what a pull printed: that it is the same again, where that is so.
+    fn read(&mut self, text: String) -> Result<Input, Broken> {
+        let is_taken_for_same = self.has(Fault::ChangesUnread);
+        let now = self.clock.now();
+        let Some(daemon) = &mut self.daemon else {
+            return Ok(Input::PulledSame);
+        };
+        let core = daemon.scheduler();
+        let issues = Input::Pulled(tracker::read(&text, &core.wanted()));
+        let earlier = daemon.pulled.as_ref();
+        let is_same = earlier == Some(&text) && core.knows_pull();
+        if is_same {
+            let (read, same) = (told(core, issues.clone(), now), told(core, Input::PulledSame, now));
+            ensure(read == same, "a pull that is the same again", || {
+                format!("read again it does {read:#?}, as the same {same:#?}")
+            })?;
+        }
+        let is_taken_for_same = is_taken_for_same && earlier.is_some();
+        daemon.pulled = Some(text);
+        Ok(if is_same || is_taken_for_same {
+            Input::PulledSame
+        } else {
+            issues
+        })
     }
 
     /// What the core gets of a snapshot, where a fault is planted there.
@@ -364,4 +390,17 @@ impl World {
         })?;
         Ok(true)
     }
+}
+
+/// What the core would do, were it told this: in no order, since that is not promised.
+fn told(core: &Scheduler, input: Input, now: Now) -> Vec<String> {
+    let mut core = core.clone();
+    let effects = core.handle(now, input);
+    let changes = core.take_changes();
+    let mut told: Vec<String> = effects.iter().map(|effect| format!("{effect:?}")).collect();
+    told.extend(changes.machines.iter().map(|machine| format!("{machine:?}")));
+    told.extend(changes.decisions.iter().map(|decision| format!("{decision:?}")));
+    told.push(format!("{:?}", core.next_wakeup(now)));
+    told.sort();
+    told
 }
