@@ -157,7 +157,7 @@ impl Work<'_> {
                 .resume
                 .as_ref()
                 .map(|resume| resume.provider_session_id.as_str()),
-            budget: start.budget.usd,
+            budget: start.budget,
             is_root: nix::unistd::geteuid().is_root(),
             environment: &host.environment,
         })
@@ -419,11 +419,13 @@ impl Work<'_> {
         let told = self.conclusion.reason.clone();
         let reason = told.unwrap_or_else(|| format!("the agent {how}"));
         if self.conclusion.over_budget {
-            let budget = self.start().budget.usd;
-            let reason = budget.map_or(reason.clone(), |budget| {
-                format!("the agent stopped at its budget of {budget}: {reason}")
-            });
-            return Err(Trouble::of(Outcome::OverBudget, reason));
+            return Err(Trouble::of(
+                Outcome::OverBudget,
+                match self.start().budget.words() {
+                    Some(budget) => format!("the agent stopped at its budget of {budget}: {reason}"),
+                    None => reason,
+                },
+            ));
         }
         let reason = if self.resume_failure.is_some() {
             format!("the earlier conversation could not be gone on with: {reason}")

@@ -27,7 +27,7 @@ use std::path::Path;
 use jiff::Timestamp;
 use serde_json::value::RawValue;
 use vik_core::event::Event;
-use vik_core::money::MicroUsd;
+use vik_core::limits::Limit;
 use vik_core::outcome::{FailureClass, Usage};
 use vik_core::workflow::{AgentProfile, Runtime};
 
@@ -52,8 +52,8 @@ pub struct LaunchContext<'a> {
     pub session_id: uuid::Uuid,
     /// The conversation to resume, where it is one.
     pub resume: Option<&'a str>,
-    /// What the session may cost at most, for an agent that can keep to that itself.
-    pub budget: Option<MicroUsd>,
+    /// What the session may spend at most, for an agent that can keep to that itself.
+    pub budget: Limit,
     /// Whether the process will run as root.
     pub is_root: bool,
     /// The daemon's environment.

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::LazyLock;
 
+use vik_core::limits::Limit;
 use vik_core::workflow::{AgentProfile, ArgsStyle, Home, OutputFormat, Permission, Runtime};
 
 use crate::{Adapter, Event, LaunchContext};
@@ -52,7 +53,7 @@ pub(crate) fn context(profile: &AgentProfile) -> LaunchContext<'_> {
         private_home: None,
         session_id: uuid::Uuid::from_u128(0x0123_4567_89ab_7def_8123_4567_89ab_cdef),
         resume: None,
-        budget: None,
+        budget: Limit::default(),
         is_root: false,
         environment: &ENVIRONMENT,
     }

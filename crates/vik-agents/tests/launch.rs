@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use vik_agents::{LaunchContext, LaunchError, launch, program, version_args};
+use vik_core::limits::Limit;
 use vik_core::money::MicroUsd;
 use vik_core::workflow::{AgentProfile, ArgValue, ArgsStyle, Home, OutputFormat, Permission, Price, Runtime};
 
@@ -61,7 +62,7 @@ fn context<'a>(profile: &'a AgentProfile, environment: &'a BTreeMap<String, Stri
         private_home: None,
         session_id: SESSION,
         resume: None,
-        budget: None,
+        budget: Limit::default(),
         is_root: false,
         environment,
     }
@@ -104,13 +105,33 @@ fn each_runtime_with_each_permission() {
 }
 
 #[test]
-fn vex_keeps_to_a_budget_where_it_knows_the_price() {
+fn vex_keeps_to_a_budget_in_tokens_whatever_the_model() {
+    let environment = environment();
+    let told = |own: Option<&str>, left: u64| {
+        let mut profile = profile(Runtime::Vex);
+        profile.provider = Some("local".into());
+        let own = own.map(|own| ("max-tokens".to_owned(), ArgValue::Text(own.into())));
+        profile.args = own.into_iter().collect();
+        let mut cx = context(&profile, &environment);
+        cx.budget.tokens = Some(left);
+        let argv = launch(&cx).unwrap().argv;
+        let shown = |pair: &[String]| (pair[0] == "--max-tokens").then(|| pair[1].clone());
+        argv.windows(2).filter_map(shown).collect::<Vec<_>>()
+    };
+    assert_eq!(told(None, 5000), ["5000"]);
+    assert_eq!(told(Some("4000"), 5000), ["4000"]);
+    assert_eq!(told(Some("6000"), 5000), ["6000", "5000"]);
+    assert!(told(None, 0).is_empty(), "that is for the daemon to say");
+}
+
+#[test]
+fn vex_keeps_to_a_budget_in_money_where_it_knows_the_price() {
     let environment = environment();
     let told = |change: &dyn Fn(&mut AgentProfile)| {
         let mut profile = profile(Runtime::Vex);
         change(&mut profile);
         let mut cx = context(&profile, &environment);
-        cx.budget = Some(MicroUsd::from_usd(1.5));
+        cx.budget.usd = Some(MicroUsd::from_usd(1.5));
         let argv = launch(&cx).unwrap().argv;
         let shown =
             |pair: &[String]| matches!(pair[0].as_str(), "--max-usd" | "--config").then(|| pair.join(" "));

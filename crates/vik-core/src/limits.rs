@@ -122,6 +122,16 @@ impl Limit {
         }
     }
 
+    /// In words: `100000 tokens and $1.50`; `None` where it is without limit.
+    pub fn words(self) -> Option<String> {
+        match (self.tokens, self.usd) {
+            (None, None) => None,
+            (Some(tokens), None) => Some(format!("{tokens} tokens")),
+            (None, Some(usd)) => Some(usd.to_string()),
+            (Some(tokens), Some(usd)) => Some(format!("{tokens} tokens and {usd}")),
+        }
+    }
+
     /// What of it is reached: tokens first, then money.
     pub fn reached(self, scope: LimitScope, spent: Spend) -> Option<LimitHit> {
         self.hits(scope, spent).find(|hit| hit.is_reached())

@@ -124,6 +124,7 @@ pub(crate) fn launch(cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {
     // The last one counts: the profile's own stays where it is the smaller one.
     if let Some(budget) = cx
         .budget
+        .usd
         .filter(|budget| own_budget(profile).is_none_or(|own| *budget < own))
     {
         push(&["--max-budget-usd", &format!("{:.6}", budget.usd())]);

@@ -4,7 +4,7 @@
 //! has running totals of the run. The exit code says the same as `end`: 0 done, 1 failed, 2 usage, 3 configuration,
 //! 4 login or model refused, 5 a limit reached, 6 no progress, 7 denied, 130 interrupted.
 //!
-//! vex keeps to what a session may cost by itself. It must know what the model costs for that: from its own table, or
+//! vex keeps to what a session may spend by itself. For money it must know what the model costs: from its own table, or
 //! from the profile's `price`.
 //!
 //! Permissions are vex's own three profiles, of the same names.
@@ -55,14 +55,14 @@ const RULES: Rules = Rules {
     permission: &["permission"],
 };
 
-/// `--max-usd` of the profile's own flags.
-fn own_budget(profile: &AgentProfile) -> Option<MicroUsd> {
+/// A number among the profile's own flags.
+fn own_number<T: std::str::FromStr>(profile: &AgentProfile, flag: &str) -> Option<T> {
     let (_, value) = profile
         .args
         .iter()
-        .find(|(name, _)| name.trim_start_matches('-') == "max-usd")?;
+        .find(|(name, _)| name.trim_start_matches('-') == flag)?;
     match value {
-        ArgValue::Text(text) => text.parse().ok().map(MicroUsd::from_usd),
+        ArgValue::Text(text) => text.parse().ok(),
         _ => None,
     }
 }
@@ -122,9 +122,16 @@ pub(crate) fn launch(cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {
         }
     }
     // The last one counts: the profile's own stays where it is the smaller one.
-    let smaller = |budget: &MicroUsd| own_budget(profile).is_none_or(|own| *budget < own);
-    if let Some(budget) = cx.budget.filter(|budget| is_priced(profile) && smaller(budget)) {
-        push(&["--max-usd", &format!("{:.6}", budget.usd())]);
+    let own_usd = own_number(profile, "max-usd").map(MicroUsd::from_usd);
+    let usd = cx.budget.usd.filter(|_| is_priced(profile));
+    if let Some(usd) = usd.filter(|usd| own_usd.is_none_or(|own| *usd < own)) {
+        push(&["--max-usd", &format!("{:.6}", usd.usd())]);
+    }
+    let own_tokens = own_number(profile, "max-tokens");
+    // None at all is for the daemon to say; vex takes no such limit.
+    let tokens = cx.budget.tokens.filter(|tokens| *tokens > 0);
+    if let Some(tokens) = tokens.filter(|tokens| own_tokens.is_none_or(|own| *tokens < own)) {
+        push(&["--max-tokens", &tokens.to_string()]);
     }
     if let Some(id) = cx.resume {
         if !valid_session_id(profile.runtime, id) {
