@@ -84,7 +84,7 @@ fn environment(
         private_home: (profile.home == Home::Private).then_some(private.as_path()),
         session_id: uuid::Uuid::nil(),
         resume: None,
-        budget: None,
+        budget: vik_core::limits::Limit::default(),
         is_root: nix::unistd::geteuid().is_root(),
         environment: &host.environment,
     })?;
