@@ -105,9 +105,13 @@ pub fn attempt(
     url: &str,
     dir: &Path,
 ) -> Done<Try> {
-    let scratch = tempfile::tempdir().map_err(|error| format!("no scratch folder: {error}"))?;
-    let (work, home) = (scratch.path().join("work"), scratch.path().join("home"));
-    std::fs::create_dir(&home).map_err(|error| error.to_string())?;
+    // Always the same place: what is told of it stays in the server's cache from try to try, for every agent.
+    let scratch = dir.join("try");
+    if scratch.exists() {
+        std::fs::remove_dir_all(&scratch).map_err(|error| format!("cannot clear the last try: {error}"))?;
+    }
+    let (work, home) = (scratch.join("work"), scratch.join("home"));
+    std::fs::create_dir_all(&home).map_err(|error| error.to_string())?;
     task.lay_out(&work)?;
     // One protocol a try: each of the server's is used.
     let protocol = match (agent, number % 3) {

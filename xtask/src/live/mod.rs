@@ -76,7 +76,9 @@ struct Try {
 
 pub fn run(args: &LiveArgs) -> Done {
     let dir = args.dir.clone().unwrap_or_else(|| repo::target().join("live"));
-    std::fs::create_dir_all(&dir).map_err(|error| format!("cannot make {}: {error}", dir.display()))?;
+    let dir = std::fs::create_dir_all(&dir)
+        .and_then(|()| dir.canonicalize())
+        .map_err(|error| format!("cannot make {}: {error}", dir.display()))?;
     let results = dir.join("results.jsonl");
     if args.anew {
         let _ = std::fs::remove_file(&results);

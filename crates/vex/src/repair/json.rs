@@ -116,6 +116,7 @@ impl<'a> Reader<'a> {
 
     fn value(&mut self) -> Result<Value, Fault> {
         match self.next()? {
+            b'{' if self.is_doubled() => self.nested(b'}', Self::doubled),
             b'{' => self.nested(b'}', Self::object),
             b'[' => self.nested(b']', Self::array),
             quote @ (b'"' | b'\'' | b'`') => self.quoted(quote, Place::Value).map(Value::String),
@@ -160,6 +161,23 @@ impl<'a> Reader<'a> {
             return Ok(true);
         }
         Ok(false)
+    }
+
+    /// Whether an object stands where a key belongs.
+    fn is_doubled(&self) -> bool {
+        self.text[self.at + 1..].trim_ascii_start().starts_with('{')
+    }
+
+    /// An object in braces of its own: some models repeat the doubled braces of the template that they were given.
+    fn doubled(&mut self) -> Result<Value, Fault> {
+        let value = self.value()?;
+        match self.next() {
+            Ok(b'}') => self.at += 1,
+            Err(Fault::Cut) if self.end != End::Unknown => {}
+            Ok(_) => return self.wrong("a brace is missing behind an object in braces"),
+            Err(fault) => return Err(fault),
+        }
+        Ok(value)
     }
 
     fn array(&mut self) -> Result<Value, Fault> {

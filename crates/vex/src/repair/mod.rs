@@ -7,7 +7,8 @@
 //! # What is a call
 //!
 //! - Markup: `<tool_call>`, `<tool_calls>`, `<function_call>`, `<function_calls>`, `<tools>` or `[TOOL_CALLS]` with JSON
-//!   in it, `<function=NAME>` and `<invoke name="NAME">` with parameters or JSON in them. Markup says that it is a call,
+//!   in it, `<function=NAME>` and `<invoke name="NAME">` with parameters or JSON in them, and at the start of a line the
+//!   name of a tool as a tag, with JSON in it. Markup says that it is a call,
 //!   so a name that nobody knows is a call, too: the model hears that there is no such tool.
 //! - A fence that begins with the JSON of a call or with markup, whatever its label says. Several calls in a fence are
 //!   several calls; what stands behind them is text.
@@ -29,6 +30,7 @@
 mod arguments;
 mod element;
 mod json;
+mod leftover;
 mod names;
 mod region;
 mod scanner;
@@ -36,6 +38,7 @@ mod shape;
 mod tags;
 
 pub use arguments::arguments;
+pub use leftover::{Leftover, leftover};
 pub use scanner::TextScanner;
 
 use crate::conversation::Arguments;

@@ -61,6 +61,11 @@ impl Catalog {
             .iter()
             .find(|tool| tool.name == name || tool.aliases.contains(&name.as_str()))
     }
+
+    /// The names of the tools, without their aliases.
+    pub(super) fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.0.iter().map(|tool| tool.name)
+    }
 }
 
 /// Whether this could be the name of a tool at all.

@@ -248,7 +248,7 @@ impl Region {
         };
         match next {
             b',' | b';' if self.found => self.at += 1,
-            b'<' | b'[' => match tags::read(rest) {
+            b'<' | b'[' => match tags::read_named(rest, tools) {
                 Tag::More if ended.is_none() => return Step::Wait,
                 // Markup behind bare JSON is a region of its own.
                 Tag::Open(_) | Tag::Element(..) if self.kind == Kind::Bare => return self.over(),
@@ -326,7 +326,7 @@ impl Region {
 
     fn json(&mut self, mut json: Json, text: &str, ended: Option<bool>, tools: &Catalog) -> Step {
         while let Some(&byte) = text.as_bytes().get(self.at) {
-            match self.closes(&json, byte, text, ended) {
+            match self.closes(&json, byte, text, ended, tools) {
                 None => {
                     self.part = Part::Json(json);
                     return Step::Wait;
@@ -374,9 +374,16 @@ impl Region {
     }
 
     /// Whether what closes the region may stand here, within JSON; `None` where more text is needed.
-    fn closes(&self, json: &Json, byte: u8, text: &str, ended: Option<bool>) -> Option<bool> {
+    fn closes(
+        &self,
+        json: &Json,
+        byte: u8,
+        text: &str,
+        ended: Option<bool>,
+        tools: &Catalog,
+    ) -> Option<bool> {
         match (self.kind, byte) {
-            (Kind::Marked, b'<') => match tags::read(&text[self.at..]) {
+            (Kind::Marked, b'<') => match tags::read_named(&text[self.at..], tools) {
                 Tag::More if ended.is_none() => None,
                 Tag::Close(_) => Some(true),
                 _ => Some(false),

@@ -368,7 +368,7 @@ impl TextScanner {
         }
         let rest = &self.text[self.at..];
         match byte {
-            b'<' | b'[' if self.line.open() => match tags::read(rest) {
+            b'<' | b'[' if self.line.open() => match self.tag(rest) {
                 Tag::Open(_) | Tag::Element(..) => Opening::Region(Kind::Marked, 0),
                 Tag::More => Opening::More,
                 _ if byte == b'[' && self.line.blank => self.bare(rest),
@@ -377,6 +377,15 @@ impl TextScanner {
             b'{' if self.line.blank => self.bare(rest),
             b'`' | b'~' if self.line.blank => self.fence(rest),
             _ => Opening::Nothing,
+        }
+    }
+
+    /// The name of a tool as a tag may be a word of a sentence: it counts at the start of a line.
+    fn tag<'a>(&self, rest: &'a str) -> Tag<'a> {
+        if self.line.blank {
+            tags::read_named(rest, &self.tools)
+        } else {
+            tags::read(rest)
         }
     }
 
@@ -406,7 +415,7 @@ impl TextScanner {
             Promise::More => None,
             Promise::Maybe | Promise::Named(_) => Some(true),
         };
-        let tag = match tags::read(first) {
+        let tag = match tags::read_named(first, &self.tools) {
             Tag::Open(_) | Tag::Element(..) => Some(true),
             Tag::More => None,
             _ => Some(false),

@@ -171,6 +171,8 @@ pub(super) fn promise<'a>(text: &'a str, tools: &Catalog, marked: bool) -> Promi
     let Some(inner) = rest.strip_prefix('{') else {
         return if rest.is_empty() { short } else { Promise::No };
     };
+    let inner = &inner[blank(inner)..];
+    let inner = inner.strip_prefix('{').unwrap_or(inner);
     let Some((key, rest)) = (match word(&inner[blank(inner)..], true) {
         Read::Text(key, rest) => Some((key, rest)),
         Read::No => return Promise::No,

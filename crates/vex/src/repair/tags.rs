@@ -1,6 +1,6 @@
 //! The tags in which models put calls.
 
-use super::names::{MAX_NAME, plausible};
+use super::names::{Catalog, MAX_NAME, plausible};
 
 const OPEN: [&str; 6] = [
     "<tool_call>",
@@ -63,6 +63,31 @@ pub(super) fn read(text: &str) -> Tag<'_> {
         }
     }
     if more { Tag::More } else { Tag::No }
+}
+
+/// [`read`], and tags that are the name of a tool: `<write_file>{"path": …}</write_file>`.
+pub(super) fn read_named<'a>(text: &'a str, tools: &Catalog) -> Tag<'a> {
+    let known = read(text);
+    if known != Tag::No {
+        return known;
+    }
+    let Some(inside) = text.strip_prefix('<') else {
+        return Tag::No;
+    };
+    let (name, closes) = match inside.strip_prefix('/') {
+        Some(name) => (name, true),
+        None => (inside, false),
+    };
+    let Some(length) = name.bytes().take(MAX_NAME + 1).position(|b| b == b'>') else {
+        let begins = tools.names().any(|known| known.starts_with(name));
+        return if begins { Tag::More } else { Tag::No };
+    };
+    let whole = text.len() - name.len() + length + 1;
+    match &name[..length] {
+        name if !tools.names().any(|known| known == name) => Tag::No,
+        _ if closes => Tag::Close(whole),
+        name => Tag::Element(name, whole),
+    }
 }
 
 fn named<'a>(text: &'a str, from: usize, tag: fn(&'a str, usize) -> Tag<'a>) -> Tag<'a> {

@@ -54,7 +54,7 @@ pub(crate) fn start(env: &TestEnv, profile: &AgentProfile, prompt: &str) -> Chil
         private_home: None,
         session_id: uuid::Uuid::now_v7(),
         resume: None,
-        budget: None,
+        budget: vik_core::limits::Limit::default(),
         is_root: nix::unistd::geteuid().is_root(),
         environment: &environment,
     })

@@ -41,6 +41,24 @@ fn a_run_that_changed_nothing_and_says_little_is_sent_back_once() {
 }
 
 #[test]
+fn what_was_meant_for_a_tool_is_no_end() {
+    let made_up = "I changed it.\n<tool_response>\nedited a.py\n</tool_response>";
+    let unread = "```json\n{\"name\": \"is_even\", \"arguments\": {\"n\": 10}}\n```";
+    let played = Scene::new().tell(vec![says(made_up), says(unread), says(REPORT)]);
+    assert_eq!(played.ending.reason, ExitReason::Done);
+    assert!(last_user(&played.seen[1]).contains("only a call gives one"));
+    assert!(last_user(&played.seen[2]).contains("none that can be read"));
+    let played = Scene::new().tell(vec![says(unread); 4]);
+    assert_eq!(
+        ended(&played),
+        (
+            ExitReason::NoProgress,
+            "the model wrote a tool call that cannot be read, again and again"
+        )
+    );
+}
+
+#[test]
 fn limits_of_tokens_and_money_end_before_the_next_request() {
     let scene = Scene::settings(|settings| settings.limits.tokens = Some(100_000));
     let played = scene.play(|_, _| Ok(used(sh("true"), 49_000, 0.0)));

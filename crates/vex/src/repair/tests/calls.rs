@@ -33,6 +33,11 @@ fn markup() {
         "<tool_call>{\"name\":\"no_such_tool\",\"arguments\":{}}</tool_call>",
         "<tool_call>{\"name\":\"read_file\",\"arguments\":[1]}</tool_call>",
         "<tool_call>{'name': 'run_command', 'arguments': {'command': 'ls'}}</tool_call>",
+        "<read_file>\n{\"path\": \"a\"}\n</read_file>",
+        "I write it.\n<write_file>{\"path\":\"a\",\"content\":\"see </write_file>\"}</write_file>\nDone.",
+        "<list_dir>{}</list_dir>\n<read_file>{\"path\":\"a\"}</read_file>",
+        "<read_file> is the tool, and <read_file>{\"path\":\"a\"}</read_file> within a line is none",
+        "<read_file>",
     ]);
     insta::with_settings!({omit_expression => true}, { insta::assert_snapshot!(told) });
 }
@@ -100,6 +105,9 @@ fn bare_json() {
         "{\"name\":\"run_command\",\"arguments\":{\"command\":\"echo 'it\\'s'\"}}",
         "{\"name\":\"RunCommand\",\"arguments\":{\"command\":\"ls\"}}",
         "{\"tool\": \"list_dir\"}",
+        "{{\"name\": \"read_file\", \"arguments\": {\"path\": \"a\"}}}",
+        "{{\"name\": \"read_file\", \"arguments\": {\"path\": \"a\"}}",
+        "{{\"name\": \"read_file\", \"arguments\": {\"path\": \"a\"}}, 1}",
     ]);
     insta::with_settings!({omit_expression => true}, { insta::assert_snapshot!(told) });
 }

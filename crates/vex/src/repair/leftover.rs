@@ -1,0 +1,98 @@
+//! What a model meant as a call, or made up as the result of one, in words that say nothing else.
+
+/// What an answer without calls holds that is not for people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leftover {
+    /// A call that cannot be read.
+    Call,
+    /// The result of a tool, which only tools can give.
+    Result,
+}
+
+const CALLS: [&str; 7] = [
+    "<tool_call",
+    "</tool_call",
+    "<function_call",
+    "<function=",
+    "<invoke ",
+    "<args-json-object>",
+    "[TOOL_CALLS]",
+];
+const RESULTS: [&str; 4] = ["<tool_response", "<tool_result", "<function_result", "<tool_output"];
+
+/// Looks for one. Tags count at the start of a line and outside fences, JSON only where it is the whole answer.
+pub fn leftover<'a>(text: &str, mut tools: impl Iterator<Item = &'a str>) -> Option<Leftover> {
+    let mut fenced = false;
+    let mut call = false;
+    for line in text.lines().map(str::trim_start) {
+        if line.starts_with("```") || line.starts_with("~~~") {
+            fenced = !fenced;
+        }
+        if fenced {
+            continue;
+        }
+        if RESULTS.iter().any(|tag| line.starts_with(tag)) {
+            return Some(Leftover::Result);
+        }
+        call |= CALLS.iter().any(|tag| line.starts_with(tag));
+    }
+    let is_tool = |tool: &str| text.contains(&format!("<{tool}>\n")) || text.contains(&format!("<{tool}>{{"));
+    (call || is_call(text) || tools.any(is_tool)).then_some(Leftover::Call)
+}
+
+/// Whether the text, or the one fence that it is, is JSON with a name and arguments, whatever is wrong with it.
+fn is_call(text: &str) -> bool {
+    let text = text.trim();
+    let inner = match text.strip_prefix("```").and_then(|text| text.strip_suffix("```")) {
+        Some(inner) => inner.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || c == '_'),
+        None => text,
+    };
+    let inner = inner.trim();
+    let name = inner.find("\"name\"");
+    let arguments = ["\"arguments\"", "\"parameters\""];
+    let arguments = arguments.iter().find_map(|key| inner.find(key));
+    inner.starts_with(['{', '['])
+        && inner.ends_with(['}', ']'])
+        && !inner.contains("```")
+        && name.zip(arguments).is_some_and(|(name, arguments)| name < arguments)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(text: &str) -> Option<Leftover> {
+        leftover(text, ["read_file", "write_file"].into_iter())
+    }
+
+    #[test]
+    fn what_was_meant_as_a_call_or_made_up_as_a_result_is_seen() {
+        for text in [
+            "```json\n{\n  \"name\": \"is_even\",\n  \"arguments\": {\n    \"n\": 10\n  }\n}\n```",
+            "{\"name\": \"nobody\", \"arguments\": {\"a\": 1}}}}",
+            "<args-json-object>{\"path\": \"a\", \"content\": \"b\"}</args-json-object>",
+            "I write it.\n<write_file>\n<path>a</path>\n</write_file>",
+            "Now:\n  <tool_call>\nread it",
+        ] {
+            assert_eq!(of(text), Some(Leftover::Call), "{text}");
+        }
+        assert_eq!(
+            of("I changed it.\n\n<tool_response>\nedited a.py\n</tool_response>"),
+            Some(Leftover::Result)
+        );
+    }
+
+    #[test]
+    fn words_code_and_other_json_are_neither() {
+        for text in [
+            "The test passes: `<tool_call>` is parsed now.",
+            "The fixture is\n\n```xml\n<tool_call>\n{}\n</tool_call>\n```\n\nas it was.",
+            "{\"name\": \"demo\", \"port\": 8080}",
+            "It now sends\n\n```json\n{\"name\": \"x\", \"arguments\": {}}\n```\n\nto the server.",
+            "`<read_file>` takes a path.",
+            "",
+        ] {
+            assert_eq!(of(text), None, "{text}");
+        }
+    }
+}
