@@ -190,7 +190,7 @@ fn vex(command: &mut Command, task: &Task, protocol: &str, url: &str) {
     command.args(["--config", &format!("providers.live.protocol={protocol:?}")]);
     command.args(["--config", &format!("providers.live.base_url={base:?}")]);
     command.args(["--config", &format!("models.{MODEL:?}.context_window=32768")]);
-    command.args(["--max-turns", "30", "--timeout", "8m"]);
+    command.args(["--max-turns", "30", "--timeout", "8m", "--second-look"]);
     if let Some(verify) = &task.verify {
         command.args(["--verify", verify]);
     }

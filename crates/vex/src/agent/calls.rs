@@ -28,8 +28,12 @@ impl Agent<'_> {
             return ControlFlow::Break(unwritten(&error));
         }
         for (call, result) in calls.iter().zip(&results) {
-            self.doom.saw(call, result, effect(tools, call));
+            let effect = effect(tools, call);
+            self.called |= effect != Effect::Note;
+            self.planned |= effect == Effect::Note;
+            self.doom.saw(call, result, effect);
         }
+        self.corrected = false;
         self.denied = results
             .into_iter()
             .rev()
@@ -47,6 +51,7 @@ impl Agent<'_> {
             Verdict::Go => ControlFlow::Continue(()),
             Verdict::Correct { circle, message } => {
                 self.run.journal.guard(circle.as_str(), &message);
+                self.corrected = true;
                 self.say(&message)
             }
             Verdict::Stop { circle, message } => {

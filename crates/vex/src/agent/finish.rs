@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow;
 
+use super::compaction::floor;
 use super::output::OutputSchema;
 use super::verify::Verify;
 use super::{Agent, Ending};
@@ -13,8 +14,12 @@ use crate::repair::{Leftover, leftover};
 const THIN: usize = 20;
 /// How often an answer may be cut off in a row.
 const MAX_CUT: u32 = 2;
-/// How often an answer goes back that was meant as a call, or made up a result.
-const MAX_UNREAD: u32 = 3;
+/// How often an answer goes back that tells of what did not happen.
+const MAX_SENT_BACK: u32 = 3;
+/// How often an answer of nothing is borne in one run.
+const MAX_EMPTY: u32 = 2;
+/// How much of the task is said again, in bytes.
+const MAX_TASK: usize = 1000;
 /// How often an answer of the wrong form goes back.
 const MAX_MISFITS: u32 = 2;
 
@@ -24,12 +29,23 @@ pub(super) struct Patience {
     /// How the run would have ended, had the model not been asked once more.
     nudged: Option<Ending>,
     cut: u32,
-    unread: u32,
+    sent_back: u32,
+    empty: u32,
+    /// Whether an answer that only showed something was asked about.
+    shown: bool,
+    /// Whether the model was asked if anything is left.
+    looked: bool,
     misfits: u32,
     failed_checks: u32,
 }
 
 impl Patience {
+    /// Whether another empty answer may be asked about.
+    pub(super) fn bears_empty(&mut self) -> bool {
+        self.empty += 1;
+        self.empty <= MAX_EMPTY
+    }
+
     /// The end that a last request was to turn away.
     pub(super) fn given_up(&mut self) -> Option<Ending> {
         self.nudged.take()
@@ -71,8 +87,23 @@ impl Agent<'_> {
                  else go on with a tool call.",
             );
         }
-        if let Some(leftover) = self.leftover(text) {
-            return self.unread(leftover);
+        if self.run.settings.output.is_none() {
+            if let Some(why) = self.undone(text) {
+                return self.send_back(why);
+            }
+            if !self.called && !self.patience.shown && is_fence(text) {
+                self.patience.shown = true;
+                self.run.journal.guard("nudge", "the model showed something and called nothing");
+                return self.say(&format!(
+                    "You showed that, but called no tool, so nothing was changed. If the task is to change something, do it \
+                     now with a tool call. The task: {}",
+                    self.task()
+                ));
+            }
+        }
+        if self.corrected && !self.acted() {
+            let message = format!("the model went in circles and gave up: {text}");
+            return ControlFlow::Break(Ending::failed(ExitReason::NoProgress, message));
         }
         let result = match &self.run.settings.output {
             Some(schema) => match schema.check(text) {
@@ -87,6 +118,9 @@ impl Agent<'_> {
                 "You changed nothing and said little. If the task is done, say in whole sentences what you found or \
                  did; else go on with a tool call.",
             );
+        }
+        if self.run.settings.second_look && !self.patience.looked && result.is_none() {
+            return self.second_look();
         }
         match &self.run.settings.verify {
             Some(verify) if !self.passes(verify)? => ControlFlow::Continue(()),
@@ -110,34 +144,79 @@ impl Agent<'_> {
         self.say(words)
     }
 
-    /// What of an answer was meant for a tool, where JSON is not what was asked for.
-    fn leftover(&self, text: &str) -> Option<Leftover> {
+    /// Why an answer is no end, whatever it says: what it tells of did not happen.
+    fn undone(&self, text: &str) -> Option<&'static str> {
         let names = self.run.tools.definitions().iter().map(|tool| tool.name);
-        leftover(text, names).filter(|_| self.run.settings.output.is_none())
+        match leftover(text, names) {
+            Some(Leftover::Call) => Some("the model wrote a tool call that cannot be read"),
+            Some(Leftover::Result) if !self.repeats_a_result(text) => {
+                Some("the model made up the result of a tool")
+            }
+            _ if self.called => None,
+            _ if self.patience.sent_back > 0 || self.patience.looked => Some("the model called no tool"),
+            _ if self.planned => Some("the model wrote a plan and called no other tool"),
+            _ => None,
+        }
     }
 
-    /// An answer that was meant for a tool is no end: what it says did not happen.
-    fn unread(&mut self, leftover: Leftover) -> ControlFlow<Ending> {
-        self.patience.unread += 1;
-        let why = match leftover {
-            Leftover::Call => "the model wrote a tool call that cannot be read",
-            Leftover::Result => "the model made up the result of a tool",
-        };
-        if self.patience.unread > MAX_UNREAD {
+    /// Whether it says, in tags, what the last call really gave.
+    fn repeats_a_result(&self, text: &str) -> bool {
+        let messages = self.run.session.history().messages().iter().rev();
+        let result = messages.filter_map(|message| match message {
+            Message::Tool(result) => Some(result.output.trim()),
+            _ => None,
+        });
+        let told: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.starts_with('<')).collect();
+        let told = told.join("\n");
+        result.take(1).any(|result| result.contains(told.trim()))
+    }
+
+    fn send_back(&mut self, why: &'static str) -> ControlFlow<Ending> {
+        self.patience.sent_back += 1;
+        if self.patience.sent_back > MAX_SENT_BACK {
             let message = format!("{why}, again and again");
             return ControlFlow::Break(Ending::failed(ExitReason::NoProgress, message));
         }
-        self.run.journal.guard("unread_call", why);
+        self.run.journal.guard("no_call", why);
         let names: Vec<_> = self.run.tools.definitions().iter().map(|tool| tool.name).collect();
-        let what = match leftover {
-            Leftover::Call => "Your answer was meant as a tool call, but it is none that can be read",
-            Leftover::Result => "You wrote the result of a tool yourself; only a call gives one",
-        };
         self.say(&format!(
-            "{what}: nothing was done. A call has this form, with nothing behind it:\n\n\
-             <tool_call>\n{{\"name\": \"read_file\", \"arguments\": {{\"path\": \"README.md\"}}}}\n</tool_call>\n\n\
-             The tools are: {}. Go on with the next call. If nothing is left to do, say in plain words what was done.",
-            names.join(", ")
+            "Nothing was done by that: {why}. A call is one JSON object in tags, with the name of one of these tools: {}.\n\n\
+             <tool_call>\n{{\"name\": \"…\", \"arguments\": {{…}}}}\n</tool_call>\n\n\
+             Go on with the next call. The task: {}",
+            names.join(", "),
+            self.task()
+        ))
+    }
+
+    /// The beginning of what was asked for last: a model that lost its way is told of it again.
+    fn task(&self) -> &str {
+        let prompts = self.run.session.history().prompts();
+        let task = prompts.last().map_or("", String::as_str);
+        &task[..floor(task, MAX_TASK)]
+    }
+
+    /// Asks whether anything is left, with the task and what is known to be changed before the model's eyes.
+    fn second_look(&mut self) -> ControlFlow<Ending> {
+        self.patience.looked = true;
+        let mut changed = String::new();
+        self.run
+            .journal
+            .evidence(|evidence| changed = evidence.files_changed.join(", "));
+        let changed = if changed.is_empty() { "none" } else { &changed };
+        self.say(&format!(
+            "Before this ends, look once more. The task is:\n\n{}\n\nFiles that were changed: {changed}. Compare each part \
+             of the task with what was really done and seen. If a part is missing, go on with a tool call. If all is done, \
+             say so in one sentence.",
+            self.task()
+        ))
+    }
+
+    /// After an answer of nothing at all.
+    pub(super) fn wake(&mut self, why: &str) -> ControlFlow<Ending> {
+        self.run.journal.guard("nudge", why);
+        self.say(&format!(
+            "Your answer was empty. Go on with the next call, or say what was done. The task: {}",
+            self.task()
         ))
     }
 
@@ -197,4 +276,10 @@ impl Agent<'_> {
             text: words.to_owned(),
         })
     }
+}
+
+/// Whether a text is one fence and nothing else.
+fn is_fence(text: &str) -> bool {
+    let inner = text.trim().strip_prefix("```").and_then(|text| text.strip_suffix("```"));
+    inner.is_some_and(|inner| !inner.contains("```"))
 }

@@ -78,6 +78,8 @@ pub struct Settings {
     pub summaries: bool,
     /// The check that must pass.
     pub verify: Option<Verify>,
+    /// Whether it is asked once, before the end, if anything is left.
+    pub second_look: bool,
     /// The form of the final answer.
     pub output: Option<OutputSchema>,
 }
@@ -119,6 +121,12 @@ struct Agent<'a> {
     doom: Doom,
     /// Whether another process worked on this conversation before.
     goes_on: bool,
+    /// Whether any call was run, but for notes.
+    called: bool,
+    /// Whether a plan was written.
+    planned: bool,
+    /// Whether the model was told that it goes in circles, and has called nothing since.
+    corrected: bool,
     /// Why the last calls were refused, as long as the model did nothing else since.
     denied: Option<String>,
 }
@@ -142,6 +150,9 @@ impl<'a> Agent<'a> {
             patience: Patience::default(),
             doom: Doom::new(IDLE_TURNS),
             goes_on: history.answers() > 0,
+            called: history.answers() > 0,
+            planned: false,
+            corrected: false,
             denied: None,
             run,
         }
@@ -236,6 +247,8 @@ impl<'a> Agent<'a> {
                 Err(error) => error,
             };
             match error {
+                // The same request gets the same nothing: another one may not.
+                ProviderError::Empty(why) if self.patience.bears_empty() => self.wake(&why)?,
                 ProviderError::Overflow(_) if shortened < 2 && self.overflow(shortened)? => shortened += 1,
                 error => return ControlFlow::Break(self.no_answer(error)),
             }
@@ -298,6 +311,7 @@ impl<'a> Agent<'a> {
                     ..Ending::failed(reason, message)
                 }
             }
+            ProviderError::Empty(_) => Ending::failed(ExitReason::Failed, message).class("network"),
             ProviderError::Overflow(_) => Ending::failed(ExitReason::Failed, message).class("context"),
             ProviderError::Interrupted => self.interrupted(),
         }

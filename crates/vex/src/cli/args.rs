@@ -119,6 +119,10 @@ pub struct ExecArgs {
     #[arg(long, value_name = "COMMAND", help_heading = "Check and result")]
     pub verify: Option<String>,
 
+    /// Ask once, before the end, whether anything of the task is left: for weak models
+    #[arg(long, help_heading = "Check and result")]
+    pub second_look: bool,
+
     /// A file with the JSON Schema that the final answer must fit
     #[arg(long, value_name = "FILE", help_heading = "Check and result", value_hint = ValueHint::FilePath)]
     pub output_schema: Option<PathBuf>,
@@ -197,6 +201,11 @@ impl ExecArgs {
             self.timeout.map(|time| time.to_string().into()),
         );
         set("--verify", "verify", self.verify.clone().map(Value::from));
+        set(
+            "--second-look",
+            "second_look",
+            self.second_look.then_some(Value::Boolean(true)),
+        );
         set("--output-schema", "output_schema", path(&self.output_schema));
         set(
             "--no-session",
@@ -266,6 +275,7 @@ mod tests {
             max_tokens: Some(5),
             max_usd: Some(0.5),
             timeout: "90s".parse().ok(),
+            second_look: true,
             no_session: true,
             ..ExecArgs::default()
         };
@@ -282,6 +292,7 @@ mod tests {
         assert_eq!(told("max_tokens"), "5 --max-tokens");
         assert_eq!(told("max_usd"), "0.5 --max-usd");
         assert_eq!(told("timeout"), "\"90s\" --timeout");
+        assert_eq!(told("second_look"), "true --second-look");
         assert_eq!(told("no_session"), "true --no-session");
     }
 }

@@ -189,6 +189,7 @@ fn bounds(settings: &Settings, summaries: bool) -> Result<agent::Settings, Outpu
             attempts: settings.verify_attempts.get(),
             ..Verify::new(command)
         }),
+        second_look: settings.second_look,
         output: settings
             .output_schema
             .as_deref()

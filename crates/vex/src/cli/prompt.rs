@@ -101,7 +101,11 @@ mod tests {
     use super::*;
 
     fn told(source: impl Read + Send + 'static) -> Result<String, String> {
-        let read = from(source, Duration::from_millis(50), &Interrupt::new());
+        told_within(Duration::from_secs(600), source)
+    }
+
+    fn told_within(patience: Duration, source: impl Read + Send + 'static) -> Result<String, String> {
+        let read = from(source, patience, &Interrupt::new());
         read.map_err(|ending| format!("{} {}", ending.reason.as_str(), ending.message.unwrap()))
     }
 
@@ -126,7 +130,8 @@ mod tests {
     #[test]
     fn a_source_that_stays_open_and_silent_is_left() {
         let (reader, _writer) = std::io::pipe().unwrap();
-        assert!(told(reader).unwrap_err().starts_with("usage no prompt came"));
+        let told = told_within(Duration::from_millis(50), reader).unwrap_err();
+        assert!(told.starts_with("usage no prompt came"), "{told}");
         let (reader, _writer) = std::io::pipe().unwrap();
         let interrupt = Interrupt::new();
         interrupt.set();

@@ -84,6 +84,7 @@ pub const KEYS: &[Key] = &[
     key("timeout", Kind::Time),
     key("verify", Kind::Text),
     key("verify_attempts", Kind::Integer),
+    key("second_look", Kind::Switch),
     key("output_schema", Kind::Text),
     key("instructions", Kind::List),
     key("context.soft", Kind::Integer),

@@ -77,6 +77,8 @@ pub struct Settings {
     pub verify: Option<String>,
     /// How often that check may fail before the run does.
     pub verify_attempts: NonZeroU32,
+    /// Whether the model is asked once, before the end, if anything of the task is left: for weak models.
+    pub second_look: bool,
     /// A file with the JSON Schema that the final answer must fit.
     pub output_schema: Option<PathBuf>,
     /// Files in the workspace that tell the model of the project.
@@ -115,6 +117,7 @@ impl Default for Settings {
             timeout: None,
             verify: None,
             verify_attempts: const { NonZeroU32::new(3).unwrap() },
+            second_look: false,
             output_schema: None,
             instructions: ["AGENTS.md", "CLAUDE.md"].map(str::to_owned).into(),
             context: ContextSettings::default(),

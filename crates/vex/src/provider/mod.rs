@@ -84,6 +84,9 @@ pub enum ProviderError {
         /// How long the provider asks to wait, in milliseconds.
         retry_after_ms: Option<u64>,
     },
+    /// The model answered nothing, however often it was asked.
+    #[error("{0}")]
+    Empty(String),
     /// The request is larger than the context of the model: compact, then ask again.
     #[error("the request is larger than the context of the model: {0}")]
     Overflow(String),

@@ -78,6 +78,10 @@ fn normalise(
             _ => drop(arguments.insert(name, value)),
         }
     }
+    // So does an empty text, where nothing has to be said: some models fill in all that there is.
+    let required = schema["required"].as_array();
+    let required = |name: &str| required.is_some_and(|names| names.iter().any(|one| one == name));
+    arguments.retain(|name, value| value != "" || required(name));
     (entry.mend)(&mut arguments);
     for (name, value) in &mut arguments {
         if let Some(schema) = schema["properties"].get(name) {

@@ -99,6 +99,7 @@ impl From<Failure> for ProviderError {
         match failure.fault {
             Fault::Overflow => Self::Overflow(failure.message),
             Fault::Address => Self::Config(failure.message),
+            Fault::Empty => Self::Empty(failure.message),
             fault => Self::Reported {
                 message: failure.message,
                 class: fault.class().map(str::to_owned),

@@ -69,7 +69,6 @@ fn git_show_writes_no_file_whatever_the_revision_looks_like() {
         "-O/etc/passwd".to_owned(),
         " --output=x".to_owned(),
         "HEAD\n--output=x".to_owned(),
-        String::new(),
     ] {
         for tool in ["git_show", "git_diff", "git_log"] {
             let told = bench.fails(tool, json!({"ref": given}));
