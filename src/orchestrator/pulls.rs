@@ -168,6 +168,10 @@ impl Orchestrator {
 
     /// The next one is due after the pause; what comes of this one may ask for an earlier one.
     fn pull_over(&mut self, last: LastPull) {
+        if self.last_pull.is_none() {
+            // By now all that a daemon does when nothing is to be done was done once.
+            vik_proc::lean_code();
+        }
         self.pulling = false;
         self.last_pull = Some(last);
         self.pull_due = Some(Instant::now() + self.workflow.pull.idle.0);

@@ -35,7 +35,7 @@ pub use audit::{Audited, audit};
 pub use capabilities::{Capability, capabilities};
 pub use census::Census;
 pub use direct::{Direct, Terms, kill_descendants};
-pub use heap::lean_heap;
+pub use heap::{lean_code, lean_heap};
 pub use identity::ProcessId;
 pub use lock::FileLock;
 pub use peer::{descends_from, peer_pid};

@@ -130,8 +130,8 @@ fn program(dir: &Path) -> Done<PathBuf> {
 /// (`libllama.so.0.6.0`).
 fn link_libraries(program: &Path) -> Done {
     let folder = program.parent().unwrap_or(Path::new("."));
-    let entries = std::fs::read_dir(folder)
-        .map_err(|error| format!("cannot list {}: {error}", folder.display()))?;
+    let entries =
+        std::fs::read_dir(folder).map_err(|error| format!("cannot list {}: {error}", folder.display()))?;
     for entry in entries.flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
         let Some((library, version)) = name.split_once(".so.") else {

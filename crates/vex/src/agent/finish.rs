@@ -93,7 +93,9 @@ impl Agent<'_> {
             }
             if !self.called && !self.patience.shown && is_fence(text) {
                 self.patience.shown = true;
-                self.run.journal.guard("nudge", "the model showed something and called nothing");
+                self.run
+                    .journal
+                    .guard("nudge", "the model showed something and called nothing");
                 return self.say(&format!(
                     "You showed that, but called no tool, so nothing was changed. If the task is to change something, do it \
                      now with a tool call. The task: {}",
@@ -166,7 +168,11 @@ impl Agent<'_> {
             Message::Tool(result) => Some(result.output.trim()),
             _ => None,
         });
-        let told: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.starts_with('<')).collect();
+        let told: Vec<&str> = text
+            .lines()
+            .map(str::trim)
+            .filter(|line| !line.starts_with('<'))
+            .collect();
         let told = told.join("\n");
         result.take(1).any(|result| result.contains(told.trim()))
     }
@@ -178,7 +184,13 @@ impl Agent<'_> {
             return ControlFlow::Break(Ending::failed(ExitReason::NoProgress, message));
         }
         self.run.journal.guard("no_call", why);
-        let names: Vec<_> = self.run.tools.definitions().iter().map(|tool| tool.name).collect();
+        let names: Vec<_> = self
+            .run
+            .tools
+            .definitions()
+            .iter()
+            .map(|tool| tool.name)
+            .collect();
         self.say(&format!(
             "Nothing was done by that: {why}. A call is one JSON object in tags, with the name of one of these tools: {}.\n\n\
              <tool_call>\n{{\"name\": \"…\", \"arguments\": {{…}}}}\n</tool_call>\n\n\
@@ -280,6 +292,9 @@ impl Agent<'_> {
 
 /// Whether a text is one fence and nothing else.
 fn is_fence(text: &str) -> bool {
-    let inner = text.trim().strip_prefix("```").and_then(|text| text.strip_suffix("```"));
+    let inner = text
+        .trim()
+        .strip_prefix("```")
+        .and_then(|text| text.strip_suffix("```"));
     inner.is_some_and(|inner| !inner.contains("```"))
 }

@@ -18,7 +18,12 @@ const CALLS: [&str; 7] = [
     "<args-json-object>",
     "[TOOL_CALLS]",
 ];
-const RESULTS: [&str; 4] = ["<tool_response", "<tool_result", "<function_result", "<tool_output"];
+const RESULTS: [&str; 4] = [
+    "<tool_response",
+    "<tool_result",
+    "<function_result",
+    "<tool_output",
+];
 
 /// Looks for one. Tags count at the start of a line and outside fences, JSON only where it is the whole answer.
 pub fn leftover<'a>(text: &str, mut tools: impl Iterator<Item = &'a str>) -> Option<Leftover> {
@@ -54,7 +59,9 @@ fn is_call(text: &str) -> bool {
     inner.starts_with(['{', '['])
         && inner.ends_with(['}', ']'])
         && !inner.contains("```")
-        && name.zip(arguments).is_some_and(|(name, arguments)| name < arguments)
+        && name
+            .zip(arguments)
+            .is_some_and(|(name, arguments)| name < arguments)
 }
 
 #[cfg(test)]

@@ -212,15 +212,11 @@ impl Machine {
         let is_same = self.issue == issue;
         self.issue = issue;
         self.present = true;
-        self.observed(is_same, pull, now, workflow)
+        self.seen(is_same, pull, now, workflow)
     }
 
-    /// The issue is in a pull, as it was in the one before.
-    pub fn observe_same(&mut self, pull: PullNo, now: Now, workflow: &Workflow) -> Observed {
-        self.observed(true, pull, now, workflow)
-    }
-
-    fn observed(&mut self, is_same: bool, pull: PullNo, now: Now, workflow: &Workflow) -> Observed {
+    /// The issue is in a pull; `is_same`: as it was in the one before.
+    pub(crate) fn seen(&mut self, is_same: bool, pull: PullNo, now: Now, workflow: &Workflow) -> Observed {
         let mut observed = Observed::default();
         let Self {
             issue,

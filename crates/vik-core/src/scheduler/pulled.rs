@@ -85,7 +85,7 @@ impl Scheduler {
             if !machine.is_present() {
                 continue;
             }
-            let observed = machine.observe_same(pull, now, &workflow);
+            let observed = machine.seen(true, pull, now, &workflow);
             if observed.changed || machine.is_active() || !states.contains(&*machine.issue().state) {
                 touched.push((id.clone(), observed));
             }

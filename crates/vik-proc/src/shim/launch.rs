@@ -41,7 +41,8 @@ pub(super) fn launch(spec: &ShimSpec, cgroup: Option<&OwnedFd>) -> Result<Launch
         umask: spec.umask,
     };
     let (report, report_writer) = sys::pipe().map_err(|error| os_failure("cannot make a pipe", &error))?;
-    let pid = sys::fork_exec(&image, cgroup, &report_writer).map_err(|error| os_failure("cannot fork", &error))?;
+    let pid =
+        sys::fork_exec(&image, cgroup, &report_writer).map_err(|error| os_failure("cannot fork", &error))?;
     drop((stdin, stdout, stderr, report_writer));
     Ok(Launched { pid, report, feed })
 }

@@ -263,3 +263,33 @@ pub(crate) unsafe fn fork(cgroup: Option<&OwnedFd>) -> libc::pid_t {
     // SAFETY: the caller's.
     unsafe { libc::fork() }
 }
+
+/// Lets the kernel take the pages of code of this program. Nothing is lost: they are as they are in the file.
+#[allow(unsafe_code)]
+pub(crate) fn give_back_code() {
+    let (Ok(maps), Ok(program)) = (
+        fs::read_to_string("/proc/self/maps"),
+        fs::read_link("/proc/self/exe"),
+    ) else {
+        return;
+    };
+    let own = maps.lines().filter(|line| {
+        // Pages that were written to (relocations) are in none of these: they are never to be written.
+        line.split_ascii_whitespace().nth(1) == Some("r-xp")
+            && program.to_str().is_some_and(|path| line.ends_with(path))
+    });
+    for line in own {
+        let range = line
+            .split_ascii_whitespace()
+            .next()
+            .and_then(|range| range.split_once('-'));
+        let bounds = range.and_then(|(from, to)| {
+            let bound = |text| usize::from_str_radix(text, 16).ok();
+            bound(from).zip(bound(to))
+        });
+        if let Some((from, to)) = bounds.filter(|(from, to)| from < to) {
+            // SAFETY: a private mapping of a file, without write access: what is taken away is read again from the file.
+            unsafe { libc::madvise(from as *mut libc::c_void, to - from, libc::MADV_DONTNEED) };
+        }
+    }
+}

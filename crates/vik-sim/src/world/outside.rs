@@ -98,7 +98,10 @@ impl World {
         let earlier = daemon.pulled.as_ref();
         let is_same = earlier == Some(&text) && core.knows_pull();
         if is_same {
-            let (read, same) = (told(core, issues.clone(), now), told(core, Input::PulledSame, now));
+            let (read, same) = (
+                told(core, issues.clone(), now),
+                told(core, Input::PulledSame, now),
+            );
             ensure(read == same, "a pull that is the same again", || {
                 format!("read again it does {read:#?}, as the same {same:#?}")
             })?;

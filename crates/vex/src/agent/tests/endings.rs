@@ -48,7 +48,12 @@ fn what_was_meant_for_a_tool_is_no_end() {
     assert_eq!(played.ending.reason, ExitReason::Done);
     assert!(last_user(&played.seen[1]).contains("made up the result"));
     assert!(last_user(&played.seen[2]).contains("cannot be read"));
-    let played = Scene::new().tell(vec![says(unread), says("I changed nothing."), says(REPORT), says(REPORT)]);
+    let played = Scene::new().tell(vec![
+        says(unread),
+        says("I changed nothing."),
+        says(REPORT),
+        says(REPORT),
+    ]);
     assert_eq!(
         ended(&played),
         (
@@ -60,12 +65,27 @@ fn what_was_meant_for_a_tool_is_no_end() {
 
 #[test]
 fn a_plan_alone_is_no_work_and_a_fence_alone_is_asked_about_once() {
-    let plan = || calls(&[("update_plan", json!({"steps": [{"text": "all of it", "status": "done"}]}))]);
-    let played = Scene::new().tell(vec![plan(), says(REPORT), says(REPORT), says(REPORT), says(REPORT)]);
+    let plan = || {
+        calls(&[(
+            "update_plan",
+            json!({"steps": [{"text": "all of it", "status": "done"}]}),
+        )])
+    };
+    let played = Scene::new().tell(vec![
+        plan(),
+        says(REPORT),
+        says(REPORT),
+        says(REPORT),
+        says(REPORT),
+    ]);
     assert_eq!(played.ending.reason, ExitReason::NoProgress);
     let shown = "```json\n{\"name\": \"demo\", \"port\": 8080}\n```";
     let played = Scene::new().tell(vec![says(shown), says(shown)]);
-    assert_eq!(played.ending.reason, ExitReason::Done, "it may be what was asked for");
+    assert_eq!(
+        played.ending.reason,
+        ExitReason::Done,
+        "it may be what was asked for"
+    );
     assert!(last_user(&played.seen[1]).contains("called no tool"));
 }
 
@@ -76,13 +96,22 @@ fn a_second_look_is_asked_for_once_and_only_where_it_is_set() {
     assert_eq!((played.ending.reason, played.seen.len()), (ExitReason::Done, 3));
     assert!(last_user(&played.seen[2]).contains("Files that were changed: none"));
     let played = scene().tell(vec![says(REPORT); 5]);
-    assert_eq!(played.ending.reason, ExitReason::NoProgress, "nothing was ever called");
+    assert_eq!(
+        played.ending.reason,
+        ExitReason::NoProgress,
+        "nothing was ever called"
+    );
 }
 
 #[test]
 fn who_went_in_circles_and_gives_up_has_not_done_the_task() {
     let look = || calls(&[("list_dir", json!({}))]);
-    let played = Scene::new().tell(vec![look(), look(), look(), says("I cannot find what was asked for.")]);
+    let played = Scene::new().tell(vec![
+        look(),
+        look(),
+        look(),
+        says("I cannot find what was asked for."),
+    ]);
     assert_eq!(played.ending.reason, ExitReason::NoProgress);
 }
 

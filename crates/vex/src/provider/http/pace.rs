@@ -36,7 +36,11 @@ impl Pace {
         }
         let begin = Instant::now();
         let piece = timeout(wait, response.chunk()).await;
-        self.quick = if begin.elapsed() < QUICK { self.quick + 1 } else { 0 };
+        self.quick = if begin.elapsed() < QUICK {
+            self.quick + 1
+        } else {
+            0
+        };
         piece
     }
 }
