@@ -75,7 +75,7 @@ pub(super) fn on_stderr(stderr: &str) -> String {
     }
 }
 
-/// Runs the pull command once and reads all that it prints; see [`print`].
+/// Runs the pull command once and reads all that it prints; see [`print()`].
 pub async fn pull(
     host: &Host,
     intake: &Intake,
