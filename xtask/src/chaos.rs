@@ -33,7 +33,8 @@ pub fn run(args: &ChaosArgs) -> Done {
         "--",
         "--nocapture",
     ])
-    .env("VIK_CHAOS_KILLS", args.kills.to_string());
+    .env("VIK_CHAOS_KILLS", args.kills.to_string())
+    .env("VIK_REQUIRE_REAL_AGENTS", "1");
     if let Some(seed) = args.seed {
         test.env("VIK_CHAOS_SEED", seed.to_string());
     }
