@@ -5,7 +5,6 @@
 mod client;
 pub mod fault;
 mod models;
-mod pace;
 pub mod retry;
 
 use std::collections::BTreeMap;
@@ -25,7 +24,6 @@ pub use retry::RetrySettings;
 
 use self::client::Client;
 use self::fault::{Failure, Fault, Said, context_told, fault_of};
-use self::pace::Pace;
 use self::retry::{Decision, Tries};
 use super::catalog::Endpoint;
 use super::prices::{self, Facts, ModelConfig};
@@ -285,10 +283,9 @@ impl Asker {
         let mut reader = Reader::new(protocol, request, *length);
         let mut meant = Meaning::default();
         let mut began = false;
-        let mut pace = Pace::default();
         let mut wait = first_byte.saturating_sub(begin.elapsed());
         while !reader.is_done() {
-            let chunk = match pace.next(&mut response, wait).await {
+            let chunk = match timeout(wait, response.chunk()).await {
                 Ok(Ok(Some(chunk))) => chunk,
                 Ok(Ok(None)) => {
                     // Some servers leave out the empty line after their last event.
@@ -302,7 +299,7 @@ impl Asker {
                 Err(_) => return Err(self.stalled(self.deadlines.stall_ms)),
             };
             reader
-                .push(chunk.as_ref(), progress)
+                .push(&chunk, progress)
                 .map_err(|error| self.broken(error))?;
             began = true;
             meant.heard(reader.heard_bytes());
