@@ -92,6 +92,7 @@ impl Asked {
         let class = match error {
             ProviderError::Reported { class, .. } => class.clone(),
             ProviderError::Overflow(_) => Some("context".to_owned()),
+            ProviderError::Empty(_) => Some("network".to_owned()),
             ProviderError::Config(_) => Some("usage".to_owned()),
             other => panic!("{other:?}"),
         };
