@@ -174,7 +174,8 @@ impl Agent<'_> {
             .filter(|line| !line.starts_with('<'))
             .collect();
         let told = told.join("\n");
-        result.take(1).any(|result| result.contains(told.trim()))
+        let told = told.trim();
+        !told.is_empty() && result.take(1).any(|result| result.contains(told))
     }
 
     fn send_back(&mut self, why: &'static str) -> ControlFlow<Ending> {

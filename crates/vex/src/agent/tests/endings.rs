@@ -64,6 +64,16 @@ fn what_was_meant_for_a_tool_is_no_end() {
 }
 
 #[test]
+fn a_result_that_is_said_again_is_not_made_up_and_one_of_nothing_is() {
+    let again = "<tool_response>\nhello there\n</tool_response>";
+    let played = Scene::new().tell(vec![sh("echo hello there"), says(again)]);
+    assert_eq!(played.ending.reason, ExitReason::Done);
+    let nothing = "<tool_response>\n</tool_response>";
+    let played = Scene::new().tell(vec![sh("echo hello there"), says(nothing), says(REPORT)]);
+    assert_eq!((played.ending.reason, played.seen.len()), (ExitReason::Done, 3));
+}
+
+#[test]
 fn a_plan_alone_is_no_work_and_a_fence_alone_is_asked_about_once() {
     let plan = || {
         calls(&[(
