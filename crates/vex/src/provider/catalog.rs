@@ -107,6 +107,11 @@ impl Endpoint {
     pub fn is_local(&self) -> bool {
         is_loopback(&self.base_url)
     }
+
+    /// Whether its key goes over the network for everybody on the way to read.
+    pub fn shows_key(&self) -> bool {
+        self.key.is_some() && self.base_url.starts_with("http://") && !self.is_local()
+    }
 }
 
 /// A provider that needs no settings.

@@ -12,12 +12,14 @@ mod request;
 pub mod responses;
 pub mod sse;
 pub mod stream;
+mod text_tools;
 
 use serde_json::Value;
 
 use crate::conversation::{Message, Turn};
 use crate::interrupt::Interrupt;
 use crate::tools::ToolDefinition;
+use protocol::ToolCalls;
 
 /// What is asked of a provider: all of the conversation, each time an extension of the one before, until a compaction.
 #[derive(Clone, Copy, Debug)]
@@ -62,6 +64,8 @@ pub struct ModelInfo {
     pub model: String,
     /// Tokens that a request and its answer may have together, where known.
     pub context_window: Option<u64>,
+    /// How it calls tools.
+    pub tool_calls: ToolCalls,
     /// Whether what an answer costs is known: without a price a cost limit cannot be kept.
     pub priced: bool,
 }

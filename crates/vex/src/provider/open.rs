@@ -50,6 +50,7 @@ pub fn http_settings(
         max_output_tokens: own.max_output_tokens.or(asked),
         effort: settings.effort,
         thinking_budget: own.thinking_budget,
+        tool_calls: own.tool_calls,
         structured_output: settings.output_schema.is_some() && !endpoint.is_local(),
         cache: true,
         cache_key: session.map(str::to_owned),

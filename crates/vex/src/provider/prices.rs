@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::protocol::ToolCalls;
 use crate::conversation::Usage;
 
 /// What the settings say of a model. What is absent comes from the table.
@@ -27,6 +28,8 @@ pub struct ModelConfig {
     pub output: Option<f64>,
     /// How many tokens it may think, for models of the protocol messages that take a budget.
     pub thinking_budget: Option<u32>,
+    /// How it calls tools.
+    pub tool_calls: ToolCalls,
     /// Further fields of each request, as its provider names them.
     pub extra: serde_json::Map<String, serde_json::Value>,
 }

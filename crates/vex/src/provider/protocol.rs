@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::stream::Decoder;
+use super::text_tools::Spoken;
 use super::{Request, chat, messages, responses};
 
 /// How a model is spoken to.
@@ -82,6 +83,16 @@ impl Protocol {
     /// The bytes of a request. The conversation stands at their end: the next request of a conversation begins with the
     /// same bytes, but for the brackets that close this one.
     pub fn body(self, request: &Request<'_>, settings: &ModelSettings) -> Vec<u8> {
+        match settings.tool_calls {
+            ToolCalls::Native => self.native_body(request, settings),
+            ToolCalls::Text => {
+                let spoken = Spoken::of(request);
+                self.native_body(&spoken.request(request), settings)
+            }
+        }
+    }
+
+    fn native_body(self, request: &Request<'_>, settings: &ModelSettings) -> Vec<u8> {
         let mut body = match self {
             Self::Messages => messages::body(request, settings),
             Self::Chat => chat::body(request, settings),
@@ -133,6 +144,17 @@ pub enum ToolChoice {
     None,
 }
 
+/// How a model calls tools.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolCalls {
+    /// As its protocol has it.
+    #[default]
+    Native,
+    /// As text: for small models, and for servers that know nothing of tools.
+    Text,
+}
+
 /// What a request says of the model and how it answers; the same in each request of a session.
 #[derive(Clone, Debug, Default)]
 pub struct ModelSettings {
@@ -146,6 +168,8 @@ pub struct ModelSettings {
     pub thinking_budget: Option<u32>,
     /// Whether it may call several tools at once; the provider's default when not given.
     pub parallel_tool_calls: Option<bool>,
+    /// How it calls tools.
+    pub tool_calls: ToolCalls,
     /// Whether it may call tools at all.
     pub tool_choice: ToolChoice,
     /// Whether the provider is told the schema of the final answer.

@@ -20,6 +20,7 @@ use serde_json::Value;
 
 use crate::conversation::{Arguments, Block, Message, StopReason, ToolCall, ToolResult, Turn, Usage};
 use crate::interrupt::Interrupt;
+use crate::provider::protocol::ToolCalls;
 use crate::provider::{ModelInfo, Progress, Provider, ProviderError, Request};
 
 /// The largest recording that is read, in bytes.
@@ -295,6 +296,7 @@ impl Replay {
             calls: Vec::new(),
             turn: 0,
             model: ModelInfo {
+                tool_calls: ToolCalls::default(),
                 model: model.to_owned(),
                 context_window: None,
                 priced: true,

@@ -5,7 +5,7 @@ use vex::conversation::{Arguments, Block, StopReason, Usage};
 use vex::interrupt::Interrupt;
 use vex::provider::http::{list_models, probe};
 use vex::provider::prices::ModelConfig;
-use vex::provider::protocol::Protocol;
+use vex::provider::protocol::{Protocol, ToolCalls};
 use vik_testkit::server::ModelServer;
 
 use super::support::{ask, ask_with, endpoint, settings};
@@ -44,6 +44,34 @@ fn thoughts_words_and_calls_of_one_answer() {
                 )
             );
         }
+    }
+}
+
+#[test]
+fn a_model_that_calls_tools_as_text_is_told_of_them_in_words() {
+    for protocol in Protocol::ALL {
+        let script =
+            json!([{"text": "I look.\n{\"name\": \"run_command\", \"arguments\": {\"command\": \"ls\"}}"}]);
+        let asked = ask_with(protocol, script, |settings| {
+            settings.model.tool_calls = ToolCalls::Text
+        });
+        let turn = asked.turn();
+        let call = turn.tool_calls().next().unwrap();
+        assert_eq!(
+            call.input,
+            Arguments::Json(json!({"command": "ls"})),
+            "{protocol:?}"
+        );
+        assert_eq!(
+            (turn.text().trim(), asked.heard.text.trim()),
+            ("I look.", "I look.")
+        );
+        let request = asked.server.turns()[0].body.to_string();
+        assert!(request.contains("run_command {\\\"command\\\"}"), "{request}");
+        assert!(
+            !request.contains("input_schema") && !request.contains("\"tools\""),
+            "{request}"
+        );
     }
 }
 

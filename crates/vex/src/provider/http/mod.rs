@@ -27,7 +27,7 @@ use self::fault::{Failure, Fault, Said, context_told, fault_of};
 use self::retry::{Decision, Tries};
 use super::catalog::Endpoint;
 use super::prices::{self, Facts, ModelConfig};
-use super::protocol::ModelSettings;
+use super::protocol::{ModelSettings, ToolCalls};
 use super::stream::{Reader, StreamError};
 use super::{ModelInfo, Progress, Provider, ProviderError, Request};
 use crate::conversation::Turn;
@@ -103,6 +103,7 @@ impl HttpProvider {
             facts: Facts::default(),
             info: ModelInfo {
                 model: String::new(),
+                tool_calls: ToolCalls::default(),
                 context_window: None,
                 priced: false,
             },
@@ -179,6 +180,7 @@ impl Asker {
         self.facts = prices::facts(&self.model.model, &self.models);
         self.info = ModelInfo {
             model: self.model.model.clone(),
+            tool_calls: self.model.tool_calls,
             context_window: self.facts.context_window,
             priced: self.facts.price.is_some(),
         };
@@ -227,6 +229,8 @@ impl Asker {
                 }
                 Decision::Fallback => {
                     self.model.model = self.fallback_model.take().unwrap_or_default();
+                    let own = self.models.get(&self.model.model);
+                    self.model.tool_calls = own.map(|own| own.tool_calls).unwrap_or_default();
                     self.know_model();
                     progress(Progress::Fallback {
                         model: &self.info.model,

@@ -1,0 +1,212 @@
+//! For models that were never taught to call tools: the tools are told in the system prompt, calls are JSON in the text
+//! of an answer, and results are words of the user. What the model writes is read as any call written as text is
+//! ([`crate::repair`]).
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+
+use super::Request;
+use super::request::{arguments, output};
+use crate::conversation::{Block, Message, ToolCall, ToolResult, Turn};
+use crate::tools::{Need, ToolDefinition};
+
+/// What a request says instead.
+pub(crate) struct Spoken {
+    system: String,
+    messages: Vec<Message>,
+}
+
+impl Spoken {
+    /// The same conversation without tools. Each message becomes one that depends on nothing behind it, so a request goes
+    /// on extending the one before.
+    pub(crate) fn of(request: &Request<'_>) -> Self {
+        let mut messages = Vec::with_capacity(request.messages.len());
+        let mut calls: &[Block] = &[];
+        for (at, message) in request.messages.iter().enumerate() {
+            messages.push(match message {
+                Message::User { .. } => message.clone(),
+                Message::Assistant(turn) => {
+                    calls = &turn.blocks;
+                    Message::Assistant(spoken(turn))
+                }
+                Message::Tool(result) => {
+                    let is_last = !matches!(request.messages.get(at + 1), Some(Message::Tool(_)));
+                    Message::User {
+                        text: told(result, calls, request.tools, is_last),
+                    }
+                }
+            });
+        }
+        Self {
+            system: format!("{}\n\n{}", request.system.trim_end(), catalogue(request.tools)),
+            messages,
+        }
+    }
+
+    /// The request in which it is said.
+    pub(crate) fn request<'a>(&'a self, of: &Request<'a>) -> Request<'a> {
+        Request {
+            system: &self.system,
+            messages: &self.messages,
+            tools: &[],
+            output_schema: of.output_schema,
+        }
+    }
+}
+
+/// A call as the model is to write it.
+fn written(call: &ToolCall) -> String {
+    json!({"name": call.tool, "arguments": arguments(&call.input)}).to_string()
+}
+
+fn spoken(turn: &Turn) -> Turn {
+    let parts = turn.blocks.iter().filter_map(|block| match block {
+        Block::Text { text } if !text.trim().is_empty() => Some(text.trim().to_owned()),
+        Block::ToolCall(call) => Some(written(call)),
+        _ => None,
+    });
+    let text = parts.collect::<Vec<_>>().join("\n");
+    Turn {
+        blocks: vec![Block::Text { text }],
+        ..turn.clone()
+    }
+}
+
+/// A result in words. A weak model goes on calling for ever, or stops at once, unless it is asked what it wants.
+fn told(result: &ToolResult, calls: &[Block], tools: &[ToolDefinition], is_last: bool) -> String {
+    let call = calls.iter().find_map(|block| match block {
+        Block::ToolCall(call) if call.call_id == result.call_id => Some(call),
+        _ => None,
+    });
+    let name = call.map_or("the call", |call| call.tool.as_str());
+    let what = if result.is_error { "Error of" } else { "Result of" };
+    let mut text = format!("{what} {name}:\n{}", output(result).trim_end());
+    if is_last {
+        let changes = |tool: &&ToolDefinition| tool.name == name && tool.need == Need::Write;
+        text.push_str(match tools.iter().find(changes) {
+            Some(_) if !result.is_error => {
+                "\n\nIf the whole task is done now, say so in one sentence. Else make the next call."
+            }
+            _ => "\n\nMake the next call, or answer if the task asks for nothing more.",
+        });
+    }
+    text
+}
+
+/// The tools, with the arguments that each needs; those that may be left out only lead a weak model astray.
+fn catalogue(tools: &[ToolDefinition]) -> String {
+    let mut text = "Tools:\n".to_owned();
+    for tool in tools {
+        let schema = &tool.input_schema;
+        let mut names: Vec<String> = schema["required"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(Value::to_string)
+            .collect();
+        if !names.iter().any(|name| name == "\"path\"") && schema["properties"]["path"].is_object() {
+            names.push("\"path\"".to_owned());
+        }
+        let _ = writeln!(
+            text,
+            "{} {{{}}}: {}",
+            tool.name,
+            names.join(", "),
+            tool.description
+        );
+    }
+    text.push_str(
+        "\nTo call one, answer with nothing but one JSON object:\n\
+         {\"name\": \"read_file\", \"arguments\": {\"path\": \"notes.txt\"}}\n\
+         The result comes in the next message. Then make the next call.\n",
+    );
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conversation::{Arguments, StopReason};
+    use crate::tools::{Permission, Root, Toolbox};
+
+    fn call(id: &str, tool: &str, input: Value) -> Block {
+        Block::ToolCall(ToolCall {
+            call_id: id.to_owned(),
+            tool: tool.to_owned(),
+            input: Arguments::Json(input),
+            repaired: true,
+        })
+    }
+
+    fn result(id: &str, is_error: bool, output: &str) -> Message {
+        Message::Tool(ToolResult {
+            call_id: id.to_owned(),
+            is_error,
+            exit_code: None,
+            output: output.to_owned(),
+            denied: false,
+        })
+    }
+
+    #[test]
+    fn a_conversation_without_tools_says_the_same() {
+        let dir = tempfile::tempdir().unwrap();
+        let tools = Toolbox::new(Root::open(dir.path(), false).unwrap(), Permission::WorkspaceWrite);
+        let answer = |blocks| {
+            Message::Assistant(Turn {
+                blocks,
+                stop: StopReason::ToolUse,
+                ..Turn::default()
+            })
+        };
+        let messages = [
+            Message::User {
+                text: "Write it.".to_owned(),
+            },
+            answer(vec![
+                Block::Text {
+                    text: "I look.\n".to_owned(),
+                },
+                call("1", "read_file", json!({"path": "a"})),
+                call("2", "list_dir", json!({})),
+            ]),
+            result("1", true, "a is not there"),
+            result("2", false, "[empty]\n"),
+            answer(vec![call(
+                "3",
+                "write_file",
+                json!({"path": "a", "content": "x\n"}),
+            )]),
+            result("3", false, "created a (1 line)"),
+        ];
+        let request = Request {
+            system: "You are vex.\n",
+            messages: &messages,
+            tools: &tools.definitions()[..6],
+            output_schema: None,
+        };
+        let spoken = Spoken::of(&request);
+        let mut told = spoken.system.clone();
+        for message in &spoken.messages {
+            told += &match message {
+                Message::User { text } => format!("\n--- user\n{text}\n"),
+                Message::Assistant(turn) => format!("\n--- model\n{}\n", turn.text()),
+                Message::Tool(_) => panic!("a result is told as words"),
+            };
+        }
+        insta::assert_snapshot!(told);
+        assert!(spoken.request(&request).tools.is_empty());
+        for cut in 1..messages.len() {
+            let earlier = Spoken::of(&Request {
+                messages: &messages[..cut],
+                ..request
+            });
+            let goes_on = matches!(messages[cut], Message::Tool(_));
+            // Nothing is asked while results are missing.
+            if !goes_on {
+                assert_eq!(earlier.messages, spoken.messages[..cut]);
+            }
+        }
+    }
+}
