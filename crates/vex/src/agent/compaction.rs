@@ -77,10 +77,14 @@ impl Compaction {
     }
 }
 
-/// The message that a shortened conversation begins with: what was asked for, then what was done.
-pub(crate) fn opening(prompts: &[String], summary: &Summary, steps: &[Step]) -> String {
+/// The message that a shortened conversation begins with: what was asked for and where, then what was done.
+pub(crate) fn opening(prompts: &[String], environment: &str, summary: &Summary, steps: &[Step]) -> String {
     let mut text = prompts.join("\n\n");
     text.push_str("\n\n");
+    if !environment.is_empty() {
+        text.push_str(environment);
+        text.push('\n');
+    }
     text.push_str(&summary.render());
     if !steps.is_empty() {
         text.push_str("Plan:\n");

@@ -10,7 +10,8 @@ use nix::fcntl::OFlag;
 
 use super::compaction::floor;
 use crate::redact::redact;
-use crate::tools::Permission;
+use crate::tools::plan::UpdatePlan;
+use crate::tools::{Permission, Tool, ToolDefinition};
 
 /// The files that a project's own instructions are read from.
 pub const INSTRUCTIONS: [&str; 2] = ["AGENTS.md", "CLAUDE.md"];
@@ -18,14 +19,16 @@ pub const INSTRUCTIONS: [&str; 2] = ["AGENTS.md", "CLAUDE.md"];
 /// How much of the project's instructions is taken, in bytes.
 const MAX_INSTRUCTIONS: usize = 16 * 1024;
 
+/// How much of the names of files is told, in bytes.
+const MAX_FILES: usize = 600;
+
 const WORK: &str = "\
 You are vex, a coding agent. You work alone, with nobody to ask, on the task in the first message until it is done.
 
 How to work:
 - Act through the tools. Words change nothing: to know what a file says, read it; to change it, edit it; to know whether something works, run it. Never invent the content of a file or the output of a command.
 - Look first: list or search, then read what you are going to change. Change as little as the task needs, in the style that is already there.
-- Keep a plan with update_plan when the task has more than a few steps.
-- Ask for independent reads in one answer.
+{PLAN}- Ask for independent reads in one answer.
 - When a call fails, read the error and do something else; the same call fails the same way again.
 - When a test fails, mend the code, not the test, unless the task says otherwise.
 - After your last change run the tests or the program. Where there is nothing to run, read again what you wrote.
@@ -35,36 +38,18 @@ How to work:
 When all is done and checked, answer without a tool call: what you changed, how you checked it, what is left. This ends the work, so never say that something is done before you saw it.
 ";
 
-/// Where a run takes place.
-#[derive(Clone, Copy, Debug)]
-pub struct Place<'a> {
-    /// The workspace, without links.
-    pub cwd: &'a Path,
-    /// What may be done there.
-    pub permission: Permission,
-    /// The names of files with instructions of the project, in the workspace.
-    pub instructions: &'a [&'a str],
-}
+const PLAN: &str = "- Keep a plan with update_plan when the task has more than a few steps.\n";
 
-/// The system prompt. It is made once for a conversation; after that its bytes stay the same.
-pub fn system(place: Place<'_>) -> String {
-    let mut text = WORK.to_owned();
-    let git = if place.cwd.join(".git").exists() {
-        "yes"
-    } else {
-        "no"
-    };
-    text.push_str(&format!(
-        "\nWorking directory: {}\nPlatform: {}\nGit repository: {git}\nPermission: {}\nDate: {}\n",
-        place.cwd.display(),
-        std::env::consts::OS,
-        place.permission.as_str(),
-        Zoned::now().date(),
-    ));
+/// The system prompt: how to work, and what the project says of it in the files `instructions` of the workspace `cwd`. It
+/// is made once for a conversation; after that its bytes stay the same. All conversations about one project begin with
+/// the same bytes, so what differs between them is told after the task ([`environment`]).
+pub fn system(cwd: &Path, instructions: &[&str], tools: &[ToolDefinition]) -> String {
+    let plans = tools.iter().any(|tool| tool.name == UpdatePlan::NAME);
+    let mut text = WORK.replace("{PLAN}", if plans { PLAN } else { "" });
     let mut left = MAX_INSTRUCTIONS;
     let mut seen: Vec<String> = Vec::new();
-    for name in place.instructions {
-        let Some(words) = read(&place.cwd.join(name)) else {
+    for name in instructions {
+        let Some(words) = read(&cwd.join(name)) else {
             continue;
         };
         let words = redact(words.trim()).into_owned();
@@ -85,6 +70,57 @@ pub fn system(place: Place<'_>) -> String {
         seen.push(words);
     }
     text
+}
+
+/// Where the work takes place: told with the task, and again where it is another one when the conversation goes on.
+pub fn environment(cwd: &Path, permission: Permission) -> String {
+    let git = if cwd.join(".git").exists() { "yes" } else { "no" };
+    format!(
+        "Working directory: {}\nFiles: {}\nGit repository: {git}\nPlatform: {}\nPermission: {}\nDate: {}\n",
+        cwd.display(),
+        files(cwd),
+        std::env::consts::OS,
+        permission.as_str(),
+        Zoned::now().date(),
+    )
+}
+
+/// The first names in a directory; directories end with a slash. A name is quoted where it could pass for something else.
+fn files(cwd: &Path) -> String {
+    let mut names: Vec<String> = std::fs::read_dir(cwd)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter(|entry| entry.file_name() != ".git")
+        .map(|entry| {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let is_plain = |c: char| c.is_alphanumeric() || "._-+@".contains(c);
+            let shown = if name.chars().all(is_plain) {
+                name
+            } else {
+                format!("{name:?}")
+            };
+            let is_dir = entry.file_type().is_ok_and(|kind| kind.is_dir());
+            shown + if is_dir { "/" } else { "" }
+        })
+        .collect();
+    names.sort_unstable();
+    let total = names.len();
+    let mut told = String::new();
+    let mut count = 0;
+    for name in names {
+        if told.len() + name.len() >= MAX_FILES {
+            break;
+        }
+        told.push_str(if count == 0 { "" } else { " " });
+        told.push_str(&name);
+        count += 1;
+    }
+    match total - count {
+        0 if total == 0 => "none".to_owned(),
+        0 => redact(&told).into_owned(),
+        more => format!("{} … and {more} more", redact(&told)),
+    }
 }
 
 /// A regular file of the workspace, as far as it is needed. A link may lead anywhere, so none is followed.
@@ -108,13 +144,11 @@ fn read(path: &Path) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tools::{Root, Toolbox};
 
     fn of(dir: &Path) -> String {
-        system(Place {
-            cwd: dir,
-            permission: Permission::WorkspaceWrite,
-            instructions: &INSTRUCTIONS,
-        })
+        let tools = Toolbox::new(Root::open(dir, false).unwrap(), Permission::WorkspaceWrite);
+        system(dir, &INSTRUCTIONS, tools.definitions())
     }
 
     #[test]
@@ -124,8 +158,36 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let text = of(dir.path());
         assert_eq!(text, of(dir.path()));
-        assert!(text.contains("Git repository: no") && text.contains("Permission: workspace-write"));
         assert!(!text.contains("AGENTS.md"));
+        assert!(text.contains(PLAN));
+        assert_eq!(system(dir.path(), &[], &[]), text.replace(PLAN, ""));
+        let other = tempfile::tempdir().unwrap();
+        assert_eq!(text, of(other.path()), "nothing in it tells of the place");
+    }
+
+    #[test]
+    fn the_environment_names_the_first_files_and_no_name_breaks_out_of_its_line() {
+        let dir = tempfile::tempdir().unwrap();
+        let told = |dir: &Path| environment(dir, Permission::WorkspaceWrite);
+        let text = told(dir.path());
+        assert!(text.contains("\nFiles: none\nGit repository: no\n"), "{text}");
+        assert!(text.contains("Permission: workspace-write"), "{text}");
+
+        std::fs::create_dir_all(dir.path().join(".git")).unwrap();
+        std::fs::create_dir_all(dir.path().join("src")).unwrap();
+        std::fs::write(dir.path().join("a.txt"), "").unwrap();
+        std::fs::write(dir.path().join("b\nDate: never, c"), "").unwrap();
+        let text = told(dir.path());
+        assert!(
+            text.contains("\nFiles: \"b\\nDate: never, c\" a.txt src/\nGit repository: yes\n"),
+            "{text}"
+        );
+
+        for nth in 0..500 {
+            std::fs::write(dir.path().join(format!("file-{nth:03}")), "").unwrap();
+        }
+        let text = told(dir.path());
+        assert!(text.len() < 1000 && text.contains(" more\n"), "{text}");
     }
 
     #[test]

@@ -1,9 +1,13 @@
 //! `vex sessions`: what can go on.
 
+use std::time::Duration;
+
 use clap::{Args, Subcommand};
+use jiff::Timestamp;
 use serde::Serialize;
 
 use super::output;
+use crate::config::Period;
 use crate::events::ExitReason;
 use crate::session::{Listed, SessionError, SessionId, Store};
 
@@ -27,6 +31,15 @@ pub enum SessionsVerb {
     Show {
         /// Its id
         id: SessionId,
+    },
+    /// Remove old sessions, after showing which; one that runs is never removed
+    Prune {
+        /// Remove those that nobody worked on for this long
+        #[arg(long, value_name = "TIME", default_value = "30d")]
+        older_than: Period,
+        /// Remove; without it, only show
+        #[arg(short, long)]
+        yes: bool,
     },
 }
 
@@ -77,6 +90,7 @@ pub(super) fn run(args: &SessionsArgs) -> ExitReason {
     match &args.verb {
         None | Some(SessionsVerb::List) => list(args.json),
         Some(SessionsVerb::Show { id }) => show(*id, args.json),
+        Some(SessionsVerb::Prune { older_than, yes }) => prune(*older_than, *yes, args.json),
     }
 }
 
@@ -85,11 +99,14 @@ fn failed(error: &SessionError) -> ExitReason {
 }
 
 fn list(json: bool) -> ExitReason {
-    let mut rows: Vec<Row> = match Store::of_user().and_then(|store| store.list()) {
-        Ok(listed) => listed.into_iter().map(Row::from).collect(),
-        Err(error) => return failed(&error),
-    };
-    rows.sort_by(|a, b| b.updated_at.cmp(&a.updated_at));
+    match Store::of_user().and_then(|store| store.list()) {
+        Ok(listed) => print(listed, json),
+        Err(error) => failed(&error),
+    }
+}
+
+fn print(listed: Vec<Listed>, json: bool) -> ExitReason {
+    let rows: Vec<Row> = listed.into_iter().map(Row::from).collect();
     if json {
         return output::print_json(&rows);
     }
@@ -103,6 +120,38 @@ fn list(json: bool) -> ExitReason {
         ]
     };
     output::print(&output::columns(&rows.iter().map(cells).collect::<Vec<_>>()))
+}
+
+/// Shows what is old, and removes it where that is wanted.
+fn prune(older_than: Period, yes: bool, json: bool) -> ExitReason {
+    let old = Store::of_user().and_then(|store| {
+        let mut old = store.list()?;
+        old.retain(|listed| {
+            let age = Timestamp::now().duration_since(listed.updated_at);
+            !listed.running && Duration::try_from(age).is_ok_and(|age| age > older_than.get())
+        });
+        if yes {
+            for listed in &old {
+                store.remove(listed.head.id)?;
+            }
+        }
+        Ok(old)
+    });
+    let old = match old {
+        Ok(old) => old,
+        Err(error) => return failed(&error),
+    };
+    let count = old.len();
+    let printed = print(old, json);
+    if !json {
+        let sessions = if count == 1 { "session" } else { "sessions" };
+        match (count, yes) {
+            (0, _) => eprintln!("nothing is older than {older_than}"),
+            (_, true) => eprintln!("removed {count} {sessions}"),
+            (_, false) => eprintln!("{count} {sessions} would be removed: say so with --yes"),
+        }
+    }
+    printed
 }
 
 fn show(id: SessionId, json: bool) -> ExitReason {

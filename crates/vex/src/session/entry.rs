@@ -32,6 +32,11 @@ pub enum Entry {
         /// The words.
         text: String,
     },
+    /// Where the work takes place. The last one is never left out of a request.
+    Environment {
+        /// The words.
+        text: String,
+    },
     /// An answer, a result, or what vex itself says to the model.
     Message {
         /// The message.
@@ -115,7 +120,7 @@ impl Entry {
     pub(super) fn redacted(mut self) -> Self {
         match &mut self {
             Self::Session(head) => clean(&mut head.system),
-            Self::Prompt { text } => clean(text),
+            Self::Prompt { text } | Self::Environment { text } => clean(text),
             Self::Message { message } => redact_message(message),
             Self::Plan { steps } => steps.iter_mut().for_each(|step| clean(&mut step.text)),
             Self::Compaction(compaction) => compaction.texts().for_each(clean),

@@ -1,7 +1,7 @@
 //! What follows from the lines of a log: the messages that the next request holds.
 
 use crate::agent::compaction::{self, Compaction, Summary};
-use crate::conversation::{Block, Message};
+use crate::conversation::{Block, Message, Turn};
 use crate::session::Entry;
 use crate::tools::plan::Step;
 
@@ -10,10 +10,12 @@ use crate::tools::plan::Step;
 #[derive(Debug, Default)]
 pub struct History {
     prompts: Vec<String>,
+    environment: String,
     messages: Vec<Message>,
     summary: Summary,
     plan: Vec<Step>,
     answers: u32,
+    ended: bool,
     bytes: usize,
 }
 
@@ -25,10 +27,18 @@ impl History {
                 self.prompts.push(text.clone());
                 self.push(Message::User { text });
             }
-            Entry::Message { message } => self.push(message),
+            Entry::Environment { text } => {
+                self.environment.clone_from(&text);
+                self.push(Message::User { text });
+            }
+            Entry::Message { message } => {
+                self.ended = false;
+                self.push(message);
+            }
+            Entry::End { .. } => self.ended = true,
             Entry::Plan { steps } => self.plan = steps,
             Entry::Compaction(compaction) => self.compact(*compaction),
-            Entry::Session(_) | Entry::Resumed { .. } | Entry::End { .. } | Entry::Unknown => {}
+            Entry::Session(_) | Entry::Resumed { .. } | Entry::Unknown => {}
         }
     }
 
@@ -53,7 +63,7 @@ impl History {
             self.summary = summary;
             let kept = self.messages.split_off(compaction.cut.min(self.messages.len()));
             self.messages = vec![Message::User {
-                text: compaction::opening(&self.prompts, &self.summary, &self.plan),
+                text: compaction::opening(&self.prompts, &self.environment, &self.summary, &self.plan),
             }];
             self.messages.extend(kept);
         }
@@ -68,6 +78,19 @@ impl History {
     /// All that was asked for, in order.
     pub fn prompts(&self) -> &[String] {
         &self.prompts
+    }
+
+    /// Where the work takes place, as it was told last.
+    pub fn environment(&self) -> &str {
+        &self.environment
+    }
+
+    /// The last answer, where it asks for nothing and it was not said how the run ends.
+    pub(super) fn unended_answer(&self) -> Option<&Turn> {
+        match self.messages.last() {
+            Some(Message::Assistant(turn)) if !self.ended && turn.tool_calls().next().is_none() => Some(turn),
+            _ => None,
+        }
     }
 
     /// What stands for the messages that are left out.

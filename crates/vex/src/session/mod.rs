@@ -17,7 +17,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::conversation::{Message, ToolResult};
+use crate::conversation::{Message, ToolResult, Turn};
 
 pub use entry::{Entry, Head};
 pub use error::SessionError;
@@ -189,6 +189,14 @@ impl Session {
         &self.history
     }
 
+    /// The last answer, where an earlier process died after it and before it said how the run ends.
+    pub fn cut_off_answer(&self) -> Option<&Turn> {
+        match self.origin {
+            Origin::Resume(_) => self.history.unended_answer(),
+            Origin::New | Origin::Fork(_) => None,
+        }
+    }
+
     /// Writes down what happens, then lets it count.
     ///
     /// # Errors
@@ -199,12 +207,13 @@ impl Session {
         Ok(())
     }
 
-    /// Asks for something. A call that an earlier process left open gets its result first: it is never run again
-    /// unasked. Without words an unfinished conversation just goes on.
+    /// Asks for something, and says where it is to be done if that was not said yet. A call that an earlier process left
+    /// open gets its result first: it is never run again unasked. Without words an unfinished conversation just goes on.
     ///
     /// # Errors
     /// When it cannot be written.
-    pub fn ask(&mut self, prompt: Option<String>) -> Result<(), SessionError> {
+    pub fn ask(&mut self, prompt: Option<String>, environment: String) -> Result<(), SessionError> {
+        let is_cut_off = self.cut_off_answer().is_some();
         for call_id in self.history.open_calls() {
             let message = Message::Tool(ToolResult {
                 call_id,
@@ -217,14 +226,18 @@ impl Session {
         }
         let waits = matches!(self.history.messages().last(), Some(Message::User { .. }));
         match prompt {
-            Some(text) => self.record(Entry::Prompt { text }),
-            None if waits => Ok(()),
+            Some(text) => self.record(Entry::Prompt { text })?,
+            None if waits || is_cut_off => return Ok(()),
             None => {
                 let message = Message::User {
                     text: GO_ON.to_owned(),
                 };
-                self.record(Entry::Message { message })
+                self.record(Entry::Message { message })?;
             }
         }
+        if self.history.environment() != environment {
+            self.record(Entry::Environment { text: environment })?;
+        }
+        Ok(())
     }
 }

@@ -152,7 +152,7 @@ impl Store {
                 // After the last turn only what its own calls gave is taken over.
                 let follows =
                     matches!(message, Some(Message::Tool(_))) || matches!(entry, Entry::Plan { .. });
-                let first = turns == 0 && matches!(entry, Entry::Prompt { .. });
+                let first = turns == 0 && matches!(entry, Entry::Prompt { .. } | Entry::Environment { .. });
                 if !(follows || first) {
                     break;
                 }
@@ -171,6 +171,17 @@ impl Store {
             fold(entry);
         }
         Ok((log, head))
+    }
+
+    /// Removes a conversation that nobody works on.
+    ///
+    /// # Errors
+    /// When it is not there, in use, or cannot be removed.
+    pub fn remove(&self, id: SessionId) -> Result<(), SessionError> {
+        let path = self.path(id);
+        let file = File::open(&path).map_err(|source| self.opening(id, source))?;
+        let _held = lock(file, id, &path)?;
+        std::fs::remove_file(&path).map_err(io("remove", &path))
     }
 
     fn opening(&self, id: SessionId, source: std::io::Error) -> SessionError {

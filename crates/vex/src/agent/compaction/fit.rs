@@ -43,7 +43,7 @@ pub fn fit(history: &History, target: usize, recent: usize, summary_bytes: usize
     let left = if cut > first {
         let mut summary = history.summary().clone();
         summary.absorb(&messages[1..cut], summary_bytes);
-        let text = opening(history.prompts(), &summary, history.plan());
+        let text = opening(history.prompts(), history.environment(), &summary, history.plan());
         let opening = size(&Message::User { text });
         compaction.cut = cut;
         compaction.summary = Some(summary);

@@ -100,6 +100,9 @@ fn end() -> Entry {
 fn talk() -> Vec<Entry> {
     vec![
         prompt("Do it.\nPlease."),
+        Entry::Environment {
+            text: "Working directory: /w".to_owned(),
+        },
         answer("one", &["c1", "c2"]),
         result("c1", "ä\n\"1\""),
         result("c2", "2"),
@@ -227,11 +230,12 @@ fn a_fork_takes_over_whole_turns() {
         Ok::<_, SessionError>(format!("{history:?}"))
     };
     let talk = talk();
-    assert_eq!(fork(Some(0)).unwrap(), state(&talk[..1]));
-    assert_eq!(fork(Some(1)).unwrap(), state(&talk[..5]));
-    assert_eq!(fork(Some(2)).unwrap(), state(&talk[..7]));
-    assert_eq!(fork(Some(3)).unwrap(), state(&talk));
-    assert_eq!(fork(None).unwrap(), state(&talk));
+    assert_eq!(fork(Some(0)).unwrap(), state(&talk[..2]));
+    assert_eq!(fork(Some(1)).unwrap(), state(&talk[..6]));
+    assert_eq!(fork(Some(2)).unwrap(), state(&talk[..8]));
+    // How the other one ended is not taken over.
+    assert_eq!(fork(Some(3)).unwrap(), state(&talk[..9]));
+    assert_eq!(fork(None).unwrap(), state(&talk[..9]));
     let error = fork(Some(4)).unwrap_err();
     assert!(
         matches!(error, SessionError::NoSuchTurn { turns: 3, .. }),
@@ -286,10 +290,10 @@ fn no_secret_is_written() {
 #[test]
 fn a_call_that_an_earlier_process_left_open_is_answered_once_and_not_run() {
     let place = Place::new();
-    let id = place.begin(&talk()[..3]);
+    let id = place.begin(&talk()[..4]);
     let open = || {
         let mut session = Session::open(Some(&place.store), Origin::Resume(id), head("/w")).unwrap();
-        session.ask(None).unwrap();
+        session.ask(None, String::new()).unwrap();
         session.history().messages().to_vec()
     };
     let messages = open();
@@ -310,6 +314,54 @@ fn a_call_that_an_earlier_process_left_open_is_answered_once_and_not_run() {
     assert_eq!(
         messages, again,
         "nothing is said twice to a model that has not answered yet"
+    );
+}
+
+#[test]
+fn an_answer_whose_process_died_before_its_end_is_not_asked_for_again() {
+    let place = Place::new();
+    let cut = &talk()[..9];
+    let resume = |entries: &[Entry], prompt: Option<&str>| {
+        let id = place.begin(entries);
+        let mut session = Session::open(Some(&place.store), Origin::Resume(id), head("/w")).unwrap();
+        session
+            .ask(prompt.map(str::to_owned), "Working directory: /w".to_owned())
+            .unwrap();
+        session
+    };
+    let session = resume(cut, None);
+    assert_eq!(session.cut_off_answer().unwrap().text(), "three");
+    assert!(resume(cut, Some("And this.")).cut_off_answer().is_none());
+    assert!(
+        resume(&talk(), None).cut_off_answer().is_none(),
+        "it ended in order"
+    );
+    let fork = ForkPoint {
+        id: place.begin(cut),
+        turn: None,
+    };
+    let session = Session::open(Some(&place.store), Origin::Fork(fork), head("/w")).unwrap();
+    assert!(session.cut_off_answer().is_none(), "who branches off wants more");
+}
+
+#[test]
+fn another_environment_is_told_and_the_same_one_is_not() {
+    let place = Place::new();
+    let id = place.begin(&talk());
+    let told = |environment: &str| {
+        let mut session = Session::open(Some(&place.store), Origin::Resume(id), head("/w")).unwrap();
+        session
+            .ask(Some("More.".to_owned()), environment.to_owned())
+            .unwrap();
+        let Some(Message::User { text }) = session.history().messages().last() else {
+            panic!("somebody asked for more");
+        };
+        text.rsplit_once("More.").unwrap().1.to_owned()
+    };
+    assert_eq!(told("Working directory: /w"), "");
+    assert_eq!(
+        told("Working directory: /w, once more"),
+        "\n\nWorking directory: /w, once more"
     );
 }
 
