@@ -1,1 +1,1 @@
-python3 test_mean.py
+git diff --exit-code -- test_mean.py && python3 test_mean.py

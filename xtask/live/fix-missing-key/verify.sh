@@ -1,1 +1,1 @@
-python3 test_ages.py
+git diff --exit-code -- test_ages.py && python3 test_ages.py

@@ -1,1 +1,1 @@
-python3 test_squares.py
+git diff --exit-code -- test_squares.py && python3 test_squares.py

@@ -1,1 +1,1 @@
-python3 test_calc.py
+git diff --exit-code -- test_calc.py && python3 test_calc.py

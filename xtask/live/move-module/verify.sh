@@ -1,1 +1,1 @@
-python3 main.py
+ls tools/helpers.py && ! ls helpers.py && python3 main.py

@@ -1,1 +1,1 @@
-python3 shop.py
+! grep -n old_total shop.py && python3 shop.py

@@ -1,1 +1,1 @@
-python3 main.py
+! grep -rn get_usr --include=*.py . && python3 main.py

@@ -18,6 +18,8 @@ use crate::repo::{self, Done};
 const MODEL: &str = "qwen2.5-coder-1.5b";
 /// The open agent that is measured beside vex and Codex, and its version.
 const OPENCODE: &str = "opencode-ai@1.18.33";
+/// The tools that vex gives to the model: it gets lost among more.
+const TOOLS: &str = "read_file,list_dir,search_files,write_file,edit_file,run_command";
 /// How long a try may take, in seconds.
 const TIMEOUT_S: u64 = 600;
 
@@ -190,7 +192,9 @@ fn vex(command: &mut Command, task: &Task, protocol: &str, url: &str) {
     command.args(["--config", &format!("providers.live.protocol={protocol:?}")]);
     command.args(["--config", &format!("providers.live.base_url={base:?}")]);
     command.args(["--config", &format!("models.{MODEL:?}.context_window=32768")]);
-    command.args(["--max-turns", "30", "--timeout", "8m", "--second-look"]);
+    command.args(["--config", &format!("models.{MODEL:?}.tool_calls=\"text\"")]);
+    command.args(["--max-turns", "30", "--timeout", "5m"]);
+    command.args(["--tools", TOOLS]);
     if let Some(verify) = &task.verify {
         command.args(["--verify", verify]);
     }

@@ -29,7 +29,11 @@ impl Agent<'_> {
         }
         for (call, result) in calls.iter().zip(&results) {
             let effect = effect(tools, call);
-            self.called |= effect != Effect::Note;
+            if effect != Effect::Note {
+                self.called = true;
+                self.called_since_check = true;
+                self.patience.sent_back = 0;
+            }
             self.planned |= effect == Effect::Note;
             self.doom.saw(call, result, effect);
         }

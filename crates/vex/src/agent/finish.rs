@@ -8,14 +8,11 @@ use super::verify::Verify;
 use super::{Agent, Ending};
 use crate::conversation::{Message, StopReason};
 use crate::events::ExitReason;
-use crate::repair::{Leftover, leftover};
 
 /// The shortest final answer of a run that changed nothing, in characters.
 const THIN: usize = 20;
 /// How often an answer may be cut off in a row.
 const MAX_CUT: u32 = 2;
-/// How often an answer goes back that tells of what did not happen.
-const MAX_SENT_BACK: u32 = 3;
 /// How often an answer of nothing is borne in one run.
 const MAX_EMPTY: u32 = 2;
 /// How much of the task is said again, in bytes.
@@ -29,12 +26,12 @@ pub(super) struct Patience {
     /// How the run would have ended, had the model not been asked once more.
     nudged: Option<Ending>,
     cut: u32,
-    sent_back: u32,
+    pub(super) sent_back: u32,
     empty: u32,
     /// Whether an answer that only showed something was asked about.
     shown: bool,
     /// Whether the model was asked if anything is left.
-    looked: bool,
+    pub(super) looked: bool,
     misfits: u32,
     failed_checks: u32,
 }
@@ -89,7 +86,7 @@ impl Agent<'_> {
         }
         if self.run.settings.output.is_none() {
             if let Some(why) = self.undone(text) {
-                return self.send_back(why);
+                return self.send_back(&why);
             }
             if !self.called && !self.patience.shown && is_fence(text) {
                 self.patience.shown = true;
@@ -97,9 +94,9 @@ impl Agent<'_> {
                     .journal
                     .guard("nudge", "the model showed something and called nothing");
                 return self.say(&format!(
-                    "You showed that, but called no tool, so nothing was changed. If the task is to change something, do it \
-                     now with a tool call. The task: {}",
-                    self.task()
+                    "You showed that, but called no tool, so nothing was changed. If nothing was to be changed, say so in \
+                     one sentence. Else: {}",
+                    self.one_call()
                 ));
             }
         }
@@ -146,61 +143,6 @@ impl Agent<'_> {
         self.say(words)
     }
 
-    /// Why an answer is no end, whatever it says: what it tells of did not happen.
-    fn undone(&self, text: &str) -> Option<&'static str> {
-        let names = self.run.tools.definitions().iter().map(|tool| tool.name);
-        match leftover(text, names) {
-            Some(Leftover::Call) => Some("the model wrote a tool call that cannot be read"),
-            Some(Leftover::Result) if !self.repeats_a_result(text) => {
-                Some("the model made up the result of a tool")
-            }
-            _ if self.called => None,
-            _ if self.patience.sent_back > 0 || self.patience.looked => Some("the model called no tool"),
-            _ if self.planned => Some("the model wrote a plan and called no other tool"),
-            _ => None,
-        }
-    }
-
-    /// Whether it says, in tags, what the last call really gave.
-    fn repeats_a_result(&self, text: &str) -> bool {
-        let messages = self.run.session.history().messages().iter().rev();
-        let result = messages.filter_map(|message| match message {
-            Message::Tool(result) => Some(result.output.trim()),
-            _ => None,
-        });
-        let told: Vec<&str> = text
-            .lines()
-            .map(str::trim)
-            .filter(|line| !line.starts_with('<'))
-            .collect();
-        let told = told.join("\n");
-        let told = told.trim();
-        !told.is_empty() && result.take(1).any(|result| result.contains(told))
-    }
-
-    fn send_back(&mut self, why: &'static str) -> ControlFlow<Ending> {
-        self.patience.sent_back += 1;
-        if self.patience.sent_back > MAX_SENT_BACK {
-            let message = format!("{why}, again and again");
-            return ControlFlow::Break(Ending::failed(ExitReason::NoProgress, message));
-        }
-        self.run.journal.guard("no_call", why);
-        let names: Vec<_> = self
-            .run
-            .tools
-            .definitions()
-            .iter()
-            .map(|tool| tool.name)
-            .collect();
-        self.say(&format!(
-            "Nothing was done by that: {why}. A call is one JSON object in tags, with the name of one of these tools: {}.\n\n\
-             <tool_call>\n{{\"name\": \"…\", \"arguments\": {{…}}}}\n</tool_call>\n\n\
-             Go on with the next call. The task: {}",
-            names.join(", "),
-            self.task()
-        ))
-    }
-
     /// The beginning of what was asked for last: a model that lost its way is told of it again.
     fn task(&self) -> &str {
         let prompts = self.run.session.history().prompts();
@@ -215,12 +157,20 @@ impl Agent<'_> {
         self.run
             .journal
             .evidence(|evidence| changed = evidence.files_changed.join(", "));
-        let changed = if changed.is_empty() { "none" } else { &changed };
-        self.say(&format!(
-            "Before this ends, look once more. The task is:\n\n{}\n\nFiles that were changed: {changed}. Compare each part \
-             of the task with what was really done and seen. If a part is missing, go on with a tool call. If all is done, \
-             say so in one sentence.",
+        let task = format!(
+            "Before this ends, look once more. The task is:\n\n{}\n\n",
             self.task()
+        );
+        if changed.is_empty() {
+            return self.say(&format!(
+                "{task}No file was changed so far. If the task asks for a change, it is not done. {} If it only asks for \
+                 an answer, give it once more in one sentence.",
+                self.one_call()
+            ));
+        }
+        self.say(&format!(
+            "{task}Files that were changed: {changed}. Compare each part of the task with what was really done and seen. If \
+             a part is missing, go on with a tool call. If all is done, say so in one sentence.",
         ))
     }
 
@@ -228,8 +178,8 @@ impl Agent<'_> {
     pub(super) fn wake(&mut self, why: &str) -> ControlFlow<Ending> {
         self.run.journal.guard("nudge", why);
         self.say(&format!(
-            "Your answer was empty. Go on with the next call, or say what was done. The task: {}",
-            self.task()
+            "Your answer was empty. If the work is done, say so in one sentence. Else: {}",
+            self.one_call()
         ))
     }
 
@@ -279,7 +229,22 @@ impl Agent<'_> {
         self.run
             .journal
             .evidence(|evidence| is_changed = !evidence.files_changed.is_empty());
-        self.say(&verify.feedback(&result, is_changed))?;
+        // A model that only gives advice goes on giving it until it is asked for one call and nothing else.
+        let next = match (is_changed, std::mem::take(&mut self.called_since_check)) {
+            (true, true) => format!(
+                "Go on with the next call: find the cause and mend that, not the check. The task: {}",
+                self.task()
+            ),
+            (false, true) => format!(
+                "No file was changed so far, and words change none. {}",
+                self.one_call()
+            ),
+            (_, false) => format!(
+                "You called no tool, so nothing was changed by that. {}",
+                self.one_call()
+            ),
+        };
+        self.say(&verify.feedback(&result, &next))?;
         ControlFlow::Continue(false)
     }
 

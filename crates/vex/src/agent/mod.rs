@@ -12,6 +12,7 @@ pub mod limits;
 pub mod output;
 pub mod prompt;
 mod room;
+mod send_back;
 pub mod verify;
 
 use std::ops::ControlFlow;
@@ -123,6 +124,8 @@ struct Agent<'a> {
     goes_on: bool,
     /// Whether any call was run, but for notes.
     called: bool,
+    /// Whether any was since the check failed.
+    called_since_check: bool,
     /// Whether a plan was written.
     planned: bool,
     /// Whether the model was told that it goes in circles, and has called nothing since.
@@ -151,6 +154,7 @@ impl<'a> Agent<'a> {
             doom: Doom::new(IDLE_TURNS),
             goes_on: history.answers() > 0,
             called: history.answers() > 0,
+            called_since_check: true,
             planned: false,
             corrected: false,
             denied: None,
@@ -170,9 +174,16 @@ impl<'a> Agent<'a> {
         {
             return Ending::failed(ExitReason::Failed, format!("cannot keep the time limit: {error}"));
         }
+        let mut step = ControlFlow::Continue(());
+        if let Some(turn) = self.run.session.cut_off_answer().cloned() {
+            // All that is missing of an earlier process's work is its end.
+            self.tell(&turn);
+            step = self.finish(turn.stop, turn.text().trim());
+        }
         loop {
-            if let ControlFlow::Break(ending) = self.turn() {
-                return ending;
+            match step {
+                ControlFlow::Continue(()) => step = self.turn(),
+                ControlFlow::Break(ending) => return ending,
             }
         }
     }

@@ -13,6 +13,7 @@ use super::{Ending, Run, Settings, run};
 use crate::conversation::{Arguments, Block, Message, StopReason, ToolCall, Turn, Usage};
 use crate::events::Journal;
 use crate::interrupt::Interrupt;
+use crate::provider::protocol::ToolCalls;
 use crate::provider::{ModelInfo, Progress, Provider, ProviderError, Request};
 use crate::session::{Head, Origin, Session, Store};
 use crate::tools::{Permission, Root, Toolbox};
@@ -117,7 +118,7 @@ impl Scene {
         let head = Head::new(cwd, "fake".to_owned(), "fake".to_owned(), "You are.".to_owned());
         let mut session = Session::open(Some(&self.store()), self.origin, head).unwrap();
         let prompt = (self.origin == Origin::New).then(|| self.task.clone());
-        session.ask(prompt).unwrap();
+        session.ask(prompt, String::new()).unwrap();
         let tools = Toolbox::new(root, self.permission);
         let events = Events::default();
         let journal = Journal::new(true, false, Box::new(events.clone()), Box::new(std::io::sink()));
@@ -125,6 +126,7 @@ impl Scene {
             answer,
             seen: Vec::new(),
             info: ModelInfo {
+                tool_calls: ToolCalls::default(),
                 model: "fake".to_owned(),
                 context_window: self.window,
                 priced: self.priced,

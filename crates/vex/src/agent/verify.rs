@@ -53,21 +53,16 @@ impl Verify {
         }
     }
 
-    /// What the model is told of a failed check; `is_changed`: whether any file was changed so far.
-    pub(super) fn feedback(&self, result: &ToolResult, is_changed: bool) -> String {
+    /// What the model is told of a failed check, and what it is to do `next`.
+    pub(super) fn feedback(&self, result: &ToolResult, next: &str) -> String {
         let output = result.output.trim_end();
         let start = ceil(output, output.len().saturating_sub(TAIL));
         format!(
-            "You said that you are done, but the check `{}` fails ({}). Its output ends with:\n\n{}\n\n\
-             {}Find the cause and mend it; do not change the check to make it pass. Then say again that you are done.",
+            "It is not done: the check `{}` fails ({}). Its output ends with:\n\n{}\n\n\
+             {next}",
             self.command,
             Self::ended(result),
             &output[start..],
-            if is_changed {
-                ""
-            } else {
-                "No file was changed so far, and words change none: call a tool that does. "
-            }
         )
     }
 }

@@ -91,6 +91,10 @@ pub struct ExecArgs {
     #[arg(long, value_enum, help_heading = "Permission")]
     pub permission: Option<Permission>,
 
+    /// The tools that the model has, with commas between them [default: all]
+    #[arg(long, value_name = "TOOL", value_delimiter = ',', help_heading = "Permission")]
+    pub tools: Vec<String>,
+
     /// Allow more: TOOL or TOOL(PATTERN), for example 'web_fetch(docs.rs)'; may be repeated
     #[arg(long, value_name = "RULE", help_heading = "Permission")]
     pub allow: Vec<String>,
@@ -186,6 +190,7 @@ impl ExecArgs {
             "permission",
             self.permission.map(|permission| permission.as_str().into()),
         );
+        set("--tools", "tools", list(&self.tools));
         set("--allow", "allow", list(&self.allow));
         set("--deny", "deny", list(&self.deny));
         set(
@@ -271,6 +276,7 @@ mod tests {
             },
             effort: Some(Effort::High),
             permission: Permission::from_str("read-only", false).ok(),
+            tools: vec!["read_file".into(), "edit_file".into()],
             allow: vec!["web_fetch(a)".into()],
             max_tokens: Some(5),
             max_usd: Some(0.5),
@@ -288,6 +294,7 @@ mod tests {
         assert_eq!(told("max_turns"), "3 --config");
         assert_eq!(told("effort"), "\"high\" --effort");
         assert_eq!(told("permission"), "\"read-only\" --permission");
+        assert_eq!(told("tools[1]"), "\"edit_file\" --tools");
         assert_eq!(told("allow[0]"), "\"web_fetch(a)\" --allow");
         assert_eq!(told("max_tokens"), "5 --max-tokens");
         assert_eq!(told("max_usd"), "0.5 --max-usd");

@@ -6,7 +6,7 @@ use super::provider::{Opened, REPLAY, Recorded, open_provider};
 use super::{models, output, prompt};
 use crate::agent::limits::Limits;
 use crate::agent::output::{OutputSchema, OutputSchemaError};
-use crate::agent::prompt::{Place, system};
+use crate::agent::prompt::{environment, system};
 use crate::agent::verify::Verify;
 use crate::agent::{self, Ending};
 use crate::config::{Loaded, Period, Settings};
@@ -96,7 +96,12 @@ fn work(args: &ExecArgs, journal: &Journal, interrupt: &Interrupt) -> Ending {
         return config(why);
     }
     let mut provider_in_use = match opened {
-        Ok(opened) => opened.provider,
+        Ok(opened) => {
+            if let Some(warning) = &opened.warning {
+                journal.warning(warning);
+            }
+            opened.provider
+        }
         Err(error) => return refused(error),
     };
     let limits = match bounds(&settings, provider != REPLAY) {
@@ -112,16 +117,15 @@ fn work(args: &ExecArgs, journal: &Journal, interrupt: &Interrupt) -> Ending {
         },
     };
     let instructions: Vec<&str> = settings.instructions.iter().map(String::as_str).collect();
-    let system = system(Place {
-        cwd: tools.root().path(),
-        permission: settings.permission,
-        instructions: &instructions,
-    });
+    let system = system(tools.root().path(), &instructions, tools.definitions());
+    let environment = environment(tools.root().path(), settings.permission);
     let head = Head {
         id,
         ..Head::new(cwd, model, provider, system)
     };
-    let mut session = match open_session(args, settings.no_session, head, prompt, journal) {
+    let opened = open_session(args, settings.no_session, head, journal)
+        .and_then(|mut session| session.ask(prompt, environment).map(|()| session));
+    let mut session = match opened {
         Ok(session) => session,
         Err(error) => return Ending::failed(ExitReason::Failed, with_source(&error)),
     };
@@ -161,11 +165,13 @@ fn open_model(
 pub(super) fn policy(settings: &Settings) -> Policy {
     Policy {
         permission: settings.permission,
+        tools: settings.tools.clone(),
         rules: Rules {
             allow: settings.allow.clone(),
             deny: settings.deny.clone(),
         },
         hooks: settings.hooks.clone(),
+        write: settings.write,
         sandbox_write: settings.sandbox.write.clone(),
         sandbox_required: settings.sandbox.require,
         hide_env: catalog::key_variables(&settings.providers),
@@ -198,12 +204,11 @@ fn bounds(settings: &Settings, summaries: bool) -> Result<agent::Settings, Outpu
     })
 }
 
-/// Opens the conversation and puts the prompt into it. A new one is not worth giving up the work where it cannot be kept.
+/// Opens the conversation. A new one is not worth giving up the work where it cannot be kept.
 fn open_session(
     args: &ExecArgs,
     unkept: bool,
     head: Head,
-    prompt: Option<String>,
     journal: &Journal,
 ) -> Result<Session, SessionError> {
     let origin = match (args.resume, args.fork) {
@@ -213,18 +218,16 @@ fn open_session(
     };
     let kept = || Session::open(Some(&Store::of_user()?), origin, head.clone());
     // What goes on is read from the log, so it is kept there, too.
-    let mut session = match (!unkept || origin != Origin::New).then(kept).transpose() {
-        Ok(None) => Session::open(None, origin, head)?,
-        Ok(Some(session)) => session,
+    match (!unkept || origin != Origin::New).then(kept).transpose() {
+        Ok(None) => Session::open(None, origin, head),
+        Ok(Some(session)) => Ok(session),
         Err(error) if origin == Origin::New => {
             let why = with_source(&error);
             journal.warning(&format!("this session is not kept: {why}"));
-            Session::open(None, origin, head)?
+            Session::open(None, origin, head)
         }
-        Err(error) => return Err(error),
-    };
-    session.ask(prompt)?;
-    Ok(session)
+        Err(error) => Err(error),
+    }
 }
 
 /// The end of a run whose provider cannot be asked at all.

@@ -25,6 +25,8 @@ pub(super) struct Recorded<'a> {
 pub(super) struct Opened {
     /// Its name.
     pub(super) name: String,
+    /// What the user should know of it.
+    pub(super) warning: Option<String>,
     /// It.
     pub(super) provider: Box<dyn Provider>,
 }
@@ -37,10 +39,16 @@ pub(super) fn open_provider(
     interrupt: &Interrupt,
 ) -> Result<Opened, ProviderError> {
     if recorded.file.is_none() && settings.provider.as_deref() != Some(REPLAY) {
-        let name = open::endpoint(settings, &process_env)?.name;
+        let endpoint = open::endpoint(settings, &process_env)?;
         let provider = open::open(settings, &process_env, Some(session), interrupt)?;
         return Ok(Opened {
-            name,
+            warning: endpoint.shows_key().then(|| {
+                format!(
+                    "the key of {} goes to {} without encryption: use https",
+                    endpoint.name, endpoint.base_url
+                )
+            }),
+            name: endpoint.name,
             provider: Box::new(provider),
         });
     }
@@ -55,6 +63,7 @@ pub(super) fn open_provider(
     .map_err(|error| ProviderError::Config(with_source(&error)))?;
     Ok(Opened {
         name: REPLAY.to_owned(),
+        warning: None,
         provider: Box::new(Replay::new(recording, model.unwrap_or(REPLAY))),
     })
 }

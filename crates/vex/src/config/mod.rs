@@ -33,7 +33,7 @@ use crate::provider::catalog::ProviderConfig;
 use crate::provider::http::{Deadlines, RetrySettings};
 use crate::provider::prices::ModelConfig;
 use crate::provider::protocol::Effort;
-use crate::tools::{Hook, Permission, Rule};
+use crate::tools::{Hook, Permission, Rule, ToolName, WriteLimits};
 
 /// All settings. Also the form of a `config.toml`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -55,12 +55,16 @@ pub struct Settings {
     pub models: BTreeMap<String, ModelConfig>,
     /// What may be done without asking.
     pub permission: Permission,
+    /// The tools that the model has; all where none is named. Few are better for a weak model.
+    pub tools: Vec<ToolName>,
     /// Rules of what may be done beyond the permission.
     pub allow: Vec<Rule>,
     /// Rules of what must not be done; they win over `allow`.
     pub deny: Vec<Rule>,
     /// Programs that judge each call of a tool.
     pub hooks: Vec<Hook>,
+    /// How long a file may be that is written anew as a whole.
+    pub write: WriteLimits,
     /// What commands may touch.
     pub sandbox: SandboxSettings,
     /// Variables of the environment that commands get beside the usual ones.
@@ -106,9 +110,11 @@ impl Default for Settings {
             providers: BTreeMap::new(),
             models: BTreeMap::new(),
             permission: Permission::default(),
+            tools: Vec::new(),
             allow: Vec::new(),
             deny: Vec::new(),
             hooks: Vec::new(),
+            write: WriteLimits::default(),
             sandbox: SandboxSettings::default(),
             env_pass: Vec::new(),
             max_turns: const { NonZeroU32::new(200).unwrap() },

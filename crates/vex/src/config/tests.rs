@@ -208,7 +208,7 @@ fn the_keys_are_those_of_the_settings() {
         let text = match (key.kind, key.name) {
             (_, "permission") => "full",
             (_, "effort") => "low",
-            (_, "allow" | "deny") => "read_file",
+            (_, "tools" | "allow" | "deny") => "read_file",
             (Kind::Switch, _) => "true",
             (Kind::Text | Kind::List, _) => "x",
             (Kind::Integer | Kind::Number, _) => "75",

@@ -45,14 +45,33 @@ pub fn leftover<'a>(text: &str, mut tools: impl Iterator<Item = &'a str>) -> Opt
     (call || is_call(text) || tools.any(is_tool)).then_some(Leftover::Call)
 }
 
+/// The name of the tool in a text that is a call and nothing else, where it looks like one.
+pub fn called(text: &str) -> Option<&str> {
+    let (_, after) = unfenced(text).split_once("\"name\"")?;
+    let name = after
+        .trim_start()
+        .strip_prefix(':')?
+        .trim_start()
+        .strip_prefix('"')?;
+    let name = &name[..name.find('"')?];
+    let is_name = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+    (!name.is_empty() && name.len() <= 64 && name.chars().all(is_name)).then_some(name)
+}
+
+/// The text, or what stands in the one fence that it is.
+fn unfenced(text: &str) -> &str {
+    let text = text.trim();
+    match text.strip_prefix("```").and_then(|text| text.strip_suffix("```")) {
+        Some(inner) => inner
+            .trim_start_matches(|c: char| c.is_ascii_alphanumeric() || c == '_')
+            .trim(),
+        None => text,
+    }
+}
+
 /// Whether the text, or the one fence that it is, is JSON with a name and arguments, whatever is wrong with it.
 fn is_call(text: &str) -> bool {
-    let text = text.trim();
-    let inner = match text.strip_prefix("```").and_then(|text| text.strip_suffix("```")) {
-        Some(inner) => inner.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || c == '_'),
-        None => text,
-    };
-    let inner = inner.trim();
+    let inner = unfenced(text);
     let name = inner.find("\"name\"");
     let arguments = ["\"arguments\"", "\"parameters\""];
     let arguments = arguments.iter().find_map(|key| inner.find(key));
@@ -87,6 +106,17 @@ mod tests {
             of("I changed it.\n\n<tool_response>\nedited a.py\n</tool_response>"),
             Some(Leftover::Result)
         );
+    }
+
+    #[test]
+    fn the_tool_that_was_meant_is_known_where_its_name_looks_like_one() {
+        let of = |name: &str| {
+            format!("```json\n{{\n  \"name\": \"{name}\",\n  \"arguments\": {{\"n\": 1}}\n}}\n```")
+        };
+        assert_eq!(called(&of("add_function")), Some("add_function"));
+        assert_eq!(called(&of("do it.\nNow")), None);
+        assert_eq!(called(&of(&"x".repeat(65))), None);
+        assert_eq!(called("{\"arguments\": {}}"), None);
     }
 
     #[test]

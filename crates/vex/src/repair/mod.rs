@@ -38,7 +38,7 @@ mod shape;
 mod tags;
 
 pub use arguments::arguments;
-pub use leftover::{Leftover, leftover};
+pub use leftover::{Leftover, called, leftover};
 pub use scanner::TextScanner;
 
 use crate::conversation::Arguments;

@@ -219,6 +219,22 @@ fn tidy_path(written: &str, root: &Path) -> String {
     }
 }
 
+/// Arguments of the right form, without sense.
+fn example(definition: &ToolDefinition) -> Value {
+    let required = definition.input_schema["required"]
+        .as_array()
+        .into_iter()
+        .flatten();
+    let example = required.filter_map(Value::as_str).map(|name| {
+        let value = match definition.input_schema["properties"][name]["type"].as_str() {
+            Some("array") => Value::Array(Vec::new()),
+            _ => Value::from("…"),
+        };
+        (name.to_owned(), value)
+    });
+    Value::Object(example.collect())
+}
+
 fn validate(entry: &Entry, definition: &ToolDefinition, input: &Value) -> Result<(), String> {
     let compiled = entry
         .validator
@@ -242,6 +258,13 @@ fn validate(entry: &Entry, definition: &ToolDefinition, input: &Value) -> Result
     }
     if mistakes.is_empty() {
         return Ok(());
+    }
+    if input["type"] == "object" && input["properties"].is_object() {
+        return Err(format!(
+            "the arguments of {} are their own schema, so it was not run: give values in its place, such as {}",
+            entry.name,
+            example(definition)
+        ));
     }
     let names: Vec<&str> = definition.input_schema["properties"]
         .as_object()

@@ -29,6 +29,7 @@ use crate::redact::redact;
 use memory::FileMemory;
 use plan::Plan;
 
+pub use files::WriteLimits;
 pub use hooks::{Hook, HookEvent};
 pub use permission::{Need, Permission, Policy};
 pub use root::{Root, RootError};
@@ -77,7 +78,6 @@ pub struct Toolbox {
     definitions: Vec<ToolDefinition>,
     root: Root,
     files: FileMemory,
-    limits: files::WriteLimits,
     plan: Plan,
     policy: Policy,
     runner: command::Runner,
@@ -85,10 +85,13 @@ pub struct Toolbox {
 }
 
 impl Toolbox {
-    /// All tools, in this workspace, with this permission.
+    /// The tools that the policy names, in this workspace, with its permission.
     pub fn new(root: Root, policy: impl Into<Policy>) -> Self {
         let policy = policy.into();
-        let (entries, definitions) = entries().into_iter().unzip();
+        let is_given = |(entry, _): &(Entry, ToolDefinition)| {
+            policy.tools.is_empty() || policy.tools.iter().any(|tool| tool.as_str() == entry.name)
+        };
+        let (entries, definitions) = entries().into_iter().filter(is_given).unzip();
         Self {
             entries,
             definitions,
@@ -97,7 +100,6 @@ impl Toolbox {
             root,
             policy,
             files: FileMemory::default(),
-            limits: files::WriteLimits::default(),
             plan: Plan::default(),
         }
     }

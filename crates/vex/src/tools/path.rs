@@ -54,7 +54,7 @@ impl Toolbox {
         ToolContext {
             root: &self.root,
             files: &self.files,
-            limits: self.limits,
+            limits: self.policy.write,
             plan: &self.plan,
             hosts: self,
             interrupt,

@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::files::WriteLimits;
 use super::hooks::Hook;
 use super::output::Refusal;
-use super::rules::Rules;
+use super::rules::{Rules, ToolName};
 
 /// What a run may do without being asked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, clap::ValueEnum)]
@@ -85,10 +86,14 @@ impl Permission {
 pub struct Policy {
     /// The profile.
     pub permission: Permission,
+    /// The tools that the model has; all where none is named.
+    pub tools: Vec<ToolName>,
     /// What is allowed and denied beyond it.
     pub rules: Rules,
     /// What else is asked before and after each call.
     pub hooks: Vec<Hook>,
+    /// How long a file may be that is written anew.
+    pub write: WriteLimits,
     /// Where commands may write, too.
     pub sandbox_write: Vec<PathBuf>,
     /// Whether commands are refused where the system has no sandbox.

@@ -43,11 +43,19 @@ fn a_run_that_changed_nothing_and_says_little_is_sent_back_once() {
 #[test]
 fn what_was_meant_for_a_tool_is_no_end() {
     let made_up = "I changed it.\n<tool_response>\nedited a.py\n</tool_response>";
-    let unread = "```json\n{\"name\": \"is_even\", \"arguments\": {\"n\": 10}}\n```";
-    let played = Scene::new().tell(vec![says(made_up), says(unread), sh("true"), says(REPORT)]);
+    let unread = "```json\n{\"name\": \"read_file\", \"arguments\": {\"path\": \"a.py\", }\n}}}\n```";
+    let unknown = "```json\n{\"name\": \"is_even\", \"arguments\": {\"n\": 10}}\n```";
+    let played = Scene::new().tell(vec![
+        says(made_up),
+        says(unread),
+        says(unknown),
+        sh("true"),
+        says(REPORT),
+    ]);
     assert_eq!(played.ending.reason, ExitReason::Done);
     assert!(last_user(&played.seen[1]).contains("made up the result"));
     assert!(last_user(&played.seen[2]).contains("cannot be read"));
+    assert!(last_user(&played.seen[3]).contains("there is no tool \"is_even\". "));
     let played = Scene::new().tell(vec![
         says(unread),
         says("I changed nothing."),
@@ -104,7 +112,7 @@ fn a_second_look_is_asked_for_once_and_only_where_it_is_set() {
     let scene = || Scene::settings(|settings| settings.second_look = true);
     let played = scene().tell(vec![sh("true"), says(REPORT), says(REPORT)]);
     assert_eq!((played.ending.reason, played.seen.len()), (ExitReason::Done, 3));
-    assert!(last_user(&played.seen[2]).contains("Files that were changed: none"));
+    assert!(last_user(&played.seen[2]).contains("No file was changed so far"));
     let played = scene().tell(vec![says(REPORT); 5]);
     assert_eq!(
         played.ending.reason,

@@ -5,10 +5,17 @@ use std::path::PathBuf;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::text::adapted;
+use super::text::{adapted, short_line};
 use super::{brief, explain, load, path_schema, replaceable, save};
+use crate::tools::memory::{Seen, digest};
 use crate::tools::tool::Write as Writes;
 use crate::tools::{Tool, ToolContext, ToolError, Wrote};
+
+/// The longest part of a line that is shown, in bytes.
+const MAX_LINE: usize = 100;
+
+/// The longest file that is shown whole to a model that guessed what stands in it, in bytes.
+const MAX_SHOWN: usize = 2 * 1024;
 
 /// The arguments of `edit_file`.
 #[derive(Debug, Deserialize)]
@@ -63,13 +70,20 @@ fn edit(context: &ToolContext<'_>, input: &EditFile) -> Result<Wrote, ToolError>
     let Some(stored) = load(&place, &input.path)? else {
         return fail("there is no such file; use write_file for a new one".to_owned());
     };
-    replaceable(context, &place, &input.path, &stored)?;
-    let Ok(text) = std::str::from_utf8(&stored.bytes) else {
-        return fail("it is not UTF-8 text, so it is not edited".to_owned());
+    let seen = replaceable(context, &place, &input.path, &stored)?;
+    let text = match std::str::from_utf8(&stored.bytes) {
+        Ok(text) if !text.contains('\0') => text,
+        _ => return fail("it is not UTF-8 text, so it is not edited".to_owned()),
     };
     let (old, new) = adapted(text, &input.old, &input.new);
     let found = text.matches(old.as_ref()).count();
     match found {
+        0 if seen == Seen::Never && text.len() <= MAX_SHOWN => {
+            context.files.remember(&place.resolved, digest(&stored.bytes));
+            return fail(format!(
+                "`old` does not stand in the file, nothing was changed. You had not read it; it is:\n{text}"
+            ));
+        }
         0 => {
             return fail(format!(
                 "`old` does not stand in the file, nothing was changed: {}",
@@ -80,9 +94,9 @@ fn edit(context: &ToolContext<'_>, input: &EditFile) -> Result<Wrote, ToolError>
         _ if input.replace_all => {}
         _ => {
             return fail(format!(
-                "`old` stands there {found} times (lines {}), nothing was changed; give more of the lines around \
-                 it, or set replace_all",
-                lines_of(text, &old)
+                "`old` stands there {found} times, nothing was changed. Make it longer, so that it fits one place only, or \
+                 set replace_all:\n{}",
+                places(text, &old)
             ));
         }
     }
@@ -103,14 +117,18 @@ fn edit(context: &ToolContext<'_>, input: &EditFile) -> Result<Wrote, ToolError>
 }
 
 /// The lines in which a text begins, the first ten.
-fn lines_of(text: &str, sought: &str) -> String {
+fn places(text: &str, sought: &str) -> String {
     let mut lines: Vec<String> = text
         .match_indices(sought)
         .take(11)
-        .map(|(at, _)| (text[..at].matches('\n').count() + 1).to_string())
+        .map(|(at, _)| {
+            let number = text[..at].matches('\n').count();
+            let line = text.lines().nth(number).unwrap_or_default();
+            format!("line {}: {}", number + 1, short_line(line.trim(), MAX_LINE))
+        })
         .collect();
     if lines.len() > 10 {
         lines[10] = "…".to_owned();
     }
-    lines.join(", ")
+    lines.join("\n")
 }

@@ -22,7 +22,8 @@ pub(crate) use edit::EditFile;
 pub(crate) use list::ListDir;
 pub(crate) use nearest::explain;
 pub(crate) use read::ReadFile;
-pub(crate) use write::{WriteFile, WriteLimits};
+pub(crate) use write::WriteFile;
+pub use write::WriteLimits;
 
 use super::{Change, ToolContext, ToolError};
 use serde_json::{Value, json};

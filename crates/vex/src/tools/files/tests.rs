@@ -4,6 +4,7 @@ use nix::sys::stat::Mode;
 use serde_json::json;
 
 use crate::tools::testing::Bench;
+use crate::tools::{Permission, Policy, WriteLimits};
 
 fn mode(bench: &Bench, path: &str) -> u32 {
     bench.path(path).metadata().unwrap().permissions().mode() & 0o7777
@@ -106,6 +107,46 @@ fn long_files_are_steered_to_edits() {
         "{told}"
     );
     assert_eq!(bench.get("3000"), lines(3000));
+}
+
+#[test]
+fn how_long_a_file_may_be_is_a_setting() {
+    let bench = Bench::with(Policy {
+        permission: Permission::WorkspaceWrite,
+        write: WriteLimits {
+            prefer_edit_lines: 1,
+            max_lines: 3,
+        },
+        ..Policy::default()
+    });
+    let write = |content: &str| bench.call("write_file", json!({"path": "a", "content": content}));
+    write("1\n");
+    assert!(
+        write("1\n2\n")
+            .output
+            .contains("edit_file or apply_patch is better")
+    );
+    assert!(write("1\n2\n3\n4\n").output.contains("4 lines, at most 3"));
+}
+
+#[test]
+fn who_guesses_what_a_short_file_says_is_shown_it() {
+    let bench = Bench::new();
+    bench.put("a.txt", "one\ntwo\n");
+    let guess = json!({"path": "a.txt", "old": "eleven", "new": "twelve"});
+    let told = bench.fails("edit_file", guess.clone());
+    assert!(
+        told.ends_with("You had not read it; it is:\none\ntwo\n"),
+        "{told}"
+    );
+    assert!(!bench.fails("edit_file", guess).contains("You had not read it"));
+    bench.ok("write_file", json!({"path": "a.txt", "content": "three\n"}));
+    bench.put("long.txt", "line\n".repeat(1000));
+    let told = bench.fails(
+        "edit_file",
+        json!({"path": "long.txt", "old": "eleven", "new": "x"}),
+    );
+    assert!(told.len() < 1000, "{told}");
 }
 
 #[test]

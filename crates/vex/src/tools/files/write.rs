@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 use std::path::PathBuf;
 
-use serde::Deserialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::text::{BOM, Ending};
@@ -20,12 +21,13 @@ pub(crate) struct WriteFile {
 }
 
 /// From how many lines on a file that exists is better edited than written anew.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct WriteLimits {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct WriteLimits {
     /// Above this the result recommends an edit.
-    pub(crate) prefer_edit_lines: usize,
+    pub prefer_edit_lines: usize,
     /// Above this it is refused.
-    pub(crate) max_lines: usize,
+    pub max_lines: usize,
 }
 
 impl Default for WriteLimits {

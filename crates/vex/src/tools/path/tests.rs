@@ -66,6 +66,23 @@ fn an_unknown_plugin_tool_is_never_run_whatever_its_name_says() {
 }
 
 #[test]
+fn only_the_tools_that_are_named_are_there() {
+    let bench = Bench::with(Policy {
+        permission: Permission::Full,
+        tools: ["read_file", "edit"].map(|name| name.parse().unwrap()).into(),
+        ..Policy::default()
+    });
+    let names: Vec<_> = bench.tools.definitions().iter().map(|tool| tool.name).collect();
+    assert_eq!(names, ["read_file", "edit_file"]);
+    let told = bench.fails("run_command", json!({"command": "touch out"}));
+    assert_eq!(
+        told,
+        "there is no tool \"run_command\"; there are read_file, edit_file"
+    );
+    assert!(!bench.path("out").exists());
+}
+
+#[test]
 fn aliases_and_forms_are_put_right_before_the_schema_judges() {
     let bench = Bench::new();
     bench.ok(
@@ -124,6 +141,17 @@ fn what_does_not_fit_says_where() {
     .map(|(tool, input)| bench.fails(tool, input))
     .collect();
     insta::assert_snapshot!(told.join("\n"));
+}
+
+#[test]
+fn a_schema_in_place_of_arguments_is_told_apart() {
+    let bench = Bench::new();
+    let schema = json!({"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]});
+    assert_eq!(
+        bench.fails("write_file", schema),
+        "the arguments of write_file are their own schema, so it was not run: give values in its place, such as \
+         {\"path\":\"…\",\"content\":\"…\"}"
+    );
 }
 
 #[test]

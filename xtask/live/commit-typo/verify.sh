@@ -1,0 +1,1 @@
+! grep -n recieve README.md && ! git status --porcelain | grep .

@@ -1,0 +1,1 @@
+grep -xE '[0-9]+' answer.txt

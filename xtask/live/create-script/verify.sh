@@ -1,0 +1,1 @@
+sh count.sh data.txt | grep -x 3

@@ -1,0 +1,1 @@
+grep -n 60 settings.ini && git diff --stat

@@ -1,0 +1,1 @@
+ls -- "$(cat found.txt)"
