@@ -1,1 +1,1 @@
-grep '1.1.0' package.json && python3 -m json.tool package.json
+git diff --numstat -- package.json | grep '^1[[:space:]]1[[:space:]]' && python3 -m json.tool package.json

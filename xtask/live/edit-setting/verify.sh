@@ -1,1 +1,1 @@
-grep -n 60 settings.ini && git diff --stat
+grep -n 60 settings.ini && git diff --numstat | grep '^1[[:space:]]1[[:space:]]'

@@ -194,6 +194,7 @@ fn vex(command: &mut Command, task: &Task, protocol: &str, url: &str) {
     command.args(["--config", &format!("models.{MODEL:?}.context_window=32768")]);
     command.args(["--config", &format!("models.{MODEL:?}.tool_calls=\"text\"")]);
     command.args(["--max-turns", "30", "--timeout", "5m"]);
+    command.args(["--config", "verify_attempts=5"]);
     command.args(["--tools", TOOLS]);
     if let Some(verify) = &task.verify {
         command.args(["--verify", verify]);

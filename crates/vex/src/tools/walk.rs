@@ -37,7 +37,11 @@ impl Walk {
         let root = context.root;
         let start = root.resolve(&self.path)?;
         if start.symlink_metadata().is_err() {
-            return Err(ToolError::Failed(format!("{} is not there", self.path.display())));
+            return Err(ToolError::Failed(format!(
+                "{} is not there{}",
+                self.path.display(),
+                several(&self.path, root)
+            )));
         }
         let mut builder = WalkBuilder::new(&start);
         builder
@@ -73,6 +77,21 @@ impl Walk {
             }
         }
         Ok(())
+    }
+}
+
+/// What helps where several paths were given as one.
+fn several(path: &Path, root: &Root) -> &'static str {
+    let text = path.to_string_lossy();
+    let is_there = |part: &str| {
+        let found = root.resolve(Path::new(part));
+        found.is_ok_and(|path| path.symlink_metadata().is_ok())
+    };
+    let mut parts = text.split([' ', ',']).filter(|part| !part.is_empty());
+    if text.contains([' ', ',']) && parts.all(is_there) {
+        ": give one path, or leave it out to search everywhere"
+    } else {
+        ""
     }
 }
 

@@ -53,7 +53,7 @@ fn a_model_that_calls_tools_as_text_is_told_of_them_in_words() {
         let script =
             json!([{"text": "I look.\n{\"name\": \"run_command\", \"arguments\": {\"command\": \"ls\"}}"}]);
         let asked = ask_with(protocol, script, |settings| {
-            settings.model.tool_calls = ToolCalls::Text
+            settings.model.tool_calls = ToolCalls::Text;
         });
         let turn = asked.turn();
         let call = turn.tool_calls().next().unwrap();

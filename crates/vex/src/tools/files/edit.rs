@@ -94,8 +94,8 @@ fn edit(context: &ToolContext<'_>, input: &EditFile) -> Result<Wrote, ToolError>
         _ if input.replace_all => {}
         _ => {
             return fail(format!(
-                "`old` stands there {found} times, nothing was changed. Make it longer, so that it fits one place only, or \
-                 set replace_all:\n{}",
+                "`old` stands there {found} times, nothing was changed. Give more of the line that is meant, so that it fits \
+                 one place only:\n{}",
                 places(text, &old)
             ));
         }

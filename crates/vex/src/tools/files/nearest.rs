@@ -8,6 +8,8 @@ use super::text::short_line;
 const MAX_WORK: usize = 4_000_000;
 /// Lines of a place that are shown.
 const MAX_SHOWN: usize = 12;
+/// The shortest text that is looked for without regard to lines, in bytes: a shorter one stands in too many places.
+const SHORTEST_BROKEN: usize = 8;
 /// Bytes of a line that are shown.
 const MAX_LINE_BYTES: usize = 200;
 
@@ -16,6 +18,8 @@ const MAX_LINE_BYTES: usize = 200;
 enum Near {
     /// The same but for white space; the first line of it, from 0.
     Space(usize),
+    /// The same but for white space and line breaks; its first line, from 0, and how many there are.
+    Breaks(usize, usize),
     /// Some of its lines are the same, or its first line is alike.
     Alike(usize),
 }
@@ -28,7 +32,11 @@ pub(crate) fn explain(text: &str, wanted: &str) -> String {
     let have: Vec<&str> = text.lines().collect();
     let wanted: Vec<&str> = wanted.trim_matches(['\n', '\r']).lines().collect();
     match nearest(&have, &wanted) {
-        None => format!("nothing in its {} lines is like it; read it again", have.len()),
+        None => format!(
+            "nothing in its {} lines is like it. To add lines, give a line that is there as `old`, and as `new` that line \
+             with the new ones",
+            have.len()
+        ),
         Some(Near::Space(first)) => {
             let place = place(first, wanted.len(), have.len());
             let indents = have[first..]
@@ -48,6 +56,11 @@ pub(crate) fn explain(text: &str, wanted: &str) -> String {
                 quote(&have, first, wanted.len())
             )
         }
+        Some(Near::Breaks(first, lines)) => format!(
+            "at {} it is broken into other lines. There stands:\n{}",
+            place(first, lines, have.len()),
+            quote(&have, first, lines)
+        ),
         Some(Near::Alike(first)) => {
             let differs = have[first..]
                 .iter()
@@ -95,11 +108,30 @@ fn nearest(have: &[&str], wanted: &[&str]) -> Option<Near> {
     if wanted.is_empty() || have.is_empty() || have.len().saturating_mul(wanted.len()) > MAX_WORK {
         return None;
     }
-    same_but_space(have, wanted).map(Near::Space).or_else(|| {
-        most_same_lines(have, wanted)
-            .or_else(|| alike_line(have, wanted))
-            .map(Near::Alike)
-    })
+    same_but_space(have, wanted)
+        .map(Near::Space)
+        .or_else(|| same_but_breaks(have, wanted).map(|(first, lines)| Near::Breaks(first, lines)))
+        .or_else(|| most_same_lines(have, wanted).map(Near::Alike))
+        .or_else(|| alike_line(have, wanted).map(Near::Alike))
+}
+
+/// The lines that hold the same once all white space is gone.
+fn same_but_breaks(have: &[&str], wanted: &[&str]) -> Option<(usize, usize)> {
+    let wanted: String = wanted.iter().flat_map(|line| line.split_whitespace()).collect();
+    if wanted.len() < SHORTEST_BROKEN {
+        return None;
+    }
+    // Where each line ends in the text without white space.
+    let mut ends = Vec::with_capacity(have.len());
+    let mut text = String::new();
+    for line in have {
+        text.extend(line.split_whitespace());
+        ends.push(text.len());
+    }
+    let start = text.find(&wanted)?;
+    let first = ends.partition_point(|&end| end <= start);
+    let last = ends.partition_point(|&end| end < start + wanted.len());
+    Some((first, last - first + 1))
 }
 
 fn same_but_space(have: &[&str], wanted: &[&str]) -> Option<usize> {
@@ -213,6 +245,7 @@ mod tests {
             "    let a = first(1);\n    let b = second(a, 2);",
             "first( 1 )",
             "fn main() {\n\tlet a = first(2);\n\tlet b = second(a, 2);\n}",
+            "fn main() { let a = first(1); let b",
             "let b = second(a, b, 2);",
             "struct Unknown;",
             "fn main() {\\n\tlet a",

@@ -145,3 +145,16 @@ fn other_encodings_and_endless_lines_do_no_harm() {
     let told = bench.ok("search_files", json!({"pattern": "needle|x"}));
     insta::assert_snapshot!(told);
 }
+
+#[test]
+fn several_paths_in_one_are_told_apart_from_one_that_is_not_there() {
+    let bench = Bench::new();
+    bench.put("a.py", "x\n");
+    bench.put("b.py", "x\n");
+    let told = |path: &str| bench.fails("search_files", json!({"pattern": "x", "path": path}));
+    assert_eq!(
+        told("a.py b.py"),
+        "a.py b.py is not there: give one path, or leave it out to search everywhere"
+    );
+    assert_eq!(told("a.py c.py"), "a.py c.py is not there");
+}
