@@ -375,6 +375,20 @@ mod tests {
     }
 
     #[test]
+    fn a_key_shows_only_where_it_leaves_the_machine_unencrypted() {
+        let shows = |url: &str, key: bool| {
+            let config = format!("[a]\nprotocol = \"chat\"\nbase_url = \"{url}\"\napi_key_env = \"K\"\n");
+            let env: &[(&str, &str)] = if key { &[("K", "k")] } else { &[] };
+            found(Some("a"), None, &config, env).is_ok_and(|endpoint| endpoint.shows_key())
+        };
+        assert!(shows("http://models.example.com/v1", true));
+        assert!(shows("HTTP://models.example.com/v1", true));
+        assert!(!shows("http://models.example.com/v1", false));
+        assert!(!shows("https://models.example.com/v1", true));
+        assert!(!shows("http://127.0.0.1:8080/v1", true));
+    }
+
+    #[test]
     fn the_provider_is_the_one_that_is_named_or_whose_key_is_set() {
         let one = found(None, None, "", &[("ANTHROPIC_API_KEY", "k1")]).unwrap();
         assert_eq!(

@@ -83,12 +83,11 @@ fn told(result: &ToolResult, calls: &[Block], tools: &[ToolDefinition], is_last:
     let what = if result.is_error { "Error of" } else { "Result of" };
     let mut text = format!("{what} {name}:\n{}", output(result).trim_end());
     if is_last {
-        let changes = |tool: &&ToolDefinition| tool.name == name && tool.need == Need::Write;
-        text.push_str(match tools.iter().find(changes) {
-            Some(_) if !result.is_error => {
-                "\n\nIf the whole task is done now, say so in one sentence. Else make the next call."
-            }
-            _ => "\n\nMake the next call, or answer if the task asks for nothing more.",
+        let changes = |tool: &ToolDefinition| tool.name == name && tool.need == Need::Write;
+        text.push_str(if !result.is_error && tools.iter().any(changes) {
+            "\n\nIf the whole task is done now, say so in one sentence. Else make the next call."
+        } else {
+            "\n\nMake the next call, or answer if the task asks for nothing more."
         });
     }
     text

@@ -234,6 +234,32 @@ proptest! {
 }
 
 #[test]
+fn where_the_work_takes_place_stays_when_its_message_is_left_out() {
+    let mut history = History::default();
+    let told = "Working directory: /w\n";
+    history.apply(Entry::Prompt {
+        text: "Do it.".to_owned(),
+    });
+    history.apply(Entry::Environment {
+        text: told.to_owned(),
+    });
+    for turn in 0..10 {
+        answer(&mut history, 2000, Vec::new());
+        user(&mut history, &format!("turn {turn}"));
+    }
+    for target in [history.bytes() / 2, 3000] {
+        let compaction = fit(&history, target, 1, 500).unwrap();
+        assert!(compaction.summary.is_some());
+        history.apply(Entry::Compaction(Box::new(compaction)));
+        let Message::User { text } = &history.messages()[0] else {
+            panic!("no opening");
+        };
+        assert!(text.starts_with("Do it.\n\nWorking directory: /w\n"), "{text}");
+        assert_eq!(text.matches(told).count(), 1);
+    }
+}
+
+#[test]
 fn old_output_goes_before_turns_do() {
     let parts: Vec<Part> = (0..10)
         .map(|_| Part::Calls(10, vec![(Kind::Read, 2000)]))
