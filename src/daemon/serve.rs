@@ -230,6 +230,7 @@ impl Daemon {
             stored: std::mem::take(&mut self.stored),
             workspaces,
             orphan_grace,
+            api: None,
         });
         let shims = orchestrator.shims();
         let refuse = Arc::new(move |peer: i32| {

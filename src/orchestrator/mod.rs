@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
-use vik_api::{DaemonState, LastPull, PullCounts, Request, Response};
+use vik_api::{ApiView, DaemonState, LastPull, PullCounts, Request, Response};
 use vik_core::changes::Stored;
 use vik_core::ids::{IssueId, SessionId};
 use vik_core::issue::Pull;
@@ -127,6 +127,8 @@ pub struct Setup {
     pub workspaces: Vec<IssueId>,
     /// How long agents live without a daemon where the workflow does not say.
     pub orphan_grace: Duration,
+    /// Where HTTP is served, for `status`.
+    pub api: Option<ApiView>,
 }
 
 /// The loop and all it knows.
@@ -179,6 +181,7 @@ pub struct Orchestrator {
     /// Why the machine has no room, as told last.
     pressed: Option<String>,
     pressure_due: Instant,
+    api: Option<ApiView>,
 }
 
 impl std::fmt::Debug for Orchestrator {
@@ -209,6 +212,7 @@ impl Orchestrator {
             stored,
             workspaces,
             orphan_grace,
+            api,
         } = setup;
         let edits = Edits::new(watch, &loaded);
         let workflow = loaded.workflow;
@@ -256,6 +260,7 @@ impl Orchestrator {
             removals: Arc::new(Semaphore::new(CHORES_AT_ONCE.1)),
             pressed: None,
             pressure_due: epoch,
+            api,
         }
     }
 

@@ -1,8 +1,8 @@
 //! The workflow is edited while the daemon runs.
 
-use vik_api::{RejectedEdit, WorkflowView};
+use vik_api::{RejectedEdit, StageDef, WorkflowView};
 use vik_core::scheduler::Input;
-use vik_core::workflow::Edit;
+use vik_core::workflow::{Edit, Workflow};
 
 use super::{Orchestrator, Progress};
 use crate::workflow_file::{LoadedWorkflow, Rejected, Reload, Watch};
@@ -25,6 +25,7 @@ impl Edits {
             loaded_at: loaded.loaded_at,
             rejected: None,
             needs_restart: Vec::new(),
+            stages: stages(&loaded.workflow),
         };
         Self { watch, view }
     }
@@ -79,6 +80,7 @@ impl Orchestrator {
             loaded_at: loaded.loaded_at,
             rejected: None,
             needs_restart: restart.map(|edit| edit.path.clone()).collect(),
+            stages: stages(&loaded.workflow),
         };
         self.prompts = loaded.prompts;
         self.workflow = loaded.workflow;
@@ -104,4 +106,16 @@ impl Orchestrator {
             more,
         });
     }
+}
+
+/// The stages of a workflow, as a board shows them.
+fn stages(workflow: &Workflow) -> Vec<StageDef> {
+    let stages = workflow.issue.stages.iter();
+    stages
+        .map(|stage| StageDef {
+            stage: stage.name.clone(),
+            when_state: stage.when_state.clone(),
+            agent: stage.agent.clone(),
+        })
+        .collect()
 }

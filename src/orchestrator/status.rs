@@ -70,6 +70,7 @@ impl Orchestrator {
                     .as_ref()
                     .map(|broken| crate::report::chain(&broken.error)),
             }),
+            api: self.api.clone(),
         }
     }
 

@@ -82,6 +82,7 @@ fn orchestrator(world: &World, book: Stumbling) -> Orchestrator {
         stored: Stored::default(),
         workspaces: Vec::new(),
         orphan_grace: Duration::ZERO,
+        api: None,
     })
 }
 

@@ -1,20 +1,28 @@
-//! Wire types of the control socket and of every `--json`.
+//! Wire types of the control socket, of HTTP and of every `--json`.
 //!
 //! Snake case, times RFC 3339 UTC, durations in `_ms`. A schema version only ever gains fields.
 
 mod control;
 mod error;
 mod explain;
+mod pages;
+mod problem;
+mod report;
 mod runs;
+mod sessions;
 mod spend;
 mod status;
 
 pub use control::{PROTOCOL, Request, Response, Verb};
 pub use error::ErrorBody;
 pub use explain::{DecisionView, Explained, Explanation, HoldView, StageState, StageView};
+pub use pages::{Decided, DecisionsPage, EventsPage, Health, IssuesPage, RunsPage, StderrTail};
+pub use problem::{PROBLEM_JSON, Problem, Steered, Unpark, WhichIssue};
+pub use report::{AgentFigures, Figures, Part, ReportView, StageFigures};
 pub use runs::{AttemptView, RunState, RunView};
+pub use sessions::{DiffView, Excerpt, Fact, FeedEvent, FileChange, FileDiff, ScriptView, SessionDetail};
 pub use spend::{DayView, LifeView, LimitView, SpendView};
 pub use status::{
-    Daemon, DaemonState, LastPull, LedgerView, ParkedView, PullCounts, RejectedEdit, SCHEMA, SessionView,
-    Status, WaitingView, WorkflowView,
+    ApiView, Daemon, DaemonState, LastPull, LedgerView, ParkedView, PullCounts, RejectedEdit, SCHEMA,
+    SessionView, StageDef, Status, WaitingView, WorkflowView,
 };

@@ -49,6 +49,16 @@ pub struct Status {
     /// The ledger.
     #[serde(default)]
     pub ledger: Option<LedgerView>,
+    /// Where the HTTP API and the dashboard are served; `null`: only on the control socket.
+    #[serde(default)]
+    pub api: Option<ApiView>,
+}
+
+/// The HTTP API on TCP.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ApiView {
+    /// Address and port, as in `127.0.0.1:8080`.
+    pub address: String,
 }
 
 /// The workflow that is in force.
@@ -62,6 +72,20 @@ pub struct WorkflowView {
     /// Keys that were edited and take effect at the next start only.
     #[serde(default)]
     pub needs_restart: Vec<String>,
+    /// Its stages, in file order.
+    #[serde(default)]
+    pub stages: Vec<StageDef>,
+}
+
+/// A stage as the workflow names it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct StageDef {
+    /// Its name.
+    pub stage: StageName,
+    /// The state of the issues it takes.
+    pub when_state: String,
+    /// The agent profile.
+    pub agent: AgentName,
 }
 
 /// An edit of the workflow that is not valid.

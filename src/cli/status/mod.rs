@@ -82,6 +82,7 @@ fn absent(state: DaemonState, info: Option<&InstanceInfo>, path: &Path) -> Statu
         workflow: None,
         day: None,
         ledger: None,
+        api: None,
     }
 }
 

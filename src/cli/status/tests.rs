@@ -136,6 +136,7 @@ fn eventful() -> Status {
                 more: 2,
             }),
             needs_restart: vec!["workspace.root".to_owned()],
+            stages: Vec::new(),
         }),
         day: Some(DayView {
             date: "2026-03-04".parse().unwrap(),
@@ -152,6 +153,7 @@ fn eventful() -> Status {
             path: "/home/u/project/.vik/workflows/x/service/vik.db".into(),
             error: Some("the disk of /home/u/project/.vik/workflows/x/service/vik.db is full".to_owned()),
         }),
+        api: None,
     }
 }
 

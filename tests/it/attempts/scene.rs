@@ -75,6 +75,7 @@ fn attempt(
         orders,
         spent,
         orphan_grace: grace,
+        api: None,
         shims: Default::default(),
     };
     (attempt, tell, hears)
