@@ -18,6 +18,15 @@ pub const INSTANCE_MARK: &str = "VIK_INSTANCE";
 /// The variable that marks the shims of a daemon instance, and nothing that they run.
 pub const SHIM_MARK: &str = "VIK_SHIM";
 
+/// What is for the daemon alone: nothing that it starts may steer it.
+const OWN_SECRETS: [&str; 2] = [API_TOKEN, API_TOKEN_FILE];
+
+/// The variable that holds the token of the HTTP API.
+pub const API_TOKEN: &str = "VIK_API_TOKEN";
+
+/// The variable that names a file with it.
+pub const API_TOKEN_FILE: &str = "VIK_API_TOKEN_FILE";
+
 /// The most of a value that goes into a variable: Linux takes 128 KiB, name and all.
 const MAX_VARIABLE_BYTES: usize = 32 * 1024;
 
@@ -101,6 +110,7 @@ pub fn os_env(env: BTreeMap<String, String>) -> Vec<(OsString, OsString)> {
 /// The daemon's own environment; variables that are not text are left out.
 pub fn own_environment() -> BTreeMap<String, String> {
     std::env::vars_os()
+        .filter(|(name, _)| !OWN_SECRETS.iter().any(|secret| name == secret))
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect()
 }

@@ -1,6 +1,7 @@
 //! The words of the command line.
 
 use std::ffi::OsString;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand};
@@ -226,12 +227,12 @@ pub struct RunArgs {
     /// End after this many pulls
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub max_iterations: Option<u64>,
-    /// Comes with a later version
-    #[arg(long, value_name = "N", hide = true)]
+    /// Serve the dashboard and the HTTP API on this port; 0 takes a free one
+    #[arg(long, value_name = "N", conflicts_with = "dry_run")]
     pub port: Option<u16>,
-    /// Comes with a later version
-    #[arg(long, value_name = "A", hide = true)]
-    pub bind_address: Option<String>,
+    /// The address to serve it at; others than loopback are reached from other machines, without encryption
+    #[arg(long, value_name = "A", default_value = "127.0.0.1", requires = "port")]
+    pub bind_address: IpAddr,
     /// Say more on stderr (-v info, -vv debug)
     #[arg(short, long, action = clap::ArgAction::Count)]
     pub verbose: u8,

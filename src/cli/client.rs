@@ -4,9 +4,9 @@ use std::path::Path;
 
 use vik_api::{Response, Verb};
 
-use crate::control::{STOPPING, ask};
+use crate::control::{STOPPING, ask, unknown_issue};
 use crate::daemon::{Instance, InstanceInfo, Presence};
-use crate::report::{Exit, Failure, one_line};
+use crate::report::{Exit, Failure};
 use crate::workflow_file::absolute;
 
 /// The daemon of a workflow, found by its instance folder alone.
@@ -88,16 +88,6 @@ pub fn steer(workflow: &Path, verb: Verb, issue: Option<&str>) -> Result<Done, F
         Some(_) => Err(nonsense()),
         None => Err(no_daemon(&info.workflow_path)),
     }
-}
-
-/// No such issue is known.
-pub fn unknown_issue(issue: &str) -> Failure {
-    Failure::new(
-        Exit::NotFound,
-        "unknown_issue",
-        format!("no issue `{}` is known", one_line(issue, 60)),
-    )
-    .hint("Vik knows issues that a pull brought in the state of a stage; `vik refresh` pulls now")
 }
 
 /// The daemon gave an answer to another question.

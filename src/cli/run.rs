@@ -1,14 +1,16 @@
 //! `vik run`
 
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::Path;
 
+use vik_api::ApiView;
 use vik_core::ids::{IssueId, StageName};
 use vik_core::scheduler::Filter;
 
 use super::args::RunArgs;
 use super::progress::Lines;
-use super::{Done, later, print};
+use super::{Done, print};
 use crate::daemon::{self, Ready, ServeOptions};
 use crate::logging::Console;
 use crate::orchestrator::{Observer, Options, Silent};
@@ -17,11 +19,11 @@ use crate::workflow_file::{LoadedWorkflow, WorkflowFile, absolute};
 
 /// Runs the daemon, or one round of work.
 pub fn run(workflow: &Path, args: &RunArgs) -> Done {
-    if args.port.is_some() || args.bind_address.is_some() {
-        return Err(later::not_yet("serving HTTP (--port, --bind-address)"));
-    }
     if args.detach {
-        return detach(workflow, options(args).words());
+        let mut words = options(args).words();
+        words.extend(args.port.map(|port| format!("--port={port}")));
+        words.extend(args.port.map(|_| format!("--bind-address={}", args.bind_address)));
+        return detach(workflow, words);
     }
     let ready = args.daemon_child.then(Ready::enter);
     let loaded = match valid(workflow, args) {
@@ -52,12 +54,21 @@ pub fn run(workflow: &Path, args: &RunArgs) -> Done {
         options: options(args),
         console,
         observer,
+        listen: args.port.map(|port| SocketAddr::new(args.bind_address, port)),
+        listening: if args.daemon_child { |_| {} } else { say_where },
     };
     let closing = daemon::serve(serve, ready)?;
     if !args.daemon_child {
         print(&super::progress::summary(&closing, args.once));
     }
     Ok(daemon::exit_of(&closing, args.once))
+}
+
+fn say_where(api: &ApiView) {
+    print(&format!(
+        "dashboard and API at http://{}/; `vik status` prints a link that opens it\n",
+        api.address
+    ));
 }
 
 fn valid(workflow: &Path, args: &RunArgs) -> Result<LoadedWorkflow, Failure> {
@@ -109,5 +120,8 @@ pub fn detach(workflow: &Path, options: Vec<String>) -> Done {
     print(&format!(
         "vik runs (pid {pid}); see `vik status`, stop it with `vik stop`\n"
     ));
+    if let Some(api) = super::history::status(workflow).and_then(|status| status.api) {
+        say_where(&api);
+    }
     Ok(Exit::Done)
 }

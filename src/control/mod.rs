@@ -1,8 +1,10 @@
 //! The control socket: how the command line speaks to a daemon.
 
 mod client;
+pub mod http;
 mod server;
 pub mod view;
 
 pub use client::{AskError, ask};
-pub use server::{ControlServer, REFUSED, Refuse, STOPPING};
+pub use server::{Behind, ControlServer, REFUSED, Refuse, STOPPING};
+pub use view::unknown_issue;

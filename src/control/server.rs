@@ -9,8 +9,11 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Semaphore, mpsc, oneshot};
-use vik_api::{ErrorBody, Request, Response};
+use tokio::io::Interest;
+use vik_api::{ApiView, ErrorBody, Request, Response, Verb};
+use vik_core::scheduler::By;
 
+use super::http::Keys;
 use crate::orchestrator::Asking;
 
 /// The longest request.
@@ -34,6 +37,19 @@ pub const STOPPING: &str = "stopping";
 /// Says whether a peer (by its process id) may not ask: agents must not steer the daemon that runs them.
 pub type Refuse = Arc<dyn Fn(i32) -> bool + Send + Sync>;
 
+/// What stands behind the socket.
+#[derive(Clone)]
+pub struct Behind {
+    /// The daemon's loop.
+    pub asks: mpsc::Sender<Asking>,
+    /// Who may not ask.
+    pub refuse: Refuse,
+    /// Where connections go that speak HTTP.
+    pub http: mpsc::UnboundedSender<(std::os::unix::net::UnixStream, i32)>,
+    /// What opens the API on TCP, where it is served there.
+    pub tcp: Option<(ApiView, Arc<Keys>)>,
+}
+
 /// A listening control socket; it is removed when this is dropped.
 #[derive(Debug)]
 pub struct ControlServer {
@@ -47,7 +63,7 @@ impl ControlServer {
     ///
     /// # Errors
     /// When the socket cannot be made.
-    pub fn listen(path: &Path, asks: mpsc::Sender<Asking>, refuse: Refuse) -> io::Result<Self> {
+    pub fn listen(path: &Path, behind: Behind) -> io::Result<Self> {
         match std::fs::remove_file(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -63,11 +79,11 @@ impl ControlServer {
                 };
                 match listener.accept().await {
                     Ok((stream, _)) => {
-                        let (asks, refuse) = (asks.clone(), Arc::clone(&refuse));
+                        let behind = behind.clone();
                         tokio::spawn(async move {
                             let _permit = permit;
                             let served =
-                                tokio::time::timeout(REQUEST_TIMEOUT, serve(stream, asks, refuse)).await;
+                                tokio::time::timeout(REQUEST_TIMEOUT, serve(stream, behind)).await;
                             if let Ok(Err(error)) = served {
                                 tracing::debug!(%error, "a client of the control socket went away");
                             }
@@ -102,19 +118,27 @@ impl Drop for ControlServer {
     }
 }
 
-async fn serve(stream: UnixStream, asks: mpsc::Sender<Asking>, refuse: Refuse) -> io::Result<()> {
+async fn serve(stream: UnixStream, behind: Behind) -> io::Result<()> {
     let peer = vik_proc::peer_pid(&stream)?;
+    let refused = (behind.refuse)(peer);
+    if refused {
+        tracing::warn!(peer, "an agent asked at the control socket: refused");
+    } else if speaks_http(&stream).await? {
+        let stream = stream.into_std()?;
+        // Nobody takes it where the daemon is ending: then it is closed.
+        let _ = behind.http.send((stream, peer));
+        return Ok(());
+    }
     let (read, mut write) = stream.into_split();
     let mut line = String::new();
     BufReader::new(read.take(MAX_REQUEST_BYTES))
         .read_line(&mut line)
         .await?;
-    let response = if refuse(peer) {
-        tracing::warn!(peer, "an agent asked at the control socket: refused");
+    let response = if refused {
         error(REFUSED, "agents may not steer the daemon that runs them")
     } else {
         match serde_json::from_str::<Request>(&line) {
-            Ok(request) => answer(request, &asks).await,
+            Ok(request) => answer(request, peer, &behind).await,
             Err(problem) => error(
                 "bad_request",
                 &format!("the request is not understood: {problem}"),
@@ -126,10 +150,32 @@ async fn serve(stream: UnixStream, asks: mpsc::Sender<Asking>, refuse: Refuse) -
     write.write_all(&text).await
 }
 
-async fn answer(request: Request, asks: &mpsc::Sender<Asking>) -> Response {
-    let (sender, receiver) = oneshot::channel();
+/// Whether a client speaks HTTP: a request of the other kind begins with a brace. The byte stays to be read.
+async fn speaks_http(stream: &UnixStream) -> io::Result<bool> {
+    let peek = || {
+        let mut first = [0];
+        let count = vik_proc::peek(stream, &mut first)?;
+        Ok((count, first[0]))
+    };
+    let (count, first) = stream.async_io(Interest::READABLE, peek).await?;
+    Ok(count > 0 && first.is_ascii_uppercase())
+}
+
+async fn answer(request: Request, peer: i32, behind: &Behind) -> Response {
+    if request.verb == Verb::Link {
+        return match &behind.tcp {
+            Some((api, keys)) => Response::Link {
+                url: format!("http://{}{}?code={}", api.address, super::http::LOGIN, keys.link()),
+            },
+            None => Response::Nothing {
+                why: "HTTP is served on the control socket only; `vik run --port N` serves it on TCP".to_owned(),
+            },
+        };
+    }
+    let (answer, receiver) = oneshot::channel();
     let gone = || error(STOPPING, "the daemon is ending");
-    if asks.send((request, sender)).await.is_err() {
+    let by = By::way(&format!("command line, pid {peer}"));
+    if behind.asks.send(Asking { request, by, answer }).await.is_err() {
         return gone();
     }
     receiver.await.unwrap_or_else(|_| gone())

@@ -1,13 +1,16 @@
 //! What the scheduler says, as the wire types say it.
 
-use vik_api::{DayView, Explanation, HoldView, LifeView, StageState, StageView, WaitingView};
+use vik_api::{DayView, DecisionView, Explanation, HoldView, LifeView, StageState, StageView, WaitingView};
+use vik_core::changes::Decision;
+use vik_core::duration::Span;
 use vik_core::ids::IssueId;
+use vik_core::machine::Note;
 use vik_core::outcome::Outcome;
 use vik_core::scheduler::{Hold, Scheduler, StageExplanation, Waiting};
 use vik_core::time::Now;
 use vik_core::workflow::Workflow;
 
-use crate::report::one_line;
+use crate::report::{Exit, Failure, one_line};
 
 /// How much of a text from outside is shown.
 const SHOWN: usize = 300;
@@ -175,5 +178,46 @@ pub fn waiting(waiting: &Waiting) -> WaitingView {
         detail: detail(&waiting.hold),
         until: waiting.until,
         attempts: waiting.attempts,
+    }
+}
+
+/// A recorded decision.
+pub fn decision(decision: Decision) -> DecisionView {
+    DecisionView {
+        at: decision.at,
+        stage: decision.stage,
+        run_id: decision.run.map(|run| run.to_string()),
+        session_id: decision.session.map(|session| session.to_string()),
+        kind: decision.kind,
+        detail: decision.detail,
+    }
+}
+
+/// No such issue is known.
+pub fn unknown_issue(issue: &str) -> Failure {
+    Failure::new(
+        Exit::NotFound,
+        "unknown_issue",
+        format!("no issue `{}` is known", one_line(issue, 60)),
+    )
+    .hint("Vik knows issues that a pull brought in the state of a stage; `vik refresh` pulls now")
+}
+
+/// How a run moved on, on one line.
+pub fn note(note: &Note) -> String {
+    match note {
+        Note::Ended { stage, succeeded, .. } => {
+            let how = if *succeeded { "succeeded" } else { "was given up" };
+            format!("`{stage}` {how}")
+        }
+        Note::BackingOff {
+            stage,
+            wait,
+            attempts,
+            ..
+        } => format!("`{stage}` waits {} after attempt {attempts}", Span(*wait)),
+        Note::Parked { stage, reason, .. } => format!("`{stage}` is parked: {}", reason.as_str()),
+        Note::Freed { stage, .. } => format!("the issue was changed: `{stage}` is freed"),
+        Note::Unparked { stage, .. } => format!("`{stage}` is unparked"),
     }
 }

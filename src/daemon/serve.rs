@@ -1,12 +1,14 @@
 //! The life of a daemon, detached or in front of a person.
 
 use std::collections::HashSet;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
 use tokio::sync::mpsc;
+use vik_api::ApiView;
 use vik_core::changes::Stored;
 use vik_core::workflow::Workflow;
 use vik_proc::{FileLock, Mark, ProcessId, Supervisor};
@@ -18,7 +20,8 @@ use super::instance::{Instance, InstanceInfo, acquire_soon};
 use super::recover;
 use super::signals::Signals;
 use super::state::{self, ServiceState};
-use crate::control::ControlServer;
+use crate::control::http::{Feed, HttpServer, Keys, Reporter, Setup as Http, Tcp};
+use crate::control::{Behind, ControlServer};
 use crate::host::{Host, SHIM_MARK, own_environment};
 use crate::logging::{self, Console};
 use crate::orchestrator::{Closing, Observer, Options, Orchestrator, Setup};
@@ -46,6 +49,10 @@ pub struct ServeOptions {
     pub console: Console,
     /// Who is told what happens.
     pub observer: Box<dyn Observer>,
+    /// Where HTTP is served on TCP.
+    pub listen: Option<SocketAddr>,
+    /// Is told where that is, with the port that was taken.
+    pub listening: fn(&ApiView),
 }
 
 /// Runs a daemon to its end.
@@ -152,7 +159,7 @@ impl Daemon {
             workflow_path: serve.loaded.path.clone(),
             root: host.layout.root().to_owned(),
             socket: instance.dir().socket(),
-            options: serve.options.words(),
+            options: words(serve),
             ended_at: None,
         };
         Ok(Self {
@@ -220,17 +227,26 @@ impl Daemon {
             Watch::start(serve.loaded.clone()).map_err(|error| fail("cannot watch the workflow", &error))?;
         let workspaces = workspace::list(&self.host.layout)
             .map_err(|error| fail("cannot list the workspaces of the issues", &error))?;
+        let tcp = serve.listen.map(listen).transpose()?;
+        let keys = Arc::new(match &tcp {
+            Some(_) => Keys::load(&self.instance.dir().api_token()).map_err(|error| {
+                Failure::failed("api_token", "there is no token for the HTTP API", &error)
+            })?,
+            None => Keys::nobody(),
+        });
+        let api = tcp.as_ref().map(Tcp::view);
+        let feed = Feed::default();
         let orchestrator = Orchestrator::new(Setup {
             host: Arc::clone(&self.host),
             loaded: serve.loaded.clone(),
             watch: Some(watch),
             options: serve.options,
-            observer: serve.observer,
+            observer: Box::new(Reporter::new(feed.clone(), serve.observer)),
             book: Box::new(Arc::clone(&self.ledger)),
             stored: std::mem::take(&mut self.stored),
             workspaces,
             orphan_grace,
-            api: None,
+            api: api.clone(),
         });
         let shims = orchestrator.shims();
         let refuse = Arc::new(move |peer: i32| {
@@ -239,12 +255,31 @@ impl Daemon {
             vik_proc::descends_from(peer, &shims) != Some(false)
         });
         let socket = self.instance.dir().socket();
-        let server = ControlServer::listen(&socket, asks, refuse)
+        let http = HttpServer::start(Http {
+            layout: self.host.layout.clone(),
+            supervisor: self.host.supervisor.clone(),
+            asks: asks.clone(),
+            feed,
+            keys: Arc::clone(&keys),
+            tcp,
+        })
+        .map_err(|error| fail("cannot serve HTTP", &error))?;
+        let behind = Behind {
+            asks,
+            refuse,
+            http: http.sockets(),
+            tcp: api.clone().map(|api| (api, keys)),
+        };
+        let server = ControlServer::listen(&socket, behind)
             .map_err(|error| fail(&format!("cannot listen at {}", socket.display()), &error))?;
         self.instance
             .announce(&self.info)
             .map_err(|error| fail("cannot write instance.json", &error))?;
         tracing::info!(version = self.info.version, workflow = %serve.loaded.path.display(), "ready");
+        if let Some(api) = &api {
+            tracing::info!(address = api.address, "HTTP is served");
+            (serve.listening)(api);
+        }
         if let Some(ready) = ready.take() {
             let log = self.host.layout.logs_dir().join("daemon.stderr.log");
             ready.ready(&log).map_err(|error| fail("cannot detach", &error))?;
@@ -261,6 +296,7 @@ impl Daemon {
         });
         let closing = orchestrator.run(signals, receiver).await;
         server.close().await;
+        drop(http);
         retention.abort();
         orphans.abort();
         match &closing.broken {
@@ -273,6 +309,27 @@ impl Daemon {
             .hint(error.cause.hint().unwrap_or(LEDGER_HINT))),
         }
     }
+}
+
+/// Takes the port.
+fn listen(address: SocketAddr) -> Result<Tcp, Failure> {
+    if !address.ip().is_loopback() {
+        tracing::warn!(%address, "HTTP is served to other machines, without encryption");
+    }
+    Tcp::bind(address).map_err(|error| {
+        Failure::failed("listen", format!("cannot listen at {address}"), &error)
+            .hint("another program may have the port; `--port 0` takes a free one")
+    })
+}
+
+/// What `run` was told, for a restart.
+fn words(serve: &ServeOptions) -> Vec<String> {
+    let mut words = serve.options.words();
+    if let Some(address) = serve.listen {
+        words.push(format!("--port={}", address.port()));
+        words.push(format!("--bind-address={}", address.ip()));
+    }
+    words
 }
 
 /// Opens the ledger. Where there is none, as in a folder of a version that kept none, it begins with what attempts left.

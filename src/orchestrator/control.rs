@@ -1,14 +1,16 @@
 //! Answers to the control socket.
 
 use tokio::sync::oneshot;
-use vik_api::{ErrorBody, PROTOCOL, Response, Verb};
-use vik_core::scheduler::{Answer, Ask, Input};
+use vik_api::{ErrorBody, IssuesPage, PROTOCOL, Response, SCHEMA, Verb};
+use vik_core::ids::IssueId;
+use vik_core::scheduler::{Answer, Ask, By, Input};
 
 use super::{Asking, Orchestrator};
 use crate::control::view;
 
 impl Orchestrator {
-    pub(super) fn on_ask(&mut self, (request, answer): Asking) {
+    pub(super) fn on_ask(&mut self, asking: Asking) {
+        let Asking { request, by, answer } = asking;
         if request.v != PROTOCOL {
             return tell(
                 answer,
@@ -18,6 +20,9 @@ impl Orchestrator {
                     "use the same version of vik, or `vik restart`",
                 ),
             );
+        }
+        if steers(&request.verb) {
+            tracing::info!(%by, verb = ?request.verb, "asked");
         }
         match request.verb {
             Verb::Status => tell(answer, Response::Status(Box::new(self.status()))),
@@ -36,14 +41,25 @@ impl Orchestrator {
                 }
                 tell(answer, Response::Accepted);
             }
-            Verb::Pause { issue } => self.ask(Ask::Pause(issue), answer),
-            Verb::Continue { issue } => self.ask(Ask::Continue(issue), answer),
-            Verb::Cancel { issue } => self.ask(Ask::Cancel(issue), answer),
-            Verb::Unpark { issue, attempts } => self.ask(Ask::Unpark(issue, attempts), answer),
+            Verb::Pause { issue } => self.ask(Ask::Pause(issue), by, answer),
+            Verb::Continue { issue } => self.ask(Ask::Continue(issue), by, answer),
+            Verb::Cancel { issue } => self.ask(Ask::Cancel(issue), by, answer),
+            Verb::Unpark { issue, attempts } => self.ask(Ask::Unpark(issue, attempts), by, answer),
             Verb::Drain => {
-                self.ask(Ask::Drain, answer);
+                self.ask(Ask::Drain, by, answer);
                 self.begin_drain();
             }
+            Verb::Issues { after, query, limit } => {
+                let page = self.issues(after.as_ref(), query.as_deref(), limit);
+                tell(answer, Response::Issues(Box::new(page)));
+            }
+            // The socket has answered it.
+            Verb::Link => tell(
+                answer,
+                Response::Nothing {
+                    why: "HTTP is not served on TCP".to_owned(),
+                },
+            ),
             Verb::Explain { issue } => {
                 let told = view::explanation(&self.scheduler, &self.workflow, &issue, self.now());
                 let told = told.map_or(Response::NotFound, |told| Response::Explanation(Box::new(told)));
@@ -52,16 +68,54 @@ impl Orchestrator {
         }
     }
 
+    /// A page of all issues that are known.
+    fn issues(&self, after: Option<&IssueId>, query: Option<&str>, limit: u32) -> IssuesPage {
+        let query = query.map(str::to_lowercase).filter(|query| !query.is_empty());
+        let fits = |id: &IssueId| {
+            let (Some(query), Some(machine)) = (&query, self.scheduler.machine(id)) else {
+                return true;
+            };
+            let issue = machine.issue();
+            [id.as_str(), &issue.title, &issue.state]
+                .iter()
+                .any(|text| text.to_lowercase().contains(query.as_str()))
+        };
+        let mut ids: Vec<&IssueId> = self.scheduler.issues().filter(|id| fits(id)).collect();
+        ids.sort();
+        let total = ids.len();
+        let start = after.map_or(0, |after| ids.partition_point(|id| *id <= after));
+        let limit = limit as usize;
+        let now = self.now();
+        let page = &ids[start..(start + limit).min(total)];
+        IssuesPage {
+            schema: SCHEMA,
+            issues: page
+                .iter()
+                .filter_map(|id| view::explanation(&self.scheduler, &self.workflow, id, now))
+                .collect(),
+            next: page.last().filter(|_| start + limit < total).map(|id| (*id).clone()),
+            total,
+        }
+    }
+
     /// Has the scheduler decide; the answer goes out when what it decided is on disk.
-    fn ask(&mut self, ask: Ask, answer: oneshot::Sender<Response>) {
+    fn ask(&mut self, ask: Ask, by: By, answer: oneshot::Sender<Response>) {
         if let Some(broken) = &self.broken {
             let message = crate::report::chain(&broken.error);
             return tell(answer, error("ledger", message, "the daemon is ending"));
         }
         self.next_ask += 1;
         self.answers.insert(self.next_ask, answer);
-        self.handle(Input::Ask(self.next_ask, ask));
+        self.handle(Input::Ask(self.next_ask, ask, by));
     }
+}
+
+/// Whether a verb changes what the daemon does.
+fn steers(verb: &Verb) -> bool {
+    !matches!(
+        verb,
+        Verb::Status | Verb::Issues { .. } | Verb::Explain { .. } | Verb::Link
+    )
 }
 
 fn tell(answer: oneshot::Sender<Response>, response: Response) {

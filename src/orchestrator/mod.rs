@@ -26,7 +26,7 @@ use vik_core::ids::{IssueId, SessionId};
 use vik_core::issue::Pull;
 use vik_core::limits::Spend;
 use vik_core::machine::Phase;
-use vik_core::scheduler::{Filter, Input, Rest, Scheduler, Seen, Start};
+use vik_core::scheduler::{By, Filter, Input, Rest, Scheduler, Seen, Start};
 use vik_core::time::{Mono, Now};
 use vik_core::workflow::{Pressure, Workflow};
 use vik_store::ledger::{CommitError, LedgerError};
@@ -82,8 +82,16 @@ impl Options {
     }
 }
 
-/// A request from the control socket, and where its answer goes.
-pub type Asking = (Request, oneshot::Sender<Response>);
+/// A request, and where its answer goes.
+#[derive(Debug)]
+pub struct Asking {
+    /// What is asked.
+    pub request: Request,
+    /// By whom.
+    pub by: By,
+    /// Where the answer goes.
+    pub answer: oneshot::Sender<Response>,
+}
 
 enum Event {
     Printed(Printed),

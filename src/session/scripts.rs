@@ -21,7 +21,7 @@ use crate::report;
 use crate::template;
 
 /// What the journal calls the commands of the prompt.
-pub(super) const PROMPT: &str = "prompt";
+pub const PROMPT: &str = "prompt";
 
 impl Work<'_> {
     pub(super) async fn verify(&mut self, workdir: &Path) -> Result<(), Trouble> {

@@ -67,7 +67,7 @@ pub async fn leftover(supervisor: &Supervisor, workspace: &Path, scratch: &Path)
         Err(Blind::Io(error)) => return Leftover::Unknown(error.to_string()),
     };
     let found = look(supervisor, &view).await;
-    let _ = std::fs::remove_dir_all(&view.git_dir);
+    view.remove();
     found.unwrap_or_else(Leftover::Unknown)
 }
 
@@ -110,7 +110,7 @@ async fn look(supervisor: &Supervisor, view: &View) -> Result<Leftover, String> 
 }
 
 /// A repository as git may see it.
-struct View {
+pub(super) struct View {
     workspace: PathBuf,
     git_dir: PathBuf,
     objects: PathBuf,
@@ -120,7 +120,7 @@ struct View {
 }
 
 /// Why there is no view.
-enum Blind {
+pub(super) enum Blind {
     NoRepository,
     Io(io::Error),
 }
@@ -133,7 +133,7 @@ impl From<io::Error> for Blind {
 
 impl View {
     /// `None`: the workspace is empty.
-    fn make(workspace: &Path, scratch: &Path) -> Result<Option<Self>, Blind> {
+    pub(super) fn make(workspace: &Path, scratch: &Path) -> Result<Option<Self>, Blind> {
         if std::fs::read_dir(workspace)?.next().is_none() {
             return Ok(None);
         }
@@ -169,6 +169,28 @@ impl View {
         Ok(Some(view))
     }
 
+    /// Removes what was made for the look.
+    pub(super) fn remove(&self) {
+        // It holds links and settings only; what stays is swept at the next start.
+        let _ = std::fs::remove_dir_all(&self.git_dir);
+    }
+
+    /// The same with a copy of the index, which may be written to.
+    pub(super) fn with_own_index(&self) -> io::Result<Self> {
+        let index = self.git_dir.join("own-index");
+        match std::fs::copy(&self.index, &index) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        Ok(Self {
+            workspace: self.workspace.clone(),
+            git_dir: self.git_dir.clone(),
+            objects: self.objects.clone(),
+            index,
+            linked: self.linked,
+        })
+    }
+
     fn fill(&self, own: &Path, common: &Path) -> io::Result<()> {
         let settings = "[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tfsmonitor = false\n\
              \tuntrackedCache = false\n\thooksPath = /dev/null\n\tattributesFile = /dev/null\n\
@@ -186,7 +208,7 @@ impl View {
         Ok(())
     }
 
-    async fn git(&self, supervisor: &Supervisor, args: &[&str]) -> Result<Vec<u8>, String> {
+    pub(super) async fn git(&self, supervisor: &Supervisor, args: &[&str]) -> Result<Vec<u8>, String> {
         let mut spec = ShimSpec::command("git", &self.workspace);
         spec.args = args.iter().map(OsString::from).collect();
         let env: BTreeMap<&str, OsString> = [

@@ -128,6 +128,11 @@ impl InstanceDir {
         self.path.join("instance.json")
     }
 
+    /// The token of the HTTP API.
+    pub fn api_token(&self) -> PathBuf {
+        self.path.join("api.token")
+    }
+
     /// The control socket. It stands in the folder unless that path is too long for a socket.
     pub fn socket(&self) -> PathBuf {
         self.socket_dir.join("vik.sock")

@@ -4,6 +4,7 @@
 //! follow a link, so an issue's folder is that folder, whatever stands in it or was put in its place.
 
 mod clean;
+mod diff;
 mod fingerprint;
 pub mod fs;
 mod home;
@@ -18,6 +19,7 @@ mod removal;
 mod tests;
 
 pub use clean::{Leftover, leftover};
+pub use diff::diff;
 pub use fingerprint::{Fingerprint, fingerprint};
 pub use home::{Layout, absolute_workflow_path};
 pub use instance::InstanceDir;

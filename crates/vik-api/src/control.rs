@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use vik_core::ids::IssueId;
 
-use crate::{ErrorBody, Explanation, Status};
+use crate::{ErrorBody, Explanation, IssuesPage, Status};
 
 /// The version of the protocol.
 pub const PROTOCOL: u32 = 1;
@@ -60,6 +60,19 @@ pub enum Verb {
     },
     /// Start nothing more, and end when nothing runs.
     Drain,
+    /// Where issues stand, in the order of their ids.
+    Issues {
+        /// Go on after this one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        after: Option<IssueId>,
+        /// Only those with this in their id, title or state, in any case.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        query: Option<String>,
+        /// How many at most.
+        limit: u32,
+    },
+    /// A link that opens the dashboard once.
+    Link,
     /// Why this issue runs, why not, and when next.
     Explain {
         /// The issue.
@@ -75,6 +88,13 @@ pub enum Response {
     Status(Box<Status>),
     /// The answer to `explain`.
     Explanation(Box<Explanation>),
+    /// The answer to `issues`.
+    Issues(Box<IssuesPage>),
+    /// The answer to `link`.
+    Link {
+        /// It works once.
+        url: String,
+    },
     /// It will be done.
     Accepted,
     /// It is done, and on disk.

@@ -38,7 +38,7 @@ pub use direct::{Direct, Terms, kill_descendants};
 pub use heap::{lean_code, lean_heap};
 pub use identity::ProcessId;
 pub use lock::FileLock;
-pub use peer::{descends_from, peer_pid};
+pub use peer::{descends_from, peek, peer_pid};
 pub use reap::{adopt_orphans, is_init, tend_orphans};
 pub use sandbox::{Fence, Reads, Sandbox, SandboxError};
 pub use shield::shield;

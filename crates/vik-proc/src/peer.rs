@@ -28,6 +28,16 @@ pub fn peer_pid(socket: &impl AsFd) -> io::Result<i32> {
     }
 }
 
+/// Looks at what a peer sent first, without taking it.
+///
+/// # Errors
+/// When the socket cannot be read, also because nothing is there yet.
+pub fn peek(socket: &impl AsFd, bytes: &mut [u8]) -> io::Result<usize> {
+    use std::os::fd::AsRawFd;
+    let flags = nix::sys::socket::MsgFlags::MSG_PEEK;
+    Ok(nix::sys::socket::recv(socket.as_fd().as_raw_fd(), bytes, flags)?)
+}
+
 /// Whether a process is one of these, or has one of them among its ancestors. `None` where that cannot be told: the
 /// process is gone. Its connection may outlive it, so that is nobody to be trusted.
 pub fn descends_from(pid: i32, of: &[ProcessId]) -> Option<bool> {

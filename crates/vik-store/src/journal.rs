@@ -156,18 +156,24 @@ struct Line<S> {
     step: S,
 }
 
+/// The steps of an attempt so far. Changes nothing, also where the attempt is under way; no journal has none.
+pub fn steps(journal: &Path) -> Vec<Step> {
+    let text = std::fs::read(journal).unwrap_or_default();
+    let (lines, _) = crate::lines_of(&text);
+    lines
+        .filter_map(|line| Some(serde_json::from_slice::<Line<Step>>(line).ok()?.step))
+        .collect()
+}
+
 /// The commands of an attempt that were begun more than once, since a death fell between the start of one and the record
 /// of its end. Changes nothing, also where the attempt is under way; no journal has none.
 pub fn begun_again(journal: &Path) -> Vec<String> {
-    let text = std::fs::read(journal).unwrap_or_default();
-    let (lines, _) = crate::lines_of(&text);
-    let begun: Vec<String> = lines
-        .filter_map(
-            |line| match serde_json::from_slice::<Line<Step>>(line).ok()?.step {
-                Step::Started { script } => Some(script),
-                _ => None,
-            },
-        )
+    let begun: Vec<String> = steps(journal)
+        .into_iter()
+        .filter_map(|step| match step {
+            Step::Started { script } => Some(script),
+            _ => None,
+        })
         .collect();
     let mut again: Vec<String> = Vec::new();
     for (at, script) in begun.iter().enumerate() {

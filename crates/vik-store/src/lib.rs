@@ -10,7 +10,7 @@ mod log;
 mod read;
 
 pub use attempt::{AttemptFiles, AttemptRecord, Kept, StoreError};
-pub use journal::{Journal, Plan, ProcessNote, Ran, Step, Trouble, begun_again};
+pub use journal::{Journal, Plan, ProcessNote, Ran, Step, Trouble, begun_again, steps};
 pub use ledger::Ledger;
 pub use log::{Reopened, SessionLog};
 pub use read::{History, PastAttempt, last_line, lines_of, read_ended};

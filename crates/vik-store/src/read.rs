@@ -42,10 +42,24 @@ impl History {
                 history.read_issue(&issue)?;
             }
         }
-        history
-            .attempts
-            .sort_by_key(|attempt| (attempt.record.started_at, attempt.record.session_id));
+        history.sort();
         Ok(history)
+    }
+
+    /// Reads what the attempts of one issue left, oldest first.
+    ///
+    /// # Errors
+    /// When the folder cannot be read.
+    pub fn of_issue(issue_sessions_dir: &Path) -> Result<Self, StoreError> {
+        let mut history = Self::default();
+        history.read_issue(issue_sessions_dir)?;
+        history.sort();
+        Ok(history)
+    }
+
+    fn sort(&mut self) {
+        self.attempts
+            .sort_by_key(|attempt| (attempt.record.started_at, attempt.record.session_id));
     }
 
     fn read_issue(&mut self, dir: &Path) -> Result<(), StoreError> {
@@ -53,23 +67,26 @@ impl History {
             if !path.to_string_lossy().ends_with(".attempt.json") {
                 continue;
             }
-            let record = std::fs::read(&path)
-                .ok()
-                .and_then(|text| serde_json::from_slice(&text).ok());
-            match (record, AttemptFiles::of(&path)) {
-                (Some(record), Some(files)) => {
-                    let (ended_at, ended) = read_ended(&files.log()).unzip();
-                    self.attempts.push(PastAttempt {
-                        record,
-                        ended,
-                        ended_at,
-                        files,
-                    });
-                }
-                _ => self.unreadable.push(path),
+            match AttemptFiles::of(&path).and_then(PastAttempt::read) {
+                Some(attempt) => self.attempts.push(attempt),
+                None => self.unreadable.push(path),
             }
         }
         Ok(())
+    }
+}
+
+impl PastAttempt {
+    /// Reads what one attempt left; `None` where there is no record of it, or none that can be read.
+    pub fn read(files: AttemptFiles) -> Option<Self> {
+        let record = AttemptRecord::read(&files.record()).ok()??;
+        let (ended_at, ended) = read_ended(&files.log()).unzip();
+        Some(Self {
+            record,
+            ended,
+            ended_at,
+            files,
+        })
     }
 }
 

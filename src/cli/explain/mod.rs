@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use vik_api::{Daemon, DaemonState, DecisionView, Explained, Explanation, HoldView, Response, SCHEMA, Verb};
+use vik_api::{Daemon, DaemonState, Explained, Explanation, HoldView, Response, SCHEMA, Verb};
 use vik_core::changes::Decision;
 use vik_core::ids::IssueId;
 use vik_core::scheduler::{Filter, Scheduler};
@@ -72,14 +72,14 @@ fn explain(path: &Path, issue: &IssueId) -> Result<Explained, Failure> {
         daemon,
         issue_id: issue.clone(),
         now,
-        decisions: decisions.into_iter().map(decision_view).collect(),
+        decisions: decisions.into_iter().map(view::decision).collect(),
         runs,
     })
 }
 
 /// Nothing is known of the issue: most often it is in a state that no stage takes, so the states are named.
 fn unknown(path: &Path, issue: &IssueId) -> Failure {
-    let failure = client::unknown_issue(issue.as_str());
+    let failure = crate::control::unknown_issue(issue.as_str());
     let Ok(loaded) = WorkflowFile::valid(path, |_| {}) else {
         return failure;
     };
@@ -147,17 +147,6 @@ fn decisions(ledger: &Reader, issue: &IssueId) -> Result<Vec<Decision>, Failure>
         .map_err(|error| ledger_failure(&error))?;
     decisions.reverse();
     Ok(decisions)
-}
-
-fn decision_view(decision: Decision) -> DecisionView {
-    DecisionView {
-        at: decision.at,
-        stage: decision.stage,
-        run_id: decision.run.map(|run| run.to_string()),
-        session_id: decision.session.map(|session| session.to_string()),
-        kind: decision.kind,
-        detail: decision.detail,
-    }
 }
 
 /// No daemon that could answer.

@@ -1,20 +1,20 @@
 //! What a person asks for.
 
-use super::{About, Answer, Ask, Effect, Scheduler, StopWhy};
+use super::{About, Answer, Ask, By, Effect, Scheduler, StopWhy};
 use crate::ids::IssueId;
 use crate::machine::{Observed, ParkReason, Phase, Run};
 use crate::time::Now;
 
 impl Scheduler {
-    pub(super) fn asked(&mut self, number: u64, ask: Ask, now: Now) {
+    pub(super) fn asked(&mut self, number: u64, ask: Ask, by: &By, now: Now) {
         let answer = match ask {
-            Ask::Pause(issue) => self.pause(issue.as_ref(), true, now),
-            Ask::Continue(issue) => self.pause(issue.as_ref(), false, now),
-            Ask::Cancel(issue) => self.cancel(&issue, now),
-            Ask::Unpark(issue, attempts) => self.unpark(&issue, attempts, now),
+            Ask::Pause(issue) => self.pause(issue.as_ref(), true, by, now),
+            Ask::Continue(issue) => self.pause(issue.as_ref(), false, by, now),
+            Ask::Cancel(issue) => self.cancel(&issue, by, now),
+            Ask::Unpark(issue, attempts) => self.unpark(&issue, attempts, by, now),
             Ask::Drain => {
                 self.draining = true;
-                let detail = "a person asked to start nothing more".to_owned();
+                let detail = format!("{by} asked to start nothing more");
                 self.decide(now, "drain", About::default(), detail);
                 Answer::Done(self.spending.running().count())
             }
@@ -22,11 +22,11 @@ impl Scheduler {
         self.effects.push(Effect::Answer(number, answer));
     }
 
-    fn pause(&mut self, issue: Option<&IssueId>, paused: bool, now: Now) -> Answer {
+    fn pause(&mut self, issue: Option<&IssueId>, paused: bool, by: &By, now: Now) -> Answer {
         let (kind, detail, same) = if paused {
-            ("pause", "a person paused it", "it is paused already")
+            ("pause", format!("{by} paused it"), "it is paused already")
         } else {
-            ("continue", "a person lets it go on", "it is not paused")
+            ("continue", format!("{by} lets it go on"), "it is not paused")
         };
         let did = match issue {
             None => std::mem::replace(&mut self.paused, paused) != paused,
@@ -46,12 +46,12 @@ impl Scheduler {
             issue,
             ..About::default()
         };
-        self.decide(now, kind, about, detail.to_owned());
+        self.decide(now, kind, about, detail);
         Answer::Done(1)
     }
 
     /// Stops what runs for an issue, and parks what would start.
-    fn cancel(&mut self, issue: &IssueId, now: Now) -> Answer {
+    fn cancel(&mut self, issue: &IssueId, by: &By, now: Now) -> Answer {
         if !self.machines.contains_key(issue) {
             return Answer::UnknownIssue;
         }
@@ -87,13 +87,13 @@ impl Scheduler {
         if !changed {
             return Answer::Nothing("nothing runs or waits for it");
         }
-        let detail = "a person cancelled it".to_owned();
+        let detail = format!("{by} cancelled it");
         self.decide(now, "cancel", About::issue(issue), detail);
         self.record(issue, Observed { notes, changed }, now);
         Answer::Done(count)
     }
 
-    fn unpark(&mut self, issue: &IssueId, attempts: Option<u32>, now: Now) -> Answer {
+    fn unpark(&mut self, issue: &IssueId, attempts: Option<u32>, by: &By, now: Now) -> Answer {
         let Some(machine) = self.machines.get_mut(issue) else {
             return Answer::UnknownIssue;
         };
@@ -116,8 +116,8 @@ impl Scheduler {
             });
         }
         let detail = match attempts {
-            Some(attempts) => format!("a person allowed {attempts} attempts more"),
-            None => "a person allowed another try".to_owned(),
+            Some(attempts) => format!("{by} allowed {attempts} attempts more"),
+            None => format!("{by} allowed another try"),
         };
         self.decide(now, "unpark", About::issue(issue), detail);
         self.record(issue, Observed { notes, changed: true }, now);

@@ -62,7 +62,7 @@ pub enum Input {
     /// The workflow was edited, and the new one is good.
     Reloaded(Arc<Workflow>),
     /// A person asks for something; [`Effect::Answer`] carries the same number.
-    Ask(u64, Ask),
+    Ask(u64, Ask, By),
     /// Time has passed.
     Tick,
     /// Start nothing more: Vik is stopping.
@@ -78,6 +78,29 @@ pub enum Seen {
     Gone,
     /// The look failed: nothing is known.
     Unknown,
+}
+
+/// Who asks, as decisions tell it: "a person", with how they came where that is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct By(Box<str>);
+
+impl By {
+    /// A person who came this way, as in `vik cancel, user 1000`.
+    pub fn way(way: &str) -> Self {
+        Self(format!("a person ({way})").into())
+    }
+}
+
+impl Default for By {
+    fn default() -> Self {
+        Self("a person".into())
+    }
+}
+
+impl fmt::Display for By {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
 }
 
 /// What a person can ask for.

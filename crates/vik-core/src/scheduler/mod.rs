@@ -32,7 +32,7 @@ use spending::Spending;
 use workspaces::Workspaces;
 
 pub use explain::{Explanation, Hold, StageExplanation, Waiting};
-pub use messages::{Answer, Ask, Effect, Filter, Input, Resume, Seen, Start, StopWhy};
+pub use messages::{Answer, Ask, By, Effect, Filter, Input, Resume, Seen, Start, StopWhy};
 pub use waits::Rest;
 
 /// The state over all issues.
@@ -203,7 +203,7 @@ impl Scheduler {
             Input::WorkspaceRemoved { issue, removed } => self.workspace_removed(&issue, removed, now),
             Input::Pressure(why) => self.pressed(why, now),
             Input::Reloaded(workflow) => self.reloaded(workflow, now),
-            Input::Ask(number, ask) => self.asked(number, ask, now),
+            Input::Ask(number, ask, by) => self.asked(number, ask, &by, now),
             Input::Tick => {}
             Input::Drain => self.draining = true,
         }
@@ -414,6 +414,11 @@ impl Scheduler {
         self.machines
             .iter()
             .flat_map(|(id, machine)| machine.runs().iter().map(move |run| (id, run)))
+    }
+
+    /// Every issue that is known, in no order.
+    pub fn issues(&self) -> impl Iterator<Item = &IssueId> {
+        self.machines.keys()
     }
 
     /// The machine of an issue, where one is known.

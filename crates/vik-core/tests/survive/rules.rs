@@ -10,7 +10,7 @@ use vik_core::limits::{LimitScope, LimitUnit, Spend};
 use vik_core::machine::{Machine, ParkReason, Phase, Report};
 use vik_core::money::MicroUsd;
 use vik_core::outcome::{FailureClass, Outcome};
-use vik_core::scheduler::{Answer, Ask, Effect, Filter, Hold, Input, Rest, Scheduler, Seen, Start, StopWhy};
+use vik_core::scheduler::{Answer, Ask, By, Effect, Filter, Hold, Input, Rest, Scheduler, Seen, Start, StopWhy};
 use vik_core::time::{Mono, Now};
 use vik_core::workflow::load;
 
@@ -233,7 +233,7 @@ fn only_unpark_or_a_higher_limit_frees_what_its_life_used_up() {
     assert_eq!(story.parked(), Some(ParkReason::IssueLimit));
     story.pull(r#"[{"id":1,"state":"todo","title":"another"}]"#);
     assert_eq!(story.starts.len(), 1, "a change does not");
-    story.tell(Input::Ask(7, Ask::Unpark("1".into(), Some(1))));
+    story.tell(Input::Ask(7, Ask::Unpark("1".into(), Some(1)), By::default()));
     assert!(matches!(story.effects[0], Effect::Note(..)));
     assert_eq!(story.starts.len(), 2);
     story.end(of(Outcome::Failed)).pull(TO_DO);
@@ -449,7 +449,7 @@ fn a_quota_is_waited_for_and_can_be_cancelled_meanwhile() {
         ..quota
     };
     story.end(quota).pull(TO_DO);
-    story.tell(Input::Ask(1, Ask::Cancel("1".into())));
+    story.tell(Input::Ask(1, Ask::Cancel("1".into()), By::default()));
     assert!(matches!(
         story.effects.last(),
         Some(Effect::Answer(1, Answer::Done(1)))

@@ -15,7 +15,7 @@ use vik_core::limits::Spend;
 use vik_core::machine::{Life, Machine, Note, Report};
 use vik_core::money::MicroUsd;
 use vik_core::outcome::{FailureClass, Outcome};
-use vik_core::scheduler::{Ask, Effect, Filter, Input, Scheduler, Seen, Start, StopWhy};
+use vik_core::scheduler::{Ask, By, Effect, Filter, Input, Scheduler, Seen, Start, StopWhy};
 use vik_core::time::{Mono, Now};
 use vik_core::workflow::{Workflow, load};
 
@@ -395,14 +395,14 @@ impl World {
             }
             Step::Edit(number) => self.titles[number] += 1,
             Step::Crash => self.crash(),
-            Step::Pause(number) => self.tell(Input::Ask(1, Ask::Pause(number.map(Self::id)))),
-            Step::Continue(number) => self.tell(Input::Ask(1, Ask::Continue(number.map(Self::id)))),
-            Step::Cancel(number) => self.tell(Input::Ask(1, Ask::Cancel(Self::id(number)))),
+            Step::Pause(number) => self.tell(Input::Ask(1, Ask::Pause(number.map(Self::id)), By::default())),
+            Step::Continue(number) => self.tell(Input::Ask(1, Ask::Continue(number.map(Self::id)), By::default())),
+            Step::Cancel(number) => self.tell(Input::Ask(1, Ask::Cancel(Self::id(number)), By::default())),
             Step::Unpark(number, more) => {
                 // Each grants a bounded number of attempts more; the sum is a safe bound.
                 let issue = Self::id(number);
                 *self.allowed.entry(issue.clone()).or_default() += 2 * MAX_ATTEMPTS + 2 * more.unwrap_or(0);
-                self.tell(Input::Ask(1, Ask::Unpark(issue, more)));
+                self.tell(Input::Ask(1, Ask::Unpark(issue, more), By::default()));
             }
             Step::Show(nth, how) => {
                 if self.shows.is_empty() {

@@ -87,7 +87,7 @@ impl Told {
                 session: *session,
                 spend: *spend,
             },
-            Input::Ask(number, ask) => Self::Ask(*number, ask.clone()),
+            Input::Ask(number, ask, _) => Self::Ask(*number, ask.clone()),
             Input::Reloaded(_) => Self::Reloaded,
             Input::Pressure(why) => Self::Pressure(why.is_some()),
             Input::Drain => Self::Drain,

@@ -1,7 +1,7 @@
 //! What happens outside: the tracker, people, the clock, the load, deaths.
 
 use vik_core::ids::IssueId;
-use vik_core::scheduler::{Ask, Input, Scheduler, Seen};
+use vik_core::scheduler::{Ask, By, Input, Scheduler, Seen};
 use vik_core::time::Now;
 use vik_core::workflow::RemoveWorkspace;
 
@@ -238,7 +238,7 @@ impl World {
         let named = !matches!(ask, Ask::Pause(None) | Ask::Continue(None) | Ask::Drain);
         let issue = named.then_some(issue);
         self.trace.note(Event::Asks { what, issue });
-        self.tell(Input::Ask(number, ask))?;
+        self.tell(Input::Ask(number, ask, By::default()))?;
         Ok(true)
     }
 

@@ -122,6 +122,18 @@ impl Reader {
         )
     }
 
+    /// The attempts of one run, oldest first.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub fn attempts_of_run(&self, run: RunId) -> Result<Vec<StoredAttempt>, LedgerError> {
+        self.list(
+            &format!("{ATTEMPTS} WHERE run = ?1 ORDER BY started_at, session"),
+            [run.to_string()],
+            attempt,
+        )
+    }
+
     /// One attempt.
     ///
     /// # Errors

@@ -47,7 +47,7 @@ fn after_an_attempt_that_parked_at_once_the_issue_is_seen_before_its_next_stage_
 fn what_is_unparked_before_the_issue_was_seen_again_waits_for_that() {
     let mut story = story("", "", "");
     story.pull(TO_DO).end(refused());
-    story.tell(Input::Ask(1, Ask::Unpark("1".into(), None)));
+    story.tell(Input::Ask(1, Ask::Unpark("1".into(), None), By::default()));
     assert_eq!((story.starts.len(), story.parked()), (1, None));
     story.pull(TO_DO).wait(60);
     assert_eq!(story.starts.len(), 2);

@@ -1,0 +1,186 @@
+//! Errors as RFC 9457 problems, and the parts of a request that are read with them.
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::rejection::{JsonRejection, QueryRejection};
+use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
+use axum::http::request::Parts;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::de::DeserializeOwned;
+use vik_api::{ErrorBody, PROBLEM_JSON, Problem};
+use vik_core::ids::{IssueId, SessionId};
+
+use crate::report::{Exit, Failure};
+
+/// Why a request was not answered as it was meant.
+#[derive(Debug)]
+pub struct Refusal {
+    status: StatusCode,
+    error: ErrorBody,
+}
+
+impl Refusal {
+    /// A status, a stable code, and words.
+    pub fn new(status: StatusCode, code: &str, message: impl Into<String>) -> Self {
+        Self {
+            status,
+            error: ErrorBody {
+                code: code.to_owned(),
+                message: message.into(),
+                hint: None,
+            },
+        }
+    }
+
+    /// Says what to do about it.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.error.hint = Some(hint.into());
+        self
+    }
+
+    /// An error of the daemon.
+    pub fn of(error: ErrorBody) -> Self {
+        let status = match error.code.as_str() {
+            "bad_request" | "usage" => StatusCode::BAD_REQUEST,
+            "refused" => StatusCode::FORBIDDEN,
+            _ => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        Self { status, error }
+    }
+
+    /// The daemon gave an answer to another question.
+    pub fn nonsense() -> Self {
+        Self::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "daemon_nonsense",
+            "the daemon answered something else",
+        )
+    }
+
+    /// No such issue is known.
+    pub fn unknown_issue(issue: &IssueId) -> Self {
+        crate::control::unknown_issue(issue.as_str()).into()
+    }
+}
+
+impl From<Failure> for Refusal {
+    fn from(failure: Failure) -> Self {
+        let status = match failure.exit {
+            Exit::NotFound => StatusCode::NOT_FOUND,
+            Exit::Usage => StatusCode::BAD_REQUEST,
+            Exit::NoDaemon | Exit::TimedOut => StatusCode::SERVICE_UNAVAILABLE,
+            _ => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        Self {
+            status,
+            error: failure.body(),
+        }
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let title = self.status.canonical_reason().unwrap_or("Error");
+        let problem = Problem::new(self.status.as_u16(), title, self.error);
+        let mut response = (self.status, Json(problem)).into_response();
+        let kind = HeaderValue::from_static(PROBLEM_JSON);
+        response.headers_mut().insert(header::CONTENT_TYPE, kind);
+        response
+    }
+}
+
+/// An answer, or why there is none.
+pub type Answer<T> = Result<Json<T>, Refusal>;
+
+/// The query of a request.
+#[derive(Debug)]
+pub struct Params<T>(pub T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Params<T> {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
+        let parsed: Result<Query<T>, QueryRejection> = Query::from_request_parts(parts, state).await;
+        match parsed {
+            Ok(Query(params)) => Ok(Self(params)),
+            Err(rejection) => Err(Refusal::new(
+                StatusCode::BAD_REQUEST,
+                "bad_request",
+                rejection.body_text(),
+            )),
+        }
+    }
+}
+
+/// The body of a request, as JSON.
+#[derive(Debug)]
+pub struct Input<T>(pub T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Input<T> {
+    type Rejection = Refusal;
+
+    async fn from_request(request: Request<Body>, state: &S) -> Result<Self, Refusal> {
+        let parsed: Result<Json<T>, JsonRejection> = Json::from_request(request, state).await;
+        match parsed {
+            Ok(Json(value)) => Ok(Self(value)),
+            Err(rejection) => {
+                let refusal = Refusal::new(rejection.status(), "bad_request", rejection.body_text());
+                Err(refusal.hint("send a JSON object with `Content-Type: application/json`, at least `{}`"))
+            }
+        }
+    }
+}
+
+/// The issue that the path names.
+#[derive(Debug)]
+pub struct IssueInPath(pub IssueId);
+
+impl<S: Send + Sync> FromRequestParts<S> for IssueInPath {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
+        let id = text_in_path(parts, state).await?;
+        Ok(Self(IssueId::new(id)))
+    }
+}
+
+/// The attempt that the path names.
+#[derive(Debug)]
+pub struct SessionInPath(pub SessionId);
+
+impl<S: Send + Sync> FromRequestParts<S> for SessionInPath {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
+        let id = text_in_path(parts, state).await?;
+        match uuid::Uuid::try_parse(&id) {
+            Ok(uuid) => Ok(Self(SessionId(uuid))),
+            Err(_) => Err(unknown_session(&id)),
+        }
+    }
+}
+
+/// No such attempt is known.
+pub fn unknown_session(id: &str) -> Refusal {
+    let shown = crate::report::one_line(id, 60);
+    Refusal::new(
+        StatusCode::NOT_FOUND,
+        "no_session",
+        format!("no session `{shown}` is known"),
+    )
+    .hint("`GET /api/v1/runs` lists all")
+}
+
+async fn text_in_path<S: Send + Sync>(parts: &mut Parts, state: &S) -> Result<String, Refusal> {
+    let found: Result<Path<String>, _> = Path::from_request_parts(parts, state).await;
+    match found {
+        Ok(Path(text)) => Ok(text),
+        Err(rejection) => Err(Refusal::new(
+            rejection.status(),
+            "bad_request",
+            rejection.body_text(),
+        )),
+    }
+}

@@ -1,0 +1,403 @@
+//! What happens, told as it happens: `GET /api/v1/events`.
+//!
+//! Facts are numbered and encoded once, in batches that all readers share. A reader that does not keep up is let go: it
+//! comes again with the number of the last fact it saw, and gets what it missed, or is told to load everything anew.
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use jiff::Timestamp;
+use tokio::sync::{broadcast, mpsc};
+use tokio_util::sync::CancellationToken;
+use vik_api::{Fact, FeedEvent, SessionView, Status};
+
+use super::door::Connection;
+use super::metrics::Metrics;
+use super::read::Daemon;
+use crate::orchestrator::{Observer, Progress};
+use crate::report::one_line;
+
+/// Facts of so long a time go out together.
+const BATCH: Duration = Duration::from_millis(50);
+
+/// How often the sessions are looked at while somebody reads.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// How often a reader hears that the connection lives.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+
+/// How many facts may wait to be encoded; more are lost, and the readers are told.
+const WAITING: usize = 65_536;
+
+/// How many facts are kept for who comes again.
+const KEPT_FACTS: usize = 10_000;
+
+/// How many bytes of them.
+const KEPT_BYTES: usize = 4 * 1024 * 1024;
+
+/// How many batches a reader may be behind.
+const BEHIND: usize = 64;
+
+/// Where facts go; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Feed(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    facts: mpsc::Sender<FeedEvent>,
+    receiver: Mutex<Option<mpsc::Receiver<FeedEvent>>>,
+    lost: AtomicBool,
+    batches: broadcast::Sender<Bytes>,
+    kept: Mutex<Kept>,
+    readers: AtomicUsize,
+    metrics: Metrics,
+    last_good_pull: AtomicI64,
+}
+
+/// The latest facts, encoded.
+#[derive(Debug, Default)]
+struct Kept {
+    facts: VecDeque<Bytes>,
+    bytes: usize,
+    /// The number of the first one that is kept.
+    first: u64,
+    /// Tells this daemon's numbers from those of the one before it.
+    epoch: u32,
+}
+
+impl Kept {
+    fn next(&self) -> u64 {
+        self.first + self.facts.len() as u64
+    }
+
+    fn push(&mut self, fact: Bytes) {
+        self.bytes += fact.len();
+        self.facts.push_back(fact);
+        while self.facts.len() > KEPT_FACTS || self.bytes > KEPT_BYTES {
+            let Some(old) = self.facts.pop_front() else { break };
+            self.bytes -= old.len();
+            self.first += 1;
+        }
+    }
+
+    /// What came after this id; `None` where some of it is not kept any more.
+    fn after(&self, id: &str) -> Option<Vec<Bytes>> {
+        let (epoch, number) = id.split_once('-')?;
+        let (epoch, number) = (epoch.parse::<u32>().ok()?, number.parse::<u64>().ok()?);
+        if epoch != self.epoch || number + 1 < self.first || number >= self.next() {
+            return None;
+        }
+        let skip = usize::try_from(number + 1 - self.first).ok()?;
+        Some(self.facts.iter().skip(skip).cloned().collect())
+    }
+}
+
+impl Default for Feed {
+    fn default() -> Self {
+        let (facts, receiver) = mpsc::channel(WAITING);
+        let kept = Kept {
+            first: 1,
+            epoch: uuid::Uuid::new_v4().as_fields().0,
+            ..Kept::default()
+        };
+        Self(Arc::new(Inner {
+            facts,
+            receiver: Mutex::new(Some(receiver)),
+            lost: AtomicBool::new(false),
+            batches: broadcast::channel(BEHIND).0,
+            kept: Mutex::new(kept),
+            readers: AtomicUsize::new(0),
+            metrics: Metrics::default(),
+            last_good_pull: AtomicI64::new(i64::MIN),
+        }))
+    }
+}
+
+impl Feed {
+    /// Tells a fact. Never waits: where nobody takes them, facts are lost, and that is told.
+    pub fn tell(&self, fact: Fact) {
+        let event = FeedEvent {
+            at: Timestamp::now(),
+            fact,
+        };
+        if self.0.facts.try_send(event).is_err() {
+            self.0.lost.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// When the last good pull ended.
+    pub fn last_good_pull(&self) -> Option<Timestamp> {
+        Timestamp::from_millisecond(self.0.last_good_pull.load(Ordering::Relaxed)).ok()
+    }
+
+    /// What is counted.
+    pub fn metrics(&self) -> &Metrics {
+        &self.0.metrics
+    }
+
+    /// How many read the feed.
+    pub fn readers(&self) -> usize {
+        self.0.readers.load(Ordering::Relaxed)
+    }
+
+    /// Encodes and hands out what is told, until there is an end.
+    pub async fn run(&self, daemon: Arc<Daemon>, stop: CancellationToken) {
+        let receiver = self.0.receiver.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(mut receiver) = receiver else { return };
+        let mut look = tokio::time::interval(LOOK);
+        look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut seen = Seen::default();
+        let mut events = Vec::new();
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                taken = receiver.recv_many(&mut events, WAITING) => {
+                    if taken == 0 {
+                        return;
+                    }
+                    // What comes together goes out together.
+                    tokio::time::sleep(BATCH).await;
+                    while let Ok(event) = receiver.try_recv() {
+                        events.push(event);
+                    }
+                }
+                _ = look.tick(), if self.readers() > 0 => {
+                    if let Ok(status) = daemon.status().await {
+                        let now = Timestamp::now();
+                        let facts = seen.look(&status).into_iter();
+                        events.extend(facts.map(|fact| FeedEvent { at: now, fact }));
+                    }
+                }
+            }
+            if self.0.lost.swap(false, Ordering::Relaxed) {
+                events.push(FeedEvent {
+                    at: Timestamp::now(),
+                    fact: Fact::Reset,
+                });
+            }
+            self.hand_out(&events);
+            events.clear();
+        }
+    }
+
+    /// Numbers, encodes and keeps facts, and gives them to whoever reads.
+    fn hand_out(&self, events: &[FeedEvent]) {
+        if events.is_empty() {
+            return;
+        }
+        let mut batch = String::new();
+        let mut kept = self.0.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        for event in events {
+            let Ok(data) = serde_json::to_string(event) else { continue };
+            let start = batch.len();
+            let (epoch, number) = (kept.epoch, kept.next());
+            let _ = write!(
+                batch,
+                "id: {epoch}-{number}\nevent: {}\ndata: {data}\n\n",
+                name(&event.fact)
+            );
+            kept.push(Bytes::copy_from_slice(&batch.as_bytes()[start..]));
+        }
+        // Under the lock: who subscribes meanwhile gets each fact once.
+        let _ = self.0.batches.send(Bytes::from(batch));
+    }
+
+    /// The answer to one reader: what it missed since `last`, then what comes.
+    pub fn answer(&self, last: Option<&str>, connection: Connection) -> Response {
+        let (missed, mut batches) = {
+            let kept = self.0.kept.lock().unwrap_or_else(PoisonError::into_inner);
+            let missed = match last {
+                None => Some(Vec::new()),
+                Some(id) => kept.after(id),
+            };
+            (missed, self.0.batches.subscribe())
+        };
+        let (sender, mut receiver) = mpsc::channel::<Bytes>(BEHIND);
+        let reader = Reader::enter(self.clone());
+        tokio::spawn(async move {
+            let _reader = reader;
+            let hello = Bytes::from_static(b"retry: 1000\n: this is what happens in vik\n\n");
+            let mut first = vec![hello];
+            match missed {
+                Some(missed) if missed.is_empty() => {}
+                Some(missed) => first.push(Bytes::from(missed.concat())),
+                None => first.push(reset()),
+            }
+            for bytes in first {
+                if sender.try_send(bytes).is_err() {
+                    return;
+                }
+            }
+            loop {
+                let bytes = tokio::select! {
+                    () = connection.0.cancelled() => return,
+                    () = sender.closed() => return,
+                    batch = batches.recv() => match batch {
+                        Ok(batch) => batch,
+                        Err(broadcast::error::RecvError::Lagged(_)) => break,
+                        Err(broadcast::error::RecvError::Closed) => return,
+                    },
+                    () = tokio::time::sleep(HEARTBEAT) => Bytes::from_static(b": alive\n\n"),
+                };
+                if sender.try_send(bytes).is_err() {
+                    break;
+                }
+            }
+            // It does not read: what waits for it is let go with its connection.
+            tracing::debug!("a reader of the feed does not keep up: it is let go");
+            connection.0.cancel();
+        });
+        let bytes = futures_util::stream::poll_fn(move |context| {
+            receiver.poll_recv(context).map(|bytes| bytes.map(Ok::<_, std::io::Error>))
+        });
+        let headers = [
+            (header::CONTENT_TYPE, "text/event-stream"),
+            (header::CACHE_CONTROL, "no-store"),
+        ];
+        (headers, Body::from_stream(bytes)).into_response()
+    }
+}
+
+/// Counts a reader while it is there.
+struct Reader(Feed);
+
+impl Reader {
+    fn enter(feed: Feed) -> Self {
+        feed.0.readers.fetch_add(1, Ordering::Relaxed);
+        Self(feed)
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.0.0.readers.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn name(fact: &Fact) -> &'static str {
+    match fact {
+        Fact::Reset => "reset",
+        Fact::State => "state",
+        Fact::Pulled { .. } => "pulled",
+        Fact::Session(_) => "session",
+        Fact::SessionEnded { .. } => "session_ended",
+        Fact::Issue { .. } => "issue",
+    }
+}
+
+/// Has no number: it is about what was before.
+fn reset() -> Bytes {
+    let event = FeedEvent {
+        at: Timestamp::now(),
+        fact: Fact::Reset,
+    };
+    let data = serde_json::to_string(&event).unwrap_or_default();
+    Bytes::from(format!("event: reset\ndata: {data}\n\n"))
+}
+
+/// What was told of the sessions.
+#[derive(Debug, Default)]
+struct Seen {
+    sessions: HashMap<String, (u64, String, Option<String>, u64)>,
+    state: Option<String>,
+}
+
+impl Seen {
+    /// What is new in a status.
+    fn look(&mut self, status: &Status) -> Vec<Fact> {
+        let mut facts = Vec::new();
+        let state = format!(
+            "{:?} {} {:?} {:?}",
+            status.daemon.state, status.paused, status.paused_issues, status.workflow
+        );
+        if self.state.as_ref().is_some_and(|seen| *seen != state) {
+            facts.push(Fact::State);
+        }
+        self.state = Some(state);
+        let running: HashMap<_, _> = status
+            .sessions
+            .iter()
+            .map(|session| (session.session_id.clone(), mark(session)))
+            .collect();
+        for session in &status.sessions {
+            if self.sessions.get(&session.session_id) != running.get(&session.session_id) {
+                facts.push(Fact::Session(Box::new(session.clone())));
+            }
+        }
+        self.sessions = running;
+        facts
+    }
+}
+
+/// What makes a session worth telling anew.
+fn mark(session: &SessionView) -> (u64, String, Option<String>, u64) {
+    (
+        session.events,
+        session.phase.clone(),
+        session.activity.clone(),
+        session.usage.total().max(session.charged.tokens),
+    )
+}
+
+/// Tells the feed what the daemon's loop does, and then whoever else is to know.
+pub struct Reporter {
+    feed: Feed,
+    next: Box<dyn Observer>,
+}
+
+impl Reporter {
+    /// Stands before another observer.
+    pub fn new(feed: Feed, next: Box<dyn Observer>) -> Self {
+        Self { feed, next }
+    }
+}
+
+impl Observer for Reporter {
+    fn on(&mut self, progress: &Progress<'_>) {
+        self.feed.0.metrics.count(progress);
+        if let Some(fact) = fact(progress) {
+            if let Fact::Pulled { ok: true, .. } = fact {
+                let now = Timestamp::now().as_millisecond();
+                self.feed.0.last_good_pull.store(now, Ordering::Relaxed);
+            }
+            self.feed.tell(fact);
+        }
+        self.next.on(progress);
+    }
+}
+
+fn fact(progress: &Progress<'_>) -> Option<Fact> {
+    Some(match progress {
+        Progress::Pulled { issues, .. } => Fact::Pulled {
+            ok: true,
+            issues: *issues,
+        },
+        Progress::PullFailed { .. } => Fact::Pulled { ok: false, issues: 0 },
+        // It stands in the state; the next look tells of it.
+        Progress::Started(start, _) => Fact::Issue {
+            issue_id: start.issue.id.clone(),
+            what: format!("`{}` starts, attempt {}", start.stage.name, start.attempt),
+        },
+        Progress::Ended(start, end) => Fact::SessionEnded {
+            session_id: start.session.to_string(),
+            issue_id: start.issue.id.clone(),
+            stage: start.stage.name.clone(),
+            outcome: end.ended.outcome.to_string(),
+            reason: end.ended.reason.as_deref().map(|reason| one_line(reason, 300)),
+        },
+        Progress::Note(issue, note) => Fact::Issue {
+            issue_id: (*issue).clone(),
+            what: crate::control::view::note(note),
+        },
+        Progress::Reloaded { .. }
+        | Progress::EditRejected { .. }
+        | Progress::LedgerFailed { .. }
+        | Progress::Stopping { .. } => Fact::State,
+    })
+}

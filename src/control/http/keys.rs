@@ -1,0 +1,284 @@
+//! Who may ask on TCP: a token for programs, and a link for a person's browser that works once.
+
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use hmac::{Hmac, KeyInit, Mac};
+use jiff::Timestamp;
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+
+use crate::host::{API_TOKEN, API_TOKEN_FILE};
+use crate::workspace::fs::write_private;
+
+/// The shortest token that is taken.
+const SHORTEST: usize = 16;
+
+/// How long a link for a browser may wait to be opened.
+const LINK_LASTS: Duration = Duration::from_secs(15 * 60);
+
+/// How long a browser stays signed in.
+const COOKIE_LASTS: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// Why there is no token.
+#[derive(Debug, thiserror::Error)]
+pub enum KeyError {
+    /// The file cannot be read or written.
+    #[error("cannot use the token file {path}")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Others may read it.
+    #[error("the token file {path} can be read by others: give it mode 0600")]
+    Open {
+        /// The file.
+        path: PathBuf,
+    },
+    /// It is too short, or has blanks in it.
+    #[error("the token of {from} must be at least {SHORTEST} visible ASCII characters")]
+    Weak {
+        /// The variable or file.
+        from: String,
+    },
+}
+
+/// What opens the API on TCP.
+pub struct Keys {
+    token: String,
+    link: Mutex<Option<Link>>,
+}
+
+struct Link {
+    code: String,
+    until: Instant,
+}
+
+impl std::fmt::Debug for Keys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Keys(…)")
+    }
+}
+
+impl Keys {
+    /// The token of the environment, else of the file it names, else that of `file`, which is made where it is missing.
+    ///
+    /// # Errors
+    /// When there is a token that cannot be used: another one is not taken in its place.
+    pub fn load(file: &Path) -> Result<Self, KeyError> {
+        let given = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+        if let Some(token) = given(API_TOKEN) {
+            return Self::of(&token.to_string_lossy(), API_TOKEN);
+        }
+        match given(API_TOKEN_FILE) {
+            Some(named) => Self::read(Path::new(&named)),
+            None => {
+                if !file.exists() {
+                    write_private(file, new_secret().as_bytes()).map_err(|source| KeyError::File {
+                        path: file.to_owned(),
+                        source,
+                    })?;
+                }
+                Self::read(file)
+            }
+        }
+    }
+
+    fn read(path: &Path) -> Result<Self, KeyError> {
+        let fail = |source| KeyError::File {
+            path: path.to_owned(),
+            source,
+        };
+        let mode = path.metadata().map_err(fail)?.permissions().mode();
+        if mode & 0o077 != 0 {
+            return Err(KeyError::Open {
+                path: path.to_owned(),
+            });
+        }
+        let text = std::fs::read_to_string(path).map_err(fail)?;
+        Self::of(text.trim(), &path.display().to_string())
+    }
+
+    pub(super) fn of(token: &str, from: &str) -> Result<Self, KeyError> {
+        if token.len() < SHORTEST || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(KeyError::Weak {
+                from: from.to_owned(),
+            });
+        }
+        Ok(Self {
+            token: token.to_owned(),
+            link: Mutex::new(None),
+        })
+    }
+
+    /// Keys that open to nobody, for where there is no door.
+    pub fn nobody() -> Self {
+        Self {
+            token: new_secret(),
+            link: Mutex::new(None),
+        }
+    }
+
+    /// Whether this is the token. Takes the same time whatever it is.
+    pub fn is_token(&self, given: &str) -> bool {
+        same(given, &self.token)
+    }
+
+    /// The code of a link that works once: the one that was not used yet, or a new one.
+    pub fn link(&self) -> String {
+        let mut link = self.link.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*link {
+            Some(open) if Instant::now() < open.until => open.code.clone(),
+            _ => {
+                let code = new_secret();
+                *link = Some(Link {
+                    code: code.clone(),
+                    until: Instant::now() + LINK_LASTS,
+                });
+                code
+            }
+        }
+    }
+
+    /// Takes the code of a link; it is worth nothing afterwards.
+    pub fn redeem(&self, code: &str) -> bool {
+        let mut link = self.link.lock().unwrap_or_else(PoisonError::into_inner);
+        let good = link
+            .as_ref()
+            .is_some_and(|open| Instant::now() < open.until && same(code, &open.code));
+        if good {
+            *link = None;
+        }
+        good
+    }
+
+    /// A cookie's value: when it ends, and a proof that only who has the token can give. So it outlives a restart.
+    pub fn cookie(&self, now: Timestamp) -> String {
+        let until = now.as_second() + i64::try_from(COOKIE_LASTS.as_secs()).unwrap_or(0);
+        format!("{until}.{}", hex(&self.proof(until).finalize().into_bytes()))
+    }
+
+    /// How long a cookie lasts, in seconds.
+    pub fn cookie_seconds() -> u64 {
+        COOKIE_LASTS.as_secs()
+    }
+
+    /// Whether a cookie is ours and still holds.
+    pub fn is_cookie(&self, value: &str, now: Timestamp) -> bool {
+        let Some((until, proof)) = value.split_once('.') else {
+            return false;
+        };
+        let (Ok(until), Some(proof)) = (until.parse::<i64>(), unhex(proof)) else {
+            return false;
+        };
+        self.proof(until).verify_slice(&proof).is_ok() && now.as_second() < until
+    }
+
+    fn proof(&self, until: i64) -> Hmac<Sha256> {
+        // The key of a hash of the token: it has the length of a block.
+        let mut key = [0; 64];
+        key[..32].copy_from_slice(&Sha256::digest(self.token.as_bytes()));
+        let mut proof = Hmac::<Sha256>::new(&key.into());
+        proof.update(format!("vik dashboard cookie until {until}").as_bytes());
+        proof
+    }
+}
+
+/// Compares in a time that tells nothing of where they differ, nor how long the secret is.
+fn same(given: &str, secret: &str) -> bool {
+    let digest = |text: &str| Sha256::digest(text.as_bytes());
+    digest(given).ct_eq(&digest(secret)).into()
+}
+
+/// 244 random bits.
+fn new_secret() -> String {
+    let random = || uuid::Uuid::new_v4().simple();
+    format!("{}{}", random(), random())
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn unhex(text: &str) -> Option<Vec<u8>> {
+    if !text.is_ascii() || text.len() % 2 != 0 {
+        return None;
+    }
+    (0..text.len())
+        .step_by(2)
+        .map(|at| u8::from_str_radix(&text[at..at + 2], 16).ok())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::SignedDuration;
+
+    use super::*;
+
+    fn keys() -> Keys {
+        Keys::of("0123456789abcdef", "a test").unwrap()
+    }
+
+    #[test]
+    fn only_the_token_is_the_token() {
+        let keys = keys();
+        assert!(keys.is_token("0123456789abcdef"));
+        for wrong in ["", "0123456789abcde", "0123456789abcdef0", "0123456789abcdeF"] {
+            assert!(!keys.is_token(wrong), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_weak_token_is_refused() {
+        for weak in ["", "short", "with blanks in it, and long", "umlauts-äöü-are-not-visible"] {
+            assert!(matches!(Keys::of(weak, "x"), Err(KeyError::Weak { .. })), "{weak}");
+        }
+    }
+
+    #[test]
+    fn a_link_works_once() {
+        let keys = keys();
+        let code = keys.link();
+        assert_eq!(code, keys.link(), "asking again does not spoil the link that was told");
+        assert!(!keys.redeem("another"));
+        assert!(keys.redeem(&code));
+        assert!(!keys.redeem(&code));
+        assert_ne!(code, keys.link());
+    }
+
+    #[test]
+    fn a_cookie_holds_until_its_end_and_cannot_be_forged() {
+        let (keys, now) = (keys(), Timestamp::UNIX_EPOCH);
+        let cookie = keys.cookie(now);
+        assert!(keys.is_cookie(&cookie, now));
+        let late = now + SignedDuration::try_from(COOKIE_LASTS).unwrap();
+        assert!(!keys.is_cookie(&cookie, late));
+        let (until, proof) = cookie.split_once('.').unwrap();
+        let later = until.parse::<i64>().unwrap() + 1;
+        assert!(!keys.is_cookie(&format!("{later}.{proof}"), now));
+        for forged in ["", ".", "1.", "x.y", "99999999999.00", "9.ä", &proof[1..]] {
+            assert!(!keys.is_cookie(forged, now), "{forged}");
+        }
+        let other = Keys::of("another-token-of-16", "x").unwrap();
+        assert!(!other.is_cookie(&cookie, now));
+    }
+
+    #[test]
+    fn a_file_is_made_once_and_must_be_private() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("api.token");
+        let made = Keys::read(&file);
+        assert!(matches!(made, Err(KeyError::File { .. })));
+        write_private(&file, new_secret().as_bytes()).unwrap();
+        let first = Keys::read(&file).unwrap().token;
+        assert_eq!(Keys::read(&file).unwrap().token, first);
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o640)).unwrap();
+        assert!(matches!(Keys::read(&file), Err(KeyError::Open { .. })));
+    }
+}

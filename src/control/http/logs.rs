@@ -1,0 +1,223 @@
+//! Session logs by number of event: a page from anywhere in a log of any length.
+//!
+//! Line `n` of a log is event `n`. Where every so many lines begin is remembered while the log is looked at, so a page in
+//! the middle costs a seek, not a read of all before it.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use serde_json::value::RawValue;
+
+/// Every so many lines the place is remembered.
+const STEP: u64 = 256;
+
+/// So many logs are remembered.
+const LOGS: usize = 64;
+
+/// The most bytes of a page; one event is given whatever its length.
+const PAGE_BYTES: usize = 4 * 1024 * 1024;
+
+/// A page of a log.
+#[derive(Debug)]
+pub struct Page {
+    /// The events.
+    pub events: Vec<Box<RawValue>>,
+    /// The number of the last event in the log.
+    pub last: u64,
+    /// Whether that one is the end of the attempt.
+    pub ended: bool,
+}
+
+/// Remembers where events are.
+#[derive(Debug, Default)]
+pub struct Logs(Mutex<Vec<Index>>);
+
+/// Where the lines of one log begin.
+#[derive(Clone, Debug)]
+struct Index {
+    path: PathBuf,
+    /// The offset of line `n * STEP + 1`.
+    starts: Vec<u64>,
+    /// Whole lines so far, and the bytes they take.
+    lines: u64,
+    bytes: u64,
+}
+
+impl Logs {
+    /// Events after `after`, at most `limit` of them. A log that is not there is empty.
+    ///
+    /// # Errors
+    /// When the log cannot be read.
+    pub fn page(&self, path: &Path, after: u64, limit: usize) -> io::Result<Page> {
+        let mut file = match File::open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok(Page {
+                    events: Vec::new(),
+                    last: 0,
+                    ended: false,
+                });
+            }
+            file => file?,
+        };
+        let index = self.index(path, &mut file)?;
+        let events = if after < index.lines {
+            read(&mut file, &index, after, limit)?
+        } else {
+            Vec::new()
+        };
+        Ok(Page {
+            events,
+            last: index.lines,
+            ended: vik_store::read_ended(path).is_some(),
+        })
+    }
+
+    /// The index, brought up to the end of the log. It is taken out meanwhile: two who ask at once both read.
+    fn index(&self, path: &Path, file: &mut File) -> io::Result<Index> {
+        let size = file.metadata()?.len();
+        let known = {
+            let mut logs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let at = logs.iter().position(|index| index.path == path);
+            at.map(|at| logs.remove(at))
+        };
+        let mut index = known
+            // Another file by the same name.
+            .filter(|index| index.bytes <= size)
+            .unwrap_or_else(|| Index {
+                path: path.to_owned(),
+                starts: vec![0],
+                lines: 0,
+                bytes: 0,
+            });
+        index.go_on(file)?;
+        let mut logs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        logs.insert(0, index.clone());
+        logs.truncate(LOGS);
+        Ok(index)
+    }
+}
+
+impl Index {
+    fn go_on(&mut self, file: &mut File) -> io::Result<()> {
+        file.seek(SeekFrom::Start(self.bytes))?;
+        let mut slice = vec![0; 256 * 1024];
+        let mut offset = self.bytes;
+        loop {
+            let count = file.read(&mut slice)?;
+            if count == 0 {
+                return Ok(());
+            }
+            for end in memchr::memchr_iter(b'\n', &slice[..count]) {
+                self.lines += 1;
+                self.bytes = offset + end as u64 + 1;
+                if self.lines.is_multiple_of(STEP) {
+                    self.starts.push(self.bytes);
+                }
+            }
+            offset += count as u64;
+        }
+    }
+}
+
+fn read(file: &mut File, index: &Index, after: u64, limit: usize) -> io::Result<Vec<Box<RawValue>>> {
+    let step = usize::try_from(after / STEP).unwrap_or(usize::MAX);
+    let start = index.starts.get(step).copied().unwrap_or(0);
+    file.seek(SeekFrom::Start(start))?;
+    let mut lines = BufReader::with_capacity(64 * 1024, file.take(index.bytes - start));
+    let mut line = Vec::new();
+    for _ in 0..after % STEP {
+        line.clear();
+        lines.read_until(b'\n', &mut line)?;
+    }
+    let (mut events, mut bytes) = (Vec::new(), 0);
+    while events.len() < limit {
+        line.clear();
+        if lines.read_until(b'\n', &mut line)? == 0 {
+            break;
+        }
+        bytes += line.len();
+        if bytes > PAGE_BYTES && !events.is_empty() {
+            break;
+        }
+        let text = String::from_utf8_lossy(line.trim_ascii_end());
+        let seq = after + events.len() as u64 + 1;
+        events.push(event(&text, seq)?);
+    }
+    Ok(events)
+}
+
+/// A line of the log; one that a fault of the disk has spoilt is shown as what it is.
+fn event(line: &str, seq: u64) -> io::Result<Box<RawValue>> {
+    if line.starts_with('{')
+        && let Ok(value) = RawValue::from_string(line.to_owned())
+    {
+        return Ok(value);
+    }
+    let broken = serde_json::json!({ "seq": seq, "kind": "malformed", "line": line });
+    serde_json::value::to_raw_value(&broken).map_err(io::Error::other)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    fn line(seq: u64) -> String {
+        format!("{{\"seq\":{seq},\"kind\":\"message\",\"text\":\"{}\"}}\n", "x".repeat(40))
+    }
+
+    fn seqs(page: &Page) -> Vec<u64> {
+        page.events
+            .iter()
+            .map(|event| {
+                serde_json::from_str::<serde_json::Value>(event.get()).unwrap()["seq"]
+                    .as_u64()
+                    .unwrap()
+            })
+            .collect()
+    }
+
+    #[test]
+    fn any_page_of_a_growing_log_is_what_stands_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log.jsonl");
+        let logs = Logs::default();
+        assert_eq!(logs.page(&path, 0, 10).unwrap().last, 0);
+        let mut file = File::create(&path).unwrap();
+        let mut written = 0;
+        for part in [1, 254, 1, 1, 3000, 7] {
+            for _ in 0..part {
+                written += 1;
+                file.write_all(line(written).as_bytes()).unwrap();
+            }
+            // A torn line is no event yet.
+            file.write_all(b"{\"seq\"").unwrap();
+            for after in [0, 1, 100, 254, 255, 256, 257, 511, 2999, written - 1, written, written + 5] {
+                let page = logs.page(&path, after, 300).unwrap();
+                let expected: Vec<_> = (after + 1..=written).take(300).collect();
+                assert_eq!(seqs(&page), expected, "after {after} of {written}");
+                assert_eq!((page.last, page.ended), (written, false));
+            }
+            let size = file.metadata().unwrap().len();
+            file.set_len(size - 6).unwrap();
+            file.seek(SeekFrom::End(0)).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_line_that_is_spoilt_is_shown_and_a_long_one_is_given_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log.jsonl");
+        let long = format!("{{\"seq\":2,\"text\":\"{}\"}}", "y".repeat(PAGE_BYTES + 1));
+        std::fs::write(&path, format!("no json \u{fffd}\n{long}\n{}", line(3))).unwrap();
+        let logs = Logs::default();
+        let page = logs.page(&path, 0, 10).unwrap();
+        assert_eq!(seqs(&page), [1]);
+        assert!(page.events[0].get().contains("\"malformed\""));
+        assert_eq!(seqs(&logs.page(&path, 1, 10).unwrap()), [2]);
+        assert_eq!(seqs(&logs.page(&path, 2, 10).unwrap()), [3]);
+    }
+}

@@ -1,0 +1,279 @@
+//! What Prometheus scrapes. Names and labels are stable: docs/reference/metrics.md lists them.
+
+use prometheus::core::Collector;
+use prometheus::{
+    Encoder, Gauge, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry, TextEncoder,
+};
+use vik_api::{DaemonState, Status};
+
+use crate::orchestrator::Progress;
+
+/// The media type of the text format.
+pub const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// Upper bounds of how long attempts take, in seconds.
+const DURATIONS: [f64; 11] = [
+    1.0, 10.0, 30.0, 60.0, 180.0, 300.0, 600.0, 1200.0, 1800.0, 3600.0, 7200.0,
+];
+
+/// What is counted since the daemon started. What stands in its state is read from there at each scrape.
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    pulls: IntCounterVec,
+    attempts: IntCounterVec,
+    durations: HistogramVec,
+    tokens: IntCounterVec,
+    cost: prometheus::CounterVec,
+    parked: IntCounterVec,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self {
+            pulls: counter("vik_pulls_total", "Pulls of the tracker.", &["result"]),
+            attempts: counter(
+                "vik_attempts_total",
+                "Attempts that ended.",
+                &["stage", "agent", "outcome"],
+            ),
+            durations: made(HistogramVec::new(
+                HistogramOpts::new(
+                    "vik_attempt_duration_seconds",
+                    "How long attempts took, to the proven end of their processes.",
+                )
+                .buckets(DURATIONS.to_vec()),
+                &["stage"],
+            )),
+            tokens: counter(
+                "vik_tokens_total",
+                "Tokens that agents reported when attempts ended; input has cached input in it.",
+                &["agent", "kind"],
+            ),
+            cost: made(prometheus::CounterVec::new(
+                Opts::new(
+                    "vik_cost_usd_total",
+                    "Money that attempts cost, in US dollars, where it is known.",
+                ),
+                &["agent"],
+            )),
+            parked: counter(
+                "vik_parked_total",
+                "How often a stage of an issue was parked.",
+                &["stage", "reason"],
+            ),
+        }
+    }
+}
+
+impl Metrics {
+    /// Counts what happened.
+    pub fn count(&self, progress: &Progress<'_>) {
+        match progress {
+            Progress::Pulled { .. } => self.pulls.with_label_values(&["ok"]).inc(),
+            Progress::PullFailed { .. } => self.pulls.with_label_values(&["failed"]).inc(),
+            Progress::Ended(start, end) => {
+                let (stage, agent) = (start.stage.name.as_str(), start.stage.agent.as_str());
+                let ended = &end.ended;
+                self.attempts
+                    .with_label_values(&[stage, agent, ended.outcome.as_str()])
+                    .inc();
+                #[expect(clippy::cast_precision_loss, reason = "milliseconds of an attempt")]
+                let seconds = ended.duration_ms as f64 / 1000.0;
+                self.durations.with_label_values(&[stage]).observe(seconds);
+                let usage = &ended.usage;
+                for (kind, tokens) in [
+                    ("input", usage.input_tokens),
+                    ("cached_input", usage.cached_input_tokens),
+                    ("output", usage.output_tokens),
+                ] {
+                    self.tokens.with_label_values(&[agent, kind]).inc_by(tokens);
+                }
+                if let Some(cost) = ended.cost_usd.filter(|cost| cost.is_finite() && *cost > 0.0) {
+                    self.cost.with_label_values(&[agent]).inc_by(cost);
+                }
+            }
+            Progress::Note(_, vik_core::machine::Note::Parked { stage, reason, .. }) => {
+                self.parked
+                    .with_label_values(&[stage.as_str(), reason.as_str()])
+                    .inc();
+            }
+            _ => {}
+        }
+    }
+
+    /// All of it in the text format.
+    ///
+    /// # Errors
+    /// When it cannot be encoded.
+    pub fn text(&self, status: &Status, last_good_pull: Option<f64>, readers: usize) -> prometheus::Result<Vec<u8>> {
+        let registry = Registry::new();
+        self.register(&registry)?;
+        state(&registry, status)?;
+        gauge(
+            &registry,
+            "vik_last_good_pull_timestamp_seconds",
+            "When the last good pull ended; 0 before the first.",
+            last_good_pull.unwrap_or(0.0),
+        )?;
+        gauge(
+            &registry,
+            "vik_feed_readers",
+            "Clients that read the feed of events.",
+            count(readers),
+        )?;
+        let mut text = Vec::new();
+        TextEncoder::new().encode(&registry.gather(), &mut text)?;
+        Ok(text)
+    }
+
+    fn register(&self, registry: &Registry) -> prometheus::Result<()> {
+        let all: [Box<dyn Collector>; 6] = [
+            Box::new(self.pulls.clone()),
+            Box::new(self.attempts.clone()),
+            Box::new(self.durations.clone()),
+            Box::new(self.tokens.clone()),
+            Box::new(self.cost.clone()),
+            Box::new(self.parked.clone()),
+        ];
+        all.into_iter().try_for_each(|metric| registry.register(metric))
+    }
+}
+
+/// What stands in the daemon's state.
+fn state(registry: &Registry, status: &Status) -> prometheus::Result<()> {
+    let daemon = &status.daemon;
+    labelled(
+        registry,
+        "vik_info",
+        "Always 1; the labels tell which Vik this is.",
+        &["version"],
+        [(vec![daemon.version.clone().unwrap_or_default()], 1.0)],
+    )?;
+    gauge(
+        registry,
+        "vik_start_time_seconds",
+        "When the daemon started.",
+        daemon.started_at.map_or(0.0, |at| seconds(at)),
+    )?;
+    gauge(
+        registry,
+        "vik_accepting",
+        "1 while it starts work, 0 while it is paused, draining or stopping.",
+        flag(daemon.state == DaemonState::Running && !status.paused),
+    )?;
+    gauge(
+        registry,
+        "vik_workflow_valid",
+        "0 while the newest edit of the workflow is not valid, so that the one before it is in force.",
+        flag(status.workflow.as_ref().is_none_or(|workflow| workflow.rejected.is_none())),
+    )?;
+    gauge(
+        registry,
+        "vik_ledger_writable",
+        "0 when nothing can be written to the ledger any more.",
+        flag(status.ledger.as_ref().is_none_or(|ledger| ledger.error.is_none())),
+    )?;
+    let by = |keys: Vec<Vec<String>>| {
+        let mut counts: std::collections::BTreeMap<Vec<String>, f64> = std::collections::BTreeMap::new();
+        for key in keys {
+            *counts.entry(key).or_default() += 1.0;
+        }
+        counts
+    };
+    let sessions = status.sessions.iter();
+    labelled(
+        registry,
+        "vik_sessions",
+        "Attempts under way.",
+        &["stage", "agent"],
+        by(sessions
+            .map(|session| vec![session.stage.to_string(), session.agent.to_string()])
+            .collect()),
+    )?;
+    let parked = status.parked.iter();
+    labelled(
+        registry,
+        "vik_parked",
+        "Stages of issues that will not start again by themselves.",
+        &["stage", "reason"],
+        by(parked
+            .map(|parked| vec![parked.stage.to_string(), parked.reason.clone()])
+            .collect()),
+    )?;
+    gauge(
+        registry,
+        "vik_waiting",
+        "Stages of issues that will start later.",
+        count(status.waiting.len() + status.waiting_more),
+    )?;
+    if let Some(day) = &status.day {
+        gauge(
+            registry,
+            "vik_day_spent_usd",
+            "Money spent today (UTC), in US dollars.",
+            day.spent.cost_usd,
+        )?;
+        #[expect(clippy::cast_precision_loss, reason = "a gauge is a float")]
+        let tokens = day.spent.tokens as f64;
+        gauge(registry, "vik_day_spent_tokens", "Tokens spent today (UTC).", tokens)?;
+        if let Some(limit) = day.limit.usd {
+            gauge(
+                registry,
+                "vik_day_limit_usd",
+                "Money that may be spent today, in US dollars; absent without a limit.",
+                limit,
+            )?;
+        }
+    }
+    Ok(())
+}
+
+/// A point in time as Prometheus has them.
+pub fn seconds(at: jiff::Timestamp) -> f64 {
+    #[expect(clippy::cast_precision_loss, reason = "milliseconds since 1970 fit")]
+    let millis = at.as_millisecond() as f64;
+    millis / 1000.0
+}
+
+fn flag(is: bool) -> f64 {
+    if is { 1.0 } else { 0.0 }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a gauge is a float")]
+fn count(n: usize) -> f64 {
+    n as f64
+}
+
+fn gauge(registry: &Registry, name: &str, help: &str, value: f64) -> prometheus::Result<()> {
+    let gauge = Gauge::new(name, help)?;
+    gauge.set(value);
+    registry.register(Box::new(gauge))
+}
+
+fn labelled(
+    registry: &Registry,
+    name: &str,
+    help: &str,
+    labels: &[&str],
+    values: impl IntoIterator<Item = (Vec<String>, f64)>,
+) -> prometheus::Result<()> {
+    let gauge = GaugeVec::new(Opts::new(name, help), labels)?;
+    for (key, value) in values {
+        let key: Vec<_> = key.iter().map(String::as_str).collect();
+        gauge.with_label_values(&key).set(value);
+    }
+    registry.register(Box::new(gauge))
+}
+
+fn counter(name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
+    made(IntCounterVec::new(Opts::new(name, help), labels))
+}
+
+/// Names and labels stand in the code, and a test makes them all: they are valid.
+#[expect(clippy::panic, reason = "a name in the code is wrong: a test would have shown it")]
+fn made<T>(metric: prometheus::Result<T>) -> T {
+    match metric {
+        Ok(metric) => metric,
+        Err(error) => panic!("a metric of the code is not valid: {error}"),
+    }
+}

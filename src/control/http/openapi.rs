@@ -1,0 +1,147 @@
+//! The OpenAPI document, made from the routes and the wire types.
+
+use axum::http::Method;
+use schemars::generate::SchemaSettings;
+use schemars::{Schema, SchemaGenerator};
+use serde_json::{Map, Value, json};
+use vik_api::{PROBLEM_JSON, Problem};
+
+use super::routes::{Gives, Route, routes};
+
+/// The document.
+pub fn openapi() -> Value {
+    let mut generator = SchemaSettings::draft2020_12()
+        .with(|settings| settings.definitions_path = "/components/schemas".into())
+        .into_generator();
+    let mut paths = Map::new();
+    let problem = generator.subschema_for::<Problem>();
+    for route in routes() {
+        let path = paths
+            .entry(format!("/api/v1{}", route.path))
+            .or_insert_with(|| json!({}));
+        let method = if route.method == Method::POST { "post" } else { "get" };
+        path[method] = operation(&route, &problem, &mut generator);
+    }
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Vik",
+            "version": env!("CARGO_PKG_VERSION"),
+            "description": "What a Vik daemon does, and how it is steered. A version of the API only gains fields.",
+            "license": { "name": "MIT OR Apache-2.0" },
+        },
+        "security": [{ "token": [] }],
+        "paths": paths,
+        "components": {
+            "schemas": generator.take_definitions(true),
+            "securitySchemes": { "token": { "type": "http", "scheme": "bearer" } },
+        },
+    })
+}
+
+fn operation(route: &Route, problem: &Schema, generator: &mut SchemaGenerator) -> Value {
+    let mut parameters: Vec<Value> = Vec::new();
+    if route.path.contains("{id}") {
+        let what = if route.path.starts_with("/issues") {
+            "The id of the issue, percent-encoded"
+        } else {
+            "The id of the attempt"
+        };
+        parameters.push(json!({
+            "name": "id", "in": "path", "required": true, "description": what,
+            "schema": { "type": "string", "minLength": 1 },
+        }));
+    }
+    if let Some(query) = route.query {
+        parameters.extend(query_parameters(&query(generator), generator));
+    }
+    let media = |kind: &str, schema: Value| json!({ kind: { "schema": schema } });
+    let mut responses = Map::new();
+    let good = match &route.gives {
+        Gives::Json(schema) | Gives::Health(schema) => media("application/json", schema(generator).into()),
+        Gives::Events(schema) => {
+            // The schema of each event's data stands among the components.
+            schema(generator);
+            media("text/event-stream", json!({ "type": "string" }))
+        }
+        Gives::Text(kind) => media(kind, json!({ "type": "string" })),
+    };
+    if matches!(route.gives, Gives::Health(_)) {
+        responses.insert(
+            "503".to_owned(),
+            json!({ "description": "It is not", "content": good.clone() }),
+        );
+    }
+    responses.insert("200".to_owned(), json!({ "description": "Done", "content": good }));
+    let refused = |what: &str| json!({ "description": what, "content": media(PROBLEM_JSON, problem.clone().into()) });
+    responses.insert("401".to_owned(), refused("No token, or a wrong one"));
+    if route.names {
+        responses.insert("404".to_owned(), refused("It is not known"));
+    }
+    responses.insert("default".to_owned(), refused("It was refused, or failed"));
+    let mut operation = json!({
+        "summary": route.summary,
+        "operationId": operation_id(route),
+        "parameters": parameters,
+        "responses": responses,
+    });
+    if let Some(body) = route.body {
+        operation["requestBody"] = json!({
+            "required": true,
+            "content": media("application/json", body(generator).into()),
+        });
+    }
+    operation
+}
+
+/// `get_sessions_id_events`
+fn operation_id(route: &Route) -> String {
+    let words: String = route
+        .path
+        .chars()
+        .filter(|c| !matches!(c, '{' | '}'))
+        .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
+        .collect();
+    format!("{}{words}", route.method.as_str().to_ascii_lowercase())
+}
+
+/// The fields of a query as parameters.
+fn query_parameters(query: &Schema, generator: &mut SchemaGenerator) -> Vec<Value> {
+    let resolved = query
+        .get("$ref")
+        .and_then(Value::as_str)
+        .and_then(|reference| reference.rsplit('/').next())
+        .and_then(|name| generator.definitions().get(name).cloned())
+        .unwrap_or_else(|| query.clone().into());
+    let Some(properties) = resolved["properties"].as_object() else {
+        return Vec::new();
+    };
+    properties
+        .iter()
+        .map(|(name, schema)| {
+            json!({
+                "name": name, "in": "query", "required": false,
+                "description": schema["description"],
+                "schema": without_null(schema),
+            })
+        })
+        .collect()
+}
+
+/// A query has no `null`: what is not given is not there.
+fn without_null(schema: &Value) -> Value {
+    let mut schema = schema.clone();
+    if let Some(object) = schema.as_object_mut() {
+        object.remove("description");
+        if let Some(Value::Array(types)) = object.get("type") {
+            let some = types.iter().find(|kind| *kind != "null").cloned();
+            object.insert("type".to_owned(), some.unwrap_or(Value::Null));
+        }
+        if let Some(Value::Array(any)) = object.get("anyOf").cloned()
+            && let Some(some) = any.into_iter().find(|schema| schema["type"] != "null")
+        {
+            return some;
+        }
+    }
+    schema
+}

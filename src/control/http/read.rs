@@ -1,0 +1,364 @@
+//! What can be read, and how the daemon is asked for it.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response as HttpResponse};
+use axum::{Extension, Json};
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use tokio::sync::{Mutex, mpsc, oneshot};
+use vik_api::{
+    DaemonState, Decided, DecisionsPage, Explained, Explanation, Health, IssuesPage, PROTOCOL, Request,
+    Response, RunsPage, SCHEMA, Status, Verb,
+};
+use vik_core::ids::IssueId;
+use vik_core::scheduler::By;
+use vik_proc::Supervisor;
+use vik_store::ledger::Reader;
+
+use super::answer::{Answer, IssueInPath, Params, Refusal};
+use super::door::Connection;
+use super::feed::Feed;
+use super::logs::Logs;
+use super::metrics;
+use crate::control::view;
+use crate::daemon::ledger_failure;
+use crate::history;
+use crate::orchestrator::Asking;
+use crate::report::Failure;
+use crate::workspace::Layout;
+
+/// How long the daemon's loop may take to answer.
+const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+
+/// A state of that age is fresh: however many ask, the loop is asked a few times a second at most.
+const FRESH: Duration = Duration::from_millis(100);
+
+/// How many pulls in a row may fail before the daemon is not ready.
+const FAILED_PULLS: u64 = 3;
+
+/// How many decisions an issue is explained with.
+const DECISIONS: u32 = 200;
+
+/// The daemon, as the API knows it.
+#[derive(Debug)]
+pub struct Daemon {
+    pub(super) layout: Layout,
+    pub(super) supervisor: Supervisor,
+    pub(super) logs: Logs,
+    pub(super) feed: Feed,
+    asks: mpsc::Sender<Asking>,
+    latest: Mutex<Option<(Instant, Arc<Status>)>>,
+}
+
+impl Daemon {
+    /// Nothing is asked yet.
+    pub fn new(
+        layout: Layout,
+        supervisor: Supervisor,
+        asks: mpsc::Sender<Asking>,
+        feed: Feed,
+    ) -> Self {
+        Self {
+            layout,
+            supervisor,
+            logs: Logs::default(),
+            feed,
+            asks,
+            latest: Mutex::new(None),
+        }
+    }
+
+    /// Asks the loop.
+    pub async fn ask(&self, verb: Verb, by: By) -> Result<Response, Refusal> {
+        let gone = || {
+            Refusal::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                crate::control::STOPPING,
+                "the daemon is ending",
+            )
+        };
+        let (answer, receiver) = oneshot::channel();
+        let request = Request { v: PROTOCOL, verb };
+        let asking = Asking { request, by, answer };
+        self.asks.send(asking).await.map_err(|_| gone())?;
+        match tokio::time::timeout(ANSWER_WITHIN, receiver).await {
+            Ok(Ok(Response::Error(error))) => Err(Refusal::of(error)),
+            Ok(Ok(response)) => Ok(response),
+            Ok(Err(_)) => Err(gone()),
+            Err(_) => Err(Refusal::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "busy",
+                "the daemon did not answer in time",
+            )),
+        }
+    }
+
+    /// What it does now; who asks at the same time shares one answer.
+    pub async fn status(&self) -> Result<Arc<Status>, Refusal> {
+        let mut latest = self.latest.lock().await;
+        if let Some((at, status)) = &*latest
+            && at.elapsed() < FRESH
+        {
+            return Ok(Arc::clone(status));
+        }
+        let Response::Status(status) = self.ask(Verb::Status, By::default()).await? else {
+            return Err(Refusal::nonsense());
+        };
+        let status = Arc::new(*status);
+        *latest = Some((Instant::now(), Arc::clone(&status)));
+        Ok(status)
+    }
+
+    /// What was seen does not hold any more.
+    pub async fn forget_status(&self) {
+        *self.latest.lock().await = None;
+    }
+
+    /// Reads files beside the requests of others.
+    pub async fn reading<T: Send + 'static>(
+        self: &Arc<Self>,
+        read: impl FnOnce(&Self) -> Result<T, Refusal> + Send + 'static,
+    ) -> Result<T, Refusal> {
+        let daemon = Arc::clone(self);
+        match tokio::task::spawn_blocking(move || read(&daemon)).await {
+            Ok(done) => done,
+            Err(error) => Err(Failure::failed("bug", "a read did not come to its end", &error).into()),
+        }
+    }
+
+    /// The ledger; there is one while a daemon runs.
+    pub fn ledger(&self) -> Result<Reader, Refusal> {
+        match Reader::open(&self.layout.service_dir()) {
+            Ok(Some(ledger)) => Ok(ledger),
+            Ok(None) => Err(Refusal::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "ledger",
+                "there is no ledger",
+            )),
+            Err(error) => Err(ledger_failure(&error).into()),
+        }
+    }
+}
+
+/// `GET /api/v1/state`
+pub async fn state(State(daemon): State<Arc<Daemon>>) -> Answer<Status> {
+    Ok(Json((*daemon.status().await?).clone()))
+}
+
+/// Which part of a list, and how much of it.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct IssuesQuery {
+    /// Go on after this issue.
+    after: Option<IssueId>,
+    /// Only those with this in their id, title or state, in any case.
+    q: Option<String>,
+    /// How many at most.
+    limit: Option<Limit>,
+}
+
+/// How many things a page has at most: 1 to 1000.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(try_from = "u32")]
+pub struct Limit(#[schemars(range(min = 1, max = 1000))] u32);
+
+impl TryFrom<u32> for Limit {
+    type Error = &'static str;
+
+    fn try_from(limit: u32) -> Result<Self, Self::Error> {
+        match limit {
+            1..=1000 => Ok(Self(limit)),
+            _ => Err("`limit` is a number from 1 to 1000"),
+        }
+    }
+}
+
+impl Limit {
+    pub(super) fn or(limit: Option<Self>, default: u32) -> u32 {
+        limit.map_or(default, |limit| limit.0)
+    }
+}
+
+/// `GET /api/v1/issues`
+pub async fn issues(State(daemon): State<Arc<Daemon>>, Params(query): Params<IssuesQuery>) -> Answer<IssuesPage> {
+    let verb = Verb::Issues {
+        after: query.after,
+        query: query.q,
+        limit: Limit::or(query.limit, 200),
+    };
+    match daemon.ask(verb, By::default()).await? {
+        Response::Issues(page) => Ok(Json(*page)),
+        _ => Err(Refusal::nonsense()),
+    }
+}
+
+/// `GET /api/v1/issues/{id}`
+pub async fn issue(State(daemon): State<Arc<Daemon>>, IssueInPath(issue): IssueInPath) -> Answer<Explained> {
+    let status = daemon.status().await?;
+    let verb = Verb::Explain { issue: issue.clone() };
+    let now: Option<Explanation> = match daemon.ask(verb, By::default()).await? {
+        Response::Explanation(now) => Some(*now),
+        Response::NotFound => None,
+        _ => return Err(Refusal::nonsense()),
+    };
+    let explained = daemon
+        .reading(move |daemon| {
+            let ledger = daemon.ledger()?;
+            let mut decisions = ledger
+                .decisions(Some(&issue), DECISIONS)
+                .map_err(|error| ledger_failure(&error))?;
+            decisions.reverse();
+            let runs = history::of_issue(&daemon.layout, Some(&ledger), Some(&status), &issue)
+                .map_err(|error| Failure::failed("history", "cannot read what was done", &error))?;
+            let known = decisions.iter().any(|decision| decision.issue.is_some());
+            if now.is_none() && runs.is_empty() && !known {
+                return Err(Refusal::unknown_issue(&issue));
+            }
+            Ok(Explained {
+                schema: SCHEMA,
+                daemon: status.daemon.clone(),
+                issue_id: issue,
+                now,
+                decisions: decisions.into_iter().map(view::decision).collect(),
+                runs,
+            })
+        })
+        .await?;
+    Ok(Json(explained))
+}
+
+/// Of which issue, and how many.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PastQuery {
+    /// Only of this issue.
+    issue: Option<IssueId>,
+    /// How many at most.
+    limit: Option<Limit>,
+}
+
+/// `GET /api/v1/runs`
+pub async fn runs(State(daemon): State<Arc<Daemon>>, Params(query): Params<PastQuery>) -> Answer<RunsPage> {
+    let status = daemon.status().await?;
+    let most = Limit::or(query.limit, 100);
+    let page = daemon
+        .reading(move |daemon| {
+            let ledger = daemon.ledger()?;
+            let (runs, more) = match query.issue {
+                None => history::latest(&daemon.layout, &ledger, Some(&status), most)
+                    .map_err(|error| ledger_failure(&error))?,
+                Some(issue) => {
+                    let found = history::of_issue(&daemon.layout, Some(&ledger), Some(&status), &issue);
+                    let mut runs = found
+                        .map_err(|error| Failure::failed("history", "cannot read what was done", &error))?;
+                    runs.reverse();
+                    let more = runs.len() > most as usize;
+                    runs.truncate(most as usize);
+                    (runs, more)
+                }
+            };
+            Ok(RunsPage {
+                schema: SCHEMA,
+                runs,
+                more,
+            })
+        })
+        .await?;
+    Ok(Json(page))
+}
+
+/// `GET /api/v1/decisions`
+pub async fn decisions(
+    State(daemon): State<Arc<Daemon>>,
+    Params(query): Params<PastQuery>,
+) -> Answer<DecisionsPage> {
+    let most = Limit::or(query.limit, 100);
+    let page = daemon
+        .reading(move |daemon| {
+            let mut found = daemon
+                .ledger()?
+                .decisions(query.issue.as_ref(), most + 1)
+                .map_err(|error| ledger_failure(&error))?;
+            let more = found.len() > most as usize;
+            found.truncate(most as usize);
+            let decided = found.into_iter().map(|decision| Decided {
+                issue_id: decision.issue.clone(),
+                decision: view::decision(decision),
+            });
+            Ok(DecisionsPage {
+                schema: SCHEMA,
+                decisions: decided.collect(),
+                more,
+            })
+        })
+        .await?;
+    Ok(Json(page))
+}
+
+/// `GET /api/v1/events`
+pub async fn events(
+    State(daemon): State<Arc<Daemon>>,
+    Extension(connection): Extension<Connection>,
+    headers: axum::http::HeaderMap,
+) -> HttpResponse {
+    let last = headers.get("last-event-id").and_then(|id| id.to_str().ok());
+    daemon.feed.answer(last, connection)
+}
+
+/// `GET /api/v1/healthz`
+pub async fn healthz(State(daemon): State<Arc<Daemon>>) -> HttpResponse {
+    let why = match daemon.status().await {
+        Ok(status) => status.ledger.as_ref().and_then(|ledger| ledger.error.clone()),
+        Err(_) => Some("the daemon's loop does not answer".to_owned()),
+    };
+    health(&daemon, why)
+}
+
+/// `GET /api/v1/readyz`
+pub async fn readyz(State(daemon): State<Arc<Daemon>>) -> HttpResponse {
+    let why = match daemon.status().await {
+        Err(_) => Some("the daemon's loop does not answer".to_owned()),
+        Ok(status) if status.daemon.state != DaemonState::Running => Some("the daemon is ending".to_owned()),
+        Ok(status) if status.pulls.failed_in_a_row >= FAILED_PULLS => Some(format!(
+            "the last {} pulls failed",
+            status.pulls.failed_in_a_row
+        )),
+        Ok(status) if status.pulls.ok == 0 => Some("no pull has succeeded yet".to_owned()),
+        Ok(_) => None,
+    };
+    health(&daemon, why)
+}
+
+fn health(daemon: &Daemon, why: Option<String>) -> HttpResponse {
+    let at = daemon.feed.last_good_pull();
+    let age = at.map(|at| Timestamp::now().as_millisecond() - at.as_millisecond());
+    let status = if why.is_none() {
+        StatusCode::OK
+    } else {
+        StatusCode::SERVICE_UNAVAILABLE
+    };
+    let health = Health {
+        ok: why.is_none(),
+        why,
+        last_good_pull_at: at,
+        last_good_pull_age_ms: age.map(|age| u64::try_from(age).unwrap_or(0)),
+    };
+    (status, Json(health)).into_response()
+}
+
+/// `GET /api/v1/metrics`
+pub async fn metrics(State(daemon): State<Arc<Daemon>>) -> Result<HttpResponse, Refusal> {
+    let status = daemon.status().await?;
+    let pulled = daemon.feed.last_good_pull().map(metrics::seconds);
+    let text = daemon
+        .feed
+        .metrics()
+        .text(&status, pulled, daemon.feed.readers())
+        .map_err(|error| Failure::failed("metrics", "cannot encode the metrics", &error))?;
+    Ok(([(header::CONTENT_TYPE, metrics::TEXT_FORMAT)], text).into_response())
+}

@@ -1,0 +1,257 @@
+//! Every path of the API, once: the router and the OpenAPI document are both made from this table.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::http::{Method, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodRouter, get, post};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use vik_api::{
+    DecisionsPage, DiffView, EventsPage, Explained, FeedEvent, Health, IssuesPage, RunsPage, SessionDetail,
+    Status, StderrTail, Steered, Unpark, WhichIssue,
+};
+
+use super::answer::Refusal;
+use super::openapi::openapi;
+use super::read::{self, Daemon, IssuesQuery, PastQuery};
+use super::sessions::{self, EventsQuery, StderrQuery};
+use super::steer::{self, Nothing};
+use super::{metrics, pages};
+
+/// The most bytes of a body.
+const MAX_BODY: usize = 64 * 1024;
+
+/// How a type is told in the document.
+pub type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
+
+fn schema_of<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
+    generator.subschema_for::<T>()
+}
+
+/// What a path answers with.
+pub enum Gives {
+    /// JSON.
+    Json(SchemaOf),
+    /// The same, also with status 503.
+    Health(SchemaOf),
+    /// Server-sent events, each with this as its data.
+    Events(SchemaOf),
+    /// Text of this media type.
+    Text(&'static str),
+}
+
+/// One path.
+pub struct Route {
+    /// Below `/api/v1`.
+    pub path: &'static str,
+    /// `GET` or `POST`.
+    pub method: Method,
+    /// What it is for, in one line.
+    pub summary: &'static str,
+    /// Its query.
+    pub query: Option<SchemaOf>,
+    /// Its body.
+    pub body: Option<SchemaOf>,
+    /// Its answer.
+    pub gives: Gives,
+    /// Whether it can answer that there is no such thing.
+    pub names: bool,
+    handler: MethodRouter<Arc<Daemon>>,
+}
+
+impl Route {
+    fn get(
+        path: &'static str,
+        summary: &'static str,
+        gives: Gives,
+        handler: MethodRouter<Arc<Daemon>>,
+    ) -> Self {
+        Self {
+            path,
+            method: Method::GET,
+            summary,
+            query: None,
+            body: None,
+            gives,
+            names: path.contains('{'),
+            handler,
+        }
+    }
+
+    fn post<B: JsonSchema>(
+        path: &'static str,
+        summary: &'static str,
+        handler: MethodRouter<Arc<Daemon>>,
+    ) -> Self {
+        Self {
+            method: Method::POST,
+            body: Some(schema_of::<B>),
+            ..Self::get(path, summary, Gives::Json(schema_of::<Steered>), handler)
+        }
+    }
+
+    fn query<Q: JsonSchema>(mut self) -> Self {
+        self.query = Some(schema_of::<Q>);
+        self
+    }
+
+    fn may_be_unknown(mut self) -> Self {
+        self.names = true;
+        self
+    }
+}
+
+fn json<T: JsonSchema>() -> Gives {
+    Gives::Json(schema_of::<T>)
+}
+
+/// All of them.
+pub fn routes() -> Vec<Route> {
+    vec![
+        Route::get("/state", "What the daemon does now", json::<Status>(), get(read::state)),
+        Route::get(
+            "/issues",
+            "Where issues stand, in the order of their ids",
+            json::<IssuesPage>(),
+            get(read::issues),
+        )
+        .query::<IssuesQuery>(),
+        Route::get(
+            "/issues/{id}",
+            "All that is known about one issue: where it stands, and what led there",
+            json::<Explained>(),
+            get(read::issue),
+        ),
+        Route::get(
+            "/sessions/{id}",
+            "One attempt: what it was for, how it went, its prompt and its scripts",
+            json::<SessionDetail>(),
+            get(sessions::detail),
+        ),
+        Route::get(
+            "/sessions/{id}/events",
+            "A page of the events of an attempt, by `seq`",
+            json::<EventsPage>(),
+            get(sessions::events),
+        )
+        .query::<EventsQuery>(),
+        Route::get(
+            "/sessions/{id}/stderr",
+            "The end of what the agent printed to stderr",
+            json::<StderrTail>(),
+            get(sessions::stderr),
+        )
+        .query::<StderrQuery>(),
+        Route::get(
+            "/sessions/{id}/diff",
+            "What the issue's workspace has now that the commit it began with does not",
+            json::<DiffView>(),
+            get(sessions::diff),
+        ),
+        Route::get("/runs", "Runs and their attempts, the latest first", json::<RunsPage>(), get(read::runs))
+            .query::<PastQuery>(),
+        Route::get(
+            "/decisions",
+            "What was decided and why, the latest first",
+            json::<DecisionsPage>(),
+            get(read::decisions),
+        )
+        .query::<PastQuery>(),
+        Route::get(
+            "/events",
+            "What happens, as it happens; takes `Last-Event-ID`",
+            Gives::Events(schema_of::<FeedEvent>),
+            get(read::events),
+        ),
+        Route::post::<Nothing>(
+            "/refresh",
+            "Look at the workflow file and at the issues now",
+            post(steer::refresh),
+        ),
+        Route::post::<WhichIssue>(
+            "/pause",
+            "Start nothing more, for one issue or at all; what runs goes on",
+            post(steer::pause),
+        )
+        .may_be_unknown(),
+        Route::post::<WhichIssue>("/continue", "Take a pause back", post(steer::resume)).may_be_unknown(),
+        Route::post::<Nothing>(
+            "/drain",
+            "Start nothing more, and end when nothing runs",
+            post(steer::drain),
+        ),
+        Route::post::<Nothing>(
+            "/issues/{id}/cancel",
+            "Stop what runs for the issue, and park it",
+            post(steer::cancel),
+        ),
+        Route::post::<Unpark>(
+            "/issues/{id}/unpark",
+            "Free what is parked for the issue",
+            post(steer::unpark),
+        ),
+        Route::get(
+            "/healthz",
+            "Whether the daemon answers and can keep what it decides",
+            Gives::Health(schema_of::<Health>),
+            get(read::healthz),
+        ),
+        Route::get(
+            "/readyz",
+            "Whether it takes work: the age of the last good pull",
+            Gives::Health(schema_of::<Health>),
+            get(read::readyz),
+        ),
+        Route::get(
+            "/metrics",
+            "What Prometheus scrapes",
+            Gives::Text(metrics::TEXT_FORMAT),
+            get(read::metrics),
+        ),
+        Route::get(
+            "/openapi.json",
+            "This document",
+            json::<serde_json::Map<String, serde_json::Value>>(),
+            get(async || axum::Json(openapi())),
+        ),
+    ]
+}
+
+/// The API, and the dashboard.
+pub fn router(daemon: Arc<Daemon>) -> Router {
+    let api = routes()
+        .into_iter()
+        .fold(Router::new(), |router, route| router.route(route.path, route.handler));
+    Router::new()
+        .nest("/api/v1", api)
+        // Where scrapers and probes look by themselves.
+        .route("/metrics", get(read::metrics))
+        .route("/healthz", get(read::healthz))
+        .route("/readyz", get(read::readyz))
+        .route("/", get(pages::index))
+        .route("/report", get(pages::index))
+        .route("/issues/{id}", get(pages::index))
+        .route("/sessions/{id}", get(pages::index))
+        .route("/assets/{name}", get(pages::file))
+        .fallback(unknown)
+        .method_not_allowed_fallback(wrong_method)
+        .layer(DefaultBodyLimit::max(MAX_BODY))
+        .with_state(daemon)
+}
+
+async fn unknown() -> Response {
+    Refusal::new(StatusCode::NOT_FOUND, "not_found", "there is nothing here")
+        .hint("`GET /api/v1/openapi.json` tells what there is")
+        .into_response()
+}
+
+async fn wrong_method() -> Response {
+    Refusal::new(
+        StatusCode::METHOD_NOT_ALLOWED,
+        "method",
+        "the path does not take this method",
+    )
+    .into_response()
+}

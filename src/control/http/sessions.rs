@@ -1,0 +1,206 @@
+//! One attempt: what it was for, its events, what its agent wrote to stderr, what it changed.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::Path;
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use vik_api::{DiffView, EventsPage, Excerpt, SCHEMA, ScriptView, SessionDetail, StderrTail};
+use vik_store::{AttemptFiles, PastAttempt, Step};
+
+use super::answer::{Answer, Params, Refusal, SessionInPath, unknown_session};
+use super::read::{Daemon, Limit};
+use crate::daemon::ledger_failure;
+use crate::history;
+use crate::report::Failure;
+use crate::session::PROMPT;
+use crate::workspace::{self, fs::create_private_dir_all};
+
+/// How much of a prompt, or of what a script printed, is shown.
+const EXCERPT: u64 = 256 * 1024;
+
+/// `GET /api/v1/sessions/{id}`
+pub async fn detail(State(daemon): State<Arc<Daemon>>, session: SessionInPath) -> Answer<SessionDetail> {
+    let status = daemon.status().await?;
+    let id = session.0;
+    let detail = daemon
+        .reading(move |daemon| {
+            let ledger = daemon.ledger()?;
+            let found = history::attempt(&daemon.layout, &ledger, Some(&status), id)
+                .map_err(|error| ledger_failure(&error))?;
+            let (past, attempt) = found.ok_or_else(|| unknown_session(&id.to_string()))?;
+            let record = past.record;
+            let live = status
+                .sessions
+                .iter()
+                .find(|session| session.session_id == attempt.session_id);
+            Ok(SessionDetail {
+                schema: SCHEMA,
+                run_id: record.run_id.to_string(),
+                issue_id: record.issue_id,
+                issue_title: record.issue_title,
+                stage: record.stage,
+                agent: record.agent,
+                runtime: record.runtime,
+                model: record.model,
+                live: live.cloned(),
+                attempt,
+                prompt: start_of(&past.files.prompt()),
+                scripts: scripts(&past.files),
+            })
+        })
+        .await?;
+    Ok(Json(detail))
+}
+
+/// What was run around the agent, as the journal has it, with what it printed.
+fn scripts(files: &AttemptFiles) -> Vec<ScriptView> {
+    let mut scripts: Vec<ScriptView> = Vec::new();
+    for step in vik_store::steps(&files.journal()) {
+        match step {
+            Step::Started { script } => {
+                scripts.retain(|view| view.name != script);
+                let output = end_of(&files.hook(&script), EXCERPT);
+                scripts.push(ScriptView {
+                    name: script,
+                    ok: None,
+                    reason: None,
+                    output: output.map(|(text, left_out)| Excerpt { text, left_out }),
+                });
+            }
+            Step::Finished { script, trouble } => {
+                if let Some(view) = scripts.iter_mut().find(|view| view.name == script) {
+                    view.ok = Some(trouble.is_none());
+                    view.reason = trouble.map(|trouble| trouble.reason);
+                }
+            }
+            _ => {}
+        }
+    }
+    // The commands of a prompt leave nothing but what stands in it.
+    scripts.retain(|view| view.name != PROMPT || view.ok != Some(true));
+    scripts
+}
+
+/// Which events.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EventsQuery {
+    /// Those after the one with this `seq`.
+    after: Option<u64>,
+    /// How many at most.
+    limit: Option<Limit>,
+}
+
+/// `GET /api/v1/sessions/{id}/events`
+pub async fn events(
+    State(daemon): State<Arc<Daemon>>,
+    session: SessionInPath,
+    Params(query): Params<EventsQuery>,
+) -> Answer<EventsPage> {
+    let page = daemon
+        .reading(move |daemon| {
+            let files = files(daemon, &session)?;
+            let limit = Limit::or(query.limit, 200) as usize;
+            let page = daemon
+                .logs
+                .page(&files.log(), query.after.unwrap_or(0), limit)
+                .map_err(|error| Failure::failed("logs", "cannot read the log of the session", &error))?;
+            Ok(EventsPage {
+                schema: SCHEMA,
+                session_id: session.0.to_string(),
+                events: page.events,
+                last_seq: page.last,
+                ended: page.ended,
+            })
+        })
+        .await?;
+    Ok(Json(page))
+}
+
+/// How much of stderr.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StderrQuery {
+    /// How many bytes at most, 1 to 1048576.
+    #[schemars(range(min = 1, max = 1_048_576))]
+    bytes: Option<u64>,
+}
+
+/// `GET /api/v1/sessions/{id}/stderr`
+pub async fn stderr(
+    State(daemon): State<Arc<Daemon>>,
+    session: SessionInPath,
+    Params(query): Params<StderrQuery>,
+) -> Answer<StderrTail> {
+    let bytes = query.bytes.unwrap_or(64 * 1024).clamp(1, 1024 * 1024);
+    let tail = daemon
+        .reading(move |daemon| {
+            let files = files(daemon, &session)?;
+            let (text, left_out) = end_of(&files.stderr(), bytes).unwrap_or_default();
+            Ok(StderrTail {
+                schema: SCHEMA,
+                text,
+                left_out,
+            })
+        })
+        .await?;
+    Ok(Json(tail))
+}
+
+/// `GET /api/v1/sessions/{id}/diff`
+pub async fn diff(State(daemon): State<Arc<Daemon>>, session: SessionInPath) -> Answer<DiffView> {
+    let (workdir, scratch) = daemon
+        .reading(move |daemon| {
+            let files = files(daemon, &session)?;
+            let past = PastAttempt::read(files).ok_or_else(|| unknown_session(&session.0.to_string()))?;
+            let scratch = daemon.layout.service_dir().join("looks");
+            create_private_dir_all(&scratch)
+                .map_err(|error| Failure::failed("diff", "cannot make a folder to look from", &error))?;
+            // Where the record says that it was, if that is where workspaces are.
+            Ok((daemon.layout.issue_dir(&past.record.issue_id), scratch))
+        })
+        .await?;
+    Ok(Json(
+        workspace::diff(&daemon.supervisor, &workdir, &scratch).await,
+    ))
+}
+
+/// The files of an attempt that the ledger knows.
+fn files(daemon: &Daemon, session: &SessionInPath) -> Result<AttemptFiles, Refusal> {
+    let found = daemon
+        .ledger()?
+        .attempt(session.0)
+        .map_err(|error| ledger_failure(&error))?;
+    match found {
+        Some(attempt) => Ok(history::files(&daemon.layout, &attempt)),
+        None => Err(unknown_session(&session.0.to_string())),
+    }
+}
+
+/// The start of a file, where there is one.
+fn start_of(path: &Path) -> Option<Excerpt> {
+    let file = File::open(path).ok()?;
+    let size = file.metadata().ok()?.len();
+    let mut bytes = Vec::new();
+    file.take(EXCERPT).read_to_end(&mut bytes).ok()?;
+    Some(Excerpt {
+        text: String::from_utf8_lossy(&bytes).into_owned(),
+        left_out: size.saturating_sub(bytes.len() as u64),
+    })
+}
+
+/// The end of a file, and how much is before it.
+fn end_of(path: &Path, most: u64) -> Option<(String, u64)> {
+    let mut file = File::open(path).ok()?;
+    let size = file.metadata().ok()?.len();
+    let left_out = size.saturating_sub(most);
+    file.seek(SeekFrom::Start(left_out)).ok()?;
+    let mut bytes = Vec::new();
+    file.take(most).read_to_end(&mut bytes).ok()?;
+    Some((String::from_utf8_lossy(&bytes).into_owned(), left_out))
+}
