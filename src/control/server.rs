@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::io::Interest;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Semaphore, mpsc, oneshot};
-use tokio::io::Interest;
 use vik_api::{ApiView, ErrorBody, Request, Response, Verb};
 use vik_core::scheduler::By;
 
@@ -82,8 +82,7 @@ impl ControlServer {
                         let behind = behind.clone();
                         tokio::spawn(async move {
                             let _permit = permit;
-                            let served =
-                                tokio::time::timeout(REQUEST_TIMEOUT, serve(stream, behind)).await;
+                            let served = tokio::time::timeout(REQUEST_TIMEOUT, serve(stream, behind)).await;
                             if let Ok(Err(error)) = served {
                                 tracing::debug!(%error, "a client of the control socket went away");
                             }
@@ -165,10 +164,16 @@ async fn answer(request: Request, peer: i32, behind: &Behind) -> Response {
     if request.verb == Verb::Link {
         return match &behind.tcp {
             Some((api, keys)) => Response::Link {
-                url: format!("http://{}{}?code={}", api.address, super::http::LOGIN, keys.link()),
+                url: format!(
+                    "http://{}{}?code={}",
+                    api.address,
+                    super::http::LOGIN,
+                    keys.link()
+                ),
             },
             None => Response::Nothing {
-                why: "HTTP is served on the control socket only; `vik run --port N` serves it on TCP".to_owned(),
+                why: "HTTP is served on the control socket only; `vik run --port N` serves it on TCP"
+                    .to_owned(),
             },
         };
     }

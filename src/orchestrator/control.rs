@@ -93,7 +93,10 @@ impl Orchestrator {
                 .iter()
                 .filter_map(|id| view::explanation(&self.scheduler, &self.workflow, id, now))
                 .collect(),
-            next: page.last().filter(|_| start + limit < total).map(|id| (*id).clone()),
+            next: page
+                .last()
+                .filter(|_| start + limit < total)
+                .map(|id| (*id).clone()),
             total,
         }
     }

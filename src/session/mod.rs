@@ -16,6 +16,6 @@ pub use attempt::{Attempt, AttemptEnd, Finish, Spent, files, run};
 pub use context::{issue_context, stage_context};
 pub use follow::{FollowError, Follower};
 pub use live::{Live, LivePhase};
-pub use scripts::PROMPT;
 pub use orders::{Halt, Orders, Tell};
+pub use scripts::PROMPT;
 pub use stop::{Stop, StopLevel};

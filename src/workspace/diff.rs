@@ -49,8 +49,11 @@ async fn look(supervisor: &Supervisor, view: &View) -> Result<DiffView, String> 
     let (base, note) = base(supervisor, view).await?;
     // New files are told to an index of our own, so that they are part of the diff.
     let view = view.with_own_index().map_err(|error| error.to_string())?;
-    view.git(supervisor, &["add", "--intent-to-add", "--ignore-errors", "--", "."])
-        .await?;
+    view.git(
+        supervisor,
+        &["add", "--intent-to-add", "--ignore-errors", "--", "."],
+    )
+    .await?;
     let compare = |format: &'static [&'static str]| {
         let mut words = vec![
             "diff",
@@ -106,16 +109,34 @@ async fn look(supervisor: &Supervisor, view: &View) -> Result<DiffView, String> 
 async fn base(supervisor: &Supervisor, view: &View) -> Result<(String, Option<String>), String> {
     let first_line = |bytes: Vec<u8>| {
         let text = String::from_utf8_lossy(&bytes).into_owned();
-        text.lines().next().map(str::to_owned).filter(|line| !line.is_empty())
+        text.lines()
+            .next()
+            .map(str::to_owned)
+            .filter(|line| !line.is_empty())
     };
     // The oldest own commit's parent, or HEAD itself where there is no own commit.
-    let own = ["rev-list", "--topo-order", "--reverse", "HEAD", "--not", "--remotes"];
+    let own = [
+        "rev-list",
+        "--topo-order",
+        "--reverse",
+        "HEAD",
+        "--not",
+        "--remotes",
+    ];
     let head = view.git(supervisor, &["rev-parse", "--verify", "HEAD"]).await;
     let Some(head) = head.ok().and_then(first_line) else {
         return Err("the repository has no commit yet".to_owned());
     };
     let remotes = view
-        .git(supervisor, &["for-each-ref", "--count=1", "--format=%(objectname)", "refs/remotes"])
+        .git(
+            supervisor,
+            &[
+                "for-each-ref",
+                "--count=1",
+                "--format=%(objectname)",
+                "refs/remotes",
+            ],
+        )
         .await?;
     if remotes.is_empty() {
         let note = "compared with the last commit: no remote branch tells where it began".to_owned();

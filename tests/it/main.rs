@@ -7,6 +7,7 @@
 
 mod support;
 
+mod api;
 mod attempts;
 mod chaos;
 mod cli;

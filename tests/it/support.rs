@@ -205,6 +205,13 @@ impl World {
         self.start_command(self.env.vik(args))
     }
 
+    /// The same with more in its environment.
+    pub fn start_with(&self, args: &[&str], env: &[(&str, &str)]) -> Running {
+        let mut command = self.env.vik(args);
+        command.envs(env.iter().copied());
+        self.start_command(command)
+    }
+
     pub fn start_command(&self, mut command: Command) -> Running {
         let number = self.started.replace(self.started.get() + 1);
         let folder = self.env.path("output");

@@ -54,6 +54,28 @@ pub struct Status {
     pub api: Option<ApiView>,
 }
 
+impl Status {
+    /// A daemon of which nothing but itself is known.
+    pub fn of(daemon: Daemon) -> Self {
+        Self {
+            schema: SCHEMA,
+            daemon,
+            last_pull: None,
+            pulls: PullCounts::default(),
+            sessions: Vec::new(),
+            parked: Vec::new(),
+            waiting: Vec::new(),
+            waiting_more: 0,
+            paused: false,
+            paused_issues: Vec::new(),
+            workflow: None,
+            day: None,
+            ledger: None,
+            api: None,
+        }
+    }
+}
+
 /// The HTTP API on TCP.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ApiView {

@@ -11,6 +11,7 @@
 
 pub mod bins;
 mod env;
+mod http;
 mod leftovers;
 mod real;
 pub mod server;
@@ -18,6 +19,7 @@ mod tracker;
 mod wait;
 
 pub use env::TestEnv;
+pub use http::{EventStream, HttpClient, Reply, ServerEvent};
 pub use leftovers::{Leftover, alive, leftovers_of};
 pub use real::RealAgent;
 pub use tracker::{FakeTracker, TrackedIssue};

@@ -8,7 +8,7 @@ mod tests;
 use std::path::Path;
 
 use jiff::Timestamp;
-use vik_api::{Daemon, DaemonState, PullCounts, Response, SCHEMA, Status, Verb};
+use vik_api::{Daemon, DaemonState, Response, Status, Verb};
 
 pub use text::text;
 
@@ -40,6 +40,12 @@ pub fn run(workflow: &Path, args: &StatusArgs) -> Done {
         });
     } else {
         print(&text(&status, Timestamp::now(), stdout_width()));
+        if status.api.is_some()
+            && let Presence::Running(info) = instance.presence()
+            && let Ok(Some(Response::Link { url })) = client::request(&instance, &info, Verb::Link)
+        {
+            print(&format!("open it with {url} (works once)\n"));
+        }
     }
     Ok(if runs { Exit::NoDaemon } else { Exit::Done })
 }
@@ -61,29 +67,14 @@ fn of(instance: &Instance, path: &Path) -> Result<Status, Failure> {
 }
 
 fn absent(state: DaemonState, info: Option<&InstanceInfo>, path: &Path) -> Status {
-    Status {
-        schema: SCHEMA,
-        daemon: Daemon {
-            state,
-            pid: None,
-            started_at: None,
-            version: None,
-            workflow_path: info.map_or_else(|| path.to_owned(), |info| info.workflow_path.clone()),
-            home: None,
-        },
-        last_pull: None,
-        pulls: PullCounts::default(),
-        sessions: Vec::new(),
-        parked: Vec::new(),
-        waiting: Vec::new(),
-        waiting_more: 0,
-        paused: false,
-        paused_issues: Vec::new(),
-        workflow: None,
-        day: None,
-        ledger: None,
-        api: None,
-    }
+    Status::of(Daemon {
+        state,
+        pid: None,
+        started_at: None,
+        version: None,
+        workflow_path: info.map_or_else(|| path.to_owned(), |info| info.workflow_path.clone()),
+        home: None,
+    })
 }
 
 fn all(args: &StatusArgs) -> Done {

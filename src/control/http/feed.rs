@@ -14,7 +14,6 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use jiff::Timestamp;
 use tokio::sync::{broadcast, mpsc};
-use tokio_util::sync::CancellationToken;
 use vik_api::{Fact, FeedEvent, SessionView, Status};
 
 use super::door::Connection;
@@ -146,34 +145,26 @@ impl Feed {
         self.0.readers.load(Ordering::Relaxed)
     }
 
-    /// Encodes and hands out what is told, until there is an end.
-    pub async fn run(&self, daemon: Arc<Daemon>, stop: CancellationToken) {
-        let receiver = self.0.receiver.lock().unwrap_or_else(PoisonError::into_inner).take();
+    /// Hands out what is told, and looks at the sessions by itself, until there is an end.
+    pub async fn run(&self, daemon: Arc<Daemon>) {
+        // A loop that is slow to say what it does holds up nobody who reads.
+        tokio::join!(self.take_facts(), self.look_at_sessions(&daemon));
+    }
+
+    async fn take_facts(&self) {
+        let receiver = self
+            .0
+            .receiver
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
         let Some(mut receiver) = receiver else { return };
-        let mut look = tokio::time::interval(LOOK);
-        look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let mut seen = Seen::default();
         let mut events = Vec::new();
-        loop {
-            tokio::select! {
-                () = stop.cancelled() => return,
-                taken = receiver.recv_many(&mut events, WAITING) => {
-                    if taken == 0 {
-                        return;
-                    }
-                    // What comes together goes out together.
-                    tokio::time::sleep(BATCH).await;
-                    while let Ok(event) = receiver.try_recv() {
-                        events.push(event);
-                    }
-                }
-                _ = look.tick(), if self.readers() > 0 => {
-                    if let Ok(status) = daemon.status().await {
-                        let now = Timestamp::now();
-                        let facts = seen.look(&status).into_iter();
-                        events.extend(facts.map(|fact| FeedEvent { at: now, fact }));
-                    }
-                }
+        while receiver.recv_many(&mut events, WAITING).await > 0 {
+            // What comes together goes out together.
+            tokio::time::sleep(BATCH).await;
+            while let Ok(event) = receiver.try_recv() {
+                events.push(event);
             }
             if self.0.lost.swap(false, Ordering::Relaxed) {
                 events.push(FeedEvent {
@@ -186,6 +177,20 @@ impl Feed {
         }
     }
 
+    async fn look_at_sessions(&self, daemon: &Daemon) {
+        let mut seen = Seen::default();
+        loop {
+            tokio::time::sleep(LOOK).await;
+            if self.readers() > 0
+                && let Ok(status) = daemon.status().await
+            {
+                for fact in seen.look(&status) {
+                    self.tell(fact);
+                }
+            }
+        }
+    }
+
     /// Numbers, encodes and keeps facts, and gives them to whoever reads.
     fn hand_out(&self, events: &[FeedEvent]) {
         if events.is_empty() {
@@ -194,7 +199,9 @@ impl Feed {
         let mut batch = String::new();
         let mut kept = self.0.kept.lock().unwrap_or_else(PoisonError::into_inner);
         for event in events {
-            let Ok(data) = serde_json::to_string(event) else { continue };
+            let Ok(data) = serde_json::to_string(event) else {
+                continue;
+            };
             let start = batch.len();
             let (epoch, number) = (kept.epoch, kept.next());
             let _ = write!(
@@ -254,7 +261,9 @@ impl Feed {
             connection.0.cancel();
         });
         let bytes = futures_util::stream::poll_fn(move |context| {
-            receiver.poll_recv(context).map(|bytes| bytes.map(Ok::<_, std::io::Error>))
+            receiver
+                .poll_recv(context)
+                .map(|bytes| bytes.map(Ok::<_, std::io::Error>))
         });
         let headers = [
             (header::CONTENT_TYPE, "text/event-stream"),

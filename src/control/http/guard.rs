@@ -63,12 +63,10 @@ fn same_place(headers: &HeaderMap) -> Result<(), Refusal> {
     );
     match text(headers, header::ORIGIN) {
         None if headers.contains_key(header::ORIGIN) => return Err(cross),
-        None => {}
-        Some(origin) => {
-            if origin.strip_prefix("http://").or(origin.strip_prefix("https://")) != Some(host) {
-                return Err(cross);
-            }
+        Some(origin) if origin.strip_prefix("http://").or(origin.strip_prefix("https://")) != Some(host) => {
+            return Err(cross);
         }
+        None | Some(_) => {}
     }
     match text(headers, header::HeaderName::from_static("sec-fetch-site")) {
         Some("cross-site" | "same-site") if !is_navigation(headers) => Err(cross),
@@ -106,7 +104,10 @@ fn who(keys: &Keys, method: &Method, headers: &HeaderMap, port: u16) -> Result<&
         .hint("`vik status` prints a link for the browser, and says where the token is")
     };
     if let Some(given) = headers.get(header::AUTHORIZATION) {
-        let token = given.to_str().ok().and_then(|given| given.strip_prefix("Bearer "));
+        let token = given
+            .to_str()
+            .ok()
+            .and_then(|given| given.strip_prefix("Bearer "));
         return match token {
             Some(token) if keys.is_token(token.trim()) => Ok("API token"),
             _ => Err(refused()),

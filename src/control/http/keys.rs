@@ -206,7 +206,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 fn unhex(text: &str) -> Option<Vec<u8>> {
-    if !text.is_ascii() || text.len() % 2 != 0 {
+    if !text.is_ascii() || !text.len().is_multiple_of(2) {
         return None;
     }
     (0..text.len())
@@ -236,8 +236,16 @@ mod tests {
 
     #[test]
     fn a_weak_token_is_refused() {
-        for weak in ["", "short", "with blanks in it, and long", "umlauts-äöü-are-not-visible"] {
-            assert!(matches!(Keys::of(weak, "x"), Err(KeyError::Weak { .. })), "{weak}");
+        for weak in [
+            "",
+            "short",
+            "with blanks in it, and long",
+            "umlauts-äöü-are-not-visible",
+        ] {
+            assert!(
+                matches!(Keys::of(weak, "x"), Err(KeyError::Weak { .. })),
+                "{weak}"
+            );
         }
     }
 
@@ -245,7 +253,11 @@ mod tests {
     fn a_link_works_once() {
         let keys = keys();
         let code = keys.link();
-        assert_eq!(code, keys.link(), "asking again does not spoil the link that was told");
+        assert_eq!(
+            code,
+            keys.link(),
+            "asking again does not spoil the link that was told"
+        );
         assert!(!keys.redeem("another"));
         assert!(keys.redeem(&code));
         assert!(!keys.redeem(&code));

@@ -166,7 +166,10 @@ mod tests {
     use super::*;
 
     fn line(seq: u64) -> String {
-        format!("{{\"seq\":{seq},\"kind\":\"message\",\"text\":\"{}\"}}\n", "x".repeat(40))
+        format!(
+            "{{\"seq\":{seq},\"kind\":\"message\",\"text\":\"{}\"}}\n",
+            "x".repeat(40)
+        )
     }
 
     fn seqs(page: &Page) -> Vec<u64> {
@@ -195,7 +198,20 @@ mod tests {
             }
             // A torn line is no event yet.
             file.write_all(b"{\"seq\"").unwrap();
-            for after in [0, 1, 100, 254, 255, 256, 257, 511, 2999, written - 1, written, written + 5] {
+            for after in [
+                0,
+                1,
+                100,
+                254,
+                255,
+                256,
+                257,
+                511,
+                2999,
+                written - 1,
+                written,
+                written + 5,
+            ] {
                 let page = logs.page(&path, after, 300).unwrap();
                 let expected: Vec<_> = (after + 1..=written).take(300).collect();
                 assert_eq!(seqs(&page), expected, "after {after} of {written}");

@@ -105,7 +105,12 @@ impl Metrics {
     ///
     /// # Errors
     /// When it cannot be encoded.
-    pub fn text(&self, status: &Status, last_good_pull: Option<f64>, readers: usize) -> prometheus::Result<Vec<u8>> {
+    pub fn text(
+        &self,
+        status: &Status,
+        last_good_pull: Option<f64>,
+        readers: usize,
+    ) -> prometheus::Result<Vec<u8>> {
         let registry = Registry::new();
         self.register(&registry)?;
         state(&registry, status)?;
@@ -153,7 +158,7 @@ fn state(registry: &Registry, status: &Status) -> prometheus::Result<()> {
         registry,
         "vik_start_time_seconds",
         "When the daemon started.",
-        daemon.started_at.map_or(0.0, |at| seconds(at)),
+        daemon.started_at.map_or(0.0, seconds),
     )?;
     gauge(
         registry,
@@ -165,7 +170,12 @@ fn state(registry: &Registry, status: &Status) -> prometheus::Result<()> {
         registry,
         "vik_workflow_valid",
         "0 while the newest edit of the workflow is not valid, so that the one before it is in force.",
-        flag(status.workflow.as_ref().is_none_or(|workflow| workflow.rejected.is_none())),
+        flag(
+            status
+                .workflow
+                .as_ref()
+                .is_none_or(|workflow| workflow.rejected.is_none()),
+        ),
     )?;
     gauge(
         registry,
@@ -215,7 +225,12 @@ fn state(registry: &Registry, status: &Status) -> prometheus::Result<()> {
         )?;
         #[expect(clippy::cast_precision_loss, reason = "a gauge is a float")]
         let tokens = day.spent.tokens as f64;
-        gauge(registry, "vik_day_spent_tokens", "Tokens spent today (UTC).", tokens)?;
+        gauge(
+            registry,
+            "vik_day_spent_tokens",
+            "Tokens spent today (UTC).",
+            tokens,
+        )?;
         if let Some(limit) = day.limit.usd {
             gauge(
                 registry,
@@ -270,7 +285,10 @@ fn counter(name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
 }
 
 /// Names and labels stand in the code, and a test makes them all: they are valid.
-#[expect(clippy::panic, reason = "a name in the code is wrong: a test would have shown it")]
+#[expect(
+    clippy::panic,
+    reason = "a name in the code is wrong: a test would have shown it"
+)]
 fn made<T>(metric: prometheus::Result<T>) -> T {
     match metric {
         Ok(metric) => metric,

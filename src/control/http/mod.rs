@@ -34,8 +34,8 @@ use crate::workspace::Layout;
 
 pub use feed::{Feed, Reporter};
 pub use keys::{KeyError, Keys};
-pub use pages::LOGIN;
 pub use openapi::openapi;
+pub use pages::LOGIN;
 
 use self::read::Daemon;
 
@@ -143,11 +143,7 @@ impl Drop for HttpServer {
     }
 }
 
-async fn serve(
-    setup: Setup,
-    sockets: mpsc::UnboundedReceiver<(UnixStream, i32)>,
-    stop: CancellationToken,
-) {
+async fn serve(setup: Setup, sockets: mpsc::UnboundedReceiver<(UnixStream, i32)>, stop: CancellationToken) {
     let Setup {
         layout,
         supervisor,
@@ -158,7 +154,7 @@ async fn serve(
     } = setup;
     let daemon = Arc::new(Daemon::new(layout, supervisor, asks, feed.clone()));
     let app = routes::router(Arc::clone(&daemon));
-    let heard = feed.run(Arc::clone(&daemon), stop.clone());
+    let heard = feed.run(Arc::clone(&daemon));
     let doors = door::Doors::new(app, keys, stop.clone());
     tokio::select! {
         () = heard => {}

@@ -19,7 +19,11 @@ pub fn openapi() -> Value {
         let path = paths
             .entry(format!("/api/v1{}", route.path))
             .or_insert_with(|| json!({}));
-        let method = if route.method == Method::POST { "post" } else { "get" };
+        let method = if route.method == Method::POST {
+            "post"
+        } else {
+            "get"
+        };
         path[method] = operation(&route, &problem, &mut generator);
     }
     json!({
@@ -69,11 +73,15 @@ fn operation(route: &Route, problem: &Schema, generator: &mut SchemaGenerator) -
     if matches!(route.gives, Gives::Health(_)) {
         responses.insert(
             "503".to_owned(),
-            json!({ "description": "It is not", "content": good.clone() }),
+            json!({ "description": "It is not", "content": &good }),
         );
     }
-    responses.insert("200".to_owned(), json!({ "description": "Done", "content": good }));
-    let refused = |what: &str| json!({ "description": what, "content": media(PROBLEM_JSON, problem.clone().into()) });
+    responses.insert(
+        "200".to_owned(),
+        json!({ "description": "Done", "content": good }),
+    );
+    let refused =
+        |what: &str| json!({ "description": what, "content": media(PROBLEM_JSON, problem.clone().into()) });
     responses.insert("401".to_owned(), refused("No token, or a wrong one"));
     if route.names {
         responses.insert("404".to_owned(), refused("It is not known"));

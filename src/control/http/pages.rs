@@ -47,7 +47,10 @@ fn asset(name: &str) -> Response {
     let Some((_, bytes)) = ASSETS.iter().find(|(known, _)| *known == name) else {
         return Refusal::new(StatusCode::NOT_FOUND, "not_found", "there is no such file").into_response();
     };
-    let kind = match Path::new(name).extension().and_then(|extension| extension.to_str()) {
+    let kind = match Path::new(name)
+        .extension()
+        .and_then(|extension| extension.to_str())
+    {
         Some("html") => "text/html; charset=utf-8",
         Some("css") => "text/css; charset=utf-8",
         Some("js") => "text/javascript; charset=utf-8",
@@ -65,8 +68,14 @@ pub async fn headers(mut response: Response) -> Response {
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (header::REFERRER_POLICY, "no-referrer"),
         (header::X_FRAME_OPTIONS, "DENY"),
-        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
-        (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+        (
+            HeaderName::from_static("cross-origin-resource-policy"),
+            "same-origin",
+        ),
+        (
+            HeaderName::from_static("cross-origin-opener-policy"),
+            "same-origin",
+        ),
     ] {
         headers.insert(name, HeaderValue::from_static(value));
     }

@@ -57,12 +57,7 @@ pub struct Daemon {
 
 impl Daemon {
     /// Nothing is asked yet.
-    pub fn new(
-        layout: Layout,
-        supervisor: Supervisor,
-        asks: mpsc::Sender<Asking>,
-        feed: Feed,
-    ) -> Self {
+    pub fn new(layout: Layout, supervisor: Supervisor, asks: mpsc::Sender<Asking>, feed: Feed) -> Self {
         Self {
             layout,
             supervisor,
@@ -185,7 +180,10 @@ impl Limit {
 }
 
 /// `GET /api/v1/issues`
-pub async fn issues(State(daemon): State<Arc<Daemon>>, Params(query): Params<IssuesQuery>) -> Answer<IssuesPage> {
+pub async fn issues(
+    State(daemon): State<Arc<Daemon>>,
+    Params(query): Params<IssuesQuery>,
+) -> Answer<IssuesPage> {
     let verb = Verb::Issues {
         after: query.after,
         query: query.q,
@@ -324,10 +322,9 @@ pub async fn readyz(State(daemon): State<Arc<Daemon>>) -> HttpResponse {
     let why = match daemon.status().await {
         Err(_) => Some("the daemon's loop does not answer".to_owned()),
         Ok(status) if status.daemon.state != DaemonState::Running => Some("the daemon is ending".to_owned()),
-        Ok(status) if status.pulls.failed_in_a_row >= FAILED_PULLS => Some(format!(
-            "the last {} pulls failed",
-            status.pulls.failed_in_a_row
-        )),
+        Ok(status) if status.pulls.failed_in_a_row >= FAILED_PULLS => {
+            Some(format!("the last {} pulls failed", status.pulls.failed_in_a_row))
+        }
         Ok(status) if status.pulls.ok == 0 => Some("no pull has succeeded yet".to_owned()),
         Ok(_) => None,
     };

@@ -110,7 +110,12 @@ fn json<T: JsonSchema>() -> Gives {
 /// All of them.
 pub fn routes() -> Vec<Route> {
     vec![
-        Route::get("/state", "What the daemon does now", json::<Status>(), get(read::state)),
+        Route::get(
+            "/state",
+            "What the daemon does now",
+            json::<Status>(),
+            get(read::state),
+        ),
         Route::get(
             "/issues",
             "Where issues stand, in the order of their ids",
@@ -150,8 +155,13 @@ pub fn routes() -> Vec<Route> {
             json::<DiffView>(),
             get(sessions::diff),
         ),
-        Route::get("/runs", "Runs and their attempts, the latest first", json::<RunsPage>(), get(read::runs))
-            .query::<PastQuery>(),
+        Route::get(
+            "/runs",
+            "Runs and their attempts, the latest first",
+            json::<RunsPage>(),
+            get(read::runs),
+        )
+        .query::<PastQuery>(),
         Route::get(
             "/decisions",
             "What was decided and why, the latest first",
@@ -221,9 +231,9 @@ pub fn routes() -> Vec<Route> {
 
 /// The API, and the dashboard.
 pub fn router(daemon: Arc<Daemon>) -> Router {
-    let api = routes()
-        .into_iter()
-        .fold(Router::new(), |router, route| router.route(route.path, route.handler));
+    let api = routes().into_iter().fold(Router::new(), |router, route| {
+        router.route(route.path, route.handler)
+    });
     Router::new()
         .nest("/api/v1", api)
         // Where scrapers and probes look by themselves.

@@ -10,7 +10,9 @@ use vik_core::limits::{LimitScope, LimitUnit, Spend};
 use vik_core::machine::{Machine, ParkReason, Phase, Report};
 use vik_core::money::MicroUsd;
 use vik_core::outcome::{FailureClass, Outcome};
-use vik_core::scheduler::{Answer, Ask, By, Effect, Filter, Hold, Input, Rest, Scheduler, Seen, Start, StopWhy};
+use vik_core::scheduler::{
+    Answer, Ask, By, Effect, Filter, Hold, Input, Rest, Scheduler, Seen, Start, StopWhy,
+};
 use vik_core::time::{Mono, Now};
 use vik_core::workflow::load;
 

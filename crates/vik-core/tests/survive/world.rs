@@ -396,7 +396,9 @@ impl World {
             Step::Edit(number) => self.titles[number] += 1,
             Step::Crash => self.crash(),
             Step::Pause(number) => self.tell(Input::Ask(1, Ask::Pause(number.map(Self::id)), By::default())),
-            Step::Continue(number) => self.tell(Input::Ask(1, Ask::Continue(number.map(Self::id)), By::default())),
+            Step::Continue(number) => {
+                self.tell(Input::Ask(1, Ask::Continue(number.map(Self::id)), By::default()))
+            }
             Step::Cancel(number) => self.tell(Input::Ask(1, Ask::Cancel(Self::id(number)), By::default())),
             Step::Unpark(number, more) => {
                 // Each grants a bounded number of attempts more; the sum is a safe bound.

@@ -1,0 +1,266 @@
+//! A client that says exactly what a test wants it to say.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::Value;
+
+/// No answer takes longer, not even on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Asks one server.
+#[derive(Clone, Debug)]
+pub struct HttpClient {
+    place: Place,
+    headers: Vec<(String, String)>,
+}
+
+#[derive(Clone, Debug)]
+enum Place {
+    Tcp(String),
+    Unix(PathBuf),
+}
+
+/// What came back.
+#[derive(Clone, Debug)]
+pub struct Reply {
+    /// The status.
+    pub status: u16,
+    /// The headers, names in lower case.
+    pub headers: Vec<(String, String)>,
+    /// The body.
+    pub body: String,
+}
+
+impl Reply {
+    /// The body as JSON.
+    ///
+    /// # Panics
+    ///
+    /// If it is none.
+    #[must_use]
+    #[track_caller]
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("no JSON ({error}): {self:?}"))
+    }
+
+    /// The first header of this name, which is in lower case.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers
+            .iter()
+            .find(|(known, _)| known == name)
+            .map(|(_, value)| value.as_str())
+    }
+
+    /// The same, when it has this status.
+    ///
+    /// # Panics
+    ///
+    /// If it has another one.
+    #[must_use]
+    #[track_caller]
+    pub fn expect(self, status: u16) -> Self {
+        assert_eq!(self.status, status, "{self:?}");
+        self
+    }
+}
+
+impl HttpClient {
+    /// Of a server on TCP (`127.0.0.1:8080`).
+    #[must_use]
+    pub fn tcp(address: &str) -> Self {
+        Self {
+            place: Place::Tcp(address.to_owned()),
+            headers: vec![("Host".to_owned(), address.to_owned())],
+        }
+    }
+
+    /// Of a server on a Unix socket.
+    #[must_use]
+    pub fn unix(path: impl Into<PathBuf>) -> Self {
+        Self {
+            place: Place::Unix(path.into()),
+            headers: vec![("Host".to_owned(), "localhost".to_owned())],
+        }
+    }
+
+    /// The same with one more header, or another value of it.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: &str) -> Self {
+        self.headers
+            .retain(|(known, _)| !known.eq_ignore_ascii_case(name));
+        self.headers.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// `GET`.
+    #[must_use]
+    #[track_caller]
+    pub fn get(&self, path: &str) -> Reply {
+        self.ask("GET", path, None)
+    }
+
+    /// `POST` of JSON.
+    #[must_use]
+    #[track_caller]
+    pub fn post(&self, path: &str, body: &Value) -> Reply {
+        let client = self.clone().with("Content-Type", "application/json");
+        client.ask("POST", path, Some(&body.to_string()))
+    }
+
+    /// Any request, and its whole answer.
+    ///
+    /// # Panics
+    ///
+    /// If there is no answer that makes sense.
+    #[must_use]
+    #[track_caller]
+    pub fn ask(&self, method: &str, path: &str, body: Option<&str>) -> Reply {
+        let closing = self.clone().with("Connection", "close");
+        let mut stream = closing.open(method, path, body).expect("a server that answers");
+        let (status, headers) = head(&mut stream).expect("the head of an answer");
+        let chunked = headers
+            .iter()
+            .any(|(name, value)| name == "transfer-encoding" && value == "chunked");
+        let mut bytes = Vec::new();
+        if chunked {
+            while let Some(chunk) = chunk(&mut stream).expect("a chunk") {
+                bytes.extend(chunk);
+            }
+        } else {
+            stream.read_to_end(&mut bytes).expect("a body");
+        }
+        Reply {
+            status,
+            headers,
+            body: String::from_utf8_lossy(&bytes).into_owned(),
+        }
+    }
+
+    /// Begins to read server-sent events.
+    ///
+    /// # Panics
+    ///
+    /// If it is refused.
+    #[must_use]
+    #[track_caller]
+    pub fn events(&self, path: &str) -> EventStream {
+        let mut stream = self.open("GET", path, None).expect("a server that answers");
+        let (status, _) = head(&mut stream).expect("the head of an answer");
+        assert_eq!(status, 200);
+        EventStream {
+            stream,
+            text: String::new(),
+        }
+    }
+
+    fn open(&self, method: &str, path: &str, body: Option<&str>) -> io::Result<BufReader<Box<dyn Duplex>>> {
+        let mut stream: Box<dyn Duplex> = match &self.place {
+            Place::Tcp(address) => {
+                let stream = TcpStream::connect(address)?;
+                stream.set_read_timeout(Some(PATIENCE))?;
+                Box::new(stream)
+            }
+            Place::Unix(path) => {
+                let stream = UnixStream::connect(path)?;
+                stream.set_read_timeout(Some(PATIENCE))?;
+                Box::new(stream)
+            }
+        };
+        let mut text = format!("{method} {path} HTTP/1.1\r\n");
+        for (name, value) in &self.headers {
+            text.push_str(&format!("{name}: {value}\r\n"));
+        }
+        if let Some(body) = body {
+            text.push_str(&format!("Content-Length: {}\r\n", body.len()));
+        }
+        text.push_str("\r\n");
+        text.push_str(body.unwrap_or(""));
+        // One that refuses before it has read all closes early: its answer is what counts.
+        let _ = stream.write_all(text.as_bytes());
+        Ok(BufReader::new(stream))
+    }
+}
+
+trait Duplex: Read + Write + Send {}
+impl<T: Read + Write + Send> Duplex for T {}
+
+/// Events as they come.
+pub struct EventStream {
+    stream: BufReader<Box<dyn Duplex>>,
+    text: String,
+}
+
+/// One event.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ServerEvent {
+    /// Its id, where it has one.
+    pub id: Option<String>,
+    /// Its type.
+    pub event: String,
+    /// Its data as JSON.
+    pub data: Value,
+}
+
+impl Iterator for EventStream {
+    type Item = ServerEvent;
+
+    /// The next event; `None` when the server has closed.
+    fn next(&mut self) -> Option<ServerEvent> {
+        loop {
+            while let Some(end) = self.text.find("\n\n") {
+                let block: String = self.text.drain(..end + 2).collect();
+                let mut event = ServerEvent::default();
+                for line in block.lines() {
+                    match line.split_once(": ") {
+                        Some(("id", id)) => event.id = Some(id.to_owned()),
+                        Some(("event", kind)) => kind.clone_into(&mut event.event),
+                        Some(("data", data)) => event.data = serde_json::from_str(data).unwrap(),
+                        _ => {}
+                    }
+                }
+                if !event.event.is_empty() {
+                    return Some(event);
+                }
+            }
+            match chunk(&mut self.stream) {
+                Ok(Some(bytes)) => self.text.push_str(&String::from_utf8_lossy(&bytes)),
+                _ => return None,
+            }
+        }
+    }
+}
+
+type Headers = Vec<(String, String)>;
+
+fn head(stream: &mut impl BufRead) -> io::Result<(u16, Headers)> {
+    let mut line = String::new();
+    stream.read_line(&mut line)?;
+    let status = line.split(' ').nth(1).and_then(|status| status.parse().ok());
+    let status = status.ok_or_else(|| io::Error::other(format!("no status line: {line:?}")))?;
+    let mut headers = Vec::new();
+    loop {
+        line.clear();
+        stream.read_line(&mut line)?;
+        match line.trim_end().split_once(':') {
+            Some((name, value)) => headers.push((name.to_ascii_lowercase(), value.trim().to_owned())),
+            None => return Ok((status, headers)),
+        }
+    }
+}
+
+fn chunk(stream: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
+    let mut line = String::new();
+    if stream.read_line(&mut line)? == 0 {
+        return Ok(None);
+    }
+    let size = usize::from_str_radix(line.trim_end(), 16).map_err(io::Error::other)?;
+    let mut bytes = vec![0; size + 2];
+    stream.read_exact(&mut bytes)?;
+    bytes.truncate(size);
+    Ok((size > 0).then_some(bytes))
+}

@@ -1,0 +1,167 @@
+//! The feed under load, and the documents that people and programs rely on.
+
+use std::io::Read;
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use vik_api::{Daemon, DaemonState, Fact, Status};
+use vik_testkit::HttpClient;
+
+use super::*;
+use crate::workspace::Layout;
+
+/// An API without a daemon behind it.
+struct Served {
+    _folder: tempfile::TempDir,
+    server: Option<HttpServer>,
+    feed: Feed,
+    address: String,
+    _asks: mpsc::Receiver<Asking>,
+}
+
+const TOKEN: &str = "a-token-for-a-test";
+
+impl Served {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let workflow = folder.path().join("workflow.yml");
+        std::fs::write(&workflow, "").unwrap();
+        let root = vik_core::workflow::WorkspaceRoot::Path(
+            folder.path().join("home").to_string_lossy().into_owned(),
+        );
+        let tcp = Tcp::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = tcp.address().to_string();
+        let (asks, receiver) = mpsc::channel(1);
+        let feed = Feed::default();
+        let server = HttpServer::start(Setup {
+            layout: Layout::resolve(&workflow, &root).unwrap(),
+            supervisor: vik_proc::Supervisor::this_program().unwrap(),
+            asks,
+            feed: feed.clone(),
+            keys: Arc::new(Keys::of(TOKEN, "a test").unwrap()),
+            tcp: Some(tcp),
+        })
+        .unwrap();
+        Self {
+            _folder: folder,
+            server: Some(server),
+            feed,
+            address,
+            _asks: receiver,
+        }
+    }
+
+    fn client(&self) -> HttpClient {
+        HttpClient::tcp(&self.address).with("Authorization", &format!("Bearer {TOKEN}"))
+    }
+
+    fn tell(&self, number: usize) {
+        self.feed.tell(Fact::Issue {
+            issue_id: number.to_string().as_str().into(),
+            what: "something ".repeat(10),
+        });
+    }
+
+    fn readers(&self, count: usize) {
+        let until = Instant::now() + Duration::from_secs(60);
+        while self.feed.readers() != count {
+            assert!(Instant::now() < until, "{} readers", self.feed.readers());
+            std::thread::yield_now();
+        }
+    }
+}
+
+#[test]
+fn a_reader_that_does_not_read_is_let_go_and_the_others_get_everything() {
+    const FACTS: usize = 40_000;
+    let served = Served::new();
+    let slowest = Arc::new([const { AtomicUsize::new(0) }; 4]);
+    let readers: Vec<_> = (0..4)
+        .map(|which| {
+            let events = served.client().events("/api/v1/events");
+            let slowest = Arc::clone(&slowest);
+            std::thread::spawn(move || {
+                let mut next = 0;
+                for event in events {
+                    assert_eq!(event.data["issue_id"], next.to_string(), "in order, none lost");
+                    next += 1;
+                    slowest[which].store(next, Ordering::Relaxed);
+                    if next == FACTS {
+                        return;
+                    }
+                }
+                panic!("let go after {next}");
+            })
+        })
+        .collect();
+    let stuck = served.client().events("/api/v1/events");
+    served.readers(5);
+    for number in 0..FACTS {
+        served.tell(number);
+        // As fast as who reads can: a reader of this test is a thread of a debug build.
+        while slowest
+            .iter()
+            .any(|seen| seen.load(Ordering::Relaxed) + 2_000 < number)
+        {
+            std::thread::yield_now();
+        }
+    }
+    for reader in readers {
+        reader.join().unwrap();
+    }
+    // Only the one that did not read is gone by itself.
+    let until = Instant::now() + Duration::from_secs(60);
+    while served.feed.readers() > 0 && Instant::now() < until {
+        std::thread::yield_now();
+    }
+    assert_eq!(served.feed.readers(), 0, "the stuck one is let go");
+    assert!(stuck.count() < FACTS);
+}
+
+#[test]
+fn the_end_does_not_wait_for_who_reads() {
+    let mut served = Served::new();
+    let mut events = served.client().events("/api/v1/events");
+    let mut idle = TcpStream::connect(&served.address).unwrap();
+    served.readers(1);
+    let began = Instant::now();
+    drop(served.server.take());
+    assert!(began.elapsed() < Duration::from_secs(5));
+    assert_eq!(events.next(), None);
+    assert!(matches!(idle.read(&mut [0; 1]), Ok(0) | Err(_)));
+}
+
+#[test]
+fn the_document_tells_of_every_route() {
+    let document = openapi();
+    let paths = document["paths"].as_object().unwrap();
+    assert_eq!(
+        paths
+            .values()
+            .map(|path| path.as_object().unwrap().len())
+            .sum::<usize>(),
+        routes::routes().len()
+    );
+    let text = document.to_string();
+    for reference in text.match_indices("#/components/schemas/") {
+        let name = text[reference.0 + 21..].split('"').next().unwrap();
+        assert!(!document["components"]["schemas"][name].is_null(), "{name}");
+    }
+    insta::assert_json_snapshot!(paths["/api/v1/sessions/{id}/events"]);
+}
+
+#[test]
+fn all_metrics_are_there_and_named_as_the_page_says() {
+    let metrics = metrics::Metrics::default();
+    let nobody = Status::of(Daemon {
+        state: DaemonState::NotRunning,
+        pid: None,
+        started_at: None,
+        version: Some("1.2.3".to_owned()),
+        workflow_path: "workflow.yml".into(),
+        home: None,
+    });
+    let text = String::from_utf8(metrics.text(&nobody, None, 0).unwrap()).unwrap();
+    insta::assert_snapshot!(text);
+}

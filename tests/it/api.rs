@@ -1,0 +1,433 @@
+//! The HTTP API: what it tells, whom it lets in, and what it writes down of who steers.
+
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+use vik_testkit::HttpClient;
+
+use crate::support::*;
+
+/// A daemon that serves on TCP.
+struct Served {
+    world: World,
+    daemon: Running,
+    address: String,
+    token: String,
+}
+
+impl Served {
+    fn of(world: World) -> Self {
+        let daemon = world.start(&["run", "--port", "0"]);
+        let status = wait_for_value(LONG, || {
+            world
+                .status()
+                .filter(|status| !status["last_pull"].is_null() && !status["api"].is_null())
+        });
+        let address = status.expect("a daemon that serves")["api"]["address"]
+            .as_str()
+            .unwrap()
+            .to_owned();
+        let token = std::fs::read_to_string(instance(&world).join("api.token")).unwrap();
+        Self {
+            world,
+            daemon,
+            address,
+            token,
+        }
+    }
+
+    /// Somebody with the token.
+    fn client(&self) -> HttpClient {
+        self.stranger()
+            .with("Authorization", &format!("Bearer {}", self.token))
+    }
+
+    fn stranger(&self) -> HttpClient {
+        HttpClient::tcp(&self.address)
+    }
+
+    fn get(&self, path: &str) -> Value {
+        self.client().get(&format!("/api/v1{path}")).expect(200).json()
+    }
+
+    fn post(&self, path: &str, body: &Value) -> Value {
+        self.client()
+            .post(&format!("/api/v1{path}"), body)
+            .expect(200)
+            .json()
+    }
+
+    fn end(self) {
+        self.daemon.stop().expect(0);
+    }
+}
+
+fn instance(world: &World) -> PathBuf {
+    let folder = world.env.root().join("state/vik/instances");
+    let mut found = std::fs::read_dir(folder).unwrap();
+    found.next().unwrap().unwrap().path()
+}
+
+/// A world whose issue 1 was worked on until it was done.
+fn done() -> Served {
+    let served = Served::of(World::new(&[("1", "todo")]).script("write out.txt hello; ok"));
+    eventually("the issue is done", || {
+        served.world.tracker.state("1").as_deref() == Some("done")
+            && served.get("/state")["sessions"] == json!([])
+    });
+    served
+}
+
+#[test]
+fn every_path_needs_the_token() {
+    let served = done();
+    let document = served.get("/openapi.json");
+    let paths = document["paths"].as_object().unwrap();
+    assert!(paths.len() >= 20, "{}", paths.len());
+    let others = [
+        "/",
+        "/metrics",
+        "/healthz",
+        "/readyz",
+        "/issues/1",
+        "/assets/app.js",
+        "/nothing",
+    ];
+    let all = paths
+        .iter()
+        .flat_map(|(path, methods)| {
+            let methods = methods.as_object().unwrap().keys();
+            methods.map(move |method| (method.to_uppercase(), path.replace("{id}", "1")))
+        })
+        .chain(others.map(|path| ("GET".to_owned(), path.to_owned())));
+    let other_token = format!("Bearer {}", "0".repeat(served.token.len()));
+    for (method, path) in all {
+        for client in [
+            served.stranger(),
+            served.stranger().with("Authorization", &other_token),
+            served.stranger().with("Authorization", "Bearer "),
+            served.stranger().with("Authorization", &served.token),
+            served.stranger().with("Cookie", "vik_1=1.2; vik=x"),
+        ] {
+            let reply = client.ask(&method, &path, None).expect(401);
+            assert!(!reply.body.contains("todo"), "{reply:?}");
+            assert_eq!(reply.header("x-content-type-options"), Some("nosniff"));
+        }
+    }
+    served.end();
+}
+
+#[test]
+fn other_sites_and_bent_names_are_turned_away() {
+    let served = done();
+    let client = served.client();
+    for host in ["evil.example", "127.0.0.1.evil.example", ""] {
+        let reply = client.clone().with("Host", host).get("/api/v1/state");
+        assert!(matches!(reply.status, 400 | 421), "{host}: {reply:?}");
+    }
+    for (name, value) in [
+        ("Origin", "http://evil.example"),
+        ("Origin", "null"),
+        ("Origin", "http://127.0.0.1:1"),
+        ("Sec-Fetch-Site", "cross-site"),
+        ("Sec-Fetch-Site", "same-site"),
+    ] {
+        let reply = client.clone().with(name, value).post("/api/v1/pause", &json!({}));
+        let reply = reply.expect(403);
+        assert_eq!(reply.json()["code"], "origin", "{name}: {value}");
+    }
+    let own = client.with("Origin", &format!("http://{}", served.address));
+    assert_eq!(own.get("/api/v1/state").expect(200).json()["paused"], false);
+    served.end();
+}
+
+#[test]
+fn a_link_opens_the_dashboard_once() {
+    let served = done();
+    let said = served.world.vik(&["status"]).expect(0).out;
+    let link = said
+        .split_whitespace()
+        .find(|word| word.contains("/login?code="))
+        .unwrap_or_else(|| panic!("{said}"));
+    let path = link.strip_prefix(&format!("http://{}", served.address)).unwrap();
+    let _ = served.stranger().get("/login?code=guess").expect(401);
+    let reply = served.stranger().get(path).expect(200);
+    let cookie = reply.header("set-cookie").unwrap();
+    assert!(
+        cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict"),
+        "{cookie}"
+    );
+    let _ = served.stranger().get(path).expect(401);
+    let browser = served
+        .stranger()
+        .with("Cookie", cookie.split(';').next().unwrap());
+    let _ = browser.get("/api/v1/state").expect(200);
+    // Whoever posts with a cookie says where from.
+    let refused = browser.post("/api/v1/pause", &json!({})).expect(403);
+    assert_eq!(refused.json()["code"], "origin");
+    let own = browser.with("Origin", &format!("http://{}", served.address));
+    let _ = own.post("/api/v1/pause", &json!({})).expect(200);
+    let decided = &served.get("/decisions?limit=1")["decisions"][0];
+    assert_eq!(decided["detail"], "a person (dashboard, 127.0.0.1) paused it");
+    served.end();
+}
+
+#[test]
+fn it_tells_what_was_done() {
+    let served = done();
+    let state = served.get("/state");
+    assert_eq!(
+        (&state["state"], &state["paused"]),
+        (&json!("running"), &json!(false))
+    );
+    assert_eq!(state["workflow"]["stages"][0]["stage"], "work");
+    let runs = served.get("/runs");
+    assert_eq!(runs["runs"].as_array().unwrap().len(), 1);
+    assert_eq!(runs["runs"], json!(served.world.runs()));
+    let issue = served.get("/issues/1");
+    assert_eq!(issue["runs"], runs["runs"]);
+    assert!(issue["decisions"].as_array().unwrap().len() > 1, "{issue}");
+    let session = runs["runs"][0]["attempts"][0]["session_id"].as_str().unwrap();
+    let detail = served.get(&format!("/sessions/{session}"));
+    assert!(
+        detail["prompt"]["text"]
+            .as_str()
+            .unwrap()
+            .contains("write out.txt")
+    );
+    let scripts = detail["scripts"].as_array().unwrap();
+    assert!(
+        scripts
+            .iter()
+            .any(|script| script["name"] == "after_run" && script["ok"] == true),
+        "{scripts:?}"
+    );
+    // Page by page it is the log.
+    let all = served.get(&format!("/sessions/{session}/events"));
+    assert_eq!(all["ended"], true);
+    let (mut after, mut seen) = (0, Vec::new());
+    loop {
+        let page = served.get(&format!("/sessions/{session}/events?after={after}&limit=1"));
+        let events = page["events"].as_array().unwrap().clone();
+        let Some(event) = events.last() else { break };
+        assert_eq!(events.len(), 1);
+        after = event["seq"].as_u64().unwrap();
+        seen.extend(events);
+    }
+    assert_eq!(json!(seen), all["events"]);
+    assert_eq!(json!(after), all["last_seq"]);
+    assert_eq!(served.get(&format!("/sessions/{session}/stderr"))["left_out"], 0);
+    let diff = served.get(&format!("/sessions/{session}/diff"));
+    assert!(
+        diff["note"].as_str().unwrap().contains("no git work tree"),
+        "{diff}"
+    );
+    served.end();
+}
+
+#[test]
+fn what_is_not_there_and_what_is_not_understood_is_said_as_a_problem() {
+    let served = done();
+    let client = served.client();
+    for (path, status, code) in [
+        ("/api/v1/nothing", 404, "not_found"),
+        ("/api/v1/issues/none", 404, "unknown_issue"),
+        ("/api/v1/sessions/x", 404, "no_session"),
+        (
+            "/api/v1/sessions/01a20412-c9b3-7dc2-ad00-000001b84f95",
+            404,
+            "no_session",
+        ),
+        (
+            "/api/v1/sessions/01a20412-c9b3-7dc2-ad00-000001b84f95/diff",
+            404,
+            "no_session",
+        ),
+        ("/api/v1/issues?limit=0", 400, "bad_request"),
+        ("/api/v1/issues?limit=1001", 400, "bad_request"),
+        ("/api/v1/issues?limt=1", 400, "bad_request"),
+        ("/api/v1/issues/%ff", 400, "bad_request"),
+        ("/assets/..%2f..%2fetc%2fpasswd", 404, "not_found"),
+    ] {
+        let reply = client.get(path).expect(status);
+        assert_eq!(
+            reply.header("content-type"),
+            Some("application/problem+json"),
+            "{path}"
+        );
+        let problem = reply.json();
+        assert_eq!(problem["code"], code, "{path}");
+        assert_eq!(problem["status"], status, "{path}");
+    }
+    let json = client.clone().with("Content-Type", "application/json");
+    let huge = format!("{{\"issue_id\":\"{}\"}}", "x".repeat(100_000));
+    for (body, status) in [
+        (None, 400),
+        (Some("{"), 400),
+        (Some("[]"), 422),
+        (Some("{\"issue\":\"1\"}"), 422),
+        (Some(huge.as_str()), 413),
+    ] {
+        let reply = json.ask("POST", "/api/v1/pause", body);
+        assert_eq!(reply.status, status, "{body:.40?}: {reply:?}");
+    }
+    let _ = client.ask("POST", "/api/v1/pause", Some("{}")).expect(415);
+    let _ = client.ask("DELETE", "/api/v1/state", None).expect(405);
+    assert_eq!(served.get("/state")["paused"], false);
+    served.end();
+}
+
+#[test]
+fn a_person_steers_and_it_is_written_down_who() {
+    let served = Served::of(World::new(&[("1", "todo")]).script("touch up; wait-file go; ok"));
+    eventually("the agent is up", || {
+        served.world.workspace("1").join("up").exists()
+    });
+    assert_eq!(served.post("/pause", &json!({}))["count"], 1);
+    assert_eq!(
+        served.post("/pause", &json!({}))["nothing"],
+        "it is paused already"
+    );
+    assert_eq!(served.post("/continue", &json!({"issue_id": null}))["count"], 1);
+    assert_eq!(served.post("/issues/1/cancel", &json!({}))["count"], 1);
+    eventually("it is parked", || {
+        served.get("/state")["parked"][0]["reason"] == "cancelled"
+    });
+    let held = &served.get("/issues/1")["now"]["stages"][0];
+    assert_eq!(held["hold"]["reason"], "parked");
+    std::fs::remove_file(served.world.workspace("1").join("up")).unwrap();
+    assert_eq!(
+        served.post("/issues/1/unpark", &json!({"attempts": 9}))["count"],
+        1
+    );
+    eventually("it is worked on again", || {
+        served.world.workspace("1").join("up").exists()
+    });
+    served.post("/refresh", &json!({}));
+    let decisions = served.get("/decisions")["decisions"].clone();
+    for (kind, words) in [
+        ("pause", "paused it"),
+        ("continue", "lets it go on"),
+        ("cancel", "cancelled it"),
+        ("unpark", "allowed 9 attempts more"),
+    ] {
+        let decided = decisions
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|one| one["kind"] == kind);
+        let detail = decided.unwrap_or_else(|| panic!("{kind}: {decisions}"))["detail"].as_str();
+        assert_eq!(
+            detail,
+            Some(format!("a person (API token, 127.0.0.1) {words}").as_str())
+        );
+    }
+    std::fs::write(served.world.workspace("1").join("go"), "").unwrap();
+    let daemon_ends = served.post("/drain", &json!({}));
+    assert!(daemon_ends["count"].is_number());
+    served.daemon.done().expect(0);
+}
+
+#[test]
+fn the_feed_tells_what_happens_and_what_was_missed() {
+    let served = Served::of(World::new(&[]));
+    let mut events = served.client().events("/api/v1/events");
+    served.world.tracker.add("1", "One", "todo");
+    let mut seen = Vec::new();
+    loop {
+        let event = events.next().expect("the feed goes on");
+        seen.push(event.clone());
+        if event.event == "session_ended" {
+            assert_eq!(event.data["issue_id"], "1");
+            assert_eq!(event.data["outcome"], "succeeded");
+            break;
+        }
+    }
+    assert!(
+        seen.iter()
+            .any(|event| event.event == "issue" && event.data["issue_id"] == "1"),
+        "{seen:?}"
+    );
+    // Who comes again with the id of the first gets all that came after it.
+    let numbered: Vec<_> = seen.iter().filter(|event| event.id.is_some()).collect();
+    let first = numbered[0].id.clone().unwrap();
+    let again = served
+        .client()
+        .with("Last-Event-ID", &first)
+        .events("/api/v1/events");
+    let missed: Vec<_> = again.take(numbered.len() - 1).collect();
+    assert_eq!(missed.iter().collect::<Vec<_>>(), numbered[1..]);
+    // An id of another daemon, or none at all, tells nothing.
+    for strange in ["1-1", "nonsense", &format!("{first}0000000000")] {
+        let mut reader = served
+            .client()
+            .with("Last-Event-ID", strange)
+            .events("/api/v1/events");
+        assert_eq!(reader.next().unwrap().event, "reset", "{strange}");
+    }
+    drop(events);
+    served.end();
+}
+
+#[test]
+fn the_control_socket_speaks_http_too() {
+    let world = World::new(&[("1", "todo")]);
+    let daemon = world.daemon();
+    let client = HttpClient::unix(instance(&world).join("vik.sock"));
+    let state = client.get("/api/v1/state").expect(200).json();
+    assert_eq!(state["api"], Value::Null);
+    let _ = client.post("/api/v1/pause", &json!({})).expect(200);
+    let decided = client.get("/api/v1/decisions?limit=1").expect(200).json();
+    let detail = decided["decisions"][0]["detail"].as_str().unwrap().to_owned();
+    let own = format!("a person (control socket, pid {}) paused it", std::process::id());
+    assert_eq!(detail, own);
+    assert!(world.vik(&["status"]).expect(0).out.contains("PAUSED"));
+    daemon.stop().expect(0);
+}
+
+#[test]
+fn the_token_is_for_the_daemon_alone() {
+    let world = World::new(&[("1", "todo")])
+        .script("dump-env agent-env; ok")
+        .work("hooks", json!({"before_run": "env > hook-env"}));
+    let token = "a-token-of-the-user-0123456789";
+    let daemon = world.start_with(&["run", "--port", "0"], &[("VIK_API_TOKEN", token)]);
+    eventually("the hook has run", || {
+        world.workspace("1").join("hook-env").exists()
+    });
+    let address = world.status().unwrap()["api"]["address"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let client = HttpClient::tcp(&address).with("Authorization", &format!("Bearer {token}"));
+    let _ = client.get("/api/v1/healthz").expect(200);
+    assert!(!instance(&world).join("api.token").exists());
+    eventually("the attempt is over", || {
+        world.status().unwrap()["sessions"] == json!([])
+    });
+    let hook = std::fs::read_to_string(world.workspace("1").join("hook-env")).unwrap();
+    let agent = std::fs::read_to_string(world.workspace("1").join("agent-env")).unwrap();
+    for seen in [hook, agent] {
+        assert!(seen.contains("PATH") && !seen.contains(token), "{seen}");
+    }
+    daemon.stop().expect(0);
+    let refused = world.start_with(&["run", "--port", "0"], &[("VIK_API_TOKEN", "short")]);
+    let done = refused.done().expect(1);
+    assert!(
+        done.err.contains("VIK_API_TOKEN") && done.err.contains("16"),
+        "{}",
+        done.err
+    );
+}
+
+#[test]
+fn a_port_that_is_taken_is_said_and_nothing_is_started() {
+    let world = World::new(&[("1", "todo")]);
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let done = world.vik(&["run", "--once", "--port", &port]).expect(1);
+    assert!(done.err.contains("--port 0"), "{}", done.err);
+    let detached = world.vik(&["run", "-d", "--port", &port]).expect(1);
+    assert!(detached.err.contains(&port), "{}", detached.err);
+    assert!(world.sessions("1").is_empty());
+}
