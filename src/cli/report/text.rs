@@ -1,0 +1,280 @@
+//! A report for people in front of a terminal. Plain letters only: it reads the same in a mail or a log.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use vik_api::{Figures, Part, ReportView};
+use vik_core::duration::Span;
+
+use crate::report::{cost, count, one_line, short, table_within, wrap};
+
+/// Under so many columns a table tells only what matters most.
+const WIDE: usize = 76;
+
+/// The longest bar.
+const LONGEST_BAR: usize = 40;
+
+/// So many parts without anything are told one by one; more are one line.
+const EMPTY_PARTS: usize = 2;
+
+/// The whole report, no wider than `width` where that can be.
+pub fn text(report: &ReportView, width: usize) -> String {
+    let mut out = format!("since {:.0}, {}\n", report.since, span(report));
+    if report.total.attempts == 0 {
+        out.push_str("no attempt was started\n");
+        return out;
+    }
+    out.push('\n');
+    for line in summary(report) {
+        for (at, part) in wrap(&line, width.saturating_sub(2)).iter().enumerate() {
+            let _ = writeln!(out, "{}{part}", if at == 0 { "" } else { "  " });
+        }
+    }
+    let of_stages = report.stages.iter().map(|one| (one.stage.as_str(), &one.figures));
+    out.push_str(&figures("STAGE", of_stages, width));
+    let of_agents = report.agents.iter().map(|one| (one.agent.as_str(), &one.figures));
+    out.push_str(&figures("AGENT", of_agents, width));
+    out.push_str(&ends(report, width));
+    out.push_str(&series(report, width));
+    out
+}
+
+/// How long the span is.
+pub fn span(report: &ReportView) -> String {
+    let seconds = report.until.duration_since(report.since).as_secs().max(0);
+    Span(Duration::from_secs(seconds.unsigned_abs())).to_string()
+}
+
+/// The whole in sentences; the same ones in Markdown.
+pub fn summary(report: &ReportView) -> [String; 3] {
+    let total = &report.total;
+    let per_issue = match report.cost_per_succeeded_issue_usd {
+        Some(usd) => format!("{} per issue that is done", cost(Some(usd))),
+        None if report.issues_succeeded == 0 => "no issue is done yet".to_owned(),
+        None => "no cost is known".to_owned(),
+    };
+    [
+        format!(
+            "{} worked on, {} done · {} · {}",
+            count(report.issues, "issue"),
+            report.issues_succeeded,
+            count(total.runs, "run"),
+            attempts(total),
+        ),
+        format!(
+            "{} · {} · {per_issue}",
+            spent_usd(total),
+            count_short(total.spent.tokens, "token"),
+        ),
+        match total.median_duration_ms {
+            None => "no attempt has ended yet".to_owned(),
+            Some(median) => format!(
+                "{} of work · half of the attempts took {} at most",
+                time(total.duration_ms),
+                time(median)
+            ),
+        },
+    ]
+}
+
+fn attempts(total: &Figures) -> String {
+    let mut text = format!(
+        "{}: {} succeeded, {} failed",
+        count(total.attempts, "attempt"),
+        total.succeeded,
+        total.failed
+    );
+    let running = under_way(total);
+    if running > 0 {
+        let _ = write!(text, ", {running} under way");
+    }
+    text
+}
+
+/// Attempts that have not ended.
+pub fn under_way(figures: &Figures) -> u64 {
+    figures
+        .attempts
+        .saturating_sub(figures.succeeded)
+        .saturating_sub(figures.failed)
+}
+
+fn count_short(number: u64, what: &str) -> String {
+    let text = count(number, what);
+    match text.strip_prefix(&number.to_string()) {
+        Some(what) => format!("{}{what}", short(number)),
+        None => text,
+    }
+}
+
+/// Money; a dash where none is known.
+pub fn spent_usd(figures: &Figures) -> String {
+    usd(figures.spent.cost_usd)
+}
+
+/// The same of a number.
+pub fn usd(usd: f64) -> String {
+    cost((usd > 0.0).then_some(usd))
+}
+
+/// A duration from milliseconds; exact to the minute where it is long.
+pub fn time(ms: u64) -> String {
+    let exact = Duration::from_millis(ms);
+    let seconds = exact.as_secs();
+    match seconds {
+        0..3_600 => Span(exact),
+        3_600..86_400 => Span::secs(seconds / 60 * 60),
+        _ => Span::secs(seconds / 3_600 * 3_600),
+    }
+    .to_string()
+}
+
+fn figures<'a>(name: &str, rows: impl Iterator<Item = (&'a str, &'a Figures)>, width: usize) -> String {
+    let rows: Vec<_> = rows
+        .map(|(name, of)| {
+            [
+                one_line(name, if width < WIDE { 16 } else { 30 }),
+                of.runs.to_string(),
+                of.attempts.to_string(),
+                of.succeeded.to_string(),
+                of.failed.to_string(),
+                of.median_duration_ms.map_or_else(|| "-".to_owned(), time),
+                time(of.duration_ms),
+                short(of.spent.tokens),
+                usd(of.spent.cost_usd),
+            ]
+        })
+        .collect();
+    let table = if width < WIDE {
+        let rows: Vec<_> = rows
+            .into_iter()
+            .map(|[name, _, tries, well, failed, median, _, _, cost]| {
+                [name, tries, well, failed, median, cost]
+            })
+            .collect();
+        let header = [name, "TRIES", "OK", "FAILED", "MEDIAN", "COST"];
+        table_within(usize::MAX, header, &rows)
+    } else {
+        let header = [
+            name, "RUNS", "TRIES", "OK", "FAILED", "MEDIAN", "TIME", "TOKENS", "COST",
+        ];
+        table_within(usize::MAX, header, &rows)
+    };
+    format!("\n{table}")
+}
+
+/// How attempts ended, where any did not end well.
+fn ends(report: &ReportView, width: usize) -> String {
+    if report.total.failed == 0 {
+        return String::new();
+    }
+    let rows: Vec<_> = report
+        .ends
+        .iter()
+        .map(|end| {
+            let class = end.failure_class.map_or("-", |class| class.as_str());
+            [end.outcome.to_string(), class.to_owned(), end.attempts.to_string()]
+        })
+        .collect();
+    format!("\n{}", table_within(width, ["ENDED", "CLASS", "TRIES"], &rows))
+}
+
+/// A bar for each part of the span: what ended well, what did not, what has not ended yet.
+fn series(report: &ReportView, width: usize) -> String {
+    let most = report.series.iter().map(|part| size(part)).max().unwrap_or(0);
+    let (at_width, header) = part_header(report.part_ms);
+    let wide = width >= WIDE;
+    // What the columns before it take at most.
+    let taken = at_width + if wide { 34 } else { 23 };
+    let room = width.saturating_sub(taken).clamp(8, LONGEST_BAR);
+    let mut rows: Vec<[String; 6]> = Vec::new();
+    let mut empty = 0;
+    for (at, part) in report.series.iter().enumerate() {
+        if size(part) == 0 {
+            empty += 1;
+            let is_last = report.series.get(at + 1).is_none_or(|next| size(next) > 0);
+            if !is_last {
+                continue;
+            }
+            if empty > EMPTY_PARTS {
+                rows.push(blank(format!("({empty} without any)")));
+            } else {
+                let parts = &report.series[at + 1 - empty..=at];
+                rows.extend(parts.iter().map(|part| blank(begin(part.at, report.part_ms))));
+            }
+            empty = 0;
+            continue;
+        }
+        rows.push([
+            begin(part.at, report.part_ms),
+            part.succeeded.to_string(),
+            part.failed.to_string(),
+            short(part.spent.tokens),
+            usd(part.spent.cost_usd),
+            bar(part, most, room),
+        ]);
+    }
+    let mut out = String::from("\n");
+    if wide {
+        let header = [header, "OK", "FAILED", "TOKENS", "COST", ""];
+        out.push_str(&table_within(usize::MAX, header, &rows));
+    } else {
+        let rows: Vec<_> = rows
+            .into_iter()
+            .map(|[at, well, failed, _, cost, bar]| [at, well, failed, cost, bar])
+            .collect();
+        let header = [header, "OK", "FAILED", "COST", ""];
+        out.push_str(&table_within(usize::MAX, header, &rows));
+    }
+    out.push_str("each # ended well, x did not; . was started and has not ended there\n");
+    out
+}
+
+fn blank(at: String) -> [String; 6] {
+    let dash = || "-".to_owned();
+    [at, dash(), dash(), dash(), dash(), String::new()]
+}
+
+/// How much there is to draw.
+fn size(part: &Part) -> u64 {
+    part.succeeded
+        .saturating_add(part.failed)
+        .max(part.started)
+}
+
+fn bar(part: &Part, most: u64, room: usize) -> String {
+    let ended = part.succeeded.saturating_add(part.failed);
+    let open = part.started.saturating_sub(ended);
+    let mut text = String::new();
+    for (number, mark) in [(part.succeeded, '#'), (part.failed, 'x'), (open, '.')] {
+        text.extend(std::iter::repeat_n(mark, scaled(number, most, room)));
+    }
+    text
+}
+
+/// A number of marks, one each where they fit; something is never drawn as nothing.
+fn scaled(number: u64, most: u64, room: usize) -> usize {
+    let whole = u128::try_from(room).unwrap_or(u128::MAX);
+    if u128::from(most) <= whole {
+        return usize::try_from(number).unwrap_or(room);
+    }
+    let marks = u128::from(number) * whole / u128::from(most.max(1));
+    let marks = usize::try_from(marks).unwrap_or(room);
+    marks.max(usize::from(number > 0))
+}
+
+fn part_header(part_ms: u64) -> (usize, &'static str) {
+    match part_ms {
+        ..86_400_000 => (17, "FROM (UTC)"),
+        86_400_000 => (12, "DAY (UTC)"),
+        _ => (12, "FROM (UTC)"),
+    }
+}
+
+/// When a part begins, as short as tells it.
+pub fn begin(at: Timestamp, part_ms: u64) -> String {
+    let text = at.to_string();
+    let shown = if part_ms < 86_400_000 { 16 } else { 10 };
+    text.get(..shown).unwrap_or(&text).replace('T', " ")
+}
