@@ -390,7 +390,9 @@ pub struct LogsArgs {
 
 /// `vik report`
 #[derive(Debug, Args)]
-#[command(after_help = "It sums up the attempts that were started in that time, from the ledger: with or without a daemon. Times are UTC.")]
+#[command(
+    after_help = "It sums up the attempts that were started in that time, from the ledger: with or without a daemon. Times are UTC."
+)]
 pub struct ReportArgs {
     /// From when: a duration (`24h`, `7d`), a date or a time (`2026-03-01`, `2026-03-01T12:00:00Z`)
     #[arg(long, value_name = "WHEN", default_value = "7d")]

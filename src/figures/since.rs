@@ -18,7 +18,9 @@ pub enum Since {
 
 /// Why a text is no start of a span.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("give a duration such as `24h` or `7d`, a date such as `2026-03-01`, or a time such as `2026-03-01T12:00:00Z`")]
+#[error(
+    "give a duration such as `24h` or `7d`, a date such as `2026-03-01`, or a time such as `2026-03-01T12:00:00Z`"
+)]
 pub struct ParseSinceError;
 
 impl FromStr for Since {

@@ -13,7 +13,12 @@ const WEEK: i64 = 7 * DAY;
 const MONDAY: i64 = 4 * DAY;
 
 /// How long parts are, for spans of at most so long.
-const LADDER: [(i64, i64); 4] = [(3 * HOUR, 5 * MINUTE), (2 * DAY, HOUR), (62 * DAY, DAY), (434 * DAY, WEEK)];
+const LADDER: [(i64, i64); 4] = [
+    (3 * HOUR, 5 * MINUTE),
+    (2 * DAY, HOUR),
+    (62 * DAY, DAY),
+    (434 * DAY, WEEK),
+];
 
 /// A series never has more parts than this, whoever asks for it.
 const MOST_PARTS: i64 = 1000;
@@ -61,7 +66,12 @@ impl Window {
 
     /// Where the parts begin, oldest first: at least one.
     pub fn parts(&self) -> Vec<Timestamp> {
-        let last = self.number(self.until.as_millisecond().saturating_sub(1).max(self.since.as_millisecond()));
+        let last = self.number(
+            self.until
+                .as_millisecond()
+                .saturating_sub(1)
+                .max(self.since.as_millisecond()),
+        );
         (self.number(self.since.as_millisecond())..=last)
             .map(|number| self.begin(number))
             .collect()

@@ -3,9 +3,7 @@
 use std::fmt::Write as _;
 
 use jiff::Timestamp;
-use vik_api::{
-    DaemonState, DecisionView, Explained, Explanation, HoldView, RunState, StageState, StageView,
-};
+use vik_api::{DaemonState, DecisionView, Explained, Explanation, HoldView, RunState, StageState, StageView};
 
 use crate::cli::show;
 use crate::report::{ago, count, one_line, spent, table_within, wrap};

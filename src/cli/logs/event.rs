@@ -63,7 +63,11 @@ pub fn event(event: &Value, call: Option<&str>, full: bool) -> Option<Marked> {
         )),
         "limit" => {
             let hit = LimitHit::deserialize(event).map_or_else(|_| String::new(), |hit| hit.to_string());
-            marked(Tone::Yellow, '!', &format!("{hit} ({} %)", text(&event["percent"])))
+            marked(
+                Tone::Yellow,
+                '!',
+                &format!("{hit} ({} %)", text(&event["percent"])),
+            )
         }
         "rate_limit" => rate_limit(event, full),
         "approval" => {
@@ -78,6 +82,8 @@ pub fn event(event: &Value, call: Option<&str>, full: bool) -> Option<Marked> {
         }
         "completed" => completed(event, full),
         "ended" => Some(ended(event)),
+        // What no adapter knows is shown as the agent printed it.
+        "unknown" => marked(Tone::Dim, '?', &one_line(&of("raw"), SHOWN)),
         "malformed" => marked(Tone::Dim, '?', &one_line(&of("line"), SHOWN)),
         kind => marked(
             Tone::Dim,
@@ -90,7 +96,11 @@ pub fn event(event: &Value, call: Option<&str>, full: bool) -> Option<Marked> {
 /// A text with its own lines.
 fn block(tone: Tone, text: &str) -> Vec<Line> {
     let lines: Vec<_> = text.trim_end().lines().map(|line| Line::of(tone, line)).collect();
-    if lines.is_empty() { vec![Line::default()] } else { lines }
+    if lines.is_empty() {
+        vec![Line::default()]
+    } else {
+        lines
+    }
 }
 
 fn session(event: &Value) -> String {
@@ -102,7 +112,11 @@ fn session(event: &Value) -> String {
 fn result(event: &Value, call: Option<&str>, full: bool) -> Marked {
     let is_error = event["is_error"] == true;
     let code = event["exit_code"].as_i64();
-    let (mark, tone) = if is_error { ('✗', Tone::Red) } else { ('←', Tone::Dim) };
+    let (mark, tone) = if is_error {
+        ('✗', Tone::Red)
+    } else {
+        ('←', Tone::Dim)
+    };
     let mut lines = tool::output(&event["output"], is_error, full);
     let exit = match code {
         Some(code) if code != 0 => format!("exit {code}"),
@@ -127,7 +141,7 @@ fn result(event: &Value, call: Option<&str>, full: bool) -> Marked {
 
 fn usage(event: &Value) -> String {
     let usage = Usage::deserialize(&event["usage"]).unwrap_or_default();
-    let mut text = format!("{} tokens so far", in_and_out(usage));
+    let mut text = format!("{} tokens so far {}", short(usage.total()), in_and_out(usage));
     if let Some(usd) = event["cost_usd"].as_f64() {
         text.push_str(&format!(", {}", cost(Some(usd))));
     }
@@ -136,8 +150,7 @@ fn usage(event: &Value) -> String {
 
 fn in_and_out(usage: Usage) -> String {
     format!(
-        "{} ({} in, {} out)",
-        short(usage.total()),
+        "({} in, {} out)",
         short(usage.input_tokens),
         short(usage.output_tokens)
     )
@@ -145,8 +158,7 @@ fn in_and_out(usage: Usage) -> String {
 
 /// The tokens that an event tells of so far, where it does.
 pub fn tokens(event: &Value) -> Option<u64> {
-    (event["kind"] == "token_usage")
-        .then(|| Usage::deserialize(&event["usage"]).unwrap_or_default().total())
+    (event["kind"] == "token_usage").then(|| Usage::deserialize(&event["usage"]).unwrap_or_default().total())
 }
 
 fn error(event: &Value) -> Marked {
@@ -155,7 +167,11 @@ fn error(event: &Value) -> Marked {
     let mut lines = block(tone, &text(&event["message"]));
     let mut notes: Vec<String> = Vec::new();
     notes.extend(event["failure_class"].as_str().map(str::to_owned));
-    notes.extend(event["http_status"].as_u64().map(|status| format!("HTTP {status}")));
+    notes.extend(
+        event["http_status"]
+            .as_u64()
+            .map(|status| format!("HTTP {status}")),
+    );
     if !fatal {
         notes.push("it goes on".to_owned());
     }
@@ -189,7 +205,12 @@ fn rate_limit(event: &Value, full: bool) -> Option<Marked> {
 fn completed(event: &Value, full: bool) -> Option<Marked> {
     let reason = one_line(&text(&event["reason"]), SHOWN);
     if event["ok"] == true {
-        return full.then(|| ((Tone::Dim, '·'), vec![Line::of(Tone::Dim, &format!("done {reason}"))]));
+        return full.then(|| {
+            (
+                (Tone::Dim, '·'),
+                vec![Line::of(Tone::Dim, &format!("done {reason}"))],
+            )
+        });
     }
     Some((
         (Tone::Yellow, '!'),
@@ -219,7 +240,8 @@ fn ended(event: &Value) -> Marked {
         _ => {}
     }
     if ended.usage.total() > 0 {
-        rest.push_str(&format!(" · {} tokens", in_and_out(ended.usage)));
+        let total = short(ended.usage.total());
+        rest.push_str(&format!(" · {total} tokens {}", in_and_out(ended.usage)));
     }
     if let Some(usd) = ended.cost_usd {
         rest.push_str(&format!(" · {}", cost(Some(usd))));

@@ -102,11 +102,19 @@ impl Call {
             let text = text(&value);
             if text.chars().count() <= SHORT && !text.contains('\n') {
                 let gap = if self.more.is_empty() { "" } else { "  " };
-                self.more = format!("{}{gap}{name}={text}", self.more);
+                // A command's own comment needs no name.
+                let value = match name.as_str() {
+                    "description" => format!("# {text}"),
+                    name => format!("{name}={text}"),
+                };
+                self.more = format!("{}{gap}{value}", self.more);
             } else {
                 self.body.push((Tone::Dim, format!("{name}:")));
-                self.body
-                    .extend(text.trim_end().lines().map(|line| (Tone::Plain, format!("  {line}"))));
+                self.body.extend(
+                    text.trim_end()
+                        .lines()
+                        .map(|line| (Tone::Plain, format!("  {line}"))),
+                );
             }
         }
     }
@@ -143,8 +151,11 @@ impl Call {
 
     fn marked(&mut self, value: &Value, tone: Tone, mark: char) {
         let text = text(value);
-        self.body
-            .extend(text.trim_end().lines().map(|line| (tone, format!("{mark}{line}"))));
+        self.body.extend(
+            text.trim_end()
+                .lines()
+                .map(|line| (tone, format!("{mark}{line}"))),
+        );
     }
 }
 
@@ -202,7 +213,9 @@ fn is_diff(text: &str) -> bool {
 fn diff(text: &str) -> impl Iterator<Item = (Tone, String)> {
     text.trim_end().lines().map(|line| {
         let tone = match line.as_bytes() {
-            [b'+', b'+', b'+', b' ', ..] | [b'-', b'-', b'-', b' ', ..] | [b'*', b'*', b'*', ..] => Tone::Bold,
+            [b'+', b'+', b'+', b' ', ..] | [b'-', b'-', b'-', b' ', ..] | [b'*', b'*', b'*', ..] => {
+                Tone::Bold
+            }
             [b'd', b'i', b'f', b'f', b' ', ..] => Tone::Bold,
             [b'+', ..] => Tone::Green,
             [b'-', ..] => Tone::Red,
@@ -244,18 +257,30 @@ fn list(items: &[Value]) -> String {
 /// The text in an output: agents wrap it in blocks and fields.
 fn plain(value: &Value) -> String {
     match value {
-        Value::Array(items) if items.iter().all(|item| item["text"].is_string()) => {
-            items.iter().map(|item| text(&item["text"])).collect::<Vec<_>>().join("\n")
-        }
+        Value::Array(items) if items.iter().all(|item| item["text"].is_string()) => items
+            .iter()
+            .map(|item| text(&item["text"]))
+            .collect::<Vec<_>>()
+            .join("\n"),
         Value::Array(items) => list(items),
         Value::Object(fields) => {
             let texts: Vec<_> = TEXTS
                 .iter()
                 .filter_map(|name| fields.get(*name))
-                .map(|value| if value.is_array() { plain(value) } else { text(value) })
+                .map(|value| {
+                    if value.is_array() {
+                        plain(value)
+                    } else {
+                        text(value)
+                    }
+                })
                 .filter(|text| !text.is_empty())
                 .collect();
-            if texts.is_empty() { text(value) } else { texts.join("\n") }
+            if texts.is_empty() {
+                text(value)
+            } else {
+                texts.join("\n")
+            }
         }
         value => text(value),
     }

@@ -63,7 +63,11 @@ impl Transcript {
             if self.last.is_some() {
                 out.push('\n');
             }
-            let heading = if is_new { heading(record) } else { vec![short(record)] };
+            let heading = if is_new {
+                heading(record)
+            } else {
+                vec![short(record)]
+            };
             out.push_str(&self.paper.lines(heading));
         }
         self.last = Some(id);

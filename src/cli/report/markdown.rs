@@ -30,7 +30,14 @@ pub fn markdown(report: &ReportView) -> String {
         head(&mut out, &["Ended", "Class"], &["Attempts"]);
         for end in &report.ends {
             let class = end.failure_class.map_or("", |class| class.as_str());
-            row(&mut out, &[end.outcome.to_string(), class.to_owned(), end.attempts.to_string()]);
+            row(
+                &mut out,
+                &[
+                    end.outcome.to_string(),
+                    class.to_owned(),
+                    end.attempts.to_string(),
+                ],
+            );
         }
     }
     head(
@@ -38,7 +45,10 @@ pub fn markdown(report: &ReportView) -> String {
         &["From (UTC)"],
         &["Started", "Succeeded", "Failed", "Tokens", "Cost"],
     );
-    let busy = report.series.iter().filter(|part| part.started + part.succeeded + part.failed > 0);
+    let busy = report
+        .series
+        .iter()
+        .filter(|part| part.started + part.succeeded + part.failed > 0);
     for part in busy {
         row(
             &mut out,
@@ -57,7 +67,15 @@ pub fn markdown(report: &ReportView) -> String {
 
 fn figures<'a>(out: &mut String, name: &str, rows: impl Iterator<Item = (&'a str, &'a Figures)>) {
     let numbers = [
-        "Runs", "Attempts", "Succeeded", "Failed", "Under way", "Median", "Time", "Tokens", "Cost",
+        "Runs",
+        "Attempts",
+        "Succeeded",
+        "Failed",
+        "Under way",
+        "Median",
+        "Time",
+        "Tokens",
+        "Cost",
     ];
     head(out, &[name], &numbers);
     for (name, of) in rows {
@@ -81,7 +99,11 @@ fn figures<'a>(out: &mut String, name: &str, rows: impl Iterator<Item = (&'a str
 
 /// Names on the left, numbers on the right.
 fn head(out: &mut String, names: &[&str], numbers: &[&str]) {
-    let all: Vec<_> = names.iter().chain(numbers).map(|name| (*name).to_owned()).collect();
+    let all: Vec<_> = names
+        .iter()
+        .chain(numbers)
+        .map(|name| (*name).to_owned())
+        .collect();
     out.push('\n');
     row(out, &all);
     let _ = writeln!(
@@ -108,5 +130,9 @@ pub fn cell(text: &str) -> String {
             c => c,
         })
         .collect();
-    if text.is_empty() { "-".to_owned() } else { format!("`{text}`") }
+    if text.is_empty() {
+        "-".to_owned()
+    } else {
+        format!("`{text}`")
+    }
 }

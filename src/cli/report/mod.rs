@@ -26,10 +26,12 @@ pub fn run(workflow: &Path, args: &ReportArgs) -> Done {
     let now = Timestamp::now();
     let since = args.since.before(now);
     if since > now {
-        return Err(
-            Failure::new(Exit::Usage, "usage", format!("--since {since:.0} is in the future"))
-                .hint("give a duration such as `7d`, or a time that has passed"),
-        );
+        return Err(Failure::new(
+            Exit::Usage,
+            "usage",
+            format!("--since {since:.0} is in the future"),
+        )
+        .hint("give a duration such as `7d`, or a time that has passed"));
     }
     let report = figures::report(ledger.as_ref(), Window::new(since, now, None)).map_err(fail)?;
     if args.json {

@@ -1,8 +1,6 @@
 use jiff::{SignedDuration, Timestamp};
 use unicode_width::UnicodeWidthStr;
-use vik_api::{
-    AgentFigures, EndFigures, Figures, Part, ReportView, SCHEMA, SpendView, StageFigures,
-};
+use vik_api::{AgentFigures, EndFigures, Figures, Part, ReportView, SCHEMA, SpendView, StageFigures};
 use vik_core::outcome::{FailureClass, Outcome};
 
 use super::markdown::{cell, markdown};
@@ -88,8 +86,14 @@ fn many() -> ReportView {
         issues_succeeded: 22,
         cost_per_succeeded_issue_usd: Some(93.5 / 22.0),
         stages: vec![
-            stage("implement", sums(30, [50, 28, 20], 1_200, spent(38_000_000, 80.25))),
-            stage("plan|`x`\u{1b}[31m\\", sums(31, [40, 32, 7], 280, spent(3_234_567, 13.25))),
+            stage(
+                "implement",
+                sums(30, [50, 28, 20], 1_200, spent(38_000_000, 80.25)),
+            ),
+            stage(
+                "plan|`x`\u{1b}[31m\\",
+                sums(31, [40, 32, 7], 280, spent(3_234_567, 13.25)),
+            ),
         ],
         agents: vec![
             agent("codex", sums(50, [80, 55, 22], 1_400, spent(40_000_000, 93.5))),

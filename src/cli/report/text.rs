@@ -49,10 +49,14 @@ pub fn span(report: &ReportView) -> String {
 /// The whole in sentences; the same ones in Markdown.
 pub fn summary(report: &ReportView) -> [String; 3] {
     let total = &report.total;
+    let tokens = count_short(total.spent.tokens, "token");
     let per_issue = match report.cost_per_succeeded_issue_usd {
         Some(usd) => format!("{} per issue that is done", cost(Some(usd))),
-        None if report.issues_succeeded == 0 => "no issue is done yet".to_owned(),
-        None => "no cost is known".to_owned(),
+        None => "no issue is done yet".to_owned(),
+    };
+    let spent = match total.spent.cost_usd {
+        usd if usd > 0.0 => format!("{} · {tokens} · {per_issue}", cost(Some(usd))),
+        _ => format!("{tokens} · no cost is known"),
     };
     [
         format!(
@@ -62,11 +66,7 @@ pub fn summary(report: &ReportView) -> [String; 3] {
             count(total.runs, "run"),
             attempts(total),
         ),
-        format!(
-            "{} · {} · {per_issue}",
-            spent_usd(total),
-            count_short(total.spent.tokens, "token"),
-        ),
+        spent,
         match total.median_duration_ms {
             None => "no attempt has ended yet".to_owned(),
             Some(median) => format!(
@@ -109,11 +109,6 @@ fn count_short(number: u64, what: &str) -> String {
 }
 
 /// Money; a dash where none is known.
-pub fn spent_usd(figures: &Figures) -> String {
-    usd(figures.spent.cost_usd)
-}
-
-/// The same of a number.
 pub fn usd(usd: f64) -> String {
     cost((usd > 0.0).then_some(usd))
 }
@@ -174,7 +169,11 @@ fn ends(report: &ReportView, width: usize) -> String {
         .iter()
         .map(|end| {
             let class = end.failure_class.map_or("-", |class| class.as_str());
-            [end.outcome.to_string(), class.to_owned(), end.attempts.to_string()]
+            [
+                end.outcome.to_string(),
+                class.to_owned(),
+                end.attempts.to_string(),
+            ]
         })
         .collect();
     format!("\n{}", table_within(width, ["ENDED", "CLASS", "TRIES"], &rows))
@@ -182,67 +181,85 @@ fn ends(report: &ReportView, width: usize) -> String {
 
 /// A bar for each part of the span: what ended well, what did not, what has not ended yet.
 fn series(report: &ReportView, width: usize) -> String {
-    let most = report.series.iter().map(|part| size(part)).max().unwrap_or(0);
-    let (at_width, header) = part_header(report.part_ms);
-    let wide = width >= WIDE;
-    // What the columns before it take at most.
-    let taken = at_width + if wide { 34 } else { 23 };
-    let room = width.saturating_sub(taken).clamp(8, LONGEST_BAR);
-    let mut rows: Vec<[String; 6]> = Vec::new();
-    let mut empty = 0;
-    for (at, part) in report.series.iter().enumerate() {
-        if size(part) == 0 {
-            empty += 1;
-            let is_last = report.series.get(at + 1).is_none_or(|next| size(next) > 0);
-            if !is_last {
-                continue;
-            }
-            if empty > EMPTY_PARTS {
-                rows.push(blank(format!("({empty} without any)")));
-            } else {
-                let parts = &report.series[at + 1 - empty..=at];
-                rows.extend(parts.iter().map(|part| blank(begin(part.at, report.part_ms))));
-            }
-            empty = 0;
+    let mut rows: Vec<([String; 5], Option<&Part>)> = Vec::new();
+    let mut rest = report.series.as_slice();
+    while let Some((part, after)) = rest.split_first() {
+        let empty = rest.iter().take_while(|part| size(part) == 0).count();
+        if empty > EMPTY_PARTS {
+            rows.push((blank(format!("({empty} without any)")), None));
+            rest = &rest[empty..];
             continue;
         }
-        rows.push([
-            begin(part.at, report.part_ms),
+        let begin = begin(part.at, report.part_ms);
+        rest = after;
+        if empty > 0 {
+            rows.push((blank(begin), None));
+            continue;
+        }
+        let row = [
+            begin,
             part.succeeded.to_string(),
             part.failed.to_string(),
             short(part.spent.tokens),
             usd(part.spent.cost_usd),
-            bar(part, most, room),
-        ]);
+        ];
+        rows.push((row, Some(part)));
     }
-    let mut out = String::from("\n");
-    if wide {
-        let header = [header, "OK", "FAILED", "TOKENS", "COST", ""];
-        out.push_str(&table_within(usize::MAX, header, &rows));
+    let of_days = report.part_ms == 86_400_000;
+    let header = [
+        if of_days { "DAY (UTC)" } else { "FROM (UTC)" },
+        "OK",
+        "FAILED",
+        "TOKENS",
+        "COST",
+    ];
+    let wide = width >= WIDE;
+    // The columns before the bar, without that of the tokens where there is little room.
+    let taken: usize = (0..header.len())
+        .filter(|column| wide || *column != 3)
+        .map(|column| {
+            let cells = rows.iter().map(|(row, _)| row[column].len());
+            cells.max().unwrap_or(0).max(header[column].len()) + 2
+        })
+        .sum();
+    let room = width.saturating_sub(taken).clamp(8, LONGEST_BAR);
+    let most = report.series.iter().map(size).max().unwrap_or(0);
+    let rows: Vec<_> = rows
+        .into_iter()
+        .map(|([at, well, failed, tokens, cost], part)| {
+            let bar = part.map_or_else(String::new, |part| bar(part, most, room));
+            [at, well, failed, tokens, cost, bar]
+        })
+        .collect();
+    let [at, well, failed, tokens, cost] = header;
+    let table = if wide {
+        table_within(usize::MAX, [at, well, failed, tokens, cost, ""], &rows)
     } else {
         let rows: Vec<_> = rows
             .into_iter()
             .map(|[at, well, failed, _, cost, bar]| [at, well, failed, cost, bar])
             .collect();
-        let header = [header, "OK", "FAILED", "COST", ""];
-        out.push_str(&table_within(usize::MAX, header, &rows));
+        table_within(usize::MAX, [at, well, failed, cost, ""], &rows)
+    };
+    let key = "each # ended well, each x did not; a . was started and has not ended there";
+    let mut out = format!("\n{table}");
+    for line in wrap(key, width) {
+        let _ = writeln!(out, "{line}");
     }
-    out.push_str("each # ended well, x did not; . was started and has not ended there\n");
     out
 }
 
-fn blank(at: String) -> [String; 6] {
+fn blank(at: String) -> [String; 5] {
     let dash = || "-".to_owned();
-    [at, dash(), dash(), dash(), dash(), String::new()]
+    [at, dash(), dash(), dash(), dash()]
 }
 
 /// How much there is to draw.
 fn size(part: &Part) -> u64 {
-    part.succeeded
-        .saturating_add(part.failed)
-        .max(part.started)
+    part.succeeded.saturating_add(part.failed).max(part.started)
 }
 
+/// Scaled so that the largest part fits: then a mark is many attempts.
 fn bar(part: &Part, most: u64, room: usize) -> String {
     let ended = part.succeeded.saturating_add(part.failed);
     let open = part.started.saturating_sub(ended);
@@ -262,14 +279,6 @@ fn scaled(number: u64, most: u64, room: usize) -> usize {
     let marks = u128::from(number) * whole / u128::from(most.max(1));
     let marks = usize::try_from(marks).unwrap_or(room);
     marks.max(usize::from(number > 0))
-}
-
-fn part_header(part_ms: u64) -> (usize, &'static str) {
-    match part_ms {
-        ..86_400_000 => (17, "FROM (UTC)"),
-        86_400_000 => (12, "DAY (UTC)"),
-        _ => (12, "FROM (UTC)"),
-    }
 }
 
 /// When a part begins, as short as tells it.

@@ -89,7 +89,11 @@ fn beside(out: &mut String, head: &str, detail: &[String], width: usize) {
         .iter()
         .flat_map(|text| wrap(&clean(text), room))
         .filter(|line| !line.is_empty());
-    let first = if has_room { lines.next().unwrap_or_default() } else { String::new() };
+    let first = if has_room {
+        lines.next().unwrap_or_default()
+    } else {
+        String::new()
+    };
     let _ = writeln!(out, "{}", format!("{head}  {first}").trim_end());
     for line in lines {
         let _ = writeln!(out, "{}{line}", " ".repeat(column));
@@ -100,7 +104,11 @@ fn items(life: &Life<'_>) -> Vec<Item> {
     let runs = &life.explained.runs;
     let attempts: HashMap<&str, (&RunView, &AttemptView)> = runs
         .iter()
-        .flat_map(|run| run.attempts.iter().map(move |one| (one.session_id.as_str(), (run, one))))
+        .flat_map(|run| {
+            run.attempts
+                .iter()
+                .map(move |one| (one.session_id.as_str(), (run, one)))
+        })
         .collect();
     let mut items = Vec::new();
     let mut starts: HashMap<String, &Decision> = HashMap::new();
@@ -117,7 +125,8 @@ fn items(life: &Life<'_>) -> Vec<Item> {
             ("started", Some(session), Some(_)) => drop(starts.insert(session, decision)),
             ("ended", _, Some((_, attempt))) if attempt.ended_at.is_some() => {}
             _ if decision.issue.is_none()
-                && (!ABOUT_ALL.contains(&&*decision.kind) || first.is_none_or(|first| decision.at < first)) => {}
+                && (!ABOUT_ALL.contains(&&*decision.kind)
+                    || first.is_none_or(|first| decision.at < first)) => {}
             (kind, ..) => items.push(Item {
                 at: decision.at,
                 stage: decision
@@ -170,7 +179,11 @@ fn started(
     }
     let own = format!("attempt {}", attempt.attempt);
     // The reason names the attempt too.
-    let why = why.map(|why| why.strip_prefix(&own).unwrap_or(why).trim_start_matches([';', ',', ':', ' ']));
+    let why = why.map(|why| {
+        why.strip_prefix(&own)
+            .unwrap_or(why)
+            .trim_start_matches([';', ',', ':', ' '])
+    });
     if let Some(why) = why.filter(|why| !why.is_empty()) {
         let _ = write!(text, ": {}", one_line(why, 300));
     }
@@ -178,7 +191,10 @@ fn started(
     if let Some(before) = &attempt.resumed_from {
         detail.push(match attempts.get(before.as_str()) {
             Some((_, before)) => format!("it goes on with the conversation of attempt {}", before.attempt),
-            None => format!("it goes on with the conversation of session {}", one_line(before, 40)),
+            None => format!(
+                "it goes on with the conversation of session {}",
+                one_line(before, 40)
+            ),
         });
     }
     detail
@@ -188,7 +204,8 @@ fn started(
 fn ended(attempt: &AttemptView, run: RunState) -> Option<Vec<String>> {
     let Some(outcome) = attempt.outcome else {
         // It runs, or its end is not written yet: the top of the page says which.
-        return (run != RunState::Running).then(|| vec![format!("attempt {}: not known yet", attempt.attempt)]);
+        return (run != RunState::Running)
+            .then(|| vec![format!("attempt {}: not known yet", attempt.attempt)]);
     };
     let mut text = format!("attempt {}: {outcome}", attempt.attempt);
     if let Some(class) = attempt.failure_class {
@@ -225,6 +242,9 @@ fn totals(runs: &[RunView]) -> String {
             .filter(|outcome| (*outcome == vik_core::outcome::Outcome::Succeeded) == well)
             .count()
     };
+    if attempts.is_empty() {
+        return "no attempt yet".to_owned();
+    }
     let (succeeded, failed) = (of(true), of(false));
     let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
     let took: u64 = attempts.iter().filter_map(|attempt| attempt.duration_ms).sum();

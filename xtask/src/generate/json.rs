@@ -78,7 +78,14 @@ mod tests {
             ),
             (
                 "report",
-                &["total", "cost_per_succeeded_issue_usd", "stages", "agents", "series", "spent"],
+                &[
+                    "total",
+                    "cost_per_succeeded_issue_usd",
+                    "stages",
+                    "agents",
+                    "series",
+                    "spent",
+                ],
             ),
             ("error", &["code", "message", "hint"]),
         ] {

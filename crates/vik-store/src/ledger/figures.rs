@@ -6,11 +6,11 @@ use vik_core::ids::{AgentName, IssueId, RunId, StageName};
 use vik_core::limits::Spend;
 use vik_core::outcome::{FailureClass, Outcome};
 
+use super::LedgerError;
 use super::read::{RUNS, Reader, StoredRun, run};
 use super::sql::{
     read_name, read_optional_time, read_optional_variant, read_run, read_spend, read_time, read_variant, time,
 };
-use super::LedgerError;
 
 /// One attempt in figures only: what sums over very many of them need.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -69,13 +69,20 @@ fn the_figures_of_a_span_are_told_without_its_end() {
     // A time within the second must sort as a time does, not as text with fewer digits would.
     let half = at(1) + jiff::SignedDuration::from_millis(500);
     let middle = reader.figures(half, at(3)).unwrap();
-    assert_eq!(middle.iter().map(|one| one.started_at).collect::<Vec<_>>(), [at(2)]);
+    assert_eq!(
+        middle.iter().map(|one| one.started_at).collect::<Vec<_>>(),
+        [at(2)]
+    );
     let runs = |since, until| -> Vec<_> {
         let runs = reader.runs_of_span(since, until).unwrap();
         runs.into_iter().map(|run| run.id).collect()
     };
     assert_eq!(runs(at(2), at(3)), [run_id(2)]);
-    assert_eq!(runs(at(3), at(4)), [run_id(1), run_id(3)], "all runs of its issue");
+    assert_eq!(
+        runs(at(3), at(4)),
+        [run_id(1), run_id(3)],
+        "all runs of its issue"
+    );
     assert!(runs(at(4), at(9)).is_empty());
 }
 
