@@ -163,7 +163,7 @@ fn items(life: &Life<'_>) -> Vec<Item> {
         "started" => 2,
         _ => 1,
     };
-    items.sort_by(|a, b| (a.at, rank(&a.what)).cmp(&(b.at, rank(&b.what))));
+    items.sort_by_key(|item| (item.at, rank(&item.what)));
     items
 }
 

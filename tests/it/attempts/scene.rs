@@ -75,7 +75,6 @@ fn attempt(
         orders,
         spent,
         orphan_grace: grace,
-        api: None,
         shims: Default::default(),
     };
     (attempt, tell, hears)
