@@ -151,6 +151,18 @@ fn from_ledger(path: &Path, ledger: &Reader, issue: &IssueId) -> Result<Option<E
     let (scheduler, _) = Scheduler::restore(Arc::clone(&workflow), Filter::default(), [0; 6], stored, now);
     let mut explanation = view::explanation(&scheduler, &workflow, issue, now);
     if let Some(explanation) = &mut explanation {
+        let state = &explanation.issue_state;
+        let is_taken = workflow
+            .issue
+            .stages
+            .iter()
+            .any(|stage| stage.when_state == *state);
+        if let (false, Some(hold)) = (is_taken, &mut explanation.hold) {
+            // That would hold it with a daemon too, so it tells more.
+            if hold.reason == "not_pulled" {
+                "no_stage".clone_into(&mut hold.reason);
+            }
+        }
         let of_stages = explanation.stages.iter_mut().map(|stage| &mut stage.hold);
         for hold in of_stages.chain([&mut explanation.hold]).flatten() {
             say_no_daemon(hold);

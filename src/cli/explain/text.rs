@@ -75,6 +75,7 @@ pub fn answer(explained: &Explained, now: Timestamp) -> String {
                 .filter(|stage| stage.hold.as_ref().is_some_and(|hold| hold.until.is_some()))
                 .and_then(|stage| sentence(stage, now))
                 .map(|text| format!(" It would wait even so: {text}"))
+                .or_else(|| nothing_to_do(standing, now))
                 .unwrap_or_default(),
         };
         return format!("It does not run: no daemon does (`vik run -d` starts one).{was}");
@@ -100,6 +101,13 @@ pub fn answer(explained: &Explained, now: Timestamp) -> String {
         "It does not run: {}",
         held.or(all).unwrap_or_else(|| "no stage wants it.".to_owned())
     )
+}
+
+/// That no stage wants the issue, or that it is done with, holds with a daemon or without.
+fn nothing_to_do(standing: &Explanation, now: Timestamp) -> Option<String> {
+    let hold = standing.hold.as_ref()?;
+    matches!(hold.reason.as_str(), "no_stage" | "terminal")
+        .then(|| format!(" It would not be started either: {}", held_by(hold, now)))
 }
 
 fn unknown(explained: &Explained, lives: bool) -> String {
