@@ -6,6 +6,7 @@ pub mod cli;
 pub mod control;
 pub mod crash;
 pub mod daemon;
+pub mod figures;
 pub mod history;
 pub mod hooks;
 pub mod host;

@@ -52,10 +52,12 @@ pub enum Verb {
     Uninstall(UninstallArgs),
     /// List runs and their attempts
     Runs(RunsArgs),
-    /// Show one issue's attempts
+    /// Show one issue's life: what holds it now, what was decided, its attempts
     Show(ShowArgs),
     /// Print session logs
     Logs(LogsArgs),
+    /// Sum up what was done, how it went, and what it cost
+    Report(ReportArgs),
     /// Say why an issue runs, why not, and when next
     Explain(ExplainArgs),
     /// Look at the workflow and the issues now
@@ -103,6 +105,7 @@ impl Verb {
             Self::Status(args) => args.json,
             Self::Runs(args) => args.json,
             Self::Show(args) => args.json,
+            Self::Report(args) => args.json,
             Self::Explain(args) => args.json,
             Self::Logs(args) => args.json,
             Self::Prune(args) => args.json,
@@ -381,6 +384,26 @@ pub struct LogsArgs {
     /// The events, a JSON object a line
     #[arg(long)]
     pub json: bool,
+    /// Shorten nothing: whole inputs and outputs, every figure
+    #[arg(long, conflicts_with_all = ["raw", "json"])]
+    pub full: bool,
+}
+
+/// `vik report`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "It sums up the attempts that were started in that time, from the ledger: with or without a daemon. Times are UTC."
+)]
+pub struct ReportArgs {
+    /// From when: a duration (`24h`, `7d`), a date or a time (`2026-03-01`, `2026-03-01T12:00:00Z`)
+    #[arg(long, value_name = "WHEN", default_value = "7d")]
+    pub since: crate::figures::Since,
+    /// As JSON
+    #[arg(long, conflicts_with = "markdown")]
+    pub json: bool,
+    /// As Markdown, to paste into a tracker
+    #[arg(long)]
+    pub markdown: bool,
 }
 
 /// `vik prune`

@@ -16,6 +16,7 @@ mod pause;
 mod progress;
 mod prune;
 mod refresh;
+mod report;
 mod restart;
 mod run;
 mod runs;
@@ -70,13 +71,13 @@ pub fn main() -> ExitCode {
     match dispatch(&cli) {
         Ok(exit) => exit.into(),
         Err(failure) => {
-            report(&failure, json);
+            tell(&failure, json);
             failure.exit.into()
         }
     }
 }
 
-fn report(failure: &Failure, json: bool) {
+fn tell(failure: &Failure, json: bool) {
     if json {
         let body = serde_json::json!({ "schema": vik_api::SCHEMA, "error": failure.body() });
         print(&format!("{body}\n"));
@@ -100,6 +101,7 @@ fn dispatch(cli: &Cli) -> Done {
         Verb::Show(args) => show::run(workflow, args),
         Verb::Logs(args) => logs::run(workflow, args),
         Verb::Explain(args) => explain::run(workflow, args),
+        Verb::Report(args) => report::run(workflow, args),
         Verb::Refresh => refresh::run(workflow),
         Verb::Pause(args) => pause::pause(workflow, args),
         Verb::Continue(args) => pause::go_on(workflow, args),

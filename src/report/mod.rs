@@ -12,7 +12,7 @@ use vik_api::ErrorBody;
 
 pub use exit::Exit;
 pub use table::{stdout_width, table, table_within, wrap};
-pub use text::{ago, clean, cost, one_line, short, spent, tail_lines, tokens};
+pub use text::{ago, clean, cost, count, one_line, short, spent, tail_lines, tokens};
 
 /// An error and its causes on one line, from the outside in.
 pub fn chain(error: &dyn Error) -> String {

@@ -72,6 +72,12 @@ pub fn short(number: u64) -> String {
     }
 }
 
+/// A number of things: `1 issue`, `2 issues`.
+pub fn count(number: u64, what: &str) -> String {
+    let end = if number == 1 { "" } else { "s" };
+    format!("{number} {what}{end}")
+}
+
 /// What was spent, and of how much where that is limited.
 pub fn spent(spent: &SpendView, limit: &LimitView) -> String {
     let tokens = match limit.tokens {

@@ -24,6 +24,7 @@ mod predecessor;
 mod real_agents;
 mod reconcile;
 mod reload;
+mod reports;
 mod sessions;
 mod steering;
 mod stopping;

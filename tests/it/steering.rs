@@ -222,3 +222,31 @@ fn a_ledger_that_is_well_is_not_repaired() {
     let report = world.vik(&["doctor", "--offline"]).expect(0).out;
     assert!(report.contains("the ledger is whole"), "{report}");
 }
+
+#[test]
+fn an_issue_that_no_stage_takes_is_told_so() {
+    let world = World::new(&[("1", "todo"), ("2", "backlog")]);
+    let daemon = world.daemon();
+    eventually("it is done", || {
+        let explained = world.vik(&["explain", "1", "--json"]);
+        explained.code == 0 && explained.json()["now"]["hold"]["reason"] == "no_stage"
+    });
+    let text = world.vik(&["explain", "1"]).expect(0).out;
+    let said = "no stage takes issues in the state `done`; stages take `todo`";
+    assert!(
+        text.contains(said) && text.contains("Freed by a move of the issue"),
+        "{text}"
+    );
+    // One that was never in a state of interest is not known, and that is said with the states.
+    let error = world.vik(&["explain", "2"]).expect(8).err;
+    assert!(
+        error.contains("in a state that a stage takes: those are `todo`"),
+        "{error}"
+    );
+    let shown = world.vik(&["show", "1"]).expect(0).out;
+    assert!(
+        shown.contains(said) && shown.contains("1 run, 1 attempt: 1 succeeded, 0 not"),
+        "{shown}"
+    );
+    daemon.stop().expect(0);
+}

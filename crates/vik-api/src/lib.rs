@@ -18,7 +18,7 @@ pub use error::ErrorBody;
 pub use explain::{DecisionView, Explained, Explanation, HoldView, StageState, StageView};
 pub use pages::{Decided, DecisionsPage, EventsPage, Health, IssuesPage, RunsPage, StderrTail};
 pub use problem::{PROBLEM_JSON, Problem, Steered, Unpark, WhichIssue};
-pub use report::{AgentFigures, Figures, Part, ReportView, StageFigures};
+pub use report::{AgentFigures, EndFigures, Figures, Part, ReportView, StageFigures};
 pub use runs::{AttemptView, RunState, RunView};
 pub use sessions::{DiffView, Excerpt, Fact, FeedEvent, FileChange, FileDiff, ScriptView, SessionDetail};
 pub use spend::{DayView, LifeView, LimitView, SpendView};

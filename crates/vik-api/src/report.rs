@@ -4,10 +4,14 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use vik_core::ids::{AgentName, StageName};
+use vik_core::outcome::{FailureClass, Outcome};
 
 use crate::SpendView;
 
 /// What was done in a span of time, and what it cost.
+///
+/// All figures are of the same attempts: those that were started in the span. What ended after it counts as under way.
+/// So stages and parts of the series sum up to the total, and agents do but for `runs` (a run may have had two).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ReportView {
     /// [`SCHEMA`](crate::SCHEMA).
@@ -22,15 +26,19 @@ pub struct ReportView {
     pub total: Figures,
     /// Issues that were worked on.
     pub issues: u64,
-    /// Issues of which a run succeeded in the span, and none is parked at its end.
+    /// Those of them that were done with well at its end: the last run of the issue succeeded, and none is open or parked.
     pub issues_succeeded: u64,
-    /// What all attempts cost, per succeeded issue; `null` where none succeeded or nothing has a cost.
+    /// What all attempts were charged, per succeeded issue; `null` where none succeeded or nothing has a cost.
     pub cost_per_succeeded_issue_usd: Option<f64>,
     /// By stage, in alphabetical order.
     pub stages: Vec<StageFigures>,
     /// By agent profile, in alphabetical order.
     pub agents: Vec<AgentFigures>,
-    /// The span in equal parts, oldest first.
+    /// How attempts ended, the most frequent first.
+    #[serde(default)]
+    pub ends: Vec<EndFigures>,
+    /// The span in equal parts, oldest first; the first and the last one may reach beyond it. Whole hours, days and weeks
+    /// begin where they do in UTC.
     pub series: Vec<Part>,
     /// How long each part of the series is.
     pub part_ms: u64,
@@ -49,9 +57,9 @@ pub struct Figures {
     pub failed: u64,
     /// What they were charged.
     pub spent: SpendView,
-    /// How long attempts took together, from start to end.
+    /// How long those that ended took together, from start to end.
     pub duration_ms: u64,
-    /// How long half of them took at most; `null` where none ended.
+    /// How long half of those that ended took at most; `null` where none ended.
     pub median_duration_ms: Option<u64>,
 }
 
@@ -73,6 +81,17 @@ pub struct AgentFigures {
     /// The figures.
     #[serde(flatten)]
     pub figures: Figures,
+}
+
+/// How many attempts ended in one way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct EndFigures {
+    /// How.
+    pub outcome: Outcome,
+    /// Why, where they failed.
+    pub failure_class: Option<FailureClass>,
+    /// How many.
+    pub attempts: u64,
 }
 
 /// One part of a series.

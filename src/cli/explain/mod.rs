@@ -17,6 +17,8 @@ use vik_core::scheduler::{Filter, Scheduler};
 use vik_core::time::{Mono, Now};
 use vik_store::ledger::Reader;
 
+pub(super) use text::{answer, heading, limits, paragraph};
+
 use super::args::ExplainArgs;
 use super::{Done, client, history, print, print_json, warn};
 use crate::control::view;
@@ -38,12 +40,16 @@ pub fn run(workflow: &Path, args: &ExplainArgs) -> Done {
     Ok(Exit::Done)
 }
 
-fn explain(path: &Path, issue: &IssueId) -> Result<Explained, Failure> {
+/// All that is known of an issue, from the daemon or from the ledger that the last one left.
+///
+/// # Errors
+/// When nothing is known of it, or nothing can be read.
+pub(super) fn explain(path: &Path, issue: &IssueId) -> Result<Explained, Failure> {
     let instance = Instance::of(path)?;
     let root = history::root(path)?;
     let ledger = history::ledger(&root);
     let status = history::status(path);
-    let now = match (&status, &ledger) {
+    let mut now = match (&status, &ledger) {
         (Some(_), _) => {
             let (instance, info) = client::find(path)?;
             let verb = Verb::Explain { issue: issue.clone() };
@@ -57,6 +63,9 @@ fn explain(path: &Path, issue: &IssueId) -> Result<Explained, Failure> {
         (None, Some(ledger)) => from_ledger(path, ledger, issue)?,
         (None, None) => None,
     };
+    if let Some(standing) = &mut now {
+        say_no_stage(path, standing);
+    }
     let decisions = match &ledger {
         Some(ledger) => decisions(ledger, issue)?,
         None => Vec::new(),
@@ -80,9 +89,19 @@ fn explain(path: &Path, issue: &IssueId) -> Result<Explained, Failure> {
 /// Nothing is known of the issue: most often it is in a state that no stage takes, so the states are named.
 fn unknown(path: &Path, issue: &IssueId) -> Failure {
     let failure = crate::control::unknown_issue(issue.as_str());
-    let Ok(loaded) = WorkflowFile::valid(path, |_| {}) else {
-        return failure;
-    };
+    match states(path) {
+        None => failure,
+        Some(states) => failure
+            .cause(format!(
+                "no pull brought it in a state that a stage takes: those are {states}"
+            ))
+            .hint("look at its state in the tracker; in another state Vik leaves it alone. `vik refresh` pulls now"),
+    }
+}
+
+/// The states that stages take, in file order; `None` where the workflow cannot be read.
+fn states(path: &Path) -> Option<String> {
+    let loaded = WorkflowFile::valid(path, |_| {}).ok()?;
     let mut states: Vec<&str> = Vec::new();
     for stage in &loaded.workflow.issue.stages {
         if !states.contains(&stage.when_state.as_str()) {
@@ -93,10 +112,23 @@ fn unknown(path: &Path, issue: &IssueId) -> Failure {
         .iter()
         .map(|state| format!("`{}`", one_line(state, 60)))
         .collect();
-    failure.hint(format!(
-        "no pull brought it in a state that a stage takes ({}); in another state it is left alone",
-        states.join(", ")
-    ))
+    Some(states.join(", "))
+}
+
+/// An issue that no stage takes: which state that is, and which ones are taken.
+fn say_no_stage(path: &Path, standing: &mut Explanation) {
+    let state = one_line(&standing.issue_state, 60);
+    let of_stages = standing.stages.iter_mut().map(|stage| &mut stage.hold);
+    for hold in of_stages.chain([&mut standing.hold]).flatten() {
+        if hold.reason == "no_stage" {
+            hold.detail = format!("no stage takes issues in the state `{state}`");
+            if let Some(states) = states(path) {
+                hold.detail.push_str(&format!("; stages take {states}"));
+            }
+            hold.freed_by
+                .get_or_insert_with(|| "a move of the issue to one of those states".to_owned());
+        }
+    }
 }
 
 /// Where the issue stood when the last daemon ended. The ledger is not changed: this is a copy.
@@ -119,6 +151,18 @@ fn from_ledger(path: &Path, ledger: &Reader, issue: &IssueId) -> Result<Option<E
     let (scheduler, _) = Scheduler::restore(Arc::clone(&workflow), Filter::default(), [0; 6], stored, now);
     let mut explanation = view::explanation(&scheduler, &workflow, issue, now);
     if let Some(explanation) = &mut explanation {
+        let state = &explanation.issue_state;
+        let is_taken = workflow
+            .issue
+            .stages
+            .iter()
+            .any(|stage| stage.when_state == *state);
+        if let (false, Some(hold)) = (is_taken, &mut explanation.hold) {
+            // That would hold it with a daemon too, so it tells more.
+            if hold.reason == "not_pulled" {
+                "no_stage".clone_into(&mut hold.reason);
+            }
+        }
         let of_stages = explanation.stages.iter_mut().map(|stage| &mut stage.hold);
         for hold in of_stages.chain([&mut explanation.hold]).flatten() {
             say_no_daemon(hold);

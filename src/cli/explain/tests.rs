@@ -190,6 +190,8 @@ fn the_answer_to_every_standing() {
     if let Some(standing) = &mut no_stage.now {
         standing.hold = Some(hold("no_stage", "no stage takes issues in this state"));
     }
+    let mut done = no_stage.clone();
+    done.daemon.state = DaemonState::NotRunning;
     let mut past = explained(DaemonState::Running, Vec::new());
     past.now = None;
     let mut answers = String::new();
@@ -199,6 +201,7 @@ fn the_answer_to_every_standing() {
         explained(DaemonState::Running, vec![slot.clone()]),
         explained(DaemonState::Running, vec![parked.clone()]),
         no_stage,
+        done,
         past,
         explained(DaemonState::NotRunning, vec![parked]),
         explained(DaemonState::Dead, vec![running]),

@@ -3,27 +3,17 @@
 use std::fmt::Write as _;
 
 use jiff::Timestamp;
-use vik_api::{
-    DaemonState, DecisionView, Explained, Explanation, HoldView, LimitView, RunState, StageState, StageView,
-};
+use vik_api::{DaemonState, DecisionView, Explained, Explanation, HoldView, RunState, StageState, StageView};
 
 use crate::cli::show;
-use crate::report::{ago, one_line, spent, table_within, wrap};
+use crate::report::{ago, count, one_line, spent, table_within, wrap};
 
 /// So many decisions are shown.
 const MOST_DECISIONS: usize = 30;
 
 /// The whole answer, no wider than `width` where that can be.
 pub fn text(explained: &Explained, now: Timestamp, width: usize) -> String {
-    let mut out = String::new();
-    let id = one_line(explained.issue_id.as_str(), 60);
-    if let Some(standing) = &explained.now {
-        let title = one_line(&standing.issue_title, 100);
-        let state = one_line(&standing.issue_state, 40);
-        let _ = writeln!(out, "issue {id} · {title} · state {state}");
-    } else {
-        let _ = writeln!(out, "issue {id}");
-    }
+    let mut out = heading(explained);
     paragraph(&mut out, "", &answer(explained, now), width);
     if let Some(standing) = &explained.now {
         out.push_str(&stages(standing, now, width));
@@ -39,14 +29,28 @@ pub fn text(explained: &Explained, now: Timestamp, width: usize) -> String {
     out
 }
 
-fn paragraph(out: &mut String, indent: &str, text: &str, width: usize) {
+/// Which issue it is.
+pub fn heading(explained: &Explained) -> String {
+    let id = one_line(explained.issue_id.as_str(), 60);
+    match &explained.now {
+        Some(standing) => format!(
+            "issue {id} · {} · state {}\n",
+            one_line(&standing.issue_title, 100),
+            one_line(&standing.issue_state, 40)
+        ),
+        None => format!("issue {id}\n"),
+    }
+}
+
+/// A text in lines that fit.
+pub fn paragraph(out: &mut String, indent: &str, text: &str, width: usize) {
     for line in wrap(text, width.saturating_sub(indent.len())) {
         let _ = writeln!(out, "{indent}{line}");
     }
 }
 
 /// One or two sentences that say it all.
-fn answer(explained: &Explained, now: Timestamp) -> String {
+pub fn answer(explained: &Explained, now: Timestamp) -> String {
     let lives = !matches!(
         explained.daemon.state,
         DaemonState::NotRunning | DaemonState::Dead
@@ -71,6 +75,7 @@ fn answer(explained: &Explained, now: Timestamp) -> String {
                 .filter(|stage| stage.hold.as_ref().is_some_and(|hold| hold.until.is_some()))
                 .and_then(|stage| sentence(stage, now))
                 .map(|text| format!(" It would wait even so: {text}"))
+                .or_else(|| nothing_to_do(standing, now))
                 .unwrap_or_default(),
         };
         return format!("It does not run: no daemon does (`vik run -d` starts one).{was}");
@@ -96,6 +101,13 @@ fn answer(explained: &Explained, now: Timestamp) -> String {
         "It does not run: {}",
         held.or(all).unwrap_or_else(|| "no stage wants it.".to_owned())
     )
+}
+
+/// That no stage wants the issue, or that it is done with, holds with a daemon or without.
+fn nothing_to_do(standing: &Explanation, now: Timestamp) -> Option<String> {
+    let hold = standing.hold.as_ref()?;
+    matches!(hold.reason.as_str(), "no_stage" | "terminal")
+        .then(|| format!(" It would not be started either: {}", held_by(hold, now)))
 }
 
 fn unknown(explained: &Explained, lives: bool) -> String {
@@ -173,15 +185,15 @@ fn state(state: StageState) -> &'static str {
 }
 
 /// What it has cost, and what is left.
-fn limits(standing: &Explanation) -> String {
+pub fn limits(standing: &Explanation) -> String {
     let life = &standing.life;
     let attempts = match life.max_attempts {
-        None => format!("{} attempts", life.attempts),
+        None => count(life.attempts.into(), "attempt"),
         Some(most) => format!("{} of {most} attempts", life.attempts),
     };
     let mut out = format!("\nIn its life: {attempts}, {}\n", spent(&life.spent, &life.limit));
     if let Some(day) = &standing.day
-        && day.limit != LimitView::default()
+        && day.limit.is_some()
     {
         let _ = writeln!(
             out,

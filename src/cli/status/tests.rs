@@ -1,7 +1,7 @@
 use jiff::{SignedDuration, Timestamp};
 use vik_api::{
-    Daemon, DaemonState, DayView, LastPull, LedgerView, LimitView, ParkedView, PullCounts, RejectedEdit,
-    SCHEMA, SessionView, SpendView, Status, WaitingView, WorkflowView,
+    ApiView, Daemon, DaemonState, DayView, LastPull, LedgerView, LimitView, ParkedView, PullCounts,
+    RejectedEdit, SCHEMA, SessionView, SpendView, Status, WaitingView, WorkflowView,
 };
 use vik_core::outcome::Usage;
 
@@ -184,6 +184,39 @@ fn no_line_is_wider_than_the_terminal() {
 #[test]
 fn an_eventful_status_as_json() {
     insta::assert_json_snapshot!("eventful", eventful());
+}
+
+#[test]
+fn a_quiet_status_with_a_dashboard() {
+    let mut status = eventful();
+    status.daemon.state = DaemonState::Running;
+    (
+        status.sessions,
+        status.parked,
+        status.waiting,
+        status.waiting_more,
+    ) = (Vec::new(), Vec::new(), Vec::new(), 0);
+    (status.paused, status.workflow, status.ledger) = (false, None, None);
+    status.paused_issues.clear();
+    status.last_pull = Some(LastPull {
+        at: ago(2),
+        ok: true,
+        issues: 1,
+        skipped: 0,
+        duration_ms: 10,
+        error: None,
+    });
+    status.api = Some(ApiView {
+        address: "127.0.0.1:8080".to_owned(),
+    });
+    // What was spent is told without a limit too; nothing is not.
+    let day = status.day.as_mut().unwrap();
+    day.limit = LimitView::default();
+    let with = text(&status, now(), 80);
+    status.day.as_mut().unwrap().spent = SpendView::default();
+    let without = text(&status, now(), 80);
+    insta::assert_snapshot!("quiet", with);
+    assert!(with.contains("\ntoday ") && !without.contains("today "));
 }
 
 #[test]

@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 
 use jiff::Timestamp;
-use vik_api::{LastPull, ParkedView, SessionView, Status, WaitingView, WorkflowView};
+use vik_api::{DayView, LastPull, ParkedView, SessionView, SpendView, Status, WaitingView, WorkflowView};
 
 use super::state;
-use crate::report::{ago, cost, one_line, short, spent, table_within, wrap};
+use crate::report::{ago, cost, count, one_line, short, spent, table_within, wrap};
 
 /// So many that wait are shown.
 const MOST_WAITING: usize = 20;
@@ -65,11 +65,8 @@ fn last_pull(pull: Option<&LastPull>, failed_in_a_row: u64, now: Timestamp) -> S
             } else {
                 String::new()
             };
-            format!(
-                "last pull {} ago: {} issues{skipped}\n",
-                ago(pull.at, now),
-                pull.issues
-            )
+            let issues = count(u64::try_from(pull.issues).unwrap_or(u64::MAX), "issue");
+            format!("last pull {} ago: {issues}{skipped}\n", ago(pull.at, now))
         }
         Some(pull) => format!(
             "last pull {} ago FAILED ({failed_in_a_row} in a row): {}\n",
@@ -82,7 +79,11 @@ fn last_pull(pull: Option<&LastPull>, failed_in_a_row: u64, now: Timestamp) -> S
 /// What a person should know before the lists.
 fn notices(status: &Status, now: Timestamp, width: usize) -> String {
     let mut out = String::new();
-    if let Some(day) = status.day.as_ref().filter(|day| day.limit.is_some()) {
+    if let Some(api) = &status.api {
+        let _ = writeln!(out, "dashboard http://{}/", one_line(&api.address, 200));
+    }
+    let is_news = |day: &&DayView| day.limit.is_some() || day.spent != SpendView::default();
+    if let Some(day) = status.day.as_ref().filter(is_news) {
         let _ = writeln!(
             out,
             "today ({}, UTC): {}",

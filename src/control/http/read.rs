@@ -13,7 +13,7 @@ use serde::Deserialize;
 use tokio::sync::{Mutex, mpsc, oneshot};
 use vik_api::{
     DaemonState, Decided, DecisionsPage, Explained, Explanation, Health, IssuesPage, PROTOCOL, Request,
-    Response, RunsPage, SCHEMA, Status, Verb,
+    ReportView, Response, RunsPage, SCHEMA, Status, Verb,
 };
 use vik_core::ids::IssueId;
 use vik_core::scheduler::By;
@@ -27,6 +27,7 @@ use super::logs::Logs;
 use super::metrics;
 use crate::control::view;
 use crate::daemon::ledger_failure;
+use crate::figures::{self, Since, Window};
 use crate::history;
 use crate::orchestrator::Asking;
 use crate::report::Failure;
@@ -296,6 +297,41 @@ pub async fn decisions(
         })
         .await?;
     Ok(Json(page))
+}
+
+/// Which span of time.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReportQuery {
+    /// From when: a time before now (`24h`, `7d`), a date, or a time (RFC 3339). Without it: `7d`.
+    since: Option<String>,
+}
+
+/// `GET /api/v1/report`
+pub async fn report(State(daemon): State<Arc<Daemon>>, Params(query): Params<ReportQuery>) -> Answer<ReportView> {
+    let now = Timestamp::now();
+    let since: Since = query
+        .since
+        .as_deref()
+        .unwrap_or("7d")
+        .parse()
+        .map_err(|why| Refusal::new(StatusCode::BAD_REQUEST, "bad_request", format!("`since`: {why}")))?;
+    let since = since.before(now);
+    if since > now {
+        return Err(Refusal::new(
+            StatusCode::BAD_REQUEST,
+            "bad_request",
+            "`since` is in the future",
+        ));
+    }
+    let report = daemon
+        .reading(move |daemon| {
+            let ledger = daemon.ledger()?;
+            let report = figures::report(Some(&ledger), Window::new(since, now, None));
+            Ok(report.map_err(|error| ledger_failure(&error))?)
+        })
+        .await?;
+    Ok(Json(report))
 }
 
 /// `GET /api/v1/events`

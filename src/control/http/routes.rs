@@ -9,13 +9,13 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, post};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use vik_api::{
-    DecisionsPage, DiffView, EventsPage, Explained, FeedEvent, Health, IssuesPage, RunsPage, SessionDetail,
+    DecisionsPage, DiffView, EventsPage, Explained, FeedEvent, Health, IssuesPage, ReportView, RunsPage, SessionDetail,
     Status, StderrTail, Steered, Unpark, WhichIssue,
 };
 
 use super::answer::Refusal;
 use super::openapi::openapi;
-use super::read::{self, Daemon, IssuesQuery, PastQuery};
+use super::read::{self, Daemon, IssuesQuery, PastQuery, ReportQuery};
 use super::sessions::{self, EventsQuery, StderrQuery};
 use super::steer::{self, Nothing};
 use super::{metrics, pages};
@@ -169,6 +169,13 @@ pub fn routes() -> Vec<Route> {
             get(read::decisions),
         )
         .query::<PastQuery>(),
+        Route::get(
+            "/report",
+            "What was done in a span of time, and what it cost",
+            json::<ReportView>(),
+            get(read::report),
+        )
+        .query::<ReportQuery>(),
         Route::get(
             "/events",
             "What happens, as it happens; takes `Last-Event-ID`",

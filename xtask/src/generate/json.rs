@@ -16,6 +16,10 @@ pub fn schemas() -> Vec<Generated> {
             schema::<Vec<vik_api::RunView>>("vik runs --json"),
         ),
         (
+            "docs/reference/report.schema.json",
+            schema::<vik_api::ReportView>("vik report --json"),
+        ),
+        (
             "docs/reference/explain.schema.json",
             schema::<vik_api::Explained>("vik explain --json"),
         ),
@@ -71,6 +75,17 @@ mod tests {
             (
                 "explain",
                 &["issue_id", "stages", "hold", "until", "decisions", "runs", "life"],
+            ),
+            (
+                "report",
+                &[
+                    "total",
+                    "cost_per_succeeded_issue_usd",
+                    "stages",
+                    "agents",
+                    "series",
+                    "spent",
+                ],
             ),
             ("error", &["code", "message", "hint"]),
         ] {

@@ -5,6 +5,7 @@
 //! is acted on, and nothing more is kept until it is opened anew.
 
 mod error;
+mod figures;
 mod files;
 mod place;
 mod read;
@@ -31,6 +32,7 @@ use tokio::sync::oneshot;
 use vik_core::changes::{Changes, Stored};
 
 pub use error::{Cause, CommitError, LedgerError};
+pub use figures::{EndedFigures, StoredFigures};
 pub use read::{Reader, StoredAttempt, StoredParked, StoredRun};
 pub use repair::{Health, Repaired, check, repair};
 

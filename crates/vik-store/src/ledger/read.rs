@@ -165,20 +165,9 @@ impl Reader {
     /// When they cannot be read.
     pub fn runs(&self, issue: Option<&IssueId>, most: u32) -> Result<Vec<StoredRun>, LedgerError> {
         self.list(
-            "SELECT id, issue, stage, attempts, phase, over_at, succeeded FROM runs
-             WHERE ?1 IS NULL OR issue = ?1 ORDER BY id DESC LIMIT ?2",
+            &format!("{RUNS} WHERE ?1 IS NULL OR issue = ?1 ORDER BY id DESC LIMIT ?2"),
             params![issue.map(IssueId::as_str), most],
-            |row| {
-                Ok(StoredRun {
-                    id: read_run(row, 0)?,
-                    issue: read_name(row, 1)?,
-                    stage: read_name(row, 2)?,
-                    attempts: row.get(3)?,
-                    phase: row.get(4)?,
-                    over_at: read_optional_time(row, 5)?,
-                    succeeded: row.get(6)?,
-                })
-            },
+            run,
         )
     }
 
@@ -218,7 +207,7 @@ impl Reader {
         is_paused(&self.db).map_err(|error| self.error(error))
     }
 
-    fn list<T>(
+    pub(super) fn list<T>(
         &self,
         sql: &str,
         params: impl rusqlite::Params,
@@ -248,6 +237,21 @@ pub(super) const ATTEMPTS: &str =
     "SELECT session, run, issue, stage, agent, attempt, started_at, resumed_from,
   ended_at, report, tokens, usd_micro, source
   FROM attempts LEFT JOIN sessions USING (session) LEFT JOIN usage USING (session)";
+
+pub(super) const RUNS: &str = "SELECT id, issue, stage, attempts, phase, over_at, succeeded FROM runs";
+
+/// One row of [`RUNS`].
+pub(super) fn run(row: &Row<'_>) -> rusqlite::Result<StoredRun> {
+    Ok(StoredRun {
+        id: read_run(row, 0)?,
+        issue: read_name(row, 1)?,
+        stage: read_name(row, 2)?,
+        attempts: row.get(3)?,
+        phase: row.get(4)?,
+        over_at: read_optional_time(row, 5)?,
+        succeeded: row.get(6)?,
+    })
+}
 
 fn started(row: &Row<'_>) -> rusqlite::Result<StartedAttempt> {
     Ok(StartedAttempt {

@@ -94,6 +94,13 @@ pub(super) fn read_variant<T: DeserializeOwned>(row: &Row<'_>, at: usize) -> rus
     text(row, at, |name| serde_json::from_value(name.into()))
 }
 
+pub(super) fn read_optional_variant<T: DeserializeOwned>(
+    row: &Row<'_>,
+    at: usize,
+) -> rusqlite::Result<Option<T>> {
+    optional(row, at, read_variant)
+}
+
 /// Tokens, and money in the column after them.
 pub(super) fn read_spend(row: &Row<'_>, at: usize) -> rusqlite::Result<Spend> {
     let number = |at| row.get::<_, i64>(at).map(|n| u64::try_from(n).unwrap_or(0));

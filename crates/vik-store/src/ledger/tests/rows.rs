@@ -50,6 +50,43 @@ fn attempts_claims_runs_and_decisions_are_told() {
 }
 
 #[test]
+fn the_figures_of_a_span_are_told_without_its_end() {
+    let folder = TempDir::new().unwrap();
+    let changes = sample(folder.path());
+    let reader = reader(&folder);
+    let all = reader.figures(at(0), at(9)).unwrap();
+    assert_eq!(all.len(), 3);
+    assert_eq!(
+        (&all[0].issue, &all[0].agent, all[0].started_at, all[0].run),
+        (&"A-1".into(), &"coder".into(), at(1), run_id(1))
+    );
+    let end = all[0].ended.unwrap();
+    assert_eq!(
+        (end.at, end.outcome, end.failure_class, end.charged),
+        (at(2), Outcome::Succeeded, None, changes.ended[0].charged)
+    );
+    assert_eq!(all[2].ended, None);
+    // A time within the second must sort as a time does, not as text with fewer digits would.
+    let half = at(1) + jiff::SignedDuration::from_millis(500);
+    let middle = reader.figures(half, at(3)).unwrap();
+    assert_eq!(
+        middle.iter().map(|one| one.started_at).collect::<Vec<_>>(),
+        [at(2)]
+    );
+    let runs = |since, until| -> Vec<_> {
+        let runs = reader.runs_of_span(since, until).unwrap();
+        runs.into_iter().map(|run| run.id).collect()
+    };
+    assert_eq!(runs(at(2), at(3)), [run_id(2)]);
+    assert_eq!(
+        runs(at(3), at(4)),
+        [run_id(1), run_id(3)],
+        "all runs of its issue"
+    );
+    assert!(runs(at(4), at(9)).is_empty());
+}
+
+#[test]
 fn a_reader_sees_what_a_writer_commits_meanwhile() {
     let folder = TempDir::new().unwrap();
     let (ledger, _) = Ledger::open(folder.path()).unwrap();

@@ -1,39 +1,75 @@
-//! `vik show ISSUE`: the attempts of one issue, in order.
+//! `vik show ISSUE`: the life of one issue, in order.
 
+mod timeline;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use vik_api::{AttemptView, RunState, RunView};
 use vik_core::duration::Span;
+use vik_core::ids::IssueId;
 use vik_core::outcome::CostSource;
 
+use self::timeline::{Life, timeline};
 use super::args::ShowArgs;
-use super::{Done, history, print, print_json, runs};
-use crate::report::{Exit, Failure, clean, cost, one_line, tokens};
+use super::{Done, explain, history, print, print_json, runs};
+use crate::daemon::ledger_failure;
+use crate::report::{Exit, Failure, clean, cost, one_line, stdout_width, tokens};
+use crate::workflow_file::absolute;
 
-/// Shows one issue's runs and attempts.
+/// So many decisions are told: more than the ledger keeps of one issue.
+const MOST_DECISIONS: u32 = 2000;
+
+/// Shows one issue's life.
 pub fn run(workflow: &Path, args: &ShowArgs) -> Done {
     let issue = args.issue.as_str().into();
+    if args.json {
+        print_json(&known_runs(workflow, &issue)?);
+        return Ok(Exit::Done);
+    }
+    let explained = explain::explain(&absolute(workflow), &issue)?;
+    let (mut decisions, mut agents) = (Vec::new(), HashMap::new());
+    if let Some(ledger) = history::ledger(&history::root(workflow)?) {
+        let fail = |error| ledger_failure(&error);
+        decisions = ledger.decisions(Some(&issue), MOST_DECISIONS).map_err(fail)?;
+        decisions.reverse();
+        let attempts = ledger.attempts(Some(&issue), u32::MAX).map_err(fail)?;
+        let of = |attempt: vik_store::ledger::StoredAttempt| {
+            (attempt.started.session.to_string(), attempt.started.agent)
+        };
+        agents = attempts.into_iter().map(of).collect();
+    }
+    let life = Life {
+        explained: &explained,
+        decisions: &decisions,
+        agents: &agents,
+        most: usize::try_from(MOST_DECISIONS).unwrap_or(usize::MAX),
+    };
+    print(&timeline(&life, Timestamp::now(), stdout_width()));
+    Ok(Exit::Done)
+}
+
+fn known_runs(workflow: &Path, issue: &IssueId) -> Result<Vec<RunView>, Failure> {
     let found = history::runs(
         &history::root(workflow)?,
         history::status(workflow).as_ref(),
-        Some(&issue),
+        Some(issue),
     )?;
     if found.is_empty() {
         return Err(Failure::new(
             Exit::NotFound,
             "unknown_issue",
-            format!("no run of issue `{}` is known", one_line(&args.issue, 60)),
+            format!("no run of issue `{}` is known", one_line(issue.as_str(), 60)),
         )
         .hint("`vik runs` lists all; `vik explain` says why one does not run"));
     }
-    if args.json {
-        print_json(&found);
-    } else {
-        print(&text(&found));
-    }
-    Ok(Exit::Done)
+    Ok(found)
 }
 
 /// Runs with their attempts, for people.
@@ -65,14 +101,11 @@ fn attempt_text(attempt: &AttemptView, run: RunState) -> String {
         .failure_class
         .map(|class| format!(" ({class})"))
         .unwrap_or_default();
-    let took = attempt
-        .duration_ms
-        .map(|ms| format!(" in {}", Span(Duration::from_millis(ms))))
-        .unwrap_or_default();
     let mut out = format!(
-        "  {:.0} attempt {}: {outcome}{class}{took}, {} tokens, {}\n",
+        "  {:.0} attempt {}: {outcome}{class}{}, {} tokens, {}\n",
         attempt.started_at,
         attempt.attempt,
+        took(attempt),
         tokens(attempt.usage),
         cost_text(attempt)
     );
@@ -94,6 +127,14 @@ fn attempt_text(attempt: &AttemptView, run: RunState) -> String {
     }
     let _ = writeln!(out, "    log: {}", attempt.log.display());
     out
+}
+
+/// ` in 5m`, where that is known.
+fn took(attempt: &AttemptView) -> String {
+    attempt
+        .duration_ms
+        .map(|ms| format!(" in {}", Span(Duration::from_millis(ms))))
+        .unwrap_or_default()
 }
 
 /// The cost, where it comes from, and what was charged where that is something else.

@@ -1,0 +1,95 @@
+//! What sums over very many attempts need, without their reports.
+
+use jiff::Timestamp;
+use rusqlite::{Row, params};
+use vik_core::ids::{AgentName, IssueId, RunId, StageName};
+use vik_core::limits::Spend;
+use vik_core::outcome::{FailureClass, Outcome};
+
+use super::LedgerError;
+use super::read::{RUNS, Reader, StoredRun, run};
+use super::sql::{
+    read_name, read_optional_time, read_optional_variant, read_run, read_spend, read_time, read_variant, time,
+};
+
+/// One attempt in figures only: what sums over very many of them need.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredFigures {
+    /// Its run.
+    pub run: RunId,
+    /// The issue.
+    pub issue: IssueId,
+    /// The stage.
+    pub stage: StageName,
+    /// The agent profile.
+    pub agent: AgentName,
+    /// When it was decided on.
+    pub started_at: Timestamp,
+    /// How it ended; `None` while it is claimed.
+    pub ended: Option<EndedFigures>,
+}
+
+/// The end of an attempt in figures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EndedFigures {
+    /// When.
+    pub at: Timestamp,
+    /// How.
+    pub outcome: Outcome,
+    /// Why, where it failed.
+    pub failure_class: Option<FailureClass>,
+    /// What it was charged.
+    pub charged: Spend,
+}
+
+impl Reader {
+    /// The attempts that were decided on in a span of time, its end excluded; oldest first, without their reports.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub fn figures(&self, since: Timestamp, until: Timestamp) -> Result<Vec<StoredFigures>, LedgerError> {
+        self.list(
+            "SELECT run, issue, stage, agent, started_at, ended_at, outcome, failure_class,
+               COALESCE(tokens, 0), COALESCE(usd_micro, 0)
+             FROM attempts LEFT JOIN usage USING (session)
+             WHERE started_at >= ?1 AND started_at < ?2 ORDER BY started_at, session",
+            params![time(since), time(until)],
+            figures,
+        )
+    }
+
+    /// All runs of the issues that had an attempt in a span of time, its end excluded.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub fn runs_of_span(&self, since: Timestamp, until: Timestamp) -> Result<Vec<StoredRun>, LedgerError> {
+        self.list(
+            &format!(
+                "{RUNS} WHERE issue IN (SELECT issue FROM attempts WHERE started_at >= ?1 AND started_at < ?2)
+                 ORDER BY id"
+            ),
+            params![time(since), time(until)],
+            run,
+        )
+    }
+}
+
+fn figures(row: &Row<'_>) -> rusqlite::Result<StoredFigures> {
+    let ended = match read_optional_time(row, 5)? {
+        None => None,
+        Some(at) => Some(EndedFigures {
+            at,
+            outcome: read_variant(row, 6)?,
+            failure_class: read_optional_variant(row, 7)?,
+            charged: read_spend(row, 8)?,
+        }),
+    };
+    Ok(StoredFigures {
+        run: read_run(row, 0)?,
+        issue: read_name(row, 1)?,
+        stage: read_name(row, 2)?,
+        agent: read_name(row, 3)?,
+        started_at: read_time(row, 4)?,
+        ended,
+    })
+}

@@ -1,0 +1,257 @@
+//! One event as a person reads it: JSON in, lines out.
+
+use std::time::Duration;
+
+use serde::Deserialize as _;
+use serde_json::Value;
+use vik_core::duration::Span;
+use vik_core::event::Ended;
+use vik_core::limits::LimitHit;
+use vik_core::outcome::{CostSource, Outcome, Usage};
+
+use super::style::{Line, Tone};
+use super::tool::{self, Call, text};
+use crate::report::{cost, one_line, short};
+
+/// How much of a text in one line is shown.
+const SHOWN: usize = 200;
+
+/// How many lines of a thought are shown.
+const THOUGHT: (usize, usize) = (10, 2);
+
+/// From so much of a provider's window on, it is told.
+const NEAR: f64 = 0.8;
+
+/// An event with the mark that stands before it.
+pub type Marked = ((Tone, char), Vec<Line>);
+
+/// An event. `call` is the tool call that a result answers, where it stands elsewhere: then the result names it.
+pub fn event(event: &Value, call: Option<&str>, full: bool) -> Option<Marked> {
+    let of = |name: &str| text(&event[name]);
+    let plain = |lines: Vec<Line>| Some(((Tone::Plain, ' '), lines));
+    let marked = |tone: Tone, mark: char, line: &str| Some(((tone, mark), vec![Line::of(tone, line)]));
+    match event["kind"].as_str().unwrap_or("") {
+        "session_started" => plain(vec![Line::of(Tone::Dim, &session(event))]),
+        "message" => plain(block(Tone::Plain, &of("text"))),
+        "reasoning" => {
+            let lines: Vec<_> = of("text")
+                .trim_end()
+                .lines()
+                .map(|line| (Tone::Dim, line.to_owned()))
+                .collect();
+            let lines = tool::shortened(&lines, THOUGHT, full);
+            (!lines.is_empty()).then_some(((Tone::Dim, '~'), lines))
+        }
+        "tool_call" => {
+            let lines = Call::of(&event["input"]).lines(&of("tool"), full);
+            Some(((Tone::Cyan, '→'), lines))
+        }
+        "tool_result" => Some(result(event, call, full)),
+        "token_usage" => marked(Tone::Dim, '·', &usage(event)),
+        "error" => Some(error(event)),
+        "resumed" => marked(
+            Tone::Dim,
+            '·',
+            &format!("goes on with session {}", of("provider_session_id")),
+        ),
+        "resume_failed" => Some((
+            (Tone::Yellow, '!'),
+            block(
+                Tone::Yellow,
+                &format!("the earlier session is not gone on with: {}", of("reason")),
+            ),
+        )),
+        "limit" => {
+            let hit = LimitHit::deserialize(event).map_or_else(|_| String::new(), |hit| hit.to_string());
+            marked(
+                Tone::Yellow,
+                '!',
+                &format!("{hit} ({} %)", text(&event["percent"])),
+            )
+        }
+        "rate_limit" => rate_limit(event, full),
+        "approval" => {
+            let line = Line::of(Tone::Yellow, &format!("{} {}", of("decision"), of("tool")))
+                .and(Tone::Plain, "  ")
+                .and(Tone::Plain, &one_line(&of("detail"), SHOWN));
+            Some(((Tone::Yellow, '?'), vec![line]))
+        }
+        "subagent" => {
+            let what = one_line(&of("description"), SHOWN);
+            marked(Tone::Dim, '·', &format!("sub-agent {} {what}", of("status")))
+        }
+        "completed" => completed(event, full),
+        "ended" => Some(ended(event)),
+        // What no adapter knows is shown as the agent printed it.
+        "unknown" => marked(Tone::Dim, '?', &one_line(&of("raw"), SHOWN)),
+        "malformed" => marked(Tone::Dim, '?', &one_line(&of("line"), SHOWN)),
+        kind => marked(
+            Tone::Dim,
+            '·',
+            &format!("{} {}", one_line(kind, 40), one_line(&event.to_string(), SHOWN)),
+        ),
+    }
+}
+
+/// A text with its own lines.
+fn block(tone: Tone, text: &str) -> Vec<Line> {
+    let lines: Vec<_> = text.trim_end().lines().map(|line| Line::of(tone, line)).collect();
+    if lines.is_empty() {
+        vec![Line::default()]
+    } else {
+        lines
+    }
+}
+
+fn session(event: &Value) -> String {
+    let parts = ["model", "agent_version", "provider_session_id"].map(|name| text(&event[name]));
+    let parts: Vec<_> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+    format!("session {}", parts.join(" · "))
+}
+
+fn result(event: &Value, call: Option<&str>, full: bool) -> Marked {
+    let is_error = event["is_error"] == true;
+    let code = event["exit_code"].as_i64();
+    let (mark, tone) = if is_error {
+        ('✗', Tone::Red)
+    } else {
+        ('←', Tone::Dim)
+    };
+    let mut lines = tool::output(&event["output"], is_error, full);
+    let exit = match code {
+        Some(code) if code != 0 => format!("exit {code}"),
+        _ if lines.is_empty() && is_error => "failed".to_owned(),
+        _ if lines.is_empty() => "done".to_owned(),
+        _ => String::new(),
+    };
+    let heading = call.map_or_else(Line::default, |call| Line::of(Tone::Bold, call));
+    let heading = match (call.is_some(), exit.is_empty()) {
+        (true, false) => heading.and(Tone::Plain, "  ").and(tone, &exit),
+        (false, false) => heading.and(tone, &exit),
+        (_, true) => heading,
+    };
+    if heading != Line::default() {
+        if call.is_some() {
+            lines = lines.into_iter().map(|line| line.indented(2)).collect();
+        }
+        lines.insert(0, heading);
+    }
+    ((tone, mark), lines)
+}
+
+fn usage(event: &Value) -> String {
+    let usage = Usage::deserialize(&event["usage"]).unwrap_or_default();
+    let mut text = format!("{} tokens so far {}", short(usage.total()), in_and_out(usage));
+    if let Some(usd) = event["cost_usd"].as_f64() {
+        text.push_str(&format!(", {}", cost(Some(usd))));
+    }
+    text
+}
+
+fn in_and_out(usage: Usage) -> String {
+    format!(
+        "({} in, {} out)",
+        short(usage.input_tokens),
+        short(usage.output_tokens)
+    )
+}
+
+/// The tokens that an event tells of so far, where it does.
+pub fn tokens(event: &Value) -> Option<u64> {
+    (event["kind"] == "token_usage").then(|| Usage::deserialize(&event["usage"]).unwrap_or_default().total())
+}
+
+fn error(event: &Value) -> Marked {
+    let fatal = event["fatal"] == true;
+    let tone = if fatal { Tone::Red } else { Tone::Yellow };
+    let mut lines = block(tone, &text(&event["message"]));
+    let mut notes: Vec<String> = Vec::new();
+    notes.extend(event["failure_class"].as_str().map(str::to_owned));
+    notes.extend(
+        event["http_status"]
+            .as_u64()
+            .map(|status| format!("HTTP {status}")),
+    );
+    if !fatal {
+        notes.push("it goes on".to_owned());
+    }
+    if !notes.is_empty() {
+        lines.push(Line::of(Tone::Dim, &format!("({})", notes.join(", "))));
+    }
+    ((tone, '!'), lines)
+}
+
+fn rate_limit(event: &Value, full: bool) -> Option<Marked> {
+    let used = event["utilization"].as_f64();
+    let status = text(&event["status"]);
+    let is_calm = (status.is_empty() || status == "allowed") && used.is_none_or(|used| used < NEAR);
+    if is_calm && !full {
+        return None;
+    }
+    let mut line = format!("rate limit {status}");
+    if let Some(used) = used {
+        line.push_str(&format!(", {:.0} % used", used * 100.0));
+    }
+    if let Some(at) = event["resets_at_unix"].as_i64()
+        && let Ok(at) = jiff::Timestamp::from_second(at)
+    {
+        line.push_str(&format!(", opens at {at}"));
+    }
+    let tone = if is_calm { Tone::Dim } else { Tone::Yellow };
+    Some(((tone, '!'), vec![Line::of(tone, &line)]))
+}
+
+/// That an agent is done is told by its last words and by the end; that it is not is news.
+fn completed(event: &Value, full: bool) -> Option<Marked> {
+    let reason = one_line(&text(&event["reason"]), SHOWN);
+    if event["ok"] == true {
+        return full.then(|| {
+            (
+                (Tone::Dim, '·'),
+                vec![Line::of(Tone::Dim, &format!("done {reason}"))],
+            )
+        });
+    }
+    Some((
+        (Tone::Yellow, '!'),
+        vec![Line::of(Tone::Yellow, &format!("not done {reason}"))],
+    ))
+}
+
+fn ended(event: &Value) -> Marked {
+    let Ok(ended) = Ended::deserialize(event) else {
+        // One of an older log: what it has is told.
+        let line = format!("{} {}", text(&event["outcome"]), text(&event["failure_class"]));
+        return ((Tone::Bold, '■'), vec![Line::of(Tone::Bold, line.trim_end())]);
+    };
+    let tone = match ended.outcome {
+        Outcome::Succeeded => Tone::Green,
+        Outcome::Cancelled => Tone::Yellow,
+        _ => Tone::Red,
+    };
+    let mut what = ended.outcome.to_string();
+    if let Some(class) = ended.failure_class {
+        what.push_str(&format!(" ({class})"));
+    }
+    let mut rest = format!(" in {}", Span(Duration::from_millis(ended.duration_ms)));
+    match (ended.exit_code, ended.signal) {
+        (_, Some(signal)) => rest.push_str(&format!(", signal {signal}")),
+        (Some(code), None) if code != 0 => rest.push_str(&format!(", exit {code}")),
+        _ => {}
+    }
+    if ended.usage.total() > 0 {
+        let total = short(ended.usage.total());
+        rest.push_str(&format!(" · {total} tokens {}", in_and_out(ended.usage)));
+    }
+    if let Some(usd) = ended.cost_usd {
+        rest.push_str(&format!(" · {}", cost(Some(usd))));
+        if !matches!(ended.cost_source, CostSource::None | CostSource::Reported) {
+            rest.push_str(&format!(" ({})", ended.cost_source));
+        }
+    }
+    let mut lines = vec![Line::of(tone, &what).and(Tone::Plain, &rest)];
+    if let Some(reason) = &ended.reason {
+        lines.extend(block(tone, reason));
+    }
+    ((tone, '■'), lines)
+}

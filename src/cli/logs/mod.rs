@@ -1,0 +1,160 @@
+//! `vik logs`: session logs as a transcript, as JSON lines, or as the agent printed them.
+
+mod event;
+mod style;
+mod tool;
+mod transcript;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use vik_store::{AttemptRecord, PastAttempt};
+
+use self::style::Paper;
+use self::transcript::Transcript;
+use super::args::LogsArgs;
+use super::{Done, colored, history};
+use crate::report::{Exit, Failure, stdout_width};
+
+/// How often new events are looked for.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// Prints logs, and with `--follow` goes on until it is interrupted or its sessions have ended.
+pub fn run(workflow: &Path, args: &LogsArgs) -> Done {
+    let root = history::root(workflow)?;
+    let mut open: HashMap<PathBuf, Tail> = HashMap::new();
+    let selected = |attempt: &PastAttempt| {
+        args.issue
+            .as_ref()
+            .is_none_or(|issue| attempt.record.issue_id.as_str() == issue)
+            && args.session.as_ref().is_none_or(|session| {
+                attempt
+                    .record
+                    .session_id
+                    .to_string()
+                    .starts_with(session.as_str())
+            })
+    };
+    let narrowed = args.issue.is_some() || args.session.is_some();
+    let mut transcript = Transcript::new(Paper {
+        width: stdout_width(),
+        color: colored(&io::stdout()),
+        full: args.full,
+    });
+    let mut first = true;
+    loop {
+        let mut attempts = history::read(&root)?.attempts;
+        attempts.retain(selected);
+        if first && attempts.is_empty() && (narrowed || !args.follow) {
+            return Err(
+                Failure::new(Exit::NotFound, "no_session", "no session is known that fits")
+                    .hint("`vik runs` lists all"),
+            );
+        }
+        // Without a wish, the newest session; when following, all that come and those that run.
+        if !narrowed && first {
+            let newest = attempts.len().saturating_sub(1);
+            let keep =
+                |at: usize, attempt: &PastAttempt| at == newest || (args.follow && attempt.ended.is_none());
+            for (at, attempt) in attempts.iter().enumerate() {
+                if !keep(at, attempt) {
+                    open.insert(path(attempt, args), Tail::done());
+                }
+            }
+        }
+        let mut all_ended = true;
+        for attempt in &attempts {
+            all_ended &= attempt.ended.is_some();
+            let path = path(attempt, args);
+            let tail = open.entry(path.clone()).or_default();
+            match tail.print(&path, &attempt.record, args, &mut transcript) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(Exit::Done),
+                Err(error) => {
+                    return Err(Failure::failed(
+                        "logs",
+                        format!("cannot read {}", path.display()),
+                        &error,
+                    ));
+                }
+            }
+        }
+        first = false;
+        if !args.follow || (narrowed && all_ended) {
+            return Ok(Exit::Done);
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
+
+fn path(attempt: &PastAttempt, args: &LogsArgs) -> PathBuf {
+    if args.raw {
+        attempt.files.raw()
+    } else {
+        attempt.files.log()
+    }
+}
+
+/// One log that is printed.
+#[derive(Debug, Default)]
+struct Tail {
+    offset: u64,
+    partial: Vec<u8>,
+    done: bool,
+}
+
+impl Tail {
+    fn done() -> Self {
+        Self {
+            done: true,
+            ..Self::default()
+        }
+    }
+
+    fn print(
+        &mut self,
+        path: &Path,
+        record: &AttemptRecord,
+        args: &LogsArgs,
+        transcript: &mut Transcript,
+    ) -> io::Result<()> {
+        if self.done {
+            return Ok(());
+        }
+        let mut file = match File::open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            file => file?,
+        };
+        io::Seek::seek(&mut file, io::SeekFrom::Start(self.offset))?;
+        let mut out = io::stdout().lock();
+        let mut slice = vec![0; 64 * 1024];
+        loop {
+            let count = file.read(&mut slice)?;
+            if count == 0 {
+                break;
+            }
+            self.offset += count as u64;
+            if args.raw {
+                out.write_all(&slice[..count])?;
+                continue;
+            }
+            self.partial.extend_from_slice(&slice[..count]);
+            let whole = memchr::memrchr(b'\n', &self.partial).map_or(0, |end| end + 1);
+            let lines: Vec<u8> = self.partial.drain(..whole).collect();
+            if args.json {
+                out.write_all(&lines)?;
+                continue;
+            }
+            for line in lines.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()) {
+                out.write_all(transcript.line(record, line).as_bytes())?;
+            }
+        }
+        out.flush()
+    }
+}

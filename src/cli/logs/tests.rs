@@ -1,0 +1,316 @@
+use serde_json::{Value, json};
+use unicode_width::UnicodeWidthStr;
+use uuid::Uuid;
+use vik_core::ids::{RunId, SessionId};
+use vik_store::AttemptRecord;
+
+use super::style::{Line, Paper, Tone};
+use super::transcript::Transcript;
+
+const PLAIN: Paper = Paper {
+    width: 100,
+    color: false,
+    full: false,
+};
+
+fn record(number: u64) -> AttemptRecord {
+    AttemptRecord {
+        schema: 2,
+        run_id: RunId(Uuid::from_u64_pair(1, number)),
+        session_id: SessionId(Uuid::from_u64_pair(2, number)),
+        issue_id: (&*format!("{}", 40 + number)).into(),
+        issue_title: "Fix \u{1b}[31mthe\u{202e} login".to_owned(),
+        issue_state: "todo".to_owned(),
+        stage: "implement".into(),
+        agent: "coder".into(),
+        runtime: "codex".to_owned(),
+        model: Some("gpt-5".to_owned()),
+        attempt: 2,
+        started_at: "2026-03-04T12:00:00Z".parse().unwrap(),
+        workdir: "/w".into(),
+        kept: None,
+    }
+}
+
+/// A transcript of events of one session, a second apart.
+fn told(paper: Paper, events: &[Value]) -> String {
+    let mut transcript = Transcript::new(paper);
+    let mut text = String::new();
+    for (number, event) in events.iter().enumerate() {
+        text.push_str(&transcript.line(&record(1), &stamped(number, event)));
+    }
+    text
+}
+
+fn stamped(second: usize, event: &Value) -> Vec<u8> {
+    let mut event = event.clone();
+    event["at"] = json!(format!(
+        "2026-03-04T12:{:02}:{:02}.123Z",
+        second / 60,
+        second % 60
+    ));
+    event["seq"] = json!(second + 1);
+    event.to_string().into_bytes()
+}
+
+/// The text of events without the heading of their session.
+fn body(paper: Paper, events: &[Value]) -> String {
+    let text = told(paper, events);
+    let mut lines = text.split_inclusive('\n');
+    let heading: Vec<_> = lines.by_ref().take(2).collect();
+    assert!(heading[0].contains("── 41 implement"), "{heading:?}");
+    lines.collect()
+}
+
+fn call(id: &str, tool: &str, input: &Value) -> Value {
+    json!({"kind": "tool_call", "call_id": id, "tool": tool, "input": input})
+}
+
+fn result(id: &str, output: &Value) -> Value {
+    json!({"kind": "tool_result", "call_id": id, "is_error": false, "output": output})
+}
+
+fn usage(tokens: u64) -> Value {
+    json!({"kind": "token_usage", "usage": {"input_tokens": tokens, "output_tokens": 10}, "cost_usd": 0.5})
+}
+
+fn lines(count: usize) -> String {
+    (1..=count).map(|number| format!("line {number}\n")).collect()
+}
+
+/// A session with some of everything.
+fn session() -> Vec<Value> {
+    vec![
+        json!({"kind": "session_started", "model": "gpt-5", "agent_version": "1.2", "provider_session_id": "abc"}),
+        json!({"kind": "resumed", "resumed_from": "x", "provider_session_id": "abc"}),
+        json!({"kind": "reasoning", "text": "The test fails.\nLook at the parser first."}),
+        json!({"kind": "message", "text": "I look at it.\n\n    an indented line\nand the last one"}),
+        call(
+            "1",
+            "Bash",
+            &json!({"command": "cargo test --workspace", "description": "Run the tests"}),
+        ),
+        result("1", &json!(lines(40))),
+        usage(500),
+        usage(30_000),
+        usage(31_000),
+        call(
+            "2",
+            "Edit",
+            &json!({"file_path": "src/lib.rs", "old_string": "let a = 1;\nlet b = 2;", "new_string": "let a = 2;"}),
+        ),
+        result("2", &json!([{"type": "text", "text": "ok"}])),
+        call("3", "command_execution", &json!("/bin/bash -lc 'git diff'")),
+        result(
+            "3",
+            &json!("diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n-old\n+new\n same"),
+        ),
+        call(
+            "4",
+            "file_change",
+            &json!([{"path": "a.txt", "kind": "add"}, {"path": "b.txt", "kind": "update"}]),
+        ),
+        result("4", &Value::Null),
+        call(
+            "5",
+            "Write",
+            &json!({"file_path": "long.txt", "content": lines(30)}),
+        ),
+        json!({"kind": "tool_result", "call_id": "5", "is_error": true, "exit_code": 101, "output": lines(30)}),
+        call(
+            "6",
+            "mcp__jira__find",
+            &json!({"query": "login", "limit": 5, "note": "two\nlines"}),
+        ),
+        call("7", "Bash", &json!({"command": ["ls", "-la"]})),
+        result("6", &json!({"content": [{"type": "text", "text": "found 3"}]})),
+        result("7", &json!("")),
+        json!({"kind": "subagent", "id": "s", "status": "started", "description": "look around"}),
+        json!({"kind": "rate_limit", "status": "allowed", "utilization": 0.2}),
+        json!({"kind": "rate_limit", "status": "allowed_warning", "utilization": 0.93, "resets_at_unix": 1_772_632_800}),
+        json!({"kind": "approval", "tool": "Bash", "decision": "denied", "detail": "rm -rf /"}),
+        json!({"kind": "error", "message": "Reconnecting... 2/5", "fatal": false, "failure_class": "network"}),
+        json!({"kind": "limit", "scope": "attempt", "unit": "tokens", "spent": 85_000, "limit": 100_000, "percent": 85}),
+        json!({"kind": "error", "message": "quota\nused up", "fatal": true, "failure_class": "rate_limit", "http_status": 429}),
+        json!({"kind": "unknown", "raw": {"type": "new"}}),
+        json!({"kind": "malformed", "line": "garbage"}),
+        json!({"kind": "completed", "ok": false, "reason": "turn.failed"}),
+        json!({"kind": "ended", "outcome": "failed", "failure_class": "rate_limit", "exit_code": 1, "signal": null, "duration_ms": 754_000,
+            "usage": {"input_tokens": 31_000, "output_tokens": 1_000}, "cost_usd": 0.75, "cost_source": "price", "reason": "429: the quota\nis used up"}),
+    ]
+}
+
+#[test]
+fn a_session_as_a_transcript() {
+    insta::assert_snapshot!("session", told(PLAIN, &session()));
+}
+
+#[test]
+fn a_session_in_full() {
+    let paper = Paper { full: true, ..PLAIN };
+    let text = told(paper, &session());
+    insta::assert_snapshot!("session_full", text);
+    assert!(!text.contains("left out"));
+}
+
+#[test]
+fn a_session_at_60_columns() {
+    let paper = Paper { width: 60, ..PLAIN };
+    let text = told(paper, &session());
+    insta::assert_snapshot!("session_60", text);
+    for line in text.lines() {
+        assert!(line.width() <= 60, "{line}");
+    }
+}
+
+#[test]
+fn colours_say_what_a_line_is() {
+    let paper = Paper { color: true, ..PLAIN };
+    let text = told(paper, &session());
+    insta::assert_snapshot!("session_colours", text.replace('\x1b', "␛"));
+    for (tone, shown) in [
+        ("2", "The test fails."),
+        ("32", "+new"),
+        ("31", "-old"),
+        ("36", "@@ -1 +1 @@"),
+        ("31", "quota"),
+        ("31", "-let a = 1;"),
+    ] {
+        assert!(
+            text.contains(&format!("\x1b[{tone}m{shown}\x1b[0m")),
+            "{shown}: {text}"
+        );
+    }
+    // Nothing but colours: they are all that is there more.
+    let mut bare = text;
+    for code in ["0", "1", "2", "31", "32", "33", "36"] {
+        bare = bare.replace(&format!("\x1b[{code}m"), "");
+    }
+    assert_eq!(bare, told(PLAIN, &session()));
+}
+
+#[test]
+fn several_sessions_say_which_is_which() {
+    let mut transcript = Transcript::new(PLAIN);
+    let mut text = String::new();
+    let say = |text: &str| json!({"kind": "message", "text": text});
+    for (second, (number, event)) in [
+        (1, say("first")),
+        (1, call("1", "Bash", &json!({"command": "make check"}))),
+        (2, say("second")),
+        (1, result("1", &json!("done\nand well"))),
+        (1, usage(1)),
+        (2, usage(1)),
+        (1, say("again")),
+        (2, say("and the other one")),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        text.push_str(&transcript.line(&record(number), &stamped(second, &event)));
+    }
+    insta::assert_snapshot!("several", text);
+}
+
+#[test]
+fn a_transcript_is_text_whatever_the_agent_says() {
+    let hostile = "a\u{1b}[2Jb\u{202e}\r\u{7}\u{9b}31m";
+    let events = [
+        json!({"kind": "session_started", "model": hostile}),
+        json!({"kind": "message", "text": hostile}),
+        json!({"kind": "reasoning", "text": hostile}),
+        call(hostile, hostile, &json!({"command": hostile, hostile: hostile})),
+        json!({"kind": "message", "text": "between"}),
+        json!({"kind": "tool_result", "call_id": hostile, "is_error": true, "output": hostile}),
+        call(
+            "2",
+            "Edit",
+            &json!({"path": hostile, "old_string": hostile, "new_string": hostile}),
+        ),
+        result("2", &json!({"stdout": hostile})),
+        json!({"kind": "error", "message": hostile, "fatal": true, "failure_class": hostile}),
+        json!({"kind": "approval", "tool": hostile, "decision": hostile, "detail": hostile}),
+        json!({"kind": "subagent", "status": hostile, "description": hostile}),
+        json!({"kind": "rate_limit", "status": hostile}),
+        json!({"kind": "resumed", "provider_session_id": hostile}),
+        json!({"kind": "resume_failed", "reason": hostile}),
+        json!({"kind": "completed", "ok": false, "reason": hostile}),
+        json!({"kind": "malformed", "line": hostile}),
+        json!({"kind": hostile}),
+        json!({"kind": "ended", "outcome": hostile, "failure_class": hostile}),
+    ];
+    for full in [false, true] {
+        let text = told(Paper { full, ..PLAIN }, &events);
+        let hostile = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
+        assert!(!text.contains(hostile), "{text:?}");
+    }
+    let mut transcript = Transcript::new(PLAIN);
+    let text = transcript.line(&record(1), b"\xff\x1b[2J no json");
+    assert!(text.contains("? ") && !text.contains('\x1b'), "{text:?}");
+}
+
+#[test]
+fn a_message_keeps_its_lines_and_blanks() {
+    assert_eq!(
+        body(PLAIN, &[json!({"kind": "message", "text": "a\n\n    b  c\n"})]),
+        "12:00:00   a\n\n               b  c\n"
+    );
+}
+
+#[test]
+fn long_texts_are_shortened_and_say_by_how_much() {
+    let events = [call("1", "Bash", &json!("echo")), result("1", &json!(lines(9)))];
+    let text = body(PLAIN, &events);
+    assert!(
+        text.contains("line 4\n             … 2 lines left out\n             line 7\n"),
+        "{text}"
+    );
+    // One line more than fits is shown, not told of.
+    let text = body(
+        PLAIN,
+        &[call("1", "Bash", &json!("echo")), result("1", &json!(lines(8)))],
+    );
+    assert!(!text.contains("left out"), "{text}");
+    let wide = Paper {
+        width: usize::MAX,
+        ..PLAIN
+    };
+    let text = body(wide, &[call("1", "Bash", &json!("x".repeat(450)))]);
+    assert!(text.len() < 600, "{text}");
+    let text = body(
+        wide,
+        &[
+            call("1", "Bash", &json!("echo")),
+            result("1", &json!("y".repeat(450))),
+        ],
+    );
+    assert!(text.contains(" … 50 characters left out"), "{text}");
+}
+
+#[test]
+fn usage_is_told_where_it_changes_much() {
+    let usages: Vec<_> = [100, 19_000, 21_000, 25_000, 40_000, 50_000, 51_000, 80_000]
+        .into_iter()
+        .map(usage)
+        .collect();
+    let text = told(PLAIN, &usages);
+    let told: Vec<_> = text.lines().filter(|line| line.contains("tokens")).collect();
+    assert_eq!(told.len(), 3, "{told:?}");
+    assert!(
+        told[0].contains("21.0k") && told[1].contains("50.0k") && told[2].contains("80.0k"),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn lines_are_folded_between_words_and_in_words_that_are_too_long() {
+    let paper = Paper { width: 24, ..PLAIN };
+    let line = Line::of(
+        Tone::Plain,
+        "some words that do not fit 京京京京京京京京京京京京京京京京 end",
+    );
+    assert_eq!(
+        paper.lines(vec![line]),
+        "some words that do not\nfit 京京京京京京京京京京\n京京京京京京 end\n"
+    );
+}

@@ -1,0 +1,287 @@
+//! What a tool is given and what it gives back, as lines.
+
+use serde_json::{Map, Value};
+
+use super::style::{Line, Tone};
+
+/// How many lines are shown of what a tool is given: the first ones and the last ones.
+const INPUT: (usize, usize) = (8, 2);
+
+/// The same of what it gives back; of a failure the end tells more.
+const OUTPUT: (usize, usize) = (4, 3);
+const FAILURE: (usize, usize) = (3, 9);
+
+/// How many characters of one line are shown.
+const LONGEST: usize = 400;
+
+/// So many characters of a value fit beside others.
+const SHORT: usize = 60;
+
+const PATHS: [&str; 5] = ["file_path", "path", "notebook_path", "file", "filename"];
+const COMMANDS: [&str; 3] = ["command", "cmd", "script"];
+const BEFORE: [&str; 5] = ["old_string", "old_str", "old_text", "old", "search"];
+const AFTER: [&str; 5] = ["new_string", "new_str", "new_text", "new", "replace"];
+const PATCHES: [&str; 3] = ["patch", "diff", "input"];
+const CONTENTS: [&str; 3] = ["content", "file_text", "contents"];
+const TEXTS: [&str; 6] = ["text", "content", "output", "stdout", "stderr", "message"];
+
+/// A tool call: what fits beside the tool's name, and what goes below.
+#[derive(Debug, Default)]
+pub struct Call {
+    /// The command, the file, or whatever says most.
+    pub about: String,
+    /// Further short values.
+    pub more: String,
+    body: Vec<(Tone, String)>,
+}
+
+impl Call {
+    /// Reads what a tool is given.
+    pub fn of(input: &Value) -> Self {
+        let mut call = Self::default();
+        match input {
+            Value::Null => {}
+            Value::Object(fields) => call.fields(fields.clone()),
+            Value::Array(items) => call.about = list(items),
+            value => call.text(&text(value)),
+        }
+        call
+    }
+
+    /// The lines: the tool's name first.
+    pub fn lines(&self, tool: &str, full: bool) -> Vec<Line> {
+        let mut first = Line::of(Tone::Bold, tool);
+        if !self.about.is_empty() {
+            first = first.and(Tone::Plain, "  ").and(Tone::Plain, &self.about);
+        }
+        if !self.more.is_empty() {
+            first = first.and(Tone::Plain, "  ").and(Tone::Dim, &self.more);
+        }
+        let mut lines = vec![first];
+        lines.extend(
+            shortened(&self.body, INPUT, full)
+                .into_iter()
+                .map(|line| line.indented(2)),
+        );
+        lines
+    }
+
+    /// A text that is not under a name.
+    fn text(&mut self, text: &str) {
+        if is_diff(text) {
+            self.body.extend(diff(text));
+            return;
+        }
+        let mut lines = text.trim_end().lines();
+        self.about = lines.next().unwrap_or("").to_owned();
+        self.body.extend(lines.map(|line| (Tone::Plain, line.to_owned())));
+    }
+
+    fn fields(&mut self, mut fields: Map<String, Value>) {
+        let path = take(&mut fields, &PATHS).map(|path| text(&path));
+        if let Some(command) = take(&mut fields, &COMMANDS) {
+            match &command {
+                Value::Array(items) => self.about = list(items),
+                command => self.text(&text(command)),
+            }
+            if let Some(path) = &path {
+                self.more = path.clone();
+            }
+        } else if let Some(path) = path {
+            self.edit(&mut fields);
+            self.about = path;
+        }
+        for name in PATCHES {
+            if fields.get(name).and_then(Value::as_str).is_some_and(is_diff)
+                && let Some(patch) = fields.remove(name)
+            {
+                self.body.extend(diff(&text(&patch)));
+            }
+        }
+        for (name, value) in fields {
+            let text = text(&value);
+            if text.chars().count() <= SHORT && !text.contains('\n') {
+                let gap = if self.more.is_empty() { "" } else { "  " };
+                // A command's own comment needs no name.
+                let value = match name.as_str() {
+                    "description" => format!("# {text}"),
+                    name => format!("{name}={text}"),
+                };
+                self.more = format!("{}{gap}{value}", self.more);
+            } else {
+                self.body.push((Tone::Dim, format!("{name}:")));
+                self.body.extend(
+                    text.trim_end()
+                        .lines()
+                        .map(|line| (Tone::Plain, format!("  {line}"))),
+                );
+            }
+        }
+    }
+
+    /// An edit of a file, as a diff where it says what was there before.
+    fn edit(&mut self, fields: &mut Map<String, Value>) {
+        self.replaced(fields);
+        if let Some(Value::Array(edits)) = fields.get_mut("edits") {
+            for edit in edits.iter_mut().filter_map(Value::as_object_mut) {
+                self.replaced(edit);
+            }
+            edits.retain(|edit| edit.as_object().is_none_or(|fields| !fields.is_empty()));
+            if edits.is_empty() {
+                fields.remove("edits");
+            }
+        }
+        if let Some(content) = take(fields, &CONTENTS) {
+            self.marked(&content, Tone::Green, '+');
+        }
+    }
+
+    fn replaced(&mut self, fields: &mut Map<String, Value>) {
+        let has = |names: &[&str]| names.iter().any(|name| fields.contains_key(*name));
+        if !(has(&BEFORE) && has(&AFTER)) {
+            return;
+        }
+        if let Some(before) = take(fields, &BEFORE) {
+            self.marked(&before, Tone::Red, '-');
+        }
+        if let Some(after) = take(fields, &AFTER) {
+            self.marked(&after, Tone::Green, '+');
+        }
+    }
+
+    fn marked(&mut self, value: &Value, tone: Tone, mark: char) {
+        let text = text(value);
+        self.body.extend(
+            text.trim_end()
+                .lines()
+                .map(|line| (tone, format!("{mark}{line}"))),
+        );
+    }
+}
+
+/// What a tool gave back.
+pub fn output(value: &Value, is_error: bool, full: bool) -> Vec<Line> {
+    let text = plain(value);
+    let text = text.trim_end();
+    let body: Vec<_> = if text.is_empty() {
+        Vec::new()
+    } else if is_diff(text) {
+        diff(text).collect()
+    } else {
+        let tone = if is_error { Tone::Red } else { Tone::Dim };
+        text.lines().map(|line| (tone, line.to_owned())).collect()
+    };
+    shortened(&body, if is_error { FAILURE } else { OUTPUT }, full)
+}
+
+/// The first and the last lines, and how many are left out between.
+pub fn shortened(body: &[(Tone, String)], (head, tail): (usize, usize), full: bool) -> Vec<Line> {
+    let line = |(tone, text): &(Tone, String)| cut(*tone, text, full);
+    // To leave one line out would gain none.
+    if full || body.len() <= head + tail + 1 {
+        return body.iter().map(line).collect();
+    }
+    let left_out = body.len() - head - tail;
+    let mut lines: Vec<_> = body[..head].iter().map(line).collect();
+    lines.push(Line::of(Tone::Dim, &format!("… {left_out} lines left out")));
+    lines.extend(body[body.len() - tail..].iter().map(line));
+    lines
+}
+
+fn cut(tone: Tone, text: &str, full: bool) -> Line {
+    let long = text.chars().count();
+    if full || long <= LONGEST {
+        return Line::of(tone, text);
+    }
+    let shown: String = text.chars().take(LONGEST).collect();
+    Line::of(tone, &shown).and(Tone::Dim, &format!(" … {} characters left out", long - LONGEST))
+}
+
+/// Whether a text is a diff: by what no other text has.
+fn is_diff(text: &str) -> bool {
+    let mut before = "";
+    text.lines().take(200).any(|line| {
+        let is = line.starts_with("diff --git ")
+            || line.starts_with("*** Begin Patch")
+            || (line.starts_with("@@ ") && (line[3..].contains("@@") || before.starts_with("***")))
+            || (line.starts_with("+++ ") && before.starts_with("--- "));
+        before = line;
+        is
+    })
+}
+
+fn diff(text: &str) -> impl Iterator<Item = (Tone, String)> {
+    text.trim_end().lines().map(|line| {
+        let tone = match line.as_bytes() {
+            [b'+', b'+', b'+', b' ', ..] | [b'-', b'-', b'-', b' ', ..] | [b'*', b'*', b'*', ..] => {
+                Tone::Bold
+            }
+            [b'd', b'i', b'f', b'f', b' ', ..] => Tone::Bold,
+            [b'+', ..] => Tone::Green,
+            [b'-', ..] => Tone::Red,
+            [b'@', b'@', ..] => Tone::Cyan,
+            _ => Tone::Plain,
+        };
+        (tone, line.to_owned())
+    })
+}
+
+fn take(fields: &mut Map<String, Value>, names: &[&str]) -> Option<Value> {
+    let name = names
+        .iter()
+        .find(|name| fields.get(**name).is_some_and(|value| !value.is_null()))?;
+    fields.remove(*name)
+}
+
+/// A value as text: a string without its quotes, all else as JSON.
+pub fn text(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        value => value.to_string(),
+    }
+}
+
+/// Words of a command, or changed files, on one line.
+fn list(items: &[Value]) -> String {
+    let changed = |item: &Value| {
+        let (path, kind) = (item["path"].as_str()?, item["kind"].as_str().unwrap_or("change"));
+        Some(format!("{kind} {path}"))
+    };
+    if let Some(files) = items.iter().map(changed).collect::<Option<Vec<_>>>() {
+        return files.join(", ");
+    }
+    items.iter().map(text).collect::<Vec<_>>().join(" ")
+}
+
+/// The text in an output: agents wrap it in blocks and fields.
+fn plain(value: &Value) -> String {
+    match value {
+        Value::Array(items) if items.iter().all(|item| item["text"].is_string()) => items
+            .iter()
+            .map(|item| text(&item["text"]))
+            .collect::<Vec<_>>()
+            .join("\n"),
+        Value::Array(items) => list(items),
+        Value::Object(fields) => {
+            let texts: Vec<_> = TEXTS
+                .iter()
+                .filter_map(|name| fields.get(*name))
+                .map(|value| {
+                    if value.is_array() {
+                        plain(value)
+                    } else {
+                        text(value)
+                    }
+                })
+                .filter(|text| !text.is_empty())
+                .collect();
+            if texts.is_empty() {
+                text(value)
+            } else {
+                texts.join("\n")
+            }
+        }
+        value => text(value),
+    }
+}

@@ -1,0 +1,145 @@
+//! Sessions as one text: what belongs together stands together, and each block says whose it is.
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+use vik_core::ids::SessionId;
+use vik_store::AttemptRecord;
+
+use super::event;
+use super::style::{Line, Paper, Tone};
+use super::tool::{Call, text};
+use crate::report::one_line;
+
+/// Tokens are told again when so many more were used, and half as many again as before.
+const NEWS: u64 = 20_000;
+
+/// How much of a call its result repeats.
+const LABEL: usize = 60;
+
+/// What was written so far.
+#[derive(Debug)]
+pub struct Transcript {
+    paper: Paper,
+    sessions: HashMap<SessionId, Told>,
+    /// Whose event came last.
+    last: Option<SessionId>,
+}
+
+/// What was told of one session.
+#[derive(Debug, Default)]
+struct Told {
+    /// Calls without a result, in a few words.
+    calls: HashMap<String, String>,
+    /// The call whose lines are the last ones.
+    open: Option<String>,
+    tokens: u64,
+}
+
+impl Transcript {
+    /// An empty one.
+    pub fn new(paper: Paper) -> Self {
+        Self {
+            paper,
+            sessions: HashMap::new(),
+            last: None,
+        }
+    }
+
+    /// What a line of a session's log adds to the text.
+    pub fn line(&mut self, record: &AttemptRecord, line: &[u8]) -> String {
+        let id = record.session_id;
+        let is_new = !self.sessions.contains_key(&id);
+        let told = self.sessions.entry(id).or_default();
+        if self.last != Some(id) {
+            // What stood last in this session is not what stands above.
+            told.open = None;
+        }
+        let Some(body) = told.line(self.paper, line) else {
+            return String::new();
+        };
+        let mut out = String::new();
+        if self.last != Some(id) {
+            if self.last.is_some() {
+                out.push('\n');
+            }
+            let heading = if is_new {
+                heading(record)
+            } else {
+                vec![short(record)]
+            };
+            out.push_str(&self.paper.lines(heading));
+        }
+        self.last = Some(id);
+        out.push_str(&body);
+        out
+    }
+}
+
+impl Told {
+    fn line(&mut self, paper: Paper, line: &[u8]) -> Option<String> {
+        let Ok(event) = serde_json::from_slice::<Value>(line) else {
+            let text = one_line(&String::from_utf8_lossy(line), 200);
+            return Some(paper.event("", (Tone::Dim, '?'), vec![Line::of(Tone::Dim, &text)]));
+        };
+        if let Some(tokens) = event::tokens(&event) {
+            let is_news = tokens >= self.tokens.saturating_add(NEWS.max(self.tokens / 2));
+            if !is_news && !paper.full {
+                return None;
+            }
+            self.tokens = tokens;
+        }
+        let id = text(&event["call_id"]);
+        let kind = event["kind"].as_str().unwrap_or("");
+        let (call, is_below) = match kind {
+            "tool_result" => {
+                let label = self.calls.remove(&id).unwrap_or_else(|| "a tool".to_owned());
+                (Some(label), self.open.as_ref() == Some(&id))
+            }
+            _ => (None, false),
+        };
+        let (mark, lines) = event::event(&event, call.as_deref().filter(|_| !is_below), paper.full)?;
+        self.open = None;
+        if kind == "tool_call" {
+            let about = Call::of(&event["input"]).about;
+            let label = format!("{} {}", text(&event["tool"]), one_line(&about, LABEL));
+            self.calls.insert(id.clone(), label.trim_end().to_owned());
+            self.open = Some(id);
+        }
+        if is_below {
+            return Some(paper.below(mark, lines));
+        }
+        let time = text(&event["at"]);
+        Some(paper.event(time.get(11..19).unwrap_or(""), mark, lines))
+    }
+}
+
+/// Whose session it is, at length.
+fn heading(record: &AttemptRecord) -> Vec<Line> {
+    let mut agent = record.agent.to_string();
+    let of: Vec<_> = Some(record.runtime.as_str())
+        .filter(|runtime| *runtime != agent)
+        .into_iter()
+        .chain(record.model.as_deref())
+        .map(|part| one_line(part, 60))
+        .collect();
+    if !of.is_empty() {
+        agent = format!("{agent} ({})", of.join(", "));
+    }
+    let first = short(record).and(Tone::Plain, &format!(" · {agent} · {:.0}", record.started_at));
+    let title = Line::of(Tone::Dim, &one_line(&record.issue_title, 100)).indented(3);
+    vec![first, title]
+}
+
+/// Whose session it is, where that was told before.
+fn short(record: &AttemptRecord) -> Line {
+    Line::of(
+        Tone::Bold,
+        &format!(
+            "── {} {} · attempt {}",
+            one_line(record.issue_id.as_str(), 40),
+            record.stage,
+            record.attempt
+        ),
+    )
+}

@@ -1,0 +1,138 @@
+//! A report as Markdown, to paste into a tracker.
+
+use std::fmt::Write as _;
+
+use vik_api::{Figures, ReportView};
+
+use super::text::{begin, span, summary, time, under_way, usd};
+use crate::report::{one_line, short};
+
+/// The whole report.
+pub fn markdown(report: &ReportView) -> String {
+    let mut out = format!(
+        "## Vik: {:.0} to {:.0} ({})\n\n",
+        report.since,
+        report.until,
+        span(report)
+    );
+    if report.total.attempts == 0 {
+        out.push_str("No attempt was started.\n");
+        return out;
+    }
+    for line in summary(report) {
+        let _ = writeln!(out, "- {line}");
+    }
+    let of_stages = report.stages.iter().map(|one| (one.stage.as_str(), &one.figures));
+    figures(&mut out, "Stage", of_stages);
+    let of_agents = report.agents.iter().map(|one| (one.agent.as_str(), &one.figures));
+    figures(&mut out, "Agent", of_agents);
+    if report.total.failed > 0 {
+        head(&mut out, &["Ended", "Class"], &["Attempts"]);
+        for end in &report.ends {
+            let class = end.failure_class.map_or("", |class| class.as_str());
+            row(
+                &mut out,
+                &[
+                    end.outcome.to_string(),
+                    class.to_owned(),
+                    end.attempts.to_string(),
+                ],
+            );
+        }
+    }
+    head(
+        &mut out,
+        &["From (UTC)"],
+        &["Started", "Succeeded", "Failed", "Tokens", "Cost"],
+    );
+    let busy = report
+        .series
+        .iter()
+        .filter(|part| part.started + part.succeeded + part.failed > 0);
+    for part in busy {
+        row(
+            &mut out,
+            &[
+                begin(part.at, report.part_ms),
+                part.started.to_string(),
+                part.succeeded.to_string(),
+                part.failed.to_string(),
+                short(part.spent.tokens),
+                usd(part.spent.cost_usd),
+            ],
+        );
+    }
+    out
+}
+
+fn figures<'a>(out: &mut String, name: &str, rows: impl Iterator<Item = (&'a str, &'a Figures)>) {
+    let numbers = [
+        "Runs",
+        "Attempts",
+        "Succeeded",
+        "Failed",
+        "Under way",
+        "Median",
+        "Time",
+        "Tokens",
+        "Cost",
+    ];
+    head(out, &[name], &numbers);
+    for (name, of) in rows {
+        row(
+            out,
+            &[
+                cell(name),
+                of.runs.to_string(),
+                of.attempts.to_string(),
+                of.succeeded.to_string(),
+                of.failed.to_string(),
+                under_way(of).to_string(),
+                of.median_duration_ms.map_or_else(|| "-".to_owned(), time),
+                time(of.duration_ms),
+                short(of.spent.tokens),
+                usd(of.spent.cost_usd),
+            ],
+        );
+    }
+}
+
+/// Names on the left, numbers on the right.
+fn head(out: &mut String, names: &[&str], numbers: &[&str]) {
+    let all: Vec<_> = names
+        .iter()
+        .chain(numbers)
+        .map(|name| (*name).to_owned())
+        .collect();
+    out.push('\n');
+    row(out, &all);
+    let _ = writeln!(
+        out,
+        "|{}{}",
+        " --- |".repeat(names.len()),
+        " ---: |".repeat(numbers.len())
+    );
+}
+
+fn row(out: &mut String, cells: &[String]) {
+    let _ = writeln!(out, "| {} |", cells.join(" | "));
+}
+
+/// A name as data: no markup, no mention and no end of the cell comes out of it.
+pub fn cell(text: &str) -> String {
+    let text: String = one_line(text, 60)
+        .chars()
+        // Neither can be escaped in a table's code on every tracker.
+        .map(|c| match c {
+            '|' => '¦',
+            '`' => '\'',
+            '\\' => '/',
+            c => c,
+        })
+        .collect();
+    if text.is_empty() {
+        "-".to_owned()
+    } else {
+        format!("`{text}`")
+    }
+}

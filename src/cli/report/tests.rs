@@ -1,0 +1,205 @@
+use jiff::{SignedDuration, Timestamp};
+use unicode_width::UnicodeWidthStr;
+use vik_api::{AgentFigures, EndFigures, Figures, Part, ReportView, SCHEMA, SpendView, StageFigures};
+use vik_core::outcome::{FailureClass, Outcome};
+
+use super::markdown::{cell, markdown};
+use super::text::text;
+use crate::figures::{Window, figures};
+
+fn at(hours: i64) -> Timestamp {
+    let start: Timestamp = "2026-03-01T00:00:00Z".parse().unwrap();
+    start + SignedDuration::from_hours(hours)
+}
+
+fn spent(tokens: u64, cost_usd: f64) -> SpendView {
+    SpendView { tokens, cost_usd }
+}
+
+fn sums(runs: u64, [attempts, succeeded, failed]: [u64; 3], minutes: u64, spent: SpendView) -> Figures {
+    Figures {
+        runs,
+        attempts,
+        succeeded,
+        failed,
+        spent,
+        duration_ms: minutes * 60_000,
+        median_duration_ms: (succeeded + failed > 0).then(|| minutes * 60_000 / (succeeded + failed)),
+    }
+}
+
+fn part(day: i64, [started, succeeded, failed]: [u64; 3], spent: SpendView) -> Part {
+    Part {
+        at: at(day * 24),
+        started,
+        succeeded,
+        failed,
+        spent,
+    }
+}
+
+fn stage(stage: &str, figures: Figures) -> StageFigures {
+    StageFigures {
+        stage: stage.into(),
+        figures,
+    }
+}
+
+fn agent(agent: &str, figures: Figures) -> AgentFigures {
+    AgentFigures {
+        agent: agent.into(),
+        figures,
+    }
+}
+
+fn empty() -> ReportView {
+    figures(&[], &[], Window::new(at(0), at(7 * 24), None))
+}
+
+fn one() -> ReportView {
+    let all = sums(1, [1, 1, 0], 3, spent(12_345, 0.0));
+    ReportView {
+        total: all,
+        issues: 1,
+        issues_succeeded: 1,
+        stages: vec![stage("work", all)],
+        agents: vec![agent("vex", all)],
+        ends: vec![EndFigures {
+            outcome: Outcome::Succeeded,
+            failure_class: None,
+            attempts: 1,
+        }],
+        series: vec![part(0, [1, 1, 0], spent(12_345, 0.0))],
+        ..empty()
+    }
+}
+
+/// A week with everything in it; names that no workflow allows, as a ledger of another hand might have them.
+fn many() -> ReportView {
+    let total = sums(61, [90, 60, 27], 1_480, spent(41_234_567, 93.5));
+    ReportView {
+        schema: SCHEMA,
+        since: at(0),
+        until: at(7 * 24),
+        total,
+        issues: 31,
+        issues_succeeded: 22,
+        cost_per_succeeded_issue_usd: Some(93.5 / 22.0),
+        stages: vec![
+            stage(
+                "implement",
+                sums(30, [50, 28, 20], 1_200, spent(38_000_000, 80.25)),
+            ),
+            stage(
+                "plan|`x`\u{1b}[31m\\",
+                sums(31, [40, 32, 7], 280, spent(3_234_567, 13.25)),
+            ),
+        ],
+        agents: vec![
+            agent("codex", sums(50, [80, 55, 22], 1_400, spent(40_000_000, 93.5))),
+            agent("vex", sums(11, [10, 5, 5], 80, spent(1_234_567, 0.0))),
+        ],
+        ends: vec![
+            EndFigures {
+                outcome: Outcome::Succeeded,
+                failure_class: None,
+                attempts: 60,
+            },
+            EndFigures {
+                outcome: Outcome::Failed,
+                failure_class: Some(FailureClass::RateLimit),
+                attempts: 20,
+            },
+            EndFigures {
+                outcome: Outcome::TimedOut,
+                failure_class: None,
+                attempts: 7,
+            },
+        ],
+        series: vec![
+            part(0, [10, 8, 1], spent(4_000_000, 9.5)),
+            part(1, [60, 40, 15], spent(30_000_000, 70.0)),
+            part(2, [1, 0, 2], spent(200_000, 0.004)),
+            part(3, [0, 0, 0], spent(0, 0.0)),
+            part(4, [0, 0, 0], spent(0, 0.0)),
+            part(5, [0, 0, 0], spent(0, 0.0)),
+            part(6, [19, 12, 9], spent(7_034_567, 13.996)),
+        ],
+        part_ms: 86_400_000,
+    }
+}
+
+fn narrow_enough(text: &str, width: usize) {
+    for line in text.lines() {
+        assert!(line.width() <= width, "{width}: {line}");
+    }
+    assert!(!text.contains('\x1b'));
+}
+
+#[test]
+fn nothing_is_told_as_nothing() {
+    insta::assert_snapshot!("empty", text(&empty(), 80));
+    insta::assert_snapshot!("empty_markdown", markdown(&empty()));
+}
+
+#[test]
+fn one_attempt() {
+    insta::assert_snapshot!("one", text(&one(), 80));
+}
+
+#[test]
+fn a_week_at_60_80_and_120_columns() {
+    for width in [60, 80, 120] {
+        let text = text(&many(), width);
+        narrow_enough(&text, width);
+        insta::assert_snapshot!(format!("many_{width}"), text);
+    }
+    narrow_enough(&text(&many(), 60), 60);
+    // In a file there is no width to keep to, and the bars stay short.
+    narrow_enough(&text(&many(), usize::MAX), 120);
+}
+
+#[test]
+fn plain_letters_are_enough() {
+    let text = text(&one(), 80).replace('·', "");
+    assert!(text.is_ascii(), "{text}");
+}
+
+#[test]
+fn hours_are_told_with_their_day() {
+    let mut report = many();
+    report.part_ms = 3_600_000;
+    for (number, part) in (0..).zip(&mut report.series) {
+        part.at = at(number);
+    }
+    insta::assert_snapshot!("hours", text(&report, 80));
+}
+
+#[test]
+fn markdown_is_for_trackers() {
+    let text = markdown(&many());
+    insta::assert_snapshot!("markdown", text);
+    // Every row of a table has as many cells as its head, whatever a name has in it.
+    let mut cells = 0;
+    for line in text.lines() {
+        let here = line.matches('|').count();
+        if here == 0 {
+            cells = 0;
+        } else if cells == 0 {
+            cells = here;
+        }
+        assert!(here == 0 || here == cells, "{line}");
+    }
+}
+
+#[test]
+fn a_name_in_markdown_is_data() {
+    assert_eq!(cell("@team <b>*x*</b>"), "`@team <b>*x*</b>`");
+    assert_eq!(cell("a|b`c\\\nd"), "`a¦b'c/ d`");
+    assert_eq!(cell(""), "-");
+}
+
+#[test]
+fn as_json() {
+    insta::assert_json_snapshot!("one_json", one());
+}

@@ -1,0 +1,289 @@
+//! A report for people in front of a terminal. Plain letters only: it reads the same in a mail or a log.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use vik_api::{Figures, Part, ReportView};
+use vik_core::duration::Span;
+
+use crate::report::{cost, count, one_line, short, table_within, wrap};
+
+/// Under so many columns a table tells only what matters most.
+const WIDE: usize = 76;
+
+/// The longest bar.
+const LONGEST_BAR: usize = 40;
+
+/// So many parts without anything are told one by one; more are one line.
+const EMPTY_PARTS: usize = 2;
+
+/// The whole report, no wider than `width` where that can be.
+pub fn text(report: &ReportView, width: usize) -> String {
+    let mut out = format!("since {:.0}, {}\n", report.since, span(report));
+    if report.total.attempts == 0 {
+        out.push_str("no attempt was started\n");
+        return out;
+    }
+    out.push('\n');
+    for line in summary(report) {
+        for (at, part) in wrap(&line, width.saturating_sub(2)).iter().enumerate() {
+            let _ = writeln!(out, "{}{part}", if at == 0 { "" } else { "  " });
+        }
+    }
+    let of_stages = report.stages.iter().map(|one| (one.stage.as_str(), &one.figures));
+    out.push_str(&figures("STAGE", of_stages, width));
+    let of_agents = report.agents.iter().map(|one| (one.agent.as_str(), &one.figures));
+    out.push_str(&figures("AGENT", of_agents, width));
+    out.push_str(&ends(report, width));
+    out.push_str(&series(report, width));
+    out
+}
+
+/// How long the span is.
+pub fn span(report: &ReportView) -> String {
+    let seconds = report.until.duration_since(report.since).as_secs().max(0);
+    Span(Duration::from_secs(seconds.unsigned_abs())).to_string()
+}
+
+/// The whole in sentences; the same ones in Markdown.
+pub fn summary(report: &ReportView) -> [String; 3] {
+    let total = &report.total;
+    let tokens = count_short(total.spent.tokens, "token");
+    let per_issue = match report.cost_per_succeeded_issue_usd {
+        Some(usd) => format!("{} per issue that is done", cost(Some(usd))),
+        None => "no issue is done yet".to_owned(),
+    };
+    let spent = match total.spent.cost_usd {
+        usd if usd > 0.0 => format!("{} · {tokens} · {per_issue}", cost(Some(usd))),
+        _ => format!("{tokens} · no cost is known"),
+    };
+    [
+        format!(
+            "{} worked on, {} done · {} · {}",
+            count(report.issues, "issue"),
+            report.issues_succeeded,
+            count(total.runs, "run"),
+            attempts(total),
+        ),
+        spent,
+        match total.median_duration_ms {
+            None => "no attempt has ended yet".to_owned(),
+            Some(median) => format!(
+                "{} of work · half of the attempts took {} at most",
+                time(total.duration_ms),
+                time(median)
+            ),
+        },
+    ]
+}
+
+fn attempts(total: &Figures) -> String {
+    let mut text = format!(
+        "{}: {} succeeded, {} failed",
+        count(total.attempts, "attempt"),
+        total.succeeded,
+        total.failed
+    );
+    let running = under_way(total);
+    if running > 0 {
+        let _ = write!(text, ", {running} under way");
+    }
+    text
+}
+
+/// Attempts that have not ended.
+pub fn under_way(figures: &Figures) -> u64 {
+    figures
+        .attempts
+        .saturating_sub(figures.succeeded)
+        .saturating_sub(figures.failed)
+}
+
+fn count_short(number: u64, what: &str) -> String {
+    let text = count(number, what);
+    match text.strip_prefix(&number.to_string()) {
+        Some(what) => format!("{}{what}", short(number)),
+        None => text,
+    }
+}
+
+/// Money; a dash where none is known.
+pub fn usd(usd: f64) -> String {
+    cost((usd > 0.0).then_some(usd))
+}
+
+/// A duration from milliseconds; exact to the minute where it is long.
+pub fn time(ms: u64) -> String {
+    let exact = Duration::from_millis(ms);
+    let seconds = exact.as_secs();
+    match seconds {
+        0..3_600 => Span(exact),
+        3_600..86_400 => Span::secs(seconds / 60 * 60),
+        _ => Span::secs(seconds / 3_600 * 3_600),
+    }
+    .to_string()
+}
+
+fn figures<'a>(name: &str, rows: impl Iterator<Item = (&'a str, &'a Figures)>, width: usize) -> String {
+    let rows: Vec<_> = rows
+        .map(|(name, of)| {
+            [
+                one_line(name, if width < WIDE { 16 } else { 30 }),
+                of.runs.to_string(),
+                of.attempts.to_string(),
+                of.succeeded.to_string(),
+                of.failed.to_string(),
+                of.median_duration_ms.map_or_else(|| "-".to_owned(), time),
+                time(of.duration_ms),
+                short(of.spent.tokens),
+                usd(of.spent.cost_usd),
+            ]
+        })
+        .collect();
+    let table = if width < WIDE {
+        let rows: Vec<_> = rows
+            .into_iter()
+            .map(|[name, _, tries, well, failed, median, _, _, cost]| {
+                [name, tries, well, failed, median, cost]
+            })
+            .collect();
+        let header = [name, "TRIES", "OK", "FAILED", "MEDIAN", "COST"];
+        table_within(usize::MAX, header, &rows)
+    } else {
+        let header = [
+            name, "RUNS", "TRIES", "OK", "FAILED", "MEDIAN", "TIME", "TOKENS", "COST",
+        ];
+        table_within(usize::MAX, header, &rows)
+    };
+    format!("\n{table}")
+}
+
+/// How attempts ended, where any did not end well.
+fn ends(report: &ReportView, width: usize) -> String {
+    if report.total.failed == 0 {
+        return String::new();
+    }
+    let rows: Vec<_> = report
+        .ends
+        .iter()
+        .map(|end| {
+            let class = end.failure_class.map_or("-", |class| class.as_str());
+            [
+                end.outcome.to_string(),
+                class.to_owned(),
+                end.attempts.to_string(),
+            ]
+        })
+        .collect();
+    format!("\n{}", table_within(width, ["ENDED", "CLASS", "TRIES"], &rows))
+}
+
+/// A bar for each part of the span: what ended well, what did not, what has not ended yet.
+fn series(report: &ReportView, width: usize) -> String {
+    let mut rows: Vec<([String; 5], Option<&Part>)> = Vec::new();
+    let mut rest = report.series.as_slice();
+    while let Some((part, after)) = rest.split_first() {
+        let empty = rest.iter().take_while(|part| size(part) == 0).count();
+        if empty > EMPTY_PARTS {
+            rows.push((blank(format!("({empty} without any)")), None));
+            rest = &rest[empty..];
+            continue;
+        }
+        let begin = begin(part.at, report.part_ms);
+        rest = after;
+        if empty > 0 {
+            rows.push((blank(begin), None));
+            continue;
+        }
+        let row = [
+            begin,
+            part.succeeded.to_string(),
+            part.failed.to_string(),
+            short(part.spent.tokens),
+            usd(part.spent.cost_usd),
+        ];
+        rows.push((row, Some(part)));
+    }
+    let of_days = report.part_ms == 86_400_000;
+    let header = [
+        if of_days { "DAY (UTC)" } else { "FROM (UTC)" },
+        "OK",
+        "FAILED",
+        "TOKENS",
+        "COST",
+    ];
+    let wide = width >= WIDE;
+    // The columns before the bar, without that of the tokens where there is little room.
+    let taken: usize = (0..header.len())
+        .filter(|column| wide || *column != 3)
+        .map(|column| {
+            let cells = rows.iter().map(|(row, _)| row[column].len());
+            cells.max().unwrap_or(0).max(header[column].len()) + 2
+        })
+        .sum();
+    let room = width.saturating_sub(taken).clamp(8, LONGEST_BAR);
+    let most = report.series.iter().map(size).max().unwrap_or(0);
+    let rows: Vec<_> = rows
+        .into_iter()
+        .map(|([at, well, failed, tokens, cost], part)| {
+            let bar = part.map_or_else(String::new, |part| bar(part, most, room));
+            [at, well, failed, tokens, cost, bar]
+        })
+        .collect();
+    let [at, well, failed, tokens, cost] = header;
+    let table = if wide {
+        table_within(usize::MAX, [at, well, failed, tokens, cost, ""], &rows)
+    } else {
+        let rows: Vec<_> = rows
+            .into_iter()
+            .map(|[at, well, failed, _, cost, bar]| [at, well, failed, cost, bar])
+            .collect();
+        table_within(usize::MAX, [at, well, failed, cost, ""], &rows)
+    };
+    let key = "each # ended well, each x did not; a . was started and has not ended there";
+    let mut out = format!("\n{table}");
+    for line in wrap(key, width) {
+        let _ = writeln!(out, "{line}");
+    }
+    out
+}
+
+fn blank(at: String) -> [String; 5] {
+    let dash = || "-".to_owned();
+    [at, dash(), dash(), dash(), dash()]
+}
+
+/// How much there is to draw.
+fn size(part: &Part) -> u64 {
+    part.succeeded.saturating_add(part.failed).max(part.started)
+}
+
+/// Scaled so that the largest part fits: then a mark is many attempts.
+fn bar(part: &Part, most: u64, room: usize) -> String {
+    let ended = part.succeeded.saturating_add(part.failed);
+    let open = part.started.saturating_sub(ended);
+    let mut text = String::new();
+    for (number, mark) in [(part.succeeded, '#'), (part.failed, 'x'), (open, '.')] {
+        text.extend(std::iter::repeat_n(mark, scaled(number, most, room)));
+    }
+    text
+}
+
+/// A number of marks, one each where they fit; something is never drawn as nothing.
+fn scaled(number: u64, most: u64, room: usize) -> usize {
+    let whole = u128::try_from(room).unwrap_or(u128::MAX);
+    if u128::from(most) <= whole {
+        return usize::try_from(number).unwrap_or(room);
+    }
+    let marks = u128::from(number) * whole / u128::from(most.max(1));
+    let marks = usize::try_from(marks).unwrap_or(room);
+    marks.max(usize::from(number > 0))
+}
+
+/// When a part begins, as short as tells it.
+pub fn begin(at: Timestamp, part_ms: u64) -> String {
+    let text = at.to_string();
+    let shown = if part_ms < 86_400_000 { 16 } else { 10 };
+    text.get(..shown).unwrap_or(&text).replace('T', " ")
+}

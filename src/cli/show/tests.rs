@@ -1,0 +1,229 @@
+use std::collections::HashMap;
+
+use jiff::{SignedDuration, Timestamp};
+use unicode_width::UnicodeWidthStr;
+use uuid::Uuid;
+use vik_api::{
+    AttemptView, Daemon, DaemonState, Explained, Explanation, HoldView, LifeView, LimitView, RunState,
+    RunView, SCHEMA, SpendView, StageState, StageView,
+};
+use vik_core::changes::Decision;
+use vik_core::ids::SessionId;
+use vik_core::outcome::{CostSource, FailureClass, Outcome, Usage};
+
+use super::timeline::{Life, timeline};
+
+fn at(seconds: i64) -> Timestamp {
+    let start: Timestamp = "2026-03-03T23:50:00Z".parse().unwrap();
+    start + SignedDuration::from_secs(seconds)
+}
+
+fn session(number: u64) -> SessionId {
+    SessionId(Uuid::from_u64_pair(2, number))
+}
+
+fn attempt(number: u64, from: i64, to: Option<i64>, outcome: Outcome) -> AttemptView {
+    AttemptView {
+        attempt: u32::try_from(number).unwrap(),
+        session_id: session(number).to_string(),
+        outcome: to.map(|_| outcome),
+        failure_class: (outcome == Outcome::Failed).then_some(FailureClass::RateLimit),
+        reason: (outcome == Outcome::Failed).then(|| "429: the quota\u{1b}[31m\nis used up".to_owned()),
+        exit_code: Some(1),
+        started_at: at(from),
+        ended_at: to.map(at),
+        duration_ms: to.map(|to| u64::try_from(to - from).unwrap() * 1000),
+        usage: Usage {
+            input_tokens: 11_000,
+            output_tokens: 1_000,
+            ..Usage::default()
+        },
+        cost_usd: Some(0.42),
+        cost_source: CostSource::Price,
+        charged: to.map(|_| SpendView {
+            tokens: 20_000,
+            cost_usd: 0.5,
+        }),
+        resumed_from: (number == 2).then(|| session(1).to_string()),
+        proof: to.map(|_| "subreaper".to_owned()),
+        hooks_run_twice: Vec::new(),
+        log: format!("/home/u/.vik/sessions/42/implement-{number}.jsonl").into(),
+    }
+}
+
+fn decision(seconds: i64, stage: Option<&str>, of: Option<u64>, kind: &str, detail: &str) -> Decision {
+    Decision {
+        at: at(seconds),
+        issue: Some("42".into()),
+        stage: stage.map(Into::into),
+        run: None,
+        session: of.map(session),
+        kind: kind.to_owned(),
+        detail: detail.to_owned(),
+    }
+}
+
+fn all(seconds: i64, kind: &str) -> Decision {
+    Decision {
+        issue: None,
+        ..decision(seconds, None, None, kind, "about all of them")
+    }
+}
+
+fn explained(attempts: Vec<AttemptView>) -> Explained {
+    let running = attempts.iter().any(|attempt| attempt.outcome.is_none());
+    Explained {
+        schema: SCHEMA,
+        daemon: Daemon {
+            state: DaemonState::Running,
+            pid: None,
+            started_at: None,
+            version: None,
+            workflow_path: "/w.yml".into(),
+            home: None,
+        },
+        issue_id: "42".into(),
+        now: Some(Explanation {
+            issue_id: "42".into(),
+            issue_title: "Fix the\u{202e} login".to_owned(),
+            issue_state: "todo".to_owned(),
+            present: true,
+            paused: false,
+            hold: None,
+            stages: vec![StageView {
+                stage: "implement".into(),
+                state: if running {
+                    StageState::Running
+                } else {
+                    StageState::Held
+                },
+                run_id: None,
+                session_id: None,
+                last_outcome: None,
+                last_class: None,
+                attempts: 2,
+                max_attempts: 3,
+                hold: (!running).then(|| HoldView {
+                    reason: "parked".to_owned(),
+                    detail: "parked (attempts_used_up): 2 attempts".to_owned(),
+                    since: None,
+                    until: None,
+                    freed_by: Some("a change of the issue, or `vik unpark`".to_owned()),
+                }),
+            }],
+            life: LifeView {
+                attempts: 1,
+                max_attempts: Some(15),
+                spent: SpendView {
+                    tokens: 40_000,
+                    cost_usd: 1.0,
+                },
+                limit: LimitView::default(),
+            },
+            day: None,
+        }),
+        decisions: Vec::new(),
+        runs: vec![RunView {
+            run_id: "0195-run".to_owned(),
+            issue_id: "42".into(),
+            issue_title: "Fix the login".to_owned(),
+            stage: "implement".into(),
+            state: if running {
+                RunState::Running
+            } else {
+                RunState::Parked
+            },
+            outcome: None,
+            attempts,
+        }],
+    }
+}
+
+fn decisions() -> Vec<Decision> {
+    let stage = Some("implement");
+    vec![
+        all(-100, "pause"),
+        decision(0, None, None, "blocked", "waits for 7"),
+        all(10, "pause"),
+        all(20, "continue"),
+        all(30, "reloaded"),
+        decision(40, None, None, "unblocked", "nothing that it waits for is open"),
+        decision(
+            60,
+            stage,
+            Some(1),
+            "started",
+            "attempt 1; it came first by its priority",
+        ),
+        decision(300, stage, Some(1), "ended", "failed: 429"),
+        decision(
+            300,
+            stage,
+            None,
+            "quota",
+            "1 attempt used; the next one waits 20m",
+        ),
+        decision(1500, stage, Some(2), "started", "attempt 2"),
+        decision(1900, stage, Some(2), "ended", "failed: 429"),
+        decision(
+            1900,
+            stage,
+            None,
+            "parked",
+            "attempts_used_up; freed by a change of the issue's title or description, or `vik unpark`",
+        ),
+        decision(
+            2000,
+            stage,
+            Some(9),
+            "ended",
+            "lost: of this one\u{1b}[31m no file is left",
+        ),
+    ]
+}
+
+fn told(explained: &Explained, decisions: &[Decision], width: usize) -> String {
+    let agents = HashMap::from([(session(1).to_string(), "coder".into())]);
+    let life = Life {
+        explained,
+        decisions,
+        agents: &agents,
+        most: 2000,
+    };
+    let text = timeline(&life, at(4000), width);
+    assert!(!text.contains('\x1b') && !text.contains('\u{202e}'));
+    text
+}
+
+#[test]
+fn a_life_at_60_100_and_without_end() {
+    let explained = explained(vec![
+        attempt(1, 60, Some(300), Outcome::Failed),
+        attempt(2, 1500, Some(1900), Outcome::Failed),
+    ]);
+    for width in [60, 100] {
+        let text = told(&explained, &decisions(), width);
+        insta::assert_snapshot!(format!("life_{width}"), text);
+        for line in text.lines().skip(1).filter(|line| !line.contains(".jsonl")) {
+            assert!(line.width() <= width, "{line}");
+        }
+    }
+    insta::assert_snapshot!("life", told(&explained, &decisions(), usize::MAX));
+}
+
+#[test]
+fn a_life_that_goes_on() {
+    let explained = explained(vec![attempt(1, 60, None, Outcome::Succeeded)]);
+    insta::assert_snapshot!("running", told(&explained, &decisions()[..7], 100));
+}
+
+#[test]
+fn a_life_without_an_attempt_or_a_ledger() {
+    let mut none = explained(Vec::new());
+    none.runs.clear();
+    insta::assert_snapshot!("no_attempt", told(&none, &decisions()[1..2], 100));
+    // Attempts tell of themselves where nothing else does.
+    let mut past = explained(vec![attempt(1, 60, Some(300), Outcome::Succeeded)]);
+    past.now = None;
+    insta::assert_snapshot!("no_ledger", told(&past, &[], 100));
+}

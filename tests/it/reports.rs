@@ -1,0 +1,118 @@
+//! `vik report`: what the ledger of a real history sums up to.
+
+use serde_json::{Value, json};
+
+use crate::support::*;
+
+/// One issue through two stages, one that fails twice and is parked.
+fn history() -> World {
+    let world = World::new(&[("good", "todo"), ("bad", "todo")]);
+    let next = world.on_success("review");
+    let last = world.on_success("done");
+    let world = world
+        .agent("codex")
+        .set(
+            "/agents/a/price",
+            json!({"input": 1.0, "cached_input": 1.0, "output": 1.0}),
+        )
+        .set("/agents/b", json!({"runtime": "command", "command": ["vik-scripted-agent"]}))
+        .work(
+            "prompt",
+            json!("SCRIPT: start; usage 900000 100000; message hi; {{ 'done' if issue.id == 'good' else 'exit 3' }}"),
+        )
+        .work("hooks", json!({"after_run": next}))
+        .stage("review", "review", "SCRIPT: ok")
+        .set("/issue/stages/review/agent", json!("b"))
+        .set("/issue/stages/review/hooks", json!({"after_run": last}));
+    world.once().expect(1);
+    world
+}
+
+fn numbers(figures: &Value) -> [u64; 4] {
+    ["runs", "attempts", "succeeded", "failed"].map(|name| figures[name].as_u64().unwrap())
+}
+
+#[test]
+fn a_report_sums_up_what_was_done() {
+    let world = history();
+    let report = world.vik(&["report", "--json", "--since", "1h"]).expect(0).json();
+    assert_eq!(report["schema"], 1);
+    assert_eq!(numbers(&report["total"]), [3, 4, 2, 2]);
+    assert_eq!(
+        (&report["issues"], &report["issues_succeeded"]),
+        (&json!(2), &json!(1))
+    );
+    let [review, work] = report["stages"].as_array().unwrap().as_slice() else {
+        panic!("two stages: {report}")
+    };
+    assert_eq!(
+        (&review["stage"], &work["stage"]),
+        (&json!("review"), &json!("work"))
+    );
+    assert_eq!((numbers(review), numbers(work)), ([1, 1, 1, 0], [2, 3, 1, 2]));
+    let agents: Vec<_> = report["agents"].as_array().unwrap().iter().map(numbers).collect();
+    assert_eq!(agents, [[2, 3, 1, 2], [1, 1, 1, 0]]);
+    // One attempt of a million tokens at a dollar each million, and two that were cut off.
+    let spent = report["total"]["spent"]["cost_usd"].as_f64().unwrap();
+    assert!(spent >= 1.0, "{report}");
+    assert_eq!(
+        report["cost_per_succeeded_issue_usd"],
+        report["total"]["spent"]["cost_usd"]
+    );
+    // It is what `runs` tells attempt by attempt.
+    let of_runs: f64 = world
+        .runs()
+        .iter()
+        .flat_map(|run| run["attempts"].as_array().unwrap().clone())
+        .map(|attempt| attempt["charged"]["cost_usd"].as_f64().unwrap())
+        .sum();
+    assert!((spent - of_runs).abs() < 1e-9, "{spent} {of_runs}");
+    let series = report["series"].as_array().unwrap();
+    let started: u64 = series.iter().map(|part| part["started"].as_u64().unwrap()).sum();
+    assert_eq!((started, &report["part_ms"]), (4, &json!(300_000)));
+}
+
+#[test]
+fn a_report_reads_the_same_beside_a_daemon() {
+    let world = history();
+    let alone = world.vik(&["report"]).expect(0).out;
+    let daemon = world.daemon();
+    let beside = world.vik(&["report"]).expect(0).out;
+    daemon.stop().expect(0);
+    let rest = |text: &str| text.split_once('\n').unwrap().1.to_owned();
+    assert_eq!(rest(&alone), rest(&beside));
+    for part in [
+        "2 issues worked on, 1 done",
+        "4 attempts: 2 succeeded, 2 failed",
+        "STAGE",
+        "work",
+        "##xx",
+    ] {
+        assert!(alone.contains(part), "{part}: {alone}");
+    }
+    let markdown = world.vik(&["report", "--markdown"]).expect(0).out;
+    assert!(
+        markdown.starts_with("## Vik: ") && markdown.contains("| `work` | 2 | 3 |"),
+        "{markdown}"
+    );
+}
+
+#[test]
+fn a_report_on_nothing_is_no_fault_and_a_broken_one_is() {
+    let world = World::new(&[]);
+    let done = world.vik(&["report"]).expect(0);
+    assert!(done.out.contains("no attempt was started"), "{}", done.out);
+    let report = world.vik(&["report", "--json"]).expect(0).json();
+    assert_eq!(report["total"]["attempts"], 0);
+    for since in ["soon", "2999-01-01", "2026-03-01T10:00:00"] {
+        let done = world.vik(&["report", "--since", since]).expect(2);
+        assert!(done.err.contains("--since") && done.out.is_empty(), "{done:?}");
+    }
+    world.vik(&["report", "--json", "--markdown"]).expect(2);
+    let world = history();
+    let done = world.vik(&["report", "--since", "2026-03-01"]).expect(0);
+    assert!(done.out.contains("since 2026-03-01T00:00:00Z"), "{}", done.out);
+    std::fs::write(world.home().join("service/vik.db"), "no database at all").unwrap();
+    let error = world.vik(&["report", "--json"]).expect(1).json();
+    assert_eq!(error["error"]["code"], "ledger");
+}
