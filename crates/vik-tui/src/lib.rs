@@ -9,6 +9,8 @@
 mod app;
 mod client;
 mod error;
+#[cfg(test)]
+mod fixtures;
 mod msg;
 mod rows;
 mod run;

@@ -77,7 +77,7 @@ impl Row for SessionView {
     const COLUMNS: &'static [Column<Self>] = &[
         Column {
             name: "ISSUE",
-            width: Width::Fit(5, 14),
+            width: Width::Fit(6, 14),
             from: 0,
             right: false,
             cell: |row, look| issue_cell(&row.issue_id, look),
@@ -117,7 +117,7 @@ impl Row for SessionView {
         },
         Column {
             name: "TRY",
-            width: Width::Fixed(3),
+            width: Width::Fixed(4),
             from: 120,
             right: true,
             cell: |row, _| {
@@ -142,7 +142,7 @@ impl Row for SessionView {
             order: |a, b| doing(a).cmp(&doing(b)),
         },
         Column {
-            name: "ELAPSED",
+            name: "TIME",
             width: Width::Fixed(7),
             from: 0,
             right: true,
@@ -152,7 +152,7 @@ impl Row for SessionView {
         },
         Column {
             name: "HEARD",
-            width: Width::Fixed(5),
+            width: Width::Fixed(6),
             from: 60,
             right: true,
             cell: |row, look| match row.last_event_at {
@@ -212,7 +212,7 @@ impl Row for ParkedView {
     const COLUMNS: &'static [Column<Self>] = &[
         Column {
             name: "ISSUE",
-            width: Width::Fit(5, 14),
+            width: Width::Fit(6, 14),
             from: 0,
             right: false,
             cell: |row, look| issue_cell(&row.issue_id, look),
@@ -227,7 +227,7 @@ impl Row for ParkedView {
             order: |a, b| a.stage.cmp(&b.stage),
         },
         Column {
-            name: "FOR",
+            name: "SINCE",
             width: Width::Fixed(6),
             from: 50,
             right: true,
@@ -280,7 +280,7 @@ impl Row for WaitingView {
     const COLUMNS: &'static [Column<Self>] = &[
         Column {
             name: "ISSUE",
-            width: Width::Fit(5, 14),
+            width: Width::Fit(6, 14),
             from: 0,
             right: false,
             cell: |row, look| issue_cell(&row.issue_id, look),
@@ -295,8 +295,8 @@ impl Row for WaitingView {
             order: |a, b| a.stage.cmp(&b.stage),
         },
         Column {
-            name: "STARTS IN",
-            width: Width::Fixed(9),
+            name: "STARTS",
+            width: Width::Fixed(7),
             from: 0,
             right: true,
             cell: |row, look| CellText::plain(starts(row, look)),
@@ -305,7 +305,7 @@ impl Row for WaitingView {
         },
         Column {
             name: "TRIES",
-            width: Width::Fixed(5),
+            width: Width::Fixed(6),
             from: 60,
             right: true,
             cell: |row, _| CellText::new(row.attempts.to_string(), Tone::Faint),
@@ -387,7 +387,7 @@ impl Row for Explanation {
     const COLUMNS: &'static [Column<Self>] = &[
         Column {
             name: "ISSUE",
-            width: Width::Fit(5, 14),
+            width: Width::Fit(6, 14),
             from: 0,
             right: false,
             cell: |row, _| CellText::new(row.issue_id.as_str(), Tone::Strong),
@@ -438,7 +438,7 @@ impl Row for Explanation {
         },
         Column {
             name: "TRIES",
-            width: Width::Fixed(5),
+            width: Width::Fixed(6),
             from: 64,
             right: true,
             cell: |row, _| CellText::plain(row.life.attempts.to_string()),

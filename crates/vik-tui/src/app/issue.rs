@@ -226,7 +226,7 @@ fn one_attempt(attempt: &AttemptView, now: Timestamp, out: &mut Out) {
     let took = attempt
         .duration_ms
         .map_or_else(|| seconds(attempt.started_at, now), |ms| ms / 1_000);
-    out.lines.push(vec![
+    let mut line = vec![
         CellText::new(format!("    #{} ", attempt.attempt), Tone::Faint),
         CellText::new(format!("{outcome}{class}"), tone),
         CellText::plain(format!(
@@ -239,8 +239,11 @@ fn one_attempt(attempt: &AttemptView, now: Timestamp, out: &mut Out) {
             format!("  {} ago  ", rough(seconds(attempt.started_at, now))),
             Tone::Faint,
         ),
-        CellText::new(attempt.session_id.as_str(), Tone::Faint),
-    ]);
+    ];
+    if out.columns >= 100 {
+        line.push(CellText::new(attempt.session_id.as_str(), Tone::Faint));
+    }
+    out.lines.push(line);
     if let Some(reason) = &attempt.reason {
         out.text(reason, Tone::Plain, 7, 4);
     }

@@ -151,9 +151,10 @@ pub(super) fn issue(app: &App, screen: &IssueScreen, rows: &Rows, paint: &mut Pa
 }
 
 pub(super) fn diff(app: &App, screen: &DiffScreen, rows: &Rows, paint: &mut Paint<'_>) {
-    let left = match screen.summary.as_str() {
-        "" => format!("diff of {}", titled(app, &screen.issue_id)),
-        summary => format!("diff of {}: {summary}", titled(app, &screen.issue_id)),
+    let left = match (screen.summary.as_str(), app.title_of(&screen.issue_id)) {
+        ("", _) => format!("diff of {}", titled(app, &screen.issue_id)),
+        (summary, None) => format!("diff of {}: {summary}", screen.issue_id),
+        (summary, Some(title)) => format!("diff of {}: {summary}  {title}", screen.issue_id),
     };
     let mut right = place(&screen.scroll);
     if screen.loading {

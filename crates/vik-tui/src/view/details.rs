@@ -7,7 +7,7 @@ use super::paint::Paint;
 use crate::app::{App, Tab, life, spent};
 use crate::rows::{doing, share_tone, stage_state, stand, starts, used};
 use crate::table::{CellText, Look, Tone};
-use crate::text::{rough, seconds, short, span, words, wrap};
+use crate::text::{count, fit_end, rough, seconds, short, span, words, wrap};
 
 /// From so many columns on there is room for two halves.
 const TWO_FROM: u16 = 120;
@@ -134,14 +134,18 @@ fn of_row(app: &App, known: Option<&Explained>, out: &mut Lines) {
                     "" => words(&row.reason),
                     detail => format!("{}: {detail}", words(&row.reason)),
                 };
-                out.put("waits for", &format!(" {reason}"), Tone::Plain, 4);
+                out.put("waits", &format!("for {reason}"), Tone::Plain, 4);
                 let when = match starts(row, &look).as_str() {
                     "-" => "when it is there: no time is known".to_owned(),
                     "now" => "now".to_owned(),
                     span => format!("in {span}"),
                 };
                 out.put("starts", &when, Tone::Plain, 1);
-                let text = format!("{}, {} attempts so far", row.stage, row.attempts);
+                let text = format!(
+                    "{}, {} so far",
+                    row.stage,
+                    count(row.attempts as usize, "attempt")
+                );
                 out.put("stage", &text, Tone::Plain, 1);
                 issue_life(known, out);
                 out.put("run", row.run_id.as_deref().unwrap_or_default(), Tone::Faint, 1);
@@ -243,7 +247,8 @@ fn session(app: &App, row: &SessionView, known: Option<&Explained>, out: &mut Li
         out.put("taken up", "from an earlier daemon", Tone::Plain, 1);
     }
     out.put("session", &row.session_id, Tone::Faint, 1);
-    out.put("log", &row.log.display().to_string(), Tone::Faint, 2);
+    let log = fit_end(&row.log.display().to_string(), out.columns.saturating_sub(LABEL));
+    out.put("log", &log, Tone::Faint, 1);
 }
 
 fn issue_life(known: Option<&Explained>, out: &mut Lines) {

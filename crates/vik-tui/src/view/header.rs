@@ -114,7 +114,7 @@ fn work(app: &App, status: &Status, room: usize) -> Vec<CellText> {
         let text = format!("{} paused", count(status.paused_issues.len(), "issue"));
         parts.push((3, vec![CellText::new(text, Tone::Warn)]));
     }
-    parts.push((2, pull(app, status)));
+    parts.push((2, pull(app, status, room)));
     if let Some(day) = &status.day {
         parts.push((1, today(day, room)));
         let tokens = match day.limit.tokens {
@@ -138,12 +138,15 @@ fn work(app: &App, status: &Status, room: usize) -> Vec<CellText> {
     side_by_side(room, parts)
 }
 
-fn pull(app: &App, status: &Status) -> Vec<CellText> {
+fn pull(app: &App, status: &Status, room: usize) -> Vec<CellText> {
     match &status.last_pull {
         None => vec![CellText::new("no pull yet", Tone::Faint)],
         Some(pull) => {
             let ago = rough(seconds(pull.at, app.now));
             if pull.ok {
+                if room < 100 {
+                    return vec![CellText::plain(format!("pull {ago} ago"))];
+                }
                 let mut text = format!("pull {ago} ago: {}", count(pull.issues, "issue"));
                 if pull.skipped > 0 {
                     text.push_str(&format!(", {} bad", pull.skipped));

@@ -150,6 +150,8 @@ fn table<T: Row>(app: &App, table: &Table<T>, head: u16, body: Rect, paint: &mut
         let Some(row) = table.at(place) else {
             continue;
         };
+        #[cfg(test)]
+        super::tests::BUILT.set(super::tests::BUILT.get() + 1);
         let chosen = place == table.selected();
         if chosen {
             paint.tone(0, y, 2, "> ", Tone::Strong);

@@ -15,10 +15,7 @@ const KEYS: &[(&str, &str)] = &[
     ("↑ ↓ j k", "one row or line up or down"),
     ("PgUp PgDn space", "a page (also ^B ^F; ^U ^D half of one)"),
     ("g G Home End", "first and last"),
-    (
-        "c",
-        "cancel the issue: stop what runs for it, and park it (asks first)",
-    ),
+    ("c", "cancel the issue: stop its agents and park it (asks first)"),
     ("u", "unpark the issue"),
     ("p", "pause everything, or go on"),
     ("P", "pause this issue, or go on with it"),
@@ -31,10 +28,7 @@ const KEYS: &[(&str, &str)] = &[
     ("", "Lists"),
     ("1 2 3 4 Tab", "sessions, parked, waiting, issues"),
     ("Enter", "follow the session; elsewhere the issue"),
-    (
-        "/",
-        "filter by what stands in any column; all words must be there",
-    ),
+    ("/", "filter by words that stand in any column"),
     ("s S", "sort by the next column; turn the order around"),
     ("", "Session"),
     ("t", "fold or unfold tool calls and thoughts"),

@@ -111,8 +111,14 @@ fn lay_note(note: &Note, page: &Page<'_>, lines: &mut Lines<'_>) {
         return;
     }
     let most = if page.unfolded { MAX_LINES } else { 20 };
+    let more = note.more.trim();
+    let one = format!("{}: {more}", note.text);
+    if !more.is_empty() && !more.contains('\n') && width(&one) <= lines.columns {
+        lines.text(&one, note.tone, "", most);
+        return;
+    }
     lines.text(&note.text, note.tone, "", most);
-    lines.text(note.more.trim(), Tone::Plain, "  ", most);
+    lines.text(more, Tone::Plain, "  ", most);
 }
 
 /// How a call ended, in a word or two.
