@@ -62,7 +62,7 @@ pub(crate) fn session(n: usize) -> SessionView {
         "usage": {"input_tokens": 123_400 * (n + 1), "cached_input_tokens": 100_000, "output_tokens": 12_000},
         "cost_usd": cost,
         "charged": {"tokens": 135_400 * (n + 1), "cost_usd": cost.unwrap_or(0.0)},
-        "budget": {"tokens": (n == 1).then_some(1_000_000), "usd": (n % 5 == 0 || n % 5 == 2).then_some(5.0)},
+        "budget": {"tokens": (n == 1).then_some(1_000_000), "usd": matches!(n % 5, 0 | 2).then_some(5.0)},
         "adopted": n == 2, "resumed_from": (n == 0).then_some("0198a7c2-0000-7000-8000-000000000001"),
         "log": "/home/me/project/.vik/workflows/-home-me-project-workflow.yml/sessions/40/plan-0198a7c2.jsonl",
     }))

@@ -52,6 +52,8 @@ pub(crate) enum Command {
     Diff(String),
     /// Tell the daemon to do something.
     Steer(Action),
+    /// Draw the whole screen: something else wrote on it.
+    Redraw,
     /// Leave.
     Quit,
 }

@@ -71,6 +71,7 @@ pub async fn run(endpoint: Endpoint, options: Options) -> Result<(), TopError> {
         theme,
         work: FuturesUnordered::new(),
         left: false,
+        anew: false,
     };
     top.take(Msg::State(Ok(Box::new(first))));
     top.go(&mut screen, signals).await
@@ -103,6 +104,8 @@ struct Top {
     theme: Theme,
     work: FuturesUnordered<Work>,
     left: bool,
+    /// The terminal may not show what it was told.
+    anew: bool,
 }
 
 /// The feed, or the wait before it is opened.
@@ -172,14 +175,23 @@ impl Top {
 
     fn draw(&mut self, screen: &mut Screen) -> Result<(), TopError> {
         self.app.settle();
+        let failed = |source| TopError::Terminal {
+            what: "write to",
+            source,
+        };
+        if std::mem::take(&mut self.anew) {
+            screen.terminal.clear().map_err(failed)?;
+        }
+        // The window may be another before its event is here.
+        let size = screen.terminal.size().map_err(failed)?;
+        if (size.width, size.height) != self.app.size {
+            self.take(Msg::Resize(size.width, size.height));
+        }
         screen
             .terminal
             .draw(|frame| view(&self.app, self.theme, frame))
             .map(drop)
-            .map_err(|source| TopError::Terminal {
-                what: "write to",
-                source,
-            })
+            .map_err(failed)
     }
 
     fn on_terminal(&mut self, event: io::Result<Event>) -> Result<(), TopError> {
@@ -199,6 +211,7 @@ impl Top {
     fn take(&mut self, message: Msg) {
         let commands = self.app.update(Timestamp::now(), message);
         self.left |= commands.contains(&Command::Quit);
+        self.anew |= commands.contains(&Command::Redraw);
         start(commands, &self.client, &self.work);
     }
 }
@@ -246,7 +259,7 @@ fn start(commands: Vec<Command>, client: &Client, work: &FuturesUnordered<Work>)
     for command in commands {
         let client = client.clone();
         let one: Work = match command {
-            Command::Quit => continue,
+            Command::Quit | Command::Redraw => continue,
             Command::State => Box::pin(async move { Msg::State(client.state().await.map(Box::new)) }),
             Command::Issues(after) => Box::pin(async move {
                 let page = client.issues(after.as_ref(), crate::app::PAGE).await;

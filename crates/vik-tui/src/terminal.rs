@@ -58,7 +58,10 @@ fn give_back() {
     // There is nobody left to tell of a failure, and no other way to try.
     let mut out = io::stdout();
     let _ = execute!(out, DisableBracketedPaste);
-    let _ = ratatui::try_restore();
+    // In a panic the hook did that, and to leave a screen twice would put the cursor over the message.
+    if !std::thread::panicking() {
+        let _ = ratatui::try_restore();
+    }
     let _ = execute!(out, crossterm::cursor::Show);
     let _ = out.flush();
 }

@@ -1,16 +1,18 @@
 //! What the dashboard knows and shows, as plain state: [`App::update`] is told what happened and answers what is to be
 //! done. It reads no clock and does no I/O.
 
+mod answers;
 mod diff;
 mod issue;
 mod keys;
 mod load;
+mod open;
 mod scroll;
 mod transcript;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use vik_api::{Explained, Explanation, Fact, FeedEvent, ParkedView, SessionView, Status, WaitingView};
+use vik_api::{Explained, Explanation, ParkedView, SessionView, Status, WaitingView};
 use vik_core::ids::IssueId;
 
 pub(crate) use diff::{DiffScreen, LineKind, change_name};
@@ -267,73 +269,6 @@ impl App {
         attempts
             .max_by_key(|attempt| attempt.started_at)
             .map(|attempt| attempt.session_id.clone())
-    }
-
-    fn on_fed(&mut self, event: Option<FeedEvent>, commands: &mut Vec<Command>) {
-        match event.map(|event| event.fact) {
-            Some(Fact::Session(session)) => {
-                if let Some(Screen::Transcript(screen)) = self.screens.last_mut()
-                    && screen.session_id == session.session_id
-                {
-                    screen.ask_more(commands);
-                }
-                self.fed.push(*session);
-            }
-            Some(Fact::SessionEnded { session_id, .. }) => {
-                if let Some(Screen::Transcript(screen)) = self.screens.last_mut()
-                    && screen.session_id == session_id
-                {
-                    screen.ask_more(commands);
-                }
-                self.wake(commands);
-            }
-            _ => self.wake(commands),
-        }
-    }
-
-    fn on_state(&mut self, result: Result<Box<Status>, ClientError>, commands: &mut Vec<Command>) {
-        self.loads.state_came(self.now);
-        match result {
-            Ok(status) => {
-                let mut status = *status;
-                self.trouble = None;
-                self.heard_at = Some(self.now);
-                // What the feed told of before is in it.
-                self.fed.clear();
-                let look = Look {
-                    now: self.now,
-                    paused: &status.paused_issues,
-                };
-                self.sessions
-                    .set(std::mem::take(&mut status.sessions), &self.filter, &look);
-                self.parked
-                    .set(std::mem::take(&mut status.parked), &self.filter, &look);
-                self.waiting
-                    .set(std::mem::take(&mut status.waiting), &self.filter, &look);
-                self.status = Some(status);
-                self.loads.explained_old = true;
-                if self.tab == Tab::Issues {
-                    self.load_issues(commands);
-                }
-            }
-            Err(error) => self.trouble = Some(with_hint(&error)),
-        }
-    }
-
-    fn on_steered(
-        &mut self,
-        action: &Action,
-        result: Result<vik_api::Steered, ClientError>,
-        commands: &mut Vec<Command>,
-    ) {
-        match result {
-            Ok(steered) => match steered.nothing {
-                Some(why) => self.say(format!("nothing to {}: {why}", action.what())),
-                None => self.say(action.done(steered.count)),
-            },
-            Err(error) => self.complain(format!("cannot {}: {}", action.what(), with_hint(&error))),
-        }
-        self.wake(commands);
     }
 
     fn say(&mut self, text: String) {

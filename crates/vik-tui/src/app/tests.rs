@@ -1,6 +1,6 @@
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use serde_json::json;
-use vik_api::{Problem, Steered};
+use vik_api::{Fact, FeedEvent, Problem, Steered};
 
 use super::*;
 use crate::fixtures::*;
@@ -78,6 +78,15 @@ fn lists_are_chosen_and_walked() {
     assert_eq!(app.sessions.selected(), 0);
     control(&mut app, 'd');
     assert!(app.sessions.selected() > 0);
+    control(&mut app, 'u');
+    assert_eq!(app.sessions.selected(), 0);
+    control(&mut app, 'f');
+    assert_eq!(app.sessions.selected(), 4);
+    assert_eq!(without_issue(control(&mut app, 'l')), [Command::Redraw]);
+    // A letter with Control or Alt is another key.
+    assert_eq!(without_issue(control(&mut app, 'p')), []);
+    let alt = KeyEvent::new(KeyCode::Char('p'), KeyModifiers::ALT);
+    assert_eq!(without_issue(tell(&mut app, Msg::Key(alt))), []);
 }
 
 #[test]

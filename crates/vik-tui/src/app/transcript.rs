@@ -10,8 +10,6 @@ use vik_api::EventsPage;
 use vik_core::ids::IssueId;
 
 use super::scroll::Scroll;
-use super::{App, Screen, with_hint};
-use crate::error::ClientError;
 use crate::msg::{Command, EventsAsk};
 use crate::table::CellText;
 use events::{Item, ItemKind};
@@ -47,9 +45,9 @@ pub(crate) struct Transcript {
     /// The entries from here on have no lines yet, or old ones.
     stale_from: usize,
     laid_columns: usize,
-    busy: bool,
+    pub(super) busy: bool,
     /// Where an earlier page is being asked for.
-    earlier_busy: bool,
+    pub(super) earlier_busy: bool,
     time_zone: TimeZone,
 }
 
@@ -140,7 +138,7 @@ impl Transcript {
     }
 
     /// Takes in a page, in whatever order pages come.
-    fn take(&mut self, ask: &EventsAsk, page: &EventsPage, commands: &mut Vec<Command>) {
+    pub(super) fn take(&mut self, ask: &EventsAsk, page: &EventsPage, commands: &mut Vec<Command>) {
         self.busy = false;
         self.trouble = None;
         let earlier = std::mem::take(&mut self.earlier_busy);
@@ -333,32 +331,6 @@ impl Transcript {
         if self.scroll.top == 0 && self.first_seq() > 1 {
             self.tail = false;
             self.ask_earlier(commands);
-        }
-    }
-}
-
-impl App {
-    pub(super) fn on_events(
-        &mut self,
-        ask: &EventsAsk,
-        result: Result<EventsPage, ClientError>,
-        commands: &mut Vec<Command>,
-    ) {
-        let screen = self.screens.iter_mut().find_map(|screen| match screen {
-            Screen::Transcript(screen) if screen.session_id == ask.session_id => Some(screen),
-            _ => None,
-        });
-        let Some(screen) = screen else {
-            return;
-        };
-        match result {
-            Ok(page) => screen.take(ask, &page, commands),
-            Err(error) => {
-                // Asked again with the next second.
-                screen.busy = false;
-                screen.earlier_busy = false;
-                screen.trouble = Some(with_hint(&error));
-            }
         }
     }
 }

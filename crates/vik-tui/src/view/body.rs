@@ -75,6 +75,7 @@ pub(super) fn transcript(app: &App, screen: &Transcript, rows: &Rows, paint: &mu
         what => format!("{}  ({what})", titled(app, &screen.issue_id)),
     };
     let right = match (screen.ended, screen.tail) {
+        _ if screen.trouble.is_some() => "cannot be read, trying again".to_owned(),
         (true, true) => "ended".to_owned(),
         (false, true) => "following".to_owned(),
         (_, false) if screen.scroll.top == 0 && screen.first_seq() > 1 => {

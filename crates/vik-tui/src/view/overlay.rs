@@ -24,7 +24,7 @@ const KEYS: &[(&str, &str)] = &[
     ("e", "all about the issue: stages, runs, decisions"),
     ("?", "these keys"),
     ("q Esc", "back; from the lists: quit (Esc clears a filter first)"),
-    ("^C", "quit"),
+    ("^C ^L", "quit; draw the screen anew"),
     ("", "Lists"),
     ("1 2 3 4 Tab", "sessions, parked, waiting, issues"),
     ("Enter", "follow the session; elsewhere the issue"),
@@ -156,6 +156,18 @@ pub(super) fn foot(app: &App, rows: &Rows, paint: &mut Paint<'_>) -> Option<u16>
     let parts = hints(app)
         .iter()
         .map(|&(rank, key, what)| {
+            let paused = match key {
+                "p" => app.status.as_ref().is_some_and(|status| status.paused),
+                "P" => app
+                    .current_issue()
+                    .is_some_and(|issue| app.paused_issues().contains(issue)),
+                _ => false,
+            };
+            let what = match key {
+                "p" if paused => "continue",
+                "P" if paused => "continue issue",
+                _ => what,
+            };
             let pieces = vec![
                 CellText::new(key, Tone::Strong),
                 CellText::new(format!(" {what}"), Tone::Faint),

@@ -123,6 +123,7 @@ impl<'a> Paint<'a> {
 /// Pieces side by side, two columns between them; those with the greatest number go first where there is no room.
 pub(super) fn side_by_side(width: usize, mut parts: Vec<(u8, Vec<CellText>)>) -> Vec<CellText> {
     let size = |part: &[CellText]| part.iter().map(|piece| text::width(&piece.text)).sum::<usize>();
+    parts.retain(|(_, part)| part.iter().any(|piece| !piece.text.is_empty()));
     loop {
         let taken: usize = parts.iter().map(|(_, part)| size(part) + 2).sum();
         if taken <= width + 2 || parts.len() <= 1 {

@@ -21,7 +21,11 @@ thread_local! {
 }
 
 fn draw(app: &App, color: bool) -> Buffer {
-    let mut terminal = Terminal::new(TestBackend::new(app.size.0, app.size.1)).unwrap();
+    draw_in(app, color, app.size)
+}
+
+fn draw_in(app: &App, color: bool, (columns, rows): (u16, u16)) -> Buffer {
+    let mut terminal = Terminal::new(TestBackend::new(columns, rows)).unwrap();
     terminal.draw(|frame| view(app, Theme { color }, frame)).unwrap();
     terminal.backend().buffer().clone()
 }
@@ -156,6 +160,13 @@ fn narrow_and_too_small() {
     for (columns, rows) in [(0, 0), (1, 1), (2, 50), (200, 2)] {
         draw(&app(columns, rows, 5), true);
     }
+    // The window became another one, and that was not told yet.
+    for app in prepared(200, 50) {
+        draw_in(&app, true, (41, 11));
+    }
+    for app in prepared(40, 10) {
+        draw_in(&app, true, (150, 40));
+    }
 }
 
 #[test]
@@ -277,7 +288,7 @@ fn sizes() -> impl Strategy<Value = (u16, u16)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn no_text_reaches_the_terminal_raw(text in hostile(), other in hostile(), (columns, rows) in sizes()) {

@@ -154,7 +154,7 @@ fn read(kind: &str, rest: &Map<String, Value>) -> ItemKind {
             let (scope, unit) = (text("scope").unwrap_or("?"), text("unit").unwrap_or("?"));
             note(
                 tone,
-                &format!("{percent} % of the limit of {} in {unit} is used", words(scope)),
+                &format!("{percent} % of the {} limit ({unit}) is used", words(scope)),
             )
         }
         "ended" => ended(rest),
