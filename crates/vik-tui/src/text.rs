@@ -57,9 +57,10 @@ fn safe(text: &str, mut push: impl FnMut(&str, usize) -> bool) {
     }
 }
 
-/// Joiners and variation selectors: terminals do not agree on how wide what they join is, so it is drawn apart.
+/// Joiners, variation selectors and skin tones: terminals do not agree on how wide what they join is, so it is drawn
+/// apart.
 fn is_joiner(c: char) -> bool {
-    matches!(c, '\u{200c}' | '\u{200d}' | '\u{fe00}'..='\u{fe0f}')
+    matches!(c, '\u{200c}' | '\u{200d}' | '\u{fe00}'..='\u{fe0f}' | '\u{1f3fb}'..='\u{1f3ff}')
 }
 
 /// What turns or hides text: directions, spaces of no width, tags, and the separators that break lines.

@@ -3,6 +3,7 @@
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
+use unicode_width::UnicodeWidthChar as _;
 
 use super::theme::Theme;
 use crate::table::{CellText, Tone};
@@ -26,7 +27,29 @@ impl<'a> Paint<'a> {
         }
         let width = width.min(area.right() - x);
         let safe = text::fit(text, usize::from(width));
-        let (end, _) = self.buffer.set_stringn(x, y, &safe, usize::from(width), style);
+        // Character by character, as the text was measured: what a terminal joins to one sign is a matter of its version.
+        let (mut end, mut last) = (x, x);
+        for c in safe.chars() {
+            let columns = u16::try_from(c.width().unwrap_or(0)).unwrap_or(0);
+            if columns == 0 {
+                if let Some(cell) = self.buffer.cell_mut((last, y)) {
+                    let marked = format!("{}{c}", cell.symbol());
+                    cell.set_symbol(&marked);
+                }
+                continue;
+            }
+            if let Some(cell) = self.buffer.cell_mut((end, y)) {
+                cell.set_char(c).set_style(style);
+            }
+            for hidden in end + 1..end + columns {
+                if let Some(cell) = self.buffer.cell_mut((hidden, y)) {
+                    cell.reset();
+                    cell.set_style(style);
+                }
+            }
+            last = end;
+            end += columns;
+        }
         end - x
     }
 

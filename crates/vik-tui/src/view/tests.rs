@@ -219,6 +219,17 @@ fn only_rows_that_are_seen_are_built() {
     }
 }
 
+#[test]
+fn marks_stand_on_their_letter() {
+    let mut app = app(200, 50, 1);
+    let mut status = status(1);
+    status.sessions[0].issue_title = "か\u{3099}e\u{301}x".to_owned();
+    tell(&mut app, Msg::State(Ok(Box::new(status))));
+    let buffer = draw(&app, true);
+    let symbols: Vec<&str> = (11..16).map(|x| buffer[(x, 4)].symbol()).collect();
+    assert_eq!(symbols, ["か\u{3099}", " ", "e\u{301}", "x", " "]);
+}
+
 fn prepared(columns: u16, rows: u16) -> Vec<App> {
     type Prepare = fn(&mut App);
     let all: [Prepare; 8] = [
