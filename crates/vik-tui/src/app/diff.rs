@@ -1,0 +1,186 @@
+//! The diff of a session's workspace.
+
+use vik_api::{DiffView, FileChange};
+use vik_core::ids::IssueId;
+
+use super::scroll::Scroll;
+use super::{App, Screen, with_hint};
+use crate::error::ClientError;
+use crate::text::count;
+
+/// A diff, and what of it is seen.
+pub(crate) struct DiffScreen {
+    pub(crate) session_id: String,
+    pub(crate) issue_id: IssueId,
+    pub(crate) loading: bool,
+    pub(crate) trouble: Option<String>,
+    /// What is compared, and how much changed.
+    pub(crate) summary: String,
+    pub(crate) lines: Vec<DiffLine>,
+    /// Where each file begins, and what to call it.
+    pub(crate) files: Vec<DiffFile>,
+    pub(crate) scroll: Scroll,
+    /// Columns that are scrolled away.
+    pub(crate) skip: usize,
+}
+
+/// A file of a diff.
+pub(crate) struct DiffFile {
+    pub(crate) path: String,
+    pub(crate) change: FileChange,
+    pub(crate) added: u64,
+    pub(crate) removed: u64,
+    /// The line where it begins.
+    pub(crate) line: usize,
+}
+
+/// One line; not yet safe for a terminal.
+pub(crate) struct DiffLine {
+    pub(crate) kind: LineKind,
+    pub(crate) text: String,
+}
+
+/// What a line of a diff is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LineKind {
+    File,
+    Hunk,
+    Added,
+    Removed,
+    Context,
+    Note,
+}
+
+impl DiffScreen {
+    pub(crate) fn new(session_id: &str, issue_id: &IssueId) -> Self {
+        Self {
+            session_id: session_id.to_owned(),
+            issue_id: issue_id.clone(),
+            loading: true,
+            trouble: None,
+            summary: String::new(),
+            lines: Vec::new(),
+            files: Vec::new(),
+            scroll: Scroll::default(),
+            skip: 0,
+        }
+    }
+
+    fn set(&mut self, diff: DiffView) {
+        self.lines.clear();
+        self.files.clear();
+        let (mut added, mut removed) = (0, 0);
+        if let Some(note) = &diff.note {
+            self.note(note);
+        }
+        let none = diff.files.is_empty() && diff.note.is_none();
+        let files = diff.files.len() + diff.files_left_out;
+        for file in diff.files {
+            added += file.added;
+            removed += file.removed;
+            if !self.lines.is_empty() {
+                self.push(LineKind::Context, "");
+            }
+            self.files.push(DiffFile {
+                path: file.path.clone(),
+                change: file.change,
+                added: file.added,
+                removed: file.removed,
+                line: self.lines.len(),
+            });
+            let change = change_name(file.change);
+            let text = format!("{}  {change}  +{} -{}", file.path, file.added, file.removed);
+            self.push(LineKind::File, &text);
+            match &file.patch {
+                None => self.note("binary, or too large to be shown"),
+                Some(patch) => patch.lines().for_each(|line| self.push(kind(line), line)),
+            }
+        }
+        if diff.files_left_out > 0 {
+            self.push(LineKind::Context, "");
+            self.note(&format!("{} more changed", count(diff.files_left_out, "file")));
+        }
+        if none {
+            self.note("Nothing is changed.");
+        }
+        self.summary = match &diff.base {
+            None => String::new(),
+            Some(base) => {
+                let base: String = base.chars().take(12).collect();
+                format!("{} +{added} -{removed} since {base}", count(files, "file"))
+            }
+        };
+    }
+
+    fn note(&mut self, text: &str) {
+        self.push(LineKind::Note, text);
+    }
+
+    fn push(&mut self, kind: LineKind, text: &str) {
+        self.lines.push(DiffLine {
+            kind,
+            text: text.to_owned(),
+        });
+    }
+
+    pub(super) fn lay_out(&mut self, rows: usize) {
+        self.scroll.fit(self.lines.len(), rows);
+    }
+
+    /// The file whose lines are seen at the top.
+    pub(crate) fn file(&self) -> Option<usize> {
+        self.files.iter().rposition(|file| file.line <= self.scroll.top)
+    }
+
+    /// Goes to the next file, or to the one before.
+    pub(super) fn jump(&mut self, forward: bool) {
+        let top = self.scroll.top;
+        let to = if forward {
+            self.files.iter().map(|file| file.line).find(|&line| line > top)
+        } else {
+            self.files.iter().map(|file| file.line).rfind(|&line| line < top)
+        };
+        if let Some(line) = to {
+            self.scroll.to(line);
+        }
+    }
+}
+
+/// How a change is called.
+pub(crate) fn change_name(change: FileChange) -> &'static str {
+    match change {
+        FileChange::Added => "added",
+        FileChange::Modified => "modified",
+        FileChange::Deleted => "deleted",
+    }
+}
+
+fn kind(line: &str) -> LineKind {
+    match line.as_bytes().first() {
+        Some(b'@') => LineKind::Hunk,
+        Some(b'+') => LineKind::Added,
+        Some(b'-') => LineKind::Removed,
+        Some(b'\\') => LineKind::Note,
+        _ => LineKind::Context,
+    }
+}
+
+impl App {
+    pub(super) fn on_diff(&mut self, id: &str, result: Result<DiffView, ClientError>) {
+        let screen = self.screens.iter_mut().find_map(|screen| match screen {
+            Screen::Diff(screen) if screen.session_id == id => Some(screen),
+            _ => None,
+        });
+        let Some(screen) = screen else {
+            return;
+        };
+        screen.loading = false;
+        match result {
+            Ok(diff) => {
+                screen.trouble = None;
+                screen.set(diff);
+            }
+            Err(error) => screen.trouble = Some(with_hint(&error)),
+        }
+    }
+}

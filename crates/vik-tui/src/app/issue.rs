@@ -1,0 +1,276 @@
+//! All that is known about one issue.
+
+use jiff::Timestamp;
+use vik_api::{
+    AttemptView, DayView, Explained, Explanation, HoldView, LifeView, LimitView, RunState, SpendView,
+};
+use vik_core::ids::IssueId;
+use vik_core::outcome::Outcome;
+
+use super::scroll::Scroll;
+use crate::rows::{stage_state, stand};
+use crate::table::{CellText, Tone};
+use crate::text::{cost, money_limit, rough, seconds, short, span, words, wrap};
+
+/// Decisions that are shown.
+const MAX_DECISIONS: usize = 200;
+
+/// The screen of an issue.
+pub(crate) struct IssueScreen {
+    pub(crate) issue_id: IssueId,
+    pub(crate) trouble: Option<String>,
+    pub(crate) lines: Vec<Vec<CellText>>,
+    pub(crate) scroll: Scroll,
+}
+
+impl IssueScreen {
+    pub(super) fn new(issue_id: &IssueId) -> Self {
+        Self {
+            issue_id: issue_id.clone(),
+            trouble: None,
+            lines: Vec::new(),
+            scroll: Scroll::default(),
+        }
+    }
+
+    pub(super) fn lay_out(&mut self, known: Option<&Explained>, now: Timestamp, columns: usize, rows: usize) {
+        if let Some(known) = known {
+            self.trouble = None;
+            self.lines = lines(known, now, columns);
+        }
+        self.scroll.fit(self.lines.len(), rows);
+    }
+}
+
+/// What is known about an issue, as lines.
+fn lines(known: &Explained, now: Timestamp, columns: usize) -> Vec<Vec<CellText>> {
+    let mut out = Out {
+        lines: Vec::new(),
+        columns,
+    };
+    if let Some(explanation) = &known.now {
+        standing(explanation, now, &mut out);
+    }
+    if !known.runs.is_empty() {
+        out.head("RUNS");
+    }
+    for run in known.runs.iter().rev() {
+        let (state, tone) = match run.state {
+            RunState::Running => ("running", Tone::Good),
+            RunState::Waiting => ("waiting", Tone::Plain),
+            RunState::Parked => ("parked", Tone::Warn),
+            RunState::Ended => ("over", Tone::Faint),
+        };
+        out.lines.push(vec![
+            CellText::plain("  "),
+            CellText::new(run.stage.as_str(), Tone::Name),
+            CellText::plain("  "),
+            CellText::new(state, tone),
+        ]);
+        run.attempts
+            .iter()
+            .rev()
+            .for_each(|attempt| one_attempt(attempt, now, &mut out));
+    }
+    if !known.decisions.is_empty() {
+        out.head("DECISIONS, LATEST FIRST");
+    }
+    for decision in known.decisions.iter().rev().take(MAX_DECISIONS) {
+        let stage = decision
+            .stage
+            .as_ref()
+            .map(|stage| format!("{stage}  "))
+            .unwrap_or_default();
+        out.lines.push(vec![
+            CellText::new(
+                format!("{:>6} ago  ", rough(seconds(decision.at, now))),
+                Tone::Faint,
+            ),
+            CellText::new(stage, Tone::Name),
+            CellText::plain(words(&decision.kind)),
+        ]);
+        out.text(&decision.detail, Tone::Faint, 12, 4);
+    }
+    out.lines
+}
+
+struct Out {
+    lines: Vec<Vec<CellText>>,
+    columns: usize,
+}
+
+impl Out {
+    fn head(&mut self, name: &str) {
+        if !self.lines.is_empty() {
+            self.lines.push(Vec::new());
+        }
+        self.lines.push(vec![CellText::new(name, Tone::Strong)]);
+    }
+
+    fn text(&mut self, text: &str, tone: Tone, indent: usize, most: usize) {
+        let (lines, _) = wrap(text.trim(), self.columns.saturating_sub(indent).max(10), most);
+        for line in lines.into_iter().filter(|line| !line.is_empty()) {
+            self.lines.push(vec![
+                CellText::plain(" ".repeat(indent)),
+                CellText::new(line, tone),
+            ]);
+        }
+    }
+
+    fn labelled(&mut self, label: &str, text: &str, tone: Tone) {
+        let (lines, _) = wrap(text.trim(), self.columns.saturating_sub(12).max(10), 6);
+        let mut label = format!("  {label:<10}");
+        for line in lines {
+            let lead = std::mem::replace(&mut label, " ".repeat(12));
+            self.lines
+                .push(vec![CellText::new(lead, Tone::Faint), CellText::new(line, tone)]);
+        }
+    }
+
+    fn hold(&mut self, hold: &HoldView, now: Timestamp) {
+        let mut text = words(&hold.reason);
+        if !hold.detail.is_empty() {
+            text.push_str(": ");
+            text.push_str(&hold.detail);
+        }
+        self.labelled("held by", &text, Tone::Warn);
+        if let Some(since) = hold.since {
+            self.labelled(
+                "since",
+                &format!("{} ago", span(seconds(since, now))),
+                Tone::Plain,
+            );
+        }
+        if let Some(until) = hold.until {
+            let text = match until <= now {
+                true => "now".to_owned(),
+                false => format!("{} from now", span(seconds(now, until))),
+            };
+            self.labelled("until", &text, Tone::Plain);
+        }
+        if let Some(freed_by) = &hold.freed_by {
+            self.labelled("freed by", freed_by, Tone::Plain);
+        }
+    }
+}
+
+fn standing(now_: &Explanation, now: Timestamp, out: &mut Out) {
+    let (name, tone) = stand(now_);
+    out.lines.push(vec![
+        CellText::new("state ", Tone::Faint),
+        CellText::plain(now_.issue_state.as_str()),
+        CellText::new("   here it is ", Tone::Faint),
+        CellText::new(name, tone),
+    ]);
+    if now_.paused {
+        out.lines
+            .push(vec![CellText::new("A person paused it.", Tone::Warn)]);
+    }
+    if !now_.present {
+        out.lines
+            .push(vec![CellText::new("The last pull did not bring it.", Tone::Warn)]);
+    }
+    let (life, day) = (life(&now_.life), now_.day.as_ref().map(today));
+    out.lines
+        .push(vec![CellText::new("life  ", Tone::Faint), CellText::plain(life)]);
+    if let Some(day) = day {
+        out.lines
+            .push(vec![CellText::new("today ", Tone::Faint), CellText::plain(day)]);
+    }
+    if let Some(hold) = &now_.hold {
+        out.hold(hold, now);
+    }
+    if !now_.stages.is_empty() {
+        out.head("STAGES");
+    }
+    for stage in &now_.stages {
+        let (name, tone) = stage_state(stage.state);
+        let last = match (stage.last_outcome, stage.last_class) {
+            (None, _) => String::new(),
+            (Some(outcome), None) => format!(", the last one {}", words(outcome.as_str())),
+            (Some(outcome), Some(class)) => {
+                format!(
+                    ", the last one {} ({})",
+                    words(outcome.as_str()),
+                    words(class.as_str())
+                )
+            }
+        };
+        out.lines.push(vec![
+            CellText::plain("  "),
+            CellText::new(stage.stage.as_str(), Tone::Name),
+            CellText::plain("  "),
+            CellText::new(name, tone),
+            CellText::new(
+                format!("  attempts {} of {}{last}", stage.attempts, stage.max_attempts),
+                Tone::Plain,
+            ),
+        ]);
+        if let Some(hold) = &stage.hold {
+            out.hold(hold, now);
+        }
+    }
+}
+
+fn one_attempt(attempt: &AttemptView, now: Timestamp, out: &mut Out) {
+    let (outcome, tone) = match attempt.outcome {
+        None => ("running".to_owned(), Tone::Good),
+        Some(Outcome::Succeeded) => ("succeeded".to_owned(), Tone::Good),
+        Some(Outcome::Cancelled) => ("cancelled".to_owned(), Tone::Warn),
+        Some(other) => (words(other.as_str()), Tone::Bad),
+    };
+    let class = attempt
+        .failure_class
+        .map(|class| format!(" ({})", words(class.as_str())))
+        .unwrap_or_default();
+    let took = attempt
+        .duration_ms
+        .map_or_else(|| seconds(attempt.started_at, now), |ms| ms / 1_000);
+    let mut line = vec![
+        CellText::new(format!("    #{} ", attempt.attempt), Tone::Faint),
+        CellText::new(format!("{outcome}{class}"), tone),
+        CellText::plain(format!(
+            "  {}  {} tokens  {}",
+            span(took),
+            short(attempt.usage.total()),
+            cost(attempt.cost_usd)
+        )),
+        CellText::new(
+            format!("  {} ago  ", rough(seconds(attempt.started_at, now))),
+            Tone::Faint,
+        ),
+    ];
+    if out.columns >= 100 {
+        line.push(CellText::new(attempt.session_id.as_str(), Tone::Faint));
+    }
+    out.lines.push(line);
+    if let Some(reason) = &attempt.reason {
+        out.text(reason, Tone::Plain, 7, 4);
+    }
+}
+
+/// What was spent, and of how much where that is limited.
+pub(crate) fn spent(spent: &SpendView, limit: &LimitView) -> String {
+    let tokens = match limit.tokens {
+        None => format!("{} tokens", short(spent.tokens)),
+        Some(most) => format!("{} of {} tokens", short(spent.tokens), short(most)),
+    };
+    let usd = cost(Some(spent.cost_usd));
+    match limit.usd {
+        None => format!("{usd}, {tokens}"),
+        Some(most) => format!("{usd} of {}, {tokens}", money_limit(most)),
+    }
+}
+
+/// An issue's life in a line.
+pub(crate) fn life(life: &LifeView) -> String {
+    let attempts = match life.max_attempts {
+        None => format!("{} attempts", life.attempts),
+        Some(most) => format!("{} of {most} attempts", life.attempts),
+    };
+    format!("{attempts}, {}", spent(&life.spent, &life.limit))
+}
+
+fn today(day: &DayView) -> String {
+    spent(&day.spent, &day.limit)
+}

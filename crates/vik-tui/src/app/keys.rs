@@ -1,0 +1,293 @@
+//! What keys do.
+
+use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+
+use super::{App, Mode, Screen, Tab};
+use crate::msg::{Action, Command};
+
+impl App {
+    pub(super) fn on_key(&mut self, key: KeyEvent, commands: &mut Vec<Command>) {
+        if key.kind == KeyEventKind::Release {
+            return;
+        }
+        let control = key.modifiers.contains(KeyModifiers::CONTROL);
+        if control && key.code == KeyCode::Char('c') {
+            commands.push(Command::Quit);
+            return;
+        }
+        match std::mem::replace(&mut self.mode, Mode::Normal) {
+            Mode::Filter(before) => self.key_in_filter(key, control, before),
+            Mode::Help(top) => self.key_in_help(key, top),
+            Mode::Confirm(action) => self.key_in_confirm(key, action, commands),
+            // Alt and Control change what a letter means: nothing is done by mistake.
+            Mode::Normal if control || key.modifiers.contains(KeyModifiers::ALT) => {
+                self.control_key(key, commands);
+            }
+            Mode::Normal => self.key(key.code, commands),
+        }
+    }
+
+    pub(super) fn on_paste(&mut self, pasted: &str) {
+        if matches!(self.mode, Mode::Filter(_)) {
+            let text: String = pasted
+                .chars()
+                .map(|c| if c.is_control() { ' ' } else { c })
+                .take(200)
+                .collect();
+            self.filter.push_str(&text);
+            self.arrange();
+        }
+    }
+
+    fn key_in_filter(&mut self, key: KeyEvent, control: bool, before: String) {
+        let mut stay = true;
+        match key.code {
+            KeyCode::Enter => stay = false,
+            KeyCode::Esc => {
+                // As it was, or none at all where it was not changed.
+                let changed = self.filter != before;
+                self.filter = if changed { before.clone() } else { String::new() };
+                stay = false;
+            }
+            KeyCode::Char('u') if control => self.filter.clear(),
+            KeyCode::Char('w') if control => {
+                let end = self.filter.trim_end().rfind(' ').map_or(0, |at| at + 1);
+                self.filter.truncate(end);
+            }
+            KeyCode::Char(c) if !control => self.filter.push(c),
+            KeyCode::Backspace => {
+                self.filter.pop();
+            }
+            KeyCode::Up => self.step(-1),
+            KeyCode::Down => self.step(1),
+            _ => {}
+        }
+        self.arrange();
+        if stay {
+            self.mode = Mode::Filter(before);
+        }
+    }
+
+    fn key_in_help(&mut self, key: KeyEvent, top: usize) {
+        let last = crate::view::help_scroll(self.size);
+        let top = match key.code {
+            KeyCode::Down | KeyCode::Char('j') => top + 1,
+            KeyCode::Up | KeyCode::Char('k') => top.saturating_sub(1),
+            KeyCode::PageDown | KeyCode::Char(' ') => top + 10,
+            KeyCode::PageUp => top.saturating_sub(10),
+            // Any other key closes it.
+            _ => return,
+        };
+        self.mode = Mode::Help(top.min(last));
+    }
+
+    fn key_in_confirm(&mut self, key: KeyEvent, action: Action, commands: &mut Vec<Command>) {
+        match key.code {
+            KeyCode::Char('y' | 'Y') => self.steer(action, commands),
+            KeyCode::Char('n' | 'N' | 'q') | KeyCode::Esc => self.say("nothing was done".to_owned()),
+            // A key that was meant for something else neither says yes nor takes the question away.
+            _ => self.mode = Mode::Confirm(action),
+        }
+    }
+
+    fn control_key(&mut self, key: KeyEvent, commands: &mut Vec<Command>) {
+        match key.code {
+            KeyCode::Char('l') => commands.push(Command::Redraw),
+            KeyCode::Char('d') => self.half_page(1, commands),
+            KeyCode::Char('u') => self.half_page(-1, commands),
+            KeyCode::Char('f') => self.page(1, commands),
+            KeyCode::Char('b') => self.page(-1, commands),
+            KeyCode::Home => self.go_top(commands),
+            KeyCode::End => self.go_end(commands),
+            _ => {}
+        }
+    }
+
+    fn key(&mut self, code: KeyCode, commands: &mut Vec<Command>) {
+        match code {
+            KeyCode::Char('q') | KeyCode::Esc => self.back(code == KeyCode::Esc, commands),
+            KeyCode::Char('?') | KeyCode::F(1) => self.mode = Mode::Help(0),
+            KeyCode::Up | KeyCode::Char('k') => self.by(-1, commands),
+            KeyCode::Down | KeyCode::Char('j') => self.by(1, commands),
+            KeyCode::PageUp => self.page(-1, commands),
+            KeyCode::PageDown | KeyCode::Char(' ') => self.page(1, commands),
+            KeyCode::Home | KeyCode::Char('g') => self.go_top(commands),
+            KeyCode::End | KeyCode::Char('G') => self.go_end(commands),
+            KeyCode::Enter => self.enter(commands),
+            KeyCode::Char('d') => self.open_diff(commands),
+            KeyCode::Char('e') => self.open_issue(),
+            KeyCode::Char('c') => {
+                self.with_issue(|app, issue| app.mode = Mode::Confirm(Action::Cancel(issue)));
+            }
+            KeyCode::Char('u') => {
+                if let Some(issue) = self.named_issue() {
+                    self.steer(Action::Unpark(issue), commands);
+                }
+            }
+            KeyCode::Char('p') => self.pause_all(commands),
+            KeyCode::Char('P') => self.pause_issue(commands),
+            KeyCode::Char('r') => self.refresh(commands),
+            _ => match self.screens.last_mut() {
+                Some(_) => self.screen_key(code),
+                None => self.list_key(code, commands),
+            },
+        }
+    }
+
+    fn list_key(&mut self, code: KeyCode, commands: &mut Vec<Command>) {
+        let at = Tab::ALL.iter().position(|&tab| tab == self.tab).unwrap_or(0);
+        match code {
+            KeyCode::Char('1') => self.show_tab(Tab::Sessions, commands),
+            KeyCode::Char('2') => self.show_tab(Tab::Parked, commands),
+            KeyCode::Char('3') => self.show_tab(Tab::Waiting, commands),
+            KeyCode::Char('4') => self.show_tab(Tab::Issues, commands),
+            KeyCode::Tab | KeyCode::Right => self.show_tab(Tab::ALL[(at + 1) % 4], commands),
+            KeyCode::BackTab | KeyCode::Left => self.show_tab(Tab::ALL[(at + 3) % 4], commands),
+            KeyCode::Char('/') => self.mode = Mode::Filter(self.filter.clone()),
+            KeyCode::Char('s') => self.sort(false),
+            KeyCode::Char('S') => self.sort(true),
+            _ => {}
+        }
+    }
+
+    fn screen_key(&mut self, code: KeyCode) {
+        match self.screens.last_mut() {
+            Some(Screen::Transcript(screen)) => {
+                if let KeyCode::Char('t') | KeyCode::Tab = code {
+                    screen.toggle_fold();
+                }
+            }
+            Some(Screen::Diff(screen)) => match code {
+                KeyCode::Char('n' | ']') | KeyCode::Tab => screen.jump(true),
+                KeyCode::Char('N' | '[') | KeyCode::BackTab => screen.jump(false),
+                KeyCode::Right | KeyCode::Char('l') => screen.skip = (screen.skip + 8).min(4_000),
+                KeyCode::Left | KeyCode::Char('h') => screen.skip = screen.skip.saturating_sub(8),
+                _ => {}
+            },
+            _ => {}
+        }
+    }
+
+    /// Closes what lies on top; with nothing left to close, leaves.
+    fn back(&mut self, escape: bool, commands: &mut Vec<Command>) {
+        if self.screens.pop().is_some() {
+            return;
+        }
+        if escape && !self.filter.is_empty() {
+            self.filter.clear();
+            self.arrange();
+        } else {
+            commands.push(Command::Quit);
+        }
+    }
+
+    fn by(&mut self, lines: isize, commands: &mut Vec<Command>) {
+        match self.screens.last_mut() {
+            Some(Screen::Transcript(screen)) => screen.scroll_by(lines, commands),
+            Some(Screen::Diff(screen)) => screen.scroll.by(lines),
+            Some(Screen::Issue(screen)) => screen.scroll.by(lines),
+            None => self.step(lines),
+        }
+    }
+
+    fn rows(&self) -> isize {
+        match self.screens.last() {
+            Some(Screen::Transcript(screen)) => screen.scroll.page(),
+            Some(Screen::Diff(screen)) => screen.scroll.page(),
+            Some(Screen::Issue(screen)) => screen.scroll.page(),
+            None => isize::try_from(crate::view::list_rows(self).saturating_sub(1).max(1)).unwrap_or(1),
+        }
+    }
+
+    fn page(&mut self, direction: isize, commands: &mut Vec<Command>) {
+        let rows = self.rows();
+        self.by(direction * rows, commands);
+    }
+
+    fn half_page(&mut self, direction: isize, commands: &mut Vec<Command>) {
+        let rows = (self.rows() / 2).max(1);
+        self.by(direction * rows, commands);
+    }
+
+    fn go_top(&mut self, commands: &mut Vec<Command>) {
+        match self.screens.last_mut() {
+            Some(Screen::Transcript(screen)) => screen.scroll_to(0, commands),
+            Some(Screen::Diff(screen)) => screen.scroll.to(0),
+            Some(Screen::Issue(screen)) => screen.scroll.to(0),
+            None => self.select(0),
+        }
+    }
+
+    fn go_end(&mut self, commands: &mut Vec<Command>) {
+        match self.screens.last_mut() {
+            Some(Screen::Transcript(screen)) => screen.scroll_to(usize::MAX, commands),
+            Some(Screen::Diff(screen)) => screen.scroll.to(usize::MAX),
+            Some(Screen::Issue(screen)) => screen.scroll.to(usize::MAX),
+            None => self.select(usize::MAX),
+        }
+    }
+
+    fn step(&mut self, steps: isize) {
+        match self.tab {
+            Tab::Sessions => self.sessions.step(steps),
+            Tab::Parked => self.parked.step(steps),
+            Tab::Waiting => self.waiting.step(steps),
+            Tab::Issues => self.issues.step(steps),
+        }
+    }
+
+    fn select(&mut self, place: usize) {
+        match self.tab {
+            Tab::Sessions => self.sessions.select(place),
+            Tab::Parked => self.parked.select(place),
+            Tab::Waiting => self.waiting.select(place),
+            Tab::Issues => self.issues.select(place),
+        }
+    }
+
+    fn sort(&mut self, reverse: bool) {
+        let columns = self.size.0;
+        macro_rules! each {
+            ($($tab:ident => $table:ident),*) => {
+                match self.tab {
+                    $(Tab::$tab if reverse => self.$table.sort_reverse(),
+                    Tab::$tab => self.$table.sort_next(columns),)*
+                }
+            };
+        }
+        each!(Sessions => sessions, Parked => parked, Waiting => waiting, Issues => issues);
+        self.arrange();
+    }
+
+    fn pause_all(&mut self, commands: &mut Vec<Command>) {
+        match self.status.as_ref().map(|status| status.paused) {
+            // Whether it is paused is not known: neither can be meant.
+            None => self.complain("the daemon has not answered yet".to_owned()),
+            Some(true) => self.steer(Action::Continue(None), commands),
+            Some(false) => self.steer(Action::Pause(None), commands),
+        }
+    }
+
+    fn pause_issue(&mut self, commands: &mut Vec<Command>) {
+        if let Some(issue) = self.named_issue() {
+            let action = match self.paused_issues().contains(&issue) {
+                true => Action::Continue(Some(issue)),
+                false => Action::Pause(Some(issue)),
+            };
+            self.steer(action, commands);
+        }
+    }
+
+    fn refresh(&mut self, commands: &mut Vec<Command>) {
+        self.steer(Action::Refresh, commands);
+        if let Some(Screen::Diff(screen)) = self.screens.last_mut() {
+            screen.loading = true;
+            commands.push(Command::Diff(screen.session_id.clone()));
+        }
+    }
+
+    fn steer(&mut self, action: Action, commands: &mut Vec<Command>) {
+        self.note(format!("{} …", action.doing()), false, 60);
+        commands.push(Command::Steer(action));
+    }
+}

@@ -1,0 +1,178 @@
+//! When what is loaded: the feed wakes, a slow poll makes sure, and nothing is asked twice at a time.
+
+use jiff::Timestamp;
+use vik_api::{Explained, Explanation, IssuesPage};
+use vik_core::ids::IssueId;
+
+use super::{App, Screen, Tab, with_hint};
+use crate::error::ClientError;
+use crate::msg::Command;
+use crate::table::Look;
+use crate::text::seconds;
+
+/// How often the state is loaded where no feed tells of changes.
+const POLL_SECONDS: u64 = 2;
+/// How often where one does: elapsed budgets and the like have no event.
+const SLOW_POLL_SECONDS: u64 = 10;
+/// Issues in one page.
+pub(crate) const PAGE: usize = 500;
+/// No more issues than that are kept.
+const MAX_ISSUES: usize = 20_000;
+/// A long list of issues is loaded less often.
+const MANY_ISSUES: usize = 1_000;
+/// How long a failed or old explanation stands before it is asked for again.
+const EXPLAIN_SECONDS: u64 = 5;
+
+/// What is under way, and what was asked when.
+#[derive(Default)]
+pub(crate) struct Loads {
+    pub(super) feed_open: bool,
+    state_busy: bool,
+    state_at: Option<Timestamp>,
+    /// Something changed since the last request.
+    state_old: bool,
+    /// The pages that came so far.
+    issues: Option<Vec<Explanation>>,
+    issues_at: Option<Timestamp>,
+    explain_busy: Option<IssueId>,
+    /// What was asked last, and when it came.
+    explained_at: Option<(IssueId, Timestamp)>,
+    pub(super) explained_old: bool,
+}
+
+impl Loads {
+    pub(super) fn state_came(&mut self, now: Timestamp) {
+        self.state_busy = false;
+        self.state_at = Some(now);
+    }
+}
+
+impl App {
+    /// Something changed: loads the state now, or within a second where that was just done.
+    pub(super) fn wake(&mut self, commands: &mut Vec<Command>) {
+        let just_now = self.loads.state_at.is_some_and(|at| seconds(at, self.now) < 1);
+        if self.loads.state_busy || just_now {
+            self.loads.state_old = true;
+        } else {
+            self.load_state(commands);
+        }
+    }
+
+    pub(super) fn load_state(&mut self, commands: &mut Vec<Command>) {
+        if !self.loads.state_busy {
+            self.loads.state_busy = true;
+            self.loads.state_old = false;
+            commands.push(Command::State);
+        }
+    }
+
+    pub(super) fn on_tick(&mut self, commands: &mut Vec<Command>) {
+        let pause = match self.loads.feed_open {
+            true if self.trouble.is_none() => SLOW_POLL_SECONDS,
+            _ => POLL_SECONDS,
+        };
+        let due = |at: Timestamp| seconds(at, self.now) >= pause;
+        if self.loads.state_old || self.loads.state_at.is_none_or(due) {
+            self.load_state(commands);
+        }
+        if let Some(Screen::Transcript(screen)) = self.screens.last_mut() {
+            screen.ask_more(commands);
+        }
+        if self
+            .notice
+            .as_ref()
+            .is_some_and(|notice| notice.until <= self.now)
+        {
+            self.notice = None;
+        }
+    }
+
+    /// Loads the list of issues, page by page.
+    pub(super) fn load_issues(&mut self, commands: &mut Vec<Command>) {
+        let pause = if self.issues.total() > MANY_ISSUES { 10 } else { 2 };
+        let recent = self
+            .loads
+            .issues_at
+            .is_some_and(|at| seconds(at, self.now) < pause);
+        if self.loads.issues.is_none() && !recent {
+            self.loads.issues = Some(Vec::new());
+            commands.push(Command::Issues(None));
+        }
+    }
+
+    pub(super) fn on_issues(&mut self, result: Result<IssuesPage, ClientError>, commands: &mut Vec<Command>) {
+        let Some(mut issues) = self.loads.issues.take() else {
+            return;
+        };
+        match result {
+            Ok(page) => {
+                self.issues_total = Some(page.total);
+                let moved_on = !page.issues.is_empty();
+                issues.extend(page.issues);
+                if let Some(next) = page.next
+                    && moved_on
+                    && issues.len() < MAX_ISSUES
+                {
+                    self.loads.issues = Some(issues);
+                    commands.push(Command::Issues(Some(next)));
+                    return;
+                }
+                let paused = self.paused_issues().to_vec();
+                let look = Look {
+                    now: self.now,
+                    paused: &paused,
+                };
+                self.issues.set(issues, &self.filter, &look);
+            }
+            Err(error) => self.complain(format!("cannot load the issues: {}", with_hint(&error))),
+        }
+        self.loads.issues_at = Some(self.now);
+    }
+
+    /// Keeps what is known about the issue that is looked at, up to date.
+    pub(super) fn want_explained(&mut self, commands: &mut Vec<Command>) {
+        if self.loads.explain_busy.is_some() || self.status.is_none() || self.trouble.is_some() {
+            return;
+        }
+        let Some(wanted) = self.current_issue().cloned() else {
+            return;
+        };
+        let fresh = match &self.loads.explained_at {
+            Some((issue, at)) if *issue == wanted => {
+                let age = seconds(*at, self.now);
+                let old = self.loads.explained_old && age >= POLL_SECONDS;
+                let failed = self.explained_of(&wanted).is_none();
+                !(old || failed && age >= EXPLAIN_SECONDS)
+            }
+            _ => false,
+        };
+        if !fresh {
+            self.loads.explained_old = false;
+            self.loads.explain_busy = Some(wanted.clone());
+            commands.push(Command::Issue(wanted));
+        }
+    }
+
+    pub(super) fn on_issue(&mut self, id: &IssueId, result: Result<Box<Explained>, ClientError>) {
+        self.loads.explain_busy = None;
+        self.loads.explained_at = Some((id.clone(), self.now));
+        match result {
+            Ok(explained) => self.explained = Some(*explained),
+            Err(error) => {
+                if let Some(Screen::Issue(screen)) = self.screens.last_mut()
+                    && screen.issue_id == *id
+                {
+                    screen.trouble = Some(with_hint(&error));
+                }
+            }
+        }
+    }
+
+    /// Shows another list.
+    pub(super) fn show_tab(&mut self, tab: Tab, commands: &mut Vec<Command>) {
+        self.tab = tab;
+        if tab == Tab::Issues {
+            self.load_issues(commands);
+        }
+    }
+}

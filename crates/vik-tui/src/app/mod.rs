@@ -1,0 +1,322 @@
+//! What the dashboard knows and shows, as plain state: [`App::update`] is told what happened and answers what is to be
+//! done. It reads no clock and does no I/O.
+
+mod answers;
+mod diff;
+mod issue;
+mod keys;
+mod load;
+mod open;
+mod scroll;
+mod transcript;
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use vik_api::{Explained, Explanation, ParkedView, SessionView, Status, WaitingView};
+use vik_core::ids::IssueId;
+
+pub(crate) use diff::{DiffScreen, LineKind, change_name};
+pub(crate) use issue::{IssueScreen, life, spent};
+pub(crate) use scroll::Scroll;
+pub(crate) use transcript::Transcript;
+
+use crate::error::ClientError;
+use crate::msg::{Action, Command, Msg};
+use crate::table::{Look, Table};
+use crate::text;
+use load::Loads;
+pub(crate) use load::PAGE;
+
+/// One of the four lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tab {
+    Sessions,
+    Parked,
+    Waiting,
+    Issues,
+}
+
+impl Tab {
+    pub(crate) const ALL: [Self; 4] = [Self::Sessions, Self::Parked, Self::Waiting, Self::Issues];
+}
+
+/// What lies over the lists.
+pub(crate) enum Screen {
+    Transcript(Transcript),
+    Diff(DiffScreen),
+    Issue(IssueScreen),
+}
+
+/// What keys go to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// The list or the screen over it.
+    Normal,
+    /// The filter is being written; what it was before stands here.
+    Filter(String),
+    /// The keys are shown, from this line on.
+    Help(usize),
+    /// A person has to say yes first.
+    Confirm(Action),
+}
+
+/// A line about what was done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Notice {
+    pub(crate) text: String,
+    pub(crate) is_error: bool,
+    pub(crate) until: Timestamp,
+}
+
+/// All that the view draws.
+pub(crate) struct App {
+    pub(crate) now: Timestamp,
+    /// Columns and rows of the terminal.
+    pub(crate) size: (u16, u16),
+    /// Times of day are written in it.
+    pub(crate) time_zone: TimeZone,
+    /// For people: which daemon.
+    pub(crate) target: String,
+    /// The last good answer, without its lists: these are in the tables.
+    pub(crate) status: Option<Status>,
+    /// When that came.
+    pub(crate) heard_at: Option<Timestamp>,
+    /// Why the last request for the state failed.
+    pub(crate) trouble: Option<String>,
+    pub(crate) tab: Tab,
+    pub(crate) sessions: Table<SessionView>,
+    pub(crate) parked: Table<ParkedView>,
+    pub(crate) waiting: Table<WaitingView>,
+    pub(crate) issues: Table<Explanation>,
+    /// How many issues the daemon has; known once they were loaded.
+    pub(crate) issues_total: Option<usize>,
+    pub(crate) filter: String,
+    pub(crate) mode: Mode,
+    /// What lies over the lists; the last one is seen.
+    pub(crate) screens: Vec<Screen>,
+    /// All about one issue: the selected one, or that of the screen.
+    pub(crate) explained: Option<Explained>,
+    pub(crate) notice: Option<Notice>,
+    /// Sessions that the feed told of and that are not in the table yet.
+    fed: Vec<SessionView>,
+    loads: Loads,
+}
+
+impl App {
+    pub(crate) fn new(now: Timestamp, size: (u16, u16), time_zone: TimeZone, target: &str) -> Self {
+        Self {
+            now,
+            size,
+            time_zone,
+            target: target.to_owned(),
+            status: None,
+            heard_at: None,
+            trouble: None,
+            tab: Tab::Sessions,
+            sessions: Table::new(),
+            parked: Table::new(),
+            waiting: Table::new(),
+            issues: Table::new(),
+            issues_total: None,
+            filter: String::new(),
+            mode: Mode::Normal,
+            screens: Vec::new(),
+            explained: None,
+            notice: None,
+            fed: Vec::new(),
+            loads: Loads::default(),
+        }
+    }
+
+    /// Takes in what happened, and says what is to be done.
+    pub(crate) fn update(&mut self, now: Timestamp, msg: Msg) -> Vec<Command> {
+        self.now = now;
+        let mut commands = Vec::new();
+        match msg {
+            Msg::Key(key) => {
+                self.settle();
+                self.on_key(key, &mut commands);
+            }
+            Msg::Paste(text) => self.on_paste(&text),
+            Msg::Resize(columns, rows) => self.size = (columns, rows),
+            Msg::Tick => self.on_tick(&mut commands),
+            Msg::FeedOpen => {
+                self.loads.feed_open = true;
+                self.wake(&mut commands);
+            }
+            Msg::FeedLost => self.loads.feed_open = false,
+            Msg::Fed(event) => self.on_fed(event, &mut commands),
+            Msg::State(result) => self.on_state(result, &mut commands),
+            Msg::Issues(result) => self.on_issues(result, &mut commands),
+            Msg::Issue(id, result) => self.on_issue(&id, result),
+            Msg::Events(ask, result) => self.on_events(&ask, result, &mut commands),
+            Msg::Diff(id, result) => self.on_diff(&id, result),
+            Msg::Steered(action, result) => self.on_steered(&action, result, &mut commands),
+        }
+        self.want_explained(&mut commands);
+        self.lay_out();
+        commands
+    }
+
+    /// Puts what the feed told of into the table: once for many facts.
+    pub(crate) fn settle(&mut self) {
+        if self.fed.is_empty() {
+            return;
+        }
+        let fed = std::mem::take(&mut self.fed);
+        let paused = self.paused_issues().to_vec();
+        let look = Look {
+            now: self.now,
+            paused: &paused,
+        };
+        self.sessions.put(fed, &self.filter, &look);
+    }
+
+    pub(crate) fn paused_issues(&self) -> &[IssueId] {
+        self.status.as_ref().map_or(&[], |status| &status.paused_issues)
+    }
+
+    /// Filters and sorts all tables anew.
+    fn arrange(&mut self) {
+        let paused = self.paused_issues().to_vec();
+        let look = Look {
+            now: self.now,
+            paused: &paused,
+        };
+        self.sessions.arrange(&self.filter, &look);
+        self.parked.arrange(&self.filter, &look);
+        self.waiting.arrange(&self.filter, &look);
+        self.issues.arrange(&self.filter, &look);
+    }
+
+    /// For how many seconds nothing good was heard; `None` while all is well.
+    pub(crate) fn stale_seconds(&self) -> Option<u64> {
+        self.trouble.as_ref()?;
+        self.heard_at.map(|at| text::seconds(at, self.now))
+    }
+
+    /// The session of the selected row, or of the screen.
+    pub(crate) fn current_session(&self) -> Option<&SessionView> {
+        match self.screens.last() {
+            Some(Screen::Transcript(transcript)) => self.session(&transcript.session_id),
+            Some(_) => None,
+            None if self.tab == Tab::Sessions => self.sessions.current(),
+            None => None,
+        }
+    }
+
+    pub(crate) fn session(&self, id: &str) -> Option<&SessionView> {
+        self.sessions
+            .rows()
+            .iter()
+            .find(|session| session.session_id == id)
+    }
+
+    /// The issue of the screen, or of the selected row.
+    pub(crate) fn current_issue(&self) -> Option<&IssueId> {
+        match self.screens.last() {
+            Some(Screen::Transcript(screen)) => Some(&screen.issue_id),
+            Some(Screen::Diff(screen)) => Some(&screen.issue_id),
+            Some(Screen::Issue(screen)) => Some(&screen.issue_id),
+            None => self.selected_issue(),
+        }
+    }
+
+    fn selected_issue(&self) -> Option<&IssueId> {
+        match self.tab {
+            Tab::Sessions => self.sessions.current().map(|row| &row.issue_id),
+            Tab::Parked => self.parked.current().map(|row| &row.issue_id),
+            Tab::Waiting => self.waiting.current().map(|row| &row.issue_id),
+            Tab::Issues => self.issues.current().map(|row| &row.issue_id),
+        }
+    }
+
+    /// What is known of an issue.
+    pub(crate) fn explained_of(&self, issue: &IssueId) -> Option<&Explained> {
+        self.explained.as_ref().filter(|known| known.issue_id == *issue)
+    }
+
+    /// The title of an issue, as far as one is known here.
+    pub(crate) fn title_of(&self, issue: &IssueId) -> Option<&str> {
+        let session = self.sessions.rows().iter().find(|row| row.issue_id == *issue);
+        let known = self.explained_of(issue);
+        session
+            .map(|row| row.issue_title.as_str())
+            .or_else(|| known?.now.as_ref().map(|now| now.issue_title.as_str()))
+            .or_else(|| known?.runs.last().map(|run| run.issue_title.as_str()))
+            .or_else(|| {
+                let row = self.issues.rows().iter().find(|row| row.issue_id == *issue);
+                row.map(|row| row.issue_title.as_str())
+            })
+    }
+
+    /// The attempt of an issue that is looked at: the one under way, else the latest.
+    fn latest_session(&self, issue: &IssueId) -> Option<String> {
+        let live = self
+            .sessions
+            .rows()
+            .iter()
+            .rev()
+            .find(|row| row.issue_id == *issue);
+        if let Some(live) = live {
+            return Some(live.session_id.clone());
+        }
+        let attempts = self
+            .explained_of(issue)?
+            .runs
+            .iter()
+            .flat_map(|run| &run.attempts);
+        attempts
+            .max_by_key(|attempt| attempt.started_at)
+            .map(|attempt| attempt.session_id.clone())
+    }
+
+    fn say(&mut self, text: String) {
+        self.note(text, false, 8);
+    }
+
+    fn complain(&mut self, text: String) {
+        self.note(text, true, 30);
+    }
+
+    fn note(&mut self, text: String, is_error: bool, seconds: i64) {
+        let until = self
+            .now
+            .checked_add(jiff::SignedDuration::from_secs(seconds))
+            .unwrap_or(self.now);
+        self.notice = Some(Notice {
+            text,
+            is_error,
+            until,
+        });
+    }
+
+    /// What hangs on the size or on what came: lines are wrapped once, not at each draw.
+    fn lay_out(&mut self) {
+        let (columns, rows) = crate::view::screen_size(self);
+        match self.screens.last_mut() {
+            Some(Screen::Transcript(screen)) => screen.lay_out(columns, rows),
+            Some(Screen::Diff(screen)) => screen.lay_out(rows),
+            Some(Screen::Issue(screen)) => {
+                let known = self
+                    .explained
+                    .as_ref()
+                    .filter(|known| known.issue_id == screen.issue_id);
+                screen.lay_out(known, self.now, columns, rows);
+            }
+            None => {}
+        }
+    }
+}
+
+/// An error with its causes and what to do about it.
+fn with_hint(error: &ClientError) -> String {
+    match error.hint() {
+        None => error.whole(),
+        Some(hint) => format!("{} ({hint})", error.whole()),
+    }
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

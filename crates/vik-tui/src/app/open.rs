@@ -1,0 +1,96 @@
+//! What is opened for the selected row, and what that row means.
+
+use vik_core::ids::IssueId;
+
+use super::{App, DiffScreen, IssueScreen, Screen, Tab, Transcript};
+use crate::msg::Command;
+
+impl App {
+    /// Follows the session of the row or screen; where there is none, shows what is known of the issue.
+    pub(super) fn enter(&mut self, commands: &mut Vec<Command>) {
+        match self.screens.last() {
+            Some(Screen::Transcript(_)) => {}
+            Some(_) => self.follow(commands),
+            None if self.tab == Tab::Sessions => self.follow(commands),
+            None => self.open_issue(),
+        }
+    }
+
+    pub(super) fn follow(&mut self, commands: &mut Vec<Command>) {
+        let Some((session_id, issue)) = self.session_here() else {
+            return;
+        };
+        let (what, events) = match self.session(&session_id) {
+            Some(live) => (format!("{}, {}", live.stage, live.agent), live.events),
+            None => (String::new(), 0),
+        };
+        let time_zone = self.time_zone.clone();
+        let screen = Transcript::new(&session_id, &issue, what, events, time_zone, commands);
+        self.open(Screen::Transcript(screen));
+    }
+
+    pub(super) fn open_diff(&mut self, commands: &mut Vec<Command>) {
+        // Asked for again where it is open: what is changed changes.
+        let Some((session_id, issue)) = self.session_here() else {
+            return;
+        };
+        commands.push(Command::Diff(session_id.clone()));
+        match self.screens.last_mut() {
+            Some(Screen::Diff(screen)) => screen.loading = true,
+            _ => self.open(Screen::Diff(DiffScreen::new(&session_id, &issue))),
+        }
+    }
+
+    pub(super) fn open_issue(&mut self) {
+        if matches!(self.screens.last(), Some(Screen::Issue(_))) {
+            return;
+        }
+        self.with_issue(|app, issue| app.open(Screen::Issue(IssueScreen::new(&issue))));
+    }
+
+    /// Opens a screen; no screen of the same kind stays below it, so that there are never many.
+    pub(super) fn open(&mut self, screen: Screen) {
+        let kind = std::mem::discriminant(&screen);
+        self.screens.retain(|open| std::mem::discriminant(open) != kind);
+        self.screens.push(screen);
+    }
+
+    /// The session of the row or screen, with its issue; says so where there is none.
+    pub(super) fn session_here(&mut self) -> Option<(String, IssueId)> {
+        let found = match self.screens.last() {
+            Some(Screen::Transcript(screen)) => Some((screen.session_id.clone(), screen.issue_id.clone())),
+            Some(Screen::Diff(screen)) => Some((screen.session_id.clone(), screen.issue_id.clone())),
+            Some(Screen::Issue(screen)) => {
+                let issue = screen.issue_id.clone();
+                self.latest_session(&issue).map(|session| (session, issue))
+            }
+            None => match (self.current_session(), self.selected_issue()) {
+                (Some(session), Some(issue)) => Some((session.session_id.clone(), issue.clone())),
+                (None, Some(issue)) => self.latest_session(issue).map(|session| (session, issue.clone())),
+                _ => None,
+            },
+        };
+        if found.is_none() {
+            match self.current_issue().cloned() {
+                Some(issue) => self.complain(format!("no session of {issue} is known")),
+                None => self.complain("nothing is selected".to_owned()),
+            }
+        }
+        found
+    }
+
+    /// The issue that is meant; says so where there is none.
+    pub(super) fn named_issue(&mut self) -> Option<IssueId> {
+        let issue = self.current_issue().cloned();
+        if issue.is_none() {
+            self.complain("nothing is selected".to_owned());
+        }
+        issue
+    }
+
+    pub(super) fn with_issue(&mut self, then: impl FnOnce(&mut Self, IssueId)) {
+        if let Some(issue) = self.named_issue() {
+            then(self, issue);
+        }
+    }
+}

@@ -1,0 +1,336 @@
+//! What an agent said and did, as it stands in its session log.
+
+mod events;
+mod layout;
+
+use std::collections::HashMap;
+
+use jiff::tz::TimeZone;
+use vik_api::EventsPage;
+use vik_core::ids::IssueId;
+
+use super::scroll::Scroll;
+use crate::msg::{Command, EventsAsk};
+use crate::table::CellText;
+use events::{Item, ItemKind};
+
+/// Events in one request.
+const PAGE: u64 = 500;
+/// No more events than that are kept: the oldest go, and can be loaded again.
+const MAX_ITEMS: usize = 8_000;
+
+/// A session that is followed.
+pub(crate) struct Transcript {
+    pub(crate) session_id: String,
+    pub(crate) issue_id: IssueId,
+    /// For people: stage and agent.
+    pub(crate) what: String,
+    pub(crate) trouble: Option<String>,
+    /// Whether the last event is here.
+    pub(crate) ended: bool,
+    /// Whether a page came yet.
+    pub(crate) loaded: bool,
+    /// Whether tool calls are shown with what went in and came out, and thoughts whole.
+    pub(crate) unfolded: bool,
+    /// Whether the newest line stays in sight.
+    pub(crate) tail: bool,
+    pub(crate) scroll: Scroll,
+    pub(crate) lines: Vec<Vec<CellText>>,
+    items: Vec<Item>,
+    entries: Vec<Entry>,
+    /// Where the lines of each entry begin.
+    starts: Vec<usize>,
+    /// The entry of each open or closed call.
+    calls: HashMap<String, usize>,
+    /// The entries from here on have no lines yet, or old ones.
+    stale_from: usize,
+    laid_columns: usize,
+    pub(super) busy: bool,
+    /// Where an earlier page is being asked for.
+    pub(super) earlier_busy: bool,
+    time_zone: TimeZone,
+}
+
+/// What is shown together: an event, and for a tool call its result.
+struct Entry {
+    item: usize,
+    result: Option<usize>,
+}
+
+impl Transcript {
+    /// `events` is how many the log has, as far as that is known.
+    pub(super) fn new(
+        session_id: &str,
+        issue_id: &IssueId,
+        what: String,
+        events: u64,
+        time_zone: TimeZone,
+        commands: &mut Vec<Command>,
+    ) -> Self {
+        let mut new = Self {
+            session_id: session_id.to_owned(),
+            issue_id: issue_id.clone(),
+            what,
+            trouble: None,
+            ended: false,
+            loaded: false,
+            unfolded: false,
+            tail: true,
+            scroll: Scroll::default(),
+            lines: Vec::new(),
+            items: Vec::new(),
+            entries: Vec::new(),
+            starts: Vec::new(),
+            calls: HashMap::new(),
+            stale_from: 0,
+            laid_columns: 0,
+            busy: false,
+            earlier_busy: false,
+            time_zone,
+        };
+        new.ask(events.saturating_sub(PAGE), commands);
+        new
+    }
+
+    fn ask(&mut self, after: u64, commands: &mut Vec<Command>) {
+        self.busy = true;
+        commands.push(Command::Events(EventsAsk {
+            session_id: self.session_id.clone(),
+            after,
+            limit: PAGE as usize,
+        }));
+    }
+
+    /// Asks for what came since, where that is not under way and there may be some.
+    pub(super) fn ask_more(&mut self, commands: &mut Vec<Command>) {
+        if !self.busy && !self.ended {
+            self.ask(self.last_seq(), commands);
+        }
+    }
+
+    /// Asks for the page before the first event, where there is one.
+    fn ask_earlier(&mut self, commands: &mut Vec<Command>) {
+        let first = self.first_seq();
+        if first > 1 && !self.busy {
+            self.busy = true;
+            self.earlier_busy = true;
+            let after = (first - 1).saturating_sub(PAGE);
+            commands.push(Command::Events(EventsAsk {
+                session_id: self.session_id.clone(),
+                after,
+                limit: (first - 1 - after) as usize,
+            }));
+        }
+    }
+
+    fn last_seq(&self) -> u64 {
+        self.items.last().map_or(0, |item| item.seq)
+    }
+
+    /// The first event that is here; 0 where there is none.
+    pub(crate) fn first_seq(&self) -> u64 {
+        self.items.first().map_or(0, |item| item.seq)
+    }
+
+    /// How many events are here.
+    pub(crate) fn events(&self) -> usize {
+        self.items.len()
+    }
+
+    /// Takes in a page, in whatever order pages come.
+    pub(super) fn take(&mut self, ask: &EventsAsk, page: &EventsPage, commands: &mut Vec<Command>) {
+        self.busy = false;
+        self.trouble = None;
+        let earlier = std::mem::take(&mut self.earlier_busy);
+        let first_page = !std::mem::replace(&mut self.loaded, true);
+        let mut new: Vec<Item> = page
+            .events
+            .iter()
+            .filter_map(|raw| Item::read(raw.get()))
+            .collect();
+        new.sort_by_key(|item| item.seq);
+        let came_to = new.last().map_or(ask.after, |item| item.seq);
+        if earlier && !self.items.is_empty() {
+            let first = self.first_seq();
+            new.retain(|item| item.seq < first);
+            self.prepend(new);
+            return;
+        }
+        if first_page && page.last_seq.saturating_sub(came_to) > PAGE {
+            // The log is longer than was known: its end is what is looked at.
+            self.ask(page.last_seq - PAGE, commands);
+            return;
+        }
+        let last = self.last_seq();
+        new.retain(|item| item.seq > last);
+        let moved_on = !new.is_empty();
+        new.into_iter().for_each(|item| self.push(item));
+        self.forget_oldest();
+        let whole = came_to >= page.last_seq;
+        self.ended = page.ended && whole;
+        if !whole && moved_on {
+            self.ask(self.last_seq(), commands);
+        }
+    }
+
+    fn push(&mut self, item: Item) {
+        self.items.push(item);
+        self.enter(self.items.len() - 1);
+    }
+
+    /// Makes an entry of an event, or puts it to the one it belongs to.
+    fn enter(&mut self, at: usize) {
+        let entry = self.entries.len();
+        match &self.items[at].kind {
+            ItemKind::Hidden => return,
+            ItemKind::Call(call) => {
+                self.calls.insert(call.id.clone(), entry);
+            }
+            ItemKind::Result(result) => {
+                if let Some(&entry) = self.calls.get(&result.id) {
+                    self.entries[entry].result = Some(at);
+                    self.stale_from = self.stale_from.min(entry);
+                    return;
+                }
+            }
+            _ => {}
+        }
+        self.entries.push(Entry {
+            item: at,
+            result: None,
+        });
+        self.stale_from = self.stale_from.min(entry);
+    }
+
+    fn prepend(&mut self, mut earlier: Vec<Item>) {
+        let was = self.entries.len();
+        let anchor = self.anchor();
+        earlier.append(&mut self.items);
+        self.items = earlier;
+        self.enter_all();
+        let more = self.entries.len().saturating_sub(was);
+        self.lay_all();
+        self.go_to(anchor.map(|(entry, line)| (entry + more, line)));
+    }
+
+    fn forget_oldest(&mut self) {
+        if self.items.len() <= MAX_ITEMS {
+            return;
+        }
+        let was = self.entries.len();
+        let anchor = self.anchor();
+        // By a good piece, so that it is not done for each event.
+        self.items.drain(..self.items.len() - MAX_ITEMS * 3 / 4);
+        self.enter_all();
+        let less = was.saturating_sub(self.entries.len());
+        self.lay_all();
+        self.go_to(anchor.map(|(entry, line)| (entry.saturating_sub(less), line)));
+    }
+
+    fn enter_all(&mut self) {
+        self.entries.clear();
+        self.calls.clear();
+        self.stale_from = 0;
+        (0..self.items.len()).for_each(|at| self.enter(at));
+    }
+
+    /// The entry at the top of the window, and the line within it.
+    fn anchor(&self) -> Option<(usize, usize)> {
+        if self.tail {
+            return None;
+        }
+        let entry = self
+            .starts
+            .partition_point(|&start| start <= self.scroll.top)
+            .checked_sub(1)?;
+        Some((entry, self.scroll.top - self.starts[entry]))
+    }
+
+    /// Shows what was at the top before; without an anchor the end.
+    fn go_to(&mut self, anchor: Option<(usize, usize)>) {
+        self.scroll.fit(self.lines.len(), self.scroll.rows);
+        match anchor {
+            None if self.tail => self.scroll.to(usize::MAX),
+            None => {}
+            Some((entry, line)) => {
+                let start = self.starts.get(entry).copied().unwrap_or(self.lines.len());
+                let end = self.starts.get(entry + 1).copied().unwrap_or(self.lines.len());
+                self.scroll
+                    .to((start + line).min(end.saturating_sub(1).max(start)));
+            }
+        }
+    }
+
+    fn lay_all(&mut self) {
+        self.stale_from = 0;
+        self.lay_stale();
+    }
+
+    fn lay_stale(&mut self) {
+        let from = self.stale_from.min(self.entries.len());
+        if let Some(&start) = self.starts.get(from) {
+            self.lines.truncate(start);
+        }
+        self.starts.truncate(from);
+        for at in from..self.entries.len() {
+            self.starts.push(self.lines.len());
+            let entry = &self.entries[at];
+            let result = entry.result.and_then(|at| self.items.get(at));
+            layout::lay(
+                &self.items[entry.item],
+                result,
+                &layout::Page {
+                    columns: self.laid_columns,
+                    unfolded: self.unfolded,
+                    time_zone: &self.time_zone,
+                },
+                &mut self.lines,
+            );
+        }
+        self.stale_from = self.entries.len();
+    }
+
+    /// Wraps what is new, or everything where the window has another width.
+    pub(super) fn lay_out(&mut self, columns: usize, rows: usize) {
+        let anchor = self.anchor();
+        if columns != self.laid_columns {
+            self.laid_columns = columns;
+            self.stale_from = 0;
+        }
+        let changed = self.stale_from < self.entries.len() || self.starts.len() != self.entries.len();
+        if changed {
+            self.lay_stale();
+        }
+        let other_window = self.scroll.rows != rows;
+        self.scroll.rows = rows;
+        if changed || other_window {
+            self.go_to(anchor);
+        }
+    }
+
+    /// Shows tool calls whole, or as one line each.
+    pub(super) fn toggle_fold(&mut self) {
+        let anchor = self.anchor();
+        self.unfolded = !self.unfolded;
+        self.lay_all();
+        self.go_to(anchor);
+    }
+
+    pub(super) fn scroll_by(&mut self, lines: isize, commands: &mut Vec<Command>) {
+        self.scroll.by(lines);
+        self.scrolled(commands);
+    }
+
+    pub(super) fn scroll_to(&mut self, line: usize, commands: &mut Vec<Command>) {
+        self.scroll.to(line);
+        self.scrolled(commands);
+    }
+
+    fn scrolled(&mut self, commands: &mut Vec<Command>) {
+        self.tail = self.scroll.at_end();
+        if self.scroll.top == 0 && self.first_seq() > 1 {
+            self.tail = false;
+            self.ask_earlier(commands);
+        }
+    }
+}

@@ -1,0 +1,334 @@
+//! Lines of a session log, read as far as they are shown.
+
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::table::Tone;
+use crate::text::{self, cost, short, span, words};
+
+/// No more of one text is kept.
+const MAX_TEXT: usize = 64 << 10;
+
+/// One event.
+pub(super) struct Item {
+    pub(super) seq: u64,
+    pub(super) at: Timestamp,
+    pub(super) kind: ItemKind,
+}
+
+/// What it is, in texts that are not yet safe for a terminal.
+pub(super) enum ItemKind {
+    Message(String),
+    Reasoning(String),
+    Call(Call),
+    Result(CallResult),
+    /// A line of its own, and more below it.
+    Note(Note),
+    /// It is no line: a count of tokens, a rate limit that is far away.
+    Hidden,
+}
+
+pub(super) struct Call {
+    pub(super) id: String,
+    pub(super) tool: String,
+    /// What it does, on one line.
+    pub(super) summary: String,
+    pub(super) input: String,
+}
+
+pub(super) struct CallResult {
+    pub(super) id: String,
+    pub(super) is_error: bool,
+    pub(super) exit_code: Option<i64>,
+    pub(super) output: String,
+}
+
+pub(super) struct Note {
+    pub(super) tone: Tone,
+    pub(super) text: String,
+    pub(super) more: String,
+    /// Shown only where everything is.
+    pub(super) detail: bool,
+}
+
+#[derive(Deserialize)]
+struct Line {
+    seq: u64,
+    at: Timestamp,
+    kind: String,
+    #[serde(flatten)]
+    rest: Map<String, Value>,
+}
+
+impl Item {
+    /// Reads a line; `None` where that is none of a session log.
+    pub(super) fn read(line: &str) -> Option<Self> {
+        let line: Line = serde_json::from_str(line).ok()?;
+        Some(Self {
+            seq: line.seq,
+            at: line.at,
+            kind: read(&line.kind, &line.rest),
+        })
+    }
+}
+
+fn read(kind: &str, rest: &Map<String, Value>) -> ItemKind {
+    let text = |name| string(rest, name);
+    match kind {
+        "message" => ItemKind::Message(cut(text("text").unwrap_or_default())),
+        "reasoning" => ItemKind::Reasoning(cut(text("text").unwrap_or_default())),
+        "tool_call" => {
+            let input = rest.get("input").filter(|input| !input.is_null());
+            ItemKind::Call(Call {
+                id: cut(text("call_id").unwrap_or_default()),
+                tool: cut(text("tool").unwrap_or("tool")),
+                summary: input.map(summary).unwrap_or_default(),
+                input: input.map(whole).unwrap_or_default(),
+            })
+        }
+        "tool_result" => ItemKind::Result(CallResult {
+            id: cut(text("call_id").unwrap_or_default()),
+            is_error: flag(rest, "is_error"),
+            exit_code: rest.get("exit_code").and_then(Value::as_i64),
+            output: rest
+                .get("output")
+                .filter(|output| !output.is_null())
+                .map(whole)
+                .unwrap_or_default(),
+        }),
+        "token_usage" => ItemKind::Hidden,
+        "session_started" => {
+            let mut parts = vec!["session started".to_owned()];
+            parts.extend(text("agent_version").map(|version| format!("agent {version}")));
+            parts.extend(text("model").map(str::to_owned));
+            note(Tone::Faint, &parts.join(", "))
+        }
+        "subagent" => {
+            let what = text("description").or(text("id")).unwrap_or_default();
+            note(
+                Tone::Name,
+                &format!("sub-agent {}: {what}", text("status").unwrap_or("?")),
+            )
+        }
+        "rate_limit" => rate_limit(rest),
+        "approval" => {
+            let (tool, decision) = (text("tool").unwrap_or("?"), text("decision").unwrap_or("?"));
+            note_with(
+                Tone::Warn,
+                &format!("permission {decision}: {tool}"),
+                text("detail"),
+            )
+        }
+        "error" => {
+            let fatal = flag(rest, "fatal");
+            let (tone, name) = if fatal {
+                (Tone::Bad, "fatal error")
+            } else {
+                (Tone::Warn, "error")
+            };
+            let class = text("failure_class").map(|class| format!(" ({})", words(class)));
+            let head = format!("{name}{}", class.unwrap_or_default());
+            note_with(tone, &head, text("message"))
+        }
+        "malformed" => note(
+            Tone::Warn,
+            &format!("not JSON: {}", text("line").unwrap_or_default()),
+        ),
+        "completed" => completed(rest),
+        "resumed" => note(
+            Tone::Faint,
+            &format!(
+                "goes on with the conversation of {}",
+                text("resumed_from").unwrap_or("?")
+            ),
+        ),
+        "resume_failed" => note_with(
+            Tone::Warn,
+            "the conversation before could not be gone on with",
+            text("reason"),
+        ),
+        "limit" => {
+            let percent = rest.get("percent").and_then(Value::as_u64).unwrap_or(0);
+            let tone = if percent >= 100 { Tone::Bad } else { Tone::Warn };
+            let (scope, unit) = (text("scope").unwrap_or("?"), text("unit").unwrap_or("?"));
+            note(
+                tone,
+                &format!("{percent} % of the {} limit ({unit}) is used", words(scope)),
+            )
+        }
+        "ended" => ended(rest),
+        _ => {
+            let raw = rest.get("raw").map(Value::to_string).unwrap_or_default();
+            ItemKind::Note(Note {
+                tone: Tone::Faint,
+                text: cut(&format!("{kind}: {raw}")),
+                more: String::new(),
+                detail: true,
+            })
+        }
+    }
+}
+
+fn rate_limit(rest: &Map<String, Value>) -> ItemKind {
+    let status = string(rest, "status").unwrap_or("allowed");
+    let used = rest.get("utilization").and_then(Value::as_f64);
+    if status == "allowed" && used.is_none_or(|used| used < 0.8) {
+        return ItemKind::Hidden;
+    }
+    let used = used.map(|used| format!(", {:.0} % used", used * 100.0));
+    let text = format!("rate limit: {}{}", words(status), used.unwrap_or_default());
+    note(
+        if status == "rejected" {
+            Tone::Bad
+        } else {
+            Tone::Warn
+        },
+        &text,
+    )
+}
+
+fn completed(rest: &Map<String, Value>) -> ItemKind {
+    let reason = string(rest, "reason")
+        .map(|reason| format!(" ({reason})"))
+        .unwrap_or_default();
+    if flag(rest, "ok") {
+        // Its last message stands above.
+        note(Tone::Good, &format!("the agent says it is done{reason}"))
+    } else {
+        note_with(
+            Tone::Bad,
+            &format!("the agent gave up{reason}"),
+            string(rest, "message"),
+        )
+    }
+}
+
+fn ended(rest: &Map<String, Value>) -> ItemKind {
+    let outcome = string(rest, "outcome").unwrap_or("?");
+    let mut text = format!("ended: {}", words(outcome));
+    if let Some(class) = string(rest, "failure_class") {
+        text.push_str(&format!(" ({})", words(class)));
+    }
+    if let Some(code) = rest.get("exit_code").and_then(Value::as_i64) {
+        text.push_str(&format!(", exit code {code}"));
+    }
+    if let Some(signal) = rest.get("signal").and_then(Value::as_i64) {
+        text.push_str(&format!(", signal {signal}"));
+    }
+    if let Some(ms) = rest.get("duration_ms").and_then(Value::as_u64) {
+        text.push_str(&format!(", after {}", span(ms / 1_000)));
+    }
+    let count = |name| {
+        rest.get("usage")
+            .and_then(|usage| usage.get(name)?.as_u64())
+            .unwrap_or(0)
+    };
+    let tokens = count("input_tokens").saturating_add(count("output_tokens"));
+    if tokens > 0 {
+        text.push_str(&format!(", {} tokens", short(tokens)));
+    }
+    if let Some(usd) = rest.get("cost_usd").and_then(Value::as_f64) {
+        text.push_str(&format!(", {}", cost(Some(usd))));
+    }
+    let tone = if outcome == "succeeded" {
+        Tone::Good
+    } else {
+        Tone::Bad
+    };
+    note_with(tone, &text, string(rest, "reason"))
+}
+
+fn note(tone: Tone, text: &str) -> ItemKind {
+    note_with(tone, text, None)
+}
+
+fn note_with(tone: Tone, text: &str, more: Option<&str>) -> ItemKind {
+    ItemKind::Note(Note {
+        tone,
+        text: cut(text),
+        more: cut(more.unwrap_or_default()),
+        detail: false,
+    })
+}
+
+fn string<'a>(rest: &'a Map<String, Value>, name: &str) -> Option<&'a str> {
+    rest.get(name).and_then(Value::as_str)
+}
+
+fn flag(rest: &Map<String, Value>, name: &str) -> bool {
+    rest.get(name).and_then(Value::as_bool).unwrap_or(false)
+}
+
+fn cut(text: &str) -> String {
+    if text.len() <= MAX_TEXT {
+        return text.to_owned();
+    }
+    let mut out = text[..text.floor_char_boundary(MAX_TEXT)].to_owned();
+    out.push('…');
+    out
+}
+
+/// What a tool was asked to do, in one line: the argument that people look for, else all of them.
+fn summary(input: &Value) -> String {
+    const TELLING: [&str; 14] = [
+        "command",
+        "cmd",
+        "file_path",
+        "path",
+        "pattern",
+        "query",
+        "url",
+        "changes",
+        "patch",
+        "prompt",
+        "description",
+        "name",
+        "text",
+        "message",
+    ];
+    let telling = TELLING.iter().find_map(|name| input.get(name)).unwrap_or(input);
+    text::fit(&inline(telling), 400)
+}
+
+fn inline(value: &Value) -> String {
+    match value {
+        Value::String(text) => cut(text),
+        Value::Array(items) if items.iter().all(Value::is_string) => {
+            let words: Vec<&str> = items.iter().filter_map(Value::as_str).collect();
+            cut(&words.join(" "))
+        }
+        Value::Array(items) => {
+            // The files of a change: their paths tell most.
+            let paths: Option<Vec<&str>> = items.iter().map(|item| item.get("path")?.as_str()).collect();
+            match paths {
+                Some(paths) => cut(&paths.join(" ")),
+                None => cut(&value.to_string()),
+            }
+        }
+        _ => cut(&value.to_string()),
+    }
+}
+
+/// A value as a person reads it: texts as they are, one argument in a line.
+fn whole(value: &Value) -> String {
+    match value {
+        Value::String(text) => cut(text),
+        Value::Object(map) => {
+            let lines: Vec<String> = map
+                .iter()
+                .map(|(name, value)| format!("{name}: {}", inline(value)))
+                .collect();
+            cut(&lines.join("\n"))
+        }
+        // What Claude Code gives: `[{"type":"text","text":"…"}]`.
+        Value::Array(items) => {
+            let texts: Option<Vec<&str>> = items.iter().map(|item| item.get("text")?.as_str()).collect();
+            match texts {
+                Some(texts) => cut(&texts.join("\n")),
+                None => inline(value),
+            }
+        }
+        _ => inline(value),
+    }
+}

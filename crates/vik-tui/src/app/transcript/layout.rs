@@ -1,0 +1,196 @@
+//! Events as lines.
+
+use jiff::tz::TimeZone;
+
+use super::events::{Call, CallResult, Item, ItemKind, Note};
+use crate::table::{CellText, Tone};
+use crate::text::{count, fit, width, wrap};
+
+/// Lines of one text, where everything is shown.
+const MAX_LINES: usize = 1_000;
+/// Lines of what a tool was given or gave, where everything is shown.
+const MAX_TOOL_LINES: usize = 200;
+/// Lines of a thought, where it is folded.
+const FOLDED_THOUGHT: usize = 2;
+/// Lines of what a failed tool said last, where it is folded.
+const FOLDED_FAILURE: usize = 3;
+/// The time stands in front of entries where there is so much room.
+const TIME_FROM: usize = 60;
+const TIME: usize = 9;
+
+/// What lines are made for.
+pub(super) struct Page<'a> {
+    pub(super) columns: usize,
+    pub(super) unfolded: bool,
+    pub(super) time_zone: &'a TimeZone,
+}
+
+struct Lines<'a> {
+    out: &'a mut Vec<Vec<CellText>>,
+    /// What stands in front of the next line.
+    lead: String,
+    /// And in front of those after it.
+    rest: String,
+    columns: usize,
+}
+
+impl Lines<'_> {
+    fn push(&mut self, pieces: Vec<CellText>) {
+        let lead = std::mem::replace(&mut self.lead, self.rest.clone());
+        let mut line = vec![CellText::new(lead, Tone::Faint)];
+        line.extend(pieces);
+        self.out.push(line);
+    }
+
+    fn text(&mut self, text: &str, tone: Tone, indent: &str, most: usize) -> bool {
+        let (lines, cut) = wrap(text, self.columns.saturating_sub(width(indent)), most);
+        for line in lines {
+            self.push(vec![
+                CellText::new(indent, Tone::Faint),
+                CellText::new(line, tone),
+            ]);
+        }
+        cut
+    }
+}
+
+/// Lays out one entry.
+pub(super) fn lay(item: &Item, result: Option<&Item>, page: &Page<'_>, out: &mut Vec<Vec<CellText>>) {
+    let room = if page.columns >= TIME_FROM { TIME } else { 0 };
+    let mut lines = Lines {
+        lead: if room > 0 {
+            time(item, page.time_zone)
+        } else {
+            String::new()
+        },
+        rest: " ".repeat(room),
+        columns: page.columns.saturating_sub(room).max(1),
+        out,
+    };
+    match &item.kind {
+        ItemKind::Hidden => {}
+        ItemKind::Message(text) => {
+            lines.text(text.trim_end(), Tone::Plain, "", MAX_LINES);
+        }
+        ItemKind::Reasoning(text) => {
+            let most = if page.unfolded { MAX_LINES } else { FOLDED_THOUGHT };
+            lines.text(text.trim(), Tone::Faint, "~ ", most);
+        }
+        ItemKind::Note(note) => lay_note(note, page, &mut lines),
+        ItemKind::Call(call) => {
+            let result = result.and_then(|item| match &item.kind {
+                ItemKind::Result(result) => Some(result),
+                _ => None,
+            });
+            lay_call(call, result, page, &mut lines);
+        }
+        // Its call is not here: in a page before, or lost.
+        ItemKind::Result(result) => {
+            let (text, tone) = end_of(Some(result));
+            lines.push(vec![
+                CellText::new(mark(page), Tone::Name),
+                CellText::new("result of an earlier call: ", Tone::Faint),
+                CellText::new(text, tone),
+            ]);
+            lay_output(result, page, &mut lines);
+        }
+    }
+}
+
+fn time(item: &Item, time_zone: &TimeZone) -> String {
+    let at = item.at.to_zoned(time_zone.clone());
+    format!("{:02}:{:02}:{:02} ", at.hour(), at.minute(), at.second())
+}
+
+fn mark(page: &Page<'_>) -> &'static str {
+    if page.unfolded { "▾ " } else { "▸ " }
+}
+
+fn lay_note(note: &Note, page: &Page<'_>, lines: &mut Lines<'_>) {
+    if note.detail && !page.unfolded {
+        return;
+    }
+    let most = if page.unfolded { MAX_LINES } else { 20 };
+    let more = note.more.trim();
+    let one = format!("{}: {more}", note.text);
+    if !more.is_empty() && !more.contains('\n') && width(&one) <= lines.columns {
+        lines.text(&one, note.tone, "", most);
+        return;
+    }
+    lines.text(&note.text, note.tone, "", most);
+    lines.text(more, Tone::Plain, "  ", most);
+}
+
+/// How a call ended, in a word or two.
+fn end_of(result: Option<&CallResult>) -> (String, Tone) {
+    let Some(result) = result else {
+        return ("running".to_owned(), Tone::Good);
+    };
+    let failed = result.is_error || result.exit_code.is_some_and(|code| code != 0);
+    let tone = if failed { Tone::Bad } else { Tone::Faint };
+    let mut text = match (failed, result.exit_code) {
+        (true, Some(code)) => format!("exit {code}"),
+        (true, None) => "failed".to_owned(),
+        (false, _) => "ok".to_owned(),
+    };
+    let lines = result.output.trim_end().lines().count();
+    if lines > 0 {
+        text.push_str(&format!(", {}", count(lines, "line")));
+    }
+    (text, tone)
+}
+
+fn lay_call(call: &Call, result: Option<&CallResult>, page: &Page<'_>, lines: &mut Lines<'_>) {
+    let (end, tone) = end_of(result);
+    // Name, what it does, and how it ended share the line; what it does gives way.
+    let tool = fit(&call.tool, (lines.columns / 3).max(8));
+    let taken = 2 + width(&tool) + 2 + 2 + width(&end);
+    let summary = fit(&call.summary, lines.columns.saturating_sub(taken));
+    let mut line = vec![
+        CellText::new(mark(page), Tone::Name),
+        CellText::new(tool, Tone::Name),
+    ];
+    if !summary.is_empty() {
+        line.push(CellText::plain("  "));
+        line.push(CellText::plain(summary));
+    }
+    line.push(CellText::plain("  "));
+    line.push(CellText::new(end, tone));
+    lines.push(line);
+    if page.unfolded {
+        let input = call.input.trim_end();
+        // What is on the line above need not be said twice.
+        if input.contains('\n') || width(input) > lines.columns / 2 {
+            tool_text(input, Tone::Plain, lines);
+        }
+    }
+    if let Some(result) = result {
+        lay_output(result, page, lines);
+    }
+}
+
+fn lay_output(result: &CallResult, page: &Page<'_>, lines: &mut Lines<'_>) {
+    let output = result.output.trim_end();
+    if page.unfolded {
+        tool_text(output, Tone::Faint, lines);
+    } else if result.is_error || result.exit_code.is_some_and(|code| code != 0) {
+        let all: Vec<&str> = output.lines().collect();
+        for line in &all[all.len().saturating_sub(FOLDED_FAILURE)..] {
+            let line = fit(line, lines.columns.saturating_sub(4));
+            lines.push(vec![
+                CellText::new("  │ ", Tone::Faint),
+                CellText::new(line, Tone::Faint),
+            ]);
+        }
+    }
+}
+
+fn tool_text(text: &str, tone: Tone, lines: &mut Lines<'_>) {
+    if text.is_empty() {
+        return;
+    }
+    if lines.text(text, tone, "  │ ", MAX_TOOL_LINES) {
+        let note = "  … more of it stands in the session log";
+        lines.push(vec![CellText::new(note, Tone::Faint)]);
+    }
+}

@@ -1,0 +1,120 @@
+//! Where the daemon is asked, and how its addresses are written.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use hyper::Uri;
+use hyper::header::HeaderValue;
+
+use crate::error::ClientError;
+
+/// Where the daemon is asked.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Endpoint {
+    /// Its Unix socket; who may open it is decided by the file's mode.
+    Unix(PathBuf),
+    /// The API over TCP.
+    Tcp {
+        /// As in `http://127.0.0.1:8080`; without a scheme it is `http`. A path is put before `/api/v1`.
+        url: String,
+        /// What the daemon wrote into its token file.
+        token: String,
+    },
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unix(path) => f.debug_tuple("Unix").field(path).finish(),
+            // The token is a secret.
+            Self::Tcp { url, .. } => f.debug_struct("Tcp").field("url", url).finish_non_exhaustive(),
+        }
+    }
+}
+
+/// A client of one daemon.
+#[derive(Clone)]
+pub(crate) struct Client {
+    pub(super) way: Way,
+    /// For people: what is asked.
+    pub(super) target: String,
+    pub(super) host: HeaderValue,
+    pub(super) token: Option<HeaderValue>,
+    /// What stands before `/api/v1`.
+    pub(super) prefix: String,
+}
+
+#[derive(Clone)]
+pub(super) enum Way {
+    Unix(PathBuf),
+    Tcp(String, u16),
+}
+
+impl Client {
+    pub(crate) fn new(endpoint: &Endpoint) -> Result<Self, ClientError> {
+        match endpoint {
+            Endpoint::Unix(path) => Ok(Self {
+                way: Way::Unix(path.clone()),
+                target: path.display().to_string(),
+                host: HeaderValue::from_static("localhost"),
+                token: None,
+                prefix: String::new(),
+            }),
+            Endpoint::Tcp { url, token } => Self::tcp(url, token),
+        }
+    }
+
+    fn tcp(url: &str, token: &str) -> Result<Self, ClientError> {
+        let wrong = |why| ClientError::Address {
+            url: url.to_owned(),
+            why,
+        };
+        let whole = match url.contains("://") {
+            true => url.to_owned(),
+            false => format!("http://{url}"),
+        };
+        let uri: Uri = whole.parse().map_err(|_| wrong("it cannot be read"))?;
+        match uri.scheme_str() {
+            Some("http") => {}
+            Some("https") => return Err(wrong("TLS is not spoken here; forward the port with ssh instead")),
+            _ => return Err(wrong("it does not begin with `http://`")),
+        }
+        let authority = uri.authority().ok_or_else(|| wrong("it names no host"))?;
+        if authority.as_str().contains('@') {
+            return Err(wrong("a user or password has no place in it"));
+        }
+        let host = HeaderValue::from_str(authority.as_str()).map_err(|_| wrong("it cannot be read"))?;
+        let mut token = HeaderValue::from_str(&format!("Bearer {}", token.trim()))
+            .map_err(|_| wrong("its token is no token"))?;
+        token.set_sensitive(true);
+        // `[::1]` is written with brackets in an address, and without them to the resolver.
+        let name = authority.host().trim_start_matches('[').trim_end_matches(']');
+        Ok(Self {
+            way: Way::Tcp(name.to_owned(), authority.port_u16().unwrap_or(80)),
+            target: authority.to_string(),
+            host,
+            token: Some(token),
+            prefix: uri.path().trim_end_matches('/').to_owned(),
+        })
+    }
+
+    /// For people: what is asked.
+    pub(crate) fn target(&self) -> &str {
+        &self.target
+    }
+}
+
+/// A piece of a path or query: everything but letters, digits, `-`, `_` and `.` is escaped.
+pub(super) fn encode(text: &str) -> String {
+    let dots_only = text.bytes().all(|b| b == b'.');
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' => out.push(char::from(byte)),
+            // `..` would be a step up.
+            b'.' if !dots_only => out.push('.'),
+            _ => out.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    out
+}

@@ -1,0 +1,320 @@
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::{TcpListener, UnixListener};
+use vik_api::Fact;
+
+use super::*;
+use crate::fixtures;
+
+/// What was asked: the head, and the body.
+type Asked = Arc<Mutex<Vec<(String, String)>>>;
+
+fn whole(status: &str, kind: &str, body: &str) -> String {
+    let length = body.len();
+    format!("HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n\r\n{body}")
+}
+
+fn json_answer(value: &Value) -> String {
+    whole("200 OK", "application/json", &value.to_string())
+}
+
+/// Reads one request and gives one answer; the connection is closed then.
+async fn serve(mut stream: impl AsyncRead + AsyncWrite + Unpin, answer: String, asked: Asked) {
+    let mut bytes = Vec::new();
+    let (head, length) = loop {
+        let mut chunk = [0; 4096];
+        let count = stream.read(&mut chunk).await.unwrap();
+        if count == 0 {
+            return;
+        }
+        bytes.extend(&chunk[..count]);
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        if let Some(end) = text.find("\r\n\r\n") {
+            let head = text[..end].to_lowercase();
+            let length = head
+                .lines()
+                .find_map(|line| line.strip_prefix("content-length: ")?.parse::<usize>().ok());
+            break (text[..end].to_owned(), end + 4 + length.unwrap_or(0));
+        }
+    };
+    while bytes.len() < length {
+        let mut chunk = [0; 4096];
+        let count = stream.read(&mut chunk).await.unwrap();
+        bytes.extend(&chunk[..count]);
+    }
+    let body = String::from_utf8_lossy(&bytes[head.len() + 4..]).into_owned();
+    asked.lock().unwrap().push((head, body));
+    stream.write_all(answer.as_bytes()).await.unwrap();
+    stream.shutdown().await.ok();
+}
+
+fn on_unix(path: &Path, answers: Vec<String>) -> Asked {
+    let asked = Asked::default();
+    let listener = UnixListener::bind(path).unwrap();
+    let given = Arc::clone(&asked);
+    tokio::spawn(async move {
+        for answer in answers {
+            let (stream, _) = listener.accept().await.unwrap();
+            serve(stream, answer, Arc::clone(&given)).await;
+        }
+    });
+    asked
+}
+
+async fn on_tcp(answers: Vec<String>) -> (String, Asked) {
+    let asked = Asked::default();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let given = Arc::clone(&asked);
+    tokio::spawn(async move {
+        for answer in answers {
+            let (stream, _) = listener.accept().await.unwrap();
+            serve(stream, answer, Arc::clone(&given)).await;
+        }
+    });
+    (address, asked)
+}
+
+fn tcp(url: &str) -> Client {
+    let endpoint = Endpoint::Tcp {
+        url: url.to_owned(),
+        token: "s3cret\n".to_owned(),
+    };
+    Client::new(&endpoint).unwrap()
+}
+
+fn requests(asked: &Asked) -> Vec<(String, String)> {
+    let asked = asked.lock().unwrap();
+    let first = |head: &str| head.lines().next().unwrap_or("").to_owned();
+    asked
+        .iter()
+        .map(|(head, body)| (first(head), body.clone()))
+        .collect()
+}
+
+#[tokio::test]
+async fn every_request_over_a_unix_socket() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("vik.sock");
+    let steered = || json_answer(&json!({"count": 2}));
+    let answers = vec![
+        json_answer(&json!(fixtures::status(3))),
+        json_answer(&json!(fixtures::issues())),
+        json_answer(&json!(fixtures::issues())),
+        json_answer(&json!(fixtures::explained("a/b"))),
+        json_answer(&json!(fixtures::page(&fixtures::log(), 12, true))),
+        json_answer(&json!(fixtures::diff())),
+        steered(),
+        steered(),
+        steered(),
+        steered(),
+        json_answer(&json!({"count": 0, "nothing": "nothing is parked"})),
+    ];
+    let asked = on_unix(&path, answers);
+    let client = Client::new(&Endpoint::Unix(path)).unwrap();
+    let issue = || IssueId::from("a/b ?#%\u{e9}\r\n");
+    assert_eq!(client.state().await.unwrap().sessions.len(), 3);
+    assert_eq!(client.issues(None, 500).await.unwrap().issues.len(), 17);
+    client.issues(Some(&issue()), 2).await.unwrap();
+    assert_eq!(
+        client.issue(&issue()).await.unwrap().issue_id,
+        IssueId::from("a/b")
+    );
+    assert_eq!(client.events("../x", 7, 500).await.unwrap().events.len(), 12);
+    assert_eq!(client.diff("0198").await.unwrap().files.len(), 3);
+    assert_eq!(client.steer(&Action::Refresh).await.unwrap().count, 2);
+    client.steer(&Action::Pause(None)).await.unwrap();
+    client.steer(&Action::Continue(Some("7".into()))).await.unwrap();
+    client.steer(&Action::Cancel("..".into())).await.unwrap();
+    let nothing = client.steer(&Action::Unpark("7".into())).await.unwrap();
+    assert_eq!(nothing.nothing.as_deref(), Some("nothing is parked"));
+    let expected = [
+        ("GET /api/v1/state HTTP/1.1", ""),
+        ("GET /api/v1/issues?limit=500 HTTP/1.1", ""),
+        (
+            "GET /api/v1/issues?limit=2&after=a%2Fb%20%3F%23%25%C3%A9%0D%0A HTTP/1.1",
+            "",
+        ),
+        ("GET /api/v1/issues/a%2Fb%20%3F%23%25%C3%A9%0D%0A HTTP/1.1", ""),
+        (
+            "GET /api/v1/sessions/..%2Fx/events?after=7&limit=500 HTTP/1.1",
+            "",
+        ),
+        ("GET /api/v1/sessions/0198/diff HTTP/1.1", ""),
+        ("POST /api/v1/refresh HTTP/1.1", "{}"),
+        ("POST /api/v1/pause HTTP/1.1", r#"{"issue_id":null}"#),
+        ("POST /api/v1/continue HTTP/1.1", r#"{"issue_id":"7"}"#),
+        ("POST /api/v1/issues/%2E%2E/cancel HTTP/1.1", "{}"),
+        ("POST /api/v1/issues/7/unpark HTTP/1.1", r#"{"attempts":null}"#),
+    ];
+    let expected = expected.map(|(head, body)| (head.to_owned(), body.to_owned()));
+    assert_eq!(requests(&asked), expected);
+    let asked = asked.lock().unwrap();
+    assert!(
+        !asked
+            .iter()
+            .any(|(head, _)| head.to_lowercase().contains("authorization"))
+    );
+    assert!(
+        asked[6]
+            .0
+            .to_lowercase()
+            .contains("content-type: application/json")
+    );
+}
+
+#[tokio::test]
+async fn over_tcp_the_token_is_shown() {
+    let answers = vec![json_answer(&json!(fixtures::status(1))); 2];
+    let (address, asked) = on_tcp(answers).await;
+    assert_eq!(
+        tcp(&format!("http://{address}"))
+            .state()
+            .await
+            .unwrap()
+            .sessions
+            .len(),
+        1
+    );
+    tcp(&format!("{address}/behind/")).state().await.unwrap();
+    let asked = asked.lock().unwrap();
+    let head = asked[0].0.to_lowercase();
+    assert!(
+        head.contains("authorization: bearer s3cret\r\n") || head.ends_with("authorization: bearer s3cret"),
+        "{head}"
+    );
+    assert!(head.contains(&format!("host: {address}")));
+    assert!(asked[1].0.starts_with("GET /behind/api/v1/state "));
+    let endpoint = Endpoint::Tcp {
+        url: "http://x".to_owned(),
+        token: "s3cret".to_owned(),
+    };
+    assert!(!format!("{endpoint:?}").contains("s3cret"));
+}
+
+#[tokio::test]
+async fn refusals_say_why() {
+    let problem = json!({"type": "about:blank", "title": "Unauthorized", "status": 401, "detail": "no token was given",
+        "code": "unauthorized", "hint": "read it from the token file"});
+    let answers = vec![
+        whole(
+            "401 Unauthorized",
+            "application/problem+json",
+            &problem.to_string(),
+        ),
+        whole("502 Bad Gateway", "text/html", "<h1>no</h1>"),
+        whole("200 OK", "application/json", "{\"schema\":"),
+        "HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{".to_owned(),
+        "HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n".to_owned(),
+        "not HTTP at all\r\n\r\n".to_owned(),
+    ];
+    let (address, asked) = on_tcp(answers).await;
+    let client = tcp(&address);
+    let refused = client.state().await.unwrap_err();
+    assert_eq!(refused.whole(), "no token was given");
+    assert_eq!(refused.hint(), Some("read it from the token file"));
+    assert!(!refused.is_unreachable());
+    let gateway = client.state().await.unwrap_err();
+    assert_eq!(
+        gateway.whole(),
+        format!("{address} answered with HTTP status 502")
+    );
+    let cut = client.state().await.unwrap_err();
+    assert!(matches!(cut, ClientError::Decode { .. }), "{cut:?}");
+    let broken = client.state().await.unwrap_err();
+    assert!(
+        matches!(broken, ClientError::Broken { .. }) && broken.is_unreachable(),
+        "{broken:?}"
+    );
+    // A redirect is no answer, and is not followed.
+    let elsewhere = client.state().await.unwrap_err();
+    assert!(
+        matches!(elsewhere, ClientError::Status { status: 302, .. }),
+        "{elsewhere:?}"
+    );
+    let nonsense = client.state().await.unwrap_err();
+    assert!(matches!(nonsense, ClientError::Broken { .. }), "{nonsense:?}");
+    assert_eq!(asked.lock().unwrap().len(), 6);
+}
+
+#[tokio::test]
+async fn nobody_listens() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("vik.sock");
+    let error = Client::new(&Endpoint::Unix(path))
+        .unwrap()
+        .state()
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(error, ClientError::Connect { .. }) && error.is_unreachable(),
+        "{error:?}"
+    );
+    assert!(error.hint().is_some());
+}
+
+#[test]
+fn addresses_that_are_none() {
+    for (url, why) in [
+        (
+            "https://host:1",
+            "TLS is not spoken here; forward the port with ssh instead",
+        ),
+        ("ftp://host", "it does not begin with `http://`"),
+        ("http://me:pw@host", "a user or password has no place in it"),
+        ("http://", "it cannot be read"),
+    ] {
+        let endpoint = Endpoint::Tcp {
+            url: url.to_owned(),
+            token: "t".to_owned(),
+        };
+        match Client::new(&endpoint) {
+            Err(ClientError::Address { why: told, .. }) => assert_eq!(told, why, "{url}"),
+            _ => panic!("{url} was taken"),
+        }
+    }
+    assert_eq!(tcp("http://[::1]:8080").target(), "[::1]:8080");
+}
+
+#[tokio::test]
+async fn the_feed_tells_until_it_breaks_off() {
+    let event = |kind: &str, rest: &Value| {
+        let mut data = json!({"at": fixtures::now().to_string(), "type": kind});
+        data.as_object_mut()
+            .unwrap()
+            .extend(rest.as_object().unwrap().clone());
+        format!("event: {kind}\ndata: {data}\n\n")
+    };
+    let feed = [
+        "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n".to_owned(),
+        ": still here\n\n".to_owned(),
+        event("reset", &json!({})),
+        event("session", &json!(fixtures::session(1))),
+        event("news", &json!({"what": "of a later version"})),
+        event("issue", &json!({"issue_id": "7", "what": "parked"})),
+    ];
+    let (address, asked) = on_tcp(vec![feed.concat(), whole("404 Not Found", "text/plain", "")]).await;
+    let client = tcp(&address);
+    let mut feed = client.feed().await.unwrap();
+    let fact = |event: Option<Option<FeedEvent>>| event.unwrap().map(|event| event.fact);
+    assert!(matches!(fact(feed.next().await), Some(Fact::Reset)));
+    assert!(
+        matches!(fact(feed.next().await), Some(Fact::Session(session)) if session.issue_id.as_str() == "41")
+    );
+    assert!(
+        fact(feed.next().await).is_none(),
+        "something changed, whatever it is"
+    );
+    assert!(matches!(fact(feed.next().await), Some(Fact::Issue { .. })));
+    assert!(feed.next().await.is_none());
+    assert!(
+        asked.lock().unwrap()[0]
+            .0
+            .to_lowercase()
+            .contains("accept: text/event-stream")
+    );
+    assert!(client.feed().await.is_err());
+}

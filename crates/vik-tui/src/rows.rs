@@ -1,0 +1,92 @@
+//! The columns of the four tables.
+
+mod issue;
+mod parked;
+mod session;
+mod waiting;
+
+use std::cmp::Ordering;
+
+use vik_api::{Explanation, SessionView, StageState};
+use vik_core::ids::IssueId;
+
+use crate::table::{CellText, Look, Tone};
+pub(crate) use waiting::starts;
+
+fn by_number(a: f64, b: f64) -> Ordering {
+    a.total_cmp(&b)
+}
+
+fn issue_cell(issue: &IssueId, look: &Look<'_>) -> CellText {
+    if look.paused.contains(issue) {
+        CellText::new(format!("{issue} ||"), Tone::Warn)
+    } else {
+        CellText::new(issue.as_str(), Tone::Strong)
+    }
+}
+
+/// What a session does now, in a few words.
+pub(crate) fn doing(session: &SessionView) -> String {
+    match (session.phase.as_str(), session.activity.as_deref()) {
+        ("running", Some(activity)) => activity.to_owned(),
+        (phase, Some(activity)) => format!("{phase}: {activity}"),
+        (phase, None) => phase.to_owned(),
+    }
+}
+
+/// How much of the budget of a session is used, 0 to 1; of tokens or money, what is nearer to its limit.
+pub(crate) fn used(session: &SessionView) -> Option<f64> {
+    let money = session
+        .budget
+        .usd
+        .filter(|&most| most > 0.0)
+        .map(|most| session.charged.cost_usd / most);
+    let tokens = session
+        .budget
+        .tokens
+        .filter(|&most| most > 0)
+        .map(|most| session.charged.tokens as f64 / most as f64);
+    match (money, tokens) {
+        (Some(a), Some(b)) => Some(a.max(b)),
+        (a, b) => a.or(b),
+    }
+}
+
+/// How a share of a limit stands out.
+pub(crate) fn share_tone(share: f64) -> Tone {
+    match share {
+        s if s >= 1.0 => Tone::Bad,
+        s if s >= 0.8 => Tone::Warn,
+        _ => Tone::Plain,
+    }
+}
+
+/// Where an issue stands, in one word, and how that stands out. The busiest stage decides.
+pub(crate) fn stand(issue: &Explanation) -> (&'static str, Tone) {
+    let has = |state| issue.stages.iter().any(|stage| stage.state == state);
+    if has(StageState::Running) {
+        ("running", Tone::Good)
+    } else if issue.paused {
+        ("paused", Tone::Warn)
+    } else if has(StageState::Ready) {
+        ("ready", Tone::Good)
+    } else if has(StageState::Waiting) {
+        ("waiting", Tone::Plain)
+    } else if has(StageState::Held) {
+        ("held", Tone::Warn)
+    } else if !issue.present {
+        ("gone", Tone::Faint)
+    } else {
+        ("idle", Tone::Faint)
+    }
+}
+
+/// The name of a stage's state.
+pub(crate) fn stage_state(state: StageState) -> (&'static str, Tone) {
+    match state {
+        StageState::Running => ("running", Tone::Good),
+        StageState::Ready => ("ready", Tone::Good),
+        StageState::Waiting => ("waiting", Tone::Plain),
+        StageState::Held => ("held", Tone::Warn),
+    }
+}

@@ -1,0 +1,123 @@
+//! The columns of the issues.
+
+use vik_api::Explanation;
+
+use super::{by_number, share_tone, stand};
+use crate::table::{CellText, Column, Row, Tone, Width};
+use crate::text::{cost, money_limit, natural, tokens, words};
+
+fn stages(issue: &Explanation) -> String {
+    let names: Vec<&str> = issue.stages.iter().map(|stage| stage.stage.as_str()).collect();
+    if names.is_empty() {
+        "-".to_owned()
+    } else {
+        names.join(" ")
+    }
+}
+
+fn held_by(issue: &Explanation) -> String {
+    let stage = issue.stages.iter().find_map(|stage| stage.hold.as_ref());
+    match issue.hold.as_ref().or(stage) {
+        None => String::new(),
+        Some(hold) if hold.detail.is_empty() => words(&hold.reason),
+        Some(hold) => hold.detail.clone(),
+    }
+}
+
+impl Row for Explanation {
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column {
+            name: "ISSUE",
+            width: Width::Fit(6, 14),
+            from: 0,
+            right: false,
+            cell: |row, _| CellText::new(row.issue_id.as_str(), Tone::Strong),
+            order: |a, b| natural(a.issue_id.as_str(), b.issue_id.as_str()),
+        },
+        Column {
+            name: "STATE",
+            width: Width::Fit(5, 14),
+            from: 50,
+            right: false,
+            cell: |row, _| CellText::plain(row.issue_state.as_str()),
+            order: |a, b| a.issue_state.cmp(&b.issue_state),
+        },
+        Column {
+            name: "NOW",
+            width: Width::Fixed(7),
+            from: 0,
+            right: false,
+            cell: |row, _| {
+                let (name, tone) = stand(row);
+                CellText::new(name, tone)
+            },
+            order: |a, b| stand(a).0.cmp(stand(b).0),
+        },
+        Column {
+            name: "TITLE",
+            width: Width::Fill(12, 3),
+            from: 0,
+            right: false,
+            cell: |row, _| CellText::plain(row.issue_title.as_str()),
+            order: |a, b| a.issue_title.cmp(&b.issue_title),
+        },
+        Column {
+            name: "STAGES",
+            width: Width::Fit(6, 16),
+            from: 90,
+            right: false,
+            cell: |row, _| CellText::new(stages(row), Tone::Name),
+            order: |a, b| stages(a).cmp(&stages(b)),
+        },
+        Column {
+            name: "HELD BY",
+            width: Width::Fill(14, 3),
+            from: 110,
+            right: false,
+            cell: |row, _| CellText::plain(held_by(row)),
+            order: |a, b| held_by(a).cmp(&held_by(b)),
+        },
+        Column {
+            name: "TRIES",
+            width: Width::Fixed(6),
+            from: 64,
+            right: true,
+            cell: |row, _| CellText::plain(row.life.attempts.to_string()),
+            order: |a, b| a.life.attempts.cmp(&b.life.attempts),
+        },
+        Column {
+            name: "TOKENS",
+            width: Width::Fixed(7),
+            from: 100,
+            right: true,
+            cell: |row, _| CellText::plain(tokens(row.life.spent.tokens)),
+            order: |a, b| a.life.spent.tokens.cmp(&b.life.spent.tokens),
+        },
+        Column {
+            name: "COST",
+            width: Width::Fit(5, 16),
+            from: 56,
+            right: true,
+            cell: |row, _| {
+                let spent = cost(Some(row.life.spent.cost_usd));
+                match row.life.limit.usd {
+                    None => CellText::plain(spent),
+                    Some(most) => {
+                        let tone = if most > 0.0 {
+                            share_tone(row.life.spent.cost_usd / most)
+                        } else {
+                            Tone::Bad
+                        };
+                        CellText::new(format!("{spent}/{}", money_limit(most)), tone)
+                    }
+                }
+            },
+            order: |a, b| by_number(a.life.spent.cost_usd, b.life.spent.cost_usd),
+        },
+    ];
+    const SORT: Option<(usize, bool)> = Some((0, false));
+
+    fn key(&self) -> String {
+        self.issue_id.as_str().to_owned()
+    }
+}

@@ -1,0 +1,66 @@
+//! The columns of what is parked.
+
+use vik_api::ParkedView;
+
+use super::issue_cell;
+use crate::table::{CellText, Column, Row, Tone, Width};
+use crate::text::{natural, seconds, span, words};
+
+impl Row for ParkedView {
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column {
+            name: "ISSUE",
+            width: Width::Fit(6, 14),
+            from: 0,
+            right: false,
+            cell: |row, look| issue_cell(&row.issue_id, look),
+            order: |a, b| natural(a.issue_id.as_str(), b.issue_id.as_str()),
+        },
+        Column {
+            name: "STAGE",
+            width: Width::Fit(5, 12),
+            from: 44,
+            right: false,
+            cell: |row, _| CellText::new(row.stage.as_str(), Tone::Name),
+            order: |a, b| a.stage.cmp(&b.stage),
+        },
+        Column {
+            name: "SINCE",
+            width: Width::Fixed(6),
+            from: 50,
+            right: true,
+            cell: |row, look| CellText::new(span(seconds(row.since, look.now)), Tone::Faint),
+            order: |a, b| b.since.cmp(&a.since),
+        },
+        Column {
+            name: "REASON",
+            width: Width::Fit(6, 18),
+            from: 0,
+            right: false,
+            cell: |row, _| CellText::new(words(&row.reason), Tone::Warn),
+            order: |a, b| a.reason.cmp(&b.reason),
+        },
+        Column {
+            name: "DETAIL",
+            width: Width::Fill(10, 3),
+            from: 60,
+            right: false,
+            cell: |row, _| CellText::plain(row.detail.as_str()),
+            order: |a, b| a.detail.cmp(&b.detail),
+        },
+        Column {
+            name: "FREED BY",
+            width: Width::Fill(12, 2),
+            from: 120,
+            right: false,
+            cell: |row, _| CellText::new(row.freed_by.as_str(), Tone::Faint),
+            order: |a, b| a.freed_by.cmp(&b.freed_by),
+        },
+    ];
+    // The latest first: that is what is new.
+    const SORT: Option<(usize, bool)> = Some((2, false));
+
+    fn key(&self) -> String {
+        format!("{}\u{1}{}", self.issue_id, self.stage)
+    }
+}

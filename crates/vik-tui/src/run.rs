@@ -1,0 +1,287 @@
+//! The loop: what happens goes in, what is to be done comes out, and the screen is drawn where something changed.
+
+use std::io;
+use std::pin::Pin;
+use std::time::Duration;
+
+use crossterm::event::{Event, EventStream};
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt as _, StreamExt as _};
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+
+use crate::app::App;
+use crate::client::{Client, Endpoint, Feed};
+use crate::error::TopError;
+use crate::msg::{Command, Msg};
+use crate::terminal::{self, Screen};
+use crate::view::{Theme, view};
+
+/// What changed by itself is drawn at most so often: over a slow line each picture costs.
+const DRAW_PAUSE: Duration = Duration::from_millis(100);
+/// How long to wait before the feed is opened again.
+const FEED_PAUSE: Duration = Duration::from_secs(3);
+/// Facts that are taken in before keys are looked at again.
+const BATCH: usize = 1_000;
+
+/// How the dashboard looks.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Whether colours are used; `NO_COLOR` in the environment wins over it.
+    pub color: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { color: true }
+    }
+}
+
+type Work = Pin<Box<dyn Future<Output = Msg> + Send>>;
+
+/// Shows the dashboard until the user leaves it.
+///
+/// The daemon is asked once before the terminal is taken over: where it does not answer, that is an error like that of
+/// any other verb. Later failures are shown, and tried again.
+///
+/// # Errors
+///
+/// Where there is no terminal, or it fails; where the first request to the daemon fails.
+pub async fn run(endpoint: Endpoint, options: Options) -> Result<(), TopError> {
+    terminal::check()?;
+    let client = Client::new(&endpoint).map_err(TopError::Daemon)?;
+    let first = client.state().await.map_err(TopError::Daemon)?;
+    let signals = Signals::new()?;
+    let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let theme = Theme {
+        color: options.color && !no_color,
+    };
+    let mut screen = Screen::open()?;
+    let size = screen.terminal.size().map_err(|source| TopError::Terminal {
+        what: "measure",
+        source,
+    })?;
+    let size = (size.width, size.height);
+    let now = Timestamp::now();
+    let mut top = Top {
+        app: App::new(now, size, TimeZone::system(), client.target()),
+        client,
+        theme,
+        work: FuturesUnordered::new(),
+        left: false,
+        anew: false,
+    };
+    top.take(Msg::State(Ok(Box::new(first))));
+    top.go(&mut screen, signals).await
+}
+
+/// What ends the dashboard from outside: it gives the terminal back first.
+struct Signals {
+    terminate: Signal,
+    hangup: Signal,
+}
+
+impl Signals {
+    fn new() -> Result<Self, TopError> {
+        let on = |kind| {
+            signal(kind).map_err(|source| TopError::Terminal {
+                what: "watch the signals of",
+                source,
+            })
+        };
+        Ok(Self {
+            terminate: on(SignalKind::terminate())?,
+            hangup: on(SignalKind::hangup())?,
+        })
+    }
+}
+
+struct Top {
+    app: App,
+    client: Client,
+    theme: Theme,
+    work: FuturesUnordered<Work>,
+    left: bool,
+    /// The terminal may not show what it was told.
+    anew: bool,
+}
+
+/// The feed, or the wait before it is opened.
+enum Link {
+    Opening(Pin<Box<dyn Future<Output = Option<Feed>> + Send>>),
+    Open(Box<Feed>),
+}
+
+impl Link {
+    fn opening(client: &Client, pause: Duration) -> Self {
+        let client = client.clone();
+        Self::Opening(Box::pin(async move {
+            tokio::time::sleep(pause).await;
+            client.feed().await.ok()
+        }))
+    }
+}
+
+impl Top {
+    async fn go(&mut self, screen: &mut Screen, mut signals: Signals) -> Result<(), TopError> {
+        let mut keys = EventStream::new();
+        let mut seconds = interval(Duration::from_secs(1));
+        seconds.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        let mut link = Link::opening(&self.client, Duration::ZERO);
+        let mut draw_at = Instant::now();
+        let mut changed = true;
+        let client = self.client.clone();
+        while !self.left {
+            // A connection that died without a word looks open: where the daemon does not answer, it is made anew.
+            if self.app.trouble.is_some() && matches!(link, Link::Open(_)) {
+                link = Link::opening(&client, FEED_PAUSE);
+                self.take(Msg::FeedLost);
+            }
+            if changed && Instant::now() >= draw_at {
+                self.draw(screen)?;
+                changed = false;
+                draw_at = Instant::now() + DRAW_PAUSE;
+            }
+            tokio::select! {
+                            biased;
+                            _ = signals.terminate.recv() => return Ok(()),
+                            _ = signals.hangup.recv() => return Ok(()),
+                            event = keys.next() => {
+                                let Some(event) = event else { return Ok(()) };
+                                self.on_terminal(event)?;
+                                // What a person does is seen at once.
+                                draw_at = Instant::now();
+                                changed = true;
+                            }
+                            () = sleep_until(draw_at), if changed => {}
+                            _ = seconds.tick() => {
+                                self.take(Msg::Tick);
+                                changed = true;
+                            }
+                            Some(message) = self.work.next(), if !self.work.is_empty() => {
+                                self.take(message);
+                                changed = true;
+                            }
+            messages = feed(&mut link, &client) => {
+                                messages.into_iter().for_each(|message| self.take(message));
+                                changed = true;
+                            }
+                        }
+        }
+        Ok(())
+    }
+
+    fn draw(&mut self, screen: &mut Screen) -> Result<(), TopError> {
+        self.app.settle();
+        let failed = |source| TopError::Terminal {
+            what: "write to",
+            source,
+        };
+        if std::mem::take(&mut self.anew) {
+            screen.terminal.clear().map_err(failed)?;
+        }
+        // The window may be another before its event is here.
+        let size = screen.terminal.size().map_err(failed)?;
+        if (size.width, size.height) != self.app.size {
+            self.take(Msg::Resize(size.width, size.height));
+        }
+        screen
+            .terminal
+            .draw(|frame| view(&self.app, self.theme, frame))
+            .map(drop)
+            .map_err(failed)
+    }
+
+    fn on_terminal(&mut self, event: io::Result<Event>) -> Result<(), TopError> {
+        let event = event.map_err(|source| TopError::Terminal {
+            what: "read from",
+            source,
+        })?;
+        match event {
+            Event::Key(key) => self.take(Msg::Key(key)),
+            Event::Paste(text) => self.take(Msg::Paste(text)),
+            Event::Resize(columns, rows) => self.take(Msg::Resize(columns, rows)),
+            Event::FocusGained | Event::FocusLost | Event::Mouse(_) => {}
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, message: Msg) {
+        let commands = self.app.update(Timestamp::now(), message);
+        self.left |= commands.contains(&Command::Quit);
+        self.anew |= commands.contains(&Command::Redraw);
+        start(commands, &self.client, &self.work);
+    }
+}
+
+/// Waits for the next fact, and gives all that are there with it. It may be dropped while it waits: nothing is lost.
+async fn feed(link: &mut Link, client: &Client) -> Vec<Msg> {
+    let mut messages = Vec::new();
+    let next = match link {
+        Link::Opening(opening) => match opening.await {
+            Some(feed) => {
+                messages.push(Msg::FeedOpen);
+                Some(Link::Open(Box::new(feed)))
+            }
+            None => Some(Link::opening(client, FEED_PAUSE)),
+        },
+        Link::Open(feed) => {
+            let mut event = feed.next().await;
+            loop {
+                match event {
+                    Some(event) => messages.push(Msg::Fed(event)),
+                    None => {
+                        messages.push(Msg::FeedLost);
+                        break Some(Link::opening(client, FEED_PAUSE));
+                    }
+                }
+                match feed.next().now_or_never() {
+                    Some(more) if messages.len() < BATCH => event = more,
+                    Some(Some(more)) => {
+                        messages.push(Msg::Fed(more));
+                        break None;
+                    }
+                    _ => break None,
+                }
+            }
+        }
+    };
+    if let Some(next) = next {
+        *link = next;
+    }
+    messages
+}
+
+/// Carries out what the state asks for, beside the loop.
+fn start(commands: Vec<Command>, client: &Client, work: &FuturesUnordered<Work>) {
+    for command in commands {
+        let client = client.clone();
+        let one: Work = match command {
+            Command::Quit | Command::Redraw => continue,
+            Command::State => Box::pin(async move { Msg::State(client.state().await.map(Box::new)) }),
+            Command::Issues(after) => Box::pin(async move {
+                let page = client.issues(after.as_ref(), crate::app::PAGE).await;
+                Msg::Issues(page)
+            }),
+            Command::Issue(id) => Box::pin(async move {
+                let explained = client.issue(&id).await.map(Box::new);
+                Msg::Issue(id, explained)
+            }),
+            Command::Events(ask) => Box::pin(async move {
+                let page = client.events(&ask.session_id, ask.after, ask.limit).await;
+                Msg::Events(ask, page)
+            }),
+            Command::Diff(id) => Box::pin(async move {
+                let diff = client.diff(&id).await;
+                Msg::Diff(id, diff)
+            }),
+            Command::Steer(action) => Box::pin(async move {
+                let steered = client.steer(&action).await;
+                Msg::Steered(action, steered)
+            }),
+        };
+        work.push(one);
+    }
+}

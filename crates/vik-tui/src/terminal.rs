@@ -1,0 +1,67 @@
+//! The terminal: taken over, and given back as it was, whatever happens.
+
+use std::io::{self, IsTerminal, Write as _};
+
+use crossterm::event::{DisableBracketedPaste, EnableBracketedPaste};
+use crossterm::execute;
+use ratatui::DefaultTerminal;
+
+use crate::error::TopError;
+
+/// The terminal while the dashboard has it; given back when this goes, also by a panic.
+pub(crate) struct Screen {
+    pub(crate) terminal: DefaultTerminal,
+}
+
+/// Refuses what is no terminal, before anything is written to it.
+pub(crate) fn check() -> Result<(), TopError> {
+    if !io::stdin().is_terminal() {
+        return Err(TopError::NotATerminal("stdin"));
+    }
+    if !io::stdout().is_terminal() {
+        return Err(TopError::NotATerminal("stdout"));
+    }
+    if std::env::var_os("TERM").is_some_and(|term| term == "dumb") {
+        return Err(TopError::DumbTerminal);
+    }
+    Ok(())
+}
+
+impl Screen {
+    pub(crate) fn open() -> Result<Self, TopError> {
+        check()?;
+        // This also sets a panic hook that gives the terminal back before the message is printed.
+        let terminal = ratatui::try_init().map_err(|source| {
+            give_back();
+            TopError::Terminal {
+                what: "take over",
+                source,
+            }
+        })?;
+        let screen = Self { terminal };
+        // Without it a pasted text would be keys: one that cancels, and one that says yes.
+        execute!(io::stdout(), EnableBracketedPaste).map_err(|source| TopError::Terminal {
+            what: "write to",
+            source,
+        })?;
+        Ok(screen)
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        give_back();
+    }
+}
+
+fn give_back() {
+    // There is nobody left to tell of a failure, and no other way to try.
+    let mut out = io::stdout();
+    let _ = execute!(out, DisableBracketedPaste);
+    // In a panic the hook did that, and to leave a screen twice would put the cursor over the message.
+    if !std::thread::panicking() {
+        let _ = ratatui::try_restore();
+    }
+    let _ = execute!(out, crossterm::cursor::Show);
+    let _ = out.flush();
+}

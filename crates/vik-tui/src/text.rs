@@ -1,0 +1,322 @@
+//! Small pieces of text: made safe for a terminal, cut and wrapped by the columns they take.
+
+use std::cmp::Ordering;
+use std::fmt::Write as _;
+
+use jiff::Timestamp;
+use unicode_width::UnicodeWidthChar;
+
+/// Marks that may stand on one character: some languages need two; more is a prank that grows into other lines.
+const MAX_MARKS: usize = 3;
+
+/// How many columns a tab takes.
+const TAB: usize = 4;
+
+/// Writes text from outside piece by piece, never a character that a terminal obeys.
+///
+/// Calls `push` with what stands for each character and how many columns it takes, until that returns false.
+fn safe(text: &str, mut push: impl FnMut(&str, usize) -> bool) {
+    let mut marks = MAX_MARKS;
+    let mut small = [0; 4];
+    let mut escape = String::new();
+    for c in text.chars() {
+        let width = c.width();
+        let go_on = match (c, width) {
+            ('\t', _) => push(&"    "[..TAB], TAB),
+            // Line breaks are the caller's to handle; here they are only a gap.
+            ('\n', _) => push(" ", 1),
+            ('\r', _) => true,
+            _ if is_joiner(c) => true,
+            (_, None) | (_, Some(0)) if c.is_control() || is_invisible(c) => {
+                escape.clear();
+                let _ = write!(escape, "{}", c.escape_unicode());
+                push(&escape, escape.len())
+            }
+            _ if is_invisible(c) => {
+                escape.clear();
+                let _ = write!(escape, "{}", c.escape_unicode());
+                push(&escape, escape.len())
+            }
+            (_, None) => true,
+            (_, Some(0)) => {
+                if marks >= MAX_MARKS {
+                    true
+                } else {
+                    marks += 1;
+                    push(c.encode_utf8(&mut small), 0)
+                }
+            }
+            (_, Some(width)) => {
+                marks = 0;
+                push(c.encode_utf8(&mut small), width)
+            }
+        };
+        if !go_on {
+            return;
+        }
+    }
+}
+
+/// Joiners, variation selectors and skin tones: terminals do not agree on how wide what they join is, so it is drawn
+/// apart.
+fn is_joiner(c: char) -> bool {
+    matches!(c, '\u{200c}' | '\u{200d}' | '\u{fe00}'..='\u{fe0f}' | '\u{1f3fb}'..='\u{1f3ff}')
+}
+
+/// What turns or hides text: directions, spaces of no width, tags, and the separators that break lines.
+fn is_invisible(c: char) -> bool {
+    matches!(c,
+        '\u{ad}' | '\u{61c}' | '\u{180b}'..='\u{180f}' | '\u{200b}' | '\u{200e}' | '\u{200f}'
+        | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}'
+        | '\u{115f}' | '\u{1160}' | '\u{3164}' | '\u{ffa0}' | '\u{34f}'
+        | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
+}
+
+/// The text on one line, safe, and cut to `width` columns with an ellipsis. Never reads more of it than it shows.
+pub(crate) fn fit(text: &str, width: usize) -> String {
+    fit_at(text, 0, width)
+}
+
+/// The same, without its first `skip` columns.
+pub(crate) fn fit_at(text: &str, skip: usize, width: usize) -> String {
+    let mut out = String::new();
+    let (mut passed, mut used, mut cut) = (0, 0, false);
+    // Where the text still had room for an ellipsis.
+    let mut room_for_dots = 0;
+    safe(text, |piece, columns| {
+        if passed < skip {
+            passed += columns;
+            return true;
+        }
+        if used + columns > width {
+            cut = true;
+            return false;
+        }
+        out.push_str(piece);
+        used += columns;
+        if used < width {
+            room_for_dots = out.len();
+        }
+        true
+    });
+    if cut && width > 0 {
+        out.truncate(room_for_dots);
+        out.push('…');
+    }
+    out
+}
+
+/// The end of a text, for paths: `…/project/workflow.yml`.
+pub(crate) fn fit_end(text: &str, width: usize) -> String {
+    let mut pieces = Vec::new();
+    let mut total = 0;
+    safe(text, |piece, columns| {
+        pieces.push((piece.to_owned(), columns));
+        total += columns;
+        true
+    });
+    if total <= width {
+        return pieces.into_iter().map(|(piece, _)| piece).collect();
+    }
+    let mut from = pieces.len();
+    let mut used = 1;
+    for (at, (_, columns)) in pieces.iter().enumerate().rev() {
+        if used + columns > width {
+            break;
+        }
+        used += columns;
+        from = at;
+    }
+    if width == 0 {
+        return String::new();
+    }
+    let mut out = "…".to_owned();
+    out.extend(pieces[from..].iter().map(|(piece, _)| piece.as_str()));
+    out
+}
+
+/// How many columns a text takes that went through [`fit`].
+pub(crate) fn width(text: &str) -> usize {
+    let mut total = 0;
+    safe(text, |_, columns| {
+        total += columns;
+        true
+    });
+    total
+}
+
+/// A text of several lines as lines of at most `width` columns, broken between words where that is possible; at most
+/// `most` of them, and whether there are more.
+pub(crate) fn wrap(text: &str, width: usize, most: usize) -> (Vec<String>, bool) {
+    let mut lines = Vec::new();
+    if width == 0 {
+        return (lines, !text.is_empty());
+    }
+    for line in text.lines() {
+        if lines.len() >= most {
+            return (lines, true);
+        }
+        if wrap_line(line, width, most, &mut lines) {
+            return (lines, true);
+        }
+    }
+    (lines, false)
+}
+
+/// Whether something was left out.
+fn wrap_line(line: &str, width: usize, most: usize, lines: &mut Vec<String>) -> bool {
+    let mut current = String::new();
+    let mut used = 0;
+    // The last gap in the current line: where the text before it ends, and where that behind it begins.
+    let mut gap: Option<(usize, usize)> = None;
+    let mut full = false;
+    safe(line, |piece, columns| {
+        // Twice where the word that was moved down has no room for a long escape.
+        while used + columns > width && !current.is_empty() {
+            if lines.len() + 1 >= most {
+                full = true;
+                return false;
+            }
+            if piece.starts_with(' ') {
+                // The gap itself falls on the break.
+                lines.push(std::mem::take(&mut current));
+                used = 0;
+                gap = None;
+                return true;
+            }
+            let rest = match gap {
+                Some((end, start)) if end > 0 => {
+                    let rest = current[start..].to_owned();
+                    current.truncate(end);
+                    rest
+                }
+                _ => String::new(),
+            };
+            lines.push(std::mem::replace(&mut current, rest));
+            used = self::width(&current);
+            gap = None;
+        }
+        if piece.starts_with(' ') && !current.is_empty() {
+            let end = match gap {
+                Some((end, start)) if start == current.len() => end,
+                _ => current.len(),
+            };
+            gap = Some((end, current.len() + piece.len()));
+        }
+        current.push_str(piece);
+        used += columns;
+        true
+    });
+    if full {
+        current.push('…');
+        lines.push(fit(&current, width));
+        return true;
+    }
+    lines.push(current);
+    false
+}
+
+/// A cost, or a dash where none is known.
+pub(crate) fn cost(usd: Option<f64>) -> String {
+    match usd {
+        None => "-".to_owned(),
+        Some(usd) if usd > 0.0 && usd < 0.01 => format!("${usd:.4}"),
+        Some(usd) => format!("${usd:.2}"),
+    }
+}
+
+/// A limit of money: `$5`, `$2.50`.
+pub(crate) fn money_limit(usd: f64) -> String {
+    if usd.fract().abs() < 0.005 {
+        format!("${usd:.0}")
+    } else {
+        format!("${usd:.2}")
+    }
+}
+
+/// A number, short: `12.3k`.
+pub(crate) fn short(number: u64) -> String {
+    match number {
+        n if n < 1_000 => n.to_string(),
+        n if n < 999_950 => format!("{:.1}k", n as f64 / 1e3),
+        n if n < 999_950_000 => format!("{:.1}M", n as f64 / 1e6),
+        n => format!("{:.1}G", n as f64 / 1e9),
+    }
+}
+
+/// A count of tokens; a dash for none.
+pub(crate) fn tokens(count: u64) -> String {
+    if count == 0 { "-".to_owned() } else { short(count) }
+}
+
+/// Seconds between two times, never negative: two clocks may differ.
+pub(crate) fn seconds(from: Timestamp, to: Timestamp) -> u64 {
+    to.duration_since(from).as_secs().max(0).unsigned_abs()
+}
+
+/// How long, in at most two units: `42s`, `13m05s`, `2h13m`, `3d04h`.
+pub(crate) fn span(seconds: u64) -> String {
+    match seconds {
+        s if s < 60 => format!("{s}s"),
+        s if s < 3_600 => format!("{}m{:02}s", s / 60, s % 60),
+        s if s < 86_400 => format!("{}h{:02}m", s / 3_600, s / 60 % 60),
+        s => format!("{}d{:02}h", s / 86_400, s / 3_600 % 24),
+    }
+}
+
+/// How long, in one unit: `42s`, `13m`, `2h`, `3d`.
+pub(crate) fn rough(seconds: u64) -> String {
+    match seconds {
+        s if s < 60 => format!("{s}s"),
+        s if s < 3_600 => format!("{}m", s / 60),
+        s if s < 86_400 => format!("{}h", s / 3_600),
+        s => format!("{}d", s / 86_400),
+    }
+}
+
+/// `1 issue`, `2 issues`.
+pub(crate) fn count(number: usize, what: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {what}{plural}")
+}
+
+/// Snake case as words.
+pub(crate) fn words(name: &str) -> String {
+    name.replace('_', " ")
+}
+
+/// Orders texts as people do: `2` before `10`, `PROJ-9` before `PROJ-10`.
+pub(crate) fn natural(a: &str, b: &str) -> Ordering {
+    let (mut left, mut right) = (a.as_bytes(), b.as_bytes());
+    loop {
+        match (left.first(), right.first()) {
+            (Some(x), Some(y)) if x.is_ascii_digit() && y.is_ascii_digit() => {
+                let (number_a, rest_a) = digits(left);
+                let (number_b, rest_b) = digits(right);
+                let order = number_a.len().cmp(&number_b.len()).then(number_a.cmp(number_b));
+                if order != Ordering::Equal {
+                    return order;
+                }
+                (left, right) = (rest_a, rest_b);
+            }
+            (Some(x), Some(y)) if x == y => (left, right) = (&left[1..], &right[1..]),
+            // Equal but for zeros in front: any fixed order will do.
+            (None, None) => return a.cmp(b),
+            (x, y) => return x.cmp(&y),
+        }
+    }
+}
+
+fn digits(text: &[u8]) -> (&[u8], &[u8]) {
+    let end = text
+        .iter()
+        .position(|b| !b.is_ascii_digit())
+        .unwrap_or(text.len());
+    let (number, rest) = text.split_at(end);
+    let zeros = number.iter().take_while(|&&b| b == b'0').count();
+    (&number[zeros..], rest)
+}
+
+#[cfg(test)]
+#[path = "text_tests.rs"]
+mod tests;

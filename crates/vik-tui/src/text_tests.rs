@@ -1,0 +1,89 @@
+use proptest::prelude::*;
+
+use super::*;
+
+#[test]
+fn nothing_is_obeyed() {
+    assert_eq!(fit("a\x1b[31mb\u{202e}c\rd", 80), "a\\u{1b}[31mb\\u{202e}cd");
+    assert_eq!(fit("one\ntwo\tthree", 80), "one two    three");
+    assert_eq!(
+        fit("e\u{301}\u{301}\u{301}\u{301}\u{301}", 80),
+        "e\u{301}\u{301}\u{301}"
+    );
+    assert_eq!(fit("\u{301}a", 80), "a");
+    assert_eq!(fit("a\u{feff}\u{e0041}", 80), "a\\u{feff}\\u{e0041}");
+}
+
+#[test]
+fn cuts_by_columns() {
+    assert_eq!(fit("abcdef", 4), "abc…");
+    assert_eq!(fit("abcd", 4), "abcd");
+    assert_eq!(fit("日本語です", 7), "日本語…");
+    assert_eq!(fit("日本語です", 6), "日本…");
+    assert_eq!(fit("abc", 0), "");
+    assert_eq!(fit_at("abcdefgh", 3, 3), "de…");
+    assert_eq!(
+        fit_end("/home/me/project/workflow.yml", 21),
+        "…project/workflow.yml"
+    );
+}
+
+#[test]
+fn wraps_between_words() {
+    let lines = |text, width| wrap(text, width, 99).0;
+    assert_eq!(lines("the quick brown fox", 10), ["the quick", "brown fox"]);
+    assert_eq!(lines("abcdefghijkl", 5), ["abcde", "fghij", "kl"]);
+    assert_eq!(lines("a\n\n  b", 5), ["a", "", "  b"]);
+    assert_eq!(lines("日本語です", 4), ["日本", "語で", "す"]);
+    assert_eq!(
+        wrap("a b c d e f", 3, 2),
+        (vec!["a b".to_owned(), "c …".to_owned()], true)
+    );
+    assert_eq!(
+        wrap("a\nb\nc", 3, 2),
+        (vec!["a".to_owned(), "b".to_owned()], true)
+    );
+}
+
+#[test]
+fn figures() {
+    assert_eq!(span(59), "59s");
+    assert_eq!(span(785), "13m05s");
+    assert_eq!(span(7_980), "2h13m");
+    assert_eq!(span(273_600), "3d04h");
+    assert_eq!(short(999_999), "1.0M");
+    assert_eq!(cost(Some(0.0012)), "$0.0012");
+    assert_eq!(money_limit(20.0), "$20");
+    assert_eq!(money_limit(2.5), "$2.50");
+}
+
+#[test]
+fn ids_are_ordered_as_people_do() {
+    let mut ids = ["PROJ-10", "7", "PROJ-9", "10", "07", "a"];
+    ids.sort_by(|a, b| natural(a, b));
+    assert_eq!(ids, ["07", "7", "10", "PROJ-9", "PROJ-10", "a"]);
+}
+
+proptest! {
+    #[test]
+    fn fits_and_is_safe(text in any::<String>(), columns in 0usize..40) {
+        let cut = fit(&text, columns);
+        prop_assert!(width(&cut) <= columns, "{cut:?}");
+        prop_assert!(!cut.contains(char::is_control));
+        prop_assert_eq!(&fit(&cut, columns), &cut, "what is safe stays as it is");
+        let end = fit_end(&text, columns);
+        prop_assert!(width(&end) <= columns, "{end:?}");
+        for line in wrap(&text, columns, 50).0 {
+            prop_assert!(width(&line) <= columns.max(12), "{line:?}");
+            prop_assert!(!line.contains(char::is_control));
+        }
+    }
+
+    #[test]
+    fn the_order_is_an_order(a in "[a-c0-2]{0,6}", b in "[a-c0-2]{0,6}", c in "[a-c0-2]{0,6}") {
+        prop_assert_eq!(natural(&a, &b), natural(&b, &a).reverse());
+        if natural(&a, &b) != Ordering::Greater && natural(&b, &c) != Ordering::Greater {
+            prop_assert!(natural(&a, &c) != Ordering::Greater);
+        }
+    }
+}

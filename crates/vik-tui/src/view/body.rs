@@ -1,0 +1,231 @@
+//! The screens that lie over the lists: a transcript, a diff, an issue.
+
+use ratatui::layout::Rect;
+use ratatui::style::{Color, Modifier, Style};
+
+use super::Rows;
+use super::paint::{Paint, side_by_side};
+use crate::app::{App, DiffScreen, IssueScreen, LineKind, Scroll, Transcript, change_name};
+use crate::rows::doing;
+use crate::table::{CellText, Tone};
+use crate::text::{cost, fit_at, fit_end, rough, seconds, span, tokens, wrap};
+
+/// From so many columns on the files of a diff stand beside it.
+const FILES_FROM: u16 = 120;
+const FILES: u16 = 42;
+
+/// The bar with the name of the screen.
+fn bar(rows: &Rows, left: &str, right: &str, paint: &mut Paint<'_>) {
+    let width = rows.body.width;
+    let style = Style::new().add_modifier(Modifier::BOLD);
+    let end = u16::try_from(crate::text::width(right))
+        .unwrap_or(0)
+        .min(width / 2);
+    paint.put(1, rows.bar, width.saturating_sub(end + 4), left, style);
+    paint.right(width.saturating_sub(end + 1), rows.bar, end, right, Style::new());
+    let chosen = paint.theme.chosen();
+    paint.over(Rect::new(0, rows.bar, width, 1), chosen);
+}
+
+fn place(scroll: &Scroll) -> String {
+    match scroll.lines {
+        0 => String::new(),
+        lines if lines <= scroll.rows => "all".to_owned(),
+        lines => {
+            let last = (scroll.top + scroll.rows).min(lines);
+            format!("{}-{last} of {lines}, {}%", scroll.top + 1, scroll.percent())
+        }
+    }
+}
+
+fn lines(lines: &[Vec<CellText>], scroll: &Scroll, body: Rect, paint: &mut Paint<'_>) {
+    let seen = lines.iter().skip(scroll.top);
+    for (y, line) in (body.top()..body.bottom()).zip(seen) {
+        paint.line(body.x + 1, y, body.width.saturating_sub(2), line);
+    }
+}
+
+/// Words in place of what is not there.
+fn say(text: &str, tone: Tone, body: Rect, paint: &mut Paint<'_>) {
+    let (lines, _) = wrap(
+        text,
+        usize::from(body.width.saturating_sub(4)),
+        usize::from(body.height),
+    );
+    for (y, line) in (body.top() + u16::from(body.height > 2)..body.bottom()).zip(&lines) {
+        paint.tone(body.x + 2, y, body.width.saturating_sub(4), line, tone);
+    }
+}
+
+fn titled(app: &App, issue: &vik_core::ids::IssueId) -> String {
+    match app.title_of(issue) {
+        None => issue.to_string(),
+        Some(title) => format!("{issue}  {title}"),
+    }
+}
+
+/// How many rows of the body tell what the session does now.
+pub(super) fn live_rows(app: &App, screen: &Transcript, height: u16) -> usize {
+    usize::from(height > 5 && app.session(&screen.session_id).is_some())
+}
+
+pub(super) fn transcript(app: &App, screen: &Transcript, rows: &Rows, paint: &mut Paint<'_>) {
+    let left = match screen.what.as_str() {
+        "" => titled(app, &screen.issue_id),
+        what => format!("{}  ({what})", titled(app, &screen.issue_id)),
+    };
+    let right = match (screen.ended, screen.tail) {
+        _ if screen.trouble.is_some() => "cannot be read, trying again".to_owned(),
+        (true, true) => "ended".to_owned(),
+        (false, true) => "following".to_owned(),
+        (_, false) if screen.scroll.top == 0 && screen.first_seq() > 1 => {
+            "what was before is being loaded".to_owned()
+        }
+        (_, false) => format!("{}, G to the end", place(&screen.scroll)),
+    };
+    bar(rows, &left, &right, paint);
+    let mut body = rows.body;
+    if let Some(live) = app.session(&screen.session_id)
+        && live_rows(app, screen, body.height) > 0
+    {
+        // What it does now, where the last lines do not tell.
+        let heard = live
+            .last_event_at
+            .map(|at| format!("heard {} ago", rough(seconds(at, app.now))));
+        let total = tokens(live.usage.total().max(live.charged.tokens));
+        let parts = vec![
+            (0, vec![CellText::new(doing(live), Tone::Good)]),
+            (
+                1,
+                vec![CellText::new(
+                    format!("for {}", span(seconds(live.since, app.now))),
+                    Tone::Faint,
+                )],
+            ),
+            (2, vec![CellText::new(heard.unwrap_or_default(), Tone::Faint)]),
+            (3, vec![CellText::new(format!("{total} tokens"), Tone::Faint)]),
+            (3, vec![CellText::new(cost(live.cost_usd), Tone::Faint)]),
+        ];
+        body.height -= 1;
+        let width = body.width.saturating_sub(2);
+        let line = side_by_side(usize::from(width), parts);
+        paint.line(1, body.bottom(), width, &line);
+    }
+    if let Some(trouble) = screen.trouble.as_deref().filter(|_| screen.lines.is_empty()) {
+        say(
+            &format!("The log cannot be read: {trouble}"),
+            Tone::Bad,
+            body,
+            paint,
+        );
+    } else if screen.lines.is_empty() {
+        let text = match (screen.loaded, screen.events()) {
+            (false, _) => "The log is being loaded.",
+            (true, 0) => "Nothing is in the log yet.",
+            (true, _) => "Nothing in the log is shown while it is folded; t unfolds.",
+        };
+        say(text, Tone::Faint, body, paint);
+    } else {
+        lines(&screen.lines, &screen.scroll, body, paint);
+    }
+}
+
+pub(super) fn issue(app: &App, screen: &IssueScreen, rows: &Rows, paint: &mut Paint<'_>) {
+    bar(
+        rows,
+        &titled(app, &screen.issue_id),
+        &place(&screen.scroll),
+        paint,
+    );
+    match &screen.trouble {
+        Some(trouble) if screen.lines.is_empty() => {
+            say(
+                &format!("Nothing can be told of this issue: {trouble}"),
+                Tone::Bad,
+                rows.body,
+                paint,
+            );
+        }
+        _ if screen.lines.is_empty() => say("The issue is being loaded.", Tone::Faint, rows.body, paint),
+        _ => lines(&screen.lines, &screen.scroll, rows.body, paint),
+    }
+}
+
+pub(super) fn diff(app: &App, screen: &DiffScreen, rows: &Rows, paint: &mut Paint<'_>) {
+    let left = match (screen.summary.as_str(), app.title_of(&screen.issue_id)) {
+        ("", _) => format!("diff of {}", titled(app, &screen.issue_id)),
+        (summary, None) => format!("diff of {}: {summary}", screen.issue_id),
+        (summary, Some(title)) => format!("diff of {}: {summary}  {title}", screen.issue_id),
+    };
+    let mut right = place(&screen.scroll);
+    if screen.loading {
+        right = "loading".to_owned();
+    }
+    bar(rows, &left, &right, paint);
+    let mut body = rows.body;
+    if let Some(trouble) = &screen.trouble {
+        say(&format!("There is no diff: {trouble}"), Tone::Bad, body, paint);
+        return;
+    }
+    if screen.lines.is_empty() {
+        say("The diff is being made.", Tone::Faint, body, paint);
+        return;
+    }
+    if body.width >= FILES_FROM && screen.files.len() > 1 {
+        files(screen, Rect { width: FILES, ..body }, paint);
+        body.x += FILES + 1;
+        body.width -= FILES + 1;
+    }
+    let seen = screen.lines.iter().skip(screen.scroll.top);
+    for (y, line) in (body.top()..body.bottom()).zip(seen) {
+        let style = diff_style(line.kind, paint.theme.color);
+        let width = body.width.saturating_sub(1);
+        let skip = if line.kind == LineKind::File {
+            0
+        } else {
+            screen.skip
+        };
+        let text = fit_at(&line.text, skip, usize::from(width));
+        paint.put(body.x + 1, y, width, &text, style);
+    }
+}
+
+fn diff_style(kind: LineKind, color: bool) -> Style {
+    let plain = Style::new();
+    match (kind, color) {
+        (LineKind::File, true) => plain.fg(Color::Cyan).add_modifier(Modifier::BOLD),
+        (LineKind::File, false) => plain.add_modifier(Modifier::BOLD | Modifier::UNDERLINED),
+        (LineKind::Hunk, true) => plain.fg(Color::Magenta),
+        (LineKind::Added, true) => plain.fg(Color::Green),
+        (LineKind::Removed, true) => plain.fg(Color::Red),
+        (LineKind::Added, false) => plain.add_modifier(Modifier::BOLD),
+        (LineKind::Note | LineKind::Hunk, _) => plain.add_modifier(Modifier::DIM),
+        (LineKind::Context | LineKind::Removed, _) => plain,
+    }
+}
+
+fn files(screen: &DiffScreen, area: Rect, paint: &mut Paint<'_>) {
+    let here = screen.file().unwrap_or(0);
+    let rows = usize::from(area.height);
+    let from = here
+        .saturating_sub(rows / 2)
+        .min(screen.files.len().saturating_sub(rows));
+    for (y, at) in (area.top()..area.bottom()).zip(from..screen.files.len()) {
+        let file = &screen.files[at];
+        let figures = format!("+{} -{}", file.added, file.removed);
+        let letter = change_name(file.change).get(..1).unwrap_or(" ").to_uppercase();
+        let taken = figures.len() + 5;
+        let path = fit_end(&file.path, usize::from(area.width).saturating_sub(taken));
+        paint.tone(area.x + 1, y, 2, &letter, Tone::Name);
+        paint.tone(area.x + 3, y, area.width.saturating_sub(4), &path, Tone::Plain);
+        let style = paint.theme.tone(Tone::Faint);
+        paint.right(area.x + 3, y, area.width.saturating_sub(4), &figures, style);
+        if at == here {
+            let chosen = paint.theme.chosen();
+            paint.over(Rect::new(area.x, y, area.width, 1), chosen);
+        }
+    }
+    for y in area.top()..area.bottom() {
+        paint.tone(area.right(), y, 1, "│", Tone::Faint);
+    }
+}

@@ -1,0 +1,275 @@
+//! What is known of the selected row.
+
+use ratatui::layout::Rect;
+use vik_api::{Explained, HoldView, SessionView};
+
+use super::paint::Paint;
+use crate::app::{App, Tab, life, spent};
+use crate::rows::{doing, share_tone, stage_state, stand, starts, used};
+use crate::table::{CellText, Look, Tone};
+use crate::text::{count, fit_end, rough, seconds, short, span, words, wrap};
+
+/// From so many columns on there is room for two halves.
+const TWO_FROM: u16 = 120;
+/// The names in front.
+const LABEL: usize = 9;
+
+struct Lines {
+    lines: Vec<Vec<CellText>>,
+    columns: usize,
+}
+
+impl Lines {
+    fn put(&mut self, label: &str, text: &str, tone: Tone, most: usize) {
+        if text.is_empty() {
+            return;
+        }
+        let (lines, _) = wrap(text, self.columns.saturating_sub(LABEL), most);
+        let mut label = format!("{label:<LABEL$}");
+        for line in lines {
+            let lead = std::mem::replace(&mut label, " ".repeat(LABEL));
+            self.lines
+                .push(vec![CellText::new(lead, Tone::Faint), CellText::new(line, tone)]);
+        }
+    }
+}
+
+pub(super) fn draw(app: &App, area: Rect, paint: &mut Paint<'_>) {
+    let Some(issue) = app.current_issue() else {
+        paint.rule(area.x, area.y, area.width, &[]);
+        return;
+    };
+    let mut name = vec![CellText::new(issue.as_str(), Tone::Strong)];
+    if let Some(title) = app.title_of(issue) {
+        name.push(CellText::plain("  "));
+        name.push(CellText::plain(title));
+    }
+    if app.paused_issues().contains(issue) {
+        name.push(CellText::new("  paused", Tone::Warn));
+    }
+    paint.rule(area.x, area.y, area.width, &name);
+    let inner = Rect {
+        x: area.x + 2,
+        y: area.y + 1,
+        width: area.width.saturating_sub(3),
+        height: area.height - 1,
+    };
+    let known = app.explained_of(issue);
+    let two = area.width >= TWO_FROM;
+    let left_width = if two { inner.width / 2 - 1 } else { inner.width };
+    let mut left = Lines {
+        lines: Vec::new(),
+        columns: usize::from(left_width),
+    };
+    of_row(app, known, &mut left);
+    let mut right = Lines {
+        lines: Vec::new(),
+        columns: usize::from(if two {
+            inner.width - left_width - 2
+        } else {
+            inner.width
+        }),
+    };
+    if let Some(known) = known {
+        decisions(app, known, &mut right);
+    }
+    if two {
+        write(
+            &left.lines,
+            Rect {
+                width: left_width,
+                ..inner
+            },
+            paint,
+        );
+        let x = inner.x + left_width + 2;
+        let width = inner.width - left_width - 2;
+        write(&right.lines, Rect { x, width, ..inner }, paint);
+    } else {
+        left.lines.append(&mut right.lines);
+        write(&left.lines, inner, paint);
+    }
+}
+
+fn write(lines: &[Vec<CellText>], area: Rect, paint: &mut Paint<'_>) {
+    for (y, line) in (area.top()..area.bottom()).zip(lines) {
+        paint.line(area.x, y, area.width, line);
+    }
+}
+
+fn of_row(app: &App, known: Option<&Explained>, out: &mut Lines) {
+    let look = Look {
+        now: app.now,
+        paused: app.paused_issues(),
+    };
+    match app.tab {
+        Tab::Sessions => {
+            if let Some(row) = app.sessions.current() {
+                session(app, row, known, out);
+            }
+        }
+        Tab::Parked => {
+            if let Some(row) = app.parked.current() {
+                out.put(
+                    "reason",
+                    &format!("{}: {}", words(&row.reason), row.detail),
+                    Tone::Plain,
+                    4,
+                );
+                out.put("freed by", &row.freed_by, Tone::Good, 3);
+                let ago = span(seconds(row.since, app.now));
+                out.put(
+                    "parked",
+                    &format!("{ago} ago, in stage {}", row.stage),
+                    Tone::Plain,
+                    1,
+                );
+                issue_life(known, out);
+                out.put("run", &row.run_id, Tone::Faint, 1);
+            }
+        }
+        Tab::Waiting => {
+            if let Some(row) = app.waiting.current() {
+                let reason = match row.detail.as_str() {
+                    "" => words(&row.reason),
+                    detail => format!("{}: {detail}", words(&row.reason)),
+                };
+                out.put("waits", &format!("for {reason}"), Tone::Plain, 4);
+                let when = match starts(row, &look).as_str() {
+                    "-" => "when it is there: no time is known".to_owned(),
+                    "now" => "now".to_owned(),
+                    span => format!("in {span}"),
+                };
+                out.put("starts", &when, Tone::Plain, 1);
+                let text = format!(
+                    "{}, {} so far",
+                    row.stage,
+                    count(row.attempts as usize, "attempt")
+                );
+                out.put("stage", &text, Tone::Plain, 1);
+                issue_life(known, out);
+                out.put("run", row.run_id.as_deref().unwrap_or_default(), Tone::Faint, 1);
+            }
+        }
+        Tab::Issues => {
+            if let Some(row) = app.issues.current() {
+                let (name, _) = stand(row);
+                let mut text = format!("{}, here it is {name}", row.issue_state);
+                if !row.present {
+                    text.push_str("; the last pull did not bring it");
+                }
+                out.put("state", &text, Tone::Plain, 1);
+                if let Some(hold) = &row.hold {
+                    held("held by", hold, out);
+                }
+                for stage in &row.stages {
+                    let (name, tone) = stage_state(stage.state);
+                    let text = format!(
+                        "{}: {name}, attempts {} of {}",
+                        stage.stage, stage.attempts, stage.max_attempts
+                    );
+                    out.put("stage", &text, tone, 1);
+                    if let Some(hold) = &stage.hold {
+                        held("", hold, out);
+                    }
+                }
+                out.put("life", &life(&row.life), Tone::Plain, 1);
+            }
+        }
+    }
+}
+
+fn held(label: &str, hold: &HoldView, out: &mut Lines) {
+    let text = match hold.detail.as_str() {
+        "" => words(&hold.reason),
+        detail => format!("{}: {detail}", words(&hold.reason)),
+    };
+    out.put(label, &text, Tone::Warn, 2);
+    if let Some(freed_by) = &hold.freed_by {
+        out.put("", &format!("freed by: {freed_by}"), Tone::Plain, 2);
+    }
+}
+
+fn session(app: &App, row: &SessionView, known: Option<&Explained>, out: &mut Lines) {
+    let model = row
+        .model
+        .as_ref()
+        .map(|model| format!(" ({model})"))
+        .unwrap_or_default();
+    out.put("does now", &doing(row), Tone::Plain, 2);
+    let stage = format!("{}, attempt {}, by {}{model}", row.stage, row.attempt, row.agent);
+    out.put("stage", &stage, Tone::Plain, 1);
+    let heard = match row.last_event_at {
+        None => "not heard yet".to_owned(),
+        Some(at) => format!("heard {} ago", span(seconds(at, app.now))),
+    };
+    let started = format!(
+        "{} ago, {heard}, {} events",
+        span(seconds(row.since, app.now)),
+        row.events
+    );
+    out.put("started", &started, Tone::Plain, 1);
+    let share = used(row);
+    let gauge = share.map(|share| {
+        format!(
+            "  {} {:.0}%",
+            Paint::gauge(share, 10),
+            (share * 100.0).min(9_999.0)
+        )
+    });
+    let text = format!(
+        "{}{}",
+        spent(&row.charged, &row.budget),
+        gauge.unwrap_or_default()
+    );
+    out.put("spent", &text, share.map_or(Tone::Plain, share_tone), 2);
+    issue_life(known, out);
+    let usage = row.usage;
+    let cached = match usage.cached_input_tokens {
+        0 => String::new(),
+        count => format!(" ({} cached)", short(count)),
+    };
+    let text = format!(
+        "{} in{cached}, {} out",
+        short(usage.input_tokens),
+        short(usage.output_tokens)
+    );
+    out.put("tokens", &text, Tone::Plain, 1);
+    if let Some(before) = &row.resumed_from {
+        out.put(
+            "goes on",
+            &format!("with the conversation of {before}"),
+            Tone::Plain,
+            1,
+        );
+    }
+    if row.adopted {
+        out.put("taken up", "from an earlier daemon", Tone::Plain, 1);
+    }
+    out.put("session", &row.session_id, Tone::Faint, 1);
+    let log = fit_end(&row.log.display().to_string(), out.columns.saturating_sub(LABEL));
+    out.put("log", &log, Tone::Faint, 1);
+}
+
+fn issue_life(known: Option<&Explained>, out: &mut Lines) {
+    if let Some(now) = known.and_then(|known| known.now.as_ref()) {
+        out.put("issue", &life(&now.life), Tone::Plain, 1);
+    }
+}
+
+fn decisions(app: &App, known: &Explained, out: &mut Lines) {
+    for decision in known.decisions.iter().rev().take(20) {
+        let ago = rough(seconds(decision.at, app.now));
+        let stage = decision
+            .stage
+            .as_ref()
+            .map(|stage| format!("{stage}: "))
+            .unwrap_or_default();
+        let detail = match decision.detail.as_str() {
+            "" => String::new(),
+            detail => format!(", {detail}"),
+        };
+        let text = format!("{stage}{}{detail}", words(&decision.kind));
+        out.put(&format!("{ago} ago"), &text, Tone::Faint, 2);
+    }
+}

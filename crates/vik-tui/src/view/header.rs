@@ -1,0 +1,243 @@
+//! The daemon in two lines, and what should be known above all.
+
+use vik_api::{DaemonState, DayView, Status};
+
+use super::Rows;
+use super::paint::{Paint, side_by_side};
+use crate::app::App;
+use crate::rows::share_tone;
+use crate::table::{CellText, Tone};
+use crate::text::{cost, count, fit_end, money_limit, rough, seconds, short, span, width};
+
+pub(super) fn draw(app: &App, rows: &Rows, paint: &mut Paint<'_>) {
+    let columns = app.size.0;
+    let room = usize::from(columns.saturating_sub(2));
+    let lines = match &app.status {
+        None => [
+            vec![
+                CellText::new("vik", Tone::Strong),
+                CellText::plain("  asking "),
+                CellText::plain(app.target.as_str()),
+            ],
+            Vec::new(),
+        ],
+        Some(status) => [daemon(app, status, room), work(app, status, room)],
+    };
+    for (y, line) in (0..).zip(&lines) {
+        paint.line(1, y, columns.saturating_sub(2), line);
+    }
+    for (y, (text, tone)) in (2..2 + rows.notices).zip(notices(app)) {
+        let style = paint.theme.tone(tone);
+        paint.put(1, y, columns.saturating_sub(2), &text, style);
+    }
+}
+
+fn state(status: &Status) -> (&'static str, Tone) {
+    match status.daemon.state {
+        DaemonState::Running if status.paused => ("PAUSED", Tone::Warn),
+        DaemonState::Running => ("running", Tone::Good),
+        DaemonState::Draining => ("DRAINING", Tone::Warn),
+        DaemonState::Stopping => ("STOPPING", Tone::Warn),
+        DaemonState::NotRunning => ("NOT RUNNING", Tone::Bad),
+        DaemonState::Dead => ("DEAD", Tone::Bad),
+    }
+}
+
+fn daemon(app: &App, status: &Status, room: usize) -> Vec<CellText> {
+    let (word, tone) = match app.stale_seconds() {
+        Some(age) => (format!("stale for {}", span(age)), Tone::Bad),
+        None => {
+            let (word, tone) = state(status);
+            (word.to_owned(), tone)
+        }
+    };
+    let mut parts = vec![
+        (0, vec![CellText::new("vik", Tone::Strong)]),
+        (0, vec![CellText::new(word, tone)]),
+    ];
+    if let Some(started) = status.daemon.started_at {
+        parts.push((
+            1,
+            vec![CellText::plain(format!("up {}", span(seconds(started, app.now))))],
+        ));
+    }
+    let mut ends = Vec::new();
+    if let Some(version) = &status.daemon.version {
+        ends.push((4, vec![CellText::new(format!("version {version}"), Tone::Faint)]));
+    }
+    if let Some(pid) = status.daemon.pid {
+        ends.push((3, vec![CellText::new(format!("pid {pid}"), Tone::Faint)]));
+    }
+    if let Some(api) = &status.api {
+        ends.push((
+            5,
+            vec![CellText::new(format!("http://{}", api.address), Tone::Faint)],
+        ));
+    }
+    // The path takes what the others leave; its end tells most.
+    let path = status.daemon.workflow_path.display().to_string();
+    let enough = width(&path).min(48);
+    let size = |parts: &[(u8, Vec<CellText>)]| {
+        parts
+            .iter()
+            .flat_map(|(_, part)| part)
+            .map(|piece| width(&piece.text) + 2)
+            .sum::<usize>()
+    };
+    while size(&parts) + size(&ends) + enough > room && !ends.is_empty() {
+        let last = ends.iter().map(|(rank, _)| *rank).max();
+        ends.retain(|(rank, _)| Some(*rank) != last);
+    }
+    let left = room.saturating_sub(size(&parts) + size(&ends));
+    if left >= 8 {
+        parts.push((2, vec![CellText::plain(fit_end(&path, left))]));
+    }
+    parts.extend(ends);
+    side_by_side(room, parts)
+}
+
+fn work(app: &App, status: &Status, room: usize) -> Vec<CellText> {
+    let number = |count: usize, name: &str, tone: Tone| {
+        let tone = if count == 0 { Tone::Faint } else { tone };
+        vec![
+            CellText::new(count.to_string(), tone),
+            CellText::plain(format!(" {name}")),
+        ]
+    };
+    let waiting = app.waiting.total() + status.waiting_more;
+    let mut parts = vec![
+        (0, number(app.sessions.total(), "running", Tone::Strong)),
+        (0, number(waiting, "waiting", Tone::Strong)),
+        (0, number(app.parked.total(), "parked", Tone::Warn)),
+    ];
+    if !status.paused_issues.is_empty() {
+        let text = format!("{} paused", count(status.paused_issues.len(), "issue"));
+        parts.push((3, vec![CellText::new(text, Tone::Warn)]));
+    }
+    parts.push((2, pull(app, status, room)));
+    if let Some(day) = &status.day {
+        parts.push((1, today(day, room)));
+        let tokens = match day.limit.tokens {
+            None => format!("{} tokens", short(day.spent.tokens)),
+            Some(most) => format!("{} of {} tokens", short(day.spent.tokens), short(most)),
+        };
+        let tone = day
+            .limit
+            .tokens
+            .filter(|&most| most > 0)
+            .map_or(Tone::Faint, |most| {
+                match share_tone(day.spent.tokens as f64 / most as f64) {
+                    Tone::Plain => Tone::Faint,
+                    other => other,
+                }
+            });
+        // A limit that is reached is never left out for want of room.
+        let rank = if tone == Tone::Bad { 1 } else { 4 };
+        parts.push((rank, vec![CellText::new(tokens, tone)]));
+    }
+    side_by_side(room, parts)
+}
+
+fn pull(app: &App, status: &Status, room: usize) -> Vec<CellText> {
+    match &status.last_pull {
+        None => vec![CellText::new("no pull yet", Tone::Faint)],
+        Some(pull) => {
+            let ago = rough(seconds(pull.at, app.now));
+            if pull.ok {
+                if room < 100 {
+                    return vec![CellText::plain(format!("pull {ago} ago"))];
+                }
+                let mut text = format!("pull {ago} ago: {}", count(pull.issues, "issue"));
+                if pull.skipped > 0 {
+                    text.push_str(&format!(", {} bad", pull.skipped));
+                }
+                vec![CellText::plain(text)]
+            } else {
+                vec![CellText::new(format!("pull FAILED {ago} ago"), Tone::Bad)]
+            }
+        }
+    }
+}
+
+fn today(day: &DayView, room: usize) -> Vec<CellText> {
+    let spent = cost(Some(day.spent.cost_usd));
+    let Some(most) = day.limit.usd else {
+        return vec![CellText::plain(format!("today {spent}"))];
+    };
+    let share = if most > 0.0 {
+        day.spent.cost_usd / most
+    } else {
+        1.0
+    };
+    let tone = share_tone(share);
+    let bar = Paint::gauge(share, if room >= 110 { 20 } else { 6 });
+    vec![
+        CellText::new(format!("today {spent} of {} ", money_limit(most)), tone),
+        CellText::new(bar, if tone == Tone::Plain { Tone::Good } else { tone }),
+        CellText::new(format!(" {:.0}%", (share * 100.0).min(9_999.0)), tone),
+    ]
+}
+
+/// What should be known above all, most important first; as many as there is room for.
+pub(super) fn notices(app: &App) -> Vec<(String, Tone)> {
+    let mut all = Vec::new();
+    if let Some(trouble) = &app.trouble {
+        all.push((format!("CONNECTION LOST, trying again: {trouble}"), Tone::Bad));
+    }
+    if let Some(status) = &app.status {
+        of_daemon(status, &mut all);
+    }
+    let most = match app.size.1 {
+        ..16 => 1,
+        16..30 => 2,
+        _ => 5,
+    };
+    let left_out = all.len().saturating_sub(most);
+    all.truncate(most);
+    if left_out > 0
+        && let Some((text, _)) = all.last_mut()
+    {
+        // In front: the end of a long notice is cut.
+        *text = format!("(+{left_out} more) {text}");
+    }
+    all
+}
+
+fn of_daemon(status: &Status, all: &mut Vec<(String, Tone)>) {
+    if let Some(error) = status.ledger.as_ref().and_then(|ledger| ledger.error.as_deref()) {
+        all.push((format!("THE LEDGER CANNOT BE WRITTEN: {error}"), Tone::Bad));
+    }
+    if let Some(pull) = status.last_pull.as_ref().filter(|pull| !pull.ok) {
+        let times = status.pulls.failed_in_a_row;
+        let times = if times > 1 {
+            format!(" {times} times in a row")
+        } else {
+            String::new()
+        };
+        let why = pull.error.as_deref().unwrap_or("no reason is given");
+        all.push((format!("PULL FAILED{times}: {why}"), Tone::Bad));
+    }
+    let workflow = status.workflow.as_ref();
+    if let Some(rejected) = workflow.and_then(|workflow| workflow.rejected.as_ref()) {
+        let first = rejected.diagnostics.first().map_or("", String::as_str);
+        let others = rejected.diagnostics.len().saturating_sub(1) + rejected.more;
+        let more = if others > 0 {
+            format!(" (+{others} more)")
+        } else {
+            String::new()
+        };
+        let text = format!("INVALID EDIT of the workflow, the one before is in force{more}: {first}");
+        all.push((text, Tone::Warn));
+    }
+    if status.paused {
+        let text = "PAUSED: nothing more is started, what runs goes on; p to continue";
+        all.push((text.to_owned(), Tone::Warn));
+    }
+    let keys = workflow.map_or(&[][..], |workflow| &workflow.needs_restart);
+    if !keys.is_empty() {
+        all.push((
+            format!("takes effect at the next start: {}", keys.join(", ")),
+            Tone::Faint,
+        ));
+    }
+}

@@ -1,0 +1,228 @@
+//! The tabs, and the list that is looked at.
+
+use ratatui::layout::Rect;
+use ratatui::style::Modifier;
+
+use super::paint::Paint;
+use super::{Rows, details};
+use crate::app::{App, Tab};
+use crate::table::{Look, Row, Table, Tone, Width};
+use crate::text;
+
+pub(super) fn draw(app: &App, rows: &Rows, paint: &mut Paint<'_>) {
+    tabs(app, rows.bar, paint);
+    let head = rows.bar + 1;
+    match app.tab {
+        Tab::Sessions => table(app, &app.sessions, head, rows.body, paint),
+        Tab::Parked => table(app, &app.parked, head, rows.body, paint),
+        Tab::Waiting => table(app, &app.waiting, head, rows.body, paint),
+        Tab::Issues => table(app, &app.issues, head, rows.body, paint),
+    }
+    if let Some(area) = rows.details {
+        details::draw(app, area, paint);
+    }
+}
+
+fn tabs(app: &App, y: u16, paint: &mut Paint<'_>) {
+    let columns = app.size.0;
+    let narrow = columns < 66;
+    let mut x = 0;
+    for (number, tab) in (1..).zip(Tab::ALL) {
+        let (name, shown, total) = match tab {
+            Tab::Sessions => ("Sessions", app.sessions.shown(), app.sessions.total()),
+            Tab::Parked => ("Parked", app.parked.shown(), app.parked.total()),
+            Tab::Waiting => ("Waiting", app.waiting.shown(), app.waiting.total()),
+            Tab::Issues => ("Issues", app.issues.shown(), app.issues.total()),
+        };
+        let more = match tab {
+            Tab::Waiting => app.status.as_ref().map_or(0, |status| status.waiting_more),
+            Tab::Issues => app.issues_total.unwrap_or(0).saturating_sub(total),
+            _ => 0,
+        };
+        let of_all = total + more;
+        let figure = match (&*app.filter, tab, app.issues_total) {
+            // The list of issues is loaded when it is looked at.
+            (_, Tab::Issues, None) => String::new(),
+            ("", ..) => format!(" {of_all}"),
+            _ => format!(" {shown}/{of_all}"),
+        };
+        let text = match narrow {
+            true => format!(" {number} {}{figure} ", &name[..4]),
+            false => format!(" {number} {name}{figure} "),
+        };
+        let room = columns.saturating_sub(x);
+        let used = paint.tone(x, y, room, &text, Tone::Plain);
+        if tab == app.tab {
+            let style = paint.theme.chosen().add_modifier(Modifier::BOLD);
+            paint.over(Rect::new(x, y, used, 1), style);
+        }
+        x += used;
+    }
+    if !app.filter.is_empty() {
+        let style = paint.theme.tone(Tone::Warn);
+        paint.right(
+            x + 1,
+            y,
+            columns.saturating_sub(x + 2),
+            &format!("filter: {}", app.filter),
+            style,
+        );
+    }
+}
+
+/// The columns that are shown: which, and how wide.
+fn columns<T: Row>(table: &Table<T>, width: u16) -> Vec<(usize, usize)> {
+    let shown: Vec<usize> = (0..T::COLUMNS.len())
+        .filter(|&at| T::COLUMNS[at].from <= width)
+        .collect();
+    let size = |at: usize| match T::COLUMNS[at].width {
+        Width::Fixed(size) | Width::Fill(size, _) => size,
+        Width::Fit(least, most) => table.fits[at].clamp(least, most),
+    };
+    let mut sizes: Vec<(usize, usize)> = shown.iter().map(|&at| (at, size(at))).collect();
+    // Two columns in front for the mark, one between columns.
+    let taken: usize = 2 + sizes.iter().map(|(_, size)| size + 1).sum::<usize>();
+    let room = usize::from(width) + 1;
+    if taken < room {
+        let left = room - taken;
+        let share = |at: usize| match T::COLUMNS[at].width {
+            Width::Fill(_, share) => share,
+            _ => 0,
+        };
+        let shares: usize = shown.iter().map(|&at| share(at)).sum();
+        let mut given = 0;
+        let last = shown.iter().rposition(|&at| share(at) > 0);
+        for (place, (at, size)) in sizes.iter_mut().enumerate() {
+            if share(*at) > 0 {
+                let more = if Some(place) == last {
+                    left - given
+                } else {
+                    left * share(*at) / shares
+                };
+                given += more;
+                *size += more;
+            }
+        }
+    } else {
+        // What fits its contents gives way, the widest first.
+        let mut over = taken - room;
+        while over > 0 {
+            let widest = sizes
+                .iter_mut()
+                .filter(|(at, size)| matches!(T::COLUMNS[*at].width, Width::Fit(least, _) if *size > least))
+                .max_by_key(|(_, size)| *size);
+            match widest {
+                Some((_, size)) => *size -= 1,
+                None => break,
+            }
+            over -= 1;
+        }
+    }
+    sizes
+}
+
+/// The first row that is seen: the selected one is kept in the middle.
+fn first(selected: usize, shown: usize, rows: usize) -> usize {
+    selected.saturating_sub(rows / 2).min(shown.saturating_sub(rows))
+}
+
+fn table<T: Row>(app: &App, table: &Table<T>, head: u16, body: Rect, paint: &mut Paint<'_>) {
+    let columns = columns(table, body.width);
+    titles(table, &columns, head, body.width, paint);
+    if table.shown() == 0 {
+        let text = nothing(app, table.total());
+        let (lines, _) = text::wrap(
+            &text,
+            usize::from(body.width.saturating_sub(4)),
+            usize::from(body.height),
+        );
+        for (y, line) in (body.y + u16::from(body.height > 2)..body.bottom()).zip(&lines) {
+            paint.tone(2, y, body.width.saturating_sub(4), line, Tone::Faint);
+        }
+        return;
+    }
+    let look = Look {
+        now: app.now,
+        paused: app.paused_issues(),
+    };
+    let from = first(table.selected(), table.shown(), usize::from(body.height));
+    for (place, y) in (from..table.shown()).zip(body.top()..body.bottom()) {
+        let Some(row) = table.at(place) else {
+            continue;
+        };
+        #[cfg(test)]
+        super::tests::BUILT.set(super::tests::BUILT.get() + 1);
+        let chosen = place == table.selected();
+        if chosen {
+            paint.tone(0, y, 2, "> ", Tone::Strong);
+        }
+        let mut x = 2;
+        for &(at, size) in &columns {
+            let column = &T::COLUMNS[at];
+            let cell = (column.cell)(row, &look);
+            let size = u16::try_from(size)
+                .unwrap_or(u16::MAX)
+                .min(body.width.saturating_sub(x));
+            let style = paint.theme.tone(cell.tone);
+            if column.right {
+                paint.right(x, y, size, &cell.text, style);
+            } else {
+                paint.put(x, y, size, &cell.text, style);
+            }
+            x = x.saturating_add(size + 1);
+        }
+        if chosen {
+            let style = paint.theme.chosen();
+            paint.over(Rect::new(0, y, body.width, 1), style);
+        }
+    }
+}
+
+fn titles<T: Row>(table: &Table<T>, columns: &[(usize, usize)], y: u16, width: u16, paint: &mut Paint<'_>) {
+    let mut x = 2;
+    for &(at, size) in columns {
+        let column = &T::COLUMNS[at];
+        let mark = match table.sort {
+            Some((sorted, false)) if sorted == at => "+",
+            Some((sorted, true)) if sorted == at => "-",
+            _ => "",
+        };
+        let size = u16::try_from(size)
+            .unwrap_or(u16::MAX)
+            .min(width.saturating_sub(x));
+        // The mark is what must be seen: a name that fills its column gives its last letter.
+        let room = usize::from(size).saturating_sub(mark.len());
+        let name = &column.name[..column.name.len().min(room)];
+        let text = format!("{name}{mark}");
+        let style = paint.theme.tone(Tone::Faint);
+        if column.right {
+            paint.right(x, y, size, &text, style);
+        } else {
+            paint.put(x, y, size, &text, style);
+        }
+        x = x.saturating_add(size + 1);
+    }
+    let style = ratatui::style::Style::new().add_modifier(Modifier::UNDERLINED);
+    paint.over(Rect::new(0, y, width, 1), style);
+}
+
+/// Why a list is empty.
+fn nothing(app: &App, total: usize) -> String {
+    if app.status.is_none() {
+        return "The daemon has not answered yet.".to_owned();
+    }
+    if total > 0 {
+        return format!(
+            "None of {total} has `{}` in any column. / changes the filter, Esc clears it.",
+            app.filter
+        );
+    }
+    let text = match app.tab {
+        Tab::Sessions => "No agent runs now. 3 shows what waits, 2 what is parked.",
+        Tab::Parked => "Nothing is parked.",
+        Tab::Waiting => "Nothing waits.",
+        Tab::Issues if app.issues_total.is_none() => "The issues are being loaded.",
+        Tab::Issues => "No issue is known.",
+    };
+    text.to_owned()
+}

@@ -1,0 +1,250 @@
+//! The last line, the question, and the keys.
+
+use ratatui::layout::Rect;
+
+use super::Rows;
+use super::paint::{Paint, side_by_side};
+use crate::app::{App, Mode, Screen, Tab};
+use crate::msg::Action;
+use crate::table::{CellText, Tone};
+use crate::text::{fit_end, width, wrap};
+
+/// The keys; an empty key is a heading.
+const KEYS: &[(&str, &str)] = &[
+    ("", "Everywhere"),
+    ("↑ ↓ j k", "one row or line up or down"),
+    ("PgUp PgDn space", "a page (also ^B ^F; ^U ^D half of one)"),
+    ("g G Home End", "first and last"),
+    ("c", "cancel the issue: stop its agents and park it (asks first)"),
+    ("u", "unpark the issue"),
+    ("p", "pause everything, or go on"),
+    ("P", "pause this issue, or go on with it"),
+    ("r", "look at the workflow and the issues now"),
+    ("d", "the diff of the workspace"),
+    ("e", "all about the issue: stages, runs, decisions"),
+    ("?", "these keys"),
+    ("q Esc", "back; from the lists: quit (Esc clears a filter first)"),
+    ("^C ^L", "quit; draw the screen anew"),
+    ("", "Lists"),
+    ("1 2 3 4 Tab", "sessions, parked, waiting, issues"),
+    ("Enter", "follow the session; elsewhere the issue"),
+    ("/", "filter by words that stand in any column"),
+    ("s S", "sort by the next column; turn the order around"),
+    ("", "Session"),
+    ("t", "fold or unfold tool calls and thoughts"),
+    ("g", "at the top: loads what was before"),
+    ("G", "to the end, and follow"),
+    ("", "Diff"),
+    ("n N", "next and previous file"),
+    ("← → h l", "move sideways"),
+    ("d r", "make it anew"),
+    ("", "Issue"),
+    ("Enter", "follow its latest session"),
+];
+
+/// The room of the help, in a terminal of this size.
+fn help_area(columns: u16, rows: u16) -> Rect {
+    let (width, height) = (columns.min(84), rows.min(KEYS.len() as u16 + 2));
+    Rect::new((columns - width) / 2, (rows - height) / 2, width, height)
+}
+
+/// The last line that the help can begin with.
+pub(crate) fn help_scroll((columns, rows): (u16, u16)) -> usize {
+    let inner = usize::from(help_area(columns, rows).height.saturating_sub(2));
+    KEYS.len().saturating_sub(inner)
+}
+
+pub(super) fn help(top: usize, area: Rect, paint: &mut Paint<'_>) {
+    let frame = help_area(area.width, area.height);
+    let last = help_scroll((area.width, area.height));
+    let name = match last {
+        0 => "Keys (any key closes)",
+        _ => "Keys (↑ ↓ scroll, any other key closes)",
+    };
+    let inner = paint.frame(frame, name);
+    for (y, (key, what)) in (inner.top()..inner.bottom()).zip(KEYS.iter().skip(top.min(last))) {
+        if key.is_empty() {
+            paint.tone(inner.x, y, inner.width, what, Tone::Strong);
+        } else {
+            let lead = if inner.width >= 60 { 17 } else { 9 };
+            paint.tone(inner.x + 1, y, lead, key, Tone::Name);
+            paint.tone(
+                inner.x + 1 + lead,
+                y,
+                inner.width.saturating_sub(lead + 1),
+                what,
+                Tone::Plain,
+            );
+        }
+    }
+}
+
+pub(super) fn confirm(app: &App, action: &Action, area: Rect, paint: &mut Paint<'_>) {
+    let columns = area.width.saturating_sub(4).min(64);
+    let inside = usize::from(columns.saturating_sub(4));
+    let mut lines = Vec::new();
+    if let Action::Cancel(issue) = action {
+        let question = format!("Cancel {issue}?");
+        lines.extend(
+            wrap(&question, inside, 2)
+                .0
+                .into_iter()
+                .map(|line| (line, Tone::Strong)),
+        );
+        if let Some(title) = app.title_of(issue) {
+            lines.extend(
+                wrap(title, inside, 2)
+                    .0
+                    .into_iter()
+                    .map(|line| (line, Tone::Plain)),
+            );
+        }
+        let running = app
+            .sessions
+            .rows()
+            .iter()
+            .filter(|row| row.issue_id == *issue)
+            .count();
+        let what = match running {
+            0 => "No agent runs for it now. It will be parked.".to_owned(),
+            1 => "The agent that runs for it is stopped, and the issue is parked.".to_owned(),
+            many => format!("The {many} agents that run for it are stopped, and the issue is parked."),
+        };
+        lines.push((String::new(), Tone::Plain));
+        lines.extend(
+            wrap(&what, inside, 3)
+                .0
+                .into_iter()
+                .map(|line| (line, Tone::Plain)),
+        );
+    } else {
+        lines.push((format!("Really {}?", action.what()), Tone::Strong));
+    }
+    lines.push((String::new(), Tone::Plain));
+    lines.push(("y yes    n no".to_owned(), Tone::Warn));
+    let height = (lines.len() as u16 + 2).min(area.height);
+    let frame = Rect::new(
+        (area.width - columns) / 2,
+        area.height.saturating_sub(height) / 2,
+        columns,
+        height,
+    );
+    let inner = paint.frame(frame, "Sure?");
+    for (y, (line, tone)) in (inner.top()..inner.bottom()).zip(&lines) {
+        paint.tone(inner.x, y, inner.width, line, *tone);
+    }
+}
+
+/// The last line; and where the cursor stands, where something is written.
+pub(super) fn foot(app: &App, rows: &Rows, paint: &mut Paint<'_>) -> Option<u16> {
+    let (y, columns) = (rows.foot, app.size.0);
+    let room = columns.saturating_sub(2);
+    if let Mode::Filter(_) = app.mode {
+        let help = "  Enter keeps it, Esc takes it back";
+        let space = usize::from(room).saturating_sub(3 + width(help)).max(10);
+        let shown = fit_end(&app.filter, space);
+        let mut x = 1 + paint.tone(1, y, room, "/ ", Tone::Strong);
+        x += paint.tone(x, y, columns.saturating_sub(x + 1), &shown, Tone::Plain);
+        paint.tone(x + 1, y, columns.saturating_sub(x + 2), help, Tone::Faint);
+        return Some(x.min(columns.saturating_sub(1)));
+    }
+    if let Some(notice) = &app.notice {
+        let tone = if notice.is_error { Tone::Bad } else { Tone::Good };
+        paint.tone(1, y, room, &notice.text, tone);
+        return None;
+    }
+    let parts = hints(app)
+        .iter()
+        .map(|&(rank, key, what)| {
+            let paused = match key {
+                "p" => app.status.as_ref().is_some_and(|status| status.paused),
+                "P" => app
+                    .current_issue()
+                    .is_some_and(|issue| app.paused_issues().contains(issue)),
+                _ => false,
+            };
+            let what = match key {
+                "p" if paused => "continue",
+                "P" if paused => "continue issue",
+                _ => what,
+            };
+            let pieces = vec![
+                CellText::new(key, Tone::Strong),
+                CellText::new(format!(" {what}"), Tone::Faint),
+            ];
+            (rank, pieces)
+        })
+        .collect();
+    let line = side_by_side(usize::from(room), parts);
+    paint.line(1, y, room, &line);
+    None
+}
+
+/// The keys that matter here; those with the greatest number go first where there is no room.
+fn hints(app: &App) -> &'static [(u8, &'static str, &'static str)] {
+    match app.screens.last() {
+        Some(Screen::Transcript(screen)) if screen.unfolded => &[
+            (0, "q", "back"),
+            (1, "t", "fold"),
+            (2, "g G", "top, end"),
+            (1, "d", "diff"),
+            (3, "e", "issue"),
+            (2, "c", "cancel"),
+            (4, "P", "pause issue"),
+            (0, "?", "help"),
+        ],
+        Some(Screen::Transcript(_)) => &[
+            (0, "q", "back"),
+            (1, "t", "unfold"),
+            (2, "g G", "top, end"),
+            (1, "d", "diff"),
+            (3, "e", "issue"),
+            (2, "c", "cancel"),
+            (4, "P", "pause issue"),
+            (0, "?", "help"),
+        ],
+        Some(Screen::Diff(_)) => &[
+            (0, "q", "back"),
+            (1, "n N", "next, previous file"),
+            (2, "←→", "sideways"),
+            (3, "g G", "top, end"),
+            (1, "r", "anew"),
+            (0, "?", "help"),
+        ],
+        Some(Screen::Issue(_)) => &[
+            (0, "q", "back"),
+            (1, "enter", "latest session"),
+            (1, "d", "diff"),
+            (2, "c", "cancel"),
+            (2, "u", "unpark"),
+            (3, "P", "pause issue"),
+            (0, "?", "help"),
+        ],
+        None if app.tab == Tab::Sessions => &[
+            (0, "enter", "follow"),
+            (1, "d", "diff"),
+            (1, "c", "cancel"),
+            (6, "e", "issue"),
+            (2, "p", "pause"),
+            (7, "P", "pause issue"),
+            (2, "/", "filter"),
+            (3, "s", "sort"),
+            (5, "r", "refresh"),
+            (0, "?", "help"),
+            (0, "q", "quit"),
+        ],
+        None => &[
+            (0, "enter", "issue"),
+            (1, "u", "unpark"),
+            (3, "d", "diff"),
+            (1, "c", "cancel"),
+            (2, "p", "pause"),
+            (7, "P", "pause issue"),
+            (2, "/", "filter"),
+            (3, "s", "sort"),
+            (5, "r", "refresh"),
+            (0, "?", "help"),
+            (0, "q", "quit"),
+        ],
+    }
+}

@@ -1,0 +1,412 @@
+use std::cell::Cell;
+
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use proptest::prelude::*;
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::buffer::Buffer;
+use ratatui::style::{Color, Modifier};
+use serde_json::json;
+use unicode_width::UnicodeWidthStr as _;
+
+use super::*;
+use crate::app::App;
+use crate::error::ClientError;
+use crate::fixtures::*;
+use crate::msg::{EventsAsk, Msg};
+
+thread_local! {
+    /// Rows of lists that were built.
+    pub(super) static BUILT: Cell<usize> = const { Cell::new(0) };
+}
+
+fn draw(app: &App, color: bool) -> Buffer {
+    draw_in(app, color, app.size)
+}
+
+fn draw_in(app: &App, color: bool, (columns, rows): (u16, u16)) -> Buffer {
+    let mut terminal = Terminal::new(TestBackend::new(columns, rows)).unwrap();
+    terminal.draw(|frame| view(app, Theme { color }, frame)).unwrap();
+    terminal.backend().buffer().clone()
+}
+
+/// What a person sees, and with `reversed` where it is marked.
+fn text(buffer: &Buffer) -> String {
+    let mut out = String::new();
+    for y in 0..buffer.area.height {
+        let mut x = 0;
+        let mut line = String::new();
+        while x < buffer.area.width {
+            let symbol = buffer[(x, y)].symbol();
+            line.push_str(symbol);
+            x += (symbol.width() as u16).max(1);
+        }
+        out.push_str(line.trim_end());
+        out.push('\n');
+    }
+    out
+}
+
+fn shot(app: &App) -> String {
+    text(&draw(app, true))
+}
+
+fn press(app: &mut App, keys: &str) {
+    for key in keys.chars() {
+        let code = if key == '\n' {
+            KeyCode::Enter
+        } else {
+            KeyCode::Char(key)
+        };
+        tell(app, Msg::Key(KeyEvent::new(code, KeyModifiers::NONE)));
+        answer_issue(app);
+    }
+}
+
+fn followed(app: &mut App) {
+    press(app, "\n");
+    let ask = EventsAsk {
+        session_id: app.current_session().unwrap().session_id.clone(),
+        after: 0,
+        limit: 500,
+    };
+    tell(app, Msg::Events(ask, Ok(page(&log(), 12, false))));
+}
+
+fn with_diff(app: &mut App) {
+    press(app, "d");
+    let id = session(4).session_id;
+    tell(app, Msg::Diff(id, Ok(diff())));
+}
+
+/// The same screen in a small terminal and in a large one.
+fn both(name: &str, prepare: impl Fn(&mut App)) {
+    for (columns, rows) in [(80, 24), (200, 50)] {
+        let mut app = app(columns, rows, 5);
+        prepare(&mut app);
+        insta::assert_snapshot!(format!("{name}_{columns}x{rows}"), shot(&app));
+    }
+}
+
+#[test]
+fn screens() {
+    both("sessions", |_| {});
+    both("parked", |app| press(app, "2"));
+    both("waiting", |app| press(app, "3"));
+    both("issues", |app| {
+        press(app, "4");
+        tell(app, Msg::Issues(Ok(issues())));
+        answer_issue(app);
+    });
+    both("filter", |app| press(app, "/claude"));
+    both("filter_without_a_match", |app| press(app, "/nothing\n"));
+    both("help", |app| press(app, "?"));
+    both("confirm", |app| press(app, "jc"));
+    both("transcript", followed);
+    both("transcript_unfolded", |app| {
+        followed(app);
+        press(app, "tg");
+    });
+    both("diff", with_diff);
+    both("issue", |app| press(app, "e"));
+}
+
+#[test]
+fn a_daemon_in_trouble() {
+    both("trouble", |app| {
+        let mut status = status(2);
+        status.paused = true;
+        status.paused_issues = vec!["41".into()];
+        status.ledger.as_mut().unwrap().error = Some("database or disk is full".to_owned());
+        let pull = status.last_pull.as_mut().unwrap();
+        pull.ok = false;
+        pull.error = Some("`gh issue list` exited with 4".to_owned());
+        status.pulls.failed_in_a_row = 3;
+        status.workflow.as_mut().unwrap().rejected = Some(of(json!({
+            "at": now().to_string(), "more": 1,
+            "diagnostics": ["workflow.yml:14:7: error: unknown agent `codx`", "workflow.yml:20:3: error: no prompt"],
+        })));
+        let day = status.day.as_mut().unwrap();
+        day.spent.cost_usd = 21.5;
+        tell(app, Msg::State(Ok(Box::new(status))));
+    });
+    both("disconnected", |app| {
+        let lost = ClientError::Connect {
+            target: "/run/vik.sock".to_owned(),
+            source: std::io::Error::new(std::io::ErrorKind::ConnectionRefused, "connection refused"),
+        };
+        app.update(later(75), Msg::State(Err(lost)));
+    });
+    both("failed_to_steer", |app| {
+        let problem = of(
+            json!({"type": "about:blank", "title": "Conflict", "status": 409, "code": "ledger",
+            "detail": "the ledger cannot be written", "hint": "free space on the disk"}),
+        );
+        let action = crate::msg::Action::Pause(None);
+        tell(
+            app,
+            Msg::Steered(action, Err(ClientError::Refused(Box::new(problem)))),
+        );
+    });
+    insta::assert_snapshot!("nothing_yet", shot(&blank(80, 24)));
+    insta::assert_snapshot!("idle", shot(&app(80, 24, 0)));
+}
+
+#[test]
+fn narrow_and_too_small() {
+    insta::assert_snapshot!("narrow_40x10", shot(&app(40, 10, 5)));
+    insta::assert_snapshot!("too_small_39x10", shot(&app(39, 10, 5)));
+    insta::assert_snapshot!("too_small_10x3", shot(&app(10, 3, 5)));
+    for (columns, rows) in [(0, 0), (1, 1), (2, 50), (200, 2)] {
+        draw(&app(columns, rows, 5), true);
+    }
+    // The window became another one, and that was not told yet.
+    for app in prepared(200, 50) {
+        draw_in(&app, true, (41, 11));
+    }
+    for app in prepared(40, 10) {
+        draw_in(&app, true, (150, 40));
+    }
+}
+
+#[test]
+fn hostile_texts_are_shown_and_not_obeyed() {
+    let mut status = status(3);
+    status.sessions[0].issue_id = "1\x1b]0;owned\x07".into();
+    status.sessions[0].issue_title = "\x1b[31mred\u{202e}txt.exe\u{202c}".to_owned();
+    status.sessions[0].activity = Some("a\r\nb\u{8}\u{8}\u{7f}\u{9b}2J".to_owned());
+    status.sessions[1].issue_title = "Z\u{300}\u{301}\u{302}\u{303}\u{304}\u{305}algo".to_owned();
+    status.sessions[1].activity = Some("字".repeat(5_000));
+    status.sessions[2].issue_title = "👨‍👩‍👧 family 🇩🇪 flag".to_owned();
+    status.sessions[2].activity = Some("x".repeat(10_000));
+    for (columns, rows) in [(80, 24), (200, 50)] {
+        let mut app = app(columns, rows, 0);
+        tell(&mut app, Msg::State(Ok(Box::new(status.clone()))));
+        press(&mut app, "G");
+        let buffer = draw(&app, true);
+        clean(&buffer);
+        insta::assert_snapshot!(format!("hostile_{columns}x{rows}"), text(&buffer));
+    }
+}
+
+/// No cell holds what a terminal obeys, or what is wider than it.
+fn clean(buffer: &Buffer) {
+    for cell in buffer.content() {
+        let symbol = cell.symbol();
+        assert!(!symbol.contains(char::is_control), "{symbol:?}");
+        assert!(
+            !symbol.contains(['\u{202e}', '\u{2066}', '\u{200f}', '\u{feff}']),
+            "{symbol:?}"
+        );
+        assert!(symbol.width() <= 2 && symbol.chars().count() <= 8, "{symbol:?}");
+    }
+}
+
+#[test]
+fn only_rows_that_are_seen_are_built() {
+    for (columns, rows) in [(80, 24), (200, 50)] {
+        let mut app = app(columns, rows, 1_000);
+        press(&mut app, "jjj");
+        BUILT.set(0);
+        let buffer = draw(&app, true);
+        assert!((5..=50).contains(&BUILT.get()), "{} rows", BUILT.get());
+        insta::assert_snapshot!(format!("many_{columns}x{rows}"), text(&buffer));
+        press(&mut app, "G");
+        BUILT.set(0);
+        let buffer = draw(&app, true);
+        assert!(BUILT.get() <= 50);
+        assert!(text(&buffer).contains("\n> "), "the last one is seen");
+    }
+}
+
+#[test]
+fn marks_stand_on_their_letter() {
+    let mut app = app(200, 50, 1);
+    let mut status = status(1);
+    status.sessions[0].issue_title = "か\u{3099}e\u{301}x".to_owned();
+    tell(&mut app, Msg::State(Ok(Box::new(status))));
+    let buffer = draw(&app, true);
+    let symbols: Vec<&str> = (11..16).map(|x| buffer[(x, 4)].symbol()).collect();
+    assert_eq!(symbols, ["か\u{3099}", " ", "e\u{301}", "x", " "]);
+}
+
+fn prepared(columns: u16, rows: u16) -> Vec<App> {
+    type Prepare = fn(&mut App);
+    let all: [Prepare; 8] = [
+        |_| {},
+        |app| press(app, "2"),
+        |app| press(app, "c"),
+        |app| press(app, "?"),
+        followed,
+        with_diff,
+        |app| press(app, "e"),
+        |app| {
+            let lost = ClientError::TimedOut {
+                target: "x".to_owned(),
+                seconds: 1,
+            };
+            tell(app, Msg::State(Err(lost)));
+        },
+    ];
+    all.iter()
+        .map(|prepare| {
+            let mut app = app(columns, rows, 5);
+            prepare(&mut app);
+            app
+        })
+        .collect()
+}
+
+#[test]
+fn without_colour_the_state_is_still_told() {
+    for app in prepared(200, 50) {
+        let buffer = draw(&app, false);
+        for cell in buffer.content() {
+            assert_eq!((cell.fg, cell.bg), (Color::Reset, Color::Reset));
+        }
+        assert_eq!(text(&buffer), shot(&app), "only the looks differ");
+        let modifiers = buffer
+            .content()
+            .iter()
+            .fold(Modifier::empty(), |all, cell| all | cell.modifier);
+        assert!(modifiers.contains(Modifier::BOLD), "something stands out");
+    }
+    let buffer = draw(&app(80, 24, 5), false);
+    assert!(
+        buffer[(5, 4)].modifier.contains(Modifier::REVERSED),
+        "the selected row"
+    );
+    let colored = draw(&app(80, 24, 5), true);
+    assert!(colored.content().iter().any(|cell| cell.fg != Color::Reset));
+}
+
+fn hostile() -> impl Strategy<Value = String> {
+    let piece = prop_oneof![
+        any::<String>(),
+        any::<char>().prop_map(String::from),
+        (0u32..0x20).prop_map(|c| char::from_u32(c).unwrap_or(' ').to_string()),
+        (0x7fu32..0xa0).prop_map(|c| char::from_u32(c).unwrap_or(' ').to_string()),
+        (0x2000u32..0x2070).prop_map(|c| char::from_u32(c).unwrap_or(' ').to_string()),
+        Just("\u{1b}[2J".to_owned()),
+        Just("漢字".to_owned()),
+        Just("e\u{301}\u{200d}\u{fe0f}".to_owned()),
+    ];
+    proptest::collection::vec(piece, 0..6).prop_map(|pieces| pieces.concat())
+}
+
+fn sizes() -> impl Strategy<Value = (u16, u16)> {
+    prop_oneof![Just((80, 24)), Just((200, 50)), (1u16..130, 1u16..60)]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_text_reaches_the_terminal_raw(text in hostile(), other in hostile(), (columns, rows) in sizes()) {
+        let mut status = status(2);
+        let row = &mut status.sessions[0];
+        row.issue_id = text.as_str().into();
+        row.issue_title.clone_from(&other);
+        row.stage = other.as_str().into();
+        row.agent = text.as_str().into();
+        row.model = Some(other.clone());
+        row.phase.clone_from(&text);
+        row.activity = Some(text.clone());
+        row.log = text.clone().into();
+        status.parked[0].detail.clone_from(&text);
+        status.parked[0].reason.clone_from(&other);
+        status.waiting[0].detail.clone_from(&other);
+        status.paused_issues = vec![text.as_str().into()];
+        status.daemon.workflow_path = text.clone().into();
+        status.daemon.version = Some(other.clone());
+        status.ledger.as_mut().unwrap().error = Some(text.clone());
+        let mut app = app(columns, rows, 0);
+        tell(&mut app, Msg::State(Ok(Box::new(status))));
+        tell(&mut app, Msg::Key(KeyEvent::new(KeyCode::Char('G'), KeyModifiers::NONE)));
+        clean(&draw(&app, true));
+        let mut known = explained("x");
+        known.issue_id = app.current_issue().unwrap().clone();
+        known.decisions[0].detail.clone_from(&text);
+        known.runs[0].attempts[0].reason = Some(other.clone());
+        tell(&mut app, Msg::Issue(known.issue_id.clone(), Ok(Box::new(known))));
+        for keys in ["2", "3", "c", "ne", "q"] {
+            for key in keys.chars() {
+                tell(&mut app, Msg::Key(KeyEvent::new(KeyCode::Char(key), KeyModifiers::NONE)));
+            }
+            clean(&draw(&app, true));
+        }
+        let mut app = self::app(columns, rows, 1);
+        tell(&mut app, Msg::Key(KeyEvent::new(KeyCode::Enter, KeyModifiers::NONE)));
+        let ask = EventsAsk { session_id: session(0).session_id, after: 0, limit: 500 };
+        let events = [
+            event(1, "message", json!({"text": text})),
+            event(2, "tool_call", json!({"call_id": text, "tool": other, "input": {"command": text}})),
+            event(3, "tool_result", json!({"call_id": text, "is_error": true, "output": other})),
+            event(4, "error", json!({"message": other, "fatal": true})),
+            event(5, &text, json!({"raw": other})),
+        ];
+        tell(&mut app, Msg::Events(ask, Ok(page(&events, 5, false))));
+        clean(&draw(&app, true));
+        tell(&mut app, Msg::Key(KeyEvent::new(KeyCode::Char('t'), KeyModifiers::NONE)));
+        clean(&draw(&app, false));
+        tell(&mut app, Msg::Key(KeyEvent::new(KeyCode::Char('d'), KeyModifiers::NONE)));
+        let mut diff = diff();
+        diff.files[0].path.clone_from(&text);
+        diff.files[1].patch = Some(other.clone());
+        diff.note = Some(text);
+        tell(&mut app, Msg::Diff(session(0).session_id, Ok(diff)));
+        for _ in 0..3 {
+            clean(&draw(&app, true));
+            tell(&mut app, Msg::Key(KeyEvent::new(KeyCode::Right, KeyModifiers::NONE)));
+        }
+    }
+
+    #[test]
+    fn no_keys_make_it_panic(steps in proptest::collection::vec((any::<u8>(), any::<u8>()), 0..60), (columns, rows) in sizes()) {
+        let mut app = app(columns, rows, 7);
+        let mut at = 0;
+        for (step, more) in steps {
+            at += i64::from(more % 4);
+            let code = match step {
+                0..=9 => KeyCode::Enter,
+                10..=16 => KeyCode::Esc,
+                17..=22 => KeyCode::Down,
+                23..=28 => KeyCode::Up,
+                29..=32 => KeyCode::PageDown,
+                33..=36 => KeyCode::PageUp,
+                37 => KeyCode::Home,
+                38 => KeyCode::End,
+                39..=41 => KeyCode::Left,
+                42..=44 => KeyCode::Right,
+                45 => KeyCode::Tab,
+                46 => KeyCode::Backspace,
+                47..=130 => KeyCode::Char(char::from(b"1234dcuepPr/sStnNgGjk?yq hl"[usize::from(more) % 26])),
+                _ => KeyCode::Char(char::from(more)),
+            };
+            let modifiers = if step % 31 == 0 { KeyModifiers::CONTROL } else { KeyModifiers::NONE };
+            let message = match step {
+                200..=206 => Msg::Tick,
+                207..=210 => Msg::Resize(u16::from(more), u16::from(step % 60)),
+                211..=214 => Msg::State(Ok(Box::new(status(usize::from(more % 9))))),
+                215 => Msg::State(Err(ClientError::TimedOut { target: String::new(), seconds: 1 })),
+                216..=218 => Msg::Issues(Ok(issues())),
+                219 => Msg::Paste("y\u{1b}".to_owned()),
+                _ => Msg::Key(KeyEvent::new(code, modifiers)),
+            };
+            let mut answers = app.update(later(at), message);
+            // The daemon answers, sometimes.
+            for command in answers.drain(..).filter(|_| more % 3 != 0).collect::<Vec<_>>() {
+                use crate::msg::Command;
+                let message = match command {
+                    Command::Issue(id) => Msg::Issue(id.clone(), Ok(Box::new(explained(id.as_str())))),
+                    Command::Events(ask) => Msg::Events(ask, Ok(page(&log(), 12, more % 2 == 0))),
+                    Command::Diff(id) => Msg::Diff(id, Ok(diff())),
+                    _ => continue,
+                };
+                app.update(later(at), message);
+            }
+            app.settle();
+            clean(&draw(&app, step % 2 == 0));
+        }
+    }
+}
