@@ -12,6 +12,7 @@ export const launch = () => chromium.launch({ executablePath, args: ["--no-sandb
 export async function open(browser, url, { width = 1280, height = 900, scheme = "light", ...more } = {}) {
   const context = await browser.newContext({ viewport: { width, height }, colorScheme: scheme, ...more });
   const page = await context.newPage();
+  page.setDefaultTimeout(10_000);
   const wrong = [];
   const origin = new URL(url).origin;
   page.on("dialog", (dialog) => {

@@ -156,7 +156,6 @@ export function boardPage() {
           waitingView(status)),
         stagesView(status),
         section("Today", { id: "today", hint: status.day ? `${status.day.date} (UTC)` : null },
-          status.day ? h("div", { class: "row wide-gap" }, dayMeters(status.day)) : null,
           report ? h("div", { class: "plots" }, throughputPlot(report), spendPlot(report)) : h("p", { class: "dim" }, "Loading…")),
       ];
     },

@@ -14,9 +14,9 @@ function card({ issue, view }) {
   return h("li", { key: issue.issue_id, class: "card" },
     h("div", { class: "line" }, issueLink(issue.issue_id, { "data-item": true }), h("span", { class: "grow" }),
       view.session_id && view.state === "running"
-        ? h("a", { class: "plain", href: sessionHref(view.session_id), "aria-label": `Transcript of ${cut(issue.issue_id, 60)}` }, chip(label)) : chip(label)),
+        ? h("a", { class: "plain", href: sessionHref(view.session_id), "aria-label": `${label}, transcript of ${cut(issue.issue_id, 60)}` }, chip(label)) : chip(label)),
     h("p", { class: "clamp2" }, issueTitle(issue.issue_title, 160)),
-    issue.paused ? h("p", { class: "small" }, chip("paused")) : null,
+    issue.paused && hold?.reason !== "paused" ? h("p", { class: "small" }, chip("paused")) : null,
     hold ? h("p", { class: "small dim clamp2", title: cut(hold.detail ?? "", 400) }, h("span", { class: "strong" }, words(hold.reason)),
       hold.until ? [" · ", when(hold.until)] : null, hold.detail ? ` · ${cut(hold.detail, 140)}` : "") : null);
 }

@@ -7,14 +7,17 @@ const SIZE = 200;
 const KEPT = 24;
 const AT_ONCE = 2;
 const RETRY_MS = 3000;
+const BEHIND_MS = 500;
 
 export class EventStore {
   /** `changed(firstSeq, lastSeq)` is called when events of that range came. */
   constructor(sessionId, changed) {
     this.sessionId = sessionId;
     this.changed = changed;
-    /** The last event in the log, as far as known. */
+    /** The last event in the log, as the log itself told. */
     this.lastSeq = 0;
+    /** How many there are by what the feed told: it may be ahead of the log, which is then asked again. */
+    this.announced = 0;
     this.ended = false;
     this.problem = null;
     this.pages = new Map();
@@ -24,6 +27,7 @@ export class EventStore {
     this.wanted = [];
     this.uses = 0;
     this.timer = 0;
+    this.closed = false;
   }
 
   /** An event; `undefined`: not loaded; `null`: the log has none with this number. */
@@ -41,7 +45,8 @@ export class EventStore {
       const page = this.pages.get(p);
       if (page) page.used = ++this.uses;
     }
-    for (const [p, abort] of this.loading) if (!this.wanted.includes(p)) abort.abort();
+    const tail = pageOf(this.lastSeq + 1);
+    for (const [p, abort] of this.loading) if (p !== tail && !this.wanted.includes(p)) abort.abort();
     // Not at once: who drags the scroll bar passes many pages, and looks at none of them.
     this.timer ||= setTimeout(() => {
       this.timer = 0;
@@ -49,25 +54,35 @@ export class EventStore {
     }, 40);
   }
 
-  /** There may be more events than were known. */
+  /** There are so many events, by what the feed tells: the end of the log is asked for. */
   grow(count) {
-    if (count > this.lastSeq) this.lastSeq = count;
+    if (count <= this.announced) return;
+    this.announced = count;
+    this.next();
   }
 
   next() {
-    for (const p of this.wanted) {
+    if (this.closed) return;
+    const wanted = this.announced > this.lastSeq ? [...this.wanted, pageOf(this.lastSeq + 1)] : this.wanted;
+    for (const p of wanted) {
       if (this.loading.size >= AT_ONCE) return;
       const page = this.pages.get(p);
-      const full = page && !page.failedAt && page.upTo >= Math.min(endOf(p), this.lastSeq);
-      if (full || this.loading.has(p) || (page?.failedAt ?? 0) > Date.now() - RETRY_MS) continue;
+      const full = page && !page.failedAt && page.upTo >= Math.min(endOf(p), Math.max(this.lastSeq, this.announced));
+      if (full || this.loading.has(p) || (page?.notBefore ?? 0) > Date.now()) continue;
       this.load(p);
     }
+  }
+
+  /** Leaves a page alone for a while. */
+  rest(page, ms) {
+    page.notBefore = Date.now() + ms;
+    setTimeout(() => this.next(), ms + 20);
   }
 
   async load(p) {
     const abort = new AbortController();
     this.loading.set(p, abort);
-    const page = this.pages.get(p) ?? { events: new Map(), upTo: p * SIZE, used: ++this.uses, failedAt: 0 };
+    const page = this.pages.get(p) ?? { events: new Map(), upTo: p * SIZE, used: ++this.uses, failedAt: 0, notBefore: 0 };
     const from = page.upTo;
     try {
       // An answer may be shorter than asked for, where events are large.
@@ -75,7 +90,7 @@ export class EventStore {
         const asked = `sessions/${part(this.sessionId)}/events?after=${page.upTo}&limit=${endOf(p) - page.upTo}`;
         const answer = await get(asked, abort.signal);
         this.pages.set(p, page);
-        this.lastSeq = Math.max(this.lastSeq, answer.last_seq);
+        this.lastSeq = answer.last_seq;
         this.ended = answer.ended;
         for (const event of answer.events) if (event.seq <= endOf(p)) this.keep(page, event);
         const got = answer.events.at(-1)?.seq ?? Infinity;
@@ -84,12 +99,13 @@ export class EventStore {
       }
       page.failedAt = 0;
       this.problem = null;
+      if (page.upTo === from) this.rest(page, BEHIND_MS);
     } catch (error) {
       if (error.name !== "AbortError") {
         page.failedAt = Date.now();
         this.pages.set(p, page);
         this.problem = error;
-        setTimeout(() => this.next(), RETRY_MS + 50);
+        this.rest(page, RETRY_MS);
       }
     } finally {
       this.loading.delete(p);
@@ -135,6 +151,7 @@ export class EventStore {
   }
 
   close() {
+    this.closed = true;
     this.wanted = [];
     clearTimeout(this.timer);
     for (const abort of this.loading.values()) abort.abort();

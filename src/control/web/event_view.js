@@ -93,7 +93,7 @@ const BODIES = {
   approval: (event) => line(`${cut(event.tool, 60)}: ${words(event.decision)}${event.detail ? ` · ${cut(event.detail, 500)}` : ""}`),
   error: (event, { open, redraw }) => h("div", {}, long(event.message, `text ${event.seq}`, open, redraw),
     line([event.fatal ? "The agent gave up because of it" : "Not fatal", event.failure_class ? words(event.failure_class) : null, event.http_status ? `HTTP ${event.http_status}` : null].filter(Boolean).join(" · "))),
-  unknown: (event, { open, redraw }) => long(pretty(event.raw), `text ${event.seq}`, open, redraw, "mono code"),
+  unknown: (event, { open, redraw }) => long(JSON.stringify(event.raw ?? null), `text ${event.seq}`, open, redraw, "mono code"),
   malformed: (event, { open, redraw }) => long(event.line, `text ${event.seq}`, open, redraw, "mono code"),
   completed: (event, { open, redraw }) => h("div", {}, line(event.ok ? "The agent says it is done." : "The agent says it failed.", event.reason ? ` (${event.reason})` : ""),
     event.message ? fenced(event.message, `text ${event.seq}`, open, redraw) : null,

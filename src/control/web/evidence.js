@@ -47,6 +47,6 @@ export function scriptsView(scripts) {
   return h("div", {}, scripts.map((script, at) => h("details", { key: `${script.name} ${at}`, class: "fold file", open: script.ok === false },
     h("summary", {}, h("span", { class: "strong mono" }, script.name), h("span", { class: "grow" }),
       script.ok === null ? chip("waiting", "end not known") : chip(script.ok ? "succeeded" : "failed", script.ok ? "ok" : "failed")),
-    script.reason ? h("p", { class: "pad bad-text" }, script.reason) : null,
-    script.output ? excerpt(script.output, "end", `What ${script.name} printed`) : h("p", { class: "pad dim small" }, "It printed nothing."))));
+    script.reason ? h("p", { class: "bad-text" }, script.reason) : null,
+    script.output ? excerpt(script.output, "end", `What ${script.name} printed`) : h("p", { class: "dim small" }, "It printed nothing."))));
 }

@@ -101,7 +101,7 @@ export function issuePage(id) {
   }
 
   const limits = ({ life, day }) => section("Its whole life", { id: "life" },
-    h("div", { class: "row wide-gap" },
+    h("div", { class: "meters" },
       meter("attempts", life.attempts, life.max_attempts, String),
       meter("cost", life.spent.cost_usd, life.limit.usd, usd),
       meter("tokens", life.spent.tokens, life.limit.tokens, tokens),

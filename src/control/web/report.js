@@ -38,7 +38,7 @@ export function reportPage(asked) {
     return [
       h("p", { class: "dim" }, `${absolute(report.since)} to ${absolute(report.until)}`),
       total.attempts === 0 ? empty("No attempt started in this time.", "Choose a longer span, or look at the board to see what holds the issues.") : null,
-      h("div", { class: "tiles" },
+      h("div", { class: "tiles stacked" },
         figure(whole(report.issues_succeeded), `of ${whole(report.issues)} issues succeeded`),
         figure(whole(total.attempts), "attempts"),
         figure(share(total), "of ended attempts succeeded"),

@@ -41,9 +41,7 @@ export function sessionPage(id) {
   }, 300);
 
   function grow(count) {
-    if (count <= events.lastSeq) return;
     events.grow(count);
-    transcript.soon();
   }
 
   /** Asks for what is new although nobody said how much: the end of the log, after the agent's. */
@@ -102,9 +100,9 @@ export function sessionPage(id) {
         ["Started", when(attempt.started_at)],
         ["Took", attempt.duration_ms === null ? when(attempt.started_at, "elapsed") : duration(attempt.duration_ms)],
         running ? ["Last heard", when(running.last_event_at)] : attempt.exit_code === null ? null : ["Exit code", String(attempt.exit_code)],
-        ["Tokens", running ? meter("tokens", Math.max(running.charged?.tokens ?? 0, allTokens(running.usage)), running.budget?.tokens, tokens)
+        ["Tokens", running ? meter("tokens", Math.max(running.charged?.tokens ?? 0, allTokens(running.usage)), running.budget?.tokens, tokens, true)
           : h("span", { class: "num", title: `${whole(attempt.usage.input_tokens)} in, of which ${whole(attempt.usage.cached_input_tokens)} cached; ${whole(attempt.usage.output_tokens)} out` }, tokens(allTokens(attempt.usage)))],
-        ["Cost", running ? meter("cost", Math.max(running.charged?.cost_usd ?? 0, running.cost_usd ?? 0), running.budget?.usd, usd) : costOf(attempt)],
+        ["Cost", running ? meter("cost", Math.max(running.charged?.cost_usd ?? 0, running.cost_usd ?? 0), running.budget?.usd, usd, true) : costOf(attempt)],
         attempt.resumed_from ? ["Goes on with", sessionLink(attempt.resumed_from, `session ${shortId(attempt.resumed_from)}`)] : null,
         ["Session", h("code", { class: "small" }, cut(id, 60))]),
     ];
@@ -125,7 +123,7 @@ export function sessionPage(id) {
     };
     return [
       h("div", { class: "row seek" },
-        h("label", { class: "small" }, "Go to event ", h("input", { type: "number", min: 1, max: Math.max(last, 1), placeholder: "#", "data-search": true, id: "seek", on: { keydown: goTo } })),
+        h("label", { class: "small" }, "Event ", h("input", { type: "number", min: 1, max: Math.max(last, 1), placeholder: "#", "data-search": true, id: "seek", on: { keydown: goTo } })),
         h("span", { class: "dim small num" }, last ? `${whole(transcript.position())} of ${whole(last)}` : "no events"),
         events.problem ? h("span", { class: "small bad-text" }, `${events.problem.message} Trying again.`) : null,
         h("span", { class: "grow" }),

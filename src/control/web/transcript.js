@@ -118,7 +118,7 @@ export class Transcript {
     const shown = event?.kind === "tool_result" ? this.store.callOf(event)?.seq ?? to : to;
     if (shown <= this.base || shown > this.base + PART) this.rebase(Math.max(0, Math.min(last - PART, shown - PART / 2)), this.anchor);
     this.follow = false;
-    this.found = to;
+    this.found = shown;
     this.anchor = { row: shown - this.base - 1, offset: 0 };
     this.draw();
     return to;

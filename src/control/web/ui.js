@@ -35,16 +35,17 @@ export function button(label, press, { kind = "", ...props } = {}) {
   return h("button", { type: "button", class: `btn ${kind}`, on: { click: press }, ...props }, label);
 }
 
-/** How much of a limit is used. Without a limit it is the figure alone. */
-export function meter(name, value, limit, show) {
+/** How much of a limit is used. Without a limit it is the figure alone; `bare`: the name stands elsewhere already. */
+export function meter(name, value, limit, show, bare = false) {
+  const named = bare ? null : h("span", { class: "dim" }, ` ${name}`);
   if (limit === null || limit === undefined) {
-    return h("span", { class: "figure" }, h("span", { class: "num" }, show(value)), " ", h("span", { class: "dim" }, name));
+    return h("span", { class: "figure" }, h("span", {}, h("span", { class: "num" }, show(value)), named));
   }
   const share = limit > 0 ? value / limit : 1;
   const tone = share >= 1 ? "bad" : share >= 0.8 ? "wait" : "run";
   const text = `${show(value)} of ${show(limit)}`;
   return h("span", { class: "figure" },
-    h("span", {}, h("span", { class: "num" }, text), " ", h("span", { class: "dim" }, name)),
+    h("span", {}, h("span", { class: "num" }, text), named),
     h("span", {
       class: `meter tone-${tone}`, role: "meter", "aria-label": name, "aria-valuemin": 0, "aria-valuemax": 100,
       "aria-valuenow": Math.round(Math.min(share, 1) * 100), "aria-valuetext": text,
