@@ -162,6 +162,31 @@ describe("the board", () => {
     await page.getByText("vik status").waitFor();
   });
 
+  it("stays quick while many sessions tell of themselves", async () => {
+    const { status } = mock.world;
+    for (let at = 30; at < 50; at++) status.sessions.push(session(at, `MANY-${at}`, "One of many", "implement"));
+    for (let at = 0; at < 200; at++) mock.world.issues.push(issueView(`BULK-${at}`, `Bulk ${at}`, "To do", [{ stage: "plan", state: "ready", attempts: 0, max_attempts: 3, hold: null, session_id: null }]));
+    page = await open(browser, mock.url);
+    await row("MANY-30").waitFor();
+    const asked = [];
+    page.on("request", (request) => asked.push(request.url()));
+    const before = await page.evaluate(() => performance.now());
+    await page.evaluate(() => {
+      window.frames_ = 0;
+      const frame = () => requestAnimationFrame(() => { window.frames_ += 1; frame(); });
+      frame();
+    });
+    for (let round = 0; round < 20; round++) {
+      for (const one of status.sessions) mock.publish({ type: "session", ...one, activity: `step ${round}`, events: one.events + round });
+      await page.waitForTimeout(50);
+    }
+    await row("MANY-30").getByText("step 19").waitFor();
+    const seconds = (await page.evaluate(() => performance.now()) - before) / 1000;
+    const rate = await page.evaluate(() => window.frames_) / seconds;
+    assert.ok(rate > 10, `${Math.round(rate)} frames a second`);
+    assert.ok(asked.length < 5, asked.join("\n"));
+  });
+
   it("filters issues, and holds very many", async () => {
     for (let at = 0; at < 1500; at++) mock.world.issues.push(issueView(`BULK-${String(at).padStart(4, "0")}`, `Bulk ${at}`, "To do", [{ stage: "plan", state: "ready", attempts: 0, max_attempts: 3, hold: null, session_id: null }]));
     mock.world.issues.sort((a, b) => (a.issue_id < b.issue_id ? -1 : 1));

@@ -4,7 +4,7 @@
 import { createServer } from "node:http";
 import { readFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
-import { LONG, LONG_EVENTS, detail, diff, event, explained, makeWorld, report } from "./world.mjs";
+import { LONG, detail, diff, event, explained, makeWorld, report } from "./world.mjs";
 
 const WEB = new URL("../../src/control/web/", import.meta.url);
 const TYPES = { html: "text/html; charset=utf-8", css: "text/css; charset=utf-8", js: "text/javascript; charset=utf-8", svg: "image/svg+xml" };
@@ -146,7 +146,7 @@ export async function startMock({ port = 0 } = {}) {
     const after = Number(ask.get("after") ?? 0);
     const limit = Math.min(Number(ask.get("limit") ?? 100), 1000);
     const log = world.events.get(id);
-    const last = id === LONG ? LONG_EVENTS : log.length;
+    const last = id === LONG ? world.long : log.length;
     const found = [];
     for (let seq = after + 1; seq <= Math.min(after + limit, last); seq++) found.push(id === LONG ? event(seq) : log[seq - 1]);
     return { schema: 1, session_id: id, events: found, last_seq: last, ended: world.ended.has(id) };

@@ -85,6 +85,30 @@ describe("a transcript", () => {
     assert.ok(await page.evaluate(() => window.worst) < 1000, `the longest frame took ${await page.evaluate(() => Math.round(window.worst))} ms`);
   });
 
+  it("of a million events is read by parts, without a seam", async () => {
+    mock.world.long = 1_000_000;
+    page = await open(browser, `${mock.url}/sessions/${LONG}`);
+    await page.getByText("of 1,000,000").waitFor();
+    await row(999_999).waitFor();
+    for (const seq of [700_009, 13, 400_009]) {
+      await seek(seq);
+      await row(seq).waitFor();
+      assert.ok(await visible(seq));
+    }
+    // Over the end of a part: the next part takes over where the reader is.
+    await page.evaluate(() => {
+      const el = document.querySelector(".transcript");
+      el.scrollTop = el.scrollHeight - el.clientHeight - 3000;
+    });
+    await page.waitForFunction(() => document.querySelectorAll(".event").length > 5 && !document.querySelector(".event.loading"));
+    const first = Number(await page.locator(".event").first().getAttribute("aria-posinset"));
+    assert.ok(first > 490_000, `at ${first}`);
+    await page.locator(".transcript").focus();
+    for (let at = 0; at < 12; at++) await page.keyboard.press("PageDown");
+    await page.waitForFunction((from) => Number(document.querySelector(".event").getAttribute("aria-posinset")) > from + 100, first);
+    assert.ok(await nodes() < 1500);
+  });
+
   it("is read with the keys", async () => {
     page = await open(browser, `${mock.url}/sessions/${LONG}`);
     await row(LONG_EVENTS - 1).waitFor();

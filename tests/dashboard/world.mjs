@@ -43,6 +43,7 @@ const TITLES = ["Return 404 for unknown projects", "Speed up the nightly import"
 export function makeWorld() {
   const world = {
     signedIn: true,
+    long: LONG_EVENTS,
     asked: [],
     status: {
       schema: 1, state: "running", pid: 4242, started_at: ago(3 * 3600_000 + 12 * MINUTE), version: "0.2.0", workflow_path: "/home/me/shop/workflow.yml", home: "/home/me/.vik",

@@ -5,7 +5,7 @@ import { whenUnauthorized } from "./api.js";
 import { store, start } from "./store.js";
 import { button, chip } from "./ui.js";
 import { when } from "./format.js";
-import { cut } from "./visible.js";
+import { cut, visible } from "./visible.js";
 import { goOn } from "./steer.js";
 import { keys } from "./keys.js";
 import { boardPage } from "./board.js";
@@ -50,7 +50,7 @@ export function draw() {
     render(top, bar());
     render(banners, locked ? [] : bannerList());
     render(main, h("div", { key: page.key, class: `page ${page.wide ?? ""}` }, locked ? lockedView() : page.view()));
-    document.title = locked ? "Vik" : `${cut(page.title, 80)} · Vik`;
+    document.title = locked ? "Vik" : `${visible(cut(page.title, 80))} · Vik`;
     page.drawn?.();
   });
 }
@@ -165,6 +165,11 @@ whenUnauthorized(() => {
   draw();
 });
 store.watch((type, fact) => {
+  // Signed in from another tab, perhaps.
+  if (locked && type === "loaded" && !store.problem) {
+    locked = false;
+    show();
+  }
   page?.fact?.(type, fact);
   draw();
 });

@@ -4,6 +4,7 @@ import { h } from "./dom.js";
 import { chip, sessionLink, shortId } from "./ui.js";
 import { allTokens, duration, tokens, usd, when, words } from "./format.js";
 import { cut } from "./visible.js";
+import { store } from "./store.js";
 
 const GOOD = new Set(["succeeded"]);
 
@@ -15,7 +16,10 @@ export const costOf = (attempt) => [
   usd(attempt.cost_usd ?? attempt.charged?.cost_usd ?? null),
   attempt.cost_source === "estimate" ? h("span", { class: "dim" }, " estimated") : null];
 
-export function attemptRow(attempt) {
+export function attemptRow(recorded) {
+  // What runs is recorded at its end; until then it tells of itself.
+  const live = recorded.outcome ? null : store.status?.sessions.find((session) => session.session_id === recorded.session_id);
+  const attempt = live ? { ...recorded, usage: live.usage, cost_usd: live.cost_usd ?? live.charged?.cost_usd ?? null } : recorded;
   const { outcome, failure_class: failed, reason } = attempt;
   return h("li", { key: attempt.session_id, class: `attempt ${attemptTone(outcome)}` },
     h("div", { class: "line" },

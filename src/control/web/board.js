@@ -26,6 +26,9 @@ export function boardPage() {
   let problem = null;
   let allWaiting = false;
   const open = new Set();
+  // The state names what is parked and waits by its id alone.
+  const titles = new Map();
+  const titleOf = (view) => view.issue_title ?? titles.get(view.issue_id);
 
   const loadIssues = coalesce(async () => {
     try {
@@ -41,6 +44,7 @@ export function boardPage() {
         after = page.next;
       } while (after !== null && after !== undefined && found.length < wanted);
       issues = found;
+      for (const issue of found) titles.set(issue.issue_id, issue.issue_title);
       total = page.total;
       more = (after ?? null) !== null;
       problem = null;
@@ -102,7 +106,7 @@ export function boardPage() {
     const count = status.waiting.length + (status.waiting_more ?? 0);
     return section("Waiting", { id: "waiting", count },
       count === 0 ? empty("Nothing waits.", "What has to wait for a slot, a back-off, a blocker or a budget is listed here.") : null,
-      h("ul", { class: "rows" }, shown.map(waitingRow)),
+      h("ul", { class: "rows" }, shown.map((waiting) => waitingRow(waiting, titleOf(waiting)))),
       hidden > 0 ? button(`Show ${hidden} more`, () => { allWaiting = true; redraw(); }) : null,
       status.waiting_more ? h("p", { class: "dim" }, `and ${whole(status.waiting_more)} more that are not listed`) : null);
   }
@@ -152,7 +156,7 @@ export function boardPage() {
         h("div", { class: "pair", key: "pair" },
           section("Parked", { id: "parked", count: status.parked.length, hint: status.parked.length ? "will not start by itself" : null },
             status.parked.length ? null : empty("Nothing is parked.", "What Vik gave up on stands here, with the reason and a button that frees it."),
-            h("ul", { class: "rows" }, status.parked.map(parkedRow))),
+            h("ul", { class: "rows" }, status.parked.map((parked) => parkedRow(parked, titleOf(parked))))),
           waitingView(status)),
         stagesView(status),
         section("Today", { id: "today", hint: status.day ? `${status.day.date} (UTC)` : null },

@@ -37,22 +37,24 @@ export function liveRow(session) {
       button("Cancel", () => cancel(id), { kind: "danger-quiet", "aria-label": `Cancel ${cut(id, 60)}, ${session.stage}` })));
 }
 
-export function parkedRow(parked) {
+export function parkedRow(parked, title) {
   const id = parked.issue_id;
   return h("li", { key: `${parked.run_id}/${parked.stage}`, class: "hold-row" },
     h("div", { class: "what" },
       h("div", { class: "line" }, issueLink(id, { "data-item": true }), h("span", { class: "strong" }, parked.stage), chip("parked", words(parked.reason)),
         h("span", { class: "dim small" }, when(parked.since))),
+      title ? h("p", { class: "clamp2" }, issueTitle(title)) : null,
       h("p", { class: "small clamp3" }, cut(parked.detail, 600)),
       h("p", { class: "small dim" }, "Freed by: ", parked.freed_by)),
     button("Unpark", () => unpark(id), { kind: "primary-quiet", "aria-label": `Unpark ${cut(id, 60)}, ${parked.stage}` }));
 }
 
-export function waitingRow(waiting) {
+export function waitingRow(waiting, title) {
   return h("li", { key: `${waiting.issue_id}/${waiting.stage}`, class: "hold-row" },
     h("div", { class: "what" },
       h("div", { class: "line" }, issueLink(waiting.issue_id, { "data-item": true }), h("span", { class: "strong" }, waiting.stage), chip("waiting", words(waiting.reason)),
         waiting.until ? h("span", { class: "small" }, when(waiting.until)) : null),
+      title ? h("p", { class: "clamp2" }, issueTitle(title)) : null,
       waiting.detail || waiting.attempts ? h("p", { class: "small dim clamp2" },
         [cut(waiting.detail ?? "", 400), waiting.attempts ? `${many(waiting.attempts, "attempt")} so far` : null].filter(Boolean).join(" · ")) : null));
 }

@@ -32,6 +32,9 @@ export function diffLines(text, all = false) {
     shown.length < lines.length ? h("span", { class: "hunk" }, `… ${many(lines.length - shown.length, "more line")}`) : null);
 }
 
+/** A word of very many characters (minified code, base64): browsers need minutes to wrap one at its best places. */
+const packed = (text) => (/\S{2000}/.test(text) ? " packed" : "");
+
 const HEAD = 4000;
 const TAIL = 1500;
 
@@ -40,7 +43,7 @@ const TAIL = 1500;
  */
 export function long(text, key, open, changed, cls = "") {
   const whole = text.length <= HEAD + TAIL + 500 || open.has(key);
-  const body = (part) => looksLikeDiff(part) ? diffLines(part, open.has(key)) : h("pre", { class: `text ${cls}` }, part);
+  const body = (part) => looksLikeDiff(part) ? diffLines(part, open.has(key)) : h("pre", { class: `text ${cls}${packed(part)}` }, part);
   if (whole) return body(text);
   const press = () => {
     open.add(key);
@@ -67,6 +70,6 @@ export function fenced(text, key, open, changed) {
 export function excerpt({ text, left_out: left }, where, label) {
   return h("div", {},
     left && where === "end" ? h("p", { class: "left-out" }, `${bytes(left)} before it are left out`) : null,
-    h("pre", { class: "mono text boxed", tabindex: 0, role: "group", "aria-label": label }, text || "(nothing)"),
+    h("pre", { class: `mono text boxed${packed(text)}`, tabindex: 0, role: "group", "aria-label": label }, text || "(nothing)"),
     left && where === "start" ? h("p", { class: "left-out" }, `${bytes(left)} after it are left out`) : null);
 }

@@ -125,8 +125,6 @@ export class Transcript {
   }
 
   newest() {
-    const base = Math.max(0, this.store.lastSeq - PART);
-    if (this.base + PART < this.store.lastSeq) this.rebase(base, this.anchor);
     this.follow = true;
     this.draw();
   }
@@ -151,8 +149,10 @@ export class Transcript {
   }
 
   pass() {
-    const { heights, scroller, store } = this;
-    const count = this.count;
+    const { scroller, store } = this;
+    // Half a part is left for what is to come.
+    if (this.follow && this.base + PART < store.lastSeq) this.rebase(store.lastSeq - PART / 2, this.anchor);
+    const { heights, count } = this;
     heights.resize(count);
     const height = scroller.clientHeight;
     const total = heights.total();

@@ -72,7 +72,7 @@ export function section(title, { id, count, tools, key, hint } = {}, ...kids) {
     h("div", { class: "section-head" },
       h("h2", { id: `${heading}-h`, tabindex: -1 }, title,
         count === undefined ? null : h("span", { class: "count num" }, count)),
-      hint ? h("span", { class: "dim" }, hint) : null, tools ?? null),
+      hint ? h("span", { class: "dim small" }, hint) : null, tools ?? null),
     kids);
 }
 
