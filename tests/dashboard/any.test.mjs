@@ -28,7 +28,11 @@ describe("any daemon", () => {
     await page.getByRole("heading", { name: "Live sessions" }).waitFor();
     await page.locator("#top").getByText("Live").waitFor();
     for (const kind of ["/issues/", "/sessions/"]) {
-      const href = await page.locator(`main a[href^="${kind}"]`).first().getAttribute("href", { timeout: 2000 }).catch(() => null);
+      const href = await page
+        .locator(`main a[href^="${kind}"]`)
+        .first()
+        .getAttribute("href", { timeout: 2000 })
+        .catch(() => null);
       if (!href) continue;
       // Loaded as a whole, as from a bookmark.
       await page.goto(new URL(href, link).href);
@@ -47,7 +51,13 @@ describe("any daemon", () => {
   it("sends a policy that lets nothing else in", async () => {
     const page = await open(browser, link);
     const policy = (await page.request.get(new URL("/", link).href)).headers()["content-security-policy"];
-    for (const rule of ["default-src 'none'", "script-src 'self'", "frame-ancestors 'none'", "require-trusted-types-for 'script'"]) assert.ok(policy?.includes(rule), `${rule} in ${policy}`);
+    for (const rule of [
+      "default-src 'none'",
+      "script-src 'self'",
+      "frame-ancestors 'none'",
+      "require-trusted-types-for 'script'",
+    ])
+      assert.ok(policy?.includes(rule), `${rule} in ${policy}`);
     const refused = await page.evaluate(() => {
       try {
         document.createElement("p").innerHTML = "<b>x</b>";

@@ -7,9 +7,13 @@ import { issueView, session } from "./world.mjs";
 let browser;
 let mock;
 let page;
-before(async () => { browser = await launch(); });
+before(async () => {
+  browser = await launch();
+});
 after(() => browser.close());
-beforeEach(async () => { mock = await startMock(); });
+beforeEach(async () => {
+  mock = await startMock();
+});
 afterEach(async () => {
   page?.clean();
   await page?.context().close();
@@ -23,8 +27,17 @@ describe("the board", () => {
   it("shows what runs, what is parked, what waits, and a column for each stage", async () => {
     page = await open(browser, mock.url);
     await row("SHOP-97").waitFor();
-    assert.match(await row("SHOP-97").innerText(), /Speed up the nightly import[^]*implement attempt 2[^]*\$4\.36 of \$5\.00/);
-    assert.deepEqual(await page.locator(".column h3").allInnerTexts().then((all) => all.map((text) => text.split("\n")[0])), ["plan", "implement", "review", "release"]);
+    assert.match(
+      await row("SHOP-97").innerText(),
+      /Speed up the nightly import[^]*implement attempt 2[^]*\$4\.36 of \$5\.00/,
+    );
+    assert.deepEqual(
+      await page
+        .locator(".column h3")
+        .allInnerTexts()
+        .then((all) => all.map((text) => text.split("\n")[0])),
+      ["plan", "implement", "review", "release"],
+    );
     assert.match(await page.locator("#parked").innerText(), /SHOP-88[^]*attempts used up[^]*Freed by/);
     assert.match(await page.locator("#waiting").innerText(), /SHOP-133[^]*quota[^]*in 4\d min/);
     assert.match(await page.locator(".column", { hasText: "takes “To do”" }).innerText(), /SHOP-140[^]*ready/);
@@ -34,7 +47,9 @@ describe("the board", () => {
   it("follows what happens without a reload, and keeps focus, scroll position and what is folded open", async () => {
     page = await open(browser, mock.url);
     await row("SHOP-142").waitFor();
-    await page.evaluate(() => { window.same = true; });
+    await page.evaluate(() => {
+      window.same = true;
+    });
     await page.locator("summary", { hasText: "In no stage" }).click();
     const cancel = row("SHOP-142").getByRole("button", { name: /^Cancel/ });
     await cancel.focus();
@@ -43,17 +58,23 @@ describe("the board", () => {
     // A row above it goes, one comes, and its own changes.
     const { status } = mock.world;
     status.sessions = status.sessions.filter((one) => one.issue_id !== "SHOP-150");
-    status.sessions.push(session(20, "SHOP-777", "A new one", "plan", { since: new Date(Date.now() - 3600_000).toISOString() }));
+    status.sessions.push(
+      session(20, "SHOP-777", "A new one", "plan", { since: new Date(Date.now() - 3600_000).toISOString() }),
+    );
     mock.world.issues.push(issueView("SHOP-777", "A new one", "To do", []));
     mock.publish({ type: "state" });
     await row("SHOP-777").waitFor();
     await row("SHOP-150").waitFor({ state: "detached" });
-    mock.publish({ type: "session", ...status.sessions.find((one) => one.issue_id === "SHOP-142"), activity: "Bash: git commit" });
+    mock.publish({
+      type: "session",
+      ...status.sessions.find((one) => one.issue_id === "SHOP-142"),
+      activity: "Bash: git commit",
+    });
     await row("SHOP-142").getByText("git commit").waitFor();
     assert.ok(await page.evaluate(() => window.same), "the document was not loaded anew");
     assert.match(await page.evaluate(() => document.activeElement.getAttribute("aria-label")), /Cancel SHOP-142/);
     assert.ok(Math.abs((await cancel.boundingBox()).y - place) < 60, "what is looked at stays in its place");
-    assert.ok(await page.evaluate(() => scrollY) > 200);
+    assert.ok((await page.evaluate(() => scrollY)) > 200);
     assert.ok(await page.locator("details", { hasText: "In no stage" }).evaluate((el) => el.open));
   });
 
@@ -62,7 +83,9 @@ describe("the board", () => {
     const time = row("SHOP-142").locator("time[data-tick=elapsed]");
     await time.waitFor();
     const first = await time.innerText();
-    await page.waitForFunction(([el, text]) => el.textContent !== text, [await time.elementHandle(), first], { timeout: 5000 });
+    await page.waitForFunction(([el, text]) => el.textContent !== text, [await time.elementHandle(), first], {
+      timeout: 5000,
+    });
     assert.match(await time.getAttribute("datetime"), /^\d{4}-/);
     assert.match(await time.getAttribute("title"), /\d{4}/);
   });
@@ -87,7 +110,11 @@ describe("the board", () => {
       await page.keyboard.press("Tab");
       const name = await page.evaluate(() => {
         const el = document.activeElement;
-        return [el.getAttribute("aria-label") ?? el.textContent, getComputedStyle(el).outlineStyle, el.getBoundingClientRect().height > 0];
+        return [
+          el.getAttribute("aria-label") ?? el.textContent,
+          getComputedStyle(el).outlineStyle,
+          el.getBoundingClientRect().height > 0,
+        ];
       });
       assert.equal(name[1], "solid", `the focus on ${name[0]} can be seen`);
       seen.push(name[0]);
@@ -131,7 +158,10 @@ describe("the board", () => {
     await page.getByRole("button", { name: "Drain…" }).click();
     await page.getByRole("dialog").getByRole("button", { name: "Drain" }).click();
     await page.locator("#banners").getByText("Draining.").waitFor();
-    assert.deepEqual(mock.asked.map(([what]) => what), ["pause", "continue", "refresh", "drain"]);
+    assert.deepEqual(
+      mock.asked.map(([what]) => what),
+      ["pause", "continue", "refresh", "drain"],
+    );
   });
 
   it("says when a pull failed, an edit was rejected and the ledger cannot be written", async () => {
@@ -165,34 +195,44 @@ describe("the board", () => {
   it("stays quick while many sessions tell of themselves", async () => {
     const { status } = mock.world;
     for (let at = 30; at < 50; at++) status.sessions.push(session(at, `MANY-${at}`, "One of many", "implement"));
-    for (let at = 0; at < 200; at++) mock.world.issues.push(issueView(`BULK-${at}`, `Bulk ${at}`, "To do", [{ stage: "plan", state: "ready", attempts: 0, max_attempts: 3, hold: null, session_id: null }]));
+    for (let at = 0; at < 200; at++)
+      mock.world.issues.push(
+        issueView(`BULK-${at}`, `Bulk ${at}`, "To do", [
+          { stage: "plan", state: "ready", attempts: 0, max_attempts: 3, hold: null, session_id: null },
+        ]),
+      );
     page = await open(browser, mock.url);
     await row("MANY-30").waitFor();
     const asked = [];
     page.on("request", (request) => asked.push(request.url()));
-    const before = await page.evaluate(() => performance.now());
-    await page.evaluate(() => {
-      window.frames_ = 0;
-      const frame = () => requestAnimationFrame(() => { window.frames_ += 1; frame(); });
-      frame();
-    });
+    // By the thread's own clock: what else the machine does is not counted.
+    const devtools = await page.context().newCDPSession(page);
+    await devtools.send("Performance.enable", { timeDomain: "threadTicks" });
+    const busy = async () =>
+      (await devtools.send("Performance.getMetrics")).metrics.find(({ name }) => name === "TaskDuration").value;
+    const before = await busy();
     for (let round = 0; round < 20; round++) {
-      for (const one of status.sessions) mock.publish({ type: "session", ...one, activity: `step ${round}`, events: one.events + round });
+      for (const one of status.sessions)
+        mock.publish({ type: "session", ...one, activity: `step ${round}`, events: one.events + round });
       await page.waitForTimeout(50);
     }
     await row("MANY-30").getByText("step 19").waitFor();
-    const seconds = (await page.evaluate(() => performance.now()) - before) / 1000;
-    const rate = await page.evaluate(() => window.frames_) / seconds;
-    assert.ok(rate > 10, `${Math.round(rate)} frames a second`);
+    const took = (await busy()) - before;
+    assert.ok(took < 2, `480 facts took ${took.toFixed(2)} s of the main thread`);
     assert.ok(asked.length < 5, asked.join("\n"));
   });
 
   it("filters issues, and holds very many", async () => {
-    for (let at = 0; at < 1500; at++) mock.world.issues.push(issueView(`BULK-${String(at).padStart(4, "0")}`, `Bulk ${at}`, "To do", [{ stage: "plan", state: "ready", attempts: 0, max_attempts: 3, hold: null, session_id: null }]));
+    for (let at = 0; at < 1500; at++)
+      mock.world.issues.push(
+        issueView(`BULK-${String(at).padStart(4, "0")}`, `Bulk ${at}`, "To do", [
+          { stage: "plan", state: "ready", attempts: 0, max_attempts: 3, hold: null, session_id: null },
+        ]),
+      );
     mock.world.issues.sort((a, b) => (a.issue_id < b.issue_id ? -1 : 1));
     page = await open(browser, mock.url);
     await page.getByText(/200 of 1,514 issues are loaded/).waitFor();
-    assert.ok(await page.locator(".card").count() < 60);
+    assert.ok((await page.locator(".card").count()) < 60);
     await page.locator(".card", { hasText: "SHOP-97" }).waitFor();
     await page.keyboard.press("/");
     await page.keyboard.type("bulk-0777");
@@ -214,6 +254,7 @@ describe("the board", () => {
     Object.assign(mock.world.status, { sessions: [], parked: [], waiting: [] });
     mock.world.issues.length = 0;
     page = await open(browser, mock.url);
-    for (const text of ["Nothing runs.", "Nothing is parked.", "Nothing waits.", "The tracker has no issues."]) await page.getByText(text).waitFor();
+    for (const text of ["Nothing runs.", "Nothing is parked.", "Nothing waits.", "The tracker has no issues."])
+      await page.getByText(text).waitFor();
   });
 });

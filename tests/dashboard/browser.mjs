@@ -22,15 +22,19 @@ export async function open(browser, url, { width = 1280, height = 900, scheme = 
   page.on("pageerror", (error) => wrong.push(`error: ${error.stack}`));
   page.on("console", (message) => {
     // The browser itself tells of answers that are not 200; the page shows those.
-    if (message.type() === "error" && !/Failed to load resource|ERR_/.test(message.text())) wrong.push(`console: ${message.text()}`);
-    if (/Content Security Policy|TrustedHTML|Trusted ?Type/i.test(message.text())) wrong.push(`policy: ${message.text()}`);
+    if (message.type() === "error" && !/Failed to load resource|ERR_/.test(message.text()))
+      wrong.push(`console: ${message.text()}`);
+    if (/Content Security Policy|TrustedHTML|Trusted ?Type/i.test(message.text()))
+      wrong.push(`policy: ${message.text()}`);
   });
   page.on("request", (request) => {
-    if (!request.url().startsWith(origin) && !request.url().startsWith("data:")) wrong.push(`request: ${request.url()}`);
+    if (!request.url().startsWith(origin) && !request.url().startsWith("data:"))
+      wrong.push(`request: ${request.url()}`);
   });
   page.clean = () => assert.deepEqual(wrong, []);
   await page.goto(url);
   return page;
 }
 
-export const noSideScroll = (page) => page.evaluate(() => document.documentElement.scrollWidth <= document.documentElement.clientWidth);
+export const noSideScroll = (page) =>
+  page.evaluate(() => document.documentElement.scrollWidth <= document.documentElement.clientWidth);

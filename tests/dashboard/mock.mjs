@@ -7,9 +7,19 @@ import { fileURLToPath } from "node:url";
 import { LONG, detail, diff, event, explained, makeWorld, report } from "./world.mjs";
 
 const WEB = new URL("../../src/control/web/", import.meta.url);
-const TYPES = { html: "text/html; charset=utf-8", css: "text/css; charset=utf-8", js: "text/javascript; charset=utf-8", svg: "image/svg+xml" };
-export const CSP = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'";
-const HEADERS = { "Content-Security-Policy": CSP, "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer" };
+const TYPES = {
+  html: "text/html; charset=utf-8",
+  css: "text/css; charset=utf-8",
+  js: "text/javascript; charset=utf-8",
+  svg: "image/svg+xml",
+};
+export const CSP =
+  "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'";
+const HEADERS = {
+  "Content-Security-Policy": CSP,
+  "X-Content-Type-Options": "nosniff",
+  "Referrer-Policy": "no-referrer",
+};
 
 export async function startMock({ port = 0 } = {}) {
   const world = makeWorld();
@@ -66,7 +76,14 @@ export async function startMock({ port = 0 } = {}) {
       for (const one of gone) {
         world.ended.add(one.session_id);
         (world.cancelled ??= new Set()).add(one.session_id);
-        mock.publish({ type: "session_ended", session_id: one.session_id, issue_id: id, stage: one.stage, outcome: "cancelled", reason: "a person cancelled it" });
+        mock.publish({
+          type: "session_ended",
+          session_id: one.session_id,
+          issue_id: id,
+          stage: one.stage,
+          outcome: "cancelled",
+          reason: "a person cancelled it",
+        });
       }
       return { count: gone.length };
     },
@@ -95,9 +112,12 @@ export async function startMock({ port = 0 } = {}) {
     }
   });
 
-  const json = (response, body, status = 200) => response.writeHead(status, { ...HEADERS, "Content-Type": "application/json" }).end(JSON.stringify(body));
+  const json = (response, body, status = 200) =>
+    response.writeHead(status, { ...HEADERS, "Content-Type": "application/json" }).end(JSON.stringify(body));
   const problem = (response, status, code, detailText, hint) =>
-    response.writeHead(status, { ...HEADERS, "Content-Type": "application/problem+json" }).end(JSON.stringify({ type: "about:blank", title: "Error", status, detail: detailText, code, hint }));
+    response
+      .writeHead(status, { ...HEADERS, "Content-Type": "application/problem+json" })
+      .end(JSON.stringify({ type: "about:blank", title: "Error", status, detail: detailText, code, hint }));
 
   async function answer(request, response) {
     const url = new URL(request.url, "http://mock");
@@ -107,7 +127,8 @@ export async function startMock({ port = 0 } = {}) {
     if (!world.signedIn) return problem(response, 401, "unauthorized", "This request is not signed in.");
     const [, , what, id, sub] = path;
     if (request.method === "POST") {
-      if (request.headers["content-type"] !== "application/json") return problem(response, 415, "media_type", "Not JSON.");
+      if (request.headers["content-type"] !== "application/json")
+        return problem(response, 415, "media_type", "Not JSON.");
       let text = "";
       for await (const piece of request) text += piece;
       const body = JSON.parse(text);
@@ -120,7 +141,9 @@ export async function startMock({ port = 0 } = {}) {
     if (what === "issues" && id === undefined) return json(response, issues(url.searchParams));
     if (what === "issues") {
       const found = explained(world, id);
-      return found ? json(response, found) : problem(response, 404, "no_such_issue", `Nothing is known of the issue ${id}.`, "Is the id right?");
+      return found
+        ? json(response, found)
+        : problem(response, 404, "no_such_issue", `Nothing is known of the issue ${id}.`, "Is the id right?");
     }
     if (what === "sessions") {
       const found = detail(world, id);
@@ -128,7 +151,12 @@ export async function startMock({ port = 0 } = {}) {
       if (!sub) return json(response, found);
       if (sub === "events") return json(response, events(id, url.searchParams));
       if (sub === "diff") return json(response, diff());
-      if (sub === "stderr") return json(response, { schema: 1, text: "warning: \u001b[33mslow network\u001b[0m\nretrying in 2 s\n", left_out: 12_345 });
+      if (sub === "stderr")
+        return json(response, {
+          schema: 1,
+          text: "warning: \u001b[33mslow network\u001b[0m\nretrying in 2 s\n",
+          left_out: 12_345,
+        });
     }
     return problem(response, 404, "not_found", "No such resource.");
   }
@@ -139,7 +167,12 @@ export async function startMock({ port = 0 } = {}) {
     const after = ask.get("after");
     const rest = after === null ? all : all.filter((issue) => issue.issue_id > after);
     const page = rest.slice(0, Number(ask.get("limit") ?? 100));
-    return { schema: 1, issues: page, next: page.length < rest.length ? page.at(-1).issue_id : null, total: all.length };
+    return {
+      schema: 1,
+      issues: page,
+      next: page.length < rest.length ? page.at(-1).issue_id : null,
+      total: all.length,
+    };
   }
 
   function events(id, ask) {
@@ -148,7 +181,8 @@ export async function startMock({ port = 0 } = {}) {
     const log = world.events.get(id);
     const last = id === LONG ? world.long : log.length;
     const found = [];
-    for (let seq = after + 1; seq <= Math.min(after + limit, last); seq++) found.push(id === LONG ? event(seq) : log[seq - 1]);
+    for (let seq = after + 1; seq <= Math.min(after + limit, last); seq++)
+      found.push(id === LONG ? event(seq) : log[seq - 1]);
     return { schema: 1, session_id: id, events: found, last_seq: last, ended: world.ended.has(id) };
   }
 
@@ -156,7 +190,10 @@ export async function startMock({ port = 0 } = {}) {
     if (mock.deaf) return problem(response, 503, "stopping", "Not now.");
     response.writeHead(200, { ...HEADERS, "Content-Type": "text/event-stream", "Cache-Control": "no-store" });
     response.write("retry: 300\n: hello\n\n");
-    if (request.headers["last-event-id"] === undefined) response.write(`id: ${lastId}\nevent: reset\ndata: ${JSON.stringify({ at: new Date().toISOString(), type: "reset" })}\n\n`);
+    if (request.headers["last-event-id"] === undefined)
+      response.write(
+        `id: ${lastId}\nevent: reset\ndata: ${JSON.stringify({ at: new Date().toISOString(), type: "reset" })}\n\n`,
+      );
     feeds.add(response);
     response.on("close", () => feeds.delete(response));
   }
@@ -175,10 +212,33 @@ export async function startMock({ port = 0 } = {}) {
     const acts = {
       tick: () => mock.append(status.sessions[0].session_id, { kind: "message", text: "And on." }),
       pause: () => steer.pause({ issue_id: null }),
-      signout: () => { world.signedIn = false; },
-      pullfail: () => { status.last_pull = { at: new Date().toISOString(), ok: false, issues: 0, skipped: 0, duration_ms: 9, error: "gh: could not resolve host" }; status.pulls.failed_in_a_row = 3; mock.publish({ type: "pulled", ok: false, issues: 0 }); },
-      reject: () => { status.workflow.rejected = { at: new Date().toISOString(), diagnostics: ["workflow.yml:3:5: error: unknown runtime `codx`; did you mean `codex`?"], more: 2 }; mock.publish({ type: "state" }); },
-      ledger: () => { status.ledger.error = "database or disk is full"; mock.publish({ type: "state" }); },
+      signout: () => {
+        world.signedIn = false;
+      },
+      pullfail: () => {
+        status.last_pull = {
+          at: new Date().toISOString(),
+          ok: false,
+          issues: 0,
+          skipped: 0,
+          duration_ms: 9,
+          error: "gh: could not resolve host",
+        };
+        status.pulls.failed_in_a_row = 3;
+        mock.publish({ type: "pulled", ok: false, issues: 0 });
+      },
+      reject: () => {
+        status.workflow.rejected = {
+          at: new Date().toISOString(),
+          diagnostics: ["workflow.yml:3:5: error: unknown runtime `codx`; did you mean `codex`?"],
+          more: 2,
+        };
+        mock.publish({ type: "state" });
+      },
+      ledger: () => {
+        status.ledger.error = "database or disk is full";
+        mock.publish({ type: "state" });
+      },
     };
     if (!acts[what]) return problem(response, 404, "not_found", Object.keys(acts).join(", "));
     acts[what]();

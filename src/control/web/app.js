@@ -73,56 +73,119 @@ function bar() {
   const { status, live } = store;
   const daemon = status?.paused && status.state === "running" ? "paused" : status?.state;
   return [
-    h("a", { class: "brand", href: "/", "aria-label": "Vik, to the board" },
-      h("img", { src: "/assets/icon.svg", alt: "", width: 20, height: 20 }), h("span", { "aria-hidden": "true" }, "Vik")),
+    h(
+      "a",
+      { class: "brand", href: "/", "aria-label": "Vik, to the board" },
+      h("img", { src: "/assets/icon.svg", alt: "", width: 20, height: 20 }),
+      h("span", { "aria-hidden": "true" }, "Vik"),
+    ),
     h("nav", { "aria-label": "Pages" }, link("/", "Board"), link("/report", "Report")),
     h("span", { class: "grow" }),
     daemon && !locked ? chip(daemon) : null,
-    h("span", { class: `link ${live === false ? "lost" : ""}`, role: "status" },
-      live === false ? chip("lost", "Connection lost, trying again") : live ? h("span", { class: "dim" }, "Live") : ""),
+    h(
+      "span",
+      { class: `link ${live === false ? "lost" : ""}`, role: "status" },
+      live === false ? chip("lost", "Connection lost, trying again") : live ? h("span", { class: "dim" }, "Live") : "",
+    ),
     button("?", () => keys.help(), { kind: "quiet square", "aria-label": "Keys", title: "Keys (?)" }),
     button(themeName() === "dark" ? "☾" : "☀", turnTheme, {
-      kind: "quiet square", "aria-label": `Theme: ${themeName()}. Change it`, title: `Theme: ${themeName()} (t)` }),
+      kind: "quiet square",
+      "aria-label": `Theme: ${themeName()}. Change it`,
+      title: `Theme: ${themeName()} (t)`,
+    }),
   ];
 }
 
 function bannerList() {
   const { status, problem } = store;
   const found = [];
-  const banner = (key, tone, ...kids) => found.push(h("div", { key, class: `banner tone-${tone}`, role: "group", "aria-label": key }, kids));
+  const banner = (key, tone, ...kids) =>
+    found.push(h("div", { key, class: `banner tone-${tone}`, role: "group", "aria-label": key }, kids));
   if (problem && problem.status !== 401) {
-    banner("Problem", "bad", h("strong", {}, "The state could not be loaded. "), problem.message, " ", problem.hint ?? "");
+    banner(
+      "Problem",
+      "bad",
+      h("strong", {}, "The state could not be loaded. "),
+      problem.message,
+      " ",
+      problem.hint ?? "",
+    );
   }
   if (!status) return found;
   if (status.ledger?.error) {
-    banner("Ledger", "bad", h("strong", {}, "The ledger cannot be written: nothing starts. "), status.ledger.error, " ", h("code", {}, status.ledger.path));
+    banner(
+      "Ledger",
+      "bad",
+      h("strong", {}, "The ledger cannot be written: nothing starts. "),
+      status.ledger.error,
+      " ",
+      h("code", {}, status.ledger.path),
+    );
   }
   if (status.paused) {
-    banner("Paused", "wait", h("span", {}, h("strong", {}, "Paused. "), "Nothing new starts; what runs goes on. "), button("Continue", () => goOn()));
+    banner(
+      "Paused",
+      "wait",
+      h("span", {}, h("strong", {}, "Paused. "), "Nothing new starts; what runs goes on. "),
+      button("Continue", () => goOn()),
+    );
   }
   if (status.state === "draining" || status.state === "stopping") {
-    banner("Ending", "wait", h("strong", {}, status.state === "draining" ? "Draining. " : "Stopping. "), "Nothing new starts, and the daemon ends when what runs has ended.");
+    banner(
+      "Ending",
+      "wait",
+      h("strong", {}, status.state === "draining" ? "Draining. " : "Stopping. "),
+      "Nothing new starts, and the daemon ends when what runs has ended.",
+    );
   }
   const rejected = status.workflow?.rejected;
   if (rejected) {
-    banner("Workflow", "bad", h("div", {},
-      h("p", {}, h("strong", {}, "The last edit of the workflow is not valid. "), "The one before it stays in force. ", when(rejected.at)),
-      h("ul", { class: "mono" }, rejected.diagnostics.map((line) => h("li", {}, line)), rejected.more ? h("li", {}, `and ${rejected.more} more`) : null)));
+    banner(
+      "Workflow",
+      "bad",
+      h(
+        "div",
+        {},
+        h(
+          "p",
+          {},
+          h("strong", {}, "The last edit of the workflow is not valid. "),
+          "The one before it stays in force. ",
+          when(rejected.at),
+        ),
+        h(
+          "ul",
+          { class: "mono" },
+          rejected.diagnostics.map((line) => h("li", {}, line)),
+          rejected.more ? h("li", {}, `and ${rejected.more} more`) : null,
+        ),
+      ),
+    );
   }
   if (status.workflow?.needs_restart?.length) {
-    banner("Restart", "wait", h("strong", {}, "Edited, in effect after a restart: "), h("code", {}, status.workflow.needs_restart.join(", ")));
+    banner(
+      "Restart",
+      "wait",
+      h("strong", {}, "Edited, in effect after a restart: "),
+      h("code", {}, status.workflow.needs_restart.join(", ")),
+    );
   }
   return found;
 }
 
-const lockedView = () => h("div", { class: "locked" },
-  h("h1", { tabindex: -1 }, "This browser is not signed in"),
-  h("p", {}, "Run this where the daemon runs, and open the link it prints:"),
-  h("pre", { class: "mono", tabindex: 0 }, "vik status"),
-  h("p", { class: "dim" }, "The link signs this browser in. It holds for this daemon only."),
-  button("Try again", () => location.reload(), { kind: "primary" }));
+const lockedView = () =>
+  h(
+    "div",
+    { class: "locked" },
+    h("h1", { tabindex: -1 }, "This browser is not signed in"),
+    h("p", {}, "Run this where the daemon runs, and open the link it prints:"),
+    h("pre", { class: "mono", tabindex: 0 }, "vik status"),
+    h("p", { class: "dim" }, "The link signs this browser in. It holds for this daemon only."),
+    button("Try again", () => location.reload(), { kind: "primary" }),
+  );
 
-const themeName = () => document.documentElement.dataset.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
+const themeName = () =>
+  document.documentElement.dataset.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
 
 function turnTheme() {
   const theme = themeName() === "dark" ? "light" : "dark";
@@ -142,12 +205,23 @@ export function go(href) {
   show();
   scrollTo(0, 0);
   // For a screen reader, this is the new page.
-  requestAnimationFrame(() => requestAnimationFrame(() => (main.querySelector("h1") ?? main).focus({ preventScroll: true })));
+  requestAnimationFrame(() =>
+    requestAnimationFrame(() => (main.querySelector("h1") ?? main).focus({ preventScroll: true })),
+  );
 }
 
 document.addEventListener("click", (event) => {
   const link = event.target.closest?.("a[href]");
-  if (!link || event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
+  if (
+    !link ||
+    event.defaultPrevented ||
+    event.button ||
+    event.metaKey ||
+    event.ctrlKey ||
+    event.shiftKey ||
+    event.altKey
+  )
+    return;
   const to = new URL(link.href);
   if (to.origin !== location.origin || to.hash || link.target) return;
   event.preventDefault();

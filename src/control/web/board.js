@@ -63,70 +63,162 @@ export function boardPage() {
     redraw();
   }, 2000);
 
-  const steerBar = (status) => h("div", { class: "row tools" },
-    status.paused ? button("Continue", () => goOn(), { kind: "primary" }) : button("Pause", () => pause(), { title: "Nothing new starts; what runs goes on" }),
-    button("Refresh", refresh, { title: "Ask the tracker now" }),
-    status.state === "running" ? button("Drain…", drain, { title: "Start nothing more, and end when what runs has ended" }) : null);
+  const steerBar = (status) =>
+    h(
+      "div",
+      { class: "row tools" },
+      status.paused
+        ? button("Continue", () => goOn(), { kind: "primary" })
+        : button("Pause", () => pause(), { title: "Nothing new starts; what runs goes on" }),
+      button("Refresh", refresh, { title: "Ask the tracker now" }),
+      status.state === "running"
+        ? button("Drain…", drain, { title: "Start nothing more, and end when what runs has ended" })
+        : null,
+    );
 
   function pullView({ last_pull: pull, pulls, pid }) {
     if (!pull) return h("span", {}, pid ? "No pull has ended yet" : "Not running");
     if (pull.ok) {
-      return h("span", {}, "Pulled ", when(pull.at), h("span", { class: "dim" }, `: ${many(pull.issues, "issue")}${pull.skipped ? `, ${pull.skipped} skipped` : ""}`));
+      return h(
+        "span",
+        {},
+        "Pulled ",
+        when(pull.at),
+        h(
+          "span",
+          { class: "dim" },
+          `: ${many(pull.issues, "issue")}${pull.skipped ? `, ${pull.skipped} skipped` : ""}`,
+        ),
+      );
     }
     const row = pulls?.failed_in_a_row > 1 ? ` (${pulls.failed_in_a_row} in a row)` : "";
-    return h("span", { class: "bad-text" }, h("strong", {}, `The pull failed${row} `), when(pull.at), pull.error ? h("span", { class: "clamp2" }, pull.error) : null);
+    return h(
+      "span",
+      { class: "bad-text" },
+      h("strong", {}, `The pull failed${row} `),
+      when(pull.at),
+      pull.error ? h("span", { class: "clamp2" }, pull.error) : null,
+    );
   }
 
-  const daemonView = (status) => h("div", { class: "board-head" },
-    h("div", { class: "grow" },
-      h("h1", { tabindex: -1 }, "Board"),
-      h("p", { class: "meta" }, pullView(status),
-        status.started_at ? h("span", {}, "up ", when(status.started_at, "elapsed")) : null,
-        h("span", { class: "dim path", title: status.workflow_path }, h("bdi", {}, status.workflow_path)),
-        status.version ? h("span", { class: "dim" }, `vik ${status.version}`) : null)),
-    steerBar(status));
+  const daemonView = (status) =>
+    h(
+      "div",
+      { class: "board-head" },
+      h(
+        "div",
+        { class: "grow" },
+        h("h1", { tabindex: -1 }, "Board"),
+        h(
+          "p",
+          { class: "meta" },
+          pullView(status),
+          status.started_at ? h("span", {}, "up ", when(status.started_at, "elapsed")) : null,
+          h("span", { class: "dim path", title: status.workflow_path }, h("bdi", {}, status.workflow_path)),
+          status.version ? h("span", { class: "dim" }, `vik ${status.version}`) : null,
+        ),
+      ),
+      steerBar(status),
+    );
 
   function tiles(status) {
     const waiting = status.waiting.length + (status.waiting_more ?? 0);
-    const tile = (href, n, label, tone) => h("a", { key: label, class: `tile ${n ? `tone-${tone}` : ""}`, href }, h("span", { class: "big num" }, whole(n)), h("span", {}, label));
-    return h("div", { class: "tiles", role: "group", "aria-label": "At a glance" },
+    const tile = (href, n, label, tone) =>
+      h(
+        "a",
+        { key: label, class: `tile ${n ? `tone-${tone}` : ""}`, href },
+        h("span", { class: "big num" }, whole(n)),
+        h("span", {}, label),
+      );
+    return h(
+      "div",
+      { class: "tiles", role: "group", "aria-label": "At a glance" },
       tile("#live", status.sessions.length, "running", "run"),
       tile("#parked", status.parked.length, "parked", "bad"),
       tile("#waiting", waiting, "waiting", "wait"),
-      status.day ? h("a", { class: "tile wide", href: "#today" }, dayMeters(status.day)) : null);
+      status.day ? h("a", { class: "tile wide", href: "#today" }, dayMeters(status.day)) : null,
+    );
   }
 
   const dayMeters = (day) => [
     meter("spent today (UTC)", day.spent.cost_usd, day.limit.usd, usd),
-    meter("tokens today", day.spent.tokens, day.limit.tokens, tokens)];
+    meter("tokens today", day.spent.tokens, day.limit.tokens, tokens),
+  ];
 
   function waitingView(status) {
     const shown = allWaiting ? status.waiting : status.waiting.slice(0, WAITING_SHOWN);
     const hidden = status.waiting.length - shown.length;
     const count = status.waiting.length + (status.waiting_more ?? 0);
-    return section("Waiting", { id: "waiting", count },
-      count === 0 ? empty("Nothing waits.", "What has to wait for a slot, a back-off, a blocker or a budget is listed here.") : null,
-      h("ul", { class: "rows" }, shown.map((waiting) => waitingRow(waiting, titleOf(waiting)))),
-      hidden > 0 ? button(`Show ${hidden} more`, () => { allWaiting = true; redraw(); }) : null,
-      status.waiting_more ? h("p", { class: "dim" }, `and ${whole(status.waiting_more)} more that are not listed`) : null);
+    return section(
+      "Waiting",
+      { id: "waiting", count },
+      count === 0
+        ? empty("Nothing waits.", "What has to wait for a slot, a back-off, a blocker or a budget is listed here.")
+        : null,
+      h(
+        "ul",
+        { class: "rows" },
+        shown.map((waiting) => waitingRow(waiting, titleOf(waiting))),
+      ),
+      hidden > 0
+        ? button(`Show ${hidden} more`, () => {
+            allWaiting = true;
+            redraw();
+          })
+        : null,
+      status.waiting_more
+        ? h("p", { class: "dim" }, `and ${whole(status.waiting_more)} more that are not listed`)
+        : null,
+    );
   }
 
   function stagesView(status) {
     const filter = h("input", {
-      type: "search", placeholder: "Filter by id or title", "aria-label": "Filter the issues", "data-search": true,
-      on: { input: (event) => { query = event.target.value; loadIssues(); } },
+      type: "search",
+      placeholder: "Filter by id or title",
+      "aria-label": "Filter the issues",
+      "data-search": true,
+      on: {
+        input: (event) => {
+          query = event.target.value;
+          loadIssues();
+        },
+      },
     });
     const stages = status.workflow?.stages ?? [];
     const all = query ? issues : withNamed(issues, status, more);
-    return section("Stages", { id: "stages", count: total, tools: filter },
+    return section(
+      "Stages",
+      { id: "stages", count: total, tools: filter },
       problem ? failure(problem, () => loadIssues(0)) : null,
-      !problem && total === 0 ? (query
-        ? empty("No issue fits.", "The filter looks at ids and titles.")
-        : empty("The tracker has no issues.", "Make one, as with ", h("code", {}, "vik issue new"), ", or look at what ", h("code", {}, "issues.pull.command"), " prints.")) : null,
+      !problem && total === 0
+        ? query
+          ? empty("No issue fits.", "The filter looks at ids and titles.")
+          : empty(
+              "The tracker has no issues.",
+              "Make one, as with ",
+              h("code", {}, "vik issue new"),
+              ", or look at what ",
+              h("code", {}, "issues.pull.command"),
+              " prints.",
+            )
+        : null,
       total > 0 ? stageColumns(stages, all, open, redraw) : null,
       noStage(stages, all),
-      more ? h("p", { class: "row" }, h("span", { class: "dim" }, `${whole(issues.length)} of ${whole(total)} issues are loaded.`),
-        wanted < MOST ? button("Load more", () => { wanted += PAGE; loadIssues(0); }) : h("span", {}, "Use the filter to find others.")) : null);
+      more
+        ? h(
+            "p",
+            { class: "row" },
+            h("span", { class: "dim" }, `${whole(issues.length)} of ${whole(total)} issues are loaded.`),
+            wanted < MOST
+              ? button("Load more", () => {
+                  wanted += PAGE;
+                  loadIssues(0);
+                })
+              : h("span", {}, "Use the filter to find others."),
+          )
+        : null,
+    );
   }
 
   return {
@@ -146,21 +238,59 @@ export function boardPage() {
     },
     view() {
       const { status, problem: lost } = store;
-      if (!status) return [h("h1", { tabindex: -1 }, "Board"), lost ? failure(lost, () => store.reload(0)) : h("p", { class: "dim" }, "Loading…")];
+      if (!status)
+        return [
+          h("h1", { tabindex: -1 }, "Board"),
+          lost ? failure(lost, () => store.reload(0)) : h("p", { class: "dim" }, "Loading…"),
+        ];
       return [
         daemonView(status),
         tiles(status),
-        section("Live sessions", { id: "live", count: status.sessions.length },
-          status.sessions.length ? null : empty("Nothing runs.", status.paused ? "Everything is paused: press Continue." : "An issue whose state a stage takes starts by itself after the next pull."),
-          h("ul", { class: "rows" }, status.sessions.map(liveRow))),
-        h("div", { class: "pair", key: "pair" },
-          section("Parked", { id: "parked", count: status.parked.length, hint: status.parked.length ? "will not start by itself" : null },
-            status.parked.length ? null : empty("Nothing is parked.", "What Vik gave up on stands here, with the reason and a button that frees it."),
-            h("ul", { class: "rows" }, status.parked.map((parked) => parkedRow(parked, titleOf(parked))))),
-          waitingView(status)),
+        section(
+          "Live sessions",
+          { id: "live", count: status.sessions.length },
+          status.sessions.length
+            ? null
+            : empty(
+                "Nothing runs.",
+                status.paused
+                  ? "Everything is paused: press Continue."
+                  : "An issue whose state a stage takes starts by itself after the next pull.",
+              ),
+          h("ul", { class: "rows" }, status.sessions.map(liveRow)),
+        ),
+        h(
+          "div",
+          { class: "pair", key: "pair" },
+          section(
+            "Parked",
+            {
+              id: "parked",
+              count: status.parked.length,
+              hint: status.parked.length ? "will not start by itself" : null,
+            },
+            status.parked.length
+              ? null
+              : empty(
+                  "Nothing is parked.",
+                  "What Vik gave up on stands here, with the reason and a button that frees it.",
+                ),
+            h(
+              "ul",
+              { class: "rows" },
+              status.parked.map((parked) => parkedRow(parked, titleOf(parked))),
+            ),
+          ),
+          waitingView(status),
+        ),
         stagesView(status),
-        section("Today", { id: "today", hint: status.day ? `${status.day.date} (UTC)` : null },
-          report ? h("div", { class: "plots" }, throughputPlot(report), spendPlot(report)) : h("p", { class: "dim" }, "Loading…")),
+        section(
+          "Today",
+          { id: "today", hint: status.day ? `${status.day.date} (UTC)` : null },
+          report
+            ? h("div", { class: "plots" }, throughputPlot(report), spendPlot(report))
+            : h("p", { class: "dim" }, "Loading…"),
+        ),
       ];
     },
   };
@@ -174,9 +304,25 @@ function withNamed(issues, status, more) {
   const add = (view, state, hold) => {
     if (known.has(view.issue_id)) return;
     if (!made.has(view.issue_id)) {
-      made.set(view.issue_id, { issue_id: view.issue_id, issue_title: view.issue_title ?? "", issue_state: "", present: true, paused: false, hold: null, stages: [] });
+      made.set(view.issue_id, {
+        issue_id: view.issue_id,
+        issue_title: view.issue_title ?? "",
+        issue_state: "",
+        present: true,
+        paused: false,
+        hold: null,
+        stages: [],
+      });
     }
-    made.get(view.issue_id).stages.push({ stage: view.stage, state, hold, attempts: view.attempts ?? view.attempt ?? 0, session_id: view.session_id ?? null });
+    made
+      .get(view.issue_id)
+      .stages.push({
+        stage: view.stage,
+        state,
+        hold,
+        attempts: view.attempts ?? view.attempt ?? 0,
+        session_id: view.session_id ?? null,
+      });
   };
   for (const session of status.sessions) add(session, "running", null);
   for (const parked of status.parked) add(parked, "held", parked);

@@ -82,7 +82,13 @@ export class EventStore {
   async load(p) {
     const abort = new AbortController();
     this.loading.set(p, abort);
-    const page = this.pages.get(p) ?? { events: new Map(), upTo: p * SIZE, used: ++this.uses, failedAt: 0, notBefore: 0 };
+    const page = this.pages.get(p) ?? {
+      events: new Map(),
+      upTo: p * SIZE,
+      used: ++this.uses,
+      failedAt: 0,
+      notBefore: 0,
+    };
     const from = page.upTo;
     try {
       // An answer may be shorter than asked for, where events are large.
@@ -125,7 +131,12 @@ export class EventStore {
     while (this.pages.size > KEPT) {
       let oldest = null;
       for (const [p, page] of this.pages) {
-        if (!this.wanted.includes(p) && !this.loading.has(p) && (oldest === null || page.used < this.pages.get(oldest).used)) oldest = p;
+        if (
+          !this.wanted.includes(p) &&
+          !this.loading.has(p) &&
+          (oldest === null || page.used < this.pages.get(oldest).used)
+        )
+          oldest = p;
       }
       if (oldest === null) return;
       for (const event of this.pages.get(oldest).events.values()) {

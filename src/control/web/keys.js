@@ -60,12 +60,37 @@ export const keys = {
         // Not kept, then.
       }
     };
-    render(dialog,
+    render(
+      dialog,
       h("h2", { id: "keys-title" }, "Keys"),
-      h("dl", { class: "keys" }, HELP.map(([key, what]) =>
-        h("div", { key }, h("dt", {}, key.split("  ").map((one) => h("kbd", {}, one))), h("dd", {}, what)))),
-      h("label", { class: "row" }, h("input", { type: "checkbox", checked: !off, on: { change: turn } }), " Single keys are on"),
-      h("div", { class: "row end" }, button("Close", () => dialog.close(), { kind: "primary" })));
+      h(
+        "dl",
+        { class: "keys" },
+        HELP.map(([key, what]) =>
+          h(
+            "div",
+            { key },
+            h(
+              "dt",
+              {},
+              key.split("  ").map((one) => h("kbd", {}, one)),
+            ),
+            h("dd", {}, what),
+          ),
+        ),
+      ),
+      h(
+        "label",
+        { class: "row" },
+        h("input", { type: "checkbox", checked: !off, on: { change: turn } }),
+        " Single keys are on",
+      ),
+      h(
+        "div",
+        { class: "row end" },
+        button("Close", () => dialog.close(), { kind: "primary" }),
+      ),
+    );
     dialog.addEventListener("close", () => dialog.remove());
     dialog.showModal();
   },

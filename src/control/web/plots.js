@@ -31,35 +31,102 @@ function bars({ title, summary, report, stacks, show, integer }) {
   const step = (width - LEFT) / Math.max(series.length, 1);
   const inner = HEIGHT - BOTTOM - TOP;
   const y = (value) => TOP + inner - (value / top) * inner;
-  const grid = [0, top / 2, top].map((value) => h("g", { key: value },
-    h("line", { class: "grid", x1: LEFT, x2: width, y1: y(value), y2: y(value) }),
-    h("text", { class: "axis", x: LEFT - 6, y: y(value) + 4, "text-anchor": "end" }, show(value))));
+  const grid = [0, top / 2, top].map((value) =>
+    h(
+      "g",
+      { key: value },
+      h("line", { class: "grid", x1: LEFT, x2: width, y1: y(value), y2: y(value) }),
+      h("text", { class: "axis", x: LEFT - 6, y: y(value) + 4, "text-anchor": "end" }, show(value)),
+    ),
+  );
   const every = Math.max(1, Math.ceil(series.length / (width / 90)));
   const rects = series.map((part, at) => {
     let from = 0;
-    return h("g", { key: part.at },
+    return h(
+      "g",
+      { key: part.at },
       stacks.map(([cls, , value]) => {
         const n = value(part);
         const before = from;
         from += n;
-        return n > 0 ? h("rect", { key: cls, class: cls, x: LEFT + at * step + step * 0.12, width: step * 0.76, y: y(from), height: Math.max(1, y(before) - y(from)), rx: 1 }) : null;
+        return n > 0
+          ? h("rect", {
+              key: cls,
+              class: cls,
+              x: LEFT + at * step + step * 0.12,
+              width: step * 0.76,
+              y: y(from),
+              height: Math.max(1, y(before) - y(from)),
+              rx: 1,
+            })
+          : null;
       }),
-      at % every === 0 ? h("text", { class: "axis", x: LEFT + (at + 0.5) * step, y: HEIGHT - 5, "text-anchor": "middle" }, (days ? day : time)(part.at)) : null);
+      at % every === 0
+        ? h(
+            "text",
+            { class: "axis", x: LEFT + (at + 0.5) * step, y: HEIGHT - 5, "text-anchor": "middle" },
+            (days ? day : time)(part.at),
+          )
+        : null,
+    );
   });
-  return h("figure", { class: "plot", key: title },
-    h("figcaption", {}, h("span", { class: "strong" }, title), " ", h("span", { class: "dim" }, summary),
-      stacks.length > 1 ? h("span", { class: "legend small" }, stacks.map(([cls, word]) => h("span", { key: word }, h("span", { class: `swatch ${cls}`, "aria-hidden": "true" }), word))) : null),
-    h("svg", { viewBox: `0 0 ${width} ${HEIGHT}`, role: "img", "aria-label": `${title}: ${summary}. The figures are in the table below.` }, grid, rects),
-    h("details", { class: "fold small" }, h("summary", {}, "As a table"),
-      table(title, ["From", ...stacks.map(([, word]) => word)], series.map((part) => [days ? `${day(part.at)}, ${time(part.at)}` : time(part.at), ...stacks.map(([, , value]) => show(value(part)))]))));
+  return h(
+    "figure",
+    { class: "plot", key: title },
+    h(
+      "figcaption",
+      {},
+      h("span", { class: "strong" }, title),
+      " ",
+      h("span", { class: "dim" }, summary),
+      stacks.length > 1
+        ? h(
+            "span",
+            { class: "legend small" },
+            stacks.map(([cls, word]) =>
+              h("span", { key: word }, h("span", { class: `swatch ${cls}`, "aria-hidden": "true" }), word),
+            ),
+          )
+        : null,
+    ),
+    h(
+      "svg",
+      {
+        viewBox: `0 0 ${width} ${HEIGHT}`,
+        role: "img",
+        "aria-label": `${title}: ${summary}. The figures are in the table below.`,
+      },
+      grid,
+      rects,
+    ),
+    h(
+      "details",
+      { class: "fold small" },
+      h("summary", {}, "As a table"),
+      table(
+        title,
+        ["From", ...stacks.map(([, word]) => word)],
+        series.map((part) => [
+          days ? `${day(part.at)}, ${time(part.at)}` : time(part.at),
+          ...stacks.map(([, , value]) => show(value(part))),
+        ]),
+      ),
+    ),
+  );
 }
 
 export function throughputPlot(report) {
   const { succeeded, failed } = report.total;
   return bars({
-    title: "Attempts that ended", report, integer: true, show: (n) => String(n),
+    title: "Attempts that ended",
+    report,
+    integer: true,
+    show: (n) => String(n),
     summary: `${many(succeeded, "succeeded", "succeeded")}, ${many(failed, "failed", "failed")}`,
-    stacks: [["fill-good", "succeeded", (part) => part.succeeded], ["fill-bad", "ended otherwise", (part) => part.failed]],
+    stacks: [
+      ["fill-good", "succeeded", (part) => part.succeeded],
+      ["fill-bad", "ended otherwise", (part) => part.failed],
+    ],
   });
 }
 
@@ -67,8 +134,12 @@ export function throughputPlot(report) {
 export function spendPlot(report) {
   const money = report.total.spent.cost_usd > 0;
   return bars({
-    title: money ? "Spend" : "Tokens", report, show: money ? usd : tokens,
-    summary: money ? `${usd(report.total.spent.cost_usd)} and ${tokens(report.total.spent.tokens)} tokens` : `${tokens(report.total.spent.tokens)} tokens`,
+    title: money ? "Spend" : "Tokens",
+    report,
+    show: money ? usd : tokens,
+    summary: money
+      ? `${usd(report.total.spent.cost_usd)} and ${tokens(report.total.spent.tokens)} tokens`
+      : `${tokens(report.total.spent.tokens)} tokens`,
     stacks: [["fill-run", money ? "spent" : "tokens", (part) => (money ? part.spent.cost_usd : part.spent.tokens)]],
   });
 }

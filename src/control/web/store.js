@@ -30,7 +30,9 @@ const tell = (type, fact) => {
 const load = coalesce(async () => {
   try {
     const status = await get("state");
-    status.sessions.sort((a, b) => (a.since < b.since ? -1 : a.since > b.since ? 1 : 0) || (a.session_id < b.session_id ? -1 : 1));
+    status.sessions.sort(
+      (a, b) => (a.since < b.since ? -1 : a.since > b.since ? 1 : 0) || (a.session_id < b.session_id ? -1 : 1),
+    );
     store.status = status;
     store.problem = null;
   } catch (problem) {

@@ -27,9 +27,14 @@ export function diffLines(text, all = false) {
     if (runs.length && runs.at(-1).cls === cls) runs.at(-1).lines.push(line);
     else runs.push({ cls, lines: [line] });
   }
-  return h("pre", { class: "mono diff", tabindex: 0 },
+  return h(
+    "pre",
+    { class: "mono diff", tabindex: 0 },
     runs.map((run) => h("span", { class: run.cls || null }, `${run.lines.join("\n")}\n`)),
-    shown.length < lines.length ? h("span", { class: "hunk" }, `… ${many(lines.length - shown.length, "more line")}`) : null);
+    shown.length < lines.length
+      ? h("span", { class: "hunk" }, `… ${many(lines.length - shown.length, "more line")}`)
+      : null,
+  );
 }
 
 /** A word of very many characters (minified code, base64): browsers need minutes to wrap one at its best places. */
@@ -43,16 +48,25 @@ const TAIL = 1500;
  */
 export function long(text, key, open, changed, cls = "") {
   const whole = text.length <= HEAD + TAIL + 500 || open.has(key);
-  const body = (part) => looksLikeDiff(part) ? diffLines(part, open.has(key)) : h("pre", { class: `text ${cls}${packed(part)}` }, part);
+  const body = (part) =>
+    looksLikeDiff(part) ? diffLines(part, open.has(key)) : h("pre", { class: `text ${cls}${packed(part)}` }, part);
   if (whole) return body(text);
   const press = () => {
     open.add(key);
     changed();
   };
-  return h("div", {},
+  return h(
+    "div",
+    {},
     body(text.slice(0, HEAD)),
-    h("p", { class: "left-out" }, `${bytes(text.length - HEAD - TAIL)} are not shown `, button("Show all", press, { kind: "small" })),
-    h("pre", { class: `text ${cls}` }, text.slice(-TAIL)));
+    h(
+      "p",
+      { class: "left-out" },
+      `${bytes(text.length - HEAD - TAIL)} are not shown `,
+      button("Show all", press, { kind: "small" }),
+    ),
+    h("pre", { class: `text ${cls}` }, text.slice(-TAIL)),
+  );
 }
 
 /** Text with Markdown's fences: what is between them is code. Nothing else of Markdown is read. */
@@ -68,8 +82,15 @@ export function fenced(text, key, open, changed) {
 
 /** An `Excerpt`: of a prompt the start is kept, of what is printed the end. */
 export function excerpt({ text, left_out: left }, where, label) {
-  return h("div", {},
+  return h(
+    "div",
+    {},
     left && where === "end" ? h("p", { class: "left-out" }, `${bytes(left)} before it are left out`) : null,
-    h("pre", { class: `mono text boxed${packed(text)}`, tabindex: 0, role: "group", "aria-label": label }, text || "(nothing)"),
-    left && where === "start" ? h("p", { class: "left-out" }, `${bytes(left)} after it are left out`) : null);
+    h(
+      "pre",
+      { class: `mono text boxed${packed(text)}`, tabindex: 0, role: "group", "aria-label": label },
+      text || "(nothing)",
+    ),
+    left && where === "start" ? h("p", { class: "left-out" }, `${bytes(left)} after it are left out`) : null,
+  );
 }

@@ -115,8 +115,9 @@ export class Transcript {
     const last = this.store.lastSeq;
     const to = Math.max(1, Math.min(Math.floor(seq) || 1, Math.max(last, 1)));
     const event = this.store.at(to);
-    const shown = event?.kind === "tool_result" ? this.store.callOf(event)?.seq ?? to : to;
-    if (shown <= this.base || shown > this.base + PART) this.rebase(Math.max(0, Math.min(last - PART, shown - PART / 2)), this.anchor);
+    const shown = event?.kind === "tool_result" ? (this.store.callOf(event)?.seq ?? to) : to;
+    if (shown <= this.base || shown > this.base + PART)
+      this.rebase(Math.max(0, Math.min(last - PART, shown - PART / 2)), this.anchor);
     this.follow = false;
     this.found = shown;
     this.anchor = { row: shown - this.base - 1, offset: 0 };
@@ -188,10 +189,16 @@ export class Transcript {
         continue;
       }
       rows.push(at);
-      shown.push(eventRow(seq, event, {
-        total: store.ended ? store.lastSeq : -1, found: this.found === seq, open: this.open, redraw,
-        result: event?.kind === "tool_call" ? store.resultOf(event) : null, over: store.ended,
-      }));
+      shown.push(
+        eventRow(seq, event, {
+          total: store.ended ? store.lastSeq : -1,
+          found: this.found === seq,
+          open: this.open,
+          redraw,
+          result: event?.kind === "tool_call" ? store.resultOf(event) : null,
+          over: store.ended,
+        }),
+      );
     }
     const held = this.list.contains(document.activeElement);
     this.space.style.setProperty("--height", `${total}px`);
@@ -203,7 +210,8 @@ export class Transcript {
     let el = this.list.firstElementChild;
     for (const at of rows) {
       // A row that is not loaded yet keeps its guess.
-      if (store.at(this.base + at + 1) !== undefined && heights.measure(at, el.getBoundingClientRect().height)) changed = true;
+      if (store.at(this.base + at + 1) !== undefined && heights.measure(at, el.getBoundingClientRect().height))
+        changed = true;
       el = el.nextElementSibling;
     }
     return changed;

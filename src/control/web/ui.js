@@ -7,11 +7,28 @@ import { words } from "./format.js";
 
 /** How a state looks; the word is always there too. */
 const TONES = {
-  running: "run", preparing: "run", verifying: "run", finishing: "run",
-  ready: "ready", succeeded: "good", ok: "good",
-  waiting: "wait", draining: "wait", stopping: "wait", stalled: "wait", timed_out: "bad", over_budget: "bad",
-  held: "bad", parked: "bad", failed: "bad", lost: "bad", dead: "bad", not_running: "bad",
-  paused: "off", cancelled: "off", ended: "off",
+  running: "run",
+  preparing: "run",
+  verifying: "run",
+  finishing: "run",
+  ready: "ready",
+  succeeded: "good",
+  ok: "good",
+  waiting: "wait",
+  draining: "wait",
+  stopping: "wait",
+  stalled: "wait",
+  timed_out: "bad",
+  over_budget: "bad",
+  held: "bad",
+  parked: "bad",
+  failed: "bad",
+  lost: "bad",
+  dead: "bad",
+  not_running: "bad",
+  paused: "off",
+  cancelled: "off",
+  ended: "off",
 };
 
 export const chip = (state, label = words(state)) =>
@@ -23,7 +40,11 @@ export const sessionHref = (id) => `/sessions/${part(id)}`;
 export const issueLink = (id, props = {}) =>
   h("a", { class: "id", href: issueHref(id), ...props }, h("bdi", {}, cut(String(id), 80)));
 
-export const shortId = (id) => String(id ?? "").split("-").pop().slice(-8);
+export const shortId = (id) =>
+  String(id ?? "")
+    .split("-")
+    .pop()
+    .slice(-8);
 
 export const sessionLink = (id, label = `session ${shortId(id)}`) =>
   h("a", { class: "num", href: sessionHref(id), title: id }, label);
@@ -44,45 +65,95 @@ export function meter(name, value, limit, show, bare = false) {
   const share = limit > 0 ? value / limit : 1;
   const tone = share >= 1 ? "bad" : share >= 0.8 ? "wait" : "run";
   const text = `${show(value)} of ${show(limit)}`;
-  return h("span", { class: "figure" },
+  return h(
+    "span",
+    { class: "figure" },
     h("span", {}, h("span", { class: "num" }, text), named),
     h("span", {
-      class: `meter tone-${tone}`, role: "meter", "aria-label": name, "aria-valuemin": 0, "aria-valuemax": 100,
-      "aria-valuenow": Math.round(Math.min(share, 1) * 100), "aria-valuetext": text,
+      class: `meter tone-${tone}`,
+      role: "meter",
+      "aria-label": name,
+      "aria-valuemin": 0,
+      "aria-valuemax": 100,
+      "aria-valuenow": Math.round(Math.min(share, 1) * 100),
+      "aria-valuetext": text,
       vars: { "--share": `${Math.min(share, 1) * 100}%` },
-    }));
+    }),
+  );
 }
 
 /** A list of facts. */
 export const facts = (...pairs) =>
-  h("dl", { class: "facts" }, pairs.filter(Boolean).map(([name, ...value]) =>
-    h("div", { key: name }, h("dt", {}, name), h("dd", {}, value))));
+  h(
+    "dl",
+    { class: "facts" },
+    pairs.filter(Boolean).map(([name, ...value]) => h("div", { key: name }, h("dt", {}, name), h("dd", {}, value))),
+  );
 
-export const empty = (title, ...what) => h("div", { class: "empty" }, h("p", { class: "strong" }, title), h("p", {}, what));
+export const empty = (title, ...what) =>
+  h("div", { class: "empty" }, h("p", { class: "strong" }, title), h("p", {}, what));
 
 export const failure = (problem, retry) =>
-  h("div", { class: "notice tone-bad", role: "alert" },
+  h(
+    "div",
+    { class: "notice tone-bad", role: "alert" },
     h("p", { class: "strong" }, problem.message),
     problem.hint ? h("p", {}, problem.hint) : null,
-    retry ? button("Try again", retry) : null);
+    retry ? button("Try again", retry) : null,
+  );
 
 export function section(title, { id, count, tools, key, hint } = {}, ...kids) {
   const heading = id ?? title.toLowerCase().replaceAll(/[^a-z]+/g, "-");
-  return h("section", { key: key ?? heading, id: heading, "aria-labelledby": `${heading}-h` },
-    h("div", { class: "section-head" },
-      h("h2", { id: `${heading}-h`, tabindex: -1 }, title,
-        count === undefined ? null : h("span", { class: "count num" }, count)),
-      hint ? h("span", { class: "dim small" }, hint) : null, tools ?? null),
-    kids);
+  return h(
+    "section",
+    { key: key ?? heading, id: heading, "aria-labelledby": `${heading}-h` },
+    h(
+      "div",
+      { class: "section-head" },
+      h(
+        "h2",
+        { id: `${heading}-h`, tabindex: -1 },
+        title,
+        count === undefined ? null : h("span", { class: "count num" }, count),
+      ),
+      hint ? h("span", { class: "dim small" }, hint) : null,
+      tools ?? null,
+    ),
+    kids,
+  );
 }
 
 /** A table; the first cell of each row heads it. It scrolls by itself where the screen is narrow. */
 export function table(caption, heads, rows, key) {
-  return h("div", { class: "scroll-x", tabindex: 0, role: "group", "aria-label": caption, key },
-    h("table", {}, h("caption", { class: "hidden" }, caption),
-      h("thead", {}, h("tr", {}, heads.map((head, at) => h("th", { scope: "col", class: at ? "right" : "" }, head)))),
-      h("tbody", {}, rows.map((row, at) => h("tr", { key: at },
-        row.map((cell, col) => col ? h("td", { class: "right num" }, cell) : h("th", { scope: "row" }, cell)))))));
+  return h(
+    "div",
+    { class: "scroll-x", tabindex: 0, role: "group", "aria-label": caption, key },
+    h(
+      "table",
+      {},
+      h("caption", { class: "hidden" }, caption),
+      h(
+        "thead",
+        {},
+        h(
+          "tr",
+          {},
+          heads.map((head, at) => h("th", { scope: "col", class: at ? "right" : "" }, head)),
+        ),
+      ),
+      h(
+        "tbody",
+        {},
+        rows.map((row, at) =>
+          h(
+            "tr",
+            { key: at },
+            row.map((cell, col) => (col ? h("td", { class: "right num" }, cell) : h("th", { scope: "row" }, cell))),
+          ),
+        ),
+      ),
+    ),
+  );
 }
 
 let notes = [];
@@ -102,9 +173,17 @@ function hush(id) {
 }
 
 function drawNotes() {
-  render(document.getElementById("toasts"), notes.map((note) =>
-    h("div", { key: note.id, class: `toast tone-${note.tone}` },
-      h("span", {}, note.text), button("✕", () => hush(note.id), { kind: "quiet", "aria-label": "Put this message away" }))));
+  render(
+    document.getElementById("toasts"),
+    notes.map((note) =>
+      h(
+        "div",
+        { key: note.id, class: `toast tone-${note.tone}` },
+        h("span", {}, note.text),
+        button("✕", () => hush(note.id), { kind: "quiet", "aria-label": "Put this message away" }),
+      ),
+    ),
+  );
 }
 
 /** Asks in a modal dialog; the promise is whether the answer was yes. */
@@ -113,11 +192,17 @@ export function confirm({ title, text, yes, no = "Back", danger = false }) {
     const dialog = document.createElement("dialog");
     dialog.setAttribute("aria-labelledby", "dialog-title");
     document.getElementById("dialogs").append(dialog);
-    render(dialog,
-      h("h2", { id: "dialog-title" }, title), h("p", {}, text),
-      h("div", { class: "row end" },
+    render(
+      dialog,
+      h("h2", { id: "dialog-title" }, title),
+      h("p", {}, text),
+      h(
+        "div",
+        { class: "row end" },
         button(no, () => dialog.close("no")),
-        button(yes, () => dialog.close("yes"), { kind: danger ? "danger" : "primary" })));
+        button(yes, () => dialog.close("yes"), { kind: danger ? "danger" : "primary" }),
+      ),
+    );
     dialog.addEventListener("close", () => {
       resolve(dialog.returnValue === "yes");
       dialog.remove();
