@@ -1,0 +1,106 @@
+// What an attempt left behind beside its transcript: the diff of the workspace, stderr, the prompt, scripts.
+
+import { h } from "./dom.js";
+import { chip, empty, failure } from "./ui.js";
+import { diffLines, excerpt } from "./text.js";
+import { many } from "./format.js";
+import { cut } from "./visible.js";
+
+const OPEN_FILES = 12;
+const OPEN_LINES = 400;
+
+function fileView(file, at) {
+  const size = file.patch ? file.patch.split("\n", OPEN_LINES + 1).length : 0;
+  return h(
+    "details",
+    { key: file.path, class: "file", open: at < OPEN_FILES && size <= OPEN_LINES },
+    h(
+      "summary",
+      {},
+      h("bdi", { class: "mono path" }, cut(file.path, 300)),
+      h("span", { class: "grow" }),
+      file.change === "modified" ? null : h("span", { class: "small dim" }, file.change),
+      h("span", { class: "num add-text" }, `+${file.added}`),
+      h("span", { class: "num del-text" }, `−${file.removed}`),
+    ),
+    file.patch === null ? h("p", { class: "dim small pad" }, "Binary, or too large to show.") : diffLines(file.patch),
+  );
+}
+
+export function diffView(diff) {
+  if (!diff) return h("p", { class: "dim" }, "Loading…");
+  if (diff instanceof Error) return failure(diff);
+  const added = diff.files.reduce((sum, file) => sum + file.added, 0);
+  const removed = diff.files.reduce((sum, file) => sum + file.removed, 0);
+  return h(
+    "div",
+    { class: "diff-view" },
+    diff.note ? h("p", { class: "notice tone-wait" }, diff.note) : null,
+    diff.files.length || diff.note
+      ? null
+      : empty("Nothing has changed.", "The workspace is as the commit it began with."),
+    diff.files.length
+      ? h(
+          "p",
+          { class: "small dim" },
+          many(diff.files.length + diff.files_left_out, "file"),
+          " changed, ",
+          h("span", { class: "add-text" }, `+${added}`),
+          " ",
+          h("span", { class: "del-text" }, `−${removed}`),
+          diff.base ? [" since ", h("code", { title: diff.base }, diff.base.slice(0, 10))] : null,
+          ". The workspace as it is now.",
+        )
+      : null,
+    diff.files.map(fileView),
+    diff.files_left_out
+      ? h("p", { class: "dim" }, `and ${many(diff.files_left_out, "more file")} that are not shown`)
+      : null,
+  );
+}
+
+export function stderrView(stderr) {
+  if (!stderr) return h("p", { class: "dim" }, "Loading…");
+  if (stderr instanceof Error) return failure(stderr);
+  return stderr.text || stderr.left_out
+    ? excerpt(stderr, "end", "What the agent printed to stderr")
+    : empty("The agent printed nothing to stderr.", "");
+}
+
+export const promptView = (prompt) =>
+  prompt
+    ? excerpt(prompt, "start", "The prompt")
+    : empty("It came to no prompt.", "The attempt ended before one was rendered, or has not got that far.");
+
+export function scriptsView(scripts) {
+  if (!scripts.length)
+    return empty(
+      "No script ran.",
+      "Hooks, prompt commands and ",
+      h("code", {}, "verify"),
+      " of the workflow stand here with what they printed.",
+    );
+  return h(
+    "div",
+    {},
+    scripts.map((script, at) =>
+      h(
+        "details",
+        { key: `${script.name} ${at}`, class: "fold file", open: script.ok === false },
+        h(
+          "summary",
+          {},
+          h("span", { class: "strong mono" }, script.name),
+          h("span", { class: "grow" }),
+          script.ok === null
+            ? chip("waiting", "end not known")
+            : chip(script.ok ? "succeeded" : "failed", script.ok ? "ok" : "failed"),
+        ),
+        script.reason ? h("p", { class: "bad-text" }, script.reason) : null,
+        script.output
+          ? excerpt(script.output, "end", `What ${script.name} printed`)
+          : h("p", { class: "dim small" }, "It printed nothing."),
+      ),
+    ),
+  );
+}

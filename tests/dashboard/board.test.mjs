@@ -1,0 +1,260 @@
+import assert from "node:assert/strict";
+import { after, afterEach, before, beforeEach, describe, it } from "node:test";
+import { launch, noSideScroll, open } from "./browser.mjs";
+import { startMock } from "./mock.mjs";
+import { issueView, session } from "./world.mjs";
+
+let browser;
+let mock;
+let page;
+before(async () => {
+  browser = await launch();
+});
+after(() => browser.close());
+beforeEach(async () => {
+  mock = await startMock();
+});
+afterEach(async () => {
+  page?.clean();
+  await page?.context().close();
+  page = null;
+  await mock.close();
+});
+
+const row = (id) => page.locator("#live li", { hasText: id });
+
+describe("the board", () => {
+  it("shows what runs, what is parked, what waits, and a column for each stage", async () => {
+    page = await open(browser, mock.url);
+    await row("SHOP-97").waitFor();
+    assert.match(
+      await row("SHOP-97").innerText(),
+      /Speed up the nightly import[^]*implement attempt 2[^]*\$4\.36 of \$5\.00/,
+    );
+    assert.deepEqual(
+      await page
+        .locator(".column h3")
+        .allInnerTexts()
+        .then((all) => all.map((text) => text.split("\n")[0])),
+      ["plan", "implement", "review", "release"],
+    );
+    assert.match(await page.locator("#parked").innerText(), /SHOP-88[^]*attempts used up[^]*Freed by/);
+    assert.match(await page.locator("#waiting").innerText(), /SHOP-133[^]*quota[^]*in 4\d min/);
+    assert.match(await page.locator(".column", { hasText: "takes “To do”" }).innerText(), /SHOP-140[^]*ready/);
+    assert.equal(await page.locator("#today svg[role=img]").count(), 2);
+  });
+
+  it("follows what happens without a reload, and keeps focus, scroll position and what is folded open", async () => {
+    page = await open(browser, mock.url);
+    await row("SHOP-142").waitFor();
+    await page.evaluate(() => {
+      window.same = true;
+    });
+    await page.locator("summary", { hasText: "In no stage" }).click();
+    const cancel = row("SHOP-142").getByRole("button", { name: /^Cancel/ });
+    await cancel.focus();
+    await page.evaluate(() => scrollTo(0, 300));
+    const place = (await cancel.boundingBox()).y;
+    // A row above it goes, one comes, and its own changes.
+    const { status } = mock.world;
+    status.sessions = status.sessions.filter((one) => one.issue_id !== "SHOP-150");
+    status.sessions.push(
+      session(20, "SHOP-777", "A new one", "plan", { since: new Date(Date.now() - 3600_000).toISOString() }),
+    );
+    mock.world.issues.push(issueView("SHOP-777", "A new one", "To do", []));
+    mock.publish({ type: "state" });
+    await row("SHOP-777").waitFor();
+    await row("SHOP-150").waitFor({ state: "detached" });
+    mock.publish({
+      type: "session",
+      ...status.sessions.find((one) => one.issue_id === "SHOP-142"),
+      activity: "Bash: git commit",
+    });
+    await row("SHOP-142").getByText("git commit").waitFor();
+    assert.ok(await page.evaluate(() => window.same), "the document was not loaded anew");
+    assert.match(await page.evaluate(() => document.activeElement.getAttribute("aria-label")), /Cancel SHOP-142/);
+    assert.ok(Math.abs((await cancel.boundingBox()).y - place) < 60, "what is looked at stays in its place");
+    assert.ok((await page.evaluate(() => scrollY)) > 200);
+    assert.ok(await page.locator("details", { hasText: "In no stage" }).evaluate((el) => el.open));
+  });
+
+  it("counts the time of what runs", async () => {
+    page = await open(browser, mock.url);
+    const time = row("SHOP-142").locator("time[data-tick=elapsed]");
+    await time.waitFor();
+    const first = await time.innerText();
+    await page.waitForFunction(([el, text]) => el.textContent !== text, [await time.elementHandle(), first], {
+      timeout: 5000,
+    });
+    assert.match(await time.getAttribute("datetime"), /^\d{4}-/);
+    assert.match(await time.getAttribute("title"), /\d{4}/);
+  });
+
+  it("frees what is parked by its button", async () => {
+    page = await open(browser, mock.url);
+    await page.getByRole("button", { name: "Unpark SHOP-88, implement" }).click();
+    await page.locator("#parked", { hasNotText: "SHOP-88" }).waitFor();
+    assert.deepEqual(mock.asked, [["issues/SHOP-88/unpark", { attempts: null }]]);
+    await page.locator(".card", { hasText: "SHOP-88" }).getByText("ready").waitFor();
+    await page.locator("#toasts").getByText("SHOP-88 is free to start again.").waitFor();
+  });
+
+  it("is worked by the keyboard alone: skip link, tab to the button, unpark, and the focus stays near", async () => {
+    page = await open(browser, mock.url);
+    await row("SHOP-97").waitFor();
+    await page.keyboard.press("Tab");
+    assert.equal(await page.evaluate(() => document.activeElement.textContent), "Skip to the content");
+    await page.keyboard.press("Enter");
+    const seen = [];
+    for (let at = 0; at < 80; at++) {
+      await page.keyboard.press("Tab");
+      const name = await page.evaluate(() => {
+        const el = document.activeElement;
+        return [
+          el.getAttribute("aria-label") ?? el.textContent,
+          getComputedStyle(el).outlineStyle,
+          el.getBoundingClientRect().height > 0,
+        ];
+      });
+      assert.equal(name[1], "solid", `the focus on ${name[0]} can be seen`);
+      seen.push(name[0]);
+      if (name[0] === "Unpark SHOP-88, implement") break;
+    }
+    assert.equal(seen.at(-1), "Unpark SHOP-88, implement");
+    await page.keyboard.press("Enter");
+    await page.locator("#parked", { hasNotText: "SHOP-88" }).waitFor();
+    assert.equal(await page.evaluate(() => document.activeElement.textContent), "Parked1");
+    await page.keyboard.press("?");
+    await page.getByRole("dialog").getByText("Single keys are on").waitFor();
+    await page.keyboard.press("Escape");
+    await page.keyboard.press("j");
+    assert.ok(await page.evaluate(() => document.activeElement.matches("[data-item]")));
+    await page.keyboard.press("r");
+    await page.getByRole("heading", { name: "Report", exact: true }).waitFor();
+    await page.keyboard.press("b");
+    await page.getByRole("heading", { name: "Board" }).waitFor();
+  });
+
+  it("cancels after a question", async () => {
+    page = await open(browser, mock.url);
+    const button = row("SHOP-142").getByRole("button", { name: /^Cancel/ });
+    await button.click();
+    await page.getByRole("dialog").getByRole("button", { name: "Back" }).click();
+    assert.deepEqual(mock.asked, []);
+    await button.click();
+    await page.getByRole("dialog").getByRole("button", { name: "Cancel the attempt" }).click();
+    await row("SHOP-142").waitFor({ state: "detached" });
+    assert.deepEqual(mock.asked, [["issues/SHOP-142/cancel", {}]]);
+  });
+
+  it("pauses, goes on, refreshes and drains", async () => {
+    page = await open(browser, mock.url);
+    await page.getByRole("button", { name: "Pause" }).click();
+    await page.locator("#banners").getByText("Nothing new starts; what runs goes on.").waitFor();
+    await page.locator("#banners").getByRole("button", { name: "Continue" }).click();
+    await page.locator("#banners .banner").waitFor({ state: "detached" });
+    await page.getByRole("button", { name: "Refresh" }).click();
+    await page.locator("#toasts").getByText("Asked the tracker anew.").waitFor();
+    await page.getByRole("button", { name: "Drain…" }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "Drain" }).click();
+    await page.locator("#banners").getByText("Draining.").waitFor();
+    assert.deepEqual(
+      mock.asked.map(([what]) => what),
+      ["pause", "continue", "refresh", "drain"],
+    );
+  });
+
+  it("says when a pull failed, an edit was rejected and the ledger cannot be written", async () => {
+    page = await open(browser, mock.url);
+    for (const what of ["pullfail", "reject", "ledger"]) await fetch(`${mock.url}/mock/${what}`, { method: "POST" });
+    await page.getByText("The pull failed (3 in a row)").waitFor();
+    await page.locator("#banners").getByText("did you mean `codex`?").waitFor();
+    await page.locator("#banners").getByText("database or disk is full").waitFor();
+    assert.ok(await noSideScroll(page));
+  });
+
+  it("tells when the connection is lost, and comes back by itself with what was missed", async () => {
+    page = await open(browser, mock.url);
+    await page.locator("#top").getByText("Live").waitFor();
+    mock.deaf = true;
+    mock.cut();
+    await page.locator("#top").getByText("Connection lost").waitFor();
+    mock.world.status.sessions = [];
+    mock.deaf = false;
+    await page.getByText("Nothing runs.").waitFor({ timeout: 15_000 });
+    await page.locator("#top").getByText("Live").waitFor();
+  });
+
+  it("tells a browser that is not signed in what to do", async () => {
+    mock.world.signedIn = false;
+    page = await open(browser, mock.url);
+    await page.getByRole("heading", { name: "This browser is not signed in" }).waitFor();
+    await page.getByText("vik status").waitFor();
+  });
+
+  it("stays quick while many sessions tell of themselves", async () => {
+    const { status } = mock.world;
+    for (let at = 30; at < 50; at++) status.sessions.push(session(at, `MANY-${at}`, "One of many", "implement"));
+    for (let at = 0; at < 200; at++)
+      mock.world.issues.push(
+        issueView(`BULK-${at}`, `Bulk ${at}`, "To do", [
+          { stage: "plan", state: "ready", attempts: 0, max_attempts: 3, hold: null, session_id: null },
+        ]),
+      );
+    page = await open(browser, mock.url);
+    await row("MANY-30").waitFor();
+    const asked = [];
+    page.on("request", (request) => asked.push(request.url()));
+    // By the thread's own clock: what else the machine does is not counted.
+    const devtools = await page.context().newCDPSession(page);
+    await devtools.send("Performance.enable", { timeDomain: "threadTicks" });
+    const busy = async () =>
+      (await devtools.send("Performance.getMetrics")).metrics.find(({ name }) => name === "TaskDuration").value;
+    const before = await busy();
+    for (let round = 0; round < 20; round++) {
+      for (const one of status.sessions)
+        mock.publish({ type: "session", ...one, activity: `step ${round}`, events: one.events + round });
+      await page.waitForTimeout(50);
+    }
+    await row("MANY-30").getByText("step 19").waitFor();
+    const took = (await busy()) - before;
+    assert.ok(took < 2, `480 facts took ${took.toFixed(2)} s of the main thread`);
+    assert.ok(asked.length < 5, asked.join("\n"));
+  });
+
+  it("filters issues, and holds very many", async () => {
+    for (let at = 0; at < 1500; at++)
+      mock.world.issues.push(
+        issueView(`BULK-${String(at).padStart(4, "0")}`, `Bulk ${at}`, "To do", [
+          { stage: "plan", state: "ready", attempts: 0, max_attempts: 3, hold: null, session_id: null },
+        ]),
+      );
+    mock.world.issues.sort((a, b) => (a.issue_id < b.issue_id ? -1 : 1));
+    page = await open(browser, mock.url);
+    await page.getByText(/200 of 1,514 issues are loaded/).waitFor();
+    assert.ok((await page.locator(".card").count()) < 60);
+    await page.locator(".card", { hasText: "SHOP-97" }).waitFor();
+    await page.keyboard.press("/");
+    await page.keyboard.type("bulk-0777");
+    await page.waitForFunction(() => document.querySelectorAll(".card").length === 1);
+    assert.equal(await page.evaluate(() => document.activeElement.value), "bulk-0777");
+  });
+
+  it("keeps the theme that was chosen", async () => {
+    page = await open(browser, mock.url);
+    const background = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+    const light = await background();
+    await page.getByRole("button", { name: /^Theme/ }).click();
+    assert.notEqual(await background(), light);
+    await page.reload();
+    assert.notEqual(await background(), light);
+  });
+
+  it("says what to do where there is nothing", async () => {
+    Object.assign(mock.world.status, { sessions: [], parked: [], waiting: [] });
+    mock.world.issues.length = 0;
+    page = await open(browser, mock.url);
+    for (const text of ["Nothing runs.", "Nothing is parked.", "Nothing waits.", "The tracker has no issues."])
+      await page.getByText(text).waitFor();
+  });
+});

@@ -1,0 +1,169 @@
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { after, before, describe, it } from "node:test";
+import { launch, noSideScroll, open } from "./browser.mjs";
+import { startMock } from "./mock.mjs";
+import { FAILED, HOSTILE_ID, HOSTILE_SESSION, LIVE, issueView } from "./world.mjs";
+
+const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+const PAGES = {
+  "the board": "/",
+  "an issue": "/issues/SHOP-88",
+  "an issue that runs": "/issues/SHOP-97",
+  "a live session": `/sessions/${LIVE}`,
+  "an ended session": `/sessions/${FAILED}`,
+  "a diff": `/sessions/${FAILED}#diff`,
+  scripts: `/sessions/${FAILED}#scripts`,
+  "the report": "/report?since=7d",
+  "a hostile issue": `/issues/${encodeURIComponent(HOSTILE_ID)}`,
+  "a hostile session": `/sessions/${HOSTILE_SESSION}`,
+};
+
+let browser;
+let mock;
+before(async () => {
+  browser = await launch();
+  mock = await startMock();
+  Object.assign(mock.world.status.workflow, {
+    rejected: {
+      at: new Date().toISOString(),
+      diagnostics: ["workflow.yml:3:5: error: unknown runtime `codx`"],
+      more: 2,
+    },
+  });
+  mock.world.status.paused = true;
+});
+after(async () => {
+  await browser.close();
+  await mock.close();
+});
+
+/** The page is there when its own heading and what it loads are. */
+async function settled(page) {
+  await page.locator("h1").waitFor();
+  await page.waitForFunction(
+    () => !/Loading…/.test(document.getElementById("main").innerText) && !document.querySelector(".event.loading"),
+  );
+}
+
+describe("every page", () => {
+  for (const [name, path] of Object.entries(PAGES)) {
+    for (const scheme of ["light", "dark"]) {
+      it(`${name} has no axe findings in ${scheme}, and breaks no policy`, async () => {
+        const page = await open(browser, mock.url + path, { scheme, reducedMotion: "reduce" });
+        await settled(page);
+        // Run from the outside: the page's own policy lets no other script in.
+        await page.evaluate(AXE);
+        const { violations } = await page.evaluate(() =>
+          axe.run(document, { runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"] }),
+        );
+        assert.deepEqual(
+          violations.map(({ id, nodes }) => [
+            id,
+            nodes.slice(0, 3).map((node) => `${node.html.slice(0, 200)} ${node.failureSummary}`),
+          ]),
+          [],
+        );
+        page.clean();
+        await page.context().close();
+      });
+    }
+
+    it(`${name} does not scroll sideways at 360 px`, async () => {
+      const page = await open(browser, mock.url + path, { width: 360, height: 740 });
+      await settled(page);
+      const wide = await page.evaluate(() =>
+        [...document.querySelectorAll("body *")]
+          .filter(
+            (el) =>
+              el.getBoundingClientRect().right > innerWidth + 1 &&
+              !el.closest(".scroll-x, .diff, .tabs, .mono, .gist, .hidden, .skip, .id"),
+          )
+          .slice(0, 3)
+          .map((el) => el.outerHTML.slice(0, 160)),
+      );
+      assert.ok(await noSideScroll(page), wide.join("\n"));
+      assert.deepEqual(wide, []);
+      page.clean();
+      await page.context().close();
+    });
+  }
+});
+
+describe("hostile text", () => {
+  it("is text and nothing else, with what cannot be seen made visible", async () => {
+    for (const path of [
+      "/",
+      PAGES["a hostile issue"],
+      PAGES["a hostile session"],
+      `${PAGES["a hostile session"]}#diff`,
+      `${PAGES["a hostile session"]}#prompt`,
+      `${PAGES["a hostile session"]}#stderr`,
+    ]) {
+      const page = await open(browser, mock.url + path);
+      await settled(page);
+      if (path === PAGES["a hostile session"]) {
+        await page.getByRole("button", { name: "First" }).click();
+        for (const summary of await page.locator(".tool summary").all()) await summary.click();
+        for (const button of await page.getByRole("button", { name: "Show all" }).all()) await button.click();
+        await page.keyboard.press("End");
+      }
+      const text = await page.evaluate(() => document.body.innerText);
+      assert.doesNotMatch(text, /[\u202a-\u202e\u2066-\u2069\u001b\u200b]/, path);
+      assert.match(text, /\\u\{(202e|1b)\}/, path);
+      assert.equal(await page.evaluate(() => window.pwned), undefined);
+      assert.equal(await page.locator("#main img, #main script, #main iframe").count(), 0);
+      page.clean();
+      await page.context().close();
+    }
+  });
+
+  it("in ids leads to its own page and back to the API", async () => {
+    const page = await open(browser, mock.url);
+    await page
+      .locator("#live")
+      .getByRole("link", { name: /^<img src=x/ })
+      .click();
+    await page.getByRole("heading", { name: /<script>window\.pwned/ }).waitFor();
+    await page.getByRole("button", { name: "Cancel" }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "Cancel the attempt" }).click();
+    await page.locator("#toasts .toast").waitFor();
+    assert.deepEqual(mock.asked.at(-1), [`issues/${HOSTILE_ID}/cancel`, {}]);
+    page.clean();
+    await page.context().close();
+  });
+
+  it("of any length fits", async () => {
+    const id = `LONG-${"x".repeat(10_000)}`;
+    mock.world.issues.push(
+      issueView(id, "W".repeat(10_000), "S".repeat(10_000), [
+        {
+          stage: "plan",
+          state: "held",
+          attempts: 1,
+          max_attempts: 3,
+          last_outcome: null,
+          session_id: null,
+          hold: { reason: "parked", detail: "d".repeat(10_000), since: null, until: null, freed_by: "f".repeat(300) },
+        },
+      ]),
+    );
+    mock.world.status.parked.push({
+      run_id: "r",
+      issue_id: id,
+      stage: "plan",
+      since: new Date().toISOString(),
+      reason: "no_progress",
+      detail: "d".repeat(10_000),
+      freed_by: "f".repeat(300),
+    });
+    for (const path of ["/", `/issues/${id}`]) {
+      const page = await open(browser, mock.url + path, { width: 360, height: 740 });
+      await settled(page);
+      assert.ok(await noSideScroll(page));
+      page.clean();
+      await page.context().close();
+    }
+  });
+});

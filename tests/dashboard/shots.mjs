@@ -1,0 +1,48 @@
+// Pictures of every page, for people: `node shots.mjs FOLDER`.
+
+import { launch, open } from "./browser.mjs";
+import { startMock } from "./mock.mjs";
+import { FAILED, HOSTILE_ID, HOSTILE_SESSION, LONG } from "./world.mjs";
+
+const folder = process.argv[2] ?? "shots";
+const PAGES = {
+  board: "/",
+  issue: "/issues/SHOP-88",
+  live_issue: "/issues/SHOP-97",
+  session: `/sessions/${LONG}`,
+  failed: `/sessions/${FAILED}`,
+  diff: `/sessions/${FAILED}#diff`,
+  scripts: `/sessions/${FAILED}#scripts`,
+  report: "/report?since=7d",
+  hostile_issue: `/issues/${encodeURIComponent(HOSTILE_ID)}`,
+  hostile_session: `/sessions/${HOSTILE_SESSION}`,
+};
+const SIZES = {
+  light: { scheme: "light" },
+  dark: { scheme: "dark" },
+  phone: { scheme: "light", width: 390, height: 844 },
+};
+
+const mock = await startMock();
+const browser = await launch();
+const only = process.argv[3]?.split(",");
+for (const [size, how] of Object.entries(SIZES)) {
+  for (const [name, path] of Object.entries(PAGES)) {
+    if (only && !only.includes(name)) continue;
+    const page = await open(browser, mock.url + path, how);
+    await page.waitForSelector("h1");
+    await page.waitForTimeout(900);
+    await page.screenshot({
+      path: `${folder}/${name}-${size}.png`,
+      fullPage: !name.includes("session") && name !== "failed",
+    });
+    try {
+      page.clean();
+    } catch (error) {
+      console.error(name, size, error.message);
+    }
+    await page.context().close();
+  }
+}
+await browser.close();
+await mock.close();

@@ -1,0 +1,507 @@
+// What the mock daemon knows: issues in every state, a long transcript, and strings that mean harm.
+
+import { HOSTILE_TITLE, MINUTE, PATCH, ago, event, hostileEvents, usage } from "./world_events.mjs";
+
+export { HOSTILE_TITLE, event };
+
+const ahead = (ms) => new Date(Date.now() + ms).toISOString();
+const uuid = (n) => `019a2b3c-4d5e-7000-8000-${String(n).padStart(12, "0")}`;
+
+export const LONG = uuid(1);
+export const LIVE = uuid(2);
+export const FAILED = uuid(3);
+export const HOSTILE_ID = '<img src=x onerror="window.pwned=1">/../\u202egnp';
+export const HOSTILE_SESSION = uuid(9);
+export const LONG_EVENTS = 100_000;
+
+export function session(n, issue, title, stage, more = {}) {
+  return {
+    session_id: uuid(n),
+    issue_id: issue,
+    issue_title: title,
+    stage,
+    agent: "codex-default",
+    model: "gpt-5.1-codex",
+    attempt: 1,
+    phase: "running",
+    since: ago(4 * MINUTE + n * 7000),
+    last_event_at: ago(2500),
+    activity: "Bash: cargo test --workspace",
+    events: 240,
+    usage: usage(182_000, 9400),
+    cost_usd: 0.42,
+    charged: { tokens: 191_400, cost_usd: 0.42 },
+    budget: { tokens: 600_000, usd: 2 },
+    adopted: false,
+    resumed_from: null,
+    log: "/home/me/.vik/sessions/x.jsonl",
+    ...more,
+  };
+}
+
+const stageView = (stage, state, more = {}) => ({
+  stage,
+  state,
+  run_id: null,
+  session_id: null,
+  last_outcome: null,
+  last_class: null,
+  attempts: 0,
+  max_attempts: 3,
+  hold: null,
+  ...more,
+});
+const hold = (reason, detail, more = {}) => ({ reason, detail, since: null, until: null, freed_by: null, ...more });
+const day = (spent = 11.62) => ({
+  date: new Date().toISOString().slice(0, 10),
+  spent: { tokens: 4_812_330, cost_usd: spent },
+  limit: { tokens: null, usd: 20 },
+});
+
+export function issueView(id, title, state, stages, more = {}) {
+  return {
+    issue_id: id,
+    issue_title: title,
+    issue_state: state,
+    present: true,
+    paused: false,
+    hold: null,
+    stages,
+    life: {
+      attempts: 4,
+      max_attempts: 15,
+      spent: { tokens: 812_000, cost_usd: 3.1 },
+      limit: { tokens: null, usd: 10 },
+    },
+    day: day(),
+    ...more,
+  };
+}
+
+const TITLES = [
+  "Return 404 for unknown projects",
+  "Speed up the nightly import",
+  "Flaky test in the payment module",
+  "Document the retry policy",
+  "Drop support for the old config format",
+  "Add a dark theme to the settings page",
+  "Migrate the mailer to the new API",
+  "Rate-limit the login endpoint",
+  "Show the build number in the footer",
+  "Handle empty CSV files",
+];
+
+export function makeWorld() {
+  const world = {
+    signedIn: true,
+    long: LONG_EVENTS,
+    asked: [],
+    status: {
+      schema: 1,
+      state: "running",
+      pid: 4242,
+      started_at: ago(3 * 3600_000 + 12 * MINUTE),
+      version: "0.2.0",
+      workflow_path: "/home/me/shop/workflow.yml",
+      home: "/home/me/.vik",
+      last_pull: { at: ago(4000), ok: true, issues: 27, skipped: 1, duration_ms: 412 },
+      pulls: { ok: 2214, failed: 3, failed_in_a_row: 0 },
+      sessions: [
+        session(2, "SHOP-142", "Return 404 for unknown projects", "implement", { events: 37 }),
+        session(1, "SHOP-97", "Speed up the nightly import", "implement", {
+          events: LONG_EVENTS,
+          agent: "claude",
+          model: "claude-opus-4-5",
+          attempt: 2,
+          activity: "Edit: src/import/batch.rs",
+          charged: { tokens: 1_910_400, cost_usd: 4.36 },
+          budget: { tokens: null, usd: 5 },
+          resumed_from: uuid(33),
+        }),
+        session(5, "SHOP-150", "Document the retry policy", "review", {
+          phase: "verifying",
+          activity: "make check",
+          agent: "vex",
+          model: null,
+          charged: { tokens: 20_100, cost_usd: 0 },
+          usage: usage(18_000, 2100),
+          cost_usd: null,
+          budget: { tokens: null, usd: null },
+        }),
+        session(9, HOSTILE_ID, HOSTILE_TITLE, "plan", {
+          activity: 'Bash: echo "<b>bold</b>" \u001b[2J',
+          adopted: true,
+          events: 30,
+        }),
+      ],
+      parked: [
+        {
+          run_id: uuid(50),
+          issue_id: "SHOP-88",
+          stage: "implement",
+          since: ago(52 * MINUTE),
+          reason: "attempts_used_up",
+          detail:
+            "3 attempts failed. The last: verify said no: test payments::refund ... FAILED (assertion failed: left == right)",
+          freed_by: "a change of the issue's title, description or state, or `vik unpark SHOP-88`",
+        },
+        {
+          run_id: uuid(51),
+          issue_id: "SHOP-120",
+          stage: "review",
+          since: ago(8 * MINUTE),
+          reason: "no_progress",
+          detail: "The attempt succeeded, but no state, commit or file changed.",
+          freed_by: "a change of the issue, or `vik unpark SHOP-120`",
+        },
+      ],
+      waiting: [
+        {
+          run_id: uuid(60),
+          issue_id: "SHOP-131",
+          stage: "implement",
+          reason: "backing_off",
+          detail: "after a network error",
+          until: ahead(3 * MINUTE),
+          attempts: 1,
+        },
+        {
+          run_id: uuid(61),
+          issue_id: "SHOP-133",
+          stage: "implement",
+          reason: "quota",
+          detail: "the provider's window resets",
+          until: ahead(47 * MINUTE),
+          attempts: 2,
+        },
+        {
+          run_id: null,
+          issue_id: "SHOP-135",
+          stage: "implement",
+          reason: "blocked",
+          detail: "blocked by SHOP-142",
+          until: null,
+          attempts: 0,
+        },
+        {
+          run_id: null,
+          issue_id: "SHOP-136",
+          stage: "plan",
+          reason: "slot",
+          detail: "4 of 4 issues run",
+          until: null,
+          attempts: 0,
+        },
+      ],
+      waiting_more: 0,
+      paused: false,
+      paused_issues: [],
+      workflow: {
+        loaded_at: ago(3 * 3600_000),
+        rejected: null,
+        needs_restart: [],
+        stages: [
+          { stage: "plan", when_state: "To do", agent: "vex" },
+          { stage: "implement", when_state: "In progress", agent: "codex-default" },
+          { stage: "review", when_state: "In review", agent: "claude" },
+          { stage: "release", when_state: "Approved", agent: "codex-default" },
+        ],
+      },
+      day: day(),
+      ledger: { path: "/home/me/.vik/vik.db", error: null },
+      api: { address: "127.0.0.1:8080" },
+    },
+    issues: [],
+    events: new Map(),
+    ended: new Set([FAILED]),
+  };
+  const { status } = world;
+  for (const running of status.sessions)
+    world.issues.push(
+      issueView(running.issue_id, running.issue_title, "In progress", [
+        stageView(running.stage, "running", {
+          session_id: running.session_id,
+          run_id: uuid(70),
+          attempts: running.attempt,
+        }),
+      ]),
+    );
+  for (const parked of status.parked)
+    world.issues.push(
+      issueView(parked.issue_id, TITLES[2], "In progress", [
+        stageView(parked.stage, "held", {
+          run_id: parked.run_id,
+          attempts: 3,
+          last_outcome: "failed",
+          last_class: "verify",
+          hold: { ...hold("parked", parked.detail, { since: parked.since, freed_by: parked.freed_by }) },
+        }),
+      ]),
+    );
+  for (const waiting of status.waiting)
+    world.issues.push(
+      issueView(
+        waiting.issue_id,
+        TITLES[world.issues.length % 10],
+        waiting.stage === "plan" ? "To do" : "In progress",
+        [
+          stageView(waiting.stage, "waiting", {
+            attempts: waiting.attempts,
+            hold: hold(waiting.reason, waiting.detail, { until: waiting.until }),
+          }),
+        ],
+      ),
+    );
+  world.issues.push(issueView("SHOP-140", TITLES[5], "To do", [stageView("plan", "ready")]));
+  world.issues.push(
+    issueView(
+      "SHOP-141",
+      TITLES[6],
+      "To do",
+      [stageView("plan", "waiting", { hold: hold("paused", "a person paused it") })],
+      { paused: true },
+    ),
+  );
+  world.issues.push(
+    issueView("SHOP-101", TITLES[7], "Done", [], { hold: hold("terminal", "Done is a terminal state") }),
+  );
+  world.issues.push(
+    issueView("SHOP-102", TITLES[8], "Icebox", [], { hold: hold("no_stage", "no stage has the state “Icebox”") }),
+  );
+  world.issues.sort((a, b) => (a.issue_id < b.issue_id ? -1 : 1));
+  world.events.set(
+    LIVE,
+    Array.from({ length: 37 }, (_, at) => event(at + 1)),
+  );
+  world.events.set(HOSTILE_SESSION, hostileEvents());
+  world.events.set(FAILED, [
+    ...Array.from({ length: 24 }, (_, at) => event(at + 1)),
+    {
+      seq: 25,
+      at: ago(40 * MINUTE),
+      kind: "error",
+      message: "stream disconnected before completion",
+      fatal: true,
+      failure_class: "network",
+      http_status: 502,
+    },
+    {
+      seq: 26,
+      at: ago(40 * MINUTE),
+      kind: "completed",
+      ok: false,
+      message: "I could not finish: the tests of `payments` still fail.",
+      reason: "error",
+    },
+    {
+      seq: 27,
+      at: ago(40 * MINUTE),
+      kind: "ended",
+      outcome: "failed",
+      failure_class: "verify",
+      exit_code: 1,
+      signal: null,
+      duration_ms: 412_000,
+      usage: usage(100, 20),
+      cost_usd: 0.9,
+      cost_source: "reported",
+      reason: "verify said no: test payments::refund ... FAILED",
+    },
+  ]);
+  return world;
+}
+
+export function attempt(n, session, outcome, more = {}) {
+  return {
+    attempt: n,
+    session_id: session,
+    outcome,
+    failure_class: null,
+    reason: null,
+    exit_code: outcome ? 0 : null,
+    started_at: ago((60 - n * 10) * MINUTE),
+    ended_at: outcome ? ago((54 - n * 10) * MINUTE) : null,
+    duration_ms: outcome ? 6 * MINUTE : null,
+    usage: usage(320_000, 12_000),
+    cost_usd: 0.9,
+    cost_source: "reported",
+    charged: outcome ? { tokens: 332_000, cost_usd: 0.9 } : null,
+    resumed_from: null,
+    proof: "pid_namespace",
+    hooks_run_twice: [],
+    log: "/home/me/.vik/x.jsonl",
+    ...more,
+  };
+}
+
+export function explained(world, id) {
+  const now = world.issues.find((issue) => issue.issue_id === id);
+  if (!now) return null;
+  const view = now.stages[0];
+  const running = world.status.sessions.find((one) => one.issue_id === id);
+  const parked = world.status.parked.some((one) => one.issue_id === id);
+  const runs = [
+    {
+      run_id: uuid(80),
+      issue_id: id,
+      issue_title: now.issue_title,
+      stage: "plan",
+      state: "ended",
+      outcome: "succeeded",
+      attempts: [attempt(1, uuid(81), "succeeded")],
+    },
+  ];
+  if ((view && view.stage !== "plan") || running || parked) {
+    const attempts = [
+      attempt(2, uuid(82), "timed_out", {
+        reason: "the stage's timeout of 1h passed",
+        exit_code: null,
+        cost_source: "estimate",
+      }),
+      attempt(3, FAILED, "failed", {
+        failure_class: "verify",
+        exit_code: 1,
+        reason: "verify said no:\ntest payments::refund ... FAILED\nassertion `left == right` failed",
+        resumed_from: uuid(82),
+      }),
+    ];
+    if (running) attempts.push(attempt(4, running.session_id, null, { resumed_from: running.resumed_from }));
+    runs.push({
+      run_id: view?.run_id ?? uuid(83),
+      issue_id: id,
+      issue_title: now.issue_title,
+      stage: view?.stage ?? "implement",
+      state: running ? "running" : parked ? "parked" : "waiting",
+      outcome: running ? null : "failed",
+      attempts,
+    });
+  }
+  const decisions = Array.from({ length: 42 }, (_, at) => ({
+    at: ago((100 - at * 2) * MINUTE),
+    stage: "implement",
+    run_id: uuid(83),
+    session_id: null,
+    kind: ["matched", "waits", "started", "ended", "backs_off"][at % 5],
+    detail: [
+      "its state is “In progress”",
+      "4 of 4 issues run",
+      "attempt 2 of 3, first in priority order",
+      "failed (verify)",
+      "for 20s, until 14:03",
+    ][at % 5],
+  }));
+  return { schema: 1, daemon: daemonOf(world), issue_id: id, now: { ...now }, decisions, runs };
+}
+
+const daemonOf = ({ status: { state, pid, started_at, version, workflow_path, home } }) => ({
+  state,
+  pid,
+  started_at,
+  version,
+  workflow_path,
+  home,
+});
+
+export function detail(world, id) {
+  const live = world.status.sessions.find((one) => one.session_id === id) ?? null;
+  if (!live && !world.events.has(id) && id !== LONG) return null;
+  const script = (name, ok, text, reason = null) => ({
+    name,
+    ok,
+    reason,
+    output: text === null ? null : { text, left_out: name === "verify" ? 41_200 : 0 },
+  });
+  return {
+    schema: 1,
+    run_id: uuid(83),
+    issue_id: live?.issue_id ?? "SHOP-88",
+    issue_title: live?.issue_title ?? TITLES[2],
+    stage: live?.stage ?? "implement",
+    agent: live?.agent ?? "codex-default",
+    runtime: "codex",
+    model: live ? live.model : "gpt-5.1-codex",
+    attempt:
+      live && !world.ended.has(id)
+        ? attempt(live.attempt, id, null, { started_at: live.since })
+        : attempt(3, id, world.cancelled?.has(id) ? "cancelled" : "failed", {
+            failure_class: "verify",
+            exit_code: 1,
+            reason: "verify said no: test payments::refund ... FAILED",
+          }),
+    live,
+    prompt: {
+      text: `You work on issue ${live?.issue_id ?? "SHOP-88"}.\n\nTitle: ${live?.issue_title ?? TITLES[2]}\n\nDo the work, commit, and move the issue on.\n`.repeat(
+        3,
+      ),
+      left_out: 0,
+    },
+    scripts: [
+      script("before_run", true, "Switched to a new branch 'issue/SHOP-88'\n"),
+      script("prompt command 1", true, null),
+      script(
+        "verify",
+        live ? null : false,
+        "running 14 tests\ntest payments::refund ... FAILED\n\u001b[31merror\u001b[0m: test failed\n",
+        live ? null : "exit status: 101",
+      ),
+      script("after_run", true, "pushed\n"),
+    ],
+  };
+}
+
+export const diff = () => ({
+  schema: 1,
+  base: "4350426aa01c9e0b7a3f",
+  files: [
+    { path: "src/import/batch.rs", change: "modified", added: 4, removed: 3, patch: PATCH },
+    {
+      path: "src/import/<img src=x onerror=alert(1)>.rs",
+      change: "added",
+      added: 2,
+      removed: 0,
+      patch: "@@ -0,0 +1,2 @@\n+//! \u202eHidden.\n+fn main() {}\n",
+    },
+    { path: "assets/logo.png", change: "modified", added: 0, removed: 0, patch: null },
+    { path: "docs/old.md", change: "deleted", added: 0, removed: 2, patch: "@@ -1,2 +0,0 @@\n-# Old\n-Gone.\n" },
+  ],
+  files_left_out: 3,
+  note: null,
+});
+
+export function report(since) {
+  const parts = { "24h": 24, "7d": 28, "30d": 30 }[since] ?? 24;
+  const part_ms = { "24h": 3600_000, "7d": 6 * 3600_000, "30d": 86_400_000 }[since] ?? 3600_000;
+  const series = Array.from({ length: parts }, (_, at) => {
+    const wave = Math.max(0, Math.round(3 + 3 * Math.sin(at / 2.2) + (at % 5) - 2));
+    return {
+      at: ago((parts - at) * part_ms),
+      started: wave,
+      succeeded: Math.max(0, wave - (at % 3)),
+      failed: Math.min(wave, at % 3),
+      spent: { tokens: wave * 61_000, cost_usd: wave * 0.21 },
+    };
+  });
+  const sum = (of) => series.reduce((all, part) => all + of(part), 0);
+  const figures = (share) => ({
+    runs: Math.round(41 * share),
+    attempts: Math.round(60 * share),
+    succeeded: Math.round(sum((p) => p.succeeded) * share),
+    failed: Math.round(sum((p) => p.failed) * share),
+    spent: { tokens: Math.round(sum((p) => p.spent.tokens) * share), cost_usd: sum((p) => p.spent.cost_usd) * share },
+    duration_ms: 9 * 3600_000 * share,
+    median_duration_ms: 412_000,
+  });
+  return {
+    schema: 1,
+    since: ago(parts * part_ms),
+    until: ago(0),
+    total: figures(1),
+    issues: 31,
+    issues_succeeded: 24,
+    cost_per_succeeded_issue_usd: 0.61,
+    stages: ["implement", "plan", "review"].map((stage, at) => ({ stage, ...figures([0.6, 0.25, 0.15][at]) })),
+    agents: ["claude", "codex-default", "vex"].map((agent, at) => ({ agent, ...figures([0.3, 0.5, 0.2][at]) })),
+    series,
+    part_ms,
+  };
+}
