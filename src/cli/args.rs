@@ -58,6 +58,8 @@ pub enum Verb {
     Logs(LogsArgs),
     /// Sum up what was done, how it went, and what it cost
     Report(ReportArgs),
+    /// Watch what runs, waits and is parked in the terminal; follow sessions and steer
+    Top(TopArgs),
     /// Say why an issue runs, why not, and when next
     Explain(ExplainArgs),
     /// Look at the workflow and the issues now
@@ -387,6 +389,14 @@ pub struct LogsArgs {
     /// Shorten nothing: whole inputs and outputs, every figure
     #[arg(long, conflicts_with_all = ["raw", "json"])]
     pub full: bool,
+}
+
+/// `vik top`
+#[derive(Debug, Args)]
+pub struct TopArgs {
+    /// A daemon elsewhere, as in http://127.0.0.1:8080; the token comes from VIK_API_TOKEN or VIK_API_TOKEN_FILE
+    #[arg(long, value_name = "URL")]
+    pub url: Option<String>,
 }
 
 /// `vik report`

@@ -24,6 +24,7 @@ mod schema;
 mod show;
 mod status;
 mod stop;
+mod top;
 mod uninstall;
 mod unpark;
 
@@ -102,6 +103,7 @@ fn dispatch(cli: &Cli) -> Done {
         Verb::Logs(args) => logs::run(workflow, args),
         Verb::Explain(args) => explain::run(workflow, args),
         Verb::Report(args) => report::run(workflow, args),
+        Verb::Top(args) => top::run(workflow, args),
         Verb::Refresh => refresh::run(workflow),
         Verb::Pause(args) => pause::pause(workflow, args),
         Verb::Continue(args) => pause::go_on(workflow, args),

@@ -164,7 +164,7 @@ fn names(issues: &[IssueId]) -> String {
 }
 
 /// A stage that waits, for `status`.
-pub fn waiting(waiting: &Waiting) -> WaitingView {
+pub fn waiting(waiting: &Waiting, issue_title: String) -> WaitingView {
     let reason = match &waiting.hold {
         Hold::BackingOff { .. } => "backoff",
         Hold::Settling | Hold::NotPulled => "pull",
@@ -173,6 +173,7 @@ pub fn waiting(waiting: &Waiting) -> WaitingView {
     WaitingView {
         run_id: waiting.run.map(|run| run.to_string()),
         issue_id: waiting.issue.clone(),
+        issue_title,
         stage: waiting.stage.clone(),
         reason: reason.to_owned(),
         detail: detail(&waiting.hold),

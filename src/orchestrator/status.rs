@@ -1,6 +1,7 @@
 //! What the daemon does now, for `vik status`.
 
 use vik_api::{Daemon, LedgerView, ParkedView, SCHEMA, SessionView, Status};
+use vik_core::ids::IssueId;
 use vik_core::machine::Phase;
 
 use super::{Orchestrator, Running};
@@ -19,6 +20,10 @@ impl Orchestrator {
             .collect();
         sessions.sort_by(|a, b| (a.since, &a.session_id).cmp(&(b.since, &b.session_id)));
         let now = self.now();
+        let title = |issue: &IssueId| {
+            let machine = self.scheduler.machine(issue);
+            machine.map_or_else(String::new, |machine| machine.issue().title.to_string())
+        };
         let mut parked: Vec<_> = self
             .scheduler
             .runs()
@@ -31,6 +36,7 @@ impl Orchestrator {
                 } => Some(ParkedView {
                     run_id: run.id.to_string(),
                     issue_id: issue.clone(),
+                    issue_title: title(issue),
                     stage: run.stage.clone(),
                     since: *since,
                     reason: reason.as_str().to_owned(),
@@ -42,7 +48,10 @@ impl Orchestrator {
             .collect();
         parked.sort_by(|a, b| (a.since, &a.issue_id).cmp(&(b.since, &b.issue_id)));
         let (waiting, count) = self.scheduler.waiting(now, SHOWN_WAITING);
-        let waiting: Vec<_> = waiting.iter().map(view::waiting).collect();
+        let waiting: Vec<_> = waiting
+            .iter()
+            .map(|waiting| view::waiting(waiting, title(&waiting.issue)))
+            .collect();
         Status {
             schema: SCHEMA,
             daemon: Daemon {

@@ -251,6 +251,9 @@ pub struct ParkedView {
     pub run_id: String,
     /// The issue.
     pub issue_id: IssueId,
+    /// Its title.
+    #[serde(default)]
+    pub issue_title: String,
     /// The stage.
     pub stage: StageName,
     /// Since when.
@@ -271,6 +274,9 @@ pub struct WaitingView {
     pub run_id: Option<String>,
     /// The issue.
     pub issue_id: IssueId,
+    /// Its title.
+    #[serde(default)]
+    pub issue_title: String,
     /// The stage.
     pub stage: StageName,
     /// Stable, snake case: `backoff`, `slot`, `pull`, `quota`, `blocked`, `day_limit`, ….

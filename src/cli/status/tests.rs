@@ -50,6 +50,7 @@ fn parked(issue: &str, reason: &str, detail: &str, freed_by: &str) -> ParkedView
     ParkedView {
         run_id: "0195-run".to_owned(),
         issue_id: issue.into(),
+        issue_title: "A title".to_owned(),
         stage: "implement".into(),
         since: ago(11_000),
         reason: reason.to_owned(),
@@ -62,6 +63,7 @@ fn waiting(issue: &str, reason: &str, detail: &str, until: Option<i64>) -> Waiti
     WaitingView {
         run_id: None,
         issue_id: issue.into(),
+        issue_title: "A title".to_owned(),
         stage: "implement".into(),
         reason: reason.to_owned(),
         detail: detail.to_owned(),

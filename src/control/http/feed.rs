@@ -41,7 +41,7 @@ const KEPT_FACTS: usize = 10_000;
 const KEPT_BYTES: usize = 4 * 1024 * 1024;
 
 /// How many batches a reader may be behind.
-const BEHIND: usize = 64;
+const BEHIND: usize = 32;
 
 /// Where facts go; cheap to clone.
 #[derive(Clone, Debug)]

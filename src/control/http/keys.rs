@@ -71,57 +71,42 @@ impl Keys {
     /// # Errors
     /// When there is a token that cannot be used: another one is not taken in its place.
     pub fn load(file: &Path) -> Result<Self, KeyError> {
+        if let Some(token) = Self::given()? {
+            return Ok(Self::new(token));
+        }
+        if !file.exists() {
+            write_private(file, new_secret().as_bytes()).map_err(|source| KeyError::File {
+                path: file.to_owned(),
+                source,
+            })?;
+        }
+        Ok(Self::new(read(file)?))
+    }
+
+    /// The token of the environment, or of the file it names; `None` where it has neither.
+    ///
+    /// # Errors
+    /// When it cannot be used.
+    pub fn given() -> Result<Option<String>, KeyError> {
         let given = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
         if let Some(token) = given(API_TOKEN) {
-            return Self::of(&token.to_string_lossy(), API_TOKEN);
+            return strong(&token.to_string_lossy(), API_TOKEN).map(Some);
         }
-        match given(API_TOKEN_FILE) {
-            Some(named) => Self::read(Path::new(&named)),
-            None => {
-                if !file.exists() {
-                    write_private(file, new_secret().as_bytes()).map_err(|source| KeyError::File {
-                        path: file.to_owned(),
-                        source,
-                    })?;
-                }
-                Self::read(file)
-            }
-        }
+        given(API_TOKEN_FILE)
+            .map(|file| read(Path::new(&file)))
+            .transpose()
     }
 
-    fn read(path: &Path) -> Result<Self, KeyError> {
-        let fail = |source| KeyError::File {
-            path: path.to_owned(),
-            source,
-        };
-        let mode = path.metadata().map_err(fail)?.permissions().mode();
-        if mode & 0o077 != 0 {
-            return Err(KeyError::Open {
-                path: path.to_owned(),
-            });
-        }
-        let text = std::fs::read_to_string(path).map_err(fail)?;
-        Self::of(text.trim(), &path.display().to_string())
-    }
-
-    pub(super) fn of(token: &str, from: &str) -> Result<Self, KeyError> {
-        if token.len() < SHORTEST || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(KeyError::Weak {
-                from: from.to_owned(),
-            });
-        }
-        Ok(Self {
-            token: token.to_owned(),
+    pub(super) fn new(token: String) -> Self {
+        Self {
+            token,
             link: Mutex::new(None),
-        })
+        }
     }
 
     /// Keys that open to nobody, for where there is no door.
     pub fn nobody() -> Self {
-        Self {
-            token: new_secret(),
-            link: Mutex::new(None),
-        }
+        Self::new(new_secret())
     }
 
     /// Whether this is the token. Takes the same time whatever it is.
@@ -189,6 +174,31 @@ impl Keys {
     }
 }
 
+fn read(path: &Path) -> Result<String, KeyError> {
+    let fail = |source| KeyError::File {
+        path: path.to_owned(),
+        source,
+    };
+    let mode = path.metadata().map_err(fail)?.permissions().mode();
+    if mode & 0o077 != 0 {
+        return Err(KeyError::Open {
+            path: path.to_owned(),
+        });
+    }
+    let text = std::fs::read_to_string(path).map_err(fail)?;
+    strong(text.trim(), &path.display().to_string())
+}
+
+/// A token that is long enough and can stand in a header.
+fn strong(token: &str, from: &str) -> Result<String, KeyError> {
+    if token.len() < SHORTEST || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(KeyError::Weak {
+            from: from.to_owned(),
+        });
+    }
+    Ok(token.to_owned())
+}
+
 /// Compares in a time that tells nothing of where they differ, nor how long the secret is.
 fn same(given: &str, secret: &str) -> bool {
     let digest = |text: &str| Sha256::digest(text.as_bytes());
@@ -222,7 +232,7 @@ mod tests {
     use super::*;
 
     fn keys() -> Keys {
-        Keys::of("0123456789abcdef", "a test").unwrap()
+        Keys::new("0123456789abcdef".to_owned())
     }
 
     #[test]
@@ -242,10 +252,7 @@ mod tests {
             "with blanks in it, and long",
             "umlauts-äöü-are-not-visible",
         ] {
-            assert!(
-                matches!(Keys::of(weak, "x"), Err(KeyError::Weak { .. })),
-                "{weak}"
-            );
+            assert!(matches!(strong(weak, "x"), Err(KeyError::Weak { .. })), "{weak}");
         }
     }
 
@@ -277,7 +284,7 @@ mod tests {
         for forged in ["", ".", "1.", "x.y", "99999999999.00", "9.ä", &proof[1..]] {
             assert!(!keys.is_cookie(forged, now), "{forged}");
         }
-        let other = Keys::of("another-token-of-16", "x").unwrap();
+        let other = Keys::new("another-token-of-16".to_owned());
         assert!(!other.is_cookie(&cookie, now));
     }
 
@@ -285,12 +292,12 @@ mod tests {
     fn a_file_is_made_once_and_must_be_private() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("api.token");
-        let made = Keys::read(&file);
+        let made = read(&file);
         assert!(matches!(made, Err(KeyError::File { .. })));
         write_private(&file, new_secret().as_bytes()).unwrap();
-        let first = Keys::read(&file).unwrap().token;
-        assert_eq!(Keys::read(&file).unwrap().token, first);
+        let first = read(&file).unwrap();
+        assert_eq!(read(&file).unwrap(), first);
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o640)).unwrap();
-        assert!(matches!(Keys::read(&file), Err(KeyError::Open { .. })));
+        assert!(matches!(read(&file), Err(KeyError::Open { .. })));
     }
 }

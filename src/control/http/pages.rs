@@ -26,7 +26,35 @@ macro_rules! assets {
 }
 
 /// The files by name.
-const ASSETS: &[(&str, &[u8])] = assets![];
+const ASSETS: &[(&str, &[u8])] = assets![
+    "api.js",
+    "app.css",
+    "app.js",
+    "attempts.js",
+    "board.js",
+    "board_rows.js",
+    "board_stages.js",
+    "dom.js",
+    "event_store.js",
+    "event_view.js",
+    "evidence.js",
+    "format.js",
+    "heights.js",
+    "icon.svg",
+    "index.html",
+    "issue.js",
+    "keys.js",
+    "plots.js",
+    "report.js",
+    "session.js",
+    "steer.js",
+    "store.js",
+    "text.js",
+    "theme.js",
+    "transcript.js",
+    "ui.js",
+    "visible.js",
+];
 
 /// Whether a path is one that a person's browser shows.
 pub fn is_page(path: &str) -> bool {

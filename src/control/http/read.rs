@@ -12,8 +12,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::sync::{Mutex, mpsc, oneshot};
 use vik_api::{
-    DaemonState, Decided, DecisionsPage, Explained, Explanation, Health, IssuesPage, PROTOCOL, Request,
-    ReportView, Response, RunsPage, SCHEMA, Status, Verb,
+    DaemonState, Decided, DecisionsPage, Explained, Explanation, Health, IssuesPage, PROTOCOL, ReportView,
+    Request, Response, RunsPage, SCHEMA, Status, Verb,
 };
 use vik_core::ids::IssueId;
 use vik_core::scheduler::By;
@@ -308,7 +308,10 @@ pub struct ReportQuery {
 }
 
 /// `GET /api/v1/report`
-pub async fn report(State(daemon): State<Arc<Daemon>>, Params(query): Params<ReportQuery>) -> Answer<ReportView> {
+pub async fn report(
+    State(daemon): State<Arc<Daemon>>,
+    Params(query): Params<ReportQuery>,
+) -> Answer<ReportView> {
     let now = Timestamp::now();
     let since: Since = query
         .since

@@ -9,8 +9,8 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, post};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use vik_api::{
-    DecisionsPage, DiffView, EventsPage, Explained, FeedEvent, Health, IssuesPage, ReportView, RunsPage, SessionDetail,
-    Status, StderrTail, Steered, Unpark, WhichIssue,
+    DecisionsPage, DiffView, EventsPage, Explained, FeedEvent, Health, IssuesPage, ReportView, RunsPage,
+    SessionDetail, Status, StderrTail, Steered, Unpark, WhichIssue,
 };
 
 use super::answer::Refusal;

@@ -397,7 +397,7 @@ impl World {
             Step::Crash => self.crash(),
             Step::Pause(number) => self.tell(Input::Ask(1, Ask::Pause(number.map(Self::id)), By::default())),
             Step::Continue(number) => {
-                self.tell(Input::Ask(1, Ask::Continue(number.map(Self::id)), By::default()))
+                self.tell(Input::Ask(1, Ask::Continue(number.map(Self::id)), By::default()));
             }
             Step::Cancel(number) => self.tell(Input::Ask(1, Ask::Cancel(Self::id(number)), By::default())),
             Step::Unpark(number, more) => {

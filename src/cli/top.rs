@@ -1,0 +1,54 @@
+//! `vik top`: the dashboard in a terminal.
+
+use std::path::Path;
+
+use vik_tui::{Endpoint, Options, TopError};
+
+use super::args::TopArgs;
+use super::{Done, client};
+use crate::control::http::Keys;
+use crate::report::{Exit, Failure};
+
+/// Shows what a daemon does, until the person leaves.
+pub fn run(workflow: &Path, args: &TopArgs) -> Done {
+    let endpoint = match &args.url {
+        Some(url) => Endpoint::Tcp {
+            url: url.clone(),
+            token: Keys::given()
+                .map_err(|error| Failure::failed("api_token", "the token cannot be used", &error))?
+                .ok_or_else(|| {
+                    Failure::new(Exit::Usage, "api_token", "`--url` needs the token of that daemon")
+                        .hint("give it in VIK_API_TOKEN, or name a file with it in VIK_API_TOKEN_FILE")
+                })?,
+        },
+        None => Endpoint::Unix(client::find(workflow)?.1.socket),
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::failed("runtime", "cannot start", &error))?;
+    match runtime.block_on(vik_tui::run(endpoint, Options::default())) {
+        Ok(()) => Ok(Exit::Done),
+        Err(error) => Err(failure(&error)),
+    }
+}
+
+fn failure(error: &TopError) -> Failure {
+    let (exit, code) = match error {
+        TopError::NotATerminal(_) | TopError::DumbTerminal => (Exit::Usage, "terminal"),
+        TopError::Daemon(cause) if cause.is_unreachable() => (Exit::NoDaemon, "daemon_unreachable"),
+        TopError::Daemon(_) | TopError::Terminal { .. } => (Exit::Failed, "top"),
+    };
+    let mut failure = Failure::new(exit, code, error.to_string());
+    if let Some(cause) = std::error::Error::source(error) {
+        failure = failure.because(cause);
+    }
+    match error {
+        TopError::Daemon(cause) => match cause.hint() {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        },
+        TopError::NotATerminal(_) => failure.hint("`vik status` tells the same where there is no terminal"),
+        _ => failure,
+    }
+}
