@@ -392,6 +392,11 @@ fn the_token_is_for_the_daemon_alone() {
         .work("hooks", json!({"before_run": "env > hook-env"}));
     let token = "a-token-of-the-user-0123456789";
     let daemon = world.start_with(&["run", "--port", "0"], &[("VIK_API_TOKEN", token)]);
+    eventually("it has pulled", || {
+        world
+            .status()
+            .is_some_and(|status| !status["last_pull"].is_null())
+    });
     eventually("the hook has run", || {
         world.workspace("1").join("hook-env").exists()
     });

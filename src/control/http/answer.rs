@@ -8,6 +8,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
 use vik_api::{ErrorBody, PROBLEM_JSON, Problem};
 use vik_core::ids::{IssueId, SessionId};
 
@@ -122,13 +123,18 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Input<T> {
     type Rejection = Refusal;
 
     async fn from_request(request: Request<Body>, state: &S) -> Result<Self, Refusal> {
-        let parsed: Result<Json<T>, JsonRejection> = Json::from_request(request, state).await;
+        let refused = |status, why: String| {
+            Refusal::new(status, "bad_request", why)
+                .hint("send a JSON object with `Content-Type: application/json`, at least `{}`")
+        };
+        // An object: a list would pass for one whose fields have no names.
+        let parsed: Result<Json<Map<String, Value>>, JsonRejection> =
+            Json::from_request(request, state).await;
         match parsed {
-            Ok(Json(value)) => Ok(Self(value)),
-            Err(rejection) => {
-                let refusal = Refusal::new(rejection.status(), "bad_request", rejection.body_text());
-                Err(refusal.hint("send a JSON object with `Content-Type: application/json`, at least `{}`"))
-            }
+            Ok(Json(object)) => serde_json::from_value(object.into())
+                .map(Self)
+                .map_err(|why| refused(StatusCode::UNPROCESSABLE_ENTITY, why.to_string())),
+            Err(rejection) => Err(refused(rejection.status(), rejection.body_text())),
         }
     }
 }
