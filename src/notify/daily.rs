@@ -32,31 +32,28 @@ pub(super) enum Daily {
 }
 
 /// Whether it is time. `last` is the last day that was told or is not to be told. However the clock jumps, a day is told
-/// once at most, and one that was missed is told late, but only the latest.
+/// once at most, and of days that were missed the latest is told late.
 pub(super) fn look(now: Timestamp, zone: &TimeZone, at: TimeOfDay, last: Option<Date>) -> Daily {
-    let today = now.to_zoned(zone.clone()).date();
-    let (Some(due), Some(before), Ok(yesterday)) = (
-        instant(today, zone, at),
-        today.yesterday().ok().and_then(|day| instant(day, zone, at)),
-        today.yesterday(),
-    ) else {
-        return Daily::Wait;
-    };
-    let is_time = now >= due;
-    match last {
+    latest(now, zone, at).map_or(Daily::Wait, |(day, since, until)| match last {
         // The first look: what was before it is nobody's business.
-        None => Daily::Remember(if is_time { today } else { yesterday }),
+        None => Daily::Remember(day),
+        Some(last) if last < day => Daily::Tell { day, since, until },
         // The clock was set back by days: go on from here.
-        Some(last) if last > today && last.yesterday().ok() != Some(today) => {
-            Daily::Remember(if is_time { today } else { yesterday })
-        }
-        Some(last) if is_time && last < today => Daily::Tell {
-            day: today,
-            since: before,
-            until: due,
-        },
+        Some(last) if last > day && last.yesterday().ok() != Some(day) => Daily::Remember(day),
         Some(_) => Daily::Wait,
-    }
+    })
+}
+
+/// The latest day whose time has come, and the span that is its.
+fn latest(now: Timestamp, zone: &TimeZone, at: TimeOfDay) -> Option<(Date, Timestamp, Timestamp)> {
+    let today = now.to_zoned(zone.clone()).date();
+    let day = if now >= instant(today, zone, at)? {
+        today
+    } else {
+        today.yesterday().ok()?
+    };
+    let since = instant(day.yesterday().ok()?, zone, at)?;
+    Some((day, since, instant(day, zone, at)?))
 }
 
 /// When it is that time on a day; where the clock is put forward over it, right after.
@@ -106,6 +103,13 @@ mod tests {
             "late, and only the latest"
         );
         assert_eq!(look_utc("2026-03-04T08:00:01Z", Some("2026-03-04")), Daily::Wait);
+        assert!(
+            matches!(
+                look_utc("2026-03-04T07:00:00Z", Some("2026-03-01")),
+                Daily::Tell { day: told, .. } if told == day("2026-03-03")
+            ),
+            "late, before the next one"
+        );
         assert_eq!(
             look_utc("2026-03-03T09:00:00Z", Some("2026-03-04")),
             Daily::Wait,

@@ -287,6 +287,9 @@ fn a_day_is_summed_up_once_however_often_vik_is_started() {
     eventually("it looked at the clock", || {
         outbox(&world).contains("\"summed_up\": \"2")
     });
+    eventually("there is something to sum up", || {
+        world.runs().iter().any(|run| run["state"] == "parked")
+    });
     assert_eq!(told(&world).len(), 0, "it is not time yet");
     clock(jump + 2 * 3600);
     eventually("it is told", || told(&world).len() == 1);
