@@ -130,7 +130,7 @@ mod tests {
             let mut last = None;
             let mut told = Vec::new();
             for jump in jumps {
-                now = now + jiff::SignedDuration::from_secs(jump);
+                now += jiff::SignedDuration::from_secs(jump);
                 for _ in 0..3 {
                     match look(now, &TimeZone::UTC, at("08:00"), last) {
                         Daily::Wait => {}

@@ -56,7 +56,8 @@ struct Lane {
     given_up: u64,
 }
 
-type Delivered = (String, Result<(), DeliverError>);
+/// The notifier, the id, and what came of it.
+type Delivered = (String, String, Result<(), DeliverError>);
 
 struct Hub {
     host: Arc<Host>,
@@ -347,38 +348,35 @@ impl Hub {
                 folder: self.folder.clone(),
             };
             let (name, cancel) = (name.clone(), self.cancel.clone());
+            let id = letter.notification.delivery_id.clone();
             self.under_way.spawn(async move {
-                let result = deliver(&what, cancel.cancelled()).await;
-                (name, result)
+                // A bug in it must not leave its notifier without a word for ever.
+                let task = tokio::spawn(async move { deliver(&what, cancel.cancelled()).await });
+                let result = task
+                    .await
+                    .unwrap_or_else(|error| Err(DeliverError::Bug(error.to_string())));
+                (name, id, result)
             });
         }
     }
 
     fn on_done(&mut self, done: Result<Delivered, tokio::task::JoinError>) {
-        let (name, result) = match done {
-            Ok(done) => done,
-            Err(error) => {
-                tracing::error!(%error, "a bug in Vik: a delivery broke");
-                // Which it was cannot be told: all are tried again, later.
-                let later = Instant::now() + Duration::from_secs(60);
-                for lane in self.lanes.values_mut().filter(|lane| lane.busy) {
-                    lane.next = Some(later);
-                }
-                if self.under_way.is_empty() {
-                    self.lanes.values_mut().for_each(|lane| lane.busy = false);
-                }
-                return;
-            }
-        };
+        // What a delivery runs in is a task of its own, so it cannot break.
+        let Ok((name, sent, result)) = done else { return };
         let (Some(lane), Some(letters)) = (self.lanes.get_mut(&name), self.outbox.boxes.get_mut(&name))
         else {
             return;
         };
         lane.busy = false;
-        let Some(letter) = letters.ready.front_mut() else {
+        // The notifier may have been taken out and put in again meanwhile.
+        let Some(letter) = letters
+            .ready
+            .front_mut()
+            .filter(|letter| letter.notification.delivery_id == sent)
+        else {
             return;
         };
-        let delivery = letter.notification.delivery_id.clone();
+        let delivery = sent;
         match result {
             Ok(()) => {
                 tracing::info!(

@@ -313,6 +313,22 @@ fn a_day_is_summed_up_once_however_often_vik_is_started() {
 }
 
 #[test]
+fn a_run_that_failed_and_whose_issue_went_on_is_told_as_failed() {
+    let world = failing(&[("1", "todo")], "0s");
+    let moves = world.tracker.move_command("done");
+    let world = world.work("hooks", json!({"after_run": moves}));
+    world.once().expect(1);
+    let told = told(&world);
+    assert_eq!(told.len(), 1, "{told:?}");
+    let item = &told[0]["items"][0];
+    assert_eq!(
+        (&told[0]["event"], &item["issue_id"]),
+        (&json!("failed"), &json!("1"))
+    );
+    assert_eq!(item["freed_by"], json!(null));
+}
+
+#[test]
 fn the_limit_of_a_day_is_told_once_a_day() {
     let world = failing(&[("1", "todo"), ("2", "todo")], "0s")
         .agent("codex")

@@ -64,6 +64,9 @@ pub enum DeliverError {
         /// The beginning of what it said.
         body: String,
     },
+    /// Vik is at fault.
+    #[error("a bug in Vik: {0}")]
+    Bug(String),
     /// Vik is ending.
     #[error("it was stopped")]
     Stopped,
