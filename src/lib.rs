@@ -12,6 +12,7 @@ pub mod hooks;
 pub mod host;
 pub mod intake;
 pub mod logging;
+pub mod notify;
 pub mod orchestrator;
 pub mod report;
 pub mod session;

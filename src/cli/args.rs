@@ -76,6 +76,8 @@ pub enum Verb {
     Drain(DrainArgs),
     /// Remove old sessions and workspaces, after showing which
     Prune(PruneArgs),
+    /// Try the notifiers of the workflow
+    Notify(NotifyArgs),
     /// The embedded tracker: issues as Markdown files
     Issue(crate::cli::issue::IssueArgs),
     /// The built-in agent
@@ -108,6 +110,7 @@ impl Verb {
             Self::Runs(args) => args.json,
             Self::Show(args) => args.json,
             Self::Report(args) => args.json,
+            Self::Notify(args) => args.wants_json(),
             Self::Explain(args) => args.json,
             Self::Logs(args) => args.json,
             Self::Prune(args) => args.json,
@@ -428,4 +431,33 @@ pub struct PruneArgs {
     /// As JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// `vik notify`
+#[derive(Debug, Args)]
+pub struct NotifyArgs {
+    /// What to do
+    #[command(subcommand)]
+    pub verb: NotifyVerb,
+}
+
+/// The verbs of `vik notify`.
+#[derive(Debug, Subcommand)]
+pub enum NotifyVerb {
+    /// Send a test notification now, and say what came of it
+    Test {
+        /// The notifier; all of them where none is named
+        #[arg(value_name = "NAME")]
+        name: Option<String>,
+        /// Print one JSON array
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+impl NotifyArgs {
+    fn wants_json(&self) -> bool {
+        let NotifyVerb::Test { json, .. } = &self.verb;
+        *json
+    }
 }

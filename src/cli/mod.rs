@@ -12,6 +12,7 @@ mod init;
 mod issue;
 mod later;
 mod logs;
+mod notify;
 mod pause;
 mod progress;
 mod prune;
@@ -111,6 +112,7 @@ fn dispatch(cli: &Cli) -> Done {
         Verb::Unpark(args) => unpark::run(workflow, args),
         Verb::Drain(args) => drain::run(workflow, args),
         Verb::Prune(args) => prune::run(workflow, args),
+        Verb::Notify(args) => notify::run(workflow, args),
         Verb::Issue(args) => issue_verb(args),
         Verb::Vex { .. } => Ok(Exit::Usage),
         Verb::Schema => schema::workflow(),

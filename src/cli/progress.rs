@@ -269,7 +269,9 @@ impl Observer for Lines {
                     Note::Ended { .. } | Note::Unparked { .. } => {}
                 }
             }
-            Progress::Reloaded { edits } => {
+            // The note says so, and the summary at the end.
+            Progress::Parked(_) | Progress::DayLimit { .. } => {}
+            Progress::Reloaded { edits, .. } => {
                 let changes = counted(edits.len(), "change");
                 screen.line(&format!("the workflow was edited ({changes})"));
                 for edit in *edits {

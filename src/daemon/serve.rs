@@ -24,6 +24,7 @@ use crate::control::http::{Feed, HttpServer, Keys, Reporter, Setup as Http, Tcp}
 use crate::control::{Behind, ControlServer};
 use crate::host::{Host, SHIM_MARK, own_environment};
 use crate::logging::{self, Console};
+use crate::notify::Notifiers;
 use crate::orchestrator::{Closing, Observer, Options, Orchestrator, Setup};
 use crate::report::{Exit, Failure, chain};
 use crate::workflow_file::{LoadedWorkflow, Watch};
@@ -35,6 +36,10 @@ const LAST_READS: Duration = Duration::from_secs(1);
 /// How long the agents of a detached daemon live without one, where the workflow does not say. Those of a daemon in
 /// front of a person end with it.
 const DETACHED_GRACE: Duration = Duration::from_secs(600);
+
+/// How long notifications that are not delivered yet may hold up the end: of a daemon that was told to stop, and of one
+/// that has nothing left to do.
+const LAST_WORDS: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(15)];
 
 /// How often old logs are looked for.
 const RETENTION_EVERY: Duration = Duration::from_secs(6 * 3600);
@@ -236,17 +241,20 @@ impl Daemon {
         });
         let api = tcp.as_ref().map(Tcp::view);
         let feed = Feed::default();
+        let notifiers = Notifiers::new(Arc::clone(&serve.loaded.workflow));
+        let watcher = notifiers.watcher(serve.observer);
         let orchestrator = Orchestrator::new(Setup {
             host: Arc::clone(&self.host),
             loaded: serve.loaded.clone(),
             watch: Some(watch),
             options: serve.options,
-            observer: Box::new(Reporter::new(feed.clone(), serve.observer)),
+            observer: Box::new(Reporter::new(feed.clone(), Box::new(watcher))),
             book: Box::new(Arc::clone(&self.ledger)),
             stored: std::mem::take(&mut self.stored),
             workspaces,
             orphan_grace,
             api: api.clone(),
+            notify: notifiers.health(),
         });
         let shims = orchestrator.shims();
         let refuse = Arc::new(move |peer: i32| {
@@ -294,8 +302,10 @@ impl Daemon {
         tokio::task::spawn_blocking(move || {
             end_cut_off_logs(&sessions, boot, |record| inherited.contains(&record.session_id));
         });
+        let telling = notifiers.run(Arc::clone(&self.host), orchestrator.parked());
         let closing = orchestrator.run(signals, receiver).await;
         server.close().await;
+        telling.end(LAST_WORDS[usize::from(!closing.stopped)]).await;
         drop(http);
         retention.abort();
         orphans.abort();

@@ -14,6 +14,7 @@ use vik_store::Trouble;
 
 use super::control::response;
 use super::removal::{self, Removal};
+use super::told::parked;
 use super::{Event, Orchestrator, Progress, Running};
 use crate::crash;
 use crate::host::millis;
@@ -178,6 +179,7 @@ impl Orchestrator {
             session,
             report: end.report,
         });
+        self.tell_day();
     }
 
     pub(super) fn on_detached(&mut self, session: SessionId) {
@@ -204,6 +206,15 @@ impl Orchestrator {
             Note::Unparked { stage, .. } => tracing::info!(?issue, %stage, "unparked"),
         }
         self.observer.on(&Progress::Note(issue, note));
+        if let Note::Parked { run, .. } = note {
+            // It may be free again already: then there is nothing to tell.
+            let machine = self.scheduler.machine(issue);
+            let parked = machine
+                .and_then(|machine| machine.runs().iter().find_map(|one| parked(machine.issue(), one)));
+            if let Some(parked) = parked.filter(|parked| parked.run == *run) {
+                self.observer.on(&Progress::Parked(&parked));
+            }
+        }
         self.closing.add_note(issue, note);
     }
 

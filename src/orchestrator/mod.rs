@@ -11,6 +11,7 @@ mod reload;
 mod removal;
 mod status;
 mod stopping;
+mod told;
 
 use std::collections::HashMap;
 use std::hash::RandomState;
@@ -18,6 +19,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use jiff::civil::Date;
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use vik_api::{ApiView, DaemonState, LastPull, PullCounts, Request, Response};
@@ -39,12 +41,13 @@ use self::stopping::Broken;
 use crate::daemon::{Shims, Signals};
 use crate::host::Host;
 use crate::intake::PullError;
+use crate::notify::Health;
 use crate::session::{AttemptEnd, Live, Spent, Stop, StopLevel, Tell};
 use crate::workflow_file::{LoadedWorkflow, Prompts, Watch};
 
 pub use durable::{Book, Committing};
 pub use finish::{Closing, SummaryRow};
-pub use progress::{Observer, Progress, Silent};
+pub use progress::{Observer, Parked, Progress, Silent};
 
 /// The least time between the starts of two pulls, however many things ask for one.
 const PULL_GAP: Duration = Duration::from_millis(200);
@@ -137,6 +140,8 @@ pub struct Setup {
     pub orphan_grace: Duration,
     /// Where HTTP is served, for `status`.
     pub api: Option<ApiView>,
+    /// How the notifiers do, for `status`.
+    pub notify: Health,
 }
 
 /// The loop and all it knows.
@@ -190,6 +195,9 @@ pub struct Orchestrator {
     pressed: Option<String>,
     pressure_due: Instant,
     api: Option<ApiView>,
+    notify: Health,
+    /// The last day of which it was told that it is spent.
+    day_told: Option<Date>,
 }
 
 impl std::fmt::Debug for Orchestrator {
@@ -221,6 +229,7 @@ impl Orchestrator {
             workspaces,
             orphan_grace,
             api,
+            notify,
         } = setup;
         let edits = Edits::new(watch, &loaded);
         let workflow = loaded.workflow;
@@ -269,6 +278,8 @@ impl Orchestrator {
             pressed: None,
             pressure_due: epoch,
             api,
+            notify,
+            day_told: None,
         }
     }
 

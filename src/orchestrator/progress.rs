@@ -1,10 +1,15 @@
 //! What a person in front of the daemon is told as it happens.
 
-use vik_core::ids::IssueId;
-use vik_core::issue::Skipped;
-use vik_core::machine::Note;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use jiff::civil::Date;
+use vik_core::ids::{IssueId, RunId, StageName};
+use vik_core::issue::{Issue, Skipped};
+use vik_core::limits::LimitHit;
+use vik_core::machine::{Note, ParkReason};
 use vik_core::scheduler::Start;
-use vik_core::workflow::Edit;
+use vik_core::workflow::{Edit, Workflow};
 
 use crate::session::{AttemptEnd, Live};
 
@@ -29,10 +34,21 @@ pub enum Progress<'a> {
     Ended(&'a Start, &'a AttemptEnd),
     /// A run moved on.
     Note(&'a IssueId, &'a Note),
+    /// An issue is parked; told beside the note that says so.
+    Parked(&'a Parked<'a>),
+    /// What may be spent today is spent; told once a day.
+    DayLimit {
+        /// The day (UTC).
+        day: Date,
+        /// The limit.
+        hit: LimitHit,
+    },
     /// The workflow was edited.
     Reloaded {
         /// How.
         edits: &'a [Edit],
+        /// What is in force now.
+        workflow: &'a Arc<Workflow>,
     },
     /// The workflow was edited and is not valid: the one before it stays.
     EditRejected {
@@ -51,6 +67,23 @@ pub enum Progress<'a> {
         /// Without grace.
         force: bool,
     },
+}
+
+/// What rests until a person or a change of its issue says so.
+#[derive(Clone, Copy, Debug)]
+pub struct Parked<'a> {
+    /// The issue, as it was last seen.
+    pub issue: &'a Issue,
+    /// The run.
+    pub run: RunId,
+    /// Its stage.
+    pub stage: &'a StageName,
+    /// Since when.
+    pub since: Timestamp,
+    /// Why.
+    pub reason: ParkReason,
+    /// The same in a person's words.
+    pub detail: &'a str,
 }
 
 /// Is told what happens.

@@ -73,7 +73,8 @@ impl Orchestrator {
         }
         // A word in a comment is no news, but that a mistake is gone is.
         if !edits.is_empty() || self.edits.view.rejected.is_some() {
-            self.observer.on(&Progress::Reloaded { edits });
+            let workflow = &loaded.workflow;
+            self.observer.on(&Progress::Reloaded { edits, workflow });
         }
         let restart = edits.iter().filter(|edit| edit.needs_restart);
         self.edits.view = WorkflowView {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use vik_core::workflow::{Loaded, PromptSource, Severity, Workflow, load, render};
+use vik_core::workflow::{Diagnostic, Loaded, PromptSource, Severity, Workflow, load, render};
 
 mod loaded;
 mod sources;
@@ -17,6 +17,7 @@ pub use sources::FileFindings;
 pub(crate) use sources::{Kind, Source, Sources};
 pub use watch::{Reload, Watch};
 
+use crate::notify::zone;
 use crate::report::{Exit, Failure, one_line};
 use loaded::Texts;
 
@@ -68,6 +69,8 @@ impl WorkflowFile {
         let mut sources = Sources::read(workflow, &self.loaded, folder);
         self.loaded.add(std::mem::take(&mut sources.workflow));
         self.prompts = std::mem::take(&mut sources.files);
+        let zones = time_zones(workflow, &self.loaded);
+        self.loaded.add(zones);
         sources
     }
 
@@ -185,6 +188,25 @@ impl WorkflowFile {
             )
         })
     }
+}
+
+/// Time zones that this system does not know.
+fn time_zones(workflow: &Workflow, loaded: &Loaded) -> Vec<Diagnostic> {
+    let unknown = workflow
+        .notify
+        .iter()
+        .filter(|(_, notifier)| zone(&notifier.time_zone).is_none());
+    unknown
+        .map(|(name, notifier)| {
+            let message = format!(
+                "the time zone `{}` is unknown here",
+                one_line(&notifier.time_zone, 60)
+            );
+            Diagnostic::error("unknown_time_zone", format!("notify.{name}.time_zone"), message)
+                .hint("write a name such as `Europe/Berlin`; the system needs its database of time zones")
+                .at(loaded)
+        })
+        .collect()
 }
 
 /// The longest text file that is read, in bytes.

@@ -77,6 +77,8 @@ fn every_verb_has_its_help() {
         "unpark",
         "drain",
         "prune",
+        "notify",
+        "notify test",
         "issue",
         "issue new",
         "issue list",

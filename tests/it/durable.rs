@@ -83,6 +83,7 @@ fn orchestrator(world: &World, book: Stumbling) -> Orchestrator {
         workspaces: Vec::new(),
         orphan_grace: Duration::ZERO,
         api: None,
+        notify: vik::notify::Health::default(),
     })
 }
 

@@ -20,6 +20,7 @@ mod incident;
 mod intake;
 mod leftover;
 mod limits;
+mod notify;
 mod predecessor;
 mod real_agents;
 mod reconcile;

@@ -5,6 +5,7 @@
 mod control;
 mod error;
 mod explain;
+mod notify;
 mod pages;
 mod problem;
 mod report;
@@ -16,6 +17,7 @@ mod status;
 pub use control::{PROTOCOL, Request, Response, Verb};
 pub use error::ErrorBody;
 pub use explain::{DecisionView, Explained, Explanation, HoldView, StageState, StageView};
+pub use notify::{Notification, NotifiedItem, NotifierView};
 pub use pages::{Decided, DecisionsPage, EventsPage, Health, IssuesPage, RunsPage, StderrTail};
 pub use problem::{PROBLEM_JSON, Problem, Steered, Unpark, WhichIssue};
 pub use report::{AgentFigures, EndFigures, Figures, Part, ReportView, StageFigures};

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use vik_core::ids::{AgentName, IssueId, StageName};
 use vik_core::outcome::Usage;
 
-use crate::{DayView, LimitView, SpendView};
+use crate::{DayView, LimitView, NotifierView, SpendView};
 
 /// The version of the `--json` outputs.
 pub const SCHEMA: u32 = 1;
@@ -52,6 +52,9 @@ pub struct Status {
     /// Where the HTTP API and the dashboard are served; `null`: only on the control socket.
     #[serde(default)]
     pub api: Option<ApiView>,
+    /// The notifiers.
+    #[serde(default)]
+    pub notify: Vec<NotifierView>,
 }
 
 impl Status {
@@ -72,6 +75,7 @@ impl Status {
             day: None,
             ledger: None,
             api: None,
+            notify: Vec::new(),
         }
     }
 }

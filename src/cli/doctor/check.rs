@@ -33,6 +33,7 @@ pub(super) enum Group {
     Templates,
     Agents,
     Issues,
+    Notifiers,
     Folders,
     System,
 }
@@ -44,6 +45,7 @@ impl Group {
             Self::Templates => "Prompts and hooks",
             Self::Agents => "Agents",
             Self::Issues => "Issues",
+            Self::Notifiers => "Notifiers",
             Self::Folders => "Folders and daemon",
             Self::System => "System",
         }

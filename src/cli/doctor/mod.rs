@@ -7,6 +7,7 @@
 mod agents;
 mod check;
 mod issues;
+mod notify;
 mod orphans;
 mod places;
 mod probe;
@@ -105,6 +106,7 @@ async fn look(workflow: &Path, offline: bool, cancel: &CancellationToken) -> Exa
                 let is_usable = file.loaded.workflow.is_some();
                 let sources = file.check_templates(&workflow);
                 examination.files = std::mem::take(&mut file.prompts);
+                checks.extend(notify::check(&workflow));
                 let host = host(checks, &workflow_path, &workflow, instance.as_ref());
                 if let Some(host) = host.filter(|_| is_usable) {
                     let scratch = if offline { None } else { scratch(checks) };

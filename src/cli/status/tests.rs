@@ -1,7 +1,7 @@
 use jiff::{SignedDuration, Timestamp};
 use vik_api::{
-    ApiView, Daemon, DaemonState, DayView, LastPull, LedgerView, LimitView, ParkedView, PullCounts,
-    RejectedEdit, SCHEMA, SessionView, SpendView, Status, WaitingView, WorkflowView,
+    ApiView, Daemon, DaemonState, DayView, LastPull, LedgerView, LimitView, NotifierView, ParkedView,
+    PullCounts, RejectedEdit, SCHEMA, SessionView, SpendView, Status, WaitingView, WorkflowView,
 };
 use vik_core::outcome::Usage;
 
@@ -69,6 +69,17 @@ fn waiting(issue: &str, reason: &str, detail: &str, until: Option<i64>) -> Waiti
         detail: detail.to_owned(),
         until: until.map(|seconds| ago(-seconds)),
         attempts: 1,
+    }
+}
+
+fn notifier(name: &str, failing_since: Option<Timestamp>) -> NotifierView {
+    NotifierView {
+        name: name.to_owned(),
+        undelivered: 0,
+        failures_in_a_row: 0,
+        failing_since,
+        error: None,
+        given_up: 0,
     }
 }
 
@@ -156,6 +167,15 @@ fn eventful() -> Status {
             error: Some("the disk of /home/u/project/.vik/workflows/x/service/vik.db is full".to_owned()),
         }),
         api: None,
+        notify: vec![
+            notifier("well", None),
+            NotifierView {
+                undelivered: 3,
+                failures_in_a_row: 5,
+                error: Some("hooks.example answered 503 Service Unavailable".to_owned()),
+                ..notifier("team", Some(ago(600)))
+            },
+        ],
     }
 }
 
@@ -208,6 +228,7 @@ fn a_quiet_status_with_a_dashboard() {
         duration_ms: 10,
         error: None,
     });
+    status.notify.clear();
     status.api = Some(ApiView {
         address: "127.0.0.1:8080".to_owned(),
     });

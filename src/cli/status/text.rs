@@ -102,6 +102,21 @@ fn notices(status: &Status, now: Timestamp, width: usize) -> String {
             .collect();
         push_wrapped(&mut out, &format!("paused issues: {}", ids.join(", ")), width);
     }
+    for notifier in &status.notify {
+        if let Some(since) = notifier.failing_since {
+            let undelivered = match notifier.undelivered {
+                1 => "1 delivery".to_owned(),
+                count => format!("{count} deliveries"),
+            };
+            let text = format!(
+                "notify {}: {undelivered} failing for {}: {}",
+                one_line(&notifier.name, 64),
+                ago(since, now),
+                one_line(notifier.error.as_deref().unwrap_or_default(), 300),
+            );
+            push_wrapped(&mut out, &text, width);
+        }
+    }
     if let Some(workflow) = &status.workflow {
         out.push_str(&edits(workflow, now, width));
     }

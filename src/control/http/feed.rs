@@ -404,7 +404,10 @@ fn fact(progress: &Progress<'_>) -> Option<Fact> {
             issue_id: (*issue).clone(),
             what: crate::control::view::note(note),
         },
-        Progress::Reloaded { .. }
+        // The note beside it tells it.
+        Progress::Parked(_) => return None,
+        Progress::DayLimit { .. }
+        | Progress::Reloaded { .. }
         | Progress::EditRejected { .. }
         | Progress::LedgerFailed { .. }
         | Progress::Stopping { .. } => Fact::State,

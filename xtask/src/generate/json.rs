@@ -24,6 +24,10 @@ pub fn schemas() -> Vec<Generated> {
             schema::<vik_api::Explained>("vik explain --json"),
         ),
         (
+            "docs/reference/notification.schema.json",
+            schema::<vik_api::Notification>("what a notifier is sent"),
+        ),
+        (
             "docs/reference/error.schema.json",
             schema::<vik_api::ErrorBody>("`error` in every failed --json"),
         ),

@@ -42,6 +42,7 @@ pub const CODES: &[(&str, &str)] = &[
         "bad_text",
         "A text holds a character that it cannot hold, such as NUL.",
     ),
+    ("bad_time", "A text is no time of day."),
     (
         "bool_word",
         "`yes`, `no`, `on` or `off` is text in YAML 1.2, where `true` or `false` was likely meant.",
@@ -87,6 +88,10 @@ pub const CODES: &[(&str, &str)] = &[
     ("unknown_value", "A word is none of those that are possible here."),
     ("unused_agent", "No stage uses an agent profile."),
     ("unused_key", "A key has no effect together with the others."),
+    (
+        "webhook_url",
+        "A webhook needs exactly one of `url` and `url_env`, an address with `http` or `https`.",
+    ),
     ("wrong_type", "A value is not of the type that is needed here."),
 ];
 

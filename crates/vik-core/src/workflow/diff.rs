@@ -6,8 +6,8 @@ use std::fmt;
 use serde::Serialize;
 
 use super::model::{
-    AgentProfile, ArgValue, Intake, IssuePolicy, Pressure, Price, PromptSource, Retry, Show, Stage, Workflow,
-    WorkspaceRoot,
+    AgentProfile, ArgValue, Intake, IssuePolicy, Notifier, NotifyAddress, NotifyChannel, NotifyEvent,
+    Pressure, Price, PromptSource, Retry, Show, Stage, Workflow, WorkspaceRoot,
 };
 use super::text::quoted;
 use crate::duration::Span;
@@ -107,8 +107,15 @@ pub fn edits(old: &Workflow, new: &Workflow) -> Vec<Edit> {
             .map(|one| (format!("issue.stages.{}", one.name), stage(one)))
             .collect()
     };
+    let notifiers = |workflow: &Workflow| -> Vec<(String, Leaves)> {
+        let notifiers = workflow.notify.iter();
+        notifiers
+            .map(|(name, one)| (format!("notify.{name}"), notifier(one)))
+            .collect()
+    };
     named(&mut edits, agents(old), agents(new));
     named(&mut edits, stages(old), stages(new));
+    named(&mut edits, notifiers(old), notifiers(new));
     edits
 }
 
@@ -243,6 +250,7 @@ fn settings(workflow: &Workflow) -> Leaves {
                 stages,
             },
         retention_days,
+        notify: _,
     } = workflow;
     let mut leaves = Leaves::default();
     leaves.plain("loop.max_issue_concurrency", max_issue_concurrency);
@@ -410,7 +418,40 @@ fn stage(stage: &Stage) -> Leaves {
     leaves
 }
 
-/// Agents or stages: those that came, went, or changed.
+fn notifier(notifier: &Notifier) -> Leaves {
+    let Notifier {
+        on,
+        channel,
+        timeout,
+        debounce,
+        daily_at,
+        time_zone,
+    } = notifier;
+    let mut leaves = Leaves::default();
+    leaves.words("on", on.iter().copied().map(NotifyEvent::as_str));
+    match channel {
+        NotifyChannel::Command(command) => {
+            leaves.plain("kind", "command");
+            leaves.text("command", Some(command));
+        }
+        NotifyChannel::Webhook { address, secret_env } => {
+            leaves.plain("kind", "webhook");
+            match address {
+                // Who knows it can post to it.
+                NotifyAddress::Url(url) => leaves.put("url", url, Shown::Hidden),
+                NotifyAddress::Env(name) => leaves.word("url_env", name),
+            }
+            leaves.optional_word("secret_env", secret_env.as_deref());
+        }
+    }
+    leaves.span("timeout", *timeout);
+    leaves.span("debounce", *debounce);
+    leaves.plain("daily_at", daily_at);
+    leaves.word("time_zone", time_zone);
+    leaves
+}
+
+/// Agents, stages or notifiers: those that came, went, or changed.
 fn named(edits: &mut Vec<Edit>, old: Vec<(String, Leaves)>, new: Vec<(String, Leaves)>) {
     let whole = |path: String, kind| Edit {
         path,

@@ -4,6 +4,7 @@ use super::amounts::{Amount, Attempts, Memory, Percent, SlotLimit, TokenLimit, T
 use super::args::Args;
 use super::decode::Named;
 use super::model::{ArgsStyle, Home, OnStateChange, OutputFormat, Permission, RemoveWorkspace, Runtime};
+use super::notify::Notify;
 use super::section::section;
 use super::values::{CommandLine, Count, Env, EnvNames, Positive, States, Text, Whole};
 use crate::duration::Span;
@@ -28,7 +29,10 @@ section! {
     "issue" issue: section Issue;
     /// Log files of the daemon.
     "logging" logging: section Logging;
+    /// Who is told what happens: notifiers by name. Names are as those of agents.
+    "notify" notify: optional Named<Notify>;
     instead {
+        "notifications" => "did you mean `notify`?",
         "agent" => "profiles stand under `agents`",
         "profiles" => "profiles stand under `agents`",
         "stages" => "stages stand under `issue.stages`",

@@ -59,6 +59,10 @@ pub(crate) fn lower(file: file::File, places: &Places, sink: &mut Sink) -> Optio
             .map(|(name, stage)| check.stage(&name, stage))
             .collect::<Vec<_>>()
     });
+    let notify = file.notify.into_iter().flat_map(|Named(notifiers)| notifiers);
+    let notify = notify
+        .map(|(name, notifier)| check.notifier(&name, notifier).map(|notifier| (name, notifier)))
+        .collect::<Vec<_>>();
     let pressure = file.looping.pressure;
     let show = file.issues.show;
     Some(Workflow {
@@ -93,6 +97,7 @@ pub(crate) fn lower(file: file::File, places: &Places, sink: &mut Sink) -> Optio
             stages: stages?.into_iter().collect::<Option<Vec<_>>>()?,
         },
         retention_days: u32::try_from(file.logging.retention_days.0).unwrap_or(u32::MAX),
+        notify: notify.into_iter().collect::<Option<BTreeMap<_, _>>>()?,
     })
 }
 

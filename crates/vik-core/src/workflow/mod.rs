@@ -13,6 +13,7 @@ mod diff;
 mod file;
 mod lower;
 pub mod model;
+mod notify;
 mod places;
 mod render;
 mod scalar;
@@ -29,8 +30,9 @@ mod tests;
 pub use diagnostic::{CODES, Diagnostic, MAX_DIAGNOSTICS, Severity, Spot};
 pub use diff::{Edit, EditKind, applied, edits};
 pub use model::{
-    AgentProfile, ArgValue, ArgsStyle, Home, Intake, IssuePolicy, OnStateChange, OutputFormat, Permission,
-    Pressure, Price, PromptSource, RemoveWorkspace, Retry, Runtime, Show, Stage, Workflow, WorkspaceRoot,
+    AgentProfile, ArgValue, ArgsStyle, Home, Intake, IssuePolicy, Notifier, NotifyAddress, NotifyChannel,
+    NotifyEvent, OnStateChange, OutputFormat, Permission, Pressure, Price, PromptSource, RemoveWorkspace,
+    Retry, Runtime, Show, Stage, TimeOfDay, Workflow, WorkspaceRoot,
 };
 pub use render::{render, summary};
 pub use schema::{json_schema, reference_markdown};

@@ -10,6 +10,8 @@ use crate::duration::Span;
 use crate::ids::{AgentName, StageName};
 use crate::limits::{Limit, Spend};
 
+pub use super::notify::{Notifier, NotifyAddress, NotifyChannel, NotifyEvent, NotifyKind, TimeOfDay};
+
 /// A whole workflow.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Workflow {
@@ -36,6 +38,9 @@ pub struct Workflow {
     pub issue: IssuePolicy,
     /// `logging.retention_days`.
     pub retention_days: u32,
+    /// `notify`, by name.
+    #[serde(default)]
+    pub notify: BTreeMap<String, Notifier>,
 }
 
 /// Where Vik keeps what belongs to this workflow.

@@ -9,7 +9,10 @@ use serde::de::DeserializeOwned;
 
 use super::decode::{Cx, Decode, describe};
 use super::diagnostic::Diagnostic;
-use super::model::{ArgsStyle, Home, OnStateChange, OutputFormat, Permission, RemoveWorkspace, Runtime};
+use super::model::{
+    ArgsStyle, Home, NotifyEvent, NotifyKind, OnStateChange, OutputFormat, Permission, RemoveWorkspace,
+    Runtime,
+};
 use super::scalar::Value;
 use super::text::{choices, did_you_mean, quoted};
 use super::yaml::{Kind, Node};
@@ -282,6 +285,8 @@ words! {
     RemoveWorkspace, "unknown_value", [("keep", "never"), ("false", "never"), ("true", "always"), ("auto", "clean")];
     OnStateChange, "unknown_value", [("stop", "cancel"), ("abort", "cancel"), ("kill", "cancel"), ("continue", "finish"), ("keep", "finish"), ("ignore", "finish")];
     ArgsStyle, "unknown_value", [("comma", "join"), ("commas", "join")];
+    NotifyKind, "unknown_value", [("shell", "command"), ("script", "command"), ("http", "webhook"), ("https", "webhook"), ("url", "webhook"), ("slack", "webhook")];
+    NotifyEvent, "unknown_value", [("failure", "failed"), ("budget", "over_budget"), ("waiting", "waiting_for_person"), ("daily", "daily_summary"), ("summary", "daily_summary"), ("error", "trouble")];
 }
 
 /// `agents.N.env`: variables and their values.
@@ -291,7 +296,7 @@ pub(crate) struct Env(pub(crate) BTreeMap<String, String>);
 
 const ENV_PATTERN: &str = r"^[^=\u0000-\u001f\u007f]+$";
 
-fn env_name(name: &str) -> Option<Diagnostic> {
+pub(crate) fn env_name(name: &str) -> Option<Diagnostic> {
     let is_fine = !name.is_empty() && !name.contains(|c: char| c == '=' || c.is_ascii_control());
     (!is_fine).then(|| {
         Diagnostic::error(
@@ -408,7 +413,7 @@ impl Decode for CommandLine {
     }
 }
 
-fn list<'n>(node: &'n Node, cx: &mut Cx<'_>, wanted: &str, example: &str) -> Option<&'n [Node]> {
+pub(crate) fn list<'n>(node: &'n Node, cx: &mut Cx<'_>, wanted: &str, example: &str) -> Option<&'n [Node]> {
     match &node.kind {
         Kind::List(items) => Some(items),
         _ => {

@@ -6,6 +6,7 @@ mod defaults;
 mod diff;
 mod generated;
 mod hostile;
+mod notify;
 mod places;
 
 use super::*;

@@ -1,0 +1,363 @@
+//! `notify`: who is told what happens, and how.
+
+use std::fmt;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+
+use super::decode::{Cx, Decode, join};
+use super::diagnostic::Diagnostic;
+use super::lower::Check;
+use super::section::section;
+use super::text::quoted;
+use super::values::{Positive, Text, env_name, list};
+use super::yaml::Node;
+use crate::duration::Span;
+
+section! {
+    /// One notifier: what it is told, and how.
+    struct Notify;
+    /// What it is told of. `parked`: an issue was parked. `failed`: a run was given up after a failure. `over_budget`: a limit
+    /// of an attempt, an issue or the day was reached. `waiting_for_person`: an issue was parked for something that a person
+    /// must put right. `trouble`: an edit of the workflow was refused, or the ledger failed. `daily_summary`: once a day.
+    "on" on: defaults Events = Events::default();
+    /// `command`: a shell command gets it as JSON on its standard input. `webhook`: it is posted as JSON.
+    "kind" kind: required NotifyKind;
+    /// For `command`: a shell command; it runs in the folder of the workflow file. It is no template: what it is told of
+    /// stands on its standard input and in variables such as `VIK_EVENT` and `VIK_ISSUE_ID`.
+    "command" command: optional Text;
+    /// For `webhook`: where it is posted. Exactly one of `url` and `url_env`.
+    "url" url: optional Text;
+    /// For `webhook`: the variable of the daemon that holds the address, for one that is a secret.
+    "url_env" url_env: optional EnvName;
+    /// For `webhook`: the variable of the daemon that holds the secret that requests are signed with; without it they are
+    /// not signed.
+    "secret_env" secret_env: optional EnvName;
+    /// How long one try may take.
+    "timeout" timeout: defaults Positive = Positive(Span::secs(10));
+    /// What happens within so long a time is told together.
+    "debounce" debounce: defaults Span = Span::secs(30);
+    /// When the daily summary is sent, as in `08:00`.
+    "daily_at" daily_at: defaults TimeOfDay = TimeOfDay(8 * 60);
+    /// The time zone of `daily_at`, as in `Europe/Berlin`.
+    "time_zone" time_zone: defaults Text = Text("UTC".to_owned());
+    instead {
+        "events" => "did you mean `on`?",
+        "when" => "did you mean `on`?",
+        "type" => "did you mean `kind`?",
+        "run" => "did you mean `command`?",
+        "cmd" => "did you mean `command`?",
+        "webhook" => "write `kind: webhook` and `url`",
+        "secret" => "the secret stands in a variable; `secret_env` names it",
+        "token" => "the secret stands in a variable; `secret_env` names it",
+        "headers" => "a webhook has Vik's own headers only; a `command` can send others",
+        "at" => "did you mean `daily_at`?",
+        "timezone" => "did you mean `time_zone`?",
+        "tz" => "did you mean `time_zone`?",
+    }
+}
+
+/// What a notifier can be told of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum NotifyEvent {
+    /// An issue was parked.
+    Parked,
+    /// A run was given up after a failure.
+    Failed,
+    /// A limit of an attempt, an issue or the day was reached.
+    OverBudget,
+    /// An issue was parked for something that a person must put right.
+    WaitingForPerson,
+    /// An edit of the workflow was refused, or the ledger failed.
+    Trouble,
+    /// What was done in one day.
+    DailySummary,
+}
+
+impl NotifyEvent {
+    /// The name used in the workflow and in JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Parked => "parked",
+            Self::Failed => "failed",
+            Self::OverBudget => "over_budget",
+            Self::WaitingForPerson => "waiting_for_person",
+            Self::Trouble => "trouble",
+            Self::DailySummary => "daily_summary",
+        }
+    }
+}
+
+/// `notify.N.kind`
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum NotifyKind {
+    /// A shell command.
+    Command,
+    /// An HTTP POST.
+    Webhook,
+}
+
+/// `notify.N`
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Notifier {
+    /// What it is told of.
+    pub on: Vec<NotifyEvent>,
+    /// How.
+    pub channel: NotifyChannel,
+    /// How long one try may take.
+    pub timeout: Span,
+    /// What happens within so long a time is told together.
+    pub debounce: Span,
+    /// When the daily summary is sent.
+    pub daily_at: TimeOfDay,
+    /// The time zone of that, a name of the IANA database.
+    pub time_zone: String,
+}
+
+/// How a notifier is told.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum NotifyChannel {
+    /// By a shell command, which is no template.
+    Command(String),
+    /// By an HTTP POST.
+    Webhook {
+        /// Where.
+        address: NotifyAddress,
+        /// The variable that holds the secret to sign with.
+        secret_env: Option<String>,
+    },
+}
+
+/// Where a webhook is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum NotifyAddress {
+    /// `url`
+    Url(String),
+    /// `url_env`: in this variable.
+    Env(String),
+}
+
+impl NotifyAddress {
+    /// Whether a text can be the address of a webhook: `http` or `https`, and a host.
+    pub fn is_valid(url: &str) -> bool {
+        let rest = url
+            .strip_prefix("https://")
+            .or_else(|| url.strip_prefix("http://"));
+        rest.is_some_and(|rest| {
+            let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
+            !host.is_empty() && !url.contains(|c: char| c.is_whitespace() || c.is_control())
+        })
+    }
+}
+
+/// A time of day, in minutes after midnight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct TimeOfDay(u16);
+
+impl TimeOfDay {
+    /// Its hour and minute.
+    pub fn hour_minute(self) -> (i8, i8) {
+        let part = |number: u16| i8::try_from(number).unwrap_or(0);
+        (part(self.0 / 60), part(self.0 % 60))
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let (hour, minute) = text.split_once(':')?;
+        let number = |text: &str, below: u16| {
+            let is_number = (1..=2).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit());
+            let number: u16 = text.parse().ok()?;
+            (is_number && number < below).then_some(number)
+        };
+        let minute = number(minute, 60).filter(|_| minute.len() == 2)?;
+        Some(Self(number(hour, 24)? * 60 + minute))
+    }
+}
+
+impl fmt::Display for TimeOfDay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:02}:{:02}", self.0 / 60, self.0 % 60)
+    }
+}
+
+impl From<TimeOfDay> for String {
+    fn from(time: TimeOfDay) -> Self {
+        time.to_string()
+    }
+}
+
+impl TryFrom<String> for TimeOfDay {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        Self::parse(&text).ok_or("no time of day")
+    }
+}
+
+impl Decode for TimeOfDay {
+    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
+        let scalar = cx.scalar(node, "a time of day")?;
+        let time = Self::parse(&scalar.text);
+        if time.is_none() {
+            let message = format!("{} is no time of day", quoted(&scalar.text));
+            let diagnostic = cx.error("bad_time", node, message).hint("write it as `08:00`");
+            cx.sink.push(diagnostic);
+        }
+        time
+    }
+
+    fn schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "pattern": "^([01]?[0-9]|2[0-3]):[0-5][0-9]$" })
+    }
+}
+
+/// The name of a variable.
+#[derive(Clone, Debug, Serialize)]
+#[serde(transparent)]
+pub(crate) struct EnvName(String);
+
+impl Decode for EnvName {
+    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
+        let Text(name) = Text::decode(node, cx)?;
+        if let Some(mut diagnostic) = env_name(&name) {
+            diagnostic.path = cx.path();
+            cx.sink.push(diagnostic.place(cx.blame(node)));
+            return None;
+        }
+        Some(Self(name))
+    }
+
+    fn schema(generator: &mut SchemaGenerator) -> Schema {
+        Text::schema(generator)
+    }
+}
+
+/// `notify.N.on`
+#[derive(Clone, Debug, Serialize)]
+#[serde(transparent)]
+pub(crate) struct Events(Vec<NotifyEvent>);
+
+impl Default for Events {
+    fn default() -> Self {
+        Self(vec![
+            NotifyEvent::Parked,
+            NotifyEvent::Failed,
+            NotifyEvent::OverBudget,
+            NotifyEvent::WaitingForPerson,
+            NotifyEvent::Trouble,
+        ])
+    }
+}
+
+impl Decode for Events {
+    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
+        let items = list(node, cx, "a list of events", "[parked, failed]")?;
+        if items.is_empty() {
+            let diagnostic = cx.error("empty_value", node, "this notifier is told of nothing");
+            cx.sink.push(diagnostic);
+            return None;
+        }
+        let mut events: Vec<_> = items
+            .iter()
+            .filter_map(|item| NotifyEvent::decode(item, cx))
+            .collect();
+        events.sort_unstable();
+        events.dedup();
+        Some(Self(events))
+    }
+
+    fn schema(generator: &mut SchemaGenerator) -> Schema {
+        let item = NotifyEvent::schema(generator);
+        json_schema!({ "type": "array", "minItems": 1, "items": item })
+    }
+}
+
+impl Check<'_> {
+    /// One notifier; `None` where it cannot be one, which was said.
+    pub(super) fn notifier(&mut self, name: &str, notify: Notify) -> Option<Notifier> {
+        let path = join("notify", name);
+        let at = |key: &str| join(&path, key);
+        let kind = notify.kind?;
+        let foreign: &[&str] = match kind {
+            NotifyKind::Command => &["url", "url_env", "secret_env"],
+            NotifyKind::Webhook => &["command"],
+        };
+        let kind_word = match kind {
+            NotifyKind::Command => "command",
+            NotifyKind::Webhook => "webhook",
+        };
+        for key in foreign {
+            self.unused(at(key), format!("`{key}` has no effect with `kind: {kind_word}`"));
+        }
+        if !notify.on.0.contains(&NotifyEvent::DailySummary) {
+            for key in ["daily_at", "time_zone"] {
+                self.unused(
+                    at(key),
+                    format!("`{key}` has no effect without `daily_summary` in `on`"),
+                );
+            }
+        }
+        let missing = |key: &str, hint: &str| {
+            let message = format!("`kind: {kind_word}` needs a `{key}`");
+            Diagnostic::error("missing_key", at(key), message).hint(hint)
+        };
+        let channel = match kind {
+            NotifyKind::Command => {
+                if notify.command.is_none() && self.places.is_absent(&at("command")) {
+                    self.report(missing("command", "write the shell command that tells somebody"));
+                }
+                NotifyChannel::Command(notify.command?.0)
+            }
+            NotifyKind::Webhook => {
+                let (has_url, has_env) = (
+                    !self.places.is_absent(&at("url")),
+                    !self.places.is_absent(&at("url_env")),
+                );
+                if has_url && has_env {
+                    let message = "this webhook has both `url` and `url_env`";
+                    self.report_at_key(
+                        Diagnostic::error("webhook_url", at("url_env"), message).hint("remove one of them"),
+                    );
+                    return None;
+                }
+                if !has_url && !has_env {
+                    self.report(missing(
+                        "url",
+                        "write `url: https://…`, or `url_env: NAME` for one that is a secret",
+                    ));
+                }
+                let address = match (notify.url, notify.url_env) {
+                    (Some(Text(url)), _) if !NotifyAddress::is_valid(&url) => {
+                        // It may hold a secret: it is shown in the file, not in words.
+                        let message = "this is no address of a webhook";
+                        let hint = "it begins with `https://` or `http://` and a host";
+                        self.report(Diagnostic::error("webhook_url", at("url"), message).hint(hint));
+                        return None;
+                    }
+                    (Some(Text(url)), _) => NotifyAddress::Url(url),
+                    (None, name) => NotifyAddress::Env(name?.0),
+                };
+                NotifyChannel::Webhook {
+                    address,
+                    secret_env: notify.secret_env.map(|name| name.0),
+                }
+            }
+        };
+        Some(Notifier {
+            on: notify.on.0,
+            channel,
+            timeout: notify.timeout.0,
+            debounce: notify.debounce,
+            daily_at: notify.daily_at,
+            time_zone: notify.time_zone.0,
+        })
+    }
+
+    fn unused(&mut self, path: String, message: String) {
+        if !self.places.is_absent(&path) {
+            self.report_at_key(Diagnostic::warning("unused_key", path, message));
+        }
+    }
+}

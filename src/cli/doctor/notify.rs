@@ -1,0 +1,46 @@
+//! Notifiers: whether they have what they need. Nothing is sent; that is for `vik notify test`.
+
+use vik_core::workflow::{NotifyAddress, NotifyChannel, Workflow};
+
+use super::check::{Check, Group};
+use crate::host::own_environment;
+
+/// One check for each notifier.
+pub(super) fn check(workflow: &Workflow) -> Vec<Check> {
+    let environment = own_environment();
+    let is_set = |name: &str| environment.get(name).is_some_and(|value| !value.is_empty());
+    let mut checks = Vec::new();
+    for (name, notifier) in &workflow.notify {
+        let check = format!("notify.{name}");
+        let mut variables = Vec::new();
+        let kind = match &notifier.channel {
+            NotifyChannel::Command(_) => "a command",
+            NotifyChannel::Webhook { address, secret_env } => {
+                if let NotifyAddress::Env(variable) = address {
+                    variables.push(variable);
+                }
+                variables.extend(secret_env);
+                match secret_env {
+                    Some(_) => "a signed webhook",
+                    None => "a webhook that is not signed",
+                }
+            }
+        };
+        let unset: Vec<_> = variables
+            .into_iter()
+            .filter(|variable| !is_set(variable))
+            .collect();
+        checks.push(if let Some(variable) = unset.first() {
+            let message = format!("{name}: the variable {variable} is not set");
+            Check::error(Group::Notifiers, check, "notify_variable", message)
+                .hint("set it in the environment that the daemon is started with")
+        } else {
+            Check::ok(
+                Group::Notifiers,
+                check,
+                format!("{name}: {kind}; `vik notify test {name}` tries it"),
+            )
+        });
+    }
+    checks
+}

@@ -1,0 +1,86 @@
+//! `vik notify test`
+
+use std::path::Path;
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::args::{NotifyArgs, NotifyVerb};
+use super::doctor::Scratch;
+use super::{Done, print, print_json};
+use crate::crash::wall_clock;
+use crate::daemon::{self, Instance, Signals};
+use crate::notify::{Delivering, deliver, test_notification};
+use crate::report::{Exit, Failure, chain, one_line};
+use crate::workflow_file::WorkflowFile;
+
+/// Sends a test notification, now and once.
+pub fn run(workflow: &Path, args: &NotifyArgs) -> Done {
+    let NotifyVerb::Test { name, json } = &args.verb;
+    let loaded = WorkflowFile::valid(workflow, super::warn)?;
+    let known: Vec<_> = loaded.workflow.notify.keys().cloned().collect();
+    let named: Vec<_> = match name {
+        None => known.clone(),
+        Some(name) => known.iter().filter(|one| *one == name).cloned().collect(),
+    };
+    if named.is_empty() {
+        let heading = match name {
+            Some(name) if !known.is_empty() => format!("no notifier is named `{}`", one_line(name, 64)),
+            _ => "the workflow names no notifiers".to_owned(),
+        };
+        let hint = if known.is_empty() {
+            "they stand under `notify`".to_owned()
+        } else {
+            format!("there is {}", known.join(", "))
+        };
+        return Err(Failure::new(Exit::Usage, "unknown_notifier", heading).hint(hint));
+    }
+    let instance = Instance::of(&loaded.path)?;
+    let host = Arc::new(daemon::host(&loaded.path, &loaded.workflow, &instance)?);
+    let scratch = Scratch::new()
+        .map_err(|error| Failure::failed("notify", "cannot make a folder for what passes", &error))?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::failed("runtime", "cannot start", &error))?;
+    let (mut told, mut exit) = (Vec::new(), Exit::Done);
+    for name in named {
+        let Some(notifier) = loaded.workflow.notify.get(&name) else {
+            continue;
+        };
+        let what = Delivering {
+            host: Arc::clone(&host),
+            notifier: notifier.clone(),
+            notification: test_notification(&name, &loaded.path, wall_clock()),
+            folder: scratch.path().to_owned(),
+        };
+        let result = runtime.block_on(async {
+            let mut signals = Signals::listen()
+                .map_err(|error| Failure::failed("notify", "cannot listen to signals", &error))?;
+            let interrupt = async {
+                signals.next().await;
+            };
+            Ok::<_, Failure>(deliver(&what, interrupt).await)
+        })?;
+        let error = result.err().map(|error| one_line(&chain(&error), 600));
+        if error.is_some() {
+            exit = Exit::Failed;
+        }
+        if !json {
+            print(&match &error {
+                None => format!("{name}: told\n"),
+                Some(error) => format!("{name}: FAILED: {error}\n"),
+            });
+        }
+        told.push(json!({
+            "notifier": name,
+            "ok": error.is_none(),
+            "error": error,
+            "delivery_id": what.notification.delivery_id,
+        }));
+    }
+    if *json {
+        print_json(&told);
+    }
+    Ok(exit)
+}

@@ -1,0 +1,81 @@
+//! Tells by a shell command.
+
+use std::future::Future;
+
+use vik_proc::{Limits, Mark, Output, ShimSpec, Stdin};
+
+use super::{DeliverError, Delivering};
+use crate::hooks::{how_ended, read_tail};
+use crate::host::{ATTEMPT_MARK, fit, os_env};
+use crate::report;
+use crate::workspace::fs::{create_private_dir_all, write_private};
+
+/// The most it may print; nobody reads it.
+const MAX_BYTES: usize = 1024 * 1024;
+
+/// Runs the command as a pull is run: in the folder of the workflow file, with the daemon's environment. What it is told
+/// stands on its standard input and in variables: nothing of it is ever part of the command.
+pub(super) async fn run(
+    what: &Delivering,
+    script: &str,
+    body: &[u8],
+    cancel: impl Future<Output = ()>,
+) -> Result<(), DeliverError> {
+    let told = &what.notification;
+    let name = format!("notify-{}", told.delivery_id);
+    let (input, stderr) = (
+        what.folder.join(format!("{name}.json")),
+        what.folder.join(format!("{name}.stderr")),
+    );
+    create_private_dir_all(&what.folder)
+        .and_then(|()| write_private(&input, body))
+        .map_err(DeliverError::Prepare)?;
+    let mut env = what.host.command_env();
+    let item = told.items.first();
+    let issue = item.and_then(|item| item.issue_id.as_ref());
+    let stage = item.and_then(|item| item.stage.as_ref());
+    for (variable, value) in [
+        ("VIK_EVENT", told.event.as_str()),
+        ("VIK_NOTIFIER", &told.notifier),
+        ("VIK_DELIVERY_ID", &told.delivery_id),
+        ("VIK_TITLE", &told.title),
+        ("VIK_TEXT", &told.text),
+        // Those of the first one, where there are many.
+        ("VIK_ISSUE_ID", issue.map_or("", |issue| issue.as_str())),
+        ("VIK_ISSUE_TITLE", item.map_or("", |item| &item.issue_title)),
+        ("VIK_STAGE", stage.map_or("", |stage| stage.as_str())),
+        ("VIK_REASON", item.map_or("", |item| &item.reason)),
+    ] {
+        env.insert(variable.to_owned(), fit(value));
+    }
+    let mut spec = ShimSpec::command("sh", &what.host.workflow_dir);
+    spec.args = vec!["-c".into(), script.into()];
+    spec.env = os_env(env);
+    spec.mark = Some(Mark::new(ATTEMPT_MARK, &name));
+    spec.stdin = Stdin::File(input.clone());
+    spec.stderr = Output::Append(stderr.clone());
+    let timeout = what.notifier.timeout;
+    let limits = Limits {
+        timeout: timeout.0,
+        max_bytes: MAX_BYTES,
+    };
+    let run = what.host.supervisor.output(&spec, limits, cancel).await;
+    let said = report::tail_lines(&read_tail(&stderr, 4096), 5);
+    let _ = (std::fs::remove_file(&input), std::fs::remove_file(&stderr));
+    let run = run.map_err(DeliverError::Start)?;
+    if run.cancelled {
+        return Err(DeliverError::Stopped);
+    }
+    if run.timed_out {
+        return Err(DeliverError::TimedOut(timeout));
+    }
+    if run.flooded || run.exit.code != Some(0) {
+        let how = if run.flooded {
+            "printed without end".to_owned()
+        } else {
+            how_ended(&run.exit)
+        };
+        return Err(DeliverError::Command { how, stderr: said });
+    }
+    Ok(())
+}

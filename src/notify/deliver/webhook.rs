@@ -1,0 +1,208 @@
+//! Tells by an HTTP POST.
+
+use std::error::Error as _;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use hmac::{Hmac, KeyInit, Mac};
+use reqwest::Url;
+use reqwest::header::CONTENT_TYPE;
+use sha2::Sha256;
+use vik_core::workflow::NotifyAddress;
+
+use super::{DeliverError, Delivering};
+use crate::crash::wall_clock;
+
+/// As much of an answer is read where it is no success.
+const MAX_ANSWER: usize = 4096;
+
+/// Posts it. What is signed is the time, a dot, and the body: a request cannot be sent again by somebody else later.
+pub(super) async fn post(
+    what: &Delivering,
+    address: &NotifyAddress,
+    secret_env: Option<&str>,
+    body: Vec<u8>,
+) -> Result<(), DeliverError> {
+    let variable = |name: &str| {
+        let value = what.host.environment.get(name);
+        let value = value.filter(|value| !value.is_empty());
+        value.cloned().ok_or_else(|| DeliverError::Unset(name.to_owned()))
+    };
+    let (address_text, from) = match address {
+        NotifyAddress::Url(url) => (url.clone(), "`url`".to_owned()),
+        NotifyAddress::Env(name) => (variable(name)?.trim().to_owned(), format!("the variable {name}")),
+    };
+    let url = Url::parse(&address_text)
+        .ok()
+        .filter(|_| NotifyAddress::is_valid(&address_text));
+    let (url, host) = url
+        .and_then(|url| {
+            let host = host_of(&url)?;
+            Some((url, host))
+        })
+        .ok_or(DeliverError::Address(from))?;
+    let path = url.path().to_owned();
+    let secret = secret_env.map(variable).transpose()?;
+    let told = &what.notification;
+    let timestamp = wall_clock().as_second().to_string();
+    let mut request = client(&url)?
+        .post(url)
+        .timeout(what.notifier.timeout.0)
+        .header(CONTENT_TYPE, "application/json")
+        .header("X-Vik-Event", &told.event)
+        .header("X-Vik-Delivery", &told.delivery_id)
+        .header("X-Vik-Timestamp", &timestamp);
+    if let Some(secret) = &secret {
+        request = request.header("X-Vik-Signature", signature(secret, &timestamp, &body));
+    }
+    // What was sent may be said back.
+    let mask = |text: String| {
+        let hidden = secret
+            .iter()
+            .map(String::as_str)
+            .chain([address_text.as_str(), path.as_str()]);
+        hidden
+            .filter(|hidden| hidden.len() > 1)
+            .fold(text, |text, hidden| text.replace(hidden, "[REDACTED]"))
+    };
+    let mut response = request
+        .body(body)
+        .send()
+        .await
+        .map_err(|error| DeliverError::Send {
+            host: host.clone(),
+            why: mask(why(&error.without_url())),
+        })?;
+    let status = response.status();
+    if status.is_success() {
+        return Ok(());
+    }
+    let mut answer = Vec::new();
+    while answer.len() < MAX_ANSWER {
+        match response.chunk().await {
+            Ok(Some(chunk)) => answer.extend_from_slice(&chunk),
+            Ok(None) | Err(_) => break,
+        }
+    }
+    answer.truncate(MAX_ANSWER);
+    let shown = if status.is_redirection() {
+        format!("{status}, and redirects are not followed")
+    } else {
+        status.to_string()
+    };
+    Err(DeliverError::Answer {
+        host,
+        status: shown,
+        body: mask(String::from_utf8_lossy(&answer).into_owned()),
+    })
+}
+
+/// `sha256=` and the HMAC of the time, a dot and the body.
+fn signature(secret: &str, timestamp: &str, body: &[u8]) -> String {
+    use std::fmt::Write as _;
+
+    // A key of any length is taken.
+    let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(secret.as_bytes()) else {
+        return String::new();
+    };
+    mac.update(timestamp.as_bytes());
+    mac.update(b".");
+    mac.update(body);
+    let mut text = "sha256=".to_owned();
+    for byte in mac.finalize().into_bytes() {
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}
+
+/// Host and port, as they may be shown: the rest of an address may be a secret.
+fn host_of(url: &Url) -> Option<String> {
+    let host = url.host_str()?;
+    Some(match url.port() {
+        Some(port) => format!("{host}:{port}"),
+        None => host.to_owned(),
+    })
+}
+
+fn is_loopback(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default();
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    bare == "localhost" || bare.parse().is_ok_and(|address: IpAddr| address.is_loopback())
+}
+
+/// A client that follows no redirect: that would carry what is told to an address that nobody named.
+fn client(url: &Url) -> Result<reqwest::Client, DeliverError> {
+    let mut builder = reqwest::Client::builder()
+        .user_agent(concat!("vik/", env!("CARGO_PKG_VERSION")))
+        .redirect(reqwest::redirect::Policy::none());
+    let is_loopback = is_loopback(url);
+    if is_loopback {
+        builder = builder.no_proxy();
+    }
+    let provider = rustls::crypto::ring::default_provider();
+    if url.scheme() == "https" {
+        // Fails only when there is one already.
+        let _ = provider.install_default();
+    } else {
+        // The certificates of the system are not even read, where there may be none.
+        let config = rustls::ClientConfig::builder_with_provider(Arc::new(provider))
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .map_err(|error| DeliverError::Client(error.to_string()))?
+            .with_root_certificates(rustls::RootCertStore::empty())
+            .with_no_client_auth();
+        builder = builder.tls_backend_preconfigured(config);
+    }
+    builder.build().map_err(|error| DeliverError::Client(why(&error)))
+}
+
+/// Why no answer came, in words that help.
+fn why(error: &reqwest::Error) -> String {
+    let mut causes = Vec::new();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        causes.push(cause.to_string());
+        source = cause.source();
+    }
+    // The outer ones only say that it failed.
+    let cause = causes.pop().unwrap_or_else(|| error.to_string());
+    if cause.contains("invalid peer certificate") {
+        return format!("its certificate is not trusted: {cause}");
+    }
+    if error.is_timeout() {
+        return "no answer came in time".to_owned();
+    }
+    if error.is_connect() {
+        return format!("it cannot be reached: {cause}");
+    }
+    format!("the connection broke before an answer came: {cause}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signature_is_that_of_the_time_and_the_body() {
+        // As `printf '1700000000.{}' | openssl dgst -sha256 -hmac key` says.
+        assert_eq!(
+            signature("key", "1700000000", b"{}"),
+            "sha256=9d713ed406bb7076d4123f0dc2c39d2df5c654ed4b0cd56b52c8b4c940bd63ae"
+        );
+    }
+
+    #[test]
+    fn loopback_is_known_and_of_an_address_only_the_host_is_shown() {
+        for (url, loopback, shown) in [
+            ("http://localhost/x", true, "localhost"),
+            ("http://127.0.0.9:81/x", true, "127.0.0.9:81"),
+            ("http://[::1]:5/x?token=a", true, "[::1]:5"),
+            ("https://user:pass@hooks.example/secret", false, "hooks.example"),
+        ] {
+            let url = Url::parse(url).unwrap();
+            assert_eq!(
+                (is_loopback(&url), host_of(&url).unwrap().as_str()),
+                (loopback, shown)
+            );
+        }
+    }
+}

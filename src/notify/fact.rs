@@ -1,0 +1,151 @@
+//! What is worth telling.
+
+use jiff::Timestamp;
+use jiff::civil::Date;
+use serde::{Deserialize, Serialize};
+use vik_api::NotifiedItem;
+use vik_core::ids::{IssueId, StageName};
+use vik_core::limits::LimitHit;
+use vik_core::machine::ParkReason;
+use vik_core::outcome::Outcome;
+use vik_core::workflow::NotifyEvent;
+
+use crate::orchestrator::Parked;
+use crate::report::one_line;
+
+/// The longest title of an issue, in characters.
+const TITLE: usize = 200;
+
+/// The longest reason, in characters.
+const DETAIL: usize = 600;
+
+/// One thing that happened. All text in it is clean: it can stand on a terminal or in a chat.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Fact {
+    /// When.
+    pub(super) at: Timestamp,
+    /// All that it is; what it is told as first.
+    pub(super) events: Vec<NotifyEvent>,
+    /// The issue.
+    pub(super) about: Option<About>,
+    /// A stable word.
+    pub(super) reason: String,
+    /// A person's words.
+    pub(super) detail: String,
+    /// What would free it.
+    pub(super) freed_by: Option<String>,
+    /// Where it is that a day's limit was reached: which day.
+    #[serde(default)]
+    pub(super) day: Option<Date>,
+}
+
+/// The issue that a fact is about.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct About {
+    pub(super) issue: IssueId,
+    pub(super) title: String,
+    pub(super) stage: StageName,
+    pub(super) run: String,
+}
+
+/// All that a parked run is.
+fn events_of(reason: ParkReason) -> Vec<NotifyEvent> {
+    use NotifyEvent::{Failed, OverBudget, Parked, WaitingForPerson};
+    match reason {
+        // Somebody did it, or another word in the issue frees it.
+        ParkReason::NoProgress | ParkReason::Cancelled => vec![Parked],
+        ParkReason::AttemptsUsedUp | ParkReason::Lost => vec![Parked, Failed],
+        ParkReason::UnprovenEnd | ParkReason::Auth | ParkReason::Config | ParkReason::Hook => {
+            vec![Parked, Failed, WaitingForPerson]
+        }
+        ParkReason::OverBudget | ParkReason::IssueLimit => vec![Parked, OverBudget, WaitingForPerson],
+    }
+}
+
+impl Fact {
+    pub(super) fn parked(parked: &Parked<'_>) -> Self {
+        Self {
+            at: parked.since,
+            events: events_of(parked.reason),
+            about: Some(About {
+                issue: parked.issue.id.clone(),
+                title: one_line(&parked.issue.title, TITLE),
+                stage: parked.stage.clone(),
+                run: parked.run.to_string(),
+            }),
+            reason: parked.reason.as_str().to_owned(),
+            detail: one_line(parked.detail, DETAIL),
+            freed_by: Some(parked.reason.freed_by().to_owned()),
+            day: None,
+        }
+    }
+
+    /// A run was given up after its last attempt failed, without being parked: its issue went on meanwhile.
+    pub(super) fn given_up(at: Timestamp, about: About, outcome: Outcome, reason: &str) -> Self {
+        let about = About {
+            title: one_line(&about.title, TITLE),
+            ..about
+        };
+        Self {
+            at,
+            events: vec![NotifyEvent::Failed],
+            about: Some(about),
+            reason: outcome.as_str().to_owned(),
+            detail: one_line(reason, DETAIL),
+            freed_by: None,
+            day: None,
+        }
+    }
+
+    pub(super) fn day_limit(at: Timestamp, day: Date, hit: &LimitHit) -> Self {
+        Self {
+            events: vec![NotifyEvent::OverBudget],
+            freed_by: Some("the next day (UTC), or higher `limits`".to_owned()),
+            day: Some(day),
+            ..Self::trouble(at, "day_limit", &format!("nothing more starts today: {hit}"))
+        }
+    }
+
+    pub(super) fn trouble(at: Timestamp, reason: &str, detail: &str) -> Self {
+        Self {
+            at,
+            events: vec![NotifyEvent::Trouble],
+            about: None,
+            reason: reason.to_owned(),
+            detail: one_line(detail, DETAIL),
+            freed_by: None,
+            day: None,
+        }
+    }
+
+    /// Whether it takes the place of another one that was not told yet.
+    pub(super) fn replaces(&self, other: &Self) -> bool {
+        let key = |fact: &Self| {
+            let about = fact.about.as_ref();
+            about.map(|about| (about.issue.clone(), about.stage.clone()))
+        };
+        key(self) == key(other) && (self.about.is_some() || self.reason == other.reason)
+    }
+
+    /// As a notifier is told that wants to know of these events; `None`: it does not.
+    pub(super) fn item(&self, on: &[NotifyEvent]) -> Option<NotifiedItem> {
+        let event = self.events.iter().find(|event| on.contains(event))?;
+        let about = self.about.as_ref();
+        Some(NotifiedItem {
+            at: self.at,
+            event: event.as_str().to_owned(),
+            events: self
+                .events
+                .iter()
+                .map(|event| event.as_str().to_owned())
+                .collect(),
+            issue_id: about.map(|about| about.issue.clone()),
+            issue_title: about.map(|about| about.title.clone()).unwrap_or_default(),
+            stage: about.map(|about| about.stage.clone()),
+            run_id: about.map(|about| about.run.clone()),
+            reason: self.reason.clone(),
+            detail: self.detail.clone(),
+            freed_by: self.freed_by.clone(),
+        })
+    }
+}

@@ -1,0 +1,142 @@
+//! Tells people and programs what happens: by a command, or by a signed webhook.
+//!
+//! The loop is never held up: [`Watcher`] only puts facts into a bounded queue. One task takes them, keeps them in the
+//! outbox, gathers what comes together, and starts deliveries, one at a time for each notifier.
+
+mod daily;
+mod debounce;
+mod deliver;
+mod fact;
+mod hub;
+mod message;
+mod outbox;
+mod watcher;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
+use vik_api::NotifierView;
+use vik_core::workflow::Workflow;
+
+use crate::host::Host;
+use crate::orchestrator::{Observer, Parked};
+use fact::Fact;
+
+pub use daily::zone;
+pub use deliver::{DeliverError, Delivering, deliver};
+pub use message::test as test_notification;
+pub use watcher::Watcher;
+
+/// How many facts may wait to be taken; more are lost, and that is told.
+const WAITING: usize = 4096;
+
+/// How the notifiers do, for `status`; cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct Health(Arc<Mutex<Vec<NotifierView>>>);
+
+impl Health {
+    /// All of them, by name.
+    pub fn views(&self) -> Vec<NotifierView> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set(&self, views: Vec<NotifierView>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = views;
+    }
+}
+
+/// Facts that found no room in the queue.
+#[derive(Clone, Debug, Default)]
+struct Lost(Arc<AtomicU64>);
+
+impl Lost {
+    fn add(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn take(&self) -> u64 {
+        self.0.swap(0, Ordering::Relaxed)
+    }
+}
+
+/// The notifiers of a daemon, before they run.
+#[derive(Debug)]
+pub struct Notifiers {
+    facts: mpsc::Receiver<Fact>,
+    sender: mpsc::Sender<Fact>,
+    lost: Lost,
+    workflow: watch::Sender<Arc<Workflow>>,
+    health: Health,
+}
+
+impl Notifiers {
+    /// Those of a workflow.
+    pub fn new(workflow: Arc<Workflow>) -> Self {
+        let (sender, facts) = mpsc::channel(WAITING);
+        Self {
+            facts,
+            sender,
+            lost: Lost::default(),
+            workflow: watch::channel(workflow).0,
+            health: Health::default(),
+        }
+    }
+
+    /// How they do.
+    pub fn health(&self) -> Health {
+        self.health.clone()
+    }
+
+    /// Stands before another observer, and tells them what they are to know.
+    pub fn watcher(&self, next: Box<dyn Observer>) -> Watcher {
+        Watcher::new(
+            self.sender.clone(),
+            self.lost.clone(),
+            self.workflow.clone(),
+            next,
+        )
+    }
+
+    /// Begins to tell. `parked` is all that is parked now: what was parked right before the last daemon died is told
+    /// too.
+    pub fn run<'a>(self, host: Arc<Host>, parked: impl Iterator<Item = Parked<'a>>) -> Telling {
+        let (end, ended) = oneshot::channel();
+        let parked = parked.map(|parked| Fact::parked(&parked)).collect();
+        let parts = hub::Parts {
+            host,
+            facts: self.facts,
+            lost: self.lost,
+            workflow: self.workflow.subscribe(),
+            health: self.health,
+            ended,
+        };
+        Telling {
+            task: tokio::spawn(hub::run(parts, parked)),
+            end,
+        }
+    }
+}
+
+/// Notifiers that run, until the watcher is gone.
+#[derive(Debug)]
+pub struct Telling {
+    task: JoinHandle<()>,
+    end: oneshot::Sender<Duration>,
+}
+
+impl Telling {
+    /// Waits for their end. What is not delivered yet is tried once more, for so long in all; what is left then is
+    /// kept for the next daemon.
+    pub async fn end(self, last: Duration) {
+        let _ = self.end.send(last);
+        if let Err(error) = self.task.await {
+            tracing::error!(%error, "a bug in Vik: the notifiers did not end in good order");
+        }
+    }
+}

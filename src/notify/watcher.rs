@@ -1,0 +1,129 @@
+//! Picks what is worth telling out of what the loop does. It never waits.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use tokio::sync::{mpsc, watch};
+use vik_core::ids::{IssueId, StageName};
+use vik_core::machine::Note;
+use vik_core::outcome::Outcome;
+use vik_core::workflow::Workflow;
+
+use super::Lost;
+use super::fact::{About, Fact};
+use crate::crash::wall_clock;
+use crate::orchestrator::{Observer, Progress};
+
+/// How a run's last attempt failed, until it is known what follows from it.
+struct Failed {
+    title: String,
+    outcome: Outcome,
+    reason: String,
+}
+
+/// Tells the notifiers what the daemon's loop does, and then whoever else is to know.
+pub struct Watcher {
+    facts: mpsc::Sender<Fact>,
+    lost: Lost,
+    workflow: watch::Sender<Arc<Workflow>>,
+    failed: HashMap<(IssueId, StageName), Failed>,
+    next: Box<dyn Observer>,
+}
+
+impl std::fmt::Debug for Watcher {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Watcher").finish_non_exhaustive()
+    }
+}
+
+impl Watcher {
+    pub(super) fn new(
+        facts: mpsc::Sender<Fact>,
+        lost: Lost,
+        workflow: watch::Sender<Arc<Workflow>>,
+        next: Box<dyn Observer>,
+    ) -> Self {
+        Self {
+            facts,
+            lost,
+            workflow,
+            failed: HashMap::new(),
+            next,
+        }
+    }
+
+    fn tell(&self, fact: Fact) {
+        if self.facts.try_send(fact).is_err() {
+            self.lost.add();
+        }
+    }
+
+    fn fact(&mut self, progress: &Progress<'_>) -> Option<Fact> {
+        match progress {
+            Progress::Parked(parked) => Some(Fact::parked(parked)),
+            Progress::DayLimit { day, hit } => Some(Fact::day_limit(wall_clock(), *day, hit)),
+            Progress::EditRejected { first } => Some(Fact::trouble(wall_clock(), "edit_rejected", first)),
+            Progress::LedgerFailed { error } => Some(Fact::trouble(wall_clock(), "ledger", error)),
+            Progress::Ended(start, end) => {
+                let key = (start.issue.id.clone(), start.stage.name.clone());
+                let outcome = end.ended.outcome;
+                if matches!(
+                    outcome,
+                    Outcome::Failed | Outcome::TimedOut | Outcome::Stalled | Outcome::Lost
+                ) {
+                    let failed = Failed {
+                        title: start.issue.title.to_string(),
+                        outcome,
+                        reason: end.ended.reason.clone().unwrap_or_default(),
+                    };
+                    self.failed.insert(key, failed);
+                } else {
+                    self.failed.remove(&key);
+                }
+                None
+            }
+            Progress::Note(issue, note) => {
+                let (Note::Ended { run, stage, .. }
+                | Note::BackingOff { run, stage, .. }
+                | Note::Parked { run, stage, .. }
+                | Note::Freed { run, stage }
+                | Note::Unparked { run, stage }) = note;
+                let failed = self.failed.remove(&((*issue).clone(), stage.clone()))?;
+                let Note::Ended { succeeded: false, .. } = note else {
+                    return None;
+                };
+                let about = About {
+                    issue: (*issue).clone(),
+                    title: failed.title,
+                    stage: stage.clone(),
+                    run: run.to_string(),
+                };
+                Some(Fact::given_up(
+                    wall_clock(),
+                    about,
+                    failed.outcome,
+                    &failed.reason,
+                ))
+            }
+            Progress::Reloaded { workflow, .. } => {
+                self.workflow.send_replace(Arc::clone(workflow));
+                None
+            }
+            Progress::Pulled { .. }
+            | Progress::PullFailed { .. }
+            | Progress::Started(..)
+            | Progress::Stopping { .. } => None,
+        }
+    }
+}
+
+impl Observer for Watcher {
+    fn on(&mut self, progress: &Progress<'_>) {
+        if let Some(fact) = self.fact(progress)
+            && !self.workflow.borrow().notify.is_empty()
+        {
+            self.tell(fact);
+        }
+        self.next.on(progress);
+    }
+}

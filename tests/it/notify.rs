@@ -1,0 +1,426 @@
+//! Notifications: what is told, to whom, once, and never in the way.
+
+mod server;
+
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use crate::support::*;
+use server::Server;
+
+/// What is signed with in these tests.
+const SECRET: &str = "do-not-tell-anybody-7f3a";
+
+/// A world whose agents fail at once, with one notifier that writes what it is told to files.
+fn failing(issues: &[(&str, &str)], debounce: &str) -> World {
+    let world = World::new(issues).attempts(1).script("exit 1");
+    let told = world.env.path("told");
+    std::fs::create_dir_all(&told).unwrap();
+    let command = format!(
+        "cd {told} && cat > $VIK_DELIVERY_ID.tmp && printf '%s|%s|%s' \"$VIK_EVENT\" \"$VIK_ISSUE_ID\" \"$VIK_ISSUE_TITLE\" > \
+         $VIK_DELIVERY_ID.env && mv $VIK_DELIVERY_ID.tmp $VIK_DELIVERY_ID.json",
+        told = told.display()
+    );
+    world.set(
+        "/notify/team",
+        json!({"kind": "command", "command": command, "debounce": debounce}),
+    )
+}
+
+fn webhook(server: &Server, debounce: &str) -> Value {
+    let url = format!("http://{}/hook/path-is-secret-too", server.address());
+    json!({"kind": "webhook", "url": url, "secret_env": "HOOK_SECRET", "debounce": debounce, "timeout": "10m"})
+}
+
+/// What the command was told, in order.
+fn told(world: &World) -> Vec<Value> {
+    list(&world.env.path("told"))
+        .into_iter()
+        .filter(|path| path.extension().is_some_and(|end| end == "json"))
+        .map(|path| serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap())
+        .collect()
+}
+
+/// What is kept for the next daemon; empty before there is anything.
+fn outbox(world: &World) -> String {
+    let homes = list(&world.env.work().join("home/workflows"));
+    let home = homes.iter().find(|path| path.is_dir());
+    let text = home.map(|home| std::fs::read_to_string(home.join("service/notify.json")));
+    text.and_then(Result::ok).unwrap_or_default()
+}
+
+/// A daemon with the secret in its environment.
+fn daemon(world: &World, env: &[(&str, &str)]) -> Running {
+    let env: Vec<_> = [("HOOK_SECRET", SECRET)].iter().chain(env).copied().collect();
+    world.start_with(&["run"], &env)
+}
+
+/// No file below a folder holds this text.
+fn assert_nowhere(folder: &std::path::Path, text: &str) {
+    for path in list(folder) {
+        if path.is_symlink() {
+            continue;
+        }
+        if path.is_dir() {
+            assert_nowhere(&path, text);
+        } else if let Ok(bytes) = std::fs::read(&path) {
+            let found = String::from_utf8_lossy(&bytes).contains(text);
+            assert!(!found, "{} holds the secret", path.display());
+        }
+    }
+}
+
+#[test]
+fn a_parked_issue_is_told_once_and_its_text_is_data() {
+    let world = failing(&[("1", "todo")], "0s");
+    let title = "`touch pwned` $(touch pwned) '; touch pwned; \" \u{1b}[31m";
+    world.tracker.set("1", "title", json!(title));
+    let daemon = daemon(&world, &[]);
+    eventually("it is told", || told(&world).len() == 1);
+    let before = world.tracker.pulls();
+    eventually("it goes on", || world.tracker.pulls() > before + 2);
+    daemon.stop().expect(0);
+    let told = told(&world);
+    assert_eq!(told.len(), 1, "{told:?}");
+    let (event, item) = (&told[0]["event"], &told[0]["items"][0]);
+    assert_eq!(
+        (event, &item["issue_id"], &item["reason"]),
+        (&json!("parked"), &json!("1"), &json!("attempts_used_up"))
+    );
+    assert_eq!(item["events"], json!(["parked", "failed"]));
+    assert!(!told[0].to_string().contains("\\u001b["), "{}", told[0]);
+    let env = list(&world.env.path("told"))
+        .into_iter()
+        .find(|path| path.extension().unwrap() == "env");
+    let env = std::fs::read_to_string(env.unwrap()).unwrap();
+    assert!(
+        env.starts_with("parked|1|`touch pwned` $(touch pwned) '; touch pwned; \""),
+        "{env}"
+    );
+    assert!(!world.env.path("told/pwned").exists() && !world.env.work().join("pwned").exists());
+    world.env.assert_nothing_left();
+}
+
+#[test]
+fn a_burst_becomes_one_with_a_list() {
+    let ids: Vec<String> = (1..=8).map(|id| id.to_string()).collect();
+    let issues: Vec<_> = ids.iter().map(|id| (id.as_str(), "todo")).collect();
+    let world = failing(&issues, "1h");
+    // The end does not wait for the hour.
+    world.once().expect(1);
+    let told = told(&world);
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert_eq!(told[0]["items"].as_array().unwrap().len(), 8);
+    assert_eq!(told[0]["title"], "Vik: 8 parked");
+    // Another round has no news.
+    world.once();
+    assert_eq!(self::told(&world).len(), 1);
+}
+
+#[test]
+fn a_webhook_is_signed_tried_again_and_delivered_once() {
+    let server = Server::start(&[500, 500, 200]);
+    let world = failing(&[("1", "todo")], "0s");
+    let hook = webhook(&server, "0s");
+    let world = world.set("/notify", json!({"hook": hook}));
+    let daemon = daemon(&world, &[]);
+    eventually("it is delivered", || server.requests().len() == 3);
+    let health = || {
+        world
+            .status()
+            .map(|status| status["notify"][0].clone())
+            .unwrap_or_default()
+    };
+    eventually("that is known", || health()["undelivered"] == 0);
+    assert_eq!(health()["failures_in_a_row"], 0, "{}", health());
+    daemon.stop().expect(0);
+    let requests = server.requests();
+    assert_eq!(requests.len(), 3);
+    for request in &requests {
+        assert_eq!(request.header("x-vik-event"), "parked");
+        assert_eq!(
+            request.header("x-vik-delivery"),
+            requests[0].header("x-vik-delivery")
+        );
+        assert_eq!(request.body, requests[0].body);
+        assert_eq!(request.header("x-vik-signature"), request.signature(SECRET));
+    }
+    let body: Value = serde_json::from_slice(&requests[0].body).unwrap();
+    assert_eq!(body["delivery_id"], requests[0].header("x-vik-delivery"));
+    for secret in [SECRET, "path-is-secret-too"] {
+        assert_nowhere(&world.home(), secret);
+        assert_nowhere(&world.env.path("output"), secret);
+    }
+}
+
+#[test]
+fn what_an_endpoint_says_back_does_not_betray_the_secret() {
+    let server = Server::echoing(&[418], SECRET);
+    let world = failing(&[("1", "todo")], "0s");
+    let hook = webhook(&server, "0s");
+    let world = world.set("/notify", json!({"hook": hook}));
+    let daemon = daemon(&world, &[]);
+    eventually("it failed", || {
+        world
+            .status()
+            .is_some_and(|status| status["notify"][0]["failures_in_a_row"].as_u64() > Some(0))
+    });
+    let shown = world.vik(&["status"]).expect(0).out;
+    assert!(shown.contains("notify hook: 1 delivery failing for"), "{shown}");
+    assert!(
+        shown.contains("418") && shown.contains("[REDACTED]") && !shown.contains(SECRET),
+        "{shown}"
+    );
+    daemon.stop().expect(0);
+    assert_nowhere(&world.home(), SECRET);
+}
+
+#[test]
+fn a_redirect_is_not_followed() {
+    let elsewhere = Server::start(&[200]);
+    let server = Server::redirecting(&format!("http://{}/x", elsewhere.address()));
+    let world = failing(&[("1", "todo")], "0s").set("/notify", json!({"hook": webhook(&server, "0s")}));
+    let done = world
+        .start_with(&["notify", "test"], &[("HOOK_SECRET", SECRET)])
+        .done()
+        .expect(1);
+    assert!(done.out.contains("redirects are not followed"), "{}", done.out);
+    assert_eq!(elsewhere.requests().len(), 0);
+}
+
+#[test]
+fn who_never_answers_holds_up_neither_the_work_nor_the_end() {
+    let server = Server::silent();
+    let world = failing(&[("1", "todo")], "0s")
+        .set("/notify/hook", webhook(&server, "0s"))
+        .set(
+            "/notify/team",
+            json!({"kind": "command", "command": "sleep 100000", "debounce": "0s", "timeout": "10m"}),
+        );
+    let daemon = daemon(&world, &[]);
+    eventually("it is asked", || server.requests().len() == 1);
+    world.tracker.add("2", "more", "todo");
+    world.tracker.add("3", "more", "todo");
+    eventually("work goes on", || {
+        world
+            .status()
+            .is_some_and(|status| status["parked"].as_array().map(Vec::len) == Some(3))
+    });
+    world.vik(&["stop"]).expect(0);
+    daemon.done().expect(0);
+    world.env.assert_nothing_left();
+    let kept = outbox(&world);
+    assert!(kept.contains("\"issue_id\": \"1\""), "{kept}");
+}
+
+#[test]
+fn what_was_gathered_when_the_daemon_was_killed_is_told_by_the_next_one() {
+    let mut world = failing(&[("1", "todo")], "1h");
+    let daemon = daemon(&world, &[]);
+    eventually("it is kept", || outbox(&world).contains("attempts_used_up"));
+    daemon.signal(Signal::SIGKILL);
+    daemon.done();
+    assert_eq!(told(&world).len(), 0);
+    world.put("/notify/team/debounce", json!("0s"));
+    let daemon = self::daemon(&world, &[]);
+    eventually("it is told", || told(&world).len() == 1);
+    daemon.stop().expect(0);
+    assert_eq!(told(&world).len(), 1);
+    assert_eq!(told(&world)[0]["items"][0]["issue_id"], "1");
+}
+
+#[test]
+fn what_was_on_its_way_when_the_daemon_was_killed_comes_again_with_the_same_id() {
+    let server = Server::silent();
+    let world = failing(&[("1", "todo")], "0s").set("/notify", json!({"hook": webhook(&server, "0s")}));
+    let daemon = daemon(&world, &[]);
+    eventually("it is on its way", || server.requests().len() == 1);
+    daemon.signal(Signal::SIGKILL);
+    daemon.done();
+    server.answer();
+    let daemon = self::daemon(&world, &[]);
+    eventually("it comes again", || server.requests().len() == 2);
+    daemon.stop().expect(0);
+    let requests = server.requests();
+    assert_eq!(requests.len(), 2);
+    assert_eq!(
+        requests[0].header("x-vik-delivery"),
+        requests[1].header("x-vik-delivery")
+    );
+}
+
+#[test]
+fn what_was_parked_in_the_moment_before_a_kill_is_told() {
+    let world = failing(&[("1", "todo")], "0s");
+    let points = world.env.path("points");
+    std::fs::create_dir_all(&points).unwrap();
+    std::fs::write(points.join("end_committed.armed"), "").unwrap();
+    let daemon = daemon(&world, &[("VIK_CRASH_DIR", points.to_str().unwrap())]);
+    eventually("the end is committed", || {
+        points.join("end_committed.hit").exists()
+    });
+    daemon.signal(Signal::SIGKILL);
+    daemon.done();
+    assert_eq!(told(&world).len(), 0);
+    let daemon = self::daemon(&world, &[]);
+    eventually("it is told", || told(&world).len() == 1);
+    daemon.stop().expect(0);
+    assert_eq!(world.sessions("1").len(), 1, "no second attempt was made");
+    world.once();
+    assert_eq!(told(&world).len(), 1, "and once");
+}
+
+#[test]
+fn a_day_is_summed_up_once_however_often_vik_is_started() {
+    let world = failing(&[("1", "todo")], "0s");
+    let world = world.set("/notify/team/on", json!(["daily_summary"]));
+    let world = world.set("/notify/team/daily_at", json!("08:00"));
+    let points = world.env.path("points");
+    std::fs::create_dir_all(&points).unwrap();
+    let now = jiff::Timestamp::now().as_second();
+    // Tomorrow at 07:00 UTC, so that the attempts of now are in its day.
+    let jump = (now / 86_400 + 1) * 86_400 + 7 * 3600 - now;
+    let clock = |seconds: i64| std::fs::write(points.join("clock"), seconds.to_string()).unwrap();
+    clock(jump);
+    let env = [("VIK_CRASH_DIR", points.to_str().unwrap())];
+    let daemon = daemon(&world, &env);
+    eventually("it looked at the clock", || {
+        outbox(&world).contains("\"summed_up\": \"2")
+    });
+    eventually("there is something to sum up", || {
+        world.runs().iter().any(|run| run["state"] == "parked")
+    });
+    assert_eq!(told(&world).len(), 0, "it is not time yet");
+    clock(jump + 2 * 3600);
+    eventually("it is told", || told(&world).len() == 1);
+    daemon.stop().expect(0);
+    let daemon = self::daemon(&world, &env);
+    let before = world.tracker.pulls();
+    eventually("it goes on", || world.tracker.pulls() > before + 2);
+    assert_eq!(told(&world).len(), 1, "not again");
+    clock(jump + 20 * 86_400);
+    eventually("one for all the days that were missed", || {
+        told(&world).len() == 2
+    });
+    clock(jump + 3600);
+    let before = world.tracker.pulls();
+    eventually("it goes on", || world.tracker.pulls() > before + 2);
+    daemon.stop().expect(0);
+    let told = told(&world);
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert_eq!(told[0]["event"], "daily_summary");
+    assert_eq!(told[0]["summary"]["total"]["attempts"], 1, "{}", told[0]);
+}
+
+#[test]
+fn a_run_that_failed_and_whose_issue_went_on_is_told_as_failed() {
+    let world = failing(&[("1", "todo")], "0s");
+    let moves = world.tracker.move_command("done");
+    let world = world.work("hooks", json!({"after_run": moves}));
+    world.once().expect(1);
+    let told = told(&world);
+    assert_eq!(told.len(), 1, "{told:?}");
+    let item = &told[0]["items"][0];
+    assert_eq!(
+        (&told[0]["event"], &item["issue_id"]),
+        (&json!("failed"), &json!("1"))
+    );
+    assert_eq!(item["freed_by"], json!(null));
+}
+
+#[test]
+fn the_limit_of_a_day_is_told_once_a_day() {
+    let world = failing(&[("1", "todo"), ("2", "todo")], "0s")
+        .agent("codex")
+        .set("/loop", json!({"max_issue_concurrency": 1}))
+        .set("/limits", json!({"tokens_per_day": 100}))
+        .script("start; usage 150 0 10; done");
+    let of_day = || {
+        let told = told(&world);
+        let items = told
+            .iter()
+            .flat_map(|told| told["items"].as_array().unwrap().clone());
+        items
+            .filter(|item| item["reason"] == "day_limit")
+            .collect::<Vec<_>>()
+    };
+    let daemon = daemon(&world, &[]);
+    eventually("it is told", || of_day().len() == 1);
+    daemon.stop().expect(0);
+    world.once();
+    world.once();
+    let told = of_day();
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert_eq!(told[0]["event"], "over_budget");
+}
+
+#[test]
+fn an_edit_brings_a_notifier_and_a_refused_edit_is_told() {
+    let mut world = failing(&[("1", "todo")], "0s");
+    let notify = json!({"kind": "command", "command": "exit 3", "debounce": "0s"});
+    let team = serde_json::from_str::<Value>(&world.env.read("work/workflow.yml")).unwrap()["notify"]["team"]
+        .clone();
+    world.put("/notify", json!(null));
+    let daemon = world.daemon();
+    eventually("it is parked", || {
+        world
+            .status()
+            .is_some_and(|status| status["parked"].as_array().map(Vec::len) == Some(1))
+    });
+    world.put("/notify", json!({"team": team, "broken": notify}));
+    eventually("the notifiers are there", || {
+        world
+            .status()
+            .is_some_and(|status| status["notify"].as_array().map(Vec::len) == Some(2))
+    });
+    world.tracker.add("2", "more", "todo");
+    eventually("what comes is told", || !told(&world).is_empty());
+    world.put("/issue/stages/work/agent", json!("nobody"));
+    eventually("a refused edit is told", || {
+        told(&world)
+            .iter()
+            .any(|told| told["items"][0]["reason"] == "edit_rejected")
+    });
+    daemon.stop().expect(0);
+    assert!(
+        told(&world)
+            .iter()
+            .all(|told| told["items"][0]["issue_id"] != "1"),
+        "what was before is no news"
+    );
+}
+
+#[test]
+fn a_notifier_can_be_tried() {
+    let world = failing(&[("1", "todo")], "0s");
+    let done = world.vik(&["notify", "test"]).expect(0);
+    assert_eq!(done.out, "team: told\n");
+    assert_eq!(told(&world)[0]["event"], "test");
+    let world = world
+        .set(
+            "/notify/hook",
+            json!({"kind": "webhook", "url": "http://127.0.0.1:9/x", "secret_env": "NOT_SET"}),
+        )
+        .set(
+            "/notify/bad",
+            json!({"kind": "command", "command": "echo no >&2; exit 3"}),
+        );
+    let done = world.vik(&["notify", "test"]).expect(1);
+    assert_eq!(
+        done.out,
+        "bad: FAILED: the command exited with 3; it said: no\nhook: FAILED: the variable NOT_SET is not set\nteam: told\n"
+    );
+    let done = world.vik(&["notify", "test", "hook", "--json"]).expect(1).json();
+    assert_eq!(
+        (&done[0]["ok"], &done[0]["notifier"]),
+        (&json!(false), &json!("hook"))
+    );
+    let done = world.vik(&["notify", "test", "tema"]).expect(2);
+    assert!(done.err.contains("there is bad, hook, team"), "{}", done.err);
+    let doctor = world.vik(&["doctor", "--offline"]).expect(1);
+    assert!(
+        doctor.out.contains("the variable NOT_SET is not set"),
+        "{}",
+        doctor.out
+    );
+}
