@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use vik_api::ApiView;
 use vik_core::changes::Stored;
 use vik_core::workflow::Workflow;
@@ -26,6 +26,8 @@ use crate::host::{Host, SHIM_MARK, own_environment};
 use crate::logging::{self, Console};
 use crate::orchestrator::{Closing, Observer, Options, Orchestrator, Setup};
 use crate::report::{Exit, Failure, chain};
+use crate::schedule::{self, Schedule};
+use crate::webhooks::{self, Webhooks};
 use crate::workflow_file::{LoadedWorkflow, Watch};
 use crate::workspace::{self, Layout};
 
@@ -236,6 +238,11 @@ impl Daemon {
         });
         let api = tcp.as_ref().map(Tcp::view);
         let feed = Feed::default();
+        // Who only wants to get through what is there waits for nothing that comes from outside.
+        let wakes = !serve.options.once;
+        let hooks = serve.loaded.workflow.webhooks.listen.filter(|_| wakes);
+        let hooks = hooks.map(listen_to_webhooks).transpose()?;
+        let (told, workflows) = watch::channel(Arc::clone(&serve.loaded.workflow));
         let orchestrator = Orchestrator::new(Setup {
             host: Arc::clone(&self.host),
             loaded: serve.loaded.clone(),
@@ -247,6 +254,8 @@ impl Daemon {
             workspaces,
             orphan_grace,
             api: api.clone(),
+            webhooks: hooks.as_ref().map(Tcp::view),
+            told,
         });
         let shims = orchestrator.shims();
         let refuse = Arc::new(move |peer: i32| {
@@ -259,11 +268,28 @@ impl Daemon {
             layout: self.host.layout.clone(),
             supervisor: self.host.supervisor.clone(),
             asks: asks.clone(),
-            feed,
+            feed: feed.clone(),
             keys: Arc::clone(&keys),
             tcp,
         })
         .map_err(|error| fail("cannot serve HTTP", &error))?;
+        let webhooks = hooks
+            .map(|tcp| {
+                tracing::info!(address = %tcp.address(), "webhooks are listened for");
+                Webhooks::start(webhooks::Setup {
+                    tcp,
+                    workflows: workflows.clone(),
+                    asks: asks.clone(),
+                    feed,
+                })
+            })
+            .transpose()
+            .map_err(|error| fail("cannot listen for webhooks", &error))?;
+        let schedule = schedule::Setup {
+            host: Arc::clone(&self.host),
+            workflows,
+            asks: asks.clone(),
+        };
         let behind = Behind {
             asks,
             refuse,
@@ -294,7 +320,12 @@ impl Daemon {
         tokio::task::spawn_blocking(move || {
             end_cut_off_logs(&sessions, boot, |record| inherited.contains(&record.session_id));
         });
+        let schedule = wakes.then(|| Schedule::start(schedule));
         let closing = orchestrator.run(signals, receiver).await;
+        drop(webhooks);
+        if let Some(schedule) = schedule {
+            schedule.close().await;
+        }
         server.close().await;
         drop(http);
         retention.abort();
@@ -319,6 +350,18 @@ fn listen(address: SocketAddr) -> Result<Tcp, Failure> {
     Tcp::bind(address).map_err(|error| {
         Failure::failed("listen", format!("cannot listen at {address}"), &error)
             .hint("another program may have the port; `--port 0` takes a free one")
+    })
+}
+
+/// Takes the port of the webhooks.
+fn listen_to_webhooks(address: SocketAddr) -> Result<Tcp, Failure> {
+    Tcp::bind(address).map_err(|error| {
+        Failure::failed(
+            "listen",
+            format!("cannot listen for webhooks at {address}"),
+            &error,
+        )
+        .hint("another program may have the port; `webhooks.listen` in the workflow says which it is")
     })
 }
 

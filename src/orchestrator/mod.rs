@@ -137,6 +137,10 @@ pub struct Setup {
     pub orphan_grace: Duration,
     /// Where HTTP is served, for `status`.
     pub api: Option<ApiView>,
+    /// Where webhooks are listened for, for `status`.
+    pub webhooks: Option<ApiView>,
+    /// Is told the workflow each time it was edited.
+    pub told: watch::Sender<Arc<Workflow>>,
 }
 
 /// The loop and all it knows.
@@ -159,6 +163,8 @@ pub struct Orchestrator {
     state: DaemonState,
     started_at: Timestamp,
     pulling: bool,
+    /// Somebody asked for a pull while one ran.
+    pull_again: bool,
     pull_due: Option<Instant>,
     pull_started: Option<Instant>,
     iterations: u64,
@@ -190,6 +196,8 @@ pub struct Orchestrator {
     pressed: Option<String>,
     pressure_due: Instant,
     api: Option<ApiView>,
+    webhooks: Option<ApiView>,
+    told: watch::Sender<Arc<Workflow>>,
 }
 
 impl std::fmt::Debug for Orchestrator {
@@ -221,6 +229,8 @@ impl Orchestrator {
             workspaces,
             orphan_grace,
             api,
+            webhooks,
+            told,
         } = setup;
         let edits = Edits::new(watch, &loaded);
         let workflow = loaded.workflow;
@@ -244,6 +254,7 @@ impl Orchestrator {
             state: DaemonState::Running,
             started_at: Timestamp::now(),
             pulling: false,
+            pull_again: false,
             pull_due: Some(epoch),
             pull_started: None,
             iterations: 0,
@@ -269,6 +280,8 @@ impl Orchestrator {
             pressed: None,
             pressure_due: epoch,
             api,
+            webhooks,
+            told,
         }
     }
 

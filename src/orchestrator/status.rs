@@ -80,6 +80,7 @@ impl Orchestrator {
                     .map(|broken| crate::report::chain(&broken.error)),
             }),
             api: self.api.clone(),
+            webhooks: self.webhooks.clone(),
         }
     }
 

@@ -72,6 +72,7 @@ fn orchestrator(world: &World, book: Stumbling) -> Orchestrator {
         instance: "test".to_owned(),
         vik: env!("CARGO_BIN_EXE_vik").into(),
     };
+    let (told, _) = tokio::sync::watch::channel(Arc::clone(&loaded.workflow));
     Orchestrator::new(Setup {
         host: Arc::new(host),
         loaded,
@@ -83,6 +84,8 @@ fn orchestrator(world: &World, book: Stumbling) -> Orchestrator {
         workspaces: Vec::new(),
         orphan_grace: Duration::ZERO,
         api: None,
+        webhooks: None,
+        told,
     })
 }
 

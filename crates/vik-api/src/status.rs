@@ -52,6 +52,9 @@ pub struct Status {
     /// Where the HTTP API and the dashboard are served; `null`: only on the control socket.
     #[serde(default)]
     pub api: Option<ApiView>,
+    /// Where webhooks are listened for; `null`: nowhere.
+    #[serde(default)]
+    pub webhooks: Option<ApiView>,
 }
 
 impl Status {
@@ -72,6 +75,7 @@ impl Status {
             day: None,
             ledger: None,
             api: None,
+            webhooks: None,
         }
     }
 }

@@ -156,6 +156,7 @@ fn eventful() -> Status {
             error: Some("the disk of /home/u/project/.vik/workflows/x/service/vik.db is full".to_owned()),
         }),
         api: None,
+        webhooks: None,
     }
 }
 

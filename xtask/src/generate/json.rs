@@ -24,6 +24,10 @@ pub fn schemas() -> Vec<Generated> {
             schema::<vik_api::Explained>("vik explain --json"),
         ),
         (
+            "docs/reference/schedule.schema.json",
+            schema::<vik_api::ScheduleView>("vik schedule --json"),
+        ),
+        (
             "docs/reference/error.schema.json",
             schema::<vik_api::ErrorBody>("`error` in every failed --json"),
         ),

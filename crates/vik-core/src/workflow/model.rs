@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::duration::Span;
 use crate::ids::{AgentName, StageName};
 use crate::limits::{Limit, Spend};
+use crate::workflow::wakes::{ScheduleEntry, Webhooks};
 
 /// A whole workflow.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -34,6 +35,12 @@ pub struct Workflow {
     pub show: Option<Show>,
     /// `issue.*`.
     pub issue: IssuePolicy,
+    /// `webhooks`.
+    #[serde(default)]
+    pub webhooks: Webhooks,
+    /// `schedule`, by name.
+    #[serde(default)]
+    pub schedule: BTreeMap<String, ScheduleEntry>,
     /// `logging.retention_days`.
     pub retention_days: u32,
 }

@@ -456,7 +456,12 @@ fn tabs_have_a_hint() {
 
 #[test]
 fn each_code_is_documented_and_tested() {
-    let tests = [include_str!("codes.rs"), include_str!("across.rs")].concat();
+    let tests = [
+        include_str!("codes.rs"),
+        include_str!("across.rs"),
+        include_str!("../wakes/tests.rs"),
+    ]
+    .concat();
     for (code, _) in CODES {
         assert!(tests.contains(&format!("\"{code}\"")), "{code}");
     }
