@@ -101,7 +101,7 @@ impl Keeper {
             Ok(book) => self.book = book,
             // Better one time that is not made up for than one that runs twice.
             Err(error) => {
-                tracing::error!(%error, "what is kept of the schedule cannot be read: it begins anew")
+                tracing::error!(%error, "what is kept of the schedule cannot be read: it begins anew");
             }
         }
         self.book.end_running();

@@ -70,9 +70,8 @@ async fn serve(stream: TcpStream, gate: Arc<Gate>, peer: String) {
     let served = connections()
         .keep_alive(false)
         .serve_connection(TokioIo::new(stream), service);
-    match tokio::time::timeout(CALL_WITHIN, served).await {
-        Ok(Err(error)) => tracing::debug!(%error, "the sender of a webhook went away"),
-        Ok(Ok(())) | Err(_) => {}
+    if let Ok(Err(error)) = tokio::time::timeout(CALL_WITHIN, served).await {
+        tracing::debug!(%error, "the sender of a webhook went away");
     }
 }
 

@@ -120,17 +120,19 @@ pub(super) fn verify(
     let mut delivery = match hook.kind {
         HookKind::Github => {
             let signature = proof.strip_prefix("sha256=").ok_or(Refused::Forged)?;
-            is_hmac(secret.as_bytes(), &[body], &unhex(signature))?;
+            let signature = unhex(signature);
+            is_hmac(secret.as_bytes(), &[body], &signature)?;
             let event = event("x-github-event");
             Delivery {
                 id: id("x-github-delivery"),
                 is_ping: event == "ping",
                 event,
-                marks: vec![digest("signature", signature)],
+                marks: marks("signature", &signature),
             }
         }
         HookKind::Linear => {
-            is_hmac(secret.as_bytes(), &[body], &unhex(proof))?;
+            let signature = unhex(proof);
+            is_hmac(secret.as_bytes(), &[body], &signature)?;
             // What is signed may be read.
             let sent = serde_json::from_slice::<LinearTime>(body).map_err(|_| Refused::Stale)?;
             if now.as_millisecond().abs_diff(sent.webhook_timestamp) > LINEAR_WITHIN_MS.unsigned_abs() {
@@ -140,7 +142,7 @@ pub(super) fn verify(
                 id: id("linear-delivery"),
                 event: event("linear-event"),
                 is_ping: false,
-                marks: vec![digest("signature", proof)],
+                marks: marks("signature", &signature),
             }
         }
         HookKind::Gitlab if is_signing_token(hook, secret) => {
@@ -191,9 +193,7 @@ pub(super) fn verify(
             }
         }
     };
-    delivery
-        .marks
-        .extend(delivery.id.as_deref().map(|id| digest("id", id)));
+    delivery.marks.extend(marks("id", &delivery.id));
     Ok(delivery)
 }
 
@@ -213,8 +213,12 @@ fn is_hmac(key: &[u8], signed: &[&[u8]], signature: &Option<Vec<u8>>) -> Result<
     mac.verify_slice(signature).map_err(|_| Refused::Forged)
 }
 
-fn digest(what: &str, text: &str) -> Mark {
-    // Hex is the same in both cases.
-    let text = text.to_ascii_lowercase();
-    Sha256::digest(format!("{what} {text}").as_bytes()).into()
+fn marks<T: AsRef<[u8]>>(what: &str, known: &Option<T>) -> Vec<Mark> {
+    let known = known.iter();
+    known
+        .map(|known| {
+            let digest = Sha256::new_with_prefix(what.as_bytes());
+            digest.chain_update([0]).chain_update(known.as_ref()).finalize().into()
+        })
+        .collect()
 }
