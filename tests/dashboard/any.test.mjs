@@ -8,6 +8,8 @@ import { startMock } from "./mock.mjs";
 let browser;
 let mock;
 let link;
+// A link works once: every page of the tests has the cookie that it gave.
+let signedIn;
 before(async () => {
   browser = await launch();
   link = process.env.VIK_DASHBOARD_URL;
@@ -15,6 +17,11 @@ before(async () => {
     mock = await startMock();
     link = mock.url;
   }
+  const page = await open(browser, link);
+  await page.getByRole("heading", { name: "Board" }).waitFor();
+  signedIn = { storageState: await page.context().storageState() };
+  await page.context().close();
+  link = new URL("/", link).href;
 });
 after(async () => {
   await browser.close();
@@ -23,7 +30,7 @@ after(async () => {
 
 describe("any daemon", () => {
   it("serves the board, the report, and the pages of what is on the board", async () => {
-    const page = await open(browser, link);
+    const page = await open(browser, link, signedIn);
     await page.getByRole("heading", { name: "Board" }).waitFor();
     await page.getByRole("heading", { name: "Live sessions" }).waitFor();
     await page.locator("#top").getByText("Live").waitFor();
@@ -49,7 +56,7 @@ describe("any daemon", () => {
   });
 
   it("sends a policy that lets nothing else in", async () => {
-    const page = await open(browser, link);
+    const page = await open(browser, link, signedIn);
     const policy = (await page.request.get(new URL("/", link).href)).headers()["content-security-policy"];
     for (const rule of [
       "default-src 'none'",
@@ -71,7 +78,7 @@ describe("any daemon", () => {
   });
 
   it("fits a phone", async () => {
-    const page = await open(browser, link, { width: 360, height: 740 });
+    const page = await open(browser, link, { width: 360, height: 740, ...signedIn });
     await page.getByRole("heading", { name: "Live sessions" }).waitFor();
     assert.ok(await noSideScroll(page));
     page.clean();

@@ -73,7 +73,7 @@ fn done() -> Served {
     let served = Served::of(World::new(&[("1", "todo")]).script("write out.txt hello; ok"));
     eventually("the issue is done", || {
         served.world.tracker.state("1").as_deref() == Some("done")
-            && served.get("/state")["sessions"] == json!([])
+            && served.get("/runs")["runs"][0]["state"] == "ended"
     });
     served
 }

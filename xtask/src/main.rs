@@ -14,6 +14,7 @@ mod repo;
 mod simulate;
 mod test;
 mod tidy;
+mod web;
 mod whole_run;
 
 use std::process::ExitCode;
@@ -38,6 +39,8 @@ enum Task {
     Live(live::LiveArgs),
     /// Run the core in simulated worlds, and check what must always hold
     Simulate(simulate::SimulateArgs),
+    /// Look at the dashboard in a real browser, and at the HTTP API by its OpenAPI document
+    Web(web::WebArgs),
     /// Let real agents work on this repository, and print a report of it
     WholeRun(whole_run::WholeRunArgs),
 }
@@ -51,6 +54,7 @@ fn main() -> ExitCode {
         Task::Bench(args) => bench::run(&args),
         Task::Live(args) => live::run(&args),
         Task::Simulate(args) => simulate::run(&args),
+        Task::Web(args) => web::run(&args),
         Task::WholeRun(args) => whole_run::run(&args),
     };
     match done {

@@ -55,7 +55,8 @@ pub struct WhichIssue {
 #[serde(deny_unknown_fields)]
 pub struct Unpark {
     /// Allow at least so many attempts more.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "whole")]
+    #[schemars(range(max = 4_294_967_295_u32))]
     pub attempts: Option<u32>,
 }
 
@@ -67,4 +68,21 @@ pub struct Steered {
     /// Why there was nothing to do, where there was nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nothing: Option<String>,
+}
+
+/// A whole number as JSON has it: `3.0` is one too.
+fn whole<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
+    let Some(number) = Option::<serde_json::Number>::deserialize(deserializer)? else {
+        return Ok(None);
+    };
+    let exact = number.as_u64().and_then(|whole| u32::try_from(whole).ok());
+    let float = || {
+        let float = number.as_f64().filter(|float| float.fract() == 0.0)?;
+        // The text of a float without a fraction is that of the whole number.
+        format!("{float:.0}").parse().ok()
+    };
+    let found = exact.or_else(float);
+    found.map(Some).ok_or_else(|| {
+        serde::de::Error::custom(format!("`{number}` is no whole number from 0 to {}", u32::MAX))
+    })
 }

@@ -1,6 +1,6 @@
 //! What can be read, and how the daemon is asked for it.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use axum::extract::State;
@@ -8,6 +8,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response as HttpResponse};
 use axum::{Extension, Json};
 use jiff::Timestamp;
+use regex::Regex;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::sync::{Mutex, mpsc, oneshot};
@@ -155,13 +156,14 @@ pub struct IssuesQuery {
     /// Only those with this in their id, title or state, in any case.
     q: Option<String>,
     /// How many at most.
+    #[schemars(with = "u32", range(min = 1, max = 1000))]
     limit: Option<Limit>,
 }
 
 /// How many things a page has at most: 1 to 1000.
-#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(try_from = "u32")]
-pub struct Limit(#[schemars(range(min = 1, max = 1000))] u32);
+pub struct Limit(u32);
 
 impl TryFrom<u32> for Limit {
     type Error = &'static str;
@@ -238,6 +240,7 @@ pub struct PastQuery {
     /// Only of this issue.
     issue: Option<IssueId>,
     /// How many at most.
+    #[schemars(with = "u32", range(min = 1, max = 1000))]
     limit: Option<Limit>,
 }
 
@@ -304,8 +307,15 @@ pub async fn decisions(
 #[serde(deny_unknown_fields)]
 pub struct ReportQuery {
     /// From when: a time before now (`24h`, `7d`), a date, or a time (RFC 3339). Without it: `7d`.
+    #[schemars(with = "String", regex(pattern = SINCE))]
     since: Option<String>,
 }
+
+/// What a `since` looks like: what the document says is what is checked.
+static SINCE_FORM: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(SINCE).ok());
+
+const SINCE: &str = "^([1-9][0-9]{0,3}[smhd]|20[0-9]{2}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])\
+    (T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]Z)?)$";
 
 /// `GET /api/v1/report`
 pub async fn report(
@@ -313,20 +323,17 @@ pub async fn report(
     Params(query): Params<ReportQuery>,
 ) -> Answer<ReportView> {
     let now = Timestamp::now();
-    let since: Since = query
-        .since
-        .as_deref()
-        .unwrap_or("7d")
-        .parse()
-        .map_err(|why| Refusal::new(StatusCode::BAD_REQUEST, "bad_request", format!("`since`: {why}")))?;
-    let since = since.before(now);
-    if since > now {
-        return Err(Refusal::new(
+    let text = query.since.as_deref().unwrap_or("7d");
+    let fits = SINCE_FORM.as_ref().is_some_and(|form| form.is_match(text));
+    let since: Since = fits.then(|| text.parse().ok()).flatten().ok_or_else(|| {
+        Refusal::new(
             StatusCode::BAD_REQUEST,
             "bad_request",
-            "`since` is in the future",
-        ));
-    }
+            "`since` is a time before now (`24h`, `7d`), a date (`2026-03-01`), or a time (`2026-03-01T12:00:00Z`)",
+        )
+    })?;
+    // Of the future nothing is known: that is an empty span.
+    let since = since.before(now);
     let report = daemon
         .reading(move |daemon| {
             let ledger = daemon.ledger()?;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
+use axum::http::StatusCode;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use vik_api::{DiffView, EventsPage, Excerpt, SCHEMA, ScriptView, SessionDetail, StderrTail};
@@ -22,6 +23,9 @@ use crate::workspace::{self, fs::create_private_dir_all};
 
 /// How much of a prompt, or of what a script printed, is shown.
 const EXCERPT: u64 = 256 * 1024;
+
+/// The most of stderr that is given at once.
+const MOST_STDERR: u64 = 1024 * 1024;
 
 /// `GET /api/v1/sessions/{id}`
 pub async fn detail(State(daemon): State<Arc<Daemon>>, session: SessionInPath) -> Answer<SessionDetail> {
@@ -91,8 +95,10 @@ fn scripts(files: &AttemptFiles) -> Vec<ScriptView> {
 #[serde(deny_unknown_fields)]
 pub struct EventsQuery {
     /// Those after the one with this `seq`.
+    #[schemars(with = "u64", range(max = 9_007_199_254_740_991_u64))]
     after: Option<u64>,
     /// How many at most.
+    #[schemars(with = "u32", range(min = 1, max = 1000))]
     limit: Option<Limit>,
 }
 
@@ -127,7 +133,7 @@ pub async fn events(
 #[serde(deny_unknown_fields)]
 pub struct StderrQuery {
     /// How many bytes at most, 1 to 1048576.
-    #[schemars(range(min = 1, max = 1_048_576))]
+    #[schemars(with = "u64", range(min = 1, max = 1_048_576))]
     bytes: Option<u64>,
 }
 
@@ -137,7 +143,14 @@ pub async fn stderr(
     session: SessionInPath,
     Params(query): Params<StderrQuery>,
 ) -> Answer<StderrTail> {
-    let bytes = query.bytes.unwrap_or(64 * 1024).clamp(1, 1024 * 1024);
+    let bytes = query.bytes.unwrap_or(64 * 1024);
+    if !(1..=MOST_STDERR).contains(&bytes) {
+        return Err(Refusal::new(
+            StatusCode::BAD_REQUEST,
+            "bad_request",
+            format!("`bytes` is a number from 1 to {MOST_STDERR}"),
+        ));
+    }
     let tail = daemon
         .reading(move |daemon| {
             let files = files(daemon, &session)?;

@@ -19,6 +19,12 @@ function roundUp(n) {
 const day = (iso) => new Date(iso).toLocaleDateString("en-GB", { day: "numeric", month: "short" });
 const time = (iso) => new Date(iso).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
 
+/** Where the name of a bar stands; the last one must not reach over the edge. */
+const label = (x, width) =>
+  x + 20 > width
+    ? { class: "axis", x: width, y: HEIGHT - 5, "text-anchor": "end" }
+    : { class: "axis", x, y: HEIGHT - 5, "text-anchor": "middle" };
+
 /** Stacked bars: `stacks` names the layers as `[class, word, value(part)]`. */
 function bars({ title, summary, report, stacks, show, integer }) {
   const { series, part_ms: partMs } = report;
@@ -64,7 +70,7 @@ function bars({ title, summary, report, stacks, show, integer }) {
       at % every === 0
         ? h(
             "text",
-            { class: "axis", x: LEFT + (at + 0.5) * step, y: HEIGHT - 5, "text-anchor": "middle" },
+            label(LEFT + (at + 0.5) * step, width),
             (days ? day : time)(part.at),
           )
         : null,

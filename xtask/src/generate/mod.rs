@@ -32,6 +32,10 @@ fn all() -> Vec<Generated> {
             format!("{workflow_schema:#}\n"),
         ),
         ("docs/reference/cli.md", cli::markdown()),
+        (
+            "docs/reference/openapi.json",
+            format!("{:#}\n", vik::control::http::openapi()),
+        ),
     ];
     files.extend(json::schemas());
     files.extend(json::vex_schemas());

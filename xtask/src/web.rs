@@ -1,0 +1,239 @@
+//! `cargo xtask web`: the dashboard in a real browser, and the HTTP API against its own OpenAPI document.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use clap::{Args, ValueEnum};
+use serde_json::Value;
+
+use crate::repo::{self, Done};
+
+/// The version of schemathesis that is used.
+const SCHEMATHESIS: &str = "4.32.5";
+
+/// How long a daemon may take to come up.
+const UP_WITHIN: Duration = Duration::from_secs(60);
+
+/// `cargo xtask web`
+#[derive(Debug, Args)]
+pub struct WebArgs {
+    /// Only these
+    #[arg(value_enum)]
+    only: Vec<Part>,
+    /// How many cases schemathesis makes up for each operation
+    #[arg(long, value_name = "N", default_value_t = 25)]
+    examples: u32,
+    /// From which number it makes them up
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+}
+
+/// What is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// The pages, in Chromium, against a mock of the API
+    Pages,
+    /// The pages of a real daemon
+    Daemon,
+    /// The API of a real daemon, by schemathesis
+    Api,
+    /// Its metrics, by promtool
+    Metrics,
+}
+
+pub fn run(args: &WebArgs) -> Done {
+    let wanted = |part: Part| args.only.is_empty() || args.only.contains(&part);
+    let pages = repo::root().join("tests/dashboard");
+    if wanted(Part::Pages) || wanted(Part::Daemon) {
+        installed("chromium", "chromium")?;
+        repo::run(repo::program("npm").args(["ci", "--silent", "--prefix", "tests/dashboard"]))?;
+    }
+    if wanted(Part::Pages) {
+        let tests = ["--test", "--test-concurrency=1", "--test-reporter=spec"];
+        repo::run(repo::program("node").args(tests).current_dir(&pages))?;
+    }
+    if wanted(Part::Daemon) {
+        let daemon = Daemon::start()?;
+        let mut node = repo::program("node");
+        node.args(["--test", "--test-reporter=spec", "any.test.mjs"])
+            .env("VIK_DASHBOARD_URL", daemon.link()?);
+        repo::run(node.current_dir(&pages))?;
+    }
+    if wanted(Part::Api) {
+        schemathesis(&Daemon::start()?, args)?;
+    }
+    if wanted(Part::Metrics) {
+        installed("promtool", "prometheus")?;
+        let daemon = Daemon::start()?;
+        let header = format!("Authorization: Bearer {TOKEN}");
+        let url = format!("http://{}/metrics", daemon.address);
+        let curl = ["--silent", "--show-error", "--fail", "--noproxy", "*", "--header"];
+        let text = repo::output(Command::new("curl").args(curl).arg(&header).arg(&url))?;
+        let file = daemon.folder.path().join("metrics.txt");
+        repo::write(&file, &text)?;
+        let input =
+            std::fs::File::open(&file).map_err(|error| format!("cannot read the metrics: {error}"))?;
+        repo::run(Command::new("promtool").args(["check", "metrics"]).stdin(input))?;
+        println!("promtool accepts {} lines of metrics", text.lines().count());
+    }
+    Ok(())
+}
+
+fn schemathesis(daemon: &Daemon, args: &WebArgs) -> Done {
+    let folder = repo::target().join("ci-tools/schemathesis");
+    let program = folder.join("bin/schemathesis");
+    let version = |program: &Path| repo::output(Command::new(program).arg("--version")).unwrap_or_default();
+    if !version(&program).contains(SCHEMATHESIS) {
+        eprintln!("Installing schemathesis {SCHEMATHESIS}");
+        repo::run(repo::program("python3").args(["-m", "venv"]).arg(&folder))?;
+        let wanted = format!("schemathesis=={SCHEMATHESIS}");
+        repo::run(Command::new(folder.join("bin/pip")).args(["install", "--quiet", &wanted]))?;
+    }
+    let mut command = Command::new(program);
+    command
+        .current_dir(daemon.folder.path())
+        .arg("run")
+        .arg(format!("http://{}/api/v1/openapi.json", daemon.address))
+        .args(["--header", &format!("Authorization: Bearer {TOKEN}")])
+        .args(["--checks", "all", "--max-examples", &args.examples.to_string()])
+        .args(["--seed", &args.seed.to_string()])
+        // The one never ends, the other ends the daemon.
+        .args([
+            "--exclude-path",
+            "/api/v1/events",
+            "--exclude-path",
+            "/api/v1/drain",
+        ]);
+    repo::run(&mut command)
+}
+
+/// Finds a program; as root on Debian it is installed where it is missing.
+fn installed(program: &str, package: &str) -> Done {
+    let there = || {
+        Command::new(program)
+            .arg("--version")
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()
+            .is_ok_and(|status| status.success())
+    };
+    if there() {
+        return Ok(());
+    }
+    eprintln!("Installing {package} by apt-get");
+    let quiet = ["-qq", "-y", "--no-install-recommends", "install", package];
+    let apt = |args: &[&str]| {
+        repo::run(
+            Command::new("apt-get")
+                .args(args)
+                .env("DEBIAN_FRONTEND", "noninteractive"),
+        )
+    };
+    let _ = apt(&["-qq", "update"]).and_then(|()| apt(&quiet));
+    if there() {
+        Ok(())
+    } else {
+        Err(format!("`{program}` is needed: install the package {package}"))
+    }
+}
+
+const TOKEN: &str = "the-token-of-a-test-of-the-api";
+
+/// A real daemon with something of everything on its board. It is stopped when dropped.
+struct Daemon {
+    folder: tempfile::TempDir,
+    child: Child,
+    vik: PathBuf,
+    address: String,
+}
+
+const WORKFLOW: &str = "
+workspace: {root: home}
+agents:
+  slow: {runtime: command, command: [sh, -c, 'while :; do echo step; echo note >&2; sleep 1; done']}
+  bad: {runtime: command, command: [sh, -c, 'echo trying; exit 3']}
+issues: {pull: {command: cat issues.json, idle_sec: 1}}
+issue:
+  stages:
+    implement:
+      when: {state: todo}
+      agent: slow
+      prompt: 'do {{ issue.title }}'
+      hooks: {before_run: 'git init -q . && echo new > new.txt'}
+    review: {when: {state: review}, agent: bad, prompt: review, retry: {max_attempts: 2, initial_backoff: 1s}}
+    later: {when: {state: later}, agent: bad, prompt: later, retry: {max_attempts: 5, initial_backoff: 5m}}
+";
+
+const ISSUES: &str = r#"[
+  {"id": "1", "title": "Fix <img src=x onerror=alert(1)>", "state": "todo"},
+  {"id": "a/b c?#%", "title": "An id that must be escaped", "state": "todo"},
+  {"id": "3", "title": "Review me", "state": "review"},
+  {"id": "4", "title": "Much later", "state": "later"}
+]"#;
+
+impl Daemon {
+    fn start() -> Done<Self> {
+        repo::run(repo::cargo().args(["build", "--quiet", "-p", "vik"]))?;
+        let vik = repo::target().join("debug/vik");
+        let folder = tempfile::tempdir().map_err(|error| format!("cannot make a folder: {error}"))?;
+        repo::write(&folder.path().join("workflow.yml"), WORKFLOW)?;
+        repo::write(&folder.path().join("issues.json"), ISSUES)?;
+        let child = Self::command(&vik, folder.path())
+            .args(["run", "--port", "0"])
+            .stdout(Stdio::null())
+            .spawn()
+            .map_err(|error| format!("cannot start {}: {error}", vik.display()))?;
+        let mut daemon = Self {
+            folder,
+            child,
+            vik,
+            address: String::new(),
+        };
+        let until = Instant::now() + UP_WITHIN;
+        while Instant::now() < until {
+            if let Some(address) = daemon.ready() {
+                daemon.address = address;
+                return Ok(daemon);
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        Err("the daemon did not come up".to_owned())
+    }
+
+    fn command(vik: &Path, folder: &Path) -> Command {
+        let mut command = Command::new(vik);
+        command
+            .current_dir(folder)
+            .env("XDG_STATE_HOME", folder.join("state"))
+            .env("VIK_API_TOKEN", TOKEN)
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Its address, when there is something of everything.
+    fn ready(&self) -> Option<String> {
+        let text =
+            repo::output(Self::command(&self.vik, self.folder.path()).args(["status", "--json"])).ok()?;
+        let status: Value = serde_json::from_str(&text).ok()?;
+        let count = |list: &str| status[list].as_array().map_or(0, Vec::len);
+        (count("sessions") == 2 && count("parked") == 1 && count("waiting") == 1)
+            .then(|| status["api"]["address"].as_str().map(str::to_owned))?
+    }
+
+    /// The link that opens its dashboard.
+    fn link(&self) -> Done<String> {
+        let said = repo::output(Self::command(&self.vik, self.folder.path()).arg("status"))?;
+        let link = said.split_whitespace().find(|word| word.contains("/login?code="));
+        link.map(str::to_owned)
+            .ok_or("`vik status` prints no link".to_owned())
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = repo::run(Self::command(&self.vik, self.folder.path()).args(["stop", "--timeout", "20"]));
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
