@@ -218,7 +218,11 @@ fn marks<T: AsRef<[u8]>>(what: &str, known: &Option<T>) -> Vec<Mark> {
     known
         .map(|known| {
             let digest = Sha256::new_with_prefix(what.as_bytes());
-            digest.chain_update([0]).chain_update(known.as_ref()).finalize().into()
+            digest
+                .chain_update([0])
+                .chain_update(known.as_ref())
+                .finalize()
+                .into()
         })
         .collect()
 }
