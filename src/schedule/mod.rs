@@ -10,7 +10,7 @@ mod plan;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -64,6 +64,7 @@ impl Schedule {
             book: Book::default(),
             timings: BTreeMap::new(),
             running: JoinSet::new(),
+            active: BTreeSet::new(),
         };
         Self {
             task: tokio::spawn(keeper.run()),
@@ -86,6 +87,8 @@ struct Keeper {
     book: Book,
     timings: BTreeMap<String, Timing>,
     running: JoinSet<(String, Ended)>,
+    /// The entries whose commands run, also one that an edit took away meanwhile.
+    active: BTreeSet<String>,
 }
 
 /// An entry whose time has come.
@@ -191,13 +194,9 @@ impl Keeper {
         ) else {
             return;
         };
-        let is_running = record
-            .last
-            .as_ref()
-            .is_some_and(|last| last.result == ScheduleResult::Running);
         let why_not = if due.missed {
             Some("no daemon was there at that time")
-        } else if is_running {
+        } else if self.active.contains(&due.name) {
             Some("its last run has not ended")
         } else {
             resting
@@ -239,6 +238,7 @@ impl Keeper {
             self.end(&due.name, done).await;
             return;
         };
+        self.active.insert(due.name.clone());
         let (host, stop) = (Arc::clone(&self.setup.host), self.stop.clone());
         self.running.spawn(async move {
             let ended = command::run(&host, &due.name, &job, due.at, stop.cancelled()).await;
@@ -248,8 +248,17 @@ impl Keeper {
 
     async fn on_end(&mut self, ended: Result<(String, Ended), tokio::task::JoinError>) {
         match ended {
-            Ok((name, ended)) => self.end(&name, ended).await,
-            Err(error) => tracing::error!(%error, "a command of the schedule was lost"),
+            Ok((name, ended)) => {
+                self.active.remove(&name);
+                self.end(&name, ended).await;
+            }
+            Err(error) => {
+                tracing::error!(%error, "a command of the schedule was lost");
+                if self.running.is_empty() {
+                    self.active.clear();
+                    self.book.end_running();
+                }
+            }
         }
     }
 

@@ -64,7 +64,7 @@ fn mistakes_in_hooks_have_their_places() {
     );
     assert_eq!(
         codes(&hooks("{kind: linear, secret_env: 'A=b'}")),
-        [("bad_env_name", 4, 32)]
+        [("bad_env_name", 4, 35)]
     );
     // What stands there would be a secret: the finding must not copy it.
     let secret = found(&hooks("{kind: github, secret: s3cret, secret_env: A}"));
