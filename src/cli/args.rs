@@ -62,6 +62,8 @@ pub enum Verb {
     Top(TopArgs),
     /// Say why an issue runs, why not, and when next
     Explain(ExplainArgs),
+    /// List the entries of the schedule: how they went last, when they are due next
+    Schedule(ScheduleArgs),
     /// Look at the workflow and the issues now
     Refresh,
     /// Start nothing more for an issue, or at all; what runs goes on
@@ -108,6 +110,7 @@ impl Verb {
             Self::Doctor(args) => args.json,
             Self::Status(args) => args.json,
             Self::Runs(args) => args.json,
+            Self::Schedule(args) => args.json,
             Self::Show(args) => args.json,
             Self::Report(args) => args.json,
             Self::Notify(args) => args.wants_json(),
@@ -188,6 +191,14 @@ pub enum AgentKind {
     Claude,
     /// The built-in agent
     Vex,
+}
+
+/// `vik schedule`
+#[derive(Debug, Args)]
+pub struct ScheduleArgs {
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `vik doctor`

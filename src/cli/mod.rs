@@ -21,6 +21,7 @@ mod report;
 mod restart;
 mod run;
 mod runs;
+mod schedule;
 mod schema;
 mod show;
 mod status;
@@ -105,6 +106,7 @@ fn dispatch(cli: &Cli) -> Done {
         Verb::Explain(args) => explain::run(workflow, args),
         Verb::Report(args) => report::run(workflow, args),
         Verb::Top(args) => top::run(workflow, args),
+        Verb::Schedule(args) => schedule::run(workflow, args),
         Verb::Refresh => refresh::run(workflow),
         Verb::Pause(args) => pause::pause(workflow, args),
         Verb::Continue(args) => pause::go_on(workflow, args),

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use vik_api::ApiView;
 use vik_core::changes::Stored;
 use vik_core::workflow::Workflow;
@@ -27,6 +27,8 @@ use crate::logging::{self, Console};
 use crate::notify::Notifiers;
 use crate::orchestrator::{Closing, Observer, Options, Orchestrator, Setup};
 use crate::report::{Exit, Failure, chain};
+use crate::schedule::{self, Schedule};
+use crate::webhooks::{self, Webhooks};
 use crate::workflow_file::{LoadedWorkflow, Watch};
 use crate::workspace::{self, Layout};
 
@@ -243,6 +245,11 @@ impl Daemon {
         let feed = Feed::default();
         let notifiers = Notifiers::new(Arc::clone(&serve.loaded.workflow));
         let watcher = notifiers.watcher(serve.observer);
+        // Who only wants to get through what is there waits for nothing that comes from outside.
+        let wakes = !serve.options.once;
+        let hooks = serve.loaded.workflow.webhooks.listen.filter(|_| wakes);
+        let hooks = hooks.map(listen_to_webhooks).transpose()?;
+        let (told, workflows) = watch::channel(Arc::clone(&serve.loaded.workflow));
         let orchestrator = Orchestrator::new(Setup {
             host: Arc::clone(&self.host),
             loaded: serve.loaded.clone(),
@@ -255,6 +262,8 @@ impl Daemon {
             orphan_grace,
             api: api.clone(),
             notify: notifiers.health(),
+            webhooks: hooks.as_ref().map(Tcp::view),
+            told,
         });
         let shims = orchestrator.shims();
         let refuse = Arc::new(move |peer: i32| {
@@ -267,11 +276,28 @@ impl Daemon {
             layout: self.host.layout.clone(),
             supervisor: self.host.supervisor.clone(),
             asks: asks.clone(),
-            feed,
+            feed: feed.clone(),
             keys: Arc::clone(&keys),
             tcp,
         })
         .map_err(|error| fail("cannot serve HTTP", &error))?;
+        let webhooks = hooks
+            .map(|tcp| {
+                tracing::info!(address = %tcp.address(), "webhooks are listened for");
+                Webhooks::start(webhooks::Setup {
+                    tcp,
+                    workflows: workflows.clone(),
+                    asks: asks.clone(),
+                    feed,
+                })
+            })
+            .transpose()
+            .map_err(|error| fail("cannot listen for webhooks", &error))?;
+        let schedule = schedule::Setup {
+            host: Arc::clone(&self.host),
+            workflows,
+            asks: asks.clone(),
+        };
         let behind = Behind {
             asks,
             refuse,
@@ -303,7 +329,12 @@ impl Daemon {
             end_cut_off_logs(&sessions, boot, |record| inherited.contains(&record.session_id));
         });
         let telling = notifiers.run(Arc::clone(&self.host), orchestrator.parked());
+        let schedule = wakes.then(|| Schedule::start(schedule));
         let closing = orchestrator.run(signals, receiver).await;
+        drop(webhooks);
+        if let Some(schedule) = schedule {
+            schedule.close().await;
+        }
         server.close().await;
         telling.end(LAST_WORDS[usize::from(!closing.stopped)]).await;
         drop(http);
@@ -329,6 +360,18 @@ fn listen(address: SocketAddr) -> Result<Tcp, Failure> {
     Tcp::bind(address).map_err(|error| {
         Failure::failed("listen", format!("cannot listen at {address}"), &error)
             .hint("another program may have the port; `--port 0` takes a free one")
+    })
+}
+
+/// Takes the port of the webhooks.
+fn listen_to_webhooks(address: SocketAddr) -> Result<Tcp, Failure> {
+    Tcp::bind(address).map_err(|error| {
+        Failure::failed(
+            "listen",
+            format!("cannot listen for webhooks at {address}"),
+            &error,
+        )
+        .hint("another program may have the port; `webhooks.listen` in the workflow says which it is")
     })
 }
 

@@ -142,6 +142,10 @@ pub struct Setup {
     pub api: Option<ApiView>,
     /// How the notifiers do, for `status`.
     pub notify: Health,
+    /// Where webhooks are listened for, for `status`.
+    pub webhooks: Option<ApiView>,
+    /// Is told the workflow each time it was edited.
+    pub told: watch::Sender<Arc<Workflow>>,
 }
 
 /// The loop and all it knows.
@@ -164,6 +168,8 @@ pub struct Orchestrator {
     state: DaemonState,
     started_at: Timestamp,
     pulling: bool,
+    /// Somebody asked for a pull while one ran.
+    pull_again: bool,
     pull_due: Option<Instant>,
     pull_started: Option<Instant>,
     iterations: u64,
@@ -198,6 +204,8 @@ pub struct Orchestrator {
     notify: Health,
     /// The last day of which it was told that it is spent.
     day_told: Option<Date>,
+    webhooks: Option<ApiView>,
+    told: watch::Sender<Arc<Workflow>>,
 }
 
 impl std::fmt::Debug for Orchestrator {
@@ -230,6 +238,8 @@ impl Orchestrator {
             orphan_grace,
             api,
             notify,
+            webhooks,
+            told,
         } = setup;
         let edits = Edits::new(watch, &loaded);
         let workflow = loaded.workflow;
@@ -253,6 +263,7 @@ impl Orchestrator {
             state: DaemonState::Running,
             started_at: Timestamp::now(),
             pulling: false,
+            pull_again: false,
             pull_due: Some(epoch),
             pull_started: None,
             iterations: 0,
@@ -280,6 +291,8 @@ impl Orchestrator {
             api,
             notify,
             day_told: None,
+            webhooks,
+            told,
         }
     }
 

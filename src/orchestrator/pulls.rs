@@ -43,6 +43,13 @@ impl Orchestrator {
         self.pull_due = Some(self.pull_due.map_or(soonest, |due| due.min(soonest)));
     }
 
+    /// As [`ask_for_pull`](Self::ask_for_pull), for somebody who knows of news: the pull that runs now may have looked
+    /// before them.
+    pub(super) fn ask_for_fresh_pull(&mut self) {
+        self.pull_again |= self.pulling;
+        self.ask_for_pull();
+    }
+
     pub(super) fn start_due_pull(&mut self) {
         if self.pulling || !self.may_pull() || self.pull_due.is_none_or(|due| due > Instant::now()) {
             return;
@@ -175,6 +182,9 @@ impl Orchestrator {
         self.pulling = false;
         self.last_pull = Some(last);
         self.pull_due = Some(Instant::now() + self.workflow.pull.idle.0);
+        if std::mem::take(&mut self.pull_again) {
+            self.ask_for_pull();
+        }
     }
 
     pub(super) fn look_for_named(&mut self, issues: &[vik_core::issue::Issue]) {

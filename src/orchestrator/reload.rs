@@ -1,5 +1,7 @@
 //! The workflow is edited while the daemon runs.
 
+use std::sync::Arc;
+
 use vik_api::{RejectedEdit, StageDef, WorkflowView};
 use vik_core::scheduler::Input;
 use vik_core::workflow::{Edit, Workflow};
@@ -45,13 +47,13 @@ impl Orchestrator {
         match &self.edits.watch {
             // The pull comes after the answer: it is the edited one that is asked for.
             Some(watch) => watch.refresh(),
-            None => self.ask_for_pull(),
+            None => self.ask_for_fresh_pull(),
         }
     }
 
     pub(super) fn on_reload(&mut self, reload: Reload) {
         match reload {
-            Reload::Unchanged => self.ask_for_pull(),
+            Reload::Unchanged => self.ask_for_fresh_pull(),
             Reload::Good {
                 loaded,
                 edits,
@@ -59,7 +61,7 @@ impl Orchestrator {
             } => self.on_good_edit(*loaded, &edits, &warnings),
             Reload::Bad(rejected) => {
                 self.on_bad_edit(rejected);
-                self.ask_for_pull();
+                self.ask_for_fresh_pull();
             }
         }
     }
@@ -85,9 +87,10 @@ impl Orchestrator {
         };
         self.prompts = loaded.prompts;
         self.workflow = loaded.workflow;
+        self.told.send_replace(Arc::clone(&self.workflow));
         self.pressure_due = std::time::Instant::now();
         self.handle(Input::Reloaded(self.workflow.clone()));
-        self.ask_for_pull();
+        self.ask_for_fresh_pull();
     }
 
     fn on_bad_edit(&mut self, rejected: Rejected) {

@@ -81,6 +81,7 @@ impl Orchestrator {
             }),
             api: self.api.clone(),
             notify: self.notify.views(),
+            webhooks: self.webhooks.clone(),
         }
     }
 

@@ -70,6 +70,7 @@ fn every_verb_has_its_help() {
         "report",
         "top",
         "explain",
+        "schedule",
         "refresh",
         "pause",
         "continue",

@@ -72,6 +72,7 @@ fn orchestrator(world: &World, book: Stumbling) -> Orchestrator {
         instance: "test".to_owned(),
         vik: env!("CARGO_BIN_EXE_vik").into(),
     };
+    let (told, _) = tokio::sync::watch::channel(Arc::clone(&loaded.workflow));
     Orchestrator::new(Setup {
         host: Arc::new(host),
         loaded,
@@ -84,6 +85,8 @@ fn orchestrator(world: &World, book: Stumbling) -> Orchestrator {
         orphan_grace: Duration::ZERO,
         api: None,
         notify: vik::notify::Health::default(),
+        webhooks: None,
+        told,
     })
 }
 

@@ -10,6 +10,7 @@ mod pages;
 mod problem;
 mod report;
 mod runs;
+mod schedule;
 mod sessions;
 mod spend;
 mod status;
@@ -22,6 +23,7 @@ pub use pages::{Decided, DecisionsPage, EventsPage, Health, IssuesPage, RunsPage
 pub use problem::{PROBLEM_JSON, Problem, Steered, Unpark, WhichIssue};
 pub use report::{AgentFigures, EndFigures, Figures, Part, ReportView, StageFigures};
 pub use runs::{AttemptView, RunState, RunView};
+pub use schedule::{LastRun, ScheduleResult, ScheduleView, ScheduledView, SkippedRun};
 pub use sessions::{DiffView, Excerpt, Fact, FeedEvent, FileChange, FileDiff, ScriptView, SessionDetail};
 pub use spend::{DayView, LifeView, LimitView, SpendView};
 pub use status::{

@@ -55,6 +55,9 @@ pub struct Status {
     /// The notifiers.
     #[serde(default)]
     pub notify: Vec<NotifierView>,
+    /// Where webhooks are listened for; `null`: nowhere.
+    #[serde(default)]
+    pub webhooks: Option<ApiView>,
 }
 
 impl Status {
@@ -76,6 +79,7 @@ impl Status {
             ledger: None,
             api: None,
             notify: Vec::new(),
+            webhooks: None,
         }
     }
 }

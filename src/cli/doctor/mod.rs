@@ -14,6 +14,7 @@ mod probe;
 mod repair;
 mod templates;
 mod text;
+mod webhooks;
 
 #[cfg(test)]
 mod tests;
@@ -111,6 +112,7 @@ async fn look(workflow: &Path, offline: bool, cancel: &CancellationToken) -> Exa
                 if let Some(host) = host.filter(|_| is_usable) {
                     let scratch = if offline { None } else { scratch(checks) };
                     let issues = try_it(checks, &host, &workflow, scratch.as_ref(), cancel).await;
+                    checks.extend(webhooks::check(&workflow));
                     for rendered in templates::render(&host, &workflow, &sources, &issues) {
                         checks.push(rendered.check(&host, scratch.as_ref(), cancel).await);
                     }

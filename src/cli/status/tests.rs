@@ -176,6 +176,7 @@ fn eventful() -> Status {
                 ..notifier("team", Some(ago(600)))
             },
         ],
+        webhooks: None,
     }
 }
 

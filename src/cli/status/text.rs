@@ -79,6 +79,13 @@ fn last_pull(pull: Option<&LastPull>, failed_in_a_row: u64, now: Timestamp) -> S
 /// What a person should know before the lists.
 fn notices(status: &Status, now: Timestamp, width: usize) -> String {
     let mut out = String::new();
+    if let Some(webhooks) = &status.webhooks {
+        let _ = writeln!(
+            out,
+            "webhooks  http://{}/hooks/",
+            one_line(&webhooks.address, 200)
+        );
+    }
     if let Some(api) = &status.api {
         let _ = writeln!(out, "dashboard http://{}/", one_line(&api.address, 200));
     }

@@ -26,6 +26,16 @@ const HEADERS_WITHIN: Duration = Duration::from_secs(10);
 /// The most of a request's head.
 const MAX_HEAD_BYTES: usize = 32 * 1024;
 
+/// How connections are served: nobody may take all the time and room there is before anything is known of them.
+pub(crate) fn connections() -> http1::Builder {
+    let mut connections = http1::Builder::new();
+    connections
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADERS_WITHIN)
+        .max_buf_size(MAX_HEAD_BYTES);
+    connections
+}
+
 /// How a request came in.
 #[derive(Clone, Debug)]
 pub enum Door {
@@ -118,11 +128,7 @@ impl Doors {
             door,
             connection,
         };
-        let served = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(HEADERS_WITHIN)
-            .max_buf_size(MAX_HEAD_BYTES)
-            .serve_connection(TokioIo::new(stream), service);
+        let served = connections().serve_connection(TokioIo::new(stream), service);
         tokio::spawn(async move {
             tokio::select! {
                 served = served => if let Err(error) = served {

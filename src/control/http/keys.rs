@@ -200,7 +200,7 @@ fn strong(token: &str, from: &str) -> Result<String, KeyError> {
 }
 
 /// Compares in a time that tells nothing of where they differ, nor how long the secret is.
-fn same(given: &str, secret: &str) -> bool {
+pub(crate) fn same(given: &str, secret: &str) -> bool {
     let digest = |text: &str| Sha256::digest(text.as_bytes());
     digest(given).ct_eq(&digest(secret)).into()
 }
@@ -215,7 +215,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn unhex(text: &str) -> Option<Vec<u8>> {
+pub(crate) fn unhex(text: &str) -> Option<Vec<u8>> {
     if !text.is_ascii() || !text.len().is_multiple_of(2) {
         return None;
     }

@@ -25,6 +25,7 @@ pub struct Metrics {
     tokens: IntCounterVec,
     cost: prometheus::CounterVec,
     parked: IntCounterVec,
+    hooks: IntCounterVec,
 }
 
 impl Default for Metrics {
@@ -61,11 +62,21 @@ impl Default for Metrics {
                 "How often a stage of an issue was parked.",
                 &["stage", "reason"],
             ),
+            hooks: counter(
+                "vik_hook_deliveries_total",
+                "Calls of webhooks that the workflow names.",
+                &["hook", "result"],
+            ),
         }
     }
 }
 
 impl Metrics {
+    /// Counts a call of a webhook.
+    pub fn hook(&self, name: &str, result: &str) {
+        self.hooks.with_label_values(&[name, result]).inc();
+    }
+
     /// Counts what happened.
     pub fn count(&self, progress: &Progress<'_>) {
         match progress {
@@ -132,13 +143,14 @@ impl Metrics {
     }
 
     fn register(&self, registry: &Registry) -> prometheus::Result<()> {
-        let all: [Box<dyn Collector>; 6] = [
+        let all: [Box<dyn Collector>; 7] = [
             Box::new(self.pulls.clone()),
             Box::new(self.attempts.clone()),
             Box::new(self.durations.clone()),
             Box::new(self.tokens.clone()),
             Box::new(self.cost.clone()),
             Box::new(self.parked.clone()),
+            Box::new(self.hooks.clone()),
         ];
         all.into_iter().try_for_each(|metric| registry.register(metric))
     }

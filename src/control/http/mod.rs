@@ -32,8 +32,10 @@ use vik_api::ApiView;
 use crate::orchestrator::Asking;
 use crate::workspace::Layout;
 
+pub(crate) use door::connections;
 pub use feed::{Feed, Reporter};
 pub use keys::{KeyError, Keys};
+pub(crate) use keys::{same, unhex};
 pub use openapi::openapi;
 pub use pages::LOGIN;
 
@@ -64,6 +66,11 @@ impl Tcp {
     /// The address with the port that was taken.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// The socket itself, for another server.
+    pub fn into_listener(self) -> TcpListener {
+        self.listener
     }
 
     /// For `status`.

@@ -28,6 +28,10 @@ pub fn schemas() -> Vec<Generated> {
             schema::<vik_api::Notification>("what a notifier is sent"),
         ),
         (
+            "docs/reference/schedule.schema.json",
+            schema::<vik_api::ScheduleView>("vik schedule --json"),
+        ),
+        (
             "docs/reference/error.schema.json",
             schema::<vik_api::ErrorBody>("`error` in every failed --json"),
         ),

@@ -89,6 +89,11 @@ impl By {
     pub fn way(way: &str) -> Self {
         Self(format!("a person ({way})").into())
     }
+
+    /// A part of Vik itself.
+    pub fn part(name: &str) -> Self {
+        Self(name.into())
+    }
 }
 
 impl Default for By {

@@ -10,6 +10,7 @@ pub const MAX_DIAGNOSTICS: usize = 100;
 
 /// The stable codes of the diagnostics that loading a workflow gives, each with its meaning.
 pub const CODES: &[(&str, &str)] = &[
+    ("bad_address", "A text is no address with a port."),
     (
         "bad_alias",
         "An alias refers to itself, or aliases copy too much.",
@@ -19,6 +20,7 @@ pub const CODES: &[(&str, &str)] = &[
         "A flag name or value under `args` cannot be passed to a program.",
     ),
     ("bad_character", "A control character stands in the file."),
+    ("bad_cron", "A text is no cron pattern, or one that never comes."),
     (
         "bad_duration",
         "A text is no duration, or one that is zero or too long where that makes no sense.",
@@ -27,6 +29,7 @@ pub const CODES: &[(&str, &str)] = &[
         "bad_env_name",
         "A name cannot be the name of an environment variable.",
     ),
+    ("bad_header", "A text cannot be the name of an HTTP header."),
     ("bad_key", "A list or a map is used as a key."),
     ("bad_merge", "A merge key `<<` takes something that is no map."),
     (
@@ -62,6 +65,10 @@ pub const CODES: &[(&str, &str)] = &[
         "A limit on money holds for an agent that reports no cost and has no price.",
     ),
     ("no_stages", "There is no stage."),
+    (
+        "open_listener",
+        "Webhooks are taken from other machines, without encryption.",
+    ),
     ("out_of_range", "A number or duration is too small or too large."),
     (
         "parallel_writers",
@@ -70,6 +77,10 @@ pub const CODES: &[(&str, &str)] = &[
     (
         "prompt_source",
         "A stage needs exactly one of `prompt` and `prompt_file`.",
+    ),
+    (
+        "schedule_job",
+        "An entry of the schedule needs exactly one of `command` and `pull: true`.",
     ),
     ("syntax", "The file is not valid YAML."),
     (
@@ -85,6 +96,10 @@ pub const CODES: &[(&str, &str)] = &[
     ),
     ("unknown_key", "A key has no meaning here; it is ignored."),
     ("unknown_runtime", "A runtime is unknown."),
+    (
+        "unknown_time_zone",
+        "No time zone of the tz database has this name.",
+    ),
     ("unknown_value", "A word is none of those that are possible here."),
     ("unused_agent", "No stage uses an agent profile."),
     ("unused_key", "A key has no effect together with the others."),

@@ -10,6 +10,7 @@ use super::model::{
     Pressure, Price, PromptSource, Retry, Show, Stage, Workflow, WorkspaceRoot,
 };
 use super::text::quoted;
+use super::wakes::{Hook, Job, ScheduleEntry, Webhooks};
 use crate::duration::Span;
 use crate::limits::{Limit, Spend};
 
@@ -116,6 +117,20 @@ pub fn edits(old: &Workflow, new: &Workflow) -> Vec<Edit> {
     named(&mut edits, agents(old), agents(new));
     named(&mut edits, stages(old), stages(new));
     named(&mut edits, notifiers(old), notifiers(new));
+    let hooks = |workflow: &Workflow| -> Vec<(String, Leaves)> {
+        let hooks = workflow.webhooks.hooks.iter();
+        hooks
+            .map(|(name, one)| (format!("webhooks.hooks.{name}"), hook(one)))
+            .collect()
+    };
+    named(&mut edits, hooks(old), hooks(new));
+    let schedule = |workflow: &Workflow| -> Vec<(String, Leaves)> {
+        let entries = workflow.schedule.iter();
+        entries
+            .map(|(name, one)| (format!("schedule.{name}"), entry(one)))
+            .collect()
+    };
+    named(&mut edits, schedule(old), schedule(new));
     edits
 }
 
@@ -124,6 +139,10 @@ pub fn applied(running: &Workflow, edited: Workflow) -> Workflow {
     Workflow {
         workspace_root: running.workspace_root.clone(),
         retention_days: running.retention_days,
+        webhooks: Webhooks {
+            listen: running.webhooks.listen,
+            ..edited.webhooks
+        },
         ..edited
     }
 }
@@ -249,6 +268,12 @@ fn settings(workflow: &Workflow) -> Leaves {
                 limit,
                 stages,
             },
+        webhooks: Webhooks {
+            listen,
+            min_gap,
+            hooks: _,
+        },
+        schedule: _,
         retention_days,
         notify: _,
     } = workflow;
@@ -294,6 +319,9 @@ fn settings(workflow: &Workflow) -> Leaves {
     leaves.text("issue.hooks.before_remove", before_remove.as_deref());
     leaves.span("issue.hooks.timeout", *hook_timeout);
     leaves.words("issue.stages", stages.iter().map(|stage| stage.name.as_str()));
+    leaves.optional("webhooks.listen", *listen);
+    leaves.until_restart();
+    leaves.span("webhooks.min_gap", *min_gap);
     leaves.plain("logging.retention_days", retention_days);
     leaves.until_restart();
     leaves
@@ -361,6 +389,43 @@ fn agent(profile: &AgentProfile) -> Leaves {
     leaves.optional("max_concurrency", *max_concurrency);
     leaves.plain("estimate.usd", usd.usd());
     leaves.plain("estimate.tokens", tokens);
+    leaves
+}
+
+fn hook(hook: &Hook) -> Leaves {
+    let Hook {
+        kind,
+        secret_env,
+        header,
+        id_header,
+    } = hook;
+    let mut leaves = Leaves::default();
+    leaves.choice("kind", kind);
+    leaves.word("secret_env", secret_env);
+    leaves.optional_word("header", header.as_deref());
+    leaves.optional_word("id_header", id_header.as_deref());
+    leaves
+}
+
+fn entry(entry: &ScheduleEntry) -> Leaves {
+    let ScheduleEntry {
+        cron,
+        time_zone,
+        job,
+        catch_up,
+    } = entry;
+    let mut leaves = Leaves::default();
+    leaves.word("cron", cron);
+    leaves.word("time_zone", time_zone);
+    let (command, timeout) = job
+        .as_ref()
+        .map(|Job { command, timeout }| (command.as_str(), *timeout))
+        .unzip();
+    leaves.text("command", command);
+    if let Some(timeout) = timeout {
+        leaves.span("timeout", timeout);
+    }
+    leaves.plain("catch_up", catch_up);
     leaves
 }
 

@@ -7,6 +7,7 @@ use super::model::{ArgsStyle, Home, OnStateChange, OutputFormat, Permission, Rem
 use super::notify::Notify;
 use super::section::section;
 use super::values::{CommandLine, Count, Env, EnvNames, Positive, States, Text, Whole};
+use super::wakes::file::{Entry, Webhooks};
 use crate::duration::Span;
 use crate::money::MicroUsd;
 
@@ -27,12 +28,21 @@ section! {
     "issues" issues: section Issues;
     /// What happens to each issue.
     "issue" issue: section Issue;
+    /// Trackers that tell when something changed: each verified call makes Vik look at the issues at once. What a call says
+    /// is never used. Polling goes on beside it.
+    "webhooks" webhooks: optional Webhooks;
+    /// What is due at certain times, by name: a command that makes an issue, or a pull. Nothing runs while everything is
+    /// paused or draining, and none with `run --once`. Names are as those of agents.
+    "schedule" schedule: optional Named<Entry>;
     /// Log files of the daemon.
     "logging" logging: section Logging;
     /// Who is told what happens: notifiers by name. Names are as those of agents.
     "notify" notify: optional Named<Notify>;
     instead {
         "notifications" => "did you mean `notify`?",
+        "webhook" => "did you mean `webhooks`?",
+        "cron" => "did you mean `schedule`?",
+        "schedules" => "did you mean `schedule`?",
         "agent" => "profiles stand under `agents`",
         "profiles" => "profiles stand under `agents`",
         "stages" => "stages stand under `issue.stages`",

@@ -63,6 +63,8 @@ pub(crate) fn lower(file: file::File, places: &Places, sink: &mut Sink) -> Optio
     let notify = notify
         .map(|(name, notifier)| check.notifier(&name, notifier).map(|notifier| (name, notifier)))
         .collect::<Vec<_>>();
+    let webhooks = check.webhooks(file.webhooks);
+    let schedule = check.schedule(file.schedule);
     let pressure = file.looping.pressure;
     let show = file.issues.show;
     Some(Workflow {
@@ -96,6 +98,8 @@ pub(crate) fn lower(file: file::File, places: &Places, sink: &mut Sink) -> Optio
             limit: limit(file.issue.limits.usd, file.issue.limits.tokens),
             stages: stages?.into_iter().collect::<Option<Vec<_>>>()?,
         },
+        webhooks: webhooks?,
+        schedule: schedule?,
         retention_days: u32::try_from(file.logging.retention_days.0).unwrap_or(u32::MAX),
         notify: notify.into_iter().collect::<Option<BTreeMap<_, _>>>()?,
     })

@@ -22,6 +22,7 @@ mod section;
 mod syntax;
 mod text;
 mod values;
+pub mod wakes;
 mod yaml;
 
 #[cfg(test)]
@@ -36,6 +37,7 @@ pub use model::{
 };
 pub use render::{render, summary};
 pub use schema::{json_schema, reference_markdown};
+pub use wakes::{Hook, HookKind, Job, ScheduleEntry, Webhooks, cron};
 pub use yaml::MAX_BYTES;
 
 use decode::Section as _;

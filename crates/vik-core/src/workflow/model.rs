@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::duration::Span;
 use crate::ids::{AgentName, StageName};
 use crate::limits::{Limit, Spend};
+use crate::workflow::wakes::{ScheduleEntry, Webhooks};
 
 pub use super::notify::{Notifier, NotifyAddress, NotifyChannel, NotifyEvent, NotifyKind, TimeOfDay};
 
@@ -36,6 +37,12 @@ pub struct Workflow {
     pub show: Option<Show>,
     /// `issue.*`.
     pub issue: IssuePolicy,
+    /// `webhooks`.
+    #[serde(default)]
+    pub webhooks: Webhooks,
+    /// `schedule`, by name.
+    #[serde(default)]
+    pub schedule: BTreeMap<String, ScheduleEntry>,
     /// `logging.retention_days`.
     pub retention_days: u32,
     /// `notify`, by name.

@@ -15,6 +15,7 @@ use super::model::{
 };
 use super::scalar::Value;
 use super::text::{choices, did_you_mean, quoted};
+use super::wakes::HookKind;
 use super::yaml::{Kind, Node};
 use crate::duration::Span;
 
@@ -284,6 +285,7 @@ words! {
     Home, "unknown_value", [("own", "private"), ("shared", "user")];
     RemoveWorkspace, "unknown_value", [("keep", "never"), ("false", "never"), ("true", "always"), ("auto", "clean")];
     OnStateChange, "unknown_value", [("stop", "cancel"), ("abort", "cancel"), ("kill", "cancel"), ("continue", "finish"), ("keep", "finish"), ("ignore", "finish")];
+    HookKind, "unknown_value", [("gh", "github"), ("gitea", "hmac"), ("forgejo", "hmac"), ("generic", "hmac"), ("sha256", "hmac")];
     ArgsStyle, "unknown_value", [("comma", "join"), ("commas", "join")];
     NotifyKind, "unknown_value", [("shell", "command"), ("script", "command"), ("http", "webhook"), ("https", "webhook"), ("url", "webhook"), ("slack", "webhook")];
     NotifyEvent, "unknown_value", [("failure", "failed"), ("budget", "over_budget"), ("waiting", "waiting_for_person"), ("daily", "daily_summary"), ("summary", "daily_summary"), ("error", "trouble")];
@@ -362,6 +364,26 @@ impl Decode for EnvNames {
 
     fn schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({ "type": "array", "items": { "type": "string", "pattern": ENV_PATTERN } })
+    }
+}
+
+/// The name of a variable.
+#[derive(Clone, Debug)]
+pub(crate) struct EnvName(pub(crate) String);
+
+impl Decode for EnvName {
+    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
+        let Text(name) = Text::decode(node, cx)?;
+        if let Some(mut diagnostic) = env_name(&name) {
+            diagnostic.path = cx.path();
+            cx.sink.push(diagnostic.place(cx.blame(node)));
+            return None;
+        }
+        Some(Self(name))
+    }
+
+    fn schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "pattern": ENV_PATTERN })
     }
 }
 

@@ -64,7 +64,7 @@ fn candidates() -> Vec<Value> {
         json!({"command": "x", "timeout": "5s"}),
     ];
     let words = "UserHome BesideWorkflow clean never always finish cancel codex vex command read-only full repeat join \
-                 text jsonl user private";
+                 text jsonl user private github gitlab linear hmac 127.0.0.1:9";
     values.extend(words.split(' ').map(Value::from));
     values
 }

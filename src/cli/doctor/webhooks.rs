@@ -1,0 +1,34 @@
+//! Webhooks: whether each one has a secret.
+
+use vik_core::workflow::Workflow;
+
+use super::check::{Check, Group};
+use crate::webhooks::secret;
+
+/// A secret that is shorter could be guessed.
+const SHORTEST: usize = 16;
+
+/// The checks of the hooks.
+pub(super) fn check(workflow: &Workflow) -> Vec<Check> {
+    let hooks = workflow.webhooks.hooks.iter();
+    hooks
+        .map(|(name, hook)| {
+            let (check, variable) = (format!("webhook.{name}"), &hook.secret_env);
+            match secret(hook) {
+                None => {
+                    let message = format!(
+                        "{variable} is not set here, or holds no secret: every call would be refused"
+                    );
+                    Check::warning(Group::Issues, check, "hook_secret", message)
+                        .hint("set it for the daemon, to what the sender has as its secret")
+                }
+                Some(secret) if secret.len() < SHORTEST => {
+                    let message = format!("the secret in {variable} is shorter than {SHORTEST} characters");
+                    Check::warning(Group::Issues, check, "hook_secret_weak", message)
+                        .hint("take a random one, such as what `openssl rand -hex 32` prints")
+                }
+                Some(_) => Check::ok(Group::Issues, check, format!("its secret is in {variable}")),
+            }
+        })
+        .collect()
+}

@@ -1,0 +1,103 @@
+//! `vik schedule`
+
+use std::path::Path;
+
+use jiff::Timestamp;
+use vik_api::{SCHEMA, ScheduleResult, ScheduleView, ScheduledView};
+
+use super::args::ScheduleArgs;
+use super::{Done, history, print, print_json};
+use crate::crash::wall_clock;
+use crate::report::{Exit, Failure, ago, one_line, table};
+use crate::schedule::{Book, Timing};
+use crate::workflow_file::{LoadedWorkflow, WorkflowFile, absolute};
+
+/// Lists the entries of the schedule: how they went last, and when they are due next.
+pub fn run(workflow: &Path, args: &ScheduleArgs) -> Done {
+    let loaded = WorkflowFile::valid(&absolute(workflow), super::warn)?;
+    let service = history::root(workflow)?.join("service");
+    let mut book = Book::read(&service)
+        .map_err(|error| Failure::failed("schedule", "cannot read what is kept of the schedule", &error))?;
+    if super::client::find(workflow).is_err() {
+        book.end_running();
+    }
+    let view = view(&loaded, book, wall_clock());
+    if args.json {
+        print_json(&view);
+    } else if view.entries.is_empty() {
+        print("the workflow has no schedule\n");
+    } else {
+        print(&text(&view, wall_clock()));
+    }
+    Ok(Exit::Done)
+}
+
+fn view(loaded: &LoadedWorkflow, mut book: Book, now: Timestamp) -> ScheduleView {
+    let entries = loaded.workflow.schedule.iter().map(|(name, entry)| {
+        let record = book.entries.remove(name);
+        let settled = record.as_ref().map_or(now, |record| record.settled.max(now));
+        let timing = Timing::of(entry).ok();
+        let (last, skipped) = record.map_or((None, None), |record| (record.last, record.skipped));
+        ScheduledView {
+            name: name.clone(),
+            cron: entry.cron.clone(),
+            time_zone: entry.time_zone.clone(),
+            command: entry.job.is_some(),
+            next_due: timing.and_then(|timing| timing.next(settled)),
+            last,
+            skipped,
+        }
+    });
+    ScheduleView {
+        schema: SCHEMA,
+        entries: entries.collect(),
+    }
+}
+
+fn text(view: &ScheduleView, now: Timestamp) -> String {
+    let dash = || "-".to_owned();
+    let rows: Vec<_> = view
+        .entries
+        .iter()
+        .map(|entry| {
+            let last = entry.last.as_ref();
+            [
+                entry.name.clone(),
+                one_line(&entry.cron, 30),
+                entry.time_zone.clone(),
+                entry.next_due.map_or_else(dash, |due| due.to_string()),
+                last.map_or_else(dash, |last| format!("{} ago", ago(last.started_at, now))),
+                last.map_or_else(dash, |last| word(last.result).to_owned()),
+                said(entry),
+            ]
+        })
+        .collect();
+    table(
+        ["ENTRY", "CRON", "ZONE", "NEXT (UTC)", "LAST", "RESULT", "DETAIL"],
+        &rows,
+    )
+}
+
+/// What there is to say: why it failed, or why it was skipped after that.
+fn said(entry: &ScheduledView) -> String {
+    let last = entry.last.as_ref();
+    let newer = |due: &Timestamp| last.is_none_or(|last| *due > last.due_at);
+    match &entry.skipped {
+        Some(skipped) if newer(&skipped.due_at) => {
+            one_line(&format!("skipped {}: {}", skipped.due_at, skipped.why), 80)
+        }
+        _ => last
+            .and_then(|last| last.detail.as_deref())
+            .map_or_else(String::new, |detail| one_line(detail, 80)),
+    }
+}
+
+fn word(result: ScheduleResult) -> &'static str {
+    match result {
+        ScheduleResult::Running => "running",
+        ScheduleResult::Ok => "ok",
+        ScheduleResult::Failed => "failed",
+        ScheduleResult::TimedOut => "timed out",
+        ScheduleResult::Stopped => "stopped",
+    }
+}

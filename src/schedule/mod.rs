@@ -1,0 +1,319 @@
+//! The schedule: entries that are due by the wall clock run a command, or ask for a pull.
+//!
+//! [`Timing`] decides, [`Book`] keeps what was decided before it is done, the task here carries it out: one time of an
+//! entry runs at most once, whatever the clock does and however often the daemon dies.
+
+mod book;
+mod command;
+mod plan;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::{JoinHandle, JoinSet};
+use tokio_util::sync::CancellationToken;
+use vik_api::{DaemonState, LastRun, PROTOCOL, Request, Response, ScheduleResult, SkippedRun, Verb};
+use vik_core::scheduler::By;
+use vik_core::workflow::Workflow;
+
+use crate::crash::wall_clock;
+use crate::host::Host;
+use crate::orchestrator::Asking;
+use crate::report::chain;
+use crate::webhooks::refresh;
+
+pub use book::{Book, Record};
+pub use plan::{Look, Timing, TimingError};
+
+use command::Ended;
+
+/// The longest sleep: the wall clock may jump.
+const LONGEST_SLEEP: Duration = Duration::from_secs(60);
+
+/// What the schedule is made of.
+#[derive(Debug)]
+pub struct Setup {
+    /// Where commands run.
+    pub host: Arc<Host>,
+    /// The workflow, as it is edited.
+    pub workflows: watch::Receiver<Arc<Workflow>>,
+    /// The way to the daemon's loop.
+    pub asks: mpsc::Sender<Asking>,
+}
+
+/// The schedule while it is kept.
+#[derive(Debug)]
+pub struct Schedule {
+    task: JoinHandle<()>,
+    stop: CancellationToken,
+}
+
+impl Schedule {
+    /// Begins to keep it.
+    pub fn start(setup: Setup) -> Self {
+        let stop = CancellationToken::new();
+        let keeper = Keeper {
+            setup,
+            stop: stop.clone(),
+            book: Book::default(),
+            timings: BTreeMap::new(),
+            running: JoinSet::new(),
+            active: BTreeSet::new(),
+        };
+        Self {
+            task: tokio::spawn(keeper.run()),
+            stop,
+        }
+    }
+
+    /// Ends it. Commands that run are stopped first.
+    pub async fn close(self) {
+        self.stop.cancel();
+        if self.task.await.is_err() {
+            tracing::error!("the task of the schedule panicked");
+        }
+    }
+}
+
+struct Keeper {
+    setup: Setup,
+    stop: CancellationToken,
+    book: Book,
+    timings: BTreeMap<String, Timing>,
+    running: JoinSet<(String, Ended)>,
+    /// The entries whose commands run, also one that an edit took away meanwhile.
+    active: BTreeSet<String>,
+}
+
+/// An entry whose time has come.
+struct Due {
+    name: String,
+    at: Timestamp,
+    missed: bool,
+}
+
+impl Keeper {
+    async fn run(mut self) {
+        match Book::read(&self.setup.host.layout.service_dir()) {
+            Ok(book) => self.book = book,
+            // Better one time that is not made up for than one that runs twice.
+            Err(error) => {
+                tracing::error!(%error, "what is kept of the schedule cannot be read: it begins anew");
+            }
+        }
+        self.book.end_running();
+        self.take_up();
+        loop {
+            let sleep = self.turn().await;
+            tokio::select! {
+                () = tokio::time::sleep(sleep) => {}
+                Some(ended) = self.running.join_next() => self.on_end(ended).await,
+                Ok(()) = self.setup.workflows.changed() => self.take_up(),
+                () = self.stop.cancelled() => break,
+            }
+        }
+        while let Some(ended) = self.running.join_next().await {
+            self.on_end(ended).await;
+        }
+    }
+
+    /// Takes the entries of the workflow as it is now.
+    fn take_up(&mut self) {
+        let workflow = Arc::clone(&self.setup.workflows.borrow_and_update());
+        let before = self.book.clone();
+        self.book.take_up(&workflow.schedule, wall_clock());
+        self.timings.clear();
+        for (name, entry) in &workflow.schedule {
+            match Timing::of(entry) {
+                Ok(timing) => drop(self.timings.insert(name.clone(), timing)),
+                Err(error) => tracing::error!(
+                    entry = name,
+                    error = chain(&error),
+                    "an entry of the schedule is left out"
+                ),
+            }
+        }
+        if self.book != before {
+            self.keep();
+        }
+    }
+
+    /// Does what is due, and says how long there is nothing to do.
+    async fn turn(&mut self) -> Duration {
+        let now = wall_clock();
+        let (mut due, mut sleep) = (Vec::new(), LONGEST_SLEEP);
+        for (name, timing) in &self.timings {
+            let Some(record) = self.book.entries.get_mut(name) else {
+                continue;
+            };
+            let (at, missed) = match timing.look(record.settled, now) {
+                Look::Wait(None) => continue,
+                Look::Wait(Some(next)) => {
+                    let wait = Duration::try_from(next.duration_since(now)).unwrap_or_default();
+                    // Never a moment too early.
+                    sleep = sleep.min(wait + Duration::from_millis(1));
+                    continue;
+                }
+                Look::ClockWentBack => {
+                    tracing::warn!(entry = name, settled = %record.settled, %now, "the clock went back: the entry begins anew");
+                    record.settled = now;
+                    sleep = Duration::ZERO;
+                    continue;
+                }
+                Look::Run(at) => (at, false),
+                Look::Missed(at) => (at, true),
+            };
+            record.settled = now;
+            sleep = Duration::ZERO;
+            due.push(Due {
+                name: name.clone(),
+                at,
+                missed,
+            });
+        }
+        if !due.is_empty() {
+            let resting = self.resting().await;
+            for due in due {
+                self.begin(due, now, resting.as_deref()).await;
+            }
+        }
+        sleep
+    }
+
+    async fn begin(&mut self, due: Due, now: Timestamp, resting: Option<&str>) {
+        let workflow = Arc::clone(&self.setup.workflows.borrow());
+        let (Some(record), Some(entry)) = (
+            self.book.entries.get_mut(&due.name),
+            workflow.schedule.get(&due.name),
+        ) else {
+            return;
+        };
+        let why_not = if due.missed {
+            Some("no daemon was there at that time")
+        } else if self.active.contains(&due.name) {
+            Some("its last run has not ended")
+        } else {
+            resting
+        };
+        if let Some(why) = why_not {
+            tracing::warn!(entry = due.name, due = %due.at, why, "an entry of the schedule is skipped");
+            record.skipped = Some(SkippedRun {
+                due_at: due.at,
+                why: why.to_owned(),
+            });
+            self.keep();
+            return;
+        }
+        record.last = Some(LastRun {
+            due_at: due.at,
+            started_at: now,
+            ended_at: None,
+            result: ScheduleResult::Running,
+            detail: None,
+        });
+        // First it is on disk, then it happens: no time runs twice.
+        if !self.keep() {
+            self.end(
+                &due.name,
+                Ended {
+                    result: ScheduleResult::Failed,
+                    detail: Some("it was not run: that it ran could not be kept".to_owned()),
+                },
+            )
+            .await;
+            return;
+        }
+        tracing::info!(entry = due.name, due = %due.at, "an entry of the schedule runs");
+        let Some(job) = entry.job.clone() else {
+            let done = Ended {
+                result: ScheduleResult::Ok,
+                detail: None,
+            };
+            self.end(&due.name, done).await;
+            return;
+        };
+        self.active.insert(due.name.clone());
+        let (host, stop) = (Arc::clone(&self.setup.host), self.stop.clone());
+        self.running.spawn(async move {
+            let ended = command::run(&host, &due.name, &job, due.at, stop.cancelled()).await;
+            (due.name, ended)
+        });
+    }
+
+    async fn on_end(&mut self, ended: Result<(String, Ended), tokio::task::JoinError>) {
+        match ended {
+            Ok((name, ended)) => {
+                self.active.remove(&name);
+                self.end(&name, ended).await;
+            }
+            Err(error) => {
+                tracing::error!(%error, "a command of the schedule was lost");
+                if self.running.is_empty() {
+                    self.active.clear();
+                    self.book.end_running();
+                }
+            }
+        }
+    }
+
+    async fn end(&mut self, name: &str, ended: Ended) {
+        let Ended { result, detail } = ended;
+        match &detail {
+            None => tracing::info!(entry = name, "an entry of the schedule is done"),
+            Some(detail) => tracing::error!(entry = name, ?result, detail, "an entry of the schedule failed"),
+        }
+        // An edit may have taken it away meanwhile.
+        if let Some(last) = self
+            .book
+            .entries
+            .get_mut(name)
+            .and_then(|record| record.last.as_mut())
+        {
+            last.ended_at = Some(wall_clock());
+            last.result = result;
+            last.detail = detail;
+            self.keep();
+        }
+        if result == ScheduleResult::Ok && !self.stop.is_cancelled() {
+            refresh(&self.setup.asks, By::part(&format!("the schedule ({name})"))).await;
+        }
+    }
+
+    /// Whether the book is on disk.
+    fn keep(&self) -> bool {
+        let kept = self.book.write(&self.setup.host.layout.service_dir());
+        if let Err(error) = &kept {
+            tracing::error!(%error, "what the schedule did cannot be kept");
+        }
+        kept.is_ok()
+    }
+
+    /// Why nothing is begun now.
+    async fn resting(&self) -> Option<String> {
+        let (answer, answered) = oneshot::channel();
+        let asking = Asking {
+            request: Request {
+                v: PROTOCOL,
+                verb: Verb::Status,
+            },
+            by: By::default(),
+            answer,
+        };
+        let status = match self.setup.asks.send(asking).await {
+            Ok(()) => answered.await.ok(),
+            Err(_) => None,
+        };
+        match status {
+            Some(Response::Status(status)) if status.daemon.state == DaemonState::Running => {
+                status.paused.then(|| "everything is paused".to_owned())
+            }
+            _ => Some("the daemon is ending".to_owned()),
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! When entries are due: through the year, both switches of the clock, jumps, and restarts.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use proptest::prelude::*;
+use vik_api::{LastRun, ScheduleResult};
+use vik_core::workflow::ScheduleEntry;
+
+use super::{Book, Look, Timing};
+
+fn entry(cron: &str, zone: &str) -> ScheduleEntry {
+    ScheduleEntry {
+        cron: cron.to_owned(),
+        time_zone: zone.to_owned(),
+        job: None,
+        catch_up: false,
+    }
+}
+
+fn timing(cron: &str, zone: &str) -> Timing {
+    Timing::of(&entry(cron, zone)).unwrap()
+}
+
+fn at(text: &str) -> Timestamp {
+    text.parse().unwrap()
+}
+
+/// The next times, as UTC.
+fn next(cron: &str, zone: &str, after: &str, count: usize) -> Vec<String> {
+    let timing = timing(cron, zone);
+    let mut now = at(after);
+    (0..count)
+        .map(|_| {
+            now = timing.next(now).unwrap();
+            now.to_string()
+        })
+        .collect()
+}
+
+#[test]
+fn patterns_are_read_by_the_clock_of_their_zone() {
+    let berlin = next("0 3 * * *", "Europe/Berlin", "2026-01-10T12:00:00Z", 2);
+    assert_eq!(berlin, ["2026-01-11T02:00:00Z", "2026-01-12T02:00:00Z"]);
+    let summer = next("0 3 * * *", "Europe/Berlin", "2026-07-10T12:00:00Z", 1);
+    assert_eq!(summer, ["2026-07-11T01:00:00Z"]);
+    let weekdays = next("30 9 * * MON-FRI", "UTC", "2026-01-09T12:00:00Z", 1);
+    assert_eq!(weekdays, ["2026-01-12T09:30:00Z"]);
+    let seconds = next("*/20 * * * * *", "UTC", "2026-01-09T12:00:00.5Z", 2);
+    assert_eq!(seconds, ["2026-01-09T12:00:20Z", "2026-01-09T12:00:40Z"]);
+    assert_eq!(
+        timing("0 0 0 1 1 * 2027", "UTC").next(at("2027-06-01T00:00:00Z")),
+        None
+    );
+}
+
+/// On 2026-03-29 in Berlin, 01:59:59 is followed by 03:00:00.
+#[test]
+fn where_the_clock_goes_forward_nothing_is_lost_and_nothing_comes_twice() {
+    let fixed = next("30 2 * * *", "Europe/Berlin", "2026-03-28T12:00:00Z", 2);
+    assert_eq!(fixed, ["2026-03-29T01:00:00Z", "2026-03-30T00:30:00Z"]);
+    // Also when it is asked a moment after it ran.
+    let after = next("30 2 * * *", "Europe/Berlin", "2026-03-29T01:00:00.2Z", 1);
+    assert_eq!(after, ["2026-03-30T00:30:00Z"]);
+    let hourly = next("15 * * * *", "Europe/Berlin", "2026-03-29T00:00:00Z", 3);
+    assert_eq!(
+        hourly,
+        [
+            "2026-03-29T00:15:00Z",
+            "2026-03-29T01:15:00Z",
+            "2026-03-29T02:15:00Z"
+        ]
+    );
+}
+
+/// On 2026-10-25 in Berlin, 02:59:59 is followed by 02:00:00.
+#[test]
+fn where_the_clock_goes_back_a_fixed_time_comes_once_and_an_interval_goes_on() {
+    let fixed = next("30 2 * * *", "Europe/Berlin", "2026-10-24T12:00:00Z", 2);
+    assert_eq!(fixed, ["2026-10-25T00:30:00Z", "2026-10-26T01:30:00Z"]);
+    let between = next("30 2 * * *", "Europe/Berlin", "2026-10-25T01:00:00Z", 1);
+    assert_eq!(between, ["2026-10-26T01:30:00Z"]);
+    let hourly = next("15 * * * *", "Europe/Berlin", "2026-10-24T23:30:00Z", 4);
+    assert_eq!(
+        hourly,
+        [
+            "2026-10-25T00:15:00Z",
+            "2026-10-25T01:15:00Z",
+            "2026-10-25T02:15:00Z",
+            "2026-10-25T03:15:00Z"
+        ]
+    );
+}
+
+#[test]
+fn who_is_late_runs_and_who_was_missed_is_told_or_made_up_for() {
+    let mut timing = timing("0 3 * * *", "UTC");
+    let settled = at("2026-01-10T12:00:00Z");
+    let look = |timing: &Timing, now: &str| timing.look(settled, at(now));
+    let due = at("2026-01-11T03:00:00Z");
+    assert_eq!(look(&timing, "2026-01-11T02:59:59.9Z"), Look::Wait(Some(due)));
+    assert_eq!(look(&timing, "2026-01-11T03:00:00Z"), Look::Run(due));
+    assert_eq!(look(&timing, "2026-01-11T03:01:59Z"), Look::Run(due));
+    assert_eq!(look(&timing, "2026-01-14T12:00:00Z"), Look::Missed(due));
+    assert_eq!(
+        look(&timing, "2026-01-14T03:00:30Z"),
+        Look::Run(at("2026-01-14T03:00:00Z"))
+    );
+    timing.catch_up = true;
+    assert_eq!(look(&timing, "2026-01-14T12:00:00Z"), Look::Run(due));
+    assert_eq!(look(&timing, "2026-01-09T13:00:00Z"), Look::Wait(Some(due)));
+    assert_eq!(look(&timing, "2026-01-09T11:00:00Z"), Look::ClockWentBack);
+}
+
+#[test]
+fn the_book_keeps_what_is_settled_and_begins_anew_with_a_new_pattern() {
+    let folder = tempfile::tempdir().unwrap();
+    let (monday, friday) = (at("2026-01-05T00:00:00Z"), at("2026-01-09T00:00:00Z"));
+    let entries = |cron: &str| BTreeMap::from([("n".to_owned(), entry(cron, "UTC"))]);
+    let mut book = Book::read(folder.path()).unwrap();
+    book.take_up(&entries("@daily"), monday);
+    let record = book.entries.get_mut("n").unwrap();
+    record.last = Some(LastRun {
+        due_at: monday,
+        started_at: monday,
+        ended_at: None,
+        result: ScheduleResult::Running,
+        detail: None,
+    });
+    book.write(folder.path()).unwrap();
+    let mut again = Book::read(folder.path()).unwrap();
+    assert_eq!(again, book);
+    again.end_running();
+    again.take_up(&entries("@daily"), friday);
+    let record = &again.entries["n"];
+    assert_eq!(record.settled, monday);
+    assert_eq!(record.last.as_ref().unwrap().result, ScheduleResult::Stopped);
+    again.take_up(&entries("@hourly"), friday);
+    assert_eq!(again.entries["n"].settled, friday);
+    again.take_up(&BTreeMap::new(), friday);
+    assert!(again.entries.is_empty());
+    std::fs::write(folder.path().join("schedule.json"), "{").unwrap();
+    assert!(Book::read(folder.path()).is_err());
+}
+
+fn patterns() -> impl Strategy<Value = (&'static str, &'static str)> {
+    let crons = prop::sample::select(vec![
+        "* * * * *",
+        "*/7 * * * *",
+        "30 2 * * *",
+        "0 0-4 * * *",
+        "@hourly",
+        "*/13 * * * * *",
+        "0 3 * * SUN",
+    ]);
+    let zones = prop::sample::select(vec![
+        "UTC",
+        "Europe/Berlin",
+        "America/New_York",
+        "Australia/Lord_Howe",
+    ]);
+    (crons, zones)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(150))]
+
+    /// Looks at random times, with a clock that jumps both ways and daemons that die: no time runs twice, none runs before
+    /// it comes, and a punctual look never misses one.
+    #[test]
+    fn no_time_runs_twice_and_none_too_early(
+        (cron, zone) in patterns(),
+        start in 1_767_225_600_i64..1_798_761_600,
+        steps in proptest::collection::vec(-40_000_i64..90_000, 1..40),
+        catch_up in any::<bool>(),
+    ) {
+        let mut timing = timing(cron, zone);
+        timing.catch_up = catch_up;
+        let mut now = Timestamp::from_second(start).unwrap();
+        // The clock never goes back by a day in all: beyond that it is taken for one that was wrong before.
+        let mut latest = now;
+        let mut settled = now;
+        let mut ran: Vec<Timestamp> = Vec::new();
+        for step in steps {
+            let next = now + SignedDuration::from_millis(step * 20);
+            now = next.max(latest - SignedDuration::from_hours(23));
+            latest = latest.max(now);
+            match timing.look(settled, now) {
+                Look::Wait(next) => prop_assert!(next.is_some_and(|next| next > now)),
+                Look::Run(at) => {
+                    prop_assert!(at <= now && at > settled);
+                    prop_assert!(ran.last().is_none_or(|last| at > *last), "{at} after {ran:?}");
+                    ran.push(at);
+                    settled = now;
+                }
+                Look::Missed(at) => {
+                    prop_assert!(!catch_up && at <= now && at > settled);
+                    settled = now;
+                }
+                Look::ClockWentBack => prop_assert!(false),
+            }
+        }
+    }
+
+    /// Who looks when it is due runs each time that the pattern has, in order.
+    #[test]
+    fn who_is_punctual_misses_none(
+        (cron, zone) in patterns(),
+        start in 1_767_225_600_i64..1_798_761_600,
+        late_ms in 0_i64..900,
+    ) {
+        let timing = timing(cron, zone);
+        let mut settled = Timestamp::from_second(start).unwrap();
+        for _ in 0..50 {
+            let due = timing.next(settled).unwrap();
+            prop_assert!(due > settled);
+            let now = due + SignedDuration::from_millis(late_ms);
+            prop_assert_eq!(timing.look(settled, now), Look::Run(due));
+            settled = now;
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! The way in: TCP, `POST /hooks/NAME`, and nothing else.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::{Method, Request, Response, StatusCode};
+use futures_util::StreamExt as _;
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
+
+use super::gate::{Gate, Verdict};
+use super::verify::{self, Refused};
+use crate::control::http::{Tcp, connections};
+
+/// The most bytes of a body.
+pub(super) const MAX_BODY: usize = 1024 * 1024;
+
+/// How many more of a body that is too large are read, so that its sender hears why.
+const MAX_SPILLED: usize = 8 * MAX_BODY;
+
+/// How long a body may take.
+pub(super) const BODY_WITHIN: Duration = Duration::from_secs(10);
+
+/// How long a call may take as a whole.
+const CALL_WITHIN: Duration = Duration::from_secs(30);
+
+/// How many calls are served at once; with their bodies, this bounds the memory that strangers can take.
+const MAX_CALLS: usize = 64;
+
+/// Lets in whoever comes.
+pub(super) async fn open(tcp: Tcp, gate: Arc<Gate>) {
+    let listener = match tokio::net::TcpListener::from_std(tcp.into_listener()) {
+        Ok(listener) => listener,
+        Err(error) => {
+            tracing::error!(%error, "webhooks cannot be listened for");
+            // The rest of the daemon does its work without them.
+            return std::future::pending().await;
+        }
+    };
+    let places = Arc::new(Semaphore::new(MAX_CALLS));
+    loop {
+        match listener.accept().await {
+            Ok((stream, peer)) => {
+                let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
+                    tracing::warn!("too many webhooks at once: one is closed");
+                    continue;
+                };
+                let (gate, peer) = (Arc::clone(&gate), peer.ip().to_canonical().to_string());
+                tokio::spawn(async move {
+                    serve(stream, gate, peer).await;
+                    drop(place);
+                });
+            }
+            Err(error) => {
+                tracing::warn!(%error, "webhooks cannot be accepted");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+async fn serve(stream: TcpStream, gate: Arc<Gate>, peer: String) {
+    let service = hyper::service::service_fn(move |request: Request<hyper::body::Incoming>| {
+        let (gate, peer) = (Arc::clone(&gate), peer.clone());
+        async move { Ok::<_, Infallible>(answer(&gate, request.map(Body::new), &peer).await) }
+    });
+    let served = connections()
+        .keep_alive(false)
+        .serve_connection(TokioIo::new(stream), service);
+    if let Ok(Err(error)) = tokio::time::timeout(CALL_WITHIN, served).await {
+        tracing::debug!(%error, "the sender of a webhook went away");
+    }
+}
+
+/// Answers one call.
+pub(super) async fn answer(gate: &Gate, request: Request<Body>, peer: &str) -> Response<Body> {
+    // Nothing is told of what is here and what is not.
+    let name = request.uri().path().strip_prefix("/hooks/");
+    let Some((name, hook)) = name.and_then(|name| Some((name.to_owned(), gate.hook(name)?))) else {
+        return say(StatusCode::NOT_FOUND);
+    };
+    if request.method() != Method::POST {
+        return say(StatusCode::NOT_FOUND);
+    }
+    let refused = |why| say(status(gate.refuse(&name, why, peer)));
+    let Some(secret) = verify::secret(&hook) else {
+        return refused(Refused::NoSecret);
+    };
+    let (parts, body) = request.into_parts();
+    if !verify::is_signed(&hook, &secret, &parts.headers) {
+        return refused(Refused::Unsigned);
+    }
+    match tokio::time::timeout(BODY_WITHIN, read(body)).await {
+        Err(_) => say(StatusCode::REQUEST_TIMEOUT),
+        Ok(Err(status)) => say(status),
+        Ok(Ok(body)) => say(status(gate.judge(
+            &name,
+            &hook,
+            &secret,
+            &parts.headers,
+            &body,
+            peer,
+        ))),
+    }
+}
+
+fn status(verdict: Verdict) -> StatusCode {
+    match verdict {
+        Verdict::Accepted => StatusCode::ACCEPTED,
+        Verdict::Duplicate | Verdict::Ping => StatusCode::OK,
+        Verdict::Refused => StatusCode::UNAUTHORIZED,
+        Verdict::Flooded => StatusCode::TOO_MANY_REQUESTS,
+    }
+}
+
+fn say(status: StatusCode) -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = status;
+    response
+}
+
+/// The whole body, as it was sent.
+async fn read(body: Body) -> Result<Vec<u8>, StatusCode> {
+    let mut stream = body.into_data_stream();
+    let (mut bytes, mut spilled) = (Vec::new(), 0);
+    while let Some(chunk) = stream.next().await {
+        let chunk = chunk.map_err(|_| StatusCode::BAD_REQUEST)?;
+        if spilled == 0 && bytes.len() + chunk.len() <= MAX_BODY {
+            bytes.extend_from_slice(&chunk);
+            continue;
+        }
+        bytes = Vec::new();
+        spilled += chunk.len();
+        if spilled > MAX_SPILLED {
+            break;
+        }
+    }
+    if spilled > 0 {
+        return Err(StatusCode::PAYLOAD_TOO_LARGE);
+    }
+    Ok(bytes)
+}

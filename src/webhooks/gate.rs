@@ -1,0 +1,186 @@
+//! What is known of the hooks, and the way from a call that is believed to a pull.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use axum::http::HeaderMap;
+use tokio::sync::{Notify, mpsc, oneshot, watch};
+use vik_api::{PROTOCOL, Request, Response, Verb};
+use vik_core::scheduler::By;
+use vik_core::workflow::{Hook, Workflow};
+
+use super::pace::{Bucket, Pacer};
+use super::seen::Seen;
+use super::verify::{self, Refused};
+use crate::control::http::Feed;
+use crate::orchestrator::Asking;
+
+/// What came of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// A pull is asked for.
+    Accepted,
+    /// It came before.
+    Duplicate,
+    /// It only tries whether somebody is here.
+    Ping,
+    /// It is not believed.
+    Refused,
+    /// It is not believed, as so many before it.
+    Flooded,
+}
+
+impl Verdict {
+    /// For metrics.
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Accepted => "accepted",
+            Self::Duplicate => "duplicate",
+            Self::Ping => "ping",
+            Self::Refused => "refused",
+            Self::Flooded => "flooded",
+        }
+    }
+}
+
+/// What stands behind the door.
+#[derive(Debug)]
+pub(super) struct Gate {
+    workflows: watch::Receiver<Arc<Workflow>>,
+    feed: Feed,
+    epoch: Instant,
+    state: Mutex<State>,
+    wanted: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    seen: HashMap<String, Seen>,
+    buckets: HashMap<String, Bucket>,
+    pacer: Pacer,
+}
+
+impl Gate {
+    pub(super) fn new(workflows: watch::Receiver<Arc<Workflow>>, feed: Feed) -> Self {
+        Self {
+            workflows,
+            feed,
+            epoch: Instant::now(),
+            state: Mutex::default(),
+            wanted: Notify::new(),
+        }
+    }
+
+    /// The hook of this name, as the workflow has it now.
+    pub(super) fn hook(&self, name: &str) -> Option<Hook> {
+        self.workflows.borrow().webhooks.hooks.get(name).cloned()
+    }
+
+    /// Looks at a call whose body was read.
+    pub(super) fn judge(
+        &self,
+        name: &str,
+        hook: &Hook,
+        secret: &str,
+        headers: &HeaderMap,
+        body: &[u8],
+        peer: &str,
+    ) -> Verdict {
+        let now = crate::crash::wall_clock();
+        let delivery = match verify::verify(hook, secret, headers, body, now) {
+            Ok(delivery) => delivery,
+            Err(why) => return self.refuse(name, why, peer),
+        };
+        let since = self.epoch.elapsed();
+        let verdict = {
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            let seen = state.seen.entry(name.to_owned()).or_default();
+            if !seen.note(&delivery.marks, since) {
+                Verdict::Duplicate
+            } else if delivery.is_ping {
+                Verdict::Ping
+            } else {
+                state.pacer.want();
+                Verdict::Accepted
+            }
+        };
+        if verdict == Verdict::Accepted {
+            self.wanted.notify_one();
+        }
+        tracing::info!(
+            hook = name,
+            event = delivery.event,
+            delivery = delivery.id.as_deref().unwrap_or("-"),
+            peer,
+            result = verdict.as_str(),
+            "webhook"
+        );
+        self.count(name, verdict)
+    }
+
+    /// A call is not believed.
+    pub(super) fn refuse(&self, name: &str, why: Refused, peer: &str) -> Verdict {
+        let since = self.epoch.elapsed();
+        let is_told = {
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            let bucket = state.buckets.entry(name.to_owned());
+            bucket.or_insert_with(|| Bucket::new(since)).take(since)
+        };
+        if is_told {
+            tracing::warn!(hook = name, peer, %why, "a webhook is refused");
+            return self.count(name, Verdict::Refused);
+        }
+        self.count(name, Verdict::Flooded)
+    }
+
+    fn count(&self, name: &str, verdict: Verdict) -> Verdict {
+        self.feed.metrics().hook(name, verdict.as_str());
+        verdict
+    }
+
+    /// Asks the daemon's loop for pulls, as many as the pace allows.
+    pub(super) async fn ask_for_pulls(&self, asks: mpsc::Sender<Asking>) {
+        loop {
+            let gap = self.workflows.borrow().webhooks.min_gap.0;
+            match self.wait(gap) {
+                None => self.wanted.notified().await,
+                Some(wait) if !wait.is_zero() => tokio::time::sleep(wait).await,
+                Some(_) => self.ask(&asks).await,
+            }
+        }
+    }
+
+    fn wait(&self, gap: Duration) -> Option<Duration> {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.pacer.wait(self.epoch.elapsed(), gap)
+    }
+
+    async fn ask(&self, asks: &mpsc::Sender<Asking>) {
+        {
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            state.pacer.ask(self.epoch.elapsed());
+        }
+        refresh(asks, By::part("a webhook")).await;
+    }
+}
+
+/// Asks the daemon's loop to look at the workflow and the issues.
+pub async fn refresh(asks: &mpsc::Sender<Asking>, by: By) {
+    let (answer, answered) = oneshot::channel();
+    let asking = Asking {
+        request: Request {
+            v: PROTOCOL,
+            verb: Verb::Refresh,
+        },
+        by,
+        answer,
+    };
+    let response = match asks.send(asking).await {
+        Ok(()) => answered.await.ok(),
+        Err(_) => None,
+    };
+    if !matches!(response, Some(Response::Accepted)) {
+        tracing::debug!("no pull: the daemon is ending");
+    }
+}

@@ -1,0 +1,217 @@
+//! The schedule: entries run when they are due, once for each time, and not while everything rests.
+
+use serde_json::{Value, json};
+
+use crate::support::*;
+
+/// A world that polls once an hour, with a clock that can be set off.
+struct Clocked {
+    world: World,
+}
+
+impl Clocked {
+    fn new(schedule: &Value) -> Self {
+        let world = World::new(&[])
+            .set("/issues/pull/idle_sec", json!("1h"))
+            .set("/schedule", schedule.clone());
+        std::fs::create_dir_all(world.env.path("clock-folder")).unwrap();
+        Self { world }
+    }
+
+    fn start(&self) -> Running {
+        let folder = self.world.env.path("clock-folder");
+        let env = [("VIK_CRASH_DIR", folder.to_str().unwrap())];
+        let daemon = self.world.start_with(&["run"], &env);
+        eventually("the daemon has pulled", || {
+            let status = self.world.status();
+            status.is_some_and(|status| !status["last_pull"].is_null())
+        });
+        daemon
+    }
+
+    /// The wall clock is so many seconds off. An edit makes the daemon look at it.
+    fn jump(&mut self, seconds: i64) {
+        let folder = self.world.env.path("clock-folder");
+        std::fs::write(folder.join("clock.new"), seconds.to_string()).unwrap();
+        std::fs::rename(folder.join("clock.new"), folder.join("clock")).unwrap();
+        self.world
+            .put("/loop", json!({"max_issue_concurrency": seconds / 86_400 + 1}));
+    }
+
+    fn entry(&self, name: &str) -> Value {
+        let view = self.world.vik(&["schedule", "--json"]).expect(0).json();
+        let entries = view["entries"].as_array().unwrap();
+        entries
+            .iter()
+            .find(|entry| entry["name"] == name)
+            .unwrap()
+            .clone()
+    }
+
+    fn lines(&self, file: &str) -> Vec<String> {
+        let text = std::fs::read_to_string(self.world.env.work().join(file)).unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
+    }
+
+    fn has(&self, file: &str) -> bool {
+        self.world.env.work().join(file).exists()
+    }
+}
+
+/// Far from now in both directions.
+fn yearly() -> &'static str {
+    "@yearly"
+}
+
+#[test]
+fn an_entry_runs_each_time_it_is_due_and_a_pull_follows() {
+    let scene = Clocked::new(&json!({
+        "tick": {"cron": "* * * * * *", "command": "echo $VIK_SCHEDULE_DUE >> ran; echo $VIK_SCHEDULE_ENTRY > name"},
+    }));
+    let daemon = scene.start();
+    eventually("it ran three times", || scene.lines("ran").len() >= 3);
+    eventually("pulls follow", || {
+        scene.world.status().unwrap()["pulls"]["ok"].as_u64() >= Some(3)
+    });
+    daemon.stop().expect(0);
+    let ran = scene.lines("ran");
+    let mut once = ran.clone();
+    once.sort();
+    once.dedup();
+    assert_eq!(once, ran, "each time once, in order");
+    assert_eq!(scene.lines("name"), ["tick"]);
+    assert_eq!(scene.entry("tick")["last"]["due_at"], json!(ran.last().unwrap()));
+    // The next daemon does not run one of them again.
+    let daemon = scene.start();
+    eventually("it goes on", || scene.lines("ran").len() > ran.len());
+    daemon.stop().expect(0);
+    let mut all = scene.lines("ran");
+    let count = all.len();
+    all.dedup();
+    assert_eq!(all.len(), count);
+}
+
+#[test]
+fn a_pull_can_be_due_and_a_command_can_fail() {
+    let scene = Clocked::new(&json!({
+        "look": {"cron": "* * * * * *", "pull": true},
+        "bad": {"cron": "* * * * * *", "command": "echo out; echo why it failed >&2; exit 3"},
+        "slow": {"cron": "* * * * * *", "command": "echo $$ >> slow; sleep 600", "timeout": "100ms"},
+    }));
+    let daemon = scene.start();
+    eventually("it was looked at without a poll", || {
+        scene.world.status().unwrap()["pulls"]["ok"].as_u64() >= Some(2)
+    });
+    eventually("the failed one is told", || {
+        scene.entry("bad")["last"]["result"] == "failed"
+    });
+    let detail = scene.entry("bad")["last"]["detail"].clone();
+    let detail = detail.as_str().unwrap();
+    assert!(
+        detail.contains("exited with 3") && detail.contains("why it failed"),
+        "{detail}"
+    );
+    eventually("the slow one is stopped", || {
+        scene.entry("slow")["last"]["result"] == "timed_out"
+    });
+    eventually("and comes again", || scene.lines("slow").len() >= 2);
+    daemon.stop().expect(0);
+    let text = scene.world.vik(&["schedule"]).expect(0).out;
+    assert!(text.contains("NEXT") && text.contains("slow"), "{text}");
+}
+
+#[test]
+fn no_entry_runs_twice_at_once() {
+    let scene = Clocked::new(&json!({
+        "long": {"cron": "* * * * * *", "command": "echo x >> began; touch up; while [ ! -e go ]; do sleep 0.05; done", "timeout": "5m"},
+    }));
+    let daemon = scene.start();
+    eventually("it runs", || scene.has("up"));
+    eventually("the next time is skipped", || {
+        !scene.entry("long")["skipped"].is_null()
+    });
+    assert_eq!(scene.lines("began").len(), 1);
+    assert_eq!(
+        scene.entry("long")["skipped"]["why"],
+        "its last run has not ended"
+    );
+    scene.world.env.write("work/go", "");
+    eventually("it goes on", || scene.lines("began").len() >= 2);
+    daemon.stop().expect(0);
+}
+
+#[test]
+fn a_stop_ends_what_runs() {
+    let scene = Clocked::new(&json!({
+        "long": {"cron": "* * * * * *", "command": "touch up; sleep 600", "timeout": "1h"},
+    }));
+    let daemon = scene.start();
+    eventually("it runs", || scene.has("up"));
+    daemon.stop().expect(0);
+    assert_eq!(scene.entry("long")["last"]["result"], "stopped");
+}
+
+#[test]
+fn nothing_runs_while_everything_is_paused() {
+    let scene = Clocked::new(&json!({"tick": {"cron": "* * * * * *", "command": "echo x >> ran"}}));
+    let daemon = scene.start();
+    scene.world.vik(&["pause"]).expect(0);
+    eventually("a time is skipped", || {
+        scene.entry("tick")["skipped"]["why"] == "everything is paused"
+    });
+    let ran = scene.lines("ran").len();
+    scene.world.vik(&["continue"]).expect(0);
+    eventually("it goes on", || scene.lines("ran").len() > ran);
+    daemon.stop().expect(0);
+}
+
+#[test]
+fn missed_times_are_told_or_made_up_for_once() {
+    let mut scene = Clocked::new(&json!({
+        "missed": {"cron": yearly(), "command": "echo x >> missed"},
+        "made-up": {"cron": yearly(), "time_zone": "Asia/Tokyo", "command": "echo x >> made-up", "catch_up": true},
+    }));
+    let daemon = scene.start();
+    assert!(!scene.entry("missed")["next_due"].is_null());
+    assert_eq!(scene.entry("made-up")["last"], Value::Null);
+    // While the daemon runs, the clock leaps over both times; three years make one run.
+    scene.jump(3 * 366 * 86_400);
+    eventually("one run makes up for it", || scene.lines("made-up").len() == 1);
+    eventually("the other is told", || {
+        !scene.entry("missed")["skipped"].is_null()
+    });
+    eventually("it has ended", || {
+        scene.entry("made-up")["last"]["result"] == "ok"
+    });
+    daemon.stop().expect(0);
+    // The clock was wrong: back again, and once more over one of them, with a new daemon.
+    scene.jump(0);
+    let daemon = scene.start();
+    scene.jump(400 * 86_400);
+    eventually("it is made up for again", || scene.lines("made-up").len() == 2);
+    daemon.stop().expect(0);
+    assert!(!scene.has("missed"));
+}
+
+#[test]
+fn entries_come_and_go_with_an_edit_and_once_runs_none() {
+    let mut scene = Clocked::new(&json!({"first": {"cron": yearly(), "command": "true"}}));
+    let daemon = scene.start();
+    scene.world.put(
+        "/schedule",
+        json!({"second": {"cron": "* * * * * *", "command": "echo x >> ran"}}),
+    );
+    eventually("it runs", || !scene.lines("ran").is_empty());
+    daemon.stop().expect(0);
+    std::fs::remove_file(scene.world.env.work().join("ran")).unwrap();
+    scene.world.vik(&["run", "--once"]).expect(0);
+    assert!(!scene.has("ran"));
+    let bad = json!({"n": {"cron": "61 * * * *", "time_zone": "Europe/Berln", "pull": true}});
+    scene.world.put("/schedule", bad);
+    let done = scene.world.vik(&["schedule"]).expect(3);
+    assert!(
+        done.err.contains("no cron pattern") && done.err.contains("Europe/Berlin"),
+        "{}",
+        done.err
+    );
+}
