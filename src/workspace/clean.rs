@@ -171,7 +171,7 @@ impl View {
 
     /// Removes what was made for the look.
     pub(super) fn remove(&self) {
-        // It holds links and settings only; what stays is swept at the next start.
+        // It holds links and settings only: what stays does no harm.
         let _ = std::fs::remove_dir_all(&self.git_dir);
     }
 

@@ -35,7 +35,7 @@ pub async fn guard(State(keys): State<Arc<Keys>>, mut request: Request, next: Ne
             }
             match who(&keys, request.method(), request.headers(), *port) {
                 Ok(who) => By::way(&format!("{who}, {peer}")),
-                Err(refusal) if pages::is_page(request.uri().path()) => return pages::locked(&refusal),
+                Err(_) if pages::is_page(request.uri().path()) => return pages::locked(),
                 Err(refusal) => return refusal.into_response(),
             }
         }
@@ -101,7 +101,7 @@ fn who(keys: &Keys, method: &Method, headers: &HeaderMap, port: u16) -> Result<&
             "unauthorized",
             "a token is needed: `Authorization: Bearer …`",
         )
-        .hint("`vik status` prints a link for the browser, and says where the token is")
+        .hint("`vik status` prints a link for the browser; a program sends what VIK_API_TOKEN has, else `api.token` of the instance folder")
     };
     if let Some(given) = headers.get(header::AUTHORIZATION) {
         let token = given

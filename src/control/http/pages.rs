@@ -118,12 +118,7 @@ pub async fn headers(mut response: Response) -> Response {
 pub fn login(keys: &Keys, query: &str, port: u16) -> Response {
     let code = query.split('&').find_map(|pair| pair.strip_prefix("code="));
     if !code.is_some_and(|code| keys.redeem(code)) {
-        let refusal = Refusal::new(
-            StatusCode::UNAUTHORIZED,
-            "unauthorized",
-            "the link was used already, or is too old",
-        );
-        return locked(&refusal);
+        return locked();
     }
     let cookie = format!(
         "{}={}; Path=/; HttpOnly; SameSite=Strict; Max-Age={}",
@@ -140,7 +135,7 @@ pub fn login(keys: &Keys, query: &str, port: u16) -> Response {
 }
 
 /// What a browser is shown that is not signed in.
-pub fn locked(_why: &Refusal) -> Response {
+pub fn locked() -> Response {
     let page = page(
         "Vik: sign in",
         "",

@@ -11,7 +11,8 @@ use axum::http::StatusCode;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use vik_api::{DiffView, EventsPage, Excerpt, SCHEMA, ScriptView, SessionDetail, StderrTail};
-use vik_store::{AttemptFiles, PastAttempt, Step};
+use vik_store::ledger::StoredAttempt;
+use vik_store::{AttemptFiles, Step};
 
 use super::answer::{Answer, Params, Refusal, SessionInPath, unknown_session};
 use super::read::{Daemon, Limit};
@@ -19,7 +20,7 @@ use crate::daemon::ledger_failure;
 use crate::history;
 use crate::report::Failure;
 use crate::session::PROMPT;
-use crate::workspace::{self, fs::create_private_dir_all};
+use crate::workspace;
 
 /// How much of a prompt, or of what a script printed, is shown.
 const EXCERPT: u64 = 256 * 1024;
@@ -167,32 +168,26 @@ pub async fn stderr(
 
 /// `GET /api/v1/sessions/{id}/diff`
 pub async fn diff(State(daemon): State<Arc<Daemon>>, session: SessionInPath) -> Answer<DiffView> {
-    let (workdir, scratch) = daemon
-        .reading(move |daemon| {
-            let files = files(daemon, &session)?;
-            let past = PastAttempt::read(files).ok_or_else(|| unknown_session(&session.0.to_string()))?;
-            let scratch = daemon.layout.service_dir().join("looks");
-            create_private_dir_all(&scratch)
-                .map_err(|error| Failure::failed("diff", "cannot make a folder to look from", &error))?;
-            // Where the record says that it was, if that is where workspaces are.
-            Ok((daemon.layout.issue_dir(&past.record.issue_id), scratch))
-        })
+    let workdir = daemon
+        .reading(move |daemon| Ok(daemon.layout.issue_dir(&known(daemon, &session)?.started.issue)))
         .await?;
+    let scratch = daemon.layout.service_dir();
     Ok(Json(
         workspace::diff(&daemon.supervisor, &workdir, &scratch).await,
     ))
 }
 
-/// The files of an attempt that the ledger knows.
-fn files(daemon: &Daemon, session: &SessionInPath) -> Result<AttemptFiles, Refusal> {
+/// An attempt that the ledger knows.
+fn known(daemon: &Daemon, session: &SessionInPath) -> Result<StoredAttempt, Refusal> {
     let found = daemon
         .ledger()?
         .attempt(session.0)
         .map_err(|error| ledger_failure(&error))?;
-    match found {
-        Some(attempt) => Ok(history::files(&daemon.layout, &attempt)),
-        None => Err(unknown_session(&session.0.to_string())),
-    }
+    found.ok_or_else(|| unknown_session(&session.0.to_string()))
+}
+
+fn files(daemon: &Daemon, session: &SessionInPath) -> Result<AttemptFiles, Refusal> {
+    Ok(history::files(&daemon.layout, &known(daemon, session)?))
 }
 
 /// The start of a file, where there is one.

@@ -1,1 +1,1 @@
-python3 greet.py
+python3 greet.py | grep -x 'Hello, Ada'

@@ -1,1 +1,1 @@
-grep '^/' cause.txt
+test -s cause.txt && ! grep -v '^/[^[:space:]]*$' cause.txt
