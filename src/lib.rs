@@ -14,10 +14,13 @@ pub mod intake;
 pub mod logging;
 pub mod notify;
 pub mod orchestrator;
+pub mod outbound;
 pub mod report;
 pub mod schedule;
 pub mod session;
 pub mod template;
+#[cfg(feature = "otlp")]
+pub mod traces;
 pub mod tracker;
 pub mod webhooks;
 pub mod workflow_file;

@@ -30,6 +30,8 @@ pub fn explanation(
         issue_id: told.issue,
         issue_title: told.title.to_string(),
         issue_state: told.state.to_string(),
+        issue_url: told.url,
+        labels: told.labels,
         present: told.present,
         paused: told.paused,
         hold: told.hold.as_ref().map(hold),

@@ -20,7 +20,7 @@ use super::instance::{Instance, InstanceInfo, acquire_soon};
 use super::recover;
 use super::signals::Signals;
 use super::state::{self, ServiceState};
-use crate::control::http::{Feed, HttpServer, Keys, Reporter, Setup as Http, Tcp};
+use crate::control::http::{Feed, HttpServer, Keys, Metrics, Reporter, Setup as Http, Tcp};
 use crate::control::{Behind, ControlServer};
 use crate::host::{Host, SHIM_MARK, own_environment};
 use crate::logging::{self, Console};
@@ -129,7 +129,12 @@ impl Daemon {
             Failure::failed("home", "cannot make the folders of this workflow", &error).hint(WRITABLE_HINT)
         })?;
         let home_lock = lock_home(&host.layout)?;
-        logging::init(&host.layout.logs_dir(), serve.console).map_err(|error| {
+        logging::init(
+            &host.layout.logs_dir(),
+            serve.console,
+            serve.loaded.workflow.log_format,
+        )
+        .map_err(|error| {
             io(
                 format!("cannot write logs in {}", host.layout.logs_dir().display()),
                 &error,
@@ -242,9 +247,11 @@ impl Daemon {
             None => Keys::nobody(),
         });
         let api = tcp.as_ref().map(Tcp::view);
-        let feed = Feed::default();
+        let (feed, metrics) = (Feed::default(), Metrics::default());
         let notifiers = Notifiers::new(Arc::clone(&serve.loaded.workflow));
-        let watcher = notifiers.watcher(serve.observer);
+        let observer: Box<dyn Observer> = Box::new(notifiers.watcher(serve.observer));
+        #[cfg(feature = "otlp")]
+        let (traces, observer) = self.traced(observer)?;
         // Who only wants to get through what is there waits for nothing that comes from outside.
         let wakes = !serve.options.once;
         let hooks = serve.loaded.workflow.webhooks.listen.filter(|_| wakes);
@@ -255,7 +262,7 @@ impl Daemon {
             loaded: serve.loaded.clone(),
             watch: Some(watch),
             options: serve.options,
-            observer: Box::new(Reporter::new(feed.clone(), Box::new(watcher))),
+            observer: Box::new(Reporter::new(feed.clone(), metrics.clone(), observer)),
             book: Box::new(Arc::clone(&self.ledger)),
             stored: std::mem::take(&mut self.stored),
             workspaces,
@@ -276,7 +283,8 @@ impl Daemon {
             layout: self.host.layout.clone(),
             supervisor: self.host.supervisor.clone(),
             asks: asks.clone(),
-            feed: feed.clone(),
+            feed,
+            metrics: metrics.clone(),
             keys: Arc::clone(&keys),
             tcp,
         })
@@ -288,7 +296,7 @@ impl Daemon {
                     tcp,
                     workflows: workflows.clone(),
                     asks: asks.clone(),
-                    feed,
+                    metrics,
                 })
             })
             .transpose()
@@ -331,6 +339,10 @@ impl Daemon {
         let telling = notifiers.run(Arc::clone(&self.host), orchestrator.parked());
         let schedule = wakes.then(|| Schedule::start(schedule));
         let closing = orchestrator.run(signals, receiver).await;
+        #[cfg(feature = "otlp")]
+        if let Some(traces) = traces {
+            tokio::task::block_in_place(|| traces.end());
+        }
         drop(webhooks);
         if let Some(schedule) = schedule {
             schedule.close().await;
@@ -349,6 +361,21 @@ impl Daemon {
             )
             .hint(error.cause.hint().unwrap_or(LEDGER_HINT))),
         }
+    }
+
+    /// Traces what an observer is told, where the environment says where traces go.
+    #[cfg(feature = "otlp")]
+    fn traced(
+        &self,
+        observer: Box<dyn Observer>,
+    ) -> Result<(Option<crate::traces::Traces>, Box<dyn Observer>), Failure> {
+        let traces = crate::traces::Traces::start(self.host.layout.clone(), self.instance.name())
+            .map_err(|error| Failure::new(Exit::Failed, "traces", error).hint(TRACES_HINT))?;
+        let observer = match &traces {
+            Some(traces) => traces.observe(observer),
+            None => observer,
+        };
+        Ok((traces, observer))
     }
 }
 
@@ -418,6 +445,10 @@ const WRITABLE_HINT: &str = "check that the folder is writable and the disk not 
 
 /// What to do where an error of the ledger does not say.
 const LEDGER_HINT: &str = "look at the folder and its disk; `vik doctor` says how the ledger is";
+
+/// What to do where the variables of OpenTelemetry make no sense.
+#[cfg(feature = "otlp")]
+const TRACES_HINT: &str = "look at the variables that begin with OTEL_EXPORTER_OTLP_";
 
 /// Why there is no daemon without its ledger.
 pub fn ledger_failure(error: &LedgerError) -> Failure {

@@ -6,10 +6,12 @@ use std::time::{Duration, SystemTime};
 
 use tracing::Level;
 use tracing_appender::rolling::{RollingFileAppender, Rotation};
-use tracing_subscriber::Layer;
 use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{Layer, Registry};
+use vik_core::workflow::LogFormat;
 
 /// The two files' names, before the date.
 const FILES: [&str; 2] = ["vik.log", "vik-error.log"];
@@ -27,7 +29,7 @@ pub enum Console {
 ///
 /// # Errors
 /// When the log files cannot be made.
-pub fn init(dir: &Path, console: Console) -> io::Result<()> {
+pub fn init(dir: &Path, console: Console, format: LogFormat) -> io::Result<()> {
     let file = |name: &str| {
         RollingFileAppender::builder()
             .rotation(Rotation::DAILY)
@@ -35,32 +37,44 @@ pub fn init(dir: &Path, console: Console) -> io::Result<()> {
             .build(dir)
             .map_err(io::Error::other)
     };
-    let all = tracing_subscriber::fmt::layer()
-        .with_ansi(false)
-        .with_target(false);
-    let [all_name, error_name] = FILES;
-    let all = all.with_writer(file(all_name)?).with_filter(LevelFilter::INFO);
-    let errors = tracing_subscriber::fmt::layer()
-        .with_ansi(false)
-        .with_target(false);
-    let errors = errors
-        .with_writer(file(error_name)?)
-        .with_filter(LevelFilter::ERROR);
+    let [all, errors] = FILES;
     let level = match console {
         Console::From(level) => LevelFilter::from_level(level),
         Console::Off => LevelFilter::OFF,
     };
-    let stderr = tracing_subscriber::fmt::layer()
-        .with_ansi(crate::cli::colored(&io::stderr()))
-        .with_target(false)
-        .with_writer(io::stderr)
-        .with_filter(level);
-    let installed = tracing_subscriber::registry()
-        .with(all)
-        .with(errors)
-        .with(stderr)
-        .try_init();
+    let sinks = vec![
+        sink(format, false, file(all)?, LevelFilter::INFO),
+        sink(format, false, file(errors)?, LevelFilter::ERROR),
+        sink(format, crate::cli::colored(&io::stderr()), io::stderr, level),
+    ];
+    let installed = tracing_subscriber::registry().with(sinks).try_init();
     installed.map_err(io::Error::other)
+}
+
+/// One place where lines go.
+fn sink<W>(
+    format: LogFormat,
+    ansi: bool,
+    writer: W,
+    level: LevelFilter,
+) -> Box<dyn Layer<Registry> + Send + Sync>
+where
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
+    let layer = tracing_subscriber::fmt::layer()
+        .with_target(false)
+        .with_writer(writer);
+    match format {
+        LogFormat::Text => layer.with_ansi(ansi).with_filter(level).boxed(),
+        // Flat, as log collectors want it: what is beside the message stands beside it.
+        LogFormat::Json => layer
+            .json()
+            .flatten_event(true)
+            .with_current_span(false)
+            .with_span_list(false)
+            .with_filter(level)
+            .boxed(),
+    }
 }
 
 /// Removes daily logs older than this many days; returns how many.
@@ -89,7 +103,62 @@ pub fn retain(dir: &Path, days: u32) -> io::Result<usize> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex};
+
     use super::*;
+
+    /// Keeps what is written.
+    #[derive(Clone, Default)]
+    struct Memory(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Memory {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn written(format: LogFormat, tell: impl FnOnce()) -> String {
+        let memory = Memory::default();
+        let writer = memory.clone();
+        let sink = sink(format, false, move || writer.clone(), LevelFilter::INFO);
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(vec![sink]), tell);
+        String::from_utf8(memory.0.lock().unwrap().clone()).unwrap()
+    }
+
+    #[test]
+    fn json_lines_are_whole_objects_whatever_is_logged() {
+        let hostile = "two\nlines \"and\" a \u{1b}[31mcolour";
+        let text = written(LogFormat::Json, || {
+            tracing::error!(error = hostile, count = 3, "it {}", "failed");
+            tracing::debug!("not told");
+        });
+        let lines: Vec<serde_json::Value> = text
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        assert_eq!(lines.len(), 1);
+        assert_eq!(lines[0]["level"], "ERROR");
+        assert_eq!(lines[0]["message"], "it failed");
+        assert_eq!(
+            (&lines[0]["error"], &lines[0]["count"]),
+            (&hostile.into(), &3.into())
+        );
+        lines[0]["timestamp"]
+            .as_str()
+            .unwrap()
+            .parse::<jiff::Timestamp>()
+            .unwrap();
+    }
+
+    #[test]
+    fn text_is_for_people() {
+        let text = written(LogFormat::Text, || tracing::info!(count = 3, "done"));
+        assert!(text.ends_with(" INFO done count=3\n"), "{text}");
+    }
 
     #[test]
     fn only_old_logs_of_ours_go() {

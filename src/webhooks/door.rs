@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::http::{Method, Request, Response, StatusCode};
@@ -27,6 +27,9 @@ pub(super) const BODY_WITHIN: Duration = Duration::from_secs(10);
 /// How long a call may take as a whole.
 const CALL_WITHIN: Duration = Duration::from_secs(30);
 
+/// So long after it was logged that too many call, it is not logged again.
+const QUIET: Duration = Duration::from_secs(60);
+
 /// How many calls are served at once; with their bodies, this bounds the memory that strangers can take.
 const MAX_CALLS: usize = 64;
 
@@ -41,11 +44,16 @@ pub(super) async fn open(tcp: Tcp, gate: Arc<Gate>) {
         }
     };
     let places = Arc::new(Semaphore::new(MAX_CALLS));
+    let mut told = None;
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => {
                 let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
-                    tracing::warn!("too many webhooks at once: one is closed");
+                    // Strangers must not fill the disk with what is logged about them.
+                    if told.is_none_or(|at: Instant| at.elapsed() > QUIET) {
+                        told = Some(Instant::now());
+                        tracing::warn!("too many webhooks at once: some are closed unread");
+                    }
                     continue;
                 };
                 let (gate, peer) = (Arc::clone(&gate), peer.ip().to_canonical().to_string());

@@ -13,7 +13,7 @@ use vik_core::workflow::{Hook, Workflow};
 use super::pace::{Bucket, Pacer};
 use super::seen::Seen;
 use super::verify::{self, Refused};
-use crate::control::http::Feed;
+use crate::control::http::Metrics;
 use crate::orchestrator::Asking;
 
 /// What came of a call.
@@ -48,7 +48,7 @@ impl Verdict {
 #[derive(Debug)]
 pub(super) struct Gate {
     workflows: watch::Receiver<Arc<Workflow>>,
-    feed: Feed,
+    metrics: Metrics,
     epoch: Instant,
     state: Mutex<State>,
     wanted: Notify,
@@ -62,10 +62,10 @@ struct State {
 }
 
 impl Gate {
-    pub(super) fn new(workflows: watch::Receiver<Arc<Workflow>>, feed: Feed) -> Self {
+    pub(super) fn new(workflows: watch::Receiver<Arc<Workflow>>, metrics: Metrics) -> Self {
         Self {
             workflows,
-            feed,
+            metrics,
             epoch: Instant::now(),
             state: Mutex::default(),
             wanted: Notify::new(),
@@ -135,7 +135,7 @@ impl Gate {
     }
 
     fn count(&self, name: &str, verdict: Verdict) -> Verdict {
-        self.feed.metrics().hook(name, verdict.as_str());
+        self.metrics.hook(name, verdict.as_str());
         verdict
     }
 

@@ -20,7 +20,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use vik_core::workflow::Workflow;
 
-use crate::control::http::{Feed, Tcp};
+use crate::control::http::{Metrics, Tcp};
 use crate::orchestrator::Asking;
 
 pub use gate::refresh;
@@ -38,7 +38,7 @@ pub struct Setup {
     /// The way to the daemon's loop.
     pub asks: mpsc::Sender<Asking>,
     /// Counts what comes.
-    pub feed: Feed,
+    pub metrics: Metrics,
 }
 
 /// The door while it is open.
@@ -89,9 +89,9 @@ async fn serve(setup: Setup, stop: CancellationToken) {
         tcp,
         workflows,
         asks,
-        feed,
+        metrics,
     } = setup;
-    let gate = Arc::new(Gate::new(workflows, feed));
+    let gate = Arc::new(Gate::new(workflows, metrics));
     tokio::select! {
         () = door::open(tcp, Arc::clone(&gate)) => {}
         () = gate.ask_for_pulls(asks) => {}

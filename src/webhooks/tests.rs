@@ -18,7 +18,7 @@ use super::gate::Gate;
 use super::pace::{Bucket, Pacer};
 use super::seen::Seen;
 use super::verify::{Refused, is_signed, verify};
-use crate::control::http::Feed;
+use crate::control::http::Metrics;
 
 fn hook(kind: HookKind) -> Hook {
     let own = (kind == HookKind::Hmac).then(|| "X-Signature".to_owned());
@@ -425,7 +425,7 @@ impl Scene {
         );
         let (told, workflows) = watch::channel(Arc::new(load(&text).workflow.unwrap()));
         Self {
-            gate: Gate::new(workflows, Feed::default()),
+            gate: Gate::new(workflows, Metrics::default()),
             _told: told,
             runtime: tokio::runtime::Builder::new_current_thread()
                 .enable_all()

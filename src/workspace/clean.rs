@@ -131,6 +131,32 @@ impl From<io::Error> for Blind {
     }
 }
 
+/// What the folders of views are called, before their id.
+const VIEW: &str = "git-";
+
+/// No look at a workspace takes that long: an older view is what a kill left.
+const LONGEST_LOOK: Duration = Duration::from_secs(3600);
+
+/// Removes views that nobody uses any more.
+///
+/// # Errors
+/// When the folder cannot be read.
+pub(super) fn sweep_views(scratch: &Path) -> io::Result<()> {
+    let entries = match std::fs::read_dir(scratch) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries?,
+    };
+    for entry in entries {
+        let entry = entry?;
+        let age = entry.metadata().and_then(|metadata| metadata.modified());
+        let is_old = age.is_ok_and(|made| made.elapsed().is_ok_and(|age| age > LONGEST_LOOK));
+        if is_old && entry.file_name().to_string_lossy().starts_with(VIEW) {
+            std::fs::remove_dir_all(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
 impl View {
     /// `None`: the workspace is empty.
     pub(super) fn make(workspace: &Path, scratch: &Path) -> Result<Option<Self>, Blind> {
@@ -154,7 +180,7 @@ impl View {
         } else {
             return Err(Blind::NoRepository);
         };
-        let git_dir = scratch.join(format!("git-{}", uuid::Uuid::now_v7().simple()));
+        let git_dir = scratch.join(format!("{VIEW}{}", uuid::Uuid::now_v7().simple()));
         create_private_dir_all(&git_dir.join("info"))?;
         let view = Self {
             workspace: workspace.to_owned(),

@@ -13,6 +13,7 @@ use nix::fcntl::{AtFlags, OFlag};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat, mkdirat};
 use vik_core::ids::IssueId;
 
+use super::clean::sweep_views;
 use super::fs::{FOLDER_MODE, sync_dir, write_atomic};
 use super::name::folder_name;
 use super::{Layout, WorkspaceError, removal};
@@ -196,11 +197,16 @@ pub fn remove(layout: &Layout, issue: &IssueId) -> Result<bool, WorkspaceError> 
     Ok(removed)
 }
 
-/// Removes what an earlier removal left behind. Blocks.
+/// Removes what an earlier removal, or a look at a workspace, left behind. Blocks.
 ///
 /// # Errors
 /// When something cannot be removed.
 pub fn sweep(layout: &Layout) -> Result<(), WorkspaceError> {
+    let service = layout.service_dir();
+    sweep_views(&service).map_err(|source| WorkspaceError::Remove {
+        path: service,
+        source,
+    })?;
     if layout.issues_dir().symlink_metadata().is_err() {
         return Ok(());
     }

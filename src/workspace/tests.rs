@@ -246,6 +246,28 @@ fn what_a_removal_left_is_swept() {
     assert_eq!(left, ["1"]);
 }
 
+#[test]
+fn what_a_look_left_is_swept_and_one_that_goes_on_is_not() {
+    let (_folder, layout) = layout();
+    let service = layout.service_dir();
+    std::fs::create_dir_all(service.join("git-old/info")).unwrap();
+    std::fs::create_dir_all(service.join("git-new/info")).unwrap();
+    std::fs::create_dir_all(service.join("issues")).unwrap();
+    let old = std::time::SystemTime::now() - std::time::Duration::from_secs(2 * 3600);
+    for name in ["git-old", "issues"] {
+        std::fs::File::open(service.join(name))
+            .unwrap()
+            .set_modified(old)
+            .unwrap();
+    }
+    std::fs::create_dir_all(layout.issues_dir()).unwrap();
+    sweep(&layout).unwrap();
+    let left = std::fs::read_dir(&service).unwrap();
+    let mut left: Vec<_> = left.map(|entry| entry.unwrap().file_name()).collect();
+    left.sort();
+    assert_eq!(left, ["git-new", "issues"]);
+}
+
 // --- files
 
 #[test]

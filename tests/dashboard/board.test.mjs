@@ -164,6 +164,16 @@ describe("the board", () => {
     );
   });
 
+  it("says where webhooks are taken, and when a notifier reaches nobody", async () => {
+    page = await open(browser, mock.url);
+    await page.getByText("webhooks at 127.0.0.1:8081").waitFor();
+    assert.equal(await page.getByText("Nobody is told").count(), 0);
+    await fetch(`${mock.url}/mock/notifier`, { method: "POST" });
+    await page.locator("#banners").getByText("3 deliveries failing since").waitFor();
+    await page.locator("#banners").getByText("503 <b>Service Unavailable</b>").waitFor();
+    assert.ok(await noSideScroll(page));
+  });
+
   it("says when a pull failed, an edit was rejected and the ledger cannot be written", async () => {
     page = await open(browser, mock.url);
     for (const what of ["pullfail", "reject", "ledger"]) await fetch(`${mock.url}/mock/${what}`, { method: "POST" });

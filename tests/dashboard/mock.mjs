@@ -235,6 +235,12 @@ export async function startMock({ port = 0 } = {}) {
         };
         mock.publish({ type: "state" });
       },
+      notifier: () => {
+        status.notify[0].failing_since = new Date(Date.now() - 60_000).toISOString();
+        status.notify[0].error = "hooks.example answered 503 <b>Service Unavailable</b>";
+        status.notify[0].undelivered = 3;
+        mock.publish({ type: "state" });
+      },
       ledger: () => {
         status.ledger.error = "database or disk is full";
         mock.publish({ type: "state" });

@@ -119,6 +119,30 @@ describe("hostile text", () => {
     }
   });
 
+  it("is no link that runs something, and an address of the web is a link that tells where it leads", async () => {
+    const addresses = {
+      "LINK-1": ["https://tracker.example:8443/issues/1?a=<b>", "tracker.example:8443"],
+      "LINK-2": ["javascript:window.pwned=1", null],
+      "LINK-3": ["data:text/html,<script>window.pwned=1</script>", null],
+      "LINK-4": ["/drain", null],
+    };
+    for (const [id, [address, host]] of Object.entries(addresses)) {
+      mock.world.issues.push(issueView(id, "T", "todo", [], { issue_url: address, labels: ["bug", "<b>ui</b>\u202e"] }));
+      const page = await open(browser, `${mock.url}/issues/${id}`);
+      await page.getByText("<b>ui</b>\\u{202e}").waitFor();
+      const link = page.locator("#main a[target]");
+      assert.equal(await link.count(), host ? 1 : 0, address);
+      if (host) {
+        assert.equal(await link.innerText(), `Open on ${host}`);
+        assert.equal(await link.getAttribute("href"), address);
+        assert.equal(await link.getAttribute("rel"), "noopener noreferrer");
+      }
+      assert.equal(await page.evaluate(() => window.pwned), undefined);
+      page.clean();
+      await page.context().close();
+    }
+  });
+
   it("in ids leads to its own page and back to the API", async () => {
     const page = await open(browser, mock.url);
     await page

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
-use vik_testkit::HttpClient;
+use vik_testkit::{EventStream, HttpClient, ServerEvent};
 
 use crate::support::*;
 
@@ -365,6 +365,38 @@ fn the_feed_tells_what_happens_and_what_was_missed() {
             .events("/api/v1/events");
         assert_eq!(reader.next().unwrap().event, "reset", "{strange}");
     }
+    drop(events);
+    served.end();
+}
+
+/// Reads until an event is the one that is waited for.
+fn until(events: &mut EventStream, is: impl Fn(&ServerEvent) -> bool) -> ServerEvent {
+    loop {
+        let event = events.next().expect("the feed goes on");
+        if is(&event) {
+            return event;
+        }
+    }
+}
+
+#[test]
+fn the_feed_tells_of_a_pause_and_of_what_a_session_does() {
+    let served = Served::of(World::new(&[]).script("wait-file go; write out.txt hello; wait-file on; ok"));
+    let mut events = served.client().events("/api/v1/events");
+    let session = |event: &ServerEvent| event.event == "session" && event.data["issue_id"] == "1";
+    served.world.tracker.add("1", "One", "todo");
+    let first = until(&mut events, session);
+    let told = |event: &ServerEvent| event.data["events"].as_u64().unwrap();
+    std::fs::write(served.world.workspace("1").join("go"), "").unwrap();
+    let more = until(&mut events, |event| session(event) && told(event) > told(&first));
+    assert_eq!(more.data["session_id"], first.data["session_id"]);
+    served.post("/pause", &json!({}));
+    until(&mut events, |event| event.event == "state");
+    assert_eq!(served.get("/state")["paused"], true);
+    served.post("/continue", &json!({}));
+    until(&mut events, |event| event.event == "state");
+    std::fs::write(served.world.workspace("1").join("on"), "").unwrap();
+    until(&mut events, |event| event.event == "session_ended");
     drop(events);
     served.end();
 }

@@ -34,6 +34,12 @@ pub struct Explanation {
     pub issue_title: String,
     /// Its state when it was last seen.
     pub issue_state: String,
+    /// Where people see it (`http` or `https`), where the pull tells.
+    #[serde(default)]
+    pub issue_url: Option<String>,
+    /// Its labels, where the pull tells them.
+    #[serde(default)]
+    pub labels: Vec<String>,
     /// Whether the last good pull brought it.
     pub present: bool,
     /// Whether a person paused it.

@@ -348,6 +348,29 @@ impl Issue {
         fields
     }
 
+    /// Where people see the issue: `url`, if it is an address of the web. Anything else would be a way to run something.
+    pub fn url(&self) -> Option<String> {
+        match self.fields().remove("url") {
+            Some(Value::String(url)) if url.starts_with("https://") || url.starts_with("http://") => {
+                Some(url)
+            }
+            _ => None,
+        }
+    }
+
+    /// `labels`: texts, or objects with a `name`, as trackers have them.
+    pub fn labels(&self) -> Vec<String> {
+        let Some(Value::Array(labels)) = self.fields().remove("labels") else {
+            return Vec::new();
+        };
+        let name = |label: Value| match label {
+            Value::String(name) => Some(name),
+            Value::Object(mut label) => label.remove("name")?.as_str().map(str::to_owned),
+            _ => None,
+        };
+        labels.into_iter().filter_map(name).collect()
+    }
+
     /// The description, "" when absent.
     pub fn description(&self) -> String {
         match self.fields().remove("description") {
@@ -412,6 +435,29 @@ fn scalar(raw: &RawValue) -> Option<Cow<'_, str>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_addresses_of_the_web_are_links_and_labels_are_names() {
+        let read = |more: &str| {
+            let item = format!(r#"{{"id":"1","title":"T","state":"todo"{more}}}"#);
+            let issue = Issue::parse(&item).unwrap();
+            (issue.url(), issue.labels())
+        };
+        let (url, labels) =
+            read(r#","url":"https://t.example/1","labels":["bug",{"name":"ui","color":"red"},{"id":3},7]"#);
+        assert_eq!(url.as_deref(), Some("https://t.example/1"));
+        assert_eq!(labels, ["bug", "ui"]);
+        for hostile in [
+            "javascript:alert(1)",
+            "file:///etc/passwd",
+            " https://t.example",
+            "//t.example",
+            "",
+        ] {
+            assert_eq!(read(&format!(r#","url":"{hostile}""#)).0, None, "{hostile}");
+        }
+        assert_eq!(read(r#","url":7,"labels":"bug""#), (None, Vec::new()));
+    }
 
     #[test]
     fn one_bad_item_does_not_spoil_the_pull() {

@@ -95,6 +95,8 @@ fn explained(state: DaemonState, stages: Vec<StageView>) -> Explained {
             issue_id: "42".into(),
             issue_title: "Fix the\u{202e} login".to_owned(),
             issue_state: "todo".to_owned(),
+            issue_url: Some("https://tracker.example/42".to_owned()),
+            labels: vec!["bug".to_owned()],
             present: true,
             paused: false,
             hold: None,

@@ -87,6 +87,8 @@ fn explained(attempts: Vec<AttemptView>) -> Explained {
             issue_id: "42".into(),
             issue_title: "Fix the\u{202e} login".to_owned(),
             issue_state: "todo".to_owned(),
+            issue_url: Some("https://tracker.example/42".to_owned()),
+            labels: vec!["bug".to_owned()],
             present: true,
             paused: false,
             hold: None,

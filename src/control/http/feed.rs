@@ -3,9 +3,9 @@
 //! Facts are numbered and encoded once, in batches that all readers share. A reader that does not keep up is let go: it
 //! comes again with the number of the last fact it saw, and gets what it missed, or is told to load everything anew.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::fmt::Write as _;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -14,19 +14,14 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use jiff::Timestamp;
 use tokio::sync::{broadcast, mpsc};
-use vik_api::{Fact, FeedEvent, SessionView, Status};
+use vik_api::{Fact, FeedEvent};
 
 use super::door::Connection;
-use super::metrics::Metrics;
+use super::facts::look_at_sessions;
 use super::read::Daemon;
-use crate::orchestrator::{Observer, Progress};
-use crate::report::one_line;
 
 /// Facts of so long a time go out together.
 const BATCH: Duration = Duration::from_millis(50);
-
-/// How often the sessions are looked at while somebody reads.
-const LOOK: Duration = Duration::from_millis(500);
 
 /// How often a reader hears that the connection lives.
 const HEARTBEAT: Duration = Duration::from_secs(15);
@@ -55,8 +50,6 @@ struct Inner {
     batches: broadcast::Sender<Bytes>,
     kept: Mutex<Kept>,
     readers: AtomicUsize,
-    metrics: Metrics,
-    last_good_pull: AtomicI64,
 }
 
 /// The latest facts, encoded.
@@ -112,8 +105,6 @@ impl Default for Feed {
             batches: broadcast::channel(BEHIND).0,
             kept: Mutex::new(kept),
             readers: AtomicUsize::new(0),
-            metrics: Metrics::default(),
-            last_good_pull: AtomicI64::new(i64::MIN),
         }))
     }
 }
@@ -130,16 +121,6 @@ impl Feed {
         }
     }
 
-    /// When the last good pull ended.
-    pub fn last_good_pull(&self) -> Option<Timestamp> {
-        Timestamp::from_millisecond(self.0.last_good_pull.load(Ordering::Relaxed)).ok()
-    }
-
-    /// What is counted.
-    pub fn metrics(&self) -> &Metrics {
-        &self.0.metrics
-    }
-
     /// How many read the feed.
     pub fn readers(&self) -> usize {
         self.0.readers.load(Ordering::Relaxed)
@@ -148,7 +129,7 @@ impl Feed {
     /// Hands out what is told, and looks at the sessions by itself, until there is an end.
     pub async fn run(&self, daemon: Arc<Daemon>) {
         // A loop that is slow to say what it does holds up nobody who reads.
-        tokio::join!(self.take_facts(), self.look_at_sessions(&daemon));
+        tokio::join!(self.take_facts(), look_at_sessions(self, &daemon));
     }
 
     async fn take_facts(&self) {
@@ -174,20 +155,6 @@ impl Feed {
             }
             self.hand_out(&events);
             events.clear();
-        }
-    }
-
-    async fn look_at_sessions(&self, daemon: &Daemon) {
-        let mut seen = Seen::default();
-        loop {
-            tokio::time::sleep(LOOK).await;
-            if self.readers() > 0
-                && let Ok(status) = daemon.status().await
-            {
-                for fact in seen.look(&status) {
-                    self.tell(fact);
-                }
-            }
         }
     }
 
@@ -308,108 +275,4 @@ fn reset() -> Bytes {
     };
     let data = serde_json::to_string(&event).unwrap_or_default();
     Bytes::from(format!("event: reset\ndata: {data}\n\n"))
-}
-
-/// What was told of the sessions.
-#[derive(Debug, Default)]
-struct Seen {
-    sessions: HashMap<String, (u64, String, Option<String>, u64)>,
-    state: Option<String>,
-}
-
-impl Seen {
-    /// What is new in a status.
-    fn look(&mut self, status: &Status) -> Vec<Fact> {
-        let mut facts = Vec::new();
-        let state = format!(
-            "{:?} {} {:?} {:?}",
-            status.daemon.state, status.paused, status.paused_issues, status.workflow
-        );
-        if self.state.as_ref().is_some_and(|seen| *seen != state) {
-            facts.push(Fact::State);
-        }
-        self.state = Some(state);
-        let running: HashMap<_, _> = status
-            .sessions
-            .iter()
-            .map(|session| (session.session_id.clone(), mark(session)))
-            .collect();
-        for session in &status.sessions {
-            if self.sessions.get(&session.session_id) != running.get(&session.session_id) {
-                facts.push(Fact::Session(Box::new(session.clone())));
-            }
-        }
-        self.sessions = running;
-        facts
-    }
-}
-
-/// What makes a session worth telling anew.
-fn mark(session: &SessionView) -> (u64, String, Option<String>, u64) {
-    (
-        session.events,
-        session.phase.clone(),
-        session.activity.clone(),
-        session.usage.total().max(session.charged.tokens),
-    )
-}
-
-/// Tells the feed what the daemon's loop does, and then whoever else is to know.
-pub struct Reporter {
-    feed: Feed,
-    next: Box<dyn Observer>,
-}
-
-impl Reporter {
-    /// Stands before another observer.
-    pub fn new(feed: Feed, next: Box<dyn Observer>) -> Self {
-        Self { feed, next }
-    }
-}
-
-impl Observer for Reporter {
-    fn on(&mut self, progress: &Progress<'_>) {
-        self.feed.0.metrics.count(progress);
-        if let Some(fact) = fact(progress) {
-            if let Fact::Pulled { ok: true, .. } = fact {
-                let now = Timestamp::now().as_millisecond();
-                self.feed.0.last_good_pull.store(now, Ordering::Relaxed);
-            }
-            self.feed.tell(fact);
-        }
-        self.next.on(progress);
-    }
-}
-
-fn fact(progress: &Progress<'_>) -> Option<Fact> {
-    Some(match progress {
-        Progress::Pulled { issues, .. } => Fact::Pulled {
-            ok: true,
-            issues: *issues,
-        },
-        Progress::PullFailed { .. } => Fact::Pulled { ok: false, issues: 0 },
-        // It stands in the state; the next look tells of it.
-        Progress::Started(start, _) => Fact::Issue {
-            issue_id: start.issue.id.clone(),
-            what: format!("`{}` starts, attempt {}", start.stage.name, start.attempt),
-        },
-        Progress::Ended(start, end) => Fact::SessionEnded {
-            session_id: start.session.to_string(),
-            issue_id: start.issue.id.clone(),
-            stage: start.stage.name.clone(),
-            outcome: end.ended.outcome.to_string(),
-            reason: end.ended.reason.as_deref().map(|reason| one_line(reason, 300)),
-        },
-        Progress::Note(issue, note) => Fact::Issue {
-            issue_id: (*issue).clone(),
-            what: crate::control::view::note(note),
-        },
-        // The note beside it tells it.
-        Progress::Parked(_) => return None,
-        Progress::DayLimit { .. }
-        | Progress::Reloaded { .. }
-        | Progress::EditRejected { .. }
-        | Progress::LedgerFailed { .. }
-        | Progress::Stopping { .. } => Fact::State,
-    })
 }

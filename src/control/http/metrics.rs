@@ -1,5 +1,9 @@
 //! What Prometheus scrapes. Names and labels are stable: docs/reference/metrics.md lists them.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use jiff::Timestamp;
 use prometheus::core::Collector;
 use prometheus::{
     Encoder, Gauge, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry, TextEncoder,
@@ -16,7 +20,7 @@ const DURATIONS: [f64; 11] = [
     1.0, 10.0, 30.0, 60.0, 180.0, 300.0, 600.0, 1200.0, 1800.0, 3600.0, 7200.0,
 ];
 
-/// What is counted since the daemon started. What stands in its state is read from there at each scrape.
+/// What is counted since the daemon started; cheap to clone. What stands in its state is read from there at each scrape.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     pulls: IntCounterVec,
@@ -26,6 +30,8 @@ pub struct Metrics {
     cost: prometheus::CounterVec,
     parked: IntCounterVec,
     hooks: IntCounterVec,
+    /// In milliseconds since 1970.
+    last_good_pull: Arc<AtomicI64>,
 }
 
 impl Default for Metrics {
@@ -67,6 +73,7 @@ impl Default for Metrics {
                 "Calls of webhooks that the workflow names.",
                 &["hook", "result"],
             ),
+            last_good_pull: Arc::new(AtomicI64::new(i64::MIN)),
         }
     }
 }
@@ -80,7 +87,11 @@ impl Metrics {
     /// Counts what happened.
     pub fn count(&self, progress: &Progress<'_>) {
         match progress {
-            Progress::Pulled { .. } => self.pulls.with_label_values(&["ok"]).inc(),
+            Progress::Pulled { .. } => {
+                self.pulls.with_label_values(&["ok"]).inc();
+                self.last_good_pull
+                    .store(Timestamp::now().as_millisecond(), Ordering::Relaxed);
+            }
             Progress::PullFailed { .. } => self.pulls.with_label_values(&["failed"]).inc(),
             Progress::Ended(start, end) => {
                 let (stage, agent) = (start.stage.name.as_str(), start.stage.agent.as_str());
@@ -112,16 +123,16 @@ impl Metrics {
         }
     }
 
+    /// When the last good pull ended.
+    pub fn last_good_pull(&self) -> Option<Timestamp> {
+        Timestamp::from_millisecond(self.last_good_pull.load(Ordering::Relaxed)).ok()
+    }
+
     /// All of it in the text format.
     ///
     /// # Errors
     /// When it cannot be encoded.
-    pub fn text(
-        &self,
-        status: &Status,
-        last_good_pull: Option<f64>,
-        readers: usize,
-    ) -> prometheus::Result<Vec<u8>> {
+    pub fn text(&self, status: &Status, readers: usize) -> prometheus::Result<Vec<u8>> {
         let registry = Registry::new();
         self.register(&registry)?;
         state(&registry, status)?;
@@ -129,7 +140,7 @@ impl Metrics {
             &registry,
             "vik_last_good_pull_timestamp_seconds",
             "When the last good pull ended; 0 before the first.",
-            last_good_pull.unwrap_or(0.0),
+            self.last_good_pull().map_or(0.0, seconds),
         )?;
         gauge(
             &registry,
@@ -256,7 +267,7 @@ fn state(registry: &Registry, status: &Status) -> prometheus::Result<()> {
 }
 
 /// A point in time as Prometheus has them.
-pub fn seconds(at: jiff::Timestamp) -> f64 {
+fn seconds(at: Timestamp) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "milliseconds since 1970 fit")]
     let millis = at.as_millisecond() as f64;
     millis / 1000.0

@@ -5,6 +5,7 @@
 
 mod answer;
 mod door;
+mod facts;
 mod feed;
 mod guard;
 mod keys;
@@ -33,9 +34,11 @@ use crate::orchestrator::Asking;
 use crate::workspace::Layout;
 
 pub(crate) use door::connections;
-pub use feed::{Feed, Reporter};
+pub use facts::Reporter;
+pub use feed::Feed;
 pub use keys::{KeyError, Keys};
 pub(crate) use keys::{same, unhex};
+pub use metrics::Metrics;
 pub use openapi::openapi;
 pub use pages::LOGIN;
 
@@ -92,6 +95,8 @@ pub struct Setup {
     pub asks: mpsc::Sender<Asking>,
     /// What happens.
     pub feed: Feed,
+    /// What is counted.
+    pub metrics: Metrics,
     /// Who may ask on TCP.
     pub keys: Arc<Keys>,
     /// Where TCP is listened at.
@@ -156,10 +161,11 @@ async fn serve(setup: Setup, sockets: mpsc::UnboundedReceiver<(UnixStream, i32)>
         supervisor,
         asks,
         feed,
+        metrics,
         keys,
         tcp,
     } = setup;
-    let daemon = Arc::new(Daemon::new(layout, supervisor, asks, feed.clone()));
+    let daemon = Arc::new(Daemon::new(layout, supervisor, asks, feed.clone(), metrics));
     let app = routes::router(Arc::clone(&daemon));
     let heard = feed.run(Arc::clone(&daemon));
     let doors = door::Doors::new(app, keys, stop.clone());

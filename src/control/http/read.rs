@@ -25,7 +25,7 @@ use super::answer::{Answer, IssueInPath, Params, Refusal};
 use super::door::Connection;
 use super::feed::Feed;
 use super::logs::Logs;
-use super::metrics;
+use super::metrics::{self, Metrics};
 use crate::control::view;
 use crate::daemon::ledger_failure;
 use crate::figures::{self, Since, Window};
@@ -53,18 +53,26 @@ pub struct Daemon {
     pub(super) supervisor: Supervisor,
     pub(super) logs: Logs,
     pub(super) feed: Feed,
+    metrics: Metrics,
     asks: mpsc::Sender<Asking>,
     latest: Mutex<Option<(Instant, Arc<Status>)>>,
 }
 
 impl Daemon {
     /// Nothing is asked yet.
-    pub fn new(layout: Layout, supervisor: Supervisor, asks: mpsc::Sender<Asking>, feed: Feed) -> Self {
+    pub fn new(
+        layout: Layout,
+        supervisor: Supervisor,
+        asks: mpsc::Sender<Asking>,
+        feed: Feed,
+        metrics: Metrics,
+    ) -> Self {
         Self {
             layout,
             supervisor,
             logs: Logs::default(),
             feed,
+            metrics,
             asks,
             latest: Mutex::new(None),
         }
@@ -378,7 +386,7 @@ pub async fn readyz(State(daemon): State<Arc<Daemon>>) -> HttpResponse {
 }
 
 fn health(daemon: &Daemon, why: Option<String>) -> HttpResponse {
-    let at = daemon.feed.last_good_pull();
+    let at = daemon.metrics.last_good_pull();
     let age = at.map(|at| Timestamp::now().as_millisecond() - at.as_millisecond());
     let status = if why.is_none() {
         StatusCode::OK
@@ -397,11 +405,9 @@ fn health(daemon: &Daemon, why: Option<String>) -> HttpResponse {
 /// `GET /api/v1/metrics`
 pub async fn metrics(State(daemon): State<Arc<Daemon>>) -> Result<HttpResponse, Refusal> {
     let status = daemon.status().await?;
-    let pulled = daemon.feed.last_good_pull().map(metrics::seconds);
     let text = daemon
-        .feed
-        .metrics()
-        .text(&status, pulled, daemon.feed.readers())
+        .metrics
+        .text(&status, daemon.feed.readers())
         .map_err(|error| Failure::failed("metrics", "cannot encode the metrics", &error))?;
     Ok(([(header::CONTENT_TYPE, metrics::TEXT_FORMAT)], text).into_response())
 }

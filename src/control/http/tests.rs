@@ -39,6 +39,7 @@ impl Served {
             supervisor: vik_proc::Supervisor::this_program().unwrap(),
             asks,
             feed: feed.clone(),
+            metrics: Metrics::default(),
             keys: Arc::new(Keys::new(TOKEN.to_owned())),
             tcp: Some(tcp),
         })
@@ -154,7 +155,7 @@ fn the_document_tells_of_every_route() {
 
 #[test]
 fn all_metrics_are_there_and_named_as_the_page_says() {
-    let metrics = metrics::Metrics::default();
+    let metrics = Metrics::default();
     let nobody = Status::of(Daemon {
         state: DaemonState::NotRunning,
         pid: None,
@@ -163,6 +164,6 @@ fn all_metrics_are_there_and_named_as_the_page_says() {
         workflow_path: "workflow.yml".into(),
         home: None,
     });
-    let text = String::from_utf8(metrics.text(&nobody, None, 0).unwrap()).unwrap();
+    let text = String::from_utf8(metrics.text(&nobody, 0).unwrap()).unwrap();
     insta::assert_snapshot!(text);
 }

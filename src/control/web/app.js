@@ -4,7 +4,7 @@ import { h, render } from "./dom.js";
 import { whenUnauthorized } from "./api.js";
 import { store, start } from "./store.js";
 import { button, chip } from "./ui.js";
-import { when } from "./format.js";
+import { many, when } from "./format.js";
 import { cut, visible } from "./visible.js";
 import { goOn } from "./steer.js";
 import { keys } from "./keys.js";
@@ -136,6 +136,21 @@ function bannerList() {
       "wait",
       h("strong", {}, status.state === "draining" ? "Draining. " : "Stopping. "),
       "Nothing new starts, and the daemon ends when what runs has ended.",
+    );
+  }
+  for (const notifier of status.notify ?? []) {
+    if (!notifier.failing_since) continue;
+    banner(
+      `Notifier ${notifier.name}`,
+      "wait",
+      h(
+        "span",
+        {},
+        h("strong", {}, `Nobody is told by ${notifier.name}: `),
+        `${many(notifier.undelivered, "delivery", "deliveries")} failing since `,
+        when(notifier.failing_since),
+        `. ${notifier.error ?? ""}`,
+      ),
     );
   }
   const rejected = status.workflow?.rejected;

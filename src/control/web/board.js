@@ -114,6 +114,7 @@ export function boardPage() {
           { class: "meta" },
           pullView(status),
           status.started_at ? h("span", {}, "up ", when(status.started_at, "elapsed")) : null,
+          status.webhooks ? h("span", { class: "dim" }, `webhooks at ${status.webhooks.address}`) : null,
           h("span", { class: "dim path", title: status.workflow_path }, h("bdi", {}, status.workflow_path)),
           status.version ? h("span", { class: "dim" }, `vik ${status.version}`) : null,
         ),

@@ -7,7 +7,7 @@ import { allTokens, duration, tokens, usd, when, words } from "./format.js";
 import { cancel, goOn, pause, unpark } from "./steer.js";
 import { attemptRow, attemptTone } from "./attempts.js";
 import { diffView, promptView, scriptsView } from "./evidence.js";
-import { cut } from "./visible.js";
+import { cut, webHost } from "./visible.js";
 
 const DECISIONS_SHOWN = 30;
 
@@ -80,6 +80,14 @@ export function issuePage(id) {
                 "p",
                 { class: "meta" },
                 h("span", {}, "State ", h("bdi", { class: "strong" }, `“${cut(now.issue_state, 80)}”`)),
+                (now.labels ?? []).slice(0, 20).map((label) => h("span", { class: "dim" }, h("bdi", {}, cut(label, 40)))),
+                webHost(now.issue_url)
+                  ? h(
+                      "a",
+                      { href: now.issue_url, rel: "noopener noreferrer", target: "_blank" },
+                      `Open on ${cut(webHost(now.issue_url), 60)}`,
+                    )
+                  : null,
                 now.paused ? chip("paused") : null,
                 now.present ? null : h("span", { class: "dim" }, "The last pull did not bring it"),
               )

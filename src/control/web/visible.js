@@ -35,3 +35,13 @@ export function cut(text, most) {
   const end = /[\ud800-\udbff]/.test(text[most - 1]) ? most - 1 : most;
   return `${text.slice(0, end)}…`;
 }
+
+/** The host of an address of the web; `null` for all else: such a text is no link. */
+export function webHost(text) {
+  try {
+    const url = new URL(text);
+    return url.protocol === "https:" || url.protocol === "http:" ? url.host : null;
+  } catch {
+    return null;
+  }
+}

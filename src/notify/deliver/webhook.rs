@@ -1,9 +1,5 @@
 //! Tells by an HTTP POST.
 
-use std::error::Error as _;
-use std::net::IpAddr;
-use std::sync::Arc;
-
 use hmac::{Hmac, KeyInit, Mac};
 use reqwest::Url;
 use reqwest::header::CONTENT_TYPE;
@@ -12,6 +8,7 @@ use vik_core::workflow::NotifyAddress;
 
 use super::{DeliverError, Delivering};
 use crate::crash::wall_clock;
+use crate::outbound;
 
 /// As much of an answer is read where it is no success.
 const MAX_ANSWER: usize = 4096;
@@ -45,7 +42,8 @@ pub(super) async fn post(
     let secret = secret_env.map(variable).transpose()?;
     let told = &what.notification;
     let timestamp = wall_clock().as_second().to_string();
-    let mut request = client(&url)?
+    let mut request = outbound::client(&url)
+        .map_err(DeliverError::Client)?
         .post(url)
         .timeout(what.notifier.timeout.0)
         .header(CONTENT_TYPE, "application/json")
@@ -71,7 +69,7 @@ pub(super) async fn post(
         .await
         .map_err(|error| DeliverError::Send {
             host: host.clone(),
-            why: mask(why(&error.without_url())),
+            why: mask(outbound::why(&error.without_url())),
         })?;
     let status = response.status();
     if status.is_success() {
@@ -124,59 +122,6 @@ fn host_of(url: &Url) -> Option<String> {
     })
 }
 
-fn is_loopback(url: &Url) -> bool {
-    let host = url.host_str().unwrap_or_default();
-    let bare = host.trim_start_matches('[').trim_end_matches(']');
-    bare == "localhost" || bare.parse().is_ok_and(|address: IpAddr| address.is_loopback())
-}
-
-/// A client that follows no redirect: that would carry what is told to an address that nobody named.
-fn client(url: &Url) -> Result<reqwest::Client, DeliverError> {
-    let mut builder = reqwest::Client::builder()
-        .user_agent(concat!("vik/", env!("CARGO_PKG_VERSION")))
-        .redirect(reqwest::redirect::Policy::none());
-    let is_loopback = is_loopback(url);
-    if is_loopback {
-        builder = builder.no_proxy();
-    }
-    let provider = rustls::crypto::ring::default_provider();
-    if url.scheme() == "https" {
-        // Fails only when there is one already.
-        let _ = provider.install_default();
-    } else {
-        // The certificates of the system are not even read, where there may be none.
-        let config = rustls::ClientConfig::builder_with_provider(Arc::new(provider))
-            .with_protocol_versions(&[&rustls::version::TLS13])
-            .map_err(|error| DeliverError::Client(error.to_string()))?
-            .with_root_certificates(rustls::RootCertStore::empty())
-            .with_no_client_auth();
-        builder = builder.tls_backend_preconfigured(config);
-    }
-    builder.build().map_err(|error| DeliverError::Client(why(&error)))
-}
-
-/// Why no answer came, in words that help.
-fn why(error: &reqwest::Error) -> String {
-    let mut causes = Vec::new();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        causes.push(cause.to_string());
-        source = cause.source();
-    }
-    // The outer ones only say that it failed.
-    let cause = causes.pop().unwrap_or_else(|| error.to_string());
-    if cause.contains("invalid peer certificate") {
-        return format!("its certificate is not trusted: {cause}");
-    }
-    if error.is_timeout() {
-        return "no answer came in time".to_owned();
-    }
-    if error.is_connect() {
-        return format!("it cannot be reached: {cause}");
-    }
-    format!("the connection broke before an answer came: {cause}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -200,7 +145,7 @@ mod tests {
         ] {
             let url = Url::parse(url).unwrap();
             assert_eq!(
-                (is_loopback(&url), host_of(&url).unwrap().as_str()),
+                (outbound::is_loopback(&url), host_of(&url).unwrap().as_str()),
                 (loopback, shown)
             );
         }

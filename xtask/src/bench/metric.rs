@@ -12,6 +12,16 @@ pub type Measured = BTreeMap<Key, Vec<f64>>;
 pub enum Key {
     PollToExec,
     Claim,
+    FloodedPoll,
+    FloodedCpu,
+    WatchedPoll,
+    WatchedCpu,
+    WatchedFacts,
+    FeedRate,
+    FeedShare,
+    FeedKept,
+    LoopAlone,
+    LoopBeside,
     EventsWall,
     EventsCpu,
     EventsChildrenCpu,
@@ -50,6 +60,7 @@ pub enum Key {
 enum Of {
     Median,
     P99,
+    Least,
 }
 
 /// What a figure should be.
@@ -99,6 +110,86 @@ const ROWS: &[Row] = &[
         "ms",
         Target::None,
     ),
+    row(
+        Key::FloodedPoll,
+        "the same while ten agents print 10,000 events a second, p50",
+        "ms",
+        Target::None,
+    ),
+    Row {
+        key: Key::FloodedPoll,
+        of: Of::P99,
+        label: "— p99",
+        unit: "ms",
+        target: Target::None,
+    },
+    row(
+        Key::FloodedCpu,
+        "— CPU of the daemon, of a core",
+        "%",
+        Target::None,
+    ),
+    row(
+        Key::WatchedPoll,
+        "— and 200 clients read the feed of the API, p50",
+        "ms",
+        Target::None,
+    ),
+    Row {
+        key: Key::WatchedPoll,
+        of: Of::P99,
+        label: "— p99",
+        unit: "ms",
+        target: Target::None,
+    },
+    row(
+        Key::WatchedCpu,
+        "— CPU of the daemon, of a core",
+        "%",
+        Target::None,
+    ),
+    Row {
+        key: Key::WatchedFacts,
+        of: Of::Least,
+        label: "— facts in a second to the client that got least",
+        unit: "",
+        target: Target::None,
+    },
+    row(
+        Key::FeedRate,
+        "the feed alone: facts told in a second, to 200 clients each",
+        "",
+        Target::None,
+    ),
+    Row {
+        key: Key::FeedShare,
+        of: Of::Least,
+        label: "— of them, what the client got that got least",
+        unit: "%",
+        target: Target::None,
+    },
+    row(Key::FeedKept, "— clients that kept up", "", Target::None),
+    row(
+        Key::LoopAlone,
+        "— a loop like the daemon's gets its messages, before it, p50",
+        "ms",
+        Target::None,
+    ),
+    Row {
+        key: Key::LoopAlone,
+        of: Of::P99,
+        label: "— p99",
+        unit: "ms",
+        target: Target::None,
+    },
+    row(Key::LoopBeside, "— beside it, p50", "ms", Target::None),
+    Row {
+        key: Key::LoopBeside,
+        of: Of::P99,
+        label: "— p99",
+        unit: "ms",
+        target: Target::None,
+    },
     row(
         Key::EventsWall,
         "10 sessions of 100,000 events: wall",
@@ -225,7 +316,7 @@ pub fn table(ours: &Measured, theirs: Option<&Measured>, rounds: usize) -> Strin
         let shown = |value: Option<f64>| {
             value.map_or_else(
                 || "–".to_owned(),
-                |value| format!("{} {}", short(value), row.unit),
+                |value| format!("{} {}", short(value), row.unit).trim_end().to_owned(),
             )
         };
         let ratio = other
@@ -266,6 +357,7 @@ impl Row {
         let index = match self.of {
             Of::Median => last / 2,
             Of::P99 => (last as f64 * 0.99).ceil() as usize,
+            Of::Least => 0,
         };
         values.get(index).copied()
     }

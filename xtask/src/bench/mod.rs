@@ -5,6 +5,7 @@ mod sample;
 mod scenarios;
 mod scene;
 mod vex;
+mod watched;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -86,10 +87,12 @@ pub fn run(args: &BenchArgs) -> Done {
     // What a busy machine spoils comes first, the long wait last.
     let all = [
         Scenario::Latency,
+        Scenario::Watched,
         Scenario::Crowd,
         Scenario::Thousand,
         Scenario::Pulls,
         Scenario::Events,
+        Scenario::Feed,
         Scenario::Idle,
     ];
     let scenarios = if args.scenarios.is_empty() {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::metric::{Key, Measured};
 use super::sample;
 use super::scene::{Scene, Setting, Subject};
+use super::watched;
 use crate::repo::Done;
 
 /// One question to a daemon.
@@ -22,6 +23,10 @@ pub enum Scenario {
     Idle,
     /// A pull of 10,000 issues every second
     Pulls,
+    /// 200 readers of the feed, beside agents that print 10,000 events a second
+    Watched,
+    /// 10,000 facts a second to 200 readers of the feed, without a daemon
+    Feed,
     /// 1,000 sessions that live; then the daemon is killed, another takes them over, and all are stopped
     Thousand,
 }
@@ -56,13 +61,15 @@ impl Scenario {
             Self::Crowd => crowd(subject, helper, extent),
             Self::Idle => idle(subject, helper, extent),
             Self::Pulls => pulls(subject, helper, extent),
+            Self::Watched => watched::watched(subject, helper, extent),
+            Self::Feed => watched::feed(),
             Self::Thousand => thousand(subject, helper, extent),
         }
     }
 
-    /// Whether the predecessor can be asked too: it has nothing that outlives a daemon.
+    /// Whether the predecessor can be asked too: it has nothing that outlives a daemon, and no feed.
     pub fn suits_predecessor(self) -> bool {
-        self != Self::Thousand
+        !matches!(self, Self::Thousand | Self::Watched | Self::Feed)
     }
 }
 
@@ -81,15 +88,7 @@ fn latency(subject: &Subject, helper: &Path, extent: &Extent) -> Done<Measured> 
         extent.issues,
         Duration::from_secs(extent.issues as u64 * 4 + 20),
     )?;
-    let agents = scene.times("agent");
-    let times: Vec<f64> = scene
-        .times("pull")
-        .into_iter()
-        .filter_map(|(issue, pulled)| {
-            let (_, started) = agents.iter().find(|(other, _)| *other == issue)?;
-            Some(millis(*started) - millis(pulled))
-        })
-        .collect();
+    let times = scene.latencies();
     let claims = scene.claims().into_iter().map(millis).collect();
     scene.stop();
     Ok(Measured::from([(Key::PollToExec, times), (Key::Claim, claims)]))
@@ -265,7 +264,7 @@ fn thousand(subject: &Subject, helper: &Path, extent: &Extent) -> Done<Measured>
     ]))
 }
 
-fn millis(duration: Duration) -> f64 {
+pub fn millis(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1000.0
 }
 
@@ -274,7 +273,7 @@ fn megabytes(bytes: u64) -> f64 {
 }
 
 /// A pull of so many issues, about 350 bytes each.
-fn issues(count: usize, state: &str) -> String {
+pub fn issues(count: usize, state: &str) -> String {
     let text =
         "The command prints amounts without cents, so that totals look wrong to people who read them. "
             .repeat(2);
@@ -287,7 +286,7 @@ fn issues(count: usize, state: &str) -> String {
 }
 
 /// What an agent prints: lines of about 400 bytes in the words of Codex.
-fn output(events: usize) -> String {
+pub fn output(events: usize) -> String {
     let prose = "The tests pass now; what is left is the error path of the parser. ".repeat(5);
     let log = "test result: ok. 12 passed; 0 failed; 0 ignored\\n".repeat(4);
     let mut text = String::with_capacity(events * 410);

@@ -13,6 +13,7 @@ use nix::unistd::Pid;
 use tempfile::TempDir;
 
 use super::sample::{self, Sample};
+use super::scenarios::millis;
 use crate::repo::{self, Done};
 
 /// How often a condition is looked at.
@@ -226,6 +227,17 @@ impl Scene {
             .filter(|path| path.extension().is_some_and(|end| end == kind))
             .filter_map(time)
             .collect()
+    }
+
+    /// From the end of each pull's output to the first instruction of its agent, in milliseconds.
+    pub fn latencies(&self) -> Vec<f64> {
+        let agents = self.times("agent");
+        let pulls = self.times("pull").into_iter();
+        let times = pulls.filter_map(|(issue, pulled)| {
+            let (_, started) = agents.iter().find(|(other, _)| *other == issue)?;
+            Some(millis(*started) - millis(pulled))
+        });
+        times.collect()
     }
 
     /// Waits until there are so many marks of this kind.

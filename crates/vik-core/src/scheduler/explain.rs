@@ -156,6 +156,10 @@ pub struct Explanation {
     pub title: Arc<str>,
     /// Its state.
     pub state: Arc<str>,
+    /// Where people see it.
+    pub url: Option<String>,
+    /// Its labels.
+    pub labels: Vec<String>,
     /// Whether the last good pull brought it.
     pub present: bool,
     /// Whether a person paused it.
@@ -234,6 +238,8 @@ impl Scheduler {
             issue: issue.clone(),
             title: Arc::clone(&machine.issue().title),
             state: Arc::clone(&machine.issue().state),
+            url: machine.issue().url(),
+            labels: machine.issue().labels(),
             present: machine.is_present(),
             paused: machine.is_paused(),
             hold,

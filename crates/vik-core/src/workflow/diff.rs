@@ -139,6 +139,7 @@ pub fn applied(running: &Workflow, edited: Workflow) -> Workflow {
     Workflow {
         workspace_root: running.workspace_root.clone(),
         retention_days: running.retention_days,
+        log_format: running.log_format,
         webhooks: Webhooks {
             listen: running.webhooks.listen,
             ..edited.webhooks
@@ -275,6 +276,7 @@ fn settings(workflow: &Workflow) -> Leaves {
         },
         schedule: _,
         retention_days,
+        log_format,
         notify: _,
     } = workflow;
     let mut leaves = Leaves::default();
@@ -323,6 +325,8 @@ fn settings(workflow: &Workflow) -> Leaves {
     leaves.until_restart();
     leaves.span("webhooks.min_gap", *min_gap);
     leaves.plain("logging.retention_days", retention_days);
+    leaves.until_restart();
+    leaves.choice("logging.format", log_format);
     leaves.until_restart();
     leaves
 }

@@ -3,7 +3,9 @@
 use super::amounts::{Amount, Attempts, Memory, Percent, SlotLimit, TokenLimit, Tokens, Usd, UsdLimit};
 use super::args::Args;
 use super::decode::Named;
-use super::model::{ArgsStyle, Home, OnStateChange, OutputFormat, Permission, RemoveWorkspace, Runtime};
+use super::model::{
+    ArgsStyle, Home, LogFormat, OnStateChange, OutputFormat, Permission, RemoveWorkspace, Runtime,
+};
 use super::notify::Notify;
 use super::section::section;
 use super::values::{CommandLine, Count, Env, EnvNames, Positive, States, Text, Whole};
@@ -409,6 +411,8 @@ section! {
     struct Logging;
     /// How many days log files are kept.
     "retention_days" retention_days: defaults Whole<1, 36500> = Whole(7);
+    /// How lines are written, in the files and with `-v` on stderr: `json` is one object a line.
+    "format" format: defaults LogFormat = LogFormat::Text;
     instead {
         "retention" => "did you mean `retention_days`?",
         "days" => "did you mean `retention_days`?",

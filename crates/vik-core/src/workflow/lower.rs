@@ -101,6 +101,7 @@ pub(crate) fn lower(file: file::File, places: &Places, sink: &mut Sink) -> Optio
         webhooks: webhooks?,
         schedule: schedule?,
         retention_days: u32::try_from(file.logging.retention_days.0).unwrap_or(u32::MAX),
+        log_format: file.logging.format,
         notify: notify.into_iter().collect::<Option<BTreeMap<_, _>>>()?,
     })
 }

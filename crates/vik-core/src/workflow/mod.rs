@@ -31,9 +31,9 @@ mod tests;
 pub use diagnostic::{CODES, Diagnostic, MAX_DIAGNOSTICS, Severity, Spot};
 pub use diff::{Edit, EditKind, applied, edits};
 pub use model::{
-    AgentProfile, ArgValue, ArgsStyle, Home, Intake, IssuePolicy, Notifier, NotifyAddress, NotifyChannel,
-    NotifyEvent, OnStateChange, OutputFormat, Permission, Pressure, Price, PromptSource, RemoveWorkspace,
-    Retry, Runtime, Show, Stage, TimeOfDay, Workflow, WorkspaceRoot,
+    AgentProfile, ArgValue, ArgsStyle, Home, Intake, IssuePolicy, LogFormat, Notifier, NotifyAddress,
+    NotifyChannel, NotifyEvent, OnStateChange, OutputFormat, Permission, Pressure, Price, PromptSource,
+    RemoveWorkspace, Retry, Runtime, Show, Stage, TimeOfDay, Workflow, WorkspaceRoot,
 };
 pub use render::{render, summary};
 pub use schema::{json_schema, reference_markdown};

@@ -45,6 +45,9 @@ pub struct Workflow {
     pub schedule: BTreeMap<String, ScheduleEntry>,
     /// `logging.retention_days`.
     pub retention_days: u32,
+    /// `logging.format`.
+    #[serde(default)]
+    pub log_format: LogFormat,
     /// `notify`, by name.
     #[serde(default)]
     pub notify: BTreeMap<String, Notifier>,
@@ -302,6 +305,17 @@ pub enum RemoveWorkspace {
     Never,
     /// It goes, whatever is in it.
     Always,
+}
+
+/// `logging.format`
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON object a line.
+    Json,
 }
 
 /// `on_state_change`

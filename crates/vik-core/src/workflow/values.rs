@@ -10,8 +10,8 @@ use serde::de::DeserializeOwned;
 use super::decode::{Cx, Decode, describe};
 use super::diagnostic::Diagnostic;
 use super::model::{
-    ArgsStyle, Home, NotifyEvent, NotifyKind, OnStateChange, OutputFormat, Permission, RemoveWorkspace,
-    Runtime,
+    ArgsStyle, Home, LogFormat, NotifyEvent, NotifyKind, OnStateChange, OutputFormat, Permission,
+    RemoveWorkspace, Runtime,
 };
 use super::scalar::Value;
 use super::text::{choices, did_you_mean, quoted};
@@ -284,6 +284,7 @@ words! {
     OutputFormat, "unknown_value", [("json", "jsonl"), ("ndjson", "jsonl"), ("plain", "text")];
     Home, "unknown_value", [("own", "private"), ("shared", "user")];
     RemoveWorkspace, "unknown_value", [("keep", "never"), ("false", "never"), ("true", "always"), ("auto", "clean")];
+    LogFormat, "unknown_value", [("jsonl", "json"), ("ndjson", "json"), ("plain", "text"), ("logfmt", "text")];
     OnStateChange, "unknown_value", [("stop", "cancel"), ("abort", "cancel"), ("kill", "cancel"), ("continue", "finish"), ("keep", "finish"), ("ignore", "finish")];
     HookKind, "unknown_value", [("gh", "github"), ("gitea", "hmac"), ("forgejo", "hmac"), ("generic", "hmac"), ("sha256", "hmac")];
     ArgsStyle, "unknown_value", [("comma", "join"), ("commas", "join")];

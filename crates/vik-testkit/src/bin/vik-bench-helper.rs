@@ -55,7 +55,7 @@ fn measure() -> io::Result<()> {
     )
 }
 
-/// `pull fresh`: one new issue at most every [`FRESH_GAP`]. `pull once FILE`: the file at first, then nothing.
+/// `pull fresh [FILE]`: at first the file, where there is one, then one new issue at most every [`FRESH_GAP`]. `pull once FILE`: the file at first, then nothing.
 fn pull(scene: &Path, start: u64) -> io::Result<()> {
     let marks = scene.join("marks");
     let mut arguments = std::env::args_os().skip(1);
@@ -75,6 +75,10 @@ fn pull(scene: &Path, start: u64) -> io::Result<()> {
         );
     }
     let before = std::fs::read_to_string(&last).unwrap_or_default();
+    if let Some(file) = arguments.next().filter(|_| before.is_empty()) {
+        std::fs::write(&last, format!("100 {start}"))?;
+        return stdout.write_all(&std::fs::read(file)?);
+    }
     let (number, at) = before.split_once(' ').unwrap_or(("0", "0"));
     let (number, at) = (number.parse().unwrap_or(0_u32), at.parse().unwrap_or(0_u64));
     if u128::from(start - at) < FRESH_GAP.as_nanos() {
@@ -113,6 +117,10 @@ fn agent(scene: &Path, start: u64) -> io::Result<()> {
         Some(("flood", file)) => pour(Path::new(file), &mut stdout)?,
         // Opening a FIFO to read waits until somebody opens it to write.
         Some(("hold", fifo)) => drop(File::open(fifo)?),
+        Some(("pace", words)) if number(&issue) <= 100 => {
+            let (rate, file) = words.split_once(' ').unwrap_or((words, ""));
+            pace(rate.parse().unwrap_or(1), Path::new(file), &mut stdout)?;
+        }
         Some(("tell", words)) => {
             let (file, fifo) = words.split_once(' ').unwrap_or((words, ""));
             pour(Path::new(file), &mut stdout)?;
@@ -123,6 +131,32 @@ fn agent(scene: &Path, start: u64) -> io::Result<()> {
     let closing = "{\"type\":\"item.completed\",\"item\":{\"id\":\"item_0\",\"type\":\"agent_message\",\"text\":\"Done.\"}}\n\
                    {\"type\":\"turn.completed\",\"usage\":{\"input_tokens\":10,\"cached_input_tokens\":0,\"output_tokens\":5}}\n";
     stdout.write_all(closing.as_bytes())
+}
+
+/// The number in `b-NUMBER`.
+fn number(issue: &str) -> u32 {
+    issue
+        .rsplit('-')
+        .next()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(0)
+}
+
+/// Prints so many lines of the file a second, over and over, until it is killed.
+fn pace(rate: u64, file: &Path, stdout: &mut File) -> io::Result<()> {
+    let text = std::fs::read(file)?;
+    let lines: Vec<&[u8]> = text.split_inclusive(|byte| *byte == b'\n').collect();
+    let (began, mut told) = (std::time::Instant::now(), 0);
+    loop {
+        let due = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX) * rate / 1000;
+        let mut chunk = Vec::new();
+        for line in told..due {
+            chunk.extend_from_slice(lines[usize::try_from(line).unwrap_or(0) % lines.len()]);
+        }
+        told = due;
+        stdout.write_all(&chunk)?;
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 fn pour(file: &Path, stdout: &mut File) -> io::Result<()> {

@@ -217,6 +217,16 @@ fn of_daemon(status: &Status, all: &mut Vec<(String, Tone)>) {
         let why = pull.error.as_deref().unwrap_or("no reason is given");
         all.push((format!("PULL FAILED{times}: {why}"), Tone::Bad));
     }
+    for notifier in &status.notify {
+        if notifier.failing_since.is_some() {
+            let why = notifier.error.as_deref().unwrap_or("no reason is given");
+            let text = format!(
+                "NOBODY IS TOLD by {} ({} undelivered): {why}",
+                notifier.name, notifier.undelivered
+            );
+            all.push((text, Tone::Warn));
+        }
+    }
     let workflow = status.workflow.as_ref();
     if let Some(rejected) = workflow.and_then(|workflow| workflow.rejected.as_ref()) {
         let first = rejected.diagnostics.first().map_or("", String::as_str);

@@ -130,6 +130,14 @@ fn a_daemon_in_trouble() {
         day.spent.cost_usd = 21.5;
         tell(app, Msg::State(Ok(Box::new(status))));
     });
+    both("notifier_fails", |app| {
+        let mut status = status(2);
+        status.notify = vec![of(json!({
+            "name": "team", "undelivered": 3, "failures_in_a_row": 4, "failing_since": now().to_string(),
+            "error": "hooks.example answered 503\u{1b}[31m Service Unavailable", "given_up": 0,
+        }))];
+        tell(app, Msg::State(Ok(Box::new(status))));
+    });
     both("disconnected", |app| {
         let lost = ClientError::Connect {
             target: "/run/vik.sock".to_owned(),

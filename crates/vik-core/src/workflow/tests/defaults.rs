@@ -63,6 +63,7 @@ fn the_defaults_are_those_of_the_contract() {
         stage.resume => true;
         stage.resume_prompt => None;
         workflow.retention_days => 7;
+        workflow.log_format => LogFormat::Text;
     }
 }
 

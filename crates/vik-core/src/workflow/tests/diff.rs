@@ -172,7 +172,8 @@ fn edits_are_told_by_the_keys_of_the_file() {
         .replace("      timeout: 2h\n", "")
         .replace("[done, dropped]", "[done]")
         .replace("max_memory_pressure: 12.5", "max_memory_pressure: 20")
-        .replace("retention_days: 3", "retention_days: 4");
+        .replace("retention_days: 3", "retention_days: 4")
+        .replace("format: json", "format: text");
     let new = load(&edited);
     assert_eq!(new.diagnostics, [], "{}", new.render("", false));
     insta::assert_snapshot!(shown(&full(), &new.workflow.unwrap()).join("\n"));

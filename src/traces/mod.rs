@@ -1,0 +1,215 @@
+//! Traces by OTLP: one for each run, with its attempts and their tool calls, named by the GenAI conventions.
+//!
+//! The standard variables of OpenTelemetry say where they go (`OTEL_EXPORTER_OTLP_ENDPOINT`, …); without one of them
+//! there are none. What is sent is read from the logs when an attempt or a run is over, by a thread of its own: the
+//! scheduler only puts a note into a bounded queue. No text of a prompt, a model or a tool is sent.
+//!
+//! Conventions: <https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-agent-spans/>
+
+mod spans;
+
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use opentelemetry::KeyValue;
+use opentelemetry_otlp::{
+    OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_EXPORTER_OTLP_TRACES_ENDPOINT, SpanExporter, WithHttpConfig as _,
+};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::trace::{SpanData, SpanExporter as _};
+use reqwest::Url;
+use vik_core::ids::{IssueId, RunId, StageName};
+use vik_core::machine::Note;
+
+use crate::orchestrator::{Observer, Progress};
+use crate::outbound;
+use crate::workspace::Layout;
+
+/// How many notes may wait; more are lost, and that is told in the log.
+const WAITING: usize = 1024;
+
+/// How long notes are gathered.
+const GATHER: Duration = Duration::from_secs(1);
+
+/// How long the last traces may hold up the end of the daemon.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// How many spans go in one request.
+const BATCH: usize = 512;
+
+/// Something is over and can be read.
+#[derive(Debug)]
+enum Over {
+    /// An attempt, by its log.
+    Attempt(PathBuf),
+    /// A run.
+    Run(Run),
+}
+
+/// A run that is at rest or at its end.
+#[derive(Debug)]
+struct Run {
+    id: RunId,
+    issue: IssueId,
+    stage: StageName,
+    /// `succeeded`, `ended`, or why it is parked.
+    state: String,
+    succeeded: bool,
+    at: Timestamp,
+}
+
+/// Sends traces while it is there.
+#[derive(Debug)]
+pub struct Traces {
+    notes: SyncSender<Over>,
+    done: Receiver<()>,
+}
+
+impl Traces {
+    /// Begins; `None` where the environment names no place for traces.
+    ///
+    /// # Errors
+    /// When the variables make no sense, in words.
+    pub fn start(layout: Layout, instance: String) -> Result<Option<Self>, String> {
+        let Some(place) = place(|name| std::env::var(name).ok()) else {
+            return Ok(None);
+        };
+        let url = Url::parse(&place).map_err(|error| format!("traces are to go to `{place}`: {error}"))?;
+        let mut exporter = SpanExporter::builder()
+            .with_http()
+            .with_http_client(outbound::client(&url)?)
+            .build()
+            .map_err(|error| error.to_string())?;
+        exporter.set_resource(&resource(instance));
+        Self::by(exporter, layout)
+            .map(Some)
+            .map_err(|error| error.to_string())
+    }
+
+    fn by(exporter: SpanExporter, layout: Layout) -> io::Result<Self> {
+        let (notes, receiver) = sync_channel(WAITING);
+        let (end, done) = sync_channel(1);
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        std::thread::Builder::new()
+            .name("traces".to_owned())
+            .spawn(move || {
+                send(&layout, &receiver, |batch| {
+                    if let Err(error) = runtime.block_on(exporter.export(batch)) {
+                        tracing::warn!(%error, "traces cannot be sent: these are lost");
+                    }
+                });
+                let _ = end.send(());
+            })?;
+        Ok(Self { notes, done })
+    }
+
+    /// Stands before another observer.
+    pub fn observe(&self, next: Box<dyn Observer>) -> Box<dyn Observer> {
+        Box::new(Watcher {
+            notes: self.notes.clone(),
+            next,
+        })
+    }
+
+    /// Sends what waits, if that does not take long. Observers must be gone.
+    pub fn end(self) {
+        drop(self.notes);
+        if let Err(RecvTimeoutError::Timeout) = self.done.recv_timeout(LAST_WORDS) {
+            tracing::warn!("the last traces could not be sent in time: they are lost");
+        }
+    }
+}
+
+/// Where the variables say that traces go, if they do.
+fn place(variable: impl Fn(&str) -> Option<String>) -> Option<String> {
+    let set = |name| variable(name).filter(|value| !value.trim().is_empty());
+    let is = |name, expected: &str| variable(name).is_some_and(|value| value.eq_ignore_ascii_case(expected));
+    if is("OTEL_SDK_DISABLED", "true") || is("OTEL_TRACES_EXPORTER", "none") {
+        return None;
+    }
+    set(OTEL_EXPORTER_OTLP_TRACES_ENDPOINT).or_else(|| set(OTEL_EXPORTER_OTLP_ENDPOINT))
+}
+
+/// Who sends: `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` come first.
+fn resource(instance: String) -> Resource {
+    let ours = [
+        KeyValue::new("service.name", "vik"),
+        KeyValue::new("service.version", env!("CARGO_PKG_VERSION")),
+        KeyValue::new("service.instance.id", instance),
+    ];
+    let named = std::env::var_os("OTEL_SERVICE_NAME").is_some();
+    let own = ours.into_iter().skip(usize::from(named));
+    Resource::builder().with_attributes(own).build()
+}
+
+/// Reads what is over and hands its spans out, until nobody is left who could tell more.
+fn send(layout: &Layout, notes: &Receiver<Over>, mut export: impl FnMut(Vec<SpanData>)) {
+    while let Ok(first) = notes.recv() {
+        let mut spans = spans::of(layout, first);
+        let until = std::time::Instant::now() + GATHER;
+        while spans.len() < BATCH
+            && let Ok(more) = notes.recv_timeout(until.saturating_duration_since(std::time::Instant::now()))
+        {
+            spans.extend(spans::of(layout, more));
+        }
+        while !spans.is_empty() {
+            let rest = spans.split_off(spans.len().min(BATCH));
+            export(std::mem::replace(&mut spans, rest));
+        }
+    }
+}
+
+/// Tells what is over, and then whoever else is to know.
+struct Watcher {
+    notes: SyncSender<Over>,
+    next: Box<dyn Observer>,
+}
+
+impl Observer for Watcher {
+    fn on(&mut self, progress: &Progress<'_>) {
+        if let Some(over) = over(progress)
+            && self.notes.try_send(over).is_err()
+        {
+            tracing::warn!("traces wait to be sent, and there are too many: one is lost");
+        }
+        self.next.on(progress);
+    }
+}
+
+fn over(progress: &Progress<'_>) -> Option<Over> {
+    let (issue, note) = match progress {
+        Progress::Ended(_, end) => return Some(Over::Attempt(end.log.clone())),
+        Progress::Note(issue, note) => (issue, note),
+        _ => return None,
+    };
+    let (id, stage, state, succeeded) = match note {
+        Note::Ended {
+            run,
+            stage,
+            succeeded,
+        } => (
+            run,
+            stage,
+            if *succeeded { "succeeded" } else { "ended" },
+            *succeeded,
+        ),
+        Note::Parked { run, stage, reason } => (run, stage, reason.as_str(), false),
+        _ => return None,
+    };
+    Some(Over::Run(Run {
+        id: *id,
+        issue: (*issue).clone(),
+        stage: stage.clone(),
+        state: state.to_owned(),
+        succeeded,
+        at: Timestamp::now(),
+    }))
+}

@@ -1,0 +1,288 @@
+//! Whether who watches costs those who work: the feed of the API with many readers.
+
+use std::io::Read;
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{JoinHandle, sleep};
+use std::time::{Duration, Instant};
+
+use vik::control::http::{Feed, HttpServer, Keys, Metrics, Setup, Tcp};
+use vik_api::Fact;
+use vik_testkit::HttpClient;
+
+use super::metric::{Key, Measured};
+use super::scenarios::{Extent, issues, millis, output};
+use super::scene::{Scene, Setting, Subject};
+use crate::repo::Done;
+
+/// How many watch.
+const READERS: usize = 200;
+
+/// How many facts or events come in a second.
+const RATE: usize = 10_000;
+
+/// How many agents those events come from.
+const AGENTS: usize = 10;
+
+/// How often a loop that waits for messages is sent one.
+const KNOCK: Duration = Duration::from_millis(5);
+
+/// How long the feed alone is measured.
+const LASTS: Duration = Duration::from_secs(10);
+
+/// From a pull to its agent, beside agents that print 10,000 events a second: unwatched, and with 200 readers.
+pub fn watched(subject: &Subject, helper: &Path, extent: &Extent) -> Done<Measured> {
+    let lines = tempfile::NamedTempFile::new().map_err(|error| format!("cannot make a file: {error}"))?;
+    std::fs::write(lines.path(), output(1_000)).map_err(|error| format!("cannot write lines: {error}"))?;
+    let mut measured = Measured::new();
+    for (readers, latency, cpu) in [
+        (0, Key::FloodedPoll, Key::FloodedCpu),
+        (READERS, Key::WatchedPoll, Key::WatchedCpu),
+    ] {
+        let setting = Setting {
+            pull: "{scene}/bin/pull fresh {scene}/issues.json".to_owned(),
+            idle_secs: 1,
+            concurrency: 20,
+            agent: format!("pace {} {}", RATE / AGENTS, lines.path().display()),
+            issues: issues(AGENTS, "todo"),
+            outlive: false,
+        };
+        let mut scene = Scene::start(subject, helper, &setting)?;
+        scene.wait_for("agent", AGENTS, Duration::from_secs(60))?;
+        let clients = Clients::connect(readers, || {
+            let events = HttpClient::unix(socket(scene.root())?).events("/api/v1/events");
+            Ok(move |seen: &AtomicU64| {
+                for _ in events {
+                    seen.fetch_add(1, Ordering::Relaxed);
+                }
+            })
+        })?;
+        let (before, began) = (scene.sample()?, Instant::now());
+        scene.wait_for(
+            "done",
+            extent.issues,
+            Duration::from_secs(extent.issues as u64 * 4 + 60),
+        )?;
+        let used = scene.sample()?.cpu.saturating_sub(before.cpu);
+        let lasted = began.elapsed().as_secs_f64();
+        measured.insert(latency, scene.latencies());
+        measured.insert(cpu, vec![used.as_secs_f64() * 100.0 / lasted]);
+        if readers > 0 {
+            measured.insert(Key::WatchedFacts, clients.rates(lasted));
+        }
+        scene.stop();
+        clients.end();
+    }
+    Ok(measured)
+}
+
+/// The control socket of the only daemon of a scenario.
+fn socket(root: &Path) -> Done<PathBuf> {
+    let folder = root.join("state/vik/instances");
+    let found = std::fs::read_dir(&folder)
+        .ok()
+        .and_then(|mut found| found.next()?.ok());
+    found
+        .map(|entry| entry.path().join("vik.sock"))
+        .ok_or_else(|| format!("there is no instance in {}", folder.display()))
+}
+
+/// 10,000 facts a second to 200 readers, in this process: what arrives, and how late a loop beside it gets its messages.
+pub fn feed() -> Done<Measured> {
+    let served = Served::start()?;
+    let alone = served.knock();
+    let (address, token) = (served.address.clone(), served.token.clone());
+    let clients = Clients::connect(READERS, || {
+        let mut stream = TcpStream::connect(&address).map_err(|error| format!("cannot connect: {error}"))?;
+        let request = format!(
+            "GET /api/v1/events HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\n\r\n"
+        );
+        std::io::Write::write_all(&mut stream, request.as_bytes()).map_err(|error| error.to_string())?;
+        Ok(move |seen: &AtomicU64| {
+            let mut bytes = vec![0; 256 * 1024];
+            let mut rest = Vec::new();
+            while let Ok(count @ 1..) = stream.read(&mut bytes) {
+                rest.extend_from_slice(&bytes[..count]);
+                let facts = rest.windows(END.len()).filter(|window| *window == END).count();
+                seen.fetch_add(facts as u64, Ordering::Relaxed);
+                rest.drain(..rest.len().saturating_sub(END.len() - 1));
+            }
+        })
+    })?;
+    let until = Instant::now() + Duration::from_secs(30);
+    while served.feed.readers() < READERS {
+        if Instant::now() > until {
+            return Err(format!("only {} readers came", served.feed.readers()));
+        }
+        sleep(KNOCK);
+    }
+    let (feed, told) = (served.feed.clone(), Arc::new(AtomicU64::new(0)));
+    let (stop, telling) = (Arc::new(AtomicBool::new(false)), Arc::clone(&told));
+    let stopped = Arc::clone(&stop);
+    let began = Instant::now();
+    let teller = std::thread::spawn(move || {
+        while !stopped.load(Ordering::Relaxed) {
+            let due = (began.elapsed().as_secs_f64() * RATE as f64) as u64;
+            for number in telling.load(Ordering::Relaxed)..due {
+                feed.tell(Fact::Issue {
+                    issue_id: number.to_string().as_str().into(),
+                    what: "`work` starts, attempt 1".to_owned(),
+                });
+            }
+            telling.store(due, Ordering::Relaxed);
+            sleep(Duration::from_millis(1));
+        }
+    });
+    let beside = served.knock();
+    let lasted = began.elapsed().as_secs_f64();
+    stop.store(true, Ordering::Relaxed);
+    let _ = teller.join();
+    let told = told.load(Ordering::Relaxed);
+    let until = Instant::now() + Duration::from_secs(20);
+    while clients.least() < told && Instant::now() < until {
+        sleep(KNOCK);
+    }
+    let share: Vec<f64> = clients
+        .counts()
+        .map(|seen| seen as f64 * 100.0 / told as f64)
+        .collect();
+    let kept = served.feed.readers();
+    drop(served);
+    clients.end();
+    if kept < READERS {
+        eprintln!("{} of {READERS} readers were let go", READERS - kept);
+    }
+    Ok(Measured::from([
+        (Key::FeedRate, vec![told as f64 / lasted]),
+        (Key::FeedShare, share),
+        (Key::FeedKept, vec![kept as f64]),
+        (Key::LoopAlone, alone),
+        (Key::LoopBeside, beside),
+    ]))
+}
+
+/// What only the end of a fact looks like.
+const END: &[u8] = b"}\n\n";
+
+/// An API without a daemon behind it.
+struct Served {
+    _folder: tempfile::TempDir,
+    _server: HttpServer,
+    _asks: tokio::sync::mpsc::Receiver<vik::orchestrator::Asking>,
+    feed: Feed,
+    address: String,
+    token: String,
+}
+
+impl Served {
+    fn start() -> Done<Self> {
+        let words = |error: &dyn std::fmt::Display| format!("cannot serve the API: {error}");
+        let folder = tempfile::tempdir().map_err(|error| words(&error))?;
+        let workflow = folder.path().join("workflow.yml");
+        std::fs::write(&workflow, "").map_err(|error| words(&error))?;
+        let root = vik_core::workflow::WorkspaceRoot::Path(folder.path().join("home").display().to_string());
+        let layout = vik::workspace::Layout::resolve(&workflow, &root).map_err(|error| words(&error))?;
+        let tcp = Tcp::bind(([127, 0, 0, 1], 0).into()).map_err(|error| words(&error))?;
+        let address = tcp.address().to_string();
+        let file = folder.path().join("api.token");
+        let keys = Keys::load(&file).map_err(|error| words(&error))?;
+        let token = std::fs::read_to_string(&file).map_err(|error| words(&error))?;
+        let (asks, receiver) = tokio::sync::mpsc::channel(1);
+        let feed = Feed::default();
+        let server = HttpServer::start(Setup {
+            layout,
+            supervisor: vik_proc::Supervisor::this_program().map_err(|error| words(&error))?,
+            asks,
+            feed: feed.clone(),
+            metrics: Metrics::default(),
+            keys: Arc::new(keys),
+            tcp: Some(tcp),
+        })
+        .map_err(|error| words(&error))?;
+        Ok(Self {
+            _folder: folder,
+            _server: server,
+            _asks: receiver,
+            feed,
+            address,
+            token,
+        })
+    }
+
+    /// How late a runtime like the daemon's gets its messages.
+    fn knock(&self) -> Vec<f64> {
+        let Ok(runtime) = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+        else {
+            return Vec::new();
+        };
+        let (sender, mut receiver) = tokio::sync::mpsc::channel::<Instant>(64);
+        let knocker = std::thread::spawn(move || {
+            let until = Instant::now() + LASTS;
+            while Instant::now() < until && sender.blocking_send(Instant::now()).is_ok() {
+                sleep(KNOCK);
+            }
+        });
+        let late = runtime.block_on(async {
+            let taking = tokio::spawn(async move {
+                let mut late = Vec::new();
+                while let Some(sent) = receiver.recv().await {
+                    late.push(millis(sent.elapsed()));
+                }
+                late
+            });
+            taking.await.unwrap_or_default()
+        });
+        let _ = knocker.join();
+        late
+    }
+}
+
+/// Readers, a thread each.
+struct Clients {
+    threads: Vec<JoinHandle<()>>,
+    seen: Vec<Arc<AtomicU64>>,
+}
+
+impl Clients {
+    fn connect<R>(count: usize, open: impl Fn() -> Done<R>) -> Done<Self>
+    where
+        R: FnOnce(&AtomicU64) + Send + 'static,
+    {
+        let mut clients = Self {
+            threads: Vec::new(),
+            seen: Vec::new(),
+        };
+        for _ in 0..count {
+            let read = open()?;
+            let seen = Arc::new(AtomicU64::new(0));
+            clients.seen.push(Arc::clone(&seen));
+            clients.threads.push(std::thread::spawn(move || read(&seen)));
+        }
+        Ok(clients)
+    }
+
+    fn counts(&self) -> impl Iterator<Item = u64> {
+        self.seen.iter().map(|seen| seen.load(Ordering::Relaxed))
+    }
+
+    fn least(&self) -> u64 {
+        self.counts().min().unwrap_or(0)
+    }
+
+    /// What each got in a second.
+    fn rates(&self, seconds: f64) -> Vec<f64> {
+        self.counts().map(|seen| seen as f64 / seconds).collect()
+    }
+
+    /// The server is gone, so they end.
+    fn end(self) {
+        for thread in self.threads {
+            let _ = thread.join();
+        }
+    }
+}
