@@ -1,6 +1,7 @@
 //! The HTTP API: what it tells, whom it lets in, and what it writes down of who steers.
 
 use std::path::PathBuf;
+use std::time::Instant;
 
 use serde_json::{Value, json};
 use vik_testkit::{EventStream, HttpClient, ServerEvent};
@@ -371,17 +372,21 @@ fn the_feed_tells_what_happens_and_what_was_missed() {
 
 /// Reads until an event is the one that is waited for.
 fn until(events: &mut EventStream, is: impl Fn(&ServerEvent) -> bool) -> ServerEvent {
+    let deadline = Instant::now() + LONG;
+    let mut seen = Vec::new();
     loop {
         let event = events.next().expect("the feed goes on");
         if is(&event) {
             return event;
         }
+        seen.push(event);
+        assert!(Instant::now() < deadline, "it does not come: {seen:?}");
     }
 }
 
 #[test]
 fn the_feed_tells_of_a_pause_and_of_what_a_session_does() {
-    let served = Served::of(World::new(&[]).script("wait-file go; write out.txt hello; wait-file on; ok"));
+    let served = Served::of(World::new(&[]).script("wait-file go; message hello; wait-file on; ok"));
     let mut events = served.client().events("/api/v1/events");
     let session = |event: &ServerEvent| event.event == "session" && event.data["issue_id"] == "1";
     served.world.tracker.add("1", "One", "todo");
