@@ -15,7 +15,7 @@ use crate::workspace::fs::write_json_atomic;
 const FILE: &str = "schedule.json";
 
 /// All that is kept.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Book {
     /// Always 1.
     pub schema: u32,
@@ -47,6 +47,16 @@ impl Record {
             settled: now,
             last: None,
             skipped: None,
+        }
+    }
+}
+
+impl Default for Book {
+    /// An empty one.
+    fn default() -> Self {
+        Self {
+            schema: 1,
+            entries: BTreeMap::new(),
         }
     }
 }
@@ -92,7 +102,6 @@ impl Book {
 
     /// Takes up the entries of the workflow as it is now: what is new, or due at other times than before, begins now.
     pub fn take_up(&mut self, entries: &BTreeMap<String, ScheduleEntry>, now: Timestamp) {
-        self.schema = 1;
         self.entries.retain(|name, _| entries.contains_key(name));
         for (name, entry) in entries {
             let record = self.entries.entry(name.clone());
