@@ -85,7 +85,7 @@ impl Orchestrator {
             });
         }
         tracing::info!(
-            issue = ?start.issue.id, stage = %start.stage.name, agent = %start.stage.agent,
+            issue = start.issue.id.as_str(), stage = %start.stage.name, agent = %start.stage.agent,
             attempt = start.attempt, session = %start.session, "attempt started"
         );
         self.take_up(start, Timestamp::now(), false);
@@ -168,7 +168,7 @@ impl Orchestrator {
             return;
         };
         tracing::info!(
-            issue = ?start.issue.id, stage = %start.stage.name, session = %session,
+            issue = start.issue.id.as_str(), stage = %start.stage.name, session = %session,
             outcome = %end.ended.outcome, class = end.ended.failure_class.map(|class| class.as_str()),
             reason = end.ended.reason, duration_ms = end.ended.duration_ms, "attempt ended"
         );
@@ -184,26 +184,30 @@ impl Orchestrator {
 
     pub(super) fn on_detached(&mut self, session: SessionId) {
         if let Some(Running { start, .. }) = self.running.remove(&session) {
-            tracing::info!(issue = ?start.issue.id, %session, "its agent was left to its shim");
+            tracing::info!(issue = start.issue.id.as_str(), %session, "its agent was left to its shim");
         }
     }
 
     fn on_note(&mut self, issue: &IssueId, note: &Note) {
         match note {
-            Note::Ended { stage, succeeded, .. } => tracing::info!(?issue, %stage, succeeded, "run ended"),
+            Note::Ended { stage, succeeded, .. } => {
+                tracing::info!(issue = issue.as_str(), %stage, succeeded, "run ended")
+            }
             Note::BackingOff {
                 stage,
                 attempts,
                 wait,
                 ..
             } => {
-                tracing::info!(?issue, %stage, attempts, wait_ms = millis(*wait), "backing off");
+                tracing::info!(issue = issue.as_str(), %stage, attempts, wait_ms = millis(*wait), "backing off");
             }
             Note::Parked { stage, reason, .. } => {
-                tracing::warn!(?issue, %stage, reason = reason.as_str(), "parked");
+                tracing::warn!(issue = issue.as_str(), %stage, reason = reason.as_str(), "parked");
             }
-            Note::Freed { stage, .. } => tracing::info!(?issue, %stage, "the issue was changed: freed"),
-            Note::Unparked { stage, .. } => tracing::info!(?issue, %stage, "unparked"),
+            Note::Freed { stage, .. } => {
+                tracing::info!(issue = issue.as_str(), %stage, "the issue was changed: freed")
+            }
+            Note::Unparked { stage, .. } => tracing::info!(issue = issue.as_str(), %stage, "unparked"),
         }
         self.observer.on(&Progress::Note(issue, note));
         if let Note::Parked { run, .. } = note {
@@ -253,7 +257,7 @@ impl Orchestrator {
             Err(error) => {
                 // Each pull looks again: the same answer is told once.
                 if self.look_errors.get(&issue) != Some(&error) {
-                    tracing::warn!(?issue, error, "the look at an issue failed");
+                    tracing::warn!(issue = issue.as_str(), error, "the look at an issue failed");
                     self.look_errors.insert(issue.clone(), error);
                 }
                 Seen::Unknown
@@ -277,10 +281,10 @@ impl Orchestrator {
     pub(super) fn on_removed(&mut self, issue: IssueId, removal: &Removal) {
         self.chores -= 1;
         match removal {
-            Removal::Removed => tracing::info!(?issue, "workspace removed"),
+            Removal::Removed => tracing::info!(issue = issue.as_str(), "workspace removed"),
             Removal::Absent => {}
             Removal::Kept(why) => {
-                tracing::warn!(?issue, why, "workspace kept");
+                tracing::warn!(issue = issue.as_str(), why, "workspace kept");
                 self.note_kept(&issue, why);
             }
         }

@@ -330,7 +330,7 @@ impl Orchestrator {
     fn begin(&mut self) {
         for start in std::mem::take(&mut self.inherited) {
             tracing::info!(
-                issue = ?start.issue.id, stage = %start.stage.name, session = %start.session,
+                issue = start.issue.id.as_str(), stage = %start.stage.name, session = %start.session,
                 "taking up an attempt of an earlier daemon"
             );
             let since = self.since(&start).unwrap_or(self.started_at);

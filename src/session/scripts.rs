@@ -41,7 +41,7 @@ impl Work<'_> {
         if let Err(trouble) = self.run_after(&source, ended).await {
             let start = self.start();
             let error = trouble.reason;
-            tracing::error!(issue = ?start.issue.id, stage = %start.stage.name, error, "after_run failed");
+            tracing::error!(issue = start.issue.id.as_str(), stage = %start.stage.name, error, "after_run failed");
             self.attempt.live.set(|facts| facts.after_run_error = Some(error));
         }
     }

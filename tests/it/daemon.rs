@@ -218,6 +218,27 @@ fn state_json_tells_who_runs() {
 }
 
 #[test]
+fn logs_are_json_where_the_workflow_says_so() {
+    let world = World::new(&[("1", "todo")]).set("/logging", json!({"format": "json"}));
+    world.once().expect(0);
+    let today = jiff::Timestamp::now().strftime("%Y-%m-%d").to_string();
+    let text = std::fs::read_to_string(world.home().join(format!("logs/vik.log.{today}"))).unwrap();
+    let lines: Vec<Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let started = lines
+        .iter()
+        .find(|line| line["message"] == "attempt started")
+        .unwrap();
+    assert_eq!(
+        (&started["level"], &started["issue"]),
+        (&json!("INFO"), &json!("1")),
+        "{started}"
+    );
+}
+
+#[test]
 fn logs_are_daily_errors_apart_and_old_ones_go() {
     let world = World::new(&[("1", "todo")]).set("/logging", json!({"retention_days": 3}));
     world.once().expect(0);
