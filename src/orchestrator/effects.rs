@@ -191,7 +191,7 @@ impl Orchestrator {
     fn on_note(&mut self, issue: &IssueId, note: &Note) {
         match note {
             Note::Ended { stage, succeeded, .. } => {
-                tracing::info!(issue = issue.as_str(), %stage, succeeded, "run ended")
+                tracing::info!(issue = issue.as_str(), %stage, succeeded, "run ended");
             }
             Note::BackingOff {
                 stage,
@@ -205,7 +205,7 @@ impl Orchestrator {
                 tracing::warn!(issue = issue.as_str(), %stage, reason = reason.as_str(), "parked");
             }
             Note::Freed { stage, .. } => {
-                tracing::info!(issue = issue.as_str(), %stage, "the issue was changed: freed")
+                tracing::info!(issue = issue.as_str(), %stage, "the issue was changed: freed");
             }
             Note::Unparked { stage, .. } => tracing::info!(issue = issue.as_str(), %stage, "unparked"),
         }
