@@ -91,6 +91,11 @@ fn socket(root: &Path) -> Done<PathBuf> {
 
 /// 10,000 facts a second to 200 readers, in this process: what arrives, and how late a loop beside it gets its messages.
 pub fn feed() -> Done<Measured> {
+    if cfg!(debug_assertions) {
+        eprintln!(
+            "the feed is measured in this process, a debug build: use cargo run --release -p xtask -- bench feed"
+        );
+    }
     let served = Served::start()?;
     let alone = served.knock();
     let (address, token) = (served.address.clone(), served.token.clone());
