@@ -80,7 +80,8 @@ impl Traces {
         let Some(place) = place(|name| std::env::var(name).ok()) else {
             return Ok(None);
         };
-        let url = Url::parse(&place).map_err(|error| format!("traces are to go to `{place}`: {error}"))?;
+        let url =
+            Url::parse(&place).map_err(|error| format!("the place of traces is no address: {error}"))?;
         let mut exporter = SpanExporter::builder()
             .with_http()
             .with_http_client(outbound::client(&url)?)

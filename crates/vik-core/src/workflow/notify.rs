@@ -10,7 +10,7 @@ use super::diagnostic::Diagnostic;
 use super::lower::Check;
 use super::section::section;
 use super::text::quoted;
-use super::values::{Positive, Text, env_name, list};
+use super::values::{EnvName, Positive, Text, list};
 use super::yaml::Node;
 use crate::duration::Span;
 
@@ -210,27 +210,6 @@ impl Decode for TimeOfDay {
 
     fn schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({ "type": "string", "pattern": "^([01]?[0-9]|2[0-3]):[0-5][0-9]$" })
-    }
-}
-
-/// The name of a variable.
-#[derive(Clone, Debug, Serialize)]
-#[serde(transparent)]
-pub(crate) struct EnvName(String);
-
-impl Decode for EnvName {
-    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
-        let Text(name) = Text::decode(node, cx)?;
-        if let Some(mut diagnostic) = env_name(&name) {
-            diagnostic.path = cx.path();
-            cx.sink.push(diagnostic.place(cx.blame(node)));
-            return None;
-        }
-        Some(Self(name))
-    }
-
-    fn schema(generator: &mut SchemaGenerator) -> Schema {
-        Text::schema(generator)
     }
 }
 
