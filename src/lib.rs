@@ -16,6 +16,7 @@ pub mod notify;
 pub mod orchestrator;
 pub mod outbound;
 pub mod report;
+pub mod sandbox;
 pub mod schedule;
 pub mod session;
 pub mod template;

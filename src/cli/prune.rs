@@ -17,6 +17,7 @@ use crate::daemon::{self, Instance, Presence};
 use crate::hooks::{self, Hook, Place};
 use crate::host::{Host, fit};
 use crate::report::{Exit, Failure, ago, one_line, table};
+use crate::sandbox;
 use crate::session::issue_context;
 use crate::template;
 use crate::workflow_file::{LoadedWorkflow, WorkflowFile, absolute};
@@ -148,11 +149,14 @@ fn before_remove(
     env.insert("VIK_ISSUE_ID".to_owned(), fit(issue.id.as_str()));
     env.insert("VIK_ISSUE_TITLE".to_owned(), fit(&issue.title));
     let id = record.session_id.to_string();
+    let sandbox =
+        sandbox::of_hook(host, workflow, &issue.id, &workdir, &mut env).map_err(|error| fail(&error))?;
     let place = Place {
         cwd: &workdir,
         env,
         attempt: &id,
         timeout: workflow.issue.hook_timeout.0,
+        sandbox,
         lock: Some(locked.issue()),
     };
     let log = last.files.hook(Hook::BeforeRemove.as_str());

@@ -27,6 +27,7 @@ use crate::logging::{self, Console};
 use crate::notify::Notifiers;
 use crate::orchestrator::{Closing, Observer, Options, Orchestrator, Setup};
 use crate::report::{Exit, Failure, chain};
+use crate::sandbox;
 use crate::schedule::{self, Schedule};
 use crate::webhooks::{self, Webhooks};
 use crate::workflow_file::{LoadedWorkflow, Watch};
@@ -120,6 +121,7 @@ pub fn host(workflow_path: &Path, workflow: &Workflow, instance: &Instance) -> R
 impl Daemon {
     fn begin(serve: &ServeOptions) -> Result<Self, Failure> {
         vik_proc::keep_files_private();
+        sandbox::check(&serve.loaded.workflow)?;
         let instance = Instance::of(&serve.loaded.path)?;
         let lock = instance.acquire()?;
         let mut host = host(&serve.loaded.path, &serve.loaded.workflow, &instance)?;

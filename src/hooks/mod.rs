@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use vik_proc::{ExitRecord, FileLock, Limits, Output};
+use vik_proc::{ExitRecord, FileLock, Limits, Output, Sandbox};
 
 use crate::host::Host;
 use crate::report;
@@ -132,6 +132,8 @@ pub struct Place<'a> {
     pub attempt: &'a str,
     /// How long it may take.
     pub timeout: Duration,
+    /// What it may do; `None`: whatever the user may.
+    pub sandbox: Option<Sandbox>,
     /// The lock of the workspace, held until nothing of the script lives, whatever becomes of the daemon.
     pub lock: Option<&'a FileLock>,
 }
@@ -154,6 +156,11 @@ pub async fn run(
         source,
     })?;
     let mut spec = host.script(&file, place.cwd, place.env, place.attempt);
+    spec.sandbox = place.sandbox.map(|mut sandbox| {
+        // The shell opens the script by itself.
+        sandbox.show(&file);
+        sandbox
+    });
     spec.stdout = Output::Append(log.to_owned());
     spec.stderr = Output::Stdout;
     let limits = Limits {

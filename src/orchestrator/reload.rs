@@ -7,6 +7,8 @@ use vik_core::scheduler::Input;
 use vik_core::workflow::{Edit, Workflow};
 
 use super::{Orchestrator, Progress};
+use crate::report;
+use crate::sandbox;
 use crate::workflow_file::{LoadedWorkflow, Rejected, Reload, Watch};
 
 /// How much of what is wrong is kept for `status`.
@@ -67,6 +69,15 @@ impl Orchestrator {
     }
 
     fn on_good_edit(&mut self, loaded: LoadedWorkflow, edits: &[Edit], warnings: &str) {
+        if let Err(failure) = sandbox::check(&loaded.workflow) {
+            let findings = vec![report::one_line(&failure.body().message, 300)];
+            self.on_bad_edit(Rejected {
+                at: loaded.loaded_at,
+                findings,
+                failure,
+            });
+            return self.ask_for_fresh_pull();
+        }
         for edit in edits {
             tracing::info!(%edit, "the workflow was edited");
         }

@@ -13,6 +13,7 @@ use vik_proc::{FileLock, Graces};
 use crate::hooks::{self, Hook, Place};
 use crate::host::{Host, fit};
 use crate::report;
+use crate::sandbox;
 use crate::session::issue_context;
 use crate::template;
 use crate::workspace::{self, Leftover, Locked, Workspace, fs as private};
@@ -129,11 +130,14 @@ async fn before_remove(
             host.layout.issues_dir().to_string_lossy().into_owned(),
         ),
     ]);
+    let sandbox = sandbox::of_hook(host, workflow, &issue.id, workspace.path(), &mut env);
+    let sandbox = sandbox.map_err(|error| words(&error))?;
     let place = Place {
         cwd: workspace.path(),
         env,
         attempt: &record.id,
         timeout: workflow.issue.hook_timeout.0,
+        sandbox,
         lock: Some(lock),
     };
     let log = sessions.join(format!("before_remove-{}.log", record.id));

@@ -18,6 +18,7 @@ use vik_store::{ProcessNote, Step, StoreError, Trouble};
 
 use super::attempt::{Cut, Spent, Work};
 use super::conclude::{figures, unproven};
+use super::confine::overrun;
 use super::follow::{FollowError, Follower};
 use super::live::LivePhase;
 use crate::crash;
@@ -158,6 +159,7 @@ impl Work<'_> {
                 .as_ref()
                 .map(|resume| resume.provider_session_id.as_str()),
             budget: start.budget,
+            in_sandbox: self.sandbox_policy().is_some(),
             is_root: nix::unistd::geteuid().is_root(),
             environment: &host.environment,
         })
@@ -169,10 +171,12 @@ impl Work<'_> {
         };
         let mut spec = self.shim_spec(program, workdir);
         spec.args = args.iter().map(Into::into).collect();
+        spec.sandbox = self.confine_agent(workdir, &mut env)?;
         spec.env = os_env(env);
         spec.stdin = Stdin::File(self.files.prompt());
         spec.stdout = Output::Append(self.files.raw());
         spec.stderr = Output::Append(self.files.stderr());
+        spec.refusals = Some(self.files.refusals());
         spec.orphan_grace = self.attempt.orphan_grace;
         if spec.orphan_grace.is_zero() {
             spec.control = None;
@@ -324,7 +328,7 @@ impl Work<'_> {
     async fn settle(
         &mut self,
         end: Result<ExitRecord, ShimLost>,
-        follower: Follower,
+        mut follower: Follower,
         stopping: Option<Trouble>,
     ) -> Result<(), Cut> {
         if let Err(lost) = &end
@@ -354,6 +358,7 @@ impl Work<'_> {
             }
             Err(lost) => Some(lost),
         };
+        self.tell_refusals(&mut follower);
         let finished = follower.finish().await;
         let (mut adapter, log) = finished.map_err(|error| {
             if let FollowError::Log(error) = &error {
@@ -385,6 +390,9 @@ impl Work<'_> {
                     _ => FailureClass::Usage,
                 };
                 return Err(Trouble::failed(class, format!("the agent {}", how_ended(record))));
+            }
+            if let Some(trouble) = overrun(record) {
+                return Err(trouble);
             }
             match record.cause {
                 Cause::LifelineLost => {

@@ -534,6 +534,7 @@ impl Attempt {
                 },
                 after_create: self.workflow.issue.after_create.clone(),
                 create_timeout: self.workflow.issue.hook_timeout,
+                create_in_sandbox: self.workflow.issue.hooks_in_sandbox,
                 resume_refused: refused.map(|resume| resume.session),
             })),
         })

@@ -4,6 +4,7 @@
 mod agent;
 mod attempt;
 mod conclude;
+mod confine;
 mod context;
 mod follow;
 mod live;

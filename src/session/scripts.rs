@@ -103,7 +103,9 @@ impl Work<'_> {
             Hook::AfterRun => crash::point("after_run_started"),
             _ => {}
         }
-        let done = self.run_hook(hook, &script, workdir).await;
+        let mut place = self.place(workdir, self.hook_timeout(hook));
+        place.sandbox = self.confine_script(hook, workdir, &mut place.env)?;
+        let done = self.run_hook(hook, &script, place).await;
         let done = done.map_err(|error| match hook {
             Hook::Verify => self.verify_trouble(error),
             _ => self.hook_trouble(&error),
@@ -142,7 +144,15 @@ impl Work<'_> {
         .await
     }
 
-    async fn run_hook(&self, hook: Hook, script: &str, workdir: &Path) -> Result<(), HookError> {
+    fn hook_timeout(&self, hook: Hook) -> Duration {
+        match hook {
+            Hook::Verify => self.start().stage.timeout.0,
+            Hook::AfterCreate => self.kept.create_timeout.0,
+            _ => self.start().stage.hook_timeout.0,
+        }
+    }
+
+    async fn run_hook(&self, hook: Hook, script: &str, place: Place<'_>) -> Result<(), HookError> {
         if let Some(folder) = &self.folder {
             folder
                 .check(&self.host().layout)
@@ -151,11 +161,6 @@ impl Work<'_> {
                     source: Box::new(source),
                 })?;
         }
-        let timeout = match hook {
-            Hook::Verify => self.start().stage.timeout.0,
-            Hook::AfterCreate => self.kept.create_timeout.0,
-            _ => self.start().stage.hook_timeout.0,
-        };
         // What the agent did is done: cut off, its tracker would never hear of it. Its own timeout bounds the wait.
         let orders = &self.attempt.orders;
         let stop = async {
@@ -167,15 +172,7 @@ impl Work<'_> {
             }
         };
         let log = self.files.hook(hook.as_str());
-        hooks::run(
-            self.host(),
-            hook,
-            script,
-            self.place(workdir, timeout),
-            &log,
-            stop,
-        )
-        .await
+        hooks::run(self.host(), hook, script, place, &log, stop).await
     }
 
     pub(super) fn hook_trouble(&self, error: &HookError) -> Trouble {
@@ -207,6 +204,7 @@ impl Work<'_> {
             env,
             attempt: &self.id,
             timeout,
+            sandbox: None,
             lock: self.lock.as_deref(),
         }
     }

@@ -200,6 +200,11 @@ impl Layout {
         self.root.join("logs")
     }
 
+    /// Where an issue's agents may write beside its workspace: temporary files and caches.
+    pub fn scratch_dir(&self, issue: &IssueId) -> PathBuf {
+        self.root.join("scratch").join(folder_name(issue))
+    }
+
     /// The home of an agent profile that has one of its own (`home: private`).
     pub fn agent_home(&self, agent: &AgentName) -> PathBuf {
         self.root.join("homes").join(agent.as_str())

@@ -193,8 +193,29 @@ pub fn remove(layout: &Layout, issue: &IssueId) -> Result<bool, WorkspaceError> 
             source,
         }
     })?;
+    remove_scratch(layout, issue).map_err(|source| WorkspaceError::Remove {
+        path: layout.scratch_dir(issue),
+        source,
+    })?;
     remove_record(&layout.creating_record(issue))?;
     Ok(removed)
+}
+
+/// What its agents wrote beside the workspace goes with it.
+fn remove_scratch(layout: &Layout, issue: &IssueId) -> io::Result<()> {
+    let scratch = layout.scratch_dir(issue);
+    let (Some(folder), Some(name)) = (scratch.parent(), scratch.file_name()) else {
+        return Ok(());
+    };
+    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    match nix::fcntl::open(folder, flags, Mode::empty()) {
+        Ok(folder) => {
+            removal::remove_at(&folder, name)?;
+            removal::sweep(&folder)
+        }
+        Err(Errno::ENOENT) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Removes what an earlier removal, or a look at a workspace, left behind. Blocks.

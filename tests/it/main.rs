@@ -26,6 +26,7 @@ mod real_agents;
 mod reconcile;
 mod reload;
 mod reports;
+mod sandbox;
 mod schedule;
 mod sessions;
 mod steering;

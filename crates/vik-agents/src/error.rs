@@ -30,6 +30,14 @@ pub enum LaunchError {
         /// Who sets it, or which key to use.
         instead: &'static str,
     },
+    /// The profile asks for a sandbox of the agent's own, which cannot work within Vik's.
+    #[error(
+        "`args.{flag}` asks for a sandbox of Codex's own, which cannot work within Vik's: remove it, or write `sandbox: off` beside it"
+    )]
+    SecondSandbox {
+        /// The key as written.
+        flag: String,
+    },
     /// The id of the conversation to resume cannot be one of this agent. (Codex would silently begin a new one.)
     #[error("`{id}` is not the id of a `{runtime}` conversation")]
     BadResumeId {

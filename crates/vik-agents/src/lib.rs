@@ -33,7 +33,7 @@ use vik_core::workflow::{AgentProfile, Runtime};
 
 pub use environment::{COMMON, COMMON_PREFIXES, provider_names, provider_prefixes};
 pub use error::LaunchError;
-pub use login::{LoginSign, login_hint, login_signs};
+pub use login::{LoginSign, login_hint, login_signs, state_paths};
 pub use reset::reset_time;
 pub use resume::{resume_failure, valid_session_id};
 
@@ -54,6 +54,8 @@ pub struct LaunchContext<'a> {
     pub resume: Option<&'a str>,
     /// What the session may spend at most, for an agent that can keep to that itself.
     pub budget: Limit,
+    /// Whether the process will run in Vik's sandbox: then a sandbox of its own, which cannot work in it, is left off.
+    pub in_sandbox: bool,
     /// Whether the process will run as root.
     pub is_root: bool,
     /// The daemon's environment.

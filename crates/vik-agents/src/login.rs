@@ -14,22 +14,47 @@ pub enum LoginSign {
     File(PathBuf),
 }
 
+/// The folder that a variable names, else one below the home directory.
+fn folder(environment: &BTreeMap<String, String>, variable: &str, below: &str) -> Option<PathBuf> {
+    let set = |name: &str| environment.get(name).filter(|value| !value.is_empty());
+    let own = set(variable).map(PathBuf::from);
+    own.or_else(|| set("HOME").map(|home| PathBuf::from(home).join(below)))
+}
+
+/// Where an agent keeps its own things: settings, logins, conversations. It must be able to write there to work at all.
+///
+/// `environment` is the agent's own, as [`crate::Launch::env`] has it.
+pub fn state_paths(profile: &AgentProfile, environment: &BTreeMap<String, String>) -> Vec<PathBuf> {
+    let folder = |variable: &str, below: &str| folder(environment, variable, below);
+    let program = profile
+        .command
+        .first()
+        .map(|program| program.rsplit('/').next().unwrap_or(program));
+    let places = match (profile.runtime, program) {
+        (Runtime::Codex, _) => vec![folder("CODEX_HOME", ".codex")],
+        (Runtime::ClaudeCode, _) if environment.contains_key("CLAUDE_CONFIG_DIR") => {
+            vec![folder("CLAUDE_CONFIG_DIR", ".claude")]
+        }
+        (Runtime::ClaudeCode, _) => vec![folder("", ".claude"), folder("", ".claude.json")],
+        (Runtime::Vex, _) if environment.contains_key("VEX_HOME") => vec![folder("VEX_HOME", ".vex")],
+        (Runtime::Vex, _) => vec![folder("XDG_STATE_HOME", ".local/state").map(|state| state.join("vex"))],
+        (Runtime::Command, Some("gemini")) => vec![folder("", ".gemini")],
+        (Runtime::Command, Some("copilot")) => vec![folder("", ".copilot")],
+        (Runtime::Command, Some("opencode")) => vec![
+            folder("XDG_DATA_HOME", ".local/share").map(|data| data.join("opencode")),
+            folder("XDG_STATE_HOME", ".local/state").map(|state| state.join("opencode")),
+        ],
+        (Runtime::Command, _) => Vec::new(),
+    };
+    places.into_iter().flatten().collect()
+}
+
 /// The places where a login of this agent shows; one is enough. Empty where the agent needs none that Vik knows of.
 ///
 /// `environment` is the agent's own, as [`crate::Launch::env`] has it.
 pub fn login_signs(profile: &AgentProfile, environment: &BTreeMap<String, String>) -> Vec<LoginSign> {
     use LoginSign::{File, Variable};
-    let home = |variable: &str, below: &str| {
-        let own = environment
-            .get(variable)
-            .filter(|dir| !dir.is_empty())
-            .map(PathBuf::from);
-        own.or_else(|| {
-            environment
-                .get("HOME")
-                .map(|home| PathBuf::from(home).join(below))
-        })
-    };
+    let home = |variable: &str, below: &str| folder(environment, variable, below);
     match profile.runtime {
         Runtime::Codex => {
             let mut signs = vec![Variable("CODEX_API_KEY"), Variable("OPENAI_API_KEY")];

@@ -22,6 +22,7 @@ pub(crate) fn profile(runtime: Runtime) -> AgentProfile {
             ArgsStyle::Join
         },
         permission: Permission::WorkspaceWrite,
+        sandbox: None,
         command: if runtime == Runtime::Command {
             vec!["my-agent".to_owned()]
         } else {
@@ -54,6 +55,7 @@ pub(crate) fn context(profile: &AgentProfile) -> LaunchContext<'_> {
         session_id: uuid::Uuid::from_u128(0x0123_4567_89ab_7def_8123_4567_89ab_cdef),
         resume: None,
         budget: Limit::default(),
+        in_sandbox: false,
         is_root: false,
         environment: &ENVIRONMENT,
     }

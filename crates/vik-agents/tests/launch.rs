@@ -24,6 +24,7 @@ fn profile(runtime: Runtime) -> AgentProfile {
             ArgsStyle::Join
         },
         permission: Permission::WorkspaceWrite,
+        sandbox: None,
         command: if runtime == Runtime::Command {
             vec!["my-agent".into(), "--go".into()]
         } else {
@@ -63,6 +64,7 @@ fn context<'a>(profile: &'a AgentProfile, environment: &'a BTreeMap<String, Stri
         session_id: SESSION,
         resume: None,
         budget: Limit::default(),
+        in_sandbox: false,
         is_root: false,
         environment,
     }

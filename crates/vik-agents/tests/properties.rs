@@ -21,6 +21,7 @@ fn adapters() -> Vec<(&'static str, Box<dyn Adapter>)> {
             )],
             args_style: ArgsStyle::Repeat,
             permission: Permission::WorkspaceWrite,
+            sandbox: None,
             command: Vec::new(),
             output,
             env: BTreeMap::new(),

@@ -86,6 +86,7 @@ fn profile(case: &str) -> AgentProfile {
         args: Vec::new(),
         args_style: ArgsStyle::Repeat,
         permission: Permission::WorkspaceWrite,
+        sandbox: None,
         command: Vec::new(),
         output: OutputFormat::Jsonl,
         env: BTreeMap::new(),

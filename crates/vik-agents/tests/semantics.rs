@@ -16,6 +16,7 @@ fn profile(runtime: Runtime) -> AgentProfile {
         args: Vec::new(),
         args_style: ArgsStyle::Repeat,
         permission: Permission::WorkspaceWrite,
+        sandbox: None,
         command: Vec::new(),
         output: OutputFormat::Jsonl,
         env: BTreeMap::new(),

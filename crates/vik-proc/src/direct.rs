@@ -75,11 +75,10 @@ impl Direct {
         command.env(&mark.name, &mark.value);
         let parent = std::process::id();
         let terminal = terms.terminal;
-        let fence = terms.fence.map(Fence::raw);
-        // SAFETY: only async-signal-safe calls on plain numbers; nothing is allocated. The rules stay open until the
-        // child has executed: `terms` is borrowed until then.
+        let fence = terms.fence.cloned();
+        // SAFETY: only async-signal-safe calls on what was made before; nothing is allocated.
         unsafe {
-            command.pre_exec(move || prepare_child(parent, terminal, fence));
+            command.pre_exec(move || prepare_child(parent, terminal, fence.as_ref()));
         }
         // Nobody may take the new child for a leftover before it is listed.
         let mut running = running();
@@ -252,7 +251,7 @@ pub fn kill_descendants() {
 
 /// The child's side, after its standard streams are in place.
 #[allow(unsafe_code)]
-fn prepare_child(parent: u32, terminal: bool, fence: Option<i32>) -> io::Result<()> {
+fn prepare_child(parent: u32, terminal: bool, fence: Option<&Fence>) -> io::Result<()> {
     // SAFETY: async-signal-safe calls with plain numbers.
     unsafe {
         if libc::setsid() < 0 {
@@ -278,8 +277,5 @@ fn prepare_child(parent: u32, terminal: bool, fence: Option<i32>) -> io::Result<
         }
     }
     sys::cloexec_from_3();
-    match fence {
-        Some(rules) => crate::sandbox::enforce(rules),
-        None => Ok(()),
-    }
+    fence.map_or(Ok(()), Fence::enforce)
 }

@@ -40,7 +40,10 @@ pub use identity::ProcessId;
 pub use lock::FileLock;
 pub use peer::{descends_from, peek, peer_pid};
 pub use reap::{adopt_orphans, is_init, tend_orphans};
-pub use sandbox::{Fence, Reads, Sandbox, SandboxError};
+pub use sandbox::{
+    Calls, DEVICES, Fence, HostRule, Network, Overrun, PROXY_PORT, Reads, Refusal, Sandbox, SandboxError,
+    SandboxLimits, read_refusals, repository_of,
+};
 pub use shield::shield;
 pub use spec::{
     Cause, ExitRecord, Graces, Mark, Output, Proof, SHIM_VERB, ShimSpec, SpawnFailure, SpawnFailureKind,

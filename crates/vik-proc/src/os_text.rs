@@ -66,6 +66,22 @@ pub(crate) mod option {
     }
 }
 
+/// For a list of paths.
+pub(crate) mod paths {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    pub(crate) fn serialize<S: Serializer>(paths: &[PathBuf], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(paths.iter().map(|path| Text::of(path.as_os_str())))
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<PathBuf>, D::Error> {
+        let texts = Vec::<Text>::deserialize(deserializer)?;
+        Ok(texts.into_iter().map(|text| text.into_os().into()).collect())
+    }
+}
+
 /// For a list of arguments.
 pub(crate) mod list {
     use super::*;

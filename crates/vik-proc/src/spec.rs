@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::identity::ProcessId;
 use crate::os_text;
+use crate::sandbox::{Overrun, Sandbox};
 
 /// The argument that makes the program act as the shim: `vik __shim`.
 pub const SHIM_VERB: &str = "__shim";
@@ -64,6 +65,12 @@ pub struct ShimSpec {
     /// is not meant for the files of a workspace: [`crate::Supervisor`] fills this in.
     #[serde(default)]
     pub umask: Option<u32>,
+    /// What the agent and all that it starts may do; `None`: whatever the user may.
+    #[serde(default)]
+    pub sandbox: Option<Sandbox>,
+    /// Where it is written down which hosts the sandbox has refused ([`crate::read_refusals`]).
+    #[serde(with = "os_text::option", default)]
+    pub refusals: Option<PathBuf>,
 }
 
 impl ShimSpec {
@@ -85,6 +92,8 @@ impl ShimSpec {
             control: None,
             open_files: None,
             umask: None,
+            sandbox: None,
+            refusals: None,
         }
     }
 
@@ -234,6 +243,9 @@ pub struct ExitRecord {
     pub user_cpu_ms: u64,
     /// CPU time of the tree in the kernel, in milliseconds.
     pub sys_cpu_ms: u64,
+    /// The limit of its sandbox that the tree was over: for this the shim has killed it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overrun: Option<Overrun>,
 }
 
 impl ExitRecord {
@@ -286,6 +298,8 @@ pub enum SpawnFailureKind {
     BadStdin,
     /// A file for standard output or standard error cannot be opened.
     BadOutput,
+    /// The system does not uphold the sandbox that is asked for.
+    NoSandbox,
     /// Arguments and environment are too long together.
     TooBig,
     /// The system has no processes, memory or file descriptors left.
@@ -381,6 +395,10 @@ mod tests {
             spec.orphan_grace = Duration::from_millis(int);
             spec.mark = Some(Mark::new("NAME", "value"));
             spec.graces.int = Duration::from_millis(int);
+            spec.sandbox = Some(Sandbox {
+                write: vec![spec.cwd.clone()],
+                ..Sandbox::default()
+            });
             let line = serde_json::to_string(&spec).unwrap();
             prop_assert!(!line.contains('\n'));
             prop_assert_eq!(serde_json::from_str::<ShimSpec>(&line).unwrap(), spec);
@@ -412,6 +430,7 @@ mod tests {
             peak_rss_kb: Some(4),
             user_cpu_ms: 5,
             sys_cpu_ms: 6,
+            overrun: None,
         };
         let json = concat!(
             r#"{"ended":{"schema":1,"agent":{"pid":7,"start_time":8},"boot_id":"boot","started_at_ms":1,"#,

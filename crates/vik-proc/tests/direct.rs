@@ -142,7 +142,7 @@ fn only_what_is_named_can_be_written() {
     std::os::unix::fs::symlink(outside.join("there"), inside.join("file-link")).unwrap();
     let sandbox = Sandbox {
         write: vec![inside.clone(), "/dev/null".into(), "/no/such/folder".into()],
-        read: Reads::All,
+        ..Sandbox::default()
     };
     let Some(fence) = fence(&sandbox) else { return };
     let run = |line: &str| {
@@ -195,6 +195,7 @@ fn reading_can_be_kept_to_what_is_named() {
     let sandbox = Sandbox {
         write: vec![inside.clone()],
         read: Reads::Only(system.map(Into::into).to_vec()),
+        ..Sandbox::default()
     };
     let Some(fence) = fence(&sandbox) else { return };
     let mut direct = start(
@@ -214,7 +215,7 @@ fn a_sandbox_holds_in_a_sandbox() {
     std::fs::create_dir(&inside).unwrap();
     let sandbox = Sandbox {
         write: vec![inside.clone(), "/dev/null".into()],
-        read: Reads::All,
+        ..Sandbox::default()
     };
     let Some(fence) = fence(&sandbox) else { return };
     let mut command = Command::new(std::env::current_exe().unwrap());
@@ -237,7 +238,7 @@ fn a_sandbox_holds_in_a_sandbox() {
 fn a_sandbox_of_its_own() {
     let all = Sandbox {
         write: vec!["/".into()],
-        read: Reads::All,
+        ..Sandbox::default()
     };
     let fence = all.fence().unwrap();
     let mut direct = start(

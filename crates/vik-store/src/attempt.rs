@@ -76,6 +76,9 @@ pub struct Kept {
     pub after_create: Option<String>,
     /// `issue.hooks.timeout`.
     pub create_timeout: Span,
+    /// `issue.hooks.sandbox`.
+    #[serde(default)]
+    pub create_in_sandbox: bool,
     /// The attempt whose conversation it was to go on with, where that has no id that its agent would take.
     #[serde(default)]
     pub resume_refused: Option<SessionId>,
@@ -151,6 +154,11 @@ impl AttemptFiles {
     /// What the agent printed to stderr.
     pub fn stderr(&self) -> PathBuf {
         self.with(".stderr.log")
+    }
+
+    /// Which hosts the sandbox has refused.
+    pub fn refusals(&self) -> PathBuf {
+        self.with(".refused.jsonl")
     }
 
     /// The rendered prompt.

@@ -14,6 +14,11 @@ pub fn fake_tracker() -> PathBuf {
     built("vik-testkit", "vik-fake-tracker")
 }
 
+/// The agent that tries to get out of its sandbox.
+pub fn escape() -> PathBuf {
+    built("vik-testkit", "vik-escape")
+}
+
 /// The scripted model server.
 pub fn model_server() -> PathBuf {
     built("vik-testkit", "vik-model-server")

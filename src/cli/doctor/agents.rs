@@ -85,6 +85,7 @@ fn environment(
         session_id: uuid::Uuid::nil(),
         resume: None,
         budget: vik_core::limits::Limit::default(),
+        in_sandbox: false,
         is_root: nix::unistd::geteuid().is_root(),
         environment: &host.environment,
     })?;

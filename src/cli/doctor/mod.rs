@@ -12,6 +12,7 @@ mod orphans;
 mod places;
 mod probe;
 mod repair;
+mod sandbox;
 mod templates;
 mod text;
 mod webhooks;
@@ -108,6 +109,7 @@ async fn look(workflow: &Path, offline: bool, cancel: &CancellationToken) -> Exa
                 let sources = file.check_templates(&workflow);
                 examination.files = std::mem::take(&mut file.prompts);
                 checks.extend(notify::check(&workflow));
+                checks.extend(sandbox::check(&workflow));
                 let host = host(checks, &workflow_path, &workflow, instance.as_ref());
                 if let Some(host) = host.filter(|_| is_usable) {
                     let scratch = if offline { None } else { scratch(checks) };

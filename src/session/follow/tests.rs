@@ -12,6 +12,7 @@ fn profile() -> AgentProfile {
         args: Vec::new(),
         args_style: ArgsStyle::Repeat,
         permission: Permission::ReadOnly,
+        sandbox: None,
         command: Vec::new(),
         output: OutputFormat::Jsonl,
         env: Default::default(),

@@ -8,7 +8,9 @@
 //!   total is subtracted.
 //! - A command that still runs when the turn ends is never reported as completed: the end of the turn closes it.
 //!
-//! Permissions: `read-only` and `workspace-write` are Codex's own OS sandbox; in the latter `.git` of the workspace is
+//! In Vik's sandbox Codex runs without its own, which cannot be put up there: `--dangerously-bypass-approvals-and-sandbox`.
+//!
+//! Permissions, where there is none: `read-only` and `workspace-write` are Codex's own OS sandbox; in the latter `.git` of the workspace is
 //! made writable, since Codex keeps it read-only otherwise and `git commit` fails. Where `.git` is a file (a linked
 //! worktree) the repository behind it stays read-only: give its path yourself with `-c`
 //! `sandbox_workspace_write.writable_roots`, or use `full`, which is `--dangerously-bypass-approvals-and-sandbox`.
@@ -17,7 +19,7 @@ mod adapter;
 mod line;
 
 pub(crate) use adapter::Codex;
-use vik_core::workflow::Permission;
+use vik_core::workflow::{AgentProfile, ArgValue, Permission};
 
 use crate::environment::environment;
 use crate::flags::{Fixed, Rules, own_flags};
@@ -83,7 +85,15 @@ pub(crate) fn launch(cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {
     push(&["exec"]);
     push(&own.argv.iter().map(String::as_str).collect::<Vec<_>>());
     push(&["--json", "-m", model, "-C", workdir, "--skip-git-repo-check"]);
-    if !own.permission {
+    if cx.in_sandbox {
+        // Its own sandbox cannot be put up within Vik's, which says what the permission means.
+        if let Some(flag) = own_sandbox(profile) {
+            return Err(LaunchError::SecondSandbox { flag });
+        }
+        if !own.permission {
+            push(&["--dangerously-bypass-approvals-and-sandbox"]);
+        }
+    } else if !own.permission {
         match profile.permission {
             Permission::ReadOnly => push(&["-s", "read-only"]),
             Permission::WorkspaceWrite => {
@@ -129,6 +139,15 @@ pub(crate) fn launch(cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {
     }
     push(&["-"]);
     Ok(Launch { argv, env })
+}
+
+/// The flag by which a profile asks for a sandbox of Codex's own.
+fn own_sandbox(profile: &AgentProfile) -> Option<String> {
+    let mut flags = profile.args.iter();
+    let is_sandbox = |name: &str| matches!(name.trim_start_matches('-'), "sandbox" | "s");
+    let is_open = |value: &ArgValue| matches!(value, ArgValue::Text(text) if text == "danger-full-access");
+    let found = flags.find(|(name, value)| is_sandbox(name) && !is_open(value));
+    found.map(|(name, _)| name.clone())
 }
 
 /// A basic string of TOML.

@@ -30,11 +30,19 @@ pub const CODES: &[(&str, &str)] = &[
         "A name cannot be the name of an environment variable.",
     ),
     ("bad_header", "A text cannot be the name of an HTTP header."),
+    (
+        "bad_host",
+        "A text is not the name of a host, perhaps with a port.",
+    ),
     ("bad_key", "A list or a map is used as a key."),
     ("bad_merge", "A merge key `<<` takes something that is no map."),
     (
         "bad_name",
         "The name of a stage or an agent cannot be part of a file name.",
+    ),
+    (
+        "bad_path",
+        "A path of a sandbox goes up, or starts at another user's home.",
     ),
     (
         "bad_size",

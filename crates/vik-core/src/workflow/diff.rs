@@ -262,6 +262,7 @@ fn settings(workflow: &Workflow) -> Leaves {
                 after_create,
                 before_remove,
                 hook_timeout,
+                hooks_in_sandbox,
                 terminal_states,
                 terminal_grace,
                 remove_workspace,
@@ -320,6 +321,7 @@ fn settings(workflow: &Workflow) -> Leaves {
     leaves.text("issue.hooks.after_create", after_create.as_deref());
     leaves.text("issue.hooks.before_remove", before_remove.as_deref());
     leaves.span("issue.hooks.timeout", *hook_timeout);
+    leaves.plain("issue.hooks.sandbox", hooks_in_sandbox);
     leaves.words("issue.stages", stages.iter().map(|stage| stage.name.as_str()));
     leaves.optional("webhooks.listen", *listen);
     leaves.until_restart();
@@ -338,6 +340,7 @@ fn agent(profile: &AgentProfile) -> Leaves {
         args,
         args_style,
         permission,
+        sandbox,
         command,
         output,
         env,
@@ -362,6 +365,7 @@ fn agent(profile: &AgentProfile) -> Leaves {
     }
     leaves.choice("args_style", args_style);
     leaves.choice("permission", permission);
+    leaves.optional("sandbox", sandbox.as_ref());
     leaves.put("command", command, Shown::Hidden);
     leaves.choice("output", output);
     for (name, value) in env {
@@ -438,10 +442,12 @@ fn stage(stage: &Stage) -> Leaves {
         name: _,
         when_state,
         agent,
+        sandbox,
         prompt,
         before_run,
         after_run,
         hook_timeout,
+        hooks_in_sandbox,
         verify,
         timeout,
         stall_timeout,
@@ -462,6 +468,7 @@ fn stage(stage: &Stage) -> Leaves {
     let mut leaves = Leaves::default();
     leaves.word("when.state", when_state);
     leaves.word("agent", agent.as_str());
+    leaves.optional("sandbox", sandbox.as_ref());
     let (file, inline) = match prompt {
         PromptSource::File(file) => (Some(file.as_str()), None),
         PromptSource::Inline(text) => (None, Some(text.as_str())),
@@ -471,6 +478,7 @@ fn stage(stage: &Stage) -> Leaves {
     leaves.text("hooks.before_run", before_run.as_deref());
     leaves.text("hooks.after_run", after_run.as_deref());
     leaves.span("hooks.timeout", *hook_timeout);
+    leaves.plain("hooks.sandbox", hooks_in_sandbox);
     leaves.text("verify", verify.as_deref());
     leaves.span("timeout", *timeout);
     leaves.span("stall_timeout", *stall_timeout);

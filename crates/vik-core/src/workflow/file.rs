@@ -5,6 +5,7 @@ use super::args::Args;
 use super::decode::Named;
 use super::model::{
     ArgsStyle, Home, LogFormat, OnStateChange, OutputFormat, Permission, RemoveWorkspace, Runtime,
+    SandboxChoice,
 };
 use super::notify::Notify;
 use super::section::section;
@@ -136,6 +137,8 @@ section! {
     "args_style" args_style: optional ArgsStyle;
     /// What the agent may do without being asked; mapped to each agent's own switches.
     "permission" permission: defaults Permission = Permission::WorkspaceWrite;
+    /// What the agent may reach, upheld by the operating system for all that it starts. On where nothing is written; `off` is the way out.
+    "sandbox" sandbox: optional SandboxChoice;
     /// The program and its arguments, such as `[my-agent, --flag]`: required for the runtime `command`, which gets the
     /// prompt on stdin; elsewhere it replaces the name of the program.
     "command" command: defaults CommandLine = CommandLine::default();
@@ -162,7 +165,7 @@ section! {
         "adapter" => "did you mean `runtime`?",
         "flags" => "did you mean `args`?",
         "environment" => "did you mean `env`?",
-        "sandbox" => "did you mean `permission`?",
+        "approval" => "did you mean `permission`?",
         "permissions" => "did you mean `permission`?",
         "concurrency" => "did you mean `max_concurrency`?",
     }
@@ -292,6 +295,8 @@ section! {
     "before_remove" before_remove: optional Text;
     /// How long each of them may take.
     "timeout" timeout: defaults Positive = Positive(Span::mins(5));
+    /// Whether they run in the sandbox of an agent without settings of its own, with the workspace writable. Default: false.
+    "sandbox" sandbox: defaults bool = false;
     instead {
         "before_run" => "this stands under `issue.stages.NAME.hooks.before_run`",
         "after_run" => "this stands under `issue.stages.NAME.hooks.after_run`",
@@ -305,6 +310,8 @@ section! {
     "when" when: section When;
     /// The name of the agent profile.
     "agent" agent: required Text;
+    /// The sandbox of this stage: what is written here counts before what its agent's profile says.
+    "sandbox" sandbox: optional SandboxChoice;
     /// The file with the prompt, relative to the workflow file. Exactly one of `prompt_file` and `prompt`.
     "prompt_file" prompt_file: optional Text;
     /// The prompt itself. Exactly one of `prompt_file` and `prompt`.
@@ -384,6 +391,8 @@ section! {
     "after_run" after_run: optional Text;
     /// How long each of them may take.
     "timeout" timeout: defaults Positive = Positive(Span::mins(5));
+    /// Whether they run in the sandbox of the stage, with the workspace writable. `verify` always does.
+    "sandbox" sandbox: defaults bool = false;
     instead {
         "after_create" => "this stands under `issue.hooks.after_create`",
         "verify" => "this stands in the stage, beside `hooks`",

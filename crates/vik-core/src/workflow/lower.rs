@@ -91,6 +91,7 @@ pub(crate) fn lower(file: file::File, places: &Places, sink: &mut Sink) -> Optio
             after_create: file.issue.hooks.after_create.map(|hook| hook.0),
             before_remove: file.issue.hooks.before_remove.map(|hook| hook.0),
             hook_timeout: file.issue.hooks.timeout.0,
+            hooks_in_sandbox: file.issue.hooks.sandbox,
             terminal_states: file.issue.terminal_states.0,
             terminal_grace: file.issue.terminal_grace,
             remove_workspace: file.issue.remove_workspace,
@@ -185,6 +186,7 @@ impl Check<'_> {
                 Runtime::ClaudeCode | Runtime::Vex | Runtime::Command => ArgsStyle::Join,
             }),
             permission: agent.permission,
+            sandbox: agent.sandbox,
             command: agent.command.0,
             output: if runtime == Runtime::Command {
                 agent.output
@@ -260,6 +262,7 @@ impl Check<'_> {
             name: StageName::new(name),
             when_state: stage.when.state?.0,
             agent: AgentName::new(stage.agent?.0),
+            sandbox: stage.sandbox,
             prompt: match (stage.prompt, stage.prompt_file) {
                 (Some(Text(prompt)), None) => PromptSource::Inline(prompt),
                 (None, Some(Text(file))) => PromptSource::File(file),
@@ -268,6 +271,7 @@ impl Check<'_> {
             before_run: stage.hooks.before_run.map(|hook| hook.0),
             after_run: stage.hooks.after_run.map(|hook| hook.0),
             hook_timeout: stage.hooks.timeout.0,
+            hooks_in_sandbox: stage.hooks.sandbox,
             verify: stage.verify.map(|command| command.0),
             timeout: stage.timeout.0,
             stall_timeout: stage.stall_timeout.0,

@@ -16,6 +16,7 @@ pub mod model;
 mod notify;
 mod places;
 mod render;
+mod sandbox;
 mod scalar;
 mod schema;
 mod section;
@@ -33,7 +34,8 @@ pub use diff::{Edit, EditKind, applied, edits};
 pub use model::{
     AgentProfile, ArgValue, ArgsStyle, Home, Intake, IssuePolicy, LogFormat, Notifier, NotifyAddress,
     NotifyChannel, NotifyEvent, OnStateChange, OutputFormat, Permission, Pressure, Price, PromptSource,
-    RemoveWorkspace, Retry, Runtime, Show, Stage, TimeOfDay, Workflow, WorkspaceRoot,
+    RemoveWorkspace, Retry, Runtime, SandboxChoice, SandboxFiles, SandboxKeys, SandboxNetwork, SandboxPolicy,
+    Show, Stage, TimeOfDay, Workflow, WorkspaceRoot,
 };
 pub use render::{render, summary};
 pub use schema::{json_schema, reference_markdown};

@@ -12,6 +12,7 @@ use crate::limits::{Limit, Spend};
 use crate::workflow::wakes::{ScheduleEntry, Webhooks};
 
 pub use super::notify::{Notifier, NotifyAddress, NotifyChannel, NotifyEvent, NotifyKind, TimeOfDay};
+pub use super::sandbox::{SandboxChoice, SandboxFiles, SandboxKeys, SandboxNetwork, SandboxPolicy};
 
 /// A whole workflow.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -106,6 +107,9 @@ pub struct AgentProfile {
     pub args_style: ArgsStyle,
     /// What the agent may do.
     pub permission: Permission,
+    /// What the operating system lets it do; see [`SandboxPolicy`].
+    #[serde(default)]
+    pub sandbox: Option<SandboxChoice>,
     /// The program and its arguments: required for `command`; elsewhere it replaces the program name only.
     pub command: Vec<String>,
     /// What a `command` agent prints.
@@ -239,6 +243,9 @@ pub struct IssuePolicy {
     pub before_remove: Option<String>,
     /// `hooks.timeout`, each.
     pub hook_timeout: Span,
+    /// `hooks.sandbox`: whether they run in the sandbox.
+    #[serde(default)]
+    pub hooks_in_sandbox: bool,
     /// `terminal_states`: an issue in one of them is done with.
     pub terminal_states: Vec<String>,
     /// `terminal_grace`: how long a run may go on after that.
@@ -262,6 +269,9 @@ pub struct Stage {
     pub when_state: String,
     /// The agent profile.
     pub agent: AgentName,
+    /// What counts before the profile's sandbox.
+    #[serde(default)]
+    pub sandbox: Option<SandboxChoice>,
     /// Where the prompt comes from.
     pub prompt: PromptSource,
     /// `hooks.before_run`
@@ -270,6 +280,9 @@ pub struct Stage {
     pub after_run: Option<String>,
     /// `hooks.timeout`, each.
     pub hook_timeout: Span,
+    /// `hooks.sandbox`: whether they run in the sandbox.
+    #[serde(default)]
+    pub hooks_in_sandbox: bool,
     /// `verify`: a command that must pass after the agent says it is done.
     pub verify: Option<String>,
     /// How long an attempt may take.

@@ -11,7 +11,7 @@ use super::decode::{Cx, Decode, describe};
 use super::diagnostic::Diagnostic;
 use super::model::{
     ArgsStyle, Home, LogFormat, NotifyEvent, NotifyKind, OnStateChange, OutputFormat, Permission,
-    RemoveWorkspace, Runtime,
+    RemoveWorkspace, Runtime, SandboxFiles,
 };
 use super::scalar::Value;
 use super::text::{choices, did_you_mean, quoted};
@@ -282,6 +282,7 @@ words! {
     Runtime, "unknown_runtime", [("claude", "claude_code"), ("claude-code", "claude_code"), ("cli", "command"), ("shell", "command"), ("custom", "command")];
     Permission, "unknown_value", [("read", "read-only"), ("readonly", "read-only"), ("write", "workspace-write"), ("yolo", "full"), ("danger-full-access", "full")];
     OutputFormat, "unknown_value", [("json", "jsonl"), ("ndjson", "jsonl"), ("plain", "text")];
+    SandboxFiles, "unknown_value", [("read_only", "read-only"), ("readonly", "read-only"), ("none", "read-only"), ("workspace-write", "workspace"), ("write", "workspace")];
     Home, "unknown_value", [("own", "private"), ("shared", "user")];
     RemoveWorkspace, "unknown_value", [("keep", "never"), ("false", "never"), ("true", "always"), ("auto", "clean")];
     LogFormat, "unknown_value", [("jsonl", "json"), ("ndjson", "json"), ("plain", "text"), ("logfmt", "text")];

@@ -11,7 +11,12 @@ use std::path::{Path, PathBuf};
 use nix::libc;
 
 use super::feed::Feed;
+#[cfg(target_os = "linux")]
+use crate::sandbox;
+use crate::sandbox::{Fence, Sandbox};
 use crate::spec::{Output, ShimSpec, SpawnFailure, SpawnFailureKind as Kind, Stdin};
+#[cfg(target_os = "linux")]
+use crate::sys::Gate;
 use crate::sys::{self, ChildStep, Image};
 
 /// An agent that was forked; whether its `exec` succeeds is read from `report`.
@@ -28,7 +33,8 @@ pub(super) fn launch(spec: &ShimSpec, cgroup: Option<&OwnedFd>) -> Result<Launch
     let (stdin, feed) = open_stdin(&spec.stdin)?;
     let (stdout, stdout_fd) = open_output(&spec.stdout, 1, 1)?;
     let (stderr, stderr_fd) = open_output(&spec.stderr, 2, stdout_fd)?;
-    let image = Image {
+    #[allow(unused_mut, reason = "only Linux takes the gate out of it")]
+    let mut image = Image {
         program: c_string(program.as_os_str())?,
         args: std::iter::once(&spec.program)
             .chain(&spec.args)
@@ -39,11 +45,23 @@ pub(super) fn launch(spec: &ShimSpec, cgroup: Option<&OwnedFd>) -> Result<Launch
         stdio: [stdin.as_raw_fd(), stdout_fd, stderr_fd],
         open_files: spec.open_files,
         umask: spec.umask,
+        #[cfg(target_os = "linux")]
+        gate: gate(spec)?,
+        fence: fence(spec)?,
     };
     let (report, report_writer) = sys::pipe().map_err(|error| os_failure("cannot make a pipe", &error))?;
     let pid =
         sys::fork_exec(&image, cgroup, &report_writer).map_err(|error| os_failure("cannot fork", &error))?;
     drop((stdin, stdout, stderr, report_writer));
+    #[cfg(target_os = "linux")]
+    if let (Some(gate), Some(sandbox)) = (image.gate.take(), &spec.sandbox) {
+        // Without listeners the child has failed, and reports it; threads are made after the fork only.
+        if let Ok(listeners) = gate.listeners() {
+            let rules = sandbox.hosts().unwrap_or_default().to_vec();
+            sandbox::serve(listeners, rules, spec.refusals.clone())
+                .map_err(|error| os_failure("cannot make the proxy of its sandbox", &error))?;
+        }
+    }
     Ok(Launched { pid, report, feed })
 }
 
@@ -52,6 +70,7 @@ pub(super) fn failure(spec: &ShimSpec, step: ChildStep, errno: i32) -> SpawnFail
     let error = io::Error::from_raw_os_error(errno);
     match step {
         ChildStep::Prepare => os_failure("cannot prepare the process", &error),
+        ChildStep::Confine => failed(Kind::NoSandbox, format!("its sandbox cannot be put up: {error}")),
         ChildStep::Cwd => failed(
             Kind::BadCwd,
             format!("cannot enter {}: {error}", spec.cwd.display()),
@@ -76,6 +95,27 @@ pub(super) fn failure(spec: &ShimSpec, step: ChildStep, errno: i32) -> SpawnFail
             }
         }
     }
+}
+
+/// The way into a network of its own, where only listed hosts may be reached.
+#[cfg(target_os = "linux")]
+fn gate(spec: &ShimSpec) -> Result<Option<Gate>, SpawnFailure> {
+    let ports = spec.sandbox.as_ref().and_then(Sandbox::ports);
+    let gate = ports.map(Gate::new).transpose();
+    gate.map_err(|error| failed(Kind::NoSandbox, format!("its sandbox cannot be put up: {error}")))
+}
+
+/// The sandbox as this system upholds it, made before the fork.
+fn fence(spec: &ShimSpec) -> Result<Option<Fence>, SpawnFailure> {
+    let fence = spec.sandbox.as_ref().map(Sandbox::fence).transpose();
+    fence.map_err(|error| {
+        let why = std::error::Error::source(&error).map(|why| format!(": {why}"));
+        let why = why.unwrap_or_default();
+        failed(
+            Kind::NoSandbox,
+            format!("its sandbox cannot be put up: {error}{why}"),
+        )
+    })
 }
 
 fn failed(kind: Kind, message: String) -> SpawnFailure {

@@ -11,6 +11,7 @@ mod launch;
 mod lifeline;
 mod record;
 mod roll;
+mod watch;
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
@@ -29,6 +30,7 @@ use self::lifeline::{Command, Lifeline};
 use self::roll::Roll;
 use crate::cgroup::Cgroup;
 use crate::identity::ProcessId;
+use crate::sandbox::Overrun;
 use crate::spec::{Cause, ShimSpec, SpawnFailure, Status};
 use crate::sys;
 
@@ -101,6 +103,9 @@ struct Shim {
     phase: Phase,
     started_at: SystemTime,
     step: Step,
+    /// When it is looked again whether the tree keeps to its limits.
+    look_at: Option<Instant>,
+    overrun: Option<Overrun>,
 }
 
 impl Shim {
@@ -125,6 +130,8 @@ impl Shim {
             phase: Phase::Running,
             started_at: SystemTime::now(),
             step: Step::default(),
+            look_at: None,
+            overrun: None,
         }
     }
 
@@ -171,11 +178,12 @@ impl Shim {
             let now = Instant::now();
             self.end_orphan(now);
             self.refresh_census(now);
+            self.watch_limits(now);
             if let Some(proof) = self.advance(now, childless) {
                 self.finish(proof);
                 return;
             }
-            let timeout = [self.wake_at(), self.orphan_until, self.census_at()]
+            let timeout = [self.wake_at(), self.orphan_until, self.census_at(), self.look_at]
                 .into_iter()
                 .flatten()
                 .min()
@@ -222,6 +230,7 @@ impl Shim {
                 self.started_at = SystemTime::now();
                 self.check_cgroup();
                 self.note_agent(agent);
+                self.begin_watch();
                 self.tell(&Status::Started(agent));
             }
             (None, None) => {}

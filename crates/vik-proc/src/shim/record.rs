@@ -61,6 +61,7 @@ impl Shim {
             peak_rss_kb,
             user_cpu_ms,
             sys_cpu_ms,
+            overrun: self.overrun,
         }
     }
 }

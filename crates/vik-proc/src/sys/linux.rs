@@ -226,6 +226,75 @@ pub(crate) fn landlock_restrict(rules: std::os::fd::RawFd) -> io::Result<()> {
     }
 }
 
+/// The memory that is resident for a process, shared pages with it; 0 for one that is gone.
+pub(crate) fn resident_bytes(pid: i32) -> u64 {
+    let statm = fs::read_to_string(format!("/proc/{pid}/statm")).unwrap_or_default();
+    let pages = statm
+        .split_ascii_whitespace()
+        .nth(1)
+        .and_then(|pages| pages.parse::<u64>().ok());
+    let page = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE);
+    let page = page.ok().flatten().and_then(|bytes| u64::try_from(bytes).ok());
+    pages.unwrap_or(0).saturating_mul(page.unwrap_or(4096))
+}
+
+/// The memory of a process, with its share of what it shares; costs the kernel a walk.
+pub(crate) fn own_bytes(pid: i32) -> u64 {
+    let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
+    let kib = rollup.lines().find_map(|line| line.strip_prefix("Pss:"));
+    let kib = kib.and_then(|rest| rest.trim().trim_end_matches(" kB").trim().parse::<u64>().ok());
+    kib.map_or_else(|| resident_bytes(pid), |kib| kib.saturating_mul(1024))
+}
+
+/// Takes from this thread, for what it executes as root, whatever a container would not give it either.
+#[allow(unsafe_code)]
+pub(crate) fn drop_capabilities() {
+    // chown, dac_override, fowner, fsetid, kill, setgid, setuid, setpcap, net_bind_service, sys_chroot
+    const KEPT: [libc::c_ulong; 10] = [0, 1, 3, 4, 5, 6, 7, 8, 10, 18];
+    for capability in 0..64 {
+        if !KEPT.contains(&capability) {
+            // SAFETY: plain numbers; it only takes rights away. Who has none is refused, and needs nothing taken.
+            unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) };
+        }
+    }
+}
+
+/// A filter of calls, as the kernel takes it.
+#[derive(Debug)]
+pub(crate) struct CallFilter(Vec<libc::sock_filter>);
+
+impl CallFilter {
+    pub(crate) fn new(program: Vec<libc::sock_filter>) -> Self {
+        Self(program)
+    }
+
+    /// Puts it around the calling thread, and all that it starts. Safe between `fork` and `exec`.
+    #[allow(unsafe_code)]
+    pub(crate) fn enforce(&self) -> io::Result<()> {
+        let program = libc::sock_fprog {
+            len: u16::try_from(self.0.len()).map_err(|_| io::ErrorKind::InvalidInput)?,
+            filter: self.0.as_ptr().cast_mut(),
+        };
+        // SAFETY: plain numbers, and a program that lives until the call has copied it; it only takes rights away.
+        let done = unsafe {
+            if libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 {
+                return Err(io::Error::last_os_error());
+            }
+            libc::syscall(
+                libc::SYS_seccomp,
+                libc::SECCOMP_SET_MODE_FILTER,
+                0,
+                std::ptr::from_ref(&program),
+            )
+        };
+        if done == 0 {
+            Ok(())
+        } else {
+            Err(io::Error::last_os_error())
+        }
+    }
+}
+
 /// Keeps glibc from holding on to memory: large pieces are mappings of their own, and stay so (else the bound rises with
 /// the largest that was freed); the end of the heap goes back when it is free; threads share two heaps.
 #[cfg(target_env = "gnu")]

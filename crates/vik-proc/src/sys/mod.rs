@@ -8,9 +8,14 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use nix::libc;
 
 use crate::identity::ProcessId;
+use crate::sandbox::Fence;
 
 #[cfg(target_os = "linux")]
+mod gate;
+#[cfg(target_os = "linux")]
 mod linux;
+#[cfg(target_os = "linux")]
+pub(crate) use gate::{Gate, MAX_PORTS};
 #[cfg(target_os = "linux")]
 pub(crate) use linux::*;
 #[cfg(target_os = "macos")]
@@ -170,6 +175,11 @@ pub(crate) struct Image {
     pub(crate) stdio: [RawFd; 3],
     pub(crate) open_files: Option<u64>,
     pub(crate) umask: Option<u32>,
+    /// Where the child goes into a network of its own.
+    #[cfg(target_os = "linux")]
+    pub(crate) gate: Option<Gate>,
+    /// Put around the child last of all.
+    pub(crate) fence: Option<Fence>,
 }
 
 /// The step of the child that failed before `exec`, as the first byte of its report; the rest is errno.
@@ -177,6 +187,7 @@ pub(crate) struct Image {
 pub(crate) enum ChildStep {
     Prepare,
     Cwd,
+    Confine,
     Exec,
 }
 
@@ -189,6 +200,7 @@ pub(crate) fn parse_report(bytes: &[u8]) -> Option<(ChildStep, i32)> {
     let step = match step {
         1 => ChildStep::Cwd,
         2 => ChildStep::Exec,
+        3 => ChildStep::Confine,
         _ => ChildStep::Prepare,
     };
     Some((step, i32::from_ne_bytes(errno.try_into().ok()?)))
@@ -223,6 +235,7 @@ pub(crate) fn fork_exec(image: &Image, cgroup: Option<&OwnedFd>, report: &OwnedF
                     ChildStep::Prepare => 0,
                     ChildStep::Cwd => 1,
                     ChildStep::Exec => 2,
+                    ChildStep::Confine => 3,
                 };
                 bytes[1..].copy_from_slice(&errno.to_ne_bytes());
                 libc::write(report.as_raw_fd(), bytes.as_ptr().cast(), bytes.len());
@@ -256,6 +269,10 @@ unsafe fn child(
     unsafe {
         if libc::setsid() < 0 {
             return (ChildStep::Prepare, *errno_location());
+        }
+        #[cfg(target_os = "linux")]
+        if let Some(Err(error)) = image.gate.as_ref().map(Gate::enter) {
+            return (ChildStep::Confine, error.raw_os_error().unwrap_or(0));
         }
         #[cfg(target_os = "linux")]
         {
@@ -292,6 +309,9 @@ unsafe fn child(
             }
         }
         cloexec_from_3();
+        if let Some(Err(error)) = image.fence.as_ref().map(Fence::enforce) {
+            return (ChildStep::Confine, error.raw_os_error().unwrap_or(0));
+        }
         libc::execve(image.program.as_ptr(), argv.as_ptr(), envp.as_ptr());
         (ChildStep::Exec, *errno_location())
     }

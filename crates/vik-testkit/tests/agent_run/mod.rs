@@ -29,6 +29,7 @@ pub(crate) fn profile(runtime: Runtime) -> AgentProfile {
             ArgsStyle::Join
         },
         permission: Permission::WorkspaceWrite,
+        sandbox: None,
         command: Vec::new(),
         output: OutputFormat::Jsonl,
         env: BTreeMap::new(),

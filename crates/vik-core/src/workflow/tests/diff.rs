@@ -62,6 +62,9 @@ fn candidates() -> Vec<Value> {
         json!({"File": "x"}),
         json!({"A": "b"}),
         json!({"command": "x", "timeout": "5s"}),
+        json!({"on": {"pids": 3}}),
+        json!("off"),
+        json!("on"),
     ];
     let words = "UserHome BesideWorkflow clean never always finish cancel codex vex command read-only full repeat join \
                  text jsonl user private github gitlab linear hmac 127.0.0.1:9";

@@ -8,6 +8,7 @@ mod generated;
 mod hostile;
 mod notify;
 mod places;
+mod sandbox;
 
 use super::*;
 
@@ -20,6 +21,12 @@ fn minimal_with(replacements: &[(&str, &str)]) -> String {
         assert!(text.contains(from), "{from}");
         text.replacen(from, to, 1)
     })
+}
+
+/// The line of the full file on which this text stands first.
+pub(super) fn line(text: &str) -> u32 {
+    let at = FULL.lines().position(|line| line.contains(text)).unwrap();
+    u32::try_from(at).unwrap() + 1
 }
 
 #[test]
@@ -73,10 +80,13 @@ fn findings_can_be_added() {
         "no such name",
     )
     .at_line(&loaded, 3, Some(3));
-    assert_eq!((finding.line, finding.column, finding.end_column), (71, 13, 14));
+    assert_eq!(
+        (finding.line, finding.column, finding.end_column),
+        (line("echo two"), 13, 14)
+    );
     loaded.add([finding]);
     assert!(loaded.is_ok(false) && !loaded.is_ok(true));
     loaded.add([Diagnostic::error("prompt_file", "issue.stages.plan.prompt_file", "not found").at(&loaded)]);
     assert!(loaded.workflow.is_none());
-    assert_eq!(loaded.diagnostics[0].line, 66);
+    assert_eq!(loaded.diagnostics[0].line, line("prompt_file: prompts/plan.md"));
 }

@@ -1,0 +1,396 @@
+//! `sandbox`: what an agent may reach, upheld by the operating system.
+
+use std::fmt;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::amounts::{Memory, SlotLimit};
+use super::decode::{Cx, Decode, Section as _};
+use super::model::{AgentProfile, Permission, Stage};
+use super::section::section;
+use super::text::quoted;
+use super::values::{Text, list};
+use super::yaml::{Kind, Node};
+
+/// The processes that the tree of an agent may have where nothing is written: more than any build needs, fewer than a
+/// machine bears.
+pub const DEFAULT_PIDS: u32 = 4096;
+
+section! {
+    /// What the agent may reach, upheld by the operating system for all that it starts; `off` leaves it all that the user may.
+    struct Sandbox;
+    /// What it may write: `workspace`, its issue workspace, or `read-only`, nothing in it. Default: as the `permission` says.
+    /// A folder for temporary files of its own is writable in any case.
+    "files" files: optional SandboxFiles;
+    /// What it may write beside that: paths, relative to the issue workspace, absolute, or from the home directory (`~/`).
+    /// A pattern such as `src/**/*.rs` allows the folder before its first `*`.
+    "write" write: optional Paths;
+    /// What it may read although it is hidden: Vik's own files, the files of other issues and the usual places of keys are.
+    "read" read: optional Paths;
+    /// What is hidden beside that.
+    "hide" hide: optional Paths;
+    /// `on`: TCP and UDP to everywhere. `off`: no socket can be made. A list of hosts: only these, through a proxy that the
+    /// agent is told of; `api.example.com`, `*.example.com`, `example.com:8443`. Default: `on`.
+    "network" network: optional SandboxNetwork;
+    /// Whether sockets of this machine can be used: through them goes everything that listens on one, such as Docker, a
+    /// desktop or a key agent. Default: false.
+    "unix_sockets" unix_sockets: optional bool;
+    /// The most memory that the agent with all that it starts may have: `4GiB`. It is killed beyond. Default: no limit.
+    "memory" memory: optional Memory;
+    /// The most processes that it may have. It is killed beyond. Default: 4096.
+    "pids" pids: optional SlotLimit;
+    instead {
+        "mode" => "did you mean `files`?",
+        "filesystem" => "did you mean `files`?",
+        "writable" => "did you mean `write`?",
+        "writable_roots" => "did you mean `write`?",
+        "readable" => "did you mean `read`?",
+        "deny" => "did you mean `hide`?",
+        "hosts" => "hosts are a list under `network`",
+        "processes" => "did you mean `pids`?",
+        "ram" => "did you mean `memory`?",
+    }
+}
+
+/// What may be written in the issue workspace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum SandboxFiles {
+    /// All of it.
+    Workspace,
+    /// Nothing.
+    ReadOnly,
+}
+
+/// What of the network may be used.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SandboxNetwork {
+    /// TCP and UDP, to everywhere.
+    On,
+    /// Nothing.
+    Off,
+    /// These hosts, through a proxy.
+    Hosts(Vec<String>),
+}
+
+/// `sandbox`, as it is written at a profile or a stage.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SandboxChoice {
+    /// `off`
+    Off,
+    /// `on`, or a map.
+    On(SandboxKeys),
+}
+
+/// The keys of a `sandbox` that are written.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SandboxKeys {
+    /// `files`
+    pub files: Option<SandboxFiles>,
+    /// `write`
+    pub write: Option<Vec<String>>,
+    /// `read`
+    pub read: Option<Vec<String>>,
+    /// `hide`
+    pub hide: Option<Vec<String>>,
+    /// `network`
+    pub network: Option<SandboxNetwork>,
+    /// `unix_sockets`
+    pub unix_sockets: Option<bool>,
+    /// `memory`, in bytes.
+    pub memory: Option<u64>,
+    /// `pids`
+    pub pids: Option<u32>,
+}
+
+/// The sandbox of an attempt: what stage and profile say, and what holds where they say nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SandboxPolicy {
+    /// What may be written in the issue workspace.
+    pub files: SandboxFiles,
+    /// What may be written beside that.
+    pub write: Vec<String>,
+    /// What may be read although it is hidden.
+    pub read: Vec<String>,
+    /// What is hidden beside what always is.
+    pub hide: Vec<String>,
+    /// The network.
+    pub network: SandboxNetwork,
+    /// Whether sockets of the machine can be used.
+    pub unix_sockets: bool,
+    /// Memory of the whole tree, in bytes.
+    pub memory: Option<u64>,
+    /// Processes of the whole tree.
+    pub pids: u32,
+}
+
+impl Default for SandboxPolicy {
+    /// What holds where nothing is written.
+    fn default() -> Self {
+        Self::from_keys(SandboxKeys::default(), Permission::default())
+    }
+}
+
+impl SandboxPolicy {
+    fn from_keys(keys: SandboxKeys, permission: Permission) -> Self {
+        Self {
+            files: keys.files.unwrap_or(match permission {
+                Permission::ReadOnly => SandboxFiles::ReadOnly,
+                Permission::WorkspaceWrite | Permission::Full => SandboxFiles::Workspace,
+            }),
+            write: keys.write.unwrap_or_default(),
+            read: keys.read.unwrap_or_default(),
+            hide: keys.hide.unwrap_or_default(),
+            network: keys.network.unwrap_or(SandboxNetwork::On),
+            unix_sockets: keys.unix_sockets.unwrap_or(false),
+            memory: keys.memory,
+            pids: keys.pids.unwrap_or(DEFAULT_PIDS),
+        }
+    }
+
+    /// The sandbox of a stage's attempts; `None`: none is wanted. What the stage writes counts before the profile.
+    pub fn of(profile: &AgentProfile, stage: &Stage) -> Option<Self> {
+        let keys = match (&stage.sandbox, &profile.sandbox) {
+            (Some(SandboxChoice::Off), _) | (None, Some(SandboxChoice::Off)) => return None,
+            (Some(SandboxChoice::On(stage)), Some(SandboxChoice::On(profile))) => stage.over(profile),
+            (Some(SandboxChoice::On(keys)), _) | (None, Some(SandboxChoice::On(keys))) => keys.clone(),
+            (None, None) => SandboxKeys::default(),
+        };
+        Some(Self::from_keys(keys, profile.permission))
+    }
+}
+
+impl SandboxKeys {
+    /// These keys, and where one is not written, the other's.
+    fn over(&self, below: &Self) -> Self {
+        Self {
+            files: self.files.or(below.files),
+            write: self.write.clone().or_else(|| below.write.clone()),
+            read: self.read.clone().or_else(|| below.read.clone()),
+            hide: self.hide.clone().or_else(|| below.hide.clone()),
+            network: self.network.clone().or_else(|| below.network.clone()),
+            unix_sockets: self.unix_sockets.or(below.unix_sockets),
+            memory: self.memory.or(below.memory),
+            pids: self.pids.or(below.pids),
+        }
+    }
+}
+
+impl fmt::Display for SandboxChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Off => f.write_str("off"),
+            Self::On(keys) if *keys == SandboxKeys::default() => f.write_str("on"),
+            Self::On(keys) => {
+                let mut keys = serde_json::to_value(keys).unwrap_or_default();
+                if let Some(keys) = keys.as_object_mut() {
+                    keys.retain(|_, value| !value.is_null());
+                }
+                write!(f, "{keys}")
+            }
+        }
+    }
+}
+
+impl Decode for SandboxChoice {
+    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
+        match &node.kind {
+            Kind::Scalar(scalar) => match scalar.text.as_str() {
+                "off" | "false" => Some(Self::Off),
+                "on" | "true" => Some(Self::On(SandboxKeys::default())),
+                text => {
+                    let diagnostic = cx
+                        .error("unknown_value", node, format!("{} is unknown here", quoted(text)))
+                        .hint("it is `off`, `on`, or a map with `files`, `write`, `read`, `hide`, `network`, `unix_sockets`, `memory` and `pids`");
+                    cx.sink.push(diagnostic);
+                    None
+                }
+            },
+            _ => {
+                let keys = Sandbox::read(Some(node), cx);
+                Some(Self::On(SandboxKeys {
+                    files: keys.files,
+                    write: keys.write.map(|paths| paths.0),
+                    read: keys.read.map(|paths| paths.0),
+                    hide: keys.hide.map(|paths| paths.0),
+                    network: keys.network,
+                    unix_sockets: keys.unix_sockets,
+                    memory: keys.memory.map(|memory| memory.0),
+                    pids: keys.pids.map(SlotLimit::get),
+                }))
+            }
+        }
+    }
+
+    fn schema(generator: &mut SchemaGenerator) -> Schema {
+        let mut schema = <Sandbox as Decode>::schema(generator);
+        // Of several types, each keyword looks at its own.
+        schema.insert("type".to_owned(), json!(["object", "string", "boolean"]));
+        schema.insert("pattern".to_owned(), "^(on|off)$".into());
+        schema
+    }
+}
+
+/// Paths, of which none is empty.
+#[derive(Clone, Debug)]
+pub(crate) struct Paths(Vec<String>);
+
+impl Decode for Paths {
+    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
+        let items = list(node, cx, "a list of paths", "[src, ~/.cache/tool]")?;
+        let mut paths = Vec::with_capacity(items.len());
+        for item in items {
+            let Some(Text(path)) = Text::decode(item, cx) else {
+                continue;
+            };
+            let why = if path.contains('\0') {
+                Some("no path holds a NUL")
+            } else if path.starts_with('~') && path != "~" && !path.starts_with("~/") {
+                Some("only the own home directory can be named: `~/`")
+            } else if path.split('/').any(|part| part == "..") {
+                Some("a path here does not go up (`..`)")
+            } else {
+                None
+            };
+            match why {
+                None => paths.push(path),
+                Some(why) => {
+                    let diagnostic =
+                        cx.error("bad_path", item, format!("{} cannot stand here", quoted(&path)));
+                    cx.sink.push(diagnostic.hint(why));
+                }
+            }
+        }
+        Some(Self(paths))
+    }
+
+    fn schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "array", "items": { "type": "string", "minLength": 1 } })
+    }
+}
+
+const HOST_PATTERN: &str =
+    r"^(\*\.)?([A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?$";
+
+/// Whether a text names a host as `network` takes it, perhaps with a port.
+fn is_host(text: &str) -> bool {
+    let rest = text.strip_prefix("*.").unwrap_or(text);
+    let (host, port) = match rest.strip_prefix('[') {
+        Some(inner) => match inner.split_once(']') {
+            Some((address, port)) if address.parse::<std::net::Ipv6Addr>().is_ok() => ("v6", port),
+            _ => return false,
+        },
+        None => match rest.find(':') {
+            Some(colon) => rest.split_at(colon),
+            None => (rest, ""),
+        },
+    };
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    let ends = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+    let bytes = host.as_bytes();
+    let port_fits = port.is_empty()
+        || port.strip_prefix(':').is_some_and(|port| {
+            port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok_and(|port| port > 0)
+        });
+    bytes.len() <= 253
+        && bytes.iter().all(|&byte| fits(byte))
+        && ends(bytes.first())
+        && ends(bytes.last())
+        && port_fits
+}
+
+impl Decode for SandboxNetwork {
+    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
+        if let Kind::Scalar(scalar) = &node.kind {
+            return match scalar.text.as_str() {
+                "on" | "true" => Some(Self::On),
+                "off" | "false" => Some(Self::Off),
+                text => {
+                    let diagnostic = cx
+                        .error("unknown_value", node, format!("{} is unknown here", quoted(text)))
+                        .hint(
+                            "it is `on`, `off`, or a list of hosts: `[api.example.com, \"*.example.org\"]`",
+                        );
+                    cx.sink.push(diagnostic);
+                    None
+                }
+            };
+        }
+        let items = list(node, cx, "`on`, `off` or a list of hosts", "[api.example.com]")?;
+        let mut hosts = Vec::with_capacity(items.len());
+        for item in items {
+            let Some(Text(host)) = Text::decode(item, cx) else {
+                continue;
+            };
+            if is_host(&host) {
+                hosts.push(host.to_ascii_lowercase());
+            } else {
+                let diagnostic = cx
+                    .error("bad_host", item, format!("{} is not the name of a host", quoted(&host)))
+                    .hint("write `api.example.com`, `*.example.com`, or with a port `example.com:8443`: no `https://`, no path");
+                cx.sink.push(diagnostic);
+            }
+        }
+        if hosts.is_empty() && items.is_empty() {
+            return Some(Self::Off);
+        }
+        Some(Self::Hosts(hosts))
+    }
+
+    fn schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "anyOf": [
+                { "enum": ["on", "off", true, false] },
+                { "type": "array", "items": { "type": "string", "pattern": HOST_PATTERN } },
+            ]
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_are_names_with_a_port_at_most() {
+        for good in [
+            "a",
+            "api.example.com",
+            "*.example.com",
+            "127.0.0.1:80",
+            "[::1]:8080",
+            "[::1]",
+            "x_y:1",
+        ] {
+            assert!(is_host(good), "{good}");
+        }
+        for bad in [
+            "",
+            "*",
+            "*.",
+            "https://x",
+            "x/",
+            "x:",
+            "x:0",
+            "x:65536",
+            "x:+1",
+            "-x",
+            "x-",
+            ".x",
+            "x.",
+            "a b",
+            "[::1",
+            "[x]:1",
+            "::1",
+            "x:1:2",
+            "a.*.b",
+        ] {
+            assert!(!is_host(bad), "{bad}");
+        }
+    }
+}

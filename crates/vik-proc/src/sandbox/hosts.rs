@@ -1,0 +1,125 @@
+//! Which hosts may be reached through the proxy.
+
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+
+/// The ports of a host that is named without one.
+const WEB: [u16; 2] = [80, 443];
+
+/// One host, or all below a domain, perhaps at one port only.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct HostRule {
+    name: String,
+    below: bool,
+    port: Option<u16>,
+}
+
+impl HostRule {
+    /// Reads `api.example.com`, `*.example.com`, `127.0.0.1:8080`, `[::1]:8080`; `None` where it is nothing of the kind.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (below, rest) = match text.strip_prefix("*.") {
+            Some(rest) => (true, rest),
+            None => (false, text),
+        };
+        let (name, port) = split(rest)?;
+        (!name.is_empty()).then_some(Self { name, below, port })
+    }
+
+    /// Whether it allows this host at this port.
+    pub fn allows(&self, host: &str, port: u16) -> bool {
+        let named = if self.below {
+            host.strip_suffix(&self.name)
+                .is_some_and(|rest| rest.len() > 1 && rest.ends_with('.'))
+        } else {
+            host == self.name
+        };
+        named && self.port.map_or(WEB.contains(&port), |own| own == port)
+    }
+
+    /// Whether it names an address, or this machine, outright: only then may it lead there.
+    pub(crate) fn is_literal(&self) -> bool {
+        self.name == "localhost" || self.name.parse::<IpAddr>().is_ok()
+    }
+
+    /// The port of this machine that it names.
+    pub(crate) fn loopback_port(&self) -> Option<u16> {
+        let address = self.name.parse::<IpAddr>();
+        let here = self.name == "localhost" || address.is_ok_and(|address| address.is_loopback());
+        self.port.filter(|_| here && !self.below)
+    }
+}
+
+/// A host in lower case, without brackets, and the port behind it.
+pub(crate) fn split(text: &str) -> Option<(String, Option<u16>)> {
+    let (host, rest) = match text.strip_prefix('[') {
+        Some(inner) => inner.split_once(']')?,
+        None => text.find(':').map_or((text, ""), |colon| text.split_at(colon)),
+    };
+    let port = match rest.strip_prefix(':') {
+        Some(port) => Some(port.parse().ok()?),
+        None if rest.is_empty() => None,
+        None => return None,
+    };
+    Some((host.trim_end_matches('.').to_ascii_lowercase(), port))
+}
+
+impl From<HostRule> for String {
+    fn from(rule: HostRule) -> Self {
+        let star = if rule.below { "*." } else { "" };
+        let name = if rule.name.contains(':') {
+            format!("[{}]", rule.name)
+        } else {
+            rule.name
+        };
+        let port = rule.port.map(|port| format!(":{port}")).unwrap_or_default();
+        format!("{star}{name}{port}")
+    }
+}
+
+impl TryFrom<String> for HostRule {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        Self::parse(&text).ok_or("no host")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rule_allows_what_it_names() {
+        let allows = |rule: &str, host: &str, port| HostRule::parse(rule).unwrap().allows(host, port);
+        assert!(allows("api.example.com", "api.example.com", 443));
+        assert!(allows("API.example.com.", "api.example.com", 80));
+        assert!(allows("*.example.com", "a.b.example.com", 443));
+        assert!(allows("x:8080", "x", 8080));
+        assert!(allows("[::1]:9", "::1", 9));
+        assert!(!allows("api.example.com", "api.example.com", 22));
+        assert!(!allows("api.example.com", "evil-api.example.com", 443));
+        assert!(!allows("*.example.com", "example.com", 443));
+        assert!(!allows("*.example.com", "evilexample.com", 443));
+        assert!(!allows("*.example.com", ".example.com", 443));
+        assert!(!allows("x:8080", "x", 443));
+        assert_eq!(HostRule::parse("localhost:81").unwrap().loopback_port(), Some(81));
+        assert_eq!(HostRule::parse("example.com:81").unwrap().loopback_port(), None);
+    }
+
+    #[test]
+    fn a_rule_is_kept_as_its_text() {
+        for text in [
+            "api.example.com",
+            "*.example.com:8443",
+            "[::1]:8080",
+            "127.0.0.1:80",
+        ] {
+            let rule = HostRule::parse(text).unwrap();
+            assert_eq!(String::from(rule.clone()), text);
+            let json = serde_json::to_string(&rule).unwrap();
+            assert_eq!(serde_json::from_str::<HostRule>(&json).unwrap(), rule);
+        }
+    }
+}

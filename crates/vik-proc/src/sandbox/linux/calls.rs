@@ -1,0 +1,156 @@
+//! Which calls of the kernel are refused.
+
+use std::collections::BTreeMap;
+
+use nix::libc;
+use seccompiler::{
+    BpfProgram, Error, SeccompAction, SeccompCmpArgLen as Len, SeccompCmpOp as Op, SeccompCondition,
+    SeccompFilter, SeccompRule, TargetArch,
+};
+
+use crate::sandbox::{Calls, Network};
+use crate::sys::CallFilter;
+
+/// Refused to everybody. What a process does with others of its own tree (`ptrace`, signals) is left to Landlock, which
+/// knows the tree.
+const NEVER: &[libc::c_long] = &[
+    libc::SYS_acct,
+    libc::SYS_add_key,
+    libc::SYS_adjtimex,
+    libc::SYS_bpf,
+    libc::SYS_clock_adjtime,
+    libc::SYS_clock_settime,
+    libc::SYS_delete_module,
+    libc::SYS_fanotify_init,
+    libc::SYS_finit_module,
+    libc::SYS_fsconfig,
+    libc::SYS_fsmount,
+    libc::SYS_fsopen,
+    libc::SYS_fspick,
+    libc::SYS_init_module,
+    libc::SYS_kexec_load,
+    libc::SYS_keyctl,
+    libc::SYS_mount,
+    libc::SYS_mount_setattr,
+    libc::SYS_move_mount,
+    libc::SYS_open_by_handle_at,
+    libc::SYS_open_tree,
+    libc::SYS_perf_event_open,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_pivot_root,
+    libc::SYS_quotactl,
+    libc::SYS_reboot,
+    libc::SYS_request_key,
+    libc::SYS_setdomainname,
+    libc::SYS_sethostname,
+    libc::SYS_setns,
+    libc::SYS_settimeofday,
+    libc::SYS_swapoff,
+    libc::SYS_swapon,
+    libc::SYS_syslog,
+    libc::SYS_umount2,
+    libc::SYS_userfaultfd,
+    libc::SYS_vhangup,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_ioperm,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_iopl,
+];
+
+/// Said not to be there, so that programs go on without.
+const ABSENT: &[libc::c_long] = &[
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
+    libc::SYS_io_uring_setup,
+];
+
+/// Numbers of another way to call a 64-bit kernel with 32-bit pointers: the same calls, under other numbers.
+#[cfg(target_arch = "x86_64")]
+const X32: i64 = 0x4000_0000;
+
+/// The first version of Landlock that knows of truncation.
+const TRUNCATE_SINCE: i64 = 3;
+
+/// The low bits of a socket's type; the others are flags.
+const TYPE_MASK: u64 = 0xf;
+
+type Rules = BTreeMap<i64, Vec<SeccompRule>>;
+
+pub(super) fn filters(calls: &Calls, landlock: i64) -> Result<Vec<CallFilter>, Error> {
+    let mut denied: Rules = always(NEVER);
+    let mut absent: Rules = always(ABSENT);
+    denied.insert(libc::SYS_socket, sockets(calls)?);
+    if !calls.unix_sockets {
+        // One of a pair can be connected anew, to any socket of the machine.
+        denied.insert(
+            libc::SYS_socketpair,
+            vec![rule(&[(1, Op::MaskedEq(TYPE_MASK), libc::SOCK_DGRAM)])?],
+        );
+    }
+    if landlock < TRUNCATE_SINCE {
+        denied.insert(libc::SYS_truncate, Vec::new());
+        absent.insert(libc::SYS_openat2, Vec::new());
+        let flags = Op::MaskedEq(u64::from((libc::O_ACCMODE | libc::O_TRUNC).cast_unsigned()));
+        #[cfg(target_arch = "x86_64")]
+        denied.insert(libc::SYS_open, vec![rule(&[(1, flags.clone(), libc::O_TRUNC)])?]);
+        denied.insert(libc::SYS_openat, vec![rule(&[(2, flags, libc::O_TRUNC)])?]);
+    }
+    Ok(vec![
+        compile(absent, libc::ENOSYS)?,
+        compile(denied, libc::EPERM)?,
+    ])
+}
+
+fn always(calls: &[libc::c_long]) -> Rules {
+    calls.iter().map(|&call| (call, Vec::new())).collect()
+}
+
+/// Which sockets are refused.
+fn sockets(calls: &Calls) -> Result<Vec<SeccompRule>, Error> {
+    let mut families = Vec::new();
+    if calls.network != Network::Off {
+        // Netlink, of which only the reading of routes and addresses is left.
+        families.extend([libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK]);
+    }
+    if calls.unix_sockets {
+        families.push(libc::AF_UNIX);
+    }
+    if families.is_empty() {
+        return Ok(Vec::new());
+    }
+    let others: Vec<_> = families.iter().map(|&family| (0, Op::Ne, family)).collect();
+    let netlink = [(0, Op::Eq, libc::AF_NETLINK), (2, Op::Ne, libc::NETLINK_ROUTE)];
+    let raw = |family| rule(&[(0, Op::Eq, family), (1, Op::MaskedEq(TYPE_MASK), libc::SOCK_RAW)]);
+    Ok(vec![
+        rule(&others)?,
+        rule(&netlink)?,
+        raw(libc::AF_INET)?,
+        raw(libc::AF_INET6)?,
+    ])
+}
+
+fn rule(conditions: &[(u8, Op, i32)]) -> Result<SeccompRule, Error> {
+    let conditions = conditions.iter().map(|(argument, op, value)| {
+        let value = u64::from(value.cast_unsigned());
+        SeccompCondition::new(*argument, Len::Dword, op.clone(), value)
+    });
+    let conditions = conditions.collect::<Result<_, _>>().map_err(Error::Backend)?;
+    SeccompRule::new(conditions).map_err(Error::Backend)
+}
+
+#[cfg_attr(not(target_arch = "x86_64"), allow(unused_mut))]
+fn compile(mut rules: Rules, errno: i32) -> Result<CallFilter, Error> {
+    #[cfg(target_arch = "x86_64")]
+    rules.extend(rules.clone().into_iter().map(|(call, rules)| (call | X32, rules)));
+    let arch = TargetArch::try_from(std::env::consts::ARCH).map_err(Error::Backend)?;
+    let errno = SeccompAction::Errno(errno.cast_unsigned());
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, errno, arch).map_err(Error::Backend)?;
+    let program: BpfProgram = filter.try_into().map_err(Error::Backend)?;
+    let instruction = |one: seccompiler::sock_filter| libc::sock_filter {
+        code: one.code,
+        jt: one.jt,
+        jf: one.jf,
+        k: one.k,
+    };
+    Ok(CallFilter::new(program.into_iter().map(instruction).collect()))
+}

@@ -1,0 +1,53 @@
+//! Landlock for files, signals and abstract sockets; seccomp for calls.
+
+mod calls;
+mod files;
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use nix::libc;
+
+use super::{Sandbox, SandboxError};
+use crate::sys::{self, CallFilter};
+
+/// What is put around a child.
+#[derive(Debug)]
+pub(super) struct Walls {
+    files: OwnedFd,
+    calls: Vec<CallFilter>,
+}
+
+impl Walls {
+    /// What this system makes of a sandbox, and its version of Landlock.
+    pub(super) fn of(sandbox: &Sandbox) -> Result<(Self, i64), SandboxError> {
+        let abi = sys::landlock_abi().map_err(|error| {
+            SandboxError::Unsupported(match error.raw_os_error() {
+                Some(libc::EOPNOTSUPP) => "Landlock is switched off in this kernel",
+                Some(libc::ENOSYS) => "this kernel has no Landlock (Linux 5.13 and later can have it)",
+                _ => "Landlock may not be used here",
+            })
+        })?;
+        let files = files::rules(sandbox)
+            .map_err(|error| SandboxError::Rules(error.to_string()))?
+            .ok_or(SandboxError::Unsupported("this kernel's Landlock is not known"))?;
+        let calls = sandbox.calls.as_ref().map(|calls| calls::filters(calls, abi));
+        let calls = calls
+            .transpose()
+            .map_err(|error| SandboxError::Rules(error.to_string()))?
+            .unwrap_or_default();
+        Ok((Self { files, calls }, abi))
+    }
+
+    /// Confines the calling thread. Allocates nothing.
+    pub(super) fn enforce(&self) -> io::Result<()> {
+        if !self.calls.is_empty() {
+            sys::drop_capabilities();
+        }
+        sys::landlock_restrict(self.files.as_raw_fd())?;
+        for filter in &self.calls {
+            filter.enforce()?;
+        }
+        Ok(())
+    }
+}

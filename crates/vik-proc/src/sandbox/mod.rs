@@ -1,0 +1,198 @@
+//! What a program and all that it starts may do, upheld by the kernel: Landlock and seccomp on Linux, nothing elsewhere.
+//!
+//! A [`Sandbox`] says what is wanted, a [`Fence`] is what this system makes of it, ready to be put around a child
+//! between `fork` and `exec`. It cannot be taken off again, and holds for everything that the child starts.
+//!
+//! Not restricted, since Landlock knows nothing of it: modes, owners, times and attributes of files that are there.
+
+mod hosts;
+mod limits;
+#[cfg(target_os = "linux")]
+mod linux;
+#[cfg(not(target_os = "linux"))]
+mod other;
+mod places;
+mod proxy;
+#[cfg(any(target_os = "linux", test))]
+mod readable;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::os_text;
+pub use hosts::HostRule;
+pub use limits::{Overrun, SandboxLimits};
+#[cfg(target_os = "linux")]
+use linux::Walls;
+#[cfg(not(target_os = "linux"))]
+use other::Walls;
+pub use places::{DEVICES, repository_of};
+pub(crate) use proxy::serve;
+pub use proxy::{PROXY_PORT, Refusal, read_refusals};
+
+/// What is wanted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sandbox {
+    /// Files, and folders with all that is below them, that may be written. What is not there is passed over.
+    #[serde(with = "os_text::paths")]
+    pub write: Vec<PathBuf>,
+    /// What may be read.
+    pub read: Reads,
+    /// What may be asked of the kernel beside files; `None` leaves all of it free.
+    pub calls: Option<Calls>,
+    /// How much may be used. The shim watches it; a [`Fence`] alone does not uphold it.
+    #[serde(default)]
+    pub limits: SandboxLimits,
+}
+
+/// What may be read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reads {
+    /// Everything that the user may read, but for what is `hidden`; of that, what is `shown`, and what may be written.
+    ///
+    /// A folder that holds something hidden cannot be listed, and what is put into it later cannot be read: the kernel
+    /// takes a list of what is allowed, which is made before the start.
+    AllBut {
+        /// Files, and folders with all that is below them. They need not be there.
+        #[serde(with = "os_text::paths")]
+        hidden: Vec<PathBuf>,
+        /// What may be read though it is below something hidden.
+        #[serde(with = "os_text::paths")]
+        shown: Vec<PathBuf>,
+    },
+    /// These files and folders, and what may be written.
+    Only(#[serde(with = "os_text::paths")] Vec<PathBuf>),
+}
+
+impl Default for Reads {
+    fn default() -> Self {
+        Self::AllBut {
+            hidden: Vec::new(),
+            shown: Vec::new(),
+        }
+    }
+}
+
+/// What may be asked of the kernel.
+///
+/// Whatever is chosen, these are refused: raw and packet sockets, sockets of families nobody needs, `io_uring` (its
+/// requests pass by every filter of calls), keyrings, `bpf`, kernel modules, handles of files, mounts, other namespaces.
+/// Signals go to the own tree only, where the kernel knows of that (Landlock 6, Linux 6.12).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Calls {
+    /// The network.
+    pub network: Network,
+    /// Whether sockets of the machine (`AF_UNIX`) may be made: through them goes everything that listens on one, such
+    /// as Docker, D-Bus, a key agent. Pairs of connected sockets are always free.
+    pub unix_sockets: bool,
+}
+
+/// What of the network may be used.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Network {
+    /// TCP and UDP, to everywhere.
+    #[default]
+    On,
+    /// Nothing: no socket can be made.
+    Off,
+    /// A network of its own, with nothing in it but a proxy at [`PROXY_PORT`] that leads to these hosts. A port of this
+    /// machine that is named is there at the same port. The shim puts it up; a [`Fence`] alone does not.
+    Hosts(Vec<HostRule>),
+}
+
+/// Why this system upholds no sandbox.
+#[derive(Debug, thiserror::Error)]
+pub enum SandboxError {
+    /// It has nothing of the kind.
+    #[error("{0}")]
+    Unsupported(&'static str),
+    /// The rules could not be made.
+    #[error("the rules of the sandbox cannot be made: {0}")]
+    Rules(String),
+    /// The system gives no network of its own.
+    #[error(
+        "hosts can only be listed where a process may have a network of its own (a namespace of users), which this system refuses"
+    )]
+    Network(#[source] std::io::Error),
+    /// The system refuses to put rules into force.
+    #[error("the system refuses to enforce a sandbox")]
+    Refused(#[source] std::io::Error),
+}
+
+/// Rules that this system upholds.
+#[derive(Clone, Debug)]
+pub struct Fence {
+    walls: Arc<Walls>,
+    abi: i64,
+}
+
+impl Fence {
+    /// The version of Landlock that is used: 1 cannot allow a file to move to another folder, below 5 what is done with
+    /// devices beyond reading and writing is free, below 6 signals are.
+    pub fn abi(&self) -> i64 {
+        self.abi
+    }
+
+    /// Confines the calling thread for ever. Safe between `fork` and `exec`.
+    pub(crate) fn enforce(&self) -> std::io::Result<()> {
+        self.walls.enforce()
+    }
+}
+
+impl Sandbox {
+    /// Lets this file or folder be read.
+    pub fn show(&mut self, path: &std::path::Path) {
+        match &mut self.read {
+            Reads::AllBut { shown, .. } => shown.push(path.to_owned()),
+            Reads::Only(paths) => paths.push(path.to_owned()),
+        }
+    }
+
+    /// The hosts that may be reached, where they are listed.
+    pub(crate) fn hosts(&self) -> Option<&[HostRule]> {
+        match self.calls.as_ref().map(|calls| &calls.network) {
+            Some(Network::Hosts(hosts)) => Some(hosts),
+            _ => None,
+        }
+    }
+
+    /// The ports of the inside at which something is: the proxy's, and those of this machine that are named.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn ports(&self) -> Option<Vec<u16>> {
+        let hosts = self.hosts()?;
+        let mut ports = vec![PROXY_PORT];
+        for port in hosts.iter().filter_map(HostRule::loopback_port) {
+            if !ports.contains(&port) && ports.len() < crate::sys::MAX_PORTS {
+                ports.push(port);
+            }
+        }
+        Some(ports)
+    }
+
+    /// Makes rules of it, and tries on a thread of its own that this system puts them into force.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub fn fence(&self) -> Result<Fence, SandboxError> {
+        #[cfg(target_os = "linux")]
+        if self.hosts().is_some() {
+            crate::sys::Gate::try_out().map_err(|error| SandboxError::Network(error))?;
+        }
+        let (walls, abi) = Walls::of(self)?;
+        let fence = Fence {
+            walls: Arc::new(walls),
+            abi,
+        };
+        let tried = fence.clone();
+        // Only this thread is confined, and ends.
+        match std::thread::spawn(move || tried.enforce()).join() {
+            Ok(Ok(())) => Ok(fence),
+            Ok(Err(error)) => Err(SandboxError::Refused(error)),
+            Err(_) => Err(SandboxError::Unsupported("a sandbox could not be tried")),
+        }
+    }
+}

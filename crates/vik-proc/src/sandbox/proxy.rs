@@ -1,0 +1,402 @@
+//! The way out of a network of its own: a small HTTP proxy in the shim that leads to the hosts of a list and to no other.
+//!
+//! It runs outside of the namespace and listens inside: a socket stays where it was made. Names are looked up here, once,
+//! so what was checked is what is connected to.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{IpAddr, Shutdown, TcpListener, TcpStream, ToSocketAddrs};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+
+use super::hosts::{HostRule, split};
+
+/// Where the agent finds it.
+pub const PROXY_PORT: u16 = 3128;
+/// The longest head of a request, in bytes.
+const MAX_HEAD: u64 = 32 * 1024;
+/// How long a request may take to be told, and a host to answer.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// The most connections at once.
+const MAX_OPEN: usize = 256;
+/// The stack of a thread that only copies, in bytes.
+const STACK: usize = 256 * 1024;
+/// The most refusals that are written down.
+const MAX_NOTED: usize = 1000;
+
+/// A connection that was refused, as a line of the file that [`read_refusals`] reads.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusal {
+    /// When: Unix time in milliseconds.
+    pub at_ms: u64,
+    /// The host that was asked for.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+    /// Why it was refused.
+    pub why: String,
+}
+
+/// Reads what a proxy has refused; nothing where it refused nothing.
+pub fn read_refusals(path: &Path) -> Vec<Refusal> {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    text.lines()
+        .filter_map(|line| serde_json::from_str(line).ok())
+        .collect()
+}
+
+/// What is shared by all connections.
+struct Proxy {
+    rules: Vec<HostRule>,
+    log: Option<PathBuf>,
+    open: AtomicUsize,
+    noted: AtomicUsize,
+}
+
+/// Serves for as long as this process lives: the first listener as a proxy, the others each for its own port of this
+/// machine.
+pub(crate) fn serve(
+    listeners: Vec<(u16, TcpListener)>,
+    rules: Vec<HostRule>,
+    log: Option<PathBuf>,
+) -> io::Result<()> {
+    let proxy = Arc::new(Proxy {
+        rules,
+        log,
+        open: AtomicUsize::new(0),
+        noted: AtomicUsize::new(0),
+    });
+    for (port, listener) in listeners {
+        let proxy = Arc::clone(&proxy);
+        spawn(move || {
+            for client in listener.incoming() {
+                // Out of descriptors or memory: it may be better in a while.
+                let Ok(client) = client else {
+                    std::thread::sleep(Duration::from_millis(50));
+                    continue;
+                };
+                proxy.take(client, port);
+            }
+        })?;
+    }
+    Ok(())
+}
+
+fn spawn(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    std::thread::Builder::new()
+        .stack_size(STACK)
+        .spawn(work)
+        .map(drop)
+}
+
+impl Proxy {
+    fn take(self: &Arc<Self>, client: TcpStream, port: u16) {
+        if self.open.fetch_add(1, Ordering::Relaxed) >= MAX_OPEN {
+            self.open.fetch_sub(1, Ordering::Relaxed);
+            return;
+        }
+        let proxy = Arc::clone(self);
+        let served = spawn(move || {
+            let _ = if port == PROXY_PORT {
+                proxy.answer(&client)
+            } else {
+                TcpStream::connect(("127.0.0.1", port)).and_then(|server| both_ways(&client, &server))
+            };
+            let _ = client.shutdown(Shutdown::Both);
+            proxy.open.fetch_sub(1, Ordering::Relaxed);
+        });
+        if served.is_err() {
+            self.open.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    fn answer(&self, client: &TcpStream) -> io::Result<()> {
+        client.set_read_timeout(Some(PATIENCE))?;
+        let mut reader = BufReader::new(client.try_clone()?);
+        let Some(request) = read_request(&mut reader)? else {
+            return refuse(client, "400 Bad Request", "this is no request for a proxy");
+        };
+        let server = match self.connect(&request.host, request.port) {
+            Ok(server) => server,
+            Err(why) => {
+                self.note(&request, &why);
+                return refuse(
+                    client,
+                    "403 Forbidden",
+                    &format!("the sandbox does not lead to {}: {why}", request.host),
+                );
+            }
+        };
+        client.set_read_timeout(None)?;
+        match request.forward {
+            None => (&*client).write_all(b"HTTP/1.1 200 Connection established\r\n\r\n")?,
+            Some(head) => (&server).write_all(&head)?,
+        }
+        (&server).write_all(reader.buffer())?;
+        both_ways(client, &server)
+    }
+
+    /// Connects to a host that a rule allows.
+    fn connect(&self, host: &str, port: u16) -> Result<TcpStream, String> {
+        let rule = self.rules.iter().find(|rule| rule.allows(host, port));
+        let rule = rule.ok_or_else(|| "it is not in `sandbox.network`".to_owned())?;
+        let addresses = (host, port)
+            .to_socket_addrs()
+            .map_err(|error| error.to_string())?;
+        let mut why = "it has no address".to_owned();
+        for address in addresses {
+            // A name may be made to lead anywhere.
+            if is_inner(address.ip()) && !rule.is_literal() {
+                why = "its name leads to this machine".to_owned();
+                continue;
+            }
+            match TcpStream::connect_timeout(&address, PATIENCE) {
+                Ok(server) => return Ok(server),
+                Err(error) => why = error.to_string(),
+            }
+        }
+        Err(why)
+    }
+
+    fn note(&self, request: &Request, why: &str) {
+        let Some(log) = &self.log else { return };
+        if self.noted.fetch_add(1, Ordering::Relaxed) >= MAX_NOTED {
+            return;
+        }
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let refusal = Refusal {
+            at_ms: u64::try_from(now.as_millis()).unwrap_or(u64::MAX),
+            host: request.host.clone(),
+            port: request.port,
+            why: why.to_owned(),
+        };
+        if let Ok(mut line) = serde_json::to_vec(&refusal) {
+            line.push(b'\n');
+            let mut options = std::fs::OpenOptions::new();
+            std::os::unix::fs::OpenOptionsExt::mode(options.append(true).create(true), 0o600);
+            let _ = options.open(log).and_then(|mut file| file.write_all(&line));
+        }
+    }
+}
+
+/// Whether an address is this machine's own, or of its link: where the services are that trust whoever reaches them.
+fn is_inner(address: IpAddr) -> bool {
+    match address.to_canonical() {
+        IpAddr::V4(v4) => v4.is_loopback() || v4.is_link_local() || v4.is_unspecified() || v4.is_multicast(),
+        IpAddr::V6(v6) => {
+            v6.is_loopback() || v6.is_unicast_link_local() || v6.is_unspecified() || v6.is_multicast()
+        }
+    }
+}
+
+/// What a client wants.
+#[derive(Debug, PartialEq, Eq)]
+struct Request {
+    host: String,
+    port: u16,
+    /// The head to send on, where it is no tunnel.
+    forward: Option<Vec<u8>>,
+}
+
+/// Reads the head of a request; `None` where it is none.
+fn read_request(reader: &mut impl BufRead) -> io::Result<Option<Request>> {
+    let mut head = Vec::new();
+    let mut limited = reader.take(MAX_HEAD);
+    loop {
+        let before = head.len();
+        let read = limited.read_until(b'\n', &mut head)?;
+        if read == 0 {
+            return Ok(None);
+        }
+        if matches!(&head[before..], b"\r\n" | b"\n") {
+            return Ok(parse(&head));
+        }
+    }
+}
+
+fn parse(head: &[u8]) -> Option<Request> {
+    let text = std::str::from_utf8(head).ok()?;
+    let (first, fields) = text.split_once('\n')?;
+    let mut words = first.trim_end().split(' ');
+    let (method, target, version) = (words.next()?, words.next()?, words.next()?);
+    if words.next().is_some() || !version.starts_with("HTTP/1.") {
+        return None;
+    }
+    if method == "CONNECT" {
+        let (host, port) = split(target)?;
+        return Some(Request {
+            host,
+            port: port?,
+            forward: None,
+        });
+    }
+    let rest = target
+        .get(..7)
+        .filter(|scheme| scheme.eq_ignore_ascii_case("http://"))
+        .map(|_| &target[7..])?;
+    let (authority, path) = match rest.find(['/', '?']) {
+        Some(at) if rest[at..].starts_with('?') => (&rest[..at], format!("/{}", &rest[at..])),
+        Some(at) => (&rest[..at], rest[at..].to_owned()),
+        None => (rest, "/".to_owned()),
+    };
+    let authority = authority.rsplit('@').next()?;
+    let (host, port) = split(authority)?;
+    // One request a connection: the next one may be for another host.
+    let mut forward = format!("{method} {path} {version}\r\nHost: {authority}\r\nConnection: close\r\n");
+    for line in fields
+        .lines()
+        .map(|line| line.trim_end_matches('\r'))
+        .filter(|line| !line.is_empty())
+    {
+        let name = line.split(':').next().unwrap_or_default();
+        let own = ["host", "connection", "keep-alive", "upgrade"];
+        let is_ours = own.iter().any(|own| name.eq_ignore_ascii_case(own));
+        let is_proxys = name
+            .get(..6)
+            .is_some_and(|start| start.eq_ignore_ascii_case("proxy-"));
+        if !is_ours && !is_proxys {
+            forward.push_str(line);
+            forward.push_str("\r\n");
+        }
+    }
+    forward.push_str("\r\n");
+    Some(Request {
+        host,
+        port: port.unwrap_or(80),
+        forward: Some(forward.into_bytes()),
+    })
+}
+
+fn refuse(mut client: &TcpStream, status: &str, why: &str) -> io::Result<()> {
+    let body = format!("{why}\n");
+    let length = body.len();
+    client.write_all(
+        format!("HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}")
+            .as_bytes(),
+    )
+}
+
+/// Copies until both have said all.
+fn both_ways(client: &TcpStream, server: &TcpStream) -> io::Result<()> {
+    let (mut from, mut to) = (client.try_clone()?, server.try_clone()?);
+    spawn(move || {
+        let _ = io::copy(&mut from, &mut to);
+        let _ = to.shutdown(Shutdown::Write);
+    })?;
+    let (mut from, mut to) = (server.try_clone()?, client.try_clone()?);
+    let done = io::copy(&mut from, &mut to).map(drop);
+    let _ = to.shutdown(Shutdown::Write);
+    done
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use super::*;
+
+    fn request(head: &str) -> Option<(String, u16, Option<String>)> {
+        let request = parse(head.as_bytes())?;
+        let forward = request.forward.map(|head| String::from_utf8(head).unwrap());
+        Some((request.host, request.port, forward))
+    }
+
+    #[test]
+    fn requests_are_read() {
+        assert_eq!(
+            request("CONNECT Api.Example.com:443 HTTP/1.1\r\nHost: x\r\n\r\n"),
+            Some(("api.example.com".to_owned(), 443, None))
+        );
+        let (host, port, head) =
+            request("GET http://u:p@h:81/a?b HTTP/1.1\r\nHost: other\r\nProxy-Connection: x\r\nA: b\r\n\r\n")
+                .unwrap();
+        assert_eq!((host.as_str(), port), ("h", 81));
+        assert_eq!(
+            head.unwrap(),
+            "GET /a?b HTTP/1.1\r\nHost: h:81\r\nConnection: close\r\nA: b\r\n\r\n"
+        );
+        assert_eq!(request("GET http://h HTTP/1.1\r\n\r\n").unwrap().1, 80);
+        for bad in [
+            "GET / HTTP/1.1\r\n\r\n",
+            "CONNECT h HTTP/1.1\r\n\r\n",
+            "CONNECT h:x HTTP/1.1\r\n\r\n",
+            "GET https://h/ HTTP/1.1\r\n\r\n",
+            "x\r\n\r\n",
+            "CONNECT h:1 HTTP/2\r\n\r\n",
+        ] {
+            assert_eq!(request(bad), None, "{bad}");
+        }
+    }
+
+    /// A proxy on the loopback of this machine, and what it has refused.
+    fn proxy(rules: &[&str]) -> (SocketAddr, tempfile::TempDir, PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("refused");
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let rules = rules.iter().map(|rule| HostRule::parse(rule).unwrap()).collect();
+        serve(vec![(PROXY_PORT, listener)], rules, Some(log.clone())).unwrap();
+        (address, folder, log)
+    }
+
+    /// A server that answers each connection with what it was told.
+    fn echo() -> u16 {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        std::thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                let mut client = BufReader::new(client);
+                let mut line = String::new();
+                let _ = client.read_line(&mut line);
+                let _ = client.get_mut().write_all(line.as_bytes());
+            }
+        });
+        port
+    }
+
+    fn ask(proxy: SocketAddr, text: &str) -> String {
+        let mut stream = TcpStream::connect(proxy).unwrap();
+        stream.write_all(text.as_bytes()).unwrap();
+        let mut answer = String::new();
+        let _ = stream.read_to_string(&mut answer);
+        answer
+    }
+
+    #[test]
+    fn it_leads_to_what_is_listed_and_nowhere_else() {
+        let (open, shut) = (echo(), echo());
+        let (address, _folder, log) = proxy(&[&format!("127.0.0.1:{open}"), "*.example.invalid"]);
+        let answer = ask(
+            address,
+            &format!("CONNECT 127.0.0.1:{open} HTTP/1.1\r\n\r\nhello\n"),
+        );
+        assert!(answer.ends_with("\r\n\r\nhello\n"), "{answer}");
+        let answer = ask(
+            address,
+            &format!("GET http://127.0.0.1:{open}/x HTTP/1.1\r\n\r\n"),
+        );
+        assert_eq!(answer, "GET /x HTTP/1.1\r\n");
+        for refused in [
+            format!("CONNECT 127.0.0.1:{shut} HTTP/1.1\r\n\r\nhello\n"),
+            format!("CONNECT localhost:{open} HTTP/1.1\r\n\r\nhello\n"),
+            format!("GET http://127.0.0.1:{shut}/ HTTP/1.1\r\n\r\n"),
+        ] {
+            let answer = ask(address, &refused);
+            assert!(answer.starts_with("HTTP/1.1 403 "), "{answer}");
+        }
+        let refused = read_refusals(&log);
+        let ports: Vec<u16> = refused.iter().map(|refusal| refusal.port).collect();
+        assert_eq!(ports, [shut, open, shut]);
+    }
+
+    #[test]
+    fn a_name_that_leads_to_this_machine_is_refused() {
+        assert!(is_inner("127.0.0.1".parse().unwrap()));
+        assert!(is_inner("::ffff:127.0.0.1".parse().unwrap()));
+        assert!(is_inner("169.254.169.254".parse().unwrap()));
+        assert!(!is_inner("10.0.0.1".parse().unwrap()));
+    }
+}

@@ -1,0 +1,239 @@
+//! A network of its own for a child: a namespace with a loopback only, and listeners in it that are handed out.
+
+use std::io;
+use std::net::TcpListener;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+use nix::libc;
+
+/// How many listeners there can be.
+pub(crate) const MAX_PORTS: usize = 16;
+
+/// The way between both: the child enters the namespace and hands its listeners out.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    ours: OwnedFd,
+    theirs: OwnedFd,
+    uid_map: Vec<u8>,
+    gid_map: Vec<u8>,
+    ports: Vec<u16>,
+}
+
+/// Room for a control message with [`MAX_PORTS`] descriptors, aligned as the kernel wants it.
+#[repr(C, align(8))]
+struct Control([u8; 128]);
+
+impl Gate {
+    pub(crate) fn new(ports: Vec<u16>) -> io::Result<Self> {
+        use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
+        let kind = SockType::SeqPacket;
+        let (ours, theirs) = socketpair(AddressFamily::Unix, kind, None, SockFlag::SOCK_CLOEXEC)?;
+        let (uid, gid) = (nix::unistd::geteuid(), nix::unistd::getegid());
+        Ok(Self {
+            ours,
+            theirs,
+            uid_map: format!("{uid} {uid} 1\n").into_bytes(),
+            gid_map: format!("{gid} {gid} 1\n").into_bytes(),
+            ports,
+        })
+    }
+
+    /// Moves the calling process, which has one thread, into a network of its own. Safe between `fork` and `exec`.
+    pub(crate) fn enter(&self) -> io::Result<()> {
+        self.leave_network()?;
+        loopback_up()?;
+        let mut listeners = [-1; MAX_PORTS];
+        let used = self.ports.len().min(MAX_PORTS);
+        for (listener, port) in listeners.iter_mut().zip(&self.ports) {
+            *listener = listen(*port)?;
+        }
+        hand_out(self.theirs.as_raw_fd(), &listeners[..used])
+    }
+
+    #[allow(unsafe_code)]
+    fn leave_network(&self) -> io::Result<()> {
+        // SAFETY: plain numbers.
+        if unsafe { libc::unshare(libc::CLONE_NEWNET) } == 0 {
+            return Ok(());
+        }
+        // Who may not do that may in a namespace of users.
+        // SAFETY: as above.
+        if unsafe { libc::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNET) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // Without it the kernel takes no map of groups from who has no privileges; older ones have no such file.
+        let _ = put(c"/proc/self/setgroups", b"deny");
+        put(c"/proc/self/uid_map", &self.uid_map)?;
+        put(c"/proc/self/gid_map", &self.gid_map)
+    }
+
+    /// The listeners, by port, once the child has handed them out. Nothing where it failed before.
+    #[allow(unsafe_code)]
+    pub(crate) fn listeners(self) -> io::Result<Vec<(u16, TcpListener)>> {
+        let Self {
+            ours, theirs, ports, ..
+        } = self;
+        // So that the end of a child that failed is the end of the channel.
+        drop(theirs);
+        let mut byte = [0_u8; 1];
+        let mut control = Control([0; 128]);
+        // SAFETY: the structs are plain data, filled in here or by the call; the buffers outlive it.
+        let received: Vec<OwnedFd> = unsafe {
+            let mut part = libc::iovec {
+                iov_base: byte.as_mut_ptr().cast(),
+                iov_len: byte.len(),
+            };
+            let mut message: libc::msghdr = std::mem::zeroed();
+            message.msg_iov = &raw mut part;
+            message.msg_iovlen = 1;
+            message.msg_control = control.0.as_mut_ptr().cast();
+            message.msg_controllen = control.0.len();
+            if libc::recvmsg(ours.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC) < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            let header = libc::CMSG_FIRSTHDR(&raw const message);
+            if header.is_null() {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            let bytes = (*header).cmsg_len - libc::CMSG_LEN(0) as usize;
+            let data = libc::CMSG_DATA(header).cast::<RawFd>();
+            (0..bytes / size_of::<RawFd>())
+                .map(|index| OwnedFd::from_raw_fd(data.add(index).read_unaligned()))
+                .collect()
+        };
+        if received.len() != ports.len() {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        Ok(ports
+            .into_iter()
+            .zip(received.into_iter().map(TcpListener::from))
+            .collect())
+    }
+
+    /// Whether this system lets a process have a network of its own; tried by a child that ends at once.
+    #[allow(unsafe_code)]
+    pub(crate) fn try_out() -> io::Result<()> {
+        let gate = Self::new(Vec::new())?;
+        let (read, write) = super::pipe()?;
+        // SAFETY: the child makes system calls on memory that was prepared, and ends by `_exit`.
+        let pid = unsafe { libc::fork() };
+        match pid {
+            -1 => return Err(io::Error::last_os_error()),
+            0 => {
+                let errno = match gate.leave_network().and_then(|()| loopback_up()) {
+                    Ok(()) => 0,
+                    Err(error) => error.raw_os_error().unwrap_or(libc::EIO),
+                };
+                let bytes = errno.to_ne_bytes();
+                // SAFETY: a valid descriptor and buffer; the child ends here.
+                unsafe {
+                    libc::write(write.as_raw_fd(), bytes.as_ptr().cast(), bytes.len());
+                    libc::_exit(0)
+                }
+            }
+            _ => {}
+        }
+        drop(write);
+        let mut bytes = [0; 4];
+        let length = nix::unistd::read(&read, &mut bytes)?;
+        // Whoever reaps all children may have been faster.
+        let _ = nix::sys::wait::waitpid(nix::unistd::Pid::from_raw(pid), None);
+        match (length, i32::from_ne_bytes(bytes)) {
+            (4, 0) => Ok(()),
+            (4, errno) => Err(io::Error::from_raw_os_error(errno)),
+            _ => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+}
+
+/// Writes a file of the kernel's. Allocates nothing.
+#[allow(unsafe_code)]
+fn put(path: &std::ffi::CStr, bytes: &[u8]) -> io::Result<()> {
+    // SAFETY: a valid path and buffer; the descriptor is closed here.
+    let (written, error) = unsafe {
+        let fd = libc::open(path.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let written = libc::write(fd, bytes.as_ptr().cast(), bytes.len());
+        let error = io::Error::last_os_error();
+        libc::close(fd);
+        (written, error)
+    };
+    if written < 0 { Err(error) } else { Ok(()) }
+}
+
+#[allow(unsafe_code)]
+fn loopback_up() -> io::Result<()> {
+    // SAFETY: plain data, valid when zero; the descriptor is closed here.
+    unsafe {
+        let fd = libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0);
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let mut request: libc::ifreq = std::mem::zeroed();
+        for (to, from) in request.ifr_name.iter_mut().zip(b"lo") {
+            *to = *from as libc::c_char;
+        }
+        request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
+        let done = libc::ioctl(fd, libc::SIOCSIFFLAGS as _, &raw const request);
+        let error = io::Error::last_os_error();
+        libc::close(fd);
+        if done < 0 { Err(error) } else { Ok(()) }
+    }
+}
+
+/// Listens on a port of the loopback.
+#[allow(unsafe_code)]
+fn listen(port: u16) -> io::Result<RawFd> {
+    // SAFETY: plain data; the descriptor is the caller's, or ends with the process.
+    unsafe {
+        let fd = libc::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0);
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let mut address: libc::sockaddr_in = std::mem::zeroed();
+        address.sin_family = libc::AF_INET as libc::sa_family_t;
+        address.sin_port = port.to_be();
+        address.sin_addr.s_addr = u32::from(std::net::Ipv4Addr::LOCALHOST).to_be();
+        let length = size_of_val(&address) as libc::socklen_t;
+        if libc::bind(fd, (&raw const address).cast(), length) < 0 || libc::listen(fd, 128) < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(fd)
+    }
+}
+
+#[allow(unsafe_code)]
+fn hand_out(channel: RawFd, listeners: &[RawFd]) -> io::Result<()> {
+    let mut byte = [0_u8; 1];
+    let mut control = Control([0; 128]);
+    // SAFETY: plain data, and buffers that outlive the call; the message is made as cmsg(3) says, and fits.
+    let sent = unsafe {
+        let mut part = libc::iovec {
+            iov_base: byte.as_mut_ptr().cast(),
+            iov_len: byte.len(),
+        };
+        let mut message: libc::msghdr = std::mem::zeroed();
+        message.msg_iov = &raw mut part;
+        message.msg_iovlen = 1;
+        let bytes = size_of_val(listeners) as libc::c_uint;
+        message.msg_control = control.0.as_mut_ptr().cast();
+        message.msg_controllen = libc::CMSG_SPACE(bytes) as usize;
+        let header = libc::CMSG_FIRSTHDR(&raw const message);
+        (*header).cmsg_level = libc::SOL_SOCKET;
+        (*header).cmsg_type = libc::SCM_RIGHTS;
+        (*header).cmsg_len = libc::CMSG_LEN(bytes) as usize;
+        std::ptr::copy_nonoverlapping(
+            listeners.as_ptr(),
+            libc::CMSG_DATA(header).cast(),
+            listeners.len(),
+        );
+        libc::sendmsg(channel, &raw const message, libc::MSG_NOSIGNAL)
+    };
+    if sent < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
+}

@@ -1,0 +1,193 @@
+//! The sandbox of an attempt: from what the workflow says to paths of this machine.
+//!
+//! The wall itself is the operating system's, put up by the shim ([`vik_proc::Sandbox`]). It is on unless the workflow
+//! says `sandbox: off`, and what this system does not uphold is refused, never left out.
+
+mod keys;
+mod paths;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use vik_core::ids::IssueId;
+use vik_core::workflow::{AgentProfile, Runtime, SandboxFiles, SandboxNetwork, SandboxPolicy, Workflow};
+use vik_proc::{Calls, HostRule, Network, PROXY_PORT, Reads, Sandbox, SandboxError, SandboxLimits};
+
+use crate::host::Host;
+use crate::report::Failure;
+use crate::workspace::fs::create_private_dir_all;
+use paths::{below, resolve};
+
+/// For whom a sandbox is.
+#[derive(Clone, Copy, Debug)]
+pub struct Inmate<'a> {
+    /// The issue.
+    pub issue: &'a IssueId,
+    /// Its workspace.
+    pub workdir: &'a Path,
+    /// The agent: its own folder (settings, logins, conversations) is open to it. `None` for a script, which may write
+    /// in the workspace whatever the agents of the policy may.
+    pub agent: Option<&'a AgentProfile>,
+}
+
+/// What the operating system is asked to uphold. Folders for temporary files and caches are made, and named in the
+/// environment where the profile does not name others.
+///
+/// # Errors
+/// When these folders cannot be made.
+pub fn confine(
+    host: &Host,
+    policy: &SandboxPolicy,
+    inmate: Inmate<'_>,
+    env: &mut BTreeMap<String, String>,
+) -> io::Result<Sandbox> {
+    let scratch = host.layout.scratch_dir(inmate.issue);
+    let (tmp, cache) = (scratch.join("tmp"), scratch.join("cache"));
+    create_private_dir_all(&tmp)?;
+    create_private_dir_all(&cache)?;
+    let is_claude = |profile: &AgentProfile| profile.runtime == Runtime::ClaudeCode;
+    let mut variables = vec![
+        ("TMPDIR", tmp.clone()),
+        ("npm_config_cache", cache.join("npm")),
+        ("XDG_CACHE_HOME", cache),
+    ];
+    if inmate.agent.is_some_and(is_claude) {
+        variables.push(("CLAUDE_CODE_TMPDIR", tmp));
+    }
+    for (name, path) in variables {
+        let is_own = |profile: &AgentProfile| {
+            profile.env.contains_key(name) || profile.env_pass.iter().any(|passed| passed == name)
+        };
+        if !inmate.agent.is_some_and(is_own) {
+            env.insert(name.to_owned(), path.to_string_lossy().into_owned());
+        }
+    }
+    if matches!(policy.network, SandboxNetwork::Hosts(_)) {
+        let proxy = format!("http://127.0.0.1:{PROXY_PORT}");
+        for name in ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"] {
+            env.insert(name.to_owned(), proxy.clone());
+            env.insert(name.to_ascii_lowercase(), proxy.clone());
+        }
+        // The inside is no place that is reached without it. Node.js looks at these variables only when it is told to.
+        env.insert("NODE_USE_ENV_PROXY".to_owned(), "1".to_owned());
+        for name in ["NO_PROXY", "no_proxy"] {
+            env.remove(name);
+        }
+    }
+    Ok(plan(host, policy, inmate, &scratch, env))
+}
+
+fn plan(
+    host: &Host,
+    policy: &SandboxPolicy,
+    inmate: Inmate<'_>,
+    scratch: &Path,
+    env: &BTreeMap<String, String>,
+) -> Sandbox {
+    let Inmate { workdir, agent, .. } = inmate;
+    let home = env.get("HOME").map(PathBuf::from);
+    let home = home.as_deref();
+    let own = agent.map(|profile| vik_agents::state_paths(profile, env));
+    let own = own.unwrap_or_default();
+    let repository = vik_proc::repository_of(workdir);
+    let mut write: Vec<PathBuf> = vik_proc::DEVICES.iter().map(PathBuf::from).collect();
+    write.push(scratch.to_owned());
+    if policy.files == SandboxFiles::Workspace || agent.is_none() {
+        write.push(workdir.to_owned());
+        write.extend(repository.iter().cloned());
+    }
+    write.extend(own.iter().cloned());
+    write.extend(policy.write.iter().filter_map(|path| below(workdir, home, path)));
+    let place = |path: &String| resolve(workdir, home, path);
+    let mut shown = vec![workdir.to_owned()];
+    shown.extend(repository);
+    shown.extend(policy.read.iter().map(place));
+    let mut hidden = vec![host.layout.home().join("workflows")];
+    hidden.extend(keys::hidden(host, home, &own));
+    hidden.extend(policy.hide.iter().map(place));
+    Sandbox {
+        write,
+        read: Reads::AllBut { hidden, shown },
+        calls: Some(calls(policy)),
+        limits: SandboxLimits {
+            memory: policy.memory,
+            processes: Some(policy.pids),
+        },
+    }
+}
+
+fn calls(policy: &SandboxPolicy) -> Calls {
+    Calls {
+        network: match &policy.network {
+            SandboxNetwork::On => Network::On,
+            SandboxNetwork::Off => Network::Off,
+            SandboxNetwork::Hosts(hosts) => {
+                Network::Hosts(hosts.iter().filter_map(|host| HostRule::parse(host)).collect())
+            }
+        },
+        unix_sockets: policy.unix_sockets,
+    }
+}
+
+/// The sandbox of `before_remove`, where the workflow wants one around it.
+///
+/// # Errors
+/// As [`confine`].
+pub fn of_hook(
+    host: &Host,
+    workflow: &Workflow,
+    issue: &IssueId,
+    workdir: &Path,
+    env: &mut BTreeMap<String, String>,
+) -> io::Result<Option<Sandbox>> {
+    let inmate = Inmate {
+        issue,
+        workdir,
+        agent: None,
+    };
+    let wanted = workflow.issue.hooks_in_sandbox.then(SandboxPolicy::default);
+    wanted
+        .map(|policy| confine(host, &policy, inmate, env))
+        .transpose()
+}
+
+/// Whether this system upholds the sandboxes that a workflow asks for: nothing is started where it does not.
+///
+/// # Errors
+/// When one cannot be put up, with the way out.
+pub fn check(workflow: &Workflow) -> Result<(), Failure> {
+    for stage in &workflow.issue.stages {
+        let Some(profile) = workflow.agents.get(&stage.agent) else {
+            continue;
+        };
+        if let Some(policy) = SandboxPolicy::of(profile, stage)
+            && let Err(error) = probe(&policy)
+        {
+            let what = format!(
+                "the sandbox of the stage `{}` cannot be put up on this system",
+                stage.name
+            );
+            return Err(Failure::failed("sandbox", what, &error).hint(
+                "`vik doctor` says what this system gives; with `sandbox: off` in the agent's profile its agents run \
+                 with all the rights of this user",
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Tries the kinds of walls that a policy needs.
+fn probe(policy: &SandboxPolicy) -> Result<(), SandboxError> {
+    Sandbox {
+        write: Vec::new(),
+        read: Reads::AllBut {
+            hidden: vec!["/proc/self/mem".into()],
+            shown: Vec::new(),
+        },
+        calls: Some(calls(policy)),
+        limits: SandboxLimits::default(),
+    }
+    .fence()
+    .map(drop)
+}
