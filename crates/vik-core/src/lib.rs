@@ -8,6 +8,7 @@ pub mod changes;
 pub mod duration;
 pub mod event;
 pub mod ids;
+pub mod intent;
 pub mod issue;
 pub mod limits;
 pub mod machine;
@@ -15,4 +16,8 @@ pub mod money;
 pub mod outcome;
 pub mod scheduler;
 pub mod time;
+pub mod trust;
+pub mod visible;
 pub mod workflow;
+
+pub use vik_scope as scope;

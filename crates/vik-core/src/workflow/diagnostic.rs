@@ -29,6 +29,7 @@ pub const CODES: &[(&str, &str)] = &[
         "bad_env_name",
         "A name cannot be the name of an environment variable.",
     ),
+    ("bad_glob", "A text is no glob of a scope."),
     ("bad_header", "A text cannot be the name of an HTTP header."),
     ("bad_key", "A list or a map is used as a key."),
     ("bad_merge", "A merge key `<<` takes something that is no map."),
@@ -304,6 +305,13 @@ impl Sink {
 
     pub(crate) fn has_errors(&self) -> bool {
         self.errors > 0
+    }
+
+    /// The message of the first error.
+    pub(crate) fn first_error(&self) -> Option<&str> {
+        let mut found = self.diagnostics.iter();
+        let error = found.find(|diagnostic| diagnostic.severity == Severity::Error)?;
+        Some(&error.message)
     }
 
     /// Whether findings were dropped; looking for good hints is in vain then.

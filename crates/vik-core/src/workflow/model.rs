@@ -11,6 +11,8 @@ use crate::ids::{AgentName, StageName};
 use crate::limits::{Limit, Spend};
 use crate::workflow::wakes::{ScheduleEntry, Webhooks};
 
+use super::intent::{ScopeConflicts, StageIntent, TrustPolicy};
+
 pub use super::notify::{Notifier, NotifyAddress, NotifyChannel, NotifyEvent, NotifyKind, TimeOfDay};
 
 /// A whole workflow.
@@ -43,6 +45,9 @@ pub struct Workflow {
     /// `schedule`, by name.
     #[serde(default)]
     pub schedule: BTreeMap<String, ScheduleEntry>,
+    /// `trust`; `None`: there is no rule.
+    #[serde(default)]
+    pub trust: Option<TrustPolicy>,
     /// `logging.retention_days`.
     pub retention_days: u32,
     /// `logging.format`.
@@ -249,6 +254,9 @@ pub struct IssuePolicy {
     pub max_attempts: u32,
     /// `limits.tokens` and `limits.usd`, for the issue's life.
     pub limit: Limit,
+    /// `scope_conflicts`: whether issues whose scopes may overlap run at once.
+    #[serde(default)]
+    pub scope_conflicts: ScopeConflicts,
     /// Stages in file order.
     pub stages: Vec<Stage>,
 }
@@ -270,6 +278,9 @@ pub struct Stage {
     pub after_run: Option<String>,
     /// `hooks.timeout`, each.
     pub hook_timeout: Span,
+    /// `intent`: what its attempts are to do, and where.
+    #[serde(default)]
+    pub intent: StageIntent,
     /// `verify`: a command that must pass after the agent says it is done.
     pub verify: Option<String>,
     /// How long an attempt may take.
