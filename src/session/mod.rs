@@ -6,6 +6,7 @@ mod attempt;
 mod conclude;
 mod context;
 mod follow;
+pub mod intent;
 mod live;
 mod orders;
 mod prepare;

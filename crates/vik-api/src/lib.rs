@@ -17,7 +17,9 @@ mod status;
 
 pub use control::{PROTOCOL, Request, Response, Verb};
 pub use error::ErrorBody;
-pub use explain::{DecisionView, Explained, Explanation, HoldView, StageState, StageView};
+pub use explain::{
+    DecisionView, Explained, Explanation, HoldView, IntentView, StageState, StageView, TrustView,
+};
 pub use notify::{Notification, NotifiedItem, NotifierView};
 pub use pages::{Decided, DecisionsPage, EventsPage, Health, IssuesPage, RunsPage, StderrTail};
 pub use problem::{PROBLEM_JSON, Problem, Steered, Unpark, WhichIssue};
