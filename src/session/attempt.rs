@@ -342,6 +342,7 @@ impl<'a> Work<'a> {
                         return Finish::Unkept(error);
                     }
                 }
+                self.forget_base();
                 self.close_log(&ended, &report);
                 (ended, report)
             }
@@ -414,12 +415,23 @@ impl<'a> Work<'a> {
                 }
                 self.prompt(&workdir, &context).await?;
                 crash::point("prompt_ready");
+                self.look_before().await?;
+                crash::point("base_taken");
                 let before = self.fingerprint(&workdir).await;
                 let result = self.agent(&workdir, before).await;
                 (workdir, before, result)
             }
         };
         crash::point("agent_ended");
+        let result = match result {
+            Err(Cut::Detached | Cut::Unkept(_)) => return result,
+            result => match self.look_after().await {
+                Ok(()) => result,
+                // What came of the agent says more.
+                Err(trouble) => result.and(Err(trouble.into())),
+            },
+        };
+        crash::point("changes_traced");
         let result = match result {
             Ok(()) => self.verify(&workdir).await.map_err(Cut::from),
             cut => cut,

@@ -3,6 +3,7 @@
 
 mod agent;
 mod attempt;
+mod changed;
 mod conclude;
 mod context;
 mod follow;

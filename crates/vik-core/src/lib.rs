@@ -7,6 +7,7 @@ pub mod backoff;
 pub mod changes;
 pub mod duration;
 pub mod event;
+pub mod file_change;
 pub mod ids;
 pub mod intent;
 pub mod issue;
