@@ -158,6 +158,7 @@ impl Work<'_> {
                 .as_ref()
                 .map(|resume| resume.provider_session_id.as_str()),
             budget: start.budget,
+            scope: start.intent.scope.as_ref(),
             is_root: nix::unistd::geteuid().is_root(),
             environment: &host.environment,
         })

@@ -425,11 +425,7 @@ impl<'a> Work<'a> {
         crash::point("agent_ended");
         let result = match result {
             Err(Cut::Detached | Cut::Unkept(_)) => return result,
-            result => match self.look_after().await {
-                Ok(()) => result,
-                // What came of the agent says more.
-                Err(trouble) => result.and(Err(trouble.into())),
-            },
+            result => self.judge_changes(result).await,
         };
         crash::point("changes_traced");
         let result = match result {
@@ -497,6 +493,9 @@ impl<'a> Work<'a> {
         if let Some(hit) = crossed {
             let percent = hit.percent();
             log.push(now, &Event::Limit { hit, percent })?;
+        }
+        if let Some(message) = self.reverted() {
+            log.push(now, &Event::note(message))?;
         }
         // No agent has told it.
         let untold = ended.exit_code.is_none() && ended.signal.is_none();

@@ -11,6 +11,7 @@ pub mod intent;
 mod live;
 mod orders;
 mod prepare;
+mod scope;
 mod scripts;
 mod stop;
 

@@ -230,6 +230,12 @@ impl Layout {
         self.trace_dir().join("looks").join(folder_name(issue) + ".json")
     }
 
+    /// What attempts at a stage of an issue changed out of scope and left so.
+    pub fn owed(&self, issue: &IssueId, stage: &StageName) -> PathBuf {
+        let folder = self.trace_dir().join("owed").join(folder_name(issue));
+        folder.join(format!("{stage}.json"))
+    }
+
     /// The workspaces of all issues.
     pub fn issues_dir(&self) -> PathBuf {
         self.root.join("issues")

@@ -29,6 +29,7 @@ use serde_json::value::RawValue;
 use vik_core::event::Event;
 use vik_core::limits::Limit;
 use vik_core::outcome::{FailureClass, Usage};
+use vik_core::scope::Scope;
 use vik_core::workflow::{AgentProfile, Runtime};
 
 pub use environment::{COMMON, COMMON_PREFIXES, provider_names, provider_prefixes};
@@ -54,6 +55,8 @@ pub struct LaunchContext<'a> {
     pub resume: Option<&'a str>,
     /// What the session may spend at most, for an agent that can keep to that itself.
     pub budget: Limit,
+    /// What it may change, for an agent that refuses the rest itself.
+    pub scope: Option<&'a Scope>,
     /// Whether the process will run as root.
     pub is_root: bool,
     /// The daemon's environment.

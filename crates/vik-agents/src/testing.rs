@@ -54,6 +54,7 @@ pub(crate) fn context(profile: &AgentProfile) -> LaunchContext<'_> {
         session_id: uuid::Uuid::from_u128(0x0123_4567_89ab_7def_8123_4567_89ab_cdef),
         resume: None,
         budget: Limit::default(),
+        scope: None,
         is_root: false,
         environment: &ENVIRONMENT,
     }

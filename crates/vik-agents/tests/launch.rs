@@ -63,6 +63,7 @@ fn context<'a>(profile: &'a AgentProfile, environment: &'a BTreeMap<String, Stri
         session_id: SESSION,
         resume: None,
         budget: Limit::default(),
+        scope: None,
         is_root: false,
         environment,
     }

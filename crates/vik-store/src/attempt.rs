@@ -188,6 +188,11 @@ impl AttemptFiles {
         self.with(".changes.json")
     }
 
+    /// Whether the agent kept to its scope.
+    pub fn scope_verdict(&self) -> PathBuf {
+        self.with(".scope.json")
+    }
+
     /// The shim's FIFO, by which a later daemon takes it over.
     pub fn control(&self) -> PathBuf {
         self.with(".control")

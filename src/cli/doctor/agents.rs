@@ -85,6 +85,7 @@ fn environment(
         session_id: uuid::Uuid::nil(),
         resume: None,
         budget: vik_core::limits::Limit::default(),
+        scope: None,
         is_root: nix::unistd::geteuid().is_root(),
         environment: &host.environment,
     })?;
