@@ -425,7 +425,7 @@ impl<'a> Work<'a> {
         crash::point("agent_ended");
         let result = match result {
             Err(Cut::Detached | Cut::Unkept(_)) => return result,
-            result => match self.look_after().await {
+            result => match self.trace_changes().await {
                 Ok(()) => result,
                 // What came of the agent says more.
                 Err(trouble) => result.and(Err(trouble.into())),
