@@ -20,6 +20,8 @@ pub const POINTS: &[&str] = &[
     "shim_started",
     "agent_started",
     "agent_ended",
+    "changes_found",
+    "trace_appended",
     "changes_traced",
     "verify_ended",
     "log_ended",

@@ -19,6 +19,7 @@ pub mod report;
 pub mod schedule;
 pub mod session;
 pub mod template;
+pub mod trace;
 #[cfg(feature = "otlp")]
 pub mod traces;
 pub mod tracker;

@@ -5,13 +5,16 @@ use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use tokio::task::spawn_blocking;
 use vik_core::outcome::FailureClass;
-use vik_store::{StoreError, Trouble};
+use vik_store::{AttemptRecord, StoreError, Trouble};
 
 use super::attempt::Work;
+use crate::crash;
 use crate::report;
-use crate::workspace::changes::{Base, Bounds, Snapshot, Store};
+use crate::trace::{Record, Trace};
+use crate::workspace::changes::{Base, Bounds, Changes, Snapshot, Store};
 use crate::workspace::fs as private;
 
 impl Work<'_> {
@@ -33,11 +36,34 @@ impl Work<'_> {
         .await
     }
 
-    /// Looks again, once: what is found is kept, and stands whatever happens to the workspace later.
-    pub(super) async fn look_after(&self) -> Result<(), Trouble> {
+    /// Tells what the agent changed, and appends it to the trace: once, however often the attempt is taken up.
+    pub(super) async fn trace_changes(&self) -> Result<(), Trouble> {
         if !self.agent_ran {
             return Ok(());
         }
+        self.look_after().await?;
+        crash::point("changes_found");
+        let (record, changes) = (self.files.record(), self.files.changes());
+        self.looking("to trace it", move |looking| {
+            let changes: Changes = match std::fs::read(&changes) {
+                Ok(text) => serde_json::from_slice(&text)?,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+                Err(error) => return Err(error),
+            };
+            if changes.files.is_empty() && changes.unseen.is_empty() {
+                return Ok(());
+            }
+            let attempt = AttemptRecord::read(&record).map_err(io::Error::other)?;
+            let attempt = attempt.ok_or(io::ErrorKind::NotFound)?;
+            let record = Record::of(&attempt, &changes, &looking.store, Timestamp::now());
+            let trace = Trace::new(&looking.host.layout.trace_dir());
+            trace.append(&record).map(|_| ())
+        })
+        .await
+    }
+
+    /// Looks again, once: what is found is kept, and stands whatever happens to the workspace later.
+    async fn look_after(&self) -> Result<(), Trouble> {
         if let Some(folder) = &self.folder {
             // What stands at its path is what the next stage would work in, and not what is looked at here.
             folder

@@ -54,7 +54,7 @@ struct Owed {
 impl Work<'_> {
     /// Looks at what the agent changed, and holds it against the scope. What came of the agent says more than that.
     pub(super) async fn judge_changes(&mut self, result: Result<(), Cut>) -> Result<(), Cut> {
-        if let Err(trouble) = self.look_after().await {
+        if let Err(trouble) = self.trace_changes().await {
             return result.and(Err(trouble.into()));
         }
         match self.keep_to_scope().await {
@@ -152,7 +152,7 @@ impl Judge {
         };
         if self.reverts && !verdict.violations.is_empty() {
             if changes.head == changes.base_head {
-                self.put_back(&base, &mut verdict)?;
+                self.put_back(&base, &owed, &mut verdict)?;
                 owed.paths.retain(|path, _| verdict.violations.contains(path));
             } else {
                 verdict.not_reverted =
@@ -167,8 +167,14 @@ impl Judge {
         Ok(verdict)
     }
 
-    fn put_back(&self, base: &Base, verdict: &mut ScopeVerdict) -> io::Result<()> {
+    fn put_back(&self, base: &Base, owed: &Owed, verdict: &mut ScopeVerdict) -> io::Result<()> {
         for path in std::mem::take(&mut verdict.violations) {
+            let before = base.snapshot.files.get(&path).map(|found| &found.side);
+            if owed.paths.get(&path).is_some_and(|owed| owed.as_ref() != before) {
+                verdict.not_reverted = Some("an earlier attempt had changed some of it".to_owned());
+                verdict.violations.insert(path);
+                continue;
+            }
             match restore(&self.store, &self.folder, &base.snapshot, &path)? {
                 Restored::Back | Restored::Removed => verdict.reverted.insert(path),
                 Restored::NotKept => {

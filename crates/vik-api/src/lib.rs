@@ -14,6 +14,7 @@ mod schedule;
 mod sessions;
 mod spend;
 mod status;
+mod trace;
 
 pub use control::{PROTOCOL, Request, Response, Verb};
 pub use error::ErrorBody;
@@ -31,4 +32,8 @@ pub use spend::{DayView, LifeView, LimitView, SpendView};
 pub use status::{
     ApiView, Daemon, DaemonState, LastPull, LedgerView, ParkedView, PullCounts, RejectedEdit, SCHEMA,
     SessionView, StageDef, Status, WaitingView, WorkflowView,
+};
+pub use trace::{
+    Author, BlameView, BlamedLines, BrokenRecord, IntentFile, IntentView, TraceCheck, TraceEntry,
+    TracedAttempt, TracedFile,
 };

@@ -14,6 +14,7 @@ pub mod issue;
 pub mod limits;
 pub mod machine;
 pub mod money;
+pub mod mutation;
 pub mod outcome;
 pub mod scheduler;
 pub mod time;

@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use vik_core::file_change::{ChangeKind, ContentHash, FileChange, Hunk, RelPath, Side};
 
 pub use lines::{hunks, is_binary, lines};
-pub use restore::{Restored, restore};
+pub use restore::{Restored, read_file, restore};
 pub use store::{Store, hash_of};
 pub use tracked::{GitDirs, index_paths, small_file};
 pub use walk::{Bounds, Snapshot};

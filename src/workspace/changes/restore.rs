@@ -1,7 +1,7 @@
 //! Files put back to what they were before an attempt's agent ran: by open folders, never through a link.
 
 use std::ffi::OsStr;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
@@ -12,7 +12,7 @@ use nix::unistd::{UnlinkatFlags, symlinkat, unlinkat};
 use vik_core::file_change::{RelPath, Side};
 
 use super::store::Store;
-use super::walk::Snapshot;
+use super::walk::{FILE, Snapshot};
 use crate::workspace::issues::file_type;
 use crate::workspace::removal;
 
@@ -63,6 +63,28 @@ pub fn restore(
             Ok(Restored::Back)
         }
     }
+}
+
+/// What a file in a workspace holds now; `None` where there is none. No link is followed. Blocks.
+///
+/// # Errors
+/// When it is no file, or cannot be read.
+pub fn read_file(workspace: impl AsFd, path: &RelPath) -> io::Result<Option<Vec<u8>>> {
+    let Some(folder) = parent(workspace, path, false)? else {
+        return Ok(None);
+    };
+    let file = match openat(&folder, OsStr::from_bytes(path.name()), FILE, Mode::empty()) {
+        Ok(file) => std::fs::File::from(file),
+        Err(Errno::ENOENT) => return Ok(None),
+        Err(Errno::ELOOP) => return Err(io::Error::other("it is a link")),
+        Err(error) => return Err(error.into()),
+    };
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is no file"));
+    }
+    let mut content = Vec::new();
+    (&file).read_to_end(&mut content)?;
+    Ok(Some(content))
 }
 
 /// Opens the folder of a path; missing folders are made where `make` says so. `None`: there is none.

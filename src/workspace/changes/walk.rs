@@ -146,7 +146,7 @@ const FOLDER: OFlag = OFlag::O_RDONLY
     .union(OFlag::O_CLOEXEC);
 
 /// No pipe is waited for, no terminal becomes Vik's.
-const FILE: OFlag = OFlag::O_RDONLY
+pub(super) const FILE: OFlag = OFlag::O_RDONLY
     .union(OFlag::O_NOFOLLOW)
     .union(OFlag::O_NONBLOCK)
     .union(OFlag::O_NOCTTY)
