@@ -139,13 +139,15 @@ impl Judge {
             };
         }
         let side = |look: &Snapshot, path: &RelPath| look.files.get(path).map(|found| found.side.clone());
-        // What stands again as it was is no longer owed.
-        owed.paths.retain(|path, before| side(&now, path) != *before);
-        let violations = violations(&changes, &base.snapshot, &self.scope);
-        for path in &violations {
-            let before = || side(&base.snapshot, path);
-            owed.paths.entry(path.clone()).or_insert_with(before);
+        for path in violations(&changes, &base.snapshot, &self.scope) {
+            let before = || side(&base.snapshot, &path);
+            let before = owed.paths.get(&path).cloned().unwrap_or_else(before);
+            owed.paths.insert(path, before);
         }
+        // What stands again as it was before the run touched it is well, though this attempt changed it.
+        let unseen = |path: &RelPath| changes.unseen.contains(path);
+        owed.paths
+            .retain(|path, before| side(&now, path) != *before || unseen(path));
         let mut verdict = ScopeVerdict {
             violations: owed.paths.keys().cloned().collect(),
             ..ScopeVerdict::default()

@@ -15,8 +15,8 @@ const CREATE: &str = "mkdir src docs; echo one > src/a; echo one > docs/x";
 
 #[test]
 fn an_attempt_that_leaves_its_scope_fails_until_what_it_changed_stands_again() {
-    let prompt = "{{ attempt.feedback }}\n{% if attempt.number == 1 %}SCRIPT: run echo two > src/a; echo two > docs/x; touch new; ok\n\
-                  {% elif attempt.number == 2 %}SCRIPT: run echo three > src/a; rm new; ok\n\
+    let prompt = "{{ attempt.feedback }}\n{% if attempt.number == 1 %}SCRIPT: run echo two > src/a && echo two > docs/x && touch new; ok\n\
+                  {% elif attempt.number == 2 %}SCRIPT: run echo three > src/a && rm new; ok\n\
                   {% else %}SCRIPT: run echo one > docs/x; ok\n{% endif %}";
     let world = World::new(&[("1", "todo")])
         .set("/issue/hooks", json!({"after_create": CREATE}))
@@ -52,7 +52,7 @@ fn an_attempt_that_leaves_its_scope_fails_until_what_it_changed_stands_again() {
 
 #[test]
 fn what_is_out_of_scope_is_put_back_where_no_commit_holds_it() {
-    let script = "run echo two > src/a; echo two > docs/x; rm -r docs/y; mv src/b b; ln -s /etc link; mkdir -p deep/er; touch deep/er/f; ok";
+    let script = "run echo two > src/a && echo two > docs/x && rm -r docs/y && mv src/b b && ln -s /etc link && mkdir -p deep/er && touch deep/er/f; ok";
     let world = World::new(&[("1", "todo")])
         .set(
             "/issue/hooks",

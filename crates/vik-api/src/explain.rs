@@ -82,12 +82,12 @@ pub struct StageView {
     pub hold: Option<HoldView>,
     /// What it is to do, and where; `null` where that cannot be followed.
     #[serde(default)]
-    pub intent: Option<IntentView>,
+    pub intent: Option<StageIntentView>,
 }
 
 /// What an attempt is to do, and where.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct IntentView {
+pub struct StageIntentView {
     /// Lists of globs, each of which must take a path that may be changed; `null`: no path is forbidden.
     pub scope: Option<Vec<Vec<String>>>,
     /// What must hold while it is done.
@@ -119,7 +119,7 @@ impl From<Trust> for TrustView {
     }
 }
 
-impl From<&Intent> for IntentView {
+impl From<&Intent> for StageIntentView {
     fn from(intent: &Intent) -> Self {
         let texts = |clauses: &[Clause]| clauses.iter().map(|clause| clause.text.clone()).collect();
         Self {
