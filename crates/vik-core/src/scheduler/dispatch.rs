@@ -90,6 +90,11 @@ impl Scheduler {
         self.shows.has_failed(id).then_some(Hold::ShowFailed)
     }
 
+    /// Whether as many issues are worked on as may be.
+    pub(super) fn is_full(&self, slots: &Slots) -> bool {
+        slots.issues.len() >= self.workflow.max_issue_concurrency as usize
+    }
+
     /// What holds a stage that is due.
     pub(super) fn gate(&self, machine: &Machine, stage: &Stage, slots: &Slots) -> Option<Hold> {
         let held = self.gate_of_issue(machine);
@@ -108,8 +113,7 @@ impl Scheduler {
         if most.is_some_and(|most| count(slots.stages.get(&stage.name)) >= most) {
             return Some(Hold::StageSlot);
         }
-        let is_full = slots.issues.len() >= self.workflow.max_issue_concurrency as usize;
-        if is_full && !slots.issues.contains(&machine.issue().id) {
+        if self.is_full(slots) && !slots.issues.contains(&machine.issue().id) {
             return Some(Hold::Slot);
         }
         self.scope_conflict(machine, stage, slots)
