@@ -125,24 +125,17 @@ impl Trace {
         let mut file = self.open()?;
         let mut text = Vec::new();
         file.read_to_end(&mut text)?;
-        let mut head = self.stored_head()?.unwrap_or_else(|| last_whole(&text));
-        let mut found = None;
-        for (line, end) in lines(&text) {
-            if let Some((seq, hash)) = own(line, record) {
-                found = Some(seq);
-                if seq == head.seq + 1 {
-                    // Death came between the record and the head.
-                    head = Head {
-                        seq,
-                        hash,
-                        bytes: end as u64,
-                    };
-                    self.keep_head(head)?;
-                }
+        let stored = self.stored_head()?;
+        let mut head = stored.unwrap_or_else(|| last_whole(&text));
+        let own = lines(&text).find_map(|(line, end)| own(line, end, record));
+        if let Some(own) = own {
+            if stored.is_none() {
+                self.keep_head(head)?;
+            } else if own.seq == head.seq + 1 {
+                // Death came between the record and the head.
+                self.keep_head(own)?;
             }
-        }
-        if let Some(seq) = found {
-            return Ok(seq);
+            return Ok(own.seq);
         }
         let covered = usize::try_from(head.bytes).unwrap_or(usize::MAX);
         let beyond = text.get(covered..).unwrap_or_default();
@@ -380,15 +373,19 @@ fn own_hash(line: &[u8]) -> Option<ContentHash> {
     (hash.to_string().as_bytes() == digits).then_some(hash)
 }
 
-/// The place and the hash of a line, if it is that of the attempt of a record.
-fn own(line: &[u8], record: &Record) -> Option<(u64, ContentHash)> {
+/// The head that a line would be, if it is that of the attempt of a record.
+fn own(line: &[u8], end: usize, record: &Record) -> Option<Head> {
     let start = format!("{{\"version\":\"{VERSION}\",\"id\":\"{}\"", record.id);
     if !line.starts_with(start.as_bytes()) {
         return None;
     }
     let hash = own_hash(line)?;
     let record: Record = serde_json::from_slice(line).ok()?;
-    Some((record.vik().seq, hash))
+    Some(Head {
+        seq: record.vik().seq,
+        hash,
+        bytes: end as u64,
+    })
 }
 
 fn read_or_empty(path: &Path) -> io::Result<Vec<u8>> {

@@ -33,6 +33,7 @@ mod steering;
 mod stopping;
 mod survive;
 mod templates;
+mod trace;
 mod vex_agent;
 mod webhooks;
 mod workspaces_hooks;

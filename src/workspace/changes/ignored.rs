@@ -1,7 +1,8 @@
 //! Which files of a workspace are left out: those that its `.gitignore` files name.
 //!
 //! The rules are read before the agent runs and hold until it has ended: what it writes into a `.gitignore` hides nothing
-//! that it does.
+//! that it does. Nor does it hide what later attempts do: a file of rules that stands as an attempt left it counts as it
+//! was before that one, until a hook or a person has changed it.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -13,27 +14,47 @@ use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use serde::{Deserialize, Serialize};
 use vik_core::file_change::RelPath;
 
-/// The texts of the rules, by the folder in which they hold; each text may stand for several files.
+/// The texts of the rules.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Rules(BTreeMap<RelPath, Vec<String>>);
+pub struct Rules {
+    /// Of the `.gitignore` files, by the folder in which they stand.
+    folders: BTreeMap<RelPath, String>,
+    /// Of the repository's own list. Those of a `.gitignore` go before.
+    exclude: Option<String>,
+}
 
 impl Rules {
-    /// Adds rules that hold in a folder. Of two texts the later one decides.
-    pub fn add(&mut self, folder: &[u8], text: &[u8]) {
+    /// The rules of a folder are these from now on.
+    pub fn set(&mut self, folder: &[u8], text: &[u8]) {
         let text = String::from_utf8_lossy(text).into_owned();
-        self.0.entry(RelPath::new(folder)).or_default().push(text);
+        self.folders.insert(RelPath::new(folder), text);
+    }
+
+    /// The repository's own list is this one.
+    pub fn set_exclude(&mut self, text: Option<&str>) {
+        self.exclude = text.map(str::to_owned);
+    }
+
+    /// The text of a folder.
+    pub fn text(&self, folder: &[u8]) -> Option<&str> {
+        self.folders.get(&RelPath::new(folder)).map(String::as_str)
+    }
+
+    /// The repository's own list.
+    pub fn exclude(&self) -> Option<&str> {
+        self.exclude.as_deref()
     }
 
     /// The rules of a folder, ready to be asked.
     pub fn of(&self, folder: &[u8]) -> Option<Gitignore> {
-        let texts = self.0.get(&RelPath::new(folder))?;
+        let exclude = self.exclude().filter(|_| folder.is_empty());
+        let texts = exclude.into_iter().chain(self.text(folder));
         let mut builder = GitignoreBuilder::new(Path::new("."));
-        for line in texts.iter().flat_map(|text| text.lines()) {
+        for line in texts.flat_map(str::lines) {
             // A line that is no pattern is none for git either.
             let _ = builder.add_line(None, line);
         }
-        builder.build().ok()
+        builder.build().ok().filter(|rules| !rules.is_empty())
     }
 }
 

@@ -78,15 +78,16 @@ impl Base {
         bounds: Bounds,
     ) -> io::Result<Self> {
         let git = GitDirs::of(path);
-        let exclude = git
-            .as_ref()
-            .and_then(|git| small_file(&git.common.join("info/exclude")).ok());
+        let mut wanted = git.as_ref().and_then(GitDirs::tracked).unwrap_or_default();
+        // What was seen once stays in sight, whatever an agent has made of the rules since.
+        let seen = earlier.into_iter().flat_map(|earlier| earlier.files.keys());
+        wanted.extend(seen.map(|path| path.as_bytes().to_vec()));
         let snapshot = Look {
             store,
             earlier,
-            wanted: git.as_ref().and_then(GitDirs::tracked).unwrap_or_default(),
+            wanted,
             rules: None,
-            exclude: exclude.map(String::into_bytes),
+            exclude: git.as_ref().and_then(GitDirs::exclude),
             bounds,
         }
         .look(workspace)?;
@@ -117,7 +118,7 @@ impl Base {
             earlier: Some(&self.snapshot),
             wanted,
             rules: Some(&self.snapshot.rules),
-            exclude: None,
+            exclude: git.as_ref().and_then(GitDirs::exclude),
             bounds,
         }
         .look(workspace)?;

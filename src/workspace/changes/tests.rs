@@ -66,6 +66,12 @@ impl Scene {
         self.changes_within(base, Bounds::default())
     }
 
+    fn look_after(&self, base: &Base) -> (Changes, Snapshot) {
+        let folder = std::fs::File::open(self.dir()).unwrap();
+        base.changes(&self.store, &folder, &self.dir(), Bounds::default())
+            .unwrap()
+    }
+
     fn changes_within(&self, base: &Base, bounds: Bounds) -> Changes {
         let folder = std::fs::File::open(self.dir()).unwrap();
         // As the next daemon would have it.
@@ -215,10 +221,24 @@ fn an_agent_hides_nothing_by_rules_of_its_own() {
         ]
     );
     assert!(!scene.dir().join("ran").exists());
-    // What the next attempt finds holds for the next one.
-    let base = scene.base();
+    // Nor do they hide what the next attempt does, until somebody else has changed them.
+    let (_, after) = scene.look_after(&base);
+    let base = scene.base_after(Some(&after));
+    std::fs::remove_file(scene.dir().join(".git/index")).unwrap();
     scene.write("other", "3\n");
-    assert!(told(&scene.changes(&base)).is_empty());
+    scene.write("new/.gitignore", "*\n");
+    assert_eq!(told(&scene.changes(&base)), ["A new/.gitignore +1", "A other +1"]);
+    let (_, after) = scene.look_after(&base);
+    scene.write(".gitignore", "other2\n");
+    scene.write(".git/info/exclude", "other3\n");
+    let base = scene.base_after(Some(&after));
+    for path in ["other2", "other3", "other4", "a.log", "new/a"] {
+        scene.write(path, "4\n");
+    }
+    assert_eq!(
+        told(&scene.changes(&base)),
+        ["A a.log +1", "A new/a +1", "A other4 +1"]
+    );
 }
 
 #[test]

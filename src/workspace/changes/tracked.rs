@@ -14,7 +14,7 @@ use nix::fcntl::OFlag;
 /// A longer index is not read.
 const MAX_INDEX: u64 = 64 * 1024 * 1024;
 
-/// A longer small file is not read to its end.
+/// A longer file is not small, and not read.
 const MAX_SMALL_FILE: u64 = 64 * 1024;
 
 /// Where the repository of a workspace keeps what is its own, and what it shares with other work trees.
@@ -70,6 +70,11 @@ impl GitDirs {
         })
     }
 
+    /// The repository's own list of what is left out.
+    pub fn exclude(&self) -> Option<String> {
+        small_file(&self.common.join("info/exclude")).ok()
+    }
+
     /// The paths that the index names; `None` where there is none that could be read.
     pub fn tracked(&self) -> Option<BTreeSet<Vec<u8>>> {
         let index = file(&self.own.join("index"), MAX_INDEX).ok()?;
@@ -86,6 +91,10 @@ fn commit(text: &str) -> Option<String> {
 /// Reads a small file that an agent may have put there: no link is followed, and no pipe is waited for.
 pub fn small_file(path: &Path) -> io::Result<String> {
     let bytes = file(path, MAX_SMALL_FILE)?;
+    // What is cut off would be read as something else.
+    if bytes.len() as u64 == MAX_SMALL_FILE {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
     String::from_utf8(bytes).map_err(io::Error::other)
 }
 

@@ -84,6 +84,9 @@ pub struct Snapshot {
     pub files: BTreeMap<RelPath, Found>,
     /// What left files out.
     pub rules: Rules,
+    /// The hash of the repository's own list of what is left out, as it stood.
+    #[serde(default)]
+    pub exclude: Option<ContentHash>,
     /// Folders and files that could not be looked at. What is below them is not known.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub unseen: BTreeSet<RelPath>,
@@ -104,8 +107,8 @@ pub struct Look<'a> {
     pub wanted: BTreeSet<Vec<u8>>,
     /// The rules that hold; `None`: those that stand in the workspace.
     pub rules: Option<&'a Rules>,
-    /// The repository's own list of what is left out, where it has one and no rules are given.
-    pub exclude: Option<Vec<u8>>,
+    /// The repository's own list of what is left out, where it has one.
+    pub exclude: Option<String>,
     /// Its bounds.
     pub bounds: Bounds,
 }
@@ -121,10 +124,15 @@ impl Look<'_> {
             looked_at: now(),
             ..Snapshot::default()
         };
-        if let Some(exclude) = &self.exclude
-            && self.rules.is_none()
-        {
-            found.rules.add(b"", exclude);
+        let hash = self.exclude.as_ref().map(|text| hash_of(text.as_bytes()));
+        found.exclude = hash;
+        if self.rules.is_none() {
+            // As an attempt left it: what was before that one holds.
+            let left = self
+                .earlier
+                .filter(|earlier| hash.is_some() && earlier.exclude == hash);
+            let text = left.map_or(self.exclude.as_deref(), |earlier| earlier.rules.exclude());
+            found.rules.set_exclude(text);
         }
         let dir = openat(workspace, ".", FOLDER, Mode::empty())?;
         let mut walk = Walk {
@@ -139,6 +147,9 @@ impl Look<'_> {
         Ok(walk.found)
     }
 }
+
+/// Where rules stand.
+const RULES: &[u8] = b".gitignore";
 
 const FOLDER: OFlag = OFlag::O_RDONLY
     .union(OFlag::O_DIRECTORY)
@@ -202,7 +213,25 @@ impl Walk<'_> {
         if self.look.rules.is_none()
             && let Ok(text) = read_small(dir, c".gitignore")
         {
-            self.found.rules.add(&self.path, &text);
+            let mut file = self.path.clone();
+            if !file.is_empty() {
+                file.push(b'/');
+            }
+            file.extend_from_slice(RULES);
+            let hash = Some(hash_of(&text));
+            let left = self.look.earlier.filter(|earlier| {
+                let file = earlier.files.get(&RelPath::new(file));
+                file.is_some_and(|found| found.side.hash == hash)
+            });
+            match left {
+                None => self.found.rules.set(&self.path, &text),
+                // As an attempt left it: what was before that one holds.
+                Some(earlier) => {
+                    if let Some(text) = earlier.rules.text(&self.path) {
+                        self.found.rules.set(&self.path, text.as_bytes());
+                    }
+                }
+            }
         }
         if let Some(rules) = self.found.rules.of(&self.path) {
             let below = self.path.len() + usize::from(!self.path.is_empty());
@@ -252,7 +281,9 @@ impl Walk<'_> {
             }
         };
         let kind = file_type(&stat);
-        let hidden = hidden || self.rules.hides(&self.path, kind == SFlag::S_IFDIR);
+        // Rules cannot hide themselves.
+        let is_rules = name.to_bytes() == RULES;
+        let hidden = hidden || (!is_rules && self.rules.hides(&self.path, kind == SFlag::S_IFDIR));
         if hidden && !self.is_wanted(kind == SFlag::S_IFDIR) {
             return Ok(());
         }
@@ -392,7 +423,7 @@ impl Walk<'_> {
     }
 }
 
-/// A small file in a folder, such as a list of rules.
+/// A small file in a folder, such as a list of rules. One that is not small is none.
 fn read_small(dir: &OwnedFd, name: &CStr) -> io::Result<Vec<u8>> {
     const MOST: u64 = 1024 * 1024;
     let file = std::fs::File::from(openat(dir, name, FILE, Mode::empty())?);
@@ -401,5 +432,8 @@ fn read_small(dir: &OwnedFd, name: &CStr) -> io::Result<Vec<u8>> {
     }
     let mut text = Vec::new();
     file.take(MOST).read_to_end(&mut text)?;
+    if text.len() as u64 == MOST {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
     Ok(text)
 }
