@@ -20,6 +20,7 @@ pub mod sandbox;
 pub mod schedule;
 pub mod session;
 pub mod template;
+pub mod trace;
 #[cfg(feature = "otlp")]
 pub mod traces;
 pub mod tracker;

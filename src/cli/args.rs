@@ -58,6 +58,8 @@ pub enum Verb {
     Logs(LogsArgs),
     /// Sum up what was done, how it went, and what it cost
     Report(ReportArgs),
+    /// Tell which agent changed which lines, for which issue; check and export the records
+    Trace(crate::cli::trace::TraceArgs),
     /// Watch what runs, waits and is parked in the terminal; follow sessions and steer
     Top(TopArgs),
     /// Say why an issue runs, why not, and when next
@@ -115,6 +117,7 @@ impl Verb {
             Self::Report(args) => args.json,
             Self::Notify(args) => args.wants_json(),
             Self::Explain(args) => args.json,
+            Self::Trace(args) => args.wants_json(),
             Self::Logs(args) => args.json,
             Self::Prune(args) => args.json,
             _ => false,

@@ -4,16 +4,18 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use vik_core::ids::{RunId, SessionId};
-use vik_core::scheduler::{Filter, Input, Scheduler, Start};
+use vik_core::intent::Intent;
+use vik_core::scheduler::{Filter, Hold, Input, Scheduler, Start};
 use vik_core::time::{Mono, Now};
+use vik_core::trust::Trust;
 
 use super::doctor::Scratch;
 use super::{Done, print};
 use crate::daemon::{Instance, host};
 use crate::host::Host;
 use crate::report::{Exit, Failure, chain, clean, one_line};
-use crate::session::{issue_context, stage_context};
-use crate::template::{self, Part};
+use crate::session::{intent, issue_context, stage_context};
+use crate::template::{self, Fence, Part};
 use crate::workflow_file::LoadedWorkflow;
 
 /// Shows what `run` would start now.
@@ -73,14 +75,42 @@ pub fn run(loaded: &LoadedWorkflow, filter: Filter) -> Done {
             previous: None,
             resume: None,
             budget: Default::default(),
+            intent: Intent::resolve(stage, issue).unwrap_or_default(),
+            fenced: workflow
+                .trust
+                .as_ref()
+                .is_some_and(|trust| trust.judge(issue) == Trust::Fenced),
         };
         out.push_str(&one(&host, loaded, &start));
     }
+    out.push_str(&held(&scheduler, now));
     print(&out);
     let missing = named
         .iter()
         .any(|id| !starts.iter().any(|(issue, _)| issue.id == *id));
     Ok(if missing { Exit::NotFound } else { Exit::Done })
+}
+
+/// The issues that a person must do something about before they start.
+fn held(scheduler: &Scheduler, now: Now) -> String {
+    let mut ids: Vec<_> = scheduler.issues().collect();
+    ids.sort();
+    let mut out = String::new();
+    for id in ids {
+        let stages = scheduler
+            .explain(id, now)
+            .map(|told| told.stages)
+            .unwrap_or_default();
+        let hold = stages.iter().find_map(|stage| match &stage.hold {
+            Some(hold @ (Hold::BadIntent { .. } | Hold::Untrusted { .. })) => Some(hold),
+            _ => None,
+        });
+        if let Some(hold) = hold {
+            let why = crate::control::view::hold(hold).detail;
+            out.push_str(&format!("\n── {} is held: {why}\n", one_line(id.as_str(), 60)));
+        }
+    }
+    out
 }
 
 fn one(host: &Host, loaded: &LoadedWorkflow, start: &Start) -> String {
@@ -114,15 +144,22 @@ fn one(host: &Host, loaded: &LoadedWorkflow, start: &Start) -> String {
     if let Some(source) = &stage.before_run {
         script(&mut out, "before_run", source, &value);
     }
+    let fence = Fence::of(&value, start.fenced);
     let prompt = loaded
         .prompts
         .source(&host.workflow_dir, &stage.prompt)
-        .and_then(|source| template::prompt(&source, &value).map_err(|error| chain(&error)));
+        .and_then(|source| {
+            let prompt = template::fenced_prompt(&source, &value, &fence).map_err(|error| chain(&error))?;
+            Ok((prompt, intent::section(&start.intent, &source, &fence)))
+        });
     let prompt = match prompt {
-        Ok(prompt) => prompt.parts.iter().fold(String::new(), |text, part| match part {
-            Part::Text(piece) => text + piece,
-            Part::Command { script, .. } => format!("{text}[output of: {}]", one_line(script, 120)),
-        }),
+        Ok((prompt, intent)) => {
+            let text = prompt.parts.iter().fold(String::new(), |text, part| match part {
+                Part::Text(piece) => text + piece,
+                Part::Command { script, .. } => format!("{text}[output of: {}]", one_line(script, 120)),
+            });
+            fence.explain(text + &intent)
+        }
         Err(error) => format!("cannot be rendered: {error}"),
     };
     block(&mut out, "prompt", &prompt);

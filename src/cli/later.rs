@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use super::Done;
 use crate::report::{Exit, Failure};
 
-const LATER: [&str; 3] = ["approve", "deny", "trace"];
+const LATER: [&str; 2] = ["approve", "deny"];
 
 /// Verbs a user may have meant are suggested; those that will come are said to.
 pub fn refuse(words: &[OsString]) -> Done {

@@ -27,6 +27,7 @@ mod show;
 mod status;
 mod stop;
 mod top;
+mod trace;
 mod uninstall;
 mod unpark;
 
@@ -106,6 +107,7 @@ fn dispatch(cli: &Cli) -> Done {
         Verb::Explain(args) => explain::run(workflow, args),
         Verb::Report(args) => report::run(workflow, args),
         Verb::Top(args) => top::run(workflow, args),
+        Verb::Trace(args) => trace::run(workflow, args),
         Verb::Schedule(args) => schedule::run(workflow, args),
         Verb::Refresh => refresh::run(workflow),
         Verb::Pause(args) => pause::pause(workflow, args),

@@ -32,6 +32,7 @@ pub fn explanation(
         issue_state: told.state.to_string(),
         issue_url: told.url,
         labels: told.labels,
+        trust: told.trust.into(),
         present: told.present,
         paused: told.paused,
         hold: told.hold.as_ref().map(hold),
@@ -72,6 +73,7 @@ fn stage(told: &StageExplanation) -> StageView {
         attempts: told.attempts,
         max_attempts: told.allowed_attempts,
         hold: told.hold.as_ref().map(hold),
+        intent: told.intent.as_ref().map(Into::into),
     }
 }
 
@@ -88,6 +90,8 @@ fn passes(hold: &Hold) -> bool {
             | Hold::Terminal
             | Hold::NotPresent
             | Hold::Gone
+            | Hold::BadIntent { .. }
+            | Hold::Untrusted { .. }
     )
 }
 
@@ -100,6 +104,10 @@ pub fn hold(hold: &Hold) -> HoldView {
         Hold::Blocked { .. } => Some("the end of those issues".to_owned()),
         Hold::Cycle { .. } => Some("a change of what blocks one of them".to_owned()),
         Hold::Parked { freed_by, .. } => Some(freed_by.clone()),
+        Hold::BadIntent { .. } => Some("a change of the issue's `owned_scope`, or of the stage's".to_owned()),
+        Hold::Untrusted { .. } => {
+            Some("an author or label that `trust` names, or a change of `trust`".to_owned())
+        }
         _ => None,
     };
     HoldView {
@@ -125,6 +133,24 @@ fn detail(hold: &Hold) -> String {
         Hold::StageSlot => "as many attempts of the stage run as may be".to_owned(),
         Hold::Blocked { by } => format!("it is blocked by {}", names(by)),
         Hold::Cycle { issues } => format!("these issues wait for each other: {}", names(issues)),
+        Hold::ScopeConflict { with, waits } => {
+            let with = one_line(with.as_str(), 60);
+            let how = if *waits {
+                "waits for paths that overlap, and comes first"
+            } else {
+                "works on paths that overlap"
+            };
+            format!("issue {with} {how} (`issue.scope_conflicts`)")
+        }
+        Hold::BadIntent { why } => format!("its intent cannot be followed: {}", one_line(why, SHOWN)),
+        Hold::Untrusted { author } => match author {
+            Some(author) => format!(
+                "nobody trusts it: `trust` does not name its author {}",
+                one_line(author, 60)
+            ),
+            None => "nobody trusts it: `trust` asks for an author or a label, and the pull tells of none"
+                .to_owned(),
+        },
         Hold::DayLimit { limit, .. } => format!("the day's limit is used up: {limit}"),
         Hold::Pressure { why } => format!("the machine is too busy: {why}"),
         Hold::BackingOff { after, .. } => match after {

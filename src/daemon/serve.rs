@@ -147,6 +147,13 @@ impl Daemon {
         workspace::sweep(&host.layout).map_err(|error| {
             Failure::failed("home", "cannot clean up what an earlier removal left", &error)
         })?;
+        if let Err(error) = crate::trace::sweep(&host.layout) {
+            // What stays takes room, and nothing else.
+            tracing::warn!(
+                error = chain(&error),
+                "contents of files that nobody asks for stay"
+            );
+        }
         let now = Timestamp::now();
         let process = ProcessId::current();
         let state = ServiceState {

@@ -6,26 +6,15 @@ use std::time::Duration;
 use vik_api::{LimitView, SpendView};
 use vik_core::duration::Span;
 use vik_core::outcome::Usage;
+use vik_core::visible::visible;
 
-/// Text from outside, made safe for a terminal: control characters are shown, not obeyed. Newlines stay.
+/// Text from outside, made safe for a terminal: what it would obey, and what hides or turns text, is shown. Newlines stay.
 pub fn clean(text: &str) -> Cow<'_, str> {
-    let hostile = |c: char| (c.is_control() && c != '\n' && c != '\t') || is_bidi(c);
-    if !text.contains(hostile) {
-        return Cow::Borrowed(text);
+    match visible(text) {
+        Cow::Owned(text) if text.contains('\r') => Cow::Owned(text.replace("\r\n", "\n")),
+        Cow::Borrowed(text) if text.contains('\r') => Cow::Owned(text.replace("\r\n", "\n")),
+        text => text,
     }
-    let mut out = String::with_capacity(text.len() + 8);
-    for c in text.chars() {
-        if hostile(c) {
-            out.extend(c.escape_unicode());
-        } else {
-            out.push(c);
-        }
-    }
-    Cow::Owned(out)
-}
-
-fn is_bidi(c: char) -> bool {
-    matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}')
 }
 
 /// The same on one line, cut to `width` characters.
@@ -103,7 +92,7 @@ mod tests {
 
     #[test]
     fn control_characters_are_shown() {
-        assert_eq!(clean("a\x1b[31mb\u{202e}"), "a\\u{1b}[31mb\\u{202e}");
+        assert_eq!(clean("a\x1b[31mb\u{202e}\r\n"), "a⟦U+001B⟧[31mb⟦U+202E⟧\n");
         assert_eq!(one_line("a\n b\tc", 9), "a b c");
         assert_eq!(one_line("abcdef", 4), "abc…");
     }

@@ -342,6 +342,7 @@ impl<'a> Work<'a> {
                         return Finish::Unkept(error);
                     }
                 }
+                self.forget_base();
                 self.close_log(&ended, &report);
                 (ended, report)
             }
@@ -414,12 +415,19 @@ impl<'a> Work<'a> {
                 }
                 self.prompt(&workdir, &context).await?;
                 crash::point("prompt_ready");
+                self.look_before().await?;
+                crash::point("base_taken");
                 let before = self.fingerprint(&workdir).await;
                 let result = self.agent(&workdir, before).await;
                 (workdir, before, result)
             }
         };
         crash::point("agent_ended");
+        let result = match result {
+            Err(Cut::Detached | Cut::Unkept(_)) => return result,
+            result => self.judge_changes(result).await,
+        };
+        crash::point("changes_traced");
         let result = match result {
             Ok(()) => self.verify(&workdir).await.map_err(Cut::from),
             cut => cut,
@@ -485,6 +493,9 @@ impl<'a> Work<'a> {
         if let Some(hit) = crossed {
             let percent = hit.percent();
             log.push(now, &Event::Limit { hit, percent })?;
+        }
+        if let Some(message) = self.reverted() {
+            log.push(now, &Event::note(message))?;
         }
         // No agent has told it.
         let untold = ended.exit_code.is_none() && ended.signal.is_none();

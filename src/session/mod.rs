@@ -3,13 +3,16 @@
 
 mod agent;
 mod attempt;
+mod changed;
 mod conclude;
 mod confine;
 mod context;
 mod follow;
+pub mod intent;
 mod live;
 mod orders;
 mod prepare;
+mod scope;
 mod scripts;
 mod stop;
 

@@ -13,11 +13,12 @@ use vik_store::{Ran, Step, Trouble};
 
 use super::attempt::Work;
 use super::context::issue_context;
+use super::intent;
 use super::scripts::PROMPT;
 use crate::hooks::{self, Hook};
 use crate::host::Host;
 use crate::report;
-use crate::template::{self, Part};
+use crate::template::{self, Fence, Part};
 use crate::workspace::{self, Prepared, Workspace, WorkspaceError, fs as private};
 
 /// How often a locked workspace is looked at.
@@ -183,7 +184,8 @@ impl Work<'_> {
         }
         let failed = |text: String| Trouble::failed(FailureClass::Hook, text);
         let (source, name) = self.prompt_template().await?;
-        let prompt = template::prompt(&source, context).map_err(|error| {
+        let fence = Fence::of(context, self.start().fenced);
+        let prompt = template::fenced_prompt(&source, context, &fence).map_err(|error| {
             let hint = error.hint().map(|hint| format!(" ({hint})")).unwrap_or_default();
             failed(format!("{name}: {}{hint}", report::chain(&error)))
         })?;
@@ -194,7 +196,8 @@ impl Work<'_> {
         if has_commands {
             self.began(PROMPT).await?;
         }
-        let written = self.write_prompt(workdir, &prompt.parts).await;
+        let intent = intent::section(&self.start().intent, &source, &fence);
+        let written = self.write_prompt(workdir, &prompt.parts, &fence, &intent).await;
         if written.is_err() && self.disk_fails().await {
             return written;
         }
@@ -208,22 +211,35 @@ impl Work<'_> {
         written
     }
 
-    async fn write_prompt(&self, workdir: &Path, parts: &[Part]) -> Result<(), Trouble> {
+    async fn write_prompt(
+        &self,
+        workdir: &Path,
+        parts: &[Part],
+        fence: &Fence,
+        intent: &str,
+    ) -> Result<(), Trouble> {
         let mut text = String::new();
         for part in parts {
             match part {
                 Part::Text(piece) => text.push_str(piece),
-                Part::Command { script, .. } => {
+                Part::Command { script, has_data, .. } => {
                     let place = self.place(workdir, Duration::ZERO);
                     let file = self.files.hook(PROMPT).with_extension("sh");
                     let stop = async {
                         self.attempt.orders.halted().await;
                     };
                     let output = hooks::prompt_command(self.host(), script, place, &file, stop).await;
-                    text.push_str(&output.map_err(|error| self.hook_trouble(&error))?);
+                    let output = output.map_err(|error| self.hook_trouble(&error))?;
+                    if *has_data && fence.is_closed() {
+                        text.push_str(&fence.data(&output));
+                    } else {
+                        text.push_str(&output);
+                    }
                 }
             }
         }
+        text.push_str(intent);
+        let text = fence.explain(text);
         private::write_private(&self.files.prompt(), text.as_bytes())
             .map_err(|error| Trouble::failed(FailureClass::Hook, format!("cannot write the prompt: {error}")))
     }

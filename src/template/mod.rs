@@ -12,6 +12,7 @@
 //! take it for an option (write `--` before it), and a value used as a file name is a file name.
 
 mod error;
+mod fence;
 mod names;
 mod render;
 mod shell;
@@ -24,6 +25,7 @@ mod tests;
 use serde_json::Value;
 
 pub use error::{Place, TemplateError};
+pub use fence::Fence;
 pub use names::{AFTER_CREATE_NAMES, AFTER_RUN_NAMES, NAMES, SHOW_NAMES};
 
 /// The longest text that a template may render to, in bytes.
@@ -47,6 +49,8 @@ pub enum Part {
         script: String,
         /// The line of the template on which it begins, from 1.
         line: usize,
+        /// Whether a value of the tracker or of an agent is part of it: then its output may be theirs too.
+        has_data: bool,
     },
 }
 
@@ -79,15 +83,28 @@ impl Prompt {
     }
 }
 
-/// Renders a prompt.
+/// Renders a prompt for an issue that is trusted.
 ///
 /// # Errors
 /// When the template is wrong, uses a name that `context` does not have, or puts a value into a command at a place
 /// where it cannot be kept data.
 pub fn prompt(source: &str, context: &Value) -> Result<Prompt, TemplateError> {
+    fenced_prompt(source, context, &Fence::of(context, false))
+}
+
+/// Renders a prompt, with what it prints of the issue as `fence` says.
+///
+/// # Errors
+/// As [`prompt`].
+pub fn fenced_prompt(source: &str, context: &Value, fence: &Fence) -> Result<Prompt, TemplateError> {
     let plan = source::Plan::prompt(source)?;
-    let rendered = render::render(&plan, context)?;
+    let rendered = render::render(&plan, context, Some(fence))?;
     render::split(&plan, rendered)
+}
+
+/// Whether a template uses a name of its context.
+pub fn uses(source: &str, name: &str) -> bool {
+    names::uses(source, name)
 }
 
 /// Renders a hook, `verify` or another shell script, for `sh FILE`.
@@ -96,7 +113,7 @@ pub fn prompt(source: &str, context: &Value) -> Result<Prompt, TemplateError> {
 /// As [`prompt`].
 pub fn script(source: &str, context: &Value) -> Result<String, TemplateError> {
     let plan = source::Plan::script(source)?;
-    let rendered = render::render(&plan, context)?;
+    let rendered = render::render(&plan, context, None)?;
     shell::quote(&plan, &rendered)
 }
 

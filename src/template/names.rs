@@ -17,6 +17,7 @@ pub const NAMES: &[&str] = &[
     "workspace_root",
     "env",
     "attempt",
+    "intent",
 ];
 
 /// The names in `after_create`, which runs before there is an attempt.
@@ -33,6 +34,7 @@ pub const AFTER_RUN_NAMES: &[&str] = &[
     "workspace_root",
     "env",
     "attempt",
+    "intent",
     "session",
 ];
 
@@ -64,6 +66,15 @@ pub(super) fn undeclared(source: &str, names: &[&str]) -> Vec<TemplateError> {
         .collect();
     errors.sort_by_key(TemplateError::line);
     errors
+}
+
+/// Whether a template uses a name that it does not set itself.
+pub(super) fn uses(source: &str, name: &str) -> bool {
+    let mut environment = Environment::new();
+    environment.set_syntax(source::syntax());
+    environment
+        .template_from_str(source)
+        .is_ok_and(|template| template.undeclared_variables(false).contains(name))
 }
 
 /// The line of the first use of a name, or of a dotted path.

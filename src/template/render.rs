@@ -1,14 +1,16 @@
 //! Running the engine: strict, bounded, and with the values of shell text kept apart.
 
 use std::io::{self, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use minijinja::value::ValueKind;
 use minijinja::{Environment, Error, ErrorKind, State, UndefinedBehavior, Value as Template};
 use serde_json::Value;
 
 use super::error::TemplateError;
 use super::source::{self, Plan};
-use super::{MAX_OUTPUT_BYTES, Part, Prompt, names, shell};
+use super::{Fence, MAX_OUTPUT_BYTES, Part, Prompt, names, shell};
 
 /// Steps of the engine before a template is taken for one that does not end.
 const FUEL: u64 = 2_000_000;
@@ -21,8 +23,8 @@ pub(super) struct Rendered {
     pub(super) values: Vec<(usize, String)>,
 }
 
-/// Renders the rewritten source.
-pub(super) fn render(plan: &Plan, context: &Value) -> Result<Rendered, TemplateError> {
+/// Renders the rewritten source. What is printed outside of shell text goes through the fence, where there is one.
+pub(super) fn render(plan: &Plan, context: &Value, fence: Option<&Fence>) -> Result<Rendered, TemplateError> {
     let values = Arc::new(Mutex::new(Vec::new()));
     let mut environment = Environment::new();
     environment.set_syntax(source::syntax());
@@ -31,11 +33,33 @@ pub(super) fn render(plan: &Plan, context: &Value) -> Result<Rendered, TemplateE
     environment.set_debug(true);
     environment.set_fuel(Some(FUEL));
     environment.set_recursion_limit(100);
+    // Set while a value of shell text is written: that is data by its quotes.
+    let in_shell = Arc::new(AtomicBool::new(false));
+    if let Some(fence) = fence {
+        let (fence, placeholder) = (fence.clone(), source::placeholder_start(&plan.nonce));
+        let in_shell = Arc::clone(&in_shell);
+        environment.set_formatter(move |out, state, value| {
+            let is_text = !matches!(
+                value.kind(),
+                ValueKind::Undefined | ValueKind::None | ValueKind::Bool | ValueKind::Number
+            );
+            if is_text && !in_shell.load(Ordering::Relaxed) {
+                let text = value.to_string();
+                if !text.starts_with(&placeholder) {
+                    return Ok(out.write_str(&fence.print(&text))?);
+                }
+            }
+            minijinja::escape_formatter(out, state, value)
+        });
+    }
     environment.add_filter(plan.filter(), {
         let (nonce, values) = (plan.nonce.clone(), Arc::clone(&values));
         move |state: &mut State<'_, '_>, value: Template, site: usize| -> Result<String, Error> {
             // `format` writes the value as `{{ … }}` does, and refuses an undefined one.
-            let text = state.format(value)?;
+            in_shell.store(true, Ordering::Relaxed);
+            let text = state.format(value);
+            in_shell.store(false, Ordering::Relaxed);
+            let text = text?;
             let mut values = values.lock().unwrap_or_else(PoisonError::into_inner);
             values.push((site, text));
             Ok(source::placeholder(&nonce, values.len() - 1))
@@ -105,6 +129,11 @@ pub(super) fn split(plan: &Plan, rendered: Rendered) -> Result<Prompt, TemplateE
             parts.push(Part::Text(before.to_owned()));
         }
         inner.clone_into(&mut rendered.text);
+        let is_data = |(at, (site, _)): (usize, &(usize, String))| {
+            plan.sites.get(*site).is_none_or(|site| !site.own)
+                && inner.contains(&source::placeholder(&plan.nonce, at))
+        };
+        let has_data = rendered.values.iter().enumerate().any(is_data);
         let line = number
             .parse()
             .ok()
@@ -114,6 +143,7 @@ pub(super) fn split(plan: &Plan, rendered: Rendered) -> Result<Prompt, TemplateE
         parts.push(Part::Command {
             script: shell::quote(plan, &rendered)?,
             line,
+            has_data,
         });
         rest = behind;
     }

@@ -140,7 +140,12 @@ fn filter_name(nonce: &str) -> String {
 
 /// A placeholder for the value with this index.
 pub(super) fn placeholder(nonce: &str, index: usize) -> String {
-    format!("\u{1}{nonce}={index};")
+    format!("{}{index};", placeholder_start(nonce))
+}
+
+/// What each placeholder begins with.
+pub(super) fn placeholder_start(nonce: &str) -> String {
+    format!("\u{1}{nonce}=")
 }
 
 fn nonce() -> String {

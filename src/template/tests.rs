@@ -1,6 +1,7 @@
 //! What is promised of templates, held against real shells.
 
 mod commands;
+mod fence;
 mod places;
 mod refusals;
 mod strictness;

@@ -7,15 +7,14 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs::OpenOptions;
-use std::io::{self, Read};
-use std::os::unix::fs::{OpenOptionsExt, symlink};
+use std::io;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use nix::fcntl::OFlag;
 use vik_proc::{Limits, ShimSpec, Supervisor};
 
+use super::changes::small_file;
 use super::fs::{create_private_dir_all, write_private};
 
 /// How long one look of git may take.
@@ -23,9 +22,6 @@ const GIT_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// How much of what git lists is read: more files than that are not looked at.
 const GIT_BYTES: usize = 64 * 1024 * 1024;
-
-/// The longest small file of a repository that is read.
-const MAX_SMALL_FILE: u64 = 64 * 1024;
 
 /// What of a workspace would be lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -279,18 +275,4 @@ impl View {
         }
         Ok(run.stdout)
     }
-}
-
-/// Reads a small file that an agent may have put there: no link is followed, and no pipe is waited for.
-fn small_file(path: &Path) -> io::Result<String> {
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits())
-        .open(path)?;
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::other("it is no file"));
-    }
-    let mut text = String::new();
-    file.take(MAX_SMALL_FILE).read_to_string(&mut text)?;
-    Ok(text)
 }

@@ -83,6 +83,15 @@ pub fn write_atomic(path: &Path, bytes: &[u8]) -> io::Result<()> {
     sync_dir(&folder)
 }
 
+/// [`write_atomic`] without waiting for the disk: whole whenever Vik dies, but a power cut may lose it.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn write_soon(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let (_, temporary) = temporary(path)?;
+    replace(path, &temporary, bytes, false)
+}
+
 fn replace(path: &Path, temporary: &Path, bytes: &[u8], durable: bool) -> io::Result<()> {
     let result = create_new_private(temporary)
         .and_then(|mut file| {
@@ -104,13 +113,12 @@ pub fn write_json_atomic<T: Serialize + ?Sized>(path: &Path, value: &T) -> io::R
     write_atomic(path, &json(value)?)
 }
 
-/// [`write_json_atomic`] without waiting for the disk: whole whenever Vik dies, but a power cut may lose it.
+/// [`write_soon`] with a value as JSON and a newline.
 ///
 /// # Errors
 /// When it cannot be written, or is no JSON.
 pub fn write_json_soon<T: Serialize + ?Sized>(path: &Path, value: &T) -> io::Result<()> {
-    let (_, temporary) = temporary(path)?;
-    replace(path, &temporary, &json(value)?, false)
+    write_soon(path, &json(value)?)
 }
 
 fn json<T: Serialize + ?Sized>(value: &T) -> io::Result<Vec<u8>> {

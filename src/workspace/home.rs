@@ -220,6 +220,27 @@ impl Layout {
         self.sessions_dir().join(folder_name(issue))
     }
 
+    /// The trace, and the contents of the files it tells of.
+    pub fn trace_dir(&self) -> PathBuf {
+        self.root.join("trace")
+    }
+
+    /// The contents of files as attempts found and left them.
+    pub fn contents_dir(&self) -> PathBuf {
+        self.trace_dir().join("contents")
+    }
+
+    /// What the workspace of an issue was when it was looked at last.
+    pub fn last_look(&self, issue: &IssueId) -> PathBuf {
+        self.trace_dir().join("looks").join(folder_name(issue) + ".json")
+    }
+
+    /// What attempts at a stage of an issue changed out of scope and left so.
+    pub fn owed(&self, issue: &IssueId, stage: &StageName) -> PathBuf {
+        let folder = self.trace_dir().join("owed").join(folder_name(issue));
+        folder.join(format!("{stage}.json"))
+    }
+
     /// The workspaces of all issues.
     pub fn issues_dir(&self) -> PathBuf {
         self.root.join("issues")

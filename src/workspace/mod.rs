@@ -3,6 +3,7 @@
 //! Paths are made here and nowhere else. What an agent may have touched is opened by directory handles that never
 //! follow a link, so an issue's folder is that folder, whatever stands in it or was put in its place.
 
+pub mod changes;
 mod clean;
 mod diff;
 mod fingerprint;

@@ -133,7 +133,7 @@ fn the_version_is_told() {
 fn what_comes_later_is_refused_in_words() {
     let world = World::new(&[]);
     let mut text = String::new();
-    for verb in ["approve", "deny", "trace"] {
+    for verb in ["approve", "deny"] {
         let done = world.vik(&[verb, "1"]).expect(2);
         assert!(
             done.err.contains(verb) && done.err.contains("later"),

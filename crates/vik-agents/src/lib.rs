@@ -29,6 +29,7 @@ use serde_json::value::RawValue;
 use vik_core::event::Event;
 use vik_core::limits::Limit;
 use vik_core::outcome::{FailureClass, Usage};
+use vik_core::scope::Scope;
 use vik_core::workflow::{AgentProfile, Runtime};
 
 pub use environment::{COMMON, COMMON_PREFIXES, provider_names, provider_prefixes};
@@ -56,6 +57,8 @@ pub struct LaunchContext<'a> {
     pub budget: Limit,
     /// Whether the process will run in Vik's sandbox: then a sandbox of its own, which cannot work in it, is left off.
     pub in_sandbox: bool,
+    /// What it may change, for an agent that refuses the rest itself.
+    pub scope: Option<&'a Scope>,
     /// Whether the process will run as root.
     pub is_root: bool,
     /// The daemon's environment.

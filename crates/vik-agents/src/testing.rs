@@ -56,6 +56,7 @@ pub(crate) fn context(profile: &AgentProfile) -> LaunchContext<'_> {
         resume: None,
         budget: Limit::default(),
         in_sandbox: false,
+        scope: None,
         is_root: false,
         environment: &ENVIRONMENT,
     }

@@ -65,6 +65,7 @@ fn context<'a>(profile: &'a AgentProfile, environment: &'a BTreeMap<String, Stri
         resume: None,
         budget: Limit::default(),
         in_sandbox: false,
+        scope: None,
         is_root: false,
         environment,
     }

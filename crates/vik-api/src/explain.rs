@@ -4,7 +4,9 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use vik_core::ids::{IssueId, StageName};
+use vik_core::intent::{Clause, Intent};
 use vik_core::outcome::{FailureClass, Outcome};
+use vik_core::trust::Trust;
 
 use crate::{Daemon, DayView, LifeView, RunView};
 
@@ -40,6 +42,9 @@ pub struct Explanation {
     /// Its labels, where the pull tells them.
     #[serde(default)]
     pub labels: Vec<String>,
+    /// What its text may do (`trust`).
+    #[serde(default)]
+    pub trust: TrustView,
     /// Whether the last good pull brought it.
     pub present: bool,
     /// Whether a person paused it.
@@ -75,6 +80,54 @@ pub struct StageView {
     pub max_attempts: u32,
     /// What holds it.
     pub hold: Option<HoldView>,
+    /// What it is to do, and where; `null` where that cannot be followed.
+    #[serde(default)]
+    pub intent: Option<StageIntentView>,
+}
+
+/// What an attempt is to do, and where.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct StageIntentView {
+    /// Lists of globs, each of which must take a path that may be changed; `null`: no path is forbidden.
+    pub scope: Option<Vec<Vec<String>>>,
+    /// What must hold while it is done.
+    pub constraints: Vec<String>,
+    /// What must hold when it is done.
+    pub acceptance: Vec<String>,
+}
+
+/// What the text of an issue may do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TrustView {
+    /// It is read as it is.
+    #[default]
+    Trusted,
+    /// It stands in prompts as data, in a fence.
+    Fenced,
+    /// It starts nothing.
+    Held,
+}
+
+impl From<Trust> for TrustView {
+    fn from(trust: Trust) -> Self {
+        match trust {
+            Trust::Trusted => Self::Trusted,
+            Trust::Fenced => Self::Fenced,
+            Trust::Held => Self::Held,
+        }
+    }
+}
+
+impl From<&Intent> for StageIntentView {
+    fn from(intent: &Intent) -> Self {
+        let texts = |clauses: &[Clause]| clauses.iter().map(|clause| clause.text.clone()).collect();
+        Self {
+            scope: intent.scope.clone().map(Into::into),
+            constraints: texts(&intent.constraints),
+            acceptance: texts(&intent.acceptance),
+        }
+    }
 }
 
 /// Where a stage stands.

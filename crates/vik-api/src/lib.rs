@@ -14,10 +14,13 @@ mod schedule;
 mod sessions;
 mod spend;
 mod status;
+mod trace;
 
 pub use control::{PROTOCOL, Request, Response, Verb};
 pub use error::ErrorBody;
-pub use explain::{DecisionView, Explained, Explanation, HoldView, StageState, StageView};
+pub use explain::{
+    DecisionView, Explained, Explanation, HoldView, StageIntentView, StageState, StageView, TrustView,
+};
 pub use notify::{Notification, NotifiedItem, NotifierView};
 pub use pages::{Decided, DecisionsPage, EventsPage, Health, IssuesPage, RunsPage, StderrTail};
 pub use problem::{PROBLEM_JSON, Problem, Steered, Unpark, WhichIssue};
@@ -29,4 +32,8 @@ pub use spend::{DayView, LifeView, LimitView, SpendView};
 pub use status::{
     ApiView, Daemon, DaemonState, LastPull, LedgerView, ParkedView, PullCounts, RejectedEdit, SCHEMA,
     SessionView, StageDef, Status, WaitingView, WorkflowView,
+};
+pub use trace::{
+    Author, BlameView, BlamedLines, BrokenRecord, IntentFile, IntentView, TraceCheck, TraceEntry,
+    TracedAttempt, TracedFile,
 };

@@ -164,6 +164,18 @@ pub enum Event<'a> {
     Ended(Ended),
 }
 
+impl Event<'_> {
+    /// Something that Vik has to say, which ended nothing.
+    pub fn note(message: String) -> Self {
+        Self::Error {
+            message: message.into(),
+            fatal: false,
+            failure_class: None,
+            http_status: None,
+        }
+    }
+}
+
 /// The kinds of events that Vik writes on its own account; all others tell what the agent printed.
 pub const OWN_KINDS: [&str; 4] = ["resumed", "resume_failed", "limit", "ended"];
 

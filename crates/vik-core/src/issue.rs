@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use jiff::Timestamp;
 use serde::de::{Deserializer as _, SeqAccess, Visitor};
@@ -11,8 +11,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
+use vik_scope::Scope;
 
 use crate::ids::IssueId;
+use crate::intent::{BadIntent, IssueIntent, may_say};
+use crate::trust::Origin;
 
 /// The longest id, in bytes: it goes into environments and messages whole.
 pub const MAX_ID_BYTES: usize = 32 * 1024;
@@ -37,7 +40,33 @@ pub struct Issue {
     pub blocked_by: Arc<[IssueId]>,
     /// The whole item as it was printed; kept as text, since most items are never looked at again.
     payload: Arc<str>,
+    /// What was read of that, once it was asked for.
+    #[serde(skip)]
+    read: ReadOnce,
 }
+
+/// What of an item is read when it is first asked for. It follows from the rest, and makes no difference.
+#[derive(Clone, Default)]
+struct ReadOnce {
+    intent: OnceLock<Arc<Result<IssueIntent, BadIntent>>>,
+    /// Its scope with that of the stage which asked first.
+    joined: OnceLock<Arc<(Scope, Result<Scope, BadIntent>)>>,
+    origin: OnceLock<Arc<Origin>>,
+}
+
+impl fmt::Debug for ReadOnce {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("_")
+    }
+}
+
+impl PartialEq for ReadOnce {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for ReadOnce {}
 
 /// What stands for the whole of an issue when asking whether a person changed it: state, title, description.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -307,6 +336,7 @@ impl<'a> Item<'a> {
                 .and_then(|text| text.parse().ok()),
             blocked_by: self.blocked_by.iter().map(|id| IssueId::new(&**id)).collect(),
             payload: self.text.into(),
+            read: ReadOnce::default(),
         }
     }
 }
@@ -330,6 +360,7 @@ impl Issue {
             created_at: None,
             blocked_by: Arc::default(),
             payload: "{}".into(),
+            read: ReadOnce::default(),
         }
     }
 
@@ -379,6 +410,50 @@ impl Issue {
         }
     }
 
+    /// What it says of its intent.
+    pub fn intent(&self) -> &Result<IssueIntent, BadIntent> {
+        self.read.intent.get_or_init(|| {
+            let read = || IssueIntent::read(&self.fields());
+            Arc::new(if may_say(&self.payload) {
+                read()
+            } else {
+                Ok(IssueIntent::default())
+            })
+        })
+    }
+
+    /// Its scope with that of a stage, which `join` makes; mostly there is one stage that asks, again and again.
+    pub(crate) fn joined(
+        &self,
+        stage: &Scope,
+        join: impl Fn() -> Result<Scope, BadIntent>,
+    ) -> Result<Scope, BadIntent> {
+        let known = self.read.joined.get_or_init(|| Arc::new((stage.clone(), join())));
+        if known.0 == *stage {
+            known.1.clone()
+        } else {
+            join()
+        }
+    }
+
+    /// Who stands behind it.
+    pub fn origin(&self) -> &Origin {
+        self.read
+            .origin
+            .get_or_init(|| Arc::new(Origin::read(&self.fields(), self.labels())))
+    }
+
+    /// What an approval covers: all that the item says but where it stands, and when it was touched. Another one is another
+    /// text, which was not approved.
+    pub fn text_fingerprint(&self) -> Fingerprint {
+        let mut fields = self.fields();
+        for key in ["state", "status", "updated_at", "updatedAt"] {
+            fields.remove(key);
+        }
+        fields.sort_keys();
+        hashed(&[&Value::Object(fields).to_string()])
+    }
+
     /// What changes when a person changes the issue.
     pub fn fingerprint(&self) -> Fingerprint {
         self.fingerprint_in(&self.state)
@@ -386,15 +461,19 @@ impl Issue {
 
     /// What the fingerprint is when nothing but the state changes to this one.
     pub fn fingerprint_in(&self, state: &str) -> Fingerprint {
-        let mut hash = Sha256::new();
-        for part in [state, &*self.title, &*self.description()] {
-            hash.update((part.len() as u64).to_le_bytes());
-            hash.update(part.as_bytes());
-        }
-        let mut short = [0; 16];
-        short.copy_from_slice(&hash.finalize()[..16]);
-        Fingerprint(short)
+        hashed(&[state, &*self.title, &*self.description()])
     }
+}
+
+fn hashed(parts: &[&str]) -> Fingerprint {
+    let mut hash = Sha256::new();
+    for part in parts {
+        hash.update((part.len() as u64).to_le_bytes());
+        hash.update(part.as_bytes());
+    }
+    let mut short = [0; 16];
+    short.copy_from_slice(&hash.finalize()[..16]);
+    Fingerprint(short)
 }
 
 fn string(raw: &RawValue) -> Option<Cow<'_, str>> {
@@ -433,131 +512,4 @@ fn scalar(raw: &RawValue) -> Option<Cow<'_, str>> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_addresses_of_the_web_are_links_and_labels_are_names() {
-        let read = |more: &str| {
-            let item = format!(r#"{{"id":"1","title":"T","state":"todo"{more}}}"#);
-            let issue = Issue::parse(&item).unwrap();
-            (issue.url(), issue.labels())
-        };
-        let (url, labels) =
-            read(r#","url":"https://t.example/1","labels":["bug",{"name":"ui","color":"red"},{"id":3},7]"#);
-        assert_eq!(url.as_deref(), Some("https://t.example/1"));
-        assert_eq!(labels, ["bug", "ui"]);
-        for hostile in [
-            "javascript:alert(1)",
-            "file:///etc/passwd",
-            " https://t.example",
-            "//t.example",
-            "",
-        ] {
-            assert_eq!(read(&format!(r#","url":"{hostile}""#)).0, None, "{hostile}");
-        }
-        assert_eq!(read(r#","url":7,"labels":"bug""#), (None, Vec::new()));
-    }
-
-    #[test]
-    fn one_bad_item_does_not_spoil_the_pull() {
-        let pull = Pull::parse(
-            br#"[{"id":1,"state":"todo","title":"a","desc":"d"},{"id":"x"},{"identifier":"E-1","status":"todo"},
-                {"id":"1","state":"done"},7,{"state":"todo"},{"id":{},"state":"a"},{"id":"","state":"a"}]"#,
-        )
-        .unwrap();
-        let ids: Vec<_> = pull.issues.iter().map(|i| i.id.as_str()).collect();
-        assert_eq!(ids, ["1", "E-1"]);
-        assert_eq!(pull.issues[0].description(), "d");
-        assert_eq!(pull.issues[1].description(), "");
-        let reasons: Vec<_> = pull
-            .skipped
-            .iter()
-            .map(|s| (s.index, s.reason.as_str()))
-            .collect();
-        assert_eq!(
-            reasons,
-            [
-                (1, "it has no `state`"),
-                (3, "an item with this id came before it"),
-                (4, "it is not an object"),
-                (5, "it has no `id`"),
-                (6, "its `id` is neither text nor a number"),
-                (7, "its `id` is empty"),
-            ]
-        );
-    }
-
-    #[test]
-    fn a_priority_is_a_number_or_none() {
-        let of = |text: &str| {
-            Issue::parse(&format!(r#"{{"id":1,"state":"a","priority":{text}}}"#))
-                .unwrap()
-                .priority_milli
-        };
-        assert_eq!(
-            [of("2"), of("-1.5"), of("1e300")],
-            [Some(2000), Some(-1500), Some(i64::MAX)]
-        );
-        assert_eq!([of("null"), of("\"1\""), of("[1]")], [None; 3]);
-    }
-
-    #[test]
-    fn what_is_not_wanted_is_checked_and_counted_but_not_kept() {
-        let first = Pull::parse(br#"[{"id":"a","state":"doing","n":1},{"id":"b","state":"doing"}]"#)
-            .unwrap()
-            .issues;
-        let known = first
-            .into_iter()
-            .map(|issue| (issue.id.clone(), Some(issue)))
-            .collect();
-        let wanted = Wanted {
-            states: vec!["todo".into()],
-            known,
-        };
-        let text = br#"[{"id":"a","state":"doing","n":1},{"id":"b","state":"done"},{"id":"c","state":"todo"},
-            {"id":"d","state":"done"},{"id":"d","state":"todo"},{"id":"e"}]"#;
-        let pull = Pull::parse_wanted(text, &wanted).unwrap();
-        let kept: Vec<_> = pull
-            .issues
-            .iter()
-            .map(|issue| (issue.id.as_str(), &*issue.state))
-            .collect();
-        assert_eq!(kept, [("a", "doing"), ("b", "done"), ("c", "todo")]);
-        assert_eq!(
-            (pull.count, pull.skipped.len()),
-            (4, 2),
-            "the second `d` is no issue of its own"
-        );
-        assert!(
-            Arc::ptr_eq(
-                &pull.issues[0].payload,
-                &wanted.known["a"].as_ref().unwrap().payload
-            ),
-            "unchanged: not read anew"
-        );
-        assert!(Arc::ptr_eq(&pull.issues[2].state, &wanted.states[0]));
-    }
-
-    #[test]
-    fn garbage_is_an_error() {
-        for output in [&b"not json"[..], b"", b"{}", b"[{", b"[]x", b"\xff"] {
-            assert!(Pull::parse(output).is_err());
-        }
-    }
-
-    #[test]
-    fn the_rest_stays_and_the_fingerprint_follows_what_people_change() {
-        let issue = |text: &str| Issue::parse(text).unwrap();
-        let a = issue(r#"{"id":"a","state":"todo","labels":["x"],"description":"d"}"#);
-        assert_eq!(a.fields()["labels"][0], "x");
-        assert_eq!(
-            a.fingerprint(),
-            issue(r#"{"id":"a","state":"todo","labels":[],"desc":"d"}"#).fingerprint()
-        );
-        assert_ne!(
-            a.fingerprint(),
-            issue(r#"{"id":"a","state":"todo","desc":"e"}"#).fingerprint()
-        );
-    }
-}
+mod tests;

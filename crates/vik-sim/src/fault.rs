@@ -52,6 +52,10 @@ faults! {
     ActedEarly = "acted_early";
     /// The core does not hear of blockers.
     BlockersUnheard = "blockers_unheard";
+    /// The core does not hear what issues say of their scope, nor who wrote them.
+    ScopesUnheard = "scopes_unheard";
+    /// The core lets issues with overlapping scopes run at once.
+    ScopesCross = "scopes_cross";
     /// The day's counter is lost at a restart.
     DayReset = "day_reset";
     /// An old report is taken for the end of the attempt that runs now.

@@ -5,9 +5,14 @@ use std::sync::{Arc, OnceLock};
 use vik_core::duration::Span;
 use vik_core::limits::{Limit, Spend};
 use vik_core::money::MicroUsd;
-use vik_core::workflow::{OnStateChange, RemoveWorkspace, Show, Stage, Workflow, load};
+use vik_core::scope::Scope;
+use vik_core::workflow::{
+    OnStateChange, RemoveWorkspace, ScopeConflicts, Show, Stage, StageIntent, TrustPolicy, Untrusted,
+    Workflow, load,
+};
 
 use crate::rng::Rng;
+use crate::tracker::AUTHORS;
 
 /// States of issues. The stages' states come first, the terminal ones last.
 pub const STATES: [&str; 5] = ["todo", "review", "later", "done", "closed"];
@@ -70,7 +75,36 @@ const EDITS: &[(&str, Edit)] = &[
     ("show", show),
     ("switches", switches),
     ("estimates", estimates),
+    ("scopes", scopes),
+    ("trust", trust),
 ];
+
+/// What stages own: all of it, parts that cross, or nothing of their own.
+fn scopes(workflow: &mut Workflow, rng: &mut Rng) {
+    workflow.issue.scope_conflicts = rng.pick(&[
+        ScopeConflicts::Serialize,
+        ScopeConflicts::Serialize,
+        ScopeConflicts::Allow,
+    ]);
+    for stage in &mut workflow.issue.stages {
+        stage.intent = StageIntent {
+            scope: maybe(rng, 40, |rng| {
+                let globs: &[&str] = rng.pick(&[&["a", "b"][..], &["**"], &["a"], &["!a/x"]]);
+                Scope::new(globs).unwrap_or_else(|_| Scope::nothing())
+            }),
+            from_issue: rng.percent(80),
+            ..StageIntent::default()
+        };
+    }
+}
+
+fn trust(workflow: &mut Workflow, rng: &mut Rng) {
+    workflow.trust = maybe(rng, 50, |rng| TrustPolicy {
+        authors: vec![AUTHORS[0].to_owned()],
+        labels: Vec::new(),
+        untrusted: rng.pick(&[Untrusted::Hold, Untrusted::Fence]),
+    });
+}
 
 fn slots(workflow: &mut Workflow, rng: &mut Rng) {
     workflow.max_issue_concurrency = rng.between(1, 4) as u32;

@@ -13,6 +13,22 @@ use crate::rng::Rng;
 /// How many old snapshots it can lie with.
 const KEPT: usize = 4;
 
+/// What issues say of their scopes: apart, nested, crossing, with a part left out, none at all, and one that is none.
+const SCOPES: [&[&str]; 9] = [
+    &[],
+    &["a"],
+    &["b"],
+    &["a/x"],
+    &["**/x"],
+    &["**", "!a"],
+    &["b/y", "a/y"],
+    &["c"],
+    &["../c"],
+];
+
+/// Who writes issues; the first one is always trusted.
+pub const AUTHORS: [&str; 2] = ["member", "stranger"];
+
 /// One issue as the tracker tells it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item {
@@ -26,6 +42,10 @@ pub struct Item {
     pub description: u32,
     /// The issues that block it.
     pub blocked_by: Vec<usize>,
+    /// What it says of its scope.
+    pub scope: &'static [&'static str],
+    /// Who wrote it.
+    pub author: &'static str,
     priority: Option<u8>,
     created: Option<u8>,
     /// As a pull prints it.
@@ -37,6 +57,15 @@ impl Item {
     pub fn without_blockers(&self) -> Arc<Self> {
         let mut item = self.clone();
         item.blocked_by.clear();
+        item.write("");
+        Arc::new(item)
+    }
+
+    /// The same without what it says of its scope, written by somebody who is trusted.
+    pub fn without_scope(&self) -> Arc<Self> {
+        let mut item = self.clone();
+        item.scope = &[];
+        item.author = AUTHORS[0];
         item.write("");
         Arc::new(item)
     }
@@ -68,6 +97,10 @@ impl Item {
             let ids: Vec<String> = self.blocked_by.iter().map(usize::to_string).collect();
             let _ = write!(text, r#","blocked_by":[{}]"#, ids.join(","));
         }
+        if !self.scope.is_empty() {
+            let _ = write!(text, r#","owned_scope":{:?}"#, self.scope);
+        }
+        let _ = write!(text, r#","author":"{}""#, self.author);
         text.push('}');
         self.text = text.into();
     }
@@ -99,6 +132,8 @@ impl Tracker {
                 title: 0,
                 description: 0,
                 blocked_by: Vec::new(),
+                scope: rng.pick(&SCOPES),
+                author: AUTHORS[0],
                 priority: rng.percent(60).then(|| rng.between(1, 3) as u8),
                 created: rng.percent(60).then(|| rng.between(1, 9) as u8),
                 text: "".into(),
@@ -148,7 +183,7 @@ impl Tracker {
 
     /// Somebody does something to an issue. Returns what.
     pub fn edit(&mut self, issue: usize, rng: &mut Rng) -> &'static str {
-        match rng.weighted(&[8, 3, 2, 3, 2, 4, 2]) {
+        match rng.weighted(&[8, 3, 2, 3, 2, 4, 2, 2, 1]) {
             0 => {
                 let state = rng.pick(&STATES);
                 self.set_state(issue, state);
@@ -181,6 +216,16 @@ impl Tracker {
                 } else {
                     "vanishes"
                 }
+            }
+            7 => {
+                let scope = rng.pick(&SCOPES);
+                self.change(issue, |item| item.scope = scope);
+                "scope"
+            }
+            8 => {
+                let author = rng.pick(&AUTHORS);
+                self.change(issue, |item| item.author = author);
+                "author"
             }
             _ => {
                 let priority = rng.percent(70).then(|| rng.between(1, 3) as u8);

@@ -186,6 +186,21 @@ impl AttemptFiles {
         self.with(".steps.jsonl")
     }
 
+    /// What the workspace was before the agent ran; there while the attempt goes on.
+    pub fn base(&self) -> PathBuf {
+        self.with(".base.json")
+    }
+
+    /// What the agent changed in its workspace.
+    pub fn changes(&self) -> PathBuf {
+        self.with(".changes.json")
+    }
+
+    /// Whether the agent kept to its scope.
+    pub fn scope_verdict(&self) -> PathBuf {
+        self.with(".scope.json")
+    }
+
     /// The shim's FIFO, by which a later daemon takes it over.
     pub fn control(&self) -> PathBuf {
         self.with(".control")

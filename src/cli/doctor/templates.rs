@@ -191,6 +191,8 @@ fn context(host: &Host, kind: Kind, stage: &Stage, issue: &Issue) -> Value {
         previous: None,
         resume: None,
         budget: Default::default(),
+        intent: Default::default(),
+        fenced: false,
     };
     let mut context = stage_context(host, &start, &workdir);
     if kind == Kind::AfterRun {

@@ -17,7 +17,7 @@ use vik_core::scheduler::{Filter, Scheduler};
 use vik_core::time::{Mono, Now};
 use vik_store::ledger::Reader;
 
-pub(super) use text::{answer, heading, limits, paragraph};
+pub(super) use text::{answer, heading, intent, limits, paragraph};
 
 use super::args::ExplainArgs;
 use super::{Done, client, history, print, print_json, warn};

@@ -27,6 +27,7 @@ fn hold(reason: &str, detail: &str) -> HoldView {
 
 fn stage(name: &str, state: StageState, hold: Option<HoldView>) -> StageView {
     StageView {
+        intent: None,
         stage: name.into(),
         state,
         run_id: None,
@@ -97,6 +98,7 @@ fn explained(state: DaemonState, stages: Vec<StageView>) -> Explained {
             issue_state: "todo".to_owned(),
             issue_url: Some("https://tracker.example/42".to_owned()),
             labels: vec!["bug".to_owned()],
+            trust: vik_api::TrustView::Trusted,
             present: true,
             paused: false,
             hold: None,

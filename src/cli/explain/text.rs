@@ -3,7 +3,9 @@
 use std::fmt::Write as _;
 
 use jiff::Timestamp;
-use vik_api::{DaemonState, DecisionView, Explained, Explanation, HoldView, RunState, StageState, StageView};
+use vik_api::{
+    DaemonState, DecisionView, Explained, Explanation, HoldView, RunState, StageState, StageView, TrustView,
+};
 
 use crate::cli::show;
 use crate::report::{ago, count, one_line, spent, table_within, wrap};
@@ -17,6 +19,7 @@ pub fn text(explained: &Explained, now: Timestamp, width: usize) -> String {
     paragraph(&mut out, "", &answer(explained, now), width);
     if let Some(standing) = &explained.now {
         out.push_str(&stages(standing, now, width));
+        out.push_str(&intent(standing, width));
         out.push_str(&limits(standing));
     }
     out.push_str(&decided(&explained.decisions, width));
@@ -182,6 +185,36 @@ fn state(state: StageState) -> &'static str {
         StageState::Waiting => "waiting",
         StageState::Held => "held",
     }
+}
+
+/// What it is to do, and where, and what its text may do; nothing where none of that was said.
+pub fn intent(standing: &Explanation, width: usize) -> String {
+    let mut out = String::new();
+    let mut say = |text: String| paragraph(&mut out, "", &text, width);
+    if standing.trust == TrustView::Fenced {
+        say("Nobody trusts it: its text stands in prompts as data, in a fence.".to_owned());
+    }
+    for stage in &standing.stages {
+        let Some(intent) = &stage.intent else { continue };
+        if let Some(scope) = &intent.scope {
+            let lists: Vec<_> = scope.iter().map(|globs| globs.join(", ")).collect();
+            let scope = one_line(&lists.join(" and of these "), 400);
+            say(format!("Stage `{}` may change: {scope}", stage.stage));
+        }
+        for (what, texts) in [
+            ("Constraint", &intent.constraints),
+            ("Acceptance", &intent.acceptance),
+        ] {
+            for text in texts {
+                say(format!(
+                    "{what} of stage `{}`: {}",
+                    stage.stage,
+                    one_line(text, 400)
+                ));
+            }
+        }
+    }
+    if out.is_empty() { out } else { format!("\n{out}") }
 }
 
 /// What it has cost, and what is left.

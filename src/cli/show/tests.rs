@@ -89,10 +89,12 @@ fn explained(attempts: Vec<AttemptView>) -> Explained {
             issue_state: "todo".to_owned(),
             issue_url: Some("https://tracker.example/42".to_owned()),
             labels: vec!["bug".to_owned()],
+            trust: vik_api::TrustView::Trusted,
             present: true,
             paused: false,
             hold: None,
             stages: vec![StageView {
+                intent: None,
                 stage: "implement".into(),
                 state: if running {
                     StageState::Running

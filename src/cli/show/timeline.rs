@@ -74,6 +74,7 @@ pub fn timeline(life: &Life<'_>, now: Timestamp, width: usize) -> String {
     out.push('\n');
     explain::paragraph(&mut out, "", &totals(&explained.runs), width);
     if let Some(standing) = &explained.now {
+        out.push_str(explain::intent(standing, width).trim_start());
         out.push_str(explain::limits(standing).trim_start());
     }
     out

@@ -14,6 +14,7 @@ fn command(script: &str, line: usize) -> Part {
     Part::Command {
         script: script.to_owned(),
         line,
+        has_data: script.contains('\''),
     }
 }
 

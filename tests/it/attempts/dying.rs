@@ -255,3 +255,44 @@ fn a_parallel_stage_works_beside_another() {
     assert_eq!(scene.finish().outcome, Outcome::Succeeded);
     scene.world.env.assert_nothing_left();
 }
+
+#[test]
+fn a_death_neither_loses_nor_doubles_a_record_and_takes_no_hook_for_the_agent() {
+    let points = [
+        "base_taken",
+        "agent_ended",
+        "changes_found",
+        "trace_appended",
+        "changes_traced",
+        "verify_ended",
+    ];
+    for point in points {
+        let world = World::new(&[("1", "todo")]).agent("codex");
+        let hook = json!("echo hook >> by-hook; echo hook >> changed");
+        let world = world
+            .script("append changed agent\\n; ok")
+            .work("hooks", json!({"before_run": hook, "after_run": hook}))
+            .work("verify", hook);
+        let scene = Scene::new(world);
+        std::fs::create_dir_all(scene.file("points")).unwrap();
+        let armed = scene.file(&format!("points/{point}.armed"));
+        std::fs::write(&armed, "").unwrap();
+        let first = scene.begin();
+        eventually(&format!("the point {point}"), || !armed.exists());
+        first.die();
+        let _ = std::fs::remove_file(armed.with_extension("hit"));
+        assert_eq!(scene.finish().outcome, Outcome::Succeeded, "{point}");
+        scene.finish();
+        let trace = std::fs::read_to_string(scene.world.home().join("trace/trace.jsonl")).unwrap();
+        assert_eq!(trace.lines().count(), 1, "{point}: {trace}");
+        let record: Value = serde_json::from_str(trace.trim_end()).unwrap();
+        let changes = record["metadata"]["dev.vik"]["changes"].as_array().unwrap();
+        assert_eq!(changes.len(), 1, "{point}: {changes:?}");
+        assert_eq!(changes[0]["path"], "changed");
+        assert_eq!(
+            changes[0]["hunks"],
+            json!([{"old": {"start": 2, "count": 0}, "new": {"start": 2, "count": 1}}])
+        );
+        assert!(!scene.world.session("1").file(".base.json").exists(), "{point}");
+    }
+}

@@ -144,6 +144,8 @@ impl Scene {
             previous: None,
             resume: None,
             budget: Limit::default(),
+            intent: Default::default(),
+            fenced: false,
         };
         Self { world, start }
     }

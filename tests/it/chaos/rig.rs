@@ -60,6 +60,7 @@ pub enum Kind {
 /// numbered lines. A pid may be used again: the time of its start tells.
 const AGENT: &str = r#"
 echo "$VIK_ATTEMPT_ID" >> "$TRACES/starts"
+echo "$VIK_ATTEMPT_ID" >> work
 since() { sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -d' ' -f1,20; }
 read -r other began 2>/dev/null < pid
 case "$(since "$other")" in
@@ -317,9 +318,22 @@ impl Rig {
                 check_hook(hook, count, &journal);
             }
         }
+        self.world.vik(&["trace", "verify"]).expect(0);
+        let traced = self.world.vik(&["trace", "log", "--json"]).expect(0).json();
+        let records = |id: &str| {
+            let records = traced.as_array().unwrap().iter();
+            records.filter(|record| record["session_id"] == id).count()
+        };
         for issue in issues {
             for session in self.world.sessions(issue) {
                 let ended = session.ended();
+                let recorded = records(session.id());
+                let least = usize::from(ended["outcome"] == "succeeded");
+                assert!(
+                    (least..=1).contains(&recorded),
+                    "{recorded} records of {}",
+                    session.id()
+                );
                 let raw =
                     String::from_utf8(std::fs::read(session.file(".raw.jsonl")).unwrap_or_default()).unwrap();
                 let printed: Vec<_> = raw.lines().map(str::to_owned).collect();

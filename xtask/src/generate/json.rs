@@ -32,6 +32,22 @@ pub fn schemas() -> Vec<Generated> {
             schema::<vik_api::ScheduleView>("vik schedule --json"),
         ),
         (
+            "docs/reference/trace-log.schema.json",
+            schema::<Vec<vik_api::TraceEntry>>("vik trace log --json"),
+        ),
+        (
+            "docs/reference/trace-blame.schema.json",
+            schema::<vik_api::BlameView>("vik trace blame --json"),
+        ),
+        (
+            "docs/reference/trace-verify.schema.json",
+            schema::<vik_api::TraceCheck>("vik trace verify --json"),
+        ),
+        (
+            "docs/reference/trace-map.schema.json",
+            schema::<Vec<vik_api::IntentView>>("vik trace map --json"),
+        ),
+        (
             "docs/reference/error.schema.json",
             schema::<vik_api::ErrorBody>("`error` in every failed --json"),
         ),

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::builder::FalseyValueParser;
 use clap::{Args, ValueHint};
 use toml::Value;
+use vik_scope::Scope;
 
 use crate::config::{ConfigError, Flag, Loaded, Period, Sources};
 use crate::provider::protocol::Effort;
@@ -103,6 +104,20 @@ pub struct ExecArgs {
     #[arg(long, value_name = "RULE", help_heading = "Permission")]
     pub deny: Vec<String>,
 
+    /// What tools may change, as a glob below the working directory; `!` in front leaves out; may be repeated, and the last
+    /// one that fits decides [default: everything]
+    #[arg(
+        long,
+        value_name = "GLOB",
+        conflicts_with = "scope_env",
+        help_heading = "Permission"
+    )]
+    pub scope: Vec<String>,
+
+    /// The variable with what tools may change: lists of globs in JSON, of which each must take a path
+    #[arg(long, value_name = "NAME", hide = true)]
+    pub scope_env: Option<String>,
+
     /// Answers of the model, at most [default: 200]
     #[arg(long, value_name = "N", help_heading = "Limits")]
     pub max_turns: Option<NonZeroU32>,
@@ -164,6 +179,22 @@ pub struct ExecArgs {
 }
 
 impl ExecArgs {
+    /// What tools may change. A variable that is named must be there: without it nothing would be kept out.
+    pub(super) fn scope(&self) -> Result<Option<Scope>, String> {
+        if let Some(name) = &self.scope_env {
+            let text = std::env::var(name).map_err(|error| format!("--scope-env {name}: {error}"))?;
+            let scope = serde_json::from_str(&text);
+            return scope
+                .map(Some)
+                .map_err(|error| format!("--scope-env {name}: {error}"));
+        }
+        if self.scope.is_empty() {
+            return Ok(None);
+        }
+        let scope = Scope::new(&self.scope).map_err(|error| format!("--scope: {error}"))?;
+        Ok(Some(scope))
+    }
+
     /// The settings, with these flags on top.
     pub(super) fn load(&self) -> Result<Loaded, ConfigError> {
         let mut flags = Vec::new();

@@ -55,6 +55,10 @@ fn work(args: &ExecArgs, journal: &Journal, interrupt: &Interrupt) -> Ending {
         Ok(loaded) => loaded,
         Err(error) => return config(with_source(&error)),
     };
+    let scope = match args.scope() {
+        Ok(scope) => scope,
+        Err(error) => return config(error),
+    };
     crate::redact::init(&catalog::key_variables(&settings.providers));
     let id = args.resume.unwrap_or_else(SessionId::fresh);
     let opened = open_model(args, &settings, id, interrupt);
@@ -67,7 +71,7 @@ fn work(args: &ExecArgs, journal: &Journal, interrupt: &Interrupt) -> Ending {
         }
     };
     let dir = args.choice.dir();
-    let root = Root::open(dir, settings.permission == Permission::Full);
+    let root = Root::open(dir, settings.permission == Permission::Full).map(|root| root.with_scope(scope));
     let cwd = root.as_ref().map_or(dir, Root::path).display().to_string();
     let tools = root.map(|root| Toolbox::new(root, policy(&settings)));
     let sandbox = tools.as_ref().ok().map(Toolbox::sandbox);

@@ -16,6 +16,8 @@ mod permission;
 pub mod plan;
 mod root;
 mod rules;
+#[cfg(test)]
+mod scope_tests;
 mod search;
 #[cfg(test)]
 mod testing;

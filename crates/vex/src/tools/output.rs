@@ -124,6 +124,12 @@ pub(crate) struct Refusal {
     /// What may be done instead.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) instead: Option<String>,
+    /// The path that it is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) path: Option<String>,
+    /// What is allowed: each entry is a list of globs, and a path must be in all of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) allowed: Vec<String>,
 }
 
 impl Refusal {
@@ -132,6 +138,8 @@ impl Refusal {
             code: code.to_owned(),
             message: message.into(),
             instead: None,
+            path: None,
+            allowed: Vec::new(),
         }
     }
 
@@ -160,6 +168,14 @@ impl From<RootError> for ToolError {
             RootError::Outside { .. } => Refusal::new("outside_workspace", message)
                 .instead("use a path inside of the workspace")
                 .into(),
+            RootError::OutOfScope { path, allowed } => Refusal {
+                path: Some(path.display().to_string()),
+                allowed,
+                ..Refusal::new("out_of_scope", message).instead(
+                    "change only what is allowed; if the task cannot be done so, say what else would have to change",
+                )
+            }
+            .into(),
             RootError::Git { .. } => Refusal::new("git_internals", message)
                 .instead("use git commands")
                 .into(),

@@ -13,6 +13,7 @@ use std::path::{Component, Path, PathBuf};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::{Mode, mkdirat};
+use vik_scope::Scope;
 
 /// Why a path cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -24,6 +25,14 @@ pub enum RootError {
         path: PathBuf,
         /// The workspace.
         root: PathBuf,
+    },
+    /// It may be read, and not changed.
+    #[error("{path} is out of the scope of this task", path = path.display())]
+    OutOfScope {
+        /// The path as given.
+        path: PathBuf,
+        /// The globs of what may be changed.
+        allowed: Vec<String>,
     },
     /// It lies in a `.git` folder.
     #[error("{path} belongs to git: use git commands", path = path.display())]
@@ -63,6 +72,8 @@ pub struct Root {
     handle: OwnedFd,
     /// Whether paths outside of it are allowed.
     open: bool,
+    /// What of it may be changed; `None`: all.
+    scope: Option<Scope>,
 }
 
 /// A resolved place: an open directory and a name in it.
@@ -95,7 +106,19 @@ impl Root {
         };
         let path = path.canonicalize().map_err(io)?;
         let handle = directory(&path).map_err(io)?;
-        Ok(Self { path, handle, open })
+        Ok(Self {
+            path,
+            handle,
+            open,
+            scope: None,
+        })
+    }
+
+    /// The same workspace, of which only this may be changed by tools.
+    #[must_use]
+    pub fn with_scope(mut self, scope: Option<Scope>) -> Self {
+        self.scope = scope;
+        self
     }
 
     /// Its path, without links.
@@ -145,6 +168,21 @@ impl Root {
         self.place(path, Purpose::Create)
     }
 
+    /// A path is judged by where it leads, so that no link leads out of the scope.
+    fn in_scope(&self, path: &Path, resolved: &Path) -> Result<(), RootError> {
+        let Some(scope) = &self.scope else {
+            return Ok(());
+        };
+        let below = resolved.strip_prefix(&self.path);
+        if below.is_ok_and(|below| scope.matches(below)) {
+            return Ok(());
+        }
+        Err(RootError::OutOfScope {
+            path: path.to_owned(),
+            allowed: scope.globs().map(|globs| globs.join(", ")).collect(),
+        })
+    }
+
     /// Resolves a path to an open directory and a name in it.
     fn place(&self, path: &Path, purpose: Purpose) -> Result<Place, RootError> {
         let io = |source| RootError::Io {
@@ -169,6 +207,9 @@ impl Root {
             return Err(RootError::Git {
                 path: path.to_owned(),
             });
+        }
+        if purpose != Purpose::Look {
+            self.in_scope(path, &resolved)?;
         }
         let mut parent = start;
         let mut names = below.components().map(|c| c.as_os_str()).peekable();

@@ -35,6 +35,17 @@ impl Bench {
         }
     }
 
+    /// The same, in which tools may change only this.
+    pub(crate) fn scoped(globs: &[&str]) -> Self {
+        let mut bench = Self::new();
+        let scope = vik_scope::Scope::new(globs).unwrap();
+        let root = Root::open(bench.dir.path(), false)
+            .unwrap()
+            .with_scope(Some(scope));
+        bench.tools = Toolbox::new(root, Permission::WorkspaceWrite);
+        bench
+    }
+
     pub(crate) fn path(&self, path: &str) -> PathBuf {
         self.dir.path().join(path)
     }

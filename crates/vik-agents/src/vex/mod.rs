@@ -7,6 +7,9 @@
 //! vex keeps to what a session may spend by itself. For money it must know what the model costs: from its own table, or
 //! from the profile's `price`.
 //!
+//! vex refuses by itself what is out of an attempt's scope. Globs may be an issue's, so they stand in the environment and
+//! in no argument; a vex that does not know the flag ends with a usage error, and so no attempt runs without it.
+//!
 //! Permissions are vex's own three profiles, of the same names.
 
 mod adapter;
@@ -51,9 +54,17 @@ const RULES: Rules = Rules {
             same: None,
             instead: "Vik chooses which conversation goes on",
         },
+        Fixed {
+            names: &["scope", "scope-env"],
+            same: None,
+            instead: "the stage's `intent.owned_scope` says it",
+        },
     ],
     permission: &["permission"],
 };
+
+/// The variable in which vex finds what it may change.
+const SCOPE_ENV: &str = "VIK_SCOPE";
 
 /// A number among the profile's own flags.
 fn own_number<T: std::str::FromStr>(profile: &AgentProfile, flag: &str) -> Option<T> {
@@ -85,6 +96,10 @@ pub(crate) fn launch(cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {
     if let Some(home) = cx.private_home {
         set.push(("VEX_HOME", path_text(home)?.to_owned()));
     }
+    if let Some(scope) = cx.scope {
+        // Lists of texts are always JSON.
+        set.push((SCOPE_ENV, serde_json::to_string(scope).unwrap_or_default()));
+    }
     let mut argv = if profile.command.is_empty() {
         vec![path_text(cx.vik)?.to_owned(), "vex".to_owned()]
     } else {
@@ -108,6 +123,9 @@ pub(crate) fn launch(cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {
             Permission::Full => "full",
         };
         push(&["--permission", permission]);
+    }
+    if cx.scope.is_some() {
+        push(&["--scope-env", SCOPE_ENV]);
     }
     if let Some(price) = &profile.price {
         // A text in JSON is one in TOML, too.

@@ -4,6 +4,7 @@
 //! data, so that the same machine can be simulated, stored and moved.
 
 mod life;
+mod note;
 mod park;
 mod rebuild;
 mod report;
@@ -16,6 +17,7 @@ use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{RunId, SessionId, StageName};
+use crate::intent::Intent;
 use crate::issue::Issue;
 use crate::limits::{Limit, LimitHit, LimitScope, Spend};
 use crate::outcome::Outcome;
@@ -24,6 +26,7 @@ use crate::time::{Mono, Now};
 use crate::workflow::{AgentProfile, IssuePolicy, Stage, Workflow};
 
 pub use life::Life;
+pub use note::Note;
 pub use park::ParkReason;
 pub use report::Report;
 pub use run::{Phase, Run, Wait};
@@ -62,56 +65,6 @@ pub struct Observed {
     pub notes: Vec<Note>,
     /// Whether anything changed that must be remembered.
     pub changed: bool,
-}
-
-/// What happened to a run; for logs, `explain` and the closing summary.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Note {
-    /// It is over.
-    Ended {
-        /// The run.
-        run: RunId,
-        /// Its stage.
-        stage: StageName,
-        /// Whether its last attempt succeeded.
-        succeeded: bool,
-    },
-    /// It will be tried again.
-    BackingOff {
-        /// The run.
-        run: RunId,
-        /// Its stage.
-        stage: StageName,
-        /// Attempts used so far.
-        attempts: u32,
-        /// For how long.
-        wait: Duration,
-        /// For what.
-        why: Wait,
-    },
-    /// It will not be tried again.
-    Parked {
-        /// The run.
-        run: RunId,
-        /// Its stage.
-        stage: StageName,
-        /// Why.
-        reason: ParkReason,
-    },
-    /// The issue was changed, so it may be tried again, in a new run.
-    Freed {
-        /// The run that was parked.
-        run: RunId,
-        /// Its stage.
-        stage: StageName,
-    },
-    /// A person allowed more, so it goes on.
-    Unparked {
-        /// The run that was parked.
-        run: RunId,
-        /// Its stage.
-        stage: StageName,
-    },
 }
 
 impl Machine {
@@ -384,12 +337,14 @@ impl Machine {
     }
 
     /// Reserves a stage for an attempt. `new_run` is the run's id, should it be a new one; `budget` is what may be
-    /// spent; `agent` says what is charged where the attempt does not tell, and whether a conversation can go on.
+    /// spent, `fenced` whether the issue's text is not trusted; `agent` says what is charged where the attempt does not
+    /// tell, and whether a conversation can go on.
     pub fn start(
         &mut self,
         stage: &Stage,
         (new_run, session): (RunId, SessionId),
-        (budget, agent): (Limit, Option<&AgentProfile>),
+        (budget, fenced): (Limit, bool),
+        agent: Option<&AgentProfile>,
         now: Now,
     ) -> Start {
         let at = self.runs.iter().position(|run| run.stage == stage.name);
@@ -419,6 +374,9 @@ impl Machine {
             previous: run.last.clone(),
             resume,
             budget,
+            // The scheduler starts nothing whose intent cannot be followed.
+            intent: Intent::resolve(stage, &self.issue).unwrap_or_else(|_| Intent::nothing()),
+            fenced,
         };
         run.phase = Phase::Active {
             session,
@@ -573,19 +531,6 @@ impl Machine {
     /// A person pauses it, or lets it go on. False where it was so already.
     pub fn pause(&mut self, paused: bool) -> bool {
         std::mem::replace(&mut self.paused, paused) != paused
-    }
-}
-
-impl Note {
-    /// The run it is about, and its stage.
-    pub fn about(&self) -> (RunId, &StageName) {
-        match self {
-            Self::Ended { run, stage, .. }
-            | Self::BackingOff { run, stage, .. }
-            | Self::Parked { run, stage, .. }
-            | Self::Freed { run, stage }
-            | Self::Unparked { run, stage } => (*run, stage),
-        }
     }
 }
 

@@ -3,14 +3,17 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use super::scopes::OwnedScopes;
 use super::spending::Spending;
 use super::{Effect, Filter, Hold, Scheduler};
 use crate::ids::{AgentName, IssueId, StageName};
 use crate::issue::Issue;
 use crate::limits::{LimitHit, LimitScope, LimitUnit};
 use crate::machine::{Machine, ParkReason, Run};
+use crate::scope::Scope;
 use crate::time::Now;
-use crate::workflow::{Stage, Workflow};
+use crate::trust::Trust;
+use crate::workflow::{ScopeConflicts, Stage, Workflow};
 
 /// Who holds which slots.
 #[derive(Clone, Debug, Default)]
@@ -18,10 +21,12 @@ pub(super) struct Slots {
     issues: HashSet<IssueId>,
     agents: HashMap<AgentName, u32>,
     stages: HashMap<StageName, u32>,
+    pub(super) owned: OwnedScopes,
 }
 
 impl Slots {
-    fn take(&mut self, issue: &IssueId, stage: &StageName, agent: &AgentName) {
+    fn take(&mut self, issue: &IssueId, stage: &StageName, agent: &AgentName, scope: Option<&Scope>) {
+        self.owned.start(issue, scope);
         self.issues.insert(issue.clone());
         *self.agents.entry(agent.clone()).or_default() += 1;
         *self.stages.entry(stage.clone()).or_default() += 1;
@@ -33,11 +38,17 @@ impl Scheduler {
     pub(super) fn slots(&self) -> Slots {
         let mut slots = Slots::default();
         for running in self.spending.running() {
-            slots.take(&running.issue, &running.stage, &running.agent);
+            let scope = running.scope.as_ref();
+            let scope = scope.filter(|_| self.workflow.issue.scope_conflicts == ScopeConflicts::Serialize);
+            slots.take(&running.issue, &running.stage, &running.agent, scope);
         }
         for (issue, stage) in self.shows.starting() {
             if let Some(stage) = self.workflow.stage(stage) {
-                slots.take(issue, &stage.name, &stage.agent);
+                let scope = self
+                    .machines
+                    .get(issue)
+                    .and_then(|machine| self.scope(machine, stage));
+                slots.take(issue, &stage.name, &stage.agent, scope.as_ref());
             }
         }
         slots
@@ -70,15 +81,24 @@ impl Scheduler {
         if let Some(hold) = self.blockers.hold(id) {
             return Some(hold.clone());
         }
+        if let Some(hold) = self.untrusted(machine) {
+            return Some(hold);
+        }
         if self.shows.is_starting(id) {
             return Some(Hold::Looking);
         }
         self.shows.has_failed(id).then_some(Hold::ShowFailed)
     }
 
+    /// Whether as many issues are worked on as may be.
+    pub(super) fn is_full(&self, slots: &Slots) -> bool {
+        slots.issues.len() >= self.workflow.max_issue_concurrency as usize
+    }
+
     /// What holds a stage that is due.
     pub(super) fn gate(&self, machine: &Machine, stage: &Stage, slots: &Slots) -> Option<Hold> {
-        if let Some(hold) = self.gate_of_issue(machine) {
+        let held = self.gate_of_issue(machine);
+        if let Some(hold) = held.or_else(|| self.bad_intent(machine, stage)) {
             return Some(hold);
         }
         let count = |taken: Option<&u32>| taken.copied().unwrap_or_default();
@@ -93,17 +113,17 @@ impl Scheduler {
         if most.is_some_and(|most| count(slots.stages.get(&stage.name)) >= most) {
             return Some(Hold::StageSlot);
         }
-        let is_full = slots.issues.len() >= self.workflow.max_issue_concurrency as usize;
-        if is_full && !slots.issues.contains(&machine.issue().id) {
+        if self.is_full(slots) && !slots.issues.contains(&machine.issue().id) {
             return Some(Hold::Slot);
         }
-        None
+        self.scope_conflict(machine, stage, slots)
     }
 
     /// The stage of an issue that is due, whatever else stands in its way.
     pub(super) fn due<'w>(&'w self, machine: &Machine, now: Now) -> Option<&'w Stage> {
-        due(&self.workflow, &self.filter, &self.spending, machine, now)
-            .filter(|_| self.gate_of_issue(machine).is_none())
+        due(&self.workflow, &self.filter, &self.spending, machine, now).filter(|stage| {
+            self.gate_of_issue(machine).is_none() && self.bad_intent(machine, stage).is_none()
+        })
     }
 
     /// Starts what may start, in order.
@@ -142,17 +162,20 @@ impl Scheduler {
         let Some(stage) = due(&workflow, &self.filter, &self.spending, machine, now) else {
             return false;
         };
-        if self.gate(machine, stage, slots).is_some() {
+        if let Some(hold) = self.gate(machine, stage, slots) {
+            self.keep_scope(machine, stage, &hold, slots);
             return false;
         }
         if let Some(reason) = used_up(machine, stage, &workflow) {
             self.park_due(id, stage, reason, now);
             return true;
         }
+        let scope = self.scope(machine, stage);
         if !looked_at && self.show(id, Some(stage.name.clone()), now) {
-            slots.take(id, &stage.name, &stage.agent);
+            slots.take(id, &stage.name, &stage.agent, scope.as_ref());
             return false;
         }
+        slots.take(id, &stage.name, &stage.agent, scope.as_ref());
         self.start(id, stage, slots, now);
         true
     }
@@ -167,20 +190,24 @@ impl Scheduler {
         }
     }
 
-    fn start(&mut self, id: &IssueId, stage: &Stage, slots: &mut Slots, now: Now) {
+    /// Starts a stage, whose slots are taken.
+    fn start(&mut self, id: &IssueId, stage: &Stage, slots: &Slots, now: Now) {
         let workflow = Arc::clone(&self.workflow);
+        let fenced = self
+            .machines
+            .get(id)
+            .is_some_and(|machine| self.trust(machine) == Trust::Fenced);
         let Some(machine) = self.machines.get_mut(id) else {
             return;
         };
         let budget = self.spending.budget(&workflow, machine, stage.limit, now);
         let agent = workflow.agents.get(&stage.agent);
-        let start = machine.start(stage, self.ids.pair(now), (budget, agent), now);
+        let start = machine.start(stage, self.ids.pair(now), (budget, fenced), agent, now);
         let (attempts, allowed) = (
             machine.life().attempts + 1,
             machine.life().allowed(&workflow.issue),
         );
         let most = machine.run(&stage.name).map_or(1, |run| run.allowed(stage));
-        slots.take(id, &stage.name, &stage.agent);
         self.spending.begin(&start);
         self.workspaces.begin(id);
         let why = format!(

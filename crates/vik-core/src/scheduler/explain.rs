@@ -8,10 +8,12 @@ use serde::{Deserialize, Serialize};
 use super::Scheduler;
 use super::dispatch::{Slots, due};
 use crate::ids::{AgentName, IssueId, RunId, SessionId, StageName};
+use crate::intent::Intent;
 use crate::limits::{Limit, LimitHit};
 use crate::machine::{Life, Machine, ParkReason, Phase, Run, Wait};
 use crate::outcome::{FailureClass, Outcome};
 use crate::time::{Mono, Now};
+use crate::trust::Trust;
 use crate::workflow::Stage;
 
 /// What holds a stage of an issue.
@@ -38,6 +40,23 @@ pub enum Hold {
     Blocked {
         /// Those that are open.
         by: Arc<[IssueId]>,
+    },
+    /// Another issue works on the same paths (`issue.scope_conflicts`).
+    ScopeConflict {
+        /// That issue.
+        with: IssueId,
+        /// Whether it waits for them itself, and comes first.
+        waits: bool,
+    },
+    /// What the issue says of its intent cannot be followed.
+    BadIntent {
+        /// Why not.
+        why: Arc<str>,
+    },
+    /// Nobody who is trusted stands behind it (`trust`).
+    Untrusted {
+        /// Who wrote it, where that is told.
+        author: Option<Arc<str>>,
     },
     /// Issues wait for each other.
     Cycle {
@@ -117,6 +136,9 @@ impl Hold {
             Self::StageSlot => "stage_slot",
             Self::Blocked { .. } => "blocked",
             Self::Cycle { .. } => "cycle",
+            Self::ScopeConflict { .. } => "scope_conflict",
+            Self::BadIntent { .. } => "bad_intent",
+            Self::Untrusted { .. } => "untrusted",
             Self::DayLimit { .. } => "day_limit",
             Self::Pressure { .. } => "pressure",
             Self::BackingOff { .. } => "backing_off",
@@ -160,6 +182,9 @@ pub struct Explanation {
     pub url: Option<String>,
     /// Its labels.
     pub labels: Vec<String>,
+    /// What its text may do.
+    #[serde(default)]
+    pub trust: Trust,
     /// Whether the last good pull brought it.
     pub present: bool,
     /// Whether a person paused it.
@@ -197,6 +222,9 @@ pub struct StageExplanation {
     pub hold: Option<Hold>,
     /// When it may start next, where that is known.
     pub next: Option<Timestamp>,
+    /// What it is to do, and where; `None` where that cannot be followed.
+    #[serde(default)]
+    pub intent: Option<Intent>,
 }
 
 /// A stage of an issue that will start by itself.
@@ -223,7 +251,7 @@ impl Scheduler {
         let policy = &self.workflow.issue;
         let concerns =
             |stage: &&Stage| stage.when_state == *machine.issue().state || machine.run(&stage.name).is_some();
-        let slots = self.slots();
+        let slots = self.slots_before(issue, now);
         let stages: Vec<_> = policy
             .stages
             .iter()
@@ -240,6 +268,7 @@ impl Scheduler {
             state: Arc::clone(&machine.issue().state),
             url: machine.issue().url(),
             labels: machine.issue().labels(),
+            trust: self.trust(machine),
             present: machine.is_present(),
             paused: machine.is_paused(),
             hold,
@@ -258,7 +287,12 @@ impl Scheduler {
             Some(_) => None,
             None => self.hold(machine, stage, now, slots),
         };
+        let intent = match active {
+            Some(start) => Some(start.intent.clone()),
+            None => Intent::resolve(stage, machine.issue()).ok(),
+        };
         StageExplanation {
+            intent,
             stage: stage.name.clone(),
             run: run.map(|run| run.id),
             session: active.map(|start| start.session),
@@ -355,7 +389,7 @@ impl Scheduler {
     pub fn waiting(&self, now: Now, most: usize) -> (Vec<Waiting>, usize) {
         let mut waiting = Vec::new();
         let mut count = 0;
-        let slots = self.slots();
+        let mut slots = self.slots();
         let stages = &self.workflow.issue.stages;
         for machine in self.order.iter().filter_map(|id| self.machines.get(id)) {
             let state = &machine.issue().state;
@@ -369,6 +403,7 @@ impl Scheduler {
                 });
             let Some(stage) = next else { continue };
             let hold = self.hold(machine, stage, now, &slots).unwrap_or(Hold::Slot);
+            self.keep_scope(machine, stage, &hold, &mut slots);
             // It follows the stage that runs, or waits for a person: that is told elsewhere.
             if matches!(hold, Hold::OtherStage { .. } | Hold::Terminal | Hold::Gone) {
                 continue;

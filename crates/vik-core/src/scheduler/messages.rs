@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{IssueId, RunId, SessionId, StageName};
+use crate::intent::Intent;
 use crate::issue::Issue;
 use crate::limits::{Limit, LimitHit, Spend};
 use crate::machine::{Note, Report};
@@ -226,6 +227,12 @@ pub struct Start {
     /// themselves.
     #[serde(default)]
     pub budget: Limit,
+    /// What it is to do, and where, as it was when it started.
+    #[serde(default)]
+    pub intent: Intent,
+    /// Whether the issue's text stands in its prompt in a fence.
+    #[serde(default)]
+    pub fenced: bool,
 }
 
 /// Restricts what may start (`--issue`, `--stage`); empty lists allow all.

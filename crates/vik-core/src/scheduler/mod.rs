@@ -10,6 +10,7 @@ mod explain;
 mod ids;
 mod messages;
 mod pulled;
+mod scopes;
 mod shows;
 mod spending;
 mod waits;

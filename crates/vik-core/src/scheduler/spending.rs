@@ -11,6 +11,7 @@ use crate::ids::{AgentName, IssueId, SessionId, StageName};
 use crate::limits::{self, Limit, LimitHit, LimitScope, LimitUnit, Spend};
 use crate::machine::{Machine, Report};
 use crate::outcome::{CostSource, Outcome};
+use crate::scope::Scope;
 use crate::time::Now;
 use crate::workflow::Workflow;
 
@@ -27,6 +28,7 @@ pub(super) struct Running {
     pub issue: IssueId,
     pub stage: StageName,
     pub agent: AgentName,
+    pub scope: Option<Scope>,
     spent: Spend,
     warned: Vec<(LimitScope, LimitUnit)>,
 }
@@ -44,6 +46,7 @@ impl Spending {
             issue: start.issue.id.clone(),
             stage: start.stage.name.clone(),
             agent: start.stage.agent.clone(),
+            scope: start.intent.scope.clone(),
             spent: Spend::default(),
             warned: Vec::new(),
         };

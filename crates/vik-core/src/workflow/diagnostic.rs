@@ -29,6 +29,7 @@ pub const CODES: &[(&str, &str)] = &[
         "bad_env_name",
         "A name cannot be the name of an environment variable.",
     ),
+    ("bad_glob", "A text is no glob of a scope."),
     ("bad_header", "A text cannot be the name of an HTTP header."),
     (
         "bad_host",
@@ -312,6 +313,13 @@ impl Sink {
 
     pub(crate) fn has_errors(&self) -> bool {
         self.errors > 0
+    }
+
+    /// The message of the first error.
+    pub(crate) fn first_error(&self) -> Option<&str> {
+        let mut found = self.diagnostics.iter();
+        let error = found.find(|diagnostic| diagnostic.severity == Severity::Error)?;
+        Some(&error.message)
     }
 
     /// Whether findings were dropped; looking for good hints is in vain then.

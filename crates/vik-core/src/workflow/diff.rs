@@ -164,7 +164,7 @@ enum Shown {
 
 /// Values by their keys, in the order of the file.
 #[derive(Default)]
-struct Leaves(Vec<(String, Leaf)>);
+pub(super) struct Leaves(Vec<(String, Leaf)>);
 
 impl Leaves {
     fn put(&mut self, path: &str, exact: impl fmt::Debug, shown: Shown) {
@@ -177,12 +177,12 @@ impl Leaves {
     }
 
     /// A number, a word of Vik's own, or the like.
-    fn plain(&mut self, path: &str, value: impl fmt::Display + fmt::Debug) {
+    pub(super) fn plain(&mut self, path: &str, value: impl fmt::Display + fmt::Debug) {
         let shown = Shown::As(value.to_string());
         self.put(path, value, shown);
     }
 
-    fn optional<T: fmt::Display + fmt::Debug>(&mut self, path: &str, value: Option<T>) {
+    pub(super) fn optional<T: fmt::Display + fmt::Debug>(&mut self, path: &str, value: Option<T>) {
         let shown = value
             .as_ref()
             .map_or_else(|| "null".to_owned(), ToString::to_string);
@@ -202,14 +202,14 @@ impl Leaves {
         self.put(path, text, Shown::As(shown));
     }
 
-    fn words<'t>(&mut self, path: &str, words: impl IntoIterator<Item = &'t str>) {
+    pub(super) fn words<'t>(&mut self, path: &str, words: impl IntoIterator<Item = &'t str>) {
         let words: Vec<&str> = words.into_iter().collect();
         let shown: Vec<String> = words.iter().map(|word| quoted(word)).collect();
         self.put(path, words, Shown::As(format!("[{}]", shown.join(", "))));
     }
 
     /// A word that the file writes as it is serialized.
-    fn choice(&mut self, path: &str, choice: impl Serialize + fmt::Debug) {
+    pub(super) fn choice(&mut self, path: &str, choice: impl Serialize + fmt::Debug) {
         let shown = serde_json::to_value(&choice).ok();
         let shown = shown
             .and_then(|word| word.as_str().map(str::to_owned))
@@ -268,6 +268,7 @@ fn settings(workflow: &Workflow) -> Leaves {
                 remove_workspace,
                 max_attempts,
                 limit,
+                scope_conflicts,
                 stages,
             },
         webhooks: Webhooks {
@@ -276,6 +277,7 @@ fn settings(workflow: &Workflow) -> Leaves {
             hooks: _,
         },
         schedule: _,
+        trust,
         retention_days,
         log_format,
         notify: _,
@@ -318,6 +320,7 @@ fn settings(workflow: &Workflow) -> Leaves {
     leaves.choice("issue.remove_workspace", remove_workspace);
     leaves.plain("issue.limits.attempts", max_attempts);
     leaves.limit("issue.limits", "", *limit);
+    leaves.choice("issue.scope_conflicts", scope_conflicts);
     leaves.text("issue.hooks.after_create", after_create.as_deref());
     leaves.text("issue.hooks.before_remove", before_remove.as_deref());
     leaves.span("issue.hooks.timeout", *hook_timeout);
@@ -326,6 +329,7 @@ fn settings(workflow: &Workflow) -> Leaves {
     leaves.optional("webhooks.listen", *listen);
     leaves.until_restart();
     leaves.span("webhooks.min_gap", *min_gap);
+    leaves.trust(trust.as_ref());
     leaves.plain("logging.retention_days", retention_days);
     leaves.until_restart();
     leaves.choice("logging.format", log_format);
@@ -448,6 +452,7 @@ fn stage(stage: &Stage) -> Leaves {
         after_run,
         hook_timeout,
         hooks_in_sandbox,
+        intent,
         verify,
         timeout,
         stall_timeout,
@@ -479,6 +484,7 @@ fn stage(stage: &Stage) -> Leaves {
     leaves.text("hooks.after_run", after_run.as_deref());
     leaves.span("hooks.timeout", *hook_timeout);
     leaves.plain("hooks.sandbox", hooks_in_sandbox);
+    leaves.intent(intent);
     leaves.text("verify", verify.as_deref());
     leaves.span("timeout", *timeout);
     leaves.span("stall_timeout", *stall_timeout);

@@ -3,6 +3,7 @@
 use super::amounts::{Amount, Attempts, Memory, Percent, SlotLimit, TokenLimit, Tokens, Usd, UsdLimit};
 use super::args::Args;
 use super::decode::Named;
+use super::intent::{Intent, ScopeConflicts, Trust};
 use super::model::{
     ArgsStyle, Home, LogFormat, OnStateChange, OutputFormat, Permission, RemoveWorkspace, Runtime,
     SandboxChoice,
@@ -37,6 +38,8 @@ section! {
     /// What is due at certain times, by name: a command that makes an issue, or a pull. Nothing runs while everything is
     /// paused or draining, and none with `run --once`. Names are as those of agents.
     "schedule" schedule: optional Named<Entry>;
+    /// Whose issues are trusted. Without this section all are.
+    "trust" trust: optional Trust;
     /// Log files of the daemon.
     "logging" logging: section Logging;
     /// Who is told what happens: notifiers by name. Names are as those of agents.
@@ -260,6 +263,9 @@ section! {
     "remove_workspace" remove_workspace: defaults RemoveWorkspace = RemoveWorkspace::Clean;
     /// What may be spent on one issue in its whole life, over all its stages and runs.
     "limits" limits: section IssueLimits;
+    /// Whether two issues whose scopes may overlap run at once: `serialize`, they do not; `allow`, they may. An issue without
+    /// a scope claims nothing.
+    "scope_conflicts" scope_conflicts: defaults ScopeConflicts = ScopeConflicts::Serialize;
     instead {
         "pull" => "this stands under `issues.pull`",
         "stage" => "did you mean `stages`?",
@@ -318,6 +324,8 @@ section! {
     "prompt" prompt: optional Text;
     /// Shell commands around each attempt.
     "hooks" hooks: section StageHooks;
+    /// What attempts of this stage are to do, and where.
+    "intent" intent: section Intent;
     /// A shell command that Vik runs in the workspace after the agent says it is done. When it fails, so did the
     /// attempt, and the end of its output goes into the next one.
     "verify" verify: optional Text;
@@ -353,6 +361,11 @@ section! {
         "name" => "the name of a stage is its key",
         "concurrency" => "did you mean `max_concurrency`?",
         "budget" => "did you mean `limits`?",
+        "owned_scope" => "this stands under `intent.owned_scope`",
+        "scope" => "this stands under `intent.owned_scope`",
+        "constraints" => "this stands under `intent.constraints`",
+        "acceptance" => "this stands under `intent.acceptance`",
+        "on_violation" => "this stands under `intent.on_violation`",
     }
 }
 

@@ -65,6 +65,7 @@ pub(crate) fn lower(file: file::File, places: &Places, sink: &mut Sink) -> Optio
         .collect::<Vec<_>>();
     let webhooks = check.webhooks(file.webhooks);
     let schedule = check.schedule(file.schedule);
+    let trust = check.trust(file.trust);
     let pressure = file.looping.pressure;
     let show = file.issues.show;
     Some(Workflow {
@@ -97,10 +98,12 @@ pub(crate) fn lower(file: file::File, places: &Places, sink: &mut Sink) -> Optio
             remove_workspace: file.issue.remove_workspace,
             max_attempts: file.issue.limits.attempts.0,
             limit: limit(file.issue.limits.usd, file.issue.limits.tokens),
+            scope_conflicts: file.issue.scope_conflicts,
             stages: stages?.into_iter().collect::<Option<Vec<_>>>()?,
         },
         webhooks: webhooks?,
         schedule: schedule?,
+        trust,
         retention_days: u32::try_from(file.logging.retention_days.0).unwrap_or(u32::MAX),
         log_format: file.logging.format,
         notify: notify.into_iter().collect::<Option<BTreeMap<_, _>>>()?,
@@ -272,6 +275,7 @@ impl Check<'_> {
             after_run: stage.hooks.after_run.map(|hook| hook.0),
             hook_timeout: stage.hooks.timeout.0,
             hooks_in_sandbox: stage.hooks.sandbox,
+            intent: stage.intent.into(),
             verify: stage.verify.map(|command| command.0),
             timeout: stage.timeout.0,
             stall_timeout: stage.stall_timeout.0,

@@ -11,6 +11,7 @@ mod decode;
 mod diagnostic;
 mod diff;
 mod file;
+mod intent;
 mod lower;
 pub mod model;
 mod notify;
@@ -31,6 +32,7 @@ mod tests;
 
 pub use diagnostic::{CODES, Diagnostic, MAX_DIAGNOSTICS, Severity, Spot};
 pub use diff::{Edit, EditKind, applied, edits};
+pub use intent::{OnViolation, ScopeConflicts, StageIntent, TrustPolicy, Untrusted};
 pub use model::{
     AgentProfile, ArgValue, ArgsStyle, Home, Intake, IssuePolicy, LogFormat, Notifier, NotifyAddress,
     NotifyChannel, NotifyEvent, OnStateChange, OutputFormat, Permission, Pressure, Price, PromptSource,
@@ -41,6 +43,8 @@ pub use render::{render, summary};
 pub use schema::{json_schema, reference_markdown};
 pub use wakes::{Hook, HookKind, Job, ScheduleEntry, Webhooks, cron};
 pub use yaml::MAX_BYTES;
+
+pub(crate) use intent::front_matter;
 
 use decode::Section as _;
 use diagnostic::{Place, Sink};

@@ -11,6 +11,8 @@ use crate::ids::{AgentName, StageName};
 use crate::limits::{Limit, Spend};
 use crate::workflow::wakes::{ScheduleEntry, Webhooks};
 
+use super::intent::{ScopeConflicts, StageIntent, TrustPolicy};
+
 pub use super::notify::{Notifier, NotifyAddress, NotifyChannel, NotifyEvent, NotifyKind, TimeOfDay};
 pub use super::sandbox::{SandboxChoice, SandboxFiles, SandboxKeys, SandboxNetwork, SandboxPolicy};
 
@@ -44,6 +46,9 @@ pub struct Workflow {
     /// `schedule`, by name.
     #[serde(default)]
     pub schedule: BTreeMap<String, ScheduleEntry>,
+    /// `trust`; `None`: there is no rule.
+    #[serde(default)]
+    pub trust: Option<TrustPolicy>,
     /// `logging.retention_days`.
     pub retention_days: u32,
     /// `logging.format`.
@@ -256,6 +261,9 @@ pub struct IssuePolicy {
     pub max_attempts: u32,
     /// `limits.tokens` and `limits.usd`, for the issue's life.
     pub limit: Limit,
+    /// `scope_conflicts`: whether issues whose scopes may overlap run at once.
+    #[serde(default)]
+    pub scope_conflicts: ScopeConflicts,
     /// Stages in file order.
     pub stages: Vec<Stage>,
 }
@@ -283,6 +291,9 @@ pub struct Stage {
     /// `hooks.sandbox`: whether they run in the sandbox.
     #[serde(default)]
     pub hooks_in_sandbox: bool,
+    /// `intent`: what its attempts are to do, and where.
+    #[serde(default)]
+    pub intent: StageIntent,
     /// `verify`: a command that must pass after the agent says it is done.
     pub verify: Option<String>,
     /// How long an attempt may take.

@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 
 use super::decode::{Cx, Decode, describe};
 use super::diagnostic::Diagnostic;
+use super::intent::{OnViolation, ScopeConflicts, Untrusted};
 use super::model::{
     ArgsStyle, Home, LogFormat, NotifyEvent, NotifyKind, OnStateChange, OutputFormat, Permission,
     RemoveWorkspace, Runtime, SandboxFiles,
@@ -287,6 +288,9 @@ words! {
     RemoveWorkspace, "unknown_value", [("keep", "never"), ("false", "never"), ("true", "always"), ("auto", "clean")];
     LogFormat, "unknown_value", [("jsonl", "json"), ("ndjson", "json"), ("plain", "text"), ("logfmt", "text")];
     OnStateChange, "unknown_value", [("stop", "cancel"), ("abort", "cancel"), ("kill", "cancel"), ("continue", "finish"), ("keep", "finish"), ("ignore", "finish")];
+    OnViolation, "unknown_value", [("error", "fail"), ("reject", "fail"), ("undo", "revert"), ("restore", "revert"), ("reset", "revert")];
+    ScopeConflicts, "unknown_value", [("serial", "serialize"), ("wait", "serialize"), ("queue", "serialize"), ("ignore", "allow"), ("parallel", "allow")];
+    Untrusted, "unknown_value", [("wait", "hold"), ("block", "hold"), ("mark", "fence"), ("quote", "fence"), ("data", "fence")];
     HookKind, "unknown_value", [("gh", "github"), ("gitea", "hmac"), ("forgejo", "hmac"), ("generic", "hmac"), ("sha256", "hmac")];
     ArgsStyle, "unknown_value", [("comma", "join"), ("commas", "join")];
     NotifyKind, "unknown_value", [("shell", "command"), ("script", "command"), ("http", "webhook"), ("https", "webhook"), ("url", "webhook"), ("slack", "webhook")];

@@ -10,6 +10,7 @@ use vik_core::issue::Fingerprint;
 use vik_core::limits::Spend;
 use vik_core::machine::{Machine, ParkReason, Phase};
 use vik_core::scheduler::StopWhy;
+use vik_core::scope::Scope;
 use vik_core::workflow::Workflow;
 
 use super::{Broken, ensure, number};
@@ -24,6 +25,7 @@ pub(super) struct Active {
     pub agent: AgentName,
     pub parallel: bool,
     pub run: RunId,
+    pub scope: Option<Scope>,
     /// What it has told of its spending in this daemon's life.
     pub live: Spend,
     /// What it was told to stop for.
@@ -116,6 +118,7 @@ impl Books {
                     agent: claim.agent.clone(),
                     parallel: start.stage.parallel,
                     run: claim.run,
+                    scope: start.intent.scope.clone(),
                     live: Spend::default(),
                     stopped: stopping.cloned(),
                 },

@@ -8,8 +8,10 @@ use vik_core::scheduler::{Effect, Hold, Input, Scheduler};
 use vik_core::time::Now;
 use vik_core::workflow::Workflow;
 
+use super::owned::may_be_followed;
 use super::{Broken, Oracle, ensure, number};
 use crate::tracker::Item;
+use vik_core::trust::Trust;
 
 /// What `explain` lets expect of the next decision.
 #[derive(Default)]
@@ -80,7 +82,13 @@ impl Oracle {
                     None => {}
                     Some(hold) => {
                         // Its turn has come, and the stages after it wait for it.
-                        turn &= !matches!(hold, Hold::Slot | Hold::AgentSlot { .. } | Hold::StageSlot);
+                        turn &= !matches!(
+                            hold,
+                            Hold::Slot
+                                | Hold::AgentSlot { .. }
+                                | Hold::StageSlot
+                                | Hold::ScopeConflict { .. }
+                        );
                         let other = match hold {
                             Hold::OtherStage { stage } => Some(stage.clone()),
                             _ => None,
@@ -143,6 +151,11 @@ impl Oracle {
             Hold::Paused { .. } => self.books.paused || self.books.paused_issues.contains(&issue),
             Hold::Parked { .. } => parked(stage),
             Hold::Blocked { .. } | Hold::Cycle { .. } => self.is_not_blocked(item).is_err(),
+            Hold::BadIntent { .. } => {
+                let stage = self.policy.stage(stage);
+                stage.is_some_and(|stage| !may_be_followed(stage, item))
+            }
+            Hold::Untrusted { .. } => self.trust(item) == Trust::Held,
             Hold::Filtered => true,
             _ => false,
         }

@@ -5,6 +5,7 @@ mod decided;
 mod durable;
 mod explained;
 mod live;
+mod owned;
 mod start;
 
 use std::collections::{BTreeMap, BTreeSet};

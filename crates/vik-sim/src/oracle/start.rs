@@ -17,6 +17,7 @@ impl Oracle {
         self.nothing_holds(issue, start)?;
         self.is_seen(issue, start)?;
         self.is_free(issue, start)?;
+        self.keeps_its_scope(issue, start)?;
         self.has_attempts_left(issue, start, now)?;
         self.goes_on_right(start)?;
         let profile = self.policy.agents.get(&start.stage.agent);
@@ -33,6 +34,7 @@ impl Oracle {
                 agent: start.stage.agent.clone(),
                 parallel: start.stage.parallel,
                 run: start.run,
+                scope: start.intent.scope.clone(),
                 live: Default::default(),
                 stopped: None,
             },

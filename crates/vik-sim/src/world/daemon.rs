@@ -8,6 +8,7 @@ use vik_core::ids::{IssueId, SessionId};
 use vik_core::machine::Note;
 use vik_core::scheduler::{Effect, Input, Scheduler, Start, StopWhy};
 use vik_core::time::{Mono, Now};
+use vik_core::workflow::ScopeConflicts;
 
 use super::attempt::Task;
 use super::{Held, World};
@@ -117,12 +118,15 @@ impl World {
 
     /// The workflow as the core sees it.
     pub(super) fn seen_policy(&self) -> Arc<vik_core::workflow::Workflow> {
-        if !self.has(Fault::SlotsWiden) {
+        let mut seen = (*self.policy).clone();
+        if self.has(Fault::SlotsWiden) {
+            seen.max_issue_concurrency += 2;
+        } else if self.has(Fault::ScopesCross) {
+            seen.issue.scope_conflicts = ScopeConflicts::Allow;
+        } else {
             return Arc::clone(&self.policy);
         }
-        let mut wide = (*self.policy).clone();
-        wide.max_issue_concurrency += 2;
-        Arc::new(wide)
+        Arc::new(seen)
     }
 
     /// What the scheduler is told of the time.

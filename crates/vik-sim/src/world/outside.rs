@@ -119,6 +119,7 @@ impl World {
     fn spoilt(&mut self, printed: Snapshot) -> Snapshot {
         match self.fault {
             Some(Fault::BlockersUnheard) => printed.iter().map(|item| item.without_blockers()).collect(),
+            Some(Fault::ScopesUnheard) => printed.iter().map(|item| item.without_scope()).collect(),
             Some(Fault::FlapFrees) => {
                 let flaps = |item: &std::sync::Arc<Item>| item.with_mark(self.oracle.flaps(item));
                 printed.iter().map(flaps).collect()

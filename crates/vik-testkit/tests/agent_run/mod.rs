@@ -56,6 +56,7 @@ pub(crate) fn start(env: &TestEnv, profile: &AgentProfile, prompt: &str) -> Chil
         session_id: uuid::Uuid::now_v7(),
         resume: None,
         budget: vik_core::limits::Limit::default(),
+        scope: None,
         is_root: nix::unistd::geteuid().is_root(),
         environment: &environment,
     })

@@ -90,6 +90,7 @@ impl Agent {
             session_id: uuid::Uuid::now_v7(),
             resume: None,
             budget: vik_core::limits::Limit::default(),
+            scope: None,
             is_root: nix::unistd::geteuid().is_root(),
             environment: &environment,
         });

@@ -62,6 +62,9 @@ fn the_defaults_are_those_of_the_contract() {
         stage.on_state_change => OnStateChange::Finish;
         stage.resume => true;
         stage.resume_prompt => None;
+        stage.intent => StageIntent::default();
+        workflow.issue.scope_conflicts => ScopeConflicts::Serialize;
+        workflow.trust => None;
         workflow.retention_days => 7;
         workflow.log_format => LogFormat::Text;
     }

@@ -6,6 +6,7 @@ mod defaults;
 mod diff;
 mod generated;
 mod hostile;
+mod intent;
 mod notify;
 mod places;
 mod sandbox;

@@ -1,0 +1,306 @@
+//! What was changed in one file of a workspace, told from what it held before and after.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// A path below a workspace, byte for byte as the system has it, with `/` between its parts.
+///
+/// As text it is itself where that is UTF-8; else it stands in double quotes, with `\ooo` for each byte that is no text,
+/// as git writes it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RelPath(Vec<u8>);
+
+impl RelPath {
+    /// The path of these bytes.
+    pub fn new(bytes: impl Into<Vec<u8>>) -> Self {
+        Self(bytes.into())
+    }
+
+    /// Its bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Its parts.
+    pub fn parts(&self) -> impl Iterator<Item = &[u8]> {
+        self.0.split(|byte| *byte == b'/')
+    }
+
+    /// Its last part.
+    pub fn name(&self) -> &[u8] {
+        self.parts().last().unwrap_or_default()
+    }
+
+    /// As text from which it can be read again.
+    pub fn text(&self) -> Cow<'_, str> {
+        match std::str::from_utf8(&self.0) {
+            Ok(text) if !text.starts_with('"') => Cow::Borrowed(text),
+            _ => Cow::Owned(quoted(&self.0)),
+        }
+    }
+
+    /// The path that [`text`](Self::text) wrote.
+    pub fn from_text(text: &str) -> Self {
+        let inner = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+        Self(
+            inner
+                .and_then(unquoted)
+                .unwrap_or_else(|| text.as_bytes().to_vec()),
+        )
+    }
+}
+
+impl fmt::Display for RelPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text())
+    }
+}
+
+impl Serialize for RelPath {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.text())
+    }
+}
+
+impl<'de> Deserialize<'de> for RelPath {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Cow::<'de, str>::deserialize(deserializer)?;
+        Ok(Self::from_text(&text))
+    }
+}
+
+fn quoted(bytes: &[u8]) -> String {
+    let mut text = String::from("\"");
+    for chunk in bytes.utf8_chunks() {
+        for letter in chunk.valid().chars() {
+            if matches!(letter, '"' | '\\') {
+                text.push('\\');
+            }
+            text.push(letter);
+        }
+        for byte in chunk.invalid() {
+            text.push_str(&format!("\\{byte:03o}"));
+        }
+    }
+    text.push('"');
+    text
+}
+
+/// `None` where it is nothing that was quoted.
+fn unquoted(text: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&byte, after)) = rest.split_first() {
+        rest = after;
+        match byte {
+            b'"' => return None,
+            b'\\' => match rest {
+                [next @ (b'"' | b'\\'), after @ ..] => {
+                    bytes.push(*next);
+                    rest = after;
+                }
+                [a, b, c, after @ ..] => {
+                    let digits = std::str::from_utf8(&[*a, *b, *c]).ok()?.to_owned();
+                    bytes.push(u8::from_str_radix(&digits, 8).ok()?);
+                    rest = after;
+                }
+                _ => return None,
+            },
+            byte => bytes.push(byte),
+        }
+    }
+    Some(bytes)
+}
+
+/// The SHA-256 of some content.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ContentHash(pub [u8; 32]);
+
+impl fmt::Display for ContentHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for ContentHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl std::str::FromStr for ContentHash {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let bad = "not 64 hexadecimal digits";
+        let mut hash = [0; 32];
+        if text.len() != 64 || !text.is_ascii() {
+            return Err(bad);
+        }
+        for (byte, digits) in hash.iter_mut().zip(text.as_bytes().chunks(2)) {
+            let digits = std::str::from_utf8(digits).map_err(|_| bad)?;
+            *byte = u8::from_str_radix(digits, 16).map_err(|_| bad)?;
+        }
+        Ok(Self(hash))
+    }
+}
+
+impl Serialize for ContentHash {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for ContentHash {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Cow::<'de, str>::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// Some lines that follow each other. Where `count` is 0, `start` is the line before which they would stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct LineRange {
+    /// The first one, from 1.
+    pub start: u32,
+    /// How many there are.
+    pub count: u32,
+}
+
+impl LineRange {
+    /// The last line. Only where there is one.
+    pub fn end(self) -> u32 {
+        self.start + self.count.saturating_sub(1)
+    }
+
+    /// The lines as a range of indices, from 0.
+    pub fn indices(self) -> std::ops::Range<usize> {
+        let start = self.start.saturating_sub(1) as usize;
+        start..start + self.count as usize
+    }
+}
+
+/// Lines that took the place of others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Hunk {
+    /// Those that went.
+    pub old: LineRange,
+    /// Those that came.
+    pub new: LineRange,
+}
+
+/// A file on one side of a change.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Side {
+    /// Its permissions, such as `0o644`.
+    pub mode: u32,
+    /// Its bytes.
+    pub size: u64,
+    /// The hash of its content, or of where it leads if it is a link. `None` where it is too big to be read.
+    pub hash: Option<ContentHash>,
+    /// Whether it is a symbolic link, which is never followed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub link: bool,
+}
+
+/// What became of a file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ChangeKind {
+    /// It was not there before.
+    Added,
+    /// Its content or its mode is another one.
+    Modified,
+    /// It is gone.
+    Deleted,
+    /// It has another name, and perhaps another content.
+    Renamed {
+        /// Its name before.
+        from: RelPath,
+    },
+    /// A link became a file, or a file became a link.
+    TypeChanged,
+}
+
+/// What was changed in one file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileChange {
+    /// The file; where it is gone, as it was called.
+    pub path: RelPath,
+    /// What became of it.
+    pub kind: ChangeKind,
+    /// What it was before; `None` where it was not there.
+    pub old: Option<Side>,
+    /// What it is now; `None` where it is gone.
+    pub new: Option<Side>,
+    /// Which lines changed, in their order. `None` where there are no lines to tell of: a binary file, a link, or one too big.
+    pub hunks: Option<Vec<Hunk>>,
+}
+
+impl FileChange {
+    /// The lines of the file as it is now that were changed.
+    pub fn ranges(&self) -> impl Iterator<Item = LineRange> {
+        let hunks = self.hunks.iter().flatten();
+        hunks.map(|hunk| hunk.new).filter(|range| range.count > 0)
+    }
+
+    /// The lines of the file as it was that are gone.
+    pub fn removed(&self) -> impl Iterator<Item = LineRange> {
+        let hunks = self.hunks.iter().flatten();
+        hunks.map(|hunk| hunk.old).filter(|range| range.count > 0)
+    }
+
+    /// The permissions before and after, where both are known and differ.
+    pub fn mode_change(&self) -> Option<(u32, u32)> {
+        let (old, new) = (self.old.as_ref()?, self.new.as_ref()?);
+        (old.mode != new.mode && !old.link && !new.link).then_some((old.mode, new.mode))
+    }
+
+    /// Every path that it touches: the one that it has, and the one that it had.
+    pub fn paths(&self) -> impl Iterator<Item = &RelPath> {
+        let from = match &self.kind {
+            ChangeKind::Renamed { from } => Some(from),
+            _ => None,
+        };
+        std::iter::once(&self.path).chain(from)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_path_is_written_as_git_writes_it() {
+        assert_eq!(RelPath::new("src/é.rs").text(), "src/é.rs");
+        assert_eq!(RelPath::new(b"caf\xe9\"\\".to_vec()).text(), r#""caf\351\"\\""#);
+        assert_eq!(RelPath::new("\"a\"").text(), r#""\"a\"""#);
+        assert_eq!(RelPath::new("a/b").name(), b"b");
+    }
+
+    proptest! {
+        #[test]
+        fn any_path_is_read_as_it_was_written(bytes in proptest::collection::vec(any::<u8>(), 0..40)) {
+            let path = RelPath::new(bytes);
+            prop_assert_eq!(&RelPath::from_text(&path.text()), &path);
+            let json = serde_json::to_string(&path).unwrap();
+            prop_assert_eq!(serde_json::from_str::<RelPath>(&json).unwrap(), path);
+        }
+
+        #[test]
+        fn any_text_is_some_path(text in "[\"\\\\0-9a-z]{0,12}") {
+            let path = RelPath::from_text(&text);
+            prop_assert_eq!(RelPath::from_text(&path.text()), path);
+        }
+
+        #[test]
+        fn a_hash_is_read_as_it_was_written(bytes in any::<[u8; 32]>()) {
+            let hash = ContentHash(bytes);
+            prop_assert_eq!(hash.to_string().parse::<ContentHash>(), Ok(hash));
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! What happens to runs, for people.
+
+use std::time::Duration;
+
+use super::{ParkReason, Wait};
+use crate::ids::{RunId, StageName};
+
+/// What happened to a run; for logs, `explain` and the closing summary.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Note {
+    /// It is over.
+    Ended {
+        /// The run.
+        run: RunId,
+        /// Its stage.
+        stage: StageName,
+        /// Whether its last attempt succeeded.
+        succeeded: bool,
+    },
+    /// It will be tried again.
+    BackingOff {
+        /// The run.
+        run: RunId,
+        /// Its stage.
+        stage: StageName,
+        /// Attempts used so far.
+        attempts: u32,
+        /// For how long.
+        wait: Duration,
+        /// For what.
+        why: Wait,
+    },
+    /// It will not be tried again.
+    Parked {
+        /// The run.
+        run: RunId,
+        /// Its stage.
+        stage: StageName,
+        /// Why.
+        reason: ParkReason,
+    },
+    /// The issue was changed, so it may be tried again, in a new run.
+    Freed {
+        /// The run that was parked.
+        run: RunId,
+        /// Its stage.
+        stage: StageName,
+    },
+    /// A person allowed more, so it goes on.
+    Unparked {
+        /// The run that was parked.
+        run: RunId,
+        /// Its stage.
+        stage: StageName,
+    },
+}
+
+impl Note {
+    /// The run it is about, and its stage.
+    pub fn about(&self) -> (RunId, &StageName) {
+        match self {
+            Self::Ended { run, stage, .. }
+            | Self::BackingOff { run, stage, .. }
+            | Self::Parked { run, stage, .. }
+            | Self::Freed { run, stage }
+            | Self::Unparked { run, stage } => (*run, stage),
+        }
+    }
+}

@@ -1,0 +1,362 @@
+//! What kind of change an attempt made to a file, where its text alone tells.
+//!
+//! It is told by words and lines, not by understanding: what is not certain by them has no class.
+
+use std::collections::HashMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::file_change::{ChangeKind, FileChange};
+
+/// What kind of change it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum MutationClass {
+    /// Another name, the same content.
+    Rename,
+    /// The same words in the same order: only the white space between them differs.
+    Formatting,
+    /// Code that was there already: its lines stand elsewhere, or names that it declares are other ones, all over the file.
+    AstRefactor,
+    /// Code that says what no code said before: a file, a text or a number is new.
+    IntentEvolution,
+}
+
+impl MutationClass {
+    /// Its name in records.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Rename => "RENAME",
+            Self::Formatting => "FORMATTING",
+            Self::AstRefactor => "AST_REFACTOR",
+            Self::IntentEvolution => "INTENT_EVOLUTION",
+        }
+    }
+}
+
+/// A change, with the texts before and after; `None` where there is none that is known.
+#[derive(Clone, Copy, Debug)]
+pub struct Texts<'a> {
+    /// The change.
+    pub change: &'a FileChange,
+    /// What the file held.
+    pub old: Option<&'a [u8]>,
+    /// What it holds.
+    pub new: Option<&'a [u8]>,
+}
+
+/// Files whose words are taken for those of a programming language.
+const CODE: [&str; 40] = [
+    "bash", "c", "cc", "cpp", "cs", "css", "cts", "cxx", "dart", "ex", "exs", "fs", "go", "h", "hpp", "hs",
+    "java", "jl", "js", "jsx", "kt", "lua", "m", "mjs", "ml", "mts", "php", "pl", "py", "r", "rb", "rs",
+    "scala", "sh", "sql", "swift", "ts", "tsx", "vue", "zig",
+];
+
+/// Words after which a name is declared.
+const DECLARES: [&str; 22] = [
+    "class",
+    "const",
+    "def",
+    "enum",
+    "fn",
+    "fun",
+    "func",
+    "function",
+    "interface",
+    "let",
+    "local",
+    "macro",
+    "mod",
+    "module",
+    "mut",
+    "namespace",
+    "static",
+    "struct",
+    "trait",
+    "type",
+    "val",
+    "var",
+];
+
+/// The classes of all changes of one attempt, in their order.
+pub fn classify(changes: &[Texts<'_>]) -> Vec<Option<MutationClass>> {
+    let gone = Pool::of(changes.iter().flat_map(|texts| texts.removed()));
+    let come = Pool::of(changes.iter().flat_map(|texts| texts.added()));
+    changes.iter().map(|texts| texts.class(&gone, &come)).collect()
+}
+
+impl<'a> Texts<'a> {
+    fn lines(content: Option<&'a [u8]>) -> Vec<&'a [u8]> {
+        let lines = content.unwrap_or_default().split_inclusive(|byte| *byte == b'\n');
+        lines.collect()
+    }
+
+    fn removed(&self) -> Vec<&'a [u8]> {
+        let lines = Self::lines(self.old);
+        let ranges = self.change.removed();
+        ranges
+            .filter_map(|range| lines.get(range.indices()))
+            .flatten()
+            .copied()
+            .collect()
+    }
+
+    fn added(&self) -> Vec<&'a [u8]> {
+        let lines = Self::lines(self.new);
+        let ranges = self.change.ranges();
+        ranges
+            .filter_map(|range| lines.get(range.indices()))
+            .flatten()
+            .copied()
+            .collect()
+    }
+
+    fn is_code(&self) -> bool {
+        let name = self.change.path.name();
+        let dot = name.iter().rposition(|byte| *byte == b'.');
+        let extension = dot.and_then(|dot| std::str::from_utf8(&name[dot + 1..]).ok());
+        extension.is_some_and(|extension| CODE.contains(&extension.to_ascii_lowercase().as_str()))
+    }
+
+    fn class(&self, gone: &Pool<'_>, come: &Pool<'_>) -> Option<MutationClass> {
+        let hunks = self.change.hunks.as_ref()?;
+        if hunks.is_empty() {
+            let renamed = matches!(self.change.kind, ChangeKind::Renamed { .. });
+            return renamed.then_some(MutationClass::Rename);
+        }
+        let (removed, added) = (self.removed(), self.added());
+        if let (Some(old), Some(new)) = (self.old, self.new) {
+            let (old, new) = (words(old), words(new));
+            if old == new {
+                return Some(MutationClass::Formatting);
+            }
+            if self.is_code() && is_renaming(&old, &new) {
+                return Some(MutationClass::AstRefactor);
+            }
+        }
+        if !self.is_code() {
+            return None;
+        }
+        if gone.has_all(&added) && come.has_all(&removed) {
+            return Some(MutationClass::AstRefactor);
+        }
+        let is_whole = matches!(self.change.kind, ChangeKind::Added | ChangeKind::Deleted);
+        let says_new = added
+            .iter()
+            .flat_map(|line| words(line))
+            .any(|word| is_literal(word) && !gone.literals.contains_key(word));
+        (is_whole || says_new).then_some(MutationClass::IntentEvolution)
+    }
+}
+
+/// Lines, and the literals in them, without the white space around them.
+struct Pool<'a> {
+    lines: HashMap<&'a [u8], usize>,
+    literals: HashMap<&'a [u8], usize>,
+}
+
+impl<'a> Pool<'a> {
+    fn of(lines: impl Iterator<Item = &'a [u8]>) -> Self {
+        let mut pool = Self {
+            lines: HashMap::new(),
+            literals: HashMap::new(),
+        };
+        for line in lines {
+            *pool.lines.entry(line.trim_ascii()).or_default() += 1;
+            for word in words(line).into_iter().filter(|word| is_literal(word)) {
+                *pool.literals.entry(word).or_default() += 1;
+            }
+        }
+        pool
+    }
+
+    /// Whether each of these lines is there so often; empty ones count for nothing.
+    fn has_all(&self, lines: &[&[u8]]) -> bool {
+        let mut left = self.lines.clone();
+        let mut lines = lines
+            .iter()
+            .map(|line| line.trim_ascii())
+            .filter(|line| !line.is_empty());
+        lines.all(|line| match left.get_mut(line) {
+            Some(count) if *count > 0 => {
+                *count -= 1;
+                true
+            }
+            _ => false,
+        })
+    }
+}
+
+/// The words of a text: names and numbers, quoted texts as wholes, and every other sign by itself.
+fn words(text: &[u8]) -> Vec<&[u8]> {
+    let mut found = Vec::new();
+    let mut rest = text.trim_ascii_start();
+    while let Some(&first) = rest.first() {
+        let len = if is_name(first) {
+            rest.iter().position(|byte| !is_name(*byte)).unwrap_or(rest.len())
+        } else if matches!(first, b'"' | b'\'' | b'`') {
+            quoted(rest).unwrap_or(1)
+        } else {
+            1
+        };
+        found.push(&rest[..len]);
+        rest = rest[len..].trim_ascii_start();
+    }
+    found
+}
+
+/// The length of a quoted text that ends in its line.
+fn quoted(text: &[u8]) -> Option<usize> {
+    let mut at = 1;
+    while at < text.len() {
+        match text[at] {
+            b'\\' => at += 1,
+            b'\n' => return None,
+            byte if byte == text[0] => return Some(at + 1),
+            _ => {}
+        }
+        at += 1;
+    }
+    None
+}
+
+fn is_name(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_' || byte >= 0x80
+}
+
+fn is_literal(word: &[u8]) -> bool {
+    let is_text = word.len() > 1 && matches!(word[0], b'"' | b'\'' | b'`');
+    is_text || word[0].is_ascii_digit()
+}
+
+/// Whether the new words are the old ones but for names that the old text declares, each of which became one new name
+/// wherever it stood.
+fn is_renaming(old: &[&[u8]], new: &[&[u8]]) -> bool {
+    if old.len() != new.len() {
+        return false;
+    }
+    let mut to: HashMap<&[u8], &[u8]> = HashMap::new();
+    let mut from: HashMap<&[u8], &[u8]> = HashMap::new();
+    for (before, after) in old.iter().zip(new) {
+        if *to.entry(before).or_insert(after) != *after || *from.entry(after).or_insert(before) != *before {
+            return false;
+        }
+    }
+    let is_declared = |name: &[u8]| {
+        old.windows(2).any(|pair| {
+            let is_declaring = std::str::from_utf8(pair[0]).is_ok_and(|word| DECLARES.contains(&word));
+            is_declaring && pair[1] == name
+        })
+    };
+    let names = |word: &[u8]| is_name(word[0]) && !word[0].is_ascii_digit();
+    to.iter()
+        .filter(|(before, after)| before != after)
+        .all(|(before, after)| names(before) && names(after) && is_declared(before))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::file_change::{Hunk, LineRange, RelPath};
+
+    /// A change of a whole text.
+    fn change(path: &str, kind: ChangeKind, old: &str, new: &str) -> FileChange {
+        let all = |text: &str| LineRange {
+            start: 1,
+            count: u32::try_from(text.lines().count()).unwrap(),
+        };
+        let hunk = Hunk {
+            old: all(old),
+            new: all(new),
+        };
+        FileChange {
+            path: RelPath::new(path),
+            kind,
+            old: None,
+            new: None,
+            hunks: Some(if old == new { Vec::new() } else { vec![hunk] }),
+        }
+    }
+
+    fn class(path: &str, old: &str, new: &str) -> Option<MutationClass> {
+        let change = change(path, ChangeKind::Modified, old, new);
+        let texts = Texts {
+            change: &change,
+            old: Some(old.as_bytes()),
+            new: Some(new.as_bytes()),
+        };
+        classify(&[texts])[0]
+    }
+
+    #[test]
+    fn what_the_text_tells_has_a_class() {
+        use MutationClass::*;
+        assert_eq!(class("a.rs", "fn a() {}\n", "fn a()\n{\n}\n"), Some(Formatting));
+        assert_eq!(class("notes.md", "a  b\n", "a b\n"), Some(Formatting));
+        assert_eq!(
+            class("a.rs", "fn a() {}\na();\n", "fn b() {}\nb();\n"),
+            Some(AstRefactor)
+        );
+        assert_eq!(
+            class("a.py", "def a():\n  x()\n", "def a():\n  x(1)\n"),
+            Some(IntentEvolution)
+        );
+        assert_eq!(class("a.js", "f('a')\n", "f('b')\n"), Some(IntentEvolution));
+        assert_eq!(
+            class("a.rs", "fn a() {}\nfn b() {}\n", "fn b() {}\nfn a() {}\n"),
+            Some(AstRefactor)
+        );
+    }
+
+    #[test]
+    fn what_it_does_not_tell_has_none() {
+        // Not declared here: it may be another function.
+        assert_eq!(class("a.rs", "x.add(y);\n", "x.remove(y);\n"), None);
+        assert_eq!(class("a.rs", "let on = true;\n", "let on = false;\n"), None);
+        // One of two that became one name.
+        assert_eq!(
+            class("a.rs", "let a; let b; a + b\n", "let a; let a; a + a\n"),
+            None
+        );
+        assert_eq!(class("a.rs", "let a; a\n", "let b; a\n"), None);
+        assert_eq!(class("notes.md", "one\n", "2\n"), None);
+    }
+
+    #[test]
+    fn what_moved_from_one_file_to_another_is_no_new_intent() {
+        let text = "fn a() {\n    b(1)\n}\n";
+        let gone = change("a.rs", ChangeKind::Modified, text, "");
+        let come = change("b.rs", ChangeKind::Added, "", text);
+        let texts = |change, old: &'static str, new: &'static str| Texts {
+            change,
+            old: Some(old.as_bytes()),
+            new: Some(new.as_bytes()),
+        };
+        let both = [texts(&gone, text, ""), texts(&come, "", text)];
+        assert_eq!(classify(&both), [Some(MutationClass::AstRefactor); 2]);
+        assert_eq!(classify(&both[1..]), [Some(MutationClass::IntentEvolution)]);
+    }
+
+    #[test]
+    fn a_file_that_only_has_another_name_is_renamed() {
+        let from = RelPath::new("a");
+        let change = change("b", ChangeKind::Renamed { from }, "x", "x");
+        let texts = Texts {
+            change: &change,
+            old: None,
+            new: None,
+        };
+        assert_eq!(classify(&[texts]), [Some(MutationClass::Rename)]);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_text_is_classified(old in "[a-c0-2 \"'\\\\\n]{0,20}", new in "[a-c0-2 \"'\\\\\n]{0,20}") {
+            let told = class("a.rs", &old, &new);
+            if told == Some(MutationClass::Formatting) {
+                let packed = |text: &str| text.split_ascii_whitespace().collect::<String>();
+                proptest::prop_assert_eq!(packed(&old), packed(&new));
+            }
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Characters that hide or turn text, made visible.
+//!
+//! What a person or a model reads must be what stands there. Text of a tracker can hold characters that show nothing, and
+//! yet are read by a model, or that show the rest in another order. They are written as `⟦U+202E⟧`. What real text needs
+//! stays: emoji that are joined or have a variant, letters that join or do not, and text that runs from right to left.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+/// The same text, in which everything is seen.
+pub fn visible(text: &str) -> Cow<'_, str> {
+    let Some(at) = first_hidden(text) else {
+        return Cow::Borrowed(text);
+    };
+    let mut out = String::with_capacity(text.len() + 16);
+    out.push_str(&text[..at]);
+    let mut before = text[..at].chars().next_back();
+    let mut rest = text[at..].chars().peekable();
+    while let Some(c) = rest.next() {
+        let is_shown =
+            (c == '\r' && rest.peek() == Some(&'\n')) || !is_hidden(c, before, rest.peek().copied());
+        if is_shown {
+            out.push(c);
+        } else {
+            // Writing to a String does not fail.
+            let _ = write!(out, "⟦U+{:04X}⟧", u32::from(c));
+        }
+        // What follows stands behind what is written now.
+        before = Some(if is_shown { c } else { '⟧' });
+    }
+    Cow::Owned(out)
+}
+
+/// Whether there is nothing in it that [`visible`] would write out.
+pub fn is_visible(text: &str) -> bool {
+    first_hidden(text).is_none()
+}
+
+fn first_hidden(text: &str) -> Option<usize> {
+    if text
+        .bytes()
+        .all(|byte| matches!(byte, b' '..=b'~' | b'\n' | b'\t'))
+    {
+        return None;
+    }
+    let mut before = None;
+    let mut rest = text.char_indices().peekable();
+    while let Some((at, c)) = rest.next() {
+        let next = rest.peek().map(|(_, next)| *next);
+        if !(c == '\r' && next == Some('\n')) && is_hidden(c, before, next) {
+            return Some(at);
+        }
+        before = Some(c);
+    }
+    None
+}
+
+/// Whether nobody sees that it is there, or what it does.
+fn is_hidden(c: char, before: Option<char>, next: Option<char>) -> bool {
+    let beside = |is: fn(char) -> bool| (before.is_some_and(is), next.is_some_and(is));
+    match c {
+        '\n' | '\t' => false,
+        c if c.is_control() => true,
+        // It joins or parts two that are seen.
+        '\u{200c}' | '\u{200d}' => {
+            !((before == Some('\u{fe0f}') || beside(is_joined).0) && beside(is_joined).1)
+        }
+        // It gives a variant to one.
+        '\u{fe0e}' | '\u{fe0f}' => !beside(has_variants).0,
+        // It belongs to a letter that runs from right to left.
+        '\u{200e}' | '\u{200f}' | '\u{61c}' => !beside(is_right_to_left).0 && !beside(is_right_to_left).1,
+        _ => is_format(c),
+    }
+}
+
+/// What may stand beside a joiner: symbols, and letters of scripts that join. In Latin text it only hides something.
+fn is_joined(c: char) -> bool {
+    let joins = matches!(u32::from(c), 0x0600..=0x109f | 0x1780..=0x18af | 0xfb50..=0xfdcf | 0xfe70..=0xfefc);
+    (joins && !is_format(c))
+        || (has_variants(c) && !c.is_ascii())
+        || matches!(u32::from(c), 0x1f3fb..=0x1f3ff)
+}
+
+/// What may have a variant: signs of keycaps, and pictures.
+fn has_variants(c: char) -> bool {
+    matches!(
+        c,
+        '#' | '*' | '0'..='9' | '\u{a9}' | '\u{ae}' | '\u{203c}' | '\u{2049}' | '\u{2122}' | '\u{2139}'
+    ) || matches!(u32::from(c), 0x2190..=0x21ff | 0x2300..=0x27bf | 0x2900..=0x297f | 0x2b00..=0x2bff
+            | 0x3030 | 0x303d | 0x3297 | 0x3299 | 0x1f000..=0x1faff)
+}
+
+fn is_right_to_left(c: char) -> bool {
+    matches!(u32::from(c), 0x05be..=0x05ff | 0x0608..=0x08c7 | 0xfb1d..=0xfdcf | 0xfdf0..=0xfdff | 0xfe70..=0xfefc)
+        && !is_format(c)
+        && c != '\u{61c}'
+}
+
+/// The format characters of Unicode, what shows as nothing, and what has no meaning of its own.
+fn is_format(c: char) -> bool {
+    matches!(c, '\u{ad}' | '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
+        | '\u{180b}'..='\u{180f}' | '\u{200b}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+        | '\u{2800}' | '\u{3164}' | '\u{fe00}'..='\u{fe0d}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}'
+        | '\u{600}'..='\u{605}' | '\u{6dd}' | '\u{70f}' | '\u{890}' | '\u{891}' | '\u{8e2}'
+        | '\u{110bd}' | '\u{110cd}' | '\u{13430}'..='\u{1343f}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}'
+        | '\u{e0000}'..='\u{e0fff}' | '\u{e000}'..='\u{f8ff}' | '\u{f0000}'..='\u{10ffff}')
+        || u32::from(c) & 0xfffe == 0xfffe
+        || matches!(u32::from(c), 0xfdd0..=0xfdef)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_hides_or_turns_text_is_shown() {
+        for (text, shown) in [
+            ("a\u{202e}b", "a⟦U+202E⟧b"),
+            ("a\u{200f}b\u{200e}\u{61c}", "a⟦U+200F⟧b⟦U+200E⟧⟦U+061C⟧"),
+            ("a\u{2066}b\u{2069}", "a⟦U+2066⟧b⟦U+2069⟧"),
+            ("in\u{200b}visible", "in⟦U+200B⟧visible"),
+            ("a\u{200d}b", "a⟦U+200D⟧b"),
+            ("x\u{fe0f}\u{fe0f}", "x⟦U+FE0F⟧⟦U+FE0F⟧"),
+            ("hi\u{e0049}\u{e007f}", "hi⟦U+E0049⟧⟦U+E007F⟧"),
+            ("v\u{e0100}", "v⟦U+E0100⟧"),
+            ("\u{1b}[31m\u{7f}\u{9b}\0", "⟦U+001B⟧[31m⟦U+007F⟧⟦U+009B⟧⟦U+0000⟧"),
+            ("a\rb\r\n", "a⟦U+000D⟧b\r\n"),
+            ("\u{e000}\u{fff9}\u{feff}", "⟦U+E000⟧⟦U+FFF9⟧⟦U+FEFF⟧"),
+            ("\u{3164}\u{2800}\u{ad}", "⟦U+3164⟧⟦U+2800⟧⟦U+00AD⟧"),
+        ] {
+            assert_eq!(visible(text), shown, "{text:?}");
+            assert!(!is_visible(text));
+        }
+    }
+
+    #[test]
+    fn real_text_stays_as_it_is() {
+        for text in [
+            "plain text\n\twith a tab",
+            "👩\u{200d}💻 👨\u{200d}👩\u{200d}👧 ❤\u{fe0f} 🏳\u{fe0f}\u{200d}🌈 1\u{fe0f}\u{20e3} 👍🏽",
+            "שלום עולם، مرحبا\u{200f} (abc)",
+            "می\u{200c}خواهم",
+            "क्\u{200d}ष, क्\u{200c}ष",
+            "naïve café ﬁ 日本語 Ω",
+        ] {
+            assert_eq!(visible(text), text);
+            assert!(matches!(visible(text), Cow::Borrowed(_)), "{text}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn what_is_visible_stays_so(text in "\\PC*|.*|[\u{200b}-\u{206f}a👩\u{fe0f}\u{e0041}]{0,20}") {
+            let shown = visible(&text);
+            proptest::prop_assert!(is_visible(&shown), "{shown:?}");
+            proptest::prop_assert_eq!(visible(&shown), shown.as_ref());
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Intents and trust: what is refused, and what arrives.
+
+use super::*;
+
+fn with_intent(intent: &str) -> Loaded {
+    load(&minimal_with(&[(
+        "      when:\n",
+        &format!("      intent: {intent}\n      when:\n"),
+    )]))
+}
+
+#[track_caller]
+fn one(loaded: &Loaded, code: &str) -> Diagnostic {
+    let text = loaded.render("workflow.yml", false);
+    assert_eq!(loaded.diagnostics.len(), 1, "{text}");
+    assert_eq!(loaded.diagnostics[0].code, code, "{text}");
+    loaded.diagnostics[0].clone()
+}
+
+#[test]
+fn what_is_wrong_with_an_intent_is_told_where_it_stands() {
+    let finding = one(&with_intent("{owned_scope: [src, ../x]}"), "bad_glob");
+    assert_eq!(finding.message, "`../x` goes up by `..`");
+    assert_eq!(finding.path, "issue.stages.plan.intent.owned_scope");
+    one(&with_intent("{owned_scope: [\"a**\"]}"), "bad_glob");
+    one(&with_intent("{owned_scope: [.git/hooks]}"), "bad_glob");
+    one(&with_intent("{owned_scope: []}"), "empty_value");
+    one(&with_intent("{owned_scope: src}"), "wrong_type");
+    one(&with_intent("{constraints: be good}"), "wrong_type");
+    one(&with_intent("{acceptance: [\"\"]}"), "empty_value");
+    let finding = one(&with_intent("{on_violation: undo}"), "unknown_value");
+    assert!(finding.hint.unwrap().contains("`revert`"));
+    let finding = one(&with_intent("{scope: [src]}"), "unknown_key");
+    assert_eq!(finding.hint.as_deref(), Some("did you mean `owned_scope`?"));
+    let conflicts = [("issue:\n", "issue:\n  scope_conflicts: wait\n")];
+    one(&load(&minimal_with(&conflicts)), "unknown_value");
+}
+
+#[test]
+fn trust_that_nobody_can_have_is_refused() {
+    let with = |trust: &str| load(&format!("{MINIMAL}trust: {trust}\n"));
+    assert_eq!(
+        one(&with("{}"), "missing_key").message,
+        "nobody is trusted, so nothing ever starts"
+    );
+    one(&with("{untrusted: hold}"), "missing_key");
+    one(&with("{authors: [a], untrusted: quote}"), "unknown_value");
+    one(&with("{authors: me}"), "wrong_type");
+    let trust = |text: &str| with(text).workflow.unwrap().trust.unwrap();
+    assert_eq!(trust("{untrusted: fence}").untrusted, Untrusted::Fence);
+    assert_eq!(
+        trust("{authors: [me]}").untrusted,
+        Untrusted::Hold,
+        "safe by default"
+    );
+    assert_eq!(load(MINIMAL).workflow.unwrap().trust, None, "no rule");
+}
+
+#[test]
+fn a_workflow_that_was_kept_before_there_were_intents_is_read() {
+    let workflow = load(MINIMAL).workflow.unwrap();
+    let mut kept = serde_json::to_value(&workflow).unwrap();
+    kept.as_object_mut().unwrap().remove("trust");
+    kept["issue"].as_object_mut().unwrap().remove("scope_conflicts");
+    let stage = kept["issue"]["stages"][0].as_object_mut().unwrap();
+    assert!(stage.remove("intent").is_some());
+    assert_eq!(serde_json::from_value::<Workflow>(kept).unwrap(), workflow);
+}

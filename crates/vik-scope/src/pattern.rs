@@ -1,0 +1,309 @@
+//! One glob, part by part.
+
+use std::ffi::OsStr;
+use std::path::PathBuf;
+
+use globset::{GlobBuilder, GlobMatcher};
+
+/// The longest glob that is taken, in bytes.
+pub const MAX_GLOB_BYTES: usize = 1024;
+
+/// The most parts of a glob.
+const MAX_PARTS: usize = 32;
+
+/// Why a text is no glob of a scope.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadGlob {
+    /// There is none at all.
+    #[error("there is no glob")]
+    Empty,
+    /// There are more than are taken.
+    #[error("there are more than {} globs", super::MAX_GLOBS)]
+    TooMany,
+    /// This one cannot be one.
+    #[error("`{glob}` {why}")]
+    Glob {
+        /// The glob; without what would spoil a line.
+        glob: String,
+        /// What is wrong with it.
+        why: String,
+    },
+}
+
+impl BadGlob {
+    fn of(glob: &str, why: impl Into<String>) -> Self {
+        let clean = |c: char| if c.is_control() { '\u{fffd}' } else { c };
+        Self::Glob {
+            glob: glob.chars().take(80).map(clean).collect(),
+            why: why.into(),
+        }
+    }
+}
+
+/// One glob. All that is in a folder which it takes is taken too.
+#[derive(Clone, Debug)]
+pub(super) struct Pattern {
+    tokens: Vec<Token>,
+}
+
+#[derive(Clone, Debug)]
+enum Token {
+    /// `**`: any number of folders, or none.
+    Deep,
+    /// One part of a path.
+    Name(Name),
+}
+
+#[derive(Clone, Debug)]
+struct Name {
+    text: String,
+    kind: NameKind,
+}
+
+#[derive(Clone, Debug)]
+enum NameKind {
+    /// Without any special character: the name itself.
+    Literal,
+    /// `*`
+    Any,
+    /// Whatever this takes; it begins and ends with these letters.
+    Glob {
+        matcher: Box<GlobMatcher>,
+        prefix: String,
+        suffix: String,
+    },
+}
+
+impl Pattern {
+    /// Reads a glob, without its `!`.
+    pub(super) fn new(glob: &str) -> Result<Self, BadGlob> {
+        let bad = |why: &str| Err(BadGlob::of(glob, why));
+        if glob.trim().is_empty() {
+            return bad("is empty");
+        }
+        if glob.len() > MAX_GLOB_BYTES {
+            return bad("is too long");
+        }
+        if glob.contains('\0') {
+            return bad("holds a NUL character");
+        }
+        if glob.starts_with('/') || glob.starts_with("~/") {
+            return bad("is not relative to the workspace");
+        }
+        let (inner, is_folder) = match glob.trim_end_matches('/') {
+            inner if inner.len() < glob.len() => (inner, true),
+            inner => (inner, false),
+        };
+        let mut tokens = Vec::new();
+        for part in inner.split('/') {
+            match part {
+                "" | "." => {}
+                ".." => return bad("goes up by `..`"),
+                "**" => {
+                    if !matches!(tokens.last(), Some(Token::Deep)) {
+                        tokens.push(Token::Deep);
+                    }
+                }
+                part if part.contains("**") => {
+                    return bad("holds `**` beside other characters: it stands alone between two slashes");
+                }
+                part if super::is_git(OsStr::new(part)) => {
+                    return bad("names `.git`, which is in no scope");
+                }
+                part => tokens.push(Token::Name(Name::new(glob, part)?)),
+            }
+        }
+        if tokens.len() > MAX_PARTS {
+            return bad("has too many parts");
+        }
+        let ends_deep = matches!(tokens.last(), Some(Token::Deep));
+        if tokens.is_empty() {
+            // `.` or `./`: the workspace.
+            tokens.push(Token::Name(Name::any()));
+        } else if ends_deep || is_folder {
+            // What is in the folder, not the folder: it must not become a link.
+            if ends_deep {
+                tokens.pop();
+            }
+            tokens.push(Token::Name(Name::any()));
+        }
+        tokens.push(Token::Deep);
+        // `a/**/b` ends with one of its own; `**/**` does not come twice.
+        Ok(Self { tokens })
+    }
+
+    /// A glob that takes everything.
+    pub(super) fn everything() -> Self {
+        Self {
+            tokens: vec![Token::Name(Name::any()), Token::Deep],
+        }
+    }
+
+    pub(super) fn matches(&self, parts: &[&OsStr]) -> bool {
+        // Which tokens may be next, after the parts so far.
+        let mut at = vec![false; self.tokens.len() + 1];
+        at[0] = true;
+        self.skip(&mut at);
+        for part in parts {
+            let mut next = vec![false; at.len()];
+            for (number, token) in self.tokens.iter().enumerate() {
+                if !at[number] {
+                    continue;
+                }
+                match token {
+                    Token::Deep => next[number] = true,
+                    Token::Name(name) => next[number + 1] |= name.matches(part),
+                }
+            }
+            self.skip(&mut next);
+            at = next;
+        }
+        at[self.tokens.len()]
+    }
+
+    /// A `**` may stand for nothing.
+    fn skip(&self, at: &mut [bool]) {
+        for (number, token) in self.tokens.iter().enumerate() {
+            if at[number] && matches!(token, Token::Deep) {
+                at[number + 1] = true;
+            }
+        }
+    }
+
+    /// Whether some path may be taken by both.
+    pub(super) fn overlaps(&self, other: &Self) -> bool {
+        table(self, other, |reach, a, b, own, theirs| {
+            let step = |da, db| reach(a + da, b + db);
+            match (own, theirs) {
+                (None, None) => true,
+                // Either stands for nothing, or for what the other one has next.
+                (Some(Token::Deep), Some(_)) => step(1, 0) || step(0, 1),
+                (Some(_), Some(Token::Deep)) => step(0, 1) || step(1, 0),
+                (Some(Token::Deep), None) => step(1, 0),
+                (None, Some(Token::Deep)) => step(0, 1),
+                (Some(Token::Name(own)), Some(Token::Name(theirs))) => own.overlaps(theirs) && step(1, 1),
+                (Some(Token::Name(_)), None) | (None, Some(Token::Name(_))) => false,
+            }
+        })
+    }
+
+    /// Whether it surely takes all that the other one takes. May say no where it does; never says yes where it does not.
+    pub(super) fn covers(&self, other: &Self) -> bool {
+        // What it ends with takes whatever is left.
+        let last = self.tokens.len() - 1;
+        table(self, other, |reach, a, b, own, theirs| match (own, theirs) {
+            _ if a >= last => true,
+            (Some(Token::Deep), Some(_)) => reach(a + 1, b) || reach(a, b + 1),
+            (Some(Token::Name(own)), Some(Token::Name(theirs))) => own.covers(theirs) && reach(a + 1, b + 1),
+            _ => false,
+        })
+    }
+
+    /// The folder or file outside of which it takes nothing.
+    pub(super) fn root(&self) -> PathBuf {
+        let literal = |token: &Token| match token {
+            Token::Name(Name {
+                text,
+                kind: NameKind::Literal,
+            }) => Some(text.clone()),
+            _ => None,
+        };
+        self.tokens.iter().map_while(literal).collect()
+    }
+}
+
+/// Answers a question about the rest of two patterns, from their ends: `ask` gets the answers for what is left after a
+/// step, the two places, and the tokens there.
+fn table(
+    a: &Pattern,
+    b: &Pattern,
+    ask: impl Fn(&dyn Fn(usize, usize) -> bool, usize, usize, Option<&Token>, Option<&Token>) -> bool,
+) -> bool {
+    let (rows, columns) = (a.tokens.len() + 1, b.tokens.len() + 1);
+    let mut known = vec![false; rows * columns];
+    for row in (0..rows).rev() {
+        for column in (0..columns).rev() {
+            let reach =
+                |row: usize, column: usize| row < rows && column < columns && known[row * columns + column];
+            let answer = ask(&reach, row, column, a.tokens.get(row), b.tokens.get(column));
+            known[row * columns + column] = answer;
+        }
+    }
+    known[0]
+}
+
+impl Name {
+    fn any() -> Self {
+        Self {
+            text: "*".to_owned(),
+            kind: NameKind::Any,
+        }
+    }
+
+    fn new(glob: &str, part: &str) -> Result<Self, BadGlob> {
+        if part == "*" {
+            return Ok(Self::any());
+        }
+        let special = |c: char| "*?[]{}\\".contains(c);
+        let kind = if part.contains(special) {
+            let matcher = GlobBuilder::new(part)
+                .literal_separator(true)
+                .backslash_escape(true)
+                .build()
+                .map_err(|error| BadGlob::of(glob, format!("is no glob: {}", error.kind())))?
+                .compile_matcher();
+            let end = part.find(special).unwrap_or(part.len());
+            // What follows an escaped letter is left out with it: a suffix that is too short does no harm.
+            let start = part
+                .rfind(special)
+                .and_then(|at| part[at..].char_indices().nth(2).map(|(next, _)| at + next));
+            NameKind::Glob {
+                matcher: Box::new(matcher),
+                prefix: part[..end].to_owned(),
+                suffix: start.map_or_else(String::new, |start| part[start..].to_owned()),
+            }
+        } else {
+            NameKind::Literal
+        };
+        Ok(Self {
+            text: part.to_owned(),
+            kind,
+        })
+    }
+
+    fn matches(&self, part: &OsStr) -> bool {
+        match &self.kind {
+            NameKind::Literal => *part == *self.text,
+            NameKind::Any => true,
+            NameKind::Glob { matcher, .. } => matcher.is_match(part),
+        }
+    }
+
+    fn overlaps(&self, other: &Self) -> bool {
+        use NameKind::{Any, Glob, Literal};
+        match (&self.kind, &other.kind) {
+            (Any, _) | (_, Any) => true,
+            (Literal, _) => other.matches(OsStr::new(&self.text)),
+            (_, Literal) => self.matches(OsStr::new(&other.text)),
+            (
+                Glob { prefix, suffix, .. },
+                Glob {
+                    prefix: their_prefix,
+                    suffix: their_suffix,
+                    ..
+                },
+            ) => {
+                (prefix.starts_with(their_prefix.as_str()) || their_prefix.starts_with(prefix.as_str()))
+                    && (suffix.ends_with(their_suffix.as_str()) || their_suffix.ends_with(suffix.as_str()))
+            }
+        }
+    }
+
+    fn covers(&self, other: &Self) -> bool {
+        match (&self.kind, &other.kind) {
+            (NameKind::Any, _) => true,
+            (_, NameKind::Literal) => self.matches(OsStr::new(&other.text)),
+            _ => self.text == other.text,
+        }
+    }
+}

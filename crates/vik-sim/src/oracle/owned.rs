@@ -1,0 +1,91 @@
+//! Whose paths are whose, and whose text is believed: found by trying, not by the globs.
+
+use vik_core::scheduler::Start;
+use vik_core::scope::Scope;
+use vik_core::trust::Trust;
+use vik_core::workflow::{ScopeConflicts, Stage, Untrusted};
+
+use super::{Broken, Oracle, ensure};
+use crate::tracker::{AUTHORS, Item};
+
+/// All paths of interest in the worlds.
+const PATHS: [&str; 9] = ["a/x", "a/y", "a/z", "b/x", "b/y", "b/z", "c/x", "c/q", "d"];
+
+fn has(scope: Option<&Scope>, path: &str) -> bool {
+    scope.is_none_or(|scope| scope.matches(path))
+}
+
+/// What an issue says of its scope; `None` where it cannot be read.
+fn said(item: &Item) -> Option<Option<Scope>> {
+    match item.scope {
+        [] => Some(None),
+        globs => Scope::new(globs).ok().map(Some),
+    }
+}
+
+/// Whether there is a path that both stage and issue allow.
+pub(super) fn may_be_followed(stage: &Stage, item: &Item) -> bool {
+    if !stage.intent.from_issue {
+        return true;
+    }
+    let own = stage.intent.scope.as_ref();
+    said(item).is_some_and(|said| {
+        PATHS
+            .iter()
+            .any(|path| has(own, path) && has(said.as_ref(), path))
+    })
+}
+
+impl Oracle {
+    pub(super) fn trust(&self, item: &Item) -> Trust {
+        match &self.policy.trust {
+            None => Trust::Trusted,
+            Some(_) if item.author == AUTHORS[0] => Trust::Trusted,
+            Some(policy) if policy.untrusted == Untrusted::Hold => Trust::Held,
+            Some(_) => Trust::Fenced,
+        }
+    }
+
+    /// It may change what stage and issue both allow, nobody else who runs may change any of that, and its text is taken as
+    /// the rules say.
+    pub(super) fn keeps_its_scope(&self, issue: usize, start: &Start) -> Result<(), Broken> {
+        let Some(item) = &self.known[issue].item else {
+            return Ok(());
+        };
+        let trust = self.trust(item);
+        ensure(trust != Trust::Held, "nobody starts what is not trusted", || {
+            format!("issue {issue} by {}", item.author)
+        })?;
+        ensure(
+            start.fenced == (trust == Trust::Fenced),
+            "what is not trusted is fenced",
+            || format!("issue {issue} by {}", item.author),
+        )?;
+        const OWNED: &str = "an attempt's scope is what stage and issue both allow";
+        ensure(may_be_followed(&start.stage, item), OWNED, || {
+            format!("issue {issue} starts, and says {:?}", item.scope)
+        })?;
+        let scope = start.intent.scope.as_ref();
+        let stage = &start.stage.intent;
+        let said = said(item).flatten().filter(|_| stage.from_issue);
+        for path in PATHS {
+            let allowed = has(stage.scope.as_ref(), path) && has(said.as_ref(), path);
+            ensure(has(scope, path) == allowed, OWNED, || {
+                format!("issue {issue}, {path}: {scope:?}")
+            })?;
+        }
+        if self.policy.issue.scope_conflicts == ScopeConflicts::Allow || scope.is_none() {
+            return Ok(());
+        }
+        for active in self.books.active.values().filter(|active| active.issue != issue) {
+            let Some(theirs) = &active.scope else { continue };
+            let shared = PATHS.iter().find(|path| has(scope, path) && theirs.matches(path));
+            ensure(
+                shared.is_none(),
+                "no two issues with overlapping scopes run at once",
+                || format!("issue {issue} starts beside {}: {shared:?}", active.issue),
+            )?;
+        }
+        Ok(())
+    }
+}

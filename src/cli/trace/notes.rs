@@ -1,0 +1,110 @@
+//! `vik trace export --format notes`: records as git notes, in a repository that is named for it.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::cli::{Done, print};
+use crate::report::{Exit, Failure, count};
+use crate::trace::Line;
+
+/// Where the notes stand.
+const REF: &str = "agent-trace";
+
+/// Adds the records to the commits that their agents left checked out.
+pub fn run(root: &Path, lines: &[Line], repo: &Path) -> Done {
+    let repo = repo.canonicalize().map_err(|error| {
+        Failure::failed(
+            "usage",
+            format!("there is no repository {}", repo.display()),
+            &error,
+        )
+    })?;
+    let issues = root.join("issues");
+    if repo.starts_with(issues.canonicalize().unwrap_or(issues)) {
+        let heading = "the workspace of an issue gets no notes: git there would run what an agent left";
+        return Err(Failure::new(Exit::Usage, "usage", heading).hint("name a repository of your own"));
+    }
+    let mut by_commit: BTreeMap<&str, Vec<&Line>> = BTreeMap::new();
+    let mut without = 0;
+    for line in lines {
+        match &line.record.vcs {
+            Some(vcs) => by_commit.entry(&vcs.revision).or_default().push(line),
+            None => without += 1,
+        }
+    }
+    let (mut written, mut missing) = (0, 0);
+    for (commit, lines) in by_commit {
+        if git(&repo, &["cat-file", "-e", &format!("{commit}^{{commit}}")], None).is_err() {
+            missing += lines.len() as u64;
+            continue;
+        }
+        // A commit without a note has an empty one.
+        let mut note = git(&repo, &["notes", "--ref", REF, "show", commit], None).unwrap_or_default();
+        let before = note.len();
+        for line in &lines {
+            let has = note.split(|byte| *byte == b'\n').any(|known| known == line.text);
+            if !has {
+                note.extend_from_slice(&line.text);
+                note.push(b'\n');
+            }
+        }
+        written += lines.len() as u64;
+        if note.len() > before {
+            git(
+                &repo,
+                &["notes", "--ref", REF, "add", "--force", "--file=-", commit],
+                Some(&note),
+            )
+            .map_err(|told| Failure::new(Exit::Failed, "git", "cannot write a note").cause(told))?;
+        }
+    }
+    print(&format!(
+        "{} noted at refs/notes/{REF}\n",
+        count(written, "record")
+    ));
+    if missing > 0 {
+        print(&format!(
+            "{} left out: the repository has no such commit\n",
+            count(missing, "record")
+        ));
+    }
+    if without > 0 {
+        print(&format!(
+            "{} left out: the agent made no commit\n",
+            count(without, "record")
+        ));
+    }
+    Ok(Exit::Done)
+}
+
+/// Runs git in the user's own repository; what it said, where it failed.
+fn git(repo: &Path, args: &[&str], input: Option<&[u8]>) -> Result<Vec<u8>, String> {
+    let mut command = Command::new("git");
+    command
+        .arg("-C")
+        .arg(repo)
+        .args(["-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false"])
+        .args(args)
+        .env_remove("GIT_DIR")
+        .env_remove("GIT_WORK_TREE")
+        .env_remove("GIT_INDEX_FILE")
+        .env("GIT_NO_LAZY_FETCH", "1")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = command
+        .spawn()
+        .map_err(|error| format!("cannot run git: {error}"))?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // One that does not read says why by its end.
+        let _ = stdin.write_all(input.unwrap_or_default());
+    }
+    let output = child.wait_with_output().map_err(|error| error.to_string())?;
+    if output.status.success() {
+        Ok(output.stdout)
+    } else {
+        Err(String::from_utf8_lossy(&output.stderr).trim().to_owned())
+    }
+}

@@ -1,0 +1,186 @@
+//! The trace for people.
+
+use std::path::Path;
+
+use vik_api::{Author, BlameView, IntentView, TraceCheck, TraceEntry, TracedFile};
+
+use crate::report::{clean, count, one_line, table};
+
+/// The attempts, each with its files.
+pub fn log(entries: &[TraceEntry]) -> String {
+    let mut out = String::new();
+    for (at, entry) in entries.iter().enumerate() {
+        if at > 0 {
+            out.push('\n');
+        }
+        let attempt = &entry.attempt;
+        let model = attempt
+            .model
+            .as_deref()
+            .map(|model| format!(" ({model})"))
+            .unwrap_or_default();
+        let head = format!(
+            "#{}  {}  {} {}  try {}  {}{model}  +{} -{}",
+            attempt.seq,
+            attempt.at.strftime("%Y-%m-%d %H:%M:%S"),
+            attempt.issue_id,
+            attempt.stage,
+            attempt.attempt,
+            attempt.agent,
+            entry.added,
+            entry.removed
+        );
+        out.push_str(&one_line(&head, 200));
+        out.push_str(&format!("\n    {}\n", one_line(&attempt.intent, 100)));
+        for file in &entry.files {
+            out.push_str(&format!("    {}\n", one_line(&line(file), 200)));
+        }
+        for path in &entry.unseen {
+            out.push_str(&format!("    ? {} could not be looked at\n", one_line(path, 150)));
+        }
+    }
+    out
+}
+
+fn line(file: &TracedFile) -> String {
+    let sign = match file.change.as_str() {
+        "added" => 'A',
+        "deleted" => 'D',
+        "renamed" => 'R',
+        "type_changed" => 'T',
+        _ => 'M',
+    };
+    let name = match &file.from {
+        Some(from) => format!("{from} -> {}", file.path),
+        None => file.path.clone(),
+    };
+    let sums = if file.whole {
+        "whole".to_owned()
+    } else {
+        format!("+{} -{}", file.added, file.removed)
+    };
+    let class = file
+        .class
+        .as_deref()
+        .map(|class| format!("  {class}"))
+        .unwrap_or_default();
+    format!("{sign} {name}  {sums}{class}")
+}
+
+/// Whether the trace holds.
+pub fn check(check: &TraceCheck, file: &Path) -> String {
+    let records = count(check.records, "record");
+    let cut_off = if check.cut_off {
+        "; the last append was cut off, which the next one clears away"
+    } else {
+        ""
+    };
+    match &check.broken {
+        None => format!("the trace holds: {records}{cut_off}\n"),
+        Some(broken) => format!(
+            "the trace is broken at line {} of {}: {}\n{records} before it hold\n",
+            broken.line,
+            clean(&file.to_string_lossy()),
+            broken.what
+        ),
+    }
+}
+
+/// A file with the author of each line.
+pub fn blame(view: &BlameView, content: &[u8]) -> String {
+    if let Some(author) = &view.whole {
+        return format!(
+            "{}: {}\n",
+            one_line(&view.path, 150),
+            one_line(&words(author), 150)
+        );
+    }
+    let text = String::from_utf8_lossy(content);
+    let lines: Vec<&str> = text.split_inclusive('\n').collect();
+    let mut rows = Vec::new();
+    for range in &view.lines {
+        for number in range.start..=range.end {
+            let line = usize::try_from(number)
+                .ok()
+                .and_then(|number| lines.get(number - 1));
+            let line = line
+                .map(|line| line.trim_end_matches(['\n', '\r']))
+                .unwrap_or_default();
+            rows.push((words(&range.author), number, line));
+        }
+    }
+    let width = rows
+        .iter()
+        .map(|(words, ..)| words.chars().count())
+        .max()
+        .unwrap_or(0);
+    let digits = rows.len().to_string().len();
+    let mut out = String::new();
+    for (words, number, line) in rows {
+        let line = format!(
+            "{:width$}  {number:digits$}  {}",
+            one_line(&words, 150),
+            clean(line)
+        );
+        out.push_str(line.trim_end());
+        out.push('\n');
+    }
+    out
+}
+
+/// An author in a few words.
+fn words(author: &Author) -> String {
+    match author {
+        Author::Attempt(attempt) => {
+            let model = attempt
+                .model
+                .as_deref()
+                .map(|model| format!(" {model}"))
+                .unwrap_or_default();
+            format!(
+                "#{} {} {} {}{model}",
+                attempt.seq, attempt.issue_id, attempt.stage, attempt.agent
+            )
+        }
+        Author::Outside => "outside of Vik".to_owned(),
+        Author::Unknown => "not known any more".to_owned(),
+    }
+}
+
+/// The intent map.
+pub fn map(intents: &[IntentView]) -> String {
+    let mut out = String::new();
+    for (at, intent) in intents.iter().enumerate() {
+        if at > 0 {
+            out.push('\n');
+        }
+        out.push_str(&one_line(&format!("{}  {}", intent.issue_id, intent.intent), 150));
+        let agents: Vec<_> = intent.agents.iter().map(ToString::to_string).collect();
+        out.push_str(&format!(
+            "\n{} by {}\n",
+            count(intent.attempts, "attempt"),
+            one_line(&agents.join(", "), 150)
+        ));
+        let rows: Vec<_> = intent
+            .files
+            .iter()
+            .map(|file| {
+                let classes: Vec<_> = file
+                    .classes
+                    .iter()
+                    .filter(|(class, _)| *class != "null")
+                    .map(|(class, count)| format!("{class} {count}"))
+                    .collect();
+                let gone = if file.deleted { " (gone)" } else { "" };
+                [
+                    format!("  {}{gone}", file.path),
+                    format!("+{}", file.added),
+                    format!("-{}", file.removed),
+                    classes.join(", "),
+                ]
+            })
+            .collect();
+        out.push_str(&table(["  FILE", "CAME", "WENT", "CLASSES"], &rows));
+    }
+    out
+}

@@ -1,0 +1,143 @@
+//! What an attempt's agent changed in its workspace: looked at right before it starts and right after nothing of it lives,
+//! so that what hooks and `verify` do there is not taken for its work.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use tokio::task::spawn_blocking;
+use vik_core::outcome::FailureClass;
+use vik_store::{AttemptRecord, StoreError, Trouble};
+
+use super::attempt::Work;
+use crate::crash;
+use crate::report;
+use crate::trace::{Record, Trace};
+use crate::workspace::changes::{Base, Bounds, Changes, Snapshot, Store};
+use crate::workspace::fs as private;
+
+impl Work<'_> {
+    /// Looks at the workspace before the agent starts, and keeps what it found beside the attempt's record.
+    pub(super) async fn look_before(&self) -> Result<(), Trouble> {
+        let issue = self.start().issue.id.clone();
+        let file = self.files.base();
+        self.looking("before the agent", move |looking| {
+            let earlier = read_look(&looking.host.layout.last_look(&issue));
+            let base = Base::take(
+                &looking.store,
+                &looking.folder,
+                &looking.path,
+                earlier.as_ref(),
+                Bounds::default(),
+            )?;
+            private::write_soon(&file, &serde_json::to_vec(&base)?)
+        })
+        .await
+    }
+
+    /// Tells what the agent changed, and appends it to the trace: once, however often the attempt is taken up.
+    pub(super) async fn trace_changes(&self) -> Result<(), Trouble> {
+        if !self.agent_ran {
+            return Ok(());
+        }
+        self.look_after().await?;
+        crash::point("changes_found");
+        let (record, changes) = (self.files.record(), self.files.changes());
+        self.looking("to trace it", move |looking| {
+            let changes: Changes = match std::fs::read(&changes) {
+                Ok(text) => serde_json::from_slice(&text)?,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+                Err(error) => return Err(error),
+            };
+            if changes.files.is_empty() && changes.unseen.is_empty() {
+                return Ok(());
+            }
+            let attempt = AttemptRecord::read(&record).map_err(io::Error::other)?;
+            let attempt = attempt.ok_or(io::ErrorKind::NotFound)?;
+            let record = Record::of(&attempt, &changes, &looking.store, Timestamp::now());
+            let trace = Trace::new(&looking.host.layout.trace_dir());
+            trace.append(&record).map(|_| ())
+        })
+        .await
+    }
+
+    /// Looks again, once: what is found is kept, and stands whatever happens to the workspace later.
+    async fn look_after(&self) -> Result<(), Trouble> {
+        if let Some(folder) = &self.folder {
+            // What stands at its path is what the next stage would work in, and not what is looked at here.
+            folder
+                .check(&self.host().layout)
+                .map_err(|error| Trouble::failed(FailureClass::Agent, report::chain(&error)))?;
+        }
+        let (base, file) = (self.files.base(), self.files.changes());
+        let issue = self.start().issue.id.clone();
+        self.looking("after the agent", move |looking| {
+            if file.exists() {
+                return Ok(());
+            }
+            let base: Base = match std::fs::read(&base) {
+                Ok(text) => serde_json::from_slice(&text)?,
+                // It was begun by a version that did not look.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+                Err(error) => return Err(error),
+            };
+            let (changes, now) =
+                base.changes(&looking.store, &looking.folder, &looking.path, Bounds::default())?;
+            let last = looking.host.layout.last_look(&issue);
+            if let Some(folder) = last.parent() {
+                private::create_private_dir_all(folder)?;
+            }
+            private::write_soon(&last, &serde_json::to_vec(&now)?)?;
+            private::write_soon(&file, &serde_json::to_vec(&changes)?)
+        })
+        .await
+    }
+
+    /// What the workspace was before is of no use any more.
+    pub(super) fn forget_base(&self) {
+        let _ = std::fs::remove_file(self.files.base());
+    }
+
+    async fn looking<T: Send + 'static>(
+        &self,
+        when: &'static str,
+        look: impl FnOnce(&Looking) -> io::Result<T> + Send + 'static,
+    ) -> Result<T, Trouble> {
+        let failed = |error: io::Error| {
+            let error = StoreError::Write {
+                path: self.host().layout.contents_dir(),
+                source: error,
+            };
+            self.see_disk(&error);
+            let reason = format!("cannot look at the workspace {when}: {}", report::chain(&error));
+            Trouble::failed(FailureClass::Agent, reason)
+        };
+        let Some(folder) = &self.folder else {
+            return Err(failed(io::ErrorKind::NotFound.into()));
+        };
+        let looking = Looking {
+            folder: folder.as_fd().try_clone_to_owned().map_err(failed)?,
+            path: folder.path().to_owned(),
+            store: Store::new(&self.host().layout.contents_dir()),
+            host: Arc::clone(&self.attempt.host),
+        };
+        match spawn_blocking(move || look(&looking)).await {
+            Ok(looked) => looked.map_err(failed),
+            Err(error) => Err(failed(io::Error::other(error))),
+        }
+    }
+}
+
+/// What a look needs, away from its attempt.
+struct Looking {
+    folder: std::os::fd::OwnedFd,
+    path: std::path::PathBuf,
+    store: Store,
+    host: Arc<crate::host::Host>,
+}
+
+/// An earlier look spares reading; without one everything is read.
+fn read_look(path: &std::path::Path) -> Option<Snapshot> {
+    serde_json::from_slice(&std::fs::read(path).ok()?).ok()
+}

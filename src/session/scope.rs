@@ -1,0 +1,318 @@
+//! Whether an attempt kept to its scope: told from what changed, however it was done, when nothing of the agent lives.
+//!
+//! What is out of scope fails the attempt, or is put back. What failed one stays owed in its run: the next attempt begins with
+//! it in the workspace, and must not come to a good end by leaving it there.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::AsFd as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use tokio::task::spawn_blocking;
+use vik_core::file_change::{ChangeKind, RelPath, Side};
+use vik_core::ids::RunId;
+use vik_core::outcome::FailureClass;
+use vik_core::scope::Scope;
+use vik_core::visible::visible;
+use vik_core::workflow::OnViolation;
+use vik_store::Trouble;
+
+use super::attempt::{Cut, Work};
+use super::intent::globs;
+use crate::report;
+use crate::workspace::changes::{Base, Changes, Restored, Snapshot, Store, restore};
+use crate::workspace::fs as private;
+
+/// So many paths are named in a reason, and in what the next attempt is told.
+const NAMED: usize = 5;
+const TOLD: usize = 50;
+
+/// What was found about the scope of one attempt, kept beside its record: it stands, whatever is done to the workspace later.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScopeVerdict {
+    /// What is changed and should not be.
+    pub violations: BTreeSet<RelPath>,
+    /// What was put back.
+    #[serde(default)]
+    pub reverted: BTreeSet<RelPath>,
+    /// Why nothing was put back, where that was asked for.
+    #[serde(default)]
+    pub not_reverted: Option<String>,
+}
+
+/// What attempts of one run changed out of scope and left so, each path with what it was before.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Owed {
+    run: Option<RunId>,
+    paths: BTreeMap<RelPath, Option<Side>>,
+}
+
+impl Work<'_> {
+    /// Looks at what the agent changed, and holds it against the scope. What came of the agent says more than that.
+    pub(super) async fn judge_changes(&mut self, result: Result<(), Cut>) -> Result<(), Cut> {
+        if let Err(trouble) = self.trace_changes().await {
+            return result.and(Err(trouble.into()));
+        }
+        match self.keep_to_scope().await {
+            Ok(()) => result,
+            Err(trouble) => result.and(Err(trouble.into())),
+        }
+    }
+
+    async fn keep_to_scope(&self) -> Result<(), Trouble> {
+        let intent = self.start().intent.clone();
+        let (Some(scope), true) = (intent.scope, self.agent_ran) else {
+            return Ok(());
+        };
+        let failed = |error: io::Error| {
+            let reason = format!(
+                "cannot tell whether the attempt kept to its scope: {}",
+                report::chain(&error)
+            );
+            Trouble::failed(FailureClass::Verify, reason)
+        };
+        let Some(folder) = &self.folder else {
+            return Err(failed(io::ErrorKind::NotFound.into()));
+        };
+        let (issue, stage) = (&self.start().issue.id, &self.start().stage.name);
+        let judge = Judge {
+            folder: folder.as_fd().try_clone_to_owned().map_err(failed)?,
+            store: Store::new(&self.host().layout.contents_dir()),
+            base: self.files.base(),
+            changes: self.files.changes(),
+            verdict: self.files.scope_verdict(),
+            last: self.host().layout.last_look(issue),
+            owed: self.host().layout.owed(issue, stage),
+            run: self.start().run,
+            reverts: intent.on_violation == OnViolation::Revert,
+            scope: scope.clone(),
+        };
+        let verdict = match spawn_blocking(move || judge.verdict()).await {
+            Ok(verdict) => verdict.map_err(failed)?,
+            Err(error) => return Err(failed(io::Error::other(error))),
+        };
+        verdict.trouble(&scope).map_or(Ok(()), Err)
+    }
+
+    /// What was put back, for the log of the session.
+    pub(super) fn reverted(&self) -> Option<String> {
+        let verdict: ScopeVerdict = read(&self.files.scope_verdict()).ok()?;
+        let paths = named(&verdict.reverted, TOLD);
+        (!paths.is_empty()).then(|| format!("changed out of its scope, and put back as it was: {paths}"))
+    }
+}
+
+/// What judging needs, away from its attempt.
+struct Judge {
+    folder: std::os::fd::OwnedFd,
+    store: Store,
+    base: std::path::PathBuf,
+    changes: std::path::PathBuf,
+    verdict: std::path::PathBuf,
+    last: std::path::PathBuf,
+    owed: std::path::PathBuf,
+    run: RunId,
+    reverts: bool,
+    scope: Scope,
+}
+
+impl Judge {
+    fn verdict(&self) -> io::Result<ScopeVerdict> {
+        if self.verdict.exists() {
+            return read(&self.verdict);
+        }
+        let base: Base = read(&self.base)?;
+        let changes: Changes = read(&self.changes)?;
+        let now: Snapshot = read(&self.last)?;
+        let mut owed: Owed = match read(&self.owed) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Owed::default(),
+            owed => owed?,
+        };
+        if owed.run != Some(self.run) {
+            owed = Owed {
+                run: Some(self.run),
+                ..Owed::default()
+            };
+        }
+        let side = |look: &Snapshot, path: &RelPath| look.files.get(path).map(|found| found.side.clone());
+        for path in violations(&changes, &base.snapshot, &self.scope) {
+            let before = || side(&base.snapshot, &path);
+            let before = owed.paths.get(&path).cloned().unwrap_or_else(before);
+            owed.paths.insert(path, before);
+        }
+        // What stands again as it was before the run touched it is well, though this attempt changed it.
+        let unseen = |path: &RelPath| changes.unseen.contains(path);
+        owed.paths
+            .retain(|path, before| side(&now, path) != *before || unseen(path));
+        let mut verdict = ScopeVerdict {
+            violations: owed.paths.keys().cloned().collect(),
+            ..ScopeVerdict::default()
+        };
+        if self.reverts && !verdict.violations.is_empty() {
+            if changes.head == changes.base_head {
+                self.put_back(&base, &owed, &mut verdict)?;
+                owed.paths.retain(|path, _| verdict.violations.contains(path));
+            } else {
+                verdict.not_reverted =
+                    Some("the attempt made commits, and history is not rewritten".to_owned());
+            }
+        }
+        if let Some(folder) = self.owed.parent() {
+            private::create_private_dir_all(folder)?;
+        }
+        private::write_soon(&self.owed, &serde_json::to_vec(&owed)?)?;
+        private::write_soon(&self.verdict, &serde_json::to_vec(&verdict)?)?;
+        Ok(verdict)
+    }
+
+    fn put_back(&self, base: &Base, owed: &Owed, verdict: &mut ScopeVerdict) -> io::Result<()> {
+        for path in std::mem::take(&mut verdict.violations) {
+            let before = base.snapshot.files.get(&path).map(|found| &found.side);
+            if owed.paths.get(&path).is_some_and(|owed| owed.as_ref() != before) {
+                verdict.not_reverted = Some("an earlier attempt had changed some of it".to_owned());
+                verdict.violations.insert(path);
+                continue;
+            }
+            match restore(&self.store, &self.folder, &base.snapshot, &path)? {
+                Restored::Back | Restored::Removed => verdict.reverted.insert(path),
+                Restored::NotKept => {
+                    verdict.not_reverted =
+                        Some("what some of it was is not kept: it is too big, or was lost".to_owned());
+                    verdict.violations.insert(path)
+                }
+            };
+        }
+        Ok(())
+    }
+}
+
+/// The paths that changed out of scope: both names of what was renamed, links by their own path, what was removed, and what
+/// was made so that it cannot be looked at.
+fn violations(changes: &Changes, base: &Snapshot, scope: &Scope) -> BTreeSet<RelPath> {
+    let mut touched = BTreeSet::new();
+    for change in &changes.files {
+        touched.insert(&change.path);
+        if let ChangeKind::Renamed { from } = &change.kind {
+            touched.insert(from);
+        }
+    }
+    let was_unseen = |path: &RelPath| base.unseen.contains(path) || base.crowded.contains(path);
+    touched.extend(changes.unseen.iter().filter(|path| !was_unseen(path)));
+    let is_out = |path: &&RelPath| !scope.matches(Path::new(OsStr::from_bytes(path.as_bytes())));
+    touched.into_iter().filter(is_out).cloned().collect()
+}
+
+impl ScopeVerdict {
+    /// Why the attempt fails, where it does, and what the next one is told.
+    fn trouble(&self, scope: &Scope) -> Option<Trouble> {
+        if self.violations.is_empty() {
+            return None;
+        }
+        let mut reason = format!("changed out of its scope: {}", named(&self.violations, NAMED));
+        let mut feedback = format!(
+            "These paths are out of the scope of this issue, and were changed: {}.\nThe scope is: {}.\nPut each of them back \
+             as it was before your work",
+            named(&self.violations, TOLD),
+            visible(&globs(scope).join(", "))
+        );
+        feedback.push_str(match &self.not_reverted {
+            Some(why) => {
+                reason.push_str(&format!("; not put back: {why}"));
+                "; for what you committed, by another commit. Vik could not do it for you.\n"
+            }
+            None => "; for what you committed, by another commit. Until then no attempt succeeds.\n",
+        });
+        Some(Trouble {
+            feedback: Some(feedback),
+            ..Trouble::failed(FailureClass::Verify, reason)
+        })
+    }
+}
+
+fn named(paths: &BTreeSet<RelPath>, most: usize) -> String {
+    let names: Vec<_> = paths
+        .iter()
+        .take(most)
+        .map(|path| visible(&path.text()).into_owned())
+        .collect();
+    let more = match paths.len().saturating_sub(most) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    names.join(", ") + &more
+}
+
+fn read<T: DeserializeOwned>(path: &Path) -> io::Result<T> {
+    Ok(serde_json::from_slice(&std::fs::read(path)?)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use vik_core::file_change::FileChange;
+
+    use super::*;
+
+    fn change(path: &str, kind: ChangeKind) -> FileChange {
+        FileChange {
+            path: RelPath::new(path),
+            kind,
+            old: None,
+            new: None,
+            hunks: None,
+        }
+    }
+
+    fn paths(paths: &[&str]) -> BTreeSet<RelPath> {
+        paths.iter().map(|path| RelPath::new(*path)).collect()
+    }
+
+    #[test]
+    fn both_names_links_removals_and_what_cannot_be_seen_count() {
+        let scope = Scope::new(["src/a", "!src/a/lock"]).unwrap();
+        let renamed = |from: &str| ChangeKind::Renamed {
+            from: RelPath::new(from),
+        };
+        let changes = Changes {
+            files: vec![
+                change("src/a/x", ChangeKind::Modified),
+                change("src/ab", ChangeKind::Added),
+                change("src/a/y", renamed("lib/y")),
+                change("out/z", renamed("src/a/z")),
+                change("src/a/lock", ChangeKind::Deleted),
+                change("src", ChangeKind::TypeChanged),
+            ],
+            unseen: paths(&["hidden", "target", "src/a/deep"]),
+            ..Changes::default()
+        };
+        let base = Snapshot {
+            crowded: paths(&["target"]),
+            ..Snapshot::default()
+        };
+        assert_eq!(
+            violations(&changes, &base, &scope),
+            paths(&["hidden", "lib/y", "out/z", "src", "src/a/lock", "src/ab"])
+        );
+    }
+
+    #[test]
+    fn a_reason_names_the_paths_and_the_next_attempt_is_told_the_scope() {
+        let scope = Scope::new(["src"]).unwrap();
+        let verdict = ScopeVerdict {
+            violations: paths(&["a\u{202e}b", "c1", "c2", "c3", "c4", "c5"]),
+            ..ScopeVerdict::default()
+        };
+        let trouble = verdict.trouble(&scope).unwrap();
+        assert_eq!(
+            trouble.reason,
+            "changed out of its scope: a⟦U+202E⟧b, c1, c2, c3, c4 and 1 more"
+        );
+        assert_eq!(trouble.class, Some(FailureClass::Verify));
+        let feedback = trouble.feedback.unwrap();
+        assert!(feedback.contains("c5.\nThe scope is: src."), "{feedback}");
+        assert_eq!(ScopeVerdict::default().trouble(&scope), None);
+    }
+}

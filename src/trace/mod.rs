@@ -1,0 +1,73 @@
+//! The trace: for each attempt that changed something, which files and lines, by which agent, for which issue.
+//!
+//! Records are made from what Vik itself finds changed in the workspace (`workspace/changes`), never from what an agent says.
+//! They stand outside of every workspace, in the schema of [Agent Trace](https://agent-trace.dev), and each carries the hash of
+//! the one before it (decision 33).
+
+pub mod blame;
+pub mod chain;
+pub mod map;
+pub mod record;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashSet;
+use std::io;
+
+use vik_core::file_change::ContentHash;
+
+pub use chain::{Broken, Line, Trace, Verified};
+pub use record::{Mutation, Record};
+
+use crate::workspace::changes::{Base, Snapshot, Store};
+use crate::workspace::{self, Layout};
+
+/// Removes contents of files that nobody asks for any more: what is in no record, in no last look at a workspace that is
+/// still there, and in no base of an attempt that goes on. No attempt may be under way. Blocks.
+///
+/// # Errors
+/// When something cannot be read or removed.
+pub fn sweep(layout: &Layout) -> io::Result<()> {
+    if !layout.contents_dir().exists() {
+        return Ok(());
+    }
+    let mut wanted: HashSet<ContentHash> = HashSet::new();
+    let mut want = |look: &Snapshot| wanted.extend(look.files.values().filter_map(|found| found.side.hash));
+    for issue in workspace::list(layout)? {
+        let look = std::fs::read(layout.last_look(&issue)).ok();
+        if let Some(look) = look.and_then(|text| serde_json::from_slice(&text).ok()) {
+            want(&look);
+        }
+    }
+    for folder in folders(&layout.sessions_dir())? {
+        for file in folders(&folder)? {
+            let is_base = file.to_string_lossy().ends_with(".base.json");
+            let base = is_base.then(|| std::fs::read(&file).ok()).flatten();
+            if let Some(base) = base.and_then(|text| serde_json::from_slice::<Base>(&text).ok()) {
+                want(&base.snapshot);
+            }
+        }
+    }
+    for line in Trace::new(&layout.trace_dir()).read()? {
+        for mutation in &line.record.vik().changes {
+            let sides = [&mutation.change.old, &mutation.change.new];
+            wanted.extend(sides.into_iter().flatten().filter_map(|side| side.hash));
+        }
+    }
+    Store::new(&layout.contents_dir()).retain(|hash| wanted.contains(&hash))
+}
+
+fn folders(folder: &std::path::Path) -> io::Result<Vec<std::path::PathBuf>> {
+    match std::fs::read_dir(folder) {
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+            ) =>
+        {
+            Ok(Vec::new())
+        }
+        entries => entries?.map(|entry| Ok(entry?.path())).collect(),
+    }
+}

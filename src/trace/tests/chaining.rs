@@ -1,0 +1,216 @@
+//! Whatever is done to the file, `verify` finds it; whenever a death comes, no record is lost or doubled.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::trace::chain::{Head, verify};
+
+fn head_file(trace: &Trace) -> PathBuf {
+    trace.file().with_file_name("head.json")
+}
+
+/// A trace of so many records: the file, and its head after each of them.
+fn trace_of(count: usize) -> (TempDir, Trace, Vec<u8>, Vec<Vec<u8>>) {
+    let (folder, trace, store) = scene();
+    let mut heads = vec![Vec::new()];
+    for number in 0..count {
+        let text = format!("{number}\n");
+        let files = vec![change(&store, "a", None, Some(text.as_bytes()))];
+        let seq = trace.append(&record(&store, "1", files)).unwrap();
+        assert_eq!(seq, number as u64 + 1);
+        heads.push(std::fs::read(head_file(&trace)).unwrap());
+    }
+    let text = std::fs::read(trace.file()).unwrap_or_default();
+    (folder, trace, text, heads)
+}
+
+#[test]
+fn a_whole_trace_holds() {
+    for count in 0..3 {
+        let (_folder, trace, text, heads) = trace_of(count);
+        let found = trace.verify().unwrap();
+        assert_eq!(
+            (found.records, found.broken, found.cut_off),
+            (count as u64, None, false)
+        );
+        // Death between a record and its head: the next append knows.
+        if count > 0 {
+            let found = verify(&text, &heads[count - 1]);
+            assert_eq!((found.records, found.broken), (count as u64, None));
+        }
+    }
+    let (_folder, _, text, heads) = trace_of(3);
+    let found = verify(&text, &heads[1]);
+    assert_eq!(
+        found.broken.map(|broken| broken.line),
+        Some(2),
+        "a head of long ago is no head"
+    );
+}
+
+#[test]
+fn an_attempt_has_one_record_however_often_it_is_told() {
+    let (_folder, trace, store) = scene();
+    let records: Vec<_> = ["1", "2"]
+        .map(|issue| record(&store, issue, vec![change(&store, issue, None, Some(b"1\n"))]))
+        .into();
+    assert_eq!(trace.append(&records[0]).unwrap(), 1);
+    let (text, head) = (
+        std::fs::read(trace.file()).unwrap(),
+        std::fs::read(head_file(&trace)).unwrap(),
+    );
+    assert_eq!(trace.append(&records[0]).unwrap(), 1);
+    assert_eq!(std::fs::read(trace.file()).unwrap(), text);
+    // As death left it, before there was a head.
+    std::fs::remove_file(head_file(&trace)).unwrap();
+    assert_eq!(trace.append(&records[0]).unwrap(), 1);
+    assert_eq!(std::fs::read(head_file(&trace)).unwrap(), head);
+    std::fs::remove_file(head_file(&trace)).unwrap();
+    assert_eq!(trace.append(&records[1]).unwrap(), 2);
+    assert_eq!(trace.append(&records[0]).unwrap(), 1);
+    assert_eq!(trace.verify().unwrap().broken, None);
+    assert_eq!(trace.read().unwrap().len(), 2);
+}
+
+#[test]
+fn what_a_death_cut_off_is_cleared_away() {
+    let (_folder, trace, text, _) = trace_of(2);
+    let torn = [&text[..], &text[..40]].concat();
+    std::fs::write(trace.file(), &torn).unwrap();
+    let found = trace.verify().unwrap();
+    assert_eq!((found.broken, found.cut_off), (None, true));
+    let (_other, _, store) = scene();
+    trace
+        .append(&record(
+            &store,
+            "3",
+            vec![change(&store, "b", None, Some(b"1\n"))],
+        ))
+        .unwrap();
+    let found = trace.verify().unwrap();
+    assert_eq!((found.records, found.broken, found.cut_off), (3, None, false));
+}
+
+#[test]
+fn what_was_damaged_stays_found_and_the_chain_goes_on() {
+    let (_folder, trace, text, _) = trace_of(3);
+    let first = text.iter().position(|byte| *byte == b'\n').unwrap();
+    for damaged in [
+        [&text[..first / 2], b"!", &text[first / 2 + 1..]].concat(),
+        text[..text.len() - 2].to_vec(),
+        text[..first].to_vec(),
+        Vec::new(),
+        [&text[..], b"junk\n"].concat(),
+    ] {
+        std::fs::write(trace.file(), &damaged).unwrap();
+        let broken = trace.verify().unwrap().broken;
+        assert!(broken.is_some());
+        let (_other, _, store) = scene();
+        let new = record(&store, "4", vec![change(&store, "b", None, Some(b"1\n"))]);
+        let head = std::fs::read(head_file(&trace)).unwrap();
+        assert_eq!(trace.append(&new).unwrap(), 4);
+        let now = std::fs::read(trace.file()).unwrap();
+        assert!(now.starts_with(&damaged), "nothing is taken away");
+        assert!(trace.verify().unwrap().broken.is_some());
+        assert_eq!(
+            trace.read().unwrap().last().unwrap().record.vik().session,
+            new.vik().session
+        );
+        std::fs::write(head_file(&trace), head).unwrap();
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Harm {
+    Flip(usize, u8),
+    FlipHead(usize, u8),
+    Remove(usize),
+    Swap(usize, usize),
+    Double(usize),
+    Cut(usize),
+}
+
+fn any_harm() -> impl Strategy<Value = Harm> {
+    prop_oneof![
+        4 => (any::<usize>(), 0u8..8).prop_map(|(at, bit)| Harm::Flip(at, bit)),
+        1 => (any::<usize>(), 0u8..8).prop_map(|(at, bit)| Harm::FlipHead(at, bit)),
+        1 => (0usize..4).prop_map(Harm::Remove),
+        1 => (0usize..4, 0usize..4).prop_map(|(a, b)| Harm::Swap(a, b)),
+        1 => (0usize..4).prop_map(Harm::Double),
+        2 => any::<usize>().prop_map(Harm::Cut),
+    ]
+}
+
+#[test]
+fn any_harm_is_found() {
+    let (_folder, _, text, heads) = trace_of(4);
+    let head = heads.last().unwrap().clone();
+    let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig::with_cases(3000));
+    runner
+        .run(&any_harm(), |harm| {
+            let (mut text, mut head) = (text.clone(), head.clone());
+            let before = (text.clone(), head.clone());
+            let mut lines: Vec<Vec<u8>> = text
+                .split_inclusive(|byte| *byte == b'\n')
+                .map(<[u8]>::to_vec)
+                .collect();
+            match harm {
+                Harm::Flip(at, bit) => {
+                    let at = at % text.len();
+                    text[at] ^= 1 << bit;
+                }
+                Harm::FlipHead(at, bit) => {
+                    let at = at % head.len();
+                    head[at] ^= 1 << bit;
+                }
+                Harm::Cut(at) => text.truncate(at % text.len()),
+                Harm::Remove(at) => {
+                    lines.remove(at);
+                    text = lines.concat();
+                }
+                Harm::Swap(a, b) => {
+                    lines.swap(a, b);
+                    text = lines.concat();
+                }
+                Harm::Double(at) => {
+                    lines.insert(at, lines[at].clone());
+                    text = lines.concat();
+                }
+            }
+            prop_assume!((&text, &head) != (&before.0, &before.1));
+            prop_assert!(verify(&text, &head).broken.is_some());
+            Ok(())
+        })
+        .unwrap();
+}
+
+#[test]
+fn every_bit_of_a_record_counts() {
+    let (_folder, _, text, heads) = trace_of(1);
+    for at in 0..text.len() {
+        for bit in 0..8 {
+            let mut text = text.clone();
+            text[at] ^= 1 << bit;
+            assert!(verify(&text, &heads[1]).broken.is_some(), "byte {at}, bit {bit}");
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_file_is_verified_without_a_panic(text in proptest::collection::vec(any::<u8>(), 0..300), head in any::<bool>()) {
+        let head = if head { br#"{"seq":1,"hash":"00"#.to_vec() } else { Vec::new() };
+        let found = verify(&text, &head);
+        prop_assert_eq!(found.records, 0);
+    }
+}
+
+#[test]
+fn a_head_is_read_to_the_letter() {
+    let (_folder, trace, _, heads) = trace_of(1);
+    let spaced = [b" ", &heads[1][..]].concat();
+    std::fs::write(head_file(&trace), spaced).unwrap();
+    assert!(trace.verify().unwrap().broken.is_some());
+    let head: Head = serde_json::from_slice(&heads[1]).unwrap();
+    assert_eq!(head.seq, 1);
+}

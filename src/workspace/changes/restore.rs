@@ -1,0 +1,156 @@
+//! Files put back to what they were before an attempt's agent ran: by open folders, never through a link.
+
+use std::ffi::OsStr;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+
+use nix::errno::Errno;
+use nix::fcntl::{AtFlags, OFlag, openat, renameat};
+use nix::sys::stat::{Mode, SFlag, fchmod, fstatat, mkdirat};
+use nix::unistd::{UnlinkatFlags, symlinkat, unlinkat};
+use vik_core::file_change::{RelPath, Side};
+
+use super::store::Store;
+use super::walk::{FILE, Snapshot};
+use crate::workspace::issues::file_type;
+use crate::workspace::removal;
+
+/// What became of a file that was to be put back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Restored {
+    /// It is what it was.
+    Back,
+    /// It was not there, and is gone.
+    Removed,
+    /// What it was is not kept: it was too big, or its content was lost. It stands as it is.
+    NotKept,
+}
+
+/// Puts a file back to what a look found, or removes it where there was none. Blocks.
+///
+/// What stands in its way is removed: a link or a file in place of a folder above it, a folder in its own place. The
+/// repository is left alone: what was committed stays committed.
+///
+/// # Errors
+/// When something cannot be removed or written.
+pub fn restore(
+    store: &Store,
+    workspace: impl AsFd,
+    before: &Snapshot,
+    path: &RelPath,
+) -> io::Result<Restored> {
+    let side = before.files.get(path).map(|found| &found.side);
+    let content = match side {
+        None => None,
+        Some(side) => match side.hash.and_then(|hash| store.get(hash)) {
+            Some(content) => Some((side, content)),
+            None => return Ok(Restored::NotKept),
+        },
+    };
+    let Some(folder) = parent(workspace, path, content.is_some())? else {
+        return Ok(Restored::Removed);
+    };
+    let name = OsStr::from_bytes(path.name());
+    match content {
+        None => {
+            clear(&folder, name, true)?;
+            Ok(Restored::Removed)
+        }
+        Some((side, content)) => {
+            clear(&folder, name, false)?;
+            write(&folder, name, side, &content)?;
+            Ok(Restored::Back)
+        }
+    }
+}
+
+/// What a file in a workspace holds now; `None` where there is none. No link is followed. Blocks.
+///
+/// # Errors
+/// When it is no file, or cannot be read.
+pub fn read_file(workspace: impl AsFd, path: &RelPath) -> io::Result<Option<Vec<u8>>> {
+    let Some(folder) = parent(workspace, path, false)? else {
+        return Ok(None);
+    };
+    let file = match openat(&folder, OsStr::from_bytes(path.name()), FILE, Mode::empty()) {
+        Ok(file) => std::fs::File::from(file),
+        Err(Errno::ENOENT) => return Ok(None),
+        Err(Errno::ELOOP) => return Err(io::Error::other("it is a link")),
+        Err(error) => return Err(error.into()),
+    };
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is no file"));
+    }
+    let mut content = Vec::new();
+    (&file).read_to_end(&mut content)?;
+    Ok(Some(content))
+}
+
+/// Opens the folder of a path; missing folders are made where `make` says so. `None`: there is none.
+fn parent(workspace: impl AsFd, path: &RelPath, make: bool) -> io::Result<Option<OwnedFd>> {
+    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    let parts: Vec<&[u8]> = path.parts().collect();
+    let is_name = |part: &&[u8]| !matches!(**part, [] | [b'.'] | [b'.', b'.']) && **part != *b".git";
+    if !parts.iter().all(is_name) {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "it is no path of a file",
+        ));
+    }
+    let mut dir = openat(workspace, ".", flags, Mode::empty())?;
+    for part in &parts[..parts.len() - 1] {
+        let name = OsStr::from_bytes(part);
+        dir = match openat(&dir, name, flags, Mode::empty()) {
+            Ok(inner) => inner,
+            Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) if !make => return Ok(None),
+            Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => {
+                clear(&dir, name, true)?;
+                mkdirat(&dir, name, Mode::from_bits_truncate(0o755))?;
+                openat(&dir, name, flags, Mode::empty())?
+            }
+            Err(error) => return Err(error.into()),
+        };
+    }
+    Ok(Some(dir))
+}
+
+/// Takes away what stands under a name; a file only where `files` says so, else it is written over.
+fn clear(folder: &OwnedFd, name: &OsStr, files: bool) -> io::Result<()> {
+    let kind = match fstatat(folder, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
+        Ok(stat) => file_type(&stat),
+        Err(Errno::ENOENT) => return Ok(()),
+        Err(error) => return Err(error.into()),
+    };
+    if kind == SFlag::S_IFDIR {
+        removal::remove_at(folder, name)?;
+    } else if files {
+        unlinkat(folder, name, UnlinkatFlags::NoRemoveDir)?;
+    }
+    Ok(())
+}
+
+fn write(folder: &OwnedFd, name: &OsStr, side: &Side, content: &[u8]) -> io::Result<()> {
+    let temporary = format!(".vik-{}", uuid::Uuid::now_v7().simple());
+    let made = if side.link {
+        symlinkat(OsStr::from_bytes(content), folder, temporary.as_str()).map_err(io::Error::from)
+    } else {
+        let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        openat(folder, temporary.as_str(), flags, Mode::from_bits_truncate(0o600))
+            .map_err(io::Error::from)
+            .and_then(|file| {
+                let mut file = std::fs::File::from(file);
+                file.write_all(content)?;
+                #[allow(clippy::unnecessary_cast, reason = "the types differ between systems")]
+                Ok(fchmod(
+                    &file,
+                    Mode::from_bits_truncate(side.mode as nix::libc::mode_t),
+                )?)
+            })
+    };
+    let written = made.and_then(|()| Ok(renameat(folder, temporary.as_str(), folder, name)?));
+    if written.is_err() {
+        let _ = unlinkat(folder, temporary.as_str(), UnlinkatFlags::NoRemoveDir);
+    }
+    written
+}

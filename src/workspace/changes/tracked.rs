@@ -1,0 +1,178 @@
+//! What git's index of a workspace names, read without git.
+//!
+//! A file that the rules leave out may be in the repository all the same (`git add -f`). An agent may have written the
+//! index, so whatever it says only adds files to be looked at.
+
+use std::collections::BTreeSet;
+use std::fs::OpenOptions;
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use nix::fcntl::OFlag;
+
+/// A longer index is not read.
+const MAX_INDEX: u64 = 64 * 1024 * 1024;
+
+/// A longer file is not small, and not read.
+const MAX_SMALL_FILE: u64 = 64 * 1024;
+
+/// Where the repository of a workspace keeps what is its own, and what it shares with other work trees.
+pub struct GitDirs {
+    /// `HEAD` and the index.
+    pub own: PathBuf,
+    /// Refs and `info/exclude`.
+    pub common: PathBuf,
+}
+
+impl GitDirs {
+    /// `None` where the workspace is no git work tree that could be told.
+    pub fn of(workspace: &Path) -> Option<Self> {
+        let dot_git = workspace.join(".git");
+        let kind = dot_git.symlink_metadata().ok()?.file_type();
+        if kind.is_dir() {
+            return Some(Self {
+                own: dot_git.clone(),
+                common: dot_git,
+            });
+        }
+        if !kind.is_file() {
+            return None;
+        }
+        let text = small_file(&dot_git).ok()?;
+        let own = workspace.join(text.strip_prefix("gitdir:")?.trim());
+        let common =
+            small_file(&own.join("commondir")).map_or_else(|_| own.clone(), |text| own.join(text.trim_end()));
+        Some(Self { own, common })
+    }
+
+    /// The commit that is checked out.
+    pub fn head(&self) -> Option<String> {
+        let head = small_file(&self.own.join("HEAD")).ok()?;
+        let head = head.trim();
+        let Some(name) = head.strip_prefix("ref:") else {
+            return commit(head);
+        };
+        let name = name.trim();
+        let is_ref =
+            name.starts_with("refs/") && name.split('/').all(|part| !matches!(part, "" | "." | ".."));
+        if !is_ref {
+            return None;
+        }
+        if let Ok(text) = small_file(&self.common.join(name)) {
+            return commit(text.trim());
+        }
+        let packed = file(&self.common.join("packed-refs"), MAX_INDEX).ok()?;
+        let packed = String::from_utf8_lossy(&packed);
+        packed.lines().find_map(|line| {
+            let (id, packed_name) = line.split_once(' ')?;
+            (packed_name == name).then(|| commit(id)).flatten()
+        })
+    }
+
+    /// The repository's own list of what is left out.
+    pub fn exclude(&self) -> Option<String> {
+        small_file(&self.common.join("info/exclude")).ok()
+    }
+
+    /// The paths that the index names; `None` where there is none that could be read.
+    pub fn tracked(&self) -> Option<BTreeSet<Vec<u8>>> {
+        let index = file(&self.own.join("index"), MAX_INDEX).ok()?;
+        // The hashes of a repository are all of one kind, which the index does not name.
+        index_paths(&index, 20).or_else(|| index_paths(&index, 32))
+    }
+}
+
+fn commit(text: &str) -> Option<String> {
+    let is_id = matches!(text.len(), 40 | 64) && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_id.then(|| text.to_ascii_lowercase())
+}
+
+/// Reads a small file that an agent may have put there: no link is followed, and no pipe is waited for.
+pub fn small_file(path: &Path) -> io::Result<String> {
+    let bytes = file(path, MAX_SMALL_FILE)?;
+    // What is cut off would be read as something else.
+    if bytes.len() as u64 == MAX_SMALL_FILE {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    String::from_utf8(bytes).map_err(io::Error::other)
+}
+
+/// As [`small_file`], its first bytes.
+fn file(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits())
+        .open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is no file"));
+    }
+    let mut bytes = Vec::new();
+    file.take(most).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// The paths in an index of version 2 to 4 with hashes of this length; `None` where it is none.
+pub fn index_paths(index: &[u8], hash_bytes: usize) -> Option<BTreeSet<Vec<u8>>> {
+    const STAT: usize = 40;
+    const EXTENDED: u16 = 0x4000;
+    let number = |at: usize| Some(u32::from_be_bytes(index.get(at..at + 4)?.try_into().ok()?));
+    if index.get(..4)? != b"DIRC" {
+        return None;
+    }
+    let (version, count) = (number(4)?, number(8)?);
+    if !(2..=4).contains(&version) {
+        return None;
+    }
+    let mut at = 12;
+    let mut paths = BTreeSet::new();
+    let mut name: Vec<u8> = Vec::new();
+    for _ in 0..count {
+        let flags_at = at + STAT + hash_bytes;
+        let flags = u16::from_be_bytes(index.get(flags_at..flags_at + 2)?.try_into().ok()?);
+        let mut name_at = flags_at + 2;
+        if flags & EXTENDED != 0 {
+            if version < 3 {
+                return None;
+            }
+            name_at += 2;
+        }
+        if version == 4 {
+            let (cut, after) = varint(index, name_at)?;
+            name.truncate(name.len().checked_sub(cut)?);
+            name_at = after;
+        } else {
+            name.clear();
+        }
+        let end = name_at + index.get(name_at..)?.iter().position(|byte| *byte == 0)?;
+        name.extend_from_slice(&index[name_at..end]);
+        if name.is_empty() {
+            return None;
+        }
+        at = if version == 4 {
+            end + 1
+        } else {
+            // At least one zero, and as many as a multiple of eight asks for.
+            let next = at + (end - at) / 8 * 8 + 8;
+            if index.get(end..next)?.iter().any(|byte| *byte != 0) {
+                return None;
+            }
+            next
+        };
+        paths.insert(name.clone());
+    }
+    // What follows is extensions and the hash of it all.
+    (index.len() >= at + hash_bytes).then_some(paths)
+}
+
+/// A number as git writes it into packs and indices, and where it ends.
+fn varint(bytes: &[u8], mut at: usize) -> Option<(usize, usize)> {
+    let mut byte = *bytes.get(at)?;
+    let mut value = usize::from(byte & 0x7f);
+    while byte & 0x80 != 0 {
+        at += 1;
+        byte = *bytes.get(at)?;
+        value = value.checked_add(1)?.checked_mul(128)? | usize::from(byte & 0x7f);
+    }
+    Some((value, at + 1))
+}

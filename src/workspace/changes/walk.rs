@@ -1,0 +1,439 @@
+//! What stands in a workspace: found by open folders, without following a link, without running anything.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{CStr, CString};
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
+
+use nix::dir::Dir;
+use nix::errno::Errno;
+use nix::fcntl::{AtFlags, OFlag, openat, readlinkat};
+use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::os::unix::ffi::OsStrExt;
+use vik_core::file_change::{ContentHash, RelPath, Side};
+
+use super::ignored::{Rules, Stack};
+use super::store::{Store, hash_of};
+use crate::workspace::issues::file_type;
+
+/// What a look at a workspace does not go beyond.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// So many files and folders are looked at.
+    pub entries: usize,
+    /// Deeper folders are not; each level holds one handle.
+    pub depth: usize,
+    /// The content of a longer file is hashed and not kept: no lines are told of it.
+    pub kept: u64,
+    /// A longer file is not read: that it changed is told by its times.
+    pub hashed: u64,
+    /// So much is read into the store by one look; the rest is only hashed.
+    pub all_kept: u64,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self {
+            entries: 200_000,
+            depth: 100,
+            kept: 4 * 1024 * 1024,
+            hashed: 256 * 1024 * 1024,
+            all_kept: 4 * 1024 * 1024 * 1024,
+        }
+    }
+}
+
+/// What tells, without reading it, that a file was not touched: device, inode, and when it was changed last. A program can
+/// set the time of its content, but not that of its change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stamp(u64, u64, i64, i64);
+
+impl Stamp {
+    #[allow(clippy::unnecessary_cast, reason = "the types differ between systems")]
+    fn of(stat: &FileStat) -> Self {
+        Self(
+            stat.st_dev as u64,
+            stat.st_ino as u64,
+            stat.st_ctime as i64,
+            stat.st_ctime_nsec as i64,
+        )
+    }
+
+    /// Whether a change right after it would have another one: clocks of file systems tick slowly.
+    fn is_settled(self, look: i64) -> bool {
+        self.2 < look
+    }
+}
+
+/// A file or a link as it was found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Found {
+    /// What it is.
+    #[serde(flatten)]
+    pub side: Side,
+    /// Told again later, it was not touched.
+    pub stamp: Stamp,
+}
+
+/// What stood in a workspace.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// The files and links, by their path.
+    pub files: BTreeMap<RelPath, Found>,
+    /// What left files out.
+    pub rules: Rules,
+    /// The hash of the repository's own list of what is left out, as it stood.
+    #[serde(default)]
+    pub exclude: Option<ContentHash>,
+    /// Folders and files that could not be looked at. What is below them is not known.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub unseen: BTreeSet<RelPath>,
+    /// Folders with so much in them that only what was wanted was looked at.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub crowded: BTreeSet<RelPath>,
+    /// When it was begun, in seconds of the clock of files.
+    pub looked_at: i64,
+}
+
+/// Looks at a workspace.
+pub struct Look<'a> {
+    /// Where contents are kept.
+    pub store: &'a Store,
+    /// An earlier look: what was not touched since is not read again.
+    pub earlier: Option<&'a Snapshot>,
+    /// Files that are looked at though rules leave them out.
+    pub wanted: BTreeSet<Vec<u8>>,
+    /// The rules that hold; `None`: those that stand in the workspace.
+    pub rules: Option<&'a Rules>,
+    /// The repository's own list of what is left out, where it has one.
+    pub exclude: Option<String>,
+    /// Its bounds.
+    pub bounds: Bounds,
+}
+
+impl Look<'_> {
+    /// Looks. Blocks.
+    ///
+    /// # Errors
+    /// When the folder itself cannot be read, or contents cannot be kept.
+    pub fn look(self, workspace: impl AsFd) -> io::Result<Snapshot> {
+        let mut found = Snapshot {
+            rules: self.rules.cloned().unwrap_or_default(),
+            looked_at: now(),
+            ..Snapshot::default()
+        };
+        let hash = self.exclude.as_ref().map(|text| hash_of(text.as_bytes()));
+        found.exclude = hash;
+        if self.rules.is_none() {
+            // As an attempt left it: what was before that one holds.
+            let left = self
+                .earlier
+                .filter(|earlier| hash.is_some() && earlier.exclude == hash);
+            let text = left.map_or(self.exclude.as_deref(), |earlier| earlier.rules.exclude());
+            found.rules.set_exclude(text);
+        }
+        let dir = openat(workspace, ".", FOLDER, Mode::empty())?;
+        let mut walk = Walk {
+            look: self,
+            found,
+            rules: Stack::default(),
+            path: Vec::new(),
+            entries: 0,
+            kept: 0,
+        };
+        walk.folder(&dir, 0, false)?;
+        Ok(walk.found)
+    }
+}
+
+/// Where rules stand.
+const RULES: &[u8] = b".gitignore";
+
+const FOLDER: OFlag = OFlag::O_RDONLY
+    .union(OFlag::O_DIRECTORY)
+    .union(OFlag::O_NOFOLLOW)
+    .union(OFlag::O_CLOEXEC);
+
+/// No pipe is waited for, no terminal becomes Vik's.
+pub(super) const FILE: OFlag = OFlag::O_RDONLY
+    .union(OFlag::O_NOFOLLOW)
+    .union(OFlag::O_NONBLOCK)
+    .union(OFlag::O_NOCTTY)
+    .union(OFlag::O_CLOEXEC);
+
+fn now() -> i64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| i64::try_from(since.as_secs()).unwrap_or(i64::MAX))
+}
+
+struct Walk<'a> {
+    look: Look<'a>,
+    found: Snapshot,
+    rules: Stack,
+    /// Where the walk is.
+    path: Vec<u8>,
+    entries: usize,
+    kept: u64,
+}
+
+impl Walk<'_> {
+    /// Walks through a folder; `hidden`: rules leave it out, so only what is wanted is looked at.
+    fn folder(&mut self, dir: &OwnedFd, depth: usize, hidden: bool) -> io::Result<()> {
+        let rules = self.rules.len();
+        if !hidden {
+            self.enter(dir);
+        }
+        let names = match self.names(dir) {
+            Ok(names) => names,
+            Err(_) if depth > 0 => {
+                self.unseen();
+                self.rules.cut(rules);
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        let len = self.path.len();
+        for name in names {
+            if len > 0 {
+                self.path.push(b'/');
+            }
+            self.path.extend_from_slice(name.to_bytes());
+            let seen = self.entry(dir, &name, depth, hidden);
+            self.path.truncate(len);
+            seen?;
+        }
+        self.rules.cut(rules);
+        Ok(())
+    }
+
+    /// Takes up the rules of a folder.
+    fn enter(&mut self, dir: &OwnedFd) {
+        if self.look.rules.is_none()
+            && let Ok(text) = read_small(dir, c".gitignore")
+        {
+            let mut file = self.path.clone();
+            if !file.is_empty() {
+                file.push(b'/');
+            }
+            file.extend_from_slice(RULES);
+            let hash = Some(hash_of(&text));
+            let left = self.look.earlier.filter(|earlier| {
+                let file = earlier.files.get(&RelPath::new(file));
+                file.is_some_and(|found| found.side.hash == hash)
+            });
+            match left {
+                None => self.found.rules.set(&self.path, &text),
+                // As an attempt left it: what was before that one holds.
+                Some(earlier) => {
+                    if let Some(text) = earlier.rules.text(&self.path) {
+                        self.found.rules.set(&self.path, text.as_bytes());
+                    }
+                }
+            }
+        }
+        if let Some(rules) = self.found.rules.of(&self.path) {
+            let below = self.path.len() + usize::from(!self.path.is_empty());
+            self.rules.push(below, rules);
+        }
+    }
+
+    /// The names in a folder, in order, but for repositories: what is below a `.git` is git's.
+    fn names(&mut self, dir: &OwnedFd) -> io::Result<Vec<CString>> {
+        let mut reader = Dir::from_fd(openat(dir, ".", FOLDER, Mode::empty())?)?;
+        let mut names = Vec::new();
+        for entry in reader.iter() {
+            let entry = entry?;
+            let name = entry.file_name();
+            if matches!(name.to_bytes(), b"." | b".." | b".git") {
+                continue;
+            }
+            self.entries += 1;
+            if self.entries <= self.look.bounds.entries || self.is_wanted_in(name) {
+                names.push(name.to_owned());
+            } else {
+                self.found.crowded.insert(RelPath::new(self.path.as_slice()));
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    fn is_wanted_in(&mut self, name: &CStr) -> bool {
+        let len = self.path.len();
+        if len > 0 {
+            self.path.push(b'/');
+        }
+        self.path.extend_from_slice(name.to_bytes());
+        let wanted = self.is_wanted(false) || self.is_wanted(true);
+        self.path.truncate(len);
+        wanted
+    }
+
+    fn entry(&mut self, dir: &OwnedFd, name: &CStr, depth: usize, hidden: bool) -> io::Result<()> {
+        let stat = match fstatat(dir, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
+            Ok(stat) => stat,
+            Err(Errno::ENOENT) => return Ok(()),
+            Err(_) => {
+                self.unseen();
+                return Ok(());
+            }
+        };
+        let kind = file_type(&stat);
+        // Rules cannot hide themselves.
+        let is_rules = name.to_bytes() == RULES;
+        let hidden = hidden || (!is_rules && self.rules.hides(&self.path, kind == SFlag::S_IFDIR));
+        if hidden && !self.is_wanted(kind == SFlag::S_IFDIR) {
+            return Ok(());
+        }
+        match kind {
+            SFlag::S_IFDIR => match openat(dir, name, FOLDER, Mode::empty()) {
+                Ok(_) if depth >= self.look.bounds.depth => self.unseen(),
+                Ok(inner) => return self.folder(&inner, depth + 1, hidden),
+                Err(_) => self.unseen(),
+            },
+            SFlag::S_IFREG => return self.file(dir, name, &stat),
+            SFlag::S_IFLNK => match readlinkat(dir, name) {
+                Ok(target) => {
+                    let hash = self.look.store.put(target.as_bytes())?;
+                    self.add(&stat, target.len() as u64, Some(hash), true);
+                }
+                Err(_) => self.unseen(),
+            },
+            // Pipes, sockets and devices have no content of their own.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Whether a path that rules leave out is looked at, or anything below it.
+    fn is_wanted(&self, is_folder: bool) -> bool {
+        if !is_folder {
+            return self.look.wanted.contains(&self.path);
+        }
+        let mut below = self.path.clone();
+        below.push(b'/');
+        let next = self.look.wanted.range(below.clone()..).next();
+        next.is_some_and(|path| path.starts_with(&below))
+    }
+
+    fn file(&mut self, dir: &OwnedFd, name: &CStr, stat: &FileStat) -> io::Result<()> {
+        let stamp = Stamp::of(stat);
+        let size = u64::try_from(stat.st_size).unwrap_or(0);
+        let earlier = self
+            .look
+            .earlier
+            .and_then(|earlier| Some((earlier, earlier.files.get(&RelPath::new(self.path.as_slice()))?)));
+        if let Some((earlier, was)) = earlier
+            && was.stamp == stamp
+            && was.side.size == size
+            && !was.side.link
+            && stamp.is_settled(earlier.looked_at)
+            && self.still_kept(&was.side)
+        {
+            let hash = was.side.hash;
+            self.add(stat, size, hash, false);
+            return Ok(());
+        }
+        let Ok(file) = openat(dir, name, FILE, Mode::empty()) else {
+            self.unseen();
+            return Ok(());
+        };
+        // What was put in its place meanwhile is looked at as what it is.
+        let stat = fstat(&file)?;
+        if file_type(&stat) != SFlag::S_IFREG {
+            self.unseen();
+            return Ok(());
+        }
+        let size = u64::try_from(stat.st_size).unwrap_or(0);
+        match self.content(std::fs::File::from(file), size)? {
+            Some((size, hash)) => self.add(&stat, size, hash, false),
+            None => self.unseen(),
+        }
+        Ok(())
+    }
+
+    /// A file whose lines may be asked for is in the store.
+    fn still_kept(&self, side: &Side) -> bool {
+        let bounds = &self.look.bounds;
+        match side.hash {
+            Some(hash) if side.size <= bounds.kept => self.look.store.has(hash),
+            _ => true,
+        }
+    }
+
+    /// Reads a file: its size and its hash. `None` where it cannot be read.
+    fn content(
+        &mut self,
+        mut file: std::fs::File,
+        size: u64,
+    ) -> io::Result<Option<(u64, Option<ContentHash>)>> {
+        let bounds = self.look.bounds;
+        if size > bounds.hashed {
+            return Ok(Some((size, None)));
+        }
+        if size <= bounds.kept {
+            let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
+            if (&mut file).take(bounds.kept).read_to_end(&mut bytes).is_err() {
+                return Ok(None);
+            }
+            let size = bytes.len() as u64;
+            self.kept += size;
+            let hash = if self.kept <= bounds.all_kept {
+                self.look.store.put(&bytes)?
+            } else {
+                hash_of(&bytes)
+            };
+            return Ok(Some((size, Some(hash))));
+        }
+        let mut sum = Sha256::new();
+        let mut buffer = vec![0; 256 * 1024];
+        let mut read = 0;
+        let mut file = file.take(bounds.hashed);
+        loop {
+            match file.read(&mut buffer) {
+                Ok(0) => return Ok(Some((read, Some(ContentHash(sum.finalize().into()))))),
+                Ok(count) => {
+                    sum.update(&buffer[..count]);
+                    read += count as u64;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return Ok(None),
+            }
+        }
+    }
+
+    #[allow(clippy::unnecessary_cast, reason = "the types differ between systems")]
+    fn add(&mut self, stat: &FileStat, size: u64, hash: Option<ContentHash>, link: bool) {
+        let found = Found {
+            side: Side {
+                mode: stat.st_mode as u32 & 0o7777,
+                size,
+                hash,
+                link,
+            },
+            stamp: Stamp::of(stat),
+        };
+        self.found.files.insert(RelPath::new(self.path.as_slice()), found);
+    }
+
+    fn unseen(&mut self) {
+        self.found.unseen.insert(RelPath::new(self.path.as_slice()));
+    }
+}
+
+/// A small file in a folder, such as a list of rules. One that is not small is none.
+fn read_small(dir: &OwnedFd, name: &CStr) -> io::Result<Vec<u8>> {
+    const MOST: u64 = 1024 * 1024;
+    let file = std::fs::File::from(openat(dir, name, FILE, Mode::empty())?);
+    if !file.metadata()?.is_file() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let mut text = Vec::new();
+    file.take(MOST).read_to_end(&mut text)?;
+    if text.len() as u64 == MOST {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    Ok(text)
+}
