@@ -18,6 +18,7 @@ mod places;
 mod render;
 mod scalar;
 mod schema;
+mod secrets;
 mod section;
 mod syntax;
 mod text;
@@ -33,7 +34,7 @@ pub use diff::{Edit, EditKind, applied, edits};
 pub use model::{
     AgentProfile, ArgValue, ArgsStyle, Home, Intake, IssuePolicy, LogFormat, Notifier, NotifyAddress,
     NotifyChannel, NotifyEvent, OnStateChange, OutputFormat, Permission, Pressure, Price, PromptSource,
-    RemoveWorkspace, Retry, Runtime, Show, Stage, TimeOfDay, Workflow, WorkspaceRoot,
+    RemoveWorkspace, Retry, Runtime, SecretSource, Show, Stage, TimeOfDay, Workflow, WorkspaceRoot,
 };
 pub use render::{render, summary};
 pub use schema::{json_schema, reference_markdown};

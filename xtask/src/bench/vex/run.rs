@@ -64,6 +64,7 @@ impl Agent {
             output: OutputFormat::Jsonl,
             env: BTreeMap::new(),
             env_pass: Vec::new(),
+            secrets: Vec::new(),
             home: Home::User,
             price: None,
             provider: (self.runtime == Runtime::Vex).then(|| "anthropic".to_owned()),

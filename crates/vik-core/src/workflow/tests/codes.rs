@@ -460,6 +460,7 @@ fn each_code_is_documented_and_tested() {
         include_str!("codes.rs"),
         include_str!("across.rs"),
         include_str!("notify.rs"),
+        include_str!("secrets.rs"),
         include_str!("../wakes/tests.rs"),
     ]
     .concat();

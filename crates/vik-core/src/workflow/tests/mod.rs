@@ -8,6 +8,7 @@ mod generated;
 mod hostile;
 mod notify;
 mod places;
+mod secrets;
 
 use super::*;
 
@@ -73,10 +74,10 @@ fn findings_can_be_added() {
         "no such name",
     )
     .at_line(&loaded, 3, Some(3));
-    assert_eq!((finding.line, finding.column, finding.end_column), (71, 13, 14));
+    assert_eq!((finding.line, finding.column, finding.end_column), (81, 13, 14));
     loaded.add([finding]);
     assert!(loaded.is_ok(false) && !loaded.is_ok(true));
     loaded.add([Diagnostic::error("prompt_file", "issue.stages.plan.prompt_file", "not found").at(&loaded)]);
     assert!(loaded.workflow.is_none());
-    assert_eq!(loaded.diagnostics[0].line, 66);
+    assert_eq!(loaded.diagnostics[0].line, 75);
 }

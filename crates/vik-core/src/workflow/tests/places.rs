@@ -9,10 +9,10 @@ fn values_are_found_by_their_path() {
         ("loop.max_iterations", Some((6, 19))),
         ("agents.planner.runtime", Some((14, 14))),
         ("agents.planner.command.0", Some((24, 15))),
-        ("issue.stages.plan.hooks.before_run", Some((70, 11))),
-        ("issue.stages.plan.hooks.after_run", Some((72, 20))),
-        ("issue.stages.build.2.agent", Some((90, 14))),
-        ("issue.stages.last.prompt", Some((97, 9))),
+        ("issue.stages.plan.hooks.before_run", Some((80, 11))),
+        ("issue.stages.plan.hooks.after_run", Some((82, 20))),
+        ("issue.stages.build.2.agent", Some((100, 14))),
+        ("issue.stages.last.prompt", Some((107, 9))),
         ("issue.stages.nothing", None),
     ] {
         assert_eq!(loaded.position(path), position, "{path}");
@@ -23,18 +23,18 @@ fn values_are_found_by_their_path() {
 fn lines_of_blocks_are_lines_of_the_file() {
     let loaded = load(FULL);
     let hook = "issue.stages.plan.hooks.before_run";
-    assert_eq!(loaded.block_line(hook, 1), Some((69, 11)));
-    assert_eq!(loaded.block_line(hook, 2), Some((70, 11)));
-    assert_eq!(loaded.block_line(hook, 3), Some((71, 11)));
+    assert_eq!(loaded.block_line(hook, 1), Some((79, 11)));
+    assert_eq!(loaded.block_line(hook, 2), Some((80, 11)));
+    assert_eq!(loaded.block_line(hook, 3), Some((81, 11)));
     assert_eq!(
         loaded.block_line(hook, 99),
-        Some((71, 11)),
+        Some((81, 11)),
         "an engine may report the line behind the last"
     );
-    assert_eq!(loaded.block_line("issue.stages.last.prompt", 1), Some((97, 9)));
+    assert_eq!(loaded.block_line("issue.stages.last.prompt", 1), Some((107, 9)));
     assert_eq!(
         loaded.block_line("issue.stages.build.2.prompt", 1),
-        Some((91, 15))
+        Some((101, 15))
     );
     assert_eq!(loaded.block_line("issue.stages.plan.hooks.after_run", 1), None);
     assert_eq!(loaded.block_line("issue", 1), None);
@@ -51,21 +51,21 @@ fn a_block_with_its_own_indentation_is_mapped_too() {
 fn what_is_not_written_is_shown_at_the_key_above() {
     let loaded = load(FULL);
     let finding = Diagnostic::warning("x", "issue.stages.last.hooks.before_run", "").at(&loaded);
-    assert_eq!((finding.line, finding.column, finding.end_column), (93, 5, 9));
+    assert_eq!((finding.line, finding.column, finding.end_column), (103, 5, 9));
     let finding = Diagnostic::warning("x", "no.such.path", "").at(&loaded);
     assert_eq!((finding.line, finding.column), (2, 1));
     let finding =
         Diagnostic::warning("x", "issue.stages.plan.hooks.after_run", "").at_line(&loaded, 1, Some(6));
     assert_eq!(
         (finding.line, finding.column, finding.end_column),
-        (72, 20, 32),
+        (82, 20, 32),
         "a quoted text as a whole"
     );
     let finding =
         Diagnostic::warning("x", "issue.stages.plan.hooks.before_run", "").at_line(&loaded, 2, None);
     assert_eq!(
         (finding.line, finding.column, finding.end_column),
-        (70, 11, 19),
+        (80, 11, 19),
         "the whole line"
     );
 }

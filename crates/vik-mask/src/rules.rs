@@ -134,6 +134,16 @@ pub(super) fn names_secret(name: &[u8]) -> bool {
     })
 }
 
+/// Whether the name of a variable says that it holds a key. Such a name says more than one in a text.
+pub(super) fn names_key(name: &[u8]) -> bool {
+    let ends = |end: &[u8]| {
+        name.len()
+            .checked_sub(end.len())
+            .is_some_and(|at| name[at..].eq_ignore_ascii_case(end))
+    };
+    names_secret(name) || ends(b"_key") || ends(b"_pat")
+}
+
 fn known_token(text: &[u8], whole: bool) -> Verdict {
     for token in TOKENS {
         let prefix = token.prefix.as_bytes();
