@@ -17,6 +17,7 @@ pub mod orchestrator;
 pub mod outbound;
 pub mod report;
 pub mod schedule;
+pub mod secrets;
 pub mod session;
 pub mod template;
 #[cfg(feature = "otlp")]

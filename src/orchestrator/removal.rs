@@ -13,6 +13,7 @@ use vik_proc::{FileLock, Graces};
 use crate::hooks::{self, Hook, Place};
 use crate::host::{Host, fit};
 use crate::report;
+use crate::secrets::Resolver;
 use crate::session::issue_context;
 use crate::template;
 use crate::workspace::{self, Leftover, Locked, Workspace, fs as private};
@@ -129,6 +130,18 @@ async fn before_remove(
             host.layout.issues_dir().to_string_lossy().into_owned(),
         ),
     ]);
+    let resolver = Resolver {
+        host,
+        secrets: &workflow.secrets,
+        folder: &sessions,
+    };
+    let mut cancel = std::pin::pin!(cancel);
+    let names = &workflow.issue.hook_secrets;
+    let values = resolver
+        .values(names, &mut cancel)
+        .await
+        .map_err(|error| words(&error))?;
+    env.extend(values.of(names));
     let place = Place {
         cwd: workspace.path(),
         env,

@@ -27,6 +27,7 @@ mod reconcile;
 mod reload;
 mod reports;
 mod schedule;
+mod secrets;
 mod sessions;
 mod steering;
 mod stopping;

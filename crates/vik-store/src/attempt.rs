@@ -76,6 +76,9 @@ pub struct Kept {
     pub after_create: Option<String>,
     /// `issue.hooks.timeout`.
     pub create_timeout: Span,
+    /// `issue.hooks.secrets`: names, no values.
+    #[serde(default)]
+    pub create_secrets: Vec<String>,
     /// The attempt whose conversation it was to go on with, where that has no id that its agent would take.
     #[serde(default)]
     pub resume_refused: Option<SessionId>,
