@@ -164,11 +164,12 @@ fn talkative(secrets: &[String]) -> (World, Vec<(String, String)>) {
     let world = world
         .set("/secrets", defined.into())
         .set("/agents/a/secrets", names.clone())
-        .set("/agents/b", json!({"runtime": "command", "command": ["vik-scripted-agent"], "secrets": names}))
+        .set("/agents/b", json!({"runtime": "command", "command": ["sh", "-c", format!("cat > /dev/null; cat {print}")], "secrets": names}))
+        .set("/agents/c", json!({"runtime": "command", "command": ["sh", "-c", format!("cat > /dev/null; cat {print} >&2; exit 3")], "secrets": names}))
         .set("/issue/hooks", json!({"after_create": "git init -q . && git -c user.name=a -c user.email=a@b commit -q --allow-empty -m a"}))
         .set("/issue/stages/work", stage("todo", "a", &format!("{say}\nSCRIPT: ok"), json!(format!("cat {print}; exit 1"))))
-        .set("/issue/stages/plain", stage("text", "b", &format!("SCRIPT: run cat {print}"), Value::Null))
-        .set("/issue/stages/bad", stage("broken", "b", &format!("SCRIPT: run cat {print} >&2\nSCRIPT: exit 3"), Value::Null))
+        .set("/issue/stages/plain", stage("text", "b", "go", Value::Null))
+        .set("/issue/stages/bad", stage("broken", "c", "go", Value::Null))
         .set("/notify/team", json!({"kind": "command", "command": notify, "debounce": "0s"}));
     (world, env)
 }
@@ -368,7 +369,10 @@ fn an_attempt_whose_secret_has_no_value_fails_before_its_agent() {
 #[test]
 fn what_cannot_be_masked_is_not_shown_raw() {
     let world = World::new(&[("1", "todo")])
-        .script("run echo it is $KEY; ok")
+        .set(
+            "/agents/a/command",
+            json!(["sh", "-c", "cat > /dev/null; echo it is $KEY; touch done"]),
+        )
         .set("/secrets/KEY", json!({"env": "SOURCE"}))
         .set("/agents/a/secrets", json!(["KEY"]));
     let value = "correct horse battery";

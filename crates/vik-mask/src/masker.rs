@@ -207,6 +207,10 @@ impl Masker {
     ) {
         while *from < text.len() {
             let at = *from;
+            if !rules::may_begin(text[at]) {
+                *from += 1;
+                continue;
+            }
             let near = |back: usize| match at.checked_sub(back) {
                 Some(index) => Some(text[index]),
                 None => before[back - at - 1],
@@ -226,7 +230,9 @@ impl Masker {
                     *from = at + range.end;
                 }
                 Verdict::More => return,
-                Verdict::No => *from += 1,
+                // A letter of an escape is no part of the word behind it.
+                Verdict::No if previous == Some(b'\\') => *from += 1,
+                Verdict::No => *from += rules::rest_of_word(&text[at..]).max(1),
             }
         }
     }

@@ -25,16 +25,16 @@ pub(super) enum Verdict {
 }
 
 /// A token that is known by how it begins.
-struct Token {
+pub(super) struct Token {
     kind: &'static str,
-    prefix: &'static str,
+    pub(super) prefix: &'static str,
     class: fn(u8) -> bool,
     /// Whether the rest, behind the prefix, is like that of a real one.
     real: fn(&[u8]) -> bool,
 }
 
 /// Tokens by their beginnings; a longer beginning stands before a shorter one of the same kind.
-const TOKENS: &[Token] = &[
+pub(super) const TOKENS: &[Token] = &[
     token("api_key", "sk-ant-", dashed, |rest| {
         rest.len() >= 16 && mixed(rest)
     }),
@@ -79,7 +79,7 @@ const fn token(
 }
 
 /// How the name of a secret value ends, in small letters, with `_` for `-`.
-const SECRET_NAMES: &[&str] = &[
+pub(super) const SECRET_NAMES: &[&str] = &[
     "password",
     "passwd",
     "passphrase",
@@ -122,6 +122,11 @@ pub(super) fn at(text: &[u8], before: Option<u8>, whole: bool) -> Verdict {
 
 /// Whether a name says that its value is a secret.
 pub(super) fn names_secret(name: &[u8]) -> bool {
+    // How all of them end.
+    let last = name.last().map(u8::to_ascii_lowercase);
+    if !matches!(last, Some(b'd' | b'e' | b't' | b'n' | b'y' | b'l' | b's')) {
+        return false;
+    }
     let plain = |byte: &u8| match byte {
         b'-' => b'_',
         byte => byte.to_ascii_lowercase(),
@@ -144,7 +149,23 @@ pub(super) fn names_key(name: &[u8]) -> bool {
     names_secret(name) || ends(b"_key") || ends(b"_pat")
 }
 
+/// Whether a place can begin what is looked for: a place where none can is passed over without a look.
+pub(super) fn may_begin(byte: u8) -> bool {
+    word(byte) || matches!(byte, b'-' | b':')
+}
+
+/// How many bytes of this word are left; within them nothing begins.
+pub(super) fn rest_of_word(text: &[u8]) -> usize {
+    run(text, word)
+}
+
 fn known_token(text: &[u8], whole: bool) -> Verdict {
+    if !matches!(
+        text.first(),
+        Some(b's' | b'r' | b'g' | b'x' | b'h' | b'n' | b'A' | b'e')
+    ) {
+        return Verdict::No;
+    }
     for token in TOKENS {
         let prefix = token.prefix.as_bytes();
         if text.len() < prefix.len() {
@@ -171,6 +192,9 @@ fn known_token(text: &[u8], whole: bool) -> Verdict {
 
 /// `Bearer TOKEN` and `Basic BASE64`, as in the header of a request.
 fn login(text: &[u8], whole: bool) -> Verdict {
+    if !matches!(text.first(), Some(b'b' | b'B')) {
+        return Verdict::No;
+    }
     for (scheme, kind, real) in [
         ("bearer", "bearer", bearer as fn(&[u8]) -> bool),
         ("basic", "basic", basic),
@@ -199,7 +223,7 @@ fn login(text: &[u8], whole: bool) -> Verdict {
 
 /// `name = value`, where the name says that the value is a secret and the value is no word.
 fn assignment(text: &[u8], before: Option<u8>, whole: bool) -> Verdict {
-    let name_end = run(text, dashed);
+    let name_end = run(&text[..text.len().min(MAX_NAME + 1)], dashed);
     if name_end > MAX_NAME {
         return Verdict::No;
     }

@@ -204,6 +204,26 @@ fn a_long_word_in_small_pieces_takes_linear_time() {
     assert_eq!(shown + stream.finish().len(), 1_000_000);
 }
 
+#[test]
+fn the_first_and_last_letters_that_are_looked_at_are_those_of_all_rules() {
+    use crate::rules::{SECRET_NAMES, TOKENS, names_secret};
+    for token in TOKENS {
+        let text = format!("{}{}", token.prefix, "aB3".repeat(30));
+        let is_begun = !matches!(
+            crate::rules::at(text.as_bytes(), None, false),
+            crate::rules::Verdict::No
+        );
+        assert!(is_begun, "{}", token.prefix);
+    }
+    assert!(SECRET_NAMES.iter().all(|name| names_secret(name.as_bytes())));
+}
+
+#[test]
+fn dashes_without_end_take_linear_time() {
+    let text = "a-".repeat(500_000);
+    assert_eq!(plain().mask(&text), text);
+}
+
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
