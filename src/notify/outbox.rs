@@ -75,7 +75,7 @@ impl Outbox {
     }
 
     pub(super) fn save(&self, path: &Path) -> io::Result<()> {
-        let text = serde_json::to_string(self)?;
+        let text = serde_json::to_string_pretty(self)?;
         write_atomic(path, vik_mask::mask_json(&text).as_bytes())
     }
 }

@@ -254,6 +254,11 @@ fn nothing_that_vik_writes_or_serves_shows_a_secret() {
         checked += 1;
     }
     assert!(checked > 30, "{checked}");
+    assert!(
+        list(&world.env.path("told"))
+            .iter()
+            .any(|path| path.extension().is_some_and(|end| end == "json"))
+    );
     let after = std::fs::read_to_string(world.env.path("told").join("after-2")).unwrap();
     assert!(after.contains("[secret S"), "{after}");
 }
@@ -396,6 +401,93 @@ fn what_cannot_be_masked_is_not_shown_raw() {
     // The events need no values: they were masked before they were written.
     let log = world.vik(&["logs"]).expect(0);
     assert!(log.out.contains("[secret KEY]"), "{}", log.out);
+}
+
+/// A daemon dies while its agent waits; what the agent says to the next one.
+fn says_to_the_next_daemon(source: Option<&str>) -> (World, Value) {
+    let wait =
+        "cat > /dev/null; touch up; until test -e go; do sleep 0.05; done; echo it is $KEY; touch done";
+    let world = World::new(&[("1", "todo")])
+        .set("/loop", json!({"orphan_grace": "10m"}))
+        .set("/agents/a/command", json!(["sh", "-c", wait]))
+        .set("/agents/a/secrets", json!(["KEY"]))
+        .set("/secrets/KEY", json!({"env": "SOURCE"}))
+        .attempts(1);
+    let first = world.start_with(&["run"], &[("SOURCE", "correct horse battery")]);
+    eventually("the agent is up", || {
+        !world.sessions("1").is_empty() && world.workspace("1").join("up").exists()
+    });
+    first.signal(nix::sys::signal::Signal::SIGKILL);
+    first.done();
+    let env: Vec<_> = source.map(|value| ("SOURCE", value)).into_iter().collect();
+    let second = world.start_with(&["run"], &env);
+    eventually("it is seen", || {
+        world
+            .status()
+            .is_some_and(|status| !status["last_pull"].is_null())
+    });
+    std::fs::write(world.workspace("1").join("go"), "").unwrap();
+    eventually("it has ended", || {
+        world.session("1").text(".jsonl").contains("\"ended\"")
+    });
+    second.stop().expect(0);
+    let ended = world.session("1").ended();
+    (world, ended)
+}
+
+#[test]
+fn an_agent_that_is_taken_up_is_masked_by_what_is_looked_up_again() {
+    let (world, ended) = says_to_the_next_daemon(Some("correct horse battery"));
+    assert_eq!(ended["outcome"], "succeeded", "{ended}");
+    assert_eq!(world.session("1").messages(), ["it is [secret KEY]"]);
+}
+
+#[test]
+fn an_agent_whose_secrets_the_next_daemon_cannot_look_up_is_stopped() {
+    let (world, ended) = says_to_the_next_daemon(None);
+    assert_eq!(
+        (&ended["outcome"], &ended["failure_class"]),
+        (&"failed".into(), &"usage".into()),
+        "{ended}"
+    );
+    let reason = ended["reason"].as_str().unwrap();
+    assert!(reason.contains("SOURCE is not set"), "{reason}");
+    assert_eq!(world.session("1").messages(), [""; 0]);
+}
+
+#[test]
+fn vex_masks_what_vik_has_given_it_by_name() {
+    let server = vik_testkit::server::ModelServer::start_json(json!([
+        {"text": "I look.", "run": "echo it is $DEPLOY"},
+        {"text": "Done."}
+    ]))
+    .unwrap();
+    let world = World::new(&[("1", "todo")]);
+    let home = world.env.home().join("vex");
+    let world = world
+        .set(
+            "/agents/a",
+            json!({"runtime": "vex", "model": "scripted", "provider": "local", "base_url": server.v1(),
+                   "env": {"VEX_HOME": home}, "secrets": ["DEPLOY"]}),
+        )
+        .set(
+            "/secrets/DEPLOY",
+            json!({"command": "echo correct horse battery"}),
+        )
+        .work("prompt", json!("Do the task."))
+        .attempts(1);
+    world.once();
+    world.session("1").expect("succeeded", None);
+    let told = world.session("1").text(".raw.jsonl");
+    assert!(told.contains("it is [secret DEPLOY]"), "{told}");
+    assert!(!told.contains("correct horse"), "{told}");
+    let hidden = Hidden(forms("correct horse battery"));
+    let mut checked = 0;
+    hidden.check_files(&home, &mut checked);
+    assert!(checked > 0);
+    // Neither does its provider hear it.
+    let requests = format!("{:?}", server.requests());
+    assert!(requests.contains("[secret DEPLOY]") && !requests.contains("correct horse"));
 }
 
 #[test]
