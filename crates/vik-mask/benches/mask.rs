@@ -1,5 +1,5 @@
 //! What masking costs for each megabyte of an agent's output.
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "benchmarks")]
 
 use std::hint::black_box;
 
@@ -26,7 +26,7 @@ fn masking(c: &mut Criterion) {
         ("ten secrets", Masker::new(secrets)),
     ] {
         group.bench_function(format!("text, {name}"), |b| {
-            b.iter(|| black_box(masker.mask(&text)).len())
+            b.iter(|| black_box(masker.mask(&text)).len());
         });
         group.bench_function(format!("json lines, {name}"), |b| {
             b.iter(|| {

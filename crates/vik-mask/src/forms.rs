@@ -18,19 +18,26 @@ const BASE64_LINES: [usize; 2] = [76, 64];
 /// After so many characters `xxd -p` breaks its lines.
 const HEX_LINES: usize = 60;
 
+/// A longer value is not looked for in the rarer forms, but for its lines.
+const MANY_FORMS: usize = 8 * 1024;
+
 /// How deep texts of JSON stand in texts of JSON.
 const DEPTH: usize = 3;
 
 /// All forms of a value, itself with them.
 pub(crate) fn of(value: &str) -> BTreeSet<String> {
     let mut forms = BTreeSet::new();
-    written(value, &mut forms);
+    if value.len() > MANY_FORMS {
+        forms.extend([value.to_owned(), Json::PLAIN.escape(value)]);
+    } else {
+        written(value, &mut forms);
+        percents(value, &mut forms);
+    }
     for line in lines(value) {
         written(line, &mut forms);
     }
     base64s(value, &mut forms);
     hexes(value, &mut forms);
-    percents(value, &mut forms);
     forms.retain(|form| form.len() >= MIN_BYTES);
     forms
 }

@@ -7,6 +7,9 @@ use std::sync::{LazyLock, PoisonError, RwLock};
 use crate::masker::{Label, MIN_BYTES, Masker};
 use crate::rules;
 
+/// So many bytes they may have together: each is looked for in a few dozen forms.
+const BYTES: usize = 64 * 1024;
+
 /// So many values of one name are known at once: they may rotate, and what was printed before is shown later. Keys of the
 /// process do not rotate.
 const VALUES: usize = 64;
@@ -53,7 +56,8 @@ pub fn learn(values: impl IntoIterator<Item = (Label, String)>) {
             continue;
         }
         of_label.push(value);
-        if rotates && of_label.len() > VALUES {
+        let bytes = |values: &[String]| values.iter().map(String::len).sum::<usize>();
+        while rotates && of_label.len() > 1 && (of_label.len() > VALUES || bytes(of_label) > BYTES) {
             of_label.remove(0);
         }
         is_new = true;

@@ -9,6 +9,8 @@ use std::ops::Range;
 const MAX_NAME: usize = 64;
 /// The longest value that is judged, in bytes; what is longer is data.
 const MAX_VALUE: usize = 4096;
+/// The longest token that is judged, in bytes: a JWT may be long.
+const MAX_TOKEN: usize = 8 * 1024;
 /// How far a private key may reach, in bytes.
 const MAX_PEM: usize = 16 * 1024;
 /// The longest `user:password@` of an address, in bytes.
@@ -177,10 +179,18 @@ fn known_token(text: &[u8], whole: bool) -> Verdict {
         if !text.starts_with(prefix) {
             continue;
         }
-        let run = run(&text[prefix.len()..], token.class);
-        let end = prefix.len() + run;
+        // Bounded, or a row of beginnings would be read over and over.
+        let most = text.len().min(if token.kind == "jwt" {
+            MAX_TOKEN
+        } else {
+            MAX_TOKEN / 8
+        });
+        let end = prefix.len() + run(&text[prefix.len()..most.max(prefix.len())], token.class);
         if end == text.len() && !whole {
             return Verdict::More;
+        }
+        if end == most && most < text.len() {
+            continue;
         }
         let rest = trimmed(&text[prefix.len()..end]);
         if (token.real)(rest) {
@@ -259,12 +269,13 @@ fn assignment(text: &[u8], before: Option<u8>, whole: bool) -> Verdict {
     let at = escaped(spaces(sign));
     let quoted = quote(at);
     let start = at + usize::from(quoted.is_some());
+    let rest = &text[start..text.len().min(start + MAX_VALUE + 1)];
     let end = start
         + match quoted {
-            Some(quote) => run(&text[start..], |byte| {
+            Some(quote) => run(rest, |byte| {
                 byte != quote && byte != b'\\' && !byte.is_ascii_whitespace()
             }),
-            None => run(&text[start..], |byte| {
+            None => run(rest, |byte| {
                 !byte.is_ascii_whitespace() && !b"\"'`,;()[]{}<>&|\\#".contains(&byte)
             }),
         };

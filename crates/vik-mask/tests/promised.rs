@@ -1,6 +1,8 @@
 //! What is promised: a known value of 8 bytes or more is masked in each of the promised forms, however the text is cut,
 //! and ordinary text is not touched. The forms are made here by other means than the crate makes them.
 
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
@@ -334,7 +336,7 @@ fn ordinary_text_stays_beside_many_secrets() {
                     &hex[12..15],
                     &hex[15..18],
                     &hex[18..30]
-                )
+                );
             }
             2 => text += &format!("sha256:{hex}"),
             3 => text += &format!("data:image/png;base64,iVBORw0KGgo{}", STANDARD.encode(&number)),
