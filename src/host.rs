@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use vik_proc::{Mark, ShimSpec, Supervisor};
 
+use crate::secrets::Environment;
 use crate::workspace::Layout;
 
 /// The variable that marks every process of one attempt or hook; the shim finds what escaped by it.
@@ -40,7 +41,7 @@ pub struct Host {
     /// Every path that Vik owns.
     pub layout: Layout,
     /// The daemon's environment, as text.
-    pub environment: BTreeMap<String, String>,
+    pub environment: Environment,
     /// Starts processes under the shim.
     pub supervisor: Supervisor,
     /// The name of the instance folder.
@@ -50,9 +51,10 @@ pub struct Host {
 }
 
 impl Host {
-    /// The daemon's environment with Vik's own folder on PATH and `VIK_ISSUES_DIR`: for pull and show commands.
+    /// The daemon's environment without secrets, with Vik's own folder on PATH and `VIK_ISSUES_DIR`: for pull and show
+    /// commands.
     pub fn command_env(&self) -> BTreeMap<String, String> {
-        let mut env = self.environment.clone();
+        let mut env = self.environment.shared();
         self.add_own(&mut env);
         env
     }

@@ -18,6 +18,7 @@ pub mod outbound;
 pub mod report;
 pub mod sandbox;
 pub mod schedule;
+pub mod secrets;
 pub mod session;
 pub mod template;
 pub mod trace;

@@ -397,9 +397,12 @@ pub struct LogsArgs {
     /// Only this session (the start of its id is enough)
     #[arg(long, value_name = "ID")]
     pub session: Option<String>,
-    /// What the agent printed, byte for byte
+    /// What the agent printed, byte for byte but for secrets: those of the workflow are looked up for that
     #[arg(long, conflicts_with = "json")]
     pub raw: bool,
+    /// With --raw: secrets too
+    #[arg(long, requires = "raw")]
+    pub unmasked: bool,
     /// The events, a JSON object a line
     #[arg(long)]
     pub json: bool,

@@ -37,7 +37,7 @@ pub fn run(loaded: &LoadedWorkflow, filter: Filter) -> Done {
     let stderr = scratch.path().join("pull.stderr");
     let pull = runtime.block_on(crate::intake::pull(
         &host,
-        &workflow.pull,
+        workflow,
         &stderr,
         std::future::pending(),
     ));

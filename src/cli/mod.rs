@@ -37,6 +37,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser};
 
 use crate::report::{Exit, Failure};
+use crate::secrets;
 use crate::tracker::TrackerError;
 pub use args::{Cli, Verb};
 
@@ -71,6 +72,7 @@ pub fn main() -> ExitCode {
         } => return vex_main(args),
         cli => cli,
     };
+    secrets::learn_own_keys();
     let json = cli.verb.wants_json();
     match dispatch(&cli) {
         Ok(exit) => exit.into(),
@@ -88,7 +90,7 @@ fn tell(failure: &Failure, json: bool) {
     }
     let stderr = std::io::stderr();
     let text = failure.text(colored(&stderr));
-    let _ = stderr.lock().write_all(text.as_bytes());
+    let _ = stderr.lock().write_all(vik_mask::mask(&text).as_bytes());
 }
 
 fn dispatch(cli: &Cli) -> Done {
@@ -152,15 +154,18 @@ fn vex_main(args: Vec<std::ffi::OsString>) -> ExitCode {
     vex::main(std::iter::once("vex".into()).chain(args))
 }
 
-/// Writes data to stdout. A reader that went away is no error.
+/// Writes data to stdout, without its secrets. A reader that went away is no error.
 pub fn print(text: &str) {
+    let text = vik_mask::mask_json(text);
     let mut stdout = std::io::stdout().lock();
     let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
 }
 
 /// Writes a warning for people to stderr.
 pub fn warn(text: &str) {
-    let _ = std::io::stderr().lock().write_all(text.as_bytes());
+    let _ = std::io::stderr()
+        .lock()
+        .write_all(vik_mask::mask(text).as_bytes());
 }
 
 /// Writes one pretty JSON value to stdout.

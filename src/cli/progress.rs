@@ -49,7 +49,9 @@ impl Pen {
         let (end, done) = channel();
         std::thread::spawn(move || {
             for text in incoming {
-                let _ = std::io::stderr().lock().write_all(text.as_bytes());
+                let _ = std::io::stderr()
+                    .lock()
+                    .write_all(vik_mask::mask(&text).as_bytes());
             }
             drop(end);
         });

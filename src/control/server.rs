@@ -144,9 +144,10 @@ async fn serve(stream: UnixStream, behind: Behind) -> io::Result<()> {
             ),
         }
     };
-    let mut text = serde_json::to_vec(&response)?;
-    text.push(b'\n');
-    write.write_all(&text).await
+    let text = serde_json::to_string(&response)?;
+    let mut text = vik_mask::mask_json(&text).into_owned();
+    text.push('\n');
+    write.write_all(text.as_bytes()).await
 }
 
 /// Whether a client speaks HTTP: a request of the other kind begins with a brace. The byte stays to be read.

@@ -29,6 +29,7 @@ use crate::orchestrator::{Closing, Observer, Options, Orchestrator, Setup};
 use crate::report::{Exit, Failure, chain};
 use crate::sandbox;
 use crate::schedule::{self, Schedule};
+use crate::secrets::{self, Environment};
 use crate::webhooks::{self, Webhooks};
 use crate::workflow_file::{LoadedWorkflow, Watch};
 use crate::workspace::{self, Layout};
@@ -107,11 +108,13 @@ pub fn host(workflow_path: &Path, workflow: &Workflow, instance: &Instance) -> R
     let supervisor =
         Supervisor::this_program().map_err(|error| failure("cannot prepare the shim", &error))?;
     let supervisor = supervisor.mark_shims(&Mark::new(SHIM_MARK, instance.name()));
+    let environment = Environment::from(own_environment());
+    secrets::adopt(&environment, workflow);
     Ok(Host {
         workflow_path: workflow_path.to_owned(),
         workflow_dir: workflow_path.parent().unwrap_or(Path::new("/")).to_owned(),
         layout,
-        environment: own_environment(),
+        environment,
         supervisor,
         instance: instance.name(),
         vik,

@@ -13,6 +13,7 @@ use vik_proc::{ExitRecord, FileLock, Limits, Output, Sandbox};
 
 use crate::host::Host;
 use crate::report;
+use crate::secrets::masked;
 use crate::template::TemplateError;
 use crate::workspace::WorkspaceError;
 use crate::workspace::fs::write_private;
@@ -262,18 +263,13 @@ pub fn how_ended(exit: &ExitRecord) -> String {
     }
 }
 
-/// The end of a file as text; empty when there is none.
+/// The end of a file as text, without its secrets; empty when there is none.
 pub fn read_tail(path: &Path, bytes: u64) -> String {
-    use std::io::{Read, Seek, SeekFrom};
-    let read = || -> io::Result<Vec<u8>> {
+    use std::io::{Seek, SeekFrom};
+    let read = || -> io::Result<String> {
         let mut file = std::fs::File::open(path)?;
         let size = file.seek(SeekFrom::End(0))?;
-        file.seek(SeekFrom::Start(size.saturating_sub(bytes)))?;
-        let mut tail = Vec::new();
-        file.take(bytes).read_to_end(&mut tail)?;
-        Ok(tail)
+        masked::read(&mut file, size.saturating_sub(bytes)..size)
     };
-    read()
-        .map(|tail| String::from_utf8_lossy(&tail).into_owned())
-        .unwrap_or_default()
+    read().unwrap_or_default()
 }

@@ -9,12 +9,13 @@ use std::time::{Duration, Instant};
 
 use vik_core::duration::Span;
 use vik_core::issue::{ParsePullError, Pull, Wanted};
-use vik_core::workflow::Intake;
+use vik_core::workflow::Workflow;
 use vik_proc::{Limits, Mark, Output, ShimSpec};
 
 use crate::hooks::{how_ended, read_tail};
 use crate::host::{ATTEMPT_MARK, Host, os_env};
 use crate::report;
+use crate::secrets::{Resolver, SecretError};
 use crate::workspace::fs::create_private_dir_all;
 
 pub use show::{ShowError, show};
@@ -37,6 +38,9 @@ pub enum PullError {
     /// A file for its output could not be prepared.
     #[error("cannot prepare the pull")]
     Prepare(#[source] io::Error),
+    /// A secret that it needs has no value.
+    #[error("the pull command was not run")]
+    Secret(#[source] SecretError),
     /// It could not be started.
     #[error("the pull command could not be started")]
     Start(#[source] vik_proc::ProcError),
@@ -78,12 +82,12 @@ pub(super) fn on_stderr(stderr: &str) -> String {
 /// Runs the pull command once and reads all that it prints; see [`print()`].
 pub async fn pull(
     host: &Host,
-    intake: &Intake,
+    workflow: &Workflow,
     stderr: &Path,
     cancel: impl Future<Output = ()>,
 ) -> PullResult {
     let start = Instant::now();
-    let result = match print(host, intake, stderr, cancel).await {
+    let result = match print(host, workflow, stderr, cancel).await {
         Ok(output) => read(output, None).await,
         Err(error) => Err(error),
     };
@@ -100,20 +104,33 @@ pub async fn pull(
 /// When it does not run to a good end within its limits.
 pub async fn print(
     host: &Host,
-    intake: &Intake,
+    workflow: &Workflow,
     stderr: &Path,
     cancel: impl Future<Output = ()>,
 ) -> Result<Vec<u8>, PullError> {
-    if let Some(folder) = stderr.parent() {
-        create_private_dir_all(folder).map_err(PullError::Prepare)?;
-    }
+    let intake = &workflow.pull;
+    let folder = stderr.parent().unwrap_or(Path::new("/"));
+    create_private_dir_all(folder).map_err(PullError::Prepare)?;
+    let mut cancel = std::pin::pin!(cancel);
+    let resolver = Resolver {
+        host,
+        secrets: &workflow.secrets,
+        folder,
+    };
+    let given = resolver.values(&intake.secrets, &mut cancel).await;
+    let given = given.map_err(|error| match error {
+        SecretError::Cancelled { .. } => PullError::Cancelled,
+        error => PullError::Secret(error),
+    })?;
     match std::fs::remove_file(stderr) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(PullError::Prepare(error)),
         _ => {}
     }
     let mut spec = ShimSpec::command("sh", &host.workflow_dir);
     spec.args = vec!["-c".into(), intake.command.clone().into()];
-    spec.env = os_env(host.command_env());
+    let mut env = host.command_env();
+    env.extend(given.of(&intake.secrets));
+    spec.env = os_env(env);
     spec.mark = Some(Mark::new(ATTEMPT_MARK, format!("pull-{}", uuid::Uuid::now_v7())));
     spec.stderr = Output::Append(stderr.to_owned());
     let limits = Limits {
@@ -155,10 +172,11 @@ pub async fn read(output: Vec<u8>, wanted: Option<Wanted>) -> Result<Pull, PullE
             None => Pull::parse(&output),
         };
         pull.map_err(|source| {
-            let start = String::from_utf8_lossy(&output[..output.len().min(200)]);
+            // What is cut off must not hide what a secret is.
+            let start = String::from_utf8_lossy(&output[..output.len().min(64 * 1024)]);
             PullError::Garbage {
                 source,
-                start: report::one_line(&start, 80),
+                start: report::one_line(&vik_mask::mask(&start), 80),
             }
         })
     };

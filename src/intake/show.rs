@@ -7,12 +7,13 @@ use vik_core::duration::Span;
 use vik_core::ids::IssueId;
 use vik_core::issue::Pull;
 use vik_core::scheduler::Seen;
-use vik_core::workflow::Show;
+use vik_core::workflow::{Show, Workflow};
 use vik_proc::{Limits, Output};
 
 use crate::hooks::{how_ended, read_tail};
 use crate::host::{Host, fit};
 use crate::report;
+use crate::secrets::{Resolver, SecretError};
 use crate::template::{self, TemplateError};
 use crate::workspace::fs::{create_private_dir_all, write_private};
 
@@ -28,6 +29,9 @@ pub enum ShowError {
     /// Its script could not be written.
     #[error("cannot prepare the show command")]
     Prepare(#[source] io::Error),
+    /// A secret that it needs has no value.
+    #[error("the show command was not run")]
+    Secret(#[source] SecretError),
     /// It could not be started.
     #[error("the show command could not be started")]
     Start(#[source] vik_proc::ProcError),
@@ -65,6 +69,7 @@ pub enum ShowError {
 /// When nothing is known afterwards.
 pub async fn show(
     host: &Host,
+    workflow: &Workflow,
     show: &Show,
     issue: &IssueId,
     cancel: impl Future<Output = ()>,
@@ -78,7 +83,22 @@ pub async fn show(
     create_private_dir_all(&folder)
         .and_then(|()| write_private(&file, script.as_bytes()))
         .map_err(ShowError::Prepare)?;
+    let mut cancel = std::pin::pin!(cancel);
+    let resolver = Resolver {
+        host,
+        secrets: &workflow.secrets,
+        folder: &folder,
+    };
+    let given = resolver.values(&show.secrets, &mut cancel).await;
+    let given = given.map_err(|error| {
+        let _ = std::fs::remove_file(&file);
+        match error {
+            SecretError::Cancelled { .. } => ShowError::Cancelled,
+            error => ShowError::Secret(error),
+        }
+    })?;
     let mut env = host.command_env();
+    env.extend(given.of(&show.secrets));
     env.insert("VIK_ISSUE_ID".to_owned(), fit(issue.as_str()));
     let mut spec = host.script(&file, &host.workflow_dir, env, &name);
     spec.stderr = Output::Append(stderr.clone());

@@ -63,7 +63,7 @@ where
 {
     let layer = tracing_subscriber::fmt::layer()
         .with_target(false)
-        .with_writer(writer);
+        .with_writer(Masked(writer));
     match format {
         LogFormat::Text => layer.with_ansi(ansi).with_filter(level).boxed(),
         // Flat, as log collectors want it: what is beside the message stands beside it.
@@ -74,6 +74,33 @@ where
             .with_span_list(false)
             .with_filter(level)
             .boxed(),
+    }
+}
+
+/// A writer that shows no secrets. What it is given at once is a whole line.
+struct Masked<W>(W);
+
+impl<'a, W: MakeWriter<'a>> MakeWriter<'a> for Masked<W> {
+    type Writer = Masked<W::Writer>;
+
+    fn make_writer(&'a self) -> Self::Writer {
+        Masked(self.0.make_writer())
+    }
+
+    fn make_writer_for(&'a self, meta: &tracing::Metadata<'_>) -> Self::Writer {
+        Masked(self.0.make_writer_for(meta))
+    }
+}
+
+impl<W: io::Write> io::Write for Masked<W> {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(line);
+        self.0.write_all(vik_mask::mask_json(&text).as_bytes())?;
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
     }
 }
 
@@ -152,6 +179,19 @@ mod tests {
             .unwrap()
             .parse::<jiff::Timestamp>()
             .unwrap();
+    }
+
+    #[test]
+    fn no_line_shows_a_secret() {
+        let secret = "log \"line\" secret 12345";
+        vik_mask::learn([(vik_mask::Label::Secret("LINE".to_owned()), secret.to_owned())]);
+        for format in [LogFormat::Text, LogFormat::Json] {
+            let text = written(format, || {
+                tracing::error!(error = secret, hex = %"6c6f6720226c696e6522207365637265742031323334350a", "it says {secret}");
+            });
+            assert_eq!(text.matches("[secret LINE]").count(), 3, "{text}");
+            assert!(!text.contains("12345"), "{text}");
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use vik_api::Notification;
 
 use super::debounce::Debounce;
-use crate::workspace::fs::write_json_atomic;
+use crate::workspace::fs::write_atomic;
 
 /// So many notifications wait for one notifier; then the oldest are given up.
 pub(super) const MOST_WAITING: usize = 100;
@@ -75,7 +75,8 @@ impl Outbox {
     }
 
     pub(super) fn save(&self, path: &Path) -> io::Result<()> {
-        write_json_atomic(path, self)
+        let text = serde_json::to_string_pretty(self)?;
+        write_atomic(path, vik_mask::mask_json(&text).as_bytes())
     }
 }
 

@@ -238,10 +238,10 @@ impl Orchestrator {
             self.no_more_looks.clone(),
             Arc::clone(&self.looks),
         );
-        let events = self.events.0.clone();
+        let (events, workflow) = (self.events.0.clone(), Arc::clone(&self.workflow));
         tokio::spawn(async move {
             let _room = room.acquire_owned().await;
-            let look = intake::show(&host, &show, &issue, cancel.cancelled());
+            let look = intake::show(&host, &workflow, &show, &issue, cancel.cancelled());
             let seen = look.await.map_err(|error| crate::report::chain(&error));
             let _ = events.send(Event::Shown(issue, seen));
         });

@@ -59,16 +59,16 @@ impl Orchestrator {
         self.pull_started = Some(Instant::now());
         self.iterations += 1;
         self.handle(Input::PullStarted);
-        let (host, intake, cancel) = (
+        let (host, workflow, cancel) = (
             Arc::clone(&self.host),
-            self.workflow.pull.clone(),
+            Arc::clone(&self.workflow),
             self.no_more_looks.clone(),
         );
         let (events, key) = (self.events.0.clone(), self.digest_key.clone());
         let started = Instant::now();
         tokio::spawn(async move {
             let stderr = host.layout.service_dir().join("pull.stderr.log");
-            let event = match intake::print(&host, &intake, &stderr, cancel.cancelled()).await {
+            let event = match intake::print(&host, &workflow, &stderr, cancel.cancelled()).await {
                 Ok(output) => Event::Printed(Printed {
                     started,
                     digest: key.hash_one(&*output),

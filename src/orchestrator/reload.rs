@@ -9,6 +9,7 @@ use vik_core::workflow::{Edit, Workflow};
 use super::{Orchestrator, Progress};
 use crate::report;
 use crate::sandbox;
+use crate::secrets;
 use crate::workflow_file::{LoadedWorkflow, Rejected, Reload, Watch};
 
 /// How much of what is wrong is kept for `status`.
@@ -96,6 +97,8 @@ impl Orchestrator {
             needs_restart: restart.map(|edit| edit.path.clone()).collect(),
             stages: stages(&loaded.workflow),
         };
+        // Before anything is started by it.
+        secrets::adopt(&self.host.environment, &loaded.workflow);
         self.prompts = loaded.prompts;
         self.workflow = loaded.workflow;
         self.told.send_replace(Arc::clone(&self.workflow));

@@ -14,6 +14,7 @@ use crate::hooks::{self, Hook, Place};
 use crate::host::{Host, fit};
 use crate::report;
 use crate::sandbox;
+use crate::secrets::Resolver;
 use crate::session::issue_context;
 use crate::template;
 use crate::workspace::{self, Leftover, Locked, Workspace, fs as private};
@@ -132,6 +133,18 @@ async fn before_remove(
     ]);
     let sandbox = sandbox::of_hook(host, workflow, &issue.id, workspace.path(), &mut env);
     let sandbox = sandbox.map_err(|error| words(&error))?;
+    let resolver = Resolver {
+        host,
+        secrets: &workflow.secrets,
+        folder: &sessions,
+    };
+    let mut cancel = std::pin::pin!(cancel);
+    let names = &workflow.issue.hook_secrets;
+    let values = resolver
+        .values(names, &mut cancel)
+        .await
+        .map_err(|error| words(&error))?;
+    env.extend(values.of(names));
     let place = Place {
         cwd: workspace.path(),
         env,

@@ -87,8 +87,9 @@ pub(super) async fn run(
     };
     let said = match read_tail(&stderr, 4096) {
         said if said.trim().is_empty() => {
-            let start = run.stdout.len().saturating_sub(4096);
-            String::from_utf8_lossy(&run.stdout[start..]).into_owned()
+            let text = String::from_utf8_lossy(&run.stdout);
+            let text = vik_mask::mask(&text);
+            text[text.floor_char_boundary(text.len().saturating_sub(4096))..].to_owned()
         }
         said => said,
     };

@@ -26,6 +26,7 @@ use crate::daemon::Shims;
 use crate::hooks::how_ended;
 use crate::host::os_env;
 use crate::report;
+use crate::secrets;
 use crate::workspace::{Fingerprint, fs as private};
 
 /// How many slices of output are mapped before the clocks are looked at.
@@ -162,11 +163,17 @@ impl Work<'_> {
             in_sandbox: self.sandbox_policy().is_some(),
             scope: start.intent.scope.as_ref(),
             is_root: nix::unistd::geteuid().is_root(),
-            environment: &host.environment,
+            environment: &host.environment.shared(),
         })
         .map_err(|error| Trouble::failed(FailureClass::Usage, report::chain(&error)))?;
         let mut env = launch.env;
         self.add_own(&mut env);
+        let given = self.given(&profile.secrets);
+        if !given.is_empty() {
+            let names: Vec<&str> = given.iter().map(|(name, _)| name.as_str()).collect();
+            env.insert(secrets::NAMES.to_owned(), names.join(","));
+        }
+        env.extend(given);
         let Some((program, args)) = launch.argv.split_first() else {
             return Err(Trouble::failed(FailureClass::Usage, "the agent has no command"));
         };

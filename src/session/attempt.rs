@@ -30,6 +30,7 @@ use crate::daemon::Shims;
 use crate::hooks::Hook;
 use crate::host::Host;
 use crate::report;
+use crate::secrets::Values;
 use crate::workflow_file::Prompts;
 use crate::workspace::{self, Fingerprint, Workspace, fs as private};
 
@@ -136,6 +137,8 @@ pub(super) struct Work<'a> {
     pub(super) folder: Option<Workspace>,
     /// Held until nothing of the attempt lives, `after_run` included.
     pub(super) lock: Option<Arc<FileLock>>,
+    /// The secrets that it needs, once they were looked up.
+    pub(super) secrets: Option<Values>,
     /// Set when the disk takes nothing more of it: no end is made of that.
     pub(super) unkept: OnceLock<Arc<LedgerError>>,
 }
@@ -223,6 +226,7 @@ impl<'a> Work<'a> {
             workdir: None,
             folder: None,
             lock: None,
+            secrets: None,
             unkept: OnceLock::new(),
         })
     }
@@ -303,6 +307,8 @@ impl<'a> Work<'a> {
             Plan::Over { ended, report } => {
                 self.close_log(&ended, &report);
                 if self.unkept.get().is_none() && self.owes_after_run(&ended) {
+                    // Where it fails, `after_run` says so.
+                    let _ = self.look_up_secrets().await;
                     self.recall().await;
                 }
                 (*ended, *report)
@@ -385,7 +391,9 @@ impl<'a> Work<'a> {
                 before,
                 stopping,
             } => {
-                let result = self.take_up(&boot_id, shim, agent, stopping).await;
+                // What cannot be masked must not go on.
+                let unknown = self.look_up_secrets().await.err();
+                let result = self.take_up(&boot_id, shim, agent, stopping.or(unknown)).await;
                 if let Err(Cut::Detached) = result {
                     return result;
                 }
@@ -405,6 +413,7 @@ impl<'a> Work<'a> {
                 return Err(Trouble::of(Outcome::Lost, reason).into());
             }
             Plan::Prepare | Plan::Over { .. } => {
+                self.look_up_secrets().await?;
                 self.lock_workspace().await?;
                 crash::point("locked");
                 let workdir = self.workspace().await?;
@@ -546,6 +555,7 @@ impl Attempt {
                 after_create: self.workflow.issue.after_create.clone(),
                 create_timeout: self.workflow.issue.hook_timeout,
                 create_in_sandbox: self.workflow.issue.hooks_in_sandbox,
+                create_secrets: self.workflow.issue.hook_secrets.clone(),
                 resume_refused: refused.map(|resume| resume.session),
             })),
         })

@@ -1,5 +1,6 @@
 //! What an attempt is found to have been: how it ended, what it used, what it is charged.
 
+use std::borrow::Cow;
 use std::path::Path;
 
 use jiff::{Timestamp, Zoned};
@@ -35,7 +36,7 @@ impl Work<'_> {
         if let Some(resume) = &self.start().resume {
             let asked = &resume.provider_session_id;
             let why = resume_failure(self.kept.profile.runtime, asked, &self.conclusion);
-            self.resume_failure = why.map(std::borrow::Cow::into_owned);
+            self.resume_failure = why.map(Cow::into_owned);
         }
     }
 
@@ -47,6 +48,11 @@ impl Work<'_> {
     }
 
     pub(super) fn conclude(&self, trouble: Option<Trouble>) -> (Ended, Report) {
+        let trouble = trouble.map(|trouble| Trouble {
+            reason: masked(trouble.reason),
+            feedback: trouble.feedback.map(masked),
+            ..trouble
+        });
         let (conclusion, profile) = (&self.conclusion, &self.kept.profile);
         let outcome = trouble
             .as_ref()
@@ -201,6 +207,14 @@ impl AttemptEnd {
             ended,
             log: files.log(),
         }
+    }
+}
+
+/// A text as it may be kept and handed on.
+fn masked(text: String) -> String {
+    match vik_mask::mask(&text) {
+        Cow::Borrowed(_) => text,
+        Cow::Owned(masked) => masked,
     }
 }
 

@@ -36,7 +36,7 @@ fn base_context(host: &Host, issue: Map<String, Value>) -> Map<String, Value> {
     context.insert("workflow_path".to_owned(), path(&host.workflow_path));
     context.insert("workflow_dir".to_owned(), path(&host.workflow_dir));
     context.insert("workspace_root".to_owned(), path(host.layout.root()));
-    context.insert("env".to_owned(), json!(host.environment));
+    context.insert("env".to_owned(), json!(host.environment.shared()));
     context
 }
 

@@ -3,6 +3,7 @@
 //! The agent appends to the file itself, so nothing it prints can be lost or hold it up. The file is looked at again
 //! after a wait that grows while it is quiet: this works on every file system and costs one `read` per look.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::fs::File;
 use std::io::{self, Read};
@@ -216,6 +217,13 @@ impl Follower {
         if line.is_empty() {
             return Ok(());
         }
+        // All that is known of the agent comes from here: nothing behind it has seen a secret.
+        let text = String::from_utf8_lossy(line);
+        let masked = vik_mask::mask_json(&text);
+        let line = match &masked {
+            Cow::Borrowed(_) => line,
+            Cow::Owned(masked) => masked.as_bytes(),
+        };
         let Self {
             adapter,
             log,

@@ -223,7 +223,8 @@ impl Work<'_> {
             match part {
                 Part::Text(piece) => text.push_str(piece),
                 Part::Command { script, has_data, .. } => {
-                    let place = self.place(workdir, Duration::ZERO);
+                    let names = &self.start().stage.hook_secrets;
+                    let place = self.place(workdir, Duration::ZERO, names);
                     let file = self.files.hook(PROMPT).with_extension("sh");
                     let stop = async {
                         self.attempt.orders.halted().await;
@@ -240,6 +241,8 @@ impl Work<'_> {
         }
         text.push_str(intent);
         let text = fence.explain(text);
+        // It goes to a provider, and is shown.
+        let text = vik_mask::mask(&text);
         private::write_private(&self.files.prompt(), text.as_bytes())
             .map_err(|error| Trouble::failed(FailureClass::Hook, format!("cannot write the prompt: {error}")))
     }

@@ -18,6 +18,7 @@ use crate::crash;
 use crate::hooks::{self, Hook, HookError, Place};
 use crate::host::{ATTEMPT_MARK, fit};
 use crate::report;
+use crate::secrets::{Resolver, SecretError};
 use crate::template;
 
 /// What the journal calls the commands of the prompt.
@@ -48,6 +49,7 @@ impl Work<'_> {
 
     async fn run_after(&mut self, source: &str, ended: &Ended) -> Result<(), Trouble> {
         self.lock_workspace().await?;
+        self.look_up_secrets().await?;
         let workdir = match self.workdir.clone() {
             Some(workdir) => workdir,
             None => self.enter_again().await?,
@@ -103,7 +105,11 @@ impl Work<'_> {
             Hook::AfterRun => crash::point("after_run_started"),
             _ => {}
         }
-        let mut place = self.place(workdir, self.hook_timeout(hook));
+        let names = match hook {
+            Hook::AfterCreate => &self.kept.create_secrets,
+            _ => &self.start().stage.hook_secrets,
+        };
+        let mut place = self.place(workdir, self.hook_timeout(hook), names);
         place.sandbox = self.confine_script(hook, workdir, &mut place.env)?;
         let done = self.run_hook(hook, &script, place).await;
         let done = done.map_err(|error| match hook {
@@ -196,9 +202,11 @@ impl Work<'_> {
         }
     }
 
-    pub(super) fn place<'p>(&'p self, workdir: &'p Path, timeout: Duration) -> Place<'p> {
-        let mut env = self.host().environment.clone();
+    /// Where a script runs, and the secrets that it has.
+    pub(super) fn place<'p>(&'p self, workdir: &'p Path, timeout: Duration, names: &[String]) -> Place<'p> {
+        let mut env = self.host().environment.shared();
         self.add_own(&mut env);
+        env.extend(self.given(names));
         Place {
             cwd: workdir,
             env,
@@ -207,6 +215,37 @@ impl Work<'_> {
             sandbox: None,
             lock: self.lock.as_deref(),
         }
+    }
+
+    /// Looks up the secrets that this attempt needs, once. From then on they are masked.
+    pub(super) async fn look_up_secrets(&mut self) -> Result<(), Trouble> {
+        if self.secrets.is_some() {
+            return Ok(());
+        }
+        let mut names = self.kept.profile.secrets.clone();
+        names.extend_from_slice(&self.start().stage.hook_secrets);
+        if self.kept.after_create.is_some() {
+            names.extend_from_slice(&self.kept.create_secrets);
+        }
+        let resolver = Resolver {
+            host: self.host(),
+            secrets: &self.attempt.workflow.secrets,
+            folder: self.files.dir(),
+        };
+        let stop = async {
+            self.attempt.orders.halted().await;
+        };
+        let values = resolver.values(&names, stop).await.map_err(|error| match error {
+            SecretError::Cancelled { .. } => self.attempt.orders.halt().unwrap_or(Halt::All).trouble(),
+            error => Trouble::failed(error.class(), report::chain(&error)),
+        })?;
+        self.secrets = Some(values);
+        Ok(())
+    }
+
+    /// Those of the attempt's secrets that are listed.
+    pub(super) fn given(&self, names: &[String]) -> Vec<(String, String)> {
+        self.secrets.iter().flat_map(|values| values.of(names)).collect()
     }
 
     /// What hooks and agents get beside their environment.

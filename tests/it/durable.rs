@@ -67,7 +67,12 @@ fn orchestrator(world: &World, book: Stumbling) -> Orchestrator {
         workflow_dir: loaded.path.parent().unwrap().to_owned(),
         workflow_path: loaded.path.clone(),
         layout,
-        environment: world.env.environment().into_iter().collect(),
+        environment: world
+            .env
+            .environment()
+            .into_iter()
+            .collect::<std::collections::BTreeMap<_, _>>()
+            .into(),
         supervisor: Supervisor::new(env!("CARGO_BIN_EXE_vik"), [SHIM_VERB.into()]).unwrap(),
         instance: "test".to_owned(),
         vik: env!("CARGO_BIN_EXE_vik").into(),

@@ -29,6 +29,7 @@ mod reports;
 mod sandbox;
 mod schedule;
 mod scope;
+mod secrets;
 mod sessions;
 mod steering;
 mod stopping;

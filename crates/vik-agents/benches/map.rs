@@ -19,6 +19,7 @@ fn profile(runtime: Runtime) -> AgentProfile {
         output: OutputFormat::Jsonl,
         env: BTreeMap::new(),
         env_pass: Vec::new(),
+        secrets: Vec::new(),
         home: Home::User,
         price: None,
         provider: None,

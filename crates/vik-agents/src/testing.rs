@@ -31,6 +31,7 @@ pub(crate) fn profile(runtime: Runtime) -> AgentProfile {
         output: OutputFormat::Jsonl,
         env: BTreeMap::new(),
         env_pass: Vec::new(),
+        secrets: Vec::new(),
         home: Home::User,
         price: None,
         provider: None,

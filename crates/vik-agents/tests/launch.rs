@@ -33,6 +33,7 @@ fn profile(runtime: Runtime) -> AgentProfile {
         output: OutputFormat::Text,
         env: BTreeMap::new(),
         env_pass: Vec::new(),
+        secrets: Vec::new(),
         home: Home::User,
         price: None,
         provider: None,

@@ -26,6 +26,7 @@ fn adapters() -> Vec<(&'static str, Box<dyn Adapter>)> {
             output,
             env: BTreeMap::new(),
             env_pass: Vec::new(),
+            secrets: Vec::new(),
             home: Home::User,
             price: None,
             provider: None,

@@ -91,6 +91,7 @@ fn profile(case: &str) -> AgentProfile {
         output: OutputFormat::Jsonl,
         env: BTreeMap::new(),
         env_pass: Vec::new(),
+        secrets: Vec::new(),
         home: Home::User,
         price: None,
         provider: None,

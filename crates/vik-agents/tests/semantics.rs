@@ -21,6 +21,7 @@ fn profile(runtime: Runtime) -> AgentProfile {
         output: OutputFormat::Jsonl,
         env: BTreeMap::new(),
         env_pass: Vec::new(),
+        secrets: Vec::new(),
         home: Home::User,
         price: None,
         provider: None,

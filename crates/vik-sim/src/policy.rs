@@ -182,6 +182,7 @@ fn day(workflow: &mut Workflow, rng: &mut Rng) {
 
 fn show(workflow: &mut Workflow, rng: &mut Rng) {
     workflow.show = maybe(rng, 50, |_| Show {
+        secrets: Vec::new(),
         command: "show".to_owned(),
         timeout: Span::secs(30),
     });

@@ -79,6 +79,9 @@ pub struct Kept {
     /// `issue.hooks.sandbox`.
     #[serde(default)]
     pub create_in_sandbox: bool,
+    /// `issue.hooks.secrets`: names, no values.
+    #[serde(default)]
+    pub create_secrets: Vec<String>,
     /// The attempt whose conversation it was to go on with, where that has no id that its agent would take.
     #[serde(default)]
     pub resume_refused: Option<SessionId>,

@@ -253,15 +253,16 @@ impl Journal {
             at: Timestamp::now(),
             step,
         };
-        let mut bytes = serde_json::to_vec(&line).map_err(|error| fail(error.into()))?;
-        bytes.push(b'\n');
-        let written = crate::fault::before_write().and_then(|()| self.file.write_all(&bytes));
+        let text = serde_json::to_string(&line).map_err(|error| fail(error.into()))?;
+        let mut text = vik_mask::mask_json(&text).into_owned();
+        text.push('\n');
+        let written = crate::fault::before_write().and_then(|()| self.file.write_all(text.as_bytes()));
         if let Err(error) = written {
             // A part of a line must not stand before the next one.
             let _ = self.file.set_len(self.size);
             return Err(fail(error));
         }
-        self.size += bytes.len() as u64;
+        self.size += text.len() as u64;
         self.steps.push(line.step);
         Ok(())
     }

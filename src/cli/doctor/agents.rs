@@ -88,9 +88,16 @@ fn environment(
         in_sandbox: false,
         scope: None,
         is_root: nix::unistd::geteuid().is_root(),
-        environment: &host.environment,
+        environment: &host.environment.shared(),
     })?;
     let mut env = launch.env;
+    // Whether they have values is looked at by itself.
+    env.extend(
+        profile
+            .secrets
+            .iter()
+            .map(|name| (name.clone(), "set".to_owned())),
+    );
     host.add_own(&mut env);
     Ok(env)
 }

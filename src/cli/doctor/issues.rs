@@ -139,7 +139,7 @@ fn failed(error: &PullError) -> Check {
             "pull_garbage",
             "it must print one JSON array and nothing else on stdout",
         ),
-        PullError::Prepare(_) | PullError::Start(_) | PullError::Cancelled => (
+        PullError::Prepare(_) | PullError::Secret(_) | PullError::Start(_) | PullError::Cancelled => (
             "pull_not_started",
             "is the disk full, or the process limit reached?",
         ),

@@ -13,6 +13,7 @@ mod places;
 mod probe;
 mod repair;
 mod sandbox;
+mod secrets;
 mod templates;
 mod text;
 mod webhooks;
@@ -219,6 +220,7 @@ async fn try_it(
     scratch: Option<&Scratch>,
     cancel: &CancellationToken,
 ) -> Vec<Issue> {
+    checks.extend(secrets::check(host, workflow, scratch, cancel).await);
     let Some(scratch) = scratch else {
         checks.extend(agents::check(host, workflow, None, cancel).await);
         checks.push(Check::ok(Group::Issues, PULL, "not tried"));
@@ -254,7 +256,7 @@ fn scratch(checks: &mut Vec<Check>) -> Option<Scratch> {
 /// Pulls once; what the command says on stderr does not last.
 async fn pull(host: &Host, workflow: &Workflow, scratch: &Scratch, cancel: &CancellationToken) -> PullResult {
     let stderr = scratch.path().join("pull.stderr");
-    let pull = crate::intake::pull(host, &workflow.pull, &stderr, cancel.cancelled());
+    let pull = crate::intake::pull(host, workflow, &stderr, cancel.cancelled());
     patiently("the pull command", pull).await
 }
 

@@ -1,6 +1,7 @@
 //! `vik logs`: session logs as a transcript, as JSON lines, or as the agent printed them.
 
 mod event;
+mod raw;
 mod style;
 mod tool;
 mod transcript;
@@ -14,7 +15,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use vik_store::{AttemptRecord, PastAttempt};
+use vik_store::PastAttempt;
 
 use self::style::Paper;
 use self::transcript::Transcript;
@@ -28,6 +29,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// Prints logs, and with `--follow` goes on until it is interrupted or its sessions have ended.
 pub fn run(workflow: &Path, args: &LogsArgs) -> Done {
     let root = history::root(workflow)?;
+    if args.raw && !args.unmasked {
+        raw::look_up_secrets(workflow)?;
+    }
     let mut open: HashMap<PathBuf, Tail> = HashMap::new();
     let selected = |attempt: &PastAttempt| {
         args.issue
@@ -73,7 +77,7 @@ pub fn run(workflow: &Path, args: &LogsArgs) -> Done {
             all_ended &= attempt.ended.is_some();
             let path = path(attempt, args);
             let tail = open.entry(path.clone()).or_default();
-            match tail.print(&path, &attempt.record, args, &mut transcript) {
+            match tail.print(&path, attempt, args, &mut transcript) {
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(Exit::Done),
                 Err(error) => {
@@ -120,7 +124,7 @@ impl Tail {
     fn print(
         &mut self,
         path: &Path,
-        record: &AttemptRecord,
+        attempt: &PastAttempt,
         args: &LogsArgs,
         transcript: &mut Transcript,
     ) -> io::Result<()> {
@@ -140,20 +144,27 @@ impl Tail {
                 break;
             }
             self.offset += count as u64;
-            if args.raw {
+            if args.unmasked {
                 out.write_all(&slice[..count])?;
                 continue;
             }
             self.partial.extend_from_slice(&slice[..count]);
             let whole = memchr::memrchr(b'\n', &self.partial).map_or(0, |end| end + 1);
             let lines: Vec<u8> = self.partial.drain(..whole).collect();
-            if args.json {
-                out.write_all(&lines)?;
-                continue;
+            for line in lines.split_inclusive(|&byte| byte == b'\n') {
+                let line = raw::masked(line);
+                if args.json || args.raw {
+                    out.write_all(&line)?;
+                } else if let line = line.trim_ascii_end()
+                    && !line.is_empty()
+                {
+                    out.write_all(transcript.line(&attempt.record, line).as_bytes())?;
+                }
             }
-            for line in lines.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()) {
-                out.write_all(transcript.line(record, line).as_bytes())?;
-            }
+        }
+        // The start of a line may be the start of a secret: it is shown when there is no more to come.
+        if args.raw && attempt.ended.is_some() {
+            out.write_all(&raw::masked(&std::mem::take(&mut self.partial)))?;
         }
         out.flush()
     }

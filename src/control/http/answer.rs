@@ -1,12 +1,12 @@
 //! Errors as RFC 9457 problems, and the parts of a request that are read with them.
 
-use axum::Json;
 use axum::body::Body;
 use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use vik_api::{ErrorBody, PROBLEM_JSON, Problem};
@@ -92,6 +92,23 @@ impl IntoResponse for Refusal {
     }
 }
 
+/// An answer as JSON, without its secrets.
+#[derive(Debug)]
+pub struct Json<T>(pub T);
+
+impl<T: Serialize> IntoResponse for Json<T> {
+    fn into_response(self) -> Response {
+        match serde_json::to_string(&self.0) {
+            Ok(text) => {
+                let kind = HeaderValue::from_static("application/json");
+                let text = vik_mask::mask_json(&text).into_owned();
+                ([(header::CONTENT_TYPE, kind)], text).into_response()
+            }
+            Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+        }
+    }
+}
+
 /// An answer, or why there is none.
 pub type Answer<T> = Result<Json<T>, Refusal>;
 
@@ -128,10 +145,10 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Input<T> {
                 .hint("send a JSON object with `Content-Type: application/json`, at least `{}`")
         };
         // An object: a list would pass for one whose fields have no names.
-        let parsed: Result<Json<Map<String, Value>>, JsonRejection> =
-            Json::from_request(request, state).await;
+        let parsed: Result<axum::Json<Map<String, Value>>, JsonRejection> =
+            axum::Json::from_request(request, state).await;
         match parsed {
-            Ok(Json(object)) => serde_json::from_value(object.into())
+            Ok(axum::Json(object)) => serde_json::from_value(object.into())
                 .map(Self)
                 .map_err(|why| refused(StatusCode::UNPROCESSABLE_ENTITY, why.to_string())),
             Err(rejection) => Err(refused(rejection.status(), rejection.body_text())),

@@ -170,6 +170,7 @@ impl Feed {
                 continue;
             };
             let start = batch.len();
+            let data = vik_mask::mask_json(&data);
             let (epoch, number) = (kept.epoch, kept.next());
             let _ = write!(
                 batch,

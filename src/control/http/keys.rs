@@ -10,6 +10,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use jiff::Timestamp;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
+use vik_mask::Label;
 
 use crate::host::{API_TOKEN, API_TOKEN_FILE};
 use crate::workspace::fs::write_private;
@@ -98,6 +99,7 @@ impl Keys {
     }
 
     pub(super) fn new(token: String) -> Self {
+        vik_mask::learn([(Label::Key, token.clone())]);
         Self {
             token,
             link: Mutex::new(None),

@@ -3,10 +3,10 @@
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
+use axum::Extension;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response as HttpResponse};
-use axum::{Extension, Json};
 use jiff::Timestamp;
 use regex::Regex;
 use schemars::JsonSchema;
@@ -21,7 +21,7 @@ use vik_core::scheduler::By;
 use vik_proc::Supervisor;
 use vik_store::ledger::Reader;
 
-use super::answer::{Answer, IssueInPath, Params, Refusal};
+use super::answer::{Answer, IssueInPath, Json, Params, Refusal};
 use super::door::Connection;
 use super::feed::Feed;
 use super::logs::Logs;

@@ -1,11 +1,9 @@
 //! One attempt: what it was for, its events, what its agent wrote to stderr, what it changed.
 
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use schemars::JsonSchema;
@@ -14,11 +12,12 @@ use vik_api::{DiffView, EventsPage, Excerpt, SCHEMA, ScriptView, SessionDetail, 
 use vik_store::ledger::StoredAttempt;
 use vik_store::{AttemptFiles, Step};
 
-use super::answer::{Answer, Params, Refusal, SessionInPath, unknown_session};
+use super::answer::{Answer, Json, Params, Refusal, SessionInPath, unknown_session};
 use super::read::{Daemon, Limit};
 use crate::daemon::ledger_failure;
 use crate::history;
 use crate::report::Failure;
+use crate::secrets::masked;
 use crate::session::PROMPT;
 use crate::workspace;
 
@@ -192,13 +191,11 @@ fn files(daemon: &Daemon, session: &SessionInPath) -> Result<AttemptFiles, Refus
 
 /// The start of a file, where there is one.
 fn start_of(path: &Path) -> Option<Excerpt> {
-    let file = File::open(path).ok()?;
+    let mut file = File::open(path).ok()?;
     let size = file.metadata().ok()?.len();
-    let mut bytes = Vec::new();
-    file.take(EXCERPT).read_to_end(&mut bytes).ok()?;
     Some(Excerpt {
-        text: String::from_utf8_lossy(&bytes).into_owned(),
-        left_out: size.saturating_sub(bytes.len() as u64),
+        text: masked::read(&mut file, 0..size.min(EXCERPT)).ok()?,
+        left_out: size.saturating_sub(EXCERPT),
     })
 }
 
@@ -207,8 +204,5 @@ fn end_of(path: &Path, most: u64) -> Option<(String, u64)> {
     let mut file = File::open(path).ok()?;
     let size = file.metadata().ok()?.len();
     let left_out = size.saturating_sub(most);
-    file.seek(SeekFrom::Start(left_out)).ok()?;
-    let mut bytes = Vec::new();
-    file.take(most).read_to_end(&mut bytes).ok()?;
-    Some((String::from_utf8_lossy(&bytes).into_owned(), left_out))
+    Some((masked::read(&mut file, left_out..size).ok()?, left_out))
 }

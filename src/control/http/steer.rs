@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::extract::State;
-use axum::{Extension, Json};
 use vik_api::{Response, Steered, Unpark, Verb, WhichIssue};
 use vik_core::ids::IssueId;
 use vik_core::scheduler::By;
 
-use super::answer::{Answer, Input, IssueInPath, Refusal};
+use super::answer::{Answer, Input, IssueInPath, Json, Refusal};
 use super::read::Daemon;
 
 type Asked = (State<Arc<Daemon>>, Extension<By>);

@@ -46,7 +46,7 @@ pub(super) async fn run(
         ("VIK_STAGE", stage.map_or("", |stage| stage.as_str())),
         ("VIK_REASON", item.map_or("", |item| &item.reason)),
     ] {
-        env.insert(variable.to_owned(), fit(value));
+        env.insert(variable.to_owned(), fit(&vik_mask::mask(value)));
     }
     let mut spec = ShimSpec::command("sh", &what.host.workflow_dir);
     spec.args = vec!["-c".into(), script.into()];

@@ -98,7 +98,9 @@ pub struct Delivering {
 /// # Errors
 /// When it cannot be told to have arrived.
 pub async fn deliver(what: &Delivering, cancel: impl Future<Output = ()>) -> Result<(), DeliverError> {
-    let body = serde_json::to_vec(&what.notification).map_err(DeliverError::Encode)?;
+    let body = serde_json::to_string(&what.notification).map_err(DeliverError::Encode)?;
+    // It leaves the machine.
+    let body = vik_mask::mask_json(&body).into_owned().into_bytes();
     match &what.notifier.channel {
         NotifyChannel::Command(script) => command::run(what, script, &body, cancel).await,
         NotifyChannel::Webhook { address, secret_env } => {

@@ -23,7 +23,9 @@ pub(super) async fn post(
     let variable = |name: &str| {
         let value = what.host.environment.get(name);
         let value = value.filter(|value| !value.is_empty());
-        value.cloned().ok_or_else(|| DeliverError::Unset(name.to_owned()))
+        value
+            .map(str::to_owned)
+            .ok_or_else(|| DeliverError::Unset(name.to_owned()))
     };
     let (address_text, from) = match address {
         NotifyAddress::Url(url) => (url.clone(), "`url`".to_owned()),

@@ -17,6 +17,7 @@ fn profile() -> AgentProfile {
         output: OutputFormat::Jsonl,
         env: Default::default(),
         env_pass: Vec::new(),
+        secrets: Vec::new(),
         home: Home::User,
         price: None,
         provider: None,

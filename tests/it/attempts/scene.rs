@@ -59,7 +59,7 @@ fn attempt(
         workflow_dir: folder.join("work"),
         workflow_path,
         layout,
-        environment: own_environment(),
+        environment: own_environment().into(),
         supervisor: Supervisor::new(&vik, [vik_proc::SHIM_VERB.into()]).unwrap(),
         instance: "test".to_owned(),
         vik,

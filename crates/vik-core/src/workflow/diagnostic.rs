@@ -46,6 +46,10 @@ pub const CODES: &[(&str, &str)] = &[
         "A path of a sandbox goes up, or starts at another user's home.",
     ),
     (
+        "bad_secret",
+        "A secret has a name that no variable can have, or not exactly one source.",
+    ),
+    (
         "bad_size",
         "A text is no amount of memory, or one that no machine has.",
     ),
@@ -105,6 +109,7 @@ pub const CODES: &[(&str, &str)] = &[
     ),
     ("unknown_key", "A key has no meaning here; it is ignored."),
     ("unknown_runtime", "A runtime is unknown."),
+    ("unknown_secret", "A secret is listed that is not defined."),
     (
         "unknown_time_zone",
         "No time zone of the tz database has this name.",
@@ -112,6 +117,7 @@ pub const CODES: &[(&str, &str)] = &[
     ("unknown_value", "A word is none of those that are possible here."),
     ("unused_agent", "No stage uses an agent profile."),
     ("unused_key", "A key has no effect together with the others."),
+    ("unused_secret", "Nobody gets a secret."),
     (
         "webhook_url",
         "A webhook needs exactly one of `url` and `url_env`, an address with `http` or `https`.",

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::model::{
     AgentProfile, ArgValue, Intake, IssuePolicy, Notifier, NotifyAddress, NotifyChannel, NotifyEvent,
-    Pressure, Price, PromptSource, Retry, Show, Stage, Workflow, WorkspaceRoot,
+    Pressure, Price, PromptSource, Retry, SecretSource, Show, Stage, Workflow, WorkspaceRoot,
 };
 use super::text::quoted;
 use super::wakes::{Hook, Job, ScheduleEntry, Webhooks};
@@ -251,16 +251,19 @@ fn settings(workflow: &Workflow) -> Leaves {
         day_limit,
         workspace_root,
         agents: _,
-        pull: Intake {
-            command,
-            idle,
-            timeout,
-        },
+        pull:
+            Intake {
+                command,
+                secrets: pull_secrets,
+                idle,
+                timeout,
+            },
         show,
         issue:
             IssuePolicy {
                 after_create,
                 before_remove,
+                hook_secrets,
                 hook_timeout,
                 hooks_in_sandbox,
                 terminal_states,
@@ -281,6 +284,7 @@ fn settings(workflow: &Workflow) -> Leaves {
         retention_days,
         log_format,
         notify: _,
+        secrets,
     } = workflow;
     let mut leaves = Leaves::default();
     leaves.plain("loop.max_issue_concurrency", max_issue_concurrency);
@@ -301,15 +305,31 @@ fn settings(workflow: &Workflow) -> Leaves {
     };
     leaves.put("workspace.root", workspace_root, Shown::As(root));
     leaves.until_restart();
+    for (name, source) in secrets {
+        let path = |key: &str| format!("secrets.{name}.{key}");
+        match source {
+            SecretSource::Env(variable) => leaves.word(&path("env"), variable),
+            SecretSource::File(file) => leaves.word(&path("file"), file),
+            SecretSource::Command(command) => leaves.text(&path("command"), Some(command)),
+        }
+    }
     leaves.text("issues.pull.command", Some(command));
+    leaves.words("issues.pull.secrets", pull_secrets.iter().map(String::as_str));
     leaves.span("issues.pull.idle_sec", *idle);
     leaves.span("issues.pull.timeout", *timeout);
     let (command, timeout) = show
         .as_ref()
-        .map(|Show { command, timeout }| (command.as_str(), *timeout))
+        .map(
+            |Show {
+                 command,
+                 secrets,
+                 timeout,
+             }| (command.as_str(), (secrets, *timeout)),
+        )
         .unzip();
     leaves.text("issues.show.command", command);
-    if let Some(timeout) = timeout {
+    if let Some((secrets, timeout)) = timeout {
+        leaves.words("issues.show.secrets", secrets.iter().map(String::as_str));
         leaves.span("issues.show.timeout", timeout);
     }
     leaves.words(
@@ -323,6 +343,7 @@ fn settings(workflow: &Workflow) -> Leaves {
     leaves.choice("issue.scope_conflicts", scope_conflicts);
     leaves.text("issue.hooks.after_create", after_create.as_deref());
     leaves.text("issue.hooks.before_remove", before_remove.as_deref());
+    leaves.words("issue.hooks.secrets", hook_secrets.iter().map(String::as_str));
     leaves.span("issue.hooks.timeout", *hook_timeout);
     leaves.plain("issue.hooks.sandbox", hooks_in_sandbox);
     leaves.words("issue.stages", stages.iter().map(|stage| stage.name.as_str()));
@@ -349,6 +370,7 @@ fn agent(profile: &AgentProfile) -> Leaves {
         output,
         env,
         env_pass,
+        secrets,
         home,
         price,
         provider,
@@ -376,6 +398,7 @@ fn agent(profile: &AgentProfile) -> Leaves {
         leaves.put(&format!("env.{name}"), value, Shown::Hidden);
     }
     leaves.words("env_pass", env_pass.iter().map(String::as_str));
+    leaves.words("secrets", secrets.iter().map(String::as_str));
     leaves.choice("home", home);
     let prices = price.map(|price| {
         let Price {
@@ -450,6 +473,7 @@ fn stage(stage: &Stage) -> Leaves {
         prompt,
         before_run,
         after_run,
+        hook_secrets,
         hook_timeout,
         hooks_in_sandbox,
         intent,
@@ -482,6 +506,7 @@ fn stage(stage: &Stage) -> Leaves {
     leaves.text("prompt", inline);
     leaves.text("hooks.before_run", before_run.as_deref());
     leaves.text("hooks.after_run", after_run.as_deref());
+    leaves.words("hooks.secrets", hook_secrets.iter().map(String::as_str));
     leaves.span("hooks.timeout", *hook_timeout);
     leaves.plain("hooks.sandbox", hooks_in_sandbox);
     leaves.intent(intent);

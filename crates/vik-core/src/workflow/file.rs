@@ -9,6 +9,7 @@ use super::model::{
     SandboxChoice,
 };
 use super::notify::Notify;
+use super::secrets::Secret;
 use super::section::section;
 use super::values::{CommandLine, Count, Env, EnvNames, Positive, States, Text, Whole};
 use super::wakes::file::{Entry, Webhooks};
@@ -40,6 +41,9 @@ section! {
     "schedule" schedule: optional Named<Entry>;
     /// Whose issues are trusted. Without this section all are.
     "trust" trust: optional Trust;
+    /// Secrets by name, which is also the name of the variable that holds one. Who gets one lists it under `secrets`: an agent,
+    /// hooks, the pull command. Values stand in no file of Vik's, and are masked wherever Vik writes or shows text.
+    "secrets" secrets: optional Named<Secret>;
     /// Log files of the daemon.
     "logging" logging: section Logging;
     /// Who is told what happens: notifiers by name. Names are as those of agents.
@@ -55,6 +59,8 @@ section! {
         "hooks" => "hooks stand under `issue.hooks` and `issue.stages.NAME.hooks`",
         "pull" => "this stands under `issues.pull`",
         "tracker" => "the tracker is what `issues.pull.command` asks",
+        "secret" => "did you mean `secrets`?",
+        "env" => "variables stand under `agents.NAME.env`, secrets under `secrets`",
         "log" => "this stands under `logging`",
         "budget" => "did you mean `limits`?",
         "budgets" => "did you mean `limits`?",
@@ -151,6 +157,8 @@ section! {
     "env" env: defaults Env = Env::default();
     /// Names of variables of the daemon that the agent gets too.
     "env_pass" env_pass: defaults EnvNames = EnvNames::default();
+    /// Names of secrets that the agent gets, each in the variable of its name.
+    "secrets" secrets: defaults EnvNames = EnvNames::default();
     /// Whether `CODEX_HOME` and the like are the user's own or a folder of Vik's.
     "home" home: defaults Home = Home::User;
     /// Prices in USD per million tokens, used where the agent reports no cost.
@@ -216,6 +224,8 @@ section! {
     struct Pull;
     /// A shell command that prints a JSON array of issues. It runs in the folder of the workflow file.
     "command" command: required Text;
+    /// Names of secrets that the command gets.
+    "secrets" secrets: defaults EnvNames = EnvNames::default();
     /// How long to wait between two pulls: a number of seconds, or a duration.
     "idle_sec" idle_sec: defaults Positive = Positive(Span::secs(5));
     /// How long a pull may take.
@@ -237,6 +247,8 @@ section! {
     /// A shell command, a template that knows `issue.id` only. It prints the issue as JSON, or `null` when it is gone; when it
     /// fails, nothing is known. It runs in the folder of the workflow file.
     "command" command: optional Text;
+    /// Names of secrets that the command gets.
+    "secrets" secrets: defaults EnvNames = EnvNames::default();
     /// How long it may take.
     "timeout" timeout: defaults Positive = Positive(Span::secs(30));
     instead {
@@ -299,6 +311,8 @@ section! {
     "after_create" after_create: optional Text;
     /// Runs before a workspace is removed.
     "before_remove" before_remove: optional Text;
+    /// Names of secrets that these commands get.
+    "secrets" secrets: defaults EnvNames = EnvNames::default();
     /// How long each of them may take.
     "timeout" timeout: defaults Positive = Positive(Span::mins(5));
     /// Whether they run in the sandbox of an agent without settings of its own, with the workspace writable. Default: false.
@@ -402,6 +416,8 @@ section! {
     "before_run" before_run: optional Text;
     /// Runs after every end but a cancellation; when it fails, the outcome stays.
     "after_run" after_run: optional Text;
+    /// Names of secrets that these commands get, `verify` and the commands in the prompt too.
+    "secrets" secrets: defaults EnvNames = EnvNames::default();
     /// How long each of them may take.
     "timeout" timeout: defaults Positive = Positive(Span::mins(5));
     /// Whether they run in the sandbox of the stage, with the workspace writable. `verify` always does.

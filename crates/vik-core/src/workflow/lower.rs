@@ -11,6 +11,7 @@ use super::model::{
     Runtime, Show, Stage, Workflow, WorkspaceRoot,
 };
 use super::places::Places;
+use super::secrets::Listed;
 use super::text::choices;
 use super::values::Text;
 use crate::ids::{AgentName, StageName};
@@ -26,6 +27,7 @@ pub(super) struct Check<'a> {
 pub(crate) fn lower(file: file::File, places: &Places, sink: &mut Sink) -> Option<Workflow> {
     let mut check = Check { places, sink };
     check.across(&file);
+    let listed = Listed::of(&file);
     let workspace_root = match file.workspace.root {
         Some(Text(path)) => WorkspaceRoot::Path(path),
         None if places.contains("workspace") => WorkspaceRoot::UserHome,
@@ -66,6 +68,7 @@ pub(crate) fn lower(file: file::File, places: &Places, sink: &mut Sink) -> Optio
     let webhooks = check.webhooks(file.webhooks);
     let schedule = check.schedule(file.schedule);
     let trust = check.trust(file.trust);
+    let secrets = check.secrets(file.secrets, &listed);
     let pressure = file.looping.pressure;
     let show = file.issues.show;
     Some(Workflow {
@@ -81,16 +84,19 @@ pub(crate) fn lower(file: file::File, places: &Places, sink: &mut Sink) -> Optio
         agents: agents?.into_iter().collect::<Option<BTreeMap<_, _>>>()?,
         pull: Intake {
             command: file.issues.pull.command?.0,
+            secrets: file.issues.pull.secrets.0,
             idle: file.issues.pull.idle_sec.0,
             timeout: file.issues.pull.timeout.0,
         },
         show: show.command.map(|Text(command)| Show {
             command,
+            secrets: show.secrets.0,
             timeout: show.timeout.0,
         }),
         issue: IssuePolicy {
             after_create: file.issue.hooks.after_create.map(|hook| hook.0),
             before_remove: file.issue.hooks.before_remove.map(|hook| hook.0),
+            hook_secrets: file.issue.hooks.secrets.0,
             hook_timeout: file.issue.hooks.timeout.0,
             hooks_in_sandbox: file.issue.hooks.sandbox,
             terminal_states: file.issue.terminal_states.0,
@@ -107,6 +113,7 @@ pub(crate) fn lower(file: file::File, places: &Places, sink: &mut Sink) -> Optio
         retention_days: u32::try_from(file.logging.retention_days.0).unwrap_or(u32::MAX),
         log_format: file.logging.format,
         notify: notify.into_iter().collect::<Option<BTreeMap<_, _>>>()?,
+        secrets: secrets?,
     })
 }
 
@@ -198,6 +205,7 @@ impl Check<'_> {
             },
             env: agent.env.0,
             env_pass: agent.env_pass.0,
+            secrets: agent.secrets.0,
             home: agent.home,
             price: agent.price.map(|price| Price {
                 input: price.input.0,
@@ -273,6 +281,7 @@ impl Check<'_> {
             },
             before_run: stage.hooks.before_run.map(|hook| hook.0),
             after_run: stage.hooks.after_run.map(|hook| hook.0),
+            hook_secrets: stage.hooks.secrets.0,
             hook_timeout: stage.hooks.timeout.0,
             hooks_in_sandbox: stage.hooks.sandbox,
             intent: stage.intent.into(),

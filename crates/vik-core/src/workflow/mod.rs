@@ -20,6 +20,7 @@ mod render;
 mod sandbox;
 mod scalar;
 mod schema;
+mod secrets;
 mod section;
 mod syntax;
 mod text;
@@ -37,7 +38,7 @@ pub use model::{
     AgentProfile, ArgValue, ArgsStyle, Home, Intake, IssuePolicy, LogFormat, Notifier, NotifyAddress,
     NotifyChannel, NotifyEvent, OnStateChange, OutputFormat, Permission, Pressure, Price, PromptSource,
     RemoveWorkspace, Retry, Runtime, SandboxChoice, SandboxFiles, SandboxKeys, SandboxNetwork, SandboxPolicy,
-    Show, Stage, TimeOfDay, Workflow, WorkspaceRoot,
+    SecretSource, Show, Stage, TimeOfDay, Workflow, WorkspaceRoot,
 };
 pub use render::{render, summary};
 pub use schema::{json_schema, reference_markdown};

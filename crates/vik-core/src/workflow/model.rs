@@ -12,6 +12,7 @@ use crate::limits::{Limit, Spend};
 use crate::workflow::wakes::{ScheduleEntry, Webhooks};
 
 use super::intent::{ScopeConflicts, StageIntent, TrustPolicy};
+pub use super::secrets::SecretSource;
 
 pub use super::notify::{Notifier, NotifyAddress, NotifyChannel, NotifyEvent, NotifyKind, TimeOfDay};
 pub use super::sandbox::{SandboxChoice, SandboxFiles, SandboxKeys, SandboxNetwork, SandboxPolicy};
@@ -57,6 +58,9 @@ pub struct Workflow {
     /// `notify`, by name.
     #[serde(default)]
     pub notify: BTreeMap<String, Notifier>,
+    /// `secrets`, by name.
+    #[serde(default)]
+    pub secrets: BTreeMap<String, SecretSource>,
 }
 
 /// Where Vik keeps what belongs to this workflow.
@@ -75,6 +79,9 @@ pub enum WorkspaceRoot {
 pub struct Intake {
     /// A shell command that prints a JSON array of issues.
     pub command: String,
+    /// Names of secrets that it gets.
+    #[serde(default)]
+    pub secrets: Vec<String>,
     /// How long to wait between two pulls.
     pub idle: Span,
     /// How long a pull may take.
@@ -86,6 +93,9 @@ pub struct Intake {
 pub struct Show {
     /// A shell command, a template with `issue.id`. JSON is the snapshot, `null` is gone, a failure is unknown.
     pub command: String,
+    /// Names of secrets that it gets.
+    #[serde(default)]
+    pub secrets: Vec<String>,
     /// How long it may take.
     pub timeout: Span,
 }
@@ -123,6 +133,9 @@ pub struct AgentProfile {
     pub env: BTreeMap<String, String>,
     /// Names of the daemon's variables that the agent gets too.
     pub env_pass: Vec<String>,
+    /// Names of secrets that the agent gets.
+    #[serde(default)]
+    pub secrets: Vec<String>,
     /// Whose settings folder the agent uses.
     pub home: Home,
     /// Prices, used where the agent reports no cost.
@@ -246,6 +259,9 @@ pub struct IssuePolicy {
     pub after_create: Option<String>,
     /// `hooks.before_remove`: before a workspace is removed.
     pub before_remove: Option<String>,
+    /// `hooks.secrets`: names of secrets that these two get.
+    #[serde(default)]
+    pub hook_secrets: Vec<String>,
     /// `hooks.timeout`, each.
     pub hook_timeout: Span,
     /// `hooks.sandbox`: whether they run in the sandbox.
@@ -286,6 +302,9 @@ pub struct Stage {
     pub before_run: Option<String>,
     /// `hooks.after_run`
     pub after_run: Option<String>,
+    /// `hooks.secrets`: names of secrets that hooks, `verify` and the commands of the prompt get.
+    #[serde(default)]
+    pub hook_secrets: Vec<String>,
     /// `hooks.timeout`, each.
     pub hook_timeout: Span,
     /// `hooks.sandbox`: whether they run in the sandbox.

@@ -34,6 +34,7 @@ pub(crate) fn profile(runtime: Runtime) -> AgentProfile {
         output: OutputFormat::Jsonl,
         env: BTreeMap::new(),
         env_pass: vec![TestEnv::MARK.to_owned()],
+        secrets: Vec::new(),
         home: Home::User,
         price: None,
         provider: None,

@@ -10,6 +10,7 @@ mod intent;
 mod notify;
 mod places;
 mod sandbox;
+mod secrets;
 
 use super::*;
 

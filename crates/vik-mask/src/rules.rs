@@ -9,6 +9,8 @@ use std::ops::Range;
 const MAX_NAME: usize = 64;
 /// The longest value that is judged, in bytes; what is longer is data.
 const MAX_VALUE: usize = 4096;
+/// The longest token that is judged, in bytes: a JWT may be long.
+const MAX_TOKEN: usize = 8 * 1024;
 /// How far a private key may reach, in bytes.
 const MAX_PEM: usize = 16 * 1024;
 /// The longest `user:password@` of an address, in bytes.
@@ -25,16 +27,16 @@ pub(super) enum Verdict {
 }
 
 /// A token that is known by how it begins.
-struct Token {
+pub(super) struct Token {
     kind: &'static str,
-    prefix: &'static str,
+    pub(super) prefix: &'static str,
     class: fn(u8) -> bool,
     /// Whether the rest, behind the prefix, is like that of a real one.
     real: fn(&[u8]) -> bool,
 }
 
 /// Tokens by their beginnings; a longer beginning stands before a shorter one of the same kind.
-const TOKENS: &[Token] = &[
+pub(super) const TOKENS: &[Token] = &[
     token("api_key", "sk-ant-", dashed, |rest| {
         rest.len() >= 16 && mixed(rest)
     }),
@@ -79,7 +81,7 @@ const fn token(
 }
 
 /// How the name of a secret value ends, in small letters, with `_` for `-`.
-const SECRET_NAMES: &[&str] = &[
+pub(super) const SECRET_NAMES: &[&str] = &[
     "password",
     "passwd",
     "passphrase",
@@ -122,6 +124,11 @@ pub(super) fn at(text: &[u8], before: Option<u8>, whole: bool) -> Verdict {
 
 /// Whether a name says that its value is a secret.
 pub(super) fn names_secret(name: &[u8]) -> bool {
+    // How all of them end.
+    let last = name.last().map(u8::to_ascii_lowercase);
+    if !matches!(last, Some(b'd' | b'e' | b't' | b'n' | b'y' | b'l' | b's')) {
+        return false;
+    }
     let plain = |byte: &u8| match byte {
         b'-' => b'_',
         byte => byte.to_ascii_lowercase(),
@@ -134,7 +141,33 @@ pub(super) fn names_secret(name: &[u8]) -> bool {
     })
 }
 
+/// Whether the name of a variable says that it holds a key. Such a name says more than one in a text.
+pub(super) fn names_key(name: &[u8]) -> bool {
+    let ends = |end: &[u8]| {
+        name.len()
+            .checked_sub(end.len())
+            .is_some_and(|at| name[at..].eq_ignore_ascii_case(end))
+    };
+    names_secret(name) || ends(b"_key") || ends(b"_pat")
+}
+
+/// Whether a place can begin what is looked for: a place where none can is passed over without a look.
+pub(super) fn may_begin(byte: u8) -> bool {
+    word(byte) || matches!(byte, b'-' | b':')
+}
+
+/// How many bytes of this word are left; within them nothing begins.
+pub(super) fn rest_of_word(text: &[u8]) -> usize {
+    run(text, word)
+}
+
 fn known_token(text: &[u8], whole: bool) -> Verdict {
+    if !matches!(
+        text.first(),
+        Some(b's' | b'r' | b'g' | b'x' | b'h' | b'n' | b'A' | b'e')
+    ) {
+        return Verdict::No;
+    }
     for token in TOKENS {
         let prefix = token.prefix.as_bytes();
         if text.len() < prefix.len() {
@@ -146,10 +179,18 @@ fn known_token(text: &[u8], whole: bool) -> Verdict {
         if !text.starts_with(prefix) {
             continue;
         }
-        let run = run(&text[prefix.len()..], token.class);
-        let end = prefix.len() + run;
+        // Bounded, or a row of beginnings would be read over and over.
+        let most = text.len().min(if token.kind == "jwt" {
+            MAX_TOKEN
+        } else {
+            MAX_TOKEN / 8
+        });
+        let end = prefix.len() + run(&text[prefix.len()..most.max(prefix.len())], token.class);
         if end == text.len() && !whole {
             return Verdict::More;
+        }
+        if end == most && most < text.len() {
+            continue;
         }
         let rest = trimmed(&text[prefix.len()..end]);
         if (token.real)(rest) {
@@ -161,6 +202,9 @@ fn known_token(text: &[u8], whole: bool) -> Verdict {
 
 /// `Bearer TOKEN` and `Basic BASE64`, as in the header of a request.
 fn login(text: &[u8], whole: bool) -> Verdict {
+    if !matches!(text.first(), Some(b'b' | b'B')) {
+        return Verdict::No;
+    }
     for (scheme, kind, real) in [
         ("bearer", "bearer", bearer as fn(&[u8]) -> bool),
         ("basic", "basic", basic),
@@ -189,7 +233,7 @@ fn login(text: &[u8], whole: bool) -> Verdict {
 
 /// `name = value`, where the name says that the value is a secret and the value is no word.
 fn assignment(text: &[u8], before: Option<u8>, whole: bool) -> Verdict {
-    let name_end = run(text, dashed);
+    let name_end = run(&text[..text.len().min(MAX_NAME + 1)], dashed);
     if name_end > MAX_NAME {
         return Verdict::No;
     }
@@ -225,12 +269,13 @@ fn assignment(text: &[u8], before: Option<u8>, whole: bool) -> Verdict {
     let at = escaped(spaces(sign));
     let quoted = quote(at);
     let start = at + usize::from(quoted.is_some());
+    let rest = &text[start..text.len().min(start + MAX_VALUE + 1)];
     let end = start
         + match quoted {
-            Some(quote) => run(&text[start..], |byte| {
+            Some(quote) => run(rest, |byte| {
                 byte != quote && byte != b'\\' && !byte.is_ascii_whitespace()
             }),
-            None => run(&text[start..], |byte| {
+            None => run(rest, |byte| {
                 !byte.is_ascii_whitespace() && !b"\"'`,;()[]{}<>&|\\#".contains(&byte)
             }),
         };

@@ -1,0 +1,161 @@
+//! `secrets`: values that nobody writes down, and who gets them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use super::decode::{Named, join};
+use super::diagnostic::Diagnostic;
+use super::file;
+use super::lower::Check;
+use super::section::section;
+use super::text::{choices, did_you_mean, quoted};
+use super::values::{EnvName, EnvNames, Text};
+
+section! {
+    /// Where the value of one secret comes from. Exactly one of `env`, `file` and `command`.
+    struct Secret;
+    /// The variable of the daemon that holds it. Nobody gets that variable any more who does not list the secret.
+    "env" env: optional EnvName;
+    /// The file that holds it, relative to the workflow file; one line end at its end is left out.
+    "file" file: optional Text;
+    /// A shell command that prints it, run in the folder of the workflow file for at most 30 seconds; one line end at the
+    /// end is left out.
+    "command" command: optional Text;
+    instead {
+        "value" => "a secret never stands in the workflow: name a variable with `env`, or a `file`, or a `command`",
+        "var" => "did you mean `env`?",
+        "variable" => "did you mean `env`?",
+        "path" => "did you mean `file`?",
+        "cmd" => "did you mean `command`?",
+        "run" => "did you mean `command`?",
+        "exec" => "did you mean `command`?",
+    }
+}
+
+/// `secrets.S`: where the value of a secret comes from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SecretSource {
+    /// A variable of the daemon.
+    Env(String),
+    /// A file, relative to the workflow file.
+    File(String),
+    /// What a shell command prints.
+    Command(String),
+}
+
+/// Variables that are not a secret's to set: Vik's own begin with `VIK_`.
+const TAKEN: [&str; 4] = ["PATH", "HOME", "PWD", "IFS"];
+
+impl Check<'_> {
+    /// The secrets; `None` where one cannot be one, which was said.
+    pub(super) fn secrets(
+        &mut self,
+        secrets: Option<Named<Secret>>,
+        listed: &Listed,
+    ) -> Option<BTreeMap<String, SecretSource>> {
+        let Named(secrets) = secrets.unwrap_or(Named(Vec::new()));
+        let names: Vec<String> = secrets.iter().map(|(name, _)| name.clone()).collect();
+        self.known(&names, listed);
+        let lowered: Vec<_> = secrets
+            .into_iter()
+            .map(|(name, secret)| self.secret(&name, secret).map(|source| (name, source)))
+            .collect();
+        lowered.into_iter().collect()
+    }
+
+    fn secret(&mut self, name: &str, secret: Secret) -> Option<SecretSource> {
+        let path = join("secrets", name);
+        let begins = |c: char| c.is_ascii_alphabetic() || c == '_';
+        let is_name = name.starts_with(begins) && name.chars().all(|c| begins(c) || c.is_ascii_digit());
+        if !is_name || TAKEN.contains(&name) || name.starts_with("VIK_") {
+            let message = format!("{} cannot be the name of a secret", quoted(name));
+            self.report_at_key(Diagnostic::error("bad_secret", path.clone(), message).hint(
+                "it is the name of the variable that holds it: letters, digits and `_`, no digit first, and none of \
+                 those that a shell or Vik needs",
+            ));
+        }
+        let written = ["env", "file", "command"]
+            .into_iter()
+            .filter(|key| !self.places.is_absent(&join(&path, key)))
+            .count();
+        if written != 1 {
+            if self.places.is_map(&path) {
+                let message = "a secret has exactly one of `env`, `file` and `command`";
+                self.report_at_key(
+                    Diagnostic::error("bad_secret", path, message)
+                        .hint("write `env: VARIABLE`, `file: PATH`, or `command: …` for what prints it"),
+                );
+            }
+            return None;
+        }
+        let env = secret.env.map(|EnvName(variable)| SecretSource::Env(variable));
+        let file = secret.file.map(|Text(path)| SecretSource::File(path));
+        let command = secret.command.map(|Text(command)| SecretSource::Command(command));
+        env.or(file).or(command)
+    }
+
+    /// Who lists a secret lists one that is there, and each is listed by somebody.
+    fn known(&mut self, names: &[String], listed: &Listed) {
+        for (path, wanted) in &listed.0 {
+            for (index, name) in wanted
+                .iter()
+                .enumerate()
+                .filter(|(_, name)| !names.contains(name))
+            {
+                let hint = did_you_mean(name, names.iter().map(String::as_str)).or_else(|| {
+                    let some = names.iter().map(String::as_str).take(10);
+                    (!names.is_empty()).then(|| format!("there is {}", choices(some)))
+                });
+                let hint = hint.unwrap_or_else(|| "secrets are defined under `secrets`".to_owned());
+                let message = format!("no secret is named {}", quoted(name));
+                self.report(
+                    Diagnostic::error("unknown_secret", format!("{path}.{index}"), message).hint(hint),
+                );
+            }
+        }
+        let used: BTreeSet<&String> = listed.0.iter().flat_map(|(_, wanted)| wanted).collect();
+        for name in names.iter().filter(|name| !used.contains(name)) {
+            self.report_at_key(
+                Diagnostic::warning(
+                    "unused_secret",
+                    join("secrets", name),
+                    format!("nobody gets the secret {}", quoted(name)),
+                )
+                .hint(format!(
+                    "list it where it is needed: `secrets: [{name}]` under an agent, `hooks`, `issues.pull` or \
+                     `issues.show`"
+                )),
+            );
+        }
+    }
+}
+
+/// Each list of secrets, with where it stands.
+pub(super) struct Listed(Vec<(String, Vec<String>)>);
+
+impl Listed {
+    pub(super) fn of(file: &file::File) -> Self {
+        let mut listed = vec![
+            ("issues.pull.secrets".to_owned(), &file.issues.pull.secrets),
+            ("issues.show.secrets".to_owned(), &file.issues.show.secrets),
+            ("issue.hooks.secrets".to_owned(), &file.issue.hooks.secrets),
+        ];
+        let agents = file.agents.iter().flat_map(|agents| &agents.0);
+        listed.extend(agents.map(|(name, agent)| (join(&join("agents", name), "secrets"), &agent.secrets)));
+        let stages = file.issue.stages.iter().flat_map(|stages| &stages.0);
+        listed.extend(stages.map(|(name, stage)| {
+            (
+                join(&join("issue.stages", name), "hooks.secrets"),
+                &stage.hooks.secrets,
+            )
+        }));
+        let lists = listed.into_iter();
+        Self(
+            lists
+                .map(|(path, EnvNames(names))| (path, names.clone()))
+                .collect(),
+        )
+    }
+}

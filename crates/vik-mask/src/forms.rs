@@ -1,0 +1,265 @@
+//! The forms in which programs write a value.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use base64::Engine;
+use base64::alphabet::{Alphabet, STANDARD, URL_SAFE};
+use base64::engine::general_purpose::{GeneralPurpose, NO_PAD};
+
+use crate::masker::MIN_BYTES;
+
+/// A line of a value with several is masked by itself from this length on.
+const MIN_LINE: usize = 16;
+
+/// After so many characters programs break lines of Base64: `base64`, and PEM.
+const BASE64_LINES: [usize; 2] = [76, 64];
+
+/// After so many characters `xxd -p` breaks its lines.
+const HEX_LINES: usize = 60;
+
+/// A longer value is not looked for in the rarer forms, but for its lines.
+const MANY_FORMS: usize = 8 * 1024;
+
+/// How deep texts of JSON stand in texts of JSON.
+const DEPTH: usize = 3;
+
+/// All forms of a value, itself with them.
+pub(crate) fn of(value: &str) -> BTreeSet<String> {
+    let mut forms = BTreeSet::new();
+    if value.len() > MANY_FORMS {
+        forms.extend([value.to_owned(), Json::PLAIN.escape(value)]);
+    } else {
+        written(value, &mut forms);
+        percents(value, &mut forms);
+    }
+    for line in lines(value) {
+        written(line, &mut forms);
+    }
+    base64s(value, &mut forms);
+    hexes(value, &mut forms);
+    forms.retain(|form| form.len() >= MIN_BYTES);
+    forms
+}
+
+/// The lines of a value that tell something by themselves.
+fn lines(value: &str) -> impl Iterator<Item = &str> {
+    let is_one = !value.contains('\n');
+    value.lines().map(str::trim).filter(move |line| {
+        let has = |class: fn(&u8) -> bool| line.bytes().any(|byte| class(&byte));
+        let is_mixed = has(u8::is_ascii_digit) && has(u8::is_ascii_alphabetic);
+        let is_long = line.len() >= MIN_LINE || (line.len() >= MIN_BYTES && is_mixed);
+        // `-----BEGIN PRIVATE KEY-----` stands in public texts.
+        !is_one && is_long && !line.starts_with("-----")
+    })
+}
+
+/// As it is, escaped for JSON and the like, and quoted for a shell.
+fn written(value: &str, forms: &mut BTreeSet<String>) {
+    forms.insert(value.to_owned());
+    for style in [
+        Json::PLAIN,
+        Json::SLASH,
+        Json::LOWER,
+        Json::UPPER,
+        Json::PHP,
+        Json::HTML,
+    ] {
+        let mut text = value.to_owned();
+        for _ in 0..DEPTH {
+            text = style.escape(&text);
+            forms.insert(text.clone());
+        }
+    }
+    forms.insert(value.escape_debug().to_string());
+    forms.insert(value.replace('\n', "\r\n"));
+    // 'it'\''s', 'it'"'"'s'
+    forms.insert(value.replace('\'', r"'\''"));
+    forms.insert(value.replace('\'', r#"'"'"'"#));
+    // "a \"word\""
+    forms.insert(with_backslashes(value, |c| "\\\"$`".contains(c)));
+    // $'it\'s', and as Python shows a text
+    let escaped = with_backslashes(value, |c| "\\'".contains(c));
+    forms.insert(escaped.clone());
+    forms.insert(
+        escaped
+            .replace('\n', "\\n")
+            .replace('\r', "\\r")
+            .replace('\t', "\\t"),
+    );
+    // printf %q
+    forms.insert(with_backslashes(value, |c| {
+        c.is_ascii() && !c.is_ascii_control() && !c.is_ascii_alphanumeric() && !"_-./:%+@=".contains(c)
+    }));
+    forms.insert(with_backslashes(value, |c| {
+        c.is_ascii() && !c.is_ascii_control() && !c.is_ascii_alphanumeric() && !"_-./:%+@=,".contains(c)
+    }));
+}
+
+fn with_backslashes(value: &str, special: impl Fn(char) -> bool) -> String {
+    let mut out = String::with_capacity(value.len() + 8);
+    for c in value.chars() {
+        if special(c) {
+            out.push('\\');
+        }
+        out.push(c);
+    }
+    out
+}
+
+/// How a program escapes texts of JSON.
+#[derive(Clone, Copy)]
+struct Json {
+    slash: bool,
+    unicode: bool,
+    upper: bool,
+    html: bool,
+}
+
+impl Json {
+    const PLAIN: Self = Self {
+        slash: false,
+        unicode: false,
+        upper: false,
+        html: false,
+    };
+    const SLASH: Self = Self {
+        slash: true,
+        ..Self::PLAIN
+    };
+    const LOWER: Self = Self {
+        unicode: true,
+        ..Self::PLAIN
+    };
+    const UPPER: Self = Self {
+        unicode: true,
+        upper: true,
+        ..Self::PLAIN
+    };
+    const PHP: Self = Self {
+        slash: true,
+        ..Self::LOWER
+    };
+    /// As Go does.
+    const HTML: Self = Self {
+        html: true,
+        ..Self::PLAIN
+    };
+
+    fn escape(self, text: &str) -> String {
+        let mut out = String::with_capacity(text.len() + 8);
+        for c in text.chars() {
+            match c {
+                '"' => out.push_str("\\\""),
+                '\\' => out.push_str("\\\\"),
+                '\n' => out.push_str("\\n"),
+                '\r' => out.push_str("\\r"),
+                '\t' => out.push_str("\\t"),
+                '\u{8}' => out.push_str("\\b"),
+                '\u{c}' => out.push_str("\\f"),
+                '/' if self.slash => out.push_str("\\/"),
+                c if c < ' ' || (self.unicode && !c.is_ascii()) || (self.html && "<>&".contains(c)) => {
+                    self.unit(c, &mut out);
+                }
+                c => out.push(c),
+            }
+        }
+        out
+    }
+
+    fn unit(self, c: char, out: &mut String) {
+        for unit in c.encode_utf16(&mut [0; 2]) {
+            // Writing to a text cannot fail.
+            let _ = if self.upper {
+                write!(out, "\\u{unit:04X}")
+            } else {
+                write!(out, "\\u{unit:04x}")
+            };
+        }
+    }
+}
+
+/// Base64 in both alphabets: where the value stands alone, and inside of a longer text at each of the three places.
+fn base64s(value: &str, forms: &mut BTreeSet<String>) {
+    for alphabet in [&STANDARD, &URL_SAFE] {
+        for offset in 0..3 {
+            inside_base64(alphabet, value.as_bytes(), offset, forms);
+        }
+        for end in ["", "\n"] {
+            let alone = encode(alphabet, format!("{value}{end}").as_bytes());
+            let padded = format!("{alone}{}", "=".repeat(alone.len().wrapping_neg() % 4));
+            for width in BASE64_LINES {
+                broken(&padded, width, forms);
+            }
+            if end.is_empty() {
+                forms.insert(padded);
+            }
+        }
+    }
+}
+
+fn encode(alphabet: &Alphabet, bytes: &[u8]) -> String {
+    GeneralPurpose::new(alphabet, NO_PAD).encode(bytes)
+}
+
+/// The value behind so many bytes of something else: what of it does not depend on its neighbours, and how it ends where
+/// nothing follows.
+fn inside_base64(alphabet: &Alphabet, value: &[u8], offset: usize, forms: &mut BTreeSet<String>) {
+    let mut bytes = vec![0; offset];
+    bytes.extend_from_slice(value);
+    let encoded = encode(alphabet, &bytes);
+    let start = (offset * 8).div_ceil(6);
+    let end = bytes.len() * 8 / 6;
+    forms.insert(encoded[start..end].to_owned());
+    forms.insert(encoded[start..].to_owned());
+}
+
+/// A long form with line ends in it: each line, and all of them.
+fn broken(form: &str, width: usize, forms: &mut BTreeSet<String>) {
+    if form.len() <= width {
+        return;
+    }
+    // Only ASCII comes here.
+    let lines: Vec<&str> = (0..form.len())
+        .step_by(width)
+        .map(|at| &form[at..form.len().min(at + width)])
+        .collect();
+    forms.insert(lines.join("\n"));
+    forms.insert(lines.join("\\n"));
+    let long = lines.iter().filter(|line| line.len() >= MIN_LINE);
+    forms.extend(long.map(|line| (*line).to_owned()));
+}
+
+fn hexes(value: &str, forms: &mut BTreeSet<String>) {
+    let mut lower = String::with_capacity(value.len() * 2);
+    for byte in value.bytes() {
+        let _ = write!(lower, "{byte:02x}");
+    }
+    broken(&lower, HEX_LINES, forms);
+    forms.insert(lower.to_ascii_uppercase());
+    forms.insert(lower);
+}
+
+/// Percent-encoded: all of it, or what programs do not leave as it is; spaces may be `+`.
+fn percents(value: &str, forms: &mut BTreeSet<String>) {
+    // Nothing; RFC 3986; with slashes, as in paths; encodeURIComponent; encodeURI; forms.
+    let kept = ["", "-._~", "-._~/", "-._~!*'()", "-._~!*'();,/?:@&=+$#", "-._*"];
+    for (at, kept) in kept.into_iter().enumerate() {
+        for plus in [false, true] {
+            for upper in [false, true] {
+                let mut out = String::with_capacity(value.len() * 3);
+                for byte in value.bytes() {
+                    let stays = at > 0 && (byte.is_ascii_alphanumeric() || kept.as_bytes().contains(&byte));
+                    // Writing to a text cannot fail.
+                    let _ = match byte {
+                        b' ' if plus => out.write_char('+'),
+                        byte if stays => out.write_char(char::from(byte)),
+                        byte if upper => write!(out, "%{byte:02X}"),
+                        byte => write!(out, "%{byte:02x}"),
+                    };
+                }
+                forms.insert(out);
+            }
+        }
+    }
+}

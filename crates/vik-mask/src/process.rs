@@ -1,0 +1,86 @@
+//! What this process knows: one place, so that no writer can be without it.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::{LazyLock, PoisonError, RwLock};
+
+use crate::masker::{Label, MIN_BYTES, Masker};
+use crate::rules;
+
+/// So many bytes they may have together: each is looked for in a few dozen forms.
+const BYTES: usize = 64 * 1024;
+
+/// So many values of one name are known at once: they may rotate, and what was printed before is shown later. Keys of the
+/// process do not rotate.
+const VALUES: usize = 64;
+
+static PROCESS: LazyLock<RwLock<Known>> = LazyLock::new(RwLock::default);
+
+#[derive(Debug, Default)]
+struct Known {
+    /// The newest last.
+    values: BTreeMap<Label, Vec<String>>,
+    masker: Masker,
+}
+
+/// The masker of this process, by all that it knows now.
+pub fn process() -> Masker {
+    PROCESS
+        .read()
+        .unwrap_or_else(PoisonError::into_inner)
+        .masker
+        .clone()
+}
+
+/// Masks a text by all that this process knows.
+pub fn mask(text: &str) -> Cow<'_, str> {
+    process().mask(text)
+}
+
+/// Masks the texts in JSON by all that this process knows; what is no JSON is masked as a text.
+pub fn mask_json(text: &str) -> Cow<'_, str> {
+    process().mask_json(text)
+}
+
+/// From now on these values are masked wherever this process writes.
+pub fn learn(values: impl IntoIterator<Item = (Label, String)>) {
+    let mut known = PROCESS.write().unwrap_or_else(PoisonError::into_inner);
+    let mut is_new = false;
+    for (label, value) in values {
+        if value.trim().len() < MIN_BYTES {
+            continue;
+        }
+        let rotates = label != Label::Key;
+        let of_label = known.values.entry(label).or_default();
+        if of_label.contains(&value) {
+            continue;
+        }
+        of_label.push(value);
+        let bytes = |values: &[String]| values.iter().map(String::len).sum::<usize>();
+        while rotates && of_label.len() > 1 && (of_label.len() > VALUES || bytes(of_label) > BYTES) {
+            of_label.remove(0);
+        }
+        is_new = true;
+    }
+    if is_new {
+        let all = known.values.iter();
+        let all = all.flat_map(|(label, values)| values.iter().map(|value| (label.clone(), value.clone())));
+        known.masker = Masker::new(all.collect::<Vec<_>>());
+    }
+}
+
+/// The values of those variables whose names say that they hold a key, and of those named in `also`.
+pub fn key_values(
+    variables: impl IntoIterator<Item = (String, String)>,
+    also: &[String],
+) -> Vec<(Label, String)> {
+    variables
+        .into_iter()
+        .filter(|(name, value)| {
+            let holds_key = also.contains(name) || rules::names_key(name.as_bytes());
+            // A path to a secret is none.
+            holds_key && !value.starts_with('/')
+        })
+        .map(|(_, value)| (Label::Key, value))
+        .collect()
+}

@@ -1,0 +1,112 @@
+//! Text that comes in pieces.
+
+use crate::masker::{Before, Masker, Span, What, sort};
+
+/// Masks a text that comes in pieces: what could still become a secret is held back until more text tells.
+#[derive(Clone, Debug)]
+pub struct MaskStream {
+    masker: Masker,
+    held: String,
+    /// The bytes in front of what is held.
+    before: Before,
+    /// Up to where of what is held a placeholder stands already.
+    covered: usize,
+    /// From where on it was not said yet whether it looks like a secret; what does before that is in `shapes`.
+    judged: usize,
+    shapes: Vec<(usize, usize, &'static str)>,
+    /// How much was held when it was last looked at.
+    looked_at: usize,
+}
+
+impl MaskStream {
+    pub(crate) fn new(masker: Masker) -> Self {
+        Self {
+            masker,
+            held: String::new(),
+            before: [None; 2],
+            covered: 0,
+            judged: 0,
+            shapes: Vec::new(),
+            looked_at: 0,
+        }
+    }
+
+    /// Takes a piece; gives what is sure of all that came.
+    pub fn push(&mut self, piece: &str) -> String {
+        self.held.push_str(piece);
+        // A long word is not looked at again for each of its letters.
+        let word_goes_on = !piece
+            .bytes()
+            .any(|byte| byte.is_ascii_whitespace() || matches!(byte, b'"' | b'\''));
+        if self.looked_at > 0 && word_goes_on && self.held.len() < 2 * self.looked_at {
+            return String::new();
+        }
+        self.take(false)
+    }
+
+    /// The text is over; gives the rest.
+    pub fn finish(&mut self) -> String {
+        self.take(true)
+    }
+
+    fn take(&mut self, whole: bool) -> String {
+        let masker = self.masker.clone();
+        let text = self.held.as_bytes();
+        let shapes = &mut self.shapes;
+        masker.shapes(text, &mut self.judged, self.before, whole, |span| {
+            if let What::Shape(kind) = span.what {
+                shapes.push((span.start, span.end, kind));
+            }
+        });
+        // Behind the first place that is not sure, nothing is said yet.
+        let sure = if whole {
+            text.len()
+        } else {
+            self.judged.min(masker.unsure(text))
+        };
+        let mut spans = masker.known_in(text);
+        spans.extend(self.shapes.iter().map(|&(start, end, kind)| Span {
+            start,
+            end,
+            what: What::Shape(kind),
+        }));
+        spans.retain(|span| span.start < sure);
+        sort(&mut spans);
+        let mut out = String::new();
+        let mut at = self.covered;
+        for span in spans {
+            if span.start >= at {
+                out.push_str(&self.held[at..span.start]);
+                span.what.push_to(&mut out);
+            }
+            at = at.max(span.end);
+        }
+        if at < sure {
+            out.push_str(&self.held[at..sure]);
+            at = sure;
+        }
+        self.forget(sure, at);
+        out
+    }
+
+    /// Lets go of what is said; up to `covered` a placeholder stands.
+    fn forget(&mut self, said: usize, covered: usize) {
+        let text = self.held.as_bytes();
+        self.before = match said {
+            0 => self.before,
+            1 => [Some(text[0]), self.before[0]],
+            _ => [Some(text[said - 1]), Some(text[said - 2])],
+        };
+        self.held.drain(..said);
+        self.covered = covered - said;
+        self.judged -= said.min(self.judged);
+        self.shapes.retain_mut(|(start, end, _)| {
+            let stays = *start >= said;
+            if stays {
+                (*start, *end) = (*start - said, *end - said);
+            }
+            stays
+        });
+        self.looked_at = self.held.len();
+    }
+}

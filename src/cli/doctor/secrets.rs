@@ -1,0 +1,49 @@
+//! Secrets: whether each one has a value. None is shown.
+
+use tokio_util::sync::CancellationToken;
+use vik_core::workflow::{SecretSource, Workflow};
+
+use super::Scratch;
+use super::check::{Check, Group};
+use crate::host::Host;
+use crate::report::chain;
+use crate::secrets::{Resolver, is_short};
+
+/// One check for each secret; without a folder for what passes, commands are not tried.
+pub(super) async fn check(
+    host: &Host,
+    workflow: &Workflow,
+    scratch: Option<&Scratch>,
+    cancel: &CancellationToken,
+) -> Vec<Check> {
+    let mut checks = Vec::new();
+    for (name, source) in &workflow.secrets {
+        let check = format!("secret.{name}");
+        if scratch.is_none() && matches!(source, SecretSource::Command(_)) {
+            checks.push(Check::ok(Group::Secrets, check, format!("{name}: not tried")));
+            continue;
+        }
+        let resolver = Resolver {
+            host,
+            secrets: &workflow.secrets,
+            folder: scratch.map_or(&host.workflow_dir, Scratch::path),
+        };
+        let from = match source {
+            SecretSource::Env(variable) => format!("the variable {variable}"),
+            SecretSource::File(file) => format!("the file {file}"),
+            SecretSource::Command(_) => "a command".to_owned(),
+        };
+        checks.push(match resolver.value(name, cancel.cancelled()).await {
+            Ok(value) if is_short(&value) => {
+                let message =
+                    format!("{name}: {from} has a value of fewer than 8 bytes: it cannot be masked");
+                Check::warning(Group::Secrets, check, "secret_short", message)
+                    .hint("take a longer one: so short a text could be a word")
+            }
+            Ok(_) => Check::ok(Group::Secrets, check, format!("{name}: {from} has a value")),
+            Err(error) => Check::error(Group::Secrets, check, "secret_unknown", chain(&error))
+                .hint("an attempt that needs it would fail before its agent starts"),
+        });
+    }
+    checks
+}

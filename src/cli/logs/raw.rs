@@ -1,0 +1,51 @@
+//! What an agent printed, without its secrets. Its own file has them still; their values stand nowhere else, and so they are
+//! looked up again.
+
+use std::borrow::Cow;
+use std::path::Path;
+
+use crate::cli::doctor::Scratch;
+use crate::daemon::{self, Instance};
+use crate::report::{Exit, Failure};
+use crate::secrets::Resolver;
+use crate::workflow_file::WorkflowFile;
+
+/// What to do where a secret cannot be looked up.
+const HINT: &str = "make it readable from here, or add `--unmasked` where nobody else reads along";
+
+/// Looks up all secrets of the workflow: what is not known cannot be masked.
+pub(super) fn look_up_secrets(workflow: &Path) -> Result<(), Failure> {
+    let loaded = WorkflowFile::valid(workflow, |_| {}).map_err(|failure| failure.hint(HINT))?;
+    let names: Vec<String> = loaded.workflow.secrets.keys().cloned().collect();
+    let fail = |what: &str, error: &dyn std::error::Error| Failure::failed("secrets", what, error);
+    let host = daemon::host(&loaded.path, &loaded.workflow, &Instance::of(&loaded.path)?)?;
+    if names.is_empty() {
+        return Ok(());
+    }
+    let scratch = Scratch::new().map_err(|error| fail("cannot make a folder for what passes", &error))?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| fail("cannot start", &error))?;
+    let resolver = Resolver {
+        host: &host,
+        secrets: &loaded.workflow.secrets,
+        folder: scratch.path(),
+    };
+    let found = runtime.block_on(resolver.values(&names, std::future::pending()));
+    found.map(|_| ()).map_err(|error| {
+        let what = "what the agent printed is not shown: a secret cannot be looked up, and so not be masked";
+        Failure::new(Exit::Failed, "secret_unknown", what)
+            .because(&error)
+            .hint(HINT)
+    })
+}
+
+/// A line without its secrets. One without any stays as it is, also where it is no text.
+pub(super) fn masked(line: &[u8]) -> Cow<'_, [u8]> {
+    let text = String::from_utf8_lossy(line);
+    match vik_mask::mask_json(&text) {
+        Cow::Borrowed(_) => Cow::Borrowed(line),
+        Cow::Owned(masked) => Cow::Owned(masked.into_bytes()),
+    }
+}

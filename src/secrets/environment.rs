@@ -1,0 +1,79 @@
+//! The daemon's environment, and what of it is not everybody's.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::{Mutex, PoisonError, RwLock};
+
+/// The daemon's environment. What holds a secret is withheld from whatever is started.
+pub struct Environment {
+    all: BTreeMap<String, String>,
+    /// Grows only: a secret that is taken out of the workflow is still one.
+    withheld: RwLock<BTreeSet<String>>,
+    /// What was told once, and not again.
+    told: Mutex<BTreeSet<String>>,
+}
+
+impl Environment {
+    /// The value of a variable, withheld or not: for Vik itself.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.all.get(name).map(String::as_str)
+    }
+
+    /// What a child may have.
+    pub fn shared(&self) -> BTreeMap<String, String> {
+        let withheld = self.withheld.read().unwrap_or_else(PoisonError::into_inner);
+        let shared = self.all.iter().filter(|(name, _)| !withheld.contains(*name));
+        shared
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect()
+    }
+
+    /// Nobody gets these any more.
+    pub fn withhold(&self, names: impl IntoIterator<Item = String>) {
+        let mut withheld = self.withheld.write().unwrap_or_else(PoisonError::into_inner);
+        withheld.extend(names);
+    }
+
+    /// Whether this is asked for a name for the first time.
+    pub(super) fn first_time(&self, name: &str) -> bool {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        told.insert(name.to_owned())
+    }
+}
+
+impl From<BTreeMap<String, String>> for Environment {
+    fn from(all: BTreeMap<String, String>) -> Self {
+        Self {
+            all,
+            withheld: RwLock::default(),
+            told: Mutex::default(),
+        }
+    }
+}
+
+impl fmt::Debug for Environment {
+    /// Names only.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.all.keys()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_withheld_is_in_no_childs_environment_and_in_no_debug_text() {
+        let all = BTreeMap::from([
+            ("A".to_owned(), "1".to_owned()),
+            ("TOKEN".to_owned(), "hush".to_owned()),
+        ]);
+        let environment = Environment::from(all);
+        assert_eq!(environment.shared().len(), 2);
+        environment.withhold(["TOKEN".to_owned()]);
+        environment.withhold(["OTHER".to_owned()]);
+        assert_eq!(environment.shared().into_keys().collect::<Vec<_>>(), ["A"]);
+        assert_eq!(environment.get("TOKEN"), Some("hush"));
+        assert!(!format!("{environment:?}").contains("hush"));
+    }
+}

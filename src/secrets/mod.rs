@@ -1,0 +1,61 @@
+//! Secrets: their values, for those who list them. A value is looked up when it is needed, told to the masker before
+//! anybody gets it, and kept nowhere.
+
+mod environment;
+pub mod masked;
+mod resolve;
+
+use std::collections::BTreeMap;
+
+use vik_core::workflow::{AgentProfile, NotifyAddress, NotifyChannel, SecretSource, Workflow};
+use vik_mask::{Label, key_values};
+
+pub use environment::Environment;
+pub use resolve::{Resolver, SecretError, Values, is_short};
+
+/// The variable in which an agent is told the names of the secrets that it has; vex masks them, too.
+pub const NAMES: &str = vex::redact::SECRET_NAMES;
+
+/// From now on all keys that this process was started with are masked wherever it writes.
+pub fn learn_own_keys() {
+    let variables = std::env::vars_os();
+    let texts =
+        variables.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    vik_mask::learn(key_values(texts, &[]));
+}
+
+/// Makes ready for a workflow: who does not list a secret does not get its variable, and what the workflow says of keys is
+/// masked.
+pub fn adopt(environment: &Environment, workflow: &Workflow) {
+    environment.withhold(withheld(&workflow.secrets));
+    let profiles = workflow.agents.values();
+    let of_agents = profiles.flat_map(|AgentProfile { env, .. }| env.clone());
+    vik_mask::learn(key_values(of_agents, &[]));
+    let notifiers = workflow
+        .notify
+        .values()
+        .flat_map(|notifier| match &notifier.channel {
+            NotifyChannel::Webhook { address, secret_env } => {
+                let address = match address {
+                    NotifyAddress::Env(name) => Some(name),
+                    NotifyAddress::Url(_) => None,
+                };
+                address.into_iter().chain(secret_env).collect()
+            }
+            NotifyChannel::Command(_) => Vec::new(),
+        });
+    let senders = workflow.webhooks.hooks.values().map(|hook| &hook.secret_env);
+    let values = notifiers.chain(senders).filter_map(|name| environment.get(name));
+    vik_mask::learn(values.map(|value| (Label::Key, value.to_owned())));
+}
+
+/// The variables that only those get who list a secret: the one that it comes from, and the one of its name.
+fn withheld(secrets: &BTreeMap<String, SecretSource>) -> impl Iterator<Item = String> {
+    secrets.iter().flat_map(|(name, source)| {
+        let variable = match source {
+            SecretSource::Env(variable) => Some(variable.clone()),
+            SecretSource::File(_) | SecretSource::Command(_) => None,
+        };
+        variable.into_iter().chain([name.clone()])
+    })
+}
