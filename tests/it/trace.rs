@@ -79,7 +79,7 @@ fn world() -> World {
             },
         );
         let path = format!("agent{number}.sh");
-        world.env.write(&format!("work/{path}"), script);
+        world.env.write(format!("work/{path}"), script);
         let script = world.env.work().join(path).display().to_string();
         let agent = json!({"runtime": "command", "command": ["sh", script], "model": format!("maker/model-{number}"), "env": {"RAN": ran}});
         // What hooks and `verify` write is nobody's work.
