@@ -32,7 +32,7 @@ use crate::host::Host;
 use crate::report;
 use crate::secrets::Values;
 use crate::workflow_file::Prompts;
-use crate::workspace::{self, Fingerprint, Workspace, fs as private};
+use crate::workspace::{Fingerprint, Workspace, fs as private};
 
 /// An attempt to be made.
 #[derive(Debug)]
@@ -448,14 +448,6 @@ impl<'a> Work<'a> {
 
     pub(super) fn context(&self, workdir: &std::path::Path) -> Value {
         Value::Object(stage_context(self.host(), self.start(), workdir))
-    }
-
-    async fn fingerprint(&self, workdir: &std::path::Path) -> Option<Fingerprint> {
-        let workdir = workdir.to_owned();
-        spawn_blocking(move || workspace::fingerprint(&workdir))
-            .await
-            .ok()
-            .flatten()
     }
 
     fn close_log(&mut self, ended: &Ended, report: &Report) {

@@ -2,7 +2,8 @@
 //! so that what hooks and `verify` do there is not taken for its work.
 
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -12,10 +13,11 @@ use vik_store::{AttemptRecord, StoreError, Trouble};
 
 use super::attempt::Work;
 use crate::crash;
+use crate::host::Host;
 use crate::report;
 use crate::trace::{Record, Trace};
 use crate::workspace::changes::{Base, Bounds, Changes, Snapshot, Store};
-use crate::workspace::fs as private;
+use crate::workspace::{self, Fingerprint, fs as private};
 
 impl Work<'_> {
     /// Looks at the workspace before the agent starts, and keeps what it found beside the attempt's record.
@@ -94,6 +96,15 @@ impl Work<'_> {
         .await
     }
 
+    /// Whether anything changed at all, also what rules leave out.
+    pub(super) async fn fingerprint(&self, workdir: &Path) -> Option<Fingerprint> {
+        let workdir = workdir.to_owned();
+        spawn_blocking(move || workspace::fingerprint(&workdir))
+            .await
+            .ok()
+            .flatten()
+    }
+
     /// What the workspace was before is of no use any more.
     pub(super) fn forget_base(&self) {
         let _ = std::fs::remove_file(self.files.base());
@@ -131,13 +142,13 @@ impl Work<'_> {
 
 /// What a look needs, away from its attempt.
 struct Looking {
-    folder: std::os::fd::OwnedFd,
-    path: std::path::PathBuf,
+    folder: OwnedFd,
+    path: PathBuf,
     store: Store,
-    host: Arc<crate::host::Host>,
+    host: Arc<Host>,
 }
 
 /// An earlier look spares reading; without one everything is read.
-fn read_look(path: &std::path::Path) -> Option<Snapshot> {
+fn read_look(path: &Path) -> Option<Snapshot> {
     serde_json::from_slice(&std::fs::read(path).ok()?).ok()
 }

@@ -78,7 +78,7 @@ pub fn check(check: &TraceCheck, file: &Path) -> String {
     match &check.broken {
         None => format!("the trace holds: {records}{cut_off}\n"),
         Some(broken) => format!(
-            "the trace is broken at line {} of {}: {}\n{records} before it hold\n",
+            "the trace is broken at line {} of {}: {}\n{records} before it: whole\n",
             broken.line,
             clean(&file.to_string_lossy()),
             broken.what
@@ -173,14 +173,14 @@ pub fn map(intents: &[IntentView]) -> String {
                     .collect();
                 let gone = if file.deleted { " (gone)" } else { "" };
                 [
-                    format!("  {}{gone}", file.path),
+                    format!("{}{gone}", file.path),
                     format!("+{}", file.added),
                     format!("-{}", file.removed),
                     classes.join(", "),
                 ]
             })
             .collect();
-        out.push_str(&table(["  FILE", "CAME", "WENT", "CLASSES"], &rows));
+        out.push_str(&table(["FILE", "CAME", "WENT", "CLASSES"], &rows));
     }
     out
 }
