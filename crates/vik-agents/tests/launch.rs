@@ -9,6 +9,7 @@ use std::path::Path;
 use vik_agents::{LaunchContext, LaunchError, launch, program, version_args};
 use vik_core::limits::Limit;
 use vik_core::money::MicroUsd;
+use vik_core::scope::Scope;
 use vik_core::workflow::{AgentProfile, ArgValue, ArgsStyle, Home, OutputFormat, Permission, Price, Runtime};
 
 const SESSION: uuid::Uuid = uuid::Uuid::from_u128(0x0123_4567_89ab_7def_8123_4567_89ab_cdef);
@@ -106,6 +107,34 @@ fn each_runtime_with_each_permission() {
         }
     }
     insta::assert_snapshot!(all);
+}
+
+#[test]
+fn vex_keeps_to_a_scope_and_its_globs_are_in_no_argument() {
+    let environment = environment();
+    let scope = Scope::new(["src/**", "!--flag"]).unwrap();
+    let cx = |profile| LaunchContext {
+        scope: Some(&scope),
+        ..context(profile, &environment)
+    };
+    let vex = profile(Runtime::Vex);
+    let launched = launch(&cx(&vex)).unwrap();
+    assert_eq!(launched.env["VIK_SCOPE"], r#"[["src/**","!--flag"]]"#);
+    assert!(
+        launched
+            .argv
+            .windows(2)
+            .any(|pair| pair == ["--scope-env", "VIK_SCOPE"])
+    );
+    assert!(!launched.argv.iter().any(|arg| arg.contains("src/**")));
+    // Without one nothing is set: all may be changed.
+    let launched = launch(&context(&vex, &environment)).unwrap();
+    assert!(!launched.env.contains_key("VIK_SCOPE"));
+    assert!(!launched.argv.iter().any(|arg| arg.starts_with("--scope")));
+    let mut own = profile(Runtime::Vex);
+    own.args
+        .push(("scope-env".to_owned(), ArgValue::Text("MINE".to_owned())));
+    assert!(launch(&cx(&own)).is_err(), "a profile cannot take it away");
 }
 
 #[test]

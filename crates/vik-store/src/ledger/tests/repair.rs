@@ -56,6 +56,8 @@ fn start_of(left: &Left) -> Start {
         previous: None,
         resume: None,
         budget: Limit::default(),
+        intent: Default::default(),
+        fenced: false,
     }
 }
 
