@@ -190,7 +190,7 @@ fn processes(plan: &Plan) {
     );
     tell(
         "take its files",
-        fs::File::open(of("fd/0")).map(drop).map_err(text),
+        File::open(of("fd/0")).map(drop).map_err(text),
     );
     for target in [
         "/proc/sys/kernel/core_pattern",

@@ -58,6 +58,7 @@ pub(crate) fn start(env: &TestEnv, profile: &AgentProfile, prompt: &str) -> Chil
         resume: None,
         budget: vik_core::limits::Limit::default(),
         scope: None,
+        in_sandbox: false,
         is_root: nix::unistd::geteuid().is_root(),
         environment: &environment,
     })
