@@ -1,5 +1,8 @@
 //! What comes of what stage and issue say.
-#![allow(clippy::needless_pass_by_value, reason = "`json!` values are made for the call")]
+#![allow(
+    clippy::needless_pass_by_value,
+    reason = "`json!` values are made for the call"
+)]
 
 use serde_json::{Value, json};
 
