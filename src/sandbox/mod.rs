@@ -11,6 +11,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use vik_core::ids::IssueId;
+use vik_core::scope::Scope;
 use vik_core::workflow::{AgentProfile, Runtime, SandboxFiles, SandboxNetwork, SandboxPolicy, Workflow};
 use vik_proc::{Calls, HostRule, Network, PROXY_PORT, Reads, Sandbox, SandboxError, SandboxLimits};
 
@@ -29,6 +30,9 @@ pub struct Inmate<'a> {
     /// The agent: its own folder (settings, logins, conversations) is open to it. `None` for a script, which may write
     /// in the workspace whatever the agents of the policy may.
     pub agent: Option<&'a AgentProfile>,
+    /// What of the workspace it may change: only the folders in which that can be are opened. The kernel knows no patterns;
+    /// the end of the attempt does.
+    pub scope: Option<&'a Scope>,
 }
 
 /// What the operating system is asked to uphold. Folders for temporary files and caches are made, and named in the
@@ -94,7 +98,18 @@ fn plan(
     let mut write: Vec<PathBuf> = vik_proc::DEVICES.iter().map(PathBuf::from).collect();
     write.push(scratch.to_owned());
     if policy.files == SandboxFiles::Workspace || agent.is_none() {
-        write.push(workdir.to_owned());
+        match inmate.scope {
+            None => write.push(workdir.to_owned()),
+            Some(scope) => {
+                let roots = scope.write_roots().into_iter();
+                let roots = roots.filter_map(|root| below(workdir, None, &root.to_string_lossy()));
+                write.extend(roots);
+                // A commit is judged by what it holds.
+                let git = workdir.join(".git");
+                write
+                    .extend(Some(git).filter(|git| git.symlink_metadata().is_ok_and(|facts| facts.is_dir())));
+            }
+        }
         write.extend(repository.iter().cloned());
     }
     write.extend(own.iter().cloned());
@@ -145,6 +160,7 @@ pub fn of_hook(
         issue,
         workdir,
         agent: None,
+        scope: None,
     };
     let wanted = workflow.issue.hooks_in_sandbox.then(SandboxPolicy::default);
     wanted

@@ -91,10 +91,12 @@ impl Work<'_> {
         agent: Option<&AgentProfile>,
         env: &mut BTreeMap<String, String>,
     ) -> Result<Option<Sandbox>, Trouble> {
+        let start = self.start();
         let inmate = Inmate {
-            issue: &self.start().issue.id,
+            issue: &start.issue.id,
             workdir,
             agent,
+            scope: start.intent.scope.as_ref().filter(|_| agent.is_some()),
         };
         let sandbox = sandbox::confine(self.host(), policy, inmate, env);
         sandbox.map(Some).map_err(|error| {

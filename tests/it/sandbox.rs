@@ -278,3 +278,19 @@ fn what_an_agent_needs_is_there() {
     );
     world.once().expect(0);
 }
+
+#[test]
+fn a_scope_opens_its_own_folders_only() {
+    let script = "echo x > src/in; mkdir -p docs; echo x > docs/out; echo x > out; ls -A > seen; true";
+    let world = World::new(&[("1", "todo")])
+        .set(
+            "/agents/a",
+            json!({"runtime": "command", "command": ["sh", "-c", script], "sandbox": {}}),
+        )
+        .set("/issue/stages/work/intent", json!({"owned_scope": ["src/**"]}));
+    world.once().expect(0);
+    assert_eq!(world.workspace_file("1", "src/in"), "x\n");
+    for name in ["docs/out", "out", "seen"] {
+        assert_eq!(world.workspace_file("1", name), "", "{name}");
+    }
+}

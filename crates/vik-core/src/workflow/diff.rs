@@ -1,5 +1,7 @@
 //! What an edit of the workflow changed, for people: by the keys of the file, without what may be a secret.
 
+mod leaves;
+
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -11,8 +13,10 @@ use super::model::{
 };
 use super::text::quoted;
 use super::wakes::{Hook, Job, ScheduleEntry, Webhooks};
-use crate::duration::Span;
-use crate::limits::{Limit, Spend};
+use crate::limits::Spend;
+
+pub(super) use leaves::Leaves;
+use leaves::{Leaf, Shown};
 
 /// One thing that an edit changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -145,94 +149,6 @@ pub fn applied(running: &Workflow, edited: Workflow) -> Workflow {
             ..edited.webhooks
         },
         ..edited
-    }
-}
-
-/// One value.
-struct Leaf {
-    /// The whole value, to compare.
-    exact: String,
-    shown: Shown,
-    needs_restart: bool,
-}
-
-enum Shown {
-    As(String),
-    Lines(usize),
-    Hidden,
-}
-
-/// Values by their keys, in the order of the file.
-#[derive(Default)]
-pub(super) struct Leaves(Vec<(String, Leaf)>);
-
-impl Leaves {
-    fn put(&mut self, path: &str, exact: impl fmt::Debug, shown: Shown) {
-        let leaf = Leaf {
-            exact: format!("{exact:?}"),
-            shown,
-            needs_restart: false,
-        };
-        self.0.push((path.to_owned(), leaf));
-    }
-
-    /// A number, a word of Vik's own, or the like.
-    pub(super) fn plain(&mut self, path: &str, value: impl fmt::Display + fmt::Debug) {
-        let shown = Shown::As(value.to_string());
-        self.put(path, value, shown);
-    }
-
-    pub(super) fn optional<T: fmt::Display + fmt::Debug>(&mut self, path: &str, value: Option<T>) {
-        let shown = value
-            .as_ref()
-            .map_or_else(|| "null".to_owned(), ToString::to_string);
-        self.put(path, value, Shown::As(shown));
-    }
-
-    fn span(&mut self, path: &str, span: Span) {
-        self.put(path, span.0, Shown::As(span.to_string()));
-    }
-
-    fn word(&mut self, path: &str, text: &str) {
-        self.put(path, text, Shown::As(quoted(text)));
-    }
-
-    fn optional_word(&mut self, path: &str, text: Option<&str>) {
-        let shown = text.map_or_else(|| "null".to_owned(), quoted);
-        self.put(path, text, Shown::As(shown));
-    }
-
-    pub(super) fn words<'t>(&mut self, path: &str, words: impl IntoIterator<Item = &'t str>) {
-        let words: Vec<&str> = words.into_iter().collect();
-        let shown: Vec<String> = words.iter().map(|word| quoted(word)).collect();
-        self.put(path, words, Shown::As(format!("[{}]", shown.join(", "))));
-    }
-
-    /// A word that the file writes as it is serialized.
-    pub(super) fn choice(&mut self, path: &str, choice: impl Serialize + fmt::Debug) {
-        let shown = serde_json::to_value(&choice).ok();
-        let shown = shown
-            .and_then(|word| word.as_str().map(str::to_owned))
-            .unwrap_or_default();
-        self.put(path, choice, Shown::As(shown));
-    }
-
-    /// A text of many lines, or a command.
-    fn text(&mut self, path: &str, text: Option<&str>) {
-        let count = text.map_or(0, |text| text.lines().count());
-        self.put(path, text, Shown::Lines(count));
-    }
-
-    fn limit(&mut self, path: &str, suffix: &str, limit: Limit) {
-        let Limit { tokens, usd } = limit;
-        self.optional(&format!("{path}.usd{suffix}"), usd.map(|usd| usd.usd()));
-        self.optional(&format!("{path}.tokens{suffix}"), tokens);
-    }
-
-    fn until_restart(&mut self) {
-        if let Some((_, leaf)) = self.0.last_mut() {
-            leaf.needs_restart = true;
-        }
     }
 }
 

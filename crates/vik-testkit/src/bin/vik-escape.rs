@@ -188,10 +188,7 @@ fn processes(plan: &Plan) {
         "go in by its folder",
         fs::read_dir(of("cwd")).map(drop).map_err(text),
     );
-    tell(
-        "take its files",
-        File::open(of("fd/0")).map(drop).map_err(text),
-    );
+    tell("take its files", File::open(of("fd/0")).map(drop).map_err(text));
     for target in [
         "/proc/sys/kernel/core_pattern",
         "/proc/sysrq-trigger",

@@ -1,0 +1,101 @@
+//! The values of a workflow by their keys, as they are compared and shown.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::duration::Span;
+use crate::limits::Limit;
+use crate::workflow::text::quoted;
+
+/// One value.
+pub(super) struct Leaf {
+    /// The whole value, to compare.
+    pub(super) exact: String,
+    pub(super) shown: Shown,
+    pub(super) needs_restart: bool,
+}
+
+pub(super) enum Shown {
+    As(String),
+    Lines(usize),
+    Hidden,
+}
+
+/// Values by their keys, in the order of the file.
+#[derive(Default)]
+pub(in crate::workflow) struct Leaves(pub(super) Vec<(String, Leaf)>);
+
+impl Leaves {
+    pub(super) fn put(&mut self, path: &str, exact: impl fmt::Debug, shown: Shown) {
+        let leaf = Leaf {
+            exact: format!("{exact:?}"),
+            shown,
+            needs_restart: false,
+        };
+        self.0.push((path.to_owned(), leaf));
+    }
+
+    /// A number, a word of Vik's own, or the like.
+    pub(in crate::workflow) fn plain(&mut self, path: &str, value: impl fmt::Display + fmt::Debug) {
+        let shown = Shown::As(value.to_string());
+        self.put(path, value, shown);
+    }
+
+    pub(in crate::workflow) fn optional<T: fmt::Display + fmt::Debug>(
+        &mut self,
+        path: &str,
+        value: Option<T>,
+    ) {
+        let shown = value
+            .as_ref()
+            .map_or_else(|| "null".to_owned(), ToString::to_string);
+        self.put(path, value, Shown::As(shown));
+    }
+
+    pub(super) fn span(&mut self, path: &str, span: Span) {
+        self.put(path, span.0, Shown::As(span.to_string()));
+    }
+
+    pub(super) fn word(&mut self, path: &str, text: &str) {
+        self.put(path, text, Shown::As(quoted(text)));
+    }
+
+    pub(super) fn optional_word(&mut self, path: &str, text: Option<&str>) {
+        let shown = text.map_or_else(|| "null".to_owned(), quoted);
+        self.put(path, text, Shown::As(shown));
+    }
+
+    pub(in crate::workflow) fn words<'t>(&mut self, path: &str, words: impl IntoIterator<Item = &'t str>) {
+        let words: Vec<&str> = words.into_iter().collect();
+        let shown: Vec<String> = words.iter().map(|word| quoted(word)).collect();
+        self.put(path, words, Shown::As(format!("[{}]", shown.join(", "))));
+    }
+
+    /// A word that the file writes as it is serialized.
+    pub(in crate::workflow) fn choice(&mut self, path: &str, choice: impl Serialize + fmt::Debug) {
+        let shown = serde_json::to_value(&choice).ok();
+        let shown = shown
+            .and_then(|word| word.as_str().map(str::to_owned))
+            .unwrap_or_default();
+        self.put(path, choice, Shown::As(shown));
+    }
+
+    /// A text of many lines, or a command.
+    pub(super) fn text(&mut self, path: &str, text: Option<&str>) {
+        let count = text.map_or(0, |text| text.lines().count());
+        self.put(path, text, Shown::Lines(count));
+    }
+
+    pub(super) fn limit(&mut self, path: &str, suffix: &str, limit: Limit) {
+        let Limit { tokens, usd } = limit;
+        self.optional(&format!("{path}.usd{suffix}"), usd.map(|usd| usd.usd()));
+        self.optional(&format!("{path}.tokens{suffix}"), tokens);
+    }
+
+    pub(super) fn until_restart(&mut self) {
+        if let Some((_, leaf)) = self.0.last_mut() {
+            leaf.needs_restart = true;
+        }
+    }
+}
