@@ -18,7 +18,7 @@ struct Prison {
 }
 
 impl Prison {
-    fn new(sandbox: Value) -> Self {
+    fn new(sandbox: &Value) -> Self {
         let world = World::new(&[("1", "todo"), ("other", "elsewhere")]);
         let root = world.env.root().to_owned();
         world.env.write("outside/there", "kept");
@@ -111,14 +111,14 @@ fn escaped(said: &[String]) -> Vec<&str> {
 
 #[test]
 fn a_hostile_agent_gets_nowhere() {
-    let said = Prison::new(json!({})).run();
+    let said = Prison::new(&json!({})).run();
     assert_eq!(escaped(&said), [""; 0], "{said:#?}");
     assert!(said.len() > 60, "{said:#?}");
 }
 
 #[test]
 fn without_a_network_it_gets_nowhere_either() {
-    let said = Prison::new(json!({"network": "off"})).run();
+    let said = Prison::new(&json!({"network": "off"})).run();
     assert_eq!(escaped(&said), [""; 0], "{said:#?}");
     assert!(
         said.iter().any(|line| line.starts_with("stopped UDP: ")),
@@ -129,7 +129,7 @@ fn without_a_network_it_gets_nowhere_either() {
 /// The suite must be able to fail.
 #[test]
 fn without_a_sandbox_it_gets_out() {
-    let prison = Prison::new(json!("off"));
+    let prison = Prison::new(&json!("off"));
     // It kills its shim and puts a link in place of its workspace: nothing of it is taken for success.
     prison.world.once().expect(1);
     let first = prison.world.sessions("1").remove(0);

@@ -99,7 +99,14 @@ impl Hidden {
     fn check_files(&self, folder: &Path, checked: &mut usize) {
         for path in list(folder) {
             let name = path.to_string_lossy().into_owned();
-            let own = [".raw.jsonl", ".stderr.log", ".hook.", "/issues/"];
+            // The trace keeps copies of what agents wrote in the workspace.
+            let own = [
+                ".raw.jsonl",
+                ".stderr.log",
+                ".hook.",
+                "/issues/",
+                "/trace/contents/",
+            ];
             if path.is_dir() {
                 self.check_files(&path, checked);
             } else if path.is_file() && !own.iter().any(|own| name.contains(own)) && !name.ends_with(".log") {

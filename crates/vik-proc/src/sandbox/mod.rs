@@ -180,7 +180,7 @@ impl Sandbox {
     pub fn fence(&self) -> Result<Fence, SandboxError> {
         #[cfg(target_os = "linux")]
         if self.hosts().is_some() {
-            crate::sys::Gate::try_out().map_err(|error| SandboxError::Network(error))?;
+            crate::sys::Gate::try_out().map_err(SandboxError::Network)?;
         }
         let (walls, abi) = Walls::of(self)?;
         let fence = Fence {

@@ -112,7 +112,7 @@ impl News {
 
 /// Why a task is done with its shim.
 enum Done {
-    Ended(Option<ExitRecord>),
+    Ended(Box<Option<ExitRecord>>),
     Detached,
 }
 
@@ -128,7 +128,7 @@ pub(super) fn run(mut shim: Shim, mut news: News) {
         let agent = shim.publish.borrow().agent;
         let end = match done {
             Done::Detached => Err(ShimLost::detached(shim.id, agent)),
-            Done::Ended(record) => shim.conclude(record, agent).await,
+            Done::Ended(record) => shim.conclude(*record, agent).await,
         };
         let detached = end.as_ref().is_err_and(|lost| lost.detached);
         shim.publish.send_modify(|state| state.end = Some(end));
@@ -175,7 +175,7 @@ impl Shim {
                 status = news.next() => match status {
                     Some(Status::Started(agent)) => self.publish.send_modify(|state| state.agent = Some(agent)),
                     Some(Status::Ended(ended)) => record = Some(*ended),
-                    None => return Done::Ended(record),
+                    None => return Done::Ended(Box::new(record)),
                 },
                 request = self.inbox.recv(), if self.link.is_some() => {
                     if matches!(request, Some(Request::Detach)) {
