@@ -1,7 +1,7 @@
 //! Secrets in text become placeholders.
 //!
-//! Two things are masked: what looks like a secret ([`rules`]), and values that are known ([`Masker::new`]), as they are
-//! and in the forms in which programs write them ([`forms`]): Base64, hex, percent-encoded, escaped, quoted. A text gives
+//! Two things are masked: what looks like a secret (`rules`), and values that are known ([`Masker::new`]), as they are
+//! and in the forms in which programs write them (`forms`): Base64, hex, percent-encoded, escaped, quoted. A text gives
 //! the same whether it comes whole or in pieces ([`MaskStream`]); in JSON only texts are changed, never what holds them
 //! together. Ordinary words and code come out as they are, byte for byte.
 //!

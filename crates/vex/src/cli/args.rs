@@ -274,7 +274,7 @@ mod tests {
     use crate::cli::VexArgs;
     use crate::config::KEYS;
 
-    /// Flags that say how one run is told, not what it does.
+    /// Flags that say how one run is told, or belong to its task alone, and not how vex works.
     const NO_SETTINGS: &[&str] = &[
         "json",
         "output",
@@ -285,6 +285,8 @@ mod tests {
         "replay-dir",
         "config",
         "help",
+        "scope",
+        "scope-env",
     ];
 
     #[test]
