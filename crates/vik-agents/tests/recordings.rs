@@ -450,7 +450,7 @@ fn the_whole_table() {
             (false, false) => format!("failed/{}", c.failure_class.unwrap()),
         };
         let u = c.usage;
-        let cost = c.cost_usd.map_or("-".to_owned(), |cost| format!("${cost:.6}"));
+        let cost = c.cost_usd.map_or("-".to_owned(), |cost| format!("${cost:.9}"));
         writeln!(
             table,
             "{} [{}] {outcome} in={} cached={} written={} out={} {cost} open={} id={}",
