@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use vik_proc::{ExitRecord, FileLock, Limits, Output, Sandbox};
+use vik_proc::{ExitRecord, FileLock, Limits, Output, Overrun, Sandbox};
 
 use crate::host::Host;
 use crate::report;
@@ -157,11 +157,7 @@ pub async fn run(
         source,
     })?;
     let mut spec = host.script(&file, place.cwd, place.env, place.attempt);
-    spec.sandbox = place.sandbox.map(|mut sandbox| {
-        // The shell opens the script by itself.
-        sandbox.show(&file);
-        sandbox
-    });
+    spec.sandbox = around(place.sandbox, &file);
     spec.stdout = Output::Append(log.to_owned());
     spec.stderr = Output::Stdout;
     let limits = Limits {
@@ -183,6 +179,14 @@ pub async fn run(
     judge(name, &run, place.timeout, tail)
 }
 
+/// The sandbox of a script, which its shell opens by itself.
+fn around(sandbox: Option<Sandbox>, script: &Path) -> Option<Sandbox> {
+    sandbox.map(|mut sandbox| {
+        sandbox.show(script);
+        sandbox
+    })
+}
+
 /// Runs a command of a prompt and gives what it printed, without one trailing newline.
 ///
 /// # Errors
@@ -200,6 +204,7 @@ pub async fn prompt_command(
     })?;
     let stderr = file.with_extension("stderr");
     let mut spec = host.script(file, place.cwd, place.env, place.attempt);
+    spec.sandbox = around(place.sandbox, file);
     spec.stderr = Output::Append(stderr.clone());
     let limits = Limits {
         timeout: PROMPT_COMMAND_TIMEOUT,
@@ -253,6 +258,9 @@ pub fn how_ended(exit: &ExitRecord) -> String {
     if let Some(failure) = &exit.spawn_error {
         return format!("could not be started: {}", failure.message);
     }
+    if let Some(overrun) = &exit.overrun {
+        return used_too_much(overrun);
+    }
     if !exit.proof.is_proven() {
         return "left processes that could not be ended".to_owned();
     }
@@ -260,6 +268,21 @@ pub fn how_ended(exit: &ExitRecord) -> String {
         (Some(code), _) => format!("exited with {code}"),
         (None, Some(signal)) => format!("was ended by signal {signal}"),
         (None, None) => "ended in an unknown way".to_owned(),
+    }
+}
+
+/// Why a tree was killed, in words that follow its name.
+fn used_too_much(overrun: &Overrun) -> String {
+    let mib = |bytes: u64| bytes.div_ceil(1 << 20);
+    match *overrun {
+        Overrun::Memory { used, limit } => format!(
+            "used {} MiB of memory and was killed: its sandbox allows {} MiB (`sandbox.memory`)",
+            mib(used),
+            mib(limit)
+        ),
+        Overrun::Processes { used, limit } => {
+            format!("had {used} processes and was killed: its sandbox allows {limit} (`sandbox.pids`)")
+        }
     }
 }
 

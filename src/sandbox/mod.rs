@@ -12,7 +12,9 @@ use std::path::{Path, PathBuf};
 
 use vik_core::ids::IssueId;
 use vik_core::scope::Scope;
-use vik_core::workflow::{AgentProfile, Runtime, SandboxFiles, SandboxNetwork, SandboxPolicy, Workflow};
+use vik_core::workflow::{
+    AgentProfile, Runtime, SandboxFiles, SandboxNetwork, SandboxPolicy, SecretSource, Workflow,
+};
 use vik_proc::{Calls, HostRule, Network, PROXY_PORT, Reads, Sandbox, SandboxError, SandboxLimits};
 
 use crate::host::Host;
@@ -25,6 +27,8 @@ use paths::{below, resolve};
 pub struct Inmate<'a> {
     /// The issue.
     pub issue: &'a IssueId,
+    /// The secrets of the workflow: files that hold them are nobody's to read.
+    pub secrets: &'a BTreeMap<String, SecretSource>,
     /// Its workspace.
     pub workdir: &'a Path,
     /// The agent: its own folder (settings, logins, conversations) is open to it. `None` for a script, which may write
@@ -50,16 +54,10 @@ pub fn confine(
     let (tmp, cache) = (scratch.join("tmp"), scratch.join("cache"));
     create_private_dir_all(&tmp)?;
     create_private_dir_all(&cache)?;
-    let is_claude = |profile: &AgentProfile| profile.runtime == Runtime::ClaudeCode;
-    let mut variables = vec![
-        ("TMPDIR", tmp.clone()),
-        ("npm_config_cache", cache.join("npm")),
-        ("XDG_CACHE_HOME", cache),
-    ];
-    if inmate.agent.is_some_and(is_claude) {
-        variables.push(("CLAUDE_CODE_TMPDIR", tmp));
-    }
-    for (name, path) in variables {
+    let runtime = inmate.agent.map_or(Runtime::Command, |profile| profile.runtime);
+    let temporary = vik_agents::temporary_variables(runtime).iter();
+    let caches = [("npm_config_cache", cache.join("npm")), ("XDG_CACHE_HOME", cache)];
+    for (name, path) in temporary.map(|name| (*name, tmp.clone())).chain(caches) {
         let is_own = |profile: &AgentProfile| {
             profile.env.contains_key(name) || profile.env_pass.iter().any(|passed| passed == name)
         };
@@ -120,6 +118,10 @@ fn plan(
     shown.extend(policy.read.iter().map(place));
     let mut hidden = vec![host.layout.home().join("workflows")];
     hidden.extend(keys::hidden(host, home, &own));
+    hidden.extend(inmate.secrets.values().filter_map(|source| match source {
+        SecretSource::File(path) => Some(resolve(&host.workflow_dir, home, path)),
+        SecretSource::Env(_) | SecretSource::Command(_) => None,
+    }));
     hidden.extend(policy.hide.iter().map(place));
     Sandbox {
         write,
@@ -158,6 +160,7 @@ pub fn of_hook(
 ) -> io::Result<Option<Sandbox>> {
     let inmate = Inmate {
         issue,
+        secrets: &workflow.secrets,
         workdir,
         agent: None,
         scope: None,
@@ -173,37 +176,40 @@ pub fn of_hook(
 /// # Errors
 /// When one cannot be put up, with the way out.
 pub fn check(workflow: &Workflow) -> Result<(), Failure> {
+    let mut tried: Vec<Calls> = Vec::new();
     for stage in &workflow.issue.stages {
-        let Some(profile) = workflow.agents.get(&stage.agent) else {
+        let profile = workflow.agents.get(&stage.agent);
+        let policy = profile.and_then(|profile| SandboxPolicy::of(profile, stage));
+        let Some(calls) = policy.as_ref().map(calls) else {
             continue;
         };
-        if let Some(policy) = SandboxPolicy::of(profile, stage)
-            && let Err(error) = probe(&policy)
-        {
+        if tried.contains(&calls) {
+            continue;
+        }
+        probe(calls.clone()).map_err(|error| {
             let what = format!(
                 "the sandbox of the stage `{}` cannot be put up on this system",
                 stage.name
             );
-            return Err(Failure::failed("sandbox", what, &error).hint(
+            Failure::failed("sandbox", what, &error).hint(
                 "`vik doctor` says what this system gives; with `sandbox: off` in the agent's profile its agents run \
                  with all the rights of this user",
-            ));
-        }
+            )
+        })?;
+        tried.push(calls);
     }
     Ok(())
 }
 
-/// Tries the kinds of walls that a policy needs.
-fn probe(policy: &SandboxPolicy) -> Result<(), SandboxError> {
-    Sandbox {
-        write: Vec::new(),
+/// Tries walls of every kind.
+fn probe(calls: Calls) -> Result<(), SandboxError> {
+    let sandbox = Sandbox {
+        calls: Some(calls),
         read: Reads::AllBut {
-            hidden: vec!["/proc/self/mem".into()],
+            hidden: vec!["/nothing".into()],
             shown: Vec::new(),
         },
-        calls: Some(calls(policy)),
-        limits: SandboxLimits::default(),
-    }
-    .fence()
-    .map(drop)
+        ..Sandbox::default()
+    };
+    sandbox.fence().map(drop)
 }

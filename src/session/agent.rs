@@ -18,7 +18,6 @@ use vik_store::{ProcessNote, Step, StoreError, Trouble};
 
 use super::attempt::{Cut, Spent, Work};
 use super::conclude::{figures, unproven};
-use super::confine::overrun;
 use super::follow::{FollowError, Follower};
 use super::live::LivePhase;
 use crate::crash;
@@ -336,7 +335,7 @@ impl Work<'_> {
     async fn settle(
         &mut self,
         end: Result<ExitRecord, ShimLost>,
-        mut follower: Follower,
+        follower: Follower,
         stopping: Option<Trouble>,
     ) -> Result<(), Cut> {
         if let Err(lost) = &end
@@ -366,7 +365,6 @@ impl Work<'_> {
             }
             Err(lost) => Some(lost),
         };
-        self.tell_refusals(&mut follower);
         let finished = follower.finish().await;
         let (mut adapter, log) = finished.map_err(|error| {
             if let FollowError::Log(error) = &error {
@@ -399,8 +397,9 @@ impl Work<'_> {
                 };
                 return Err(Trouble::failed(class, format!("the agent {}", how_ended(record))));
             }
-            if let Some(trouble) = overrun(record) {
-                return Err(trouble);
+            if record.overrun.is_some() {
+                let reason = format!("the agent {}", how_ended(record));
+                return Err(Trouble::failed(FailureClass::Agent, reason));
             }
             match record.cause {
                 Cause::LifelineLost => {

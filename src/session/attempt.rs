@@ -495,7 +495,7 @@ impl<'a> Work<'a> {
             let percent = hit.percent();
             log.push(now, &Event::Limit { hit, percent })?;
         }
-        if let Some(message) = self.reverted() {
+        for message in self.reverted().into_iter().chain(self.refused()) {
             log.push(now, &Event::note(message))?;
         }
         // No agent has told it.

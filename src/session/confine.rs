@@ -3,15 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use jiff::Timestamp;
-use vik_core::event::Event;
 use vik_core::outcome::FailureClass;
 use vik_core::workflow::{AgentProfile, SandboxPolicy};
-use vik_proc::{ExitRecord, Overrun, Sandbox};
+use vik_proc::Sandbox;
 use vik_store::Trouble;
 
 use super::attempt::Work;
-use super::follow::Follower;
 use crate::hooks::Hook;
 use crate::report;
 use crate::sandbox::{self, Inmate};
@@ -51,8 +48,8 @@ impl Work<'_> {
         self.confine(&policy, workdir, None, env)
     }
 
-    /// Says in the log which hosts the sandbox has refused, each once.
-    pub(super) fn tell_refusals(&self, follower: &mut Follower) {
+    /// Which hosts the sandbox has refused, each once, for the log of the session.
+    pub(super) fn refused(&self) -> Vec<String> {
         let mut counts: BTreeMap<(String, u16), (String, usize)> = BTreeMap::new();
         for refusal in vik_proc::read_refusals(&self.files.refusals()) {
             let entry = counts
@@ -60,28 +57,15 @@ impl Work<'_> {
                 .or_insert((refusal.why, 0));
             entry.1 += 1;
         }
-        for ((host, port), (why, count)) in counts {
-            let times = if count == 1 {
-                String::new()
-            } else {
-                format!(", {count} times")
+        let counts = counts.into_iter().map(|((host, port), (why, count))| {
+            let times = match count {
+                1 => String::new(),
+                count => format!(", {count} times"),
             };
-            let host = report::one_line(&host, 200);
-            let event = Event::Error {
-                message: format!("the sandbox refused {host}:{port}{times}: {why}").into(),
-                fatal: false,
-                failure_class: None,
-                http_status: None,
-            };
-            if let Err(error) = follower.say(Timestamp::now(), &event) {
-                let error = report::chain(&error);
-                tracing::warn!(
-                    session = self.id,
-                    error,
-                    "what the sandbox refused is not in the session log"
-                );
-            }
-        }
+            let host = report::one_line(&vik_mask::mask(&host), 200);
+            format!("the sandbox refused {host}:{port}{times}: {why}")
+        });
+        counts.collect()
     }
 
     fn confine(
@@ -94,6 +78,7 @@ impl Work<'_> {
         let start = self.start();
         let inmate = Inmate {
             issue: &start.issue.id,
+            secrets: &self.attempt.workflow.secrets,
             workdir,
             agent,
             scope: start.intent.scope.as_ref().filter(|_| agent.is_some()),
@@ -104,20 +89,4 @@ impl Work<'_> {
             Trouble::failed(FailureClass::Hook, reason)
         })
     }
-}
-
-/// What it means that a tree was killed for using too much.
-pub(super) fn overrun(record: &ExitRecord) -> Option<Trouble> {
-    let mib = |bytes: u64| bytes.div_ceil(1 << 20);
-    let reason = match record.overrun? {
-        Overrun::Memory { used, limit } => format!(
-            "it used {} MiB of memory and was killed: its sandbox allows {} MiB (`sandbox.memory`)",
-            mib(used),
-            mib(limit)
-        ),
-        Overrun::Processes { used, limit } => {
-            format!("it had {used} processes and was killed: its sandbox allows {limit} (`sandbox.pids`)")
-        }
-    };
-    Some(Trouble::failed(FailureClass::Agent, reason))
 }

@@ -224,7 +224,9 @@ impl Work<'_> {
                 Part::Text(piece) => text.push_str(piece),
                 Part::Command { script, has_data, .. } => {
                     let names = &self.start().stage.hook_secrets;
-                    let place = self.place(workdir, Duration::ZERO, names);
+                    let mut place = self.place(workdir, Duration::ZERO, names);
+                    // They stand in the workspace as `before_run` does.
+                    place.sandbox = self.confine_script(Hook::BeforeRun, workdir, &mut place.env)?;
                     let file = self.files.hook(PROMPT).with_extension("sh");
                     let stop = async {
                         self.attempt.orders.halted().await;

@@ -49,6 +49,14 @@ pub fn state_paths(profile: &AgentProfile, environment: &BTreeMap<String, String
     places.into_iter().flatten().collect()
 }
 
+/// The variables that tell an agent of this runtime where to put temporary files.
+pub fn temporary_variables(runtime: Runtime) -> &'static [&'static str] {
+    match runtime {
+        Runtime::ClaudeCode => &["TMPDIR", "CLAUDE_CODE_TMPDIR"],
+        Runtime::Codex | Runtime::Vex | Runtime::Command => &["TMPDIR"],
+    }
+}
+
 /// The places where a login of this agent shows; one is enough. Empty where the agent needs none that Vik knows of.
 ///
 /// `environment` is the agent's own, as [`crate::Launch::env`] has it.

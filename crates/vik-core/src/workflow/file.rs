@@ -420,7 +420,7 @@ section! {
     "secrets" secrets: defaults EnvNames = EnvNames::default();
     /// How long each of them may take.
     "timeout" timeout: defaults Positive = Positive(Span::mins(5));
-    /// Whether they run in the sandbox of the stage, with the workspace writable. `verify` always does.
+    /// Whether they run in the sandbox of the stage, with the workspace writable, and the commands in the prompt too. `verify` always does.
     "sandbox" sandbox: defaults bool = false;
     instead {
         "after_create" => "this stands under `issue.hooks.after_create`",

@@ -43,10 +43,9 @@ impl HostRule {
         self.name == "localhost" || self.name.parse::<IpAddr>().is_ok()
     }
 
-    /// The port of this machine that it names.
+    /// The port of 127.0.0.1 that it names: what listens at another address of the loopback is another service.
     pub(crate) fn loopback_port(&self) -> Option<u16> {
-        let address = self.name.parse::<IpAddr>();
-        let here = self.name == "localhost" || address.is_ok_and(|address| address.is_loopback());
+        let here = matches!(self.name.as_str(), "localhost" | "127.0.0.1");
         self.port.filter(|_| here && !self.below)
     }
 }
@@ -105,7 +104,19 @@ mod tests {
         assert!(!allows("*.example.com", ".example.com", 443));
         assert!(!allows("x:8080", "x", 443));
         assert_eq!(HostRule::parse("localhost:81").unwrap().loopback_port(), Some(81));
-        assert_eq!(HostRule::parse("example.com:81").unwrap().loopback_port(), None);
+        for elsewhere in [
+            "example.com:81",
+            "[::1]:81",
+            "127.0.0.2:81",
+            "*.localhost:81",
+            "localhost",
+        ] {
+            assert_eq!(
+                HostRule::parse(elsewhere).unwrap().loopback_port(),
+                None,
+                "{elsewhere}"
+            );
+        }
     }
 
     #[test]
