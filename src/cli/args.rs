@@ -76,6 +76,10 @@ pub enum Verb {
     Cancel(CancelArgs),
     /// Free what is parked for an issue
     Unpark(UnparkArgs),
+    /// Let go on what waits for you: a start, a call of an agent, a result
+    Approve(AnswerArgs),
+    /// Deny what waits for you, or say what to do instead
+    Deny(AnswerArgs),
     /// Start nothing more, and end when nothing runs
     Drain(DrainArgs),
     /// Remove old sessions and workspaces, after showing which
@@ -100,9 +104,9 @@ pub enum Verb {
     },
     /// Print the manual page
     Man,
-    /// Verbs that come later
+    /// What is no verb
     #[command(external_subcommand)]
-    Later(Vec<OsString>),
+    Unknown(Vec<OsString>),
 }
 
 impl Verb {
@@ -372,6 +376,28 @@ pub struct UnparkArgs {
     /// Allow at least this many attempts more, whatever `max_attempts` and `issue.limits.attempts` say
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub attempts: Option<u32>,
+}
+
+/// `vik approve`, `vik deny`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "`vik status` lists what waits, and until when. Where nobody answers, `approve.on_timeout` of the stage \
+                  decides.\n\nWith `deny --message` a call is refused and its agent told the text; of a result that is denied, the \
+                  text is what the next attempt is told. Without a message a denied result, like a denied start, rests until \
+                  the issue changes or `vik unpark`."
+)]
+pub struct AnswerArgs {
+    /// The issue
+    pub issue: String,
+    /// The stage, where several wait
+    #[arg(long, value_name = "NAME")]
+    pub stage: Option<String>,
+    /// Only if what waits is this request, as `vik status --json` names it
+    #[arg(long, value_name = "ID")]
+    pub request: Option<String>,
+    /// What the agent is told
+    #[arg(long, short, value_name = "TEXT")]
+    pub message: Option<String>,
 }
 
 /// `vik drain`

@@ -80,6 +80,7 @@ pub fn run(loaded: &LoadedWorkflow, filter: Filter) -> Done {
                 .trust
                 .as_ref()
                 .is_some_and(|trust| trust.judge(issue) == Trust::Fenced),
+            message: None,
         };
         out.push_str(&one(&host, loaded, &start));
     }

@@ -1,5 +1,6 @@
 //! The command line: one file per verb.
 
+mod answer;
 mod args;
 mod cancel;
 mod client;
@@ -10,7 +11,6 @@ mod explain;
 mod history;
 mod init;
 mod issue;
-mod later;
 mod logs;
 mod notify;
 mod pause;
@@ -29,6 +29,7 @@ mod stop;
 mod top;
 mod trace;
 mod uninstall;
+mod unknown;
 mod unpark;
 
 use std::io::{IsTerminal, Write};
@@ -116,6 +117,8 @@ fn dispatch(cli: &Cli) -> Done {
         Verb::Continue(args) => pause::go_on(workflow, args),
         Verb::Cancel(args) => cancel::run(workflow, args),
         Verb::Unpark(args) => unpark::run(workflow, args),
+        Verb::Approve(args) => answer::approve(workflow, args),
+        Verb::Deny(args) => answer::deny(workflow, args),
         Verb::Drain(args) => drain::run(workflow, args),
         Verb::Prune(args) => prune::run(workflow, args),
         Verb::Notify(args) => notify::run(workflow, args),
@@ -124,7 +127,7 @@ fn dispatch(cli: &Cli) -> Done {
         Verb::Schema => schema::workflow(),
         Verb::Completions { shell } => schema::completions(*shell),
         Verb::Man => schema::man(),
-        Verb::Later(words) => later::refuse(words),
+        Verb::Unknown(words) => unknown::refuse(words),
     }
 }
 

@@ -268,11 +268,26 @@ impl Observer for Lines {
                     Note::Freed { stage, .. } => {
                         screen.line(&format!("  {id} {stage} was changed: it is freed"));
                     }
+                    Note::Awaiting { stage, request, .. } => {
+                        let mark = screen.paint("33", "waits for you:");
+                        screen.line(&format!("  {id} {stage} {mark} {}", request.words()));
+                        screen.line(&format!("    `vik approve {id}` or `vik deny {id}`"));
+                    }
+                    Note::Answered {
+                        stage,
+                        request,
+                        answer,
+                        by,
+                        ..
+                    } => {
+                        let said = one_line(&request.answered(answer, by), 200);
+                        screen.line(&format!("  {id} {stage}: {said}"));
+                    }
                     Note::Ended { .. } | Note::Unparked { .. } => {}
                 }
             }
             // The note says so, and the summary at the end.
-            Progress::Parked(_) | Progress::DayLimit { .. } => {}
+            Progress::Parked(_) | Progress::Awaiting(_) | Progress::DayLimit { .. } => {}
             Progress::Reloaded { edits, .. } => {
                 let changes = counted(edits.len(), "change");
                 screen.line(&format!("the workflow was edited ({changes})"));

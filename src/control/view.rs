@@ -1,12 +1,15 @@
 //! What the scheduler says, as the wire types say it.
 
-use vik_api::{DayView, DecisionView, Explanation, HoldView, LifeView, StageState, StageView, WaitingView};
+use vik_api::{
+    ApprovalView, DayView, DecisionView, Explanation, HoldView, LifeView, StageState, StageView, WaitingView,
+};
+use vik_core::approval::Request;
 use vik_core::changes::Decision;
 use vik_core::duration::Span;
 use vik_core::ids::IssueId;
 use vik_core::machine::Note;
 use vik_core::outcome::Outcome;
-use vik_core::scheduler::{Hold, Scheduler, StageExplanation, Waiting};
+use vik_core::scheduler::{Awaited, Hold, Scheduler, StageExplanation, Waiting};
 use vik_core::time::Now;
 use vik_core::workflow::Workflow;
 
@@ -92,6 +95,7 @@ fn passes(hold: &Hold) -> bool {
             | Hold::Gone
             | Hold::BadIntent { .. }
             | Hold::Untrusted { .. }
+            | Hold::Approval { .. }
     )
 }
 
@@ -104,6 +108,10 @@ pub fn hold(hold: &Hold) -> HoldView {
         Hold::Blocked { .. } => Some("the end of those issues".to_owned()),
         Hold::Cycle { .. } => Some("a change of what blocks one of them".to_owned()),
         Hold::Parked { freed_by, .. } => Some(freed_by.clone()),
+        Hold::Approval { request } => Some(format!(
+            "`vik approve` or `vik deny`, or its time limit ({})",
+            request.on_timeout.as_str()
+        )),
         Hold::BadIntent { .. } => Some("a change of the issue's `owned_scope`, or of the stage's".to_owned()),
         Hold::Untrusted { .. } => {
             Some("an author or label that `trust` names, or a change of `trust`".to_owned())
@@ -115,6 +123,7 @@ pub fn hold(hold: &Hold) -> HoldView {
         detail: detail(hold),
         since: match hold {
             Hold::Parked { since, .. } => Some(*since),
+            Hold::Approval { request } => Some(request.since),
             _ => None,
         },
         until: hold.until(),
@@ -164,6 +173,7 @@ fn detail(hold: &Hold) -> String {
         Hold::Parked { reason, detail, .. } => {
             format!("parked ({}): {}", reason.as_str(), one_line(detail, SHOWN))
         }
+        Hold::Approval { request } => request.words(),
         Hold::Settling => "an attempt ended, and no pull has shown the issue since".to_owned(),
         Hold::Looking => "the issue is looked at once more before it starts".to_owned(),
         Hold::ShowFailed => "the look at the issue failed; the next pull tries again".to_owned(),
@@ -210,6 +220,32 @@ pub fn waiting(waiting: &Waiting, issue_title: String) -> WaitingView {
     }
 }
 
+/// What waits for a person, for `status`.
+pub fn approval(awaited: &Awaited<'_>, issue_title: String) -> ApprovalView {
+    let Awaited { issue, run, request } = awaited;
+    ApprovalView {
+        run_id: run.id.to_string(),
+        session_id: run.active().map(|start| start.session.to_string()),
+        issue_id: (*issue).clone(),
+        issue_title,
+        stage: run.stage.clone(),
+        request: (*request).clone(),
+        detail: asks(request),
+    }
+}
+
+/// What is asked, with the call where it is one.
+pub fn asks(request: &Request) -> String {
+    let Some(call) = &request.call else {
+        return request.words();
+    };
+    let what = match &call.command {
+        Some(command) => command.clone(),
+        None => call.paths.join(" "),
+    };
+    format!("{}: {}", request.words(), one_line(&what, SHOWN))
+}
+
 /// A recorded decision.
 pub fn decision(decision: Decision) -> DecisionView {
     DecisionView {
@@ -245,6 +281,14 @@ pub fn note(note: &Note) -> String {
             attempts,
             ..
         } => format!("`{stage}` waits {} after attempt {attempts}", Span(*wait)),
+        Note::Awaiting { stage, request, .. } => format!("`{stage}`: {}", request.words()),
+        Note::Answered {
+            stage,
+            request,
+            answer,
+            by,
+            ..
+        } => format!("`{stage}`: {}", request.answered(answer, by)),
         Note::Parked { stage, reason, .. } => format!("`{stage}` is parked: {}", reason.as_str()),
         Note::Freed { stage, .. } => format!("the issue was changed: `{stage}` is freed"),
         Note::Unparked { stage, .. } => format!("`{stage}` is unparked"),

@@ -10,7 +10,8 @@ use vik_core::machine::ParkReason;
 use vik_core::outcome::Outcome;
 use vik_core::workflow::NotifyEvent;
 
-use crate::orchestrator::Parked;
+use crate::control::view;
+use crate::orchestrator::{Awaiting, Parked};
 use crate::report::one_line;
 
 /// The longest title of an issue, in characters.
@@ -53,7 +54,7 @@ fn events_of(reason: ParkReason) -> Vec<NotifyEvent> {
     use NotifyEvent::{Failed, OverBudget, Parked, WaitingForPerson};
     match reason {
         // Somebody did it, or another word in the issue frees it.
-        ParkReason::NoProgress | ParkReason::Cancelled => vec![Parked],
+        ParkReason::NoProgress | ParkReason::Cancelled | ParkReason::Denied => vec![Parked],
         ParkReason::AttemptsUsedUp | ParkReason::Lost => vec![Parked, Failed],
         ParkReason::UnprovenEnd | ParkReason::Auth | ParkReason::Config | ParkReason::Hook => {
             vec![Parked, Failed, WaitingForPerson]
@@ -76,6 +77,28 @@ impl Fact {
             reason: parked.reason.as_str().to_owned(),
             detail: one_line(parked.detail, DETAIL),
             freed_by: Some(parked.reason.freed_by().to_owned()),
+            day: None,
+        }
+    }
+
+    pub(super) fn awaiting(awaiting: &Awaiting<'_>) -> Self {
+        let request = awaiting.request;
+        let then = request.on_timeout.as_str();
+        Self {
+            at: request.since,
+            events: vec![NotifyEvent::WaitingForPerson],
+            about: Some(About {
+                issue: awaiting.issue.id.clone(),
+                title: one_line(&awaiting.issue.title, TITLE),
+                stage: awaiting.stage.clone(),
+                run: awaiting.run.to_string(),
+            }),
+            reason: "approval".to_owned(),
+            detail: one_line(&view::asks(request), DETAIL),
+            freed_by: Some(format!(
+                "`vik approve` or `vik deny`; without an answer until {:.0}: {then}",
+                request.until
+            )),
             day: None,
         }
     }

@@ -61,6 +61,7 @@ impl Watcher {
     fn fact(&mut self, progress: &Progress<'_>) -> Option<Fact> {
         match progress {
             Progress::Parked(parked) => Some(Fact::parked(parked)),
+            Progress::Awaiting(awaiting) => Some(Fact::awaiting(awaiting)),
             Progress::DayLimit { day, hit } => Some(Fact::day_limit(wall_clock(), *day, hit)),
             Progress::EditRejected { first } => Some(Fact::trouble(wall_clock(), "edit_rejected", first)),
             Progress::LedgerFailed { error } => Some(Fact::trouble(wall_clock(), "ledger", error)),
@@ -83,11 +84,11 @@ impl Watcher {
                 None
             }
             Progress::Note(issue, note) => {
-                let (Note::Ended { run, stage, .. }
-                | Note::BackingOff { run, stage, .. }
-                | Note::Parked { run, stage, .. }
-                | Note::Freed { run, stage }
-                | Note::Unparked { run, stage }) = note;
+                // An attempt that waits goes on: nothing follows from the one before it yet.
+                if matches!(note, Note::Awaiting { .. } | Note::Answered { .. }) {
+                    return None;
+                }
+                let (run, stage) = note.about();
                 let failed = self.failed.remove(&((*issue).clone(), stage.clone()))?;
                 let Note::Ended { succeeded: false, .. } = note else {
                     return None;

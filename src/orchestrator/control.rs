@@ -3,17 +3,21 @@
 use tokio::sync::oneshot;
 use vik_api::{ErrorBody, IssuesPage, PROTOCOL, Response, SCHEMA, Verb};
 use vik_core::ids::IssueId;
-use vik_core::scheduler::{Answer, Ask, By, Input};
+use vik_core::scheduler::{Answer, Ask, By, Input, Reply};
 
 use super::{Asking, Orchestrator};
 use crate::control::view;
 
 impl Orchestrator {
     pub(super) fn on_ask(&mut self, asking: Asking) {
-        let Asking { request, by, answer } = asking;
+        let Asking {
+            request,
+            by,
+            answer: answer_to,
+        } = asking;
         if request.v != PROTOCOL {
             return tell(
-                answer,
+                answer_to,
                 error(
                     "protocol",
                     format!("this daemon speaks version {PROTOCOL} of the control protocol"),
@@ -25,37 +29,51 @@ impl Orchestrator {
             tracing::info!(%by, verb = ?request.verb, "asked");
         }
         match request.verb {
-            Verb::Status => tell(answer, Response::Status(Box::new(self.status()))),
+            Verb::Status => tell(answer_to, Response::Status(Box::new(self.status()))),
             Verb::Refresh => {
                 self.refresh();
-                tell(answer, Response::Accepted);
+                tell(answer_to, Response::Accepted);
             }
             Verb::Stop { keep_sessions: true } => {
                 self.begin_keep();
-                tell(answer, Response::Accepted);
+                tell(answer_to, Response::Accepted);
             }
             Verb::Stop { keep_sessions: false } => {
                 // Asking twice is no reason to hurry: a signal does that.
                 if !self.stop.1.is_set() {
                     self.begin_stop();
                 }
-                tell(answer, Response::Accepted);
+                tell(answer_to, Response::Accepted);
             }
-            Verb::Pause { issue } => self.ask(Ask::Pause(issue), by, answer),
-            Verb::Continue { issue } => self.ask(Ask::Continue(issue), by, answer),
-            Verb::Cancel { issue } => self.ask(Ask::Cancel(issue), by, answer),
-            Verb::Unpark { issue, attempts } => self.ask(Ask::Unpark(issue, attempts), by, answer),
+            Verb::Pause { issue } => self.ask(Ask::Pause(issue), by, answer_to),
+            Verb::Continue { issue } => self.ask(Ask::Continue(issue), by, answer_to),
+            Verb::Cancel { issue } => self.ask(Ask::Cancel(issue), by, answer_to),
+            Verb::Unpark { issue, attempts } => self.ask(Ask::Unpark(issue, attempts), by, answer_to),
+            Verb::Answer {
+                issue,
+                stage,
+                request,
+                answer,
+            } => {
+                let reply = Reply {
+                    issue,
+                    stage,
+                    request,
+                    answer,
+                };
+                self.ask(Ask::Answer(reply), by, answer_to);
+            }
             Verb::Drain => {
-                self.ask(Ask::Drain, by, answer);
+                self.ask(Ask::Drain, by, answer_to);
                 self.begin_drain();
             }
             Verb::Issues { after, query, limit } => {
                 let page = self.issues(after.as_ref(), query.as_deref(), limit);
-                tell(answer, Response::Issues(Box::new(page)));
+                tell(answer_to, Response::Issues(Box::new(page)));
             }
             // The socket has answered it.
             Verb::Link => tell(
-                answer,
+                answer_to,
                 Response::Nothing {
                     why: "HTTP is not served on TCP".to_owned(),
                 },
@@ -63,7 +81,7 @@ impl Orchestrator {
             Verb::Explain { issue } => {
                 let told = view::explanation(&self.scheduler, &self.workflow, &issue, self.now());
                 let told = told.map_or(Response::NotFound, |told| Response::Explanation(Box::new(told)));
-                tell(answer, told);
+                tell(answer_to, told);
             }
         }
     }

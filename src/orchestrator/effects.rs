@@ -13,6 +13,7 @@ use vik_core::scheduler::{Effect, Input, Seen, Start};
 use vik_store::Trouble;
 
 use super::control::response;
+use super::progress::Awaiting;
 use super::removal::{self, Removal};
 use super::told::parked;
 use super::{Event, Orchestrator, Progress, Running};
@@ -20,7 +21,7 @@ use crate::crash;
 use crate::host::millis;
 use crate::intake;
 use crate::report::one_line;
-use crate::session::{self, Attempt, AttemptEnd, Finish, Live, Orders, Spent, StopLevel};
+use crate::session::{self, Attempt, AttemptEnd, Finish, Live, News, Orders, StopLevel, What};
 
 impl Orchestrator {
     /// Tells the scheduler something. What it decides is committed, then done.
@@ -43,6 +44,12 @@ impl Orchestrator {
                     if let Some(running) = self.running.get(&session) {
                         tracing::info!(%session, ?why, "stopping an attempt");
                         running.tell.stop(why);
+                    }
+                }
+                Effect::Tell { session, answered } => {
+                    if let Some(running) = self.running.get(&session) {
+                        tracing::info!(%session, by = answered.by, answer = answered.answer.as_str(), "answered");
+                        running.tell.answer(answered);
                     }
                 }
                 Effect::Warn { session, limit } => {
@@ -110,7 +117,7 @@ impl Orchestrator {
         );
         let (host, workflow) = (Arc::clone(&self.host), Arc::clone(&self.workflow));
         let prompts = Arc::clone(&self.prompts);
-        let (spent, shims) = (self.spent.0.clone(), Arc::clone(&self.shims));
+        let (news, shims) = (self.news.0.clone(), Arc::clone(&self.shims));
         let (events, orphan_grace) = (self.events.0.clone(), self.orphan_grace());
         tokio::spawn(async move {
             let attempt = || Attempt {
@@ -120,7 +127,7 @@ impl Orchestrator {
                 start: start.clone(),
                 live: live.clone(),
                 orders: orders.clone(),
-                spent: spent.clone(),
+                news: news.clone(),
                 orphan_grace,
                 shims: Arc::clone(&shims),
             };
@@ -146,20 +153,25 @@ impl Orchestrator {
         });
     }
 
-    pub(super) fn on_spent(&mut self, spent: Spent) {
-        let Spent {
-            issue,
-            session,
-            spend,
-        } = spent;
-        if let Some(running) = self.running.get_mut(&session) {
-            running.spent = spend;
+    pub(super) fn on_news(&mut self, news: News) {
+        let News { issue, session, what } = news;
+        match what {
+            What::Spent(spend) => {
+                if let Some(running) = self.running.get_mut(&session) {
+                    running.spent = spend;
+                }
+                self.handle(Input::Spent {
+                    issue,
+                    session,
+                    spend,
+                });
+            }
+            What::Awaits(request) => self.handle(Input::Awaits {
+                issue,
+                session,
+                request,
+            }),
         }
-        self.handle(Input::Spent {
-            issue,
-            session,
-            spend,
-        });
     }
 
     pub(super) fn on_ended(&mut self, session: SessionId, end: AttemptEnd) {
@@ -204,6 +216,14 @@ impl Orchestrator {
             Note::Parked { stage, reason, .. } => {
                 tracing::warn!(issue = issue.as_str(), %stage, reason = reason.as_str(), "parked");
             }
+            Note::Awaiting { stage, request, .. } => {
+                tracing::warn!(issue = issue.as_str(), %stage, gate = request.gate.as_str(), "waits for a person");
+            }
+            Note::Answered {
+                stage, answer, by, ..
+            } => {
+                tracing::info!(issue = issue.as_str(), %stage, by, answer = answer.as_str(), "a person answered");
+            }
             Note::Freed { stage, .. } => {
                 tracing::info!(issue = issue.as_str(), %stage, "the issue was changed: freed");
             }
@@ -218,6 +238,16 @@ impl Orchestrator {
             if let Some(parked) = parked.filter(|parked| parked.run == *run) {
                 self.observer.on(&Progress::Parked(&parked));
             }
+        }
+        if let Note::Awaiting { run, stage, request } = note
+            && let Some(machine) = self.scheduler.machine(issue)
+        {
+            self.observer.on(&Progress::Awaiting(&Awaiting {
+                issue: machine.issue(),
+                run: *run,
+                stage,
+                request,
+            }));
         }
         self.closing.add_note(issue, note);
     }

@@ -93,7 +93,12 @@ impl Closing {
                     "{issue} {stage}: failed, and the issue left the stage's state"
                 ));
             }
-            Note::BackingOff { .. } | Note::Parked { .. } | Note::Freed { .. } | Note::Unparked { .. } => {}
+            Note::BackingOff { .. }
+            | Note::Awaiting { .. }
+            | Note::Answered { .. }
+            | Note::Parked { .. }
+            | Note::Freed { .. }
+            | Note::Unparked { .. } => {}
         }
     }
 
@@ -170,7 +175,8 @@ impl Orchestrator {
                 }
                 // No pull has told yet what it did to its issue.
                 Phase::Settling { .. } => closing.changed |= run.last_succeeded(),
-                Phase::Active { .. } | Phase::BackingOff { .. } => {}
+                // What waits for a person is told with all that waits.
+                Phase::Active { .. } | Phase::BackingOff { .. } | Phase::Awaiting { .. } => {}
             }
         }
     }

@@ -42,12 +42,12 @@ use crate::daemon::{Shims, Signals};
 use crate::host::Host;
 use crate::intake::PullError;
 use crate::notify::Health;
-use crate::session::{AttemptEnd, Live, Spent, Stop, StopLevel, Tell};
+use crate::session::{AttemptEnd, Live, News, Stop, StopLevel, Tell};
 use crate::workflow_file::{LoadedWorkflow, Prompts, Watch};
 
 pub use durable::{Book, Committing};
 pub use finish::{Closing, SummaryRow};
-pub use progress::{Observer, Parked, Progress, Silent};
+pub use progress::{Awaiting, Observer, Parked, Progress, Silent};
 
 /// The least time between the starts of two pulls, however many things ask for one.
 const PULL_GAP: Duration = Duration::from_millis(200);
@@ -182,7 +182,7 @@ pub struct Orchestrator {
     closing: Closing,
     observer: Box<dyn Observer>,
     shims: Shims,
-    spent: (mpsc::UnboundedSender<Spent>, mpsc::UnboundedReceiver<Spent>),
+    news: (mpsc::UnboundedSender<News>, mpsc::UnboundedReceiver<News>),
     default_grace: Duration,
     /// Cancels pulls and looks: what they tell does not matter any more.
     no_more_looks: CancellationToken,
@@ -275,7 +275,7 @@ impl Orchestrator {
             closing: Closing::default(),
             observer,
             shims: Shims::default(),
-            spent: mpsc::unbounded_channel(),
+            news: mpsc::unbounded_channel(),
             default_grace: orphan_grace,
             no_more_looks: CancellationToken::new(),
             keeping: false,
@@ -317,7 +317,7 @@ impl Orchestrator {
                     Err(error) => self.on_ledger_failure(error),
                 },
                 Some(event) = self.events.1.recv() => self.on_event(event),
-                Some(spent) = self.spent.1.recv() => self.on_spent(spent),
+                Some(news) = self.news.1.recv() => self.on_news(news),
                 reload = self.edits.next() => self.on_reload(reload),
                 asked = signals.next() => self.on_signal(asked),
                 Some(asking) = asks.recv() => self.on_ask(asking),

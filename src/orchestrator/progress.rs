@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use jiff::civil::Date;
+use vik_core::approval::Request;
 use vik_core::ids::{IssueId, RunId, StageName};
 use vik_core::issue::{Issue, Skipped};
 use vik_core::limits::LimitHit;
@@ -36,6 +37,8 @@ pub enum Progress<'a> {
     Note(&'a IssueId, &'a Note),
     /// An issue is parked; told beside the note that says so.
     Parked(&'a Parked<'a>),
+    /// Something waits for a person; told beside the note that says so.
+    Awaiting(&'a Awaiting<'a>),
     /// What may be spent today is spent; told once a day.
     DayLimit {
         /// The day (UTC).
@@ -84,6 +87,19 @@ pub struct Parked<'a> {
     pub reason: ParkReason,
     /// The same in a person's words.
     pub detail: &'a str,
+}
+
+/// What waits for a person's word.
+#[derive(Clone, Copy, Debug)]
+pub struct Awaiting<'a> {
+    /// The issue, as it was last seen.
+    pub issue: &'a Issue,
+    /// The run.
+    pub run: RunId,
+    /// Its stage.
+    pub stage: &'a StageName,
+    /// What is asked.
+    pub request: &'a Request,
 }
 
 /// Is told what happens.

@@ -47,6 +47,11 @@ impl Orchestrator {
             })
             .collect();
         parked.sort_by(|a, b| (a.since, &a.issue_id).cmp(&(b.since, &b.issue_id)));
+        let approvals = self.scheduler.awaited().into_iter().map(|awaited| {
+            let title = title(awaited.issue);
+            view::approval(&awaited, title)
+        });
+        let approvals = approvals.collect();
         let (waiting, count) = self.scheduler.waiting(now, SHOWN_WAITING);
         let waiting: Vec<_> = waiting
             .iter()
@@ -65,6 +70,7 @@ impl Orchestrator {
             last_pull: self.last_pull.clone(),
             pulls: self.counts,
             sessions,
+            approvals,
             parked,
             waiting_more: count - waiting.len(),
             waiting,

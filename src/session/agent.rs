@@ -16,7 +16,8 @@ use vik_proc::{
 };
 use vik_store::{ProcessNote, Step, StoreError, Trouble};
 
-use super::attempt::{Cut, Spent, Work};
+use super::approval::What;
+use super::attempt::{Cut, Work};
 use super::conclude::{figures, unproven};
 use super::follow::{FollowError, Follower};
 use super::live::LivePhase;
@@ -322,12 +323,7 @@ impl Work<'_> {
         let (spend, _) = figures(&self.kept.profile, usage, cost);
         if let Some(spend) = spend.filter(|spend| spend != told) {
             *told = spend;
-            let start = self.start();
-            let _ = self.attempt.spent.send(Spent {
-                issue: start.issue.id.clone(),
-                session: start.session,
-                spend,
-            });
+            self.tell(What::Spent(spend));
         }
     }
 

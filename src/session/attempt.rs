@@ -10,8 +10,6 @@ use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 use vik_agents::Conclusion;
 use vik_core::event::{Ended, Event};
-use vik_core::ids::{IssueId, SessionId};
-use vik_core::limits::Spend;
 use vik_core::machine::Report;
 use vik_core::outcome::{FailureClass, Outcome};
 use vik_core::scheduler::Start;
@@ -22,6 +20,7 @@ use vik_store::{
     AttemptFiles, AttemptRecord, Journal, Kept, Plan, Reopened, SessionLog, Step, StoreError, Trouble,
 };
 
+use super::approval::News;
 use super::context::stage_context;
 use super::live::Live;
 use super::orders::Orders;
@@ -49,23 +48,12 @@ pub struct Attempt {
     pub live: Live,
     /// What it is told.
     pub orders: Orders,
-    /// Where it says what it has spent, each time that changes.
-    pub spent: mpsc::UnboundedSender<Spent>,
+    /// Where it says what is new of it.
+    pub news: mpsc::UnboundedSender<News>,
     /// How long its agent lives without a daemon.
     pub orphan_grace: Duration,
     /// Where its shim is noted while it lives.
     pub shims: Shims,
-}
-
-/// What an attempt has spent so far.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Spent {
-    /// The issue it is for.
-    pub issue: IssueId,
-    /// The attempt.
-    pub session: SessionId,
-    /// The total so far.
-    pub spend: Spend,
 }
 
 /// What becomes of an attempt that was taken up.
@@ -441,6 +429,13 @@ impl<'a> Work<'a> {
             Ok(()) => self.verify(&workdir).await.map_err(Cut::from),
             cut => cut,
         };
+        let result = match result {
+            Ok(()) => self.accept_result().await,
+            cut => cut,
+        };
+        if let Err(Cut::Detached) = result {
+            return result;
+        }
         let after = self.fingerprint(&workdir).await;
         self.changed = before.zip(after).map(|(before, after)| before != after);
         result

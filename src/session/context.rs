@@ -20,6 +20,10 @@ pub fn stage_context(host: &Host, start: &Start, workdir: &Path) -> Map<String, 
     issue.insert("stage".to_owned(), start.stage.name.as_str().into());
     let mut context = base_context(host, issue);
     context.insert("attempt".to_owned(), attempt_value(start));
+    context.insert(
+        "approval".to_owned(),
+        json!({ "message": start.message.as_deref().unwrap_or("") }),
+    );
     context.insert("intent".to_owned(), super::intent::value(&start.intent));
     context
 }

@@ -15,6 +15,8 @@ pub enum LivePhase {
     Running,
     /// `verify` runs.
     Verifying,
+    /// It waits for a person.
+    Awaiting,
     /// `after_run` runs.
     Finishing,
 }
@@ -26,6 +28,7 @@ impl LivePhase {
             Self::Preparing => "preparing",
             Self::Running => "running",
             Self::Verifying => "verifying",
+            Self::Awaiting => "awaiting_approval",
             Self::Finishing => "finishing",
         }
     }

@@ -2,6 +2,7 @@
 //! journal before it is taken: whoever takes the attempt up again goes on where that ends.
 
 mod agent;
+mod approval;
 mod attempt;
 mod changed;
 mod conclude;
@@ -16,7 +17,8 @@ mod scope;
 mod scripts;
 mod stop;
 
-pub use attempt::{Attempt, AttemptEnd, Finish, Spent, files, run};
+pub use approval::{News, What};
+pub use attempt::{Attempt, AttemptEnd, Finish, files, run};
 pub use context::{issue_context, stage_context};
 pub use follow::{FollowError, Follower};
 pub use live::{Live, LivePhase};

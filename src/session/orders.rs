@@ -2,6 +2,7 @@
 
 use tokio::sync::watch;
 use vik_core::limits::LimitHit;
+use vik_core::machine::Answered;
 use vik_core::outcome::Outcome;
 use vik_core::scheduler::StopWhy;
 use vik_store::Trouble;
@@ -14,6 +15,7 @@ struct Told {
     stop: Option<StopWhy>,
     detach: bool,
     warnings: Vec<LimitHit>,
+    answers: Vec<Answered>,
 }
 
 /// Tells one attempt what to do. When it is dropped, the attempt goes on as it was told last.
@@ -33,6 +35,11 @@ impl Tell {
     /// A limit is near: say so in the log.
     pub fn warn(&self, limit: LimitHit) {
         self.0.send_modify(|told| told.warnings.push(limit));
+    }
+
+    /// What a person says to what it waits with.
+    pub fn answer(&self, answered: Answered) {
+        self.0.send_modify(|told| told.answers.push(answered));
     }
 
     /// The daemon is about to end and leaves its agents alive: as soon as the agent runs, let go of it and return. What
@@ -130,6 +137,15 @@ impl Orders {
                 .get(seen..)
                 .filter(|new| !new.is_empty())
                 .map(<[_]>::to_vec)
+        })
+        .await
+    }
+
+    /// Waits until the request of this id is answered.
+    pub async fn answered(&self, request: &str) -> Answered {
+        self.own(|told| {
+            let mut answers = told.answers.iter();
+            answers.find(|answered| answered.request == request).cloned()
         })
         .await
     }

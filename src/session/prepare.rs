@@ -11,6 +11,7 @@ use vik_core::workflow::PromptSource;
 use vik_proc::{FileLock, Graces};
 use vik_store::{Ran, Step, Trouble};
 
+use super::approval::words_of_a_person;
 use super::attempt::Work;
 use super::context::issue_context;
 use super::intent;
@@ -196,8 +197,9 @@ impl Work<'_> {
         if has_commands {
             self.began(PROMPT).await?;
         }
-        let intent = intent::section(&self.start().intent, &source, &fence);
-        let written = self.write_prompt(workdir, &prompt.parts, &fence, &intent).await;
+        let mut added = intent::section(&self.start().intent, &source, &fence);
+        added.push_str(&words_of_a_person(self.start(), &source));
+        let written = self.write_prompt(workdir, &prompt.parts, &fence, &added).await;
         if written.is_err() && self.disk_fails().await {
             return written;
         }

@@ -8,6 +8,7 @@
 mod support;
 
 mod api;
+mod approvals;
 mod attempts;
 mod chaos;
 mod cli;

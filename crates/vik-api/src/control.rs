@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use vik_core::ids::IssueId;
+use vik_core::approval::Answer;
+use vik_core::ids::{IssueId, StageName};
 
 use crate::{ErrorBody, Explanation, IssuesPage, Status};
 
@@ -57,6 +58,20 @@ pub enum Verb {
         /// Allow at least so many attempts more.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         attempts: Option<u32>,
+    },
+    /// Answer what waits for a person.
+    Answer {
+        /// The issue.
+        issue: IssueId,
+        /// The stage; the only one that waits where absent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        stage: Option<StageName>,
+        /// The request that the person has seen; whichever waits where absent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        request: Option<String>,
+        /// What is said.
+        #[serde(flatten)]
+        answer: Answer,
     },
     /// Start nothing more, and end when nothing runs.
     Drain,

@@ -23,15 +23,15 @@ pub use explain::{
 };
 pub use notify::{Notification, NotifiedItem, NotifierView};
 pub use pages::{Decided, DecisionsPage, EventsPage, Health, IssuesPage, RunsPage, StderrTail};
-pub use problem::{PROBLEM_JSON, Problem, Steered, Unpark, WhichIssue};
+pub use problem::{Opinion, PROBLEM_JSON, Problem, Steered, Unpark, WhichIssue};
 pub use report::{AgentFigures, EndFigures, Figures, Part, ReportView, StageFigures};
 pub use runs::{AttemptView, RunState, RunView};
 pub use schedule::{LastRun, ScheduleResult, ScheduleView, ScheduledView, SkippedRun};
 pub use sessions::{DiffView, Excerpt, Fact, FeedEvent, FileChange, FileDiff, ScriptView, SessionDetail};
 pub use spend::{DayView, LifeView, LimitView, SpendView};
 pub use status::{
-    ApiView, Daemon, DaemonState, LastPull, LedgerView, ParkedView, PullCounts, RejectedEdit, SCHEMA,
-    SessionView, StageDef, Status, WaitingView, WorkflowView,
+    ApiView, ApprovalView, Daemon, DaemonState, LastPull, LedgerView, ParkedView, PullCounts, RejectedEdit,
+    SCHEMA, SessionView, StageDef, Status, WaitingView, WorkflowView,
 };
 pub use trace::{
     Author, BlameView, BlamedLines, BrokenRecord, IntentFile, IntentView, TraceCheck, TraceEntry,

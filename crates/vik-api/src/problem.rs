@@ -60,6 +60,21 @@ pub struct Unpark {
     pub attempts: Option<u32>,
 }
 
+/// `POST /api/v1/issues/{id}/approve`, `POST /api/v1/issues/{id}/deny`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Opinion {
+    /// The stage; absent: the only one that waits.
+    #[serde(default)]
+    pub stage: Option<vik_core::ids::StageName>,
+    /// The `id` of the request that the person has seen; absent: whichever waits now.
+    #[serde(default)]
+    pub request: Option<String>,
+    /// For the agent. With a denial: what it is to do instead.
+    #[serde(default)]
+    pub message: Option<String>,
+}
+
 /// What came of a request that steers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Steered {

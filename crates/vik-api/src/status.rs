@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use vik_core::approval::Request;
 use vik_core::ids::{AgentName, IssueId, StageName};
 use vik_core::outcome::Usage;
 
@@ -27,6 +28,9 @@ pub struct Status {
     pub pulls: PullCounts,
     /// Attempts under way.
     pub sessions: Vec<SessionView>,
+    /// What waits for a person, the oldest first.
+    #[serde(default)]
+    pub approvals: Vec<ApprovalView>,
     /// What will not start again by itself.
     pub parked: Vec<ParkedView>,
     /// What will start later: the first ones where there are very many.
@@ -69,6 +73,7 @@ impl Status {
             last_pull: None,
             pulls: PullCounts::default(),
             sessions: Vec::new(),
+            approvals: Vec::new(),
             parked: Vec::new(),
             waiting: Vec::new(),
             waiting_more: 0,
@@ -220,7 +225,7 @@ pub struct SessionView {
     pub model: Option<String>,
     /// Its number within the run.
     pub attempt: u32,
-    /// `preparing`, `running`, `verifying`, `finishing`.
+    /// `preparing`, `running`, `verifying`, `awaiting_approval`, `finishing`.
     pub phase: String,
     /// When it started.
     #[schemars(with = "String")]
@@ -250,6 +255,26 @@ pub struct SessionView {
     pub resumed_from: Option<String>,
     /// Its log.
     pub log: PathBuf,
+}
+
+/// Something that waits for a person: `vik approve`, `vik deny`.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct ApprovalView {
+    /// The run.
+    pub run_id: String,
+    /// The attempt, where it is under way.
+    pub session_id: Option<String>,
+    /// The issue.
+    pub issue_id: IssueId,
+    /// Its title.
+    pub issue_title: String,
+    /// The stage.
+    pub stage: StageName,
+    /// What is asked.
+    #[serde(flatten)]
+    pub request: Request,
+    /// The same for people.
+    pub detail: String,
 }
 
 /// An (issue, stage) that will not start again by itself.

@@ -78,6 +78,13 @@ impl fmt::Debug for Fingerprint {
     }
 }
 
+/// Sixteen hexadecimal digits: enough to tell one text from another.
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0[..8].iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
 /// The result of a pull: issues in pull order, and the items that were no issues.
 #[derive(Clone, Debug, Default)]
 pub struct Pull {

@@ -3,6 +3,7 @@
 //! Everything here is deterministic: no I/O, no clock, no async runtime. Time comes in as an argument, what
 //! should happen goes out as data.
 
+pub mod approval;
 pub mod backoff;
 pub mod changes;
 pub mod duration;

@@ -45,8 +45,10 @@ pub enum FailureClass {
     Usage,
     /// A hook or the prompt failed before the agent started.
     Hook,
-    /// The stage's `verify` command said no.
+    /// The stage's `verify` command said no, or a person asked for changes.
     Verify,
+    /// A person, or the time limit of an approval, said no to the result.
+    Denied,
     /// The agent failed in a way that fits no other class.
     Agent,
     /// The end of the process tree could not be proven.
@@ -76,7 +78,7 @@ snake_display!(Outcome {
 });
 snake_display!(FailureClass {
     RateLimit => "rate_limit", Overloaded => "overloaded", Auth => "auth", Model => "model",
-    Context => "context", Network => "network", Usage => "usage", Hook => "hook", Verify => "verify",
+    Context => "context", Network => "network", Usage => "usage", Hook => "hook", Verify => "verify", Denied => "denied",
     Agent => "agent", UnprovenEnd => "unproven_end",
 });
 snake_display!(CostSource { None => "none", Reported => "reported", Price => "price", Estimate => "estimate" });

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use vik_core::approval::Request;
 use vik_core::event::Ended;
-use vik_core::machine::Report;
+use vik_core::machine::{Answered, Report};
 use vik_core::outcome::{FailureClass, Outcome};
 
 use crate::StoreError;
@@ -96,6 +97,17 @@ pub enum Step {
     Stopping {
         /// How the attempt will have ended.
         trouble: Trouble,
+    },
+    /// It is about to wait for a person.
+    Asked {
+        /// What is asked.
+        request: Box<Request>,
+    },
+    /// The person, or the time limit, has answered; noted before anything comes of it.
+    Answered {
+        /// The answer.
+        #[serde(flatten)]
+        answered: Answered,
     },
     /// The attempt is over but for `after_run`: this is what its log and the scheduler are told.
     Over {
@@ -284,6 +296,22 @@ impl Journal {
         ran(&self.steps, script)
     }
 
+    /// The request of this id, where it was asked.
+    pub fn asked(&self, id: &str) -> Option<&Request> {
+        self.steps.iter().find_map(|step| match step {
+            Step::Asked { request } if request.id == id => Some(&**request),
+            _ => None,
+        })
+    }
+
+    /// The first answer to the request of this id.
+    pub fn answer_to(&self, id: &str) -> Option<&Answered> {
+        self.steps.iter().find_map(|step| match step {
+            Step::Answered { answered } if answered.request == id => Some(answered),
+            _ => None,
+        })
+    }
+
     /// Where the attempt goes on, on a machine of this boot.
     pub fn plan(&self, boot_id: &str) -> Plan {
         plan(&self.steps, boot_id)
@@ -322,7 +350,12 @@ fn plan(steps: &[Step], boot: &str) -> Plan {
                     report: report.clone(),
                 };
             }
-            Step::WorkspaceReady | Step::Started { .. } | Step::Finished { .. } | Step::Unknown => {}
+            Step::WorkspaceReady
+            | Step::Started { .. }
+            | Step::Finished { .. }
+            | Step::Asked { .. }
+            | Step::Answered { .. }
+            | Step::Unknown => {}
         }
     }
     match shim {

@@ -193,6 +193,7 @@ fn context(host: &Host, kind: Kind, stage: &Stage, issue: &Issue) -> Value {
         budget: Default::default(),
         intent: Default::default(),
         fenced: false,
+        message: None,
     };
     let mut context = stage_context(host, &start, &workdir);
     if kind == Kind::AfterRun {

@@ -1,8 +1,9 @@
 use jiff::{SignedDuration, Timestamp};
 use vik_api::{
-    ApiView, Daemon, DaemonState, DayView, LastPull, LedgerView, LimitView, NotifierView, ParkedView,
-    PullCounts, RejectedEdit, SCHEMA, SessionView, SpendView, Status, WaitingView, WorkflowView,
+    ApiView, ApprovalView, Daemon, DaemonState, DayView, LastPull, LedgerView, LimitView, NotifierView,
+    ParkedView, PullCounts, RejectedEdit, SCHEMA, SessionView, SpendView, Status, WaitingView, WorkflowView,
 };
+use vik_core::approval::{Call, Gate, OnTimeout, Request};
 use vik_core::outcome::Usage;
 
 use super::text;
@@ -83,6 +84,26 @@ fn notifier(name: &str, failing_since: Option<Timestamp>) -> NotifierView {
     }
 }
 
+fn approval(issue: &str, gate: Gate, call: Option<Call>) -> ApprovalView {
+    let request = Request {
+        id: "r".to_owned(),
+        gate,
+        call,
+        since: ago(7200),
+        until: ago(-3600),
+        on_timeout: OnTimeout::Deny,
+    };
+    ApprovalView {
+        run_id: "run".to_owned(),
+        session_id: None,
+        issue_id: issue.into(),
+        issue_title: "Title".to_owned(),
+        stage: "implement".into(),
+        detail: crate::control::view::asks(&request),
+        request,
+    }
+}
+
 /// A daemon that has everything to tell.
 fn eventful() -> Status {
     let mut first = session("42", "implement");
@@ -117,6 +138,19 @@ fn eventful() -> Status {
             failed_in_a_row: 3,
         },
         sessions: vec![first, session("京都-7", "review")],
+        approvals: vec![
+            approval("43", Gate::Before, None),
+            approval("44", Gate::After, None),
+            approval(
+                "45",
+                Gate::Call,
+                Some(Call {
+                    tool: "Bash\u{202e}".to_owned(),
+                    command: Some("git push\n--force".to_owned()),
+                    paths: Vec::new(),
+                }),
+            ),
+        ],
         parked: vec![
             parked(
                 "7",

@@ -3,7 +3,11 @@
 use std::fmt::Write as _;
 
 use jiff::Timestamp;
-use vik_api::{DayView, LastPull, ParkedView, SessionView, SpendView, Status, WaitingView, WorkflowView};
+use vik_api::{
+    ApprovalView, DayView, LastPull, ParkedView, SessionView, SpendView, Status, WaitingView, WorkflowView,
+};
+
+use vik_core::approval::OnTimeout;
 
 use super::state;
 use crate::report::{ago, cost, count, one_line, short, spent, table_within, wrap};
@@ -21,6 +25,10 @@ pub fn text(status: &Status, now: Timestamp, width: usize) -> String {
     if !status.sessions.is_empty() {
         out.push('\n');
         out.push_str(&sessions(&status.sessions, now, width));
+    }
+    if !status.approvals.is_empty() {
+        out.push('\n');
+        out.push_str(&approvals(&status.approvals, now, width));
     }
     if !status.parked.is_empty() {
         out.push('\n');
@@ -174,6 +182,28 @@ fn push_wrapped(out: &mut String, text: &str, width: usize) {
     for (at, line) in wrap(text, room).iter().enumerate() {
         let _ = writeln!(out, "{}{line}", if at == 0 { first } else { indent });
     }
+}
+
+/// What waits for a person: the one list in which something is asked of who reads it.
+fn approvals(approvals: &[ApprovalView], now: Timestamp, width: usize) -> String {
+    let mut out = "WAITS FOR YOU: `vik approve ISSUE` or `vik deny ISSUE`\n".to_owned();
+    for approval in approvals {
+        let request = &approval.request;
+        let text = format!(
+            "  {} {} for {}: {} ({} in {})",
+            one_line(approval.issue_id.as_str(), 30),
+            approval.stage,
+            ago(request.since, now),
+            one_line(&approval.detail, 400),
+            match request.on_timeout {
+                OnTimeout::Deny => "denied",
+                OnTimeout::Approve => "approved",
+            },
+            ago(now, request.until),
+        );
+        push_wrapped(&mut out, &text, width);
+    }
+    out
 }
 
 fn sessions(sessions: &[SessionView], now: Timestamp, width: usize) -> String {

@@ -9,8 +9,8 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, post};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use vik_api::{
-    DecisionsPage, DiffView, EventsPage, Explained, FeedEvent, Health, IssuesPage, ReportView, RunsPage,
-    SessionDetail, Status, StderrTail, Steered, Unpark, WhichIssue,
+    DecisionsPage, DiffView, EventsPage, Explained, FeedEvent, Health, IssuesPage, Opinion, ReportView,
+    RunsPage, SessionDetail, Status, StderrTail, Steered, Unpark, WhichIssue,
 };
 
 use super::answer::Refusal;
@@ -208,6 +208,16 @@ pub fn routes() -> Vec<Route> {
             "/issues/{id}/unpark",
             "Free what is parked for the issue",
             post(steer::unpark),
+        ),
+        Route::post::<Opinion>(
+            "/issues/{id}/approve",
+            "Let go on what waits for a person",
+            post(steer::approve),
+        ),
+        Route::post::<Opinion>(
+            "/issues/{id}/deny",
+            "Deny what waits for a person; a message says what to do instead",
+            post(steer::deny),
         ),
         Route::get(
             "/healthz",

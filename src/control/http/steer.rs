@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use axum::Extension;
 use axum::extract::State;
-use vik_api::{Response, Steered, Unpark, Verb, WhichIssue};
+use vik_api::{Opinion, Response, Steered, Unpark, Verb, WhichIssue};
+use vik_core::approval;
 use vik_core::ids::IssueId;
 use vik_core::scheduler::By;
 
@@ -55,6 +56,37 @@ pub async fn unpark(
     let verb = Verb::Unpark {
         issue: issue.clone(),
         attempts: wish.0.attempts,
+    };
+    steer(&daemon, verb, by, Some(issue)).await
+}
+
+pub async fn approve(asked: Asked, issue: IssueInPath, opinion: Input<Opinion>) -> Answer<Steered> {
+    answer(asked, issue, opinion, |message| approval::Answer::Approve {
+        message,
+    })
+    .await
+}
+
+pub async fn deny(asked: Asked, issue: IssueInPath, opinion: Input<Opinion>) -> Answer<Steered> {
+    answer(asked, issue, opinion, approval::Answer::denied).await
+}
+
+async fn answer(
+    (State(daemon), Extension(by)): Asked,
+    IssueInPath(issue): IssueInPath,
+    opinion: Input<Opinion>,
+    say: impl FnOnce(Option<String>) -> approval::Answer,
+) -> Answer<Steered> {
+    let Opinion {
+        stage,
+        request,
+        message,
+    } = opinion.0;
+    let verb = Verb::Answer {
+        issue: issue.clone(),
+        stage,
+        request,
+        answer: say(message.filter(|message| !message.trim().is_empty())),
     };
     steer(&daemon, verb, by, Some(issue)).await
 }

@@ -48,7 +48,7 @@ fn attempt(
 ) -> (
     Attempt,
     session::Tell,
-    tokio::sync::mpsc::UnboundedReceiver<session::Spent>,
+    tokio::sync::mpsc::UnboundedReceiver<session::News>,
 ) {
     let workflow_path = folder.join("work/workflow.yml");
     let workflow = read_workflow(&workflow_path);
@@ -65,7 +65,7 @@ fn attempt(
         vik,
     };
     let (tell, orders) = Orders::new(Stop::new().1);
-    let (spent, hears) = tokio::sync::mpsc::unbounded_channel();
+    let (news, hears) = tokio::sync::mpsc::unbounded_channel();
     let attempt = Attempt {
         host: Arc::new(host),
         workflow: Arc::new(workflow),
@@ -73,7 +73,7 @@ fn attempt(
         start: Box::new(start),
         live: Live::default(),
         orders,
-        spent,
+        news,
         orphan_grace: grace,
         shims: Default::default(),
     };
@@ -146,6 +146,7 @@ impl Scene {
             budget: Limit::default(),
             intent: Default::default(),
             fenced: false,
+            message: None,
         };
         Self { world, start }
     }

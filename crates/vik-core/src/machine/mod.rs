@@ -3,6 +3,7 @@
 //! It is told what happened and asked what could start; it never acts. All time is an argument, all state is plain
 //! data, so that the same machine can be simulated, stored and moved.
 
+mod approve;
 mod life;
 mod note;
 mod park;
@@ -29,7 +30,7 @@ pub use life::Life;
 pub use note::Note;
 pub use park::ParkReason;
 pub use report::Report;
-pub use run::{Phase, Run, Wait};
+pub use run::{Answered, Approved, Phase, Run, Wait};
 
 /// The number of a pull, counted from 1 when it *starts*: only a pull that started after an attempt ended can tell
 /// what the attempt did.
@@ -87,7 +88,9 @@ impl Machine {
         self.present = true;
         for run in &mut self.runs {
             match &mut run.phase {
-                Phase::Active { .. } => {}
+                // It tells anew what it waits for.
+                Phase::Active { awaiting, .. } => *awaiting = None,
+                Phase::Awaiting { request, until, .. } => *until = mono_of(request.until, now),
                 Phase::Settling { after, ended } => {
                     *after = PullNo(1);
                     let ago = since(ended.wall, now);
@@ -220,6 +223,16 @@ impl Machine {
                     }
                     !freed
                 }
+                Phase::Awaiting { text, .. } if matching.is_some() => {
+                    if !is_same
+                        && *text != issue.text_fingerprint()
+                        && let Some(policy) = stage.and_then(|stage| stage.approve.as_ref())
+                    {
+                        // What was read by whoever is about to answer is another text now.
+                        observed.notes.push(run.ask(issue, policy, now));
+                    }
+                    true
+                }
                 Phase::Settling { after, .. } if pull < *after => true,
                 Phase::Settling { ended, .. } if matching.is_some() => {
                     let ended = *ended;
@@ -232,7 +245,7 @@ impl Machine {
                     true
                 }
                 Phase::BackingOff { .. } if matching.is_some() => true,
-                Phase::Settling { .. } | Phase::BackingOff { .. } => {
+                Phase::Settling { .. } | Phase::BackingOff { .. } | Phase::Awaiting { .. } => {
                     observed.notes.push(run.over());
                     false
                 }
@@ -290,7 +303,7 @@ impl Machine {
         self.present = false;
         let mut observed = Observed::default();
         self.runs.retain(|run| {
-            let waits = matches!(run.phase, Phase::BackingOff { .. });
+            let waits = matches!(run.phase, Phase::BackingOff { .. } | Phase::Awaiting { .. });
             if waits {
                 observed.notes.push(run.over());
             }
@@ -377,6 +390,10 @@ impl Machine {
             // The scheduler starts nothing whose intent cannot be followed.
             intent: Intent::resolve(stage, &self.issue).unwrap_or_else(|_| Intent::nothing()),
             fenced,
+            message: run
+                .approved
+                .as_ref()
+                .and_then(|approved| approved.message.clone()),
         };
         run.phase = Phase::Active {
             session,
@@ -384,6 +401,8 @@ impl Machine {
             start: Box::new(start.clone()),
             estimate: agent.map(|agent| agent.estimate).unwrap_or_default(),
             stopping: None,
+            awaiting: None,
+            answered: None,
         };
         self.runs.insert(at.unwrap_or(self.runs.len()), run);
         start
@@ -532,6 +551,15 @@ impl Machine {
     pub fn pause(&mut self, paused: bool) -> bool {
         std::mem::replace(&mut self.paused, paused) != paused
     }
+}
+
+/// When the monotonic clock will show that, as far as the other runs evenly.
+fn mono_of(then: jiff::Timestamp, now: Now) -> Mono {
+    let wait = SignedDuration::try_from(then - now.wall).ok();
+    now.mono.plus(
+        wait.and_then(|wait| Duration::try_from(wait).ok())
+            .unwrap_or_default(),
+    )
 }
 
 /// How long ago that was; nothing where the clock says it is yet to come.

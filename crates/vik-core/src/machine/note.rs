@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{ParkReason, Wait};
+use crate::approval::{Answer, Request};
 use crate::ids::{RunId, StageName};
 
 /// What happened to a run; for logs, `explain` and the closing summary.
@@ -29,6 +30,28 @@ pub enum Note {
         wait: Duration,
         /// For what.
         why: Wait,
+    },
+    /// It waits for a person.
+    Awaiting {
+        /// The run.
+        run: RunId,
+        /// Its stage.
+        stage: StageName,
+        /// What is asked.
+        request: Box<Request>,
+    },
+    /// What it waited with was answered.
+    Answered {
+        /// The run.
+        run: RunId,
+        /// Its stage.
+        stage: StageName,
+        /// What was asked.
+        request: Box<Request>,
+        /// What was said.
+        answer: Answer,
+        /// By whom.
+        by: String,
     },
     /// It will not be tried again.
     Parked {
@@ -61,6 +84,8 @@ impl Note {
         match self {
             Self::Ended { run, stage, .. }
             | Self::BackingOff { run, stage, .. }
+            | Self::Awaiting { run, stage, .. }
+            | Self::Answered { run, stage, .. }
             | Self::Parked { run, stage, .. }
             | Self::Freed { run, stage }
             | Self::Unparked { run, stage } => (*run, stage),

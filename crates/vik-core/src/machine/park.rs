@@ -26,6 +26,8 @@ pub enum ParkReason {
     IssueLimit,
     /// A person cancelled it.
     Cancelled,
+    /// A person, or the time limit of an approval, said no.
+    Denied,
 }
 
 impl ParkReason {
@@ -42,6 +44,7 @@ impl ParkReason {
             Self::OverBudget => "over_budget",
             Self::IssueLimit => "issue_limit",
             Self::Cancelled => "cancelled",
+            Self::Denied => "denied",
         }
     }
 
@@ -65,7 +68,7 @@ impl ParkReason {
             Self::OverBudget => {
                 "higher `limits` of the stage, then `vik unpark`, or a change of the issue's title or description"
             }
-            Self::NoProgress | Self::AttemptsUsedUp | Self::Lost | Self::Cancelled => {
+            Self::NoProgress | Self::AttemptsUsedUp | Self::Lost | Self::Cancelled | Self::Denied => {
                 "a change of the issue's title or description, or `vik unpark`"
             }
         }

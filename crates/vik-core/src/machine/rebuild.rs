@@ -34,6 +34,8 @@ impl Machine {
             start: Box::new(start),
             estimate,
             stopping: None,
+            awaiting: None,
+            answered: None,
         };
         self.runs.push(run);
     }

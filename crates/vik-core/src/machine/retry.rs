@@ -65,6 +65,7 @@ pub(super) fn at_once(report: &Report, stopped: Option<&StopWhy>) -> Option<Park
     }
     match report.failure_class? {
         FailureClass::Auth => Some(ParkReason::Auth),
+        FailureClass::Denied => Some(ParkReason::Denied),
         FailureClass::Usage | FailureClass::Model => Some(ParkReason::Config),
         // A workspace that could not be made is made anew, in a clean folder.
         FailureClass::Hook if !report.preparing => Some(ParkReason::Hook),

@@ -7,10 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use super::retry::{self, Case, Next};
 use super::{Life, Note, ParkReason, PullNo, Report};
+use crate::approval::{Answer, Request};
 use crate::ids::{AgentName, RunId, SessionId, StageName};
 use crate::issue::{Fingerprint, Issue};
 use crate::limits::{LimitHit, Spend};
-use crate::outcome::Outcome;
+use crate::outcome::{FailureClass, Outcome};
 use crate::scheduler::{Resume, Start, StopWhy};
 use crate::time::{Mono, Now};
 use crate::workflow::{IssuePolicy, Stage};
@@ -40,8 +41,20 @@ pub struct Run {
     /// The conversation that the next attempt may go on with, where it is by the same agent.
     #[serde(default)]
     pub conversation: Option<(AgentName, Resume)>,
+    /// What a person let start (`approve.before`).
+    #[serde(default)]
+    pub approved: Option<Approved>,
     /// Where it stands.
     pub phase: Phase,
+}
+
+/// A person's word that a run may start.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Approved {
+    /// The text of the issue that was approved: another one was not.
+    pub text: Fingerprint,
+    /// What the person says to the agent.
+    pub message: Option<String>,
 }
 
 /// Where a run stands.
@@ -60,6 +73,21 @@ pub enum Phase {
         estimate: Spend,
         /// What it was told to stop for.
         stopping: Option<StopWhy>,
+        /// What it waits for a person with.
+        #[serde(default)]
+        awaiting: Option<Box<Request>>,
+        /// What was said to what it waited with, until it tells that it heard.
+        #[serde(default)]
+        answered: Option<Box<Answered>>,
+    },
+    /// It starts when a person says so.
+    Awaiting {
+        /// What is asked.
+        request: Box<Request>,
+        /// The text of the issue that is asked for.
+        text: Fingerprint,
+        /// When the default answer is given.
+        until: Mono,
     },
     /// An attempt ended; the issue must be seen again, by a pull with this number or a later one.
     Settling {
@@ -95,6 +123,17 @@ pub enum Phase {
     },
 }
 
+/// An answer on its way to an attempt.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Answered {
+    /// The request that is answered.
+    pub request: String,
+    /// What is said.
+    pub answer: Answer,
+    /// By whom.
+    pub by: String,
+}
+
 /// What the next attempt waits for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -118,6 +157,7 @@ impl Run {
             last_session: None,
             last_stopped: None,
             conversation: None,
+            approved: None,
             phase,
         }
     }
@@ -179,6 +219,15 @@ impl Run {
     pub fn parked_for(&self) -> Option<ParkReason> {
         match self.phase {
             Phase::Parked { reason, .. } => Some(reason),
+            _ => None,
+        }
+    }
+
+    /// What it waits for a person with.
+    pub fn request(&self) -> Option<&Request> {
+        match &self.phase {
+            Phase::Awaiting { request, .. } => Some(request),
+            Phase::Active { awaiting, .. } => awaiting.as_deref(),
             _ => None,
         }
     }
@@ -308,6 +357,11 @@ impl Run {
         match reason {
             ParkReason::NoProgress => format!("{attempts} succeeded, yet the issue kept its state"),
             ParkReason::Cancelled => "a person cancelled it".to_owned(),
+            ParkReason::Denied
+                if last.is_none_or(|last| last.failure_class != Some(FailureClass::Denied)) =>
+            {
+                "its start was denied".to_owned()
+            }
             ParkReason::IssueLimit => {
                 let stopped = match &self.last_stopped {
                     Some(StopWhy::OverBudget(hit)) => Some(*hit),

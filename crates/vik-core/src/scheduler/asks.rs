@@ -12,6 +12,7 @@ impl Scheduler {
             Ask::Continue(issue) => self.pause(issue.as_ref(), false, by, now),
             Ask::Cancel(issue) => self.cancel(&issue, by, now),
             Ask::Unpark(issue, attempts) => self.unpark(&issue, attempts, by, now),
+            Ask::Answer(reply) => self.answer(reply, by, now),
             Ask::Drain => {
                 self.draining = true;
                 let detail = format!("{by} asked to start nothing more");

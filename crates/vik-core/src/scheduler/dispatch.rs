@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::scopes::OwnedScopes;
 use super::spending::Spending;
 use super::{Effect, Filter, Hold, Scheduler};
+use crate::approval::Gate;
 use crate::ids::{AgentName, IssueId, StageName};
 use crate::issue::Issue;
 use crate::limits::{LimitHit, LimitScope, LimitUnit};
@@ -37,7 +38,12 @@ impl Scheduler {
     /// The slots of what runs and of what is about to start.
     pub(super) fn slots(&self) -> Slots {
         let mut slots = Slots::default();
-        for running in self.spending.running() {
+        // One that waits for a person with its work done has no agent: others may have its slot.
+        for running in self
+            .spending
+            .running()
+            .filter(|running| running.awaits != Some(Gate::After))
+        {
             let scope = running.scope.as_ref();
             let scope = scope.filter(|_| self.workflow.issue.scope_conflicts == ScopeConflicts::Serialize);
             slots.take(&running.issue, &running.stage, &running.agent, scope);
@@ -166,6 +172,10 @@ impl Scheduler {
             self.keep_scope(machine, stage, &hold, slots);
             return false;
         }
+        // Asked for already, or held by what is not the slots'.
+        if machine.needs_approval(stage) {
+            return false;
+        }
         if let Some(reason) = used_up(machine, stage, &workflow) {
             self.park_due(id, stage, reason, now);
             return true;
@@ -249,7 +259,7 @@ impl Scheduler {
 
 /// Why a stage that is due has no attempt left: of its run, which an edit of the workflow may have cut short while it
 /// waited, or of the issue's life.
-fn used_up(machine: &Machine, stage: &Stage, workflow: &Workflow) -> Option<ParkReason> {
+pub(super) fn used_up(machine: &Machine, stage: &Stage, workflow: &Workflow) -> Option<ParkReason> {
     let run = machine.run(&stage.name);
     if let Some(run) = run.filter(|run| run.attempts >= run.allowed(stage)) {
         return Some(run.why_used_up());

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Scheduler;
 use super::dispatch::{Slots, due};
+use crate::approval::Request;
 use crate::ids::{AgentName, IssueId, RunId, SessionId, StageName};
 use crate::intent::Intent;
 use crate::limits::{Limit, LimitHit};
@@ -98,6 +99,11 @@ pub enum Hold {
         /// What would free it.
         freed_by: String,
     },
+    /// A person has to let it start.
+    Approval {
+        /// What is asked.
+        request: Box<Request>,
+    },
     /// An attempt ended, and the issue was not seen again yet.
     Settling,
     /// The issue is being looked at once more, right before the start.
@@ -144,6 +150,7 @@ impl Hold {
             Self::BackingOff { .. } => "backing_off",
             Self::Quota { .. } => "quota",
             Self::Parked { .. } => "parked",
+            Self::Approval { .. } => "approval",
             Self::Settling => "settling",
             Self::Looking => "looking",
             Self::ShowFailed => "show_failed",
@@ -161,6 +168,7 @@ impl Hold {
     /// When it ends by itself, where that is known.
     pub fn until(&self) -> Option<Timestamp> {
         match self {
+            Self::Approval { request } => Some(request.until),
             Self::DayLimit { until, .. } | Self::BackingOff { until, .. } | Self::Quota { until } => {
                 Some(*until)
             }
@@ -366,6 +374,11 @@ impl Scheduler {
         }
         if machine.runs().iter().any(Run::is_unseen) {
             return Some(Hold::Settling);
+        }
+        if let Some(Phase::Awaiting { request, .. }) = machine.run(&stage.name).map(|run| &run.phase) {
+            return Some(Hold::Approval {
+                request: request.clone(),
+            });
         }
         backing_off(machine, stage, now).or_else(|| self.turn_before(machine, stage, now))
     }

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::approval::{self, Request};
 use crate::ids::{IssueId, RunId, SessionId, StageName};
 use crate::intent::Intent;
 use crate::issue::Issue;
 use crate::limits::{Limit, LimitHit, Spend};
-use crate::machine::{Note, Report};
+use crate::machine::{Answered, Note, Report};
 use crate::outcome::Usage;
 use crate::workflow::{Stage, Workflow};
 
@@ -40,6 +41,15 @@ pub enum Input {
         session: SessionId,
         /// The total so far.
         spend: Spend,
+    },
+    /// An attempt waits for a person, or does no longer.
+    Awaits {
+        /// The issue it is for.
+        issue: IssueId,
+        /// The attempt.
+        session: SessionId,
+        /// With what.
+        request: Option<Box<Request>>,
     },
     /// The answer to [`Effect::Show`].
     Shown {
@@ -120,8 +130,23 @@ pub enum Ask {
     Cancel(IssueId),
     /// Free what is parked, and allow this many attempts more (`None`: one more run of the stage).
     Unpark(IssueId, Option<u32>),
+    /// Answer what waits for a person.
+    Answer(Reply),
     /// Start nothing more, and end when nothing runs.
     Drain,
+}
+
+/// A person's answer to what waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reply {
+    /// The issue.
+    pub issue: IssueId,
+    /// The stage; `None`: the only one that waits.
+    pub stage: Option<StageName>,
+    /// The request that the person has seen; `None`: whichever it is.
+    pub request: Option<String>,
+    /// What is said.
+    pub answer: approval::Answer,
 }
 
 /// What came of an [`Ask`].
@@ -146,6 +171,13 @@ pub enum Effect {
         session: SessionId,
         /// Why.
         why: StopWhy,
+    },
+    /// Tell this attempt what a person says to what it waits with.
+    Tell {
+        /// The attempt.
+        session: SessionId,
+        /// To which request, and what.
+        answered: Answered,
     },
     /// A limit is near (80 %): say so in the attempt's log.
     Warn {
@@ -233,6 +265,9 @@ pub struct Start {
     /// Whether the issue's text stands in its prompt in a fence.
     #[serde(default)]
     pub fenced: bool,
+    /// What the person who let it start says to the agent.
+    #[serde(default)]
+    pub message: Option<String>,
 }
 
 /// Restricts what may start (`--issue`, `--stage`); empty lists allow all.

@@ -3,6 +3,7 @@
 //! Input in, effects out; see [`Scheduler::handle`]. What must be on disk before the effects are carried out is told by
 //! [`Scheduler::take_changes`]. The one who carries them out owns the clock and the world.
 
+mod approvals;
 mod asks;
 mod blockers;
 mod dispatch;
@@ -32,8 +33,9 @@ use shows::Shows;
 use spending::Spending;
 use workspaces::Workspaces;
 
+pub use approvals::Awaited;
 pub use explain::{Explanation, Hold, StageExplanation, Waiting};
-pub use messages::{Answer, Ask, By, Effect, Filter, Input, Resume, Seen, Start, StopWhy};
+pub use messages::{Answer, Ask, By, Effect, Filter, Input, Reply, Resume, Seen, Start, StopWhy};
 pub use waits::Rest;
 
 /// The state over all issues.
@@ -158,6 +160,15 @@ impl Scheduler {
                 });
             }
         }
+        for machine in scheduler.machines.values() {
+            let unheard = machine.unheard();
+            scheduler
+                .effects
+                .extend(unheard.map(|(session, answered)| Effect::Tell {
+                    session,
+                    answered: answered.clone(),
+                }));
+        }
         scheduler.free_raised(now);
         scheduler.set_wake(now);
         (scheduler, starts)
@@ -199,6 +210,11 @@ impl Scheduler {
                 session,
                 spend,
             } => self.spent(&issue, session, spend, now),
+            Input::Awaits {
+                issue,
+                session,
+                request,
+            } => self.awaits(&issue, session, request.map(|request| *request), now),
             Input::Shown { issue, seen } => self.shown(&issue, seen, now),
             Input::Workspaces(issues) => self.workspaces.extend(issues),
             Input::WorkspaceRemoved { issue, removed } => self.workspace_removed(&issue, removed, now),
@@ -210,6 +226,8 @@ impl Scheduler {
         }
         if !frees_nothing {
             self.stop_what_is_done(now);
+            self.answer_overdue(now);
+            self.ask_for_approval(now);
             self.dispatch(now);
             self.set_wake(now);
         }
@@ -222,6 +240,7 @@ impl Scheduler {
         // Other states may be terminal now: who waits for whom follows the new workflow.
         self.hold_blocked(now);
         self.free_raised(now);
+        self.free_unasked(now);
         self.decide(now, "reloaded", About::default(), detail);
         // Other states may be of interest now.
         self.effects.push(Effect::Pull);
@@ -342,6 +361,10 @@ impl Scheduler {
                     crate::duration::Span(*wait)
                 ),
             ),
+            Note::Awaiting { request, .. } => ("awaiting_approval", request.words()),
+            Note::Answered {
+                request, answer, by, ..
+            } => ("answered", request.answered(answer, by)),
             Note::Parked { reason, .. } => (
                 "parked",
                 format!("{}; freed by {}", reason.as_str(), reason.freed_by()),

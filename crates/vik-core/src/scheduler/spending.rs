@@ -7,6 +7,7 @@ use jiff::civil::Date;
 use jiff::tz::Offset;
 
 use super::{About, Effect, Scheduler, Start, StopWhy};
+use crate::approval::Gate;
 use crate::ids::{AgentName, IssueId, SessionId, StageName};
 use crate::limits::{self, Limit, LimitHit, LimitScope, LimitUnit, Spend};
 use crate::machine::{Machine, Report};
@@ -29,6 +30,8 @@ pub(super) struct Running {
     pub stage: StageName,
     pub agent: AgentName,
     pub scope: Option<Scope>,
+    /// What it waits for a person with.
+    pub awaits: Option<Gate>,
     spent: Spend,
     warned: Vec<(LimitScope, LimitUnit)>,
 }
@@ -47,10 +50,18 @@ impl Spending {
             stage: start.stage.name.clone(),
             agent: start.stage.agent.clone(),
             scope: start.intent.scope.clone(),
+            awaits: None,
             spent: Spend::default(),
             warned: Vec::new(),
         };
         self.running.insert(start.session, running);
+    }
+
+    /// An attempt waits for a person, or does no longer.
+    pub(super) fn await_person(&mut self, session: SessionId, gate: Option<Gate>) {
+        if let Some(running) = self.running.get_mut(&session) {
+            running.awaits = gate;
+        }
     }
 
     /// The attempts that are under way.

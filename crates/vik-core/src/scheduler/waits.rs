@@ -70,10 +70,15 @@ impl Scheduler {
             Phase::BackingOff { until, .. } => Some(until),
             _ => None,
         });
+        let approvals = self.runs().filter_map(|(_, run)| match run.phase {
+            Phase::Awaiting { until, .. } => Some(until),
+            _ => None,
+        });
         let grace = self.workflow.issue.terminal_grace.0;
         let graces = self.done_since.values().map(|since| since.plus(grace));
         let day = self.day_hold(now).map(|(_, turn)| mono(turn, now));
         self.wake = backoffs
+            .chain(approvals)
             .chain(graces)
             .chain(self.shows.deadlines())
             .chain(day)

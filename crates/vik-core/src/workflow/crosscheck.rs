@@ -37,12 +37,30 @@ impl Check<'_> {
         self.prices(file);
         self.resumable(file, &agents);
         self.parallel_writers(file, &agents);
+        self.askable(file, &agents);
         if file.issues.show.command.is_none() && !self.places.is_absent("issues.show.timeout") {
             self.report_at_key(Diagnostic::warning(
                 "unused_key",
                 "issues.show.timeout",
                 "`timeout` has no effect without a `command`",
             ));
+        }
+    }
+
+    /// Rules for calls need an agent that can be asked before them.
+    fn askable(&mut self, file: &file::File, agents: &Agents<'_>) {
+        for (name, stage) in stages(file) {
+            let runtime = agent_of(agents, stage).and_then(|agent| agent.runtime);
+            let has_rules = stage
+                .approve
+                .as_ref()
+                .is_some_and(|approve| !approve.calls.is_empty());
+            if has_rules && runtime == Some(Runtime::Command) {
+                let message = "an agent of the runtime `command` cannot be asked before its calls";
+                let hint = "write `before: true` or `after: true`, and let the sandbox hold it";
+                let at = format!("issue.stages.{name}.approve.calls");
+                self.report_at_key(Diagnostic::error("cannot_ask", at, message).hint(hint));
+            }
         }
     }
 

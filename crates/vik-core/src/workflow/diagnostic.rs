@@ -63,6 +63,10 @@ pub const CODES: &[(&str, &str)] = &[
         "bool_word",
         "`yes`, `no`, `on` or `off` is text in YAML 1.2, where `true` or `false` was likely meant.",
     ),
+    (
+        "cannot_ask",
+        "Rules for calls stand where the agent cannot be asked before a call.",
+    ),
     ("dashed_arg", "A flag under `args` is written with its dashes."),
     ("duplicate_key", "A map writes the same key twice."),
     ("empty", "The file holds no workflow."),

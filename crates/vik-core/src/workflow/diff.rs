@@ -393,6 +393,7 @@ fn stage(stage: &Stage) -> Leaves {
         hook_timeout,
         hooks_in_sandbox,
         intent,
+        approve,
         verify,
         timeout,
         stall_timeout,
@@ -426,6 +427,7 @@ fn stage(stage: &Stage) -> Leaves {
     leaves.span("hooks.timeout", *hook_timeout);
     leaves.plain("hooks.sandbox", hooks_in_sandbox);
     leaves.intent(intent);
+    leaves.approve(approve.as_ref());
     leaves.text("verify", verify.as_deref());
     leaves.span("timeout", *timeout);
     leaves.span("stall_timeout", *stall_timeout);

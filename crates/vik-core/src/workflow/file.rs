@@ -1,6 +1,7 @@
 //! What stands in `workflow.yml`: every key, its type, its default and its meaning, once.
 
 use super::amounts::{Amount, Attempts, Memory, Percent, SlotLimit, TokenLimit, Tokens, Usd, UsdLimit};
+use super::approve::Approve;
 use super::args::Args;
 use super::decode::Named;
 use super::intent::{Intent, ScopeConflicts, Trust};
@@ -340,6 +341,8 @@ section! {
     "hooks" hooks: section StageHooks;
     /// What attempts of this stage are to do, and where.
     "intent" intent: section Intent;
+    /// What waits for a person: the start, the result, or calls of the agent.
+    "approve" approve: optional Approve;
     /// A shell command that Vik runs in the workspace after the agent says it is done. When it fails, so did the
     /// attempt, and the end of its output goes into the next one.
     "verify" verify: optional Text;

@@ -152,7 +152,7 @@ impl Decode for Texts {
 /// The globs of a scope.
 #[derive(Clone, Debug, Serialize)]
 #[serde(transparent)]
-pub(crate) struct Globs(Scope);
+pub(crate) struct Globs(pub(crate) Scope);
 
 impl Decode for Globs {
     fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
@@ -176,7 +176,7 @@ impl Decode for Globs {
             Err(error) => {
                 let diagnostic = cx
                     .error("empty_value", node, error.to_string())
-                    .hint("leave `owned_scope` out where everything may be changed");
+                    .hint("leave it out where every path is meant");
                 cx.sink.push(diagnostic);
                 None
             }

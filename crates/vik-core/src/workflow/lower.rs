@@ -285,6 +285,7 @@ impl Check<'_> {
             hook_timeout: stage.hooks.timeout.0,
             hooks_in_sandbox: stage.hooks.sandbox,
             intent: stage.intent.into(),
+            approve: self.approve(&path, stage.approve),
             verify: stage.verify.map(|command| command.0),
             timeout: stage.timeout.0,
             stall_timeout: stage.stall_timeout.0,

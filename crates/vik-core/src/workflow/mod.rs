@@ -5,6 +5,7 @@
 //! across sections). Each step reports all it finds and goes on.
 
 mod amounts;
+mod approve;
 mod args;
 mod crosscheck;
 mod decode;
@@ -31,6 +32,7 @@ mod yaml;
 #[cfg(test)]
 mod tests;
 
+pub use approve::{ApprovePolicy, CallRule};
 pub use diagnostic::{CODES, Diagnostic, MAX_DIAGNOSTICS, Severity, Spot};
 pub use diff::{Edit, EditKind, applied, edits};
 pub use intent::{OnViolation, ScopeConflicts, StageIntent, TrustPolicy, Untrusted};

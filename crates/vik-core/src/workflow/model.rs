@@ -11,6 +11,7 @@ use crate::ids::{AgentName, StageName};
 use crate::limits::{Limit, Spend};
 use crate::workflow::wakes::{ScheduleEntry, Webhooks};
 
+use super::approve::ApprovePolicy;
 use super::intent::{ScopeConflicts, StageIntent, TrustPolicy};
 pub use super::secrets::SecretSource;
 
@@ -313,6 +314,9 @@ pub struct Stage {
     /// `intent`: what its attempts are to do, and where.
     #[serde(default)]
     pub intent: StageIntent,
+    /// `approve`: what waits for a person.
+    #[serde(default)]
+    pub approve: Option<ApprovePolicy>,
     /// `verify`: a command that must pass after the agent says it is done.
     pub verify: Option<String>,
     /// How long an attempt may take.

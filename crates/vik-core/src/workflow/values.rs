@@ -18,6 +18,7 @@ use super::scalar::Value;
 use super::text::{choices, did_you_mean, quoted};
 use super::wakes::HookKind;
 use super::yaml::{Kind, Node};
+use crate::approval::OnTimeout;
 use crate::duration::Span;
 
 /// The longest span that is taken: adding it to any clock stays far from the end of time.
@@ -288,6 +289,7 @@ words! {
     RemoveWorkspace, "unknown_value", [("keep", "never"), ("false", "never"), ("true", "always"), ("auto", "clean")];
     LogFormat, "unknown_value", [("jsonl", "json"), ("ndjson", "json"), ("plain", "text"), ("logfmt", "text")];
     OnStateChange, "unknown_value", [("stop", "cancel"), ("abort", "cancel"), ("kill", "cancel"), ("continue", "finish"), ("keep", "finish"), ("ignore", "finish")];
+    OnTimeout, "unknown_value", [("denied", "deny"), ("reject", "deny"), ("approved", "approve"), ("allow", "approve"), ("accept", "approve")];
     OnViolation, "unknown_value", [("error", "fail"), ("reject", "fail"), ("undo", "revert"), ("restore", "revert"), ("reset", "revert")];
     ScopeConflicts, "unknown_value", [("serial", "serialize"), ("wait", "serialize"), ("queue", "serialize"), ("ignore", "allow"), ("parallel", "allow")];
     Untrusted, "unknown_value", [("wait", "hold"), ("block", "hold"), ("mark", "fence"), ("quote", "fence"), ("data", "fence")];

@@ -249,7 +249,7 @@ impl Oracle {
             Ask::Unpark(issue, more) if matches!(answer, Answer::Done(_)) => {
                 self.unparks(super::number(&issue), more);
             }
-            Ask::Unpark(..) => {}
+            Ask::Unpark(..) | Ask::Answer(_) => {}
         }
         Ok(())
     }

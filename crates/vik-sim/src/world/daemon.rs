@@ -244,6 +244,7 @@ impl World {
                 "remove workspace"
             }
             Effect::Warn { .. } => "warn",
+            Effect::Tell { .. } => "tell",
             Effect::Answer(..) => "answer",
             Effect::Pull => "pull",
             Effect::Note(..) => "note",

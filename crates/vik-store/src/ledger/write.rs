@@ -124,6 +124,7 @@ fn phase_name(phase: &Phase) -> &'static str {
     match phase {
         Phase::Active { .. } => "active",
         Phase::Settling { .. } => "settling",
+        Phase::Awaiting { .. } => "awaiting_approval",
         Phase::BackingOff { .. } => "backing_off",
         Phase::Parked { .. } => "parked",
     }

@@ -53,7 +53,7 @@ impl Leaves {
         self.put(path, value, Shown::As(shown));
     }
 
-    pub(super) fn span(&mut self, path: &str, span: Span) {
+    pub(in crate::workflow) fn span(&mut self, path: &str, span: Span) {
         self.put(path, span.0, Shown::As(span.to_string()));
     }
 

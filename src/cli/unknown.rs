@@ -1,21 +1,16 @@
-//! Verbs that the contract names and this version does not have yet.
+//! Verbs that there are not.
 
 use std::ffi::OsString;
 
 use super::Done;
 use crate::report::{Exit, Failure};
 
-const LATER: [&str; 2] = ["approve", "deny"];
-
-/// Verbs a user may have meant are suggested; those that will come are said to.
+/// Verbs a user may have meant are suggested.
 pub fn refuse(words: &[OsString]) -> Done {
     let verb = words
         .first()
         .map(|word| word.to_string_lossy().into_owned())
         .unwrap_or_default();
-    if LATER.contains(&&*verb) {
-        return Err(not_yet(&format!("`vik {verb}`")));
-    }
     let known = super::command();
     let close = known
         .get_subcommands()
@@ -27,13 +22,4 @@ pub fn refuse(words: &[OsString]) -> Done {
         Some(name) => failure.hint(format!("did you mean `vik {name}`? See `vik --help`")),
         None => failure.hint("see `vik --help`"),
     })
-}
-
-/// Something that a later version brings.
-pub fn not_yet(what: &str) -> Failure {
-    Failure::new(
-        Exit::Usage,
-        "not_yet",
-        format!("{what} comes with a later version of Vik"),
-    )
 }

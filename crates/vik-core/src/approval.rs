@@ -1,0 +1,363 @@
+//! Approvals: what waits for a person's word, and what the person says.
+
+use std::fmt;
+
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::visible::visible;
+use crate::workflow::CallRule;
+
+/// A call that an agent is about to make, as far as it can be told. Its texts are an agent's: data.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Call {
+    /// The tool, as the agent calls it.
+    pub tool: String,
+    /// The command line, where it runs one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
+    /// The paths that it says it touches.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub paths: Vec<String>,
+}
+
+/// What a person, or the time limit, says to what waits.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "answer", rename_all = "snake_case")]
+pub enum Answer {
+    /// Go on.
+    Approve {
+        /// For the agent, where one is still to start.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        message: Option<String>,
+    },
+    /// Do not.
+    Deny {
+        /// Why not.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        message: Option<String>,
+    },
+    /// Not like this, but as the message says.
+    Instruct {
+        /// For the agent.
+        message: String,
+    },
+}
+
+impl Answer {
+    /// The name used in JSON and in decisions.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Approve { .. } => "approve",
+            Self::Deny { .. } => "deny",
+            Self::Instruct { .. } => "instruct",
+        }
+    }
+
+    /// What was said with it.
+    pub fn message(&self) -> Option<&str> {
+        match self {
+            Self::Approve { message } | Self::Deny { message } => message.as_deref(),
+            Self::Instruct { message } => Some(message),
+        }
+    }
+
+    /// A denial; with a message it is an instruction.
+    pub fn denied(message: Option<String>) -> Self {
+        match message {
+            Some(message) => Self::Instruct { message },
+            None => Self::Deny { message: None },
+        }
+    }
+
+    /// What is said when nobody answers in time.
+    pub fn at_the_limit(default: OnTimeout) -> Self {
+        match default {
+            OnTimeout::Approve => Self::Approve { message: None },
+            OnTimeout::Deny => Self::Deny { message: None },
+        }
+    }
+}
+
+/// `approve.on_timeout`: what is said when nobody answers in time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OnTimeout {
+    /// It is denied.
+    #[default]
+    Deny,
+    /// It is approved.
+    Approve,
+}
+
+impl OnTimeout {
+    /// The name used in JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Deny => "deny",
+            Self::Approve => "approve",
+        }
+    }
+}
+
+/// At which point of a stage something waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Gate {
+    /// Before an attempt starts.
+    Before,
+    /// Before a call of its agent.
+    Call,
+    /// After the work is done and verified, before `after_run`.
+    After,
+}
+
+impl Gate {
+    /// The name used in JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Before => "before",
+            Self::Call => "call",
+            Self::After => "after",
+        }
+    }
+}
+
+impl fmt::Display for Gate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// Something that waits for an answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Request {
+    /// Names it: whoever answers may say which one was meant. Another text of the issue, or another call, is another request.
+    pub id: String,
+    /// What waits.
+    pub gate: Gate,
+    /// The call, where it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call: Option<Call>,
+    /// Since when.
+    #[schemars(with = "String")]
+    pub since: Timestamp,
+    /// When the default answer is given.
+    #[schemars(with = "String")]
+    pub until: Timestamp,
+    /// The default answer.
+    pub on_timeout: OnTimeout,
+}
+
+impl Request {
+    /// What is asked, in one line.
+    pub fn words(&self) -> String {
+        match (self.gate, &self.call) {
+            (Gate::Before, _) => "a person has to let it start".to_owned(),
+            (Gate::After, _) => "a person has to accept what was done".to_owned(),
+            (Gate::Call, Some(call)) => format!("a person has to allow a call of `{}`", visible(&call.tool)),
+            (Gate::Call, None) => "a person has to allow a call".to_owned(),
+        }
+    }
+
+    /// What was said to it, in one line.
+    pub fn answered(&self, answer: &Answer, by: &str) -> String {
+        let what = match self.gate {
+            Gate::Before => "its start",
+            Gate::Call => "a call of its agent",
+            Gate::After => "its result",
+        };
+        let said = match answer {
+            Answer::Approve { .. } => "approved",
+            Answer::Deny { .. } => "denied",
+            Answer::Instruct { .. } => "wants something else than",
+        };
+        match answer.message() {
+            Some(message) => format!("{by} {said} {what}: {message}"),
+            None => format!("{by} {said} {what}"),
+        }
+    }
+}
+
+impl CallRule {
+    /// Whether a call is one of those that the rule takes: of each key that is written, one entry must fit.
+    ///
+    /// An agent words its commands as it likes, so this takes rather too much than too little; it is a matter of policy, and
+    /// no wall: that is the sandbox.
+    pub fn takes(&self, call: &Call) -> bool {
+        let tool = self.tool.is_empty() || self.tool.iter().any(|name| fits_whole(name, &call.tool));
+        let command = self.command.is_empty()
+            || call.command.as_ref().is_some_and(|command| {
+                let command = plain_words(command);
+                self.command
+                    .iter()
+                    .any(|pattern| stands_in(&plain_words(pattern), &command))
+            });
+        let path = self
+            .path
+            .as_ref()
+            .is_none_or(|scope| call.paths.iter().any(|path| scope.matches(path)));
+        tool && command && path
+    }
+
+    /// The rule in one line.
+    pub fn words(&self) -> String {
+        let mut parts = Vec::new();
+        for (name, entries) in [("tool", &self.tool), ("command", &self.command)] {
+            if !entries.is_empty() {
+                parts.push(format!("{name} {}", entries.join(", ")));
+            }
+        }
+        if let Some(scope) = &self.path {
+            let globs: Vec<_> = scope.globs().flatten().map(String::as_str).collect();
+            parts.push(format!("path {}", globs.join(", ")));
+        }
+        parts.join(", ")
+    }
+}
+
+/// A command line as its words, without what only a shell reads: quotes, backslashes, doubled spaces, line ends.
+fn plain_words(text: &str) -> String {
+    let bare: String = text.chars().filter(|c| !matches!(c, '\'' | '"' | '\\')).collect();
+    bare.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Whether a name is one that a pattern with `*` means; upper and lower case are the same.
+fn fits_whole(pattern: &str, name: &str) -> bool {
+    let (pattern, name) = (pattern.to_lowercase(), name.to_lowercase());
+    fits(pattern.as_bytes(), name.as_bytes(), true)
+}
+
+/// Whether a pattern with `*` begins at a word of the text, and ends with one: `git push` stands in `cd x&&git push -f`, not
+/// in `digit pushes`.
+fn stands_in(pattern: &str, text: &str) -> bool {
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-' || !byte.is_ascii();
+    let text = text.as_bytes();
+    let begins =
+        |at: usize| at == 0 || !is_part(text[at - 1]) || !pattern.bytes().next().is_some_and(is_part);
+    (0..text.len()).any(|at| begins(at) && fits(pattern.as_bytes(), &text[at..], false))
+}
+
+/// Whether the pattern takes all of the text (`whole`), or its beginning up to the end of a word.
+fn fits(pattern: &[u8], text: &[u8], whole: bool) -> bool {
+    // How much of the pattern each beginning of the text may have used up; a star stays where it is.
+    let mut open = vec![false; pattern.len() + 1];
+    open[0] = true;
+    let spread = |open: &mut Vec<bool>| {
+        for (at, byte) in pattern.iter().enumerate() {
+            if open[at] && *byte == b'*' {
+                open[at + 1] = true;
+            }
+        }
+    };
+    spread(&mut open);
+    let ends_word = |next: Option<&u8>| {
+        let last = pattern.last().copied();
+        let is_part = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+        !next.is_some_and(|next| is_part(*next)) || !last.is_some_and(is_part)
+    };
+    for (at, byte) in text.iter().enumerate() {
+        if !whole && open[pattern.len()] && ends_word(text.get(at)) {
+            return true;
+        }
+        let mut next = vec![false; pattern.len() + 1];
+        for (used, wanted) in pattern.iter().enumerate() {
+            if open[used] {
+                match wanted {
+                    b'*' => next[used] = true,
+                    wanted if wanted == byte => next[used + 1] = true,
+                    _ => {}
+                }
+            }
+        }
+        spread(&mut next);
+        open = next;
+    }
+    open[pattern.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn rule(tool: &[&str], command: &[&str], path: &[&str]) -> CallRule {
+        let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
+        CallRule {
+            tool: texts(tool),
+            command: texts(command),
+            path: (!path.is_empty()).then(|| crate::scope::Scope::new(path).unwrap()),
+        }
+    }
+
+    fn shell(command: &str) -> Call {
+        Call {
+            tool: "Bash".to_owned(),
+            command: Some(command.to_owned()),
+            paths: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_command_is_found_however_it_is_wrapped() {
+        let push = rule(&[], &["git push"], &[]);
+        for command in [
+            "git push",
+            "git  push origin HEAD",
+            "cd x&&git push -f",
+            "sudo git push;true",
+            "bash -c 'git push'",
+            "g\"it\" pu\\sh",
+            "x=$(git push)",
+            "true\ngit\tpush",
+            "/usr/bin/git push",
+        ] {
+            assert!(push.takes(&shell(command)), "{command}");
+        }
+        for command in ["git pull", "digit push", "git pushes", "git pus", ""] {
+            assert!(!push.takes(&shell(command)), "{command}");
+        }
+        assert!(!push.takes(&Call {
+            command: None,
+            ..shell("")
+        }));
+        assert!(rule(&[], &["git * push"], &[]).takes(&shell("git -C x push")));
+        assert!(rule(&[], &["rm *-r"], &[]).takes(&shell("rm -f -r x")));
+        assert!(rule(&[], &["*"], &[]).takes(&shell("anything")));
+    }
+
+    #[test]
+    fn each_key_that_is_written_must_fit() {
+        let call = Call {
+            tool: "Write".to_owned(),
+            command: None,
+            paths: vec!["migrations/1.sql".to_owned()],
+        };
+        assert!(rule(&["write", "edit"], &[], &[]).takes(&call));
+        assert!(rule(&["w*"], &[], &["migrations"]).takes(&call));
+        assert!(!rule(&["Bash"], &[], &["migrations"]).takes(&call));
+        assert!(!rule(&[], &["x"], &["migrations"]).takes(&call));
+        assert!(!rule(&[], &[], &["migrations", "!migrations/1.sql"]).takes(&call));
+        assert!(rule(&["mcp__*"], &[], &[]).takes(&Call {
+            tool: "mcp__a__b".to_owned(),
+            ..Call::default()
+        }));
+    }
+
+    proptest! {
+        #[test]
+        fn what_stands_in_a_command_is_found(before in "([a-z.=/]{0,8} ){0,3}", after in "( [a-z./]{0,8}){0,3}") {
+            let push = rule(&[], &["git push"], &[]);
+            let command = format!("{before}git push{after}");
+            prop_assert!(push.takes(&shell(&command)));
+        }
+
+        #[test]
+        fn a_star_takes_anything(text in ".{0,40}") {
+            prop_assert!(fits_whole("*", &text));
+            prop_assert!(fits_whole(&format!("{}*", text.replace('*', "")), &text.replace('*', "")));
+        }
+    }
+}

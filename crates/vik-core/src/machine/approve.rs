@@ -1,0 +1,186 @@
+//! What waits for a person before it starts, and what comes of the answer.
+
+use std::time::Duration;
+
+use super::{Answered, Approved, Machine, Note, ParkReason, Phase, PullNo, Run, Wait, mono_of};
+use crate::approval::{Answer, Gate, Request};
+use crate::ids::{RunId, SessionId, StageName};
+use crate::issue::Issue;
+use crate::time::Now;
+use crate::workflow::{ApprovePolicy, Stage};
+
+impl Run {
+    /// Waits for a person to let it start.
+    pub(super) fn ask(&mut self, issue: &Issue, policy: &ApprovePolicy, now: Now) -> Note {
+        let text = issue.text_fingerprint();
+        let wait = jiff::SignedDuration::try_from(policy.timeout.0).unwrap_or(jiff::SignedDuration::MAX);
+        let until = now.wall.checked_add(wait).unwrap_or(jiff::Timestamp::MAX);
+        let request = Box::new(Request {
+            id: format!("{}.{text}", self.id),
+            gate: Gate::Before,
+            call: None,
+            since: now.wall,
+            until,
+            on_timeout: policy.on_timeout,
+        });
+        self.approved = None;
+        self.phase = Phase::Awaiting {
+            request: request.clone(),
+            text,
+            until: mono_of(until, now),
+        };
+        Note::Awaiting {
+            run: self.id,
+            stage: self.stage.clone(),
+            request,
+        }
+    }
+}
+
+impl Machine {
+    /// Whether a stage that is due has to be approved first.
+    pub fn needs_approval(&self, stage: &Stage) -> bool {
+        let approved = self.run(&stage.name).and_then(|run| run.approved.as_ref());
+        stage.approve.as_ref().is_some_and(|policy| policy.before)
+            && approved.is_none_or(|approved| approved.text != self.issue.text_fingerprint())
+    }
+
+    /// A stage that is due waits for a person. `None` where nobody has to be asked.
+    pub fn ask(&mut self, stage: &Stage, new_run: RunId, now: Now) -> Option<Note> {
+        let policy = stage.approve.as_ref().filter(|policy| policy.before)?;
+        let at = self.runs.iter().position(|run| run.stage == stage.name);
+        let at = at.unwrap_or_else(|| {
+            let phase = Phase::Settling {
+                after: PullNo::default(),
+                ended: now,
+            };
+            self.runs.push(Run::new(new_run, stage.name.clone(), phase));
+            self.runs.len() - 1
+        });
+        Some(self.runs[at].ask(&self.issue, policy, now))
+    }
+
+    /// A start that waited is answered. Gives what happened; nothing where that stage does not wait.
+    pub fn answer(&mut self, stage: &StageName, answer: Answer, by: &str, now: Now) -> Vec<Note> {
+        let fingerprint = self.issue.fingerprint();
+        let Some(run) = self.runs.iter_mut().find(|run| run.stage == *stage) else {
+            return Vec::new();
+        };
+        let Phase::Awaiting { request, text, .. } = &run.phase else {
+            return Vec::new();
+        };
+        let (request, text) = (request.clone(), *text);
+        let mut notes = vec![Note::Answered {
+            run: run.id,
+            stage: stage.clone(),
+            request,
+            answer: answer.clone(),
+            by: by.to_owned(),
+        }];
+        match answer {
+            Answer::Approve { message } => {
+                run.approved = Some(Approved { text, message });
+                run.go_on(now);
+            }
+            Answer::Deny { .. } | Answer::Instruct { .. } => {
+                notes.push(run.park(ParkReason::Denied, fingerprint, None, None, now));
+            }
+        }
+        notes
+    }
+
+    /// Lets go on what waits for a person though nobody has to be asked any more: the workflow was edited.
+    pub fn free_unasked(&mut self, asks: impl Fn(&StageName) -> bool, now: Now) -> bool {
+        let mut changed = false;
+        for run in &mut self.runs {
+            if matches!(run.phase, Phase::Awaiting { .. }) && !asks(&run.stage) {
+                run.go_on(now);
+                changed = true;
+            }
+        }
+        changed
+    }
+
+    /// Starts whose time is over: their stages and the default answers.
+    pub fn overdue(&self, now: Now) -> impl Iterator<Item = (&StageName, Answer)> {
+        self.runs.iter().filter_map(move |run| match &run.phase {
+            Phase::Awaiting { request, until, .. } if *until <= now.mono => {
+                Some((&run.stage, Answer::at_the_limit(request.on_timeout)))
+            }
+            _ => None,
+        })
+    }
+
+    /// An attempt that is under way waits for a person, or does no longer. Gives what is new.
+    pub fn awaits(&mut self, session: SessionId, request: Option<Request>) -> Option<Note> {
+        let run = self
+            .runs
+            .iter_mut()
+            .find(|run| matches!(run.phase, Phase::Active { session: active, .. } if active == session))?;
+        let Phase::Active {
+            awaiting, answered, ..
+        } = &mut run.phase
+        else {
+            return None;
+        };
+        let request = request.map(Box::new);
+        let is_answered = |request: &Request| {
+            answered
+                .as_ref()
+                .is_some_and(|answered| answered.request == request.id)
+        };
+        if *awaiting == request || request.as_deref().is_some_and(is_answered) {
+            return None;
+        }
+        *answered = None;
+        awaiting.clone_from(&request);
+        request.map(|request| Note::Awaiting {
+            run: run.id,
+            stage: run.stage.clone(),
+            request,
+        })
+    }
+}
+
+impl Machine {
+    /// An attempt that waits for a person is answered; the answer stays until it tells that it heard.
+    pub fn tell(&mut self, session: SessionId, answer: Answered) {
+        for run in &mut self.runs {
+            if let Phase::Active {
+                session: active,
+                awaiting,
+                answered,
+                ..
+            } = &mut run.phase
+                && *active == session
+            {
+                *awaiting = None;
+                *answered = Some(Box::new(answer));
+                return;
+            }
+        }
+    }
+
+    /// Answers that attempts may not have heard.
+    pub fn unheard(&self) -> impl Iterator<Item = (SessionId, &Answered)> {
+        self.runs.iter().filter_map(|run| match &run.phase {
+            Phase::Active {
+                session,
+                answered: Some(answered),
+                ..
+            } => Some((*session, &**answered)),
+            _ => None,
+        })
+    }
+}
+
+impl Run {
+    fn go_on(&mut self, now: Now) {
+        self.phase = Phase::BackingOff {
+            since: now.wall,
+            wait: Duration::ZERO,
+            until: now.mono,
+            why: Wait::Backoff,
+        };
+    }
+}

@@ -1,0 +1,179 @@
+//! `issue.stages.S.approve`: what waits for a person's word.
+
+use schemars::{Schema, SchemaGenerator};
+use serde::{Deserialize, Serialize};
+
+use super::decode::{Cx, Decode, join};
+use super::diagnostic::Diagnostic;
+use super::diff::Leaves;
+use super::intent::{Globs, Texts};
+use super::lower::Check;
+use super::section::section;
+use super::values::{Positive, list};
+use super::yaml::Node;
+use crate::approval::{Call, OnTimeout};
+use crate::duration::Span;
+use crate::scope::Scope;
+
+section! {
+    /// What waits for a person (`vik approve`, `vik deny`). Without this section nothing does.
+    struct Approve;
+    /// Whether an attempt waits before it starts. What was approved is the text of the issue: after an edit it waits again.
+    "before" before: defaults bool = false;
+    /// Whether an attempt whose work is done and verified waits before `after_run`.
+    "after" after: defaults bool = false;
+    /// Calls of the agent that wait before they are made: rules, of which one must take the call.
+    "calls" calls: defaults Rules = Rules(Vec::new());
+    /// How long each of them waits.
+    "timeout" timeout: defaults Positive = Positive(Span::secs(24 * 60 * 60));
+    /// What happens then: `deny` or `approve`.
+    "on_timeout" on_timeout: defaults OnTimeout = OnTimeout::Deny;
+    instead {
+        "tools" => "did you mean `calls`?",
+        "commands" => "did you mean `calls`?",
+        "rules" => "did you mean `calls`?",
+        "start" => "did you mean `before`?",
+        "default" => "did you mean `on_timeout`?",
+    }
+}
+
+section! {
+    /// Calls that wait: of each key that is written, one entry must fit.
+    struct Rule;
+    /// Names of tools as the agent calls them; `*` stands for anything, and upper and lower case are the same.
+    "tool" tool: optional Texts;
+    /// Words that stand in the command line: `git push`, `rm *-r`.
+    "command" command: optional Texts;
+    /// Paths that the call names, as globs from the workspace.
+    "path" path: optional Globs;
+    instead {
+        "tools" => "did you mean `tool`?",
+        "commands" => "did you mean `command`?",
+        "paths" => "did you mean `path`?",
+    }
+}
+
+/// `approve.calls`
+#[derive(Debug, Serialize)]
+#[serde(transparent)]
+pub(crate) struct Rules(Vec<CallRule>);
+
+impl Rules {
+    /// Whether none is written.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// `issue.stages.S.approve`
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApprovePolicy {
+    /// `before`
+    pub before: bool,
+    /// `after`
+    pub after: bool,
+    /// `calls`
+    pub calls: Vec<CallRule>,
+    /// `timeout`
+    pub timeout: Span,
+    /// `on_timeout`
+    pub on_timeout: OnTimeout,
+}
+
+/// One of `approve.calls`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallRule {
+    /// `tool`; empty: any.
+    pub tool: Vec<String>,
+    /// `command`; empty: any, and none.
+    pub command: Vec<String>,
+    /// `path`
+    pub path: Option<Scope>,
+}
+
+impl ApprovePolicy {
+    /// The rule that makes a call wait.
+    pub fn rule_for(&self, call: &Call) -> Option<&CallRule> {
+        self.calls.iter().find(|rule| rule.takes(call))
+    }
+}
+
+impl Decode for Rules {
+    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
+        let items = list(
+            node,
+            cx,
+            "a list of rules",
+            "[{tool: [Bash], command: [git push]}]",
+        )?;
+        let mut rules = Vec::new();
+        for item in items {
+            let rule = Rule::decode(item, cx)?;
+            let rule = CallRule {
+                tool: rule.tool.map(|texts| texts.0).unwrap_or_default(),
+                command: rule.command.map(|texts| texts.0).unwrap_or_default(),
+                path: rule.path.map(|globs| globs.0),
+            };
+            if rule == CallRule::default() {
+                let diagnostic = cx
+                    .error(
+                        "empty_value",
+                        item,
+                        "this rule says nothing of the calls that it takes",
+                    )
+                    .hint("name `tool`, `command` or `path`; `tool: [\"*\"]` takes every call");
+                cx.sink.push(diagnostic);
+                continue;
+            }
+            rules.push(rule);
+        }
+        Some(Self(rules))
+    }
+
+    fn schema(generator: &mut SchemaGenerator) -> Schema {
+        let rule = <Rule as Decode>::schema(generator);
+        schemars::json_schema!({ "type": "array", "items": rule })
+    }
+}
+
+impl Check<'_> {
+    /// `approve` of a stage
+    pub(super) fn approve(&mut self, stage: &str, approve: Option<Approve>) -> Option<ApprovePolicy> {
+        let approve = approve?;
+        let policy = ApprovePolicy {
+            before: approve.before,
+            after: approve.after,
+            calls: approve.calls.0,
+            timeout: approve.timeout.0,
+            on_timeout: approve.on_timeout,
+        };
+        if !policy.before && !policy.after && policy.calls.is_empty() {
+            let message = "nothing waits for anybody here";
+            let hint = "write `before: true`, `after: true` or `calls`";
+            let at = join(stage, "approve");
+            self.report_at_key(Diagnostic::warning("unused_key", at, message).hint(hint));
+        }
+        Some(policy)
+    }
+}
+
+impl Leaves {
+    pub(super) fn approve(&mut self, approve: Option<&ApprovePolicy>) {
+        let Some(ApprovePolicy {
+            before,
+            after,
+            calls,
+            timeout,
+            on_timeout,
+        }) = approve
+        else {
+            return;
+        };
+        self.plain("approve.before", before);
+        self.plain("approve.after", after);
+        let rules: Vec<_> = calls.iter().map(CallRule::words).collect();
+        self.words("approve.calls", rules.iter().map(String::as_str));
+        self.span("approve.timeout", *timeout);
+        self.choice("approve.on_timeout", on_timeout);
+    }
+}

@@ -1,0 +1,49 @@
+//! `vik approve`, `vik deny`
+
+use std::path::Path;
+
+use vik_api::Verb;
+use vik_core::approval::Answer;
+use vik_core::ids::StageName;
+
+use super::args::AnswerArgs;
+use super::client::{self, Done as Did};
+use super::{Done, print};
+use crate::report::{Exit, Failure, one_line};
+
+/// Lets go on what waits for a person.
+pub fn approve(workflow: &Path, args: &AnswerArgs) -> Done {
+    answer(workflow, args, |message| Answer::Approve { message })
+}
+
+/// Denies what waits for a person, or says what to do instead.
+pub fn deny(workflow: &Path, args: &AnswerArgs) -> Done {
+    answer(workflow, args, Answer::denied)
+}
+
+fn answer(workflow: &Path, args: &AnswerArgs, say: impl FnOnce(Option<String>) -> Answer) -> Done {
+    let answer = say(args.message.clone().filter(|message| !message.trim().is_empty()));
+    let did = match &answer {
+        Answer::Approve { .. } => "approved",
+        Answer::Deny { .. } => "denied",
+        Answer::Instruct { .. } => "denied, and told what to do instead",
+    };
+    let verb = Verb::Answer {
+        issue: args.issue.as_str().into(),
+        stage: args.stage.clone().map(StageName::new),
+        request: args.request.clone(),
+        answer,
+    };
+    let id = one_line(&args.issue, 60);
+    match client::steer(workflow, verb, Some(&args.issue))? {
+        // Somebody believes that something waits: a script must not go on as if it had been answered.
+        Did::Nothing(why) => Err(
+            Failure::new(Exit::Failed, "nothing_waits", format!("issue {id}: {why}"))
+                .hint("`vik status` lists what waits for you"),
+        ),
+        Did::Did(_) => {
+            print(&format!("issue {id}: {did}\n"));
+            Ok(Exit::Done)
+        }
+    }
+}

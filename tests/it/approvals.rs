@@ -1,0 +1,202 @@
+//! Approvals on the real binary: what waits, who answers, and what stays through a death of the daemon.
+
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use crate::support::*;
+
+fn approvals(world: &World) -> Vec<Value> {
+    let status = world.status();
+    let list = status.and_then(|status| status["approvals"].as_array().cloned());
+    list.unwrap_or_default()
+}
+
+fn waits(world: &World, gate: &str) -> Value {
+    eventually(gate, || approvals(world).iter().any(|one| one["gate"] == gate));
+    approvals(world).remove(0)
+}
+
+fn moved(world: &World) {
+    eventually("the issue is done", || {
+        world.tracker.state("1").as_deref() == Some("done")
+    });
+}
+
+#[test]
+fn a_start_waits_for_a_person_who_may_say_more() {
+    let world = World::new(&[("1", "todo")])
+        .script("ok")
+        .work("approve", json!({"before": true}));
+    let daemon = world.daemon();
+    let waiting = waits(&world, "before");
+    assert_eq!(waiting["issue_id"], "1");
+    assert_eq!(waiting["on_timeout"], "deny");
+    let text = world.vik(&["status"]).expect(0).out;
+    assert!(
+        text.contains("WAITS FOR YOU") && text.contains("a person has to let it start (denied in 2"),
+        "{text}"
+    );
+    let explained = world.vik(&["explain", "1"]).expect(0).out;
+    assert!(explained.contains("vik approve"), "{explained}");
+    assert!(world.sessions("1").is_empty());
+    // An answer to what nobody has seen is none.
+    let done = world.vik(&["approve", "1", "--request", "another"]).expect(1);
+    assert!(done.err.contains("another request"), "{}", done.err);
+    world.vik(&["approve", "none"]).expect(8);
+    // It waits on after the daemon was killed.
+    daemon.signal(Signal::SIGKILL);
+    let _ = daemon.done();
+    let daemon = world.daemon();
+    let again = waits(&world, "before");
+    assert_eq!(
+        (&again["id"], &again["since"]),
+        (&waiting["id"], &waiting["since"])
+    );
+    let id = again["id"].as_str().unwrap();
+    world
+        .vik(&["approve", "1", "--request", id, "--message", "be gentle"])
+        .expect(0);
+    moved(&world);
+    let prompt = world.session("1").text(".prompt.md");
+    assert!(prompt.contains("be gentle"), "{prompt}");
+    let done = world.vik(&["approve", "1"]).expect(1);
+    assert!(done.err.contains("nothing of it waits"), "{}", done.err);
+    daemon.stop().expect(0);
+}
+
+#[test]
+fn a_start_that_is_denied_rests() {
+    let world = World::new(&[("1", "todo")])
+        .script("ok")
+        .work("approve", json!({"before": true}));
+    let daemon = world.daemon();
+    waits(&world, "before");
+    world.vik(&["deny", "1"]).expect(0);
+    eventually("it is parked", || {
+        world.status().unwrap()["parked"][0]["reason"] == "denied"
+    });
+    assert!(world.sessions("1").is_empty());
+    // Another text is another question.
+    world.tracker.set("1", "description", json!("something else"));
+    waits(&world, "before");
+    world.vik(&["approve", "1"]).expect(0);
+    moved(&world);
+    daemon.stop().expect(0);
+}
+
+#[test]
+fn once_reports_what_waits_and_ends() {
+    let world = World::new(&[("1", "todo")])
+        .script("ok")
+        .work("approve", json!({"before": true}));
+    let done = world.once().expect(10);
+    assert!(
+        done.err.contains("vik approve 1") || done.out.contains("vik approve 1"),
+        "{}{}",
+        done.out,
+        done.err
+    );
+    let world = World::new(&[("1", "todo")]).script("ok").work(
+        "approve",
+        json!({"before": true, "timeout": "1ms", "on_timeout": "approve"}),
+    );
+    world.once().expect(0);
+}
+
+/// Work that a person has to accept.
+fn reviewed() -> World {
+    World::new(&[("1", "todo")])
+        .work(
+            "prompt",
+            json!("{% if attempt.number == 1 %}SCRIPT: run echo one > work; ok\n{% else %}SCRIPT: run echo two > work; ok\n{% endif %}"),
+        )
+        .work("approve", json!({"after": true}))
+        .work("verify", json!("echo verified >> ../verified"))
+        .attempts(3)
+}
+
+#[test]
+fn a_result_waits_through_a_stop_and_a_death_and_is_accepted_once() {
+    let world = reviewed();
+    let daemon = world.daemon();
+    let waiting = waits(&world, "after");
+    assert_eq!(
+        world.status().unwrap()["sessions"][0]["phase"],
+        "awaiting_approval"
+    );
+    assert_eq!(waiting["session_id"], world.session("1").id());
+    // What was done is not thrown away by a stop.
+    daemon.stop().expect(0);
+    let daemon = world.daemon();
+    assert_eq!(waits(&world, "after")["id"], waiting["id"]);
+    daemon.signal(Signal::SIGKILL);
+    let _ = daemon.done();
+    assert_eq!(world.tracker.state("1").as_deref(), Some("todo"));
+    let daemon = world.daemon();
+    waits(&world, "after");
+    world.vik(&["approve", "1"]).expect(0);
+    moved(&world);
+    let sessions = world.sessions("1");
+    assert_eq!(sessions.len(), 1);
+    sessions[0].expect("succeeded", None);
+    daemon.stop().expect(0);
+}
+
+#[test]
+fn a_result_is_sent_back_with_an_instruction_or_denied() {
+    let world = reviewed();
+    let daemon = world.daemon();
+    waits(&world, "after");
+    world.vik(&["deny", "1", "--message", "write two"]).expect(0);
+    eventually("the second attempt waits", || {
+        world.sessions("1").len() == 2 && approvals(&world).iter().any(|one| one["gate"] == "after")
+    });
+    let sessions = world.sessions("1");
+    let reason = sessions[0].expect("failed", Some("verify"))["reason"].clone();
+    assert!(reason.as_str().unwrap().contains("write two"), "{reason}");
+    assert_eq!(world.workspace_file("1", "work"), "two\n");
+    let status = world.vik(&["status"]).expect(0).out;
+    assert!(
+        status.contains("a person has to accept what was done"),
+        "{status}"
+    );
+    world.vik(&["deny", "1"]).expect(0);
+    eventually("it is parked", || {
+        world.status().unwrap()["parked"][0]["reason"] == "denied"
+    });
+    sessions[1].expect("failed", Some("denied"));
+    assert_eq!(world.tracker.state("1").as_deref(), Some("todo"));
+    daemon.stop().expect(0);
+}
+
+#[test]
+fn a_result_whose_time_is_over_has_the_default_answer() {
+    let world = reviewed().work("approve", json!({"after": true, "timeout": "1ms"}));
+    world.once().expect(1);
+    world.session("1").expect("failed", Some("denied"));
+    let world = reviewed().work(
+        "approve",
+        json!({"after": true, "timeout": "1ms", "on_timeout": "approve"}),
+    );
+    world.once().expect(0);
+    let notes: Vec<_> = world.session("1").of_kind("error");
+    assert!(
+        notes
+            .iter()
+            .any(|note| note["message"] == "the time limit approved the result"),
+        "{notes:?}"
+    );
+}
+
+#[test]
+fn what_waits_is_cancelled_like_what_runs() {
+    let world = reviewed();
+    let daemon = world.daemon();
+    waits(&world, "after");
+    world.vik(&["cancel", "1"]).expect(0);
+    eventually("it is parked", || {
+        world.status().unwrap()["parked"][0]["reason"] == "cancelled"
+    });
+    assert!(approvals(&world).is_empty());
+    daemon.stop().expect(0);
+}
