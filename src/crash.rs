@@ -24,6 +24,8 @@ pub const POINTS: &[&str] = &[
     "trace_appended",
     "changes_traced",
     "verify_ended",
+    "asked",
+    "answered",
     "log_ended",
     "after_run_started",
     "after_run_ended",

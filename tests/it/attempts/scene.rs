@@ -103,14 +103,17 @@ fn hidden_process() {
             if detach.exists() {
                 tell.detach();
             }
-            while let Ok(spent) = hears.try_recv() {
+            while let Ok(news) = hears.try_recv() {
+                let session::What::Spent(spent) = news.what else {
+                    continue;
+                };
                 let Ok(most) = std::fs::read_to_string(&limit) else {
                     continue;
                 };
                 let hit = LimitHit {
                     scope: LimitScope::Attempt,
                     unit: LimitUnit::Tokens,
-                    spent: spent.spend.tokens,
+                    spent: spent.tokens,
                     limit: most.trim().parse().unwrap(),
                 };
                 if hit.is_reached() {

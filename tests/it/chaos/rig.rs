@@ -143,6 +143,10 @@ impl Rig {
             )
             .work("verify", json!(trace("verify", "")))
             .work(
+                "approve",
+                json!({"after": true, "timeout": "1ms", "on_timeout": "approve"}),
+            )
+            .work(
                 "retry",
                 json!({"max_attempts": 1000, "initial_backoff": "50ms", "max_backoff": "50ms"}),
             )

@@ -54,7 +54,9 @@ impl Scheduler {
             .flat_map(|machine| machine.runs().iter().map(move |run| (machine, run)))
             .filter(|(machine, run)| self.filter.allows(&machine.issue().id, &run.stage))
             .filter_map(|(_, run)| match run.phase {
-                Phase::BackingOff { until, .. } if until > now.mono => Some(until),
+                Phase::BackingOff { until, .. } | Phase::Awaiting { until, .. } if until > now.mono => {
+                    Some(until)
+                }
                 _ => None,
             });
         backoffs.min().map_or(Rest::Idle, Rest::At)

@@ -10,7 +10,7 @@ use super::intent::{Globs, Texts};
 use super::lower::Check;
 use super::section::section;
 use super::values::{Positive, list};
-use super::yaml::Node;
+use super::yaml::{Kind, Node};
 use crate::approval::{Call, OnTimeout};
 use crate::duration::Span;
 use crate::scope::Scope;
@@ -114,7 +114,8 @@ impl Decode for Rules {
                 command: rule.command.map(|texts| texts.0).unwrap_or_default(),
                 path: rule.path.map(|globs| globs.0),
             };
-            if rule == CallRule::default() {
+            // One in which something is wrong was told of already.
+            if matches!(&item.kind, Kind::Map(keys) if keys.is_empty()) {
                 let diagnostic = cx
                     .error(
                         "empty_value",
@@ -147,10 +148,10 @@ impl Check<'_> {
             timeout: approve.timeout.0,
             on_timeout: approve.on_timeout,
         };
-        if !policy.before && !policy.after && policy.calls.is_empty() {
+        let at = join(stage, "approve");
+        if !policy.before && !policy.after && self.places.is_absent(&join(&at, "calls")) {
             let message = "nothing waits for anybody here";
             let hint = "write `before: true`, `after: true` or `calls`";
-            let at = join(stage, "approve");
             self.report_at_key(Diagnostic::warning("unused_key", at, message).hint(hint));
         }
         Some(policy)
@@ -171,7 +172,9 @@ impl Leaves {
         };
         self.plain("approve.before", before);
         self.plain("approve.after", after);
-        let rules: Vec<_> = calls.iter().map(CallRule::words).collect();
+        // As JSON: two rules that read alike may be different ones.
+        let json = |rule: &CallRule| serde_json::to_string(rule).unwrap_or_default();
+        let rules: Vec<_> = calls.iter().map(json).collect();
         self.words("approve.calls", rules.iter().map(String::as_str));
         self.span("approve.timeout", *timeout);
         self.choice("approve.on_timeout", on_timeout);

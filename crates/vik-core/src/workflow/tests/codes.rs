@@ -459,6 +459,7 @@ fn each_code_is_documented_and_tested() {
     let tests = [
         include_str!("codes.rs"),
         include_str!("across.rs"),
+        include_str!("approve.rs"),
         include_str!("intent.rs"),
         include_str!("notify.rs"),
         include_str!("sandbox.rs"),

@@ -63,6 +63,7 @@ fn the_defaults_are_those_of_the_contract() {
         stage.resume => true;
         stage.resume_prompt => None;
         stage.intent => StageIntent::default();
+        stage.approve => None;
         workflow.issue.scope_conflicts => ScopeConflicts::Serialize;
         workflow.trust => None;
         workflow.retention_days => 7;

@@ -68,6 +68,8 @@ fn candidates() -> Vec<Value> {
         json!({"A": "b"}),
         json!({"command": "x", "timeout": "5s"}),
         json!({"on": {"pids": 3}}),
+        json!({"before": true, "after": false, "calls": [], "timeout": "5m", "on_timeout": "deny"}),
+        json!("deny"),
         json!("off"),
         json!("on"),
     ];

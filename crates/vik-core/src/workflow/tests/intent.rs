@@ -9,43 +9,35 @@ fn with_intent(intent: &str) -> Loaded {
     )]))
 }
 
-#[track_caller]
-fn one(loaded: &Loaded, code: &str) -> Diagnostic {
-    let text = loaded.render("workflow.yml", false);
-    assert_eq!(loaded.diagnostics.len(), 1, "{text}");
-    assert_eq!(loaded.diagnostics[0].code, code, "{text}");
-    loaded.diagnostics[0].clone()
-}
-
 #[test]
 fn what_is_wrong_with_an_intent_is_told_where_it_stands() {
-    let finding = one(&with_intent("{owned_scope: [src, ../x]}"), "bad_glob");
+    let finding = only(&with_intent("{owned_scope: [src, ../x]}"), "bad_glob");
     assert_eq!(finding.message, "`../x` goes up by `..`");
     assert_eq!(finding.path, "issue.stages.plan.intent.owned_scope");
-    one(&with_intent("{owned_scope: [\"a**\"]}"), "bad_glob");
-    one(&with_intent("{owned_scope: [.git/hooks]}"), "bad_glob");
-    one(&with_intent("{owned_scope: []}"), "empty_value");
-    one(&with_intent("{owned_scope: src}"), "wrong_type");
-    one(&with_intent("{constraints: be good}"), "wrong_type");
-    one(&with_intent("{acceptance: [\"\"]}"), "empty_value");
-    let finding = one(&with_intent("{on_violation: undo}"), "unknown_value");
+    only(&with_intent("{owned_scope: [\"a**\"]}"), "bad_glob");
+    only(&with_intent("{owned_scope: [.git/hooks]}"), "bad_glob");
+    only(&with_intent("{owned_scope: []}"), "empty_value");
+    only(&with_intent("{owned_scope: src}"), "wrong_type");
+    only(&with_intent("{constraints: be good}"), "wrong_type");
+    only(&with_intent("{acceptance: [\"\"]}"), "empty_value");
+    let finding = only(&with_intent("{on_violation: undo}"), "unknown_value");
     assert!(finding.hint.unwrap().contains("`revert`"));
-    let finding = one(&with_intent("{scope: [src]}"), "unknown_key");
+    let finding = only(&with_intent("{scope: [src]}"), "unknown_key");
     assert_eq!(finding.hint.as_deref(), Some("did you mean `owned_scope`?"));
     let conflicts = [("issue:\n", "issue:\n  scope_conflicts: wait\n")];
-    one(&load(&minimal_with(&conflicts)), "unknown_value");
+    only(&load(&minimal_with(&conflicts)), "unknown_value");
 }
 
 #[test]
 fn trust_that_nobody_can_have_is_refused() {
     let with = |trust: &str| load(&format!("{MINIMAL}trust: {trust}\n"));
     assert_eq!(
-        one(&with("{}"), "missing_key").message,
+        only(&with("{}"), "missing_key").message,
         "nobody is trusted, so nothing ever starts"
     );
-    one(&with("{untrusted: hold}"), "missing_key");
-    one(&with("{authors: [a], untrusted: quote}"), "unknown_value");
-    one(&with("{authors: me}"), "wrong_type");
+    only(&with("{untrusted: hold}"), "missing_key");
+    only(&with("{authors: [a], untrusted: quote}"), "unknown_value");
+    only(&with("{authors: me}"), "wrong_type");
     let trust = |text: &str| with(text).workflow.unwrap().trust.unwrap();
     assert_eq!(trust("{untrusted: fence}").untrusted, Untrusted::Fence);
     assert_eq!(

@@ -1,6 +1,7 @@
 //! Tests of loading as a whole.
 
 mod across;
+mod approve;
 mod codes;
 mod defaults;
 mod diff;
@@ -91,4 +92,13 @@ fn findings_can_be_added() {
     loaded.add([Diagnostic::error("prompt_file", "issue.stages.plan.prompt_file", "not found").at(&loaded)]);
     assert!(loaded.workflow.is_none());
     assert_eq!(loaded.diagnostics[0].line, line("prompt_file: prompts/plan.md"));
+}
+
+/// The only finding, which has this code.
+#[track_caller]
+fn only(loaded: &Loaded, code: &str) -> Diagnostic {
+    let text = loaded.render("workflow.yml", false);
+    assert_eq!(loaded.diagnostics.len(), 1, "{text}");
+    assert_eq!(loaded.diagnostics[0].code, code, "{text}");
+    loaded.diagnostics[0].clone()
 }
