@@ -135,6 +135,31 @@ describe("the board", () => {
     await page.getByRole("heading", { name: "Board" }).waitFor();
   });
 
+  it("shows what waits for a person, and sends the answer with the request that was seen", async () => {
+    page = await open(browser, mock.url);
+    const waits = page.locator("#approvals");
+    assert.match(await waits.innerText(), /SHOP-131[^]*a person has to let it start[^]*Denied in \d+ h/);
+    assert.match(await waits.innerText(), /git push; echo "<b>bold<\/b>"/);
+    await page.getByRole("button", { name: "Approve SHOP-131, implement" }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "Back" }).click();
+    assert.deepEqual(mock.asked, []);
+    await page.getByRole("button", { name: "Approve SHOP-131, implement" }).click();
+    const id = mock.world.status.approvals[0].id;
+    await page.getByRole("dialog").getByRole("button", { name: "Approve" }).click();
+    await page.locator("#approvals", { hasNotText: "SHOP-131" }).waitFor();
+    await page.getByRole("button", { name: /^Deny / }).click();
+    await page.getByRole("textbox", { name: /^What to do instead/ }).fill("Open a pull request.");
+    await page.getByRole("dialog").getByRole("button", { name: "Deny" }).click();
+    await waits.waitFor({ state: "detached" });
+    assert.deepEqual(
+      mock.asked.map(([path, body]) => [path.split("/").at(-1), body]),
+      [
+        ["approve", { request: id, message: null }],
+        ["deny", { request: "call-1", message: "Open a pull request." }],
+      ],
+    );
+  });
+
   it("cancels after a question", async () => {
     page = await open(browser, mock.url);
     const button = row("SHOP-142").getByRole("button", { name: /^Cancel/ });

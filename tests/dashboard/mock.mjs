@@ -87,6 +87,8 @@ export async function startMock({ port = 0 } = {}) {
       }
       return { count: gone.length };
     },
+    approve: (id, body) => answered(id, body),
+    deny: (id, body) => answered(id, body),
     unpark(id) {
       const had = world.status.parked.length;
       world.status.parked = world.status.parked.filter((one) => one.issue_id !== id);
@@ -96,6 +98,13 @@ export async function startMock({ port = 0 } = {}) {
       return had === world.status.parked.length ? { count: 0, nothing: `nothing of ${id} is parked` } : { count: 1 };
     },
   };
+
+  function answered(id, { request }) {
+    const had = world.status.approvals.length;
+    world.status.approvals = world.status.approvals.filter((one) => one.id !== request);
+    mock.publish({ type: "issue", issue_id: id, what: "answered by a person" });
+    return had === world.status.approvals.length ? { count: 0, nothing: "another request waits" } : { count: 1 };
+  }
 
   function paused(id, on) {
     if (id === null || id === undefined) world.status.paused = on;

@@ -82,6 +82,8 @@ fn every_verb_has_its_help() {
         "continue",
         "cancel",
         "unpark",
+        "approve",
+        "deny",
         "drain",
         "prune",
         "notify",
@@ -134,23 +136,6 @@ fn the_version_is_told() {
 }
 
 // --- errors
-
-#[test]
-fn what_comes_later_is_refused_in_words() {
-    let world = World::new(&[]);
-    let mut text = String::new();
-    for verb in ["approve", "deny"] {
-        let done = world.vik(&[verb, "1"]).expect(2);
-        assert!(
-            done.err.contains(verb) && done.err.contains("later"),
-            "{}",
-            done.err
-        );
-        text.push_str(&done.err);
-    }
-    assert_settled!(&world, &text, "later");
-    assert!(!world.env.state().join("vik").exists());
-}
 
 #[test]
 fn errors_say_what_to_do() {

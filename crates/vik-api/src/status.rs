@@ -258,7 +258,7 @@ pub struct SessionView {
 }
 
 /// Something that waits for a person: `vik approve`, `vik deny`.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ApprovalView {
     /// The run.
     pub run_id: String,

@@ -18,7 +18,8 @@ use sse_stream::SseStream;
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 use vik_api::{
-    DiffView, EventsPage, Explained, FeedEvent, IssuesPage, Problem, Status, Steered, Unpark, WhichIssue,
+    DiffView, EventsPage, Explained, FeedEvent, IssuesPage, Opinion, Problem, Status, Steered, Unpark,
+    WhichIssue,
 };
 use vik_core::ids::IssueId;
 
@@ -84,6 +85,14 @@ impl Client {
             Action::Unpark(issue) => {
                 let path = format!("issues/{}/unpark", encode(issue.as_str()));
                 self.post(&path, &Unpark { attempts: None }).await
+            }
+            Action::Approve(issue, request, message) => {
+                let path = format!("issues/{}/approve", encode(issue.as_str()));
+                self.post(&path, &opinion(request, message.as_ref())).await
+            }
+            Action::Deny(issue, request, message) => {
+                let path = format!("issues/{}/deny", encode(issue.as_str()));
+                self.post(&path, &opinion(request, message.as_ref())).await
             }
         }
     }
@@ -264,6 +273,14 @@ impl Feed {
                 return Some(serde_json::from_str(&data).ok());
             }
         }
+    }
+}
+
+fn opinion(request: &str, message: Option<&String>) -> Opinion {
+    Opinion {
+        stage: None,
+        request: Some(request.to_owned()),
+        message: message.cloned(),
     }
 }
 

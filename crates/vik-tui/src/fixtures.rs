@@ -4,7 +4,8 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use vik_api::{
-    DiffView, EventsPage, Explained, Explanation, IssuesPage, ParkedView, SessionView, Status, WaitingView,
+    ApprovalView, DiffView, EventsPage, Explained, Explanation, IssuesPage, ParkedView, SessionView, Status,
+    WaitingView,
 };
 
 use crate::app::App;
@@ -77,6 +78,19 @@ pub(crate) fn parked(issue: &str) -> ParkedView {
     }))
 }
 
+pub(crate) fn approval(issue: &str, gate: &str) -> ApprovalView {
+    let is_call = gate == "call";
+    of(json!({
+        "run_id": "0198a7c2-3333-7000-8000-000000000001", "session_id": null, "issue_id": issue, "issue_title": TITLES[1],
+        "stage": "implement", "id": format!("{issue}.{gate}"), "gate": gate,
+        "call": is_call.then(|| json!({"tool": "Bash", "command": "git push --force origin main"})),
+        "since": ago(if is_call { 90 } else { 4_000 }), "until": later(if is_call { 810 } else { 82_400 }),
+        "on_timeout": "deny",
+        "detail": if is_call { "a person has to allow a call of `Bash`: git push --force origin main" }
+            else { "a person has to let it start" },
+    }))
+}
+
 pub(crate) fn waiting(n: usize) -> WaitingView {
     let details = [
         "10 of 10 slots are taken",
@@ -134,6 +148,7 @@ pub(crate) fn status(sessions: usize) -> Status {
         "last_pull": {"at": ago(4), "ok": true, "issues": 17, "skipped": 1, "duration_ms": 200},
         "pulls": {"ok": 10, "failed": 1, "failed_in_a_row": 0},
         "sessions": (0..sessions).map(session).collect::<Vec<_>>(),
+        "approvals": [approval("31", "before"), approval("PROJ-102", "call")],
         "parked": [parked("31"), parked("PROJ-7")], "waiting": (0..5).map(waiting).collect::<Vec<_>>(),
         "day": {"date": "2026-03-04", "spent": {"tokens": 4_200_000, "cost_usd": 3.2},
             "limit": {"tokens": null, "usd": 20.0}},

@@ -80,6 +80,10 @@ pub(crate) enum Action {
     Cancel(IssueId),
     /// Free what is parked for the issue.
     Unpark(IssueId),
+    /// Let go on what waits: the issue, the request, and what is said with it.
+    Approve(IssueId, String, Option<String>),
+    /// Deny it.
+    Deny(IssueId, String, Option<String>),
 }
 
 impl Action {
@@ -93,6 +97,8 @@ impl Action {
             Self::Continue(Some(issue)) => format!("going on with {issue}"),
             Self::Cancel(issue) => format!("cancelling {issue}"),
             Self::Unpark(issue) => format!("unparking {issue}"),
+            Self::Approve(issue, ..) => format!("approving {issue}"),
+            Self::Deny(issue, ..) => format!("denying {issue}"),
         }
     }
 
@@ -108,6 +114,8 @@ impl Action {
             Self::Continue(Some(issue)) => format!("{issue} is no longer paused"),
             Self::Cancel(issue) => format!("cancelled {issue}: {attempts} stopped, and parked"),
             Self::Unpark(issue) => format!("unparked {issue}: {runs} freed"),
+            Self::Approve(issue, ..) => format!("approved {issue}"),
+            Self::Deny(issue, ..) => format!("denied {issue}"),
         }
     }
 
@@ -121,6 +129,8 @@ impl Action {
             Self::Continue(Some(issue)) => format!("continue {issue}"),
             Self::Cancel(issue) => format!("cancel {issue}"),
             Self::Unpark(issue) => format!("unpark {issue}"),
+            Self::Approve(issue, ..) => format!("approve {issue}"),
+            Self::Deny(issue, ..) => format!("deny {issue}"),
         }
     }
 }

@@ -1,5 +1,6 @@
-//! The columns of the four tables.
+//! The columns of the tables.
 
+mod approval;
 mod issue;
 mod parked;
 mod session;

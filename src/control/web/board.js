@@ -6,7 +6,7 @@ import { store } from "./store.js";
 import { button, empty, failure, meter, section } from "./ui.js";
 import { many, tokens, usd, when, whole } from "./format.js";
 import { drain, goOn, pause, refresh } from "./steer.js";
-import { liveRow, parkedRow, waitingRow } from "./board_rows.js";
+import { approvalRow, liveRow, parkedRow, waitingRow } from "./board_rows.js";
 import { stageColumns, noStage } from "./board_stages.js";
 import { spendPlot, throughputPlot } from "./plots.js";
 
@@ -135,6 +135,7 @@ export function boardPage() {
       "div",
       { class: "tiles", role: "group", "aria-label": "At a glance" },
       tile("#live", status.sessions.length, "running", "run"),
+      status.approvals?.length ? tile("#approvals", status.approvals.length, "for you", "bad") : null,
       tile("#parked", status.parked.length, "parked", "bad"),
       tile("#waiting", waiting, "waiting", "wait"),
       status.day ? h("a", { class: "tile wide", href: "#today" }, dayMeters(status.day)) : null,
@@ -247,6 +248,13 @@ export function boardPage() {
       return [
         daemonView(status),
         tiles(status),
+        status.approvals?.length
+          ? section(
+              "Waits for you",
+              { id: "approvals", count: status.approvals.length },
+              h("ul", { class: "rows" }, status.approvals.map(approvalRow)),
+            )
+          : null,
         section(
           "Live sessions",
           { id: "live", count: status.sessions.length },

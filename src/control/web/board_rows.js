@@ -3,7 +3,7 @@
 import { h } from "./dom.js";
 import { button, chip, issueLink, issueTitle, meter, sessionHref } from "./ui.js";
 import { allTokens, many, tokens, usd, when, words } from "./format.js";
-import { cancel, unpark } from "./steer.js";
+import { answer, cancel, unpark } from "./steer.js";
 import { cut } from "./visible.js";
 
 /** What it counts against its limit: what is charged, and where nothing is yet, what it reports. */
@@ -82,6 +82,42 @@ export function liveRow(session) {
         kind: "danger-quiet",
         "aria-label": `Cancel ${cut(id, 60)}, ${session.stage}`,
       }),
+    ),
+  );
+}
+
+export function approvalRow(approval) {
+  const id = approval.issue_id;
+  const what = `${cut(id, 60)}, ${approval.stage}`;
+  return h(
+    "li",
+    { key: approval.id, class: "hold-row" },
+    h(
+      "div",
+      { class: "what" },
+      h(
+        "div",
+        { class: "line" },
+        issueLink(id, { "data-item": true }),
+        h("span", { class: "strong" }, approval.stage),
+        chip("waiting", words(approval.gate)),
+        h("span", { class: "dim small" }, when(approval.since)),
+      ),
+      approval.issue_title ? h("p", { class: "clamp2" }, issueTitle(approval.issue_title)) : null,
+      h("p", { class: "small clamp3" }, cut(approval.detail, 600)),
+      h(
+        "p",
+        { class: "small dim" },
+        approval.on_timeout === "approve" ? "Approved " : "Denied ",
+        when(approval.until),
+        " where nobody answers",
+      ),
+    ),
+    h(
+      "div",
+      { class: "row acts" },
+      button("Approve…", () => answer(approval, true), { kind: "primary", "aria-label": `Approve ${what}` }),
+      button("Deny…", () => answer(approval, false), { kind: "danger-quiet", "aria-label": `Deny ${what}` }),
     ),
   );
 }

@@ -50,6 +50,26 @@ export const unpark = (issueId, attempts = null) =>
     () => `${name(issueId)} is free to start again.`,
   );
 
+/** `yes`: let it go on. The request that was seen goes with it: another one is not answered by mistake. */
+export async function answer(approval, yes) {
+  const id = approval.issue_id;
+  const waits = { before: "the start of", call: "a call of the agent of", after: "the result of" }[approval.gate];
+  const said = await confirm({
+    title: `${yes ? "Approve" : "Deny"} ${waits} ${name(id)}?`,
+    text: cut(approval.detail, 1000),
+    yes: yes ? "Approve" : "Deny",
+    danger: !yes,
+    message: yes ? "A message for the agent (may stay empty)" : "What to do instead (may stay empty)",
+  });
+  if (said === null) return;
+  await steer(
+    `answer ${approval.id}`,
+    `issues/${part(id)}/${yes ? "approve" : "deny"}`,
+    { request: approval.id, message: said || null },
+    () => `${yes ? "Approved" : "Denied"}: ${name(id)}.`,
+  );
+}
+
 export const pause = (issueId = null) =>
   steer(`pause ${issueId}`, "pause", { issue_id: issueId }, () =>
     issueId === null ? "Paused: nothing new starts; what runs goes on." : `${name(issueId)} is paused.`,

@@ -187,8 +187,16 @@ function drawNotes() {
 }
 
 /** Asks in a modal dialog; the promise is whether the answer was yes. */
-export function confirm({ title, text, yes, no = "Back", danger = false }) {
+/** Asks; gives whether it was said yes to. With `message`, gives the text instead (`null`: no). */
+export function confirm({ title, text, yes, no = "Back", danger = false, message = null }) {
   return new Promise((resolve) => {
+    const field = message === null ? null : document.createElement("textarea");
+    if (field) {
+      field.rows = 4;
+      field.maxLength = 4000;
+      field.setAttribute("aria-label", message);
+      field.placeholder = message;
+    }
     const dialog = document.createElement("dialog");
     dialog.setAttribute("aria-labelledby", "dialog-title");
     document.getElementById("dialogs").append(dialog);
@@ -203,8 +211,10 @@ export function confirm({ title, text, yes, no = "Back", danger = false }) {
         button(yes, () => dialog.close("yes"), { kind: danger ? "danger" : "primary" }),
       ),
     );
+    if (field) dialog.lastElementChild.before(field);
     dialog.addEventListener("close", () => {
-      resolve(dialog.returnValue === "yes");
+      const sure = dialog.returnValue === "yes";
+      resolve(field ? (sure ? field.value.trim() : null) : sure);
       dialog.remove();
     });
     dialog.showModal();

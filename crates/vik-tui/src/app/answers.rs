@@ -49,6 +49,8 @@ impl App {
                     .set(std::mem::take(&mut status.parked), &self.filter, &look);
                 self.waiting
                     .set(std::mem::take(&mut status.waiting), &self.filter, &look);
+                self.approvals
+                    .set(std::mem::take(&mut status.approvals), &self.filter, &look);
                 self.status = Some(status);
                 self.loads.explained_old = true;
                 if self.tab == Tab::Issues {

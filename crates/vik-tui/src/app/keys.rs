@@ -2,8 +2,13 @@
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
+use vik_api::ApprovalView;
+
 use super::{App, Mode, Screen, Tab};
 use crate::msg::{Action, Command};
+
+/// The longest message, in characters.
+const LONGEST_MESSAGE: usize = 4_000;
 
 impl App {
     pub(super) fn on_key(&mut self, key: KeyEvent, commands: &mut Vec<Command>) {
@@ -19,6 +24,7 @@ impl App {
             Mode::Filter(before) => self.key_in_filter(key, control, before),
             Mode::Help(top) => self.key_in_help(key, top),
             Mode::Confirm(action) => self.key_in_confirm(key, action, commands),
+            Mode::Answer(yes, asked, text) => self.key_in_answer(key, control, (yes, asked, text), commands),
             // Alt and Control change what a letter means: nothing is done by mistake.
             Mode::Normal if control || key.modifiers.contains(KeyModifiers::ALT) => {
                 self.control_key(key, commands);
@@ -28,14 +34,14 @@ impl App {
     }
 
     pub(super) fn on_paste(&mut self, pasted: &str) {
-        if matches!(self.mode, Mode::Filter(_)) {
-            let text: String = pasted
-                .chars()
-                .map(|c| if c.is_control() { ' ' } else { c })
-                .take(200)
-                .collect();
-            self.filter.push_str(&text);
-            self.arrange();
+        let plain = pasted.chars().map(|c| if c.is_control() { ' ' } else { c });
+        match &mut self.mode {
+            Mode::Filter(_) => {
+                self.filter.extend(plain.take(200));
+                self.arrange();
+            }
+            Mode::Answer(_, _, text) => text.extend(plain.take(LONGEST_MESSAGE)),
+            _ => {}
         }
     }
 
@@ -65,6 +71,44 @@ impl App {
         self.arrange();
         if stay {
             self.mode = Mode::Filter(before);
+        }
+    }
+
+    /// The message of an answer is written; it may stay empty.
+    fn key_in_answer(
+        &mut self,
+        key: KeyEvent,
+        control: bool,
+        (yes, asked, mut text): (bool, Box<ApprovalView>, String),
+        commands: &mut Vec<Command>,
+    ) {
+        match key.code {
+            KeyCode::Enter => {
+                let (issue, request) = (asked.issue_id, asked.request.id);
+                let message = Some(text).filter(|text| !text.trim().is_empty());
+                let action = match yes {
+                    true => Action::Approve(issue, request, message),
+                    false => Action::Deny(issue, request, message),
+                };
+                return self.steer(action, commands);
+            }
+            KeyCode::Esc => return self.say("nothing was said".to_owned()),
+            KeyCode::Char('u') if control => text.clear(),
+            KeyCode::Char('w') if control => {
+                let end = text.trim_end().rfind(' ').map_or(0, |at| at + 1);
+                text.truncate(end);
+            }
+            KeyCode::Char(c) if !control => text.push(c),
+            KeyCode::Backspace => drop(text.pop()),
+            _ => {}
+        }
+        self.mode = Mode::Answer(yes, asked, text);
+    }
+
+    fn begin_answer(&mut self, yes: bool) {
+        match self.current_approval() {
+            Some(asked) => self.mode = Mode::Answer(yes, Box::new(asked.clone()), String::new()),
+            None => self.say("nothing here waits for you; 5 lists what does".to_owned()),
         }
     }
 
@@ -124,6 +168,8 @@ impl App {
                     self.steer(Action::Unpark(issue), commands);
                 }
             }
+            KeyCode::Char('a') => self.begin_answer(true),
+            KeyCode::Char('x') => self.begin_answer(false),
             KeyCode::Char('p') => self.pause_all(commands),
             KeyCode::Char('P') => self.pause_issue(commands),
             KeyCode::Char('r') => self.refresh(commands),
@@ -141,8 +187,11 @@ impl App {
             KeyCode::Char('2') => self.show_tab(Tab::Parked, commands),
             KeyCode::Char('3') => self.show_tab(Tab::Waiting, commands),
             KeyCode::Char('4') => self.show_tab(Tab::Issues, commands),
-            KeyCode::Tab | KeyCode::Right => self.show_tab(Tab::ALL[(at + 1) % 4], commands),
-            KeyCode::BackTab | KeyCode::Left => self.show_tab(Tab::ALL[(at + 3) % 4], commands),
+            KeyCode::Char('5') => self.show_tab(Tab::Approvals, commands),
+            KeyCode::Tab | KeyCode::Right => self.show_tab(Tab::ALL[(at + 1) % Tab::ALL.len()], commands),
+            KeyCode::BackTab | KeyCode::Left => {
+                self.show_tab(Tab::ALL[(at + Tab::ALL.len() - 1) % Tab::ALL.len()], commands);
+            }
             KeyCode::Char('/') => self.mode = Mode::Filter(self.filter.clone()),
             KeyCode::Char('s') => self.sort(false),
             KeyCode::Char('S') => self.sort(true),
@@ -233,6 +282,7 @@ impl App {
             Tab::Parked => self.parked.step(steps),
             Tab::Waiting => self.waiting.step(steps),
             Tab::Issues => self.issues.step(steps),
+            Tab::Approvals => self.approvals.step(steps),
         }
     }
 
@@ -242,6 +292,7 @@ impl App {
             Tab::Parked => self.parked.select(place),
             Tab::Waiting => self.waiting.select(place),
             Tab::Issues => self.issues.select(place),
+            Tab::Approvals => self.approvals.select(place),
         }
     }
 
@@ -255,7 +306,7 @@ impl App {
                 }
             };
         }
-        each!(Sessions => sessions, Parked => parked, Waiting => waiting, Issues => issues);
+        each!(Sessions => sessions, Parked => parked, Waiting => waiting, Issues => issues, Approvals => approvals);
         self.arrange();
     }
 

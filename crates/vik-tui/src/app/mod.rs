@@ -12,7 +12,7 @@ mod transcript;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use vik_api::{Explained, Explanation, ParkedView, SessionView, Status, WaitingView};
+use vik_api::{ApprovalView, Explained, Explanation, ParkedView, SessionView, Status, WaitingView};
 use vik_core::ids::IssueId;
 
 pub(crate) use diff::{DiffScreen, LineKind, change_name};
@@ -27,17 +27,24 @@ use crate::text;
 use load::Loads;
 pub(crate) use load::PAGE;
 
-/// One of the four lists.
+/// One of the lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tab {
     Sessions,
     Parked,
     Waiting,
     Issues,
+    Approvals,
 }
 
 impl Tab {
-    pub(crate) const ALL: [Self; 4] = [Self::Sessions, Self::Parked, Self::Waiting, Self::Issues];
+    pub(crate) const ALL: [Self; 5] = [
+        Self::Sessions,
+        Self::Parked,
+        Self::Waiting,
+        Self::Issues,
+        Self::Approvals,
+    ];
 }
 
 /// What lies over the lists.
@@ -58,6 +65,8 @@ pub(crate) enum Mode {
     Help(usize),
     /// A person has to say yes first.
     Confirm(Action),
+    /// An answer is being written: whether it is yes, to what, and the message so far.
+    Answer(bool, Box<ApprovalView>, String),
 }
 
 /// A line about what was done.
@@ -88,6 +97,7 @@ pub(crate) struct App {
     pub(crate) parked: Table<ParkedView>,
     pub(crate) waiting: Table<WaitingView>,
     pub(crate) issues: Table<Explanation>,
+    pub(crate) approvals: Table<ApprovalView>,
     /// How many issues the daemon has; known once they were loaded.
     pub(crate) issues_total: Option<usize>,
     pub(crate) filter: String,
@@ -117,6 +127,7 @@ impl App {
             parked: Table::new(),
             waiting: Table::new(),
             issues: Table::new(),
+            approvals: Table::new(),
             issues_total: None,
             filter: String::new(),
             mode: Mode::Normal,
@@ -187,6 +198,7 @@ impl App {
         self.parked.arrange(&self.filter, &look);
         self.waiting.arrange(&self.filter, &look);
         self.issues.arrange(&self.filter, &look);
+        self.approvals.arrange(&self.filter, &look);
     }
 
     /// For how many seconds nothing good was heard; `None` while all is well.
@@ -228,7 +240,18 @@ impl App {
             Tab::Parked => self.parked.current().map(|row| &row.issue_id),
             Tab::Waiting => self.waiting.current().map(|row| &row.issue_id),
             Tab::Issues => self.issues.current().map(|row| &row.issue_id),
+            Tab::Approvals => self.approvals.current().map(|row| &row.issue_id),
         }
+    }
+
+    /// What waits for a person and is meant here: the selected one, or the only one of the issue that is looked at.
+    pub(crate) fn current_approval(&self) -> Option<&ApprovalView> {
+        if self.screens.is_empty() && self.tab == Tab::Approvals {
+            return self.approvals.current();
+        }
+        let issue = self.current_issue()?;
+        let mut its = self.approvals.rows().iter().filter(|row| row.issue_id == *issue);
+        its.next().filter(|_| its.next().is_none())
     }
 
     /// What is known of an issue.

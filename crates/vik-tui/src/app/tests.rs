@@ -47,14 +47,14 @@ fn refused(detail: &str, hint: &str) -> ClientError {
 #[test]
 fn lists_are_chosen_and_walked() {
     let mut app = app(80, 24, 5);
-    for (key, tab) in ['1', '2', '3', '4'].into_iter().zip(Tab::ALL) {
+    for (key, tab) in ['1', '2', '3', '4', '5'].into_iter().zip(Tab::ALL) {
         typed(&mut app, &key.to_string());
         assert_eq!(app.tab, tab);
     }
     press(&mut app, KeyCode::Tab);
     assert_eq!(app.tab, Tab::Sessions);
     press(&mut app, KeyCode::BackTab);
-    assert_eq!(app.tab, Tab::Issues);
+    assert_eq!(app.tab, Tab::Approvals);
     press(&mut app, KeyCode::Right);
 
     typed(&mut app, "jjj");
@@ -197,6 +197,31 @@ fn cancel_asks_first_and_means_the_issue_it_named() {
     typed(&mut app, "c");
     assert_eq!(app.mode, Mode::Normal);
     assert!(app.notice.as_ref().unwrap().is_error);
+}
+
+#[test]
+fn what_waits_for_a_person_is_answered_with_a_message_or_without() {
+    let mut app = app(80, 24, 5);
+    typed(&mut app, "5");
+    let request = || "31.before".to_owned();
+    assert_eq!(typed(&mut app, "a"), []);
+    assert_eq!(
+        press(&mut app, KeyCode::Enter),
+        steer(Action::Approve("31".into(), request(), None))
+    );
+    typed(&mut app, "xnot now");
+    assert_eq!(
+        press(&mut app, KeyCode::Enter),
+        steer(Action::Deny("31".into(), request(), Some("not now".to_owned())))
+    );
+    // Letters of a message are no keys.
+    assert_eq!(typed(&mut app, "aquit"), []);
+    assert_eq!(press(&mut app, KeyCode::Esc), []);
+    assert_eq!(app.mode, Mode::Normal);
+    // Of an issue that waits for nobody there is nothing to answer.
+    typed(&mut app, "1");
+    typed(&mut app, "a");
+    assert_eq!(app.mode, Mode::Normal);
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! What is known of the selected row.
 
 use ratatui::layout::Rect;
-use vik_api::{Explained, HoldView, SessionView};
+use vik_api::{ApprovalView, Explained, HoldView, SessionView};
+use vik_core::approval::OnTimeout;
 
 use super::paint::Paint;
 use crate::app::{App, Tab, life, spent};
@@ -151,6 +152,12 @@ fn of_row(app: &App, known: Option<&Explained>, out: &mut Lines) {
                 out.put("run", row.run_id.as_deref().unwrap_or_default(), Tone::Faint, 1);
             }
         }
+        Tab::Approvals => {
+            if let Some(row) = app.approvals.current() {
+                approval(app, row, out);
+                issue_life(known, out);
+            }
+        }
         Tab::Issues => {
             if let Some(row) = app.issues.current() {
                 let (name, _) = stand(row);
@@ -177,6 +184,33 @@ fn of_row(app: &App, known: Option<&Explained>, out: &mut Lines) {
             }
         }
     }
+}
+
+fn approval(app: &App, row: &ApprovalView, out: &mut Lines) {
+    let request = &row.request;
+    out.put("asks", &row.detail, Tone::Warn, 6);
+    if let Some(call) = request.call.as_ref().filter(|call| !call.paths.is_empty()) {
+        out.put("paths", &call.paths.join(" "), Tone::Plain, 4);
+    }
+    let left = span(seconds(app.now, request.until));
+    let then = match request.on_timeout {
+        OnTimeout::Deny => "denied",
+        OnTimeout::Approve => "approved",
+    };
+    out.put(
+        "answer",
+        &format!("a approves, x denies; {then} in {left}"),
+        Tone::Good,
+        2,
+    );
+    let ago = span(seconds(request.since, app.now));
+    out.put(
+        "since",
+        &format!("{ago} ago, in stage {}", row.stage),
+        Tone::Plain,
+        1,
+    );
+    out.put("run", &row.run_id, Tone::Faint, 1);
 }
 
 fn held(label: &str, hold: &HoldView, out: &mut Lines) {

@@ -110,6 +110,9 @@ fn work(app: &App, status: &Status, room: usize) -> Vec<CellText> {
         (0, number(waiting, "waiting", Tone::Strong)),
         (0, number(app.parked.total(), "parked", Tone::Warn)),
     ];
+    if app.approvals.total() > 0 {
+        parts.push((0, number(app.approvals.total(), "for you", Tone::Warn)));
+    }
     if !status.paused_issues.is_empty() {
         let text = format!("{} paused", count(status.paused_issues.len(), "issue"));
         parts.push((3, vec![CellText::new(text, Tone::Warn)]));

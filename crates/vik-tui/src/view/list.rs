@@ -17,6 +17,7 @@ pub(super) fn draw(app: &App, rows: &Rows, paint: &mut Paint<'_>) {
         Tab::Parked => table(app, &app.parked, head, rows.body, paint),
         Tab::Waiting => table(app, &app.waiting, head, rows.body, paint),
         Tab::Issues => table(app, &app.issues, head, rows.body, paint),
+        Tab::Approvals => table(app, &app.approvals, head, rows.body, paint),
     }
     if let Some(area) = rows.details {
         details::draw(app, area, paint);
@@ -33,6 +34,7 @@ fn tabs(app: &App, y: u16, paint: &mut Paint<'_>) {
             Tab::Parked => ("Parked", app.parked.shown(), app.parked.total()),
             Tab::Waiting => ("Waiting", app.waiting.shown(), app.waiting.total()),
             Tab::Issues => ("Issues", app.issues.shown(), app.issues.total()),
+            Tab::Approvals => ("Approvals", app.approvals.shown(), app.approvals.total()),
         };
         let more = match tab {
             Tab::Waiting => app.status.as_ref().map_or(0, |status| status.waiting_more),
@@ -223,6 +225,7 @@ fn nothing(app: &App, total: usize) -> String {
         Tab::Waiting => "Nothing waits.",
         Tab::Issues if app.issues_total.is_none() => "The issues are being loaded.",
         Tab::Issues => "No issue is known.",
+        Tab::Approvals => "Nothing waits for you.",
     };
     text.to_owned()
 }

@@ -17,6 +17,10 @@ const KEYS: &[(&str, &str)] = &[
     ("g G Home End", "first and last"),
     ("c", "cancel the issue: stop its agents and park it (asks first)"),
     ("u", "unpark the issue"),
+    (
+        "a x",
+        "approve or deny what waits for you; a message goes to the agent",
+    ),
     ("p", "pause everything, or go on"),
     ("P", "pause this issue, or go on with it"),
     ("r", "look at the workflow and the issues now"),
@@ -26,7 +30,7 @@ const KEYS: &[(&str, &str)] = &[
     ("q Esc", "back; from the lists: quit (Esc clears a filter first)"),
     ("^C ^L", "quit; draw the screen anew"),
     ("", "Lists"),
-    ("1 2 3 4 Tab", "sessions, parked, waiting, issues"),
+    ("1 2 3 4 5 Tab", "sessions, parked, waiting, issues, approvals"),
     ("Enter", "follow the session; elsewhere the issue"),
     ("/", "filter by words that stand in any column"),
     ("s S", "sort by the next column; turn the order around"),
@@ -148,6 +152,19 @@ pub(super) fn foot(app: &App, rows: &Rows, paint: &mut Paint<'_>) -> Option<u16>
         paint.tone(x + 1, y, columns.saturating_sub(x + 2), help, Tone::Faint);
         return Some(x.min(columns.saturating_sub(1)));
     }
+    if let Mode::Answer(yes, asked, text) = &app.mode {
+        let verb = if *yes { "approve" } else { "deny" };
+        let lead = format!("{verb} {}, and say: ", asked.issue_id);
+        let help = "  Enter sends it, Esc leaves";
+        let space = usize::from(room)
+            .saturating_sub(1 + width(&lead) + width(help))
+            .max(10);
+        let shown = fit_end(text, space);
+        let mut x = 1 + paint.tone(1, y, room, &lead, Tone::Strong);
+        x += paint.tone(x, y, columns.saturating_sub(x + 1), &shown, Tone::Plain);
+        paint.tone(x + 1, y, columns.saturating_sub(x + 2), help, Tone::Faint);
+        return Some(x.min(columns.saturating_sub(1)));
+    }
     if let Some(notice) = &app.notice {
         let tone = if notice.is_error { Tone::Bad } else { Tone::Good };
         paint.tone(1, y, room, &notice.text, tone);
@@ -219,6 +236,18 @@ fn hints(app: &App) -> &'static [(u8, &'static str, &'static str)] {
             (2, "u", "unpark"),
             (3, "P", "pause issue"),
             (0, "?", "help"),
+        ],
+        None if app.tab == Tab::Approvals => &[
+            (0, "a", "approve"),
+            (0, "x", "deny"),
+            (1, "d", "diff"),
+            (1, "enter", "issue"),
+            (2, "c", "cancel"),
+            (7, "P", "pause issue"),
+            (4, "/", "filter"),
+            (5, "s", "sort"),
+            (0, "?", "help"),
+            (0, "q", "quit"),
         ],
         None if app.tab == Tab::Sessions => &[
             (0, "enter", "follow"),

@@ -98,6 +98,8 @@ fn screens() {
         tell(app, Msg::Issues(Ok(issues())));
         answer_issue(app);
     });
+    both("approvals", |app| press(app, "5j"));
+    both("answer", |app| press(app, "5jxnot to main"));
     both("filter", |app| press(app, "/claude"));
     both("filter_without_a_match", |app| press(app, "/nothing\n"));
     both("help", |app| press(app, "?"));

@@ -1,0 +1,66 @@
+//! The columns of what waits for a person.
+
+use vik_api::ApprovalView;
+
+use super::issue_cell;
+use crate::table::{CellText, Column, Row, Tone, Width};
+use crate::text::{natural, seconds, span};
+
+impl Row for ApprovalView {
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column {
+            name: "ISSUE",
+            width: Width::Fit(6, 14),
+            from: 0,
+            right: false,
+            cell: |row, look| issue_cell(&row.issue_id, look),
+            order: |a, b| natural(a.issue_id.as_str(), b.issue_id.as_str()),
+        },
+        Column {
+            name: "STAGE",
+            width: Width::Fit(5, 12),
+            from: 44,
+            right: false,
+            cell: |row, _| CellText::new(row.stage.as_str(), Tone::Name),
+            order: |a, b| a.stage.cmp(&b.stage),
+        },
+        Column {
+            name: "SINCE",
+            width: Width::Fixed(6),
+            from: 50,
+            right: true,
+            cell: |row, look| CellText::new(span(seconds(row.request.since, look.now)), Tone::Faint),
+            order: |a, b| b.request.since.cmp(&a.request.since),
+        },
+        Column {
+            name: "LEFT",
+            width: Width::Fixed(6),
+            from: 66,
+            right: true,
+            cell: |row, look| CellText::new(span(seconds(look.now, row.request.until)), Tone::Warn),
+            order: |a, b| a.request.until.cmp(&b.request.until),
+        },
+        Column {
+            name: "GATE",
+            width: Width::Fixed(6),
+            from: 0,
+            right: false,
+            cell: |row, _| CellText::new(row.request.gate.as_str(), Tone::Warn),
+            order: |a, b| a.request.gate.as_str().cmp(b.request.gate.as_str()),
+        },
+        Column {
+            name: "WHAT",
+            width: Width::Fill(10, 3),
+            from: 0,
+            right: false,
+            cell: |row, _| CellText::plain(row.detail.as_str()),
+            order: |a, b| a.detail.cmp(&b.detail),
+        },
+    ];
+    // What has waited longest stands first.
+    const SORT: Option<(usize, bool)> = Some((2, true));
+
+    fn key(&self) -> String {
+        self.request.id.clone()
+    }
+}
