@@ -56,6 +56,8 @@ faults! {
     ScopesUnheard = "scopes_unheard";
     /// The core lets issues with overlapping scopes run at once.
     ScopesCross = "scopes_cross";
+    /// After a restart an approval is taken for one of whatever the issue says by then.
+    ApprovalsWiden = "approvals_widen";
     /// The day's counter is lost at a restart.
     DayReset = "day_reset";
     /// An old report is taken for the end of the attempt that runs now.

@@ -2,13 +2,14 @@
 
 use std::sync::{Arc, OnceLock};
 
+use vik_core::approval::OnTimeout;
 use vik_core::duration::Span;
 use vik_core::limits::{Limit, Spend};
 use vik_core::money::MicroUsd;
 use vik_core::scope::Scope;
 use vik_core::workflow::{
-    OnStateChange, RemoveWorkspace, ScopeConflicts, Show, Stage, StageIntent, TrustPolicy, Untrusted,
-    Workflow, load,
+    ApprovePolicy, OnStateChange, RemoveWorkspace, ScopeConflicts, Show, Stage, StageIntent, TrustPolicy,
+    Untrusted, Workflow, load,
 };
 
 use crate::rng::Rng;
@@ -77,7 +78,21 @@ const EDITS: &[(&str, Edit)] = &[
     ("estimates", estimates),
     ("scopes", scopes),
     ("trust", trust),
+    ("approvals", approvals),
 ];
+
+/// Which stages a person has to let start.
+fn approvals(workflow: &mut Workflow, rng: &mut Rng) {
+    for stage in &mut workflow.issue.stages {
+        stage.approve = maybe(rng, 40, |rng| ApprovePolicy {
+            before: true,
+            after: false,
+            calls: Vec::new(),
+            timeout: Span::secs(rng.pick(&[60, 600, 3_600])),
+            on_timeout: rng.pick(&[OnTimeout::Deny, OnTimeout::Approve]),
+        });
+    }
+}
 
 /// What stages own: all of it, parts that cross, or nothing of their own.
 fn scopes(workflow: &mut Workflow, rng: &mut Rng) {

@@ -26,6 +26,16 @@ pub(crate) fn spoil(stored: &mut Stored, fault: Option<Fault>) {
             stored.paused = false;
             patch(stored, |machine| machine["paused"] = false.into());
         }
+        Some(Fault::ApprovalsWiden) => {
+            for machine in &mut stored.machines {
+                let (text, runs) = (machine.issue().text_fingerprint(), machine.runs().len());
+                patch_one(machine, |value| {
+                    for run in 0..runs {
+                        value["runs"][run]["approved"] = serde_json::json!({ "text": text, "message": null });
+                    }
+                });
+            }
+        }
         Some(Fault::DayReset) => stored.days.clear(),
         _ => {}
     }
@@ -43,12 +53,16 @@ pub(crate) fn spoil_changes(changes: &mut Changes, fault: Option<Fault>) {
 /// Changes machines in their stored form, where no type stands in the way.
 fn patch(stored: &mut Stored, change: impl Fn(&mut Value)) {
     for machine in &mut stored.machines {
-        let Ok(mut value) = serde_json::to_value(&*machine) else {
-            continue;
-        };
-        change(&mut value);
-        if let Ok(changed) = serde_json::from_value::<Machine>(value) {
-            *machine = changed;
-        }
+        patch_one(machine, &change);
+    }
+}
+
+fn patch_one(machine: &mut Machine, change: impl Fn(&mut Value)) {
+    let Ok(mut value) = serde_json::to_value(&*machine) else {
+        return;
+    };
+    change(&mut value);
+    if let Ok(changed) = serde_json::from_value::<Machine>(value) {
+        *machine = changed;
     }
 }

@@ -66,7 +66,8 @@ impl Scheduler {
         self.order = order;
     }
 
-    fn ask_next(&mut self, id: &IssueId, now: Now) -> bool {
+    /// Asks for the next stage of an issue, where that has to be approved. Whether it was asked for.
+    pub(super) fn ask_next(&mut self, id: &IssueId, now: Now) -> bool {
         let workflow = Arc::clone(&self.workflow);
         let Some(machine) = self.machines.get(id) else {
             return false;

@@ -172,13 +172,13 @@ impl Scheduler {
             self.keep_scope(machine, stage, &hold, slots);
             return false;
         }
-        // Asked for already, or held by what is not the slots'.
-        if machine.needs_approval(stage) {
-            return false;
-        }
         if let Some(reason) = used_up(machine, stage, &workflow) {
             self.park_due(id, stage, reason, now);
             return true;
+        }
+        // Its turn has come only now, or the look has shown another text.
+        if machine.needs_approval(stage) {
+            return self.ask_next(id, now);
         }
         let scope = self.scope(machine, stage);
         if !looked_at && self.show(id, Some(stage.name.clone()), now) {

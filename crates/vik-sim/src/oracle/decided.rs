@@ -1,7 +1,8 @@
 //! What the scheduler decided on one input.
 
+use vik_core::approval::{self, Request};
 use vik_core::changes::Changes;
-use vik_core::ids::{RunId, SessionId, StageName};
+use vik_core::ids::{IssueId, RunId, SessionId, StageName};
 use vik_core::limits::{LimitScope, Spend};
 use vik_core::machine::{Machine, Note, ParkReason, Report, Wait};
 use vik_core::money::MicroUsd;
@@ -84,6 +85,16 @@ impl Oracle {
                 Effect::Show(issue) => {
                     self.looking.insert(number(issue));
                 }
+                Effect::Note(
+                    issue,
+                    Note::Answered {
+                        stage,
+                        request,
+                        answer,
+                        by,
+                        ..
+                    },
+                ) => self.answered((issue, stage), request, answer, by, told)?,
                 Effect::Note(_, Note::Unparked { run, .. }) => {
                     self.due.remove(run);
                 }
@@ -250,6 +261,30 @@ impl Oracle {
                 self.unparks(super::number(&issue), more);
             }
             Ask::Unpark(..) | Ask::Answer(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Something that waited for a person was answered: by a person who was asked, or at its time by the default.
+    fn answered(
+        &mut self,
+        (issue, stage): (&IssueId, &StageName),
+        request: &Request,
+        answer: &approval::Answer,
+        by: &str,
+        told: &Told,
+    ) -> Held {
+        let asked = matches!(told, Told::Ask(_, Ask::Answer(reply)) if reply.issue == *issue && reply.answer == *answer);
+        let by_default =
+            by == "the time limit" && *answer == approval::Answer::at_the_limit(request.on_timeout);
+        ensure(
+            asked || by_default,
+            "an answer is a person's, or the default",
+            || format!("{issue} {stage}: {by} said {answer:?}"),
+        )?;
+        if let approval::Answer::Approve { .. } = answer {
+            self.approved
+                .insert((number(issue), stage.clone()), request.id.clone());
         }
         Ok(())
     }

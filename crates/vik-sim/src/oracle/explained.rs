@@ -28,6 +28,7 @@ impl Expected {
         const SAYS: &str = "`explain` says what happens next";
         let mut started = false;
         let mut done = BTreeSet::new();
+        let mut answered = BTreeSet::new();
         for effect in effects {
             match effect {
                 Effect::Start(start) => {
@@ -39,13 +40,16 @@ impl Expected {
                             .as_ref()
                             .is_some_and(|other| done.contains(&(key.0, other.clone())))
                     };
-                    ensure(self.held.get(&key).is_none_or(waited), SAYS, || {
-                        format!("{key:?} starts, and was held")
-                    })?;
+                    let is_free = self.held.get(&key).is_none_or(waited) || answered.contains(&key);
+                    ensure(is_free, SAYS, || format!("{key:?} starts, and was held"))?;
                     done.insert(key);
                 }
-                // Its limits are looked at when its turn comes.
-                Effect::Note(issue, Note::Parked { stage, .. }) => {
+                // Its time was over: the time limit has said yes.
+                Effect::Note(issue, Note::Answered { stage, .. }) => {
+                    answered.insert((number(issue), stage.clone()));
+                }
+                // Its limits are looked at when its turn comes, and so is whether it is to be approved.
+                Effect::Note(issue, Note::Parked { stage, .. } | Note::Awaiting { stage, .. }) => {
                     started = true;
                     done.insert((number(issue), stage.clone()));
                 }
@@ -154,6 +158,10 @@ impl Oracle {
             Hold::BadIntent { .. } => {
                 let stage = self.policy.stage(stage);
                 stage.is_some_and(|stage| !may_be_followed(stage, item))
+            }
+            Hold::Approval { .. } => {
+                let stage = self.policy.stage(stage);
+                stage.is_some_and(|stage| stage.approve.as_ref().is_some_and(|policy| policy.before))
             }
             Hold::Untrusted { .. } => self.trust(item) == Trust::Held,
             Hold::Filtered => true,

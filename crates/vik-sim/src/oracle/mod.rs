@@ -138,6 +138,8 @@ pub(crate) struct Oracle {
     ended: BTreeMap<(usize, StageName), (u64, Mono)>,
     /// The last run of each stage, and whether something happened since that allows another one.
     last_run: BTreeMap<(usize, StageName), (RunId, bool)>,
+    /// The request that was approved last: it names a run and a text.
+    approved: BTreeMap<(usize, StageName), String>,
     /// The last attempt of each run that ended.
     last_of_run: BTreeMap<RunId, SessionId>,
     /// When the next attempt of a run may start at the earliest.
@@ -170,6 +172,7 @@ impl Oracle {
             is_current: false,
             ended: BTreeMap::new(),
             last_run: BTreeMap::new(),
+            approved: BTreeMap::new(),
             last_of_run: BTreeMap::new(),
             due: BTreeMap::new(),
             busy: false,

@@ -19,6 +19,7 @@ impl Oracle {
         self.is_free(issue, start)?;
         self.keeps_its_scope(issue, start)?;
         self.has_attempts_left(issue, start, now)?;
+        self.is_approved(issue, start)?;
         self.goes_on_right(start)?;
         let profile = self.policy.agents.get(&start.stage.agent);
         self.remember(Facts {
@@ -66,6 +67,26 @@ impl Oracle {
             !self.books.parked.contains_key(&key),
             "parked stays parked",
             || format!("issue {issue}, stage {} starts", start.stage.name),
+        )
+    }
+
+    /// A person, or the time limit, has let it start, as its text is now.
+    fn is_approved(&self, issue: usize, start: &Start) -> Held {
+        let stage = self.policy.stage(&start.stage.name);
+        let asks = stage
+            .and_then(|stage| stage.approve.as_ref())
+            .is_some_and(|policy| policy.before);
+        let text = format!("{}.{}", start.run, start.issue.text_fingerprint());
+        let approved = self.approved.get(&(issue, start.stage.name.clone()));
+        ensure(
+            !asks || approved == Some(&text),
+            "what nobody approved as it is does not start",
+            || {
+                format!(
+                    "issue {issue}, stage {} starts as {text}, approved is {approved:?}",
+                    start.stage.name
+                )
+            },
         )
     }
 

@@ -1,7 +1,8 @@
 //! What happens outside: the tracker, people, the clock, the load, deaths.
 
+use vik_core::approval;
 use vik_core::ids::IssueId;
-use vik_core::scheduler::{Ask, By, Input, Scheduler, Seen};
+use vik_core::scheduler::{Ask, By, Input, Reply, Scheduler, Seen};
 use vik_core::time::Now;
 use vik_core::workflow::RemoveWorkspace;
 
@@ -215,7 +216,7 @@ impl World {
     pub(super) fn person_asks(&mut self) -> Result<bool, Broken> {
         let issue = self.rng.below(self.tracker.len());
         let id = self.tracker.id(issue).clone();
-        let (ask, what) = match self.rng.weighted(&[2, 6, 2, 4, 3, 6, 1]) {
+        let (ask, what) = match self.rng.weighted(&[2, 6, 2, 4, 3, 6, 1, 12]) {
             0 => (Ask::Pause(None), "pause all"),
             1 => (Ask::Continue(None), "continue all"),
             2 => (Ask::Pause(Some(id)), "pause"),
@@ -225,7 +226,22 @@ impl World {
                 let more = self.rng.percent(50).then(|| self.rng.between(1, 3) as u32);
                 (Ask::Unpark(id, more), "unpark")
             }
-            _ => (Ask::Drain, "drain"),
+            6 => (Ask::Drain, "drain"),
+            _ => {
+                let message = || Some("so".to_owned());
+                let answer = match self.rng.below(4) {
+                    0 | 1 => approval::Answer::Approve { message: None },
+                    2 => approval::Answer::Approve { message: message() },
+                    _ => approval::Answer::denied(None),
+                };
+                let reply = Reply {
+                    issue: id,
+                    stage: None,
+                    request: None,
+                    answer,
+                };
+                (Ask::Answer(reply), "answer")
+            }
         };
         self.asks(ask, what, issue)
     }
