@@ -108,10 +108,7 @@ pub fn hold(hold: &Hold) -> HoldView {
         Hold::Blocked { .. } => Some("the end of those issues".to_owned()),
         Hold::Cycle { .. } => Some("a change of what blocks one of them".to_owned()),
         Hold::Parked { freed_by, .. } => Some(freed_by.clone()),
-        Hold::Approval { request } => Some(format!(
-            "`vik approve` or `vik deny`, or its time limit ({})",
-            request.on_timeout.as_str()
-        )),
+        Hold::Approval { request } => Some(request.freed_by()),
         Hold::BadIntent { .. } => Some("a change of the issue's `owned_scope`, or of the stage's".to_owned()),
         Hold::Untrusted { .. } => {
             Some("an author or label that `trust` names, or a change of `trust`".to_owned())

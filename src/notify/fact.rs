@@ -83,7 +83,6 @@ impl Fact {
 
     pub(super) fn awaiting(awaiting: &Awaiting<'_>) -> Self {
         let request = awaiting.request;
-        let then = request.on_timeout.as_str();
         Self {
             at: request.since,
             events: vec![NotifyEvent::WaitingForPerson],
@@ -95,10 +94,7 @@ impl Fact {
             }),
             reason: "approval".to_owned(),
             detail: one_line(&view::asks(request), DETAIL),
-            freed_by: Some(format!(
-                "`vik approve` or `vik deny`; without an answer until {:.0}: {then}",
-                request.until
-            )),
+            freed_by: Some(request.freed_by()),
             day: None,
         }
     }

@@ -74,7 +74,10 @@ impl Work<'_> {
             Some(answered) => answered,
             None => {
                 let request = self.ask_after(id, &policy).await?;
-                self.attempt.live.set(|facts| facts.phase = LivePhase::Awaiting);
+                self.attempt.live.set(|facts| {
+                    facts.phase = LivePhase::Awaiting;
+                    facts.activity = None;
+                });
                 self.tell(What::Awaits(Some(Box::new(request.clone()))));
                 let answered = self.wait_for_answer(&request).await?;
                 self.note_for_good(Step::Answered {

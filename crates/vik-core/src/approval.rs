@@ -161,6 +161,18 @@ impl Request {
         }
     }
 
+    /// What lets it go on, for people.
+    pub fn freed_by(&self) -> String {
+        let then = match self.on_timeout {
+            OnTimeout::Deny => "denied",
+            OnTimeout::Approve => "approved",
+        };
+        format!(
+            "`vik approve` or `vik deny`; {then} at {:.0} where nobody answers",
+            self.until
+        )
+    }
+
     /// What was said to it, in one line.
     pub fn answered(&self, answer: &Answer, by: &str) -> String {
         let what = match self.gate {

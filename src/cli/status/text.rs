@@ -34,9 +34,12 @@ pub fn text(status: &Status, now: Timestamp, width: usize) -> String {
         out.push('\n');
         out.push_str(&parked(&status.parked, now, width));
     }
-    if !status.waiting.is_empty() {
+    // What waits for a person stands above.
+    let others = |waiting: &&WaitingView| waiting.reason != "approval";
+    let others: Vec<_> = status.waiting.iter().filter(others).collect();
+    if !others.is_empty() {
         out.push('\n');
-        out.push_str(&waiting(status, now, width));
+        out.push_str(&waiting(&others, status.waiting_more, now, width));
     }
     out
 }
@@ -306,9 +309,8 @@ fn parked(parked: &[ParkedView], now: Timestamp, width: usize) -> String {
     table_within(width, ["PARKED", "STAGE", "SINCE", "WHY"], &rows)
 }
 
-fn waiting(status: &Status, now: Timestamp, width: usize) -> String {
-    let rows: Vec<_> = status
-        .waiting
+fn waiting(waiting: &[&WaitingView], more: usize, now: Timestamp, width: usize) -> String {
+    let rows: Vec<_> = waiting
         .iter()
         .take(MOST_WAITING)
         .map(|waiting| {
@@ -324,7 +326,7 @@ fn waiting(status: &Status, now: Timestamp, width: usize) -> String {
         })
         .collect();
     let mut out = table_within(width, ["WAITING", "STAGE", "IN", "TRIES", "WHY"], &rows);
-    let more = status.waiting.len().saturating_sub(MOST_WAITING) + status.waiting_more;
+    let more = waiting.len().saturating_sub(MOST_WAITING) + more;
     if more > 0 {
         let _ = writeln!(out, "… and {more} more");
     }

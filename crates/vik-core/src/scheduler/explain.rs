@@ -168,7 +168,6 @@ impl Hold {
     /// When it ends by itself, where that is known.
     pub fn until(&self) -> Option<Timestamp> {
         match self {
-            Self::Approval { request } => Some(request.until),
             Self::DayLimit { until, .. } | Self::BackingOff { until, .. } | Self::Quota { until } => {
                 Some(*until)
             }
