@@ -24,7 +24,7 @@ use crate::control::http::{Metrics, Tcp};
 use crate::orchestrator::Asking;
 
 pub use gate::refresh;
-pub use verify::secret;
+pub use verify::{Delivery, Mark, Refused, secret, verify};
 
 use self::gate::Gate;
 

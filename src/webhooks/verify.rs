@@ -25,23 +25,23 @@ const LONGEST_ID: usize = 200;
 
 /// A call that is believed.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Delivery {
+pub struct Delivery {
     /// Its id, where the sender gives one.
-    pub(super) id: Option<String>,
+    pub id: Option<String>,
     /// What it is called, for the log.
-    pub(super) event: String,
+    pub event: String,
     /// It only tries whether somebody is here.
-    pub(super) is_ping: bool,
+    pub is_ping: bool,
     /// By which it is known when it comes again: its id, and what its sender signed.
-    pub(super) marks: Vec<Mark>,
+    pub marks: Vec<Mark>,
 }
 
 /// The digest of something that a delivery has for itself.
-pub(super) type Mark = [u8; 32];
+pub type Mark = [u8; 32];
 
 /// Why a call is not believed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Refused {
+pub enum Refused {
     /// The variable of the secret is not set, or holds no secret of that kind.
     #[error("the variable of the secret is not set, or cannot be used")]
     NoSecret,
@@ -100,7 +100,7 @@ pub(super) fn is_signed(hook: &Hook, secret: &str, headers: &HeaderMap) -> bool 
 ///
 /// # Errors
 /// When it does not.
-pub(super) fn verify(
+pub fn verify(
     hook: &Hook,
     secret: &str,
     headers: &HeaderMap,

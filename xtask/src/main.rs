@@ -8,6 +8,7 @@
 
 mod bench;
 mod chaos;
+mod fuzz;
 mod generate;
 mod live;
 mod repo;
@@ -33,6 +34,8 @@ enum Task {
     Tidy,
     /// Kill daemons, shims and agents at every named point and at random, and see that nothing is lost
     Chaos(chaos::ChaosArgs),
+    /// Feed every reader of foreign text with made-up input
+    Fuzz(fuzz::FuzzArgs),
     /// Measure whole daemons, beside the published vik 0.1.3
     Bench(bench::BenchArgs),
     /// Let vex and other agents do small tasks with a real model on this machine
@@ -51,6 +54,7 @@ fn main() -> ExitCode {
         Task::Generate(args) => generate::run(&args),
         Task::Tidy => tidy::run(),
         Task::Chaos(args) => chaos::run(&args),
+        Task::Fuzz(args) => fuzz::run(&args),
         Task::Bench(args) => bench::run(&args),
         Task::Live(args) => live::run(&args),
         Task::Simulate(args) => simulate::run(&args),

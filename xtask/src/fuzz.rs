@@ -1,0 +1,132 @@
+//! `cargo xtask fuzz`: every fuzz target for a while, with the stable compiler.
+//!
+//! Coverage comes from flags that stable has; the address sanitizer, which it has not, matters little where nothing is unsafe.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Instant;
+
+use clap::Args;
+
+use crate::repo::{self, Done};
+
+/// What libFuzzer needs to see which code was reached.
+const COVERAGE: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
+    -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
+    -Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=1";
+
+#[derive(Debug, Args)]
+pub struct FuzzArgs {
+    /// Only these targets
+    targets: Vec<String>,
+    /// How long each runs, in seconds
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    seconds: u64,
+}
+
+pub fn run(args: &FuzzArgs) -> Done {
+    let fuzz = repo::root().join("fuzz");
+    let target = build(&fuzz)?;
+    let mut failed = Vec::new();
+    for name in chosen(&fuzz, &args.targets)? {
+        let began = Instant::now();
+        let (runs, covered) = match one(&fuzz, &target, &name, args.seconds) {
+            Ok(figures) => figures,
+            Err(error) => {
+                failed.push(format!("{name}: {error}"));
+                continue;
+            }
+        };
+        println!(
+            "{name:<18} {runs:>9} runs, {covered:>6} edges, {:>4}s",
+            began.elapsed().as_secs()
+        );
+    }
+    if failed.is_empty() {
+        return Ok(());
+    }
+    Err(failed.join("\n"))
+}
+
+/// The names of all targets, or of those that were named.
+fn chosen(fuzz: &Path, named: &[String]) -> Done<Vec<String>> {
+    let manifest = repo::read(&fuzz.join("Cargo.toml"))?;
+    let bins = manifest.split("[[bin]]").skip(1);
+    let all: Vec<String> = bins
+        .filter_map(|bin| bin.split('"').nth(1).map(str::to_owned))
+        .collect();
+    if let Some(unknown) = named.iter().find(|name| !all.contains(name)) {
+        return Err(format!(
+            "there is no target `{unknown}`: there is {}",
+            all.join(", ")
+        ));
+    }
+    Ok(if named.is_empty() { all } else { named.to_vec() })
+}
+
+/// Builds all targets; gives the folder of the programs.
+fn build(fuzz: &Path) -> Done<PathBuf> {
+    let target =
+        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| repo::root().join("target"), PathBuf::from);
+    let target = target.join("fuzz");
+    // With a target named, the flags are for what is fuzzed alone, not for build scripts and macros.
+    let host = host()?;
+    let mut build = repo::cargo();
+    build
+        .current_dir(fuzz)
+        .args(["build", "--quiet", "--release", "--locked", "--bins", "--target", &host])
+        .env("CARGO_TARGET_DIR", &target)
+        .env("RUSTFLAGS", COVERAGE);
+    repo::run(&mut build)?;
+    Ok(target.join(host).join("release"))
+}
+
+/// The machine that this runs on, as the compiler calls it.
+fn host() -> Done<String> {
+    let told = repo::output(repo::program("rustc").arg("-vV"))?;
+    let host = told.lines().find_map(|line| line.strip_prefix("host: "));
+    host.map(str::to_owned)
+        .ok_or_else(|| "`rustc -vV` names no host".to_owned())
+}
+
+/// Runs one target; gives how often, and how many edges it reached.
+fn one(fuzz: &Path, programs: &Path, name: &str, seconds: u64) -> Done<(u64, u64)> {
+    let corpus = fuzz.join("corpus").join(name);
+    let artifacts = fuzz.join("artifacts").join(name);
+    for folder in [&corpus, &artifacts] {
+        std::fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    }
+    let mut prefix = OsString::from("-artifact_prefix=");
+    prefix.push(artifacts.join(""));
+    let output = repo::program(&programs.join(name).to_string_lossy())
+        .arg(format!("-max_total_time={seconds}"))
+        .args([
+            "-timeout=20",
+            "-rss_limit_mb=4096",
+            "-max_len=16384",
+            "-print_final_stats=1",
+        ])
+        .arg(prefix)
+        .arg(&corpus)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| format!("it cannot be started: {error}"))?;
+    let told = String::from_utf8_lossy(&output.stderr);
+    if !output.status.success() {
+        let end: Vec<&str> = told.lines().rev().take(40).collect();
+        let end: Vec<&str> = end.into_iter().rev().collect();
+        return Err(format!("ended with {}\n{}", output.status, end.join("\n")));
+    }
+    let after = |mark: &str| {
+        let figure = told.rsplit(mark).next()?.split_whitespace().next()?;
+        figure.parse().ok()
+    };
+    match (after("stat::number_of_executed_units:"), after("cov:")) {
+        // A target that sees nothing of the code looks for nothing.
+        (Some(runs), Some(covered)) if covered > 100 => Ok((runs, covered)),
+        (runs, covered) => Err(format!(
+            "{runs:?} runs reached {covered:?} edges: it was built without coverage"
+        )),
+    }
+}
