@@ -8,8 +8,9 @@ use jiff::Timestamp;
 use vik_agents::LaunchContext;
 use vik_core::event::Event;
 use vik_core::limits::{LimitHit, Spend};
+use vik_core::machine::Answered;
 use vik_core::outcome::{FailureClass, Outcome};
-use vik_core::workflow::{AgentProfile, Home, Stage};
+use vik_core::workflow::{AgentProfile, Home};
 use vik_proc::{
     AdoptError, Cause, ExitRecord, Handle, Output, ProcessId, Proof, ShimLost, SpawnFailureKind, Stdin,
     StdoutMode, Supervised, identity::boot_id,
@@ -18,9 +19,12 @@ use vik_store::{ProcessNote, Step, StoreError, Trouble};
 
 use super::approval::What;
 use super::attempt::{Cut, Work};
+use super::clocks::Clocks;
 use super::conclude::{figures, unproven};
 use super::follow::{FollowError, Follower};
+use super::gate::Gate;
 use super::live::LivePhase;
+use super::orders::Orders;
 use crate::crash;
 use crate::daemon::Shims;
 use crate::hooks::how_ended;
@@ -144,6 +148,12 @@ impl Work<'_> {
     /// What is to be started.
     fn launch(&self, workdir: &Path) -> Result<vik_proc::ShimSpec, Trouble> {
         let (start, host) = (self.start(), self.host());
+        let asks = self.asks();
+        if asks {
+            // The shim follows it, and the next daemon knows by it that the agent asks.
+            private::write_private(&self.files.stdin(), b"")
+                .map_err(|error| broken("cannot make the agent's input", &error))?;
+        }
         let home = self
             .private_home()
             .map_err(|error| broken("cannot make the agent's home", &error))?;
@@ -161,6 +171,7 @@ impl Work<'_> {
                 .map(|resume| resume.provider_session_id.as_str()),
             budget: start.budget,
             in_sandbox: self.sandbox_policy().is_some(),
+            asks,
             scope: start.intent.scope.as_ref(),
             is_root: nix::unistd::geteuid().is_root(),
             environment: &host.environment.shared(),
@@ -181,7 +192,11 @@ impl Work<'_> {
         spec.args = args.iter().map(Into::into).collect();
         spec.sandbox = self.confine_agent(workdir, &mut env)?;
         spec.env = os_env(env);
-        spec.stdin = Stdin::File(self.files.prompt());
+        spec.stdin = if asks {
+            Stdin::Follow(self.files.stdin())
+        } else {
+            Stdin::File(self.files.prompt())
+        };
         spec.stdout = Output::Append(self.files.raw());
         spec.stderr = Output::Append(self.files.stderr());
         spec.refusals = Some(self.files.refusals());
@@ -208,7 +223,7 @@ impl Work<'_> {
             .take()
             .ok_or_else(|| Trouble::failed(FailureClass::Agent, "the session log is gone"))?;
         let before = self.start().resume.as_ref().map(|resume| resume.total);
-        let adapter = vik_agents::adapter(&self.kept.profile, before);
+        let adapter = self.adapter(before)?;
         Follower::open(
             &self.files.raw(),
             adapter,
@@ -239,12 +254,19 @@ impl Work<'_> {
         supervised: Supervised,
         mut follower: Follower,
         began: Instant,
-        mut stopping: Option<Trouble>,
+        stopping: Option<Trouble>,
     ) -> Result<(), Cut> {
         self.attempt.live.set(|facts| facts.phase = LivePhase::Running);
         let handle = supervised.handle();
         let stage = self.start().stage.clone();
         let mut clocks = Clocks::new(&stage, began, self.files.stderr());
+        let (mut gate, mut stopping) = match self.gate() {
+            Ok(gate) => (gate, stopping),
+            Err(error) => {
+                let trouble = broken("cannot answer the agent", &error);
+                (None, stopping.or_else(|| Some(self.stop(&handle, trouble))))
+            }
+        };
         let mut told = Spend::default();
         let (mut killed, mut detaching, mut warned) = (false, false, 0);
         let orders = self.attempt.orders.clone();
@@ -269,10 +291,19 @@ impl Work<'_> {
                     warned += limits.len();
                     limits.into_iter().for_each(|limit| say_limit(&mut follower, limit));
                 }
+                answered = answered(&orders, gate.as_ref()), if stopping.is_none() => {
+                    let heard = gate.as_mut().map_or(Ok(()), |gate| gate.hear(&answered, &mut follower));
+                    if let Err(error) = heard {
+                        stopping = Some(self.stop(&handle, broken("cannot answer the agent", &error)));
+                    }
+                }
                 () = tokio::time::sleep(follower.wait()) => {
-                    let looked = look(&mut follower).await;
+                    let mut looked = look(&mut follower).await;
                     self.tell_spend(&follower, &mut told);
-                    if let Err(FollowError::Log(error)) = &looked
+                    if let Some(gate) = gate.as_mut().filter(|_| looked.is_ok() && stopping.is_none()) {
+                        looked = gate.tend(&mut follower);
+                    }
+                    if let Err(FollowError::Log(error) | FollowError::Tell(error)) = &looked
                         && self.see_disk(error)
                         && stopping.is_none()
                         && !detaching
@@ -282,13 +313,17 @@ impl Work<'_> {
                         self.let_go(&handle);
                     }
                     let looked = looked.err().map(|error| Trouble::failed(FailureClass::Agent, report::chain(&error)));
-                    let trouble = looked.or_else(|| clocks.ran_out(&mut follower));
+                    let trouble = looked.or_else(|| clocks.ran_out(&mut follower, gate.as_ref()));
                     if let Some(trouble) = trouble.filter(|_| stopping.is_none() && !detaching) {
                         stopping = Some(self.stop(&handle, trouble));
                     }
                 }
             }
         };
+        // An agent that lives on waits on.
+        if let Some(gate) = gate.filter(|_| !matches!(&end, Err(lost) if lost.detached)) {
+            gate.close();
+        }
         self.agent_ran |= handle.agent().is_some();
         self.settle(end, follower, stopping).await
     }
@@ -510,50 +545,11 @@ impl Drop for Noted {
     }
 }
 
-/// The times an attempt must keep.
-struct Clocks<'a> {
-    stage: &'a Stage,
-    began: Instant,
-    stderr: PathBuf,
-    stderr_size: u64,
-}
-
-impl<'a> Clocks<'a> {
-    fn new(stage: &'a Stage, began: Instant, stderr: PathBuf) -> Self {
-        Self {
-            stage,
-            began,
-            stderr,
-            stderr_size: 0,
-        }
-    }
-
-    fn ran_out(&mut self, follower: &mut Follower) -> Option<Trouble> {
-        let stage = self.stage;
-        if self.began.elapsed() >= stage.timeout.0 {
-            return Some(Trouble::of(
-                Outcome::TimedOut,
-                format!("it took longer than {}", stage.timeout),
-            ));
-        }
-        if follower.tool_open() >= stage.tool_timeout.0 {
-            let reason = format!("a tool call took longer than {}", stage.tool_timeout);
-            return Some(Trouble::of(Outcome::TimedOut, reason));
-        }
-        if follower.silence() >= stage.stall_timeout.0 {
-            // What it writes to stderr is a sign of life too.
-            let size = std::fs::metadata(&self.stderr).map_or(0, |meta| meta.len());
-            if size != self.stderr_size {
-                self.stderr_size = size;
-                follower.hear();
-                return None;
-            }
-            return Some(Trouble::of(
-                Outcome::Stalled,
-                format!("nothing was heard for {}", stage.stall_timeout),
-            ));
-        }
-        None
+/// Waits for what is said to that which waits for a person.
+async fn answered(orders: &Orders, gate: Option<&Gate>) -> Answered {
+    match gate.and_then(Gate::awaits) {
+        Some(request) => orders.answered(request).await,
+        None => std::future::pending().await,
     }
 }
 

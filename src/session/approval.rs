@@ -43,7 +43,7 @@ pub enum What {
 }
 
 /// Who answers when nobody does.
-const TIME_LIMIT: &str = "the time limit";
+pub(super) const TIME_LIMIT: &str = "the time limit";
 
 /// The longest message that stands in a reason.
 const LONGEST_REASON: usize = 2000;

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use vik_agents::Adapter;
+use vik_agents::{Adapter, Ask, Verdict, Word};
 use vik_core::event::Event;
 use vik_core::outcome::Usage;
 use vik_store::{SessionLog, StoreError};
@@ -38,6 +38,12 @@ pub enum FollowError {
     /// The session log cannot be written.
     #[error("cannot write the session log")]
     Log(#[from] StoreError),
+    /// What the agent waits for cannot be kept.
+    #[error("cannot answer the agent")]
+    Tell(#[source] StoreError),
+    /// The agent does not keep to what it was told.
+    #[error("{0}")]
+    Broken(String),
 }
 
 /// The reader of one raw file.
@@ -53,6 +59,8 @@ pub struct Follower {
     wait: Duration,
     heard: Instant,
     tools: OpenTools,
+    /// What the agent wants of Vik, and nobody has taken yet.
+    words: Vec<Word>,
 }
 
 /// The tool calls that are open, oldest first. One may end in the same look in which the next begins.
@@ -98,12 +106,13 @@ impl Follower {
     /// When the file cannot be opened.
     pub fn open(
         raw: &Path,
-        adapter: Box<dyn Adapter>,
+        mut adapter: Box<dyn Adapter>,
         log: SessionLog,
         told: u64,
         live: Live,
     ) -> Result<Self, FollowError> {
         Ok(Self {
+            words: adapter.words(),
             raw: File::open(raw).map_err(FollowError::Read)?,
             adapter,
             log,
@@ -140,6 +149,23 @@ impl Follower {
     /// Something else showed that the agent lives (it wrote to stderr).
     pub fn hear(&mut self) {
         self.heard = Instant::now();
+    }
+
+    /// The agent waits for a person: nothing is heard of it meanwhile, and its calls do not go on.
+    pub fn rest(&mut self) {
+        let now = Instant::now();
+        self.heard = now;
+        self.tools.0.iter_mut().for_each(|(_, since)| *since = now);
+    }
+
+    /// What the agent wants of Vik since the last time.
+    pub fn words(&mut self) -> Vec<Word> {
+        std::mem::take(&mut self.words)
+    }
+
+    /// The lines that tell the agent a verdict.
+    pub fn answer(&self, ask: &Ask, verdict: Verdict<'_>) -> Vec<String> {
+        self.adapter.answer(ask, verdict)
     }
 
     /// What the agent has told of its usage and cost so far.
@@ -229,6 +255,7 @@ impl Follower {
             log,
             tools,
             told,
+            words,
             ..
         } = self;
         let mut result = Ok(());
@@ -240,6 +267,7 @@ impl Follower {
                 result = log.push(at, &event);
             }
         });
+        words.append(&mut adapter.words());
         result
     }
 

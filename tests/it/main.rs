@@ -17,6 +17,7 @@ mod deciding;
 mod durable;
 mod examples;
 mod files;
+mod gates;
 mod incident;
 mod intake;
 mod leftover;

@@ -59,7 +59,7 @@ impl Real {
 
     /// The script was followed, and no process is left.
     #[track_caller]
-    fn close(&self) {
+    pub fn close(&self) {
         assert_eq!(self.server.failures(), [""; 0]);
         self.world.env.assert_nothing_left();
     }

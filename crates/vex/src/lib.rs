@@ -10,6 +10,7 @@
 //! conversation goes on from; [`events`] is all that the run tells the world; [`config`] says where each setting comes from.
 
 pub mod agent;
+mod ask;
 pub mod cli;
 pub mod config;
 pub mod conversation;

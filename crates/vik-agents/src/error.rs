@@ -38,6 +38,14 @@ pub enum LaunchError {
         /// The key as written.
         flag: String,
     },
+    /// Calls of this agent are to be asked about, and it has no way to ask.
+    #[error("calls of an agent of runtime `{runtime}` cannot be asked about: {why}")]
+    Unaskable {
+        /// The runtime, as in the workflow file.
+        runtime: &'static str,
+        /// Why not.
+        why: &'static str,
+    },
     /// The id of the conversation to resume cannot be one of this agent. (Codex would silently begin a new one.)
     #[error("`{id}` is not the id of a `{runtime}` conversation")]
     BadResumeId {

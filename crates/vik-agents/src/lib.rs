@@ -4,6 +4,7 @@
 //! [`Launch`] from a [`LaunchContext`], turns output lines into [`Event`]s, and at the end, from what it saw and how
 //! the process ended, draws a [`Conclusion`].
 
+mod ask;
 mod classify;
 mod claude_code;
 mod codex;
@@ -32,6 +33,7 @@ use vik_core::outcome::{FailureClass, Usage};
 use vik_core::scope::Scope;
 use vik_core::workflow::{AgentProfile, Runtime};
 
+pub use ask::{Ask, Opening, Verdict, Word};
 pub use environment::{COMMON, COMMON_PREFIXES, provider_names, provider_prefixes};
 pub use error::LaunchError;
 pub use login::{LoginSign, login_hint, login_signs, state_paths, temporary_variables};
@@ -57,6 +59,9 @@ pub struct LaunchContext<'a> {
     pub budget: Limit,
     /// Whether the process will run in Vik's sandbox: then a sandbox of its own, which cannot work in it, is left off.
     pub in_sandbox: bool,
+    /// Whether it must ask before each call: then it is told everything on its standard input, the prompt too
+    /// ([`asking`]).
+    pub asks: bool,
     /// What it may change, for an agent that refuses the rest itself.
     pub scope: Option<&'a Scope>,
     /// Whether the process will run as root.
@@ -145,6 +150,16 @@ pub trait Adapter: Send {
 
     /// What the agent does now, in a few words, for a status line.
     fn activity(&self) -> Option<&str>;
+
+    /// What it wanted of Vik since the last time this was called: before its first line, and after each.
+    fn words(&mut self) -> Vec<Word> {
+        Vec::new()
+    }
+
+    /// The lines that give a verdict on a call. At least the last of them begins as [`Ask::answered_by`] says.
+    fn answer(&self, _: &Ask, _: Verdict<'_>) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 /// Makes the translator for one session of this agent.
@@ -160,6 +175,41 @@ pub fn adapter(profile: &AgentProfile, previous_total: Option<Usage>) -> Box<dyn
     }
 }
 
+/// Makes the translator for one session of an agent that asks before each call; see [`LaunchContext::asks`].
+///
+/// # Errors
+///
+/// Where this agent cannot.
+pub fn asking(
+    profile: &AgentProfile,
+    previous_total: Option<Usage>,
+    opening: &Opening<'_>,
+) -> Result<Box<dyn Adapter>, LaunchError> {
+    match profile.runtime {
+        Runtime::ClaudeCode => Ok(Box::new(claude_code::ClaudeCode::asking(profile, opening.prompt))),
+        Runtime::Vex => Ok(Box::new(vex::Vex::asking(opening.prompt))),
+        Runtime::Codex => Ok(Box::new(codex::Server::new(profile, previous_total, opening)?)),
+        Runtime::Command => Err(unaskable(profile)),
+    }
+}
+
+/// Whether an agent is held to a scope by being asked before each call, where nothing else asks for that: vex keeps to it by
+/// itself, and a profile with flags that leave no way to ask is judged at its end, as before.
+pub fn keeps_to_scope_by_asking(profile: &AgentProfile) -> bool {
+    match profile.runtime {
+        Runtime::ClaudeCode => !flags::has(profile, &["bare"]),
+        Runtime::Codex => codex::unasked_flag(profile).is_none(),
+        Runtime::Vex | Runtime::Command => false,
+    }
+}
+
+fn unaskable(profile: &AgentProfile) -> LaunchError {
+    LaunchError::Unaskable {
+        runtime: profile.runtime.as_str(),
+        why: "Vik knows no way to ask it",
+    }
+}
+
 /// Builds the command line and the environment of an agent.
 ///
 /// # Errors
@@ -167,6 +217,7 @@ pub fn adapter(profile: &AgentProfile, previous_total: Option<Usage>) -> Box<dyn
 /// Where the profile cannot be put into a command line; see [`LaunchError`].
 pub fn launch(cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {
     match cx.profile.runtime {
+        Runtime::Command if cx.asks => Err(unaskable(cx.profile)),
         Runtime::Codex => codex::launch(cx),
         Runtime::ClaudeCode => claude_code::launch(cx),
         Runtime::Vex => vex::launch(cx),

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use vik_agents::{LaunchContext, LaunchError, launch, program, version_args};
+use vik_agents::{LaunchContext, LaunchError, keeps_to_scope_by_asking, launch, program, version_args};
 use vik_core::limits::Limit;
 use vik_core::money::MicroUsd;
 use vik_core::scope::Scope;
@@ -67,6 +67,7 @@ fn context<'a>(profile: &'a AgentProfile, environment: &'a BTreeMap<String, Stri
         resume: None,
         budget: Limit::default(),
         in_sandbox: false,
+        asks: false,
         scope: None,
         is_root: false,
         environment,
@@ -107,6 +108,46 @@ fn each_runtime_with_each_permission() {
         }
     }
     insta::assert_snapshot!(all);
+}
+
+#[test]
+fn each_runtime_that_asks_before_each_call() {
+    let environment = environment();
+    let mut all = String::new();
+    let mut note = |profile: &AgentProfile, in_sandbox| {
+        let cx = LaunchContext {
+            asks: true,
+            in_sandbox,
+            resume: Some("01a1ffcd-34e9-78d1-bc6d-b647a491f028"),
+            ..context(profile, &environment)
+        };
+        writeln!(all, "{} in sandbox: {in_sandbox}", profile.runtime.as_str()).unwrap();
+        all.push_str(&show(&cx));
+    };
+    for runtime in [Runtime::Codex, Runtime::ClaudeCode, Runtime::Vex] {
+        note(&profile(runtime), true);
+        note(&profile(runtime), false);
+    }
+    // What leaves no way to ask is refused, and nothing begins unasked.
+    let with = |runtime, flag: &str, value: ArgValue| AgentProfile {
+        args: vec![(flag.to_owned(), value)],
+        ..profile(runtime)
+    };
+    note(&profile(Runtime::Command), true);
+    note(&with(Runtime::ClaudeCode, "bare", ArgValue::Switch(true)), true);
+    note(
+        &with(Runtime::Codex, "output-schema", ArgValue::Text("x".into())),
+        true,
+    );
+    note(&with(Runtime::Vex, "ask", ArgValue::Switch(true)), true);
+    insta::assert_snapshot!(all);
+    assert!(keeps_to_scope_by_asking(&profile(Runtime::Codex)));
+    let plain = with(Runtime::Codex, "c", ArgValue::Text("a=1".into()));
+    assert!(keeps_to_scope_by_asking(&plain));
+    let other = with(Runtime::Codex, "s", ArgValue::Text("read-only".into()));
+    assert!(!keeps_to_scope_by_asking(&other));
+    let bare = with(Runtime::ClaudeCode, "--bare", ArgValue::Switch(true));
+    assert!(!keeps_to_scope_by_asking(&bare));
 }
 
 #[test]

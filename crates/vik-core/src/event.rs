@@ -91,8 +91,11 @@ pub enum Event<'a> {
         #[serde(skip_serializing_if = "Option::is_none")]
         utilization: Option<f64>,
     },
-    /// The agent asks for, or was refused, a permission.
+    /// A call of the agent waits for a permission, has it, or was refused.
     Approval {
+        /// Who says so, where it is Vik's line: `vik`, `scope`, `time limit`, or a person. Absent where an agent told it.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        by: Option<Cow<'a, str>>,
         /// The tool that asked.
         tool: Cow<'a, str>,
         /// `requested`, `denied`, `approved`.

@@ -135,6 +135,9 @@ pub enum Stdin {
     Null,
     /// The content of this file, through a pipe that the shim feeds and then closes.
     File(#[serde(with = "os_text::one")] PathBuf),
+    /// The content of this file and what is appended to it while the agent lives, with or without a daemon. A NUL byte in it
+    /// closes the input: nothing behind it is read.
+    Follow(#[serde(with = "os_text::one")] PathBuf),
 }
 
 /// Where standard output or standard error goes.
@@ -388,7 +391,11 @@ mod tests {
         ) {
             let mut spec = ShimSpec::new(program, path.clone());
             (spec.args, spec.env) = (args, env);
-            spec.stdin = Stdin::File(path.clone().into());
+            spec.stdin = if int % 2 == 0 {
+                Stdin::File(path.clone().into())
+            } else {
+                Stdin::Follow(path.clone().into())
+            };
             spec.stdout = Output::Append(path.clone().into());
             spec.exit_record = Some(path.clone().into());
             spec.control = Some(path.into());

@@ -169,6 +169,11 @@ impl AttemptFiles {
         self.with(".prompt.md")
     }
 
+    /// What an agent that asks is told on its standard input, while it lives. Its name is not that of a log.
+    pub fn stdin(&self) -> PathBuf {
+        self.with(".stdin")
+    }
+
     /// The shim's record of the end.
     pub fn exit(&self) -> PathBuf {
         self.with(".exit.json")

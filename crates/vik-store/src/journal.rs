@@ -204,6 +204,8 @@ pub struct Journal {
     /// The bytes of its whole lines.
     size: u64,
     steps: Vec<Step>,
+    /// When each of them was noted.
+    times: Vec<Timestamp>,
 }
 
 impl Journal {
@@ -229,8 +231,8 @@ impl Journal {
         let mut text = Vec::new();
         file.read_to_end(&mut text).map_err(read)?;
         let (lines, whole) = crate::lines_of(&text);
-        let steps = lines
-            .map(|line| serde_json::from_slice::<Line<Step>>(line).map(|line| line.step))
+        let (times, steps) = lines
+            .map(|line| serde_json::from_slice::<Line<Step>>(line).map(|line| (line.at, line.step)))
             .collect::<Result<_, _>>()
             .map_err(|error| read(io::Error::new(io::ErrorKind::InvalidData, error)))?;
         if whole < text.len() {
@@ -244,12 +246,18 @@ impl Journal {
             file,
             size: whole as u64,
             steps,
+            times,
         })
     }
 
     /// The steps so far.
     pub fn steps(&self) -> &[Step] {
         &self.steps
+    }
+
+    /// The steps so far, each with when it was noted.
+    pub fn timed_steps(&self) -> impl Iterator<Item = (Timestamp, &Step)> {
+        self.times.iter().copied().zip(&self.steps)
     }
 
     /// Notes a step; it stays when this process dies.
@@ -276,6 +284,7 @@ impl Journal {
         }
         self.size += text.len() as u64;
         self.steps.push(line.step);
+        self.times.push(line.at);
         Ok(())
     }
 

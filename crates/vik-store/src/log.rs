@@ -219,10 +219,21 @@ impl Found {
             found.whole += count as u64;
             found.lines += 1;
             let kind = kind_of(&line);
-            found.own += u64::from(OWN_KINDS.iter().any(|own| own.as_bytes() == kind));
+            found.own += u64::from(is_own(kind, &line));
             found.ended = kind == b"ended";
         }
     }
+}
+
+/// Whether Vik wrote the line on its own account.
+fn is_own(kind: &[u8], line: &[u8]) -> bool {
+    const OWN_APPROVAL: &[u8] = b"\"kind\":\"approval\",\"by\":";
+    let head = &line[..line.len().min(128)];
+    OWN_KINDS.iter().any(|own| own.as_bytes() == kind)
+        || (kind == b"approval"
+            && head
+                .windows(OWN_APPROVAL.len())
+                .any(|window| window == OWN_APPROVAL))
 }
 
 /// The kind of a line, which stands after its number and its time; empty where it has none.
@@ -282,6 +293,24 @@ mod tests {
         let rest = text.strip_prefix(head).unwrap();
         assert!(rest.starts_with("{\"seq\":3,"), "{text}");
         assert_eq!(rest.lines().count(), 1);
+    }
+
+    #[test]
+    fn what_vik_says_of_approvals_is_not_counted_as_the_agents() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("plan-x.jsonl");
+        let mut log = SessionLog::create(&path).unwrap();
+        for by in [Some("ada".into()), None] {
+            let event = Event::Approval {
+                by,
+                tool: "Bash".into(),
+                decision: "denied".into(),
+                detail: Some("\"kind\":\"approval\",\"by\":\"x\"".into()),
+            };
+            log.push(Timestamp::UNIX_EPOCH, &event).unwrap();
+        }
+        log.flush().unwrap();
+        assert_eq!(SessionLog::reopen(&path).unwrap().agents, 1);
     }
 
     #[test]

@@ -118,6 +118,16 @@ pub struct ExecArgs {
     #[arg(long, value_name = "NAME", hide = true)]
     pub scope_env: Option<String>,
 
+    /// For a program that steers: stdin has lines of JSON, first `{"prompt": TEXT}`, then an answer to each event `ask`, which
+    /// comes before each call
+    #[arg(
+        long,
+        requires = "json",
+        conflicts_with = "prompt",
+        help_heading = "Permission"
+    )]
+    pub ask: bool,
+
     /// Answers of the model, at most [default: 200]
     #[arg(long, value_name = "N", help_heading = "Limits")]
     pub max_turns: Option<NonZeroU32>,
@@ -287,6 +297,7 @@ mod tests {
         "help",
         "scope",
         "scope-env",
+        "ask",
     ];
 
     #[test]

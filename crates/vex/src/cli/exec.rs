@@ -9,6 +9,7 @@ use crate::agent::output::{OutputSchema, OutputSchemaError};
 use crate::agent::prompt::{environment, system};
 use crate::agent::verify::Verify;
 use crate::agent::{self, Ending};
+use crate::ask::Asker;
 use crate::config::{Loaded, Period, Settings};
 use crate::events::{ExitReason, Journal, SessionStart};
 use crate::evidence::Before;
@@ -73,7 +74,19 @@ fn work(args: &ExecArgs, journal: &Journal, interrupt: &Interrupt) -> Ending {
     let dir = args.choice.dir();
     let root = Root::open(dir, settings.permission == Permission::Full).map(|root| root.with_scope(scope));
     let cwd = root.as_ref().map_or(dir, Root::path).display().to_string();
-    let tools = root.map(|root| Toolbox::new(root, policy(&settings)));
+    let (asker, asked) = if args.ask {
+        match Asker::listen(std::io::stdin(), interrupt) {
+            Ok((asker, prompt)) => (Some(asker), Some(prompt)),
+            Err(error) => return Ending::failed(ExitReason::Usage, format!("--ask: {error}")),
+        }
+    } else {
+        (None, None)
+    };
+    let policy = Policy {
+        asker,
+        ..policy(&settings)
+    };
+    let tools = root.map(|root| Toolbox::new(root, policy));
     let sandbox = tools.as_ref().ok().map(Toolbox::sandbox);
     journal.session_start(&SessionStart {
         session_id: &id.to_string(),
@@ -114,6 +127,7 @@ fn work(args: &ExecArgs, journal: &Journal, interrupt: &Interrupt) -> Ending {
     };
     let goes_on = args.resume.is_some() || args.fork.is_some();
     let prompt = match (&args.prompt, goes_on) {
+        _ if asked.is_some() => asked,
         (None, true) => None,
         (argument, _) => match prompt::read(argument.as_deref(), interrupt) {
             Ok(prompt) => Some(prompt),
@@ -175,6 +189,7 @@ pub(super) fn policy(settings: &Settings) -> Policy {
             deny: settings.deny.clone(),
         },
         hooks: settings.hooks.clone(),
+        asker: None,
         write: settings.write,
         sandbox_write: settings.sandbox.write.clone(),
         sandbox_required: settings.sandbox.require,

@@ -17,7 +17,7 @@ use serde_json::Value;
 
 pub use exit::ExitReason;
 use text::Text;
-pub use types::{CommandRun, Commit, Compacted, Evidence, SessionStart, VerifyRun, json_schema};
+pub use types::{CommandRun, Commit, Compacted, Evidence, Question, SessionStart, VerifyRun, json_schema};
 use types::{End, Envelope, Event};
 
 use crate::conversation::{Arguments, ToolCall, ToolResult, Usage};
@@ -189,6 +189,15 @@ impl Journal {
             denied: result.denied,
             output: &result.output,
         });
+    }
+
+    /// A call waits for an answer.
+    pub fn ask(&self, mut question: Question) {
+        let texts = [&mut question.tool].into_iter().chain(&mut question.command);
+        for text in texts.chain(&mut question.paths) {
+            *text = redact(text).into_owned();
+        }
+        self.inner().emit(&Event::Ask(&question));
     }
 
     /// The plan is another one.

@@ -112,7 +112,8 @@ impl Text {
                     _ => Ok(()),
                 }
             }
-            Event::Usage { .. } => Ok(()),
+            // The call is told already.
+            Event::Usage { .. } | Event::Ask(_) => Ok(()),
             Event::Plan { steps } => {
                 writeln!(out, "\n{}", self.paint(BOLD, "plan"))?;
                 for step in *steps {

@@ -77,6 +77,26 @@ pub struct SessionStart<'a> {
     pub forked_from: Option<&'a str>,
 }
 
+/// A call that waits for an answer on stdin, for `ask`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Question {
+    /// Joins it with its answer.
+    #[serde(rename = "ask")]
+    pub id: String,
+    /// The call.
+    pub call_id: String,
+    /// The tool.
+    pub tool: String,
+    /// The line for the shell, where it is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
+    /// The paths that it is about.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub paths: Vec<String>,
+    /// Whether the tool changes files.
+    pub writes: bool,
+}
+
 /// How much of a conversation was left out, for `compaction`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Compacted {
@@ -135,6 +155,9 @@ pub(super) enum Event<'a> {
         /// What it gave, bounded.
         output: &'a str,
     },
+    /// With `--ask`: a call is about to be made, and waits for `{"ask": ID, "decision": "allow"}` on stdin, or `deny` with a
+    /// `message` for the model.
+    Ask(&'a Question),
     /// Tokens and cost of the run so far: totals, never deltas.
     Usage {
         /// The tokens.

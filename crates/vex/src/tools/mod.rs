@@ -20,7 +20,7 @@ mod rules;
 mod scope_tests;
 mod search;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 mod tool;
 mod walk;
 

@@ -112,6 +112,9 @@ pub(crate) enum ToolError {
     /// The permission, a rule or a hook says no.
     #[error("{0}")]
     Denied(Refusal),
+    /// Who was asked says no, in these words.
+    #[error("{0}")]
+    Refused(String),
 }
 
 /// A no that the model can act on; shown as one line of JSON.

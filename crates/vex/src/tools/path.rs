@@ -12,8 +12,9 @@ use super::output::{Change, Output, Refusal, ToolError};
 use super::rules::Ruling;
 use super::tool::{Entry, ToolContext, ToolDefinition};
 use super::{MAX_OUTPUT_BYTES, Need, Subject, Tool as _, Toolbox};
+use crate::ask::Verdict;
 use crate::conversation::{Arguments, ToolCall, ToolResult};
-use crate::events::{CommandRun, Journal};
+use crate::events::{CommandRun, Journal, Question};
 use crate::interrupt::Interrupt;
 use crate::redact::redact;
 
@@ -37,7 +38,10 @@ impl Toolbox {
                     is_error: true,
                     ..Output::default()
                 };
-                (output, matches!(error, ToolError::Denied(_)))
+                (
+                    output,
+                    matches!(error, ToolError::Denied(_) | ToolError::Refused(_)),
+                )
             }
         };
         ToolResult {
@@ -92,6 +96,7 @@ impl Toolbox {
         if let Some(replaced) = self.ask_before(&asked, &input, &check)? {
             input = replaced;
         }
+        self.ask_outside(entry, call, &input, context)?;
         let mut output = (entry.run)(context, &input)?;
         note_deeds(&mut output, context.journal);
         output.text = presentable(output.text);
@@ -99,6 +104,34 @@ impl Toolbox {
             output.text = replaced;
         }
         Ok(output)
+    }
+
+    /// Asks whoever steers, where somebody does.
+    fn ask_outside(
+        &self,
+        entry: &Entry,
+        call: &ToolCall,
+        input: &Value,
+        context: &ToolContext<'_>,
+    ) -> Result<(), ToolError> {
+        let Some(asker) = &self.policy.asker else {
+            return Ok(());
+        };
+        let mut question = Question {
+            call_id: call.call_id.clone(),
+            tool: entry.name.to_owned(),
+            writes: entry.need == Need::Write,
+            ..Question::default()
+        };
+        match (entry.subject)(input) {
+            Subject::Command(command) => question.command = Some(command),
+            Subject::Paths(paths) => question.paths = paths,
+            Subject::Host(_) | Subject::Unknown => {}
+        }
+        match asker.ask(question, context.journal, context.interrupt) {
+            Verdict::Allow => Ok(()),
+            Verdict::Deny(words) => Err(ToolError::Refused(words)),
+        }
     }
 
     /// Whether the call may be made.

@@ -9,6 +9,7 @@ use super::files::WriteLimits;
 use super::hooks::Hook;
 use super::output::Refusal;
 use super::rules::{Rules, ToolName};
+use crate::ask::Asker;
 
 /// What a run may do without being asked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, clap::ValueEnum)]
@@ -92,6 +93,8 @@ pub struct Policy {
     pub rules: Rules,
     /// What else is asked before and after each call.
     pub hooks: Vec<Hook>,
+    /// Who is asked before each call, after all else has allowed it.
+    pub asker: Option<Asker>,
     /// How long a file may be that is written anew.
     pub write: WriteLimits,
     /// Where commands may write, too.

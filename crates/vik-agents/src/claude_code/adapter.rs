@@ -9,12 +9,14 @@ use vik_core::event::Event;
 use vik_core::outcome::{FailureClass, Usage};
 use vik_core::workflow::AgentProfile;
 
+use super::control::{self, Control};
 use super::line::{
     Block, Content, ControlLine, Denial, Line, Message, ModelUsage, RateLimitLine, RequestUsage, ResultLine,
     System,
 };
 use super::requests::Requests;
 use super::words::{class_of, exit_code, failure_text};
+use crate::ask::{Ask, Verdict as Said, Word};
 use crate::state::Session;
 use crate::wire::{self, Kind, Text};
 use crate::{Adapter, Conclusion, Exit, Sink, classify, flags};
@@ -45,6 +47,8 @@ pub(crate) struct ClaudeCode {
     resets_at: Option<Timestamp>,
     /// Whether `--json-schema` asks for a structured answer, which a model may never give, with exit code 0.
     wants_result: bool,
+    /// There where it asks before each call.
+    control: Option<Control>,
 }
 
 impl ClaudeCode {
@@ -59,6 +63,15 @@ impl ClaudeCode {
             rejected: false,
             resets_at: None,
             wants_result: flags::has(profile, &["json-schema"]),
+            control: None,
+        }
+    }
+
+    /// A session that asks before each call, and is told its prompt on its standard input.
+    pub(crate) fn asking(profile: &AgentProfile, prompt: &str) -> Self {
+        Self {
+            control: Some(Control::new(prompt)),
+            ..Self::new(profile)
         }
     }
 
@@ -78,7 +91,10 @@ impl ClaudeCode {
             "system" => self.system(line, &parsed, sink),
             "result" => self.result(line, sink),
             "rate_limit_event" => self.rate_limit(line, sink),
-            "control_request" => self.control(line, sink),
+            kind if kind.starts_with("control_") => match &mut self.control {
+                Some(control) => control.hear(kind, line),
+                None => self.control(line, sink),
+            },
             // Pieces of a message that comes whole afterwards, and signs of life.
             "stream_event" | "keep_alive" => {}
             _ => wire::keep(line, sink),
@@ -156,6 +172,11 @@ impl ClaudeCode {
                 let Some(id) = block.tool_use_id else { return false };
                 self.session.open.close(id.as_str());
                 let is_error = block.is_error.unwrap_or(false);
+                if let Some(control) = &mut self.control
+                    && kind == "tool_result"
+                {
+                    control.result(id.as_str(), is_error, block.content);
+                }
                 sink(Event::ToolResult {
                     call_id: id.0,
                     is_error,
@@ -319,6 +340,7 @@ impl ClaudeCode {
         match serde_json::from_str::<ControlLine<'_>>(line) {
             Ok(ControlLine { request }) if request.subtype.as_str() == "can_use_tool" => {
                 sink(Event::Approval {
+                    by: None,
                     tool: request.tool_name.map_or(Cow::Borrowed(""), |tool| tool.0),
                     decision: Cow::Borrowed("requested"),
                     detail: wire::present(request.input).map(|input| Cow::Borrowed(input.get())),
@@ -337,8 +359,16 @@ impl ClaudeCode {
         }
         self.session.open.clear();
         self.account(&result, sink);
+        if let Some(control) = &mut self.control {
+            control.done();
+        }
         for denial in wire::read::<Vec<Denial<'_>>>(result.permission_denials).unwrap_or_default() {
+            let id = wire::text(denial.tool_use_id).unwrap_or_default();
+            if self.control.as_ref().is_some_and(|control| control.refused(&id)) {
+                continue;
+            }
             sink(Event::Approval {
+                by: None,
                 tool: denial.tool_name.0,
                 decision: Cow::Borrowed("denied"),
                 detail: wire::present(denial.tool_input).map(|input| Cow::Borrowed(input.get())),
@@ -465,6 +495,11 @@ impl ClaudeCode {
     fn misshapen(&mut self, line: &str, sink: &mut Sink<'_>) {
         match wire::object::<Kind<'_>>(line) {
             Some(kind) if kind.kind.as_str() == "result" => self.result(line, sink),
+            Some(kind) if kind.kind.as_str().starts_with("control_") && self.control.is_some() => {
+                if let Some(control) = &mut self.control {
+                    control.hear(kind.kind.as_str(), line);
+                }
+            }
             _ => wire::keep(line, sink),
         }
     }
@@ -523,5 +558,13 @@ impl Adapter for ClaudeCode {
 
     fn activity(&self) -> Option<&str> {
         self.session.activity()
+    }
+
+    fn words(&mut self) -> Vec<Word> {
+        self.control.as_mut().map(Control::take).unwrap_or_default()
+    }
+
+    fn answer(&self, ask: &Ask, verdict: Said<'_>) -> Vec<String> {
+        vec![control::answer(ask, verdict)]
     }
 }

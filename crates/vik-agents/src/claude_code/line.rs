@@ -203,6 +203,8 @@ pub(super) struct Denial<'a> {
     #[serde(borrow)]
     pub(super) tool_name: Text<'a>,
     #[serde(borrow)]
+    pub(super) tool_use_id: Option<&'a RawValue>,
+    #[serde(borrow)]
     pub(super) tool_input: Option<&'a RawValue>,
 }
 

@@ -8,11 +8,14 @@
 //!   over the requests seen, which is a little low.
 //! - A tool call that was refused is a tool result with an error, and is listed in `permission_denials`; the run goes on.
 //!
+//! Where calls are asked about, Claude Code reads stream-json too: `control.rs`.
+//!
 //! Permissions: Claude Code has no OS sandbox in this mode. `workspace-write` and `full` are therefore the same,
 //! `bypassPermissions`: nobody is there to be asked, and anything less refuses `git commit`. `read-only` denies the
 //! tools that write, the shell among them; a deny rule holds whatever the user's settings allow.
 
 mod adapter;
+mod control;
 mod line;
 mod requests;
 mod words;
@@ -22,7 +25,7 @@ use vik_core::money::MicroUsd;
 use vik_core::workflow::{AgentProfile, ArgValue, Permission};
 
 use crate::environment::environment;
-use crate::flags::{Fixed, Rules, own_flags};
+use crate::flags::{Fixed, Rules, has, own_flags};
 use crate::{Launch, LaunchContext, LaunchError, path_text, valid_session_id};
 
 const RULES: Rules = Rules {
@@ -86,6 +89,13 @@ pub(crate) fn launch(cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {
         runtime: "claude_code",
     })?;
     let own = own_flags(profile, &RULES)?;
+    if cx.asks && has(profile, &["bare"]) {
+        // Measured: it leaves the hook out, and each call runs unasked.
+        return Err(LaunchError::Unaskable {
+            runtime: "claude_code",
+            why: "`args.bare` leaves out its hooks",
+        });
+    }
 
     // Vik does the waiting: few retries, and a bound on a request that is never answered.
     let mut set = vec![
@@ -113,6 +123,9 @@ pub(crate) fn launch(cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {
     argv.extend(own.argv);
     let mut push = |args: &[&str]| argv.extend(args.iter().map(|arg| (*arg).to_owned()));
     push(&["--verbose", "--output-format", "stream-json", "--model", model]);
+    if cx.asks {
+        push(&["--input-format", "stream-json"]);
+    }
     if !own.permission {
         match profile.permission {
             Permission::ReadOnly => push(&["--permission-mode", "default", "--disallowedTools", WRITERS]),
@@ -139,8 +152,10 @@ pub(crate) fn launch(cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {
         Some(id) => push(&["--resume", id]),
         None => push(&["--session-id", &cx.session_id.to_string()]),
     }
-    Ok(Launch {
-        argv,
-        env: environment(cx, &set),
-    })
+    let mut env = environment(cx, &set);
+    if cx.asks {
+        // Says the same as `--bare`.
+        env.remove("CLAUDE_CODE_SIMPLE");
+    }
+    Ok(Launch { argv, env })
 }

@@ -46,45 +46,17 @@ impl Codex {
         match (parsed.kind.as_str(), parsed.item) {
             ("item.completed", Some(item)) => self.item_completed(line, item, sink),
             ("item.started", Some(item)) => self.item_started(line, &item, sink),
-            ("thread.started", _) => {
-                let id = parsed.thread_id.map(|id| id.0);
-                if let Some(id) = &id {
-                    self.session.identify(id);
-                }
-                sink(Event::SessionStarted {
-                    provider_session_id: id,
-                    agent_version: None,
-                    model: None,
-                });
-            }
+            ("thread.started", _) => self.begun(parsed.thread_id.map(|id| id.0), sink),
             ("turn.started", _) => {
                 // It says nothing but that there is a turn.
                 self.turn = Turn::Open;
                 self.session.does("thinking");
             }
             ("turn.completed", _) => {
-                self.turn = Turn::Completed;
-                self.session.open.clear();
-                self.session.does("done");
                 if let Some(usage) = parsed.usage {
-                    let total = Usage::from(usage);
-                    // A total below the one before belongs to another thread.
-                    let fresh = total.input_tokens < self.before.input_tokens
-                        || total.output_tokens < self.before.output_tokens;
-                    self.session.usage = if fresh { total } else { total.since(self.before) };
-                    sink(Event::TokenUsage {
-                        usage: self.session.usage,
-                        cost_usd: None,
-                    });
+                    self.account(usage.into(), sink);
                 }
-                let message = self.session.last_message().map(Cow::Borrowed);
-                let reason = Some(Cow::Borrowed("turn.completed"));
-                sink(Event::Completed {
-                    ok: true,
-                    message,
-                    result: None,
-                    reason,
-                });
+                self.completed(sink);
             }
             ("turn.failed", _) => {
                 let message = wire::read::<TurnError<'_>>(parsed.error)
@@ -108,11 +80,55 @@ impl Codex {
         }
     }
 
-    fn failed(&mut self, message: &str, sink: &mut Sink<'_>) {
+    /// The thread is there.
+    pub(super) fn begun(&mut self, id: Option<Cow<'_, str>>, sink: &mut Sink<'_>) {
+        if let Some(id) = &id {
+            self.session.identify(id);
+        }
+        sink(Event::SessionStarted {
+            provider_session_id: id,
+            agent_version: None,
+            model: None,
+        });
+    }
+
+    /// Takes in the total of the thread.
+    pub(super) fn account(&mut self, total: Usage, sink: &mut Sink<'_>) {
+        // A total below the one before belongs to another thread.
+        let fresh =
+            total.input_tokens < self.before.input_tokens || total.output_tokens < self.before.output_tokens;
+        self.session.usage = if fresh { total } else { total.since(self.before) };
+        sink(Event::TokenUsage {
+            usage: self.session.usage,
+            cost_usd: None,
+        });
+    }
+
+    /// The turn ended well.
+    pub(super) fn completed(&mut self, sink: &mut Sink<'_>) {
+        self.turn = Turn::Completed;
+        self.session.open.clear();
+        self.session.does("done");
+        let message = self.session.last_message().map(Cow::Borrowed);
+        let reason = Some(Cow::Borrowed("turn.completed"));
+        sink(Event::Completed {
+            ok: true,
+            message,
+            result: None,
+            reason,
+        });
+    }
+
+    pub(super) fn failed(&mut self, message: &str, sink: &mut Sink<'_>) {
+        self.failed_as(message, None, sink);
+    }
+
+    /// [`failed`](Self::failed), where its class is told, too.
+    pub(super) fn failed_as(&mut self, message: &str, class: Option<FailureClass>, sink: &mut Sink<'_>) {
         self.turn = Turn::Failed;
         self.session.open.clear();
         self.session.does("failed");
-        let failure_class = classify::error(None, message);
+        let failure_class = class.or_else(|| classify::error(None, message));
         self.session.fault(message, failure_class, None);
         sink(Event::Error {
             message: Cow::Borrowed(message),
@@ -130,7 +146,17 @@ impl Codex {
 
     /// An error that is not, or not yet, the last word.
     fn error(&mut self, message: Cow<'_, str>, sink: &mut Sink<'_>) {
-        let failure_class = classify::error(None, &message);
+        self.error_of(message, None, sink);
+    }
+
+    /// [`error`](Self::error), where its class is told, too.
+    pub(super) fn error_of(
+        &mut self,
+        message: Cow<'_, str>,
+        class: Option<FailureClass>,
+        sink: &mut Sink<'_>,
+    ) {
+        let failure_class = class.or_else(|| classify::error(None, &message));
         self.session.fault(&message, failure_class, None);
         sink(Event::Error {
             message,
@@ -140,7 +166,7 @@ impl Codex {
         });
     }
 
-    fn item_started<'a>(&mut self, line: &'a str, item: &Item<'a>, sink: &mut Sink<'_>) {
+    pub(super) fn item_started<'a>(&mut self, line: &'a str, item: &Item<'a>, sink: &mut Sink<'_>) {
         match tool(item) {
             Some(tool) => self.opened(item, tool, sink),
             None => wire::keep(line, sink),
@@ -156,7 +182,7 @@ impl Codex {
         sink(Event::ToolCall { call_id, tool, input });
     }
 
-    fn item_completed<'a>(&mut self, line: &'a str, item: Item<'a>, sink: &mut Sink<'_>) {
+    pub(super) fn item_completed<'a>(&mut self, line: &'a str, item: Item<'a>, sink: &mut Sink<'_>) {
         match (item.kind.as_str(), item.text, item.message) {
             ("agent_message", Some(text), _) => {
                 self.session.progress();

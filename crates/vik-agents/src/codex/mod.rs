@@ -17,8 +17,11 @@
 
 mod adapter;
 mod line;
+mod message;
+mod server;
 
 pub(crate) use adapter::Codex;
+pub(crate) use server::Server;
 use vik_core::workflow::{AgentProfile, ArgValue, Permission};
 
 use crate::environment::environment;
@@ -82,10 +85,26 @@ pub(crate) fn launch(cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {
         profile.command.clone()
     };
     let mut push = |args: &[&str]| argv.extend(args.iter().map(|arg| (*arg).to_owned()));
-    push(&["exec"]);
+    push(&[if cx.asks { "app-server" } else { "exec" }]);
     push(&own.argv.iter().map(String::as_str).collect::<Vec<_>>());
-    push(&["--json", "-m", model, "-C", workdir, "--skip-git-repo-check"]);
-    if cx.in_sandbox {
+    if cx.asks {
+        // What else there is to say is said in the protocol.
+        if let Some(flag) = unasked_flag(profile) {
+            return Err(LaunchError::ReservedFlag {
+                runtime: "codex",
+                flag: flag.to_owned(),
+                instead: "`codex app-server`, which is asked before each call, does not take it",
+            });
+        }
+        if !cx.in_sandbox && profile.permission == Permission::WorkspaceWrite {
+            push(&["-c", &git_root(workdir)]);
+        }
+    } else {
+        push(&["--json", "-m", model, "-C", workdir, "--skip-git-repo-check"]);
+    }
+    if cx.asks {
+        // The sandbox is named when the thread begins.
+    } else if cx.in_sandbox {
         // Its own sandbox cannot be put up within Vik's, which says what the permission means.
         if let Some(flag) = own_sandbox(profile) {
             return Err(LaunchError::SecondSandbox { flag });
@@ -97,9 +116,7 @@ pub(crate) fn launch(cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {
         match profile.permission {
             Permission::ReadOnly => push(&["-s", "read-only"]),
             Permission::WorkspaceWrite => {
-                let git = toml_string(&format!("{}/.git", workdir.trim_end_matches('/')));
-                let roots = format!("sandbox_workspace_write.writable_roots=[{git}]");
-                push(&["-s", "workspace-write", "-c", &roots]);
+                push(&["-s", "workspace-write", "-c", &git_root(workdir)]);
             }
             Permission::Full => push(&["--dangerously-bypass-approvals-and-sandbox"]),
         }
@@ -135,10 +152,39 @@ pub(crate) fn launch(cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {
                 id: thread.to_owned(),
             });
         }
-        push(&["resume", thread]);
+        if !cx.asks {
+            push(&["resume", thread]);
+        }
     }
-    push(&["-"]);
+    if !cx.asks {
+        push(&["-"]);
+    }
     Ok(Launch { argv, env })
+}
+
+/// The first of a profile's own flags that only `codex exec` takes.
+pub(crate) fn unasked_flag(profile: &AgentProfile) -> Option<&str> {
+    let taken = |name: &str| {
+        matches!(
+            name.trim_start_matches('-'),
+            "c" | "config" | "enable" | "disable"
+        )
+    };
+    let mut flags = profile.args.iter();
+    let found = flags.find(|(name, value)| {
+        let fixed = RULES
+            .fixed
+            .iter()
+            .any(|fixed| fixed.names.contains(&name.trim_start_matches('-')));
+        !taken(name) && !fixed && !matches!(value, ArgValue::Switch(false))
+    });
+    found.map(|(name, _)| name.as_str())
+}
+
+/// Makes `.git` of the workspace writable in Codex's own sandbox.
+fn git_root(workdir: &str) -> String {
+    let git = toml_string(&format!("{}/.git", workdir.trim_end_matches('/')));
+    format!("sandbox_workspace_write.writable_roots=[{git}]")
 }
 
 /// The flag by which a profile asks for a sandbox of Codex's own.

@@ -169,6 +169,7 @@ impl Copilot {
                     .is_some_and(|c| c.as_str() == "denied")
                 {
                     sink(Event::Approval {
+                        by: None,
                         tool: data.tool_name.map_or(Cow::Borrowed(""), |tool| tool.0),
                         decision: Cow::Borrowed("denied"),
                         detail: Some(id.0.clone()),

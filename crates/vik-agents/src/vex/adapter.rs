@@ -7,6 +7,8 @@ use serde_json::value::RawValue;
 use vik_core::event::Event;
 use vik_core::outcome::{FailureClass, Usage};
 
+use super::asking::{self, Asking};
+use crate::ask::{Ask, Verdict as Said, Word};
 use crate::state::Session;
 use crate::wire::{self, Count, Kind, Text};
 use crate::{Adapter, Conclusion, Exit, Sink, classify};
@@ -119,9 +121,19 @@ struct Verdict {
 pub(crate) struct Vex {
     session: Session,
     verdict: Option<Verdict>,
+    /// There where it asks before each call.
+    asking: Option<Asking>,
 }
 
 impl Vex {
+    /// A session that asks before each call, and is told its prompt on its standard input.
+    pub(crate) fn asking(prompt: &str) -> Self {
+        Self {
+            asking: Some(Asking::new(prompt)),
+            ..Self::default()
+        }
+    }
+
     fn parsed<'a>(&mut self, line: &'a str, mut parsed: Line<'a>, sink: &mut Sink<'_>) {
         match (parsed.kind.as_str(), parsed.text.take(), parsed.call_id.take()) {
             ("message", Some(text), _) => {
@@ -186,6 +198,11 @@ impl Vex {
                 });
             }
             ("end", ..) => self.end(line, sink),
+            ("ask", ..) if self.asking.is_some() => {
+                if let Some(asking) = &mut self.asking {
+                    asking.hear(line);
+                }
+            }
             (kind, ..) => match self.aside(kind, &parsed, sink) {
                 Some(()) => {}
                 None => wire::keep(line, sink),
@@ -281,6 +298,9 @@ impl Vex {
             return wire::keep(line, sink);
         };
         self.session.open.clear();
+        if let Some(asking) = &mut self.asking {
+            asking.done();
+        }
         if let Some(figures) = wire::read::<Figures>(end.usage) {
             let cost_usd = wire::read::<f64>(end.cost_usd).or(figures.cost_usd);
             self.account(Figures { cost_usd, ..figures }, sink);
@@ -334,6 +354,11 @@ impl Adapter for Vex {
             Some(parsed) => self.parsed(&text, parsed, sink),
             None => match wire::object::<Kind<'_>>(&text) {
                 Some(kind) if kind.kind.as_str() == "end" => self.end(&text, sink),
+                Some(kind) if kind.kind.as_str() == "ask" && self.asking.is_some() => {
+                    if let Some(asking) = &mut self.asking {
+                        asking.hear(&text);
+                    }
+                }
                 _ => wire::keep(&text, sink),
             },
         }
@@ -376,6 +401,14 @@ impl Adapter for Vex {
 
     fn activity(&self) -> Option<&str> {
         self.session.activity()
+    }
+
+    fn words(&mut self) -> Vec<Word> {
+        self.asking.as_mut().map(Asking::take).unwrap_or_default()
+    }
+
+    fn answer(&self, ask: &Ask, verdict: Said<'_>) -> Vec<String> {
+        vec![asking::answer(ask, verdict)]
     }
 }
 

@@ -13,6 +13,7 @@
 //! Permissions are vex's own three profiles, of the same names.
 
 mod adapter;
+mod asking;
 
 pub(crate) use adapter::Vex;
 use vik_core::money::MicroUsd;
@@ -58,6 +59,11 @@ const RULES: Rules = Rules {
             names: &["scope", "scope-env"],
             same: None,
             instead: "the stage's `intent.owned_scope` says it",
+        },
+        Fixed {
+            names: &["ask"],
+            same: None,
+            instead: "the stage's `approve.calls` says it",
         },
     ],
     permission: &["permission"],
@@ -160,7 +166,7 @@ pub(crate) fn launch(cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {
         }
         push(&["--resume", id]);
     }
-    push(&["-"]);
+    push(&[if cx.asks { "--ask" } else { "-" }]);
     Ok(Launch {
         argv,
         env: environment(cx, &set),

@@ -204,10 +204,14 @@ fn open_stdin(stdin: &Stdin) -> Result<(OwnedFd, Option<Feed>), SpawnFailure> {
             Ok(null) => Ok((null.into(), None)),
             Err(error) => Err(failed(Kind::BadStdin, format!("cannot open /dev/null: {error}"))),
         },
-        Stdin::File(path) => Feed::open(path)
-            .map(|(read, feed)| (read, Some(feed)))
-            .map_err(|error| failed(Kind::BadStdin, format!("cannot read {}: {error}", path.display()))),
+        Stdin::File(path) => fed(path, Feed::open(path)),
+        Stdin::Follow(path) => fed(path, Feed::follow(path)),
     }
+}
+
+fn fed(path: &Path, feed: io::Result<(OwnedFd, Feed)>) -> Result<(OwnedFd, Option<Feed>), SpawnFailure> {
+    feed.map(|(read, feed)| (read, Some(feed)))
+        .map_err(|error| failed(Kind::BadStdin, format!("cannot read {}: {error}", path.display())))
 }
 
 /// The open file, if one had to be opened, and the descriptor to use.

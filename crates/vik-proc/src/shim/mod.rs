@@ -183,11 +183,18 @@ impl Shim {
                 self.finish(proof);
                 return;
             }
-            let timeout = [self.wake_at(), self.orphan_until, self.census_at(), self.look_at]
-                .into_iter()
-                .flatten()
-                .min()
-                .map(|at| at.saturating_duration_since(Instant::now()));
+            let feed_at = self.feed.as_ref().and_then(Feed::look_at);
+            let timeout = [
+                self.wake_at(),
+                self.orphan_until,
+                self.census_at(),
+                self.look_at,
+                feed_at,
+            ]
+            .into_iter()
+            .flatten()
+            .min()
+            .map(|at| at.saturating_duration_since(Instant::now()));
             self.wait(timeout);
         }
     }
@@ -280,7 +287,8 @@ impl Shim {
         let control = watch(self.control.as_ref().map(Control::fd), PollFlags::POLLIN);
         let owner = watch(self.owner.as_ref().and_then(Owner::fd), PollFlags::POLLIN);
         let report = watch(self.report.as_ref().map(AsFd::as_fd), PollFlags::POLLIN);
-        let feed = watch(self.feed.as_ref().map(Feed::fd), PollFlags::POLLOUT);
+        let (feed, feed_for) = self.feed.as_ref().and_then(Feed::poll).unzip();
+        let feed = watch(feed, feed_for.unwrap_or(PollFlags::empty()));
         let timeout = timeout.map_or(PollTimeout::NONE, |timeout| {
             // Rounded up, so that a deadline has passed when we wake up for it.
             PollTimeout::try_from(timeout.as_millis().saturating_add(1)).unwrap_or(PollTimeout::MAX)
@@ -294,7 +302,8 @@ impl Shim {
         if report {
             self.read_report();
         }
-        if feed && !self.feed.as_mut().is_some_and(Feed::pump) {
+        let unwatched = self.feed.as_ref().is_some_and(|feed| feed.poll().is_none());
+        if (feed || unwatched) && !self.feed.as_mut().is_some_and(Feed::pump) {
             self.feed = None;
         }
         if signals {

@@ -22,6 +22,8 @@ pub(crate) use linux::*;
 mod macos;
 #[cfg(target_os = "macos")]
 pub(crate) use macos::*;
+mod watch;
+pub(crate) use watch::Watch;
 
 /// What shims call themselves, where processes can.
 pub(crate) const SHIM_NAME: &str = "vik-shim";

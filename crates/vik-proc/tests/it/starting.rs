@@ -83,6 +83,76 @@ async fn stdin_is_fed_whole_and_closed() {
     assert_eq!(scene.out(), "3000000\n");
 }
 
+/// An agent that prints what it is told, as it is told.
+fn echoing(scene: &Scene, mut spec: ShimSpec) -> ShimSpec {
+    write(&scene.path("told"), b"first\n");
+    spec.program = "cat".into();
+    spec.args = Vec::new();
+    spec.stdin = Stdin::Follow(scene.path("told"));
+    spec
+}
+
+fn tell(scene: &Scene, words: &[u8]) {
+    use std::io::Write;
+    let mut told = std::fs::OpenOptions::new()
+        .append(true)
+        .open(scene.path("told"))
+        .unwrap();
+    told.write_all(words).unwrap();
+}
+
+async fn heard(scene: &Scene, all: &str) {
+    eventually(all, || (scene.out() == all).then_some(())).await;
+}
+
+#[tokio::test]
+async fn a_stdin_that_is_followed_gets_what_is_added_and_ends_at_its_end() {
+    let scene = Scene::new();
+    let supervised = scene.start(&echoing(&scene, scene.spec(""))).await;
+    heard(&scene, "first\n").await;
+    tell(&scene, b"sec");
+    heard(&scene, "first\nsec").await;
+    let long = "x".repeat(300_000);
+    tell(&scene, format!("ond\n{long}").as_bytes());
+    heard(&scene, &format!("first\nsecond\n{long}")).await;
+    tell(&scene, b"last\n\0unheard\n");
+    let record = scene.end(&supervised).await;
+    assert!(record.is_clean(), "{record:?}");
+    assert_eq!(scene.out(), format!("first\nsecond\n{long}last\n"));
+}
+
+#[tokio::test]
+async fn a_stdin_is_followed_while_there_is_no_daemon() {
+    let scene = Scene::new();
+    let spec = echoing(&scene, scene.lasting("", LONG));
+    let mut first = scene.daemon("daemon", &spec).await;
+    first.die();
+    tell(&scene, b"alone\n");
+    heard(&scene, "first\nalone\n").await;
+    let _second = scene.daemon("adopt", &spec).await;
+    tell(&scene, b"again\n\0");
+    eventually("the exit record", || {
+        let record = vik_proc::read_exit_record(&scene.path("exit.json")).ok()?;
+        record.is_clean().then_some(())
+    })
+    .await;
+    assert_eq!(scene.out(), "first\nalone\nagain\n");
+}
+
+#[tokio::test]
+async fn an_agent_whose_stdin_is_followed_may_close_it() {
+    let scene = Scene::new();
+    let mut spec = echoing(&scene, scene.spec(""));
+    spec.program = "sh".into();
+    let script = format!("exec <&-; echo > {}; sleep 1000", scene.path("up").display());
+    spec.args = vec!["-c".into(), script.into()];
+    let supervised = scene.start(&spec).await;
+    eventually("up", || scene.path("up").exists().then_some(())).await;
+    tell(&scene, b"nobody hears it\n");
+    supervised.kill();
+    assert_eq!(scene.end(&supervised).await.cause, Cause::Killed);
+}
+
 #[tokio::test]
 async fn an_agent_that_closes_or_never_reads_its_stdin_ends_as_it_wants() {
     let scene = Scene::new();

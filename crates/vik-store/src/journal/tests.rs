@@ -188,6 +188,7 @@ fn what_cannot_be_noted_is_not_a_step() {
         file: OpenOptions::new().append(true).open("/dev/full").unwrap(),
         size: 0,
         steps: Vec::new(),
+        times: Vec::new(),
     };
     assert!(journal.note(Step::WorkspaceReady).is_err());
     assert_eq!(journal.steps(), []);

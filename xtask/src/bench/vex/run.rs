@@ -94,6 +94,7 @@ impl Agent {
             budget: vik_core::limits::Limit::default(),
             scope: None,
             in_sandbox: false,
+            asks: false,
             is_root: nix::unistd::geteuid().is_root(),
             environment: &environment,
         });

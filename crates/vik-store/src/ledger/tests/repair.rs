@@ -58,6 +58,7 @@ fn start_of(left: &Left) -> Start {
         budget: Limit::default(),
         intent: Default::default(),
         fenced: false,
+        message: None,
     }
 }
 

@@ -4,6 +4,7 @@
 //! (stdin, else an argument). Each is a path or the script itself. With none of them it is a good session. All other
 //! arguments are taken and ignored. The language is described in the README of this crate.
 
+mod asking;
 mod child;
 mod lang;
 mod provider;
@@ -45,7 +46,9 @@ fn main() -> ExitCode {
         .or_else(|| value_after(&argv, "--script").map(str::to_owned));
     let given = given.map(|script| load(&script));
     let mut prompt = None;
-    if given
+    if asking::is_wanted(&argv) {
+        prompt = asking::prompt();
+    } else if given
         .as_ref()
         .is_none_or(|script| !script.contains("never-read-stdin"))
     {

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, raise};
 
+use crate::asking::{self, Answer};
 use crate::child::{self, Options};
 use crate::lang::{self, Step};
 use crate::provider::{Provider, Said, Session};
@@ -27,6 +28,8 @@ struct Agent {
     traps: HashMap<Signal, String>,
     /// How often `count` has counted, this time included.
     count: u64,
+    /// What the last `ask` was answered.
+    answer: Option<Answer>,
 }
 
 /// Says why on stderr.
@@ -60,6 +63,7 @@ pub(crate) fn run(argv: &[String], prompt: Vec<u8>, script: &str) -> ExitCode {
         tools: HashMap::new(),
         traps: HashMap::new(),
         count: 0,
+        answer: None,
     };
     match agent.script(script) {
         Ok(()) | Err(Stop::Exit(0)) => ExitCode::SUCCESS,
@@ -317,6 +321,33 @@ impl Agent {
             "dump-stdin" => put(Path::new(&step.text()), &self.prompt, false)?,
             "dump-fds" => put(Path::new(&step.text()), open_fds()?.as_bytes(), false)?,
             "pidfile" => child::write_pid(Path::new(&step.text()))?,
+            // ID TOOL INPUT: asks before a call, and waits for the answer.
+            "ask" => {
+                let (words, input) = step.split(2);
+                let [id, tool] = words.as_slice() else {
+                    return Err(needs("ID TOOL INPUT"));
+                };
+                self.say(&Said::Tool { id, command: &input })?;
+                let input = serde_json::from_str(&input).map_err(|error| Stop::from(error.to_string()))?;
+                let answer = asking::ask(id, tool, &input)?;
+                self.say(&Said::ToolEnd {
+                    id,
+                    command: tool,
+                    exit_code: i32::from(!answer.allowed),
+                    output: if answer.allowed { "done" } else { &answer.line },
+                })?;
+                self.answer = Some(answer);
+            }
+            "yes" | "no" => {
+                let allowed = self.answer.as_ref().map(|answer| answer.allowed);
+                if allowed == Some(step.name == "yes") {
+                    self.script(&step.text())?;
+                }
+            }
+            "dump-answer" => {
+                let line = self.answer.as_ref().map_or("", |answer| &answer.line);
+                put(Path::new(&step.text()), line.as_bytes(), false)?;
+            }
             "chdir" => std::env::set_current_dir(step.text())?,
             "never-read-stdin" => {}
             _ => return Ok(false),

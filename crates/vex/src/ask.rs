@@ -1,0 +1,284 @@
+//! Asking before each call: an event says what is asked, a line on stdin answers.
+//!
+//! `vex exec --ask` is for a program that steers vex. Its lines are JSON: first `{"prompt": TEXT}`, then for each event
+//! `ask` one `{"ask": ID, "decision": "allow"}` or `{"ask": ID, "decision": "deny", "message": TEXT}`, in any order. Whoever
+//! says something else, or nothing more, has not allowed it.
+
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, Read};
+use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use crate::events::{Journal, Question};
+use crate::interrupt::Interrupt;
+
+/// The longest line, in bytes: a prompt may be as long.
+const MAX_LINE: u64 = 32 * 1024 * 1024;
+/// How long the prompt may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What is said to a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It may be made.
+    Allow,
+    /// It may not; the model is told this.
+    Deny(String),
+}
+
+/// Asks before each call.
+#[derive(Clone, Default)]
+pub struct Asker(Arc<Mutex<State>>);
+
+impl std::fmt::Debug for Asker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Asker")
+    }
+}
+
+#[derive(Default)]
+struct State {
+    count: u64,
+    waiting: HashMap<String, SyncSender<Verdict>>,
+    /// Why nobody answers any more.
+    closed: Option<String>,
+}
+
+/// A line of who steers.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Answer {
+    ask: String,
+    decision: Decision,
+    #[serde(default)]
+    message: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Decision {
+    Allow,
+    Deny,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Prompt {
+    prompt: String,
+}
+
+impl Asker {
+    /// Listens to who steers. Gives the prompt.
+    ///
+    /// # Errors
+    /// When no prompt comes, in words for a person.
+    pub(crate) fn listen(
+        source: impl Read + Send + 'static,
+        interrupt: &Interrupt,
+    ) -> Result<(Self, String), String> {
+        let asker = Self::default();
+        let (tell, told) = sync_channel(2);
+        let interrupted = tell.clone();
+        let _listening =
+            interrupt.listen(move || drop(interrupted.try_send(Err("interrupted by a signal".to_owned()))));
+        let answers = asker.clone();
+        std::thread::spawn(move || {
+            let mut lines = BufReader::new(source);
+            let prompt = line(&mut lines).and_then(|line| {
+                let prompt: Result<Prompt, _> = serde_json::from_slice(&line);
+                prompt.map_err(|error| format!("the first line is no prompt: {error}"))
+            });
+            let goes_on = prompt.is_ok();
+            let _ = tell.try_send(prompt.map(|prompt| prompt.prompt));
+            if goes_on {
+                answers.hear_all(&mut lines);
+            }
+        });
+        let prompt = match told.recv_timeout(PATIENCE) {
+            Ok(prompt) => prompt?,
+            Err(RecvTimeoutError::Timeout) => return Err("no prompt came on stdin".to_owned()),
+            Err(RecvTimeoutError::Disconnected) => return Err("stdin cannot be read".to_owned()),
+        };
+        Ok((asker, prompt))
+    }
+
+    fn hear_all(&self, lines: &mut impl BufRead) {
+        let why = loop {
+            match line(lines).and_then(|line| self.hear(&line)) {
+                Ok(()) => {}
+                Err(why) => break why,
+            }
+        };
+        let mut state = self.state();
+        for (_, waiting) in state.waiting.drain() {
+            let _ = waiting.try_send(Verdict::Deny(unanswered(&why)));
+        }
+        state.closed = Some(why);
+    }
+
+    fn hear(&self, line: &[u8]) -> Result<(), String> {
+        let answer: Answer =
+            serde_json::from_slice(line).map_err(|error| format!("a line of stdin is no answer: {error}"))?;
+        let verdict = match answer.decision {
+            Decision::Allow => Verdict::Allow,
+            Decision::Deny => {
+                Verdict::Deny(answer.message.unwrap_or_else(|| "it was not allowed".to_owned()))
+            }
+        };
+        if let Some(waiting) = self.state().waiting.remove(&answer.ask) {
+            let _ = waiting.try_send(verdict);
+        }
+        Ok(())
+    }
+
+    /// Asks, and waits for the answer.
+    pub(crate) fn ask(&self, mut question: Question, journal: &Journal, interrupt: &Interrupt) -> Verdict {
+        let (tell, told) = sync_channel(2);
+        {
+            let mut state = self.state();
+            if let Some(why) = &state.closed {
+                return Verdict::Deny(unanswered(why));
+            }
+            state.count += 1;
+            question.id = state.count.to_string();
+            state.waiting.insert(question.id.clone(), tell.clone());
+        }
+        let id = question.id.clone();
+        // Asked once it can be answered.
+        journal.ask(question);
+        let _listening = interrupt
+            .listen(move || drop(tell.try_send(Verdict::Deny("interrupted: it was not run".to_owned()))));
+        let verdict = told.recv();
+        self.state().waiting.remove(&id);
+        verdict.unwrap_or_else(|_| Verdict::Deny(unanswered("stdin has ended")))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn unanswered(why: &str) -> String {
+    format!("nobody answers whether it may be run, so it was not: {why}")
+}
+
+fn line(lines: &mut impl BufRead) -> Result<Vec<u8>, String> {
+    let mut line = Vec::new();
+    let read = lines.take(MAX_LINE).read_until(b'\n', &mut line);
+    match read {
+        Err(error) => Err(format!("stdin cannot be read: {error}")),
+        Ok(_) if line.last() != Some(&b'\n') => Err("stdin has ended".to_owned()),
+        Ok(_) => Ok(line),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::tools::{Permission, Policy};
+
+    /// A run in which each question is answered by this, in the order in which they come.
+    fn answered(
+        answer: impl Fn(&Value) -> String + Send + 'static,
+        calls: &[(&str, Value)],
+    ) -> (Vec<String>, Vec<Value>) {
+        let (events, told) = std::io::pipe().unwrap();
+        let (stdin, mut say) = std::io::pipe().unwrap();
+        let journal = Journal::new(true, false, Box::new(told), Box::new(std::io::sink()));
+        writeln!(say, "{}", json!({"prompt": "go \n on"})).unwrap();
+        let interrupt = Interrupt::new();
+        let (asker, prompt) = Asker::listen(stdin, &interrupt).unwrap();
+        assert_eq!(prompt, "go \n on");
+        let heard = std::thread::spawn(move || {
+            let mut questions = Vec::new();
+            for line in BufReader::new(events).lines() {
+                let event: Value = serde_json::from_str(&line.unwrap()).unwrap();
+                if event["type"] == "ask" {
+                    let said = answer(&event);
+                    questions.push(event);
+                    if said.is_empty() {
+                        // It says nothing more.
+                        break;
+                    }
+                    let _ = writeln!(say, "{said}");
+                }
+            }
+            questions
+        });
+        let bench = crate::tools::testing::Bench::with(Policy {
+            asker: Some(asker),
+            ..Policy::from(Permission::WorkspaceWrite)
+        });
+        let bench = crate::tools::testing::Bench { journal, ..bench };
+        let outputs = calls
+            .iter()
+            .map(|(tool, input)| bench.call(tool, input.clone()).output)
+            .collect();
+        let crate::tools::testing::Bench { journal, .. } = bench;
+        drop(journal);
+        (outputs, heard.join().unwrap())
+    }
+
+    #[test]
+    fn each_call_is_asked_and_what_is_not_allowed_is_not_made() {
+        let answer = |event: &Value| {
+            let id = &event["ask"];
+            match event["command"].as_str() {
+                Some(command) if command.contains("push") => {
+                    json!({"ask": id, "decision": "deny", "message": "{\"code\":\"no\"}"}).to_string()
+                }
+                _ => json!({"ask": id, "decision": "allow"}).to_string(),
+            }
+        };
+        let calls = [
+            ("write_file", json!({"path": "a", "content": "x\n"})),
+            ("run_command", json!({"command": "echo push"})),
+            ("read_file", json!({"path": "a"})),
+        ];
+        let (outputs, asked) = answered(answer, &calls);
+        assert_eq!(outputs[1], "{\"code\":\"no\"}");
+        assert!(outputs[2].contains('x'), "{}", outputs[2]);
+        assert_eq!(asked.len(), 3);
+        assert_eq!(
+            (&asked[0]["paths"], &asked[0]["writes"]),
+            (&json!(["a"]), &json!(true))
+        );
+        assert_eq!(asked[1]["command"], "echo push");
+        assert_eq!(asked[2]["writes"], json!(false));
+    }
+
+    #[test]
+    fn who_says_nothing_or_nonsense_has_not_allowed_it() {
+        for said in [
+            "",
+            "no json",
+            "{\"ask\":\"1\"}",
+            "{\"ask\":\"1\",\"decision\":\"maybe\"}",
+            "[]",
+        ] {
+            let call = ("write_file", json!({"path": "a", "content": "x"}));
+            let (outputs, _) = answered(move |_| said.to_owned(), &[call.clone(), call]);
+            for output in outputs {
+                assert!(output.contains("nobody answers"), "{said}: {output}");
+            }
+        }
+    }
+
+    #[test]
+    fn without_a_prompt_nothing_begins() {
+        for said in ["", "{}\n", "{\"prompt\": 7}\n", "go\n", "{\"prompt\":\"half"] {
+            let error = Asker::listen(said.as_bytes(), &Interrupt::new()).unwrap_err();
+            assert!(
+                error.contains("prompt") || error.contains("ended"),
+                "{said}: {error}"
+            );
+        }
+    }
+}

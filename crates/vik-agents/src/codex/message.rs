@@ -1,0 +1,324 @@
+//! The messages of `codex app-server`, as far as they are understood. Each is an object: an array is none.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use vik_core::outcome::{FailureClass, Usage};
+
+use crate::classify;
+use crate::wire::{self, Count, Text};
+
+/// Any line: a request has `method` and `id`, a note only `method`, an answer only `id`.
+#[derive(Deserialize)]
+pub(super) struct Message<'a> {
+    #[serde(borrow)]
+    pub(super) id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) method: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(super) params: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) result: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) error: Option<&'a RawValue>,
+}
+
+/// The `error` of an answer.
+#[derive(Deserialize)]
+pub(super) struct ErrorText<'a> {
+    #[serde(borrow)]
+    pub(super) message: Text<'a>,
+}
+
+/// What `thread/start` and `thread/resume` give.
+#[derive(Deserialize)]
+pub(super) struct ThreadResult<'a> {
+    #[serde(borrow)]
+    pub(super) thread: Thread<'a>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Thread<'a> {
+    #[serde(borrow)]
+    pub(super) id: Text<'a>,
+}
+
+/// Which thread a note is of.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct OfThread<'a> {
+    #[serde(borrow)]
+    pub(super) thread_id: Text<'a>,
+}
+
+/// `serverRequest/resolved`
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Resolved<'a> {
+    #[serde(borrow)]
+    pub(super) request_id: &'a RawValue,
+}
+
+/// `warning` and its like.
+#[derive(Deserialize)]
+pub(super) struct Warning<'a> {
+    #[serde(borrow)]
+    pub(super) message: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(super) summary: Option<Text<'a>>,
+}
+
+/// `item/commandExecution/requestApproval`
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct CommandAsk<'a> {
+    #[serde(borrow)]
+    pub(super) thread_id: Text<'a>,
+    #[serde(borrow)]
+    pub(super) turn_id: Text<'a>,
+    #[serde(borrow)]
+    pub(super) command: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(super) reason: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) additional_permissions: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) network_approval_context: Option<&'a RawValue>,
+}
+
+/// `item/fileChange/requestApproval`
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct FileAsk<'a> {
+    #[serde(borrow)]
+    pub(super) thread_id: Text<'a>,
+    #[serde(borrow)]
+    pub(super) turn_id: Text<'a>,
+    #[serde(borrow)]
+    pub(super) item_id: Text<'a>,
+    #[serde(borrow)]
+    pub(super) reason: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) grant_root: Option<&'a RawValue>,
+}
+
+/// `mcpServer/elicitation/request`
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Elicitation<'a> {
+    #[serde(borrow)]
+    pub(super) thread_id: Text<'a>,
+    #[serde(borrow)]
+    pub(super) turn_id: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(super) server_name: Text<'a>,
+    #[serde(rename = "_meta", borrow)]
+    pub(super) meta: Option<ElicitationMeta<'a>>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct ElicitationMeta<'a> {
+    #[serde(borrow)]
+    pub(super) codex_approval_kind: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(super) tool_name: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(super) tool_params: Option<&'a RawValue>,
+}
+
+/// `item/started`, `item/completed`
+#[derive(Deserialize)]
+pub(super) struct ItemNote<'a> {
+    #[serde(borrow)]
+    pub(super) item: AppItem<'a>,
+}
+
+/// One thing that the agent said or did.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct AppItem<'a> {
+    #[serde(borrow)]
+    pub(super) id: Text<'a>,
+    #[serde(rename = "type", borrow)]
+    pub(super) kind: Text<'a>,
+    #[serde(borrow)]
+    pub(super) text: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(super) summary: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) status: Option<Text<'a>>,
+    pub(super) exit_code: Option<i64>,
+    #[serde(borrow)]
+    pub(super) command: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) aggregated_output: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) changes: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) server: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(super) tool: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(super) arguments: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) query: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) prompt: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) result: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) error: Option<&'a RawValue>,
+}
+
+/// A file of a patch; written as `codex exec` tells it, without its diff.
+#[derive(Deserialize, Serialize)]
+pub(super) struct FileChange<'a> {
+    #[serde(borrow)]
+    path: Cow<'a, str>,
+    #[serde(borrow, serialize_with = "plain_kind")]
+    kind: ChangeKind<'a>,
+}
+
+#[derive(Deserialize)]
+struct ChangeKind<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Cow<'a, str>,
+    #[serde(default, borrow)]
+    move_path: Option<Cow<'a, str>>,
+}
+
+fn plain_kind<S: serde::Serializer>(kind: &ChangeKind<'_>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&kind.kind)
+}
+
+impl FileChange<'_> {
+    /// Where it is, and where it goes.
+    pub(super) fn paths(&self) -> impl Iterator<Item = String> {
+        let moved = self.kind.move_path.as_deref();
+        std::iter::once(&*self.path).chain(moved).map(str::to_owned)
+    }
+}
+
+/// `thread/tokenUsage/updated`
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct UsageNote<'a> {
+    #[serde(borrow)]
+    pub(super) thread_id: Text<'a>,
+    pub(super) token_usage: TokenUsage,
+}
+
+#[derive(Deserialize)]
+pub(super) struct TokenUsage {
+    pub(super) total: Total,
+}
+
+/// The total of the thread.
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct Total {
+    input_tokens: Count,
+    cached_input_tokens: Count,
+    cache_write_input_tokens: Count,
+    output_tokens: Count,
+}
+
+impl From<Total> for Usage {
+    fn from(total: Total) -> Self {
+        Self {
+            input_tokens: total.input_tokens.0,
+            cached_input_tokens: total.cached_input_tokens.0,
+            cache_write_input_tokens: total.cache_write_input_tokens.0,
+            output_tokens: total.output_tokens.0,
+        }
+    }
+}
+
+/// `account/rateLimits/updated`
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct LimitsNote {
+    pub(super) rate_limits: RateLimits,
+}
+
+#[derive(Deserialize)]
+pub(super) struct RateLimits {
+    primary: Option<Limits>,
+    secondary: Option<Limits>,
+}
+
+impl RateLimits {
+    /// The window of which most is used.
+    pub(super) fn fullest(&self) -> Option<Option<Limits>> {
+        let windows = [self.primary, self.secondary].into_iter().flatten();
+        Some(windows.max_by(|a, b| a.used_percent.total_cmp(&b.used_percent)))
+    }
+}
+
+/// One window.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Limits {
+    pub(super) used_percent: f64,
+    pub(super) resets_at: Option<i64>,
+}
+
+/// `error`
+#[derive(Deserialize)]
+pub(super) struct ErrorNote<'a> {
+    #[serde(borrow)]
+    pub(super) error: CodexError<'a>,
+}
+
+/// An error, with Codex's own class of it.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct CodexError<'a> {
+    #[serde(borrow)]
+    pub(super) message: Text<'a>,
+    #[serde(borrow)]
+    codex_error_info: Option<&'a RawValue>,
+}
+
+impl CodexError<'_> {
+    /// Its class, as far as Codex tells it.
+    pub(super) fn class(&self) -> Option<FailureClass> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Status {
+            http_status_code: Option<u16>,
+        }
+        let info = wire::present(self.codex_error_info)?;
+        if let Some(name) = wire::text(Some(info)) {
+            return match &*name {
+                "usageLimitExceeded" => Some(FailureClass::RateLimit),
+                "contextWindowExceeded" => Some(FailureClass::Context),
+                "serverOverloaded" => Some(FailureClass::Overloaded),
+                "unauthorized" => Some(FailureClass::Auth),
+                _ => None,
+            };
+        }
+        let info: std::collections::BTreeMap<Cow<'_, str>, Status> = wire::read(Some(info))?;
+        let status = info.values().find_map(|status| status.http_status_code);
+        classify::error(Some(status?), self.message.as_str())
+    }
+}
+
+/// `turn/completed`
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct TurnNote<'a> {
+    #[serde(borrow)]
+    pub(super) thread_id: Text<'a>,
+    #[serde(borrow)]
+    pub(super) turn: EndedTurn<'a>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct EndedTurn<'a> {
+    #[serde(borrow)]
+    pub(super) status: Text<'a>,
+    #[serde(borrow)]
+    pub(super) error: Option<CodexError<'a>>,
+}

@@ -1,0 +1,515 @@
+//! The translator of `codex app-server`: Codex as it asks before each call, over JSON-RPC on its stdout and stdin.
+//!
+//! - What it says and does is told as by `codex exec`: its items have the same fields under other names.
+//! - It asks for commands, patches and tools of servers (approval policy `untrusted`), and waits for the answer. What Codex
+//!   itself knows to be harmless it may run unasked. What is asked for beside, as more permissions, is refused.
+//! - A refusal has no words in this protocol: they come first, as a word of the user's to the turn that goes on.
+//! - What would let a model write to a command that runs is off: `unified_exec_tty`.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use jiff::Timestamp;
+use serde_json::value::{RawValue, to_raw_value};
+use vik_core::approval::Call;
+use vik_core::event::Event;
+use vik_core::outcome::{FailureClass, Usage};
+use vik_core::workflow::{AgentProfile, Permission};
+
+use super::adapter::Codex;
+use super::line::Item;
+use super::message::{
+    AppItem, CommandAsk, Elicitation, ErrorNote, ErrorText, FileAsk, FileChange, ItemNote, Limits,
+    LimitsNote, Message, OfThread, Resolved, ThreadResult, TurnNote, UsageNote, Warning,
+};
+use crate::ask::{Ask, Opening, Verdict, Word, quoted};
+use crate::wire::{self, Text};
+use crate::{Adapter, Conclusion, Exit, LaunchError, Sink, path_text};
+
+/// The ids of Vik's own requests; Codex counts its own from zero, apart.
+const INITIALIZE: u64 = 1;
+const THREAD: u64 = 2;
+const TURN: u64 = 3;
+
+/// What a patch is called, as by `codex exec`.
+const PATCH: &str = "file_change";
+
+const DECLINE: &str = r#"{"decision":"decline"}"#;
+const DECLINE_TOOL: &str = r#"{"action":"decline"}"#;
+
+/// A call, with the thread and the turn that it is of.
+type Asked = (Call, (String, String));
+
+/// How each refusal begins.
+const REFUSED: &str = "Refused by Vik: ";
+
+/// The translator of one session.
+#[derive(Debug)]
+pub(crate) struct Server {
+    exec: Codex,
+    words: Vec<Word>,
+    /// What begins the thread, and with what; told in their turn.
+    thread: String,
+    prompt: String,
+    id: Option<String>,
+    /// Whether Codex has full access in any case: then there is nothing more that it could ask for.
+    is_open: bool,
+    /// The thread and the turn of each question.
+    turns: HashMap<String, (String, String)>,
+    /// The paths of patches that were announced.
+    patches: HashMap<String, Vec<String>>,
+    limits: Option<Limits>,
+    /// What the provider said of a failure, which is surer than its words.
+    class: Option<FailureClass>,
+    closed: bool,
+}
+
+impl Server {
+    pub(crate) fn new(
+        profile: &AgentProfile,
+        previous_total: Option<Usage>,
+        opening: &Opening<'_>,
+    ) -> Result<Self, LaunchError> {
+        let is_open = opening.in_sandbox || profile.permission == Permission::Full;
+        let sandbox = match profile.permission {
+            _ if is_open => "danger-full-access",
+            Permission::ReadOnly => "read-only",
+            Permission::WorkspaceWrite | Permission::Full => "workspace-write",
+        };
+        let (method, resumed) = match opening.resume {
+            Some(id) => ("thread/resume", format!(r#""threadId":{},"#, quoted(id))),
+            None => ("thread/start", String::new()),
+        };
+        let thread = format!(
+            concat!(
+                r#"{{"id":{id},"method":"{method}","params":{{{resumed}"cwd":{cwd},"model":{model},"#,
+                r#""approvalPolicy":"untrusted","approvalsReviewer":"user","sandbox":"{sandbox}"}}}}"#
+            ),
+            id = THREAD,
+            method = method,
+            resumed = resumed,
+            cwd = quoted(path_text(opening.workdir)?),
+            model = quoted(profile.model.as_deref().unwrap_or_default()),
+            sandbox = sandbox,
+        );
+        let hello = format!(
+            r#"{{"id":{INITIALIZE},"method":"initialize","params":{{"clientInfo":{{"name":"vik","version":"1"}}}}}}"#
+        );
+        Ok(Self {
+            exec: Codex::new(profile, previous_total),
+            words: vec![Word::Send(hello)],
+            thread,
+            prompt: opening.prompt.to_owned(),
+            id: None,
+            is_open,
+            turns: HashMap::new(),
+            patches: HashMap::new(),
+            limits: None,
+            class: None,
+            closed: false,
+        })
+    }
+
+    fn send(&mut self, line: String) {
+        self.words.push(Word::Send(line));
+    }
+
+    fn close(&mut self) {
+        if !self.closed {
+            self.closed = true;
+            self.words.push(Word::Close);
+        }
+    }
+
+    fn message(&mut self, line: &str, message: &Message<'_>, sink: &mut Sink<'_>) {
+        match (&message.method, message.id) {
+            (Some(method), Some(id)) => self.request(method.as_str(), id, message.params),
+            (Some(method), None) => self.note(line, method.as_str(), message.params, sink),
+            (None, Some(id)) => self.response(line, id, message, sink),
+            (None, None) => wire::keep(line, sink),
+        }
+    }
+
+    /// An answer to a request of Vik's.
+    fn response(&mut self, line: &str, id: &RawValue, message: &Message<'_>, sink: &mut Sink<'_>) {
+        let Some(id) = id.get().parse::<u64>().ok().filter(|id| *id <= TURN) else {
+            // To words beside a refusal, which may come too late for their turn.
+            return;
+        };
+        if message.error.is_some() {
+            let error: Option<ErrorText<'_>> = wire::read(message.error);
+            let words = error.map_or(Cow::Borrowed("Codex refused the session"), |error| {
+                error.message.0
+            });
+            self.exec.failed(&words, sink);
+            return self.close();
+        }
+        match id {
+            INITIALIZE => {
+                self.send(r#"{"method":"initialized"}"#.to_owned());
+                let thread = self.thread.clone();
+                self.send(thread);
+            }
+            THREAD => match wire::read::<ThreadResult<'_>>(message.result) {
+                Some(result) => {
+                    let id = result.thread.id.0.into_owned();
+                    self.exec.begun(Some(Cow::Borrowed(&id)), sink);
+                    let turn = format!(
+                        r#"{{"id":{TURN},"method":"turn/start","params":{{"threadId":{},"input":[{{"type":"text","text":{}}}]}}}}"#,
+                        quoted(&id),
+                        quoted(&self.prompt)
+                    );
+                    self.id = Some(id);
+                    self.send(turn);
+                }
+                None => {
+                    self.words.push(Word::Broken("Codex named no thread".to_owned()));
+                    wire::keep(line, sink);
+                }
+            },
+            _ => {}
+        }
+    }
+
+    /// A request of Codex's: it waits for the answer.
+    fn request(&mut self, method: &str, id: &RawValue, params: Option<&RawValue>) {
+        let id = id.get();
+        let (asked, no) = match method {
+            "item/commandExecution/requestApproval" => (self.command(params), DECLINE),
+            "item/fileChange/requestApproval" => (self.patch(params), DECLINE),
+            "mcpServer/elicitation/request" => (elicited(params), DECLINE_TOOL),
+            _ => {
+                let error = r#"{"code":-32601,"message":"Vik does not do that"}"#;
+                return self.send(format!(r#"{{"id":{id},"error":{error}}}"#));
+            }
+        };
+        let Some((call, turn)) = asked else {
+            // Refused, since it is more than a call, or nobody could say what it is.
+            return self.send(format!("{}{no}}}", head(id)));
+        };
+        self.turns.insert(id.to_owned(), turn);
+        self.words.push(Word::Ask(Ask {
+            id: id.to_owned(),
+            writes: call.tool == PATCH,
+            call,
+            answered_by: head(id),
+        }));
+    }
+
+    /// A command; `None` where it is more than that, or cannot be told.
+    fn command(&self, params: Option<&RawValue>) -> Option<Asked> {
+        let ask: CommandAsk<'_> = wire::read(params)?;
+        let asks_for_more = wire::present(ask.additional_permissions).is_some()
+            || wire::present(ask.network_approval_context).is_some()
+            || (wire::present(ask.reason).is_some() && !self.is_open);
+        if asks_for_more {
+            return None;
+        }
+        let call = Call {
+            tool: "command_execution".to_owned(),
+            command: Some(ask.command?.0.into_owned()),
+            paths: Vec::new(),
+        };
+        Some((call, (ask.thread_id.0.into_owned(), ask.turn_id.0.into_owned())))
+    }
+
+    /// A patch; its paths were told when it was announced.
+    fn patch(&self, params: Option<&RawValue>) -> Option<Asked> {
+        let ask: FileAsk<'_> = wire::read(params)?;
+        let asks_for_more =
+            wire::present(ask.grant_root).is_some() || (wire::present(ask.reason).is_some() && !self.is_open);
+        let paths = self.patches.get(ask.item_id.as_str())?.clone();
+        if asks_for_more || paths.is_empty() {
+            return None;
+        }
+        let call = Call {
+            tool: PATCH.to_owned(),
+            command: None,
+            paths,
+        };
+        Some((call, (ask.thread_id.0.into_owned(), ask.turn_id.0.into_owned())))
+    }
+
+    fn note(&mut self, line: &str, method: &str, params: Option<&RawValue>, sink: &mut Sink<'_>) {
+        let known = match method {
+            "item/started" | "item/completed" => self.item(line, method, params, sink),
+            "thread/tokenUsage/updated" => self.usage(params, sink),
+            "account/rateLimits/updated" => self.rate_limits(params, sink),
+            "error" => self.error(params, sink),
+            "turn/started" => self.is_main(params).map(|_| ()),
+            "turn/completed" => self.turn_completed(params, sink),
+            "serverRequest/resolved" => wire::read::<Resolved<'_>>(params).map(|resolved| {
+                let id = resolved.request_id.get().to_owned();
+                self.words.push(Word::Withdraw { id });
+            }),
+            "warning" | "configWarning" | "deprecationNotice" => warning(params, sink),
+            method if says_nothing(method) => Some(()),
+            _ => None,
+        };
+        if known.is_none() {
+            wire::keep(line, sink);
+        }
+    }
+
+    /// Whether a note is of the thread of the attempt, and not of one of its sub-agents.
+    fn is_main(&self, params: Option<&RawValue>) -> Option<bool> {
+        let of: OfThread<'_> = wire::read(params)?;
+        Some(Some(of.thread_id.as_str()) == self.id.as_deref())
+    }
+
+    fn item(
+        &mut self,
+        line: &str,
+        method: &str,
+        params: Option<&RawValue>,
+        sink: &mut Sink<'_>,
+    ) -> Option<()> {
+        let is_main = self.is_main(params)?;
+        let ItemNote { item } = wire::read(params)?;
+        let changes: Option<Vec<FileChange<'_>>> = wire::read(item.changes);
+        if let (Some(changes), "item/started") = (&changes, method) {
+            let paths = changes.iter().flat_map(FileChange::paths).collect();
+            self.patches.insert(item.id.0.clone().into_owned(), paths);
+        }
+        let changes = changes.and_then(|changes| to_raw_value(&changes).ok());
+        let kind = snake_case(item.kind.as_str());
+        match &*kind {
+            // What Vik itself said.
+            "user_message" => return Some(()),
+            "agent_message" | "reasoning" if !is_main || method == "item/started" => return Some(()),
+            _ => {}
+        }
+        let item = as_exec(item, kind, changes.as_deref());
+        if method == "item/started" {
+            self.exec.item_started(line, &item, sink);
+        } else {
+            self.exec.item_completed(line, item, sink);
+        }
+        Some(())
+    }
+
+    fn usage(&mut self, params: Option<&RawValue>, sink: &mut Sink<'_>) -> Option<()> {
+        let note: UsageNote<'_> = wire::read(params)?;
+        if Some(note.thread_id.as_str()) == self.id.as_deref() {
+            self.exec.account(note.token_usage.total.into(), sink);
+        }
+        Some(())
+    }
+
+    fn rate_limits(&mut self, params: Option<&RawValue>, sink: &mut Sink<'_>) -> Option<()> {
+        let note: LimitsNote = wire::read(params)?;
+        let Some(limits) = note.rate_limits.fullest()? else {
+            return Some(());
+        };
+        if self.limits.replace(limits) != Some(limits) {
+            sink(Event::RateLimit {
+                status: None,
+                resets_at_unix: limits.resets_at,
+                utilization: Some(limits.used_percent / 100.0),
+            });
+        }
+        Some(())
+    }
+
+    fn error(&mut self, params: Option<&RawValue>, sink: &mut Sink<'_>) -> Option<()> {
+        let note: ErrorNote<'_> = wire::read(params)?;
+        let class = note.error.class();
+        self.class = class.or(self.class);
+        self.exec.error_of(note.error.message.0, class, sink);
+        Some(())
+    }
+
+    fn turn_completed(&mut self, params: Option<&RawValue>, sink: &mut Sink<'_>) -> Option<()> {
+        let TurnNote { thread_id, turn } = wire::read(params)?;
+        if Some(thread_id.as_str()) != self.id.as_deref() {
+            return Some(());
+        }
+        match turn.status.as_str() {
+            "completed" => self.exec.completed(sink),
+            status => {
+                let otherwise = || Cow::Owned(format!("the turn was {status}"));
+                let class = turn.error.as_ref().and_then(|error| error.class());
+                self.class = class.or(self.class);
+                let words = turn.error.map_or_else(otherwise, |error| error.message.0);
+                self.exec.failed_as(&words, self.class, sink);
+            }
+        }
+        self.close();
+        Some(())
+    }
+}
+
+impl Adapter for Server {
+    fn line(&mut self, line: &[u8], sink: &mut Sink<'_>) {
+        let text = wire::line_text(line);
+        if text.is_empty() {
+            return;
+        }
+        match wire::object::<Message<'_>>(&text) {
+            Some(message) => self.message(&text, &message, sink),
+            None => wire::keep(&text, sink),
+        }
+    }
+
+    fn conclude(&mut self, exit: Exit, stderr_tail: &str) -> Conclusion {
+        let mut conclusion = self.exec.conclude(exit, stderr_tail);
+        if conclusion.failure_class == Some(FailureClass::RateLimit) {
+            let resets_at = self.limits.and_then(|limits| limits.resets_at);
+            conclusion.resets_at = resets_at.and_then(|at| Timestamp::from_second(at).ok());
+        }
+        conclusion
+    }
+
+    fn open_tools(&self) -> usize {
+        self.exec.open_tools()
+    }
+
+    fn usage(&self) -> (Usage, Option<f64>) {
+        Adapter::usage(&self.exec)
+    }
+
+    fn activity(&self) -> Option<&str> {
+        self.exec.activity()
+    }
+
+    fn words(&mut self) -> Vec<Word> {
+        std::mem::take(&mut self.words)
+    }
+
+    fn answer(&self, ask: &Ask, verdict: Verdict<'_>) -> Vec<String> {
+        let is_elicited = ask.call.tool.starts_with("mcp__");
+        let (yes, no) = if is_elicited {
+            (r#"{"action":"accept","content":{}}"#, DECLINE_TOOL)
+        } else {
+            (r#"{"decision":"accept"}"#, DECLINE)
+        };
+        let line = |said: &str| format!("{}{said}}}", ask.answered_by);
+        match verdict {
+            Verdict::Allow => vec![line(yes)],
+            Verdict::Refuse(words) => {
+                let told = self.turns.get(&ask.id).map(|turn| steer(&ask.id, turn, words));
+                told.into_iter().chain([line(no)]).collect()
+            }
+        }
+    }
+}
+
+/// Whether a note is a piece of what comes whole, or a sign of life.
+fn says_nothing(method: &str) -> bool {
+    const FAMILIES: [&str; 8] = [
+        "account/",
+        "app/",
+        "hook/",
+        "mcpServer/",
+        "model/",
+        "remoteControl/",
+        "skills/",
+        "thread/",
+    ];
+    const OTHERS: [&str; 7] = [
+        "item/commandExecution/terminalInteraction",
+        "item/fileChange/patchUpdated",
+        "item/mcpToolCall/progress",
+        "item/reasoning/summaryPartAdded",
+        "turn/diff/updated",
+        "turn/moderationMetadata",
+        "turn/plan/updated",
+    ];
+    let is_delta = method.ends_with("/delta") || method.ends_with("Delta");
+    is_delta || OTHERS.contains(&method) || FAMILIES.iter().any(|family| method.starts_with(family))
+}
+
+/// How a good answer to a request of Codex's begins. A request of Vik's may have the same id.
+fn head(id: &str) -> String {
+    format!(r#"{{"id":{id},"result":"#)
+}
+
+/// The words of a refusal, for the turn that goes on.
+fn steer(id: &str, (thread, turn): &(String, String), words: &str) -> String {
+    format!(
+        concat!(
+            r#"{{"id":{},"method":"turn/steer","params":{{"threadId":{},"expectedTurnId":{},"#,
+            r#""input":[{{"type":"text","text":{}}}]}}}}"#
+        ),
+        quoted(&format!("vik-{id}")),
+        quoted(thread),
+        quoted(turn),
+        quoted(&format!("{REFUSED}{words}")),
+    )
+}
+
+/// A tool of a server, where that is what is asked; a form for a person is none.
+fn elicited(params: Option<&RawValue>) -> Option<Asked> {
+    #[derive(Default, serde::Deserialize)]
+    #[serde(default)]
+    struct Params<'a> {
+        #[serde(borrow)]
+        path: Option<&'a RawValue>,
+    }
+    let ask: Elicitation<'_> = wire::read(params)?;
+    let meta = ask.meta?;
+    if meta.codex_approval_kind?.as_str() != "mcp_tool_call" {
+        return None;
+    }
+    let path = meta
+        .tool_params
+        .and_then(|params| wire::object::<Params<'_>>(params.get())?.path);
+    let call = Call {
+        tool: format!("mcp__{}__{}", ask.server_name.as_str(), meta.tool_name?.as_str()),
+        command: None,
+        paths: wire::text(path).map(Cow::into_owned).into_iter().collect(),
+    };
+    Some((call, (ask.thread_id.0.into_owned(), ask.turn_id?.0.into_owned())))
+}
+
+fn warning(params: Option<&RawValue>, sink: &mut Sink<'_>) -> Option<()> {
+    let warning: Warning<'_> = wire::read(params)?;
+    let message = warning.message.or(warning.summary)?.0;
+    sink(Event::Error {
+        message,
+        fatal: false,
+        failure_class: None,
+        http_status: None,
+    });
+    Some(())
+}
+
+/// An item as `codex exec` would tell it.
+fn as_exec<'a>(item: AppItem<'a>, kind: String, changes: Option<&'a RawValue>) -> Item<'a> {
+    let thought = || {
+        let parts: Vec<String> = wire::read(item.summary)?;
+        Some(Text(Cow::Owned(parts.join("\n\n")))).filter(|text| !text.0.is_empty())
+    };
+    Item {
+        text: if kind == "reasoning" { thought() } else { item.text },
+        kind: Text(Cow::Owned(kind)),
+        id: Some(item.id),
+        message: None,
+        status: item
+            .status
+            .map(|status| Text(Cow::Owned(snake_case(status.as_str())))),
+        exit_code: item.exit_code,
+        command: wire::present(item.command),
+        aggregated_output: wire::present(item.aggregated_output),
+        changes,
+        server: item.server,
+        tool: item.tool,
+        arguments: item.arguments,
+        query: item.query,
+        prompt: item.prompt,
+        result: item.result,
+        error: item.error,
+    }
+}
+
+/// `commandExecution` is `command_execution` to `codex exec`.
+fn snake_case(name: &str) -> String {
+    let mut snake = String::with_capacity(name.len() + 4);
+    for c in name.chars() {
+        if c.is_ascii_uppercase() {
+            snake.push('_');
+        }
+        snake.push(c.to_ascii_lowercase());
+    }
+    snake
+}

@@ -1,0 +1,408 @@
+//! Agents that ask before each call: what is told to them, from what the real ones printed.
+
+#![allow(clippy::unwrap_used, reason = "a helper of a test may fail the test")]
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::Path;
+
+use vik_agents::{Adapter, Ask, Conclusion, Exit, LaunchError, Opening, Verdict, Word, asking};
+use vik_core::event::Event;
+use vik_core::workflow::{AgentProfile, ArgsStyle, Home, OutputFormat, Permission, Runtime};
+
+const PROMPT: &str = "Do it, \"well\".\n";
+
+fn profile(runtime: Runtime) -> AgentProfile {
+    AgentProfile {
+        runtime,
+        model: Some("m".to_owned()),
+        args: Vec::new(),
+        args_style: ArgsStyle::Repeat,
+        permission: Permission::WorkspaceWrite,
+        sandbox: None,
+        command: Vec::new(),
+        output: OutputFormat::Jsonl,
+        env: BTreeMap::new(),
+        env_pass: Vec::new(),
+        secrets: Vec::new(),
+        home: Home::User,
+        price: None,
+        provider: None,
+        base_url: None,
+        max_concurrency: None,
+        estimate: Default::default(),
+    }
+}
+
+fn opening(prompt: &str) -> Opening<'_> {
+    Opening {
+        prompt,
+        workdir: Path::new("/ws"),
+        resume: None,
+        in_sandbox: false,
+    }
+}
+
+fn made(runtime: Runtime) -> Box<dyn Adapter> {
+    asking(&profile(runtime), None, &opening(PROMPT)).unwrap()
+}
+
+/// All that follows from some lines, one thing a line.
+fn heard(adapter: &mut dyn Adapter, lines: &str) -> (String, Conclusion) {
+    let mut told = String::new();
+    note(adapter, &mut told);
+    for line in lines.lines() {
+        adapter.line(line.as_bytes(), &mut |event: Event<'_>| {
+            let event = serde_json::to_string(&event).unwrap();
+            let cut = event.floor_char_boundary(300);
+            let _ = writeln!(told, "  {}", &event[..cut]);
+        });
+        note(adapter, &mut told);
+    }
+    (told, adapter.conclude(Exit::Code(0), ""))
+}
+
+/// Writes down what is asked and told; what is out of the folder or secret is refused.
+fn note(adapter: &mut dyn Adapter, told: &mut String) {
+    for word in adapter.words() {
+        match &word {
+            Word::Ask(ask) => {
+                let _ = writeln!(
+                    told,
+                    "? {} writes={}",
+                    serde_json::to_string(&ask.call).unwrap(),
+                    ask.writes
+                );
+                let secret = ask.call.paths.iter().any(|path| path.contains("secret"));
+                let verdict = if secret {
+                    Verdict::Refuse("\"secret\" is out of scope.\nWrite elsewhere.")
+                } else {
+                    Verdict::Allow
+                };
+                let lines = adapter.answer(ask, verdict);
+                assert!(lines.last().unwrap().starts_with(&ask.answered_by), "{lines:?}");
+                for line in lines {
+                    let _: serde_json::Value = serde_json::from_str(&line).unwrap();
+                    let _ = writeln!(told, "> {line}");
+                }
+            }
+            Word::Send(line) => {
+                let _: serde_json::Value = serde_json::from_str(line).unwrap();
+                let _ = writeln!(told, "> {line}");
+            }
+            word => {
+                let _ = writeln!(told, "{word:?}");
+            }
+        }
+    }
+}
+
+fn recording(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/asking")
+        .join(name);
+    std::fs::read_to_string(path).unwrap()
+}
+
+#[test]
+fn a_session_of_claude_code() {
+    let (told, conclusion) = heard(
+        made(Runtime::ClaudeCode).as_mut(),
+        &recording("claude.stdout.jsonl"),
+    );
+    insta::assert_snapshot!(told);
+    assert!(conclusion.ok);
+    assert_eq!(conclusion.last_message.as_deref(), Some("Finished."));
+}
+
+fn words(runtime: Runtime, lines: &[&str]) -> Vec<Word> {
+    let mut adapter = made(runtime);
+    let mut words = adapter.words();
+    for line in lines {
+        adapter.line(line.as_bytes(), &mut |_| {});
+        words.extend(adapter.words());
+    }
+    words
+}
+
+fn is_broken(words: &[Word]) -> bool {
+    words.iter().any(|word| matches!(word, Word::Broken(_)))
+}
+
+#[test]
+fn claude_code_is_told_no_prompt_before_it_has_the_hook() {
+    let refused =
+        r#"{"type":"control_response","response":{"subtype":"error","request_id":"vik-init","error":"no"}}"#;
+    let words = words(Runtime::ClaudeCode, &[refused]);
+    assert!(is_broken(&words), "{words:?}");
+    let told = |word: &Word| matches!(word, Word::Send(line) if line.contains("Do it"));
+    assert!(!words.iter().any(told), "{words:?}");
+}
+
+#[test]
+fn what_cannot_be_understood_is_never_allowed() {
+    let callback = |input: &str| {
+        format!(
+            r#"{{"type":"control_request","request_id":"q","request":{{"subtype":"hook_callback","callback_id":"vik-hook","input":{input}}}}}"#
+        )
+    };
+    for input in [
+        "null",
+        "{}",
+        r#"{"hook_event_name":"PreToolUse","tool_name":7,"tool_input":{},"tool_use_id":"t"}"#,
+        r#"{"hook_event_name":"PreToolUse","tool_name":"Bash","tool_input":[1],"tool_use_id":"t"}"#,
+        r#"{"hook_event_name":"PostToolUse","tool_name":"Bash","tool_input":{},"tool_use_id":"t"}"#,
+    ] {
+        let words = words(Runtime::ClaudeCode, &[&callback(input)]);
+        let Word::Send(line) = words.last().unwrap() else {
+            panic!("{input}: {words:?}")
+        };
+        assert!(line.contains(r#""permissionDecision":"deny""#), "{input}: {line}");
+    }
+    for line in [
+        r#"{"type":"control_request","request":{"subtype":"hook_callback"}}"#,
+        r#"{"type":"control_request","request_id":7}"#,
+        r#"{"type":"control_response"}"#,
+    ] {
+        let words = words(Runtime::ClaudeCode, &[line]);
+        assert!(is_broken(&words), "{line}: {words:?}");
+    }
+    let other = r#"{"type":"control_request","request_id":"q","request":{"subtype":"elicitation"}}"#;
+    let words = words(Runtime::ClaudeCode, &[other]);
+    assert!(matches!(words.last(), Some(Word::Send(line)) if line.contains(r#""subtype":"error""#)));
+}
+
+#[test]
+fn a_call_that_ran_unasked_breaks_the_session_off() {
+    let result = |error: bool| {
+        format!(
+            r#"{{"type":"user","message":{{"role":"user","content":[{{"type":"tool_result","tool_use_id":"t","content":"x","is_error":{error}}}]}}}}"#
+        )
+    };
+    assert!(is_broken(&words(Runtime::ClaudeCode, &[&result(false)])));
+    // One that Claude Code refused by itself did nothing.
+    assert!(!is_broken(&words(Runtime::ClaudeCode, &[&result(true)])));
+}
+
+#[test]
+fn a_session_of_codex() {
+    let (told, conclusion) = heard(made(Runtime::Codex).as_mut(), &recording("codex.stdout.jsonl"));
+    insta::assert_snapshot!(told);
+    assert!(conclusion.ok);
+    assert_eq!(conclusion.last_message.as_deref(), Some("Finished."));
+    assert_eq!(conclusion.usage.input_tokens, 9000);
+}
+
+#[test]
+fn codex_asks_for_tools_of_servers_and_says_why_it_failed() {
+    let (told, _) = heard(
+        made(Runtime::Codex).as_mut(),
+        &recording("codex-mcp.stdout.jsonl"),
+    );
+    insta::assert_snapshot!(told);
+    let (_, conclusion) = heard(
+        made(Runtime::Codex).as_mut(),
+        &recording("codex-429.stdout.jsonl"),
+    );
+    assert!(!conclusion.ok);
+    assert_eq!(
+        conclusion.failure_class,
+        Some(vik_core::outcome::FailureClass::RateLimit)
+    );
+}
+
+#[test]
+fn what_codex_asks_for_beside_a_call_is_refused() {
+    let begun = [
+        r#"{"id":1,"result":{}}"#,
+        r#"{"id":2,"result":{"thread":{"id":"01a2064f-a111-7713-8406-06d53340135b"}}}"#,
+    ];
+    let command = r#"{"id":0,"method":"item/commandExecution/requestApproval","params":{"threadId":"t","turnId":"u"MORE}}"#;
+    let command = |more: &str| command.replace("MORE", more);
+    for (asked, said) in [
+        // A command that nobody can see, more permissions, another sandbox.
+        (command(""), "decline"),
+        (
+            command(r#","command":"ls","additionalPermissions":{"network":{"enabled":true}}"#),
+            "decline",
+        ),
+        (command(r#","command":"ls","reason":"retry without sandbox?""#), "decline"),
+        // A patch that was not announced, a form for a person.
+        (
+            r#"{"id":0,"method":"item/fileChange/requestApproval","params":{"threadId":"t","turnId":"u","itemId":"x"}}"#
+                .to_owned(),
+            "decline",
+        ),
+        (
+            r#"{"id":0,"method":"mcpServer/elicitation/request","params":{"threadId":"t","turnId":"u","serverName":"s","message":"?"}}"#
+                .to_owned(),
+            "decline",
+        ),
+        (
+            r#"{"id":0,"method":"execCommandApproval","params":{}}"#.to_owned(),
+            "error",
+        ),
+        (
+            r#"{"id":0,"method":"item/tool/requestUserInput"}"#.to_owned(),
+            "error",
+        ),
+    ] {
+        let words = words(Runtime::Codex, &[begun[0], begun[1], &asked]);
+        let Some(Word::Send(line)) = words.last() else {
+            panic!("{asked}: {words:?}")
+        };
+        assert!(
+            line.starts_with(r#"{"id":0,"#) && line.contains(said),
+            "{asked}: {line}"
+        );
+    }
+    let refused = r#"{"id":2,"error":{"code":-32600,"message":"no rollout found for thread id x"}}"#;
+    let mut adapter = made(Runtime::Codex);
+    let (told, conclusion) = heard(adapter.as_mut(), &[begun[0], refused].join("\n"));
+    assert!(told.ends_with("Close\n"), "{told}");
+    assert!(conclusion.reason.unwrap().contains("no rollout found"));
+}
+
+#[test]
+fn a_session_of_vex() {
+    let lines = [
+        r#"{"v":1,"seq":1,"type":"session_start","session_id":"s1","model":"m","version":"1"}"#,
+        r#"{"v":1,"seq":2,"type":"tool_call","call_id":"c","tool":"write_file","input":{"path":"secret/x"}}"#,
+        r#"{"v":1,"seq":3,"type":"ask","ask":"1","call_id":"c","tool":"write_file","paths":["secret/x"],"writes":true}"#,
+        r#"{"v":1,"seq":4,"type":"tool_result","call_id":"c","is_error":true,"denied":true,"output":"no"}"#,
+        r#"{"v":1,"seq":5,"type":"ask","ask":"2","call_id":"d","tool":"run_command","command":"ls \"a\"","writes":false}"#,
+        r#"{"v":1,"seq":6,"type":"end","ok":true,"reason":"done","message":"Done.","exit_code":0}"#,
+    ];
+    let (told, conclusion) = heard(made(Runtime::Vex).as_mut(), &lines.join("\n"));
+    insta::assert_snapshot!(told);
+    assert!(conclusion.ok);
+    assert!(is_broken(&words(
+        Runtime::Vex,
+        &[r#"{"v":1,"type":"ask","ask":7}"#]
+    )));
+}
+
+#[test]
+fn a_question_that_is_taken_back_is_told() {
+    let line = r#"{"type":"control_cancel_request","request_id":"q"}"#;
+    let withdrawn = Word::Withdraw { id: "q".to_owned() };
+    assert!(words(Runtime::ClaudeCode, &[line]).contains(&withdrawn));
+}
+
+#[test]
+fn an_agent_that_cannot_be_asked_is_refused() {
+    let made = asking(&profile(Runtime::Command), None, &opening(PROMPT));
+    assert!(matches!(made.err(), Some(LaunchError::Unaskable { .. })));
+}
+
+/// A question of Claude Code's with this tool and input.
+fn question(tool: &str, input: &str) -> Ask {
+    let tool = serde_json::Value::from(tool);
+    let line = format!(
+        r#"{{"type":"control_request","request_id":"a\"b","request":{{"subtype":"hook_callback","callback_id":"vik-hook","input":{{"hook_event_name":"PreToolUse","tool_name":{tool},"tool_input":{input},"tool_use_id":"t"}}}}}}"#
+    );
+    match words(Runtime::ClaudeCode, &[&line]).pop() {
+        Some(Word::Ask(ask)) => ask,
+        word => panic!("{word:?}"),
+    }
+}
+
+#[test]
+fn a_call_is_told_by_what_it_does() {
+    let bash = question("Bash", r#"{"command":"rm -rf \"$HOME\"\n","timeout":3}"#);
+    assert_eq!(bash.call.command.as_deref(), Some("rm -rf \"$HOME\"\n"));
+    assert!(bash.call.paths.is_empty());
+    let write = question("Write", r#"{"file_path":"/ws/a","content":"x"}"#);
+    assert_eq!(
+        (write.writes, &*write.call.paths),
+        (true, &["/ws/a".to_owned()][..])
+    );
+    assert!(!question("Read", r#"{"file_path":"/ws/a"}"#).writes);
+    assert!(question("NotebookEdit", r#"{"notebook_path":"/ws/a"}"#).writes);
+    // What is no text is judged as it is written.
+    let server = question("mcp__db__run", r#"{"command":["rm","-rf"],"path":{"a":1}}"#);
+    assert_eq!(server.call.command.as_deref(), Some(r#"["rm","-rf"]"#));
+    assert_eq!(
+        (server.writes, &*server.call.paths),
+        (false, &[r#"{"a":1}"#.to_owned()][..])
+    );
+}
+
+/// Lines of a recording, some of them broken, doubled or left out.
+fn mutated() -> impl proptest::strategy::Strategy<Value = (Runtime, Vec<Vec<u8>>)> {
+    use proptest::prelude::*;
+    let recordings = [
+        (Runtime::ClaudeCode, "claude.stdout.jsonl"),
+        (Runtime::Codex, "codex.stdout.jsonl"),
+        (Runtime::Codex, "codex-mcp.stdout.jsonl"),
+    ];
+    let change = (0..100_usize, 0..4_u8, any::<prop::sample::Index>(), any::<u8>());
+    let changes = prop::collection::vec(change, 0..12);
+    (prop::sample::select(recordings.to_vec()), changes).prop_map(|((runtime, name), changes)| {
+        let text = recording(name);
+        let mut lines: Vec<Vec<u8>> = text.lines().map(|line| line.as_bytes().to_vec()).collect();
+        for (at, what, index, byte) in changes {
+            let at = at % lines.len();
+            match what {
+                0 => drop(lines.remove(at)),
+                1 => lines.insert(at, lines[at].clone()),
+                2 => {
+                    let place = index.index(lines[at].len().max(1)).min(lines[at].len());
+                    lines[at].truncate(place);
+                }
+                _ => {
+                    let place = index.index(lines[at].len().max(1));
+                    if let Some(found) = lines[at].get_mut(place) {
+                        *found = byte;
+                    }
+                }
+            }
+        }
+        (runtime, lines)
+    })
+}
+
+proptest::proptest! {
+    /// Whatever an agent prints, it does no harm, and who reads it again comes to the same words.
+    #[test]
+    fn the_same_lines_give_the_same_words((runtime, lines) in mutated()) {
+        let read = || {
+            let mut adapter = made(runtime);
+            let mut words = adapter.words();
+            for line in &lines {
+                adapter.line(line, &mut |_| {});
+                words.append(&mut adapter.words());
+            }
+            for word in &words {
+                if let Word::Ask(ask) = word {
+                    for verdict in [Verdict::Allow, Verdict::Refuse("no")] {
+                        let lines = adapter.answer(ask, verdict);
+                        let last = lines.last().map(String::as_str).unwrap_or_default();
+                        assert!(last.starts_with(&ask.answered_by), "{last}");
+                        assert!(lines.iter().all(|line| serde_json::from_str::<serde_json::Value>(line).is_ok()));
+                    }
+                }
+            }
+            words
+        };
+        let words = read();
+        let closes = words.iter().filter(|word| matches!(word, Word::Close)).count();
+        proptest::prop_assert!(closes <= 1);
+        proptest::prop_assert_eq!(words, read());
+    }
+
+    /// Whatever a person or a rule says, the answer is one line of JSON that says it, and begins as it must.
+    #[test]
+    fn an_answer_is_one_line_and_says_what_was_said(words in ".*") {
+        let ask = question("Bash", r#"{"command":"x"}"#);
+        let adapter = made(Runtime::ClaudeCode);
+        let lines = adapter.answer(&ask, Verdict::Refuse(&words));
+        proptest::prop_assert_eq!(lines.len(), 1);
+        proptest::prop_assert!(!lines[0].contains('\n') && lines[0].starts_with(&ask.answered_by));
+        let line: serde_json::Value = serde_json::from_str(&lines[0]).unwrap();
+        let response = &line["response"];
+        proptest::prop_assert_eq!(response["request_id"].as_str(), Some("a\"b"));
+        let reason = response["response"]["hookSpecificOutput"]["permissionDecisionReason"].as_str().unwrap();
+        proptest::prop_assert_eq!(reason.strip_prefix("Refused by Vik: "), Some(&*words));
+    }
+}

@@ -1,0 +1,167 @@
+//! What an agent is told on its standard input: a file that the shim follows, to which lines are added.
+//!
+//! The file is the only memory of what was told. Whoever reads the agent's output again comes to the same words again, and
+//! finds here which of them it has been told already.
+
+use std::collections::BTreeSet;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::ops::Bound;
+use std::path::{Path, PathBuf};
+
+use vik_store::StoreError;
+
+/// Ends the input; see [`vik_proc::Stdin::Follow`].
+const END: u8 = 0;
+
+/// The standard input of one agent.
+pub(super) struct Input {
+    path: PathBuf,
+    file: File,
+    /// The whole lines that were there when it was opened.
+    found: BTreeSet<String>,
+    /// The beginning of a line that a daemon died in. The agent may have read it, so it must be brought to its end.
+    torn: Vec<u8>,
+    /// What waits for that.
+    behind: Vec<String>,
+    ended: bool,
+}
+
+impl Input {
+    /// Goes on with what was told before.
+    pub(super) fn open(path: &Path) -> Result<Self, StoreError> {
+        let read = |source| StoreError::Read {
+            path: path.to_owned(),
+            source,
+        };
+        let mut file = OpenOptions::new()
+            .read(true)
+            .append(true)
+            .open(path)
+            .map_err(read)?;
+        let mut text = Vec::new();
+        file.read_to_end(&mut text).map_err(read)?;
+        let ended = text.contains(&END);
+        let whole = memchr::memrchr(b'\n', &text).map_or(0, |at| at + 1);
+        let torn = if ended { Vec::new() } else { text.split_off(whole) };
+        let found = String::from_utf8_lossy(&text)
+            .lines()
+            .map(str::to_owned)
+            .collect();
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+            found,
+            torn,
+            behind: Vec::new(),
+            ended,
+        })
+    }
+
+    /// Whether an earlier daemon told a line that begins so.
+    pub(super) fn has(&self, head: &str) -> bool {
+        let next = self
+            .found
+            .range::<str, _>((Bound::Included(head), Bound::Unbounded))
+            .next();
+        next.is_some_and(|line| line.starts_with(head))
+    }
+
+    /// Tells a line, unless it was told before.
+    pub(super) fn tell(&mut self, line: &str) -> Result<(), StoreError> {
+        if self.ended || self.found.contains(line) {
+            return Ok(());
+        }
+        if self.torn.is_empty() {
+            return self.write(format!("{line}\n").as_bytes());
+        }
+        let Some(rest) = line.as_bytes().strip_prefix(&*self.torn) else {
+            self.behind.push(line.to_owned());
+            return Ok(());
+        };
+        let mut rest = rest.to_owned();
+        rest.push(b'\n');
+        for line in std::mem::take(&mut self.behind) {
+            rest.extend(line.into_bytes());
+            rest.push(b'\n');
+        }
+        self.torn = Vec::new();
+        self.write(&rest)
+    }
+
+    /// Ends the input.
+    pub(super) fn end(&mut self) -> Result<(), StoreError> {
+        if self.ended {
+            return Ok(());
+        }
+        self.ended = true;
+        self.write(&[END])
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
+        let written = self.file.write_all(bytes);
+        written.map_err(|source: io::Error| StoreError::Write {
+            path: self.path.clone(),
+            source,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Daemons die anywhere between and within lines; each tells all from the beginning. The agent reads each line once,
+        /// the torn ones too.
+        #[test]
+        fn each_line_is_told_once_however_daemons_die(
+            lines in prop::collection::btree_set("[a-zä]{1,6}", 1..8),
+            cuts in prop::collection::vec((0..8_usize, 0..8_usize), 0..4),
+        ) {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("stdin");
+            std::fs::write(&path, "").unwrap();
+            let lines: Vec<String> = lines.into_iter().enumerate().map(|(at, text)| format!("{at}:{text}")).collect();
+            for (count, cut) in cuts {
+                let mut input = Input::open(&path).unwrap();
+                for line in lines.iter().take(count) {
+                    input.tell(line).unwrap();
+                }
+                // It dies while it writes the next one.
+                if let Some(next) = lines.get(count)
+                    && input.torn.is_empty()
+                    && !input.found.contains(next)
+                {
+                    let bytes = &next.as_bytes()[..cut.min(next.len())];
+                    input.write(bytes).unwrap();
+                }
+            }
+            let mut input = Input::open(&path).unwrap();
+            for line in &lines {
+                input.tell(line).unwrap();
+            }
+            input.end().unwrap();
+            Input::open(&path).unwrap().end().unwrap();
+            let text = std::fs::read_to_string(&path).unwrap();
+            prop_assert!(text.ends_with("\n\0"), "{text:?}");
+            let mut told: Vec<&str> = text[..text.len() - 1].lines().collect();
+            told.sort_unstable();
+            let mut all: Vec<&str> = lines.iter().map(String::as_str).collect();
+            all.sort_unstable();
+            prop_assert_eq!(told, all);
+        }
+    }
+
+    #[test]
+    fn an_answer_is_known_by_how_it_begins() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("stdin");
+        std::fs::write(&path, "{\"id\":1,\"a\":2}\n{\"id\":12}\n").unwrap();
+        let input = Input::open(&path).unwrap();
+        assert!(input.has("{\"id\":1,") && input.has("{\"id\":12}"));
+        assert!(!input.has("{\"id\":2") && !input.has("{\"id\":1}"));
+    }
+}

@@ -1,0 +1,419 @@
+//! Between an agent that asks and who decides: what is out of scope is refused at once, what a rule names waits for a
+//! person, all else goes on.
+//!
+//! What the agent asked is told by its output, which is read again by each daemon; what was answered by the journal, in
+//! which it stands before the agent is told; and that the agent was told by the file of its standard input. So a daemon may
+//! die at any point, and the next one goes on there.
+
+mod input;
+mod places;
+mod refusal;
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use tokio::sync::mpsc;
+use vik_agents::{Adapter, Ask, Opening, Verdict, Word};
+use vik_core::approval::{self, Answer, Call, OnTimeout, Request};
+use vik_core::event::Event;
+use vik_core::ids::{IssueId, SessionId};
+use vik_core::machine::Answered;
+use vik_core::outcome::{FailureClass, Usage};
+use vik_core::scope::Scope;
+use vik_core::workflow::{ApprovePolicy, CallRule, Runtime};
+use vik_store::{Journal, Step, StoreError, Trouble};
+
+use self::input::Input;
+use self::places::places;
+use self::refusal::Refusal;
+use super::approval::{News, TIME_LIMIT, What};
+use super::attempt::Work;
+use super::follow::{FollowError, Follower};
+use crate::report;
+
+/// Who answers for an agent that does not wait any more.
+const AGENT: &str = "the agent";
+
+/// The most of a call that is told in a log.
+const DETAIL: usize = 2000;
+
+/// What lies between one agent and its calls.
+pub(super) struct Gate {
+    scope: Option<Scope>,
+    policy: Option<ApprovePolicy>,
+    workdir: PathBuf,
+    journal: Arc<Mutex<Journal>>,
+    issue: IssueId,
+    session: SessionId,
+    news: mpsc::UnboundedSender<News>,
+    input: Input,
+    waited: Waited,
+    /// In the order in which they were asked.
+    waiting: Vec<Waiting>,
+    /// The request that was told last.
+    shown: Option<String>,
+}
+
+/// For how long a person was waited for.
+#[derive(Debug, Default)]
+struct Waited {
+    open: usize,
+    since: Option<Timestamp>,
+    over: SignedDuration,
+}
+
+impl Waited {
+    fn begin(&mut self, at: Timestamp) {
+        self.open += 1;
+        self.since.get_or_insert(at);
+    }
+
+    fn end(&mut self, at: Timestamp) {
+        self.open = self.open.saturating_sub(1);
+        if self.open == 0
+            && let Some(since) = self.since.take()
+        {
+            self.over += at.duration_since(since).max(SignedDuration::ZERO);
+        }
+    }
+
+    fn total(&self, now: Timestamp) -> Duration {
+        let open = self.since.map(|since| now.duration_since(since));
+        let total = self.over + open.unwrap_or_default().max(SignedDuration::ZERO);
+        total.unsigned_abs()
+    }
+
+    fn of(journal: &Journal) -> Self {
+        let mut waited = Self::default();
+        for (at, step) in journal.timed_steps() {
+            match step {
+                Step::Asked { request } if request.gate == approval::Gate::Call => waited.begin(at),
+                Step::Answered { .. } if waited.open > 0 => waited.end(at),
+                _ => {}
+            }
+        }
+        waited
+    }
+}
+
+/// A call that waits for a person.
+struct Waiting {
+    ask: Ask,
+    request: Request,
+}
+
+impl Work<'_> {
+    /// Whether the agent is to ask before each call.
+    pub(super) fn asks(&self) -> bool {
+        let start = self.start();
+        let has_rules = start
+            .stage
+            .approve
+            .as_ref()
+            .is_some_and(|policy| !policy.calls.is_empty());
+        // vex keeps to a scope by itself; an agent that cannot ask is judged at its end.
+        has_rules
+            || (start.intent.scope.is_some() && vik_agents::keeps_to_scope_by_asking(&self.kept.profile))
+    }
+
+    /// The translator of the agent, whether it asks or not: an earlier daemon may have started it.
+    pub(super) fn adapter(&self, before: Option<Usage>) -> Result<Box<dyn Adapter>, Trouble> {
+        let profile = &self.kept.profile;
+        if !self.files.stdin().exists() {
+            return Ok(vik_agents::adapter(profile, before));
+        }
+        let start = self.start();
+        let failed = |reason: String| Trouble::failed(FailureClass::Usage, reason);
+        let prompt = std::fs::read_to_string(self.files.prompt())
+            .map_err(|error| failed(format!("cannot read the prompt: {error}")))?;
+        let opening = Opening {
+            prompt: &prompt,
+            workdir: &self.host().layout.issue_dir(&start.issue.id),
+            resume: start
+                .resume
+                .as_ref()
+                .map(|resume| resume.provider_session_id.as_str()),
+            in_sandbox: self.sandbox_policy().is_some(),
+        };
+        vik_agents::asking(profile, before, &opening).map_err(|error| failed(report::chain(&error)))
+    }
+
+    /// The gate of an agent that was told to ask; `None` for any other.
+    pub(super) fn gate(&self) -> Result<Option<Gate>, StoreError> {
+        let path = self.files.stdin();
+        if !path.exists() {
+            return Ok(None);
+        }
+        let start = self.start();
+        let journal = self.shared_journal();
+        let waited = Waited::of(&journal.lock().unwrap_or_else(PoisonError::into_inner));
+        let scope = start.intent.scope.clone();
+        Ok(Some(Gate {
+            // vex refuses by itself, by where a path leads when it is opened.
+            scope: scope.filter(|_| self.kept.profile.runtime != Runtime::Vex),
+            policy: start.stage.approve.clone(),
+            workdir: self.host().layout.issue_dir(&start.issue.id),
+            journal,
+            issue: start.issue.id.clone(),
+            session: start.session,
+            news: self.attempt.news.clone(),
+            input: Input::open(&path)?,
+            waited,
+            waiting: Vec::new(),
+            shown: None,
+        }))
+    }
+}
+
+impl Gate {
+    /// Does what the agent wants by what it printed, and answers what has waited for too long.
+    pub(super) fn tend(&mut self, follower: &mut Follower) -> Result<(), FollowError> {
+        for word in follower.words() {
+            match word {
+                Word::Send(line) => self.input.tell(&line).map_err(FollowError::Tell)?,
+                Word::Ask(ask) => self.ask(ask, follower)?,
+                Word::Withdraw { id } => self.withdraw(&id, follower)?,
+                Word::Close => self.input.end().map_err(FollowError::Tell)?,
+                Word::Broken(why) => return Err(FollowError::Broken(why)),
+            }
+        }
+        let now = Timestamp::now();
+        while let Some(late) = self.waiting.iter().find(|waiting| waiting.request.until <= now) {
+            let answered = Answered {
+                request: late.request.id.clone(),
+                answer: Answer::at_the_limit(late.request.on_timeout),
+                by: TIME_LIMIT.to_owned(),
+            };
+            self.hear(&answered, follower)?;
+        }
+        self.show();
+        Ok(())
+    }
+
+    /// Takes in what was said. What does not wait any more has its answer.
+    pub(super) fn hear(&mut self, answered: &Answered, follower: &mut Follower) -> Result<(), FollowError> {
+        let asked = |waiting: &Waiting| waiting.request.id == answered.request;
+        if let Some(at) = self.waiting.iter().position(asked) {
+            let Waiting { ask, request } = self.waiting.remove(at);
+            self.note_answer(answered)?;
+            let decision = match answered.answer {
+                Answer::Approve { .. } => "approved",
+                Answer::Deny { .. } | Answer::Instruct { .. } => "denied",
+            };
+            let call = request.call.unwrap_or_default();
+            note(follower, &answered.by, &call, decision, answered.answer.message())?;
+            self.tell(&ask, &call, answered, follower)?;
+        }
+        self.show();
+        Ok(())
+    }
+
+    /// The request that people are shown: while there is one, no clock of the attempt runs.
+    pub(super) fn awaits(&self) -> Option<&str> {
+        self.waiting.first().map(|waiting| waiting.request.id.as_str())
+    }
+
+    /// For how long people were waited for since the attempt began.
+    pub(super) fn waited(&self) -> Duration {
+        self.waited.total(Timestamp::now())
+    }
+
+    fn ask(&mut self, ask: Ask, follower: &mut Follower) -> Result<(), FollowError> {
+        if self.input.has(&ask.answered_by) {
+            return Ok(());
+        }
+        let (call, outside) = self.placed(&ask);
+        let id = format!("{}.{}", self.session, ask.id);
+        let known = self.journal().answer_to(&id).cloned();
+        if let Some(answered) = known {
+            return self.tell(&ask, &call, &answered, follower);
+        }
+        if let (Some(path), Some(scope)) = (&outside, &self.scope) {
+            let words = Refusal::scope(path, scope).words();
+            note(follower, "scope", &call, "denied", Some(&words))?;
+            return self.give(&ask, Verdict::Refuse(&words), follower);
+        }
+        let Some(policy) = &self.policy else {
+            return self.give(&ask, Verdict::Allow, follower);
+        };
+        let Some(why) = policy.rule_for(&call).map(CallRule::words) else {
+            return self.give(&ask, Verdict::Allow, follower);
+        };
+        let (timeout, on_timeout) = (policy.timeout.0, policy.on_timeout);
+        let known = self.journal().asked(&id).cloned();
+        let request = match known {
+            Some(request) => request,
+            None => self.begin(id, call, &why, (timeout, on_timeout), follower)?,
+        };
+        self.waiting.push(Waiting { ask, request });
+        Ok(())
+    }
+
+    /// Notes that a call begins to wait.
+    fn begin(
+        &mut self,
+        id: String,
+        call: Call,
+        why: &str,
+        (timeout, on_timeout): (Duration, OnTimeout),
+        follower: &mut Follower,
+    ) -> Result<Request, FollowError> {
+        let since = Timestamp::now();
+        let request = Request {
+            id,
+            gate: approval::Gate::Call,
+            call: Some(call),
+            since,
+            until: since.checked_add(timeout).unwrap_or(Timestamp::MAX),
+            on_timeout,
+        };
+        self.note(Step::Asked {
+            request: Box::new(request.clone()),
+        })?;
+        self.waited.begin(since);
+        let call = request.call.as_ref();
+        note(
+            follower,
+            "vik",
+            call.unwrap_or(&Call::default()),
+            "requested",
+            Some(why),
+        )?;
+        Ok(request)
+    }
+
+    /// The call with its paths as those of the workspace, and a path that it would change out of scope.
+    fn placed(&self, ask: &Ask) -> (Call, Option<String>) {
+        let mut call = Call {
+            paths: Vec::new(),
+            ..ask.call.clone()
+        };
+        let mut outside = None;
+        for path in &ask.call.paths {
+            let Some(places) = places(&self.workdir, path) else {
+                outside.get_or_insert_with(|| path.clone());
+                call.paths.push(path.clone());
+                continue;
+            };
+            let scope = self.scope.as_ref();
+            if scope.is_some_and(|scope| !places.iter().all(|place| scope.matches(place))) {
+                outside.get_or_insert_with(|| path.clone());
+            }
+            let places = places.iter().map(|place| place.to_string_lossy().into_owned());
+            call.paths.extend(places);
+        }
+        (call, outside.filter(|_| ask.writes))
+    }
+
+    /// Notes an answer, before anybody is told.
+    fn note_answer(&mut self, answered: &Answered) -> Result<(), FollowError> {
+        self.note(Step::Answered {
+            answered: answered.clone(),
+        })?;
+        self.waited.end(Timestamp::now());
+        Ok(())
+    }
+
+    /// Tells the agent an answer.
+    fn tell(
+        &mut self,
+        ask: &Ask,
+        call: &Call,
+        answered: &Answered,
+        follower: &Follower,
+    ) -> Result<(), FollowError> {
+        if let Answer::Approve { .. } = answered.answer {
+            return self.give(ask, Verdict::Allow, follower);
+        }
+        let rule = self.policy.as_ref().and_then(|policy| policy.rule_for(call));
+        let words = Refusal::answer(answered, rule).words();
+        self.give(ask, Verdict::Refuse(&words), follower)
+    }
+
+    fn give(&mut self, ask: &Ask, verdict: Verdict<'_>, follower: &Follower) -> Result<(), FollowError> {
+        for line in follower.answer(ask, verdict) {
+            self.input.tell(&line).map_err(FollowError::Tell)?;
+        }
+        Ok(())
+    }
+
+    /// The agent waits for an answer no more: what is said later is said to nobody.
+    fn withdraw(&mut self, id: &str, follower: &mut Follower) -> Result<(), FollowError> {
+        if let Some(at) = self.waiting.iter().position(|waiting| waiting.ask.id == id) {
+            let waiting = self.waiting.remove(at);
+            let answered = Answered {
+                request: waiting.request.id,
+                answer: Answer::Deny { message: None },
+                by: AGENT.to_owned(),
+            };
+            self.note_answer(&answered)?;
+            let call = waiting.request.call.unwrap_or_default();
+            note(
+                follower,
+                AGENT,
+                &call,
+                "denied",
+                Some("it does not wait any more"),
+            )?;
+        }
+        Ok(())
+    }
+
+    fn journal(&self) -> MutexGuard<'_, Journal> {
+        self.journal.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note(&self, step: Step) -> Result<(), FollowError> {
+        self.journal().note(step).map_err(FollowError::Tell)
+    }
+
+    /// The agent has ended: nobody waits any more.
+    pub(super) fn close(mut self) {
+        self.waiting.clear();
+        self.show();
+    }
+
+    /// Tells the scheduler what waits, where that has changed.
+    fn show(&mut self) {
+        let first = self.waiting.first().map(|waiting| &waiting.request);
+        if first.map(|request| &request.id) == self.shown.as_ref() {
+            return;
+        }
+        self.shown = first.map(|request| request.id.clone());
+        let what = What::Awaits(first.cloned().map(Box::new));
+        let _ = self.news.send(News {
+            issue: self.issue.clone(),
+            session: self.session,
+            what,
+        });
+    }
+}
+
+/// Says in the log of the session what became of a call.
+fn note(
+    follower: &mut Follower,
+    by: &str,
+    call: &Call,
+    decision: &str,
+    words: Option<&str>,
+) -> Result<(), FollowError> {
+    let what = call.command.clone().unwrap_or_else(|| call.paths.join(", "));
+    let what = &what[..what.floor_char_boundary(DETAIL)];
+    let detail = match words {
+        Some(words) if what.is_empty() => words.to_owned(),
+        Some(words) => format!("{what}: {words}"),
+        None => what.to_owned(),
+    };
+    let event = Event::Approval {
+        by: Some(by.into()),
+        tool: call.tool.as_str().into(),
+        decision: decision.into(),
+        detail: Some(vik_mask::mask(&detail).into_owned().into()),
+    };
+    follower.say(Timestamp::now(), &event)
+}
+
+#[cfg(test)]
+mod tests;
