@@ -33,6 +33,9 @@ pub const POINTS: &[&str] = &[
     "end_committed",
 ];
 
+/// The points of an attempt that has outputs, in their order.
+pub const OUTPUT_POINTS: &[&str] = &["outputs_taken", "output_applying", "output_ran", "output_applied"];
+
 #[cfg(debug_assertions)]
 fn folder() -> Option<&'static std::path::Path> {
     use std::path::PathBuf;
@@ -67,7 +70,10 @@ pub fn wall_clock() -> Timestamp {
 pub fn point(name: &str) {
     use nix::sys::signal::{Signal, kill};
 
-    debug_assert!(POINTS.contains(&name), "`{name}` is not listed");
+    debug_assert!(
+        POINTS.contains(&name) || OUTPUT_POINTS.contains(&name),
+        "`{name}` is not listed"
+    );
     let Some(folder) = folder() else { return };
     let hit = folder.join(format!("{name}.hit"));
     if std::fs::rename(folder.join(format!("{name}.armed")), &hit).is_err() {

@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 
-use vik_api::{AttemptView, RunState, RunView, Status};
+use vik_api::{AttemptView, OutputView, RunState, RunView, Status};
 use vik_core::ids::{IssueId, RunId, SessionId};
 use vik_store::ledger::{LedgerError, Reader, StoredAttempt, StoredRun};
 use vik_store::{AttemptFiles, History, PastAttempt, StoreError};
 
+use crate::report;
 use crate::workspace::Layout;
 
 /// What the ledger says of attempts and runs.
@@ -194,8 +195,32 @@ fn view(attempt: &PastAttempt, books: &Books, status: Option<&Status>) -> Attemp
             .and_then(|ended| ended.proof.clone())
             .or_else(|| booked.and_then(|booked| booked.report.proof.clone())),
         hooks_run_twice: vik_store::begun_again(&attempt.files.journal()),
+        outputs: outputs(attempt),
         log: attempt.files.log(),
     }
+}
+
+/// What it asked for, in the order in which that was begun.
+fn outputs(attempt: &PastAttempt) -> Vec<OutputView> {
+    let record = &attempt.record;
+    let mut views: Vec<OutputView> = Vec::new();
+    for note in vik_store::output_notes(&attempt.files.output_book(record.run_id)) {
+        if note.session != record.session_id {
+            continue;
+        }
+        let view = OutputView {
+            kind: note.output.kind().to_string(),
+            progress: note.progress.as_str().to_owned(),
+            key: note.key.to_string(),
+            summary: report::one_line(note.output.summary(), 200),
+            detail: note.detail,
+        };
+        match views.iter_mut().find(|known| known.key == view.key) {
+            Some(known) => *known = view,
+            None => views.push(view),
+        }
+    }
+    views
 }
 
 fn has_shim(attempt: &PastAttempt) -> bool {

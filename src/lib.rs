@@ -15,6 +15,7 @@ pub mod logging;
 pub mod notify;
 pub mod orchestrator;
 pub mod outbound;
+pub mod outputs;
 pub mod report;
 pub mod sandbox;
 pub mod schedule;

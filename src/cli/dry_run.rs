@@ -13,8 +13,9 @@ use super::doctor::Scratch;
 use super::{Done, print};
 use crate::daemon::{Instance, host};
 use crate::host::Host;
+use crate::outputs;
 use crate::report::{Exit, Failure, chain, clean, one_line};
-use crate::session::{intent, issue_context, stage_context};
+use crate::session::{files, intent, issue_context, stage_context};
 use crate::template::{self, Fence, Part};
 use crate::workflow_file::LoadedWorkflow;
 
@@ -151,7 +152,9 @@ fn one(host: &Host, loaded: &LoadedWorkflow, start: &Start) -> String {
         .source(&host.workflow_dir, &stage.prompt)
         .and_then(|source| {
             let prompt = template::fenced_prompt(&source, &value, &fence).map_err(|error| chain(&error))?;
-            Ok((prompt, intent::section(&start.intent, &source, &fence)))
+            let file = files(host, start).outputs_dir().join(outputs::FILE_NAME);
+            let asked = outputs::section(stage.outputs.as_ref(), &file, &[], &source, &fence);
+            Ok((prompt, intent::section(&start.intent, &source, &fence) + &asked))
         });
     let prompt = match prompt {
         Ok((prompt, intent)) => {

@@ -157,6 +157,7 @@ fn before_remove(
         attempt: &id,
         timeout: workflow.issue.hook_timeout.0,
         sandbox,
+        stdin: None,
         lock: Some(locked.issue()),
     };
     let log = last.files.hook(Hook::BeforeRemove.as_str());
@@ -166,7 +167,7 @@ fn before_remove(
         .map_err(|error| fail(&error))?;
     let ran = hooks::run(
         host,
-        Hook::BeforeRemove,
+        Hook::BeforeRemove.as_str(),
         &script,
         place,
         &log,

@@ -234,7 +234,11 @@ pub fn approval(awaited: &Awaited<'_>, issue_title: String) -> ApprovalView {
 /// What is asked, with the call where it is one.
 pub fn asks(request: &Request) -> String {
     let Some(call) = &request.call else {
-        return request.words();
+        let outputs = one_line(&request.outputs.join("; "), SHOWN);
+        return match request.outputs.is_empty() {
+            true => request.words(),
+            false => format!("{}, and what is asked for: {outputs}", request.words()),
+        };
     };
     let what = match &call.command {
         Some(command) => command.clone(),

@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use vik_proc::{ExitRecord, FileLock, Limits, Output, Overrun, Sandbox};
+use vik_proc::{ExitRecord, FileLock, Limits, Output, Overrun, Sandbox, Stdin};
 
 use crate::host::Host;
 use crate::report;
@@ -103,6 +103,8 @@ pub enum HookError {
         name: String,
         /// `exited with 3`, `did not end within 30s`, …
         how: String,
+        /// With what it exited, where it ended by itself and left nothing.
+        code: Option<i32>,
         /// The end of what it printed.
         tail: String,
     },
@@ -135,17 +137,19 @@ pub struct Place<'a> {
     pub timeout: Duration,
     /// What it may do; `None`: whatever the user may.
     pub sandbox: Option<Sandbox>,
+    /// What it reads; `None`: nothing.
+    pub stdin: Option<&'a Path>,
     /// The lock of the workspace, held until nothing of the script lives, whatever becomes of the daemon.
     pub lock: Option<&'a FileLock>,
 }
 
-/// Runs a rendered script. All it prints is kept in `log`.
+/// Runs a rendered script, which errors call by `name`. All it prints is kept in `log`.
 ///
 /// # Errors
 /// When it cannot be started, fails, or takes too long; with the tail of its output.
 pub async fn run(
     host: &Host,
-    hook: Hook,
+    name: &str,
     script: &str,
     place: Place<'_>,
     log: &Path,
@@ -160,6 +164,9 @@ pub async fn run(
     spec.sandbox = around(place.sandbox, &file);
     spec.stdout = Output::Append(log.to_owned());
     spec.stderr = Output::Stdout;
+    if let Some(file) = place.stdin {
+        spec.stdin = Stdin::File(file.to_owned());
+    }
     let limits = Limits {
         timeout: place.timeout,
         max_bytes: 0,
@@ -170,7 +177,7 @@ pub async fn run(
         .await;
     // The script may hold values of the environment: it is not kept, its output is.
     let _ = std::fs::remove_file(&file);
-    let name = hook.to_string();
+    let name = name.to_owned();
     let run = result.map_err(|source| HookError::Start {
         name: name.clone(),
         source: Box::new(source),
@@ -235,6 +242,7 @@ fn judge(
     timeout: Duration,
     tail: impl FnOnce() -> String,
 ) -> Result<(), HookError> {
+    let mut code = None;
     let how = if run.timed_out {
         format!("did not end within {}", vik_core::duration::Span(timeout))
     } else if run.flooded {
@@ -244,11 +252,13 @@ fn judge(
     } else if run.exit.code == Some(0) && run.exit.proof.is_proven() {
         return Ok(());
     } else {
+        code = run.exit.code.filter(|_| run.exit.proof.is_proven());
         how_ended(&run.exit)
     };
     Err(HookError::Failed {
         name,
         how,
+        code,
         tail: tail(),
     })
 }

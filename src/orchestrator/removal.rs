@@ -151,10 +151,11 @@ async fn before_remove(
         attempt: &record.id,
         timeout: workflow.issue.hook_timeout.0,
         sandbox,
+        stdin: None,
         lock: Some(lock),
     };
     let log = sessions.join(format!("before_remove-{}.log", record.id));
-    hooks::run(host, Hook::BeforeRemove, &script, place, &log, cancel)
+    hooks::run(host, Hook::BeforeRemove.as_str(), &script, place, &log, cancel)
         .await
         .map_err(|error| words(&error))?;
     record.hook_ended = true;

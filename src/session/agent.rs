@@ -191,6 +191,7 @@ impl Work<'_> {
         let mut spec = self.shim_spec(program, workdir);
         spec.args = args.iter().map(Into::into).collect();
         spec.sandbox = self.confine_agent(workdir, &mut env)?;
+        self.wall_off(workdir, &mut env, spec.sandbox.as_mut())?;
         spec.env = os_env(env);
         spec.stdin = if asks {
             Stdin::Follow(self.files.stdin())

@@ -59,21 +59,22 @@ impl Work<'_> {
         });
     }
 
-    /// Where the stage asks for it, waits until a person has accepted what was done.
+    /// Where the stage asks for it, or there are outputs that are to be approved, waits until a person has accepted what was
+    /// done.
     ///
     /// # Errors
     /// When the person did not, or the attempt must stop; [`Cut::Detached`] where the daemon ends: the next one waits on.
-    pub(super) async fn accept_result(&mut self) -> Result<(), Cut> {
-        let policy = self.start().stage.approve.clone();
-        let Some(policy) = policy.filter(|policy| policy.after) else {
+    pub(super) async fn accept_result(&mut self, outputs: Vec<String>) -> Result<(), Cut> {
+        let policy = self.start().stage.approve.clone().unwrap_or_default();
+        if !policy.after && outputs.is_empty() {
             return Ok(());
-        };
+        }
         let id = format!("{}.after", self.id);
         let known = self.journal().answer_to(&id).cloned();
         let answered = match known {
             Some(answered) => answered,
             None => {
-                let request = self.ask_after(id, &policy).await?;
+                let request = self.ask_after(id, &policy, outputs).await?;
                 self.attempt.live.set(|facts| {
                     facts.phase = LivePhase::Awaiting;
                     facts.activity = None;
@@ -93,7 +94,12 @@ impl Work<'_> {
         judge(&answered)
     }
 
-    async fn ask_after(&mut self, id: String, policy: &ApprovePolicy) -> Result<Request, Trouble> {
+    async fn ask_after(
+        &mut self,
+        id: String,
+        policy: &ApprovePolicy,
+        outputs: Vec<String>,
+    ) -> Result<Request, Trouble> {
         let known = self.journal().asked(&id).cloned();
         if let Some(request) = known {
             return Ok(request);
@@ -104,6 +110,7 @@ impl Work<'_> {
             id,
             gate: Gate::After,
             call: None,
+            outputs,
             since,
             until: since.checked_add(wait).unwrap_or(Timestamp::MAX),
             on_timeout: policy.on_timeout,

@@ -24,6 +24,7 @@ use super::approval::News;
 use super::context::stage_context;
 use super::live::Live;
 use super::orders::Orders;
+use super::outputs::Told;
 use crate::crash;
 use crate::daemon::Shims;
 use crate::hooks::Hook;
@@ -127,6 +128,8 @@ pub(super) struct Work<'a> {
     pub(super) lock: Option<Arc<FileLock>>,
     /// The secrets that it needs, once they were looked up.
     pub(super) secrets: Option<Values>,
+    /// What became of what its agent asked for.
+    pub(super) outputs_told: Vec<Told>,
     /// Set when the disk takes nothing more of it: no end is made of that.
     pub(super) unkept: OnceLock<Arc<LedgerError>>,
 }
@@ -215,6 +218,7 @@ impl<'a> Work<'a> {
             folder: None,
             lock: None,
             secrets: None,
+            outputs_told: Vec::new(),
             unkept: OnceLock::new(),
         })
     }
@@ -341,6 +345,7 @@ impl<'a> Work<'a> {
                 (ended, report)
             }
         };
+        self.forget_outputs();
         crash::point("log_ended");
         if self.unkept.get().is_none() && self.owes_after_run(&ended) {
             self.after_run(&ended).await;
@@ -426,11 +431,7 @@ impl<'a> Work<'a> {
         };
         crash::point("changes_traced");
         let result = match result {
-            Ok(()) => self.verify(&workdir).await.map_err(Cut::from),
-            cut => cut,
-        };
-        let result = match result {
-            Ok(()) => self.accept_result().await,
+            Ok(()) => self.accept(&workdir).await,
             cut => cut,
         };
         if let Err(Cut::Detached) = result {
@@ -463,48 +464,6 @@ impl<'a> Work<'a> {
             let error = report::chain(&error);
             tracing::error!(session = self.id, error, "a session log stays without its end");
         }
-    }
-
-    /// What Vik has to say in the log before its last line.
-    fn own_lines(&self, ended: &Ended, report: &Report, log: &mut SessionLog) -> Result<(), StoreError> {
-        let now = Timestamp::now();
-        let reason = ended.reason.as_deref();
-        if let Some(resume) = self.start().resume.as_ref().filter(|_| report.resume_failed) {
-            let why = self.resume_failure.as_deref().or(reason);
-            let failed = Event::ResumeFailed {
-                resumed_from: resume.session,
-                reason: why.unwrap_or_default().into(),
-            };
-            log.push(now, &failed)?;
-        }
-        // One that was stopped for a limit has the line already.
-        let is_told = self
-            .attempt
-            .orders
-            .halt()
-            .is_some_and(|halt| halt.limit().is_some());
-        let crossed = self
-            .crossed()
-            .filter(|_| report.outcome == Outcome::OverBudget && !is_told);
-        if let Some(hit) = crossed {
-            let percent = hit.percent();
-            log.push(now, &Event::Limit { hit, percent })?;
-        }
-        for message in self.reverted().into_iter().chain(self.refused()) {
-            log.push(now, &Event::note(message))?;
-        }
-        // No agent has told it.
-        let untold = ended.exit_code.is_none() && ended.signal.is_none();
-        if let Some(reason) = reason.filter(|_| untold) {
-            let error = Event::Error {
-                message: reason.into(),
-                fatal: true,
-                failure_class: ended.failure_class,
-                http_status: None,
-            };
-            log.push(now, &error)?;
-        }
-        Ok(())
     }
 }
 

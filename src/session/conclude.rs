@@ -5,7 +5,7 @@ use std::path::Path;
 
 use jiff::{Timestamp, Zoned};
 use vik_agents::{Exit, resume_failure};
-use vik_core::event::Ended;
+use vik_core::event::{Ended, Event};
 use vik_core::limits::{LimitHit, LimitScope, Spend, charge};
 use vik_core::machine::Report;
 use vik_core::money::MicroUsd;
@@ -14,7 +14,7 @@ use vik_core::scheduler::Start;
 use vik_core::workflow::{AgentProfile, Price};
 use vik_proc::identity::boot_id;
 use vik_proc::{Census, Mark, ProcessId, Proof, ShimSpec};
-use vik_store::{AttemptFiles, Trouble};
+use vik_store::{AttemptFiles, SessionLog, StoreError, Trouble};
 
 use super::attempt::{AttemptEnd, Work, files};
 use crate::hooks::read_tail;
@@ -107,6 +107,56 @@ impl Work<'_> {
             proof,
         };
         (ended, report)
+    }
+
+    /// What Vik has to say in the log before its last line.
+    pub(super) fn own_lines(
+        &mut self,
+        ended: &Ended,
+        report: &Report,
+        log: &mut SessionLog,
+    ) -> Result<(), StoreError> {
+        let now = Timestamp::now();
+        let reason = ended.reason.as_deref();
+        if let Some(resume) = self.start().resume.as_ref().filter(|_| report.resume_failed) {
+            let why = self.resume_failure.as_deref().or(reason);
+            let failed = Event::ResumeFailed {
+                resumed_from: resume.session,
+                reason: why.unwrap_or_default().into(),
+            };
+            log.push(now, &failed)?;
+        }
+        // One that was stopped for a limit has the line already.
+        let is_told = self
+            .attempt
+            .orders
+            .halt()
+            .is_some_and(|halt| halt.limit().is_some());
+        let crossed = self
+            .crossed()
+            .filter(|_| report.outcome == Outcome::OverBudget && !is_told);
+        if let Some(hit) = crossed {
+            let percent = hit.percent();
+            log.push(now, &Event::Limit { hit, percent })?;
+        }
+        for message in self.reverted().into_iter().chain(self.refused()) {
+            log.push(now, &Event::note(message))?;
+        }
+        for told in self.told_outputs() {
+            log.push(now, &told.event())?;
+        }
+        // No agent has told it.
+        let untold = ended.exit_code.is_none() && ended.signal.is_none();
+        if let Some(reason) = reason.filter(|_| untold) {
+            let error = Event::Error {
+                message: reason.into(),
+                fatal: true,
+                failure_class: ended.failure_class,
+                http_status: None,
+            };
+            log.push(now, &error)?;
+        }
+        Ok(())
     }
 
     /// What can be told of a shim of this attempt.

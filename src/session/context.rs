@@ -5,6 +5,7 @@ use vik_core::issue::Issue;
 use vik_core::scheduler::Start;
 
 use crate::host::Host;
+use crate::outputs;
 use std::path::Path;
 
 /// `issue.*`: all fields of the item, and `workdir`.
@@ -25,6 +26,9 @@ pub fn stage_context(host: &Host, start: &Start, workdir: &Path) -> Map<String, 
         json!({ "message": start.message.as_deref().unwrap_or("") }),
     );
     context.insert("intent".to_owned(), super::intent::value(&start.intent));
+    let file = super::files(host, start).outputs_dir().join(outputs::FILE_NAME);
+    let policy = start.stage.outputs.as_ref();
+    context.insert("outputs".to_owned(), outputs::value(policy, &file));
     context
 }
 

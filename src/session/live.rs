@@ -17,7 +17,7 @@ pub enum LivePhase {
     Verifying,
     /// It waits for a person.
     Awaiting,
-    /// `after_run` runs.
+    /// Outputs are carried out, or `after_run` runs.
     Finishing,
 }
 

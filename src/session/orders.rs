@@ -120,6 +120,11 @@ impl Orders {
         }
     }
 
+    /// Whether everything is to be killed.
+    pub fn is_killed(&self) -> bool {
+        self.all.level() >= StopLevel::Kill
+    }
+
     /// Waits until everything is to be killed.
     pub async fn killed(&self) {
         self.all.reached(StopLevel::Kill).await;

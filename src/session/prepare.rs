@@ -199,6 +199,7 @@ impl Work<'_> {
         }
         let mut added = intent::section(&self.start().intent, &source, &fence);
         added.push_str(&words_of_a_person(self.start(), &source));
+        added.push_str(&self.output_section(&source, &fence));
         let written = self.write_prompt(workdir, &prompt.parts, &fence, &added).await;
         if written.is_err() && self.disk_fails().await {
             return written;
@@ -218,7 +219,7 @@ impl Work<'_> {
         workdir: &Path,
         parts: &[Part],
         fence: &Fence,
-        intent: &str,
+        added: &str,
     ) -> Result<(), Trouble> {
         let mut text = String::new();
         for part in parts {
@@ -243,7 +244,7 @@ impl Work<'_> {
                 }
             }
         }
-        text.push_str(intent);
+        text.push_str(added);
         let text = fence.explain(text);
         // It goes to a provider, and is shown.
         let text = vik_mask::mask(&text);

@@ -111,6 +111,9 @@ impl Work<'_> {
         };
         let mut place = self.place(workdir, self.hook_timeout(hook), names);
         place.sandbox = self.confine_script(hook, workdir, &mut place.env)?;
+        if hook == Hook::Verify {
+            self.wall_off_verify(workdir, &mut place.env, place.sandbox.as_mut())?;
+        }
         let done = self.run_hook(hook, &script, place).await;
         let done = done.map_err(|error| match hook {
             Hook::Verify => self.verify_trouble(error),
@@ -178,7 +181,7 @@ impl Work<'_> {
             }
         };
         let log = self.files.hook(hook.as_str());
-        hooks::run(self.host(), hook, script, place, &log, stop).await
+        hooks::run(self.host(), hook.as_str(), script, place, &log, stop).await
     }
 
     pub(super) fn hook_trouble(&self, error: &HookError) -> Trouble {
@@ -213,6 +216,7 @@ impl Work<'_> {
             attempt: &self.id,
             timeout,
             sandbox: None,
+            stdin: None,
             lock: self.lock.as_deref(),
         }
     }
@@ -226,6 +230,9 @@ impl Work<'_> {
         names.extend_from_slice(&self.start().stage.hook_secrets);
         if self.kept.after_create.is_some() {
             names.extend_from_slice(&self.kept.create_secrets);
+        }
+        if let Some(outputs) = &self.start().stage.outputs {
+            names.extend_from_slice(&outputs.secrets);
         }
         let resolver = Resolver {
             host: self.host(),

@@ -26,7 +26,7 @@ use serde_json::Value;
 
 pub use error::{Place, TemplateError};
 pub use fence::Fence;
-pub use names::{AFTER_CREATE_NAMES, AFTER_RUN_NAMES, NAMES, SHOW_NAMES};
+pub use names::{AFTER_CREATE_NAMES, AFTER_RUN_NAMES, NAMES, OUTPUT_NAMES, SHOW_NAMES};
 
 /// The longest text that a template may render to, in bytes.
 pub const MAX_OUTPUT_BYTES: usize = 10 * 1024 * 1024;

@@ -18,6 +18,20 @@ pub const NAMES: &[&str] = &[
     "env",
     "attempt",
     "intent",
+    "outputs",
+];
+
+/// The names in the commands of outputs.
+pub const OUTPUT_NAMES: &[&str] = &[
+    "issue",
+    "workflow_path",
+    "workflow_dir",
+    "workspace_root",
+    "env",
+    "attempt",
+    "intent",
+    "outputs",
+    "output",
 ];
 
 /// The names in `after_create`, which runs before there is an attempt.
@@ -35,6 +49,7 @@ pub const AFTER_RUN_NAMES: &[&str] = &[
     "env",
     "attempt",
     "intent",
+    "outputs",
     "session",
 ];
 

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 
 use vik_core::workflow::{Diagnostic, Loaded, PromptSource, Stage, Workflow};
 
-use crate::template::{self, AFTER_CREATE_NAMES, AFTER_RUN_NAMES, NAMES, SHOW_NAMES, TemplateError};
+use crate::template::{
+    self, AFTER_CREATE_NAMES, AFTER_RUN_NAMES, NAMES, OUTPUT_NAMES, SHOW_NAMES, TemplateError,
+};
 
 /// What is wrong within one file.
 #[derive(Clone, Debug)]
@@ -29,6 +31,8 @@ pub(crate) enum Kind {
     BeforeRun,
     Verify,
     AfterRun,
+    /// A command of an output.
+    Output,
 }
 
 impl Kind {
@@ -39,6 +43,7 @@ impl Kind {
             Self::AfterCreate | Self::BeforeRemove => AFTER_CREATE_NAMES,
             Self::Prompt | Self::ResumePrompt | Self::BeforeRun | Self::Verify => NAMES,
             Self::AfterRun => AFTER_RUN_NAMES,
+            Self::Output => OUTPUT_NAMES,
         }
     }
 
@@ -52,6 +57,7 @@ impl Kind {
             Self::BeforeRun => "before_run",
             Self::Verify => "verify",
             Self::AfterRun => "after_run",
+            Self::Output => "output",
         }
     }
 }
@@ -131,6 +137,15 @@ impl<'w> Sources<'w> {
             for (kind, text, path) in [resume, before, verify, after] {
                 if let Some(text) = text {
                     sources.inline(kind, Some(stage), path, text, loaded);
+                }
+            }
+            let rules = stage.outputs.iter().flat_map(|outputs| &outputs.rules);
+            for (kind, rule) in rules {
+                for (key, text) in [("run", Some(&rule.run)), ("check", rule.check.as_ref())] {
+                    if let Some(text) = text {
+                        let path = format!("{at}.outputs.{kind}.{key}");
+                        sources.inline(Kind::Output, Some(stage), path, text, loaded);
+                    }
                 }
             }
         }

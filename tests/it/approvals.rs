@@ -200,3 +200,45 @@ fn what_waits_is_cancelled_like_what_runs() {
     assert!(approvals(&world).is_empty());
     daemon.stop().expect(0);
 }
+
+#[test]
+fn outputs_are_done_when_a_person_has_agreed_to_them() {
+    let world = |answer: &[&str]| {
+        let world = World::new(&[("1", "todo")]);
+        let line = r#"{"kind":"comment","body":"Please look"}"#;
+        let file = world.env.write("asked", format!("{line}\n"));
+        let done = world.env.path("done");
+        let world = world
+            .script(&format!("run cat {} >> \"$VIK_OUTPUTS\"; ok", file.display()))
+            .set("/agents/a/sandbox", json!({}))
+            .attempts(1)
+            .work(
+                "outputs",
+                json!({"comment": {"run": format!("cat \"$VIK_OUTPUT_FILE\" >> {}", done.display()), "approve": true}}),
+            );
+        let daemon = world.daemon();
+        let waiting = waits(&world, "after");
+        assert_eq!(waiting["outputs"], json!(["comment: Please look"]));
+        assert!(
+            waiting["detail"]
+                .as_str()
+                .unwrap()
+                .contains("comment: Please look"),
+            "{waiting}"
+        );
+        assert!(!done.exists());
+        // Asked for once, whoever lives.
+        daemon.signal(Signal::SIGKILL);
+        let _ = daemon.done();
+        let daemon = world.daemon();
+        assert_eq!(waits(&world, "after")["id"], waiting["id"]);
+        world.vik(answer).expect(0);
+        eventually("it is answered", || {
+            approvals(&world).is_empty() && world.status().unwrap()["sessions"] == json!([])
+        });
+        daemon.stop().expect(0);
+        std::fs::read_to_string(done).unwrap_or_default()
+    };
+    assert_eq!(world(&["approve", "1"]), "Please look");
+    assert_eq!(world(&["deny", "1"]), "");
+}

@@ -23,6 +23,7 @@ mod intake;
 mod leftover;
 mod limits;
 mod notify;
+mod outputs;
 mod predecessor;
 mod real_agents;
 mod reconcile;

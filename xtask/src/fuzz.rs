@@ -75,7 +75,15 @@ fn build(fuzz: &Path) -> Done<PathBuf> {
     let mut build = repo::cargo();
     build
         .current_dir(fuzz)
-        .args(["build", "--quiet", "--release", "--locked", "--bins", "--target", &host])
+        .args([
+            "build",
+            "--quiet",
+            "--release",
+            "--locked",
+            "--bins",
+            "--target",
+            &host,
+        ])
         .env("CARGO_TARGET_DIR", &target)
         .env("RUSTFLAGS", COVERAGE);
     repo::run(&mut build)?;

@@ -85,6 +85,25 @@ pub struct AttemptView {
     /// Hooks that ran twice, since a death fell between the start of the hook and the record of its end.
     #[serde(default)]
     pub hooks_run_twice: Vec<String>,
+    /// What it asked for, and what became of that.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub outputs: Vec<OutputView>,
     /// Its log.
     pub log: PathBuf,
+}
+
+/// Something that an agent asked Vik to do.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct OutputView {
+    /// `comment`, `label`, `state`, `pull_request` or `issue`.
+    pub kind: String,
+    /// `applying`, `applied`, `failed`, or `unknown`: it may be done.
+    pub progress: String,
+    /// By what it is known again within its run.
+    pub key: String,
+    /// What tells it from others, in one line.
+    pub summary: String,
+    /// Why it is not done, or why nobody can tell.
+    #[serde(default)]
+    pub detail: Option<String>,
 }

@@ -140,6 +140,9 @@ pub struct Request {
     /// The call, where it is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<Call>,
+    /// What the agent asks to have done outside of the workspace, in a line each, where that is to be approved.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub outputs: Vec<String>,
     /// Since when.
     #[schemars(with = "String")]
     pub since: Timestamp,

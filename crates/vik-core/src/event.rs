@@ -163,6 +163,23 @@ pub enum Event<'a> {
         /// How much of it is used, in percent.
         percent: u64,
     },
+    /// What became of something that the agent asked for; written by Vik.
+    Output {
+        /// `comment`, `label`, `state`, `pull_request` or `issue`; "" where its line is none.
+        output: Cow<'a, str>,
+        /// `applied`; `skipped`: an earlier attempt of the run had it done; `failed`; `unknown`: it may be done, and nobody can
+        /// tell; `refused`: it is not allowed, and none of the attempt's is done.
+        status: Cow<'a, str>,
+        /// What tells it from others, in one line.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        summary: Option<Cow<'a, str>>,
+        /// By what it is known again.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        key: Option<Cow<'a, str>>,
+        /// Why it is not done.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reason: Option<Cow<'a, str>>,
+    },
     /// Always the last line of a session log; written by Vik.
     Ended(Ended),
 }
@@ -180,7 +197,7 @@ impl Event<'_> {
 }
 
 /// The kinds of events that Vik writes on its own account; all others tell what the agent printed.
-pub const OWN_KINDS: [&str; 4] = ["resumed", "resume_failed", "limit", "ended"];
+pub const OWN_KINDS: [&str; 5] = ["resumed", "resume_failed", "limit", "output", "ended"];
 
 /// What a tool gave back.
 #[derive(Debug, Serialize)]

@@ -17,6 +17,7 @@ pub mod machine;
 pub mod money;
 pub mod mutation;
 pub mod outcome;
+pub mod outputs;
 pub mod scheduler;
 pub mod time;
 pub mod trust;

@@ -209,6 +209,26 @@ impl AttemptFiles {
         self.with(".scope.json")
     }
 
+    /// The folder of the file in which the agent asks for outputs: its own while it runs, and gone afterwards.
+    pub fn outputs_dir(&self) -> PathBuf {
+        self.with(".outputs")
+    }
+
+    /// What the agent asked for, byte for byte.
+    pub fn outputs(&self) -> PathBuf {
+        self.with(".outputs.raw.jsonl")
+    }
+
+    /// What the commands of the outputs printed, and the name of what lies beside it while they run.
+    pub fn outputs_log(&self) -> PathBuf {
+        self.with(".outputs.log")
+    }
+
+    /// The book of what the attempts of this run had done.
+    pub fn output_book(&self, run: RunId) -> PathBuf {
+        self.dir.join(format!("{run}.outputs"))
+    }
+
     /// The shim's FIFO, by which a later daemon takes it over.
     pub fn control(&self) -> PathBuf {
         self.with(".control")

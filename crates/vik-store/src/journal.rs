@@ -1,9 +1,6 @@
 //! The journal of one attempt: each step is noted before it is taken, so that the next daemon knows where to go on.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -13,6 +10,7 @@ use vik_core::machine::{Answered, Report};
 use vik_core::outcome::{FailureClass, Outcome};
 
 use crate::StoreError;
+use crate::appended::Appended;
 
 /// Why an attempt did not come to a good end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -199,10 +197,7 @@ pub fn begun_again(journal: &Path) -> Vec<String> {
 /// The journal of one attempt, append-only.
 #[derive(Debug)]
 pub struct Journal {
-    path: PathBuf,
-    file: File,
-    /// The bytes of its whole lines.
-    size: u64,
+    file: Appended,
     steps: Vec<Step>,
     /// When each of them was noted.
     times: Vec<Timestamp>,
@@ -214,39 +209,11 @@ impl Journal {
     /// # Errors
     /// When it cannot be read or written, or a whole line of it is no step.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
-        let read = |source| StoreError::Read {
-            path: path.to_owned(),
-            source,
-        };
-        let mut file = OpenOptions::new()
-            .read(true)
-            .append(true)
-            .create(true)
-            .mode(0o600)
-            .open(path)
-            .map_err(|source| StoreError::Write {
-                path: path.to_owned(),
-                source,
-            })?;
-        let mut text = Vec::new();
-        file.read_to_end(&mut text).map_err(read)?;
-        let (lines, whole) = crate::lines_of(&text);
-        let (times, steps) = lines
-            .map(|line| serde_json::from_slice::<Line<Step>>(line).map(|line| (line.at, line.step)))
-            .collect::<Result<_, _>>()
-            .map_err(|error| read(io::Error::new(io::ErrorKind::InvalidData, error)))?;
-        if whole < text.len() {
-            file.set_len(whole as u64).map_err(|source| StoreError::Write {
-                path: path.to_owned(),
-                source,
-            })?;
-        }
+        let (file, lines) = Appended::open::<Line<Step>>(path)?;
         Ok(Self {
-            path: path.to_owned(),
             file,
-            size: whole as u64,
-            steps,
-            times,
+            times: lines.iter().map(|line| line.at).collect(),
+            steps: lines.into_iter().map(|line| line.step).collect(),
         })
     }
 
@@ -265,24 +232,11 @@ impl Journal {
     /// # Errors
     /// When it cannot be written: then the step must not be taken.
     pub fn note(&mut self, step: Step) -> Result<(), StoreError> {
-        let fail = |source| StoreError::Write {
-            path: self.path.clone(),
-            source,
-        };
         let line = Line {
             at: Timestamp::now(),
             step,
         };
-        let text = serde_json::to_string(&line).map_err(|error| fail(error.into()))?;
-        let mut text = vik_mask::mask_json(&text).into_owned();
-        text.push('\n');
-        let written = crate::fault::before_write().and_then(|()| self.file.write_all(text.as_bytes()));
-        if let Err(error) = written {
-            // A part of a line must not stand before the next one.
-            let _ = self.file.set_len(self.size);
-            return Err(fail(error));
-        }
-        self.size += text.len() as u64;
+        self.file.append(&line)?;
         self.steps.push(line.step);
         self.times.push(line.at);
         Ok(())
@@ -294,10 +248,7 @@ impl Journal {
     /// When it cannot be written: then the step must not be taken.
     pub fn note_for_good(&mut self, step: Step) -> Result<(), StoreError> {
         self.note(step)?;
-        self.file.sync_data().map_err(|source| StoreError::Write {
-            path: self.path.clone(),
-            source,
-        })
+        self.file.sync()
     }
 
     /// How far a command has come.

@@ -2,15 +2,18 @@
 //!
 //! The [`ledger`] holds what was decided: claims, counters, limits, decisions.
 
+mod appended;
 mod attempt;
 mod fault;
 mod journal;
 pub mod ledger;
 mod log;
+mod outputs;
 mod read;
 
 pub use attempt::{AttemptFiles, AttemptRecord, Kept, StoreError};
 pub use journal::{Journal, Plan, ProcessNote, Ran, Step, Trouble, begun_again, steps};
 pub use ledger::Ledger;
 pub use log::{Reopened, SessionLog};
+pub use outputs::{OutputBook, OutputNote, output_notes};
 pub use read::{History, PastAttempt, last_line, lines_of, read_ended};

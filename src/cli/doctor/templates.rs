@@ -10,7 +10,7 @@ use vik_core::workflow::{Stage, Workflow};
 use super::check::{Check, Group};
 use super::probe::{self, Scratch};
 use crate::host::Host;
-use crate::session::{issue_context, stage_context};
+use crate::session::{issue_context, sample_output, stage_context};
 use crate::template::{self, TemplateError};
 use crate::workflow_file::{Kind, Source, Sources};
 
@@ -116,6 +116,8 @@ fn render_one(host: &Host, workflow: &Workflow, source: &Source<'_>, pulled: &[I
     let context = context(host, source.kind, stage, sample.issue());
     let word = source.kind.word();
     let check = match source.stage {
+        // A stage has several of these.
+        Some(_) if source.kind == Kind::Output => source.path.clone(),
         Some(stage) => format!("{word}.{}", stage.name),
         None => word.to_owned(),
     };
@@ -205,6 +207,9 @@ fn context(host: &Host, kind: Kind, stage: &Stage, issue: &Issue) -> Value {
             "cost_usd": null, "log": log, "log_path": log, "result": null,
         });
         context.insert("session".to_owned(), session);
+    }
+    if kind == Kind::Output {
+        context.insert("output".to_owned(), sample_output());
     }
     context.into()
 }

@@ -76,6 +76,7 @@ fn attempt() -> AttemptView {
         resumed_from: Some("0195-before".to_owned()),
         proof: Some("subreaper".to_owned()),
         hooks_run_twice: vec!["before_run".to_owned()],
+        outputs: Vec::new(),
         log: "/home/u/.vik/sessions/42/implement-0195-a.jsonl".into(),
     }
 }

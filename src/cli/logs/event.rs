@@ -69,6 +69,7 @@ pub fn event(event: &Value, call: Option<&str>, full: bool) -> Option<Marked> {
                 &format!("{hit} ({} %)", text(&event["percent"])),
             )
         }
+        "output" => Some(output(event)),
         "rate_limit" => rate_limit(event, full),
         "approval" => {
             let line = Line::of(Tone::Yellow, &format!("{} {}", of("decision"), of("tool")))
@@ -179,6 +180,28 @@ fn error(event: &Value) -> Marked {
         lines.push(Line::of(Tone::Dim, &format!("({})", notes.join(", "))));
     }
     ((tone, '!'), lines)
+}
+
+/// Something that was asked for, and what became of it.
+fn output(event: &Value) -> Marked {
+    let of = |name: &str| text(&event[name]);
+    let status = of("status");
+    let (tone, mark) = match &*status {
+        "applied" => (Tone::Green, '✓'),
+        "skipped" => (Tone::Dim, '·'),
+        _ => (Tone::Red, '✗'),
+    };
+    let kind = of("output").replace('_', " ");
+    let kind = if kind.is_empty() { "output" } else { &kind };
+    let line = Line::of(tone, &format!("{kind} {status}"))
+        .and(Tone::Plain, "  ")
+        .and(Tone::Plain, &one_line(&of("summary"), SHOWN));
+    let mut lines = vec![line];
+    let reason = of("reason");
+    if !reason.is_empty() {
+        lines.extend(block(tone, &reason));
+    }
+    ((tone, mark), lines)
 }
 
 fn rate_limit(event: &Value, full: bool) -> Option<Marked> {

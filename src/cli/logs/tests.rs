@@ -234,6 +234,7 @@ fn a_transcript_is_text_whatever_the_agent_says() {
         json!({"kind": "rate_limit", "status": hostile}),
         json!({"kind": "resumed", "provider_session_id": hostile}),
         json!({"kind": "resume_failed", "reason": hostile}),
+        json!({"kind": "output", "output": hostile, "status": hostile, "summary": hostile, "reason": hostile}),
         json!({"kind": "completed", "ok": false, "reason": hostile}),
         json!({"kind": "malformed", "line": hostile}),
         json!({"kind": hostile}),
@@ -247,6 +248,28 @@ fn a_transcript_is_text_whatever_the_agent_says() {
     let mut transcript = Transcript::new(PLAIN);
     let text = transcript.line(&record(1), b"\xff\x1b[2J no json");
     assert!(text.contains("? ") && !text.contains('\x1b'), "{text:?}");
+}
+
+#[test]
+fn what_became_of_outputs_is_told() {
+    let output = |kind: &str, status: &str, summary: Option<&str>, reason: Option<&str>| json!({"kind": "output", "output": kind, "status": status, "summary": summary, "reason": reason});
+    let events = [
+        output("comment", "applied", Some("Done."), None),
+        output("pull_request", "skipped", Some("Fix it"), None),
+        output(
+            "label",
+            "failed",
+            Some("area/ui"),
+            Some("`outputs.label.run` exited with 7"),
+        ),
+        output(
+            "",
+            "refused",
+            None,
+            Some("line 2: this is no line of JSON (not_json)"),
+        ),
+    ];
+    insta::assert_snapshot!(body(PLAIN, &events));
 }
 
 #[test]

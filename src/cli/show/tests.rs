@@ -4,8 +4,8 @@ use jiff::{SignedDuration, Timestamp};
 use unicode_width::UnicodeWidthStr;
 use uuid::Uuid;
 use vik_api::{
-    AttemptView, Daemon, DaemonState, Explained, Explanation, HoldView, LifeView, LimitView, RunState,
-    RunView, SCHEMA, SpendView, StageState, StageView,
+    AttemptView, Daemon, DaemonState, Explained, Explanation, HoldView, LifeView, LimitView, OutputView,
+    RunState, RunView, SCHEMA, SpendView, StageState, StageView,
 };
 use vik_core::changes::Decision;
 use vik_core::ids::SessionId;
@@ -20,6 +20,25 @@ fn at(seconds: i64) -> Timestamp {
 
 fn session(number: u64) -> SessionId {
     SessionId(Uuid::from_u64_pair(2, number))
+}
+
+fn outputs() -> Vec<OutputView> {
+    let output = |kind: &str, progress: &str, summary: &str, detail: Option<&str>| OutputView {
+        kind: kind.to_owned(),
+        progress: progress.to_owned(),
+        key: "0123456789abcdef0123456789abcdef".to_owned(),
+        summary: summary.to_owned(),
+        detail: detail.map(str::to_owned),
+    };
+    vec![
+        output("pull_request", "applied", "Show\u{202e} the total", None),
+        output(
+            "label",
+            "unknown",
+            "area/ui",
+            Some("`outputs.label.run` did not\u{1b}[31m end within 5m"),
+        ),
+    ]
 }
 
 fn attempt(number: u64, from: i64, to: Option<i64>, outcome: Outcome) -> AttemptView {
@@ -47,6 +66,7 @@ fn attempt(number: u64, from: i64, to: Option<i64>, outcome: Outcome) -> Attempt
         resumed_from: (number == 2).then(|| session(1).to_string()),
         proof: to.map(|_| "subreaper".to_owned()),
         hooks_run_twice: Vec::new(),
+        outputs: if number == 2 { outputs() } else { Vec::new() },
         log: format!("/home/u/.vik/sessions/42/implement-{number}.jsonl").into(),
     }
 }

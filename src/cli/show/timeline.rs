@@ -221,6 +221,19 @@ fn ended(attempt: &AttemptView, run: RunState) -> Option<Vec<String>> {
     );
     let mut detail = vec![text];
     detail.extend(attempt.reason.as_ref().map(|reason| reason.trim_end().to_owned()));
+    for output in &attempt.outputs {
+        let why = output
+            .detail
+            .as_ref()
+            .map(|why| format!(": {}", one_line(why, 200)));
+        detail.push(format!(
+            "{} {}: {}{}",
+            one_line(&output.kind, 20).replace('_', " "),
+            one_line(&output.progress, 20),
+            one_line(&output.summary, 100),
+            why.unwrap_or_default()
+        ));
+    }
     for script in &attempt.hooks_run_twice {
         detail.push(format!(
             "{} ran again: Vik died before it had noted its end",

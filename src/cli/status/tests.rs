@@ -89,6 +89,7 @@ fn approval(issue: &str, gate: Gate, call: Option<Call>) -> ApprovalView {
         id: "r".to_owned(),
         gate,
         call,
+        outputs: Vec::new(),
         since: ago(7200),
         until: ago(-3600),
         on_timeout: OnTimeout::Deny,

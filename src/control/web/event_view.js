@@ -22,6 +22,7 @@ const LABELS = {
   resumed: "Resumed",
   resume_failed: "Not resumed",
   limit: "Limit",
+  output: "Output",
   ended: "Ended",
 };
 /** What a tool's input is mostly about, in the words of the agents. */
@@ -200,6 +201,12 @@ const BODIES = {
           : `${tokens(event.spent)} of ${tokens(event.limit)}`
       }`,
     ),
+  output: (event) =>
+    line(
+      h("span", { class: "strong" }, `${words(event.output || "output")} ${words(event.status)}`),
+      event.summary ? ` ${cut(event.summary, 300)}` : "",
+      event.reason ? ` · ${cut(event.reason, 1000)}` : "",
+    ),
   ended: (event, { open, redraw }) =>
     h(
       "div",
@@ -219,6 +226,7 @@ function toneOf(event) {
   if (event.kind === "error") return event.fatal ? "bad" : "wait";
   if (event.kind === "ended") return event.outcome === "succeeded" ? "good" : "bad";
   if (event.kind === "completed") return event.ok ? "good" : "bad";
+  if (event.kind === "output") return { applied: "good", skipped: "off" }[event.status] ?? "bad";
   return { malformed: "wait", limit: "wait", resume_failed: "wait", rate_limit: "wait" }[event.kind] ?? "off";
 }
 

@@ -265,6 +265,7 @@ impl Gate {
             id,
             gate: approval::Gate::Call,
             call: Some(call),
+            outputs: Vec::new(),
             since,
             until: since.checked_add(timeout).unwrap_or(Timestamp::MAX),
             on_timeout,

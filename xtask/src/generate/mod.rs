@@ -31,6 +31,10 @@ fn all() -> Vec<Generated> {
             "docs/reference/workflow.schema.json",
             format!("{workflow_schema:#}\n"),
         ),
+        (
+            "docs/reference/outputs.schema.json",
+            format!("{:#}\n", vik_core::outputs::json_schema()),
+        ),
         ("docs/reference/cli.md", cli::markdown()),
         (
             "docs/reference/openapi.json",

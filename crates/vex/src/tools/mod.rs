@@ -45,6 +45,9 @@ pub(crate) use tool::{Entry, Subject, Tool, ToolContext};
 /// The largest output of a tool that goes into the conversation, in bytes.
 pub(crate) const MAX_OUTPUT_BYTES: usize = 32 * 1024;
 
+/// The variable in which Vik names the file that takes what is to be done outside of the workspace.
+pub const OUTPUTS: &str = "VIK_OUTPUTS";
+
 /// Every tool, in the order in which the model is told of them.
 fn entries() -> Vec<(Entry, ToolDefinition)> {
     vec![

@@ -19,6 +19,7 @@ impl Run {
             id: format!("{}.{text}", self.id),
             gate: Gate::Before,
             call: None,
+            outputs: Vec::new(),
             since: now.wall,
             until,
             on_timeout: policy.on_timeout,

@@ -15,6 +15,9 @@ use crate::approval::{Call, OnTimeout};
 use crate::duration::Span;
 use crate::scope::Scope;
 
+/// How long something waits where nothing is written.
+const TIMEOUT: Span = Span::secs(24 * 60 * 60);
+
 section! {
     /// What waits for a person (`vik approve`, `vik deny`). Without this section nothing does.
     struct Approve;
@@ -25,7 +28,7 @@ section! {
     /// Calls of the agent that wait before they are made: rules, of which one must take the call.
     "calls" calls: defaults Rules = Rules(Vec::new());
     /// How long each of them waits.
-    "timeout" timeout: defaults Positive = Positive(Span::secs(24 * 60 * 60));
+    "timeout" timeout: defaults Positive = Positive(TIMEOUT);
     /// What happens then: `deny` or `approve`.
     "on_timeout" on_timeout: defaults OnTimeout = OnTimeout::Deny;
     instead {
@@ -89,6 +92,18 @@ pub struct CallRule {
     pub command: Vec<String>,
     /// `path`
     pub path: Option<Scope>,
+}
+
+impl Default for ApprovePolicy {
+    fn default() -> Self {
+        Self {
+            before: false,
+            after: false,
+            calls: Vec::new(),
+            timeout: TIMEOUT,
+            on_timeout: OnTimeout::Deny,
+        }
+    }
 }
 
 impl ApprovePolicy {

@@ -29,7 +29,7 @@ pub const CODES: &[(&str, &str)] = &[
         "bad_env_name",
         "A name cannot be the name of an environment variable.",
     ),
-    ("bad_glob", "A text is no glob of a scope."),
+    ("bad_glob", "A text is no glob of a scope or of an allow-list."),
     ("bad_header", "A text cannot be the name of an HTTP header."),
     (
         "bad_host",
@@ -87,6 +87,18 @@ pub const CODES: &[(&str, &str)] = &[
         "Webhooks are taken from other machines, without encryption.",
     ),
     ("out_of_range", "A number or duration is too small or too large."),
+    (
+        "output_credential",
+        "The agent of a stage with `outputs` is given a credential of a tracker or a git remote.",
+    ),
+    (
+        "output_permission",
+        "The agent of a stage with `outputs` has no tool to write them with.",
+    ),
+    (
+        "output_sandbox",
+        "The agent of a stage with `outputs` has no wall around it, or one with a way out.",
+    ),
     (
         "parallel_writers",
         "Two agents that may both write can run in one workspace at the same time.",

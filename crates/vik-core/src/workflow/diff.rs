@@ -394,6 +394,7 @@ fn stage(stage: &Stage) -> Leaves {
         hooks_in_sandbox,
         intent,
         approve,
+        outputs,
         verify,
         timeout,
         stall_timeout,
@@ -428,6 +429,7 @@ fn stage(stage: &Stage) -> Leaves {
     leaves.plain("hooks.sandbox", hooks_in_sandbox);
     leaves.intent(intent);
     leaves.approve(approve.as_ref());
+    leaves.outputs(outputs.as_ref());
     leaves.text("verify", verify.as_deref());
     leaves.span("timeout", *timeout);
     leaves.span("stall_timeout", *stall_timeout);

@@ -10,6 +10,7 @@ use super::model::{
     SandboxChoice,
 };
 use super::notify::Notify;
+use super::outputs::Outputs;
 use super::secrets::Secret;
 use super::section::section;
 use super::values::{CommandLine, Count, Env, EnvNames, Positive, States, Text, Whole};
@@ -343,6 +344,9 @@ section! {
     "intent" intent: section Intent;
     /// What waits for a person: the start, the result, or calls of the agent.
     "approve" approve: optional Approve;
+    /// What agents of this stage may ask for. They get no credential of a tracker or a git remote then: they write to a file what
+    /// they want done outside of the workspace, and Vik checks it and does it by these commands.
+    "outputs" outputs: optional Outputs;
     /// A shell command that Vik runs in the workspace after the agent says it is done. When it fails, so did the
     /// attempt, and the end of its output goes into the next one.
     "verify" verify: optional Text;
@@ -383,6 +387,9 @@ section! {
         "constraints" => "this stands under `intent.constraints`",
         "acceptance" => "this stands under `intent.acceptance`",
         "on_violation" => "this stands under `intent.on_violation`",
+        "output" => "did you mean `outputs`?",
+        "safe_outputs" => "did you mean `outputs`?",
+        "safe-outputs" => "did you mean `outputs`?",
     }
 }
 

@@ -69,6 +69,19 @@ pub(crate) fn lower(file: file::File, places: &Places, sink: &mut Sink) -> Optio
     let schedule = check.schedule(file.schedule);
     let trust = check.trust(file.trust);
     let secrets = check.secrets(file.secrets, &listed);
+    let of_tracker = [file.issues.pull.secrets.0.as_slice(), &file.issues.show.secrets.0];
+    let profiles: BTreeMap<_, _> = agents
+        .iter()
+        .flatten()
+        .flatten()
+        .map(|(name, one)| (name, one))
+        .collect();
+    check.output_walls(
+        |name| profiles.get(name).copied(),
+        stages.iter().flatten().flatten(),
+        secrets.as_ref().unwrap_or(&BTreeMap::new()),
+        &of_tracker,
+    );
     let pressure = file.looping.pressure;
     let show = file.issues.show;
     Some(Workflow {
@@ -269,6 +282,7 @@ impl Check<'_> {
                 .hint(hint),
             );
         }
+        let outputs = self.outputs(&at("outputs"), stage.outputs);
         Some(Stage {
             name: StageName::new(name),
             when_state: stage.when.state?.0,
@@ -286,6 +300,7 @@ impl Check<'_> {
             hooks_in_sandbox: stage.hooks.sandbox,
             intent: stage.intent.into(),
             approve: self.approve(&path, stage.approve),
+            outputs,
             verify: stage.verify.map(|command| command.0),
             timeout: stage.timeout.0,
             stall_timeout: stage.stall_timeout.0,

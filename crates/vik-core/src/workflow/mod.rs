@@ -16,6 +16,7 @@ mod intent;
 mod lower;
 pub mod model;
 mod notify;
+mod outputs;
 mod places;
 mod render;
 mod sandbox;

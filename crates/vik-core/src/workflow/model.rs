@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::duration::Span;
 use crate::ids::{AgentName, StageName};
 use crate::limits::{Limit, Spend};
+use crate::outputs::OutputPolicy;
 use crate::workflow::wakes::{ScheduleEntry, Webhooks};
 
 use super::approve::ApprovePolicy;
@@ -317,6 +318,9 @@ pub struct Stage {
     /// `approve`: what waits for a person.
     #[serde(default)]
     pub approve: Option<ApprovePolicy>,
+    /// `outputs`: what its agents may ask for; `None`: nothing, and nothing is kept from them for that.
+    #[serde(default)]
+    pub outputs: Option<OutputPolicy>,
     /// `verify`: a command that must pass after the agent says it is done.
     pub verify: Option<String>,
     /// How long an attempt may take.

@@ -124,8 +124,8 @@ impl Check<'_> {
                     format!("nobody gets the secret {}", quoted(name)),
                 )
                 .hint(format!(
-                    "list it where it is needed: `secrets: [{name}]` under an agent, `hooks`, `issues.pull` or \
-                     `issues.show`"
+                    "list it where it is needed: `secrets: [{name}]` under an agent, `hooks`, `outputs`, `issues.pull` \
+                     or `issues.show`"
                 )),
             );
         }
@@ -150,6 +150,11 @@ impl Listed {
                 join(&join("issue.stages", name), "hooks.secrets"),
                 &stage.hooks.secrets,
             )
+        }));
+        let stages = file.issue.stages.iter().flat_map(|stages| &stages.0);
+        listed.extend(stages.filter_map(|(name, stage)| {
+            let path = join(&join("issue.stages", name), "outputs.secrets");
+            Some((path, &stage.outputs.as_ref()?.secrets))
         }));
         let lists = listed.into_iter();
         Self(

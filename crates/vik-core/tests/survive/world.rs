@@ -238,7 +238,7 @@ impl World {
                     );
                     self.removals.push(issue.id);
                 }
-                Effect::Warn { .. } | Effect::Answer(..) | Effect::Pull => {}
+                Effect::Warn { .. } | Effect::Tell { .. } | Effect::Answer(..) | Effect::Pull => {}
             }
         }
         self.check(dispatches);
@@ -256,7 +256,9 @@ impl World {
                 assert!(self.title(&issue) > title, "only a change frees it");
             }
             Note::Unparked { .. } | Note::Ended { .. } => drop(self.parked.remove(&run)),
-            Note::BackingOff { .. } => assert!(!self.parked.contains_key(&run)),
+            Note::BackingOff { .. } | Note::Awaiting { .. } | Note::Answered { .. } => {
+                assert!(!self.parked.contains_key(&run));
+            }
         }
     }
 

@@ -1,3 +1,5 @@
+use std::path::PathBuf;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -184,9 +186,7 @@ fn a_step_of_a_later_version_is_passed_over_and_a_broken_line_is_not() {
 #[test]
 fn what_cannot_be_noted_is_not_a_step() {
     let mut journal = Journal {
-        path: "/dev/full".into(),
-        file: OpenOptions::new().append(true).open("/dev/full").unwrap(),
-        size: 0,
+        file: Appended::full().unwrap(),
         steps: Vec::new(),
         times: Vec::new(),
     };

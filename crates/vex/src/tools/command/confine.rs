@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use vik_proc::{DEVICES, Fence, Sandbox, repository_of};
 
-use crate::tools::Permission;
+use crate::tools::{OUTPUTS, Permission};
 
 /// The confinement of all commands of a run; made when the first one is run or when somebody asks.
 #[derive(Debug)]
@@ -13,6 +13,14 @@ pub(crate) struct Confinement {
     permission: Permission,
     writable: Vec<PathBuf>,
     fence: OnceLock<Result<Fence, String>>,
+}
+
+/// The folder of the file in which Vik takes outputs: it is no part of the workspace.
+fn outputs_folder() -> Option<PathBuf> {
+    let file = PathBuf::from(std::env::var_os(OUTPUTS)?);
+    let folder = file.parent().filter(|folder| folder.is_absolute())?;
+    // What is named there and is none is not opened.
+    file.is_file().then(|| folder.to_owned())
 }
 
 impl Confinement {
@@ -24,6 +32,7 @@ impl Confinement {
             writable.push(root.to_owned());
             writable.extend(repository_of(root));
             writable.extend(more.iter().map(|path| root.join(path)));
+            writable.extend(outputs_folder());
         }
         Self {
             permission,

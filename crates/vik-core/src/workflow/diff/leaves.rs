@@ -82,7 +82,7 @@ impl Leaves {
     }
 
     /// A text of many lines, or a command.
-    pub(super) fn text(&mut self, path: &str, text: Option<&str>) {
+    pub(in crate::workflow) fn text(&mut self, path: &str, text: Option<&str>) {
         let count = text.map_or(0, |text| text.lines().count());
         self.put(path, text, Shown::Lines(count));
     }

@@ -462,6 +462,7 @@ fn each_code_is_documented_and_tested() {
         include_str!("approve.rs"),
         include_str!("intent.rs"),
         include_str!("notify.rs"),
+        include_str!("outputs.rs"),
         include_str!("sandbox.rs"),
         include_str!("secrets.rs"),
         include_str!("../wakes/tests.rs"),

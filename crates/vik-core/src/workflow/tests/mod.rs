@@ -9,6 +9,7 @@ mod generated;
 mod hostile;
 mod intent;
 mod notify;
+mod outputs;
 mod places;
 mod sandbox;
 mod secrets;

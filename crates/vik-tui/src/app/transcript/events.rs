@@ -148,6 +148,17 @@ fn read(kind: &str, rest: &Map<String, Value>) -> ItemKind {
             "the conversation before could not be gone on with",
             text("reason"),
         ),
+        "output" => {
+            let status = text("status").unwrap_or("?");
+            let tone = match status {
+                "applied" => Tone::Good,
+                "skipped" => Tone::Faint,
+                _ => Tone::Bad,
+            };
+            let kind = text("output").filter(|kind| !kind.is_empty()).unwrap_or("output");
+            let head = format!("{} {}", words(kind), words(status));
+            note_with(tone, &head, text("reason").or(text("summary")))
+        }
         "limit" => {
             let percent = rest.get("percent").and_then(Value::as_u64).unwrap_or(0);
             let tone = if percent >= 100 { Tone::Bad } else { Tone::Warn };

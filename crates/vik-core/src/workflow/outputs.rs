@@ -1,0 +1,321 @@
+//! `outputs`: what agents of a stage may ask for, and the commands that do it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use schemars::{Schema, SchemaGenerator, json_schema};
+use serde::Serialize;
+
+use super::decode::{Cx, Decode, join};
+use super::diagnostic::Diagnostic;
+use super::diff::Leaves;
+use super::lower::Check;
+use super::model::{AgentProfile, Permission, Runtime, SandboxPolicy, SecretSource, Stage};
+use super::section::section;
+use super::text::quoted;
+use super::values::{EnvNames, Text, Whole, list};
+use super::yaml::Node;
+use crate::ids::AgentName;
+use crate::outputs::credentials::is_credential;
+use crate::outputs::{AllowList, MAX_ALLOW, MAX_OUTPUTS, OutputKind, OutputPolicy, OutputRule};
+
+type Max = Whole<1, { MAX_OUTPUTS as u64 }>;
+
+section! {
+    /// What agents of this stage may ask for. They get no credential of a tracker or a git remote then: they write to a file what
+    /// they want done outside of the workspace, and Vik checks it and does it by these commands.
+    struct Outputs;
+    /// A comment on the issue.
+    "comment" comment: optional Plain;
+    /// A label for the issue.
+    "label" label: optional Choice;
+    /// Another state for the issue.
+    "state" state: optional Choice;
+    /// A pull request with what is committed in the workspace.
+    "pull_request" pull_request: optional Choice;
+    /// A new issue.
+    "issue" issue: optional Plain;
+    /// Names of secrets that these commands get.
+    "secrets" secrets: defaults EnvNames = EnvNames::default();
+    instead {
+        "comments" => "did you mean `comment`?",
+        "labels" => "did you mean `label`?",
+        "states" => "did you mean `state`?",
+        "pr" => "did you mean `pull_request`?",
+        "merge_request" => "did you mean `pull_request`?",
+        "issues" => "did you mean `issue`?",
+    }
+}
+
+section! {
+    /// One kind of output.
+    struct Plain;
+    /// How many there may be in one run, over all its attempts.
+    "max" max: defaults Max = Whole(1);
+    /// The shell command that does it; a template that knows `output` too. It runs in the folder of the workflow file.
+    "run" run: required Text;
+    /// A shell command that tells whether it is done: it exits with 0 where it is, with 1 where it is not. It runs behind `run`,
+    /// and before it where an earlier try may have done it.
+    "check" check: optional Text;
+    /// Whether a person must agree first.
+    "approve" approve: defaults bool = false;
+    instead {
+        "allow" => "nothing of it is chosen from a list",
+        "command" => "did you mean `run`?",
+        "count" => "did you mean `max`?",
+        "limit" => "did you mean `max`?",
+        "verify" => "did you mean `check`?",
+    }
+}
+
+section! {
+    /// One kind of output, of which something is chosen.
+    struct Choice;
+    /// How many there may be in one run, over all its attempts.
+    "max" max: defaults Max = Whole(1);
+    /// What may be chosen: labels, states, or for a pull request the branches it may be for. Globs in order, `!` leaves out.
+    /// Needed for `label` and `state`; without it no branch is chosen.
+    "allow" allow: optional Allowed;
+    /// The shell command that does it; a template that knows `output` too. It runs in the folder of the workflow file.
+    "run" run: required Text;
+    /// A shell command that tells whether it is done: it exits with 0 where it is, with 1 where it is not. It runs behind `run`,
+    /// and before it where an earlier try may have done it.
+    "check" check: optional Text;
+    /// Whether a person must agree first.
+    "approve" approve: defaults bool = false;
+    instead {
+        "allowed" => "did you mean `allow`?",
+        "base" => "did you mean `allow`?",
+        "command" => "did you mean `run`?",
+        "count" => "did you mean `max`?",
+        "limit" => "did you mean `max`?",
+        "verify" => "did you mean `check`?",
+    }
+}
+
+/// The globs of an allow-list.
+#[derive(Clone, Debug, Serialize)]
+#[serde(transparent)]
+pub(crate) struct Allowed(AllowList);
+
+impl Decode for Allowed {
+    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
+        let example = "[needs-review, area/*]";
+        let items = list(node, cx, "a list of globs", example)?;
+        let mut globs = Vec::new();
+        for item in items {
+            let glob = Text::decode(item, cx)?.0;
+            // Each on its own, so that the wrong one is shown.
+            if let Err(error) = AllowList::new(vec![glob.clone()]) {
+                let message = format!("{} cannot stand here: {error}", quoted(&glob));
+                let diagnostic = cx.error("bad_glob", item, message);
+                cx.sink
+                    .push(diagnostic.hint(format!("write it as in `{example}`")));
+                return None;
+            }
+            globs.push(glob);
+        }
+        match AllowList::new(globs) {
+            Ok(list) => Some(Self(list)),
+            Err(error) => {
+                let diagnostic = cx
+                    .error("empty_value", node, error.to_string())
+                    .hint("leave the kind out where nothing may be chosen");
+                cx.sink.push(diagnostic);
+                None
+            }
+        }
+    }
+
+    fn schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "array",
+            "minItems": 1,
+            "maxItems": MAX_ALLOW,
+            "items": { "type": "string", "minLength": 1 },
+        })
+    }
+}
+
+impl From<Plain> for Option<OutputRule> {
+    fn from(keys: Plain) -> Self {
+        Some(OutputRule {
+            max: keys.max.get(),
+            allow: None,
+            run: keys.run?.0,
+            check: keys.check.map(|check| check.0),
+            approve: keys.approve,
+        })
+    }
+}
+
+impl From<Choice> for Option<OutputRule> {
+    fn from(keys: Choice) -> Self {
+        Some(OutputRule {
+            max: keys.max.get(),
+            allow: keys.allow.map(|allow| allow.0),
+            run: keys.run?.0,
+            check: keys.check.map(|check| check.0),
+            approve: keys.approve,
+        })
+    }
+}
+
+impl Max {
+    fn get(self) -> u32 {
+        u32::try_from(self.0).unwrap_or(MAX_OUTPUTS)
+    }
+}
+
+impl Check<'_> {
+    /// The outputs of a stage; `path` is where they stand. What is missing was said, or is said here.
+    pub(super) fn outputs(&mut self, path: &str, outputs: Option<Outputs>) -> Option<OutputPolicy> {
+        let outputs = outputs?;
+        let rules: [(OutputKind, Option<OutputRule>); 5] = [
+            (OutputKind::Comment, outputs.comment.and_then(Into::into)),
+            (OutputKind::Label, outputs.label.and_then(Into::into)),
+            (OutputKind::State, outputs.state.and_then(Into::into)),
+            (OutputKind::PullRequest, outputs.pull_request.and_then(Into::into)),
+            (OutputKind::Issue, outputs.issue.and_then(Into::into)),
+        ];
+        let rules: BTreeMap<_, _> = rules
+            .into_iter()
+            .filter_map(|(kind, rule)| Some((kind, rule?)))
+            .collect();
+        for (kind, rule) in &rules {
+            let at = join(path, kind.as_str());
+            let must_choose = matches!(kind, OutputKind::Label | OutputKind::State);
+            if must_choose && rule.allow.is_none() && self.places.is_absent(&join(&at, "allow")) {
+                let message = format!("`{kind}` needs `allow`: which may be chosen");
+                self.report_at_key(
+                    Diagnostic::error("missing_key", join(&at, "allow"), message)
+                        .hint("write globs: `allow: [needs-review, area/*]`"),
+                );
+            }
+        }
+        Some(OutputPolicy {
+            rules,
+            secrets: outputs.secrets.0,
+        })
+    }
+
+    /// A stage with outputs keeps what opens trackers and git remotes from its agent, or is refused.
+    pub(super) fn output_walls<'w>(
+        &mut self,
+        agents: impl Fn(&AgentName) -> Option<&'w AgentProfile>,
+        stages: impl Iterator<Item = &'w Stage>,
+        secrets: &BTreeMap<String, SecretSource>,
+        of_tracker: &[&[String]],
+    ) {
+        let mut told = BTreeSet::new();
+        for stage in stages {
+            let (Some(outputs), Some(profile)) = (&stage.outputs, agents(&stage.agent)) else {
+                continue;
+            };
+            self.output_sandbox(stage, profile);
+            self.output_tools(stage, profile);
+            let of_commands: BTreeSet<&String> = of_tracker
+                .iter()
+                .copied()
+                .flatten()
+                .chain(&outputs.secrets)
+                .collect();
+            let named = |name: &String| is_credential(name).then(|| "is the name of a credential".to_owned());
+            let secret = |name: &String| match secrets.get(name) {
+                Some(SecretSource::Env(variable)) if is_credential(variable) => {
+                    Some(format!("comes from {}, a credential", quoted(variable)))
+                }
+                _ if of_commands.contains(name) => Some("is what the tracker is asked with".to_owned()),
+                _ => named(name),
+            };
+            let agent = join("agents", stage.agent.as_str());
+            let found: Vec<_> = (profile.env.keys())
+                .filter_map(|name| Some((join("env", name), name, named(name)?)))
+                .chain((profile.env_pass.iter().enumerate()).filter_map(|(at, name)| {
+                    Some((
+                        format!("env_pass.{at}"),
+                        name,
+                        named(name).or_else(|| secret(name))?,
+                    ))
+                }))
+                .chain(
+                    (profile.secrets.iter().enumerate())
+                        .filter_map(|(at, name)| Some((format!("secrets.{at}"), name, secret(name)?))),
+                )
+                .collect();
+            for (key, name, why) in found {
+                let path = join(&agent, &key);
+                if told.insert(path.clone()) {
+                    let message = format!(
+                        "the agent of the stage {} with `outputs` cannot have {}: it {why}",
+                        quoted(stage.name.as_str()),
+                        quoted(name)
+                    );
+                    self.report(
+                        Diagnostic::error("output_credential", path, message)
+                            .hint("commands of `outputs` get secrets by `outputs.secrets`; another agent can serve this stage"),
+                    );
+                }
+            }
+        }
+    }
+
+    /// Some agents have no tool that writes a file where their profile lets them change nothing.
+    fn output_tools(&mut self, stage: &Stage, profile: &AgentProfile) {
+        let has_none = matches!(profile.runtime, Runtime::ClaudeCode | Runtime::Vex);
+        if has_none && profile.permission == Permission::ReadOnly {
+            let message = format!(
+                "with `permission: read-only` the agent {} has no tool to write outputs with",
+                quoted(stage.agent.as_str())
+            );
+            let path = format!("issue.stages.{}.outputs", stage.name);
+            self.report_at_key(Diagnostic::warning("output_permission", path, message).hint(
+                "leave `permission` out and write `sandbox: {files: read-only}` in the stage: the workspace stays as it is, too",
+            ));
+        }
+    }
+
+    /// Without its wall an agent finds the credentials of the user.
+    fn output_sandbox(&mut self, stage: &Stage, profile: &AgentProfile) {
+        let message = match SandboxPolicy::of(profile, stage) {
+            None => {
+                "`outputs` need a sandbox: with `sandbox: off` the agent has the credentials of this user"
+            }
+            Some(policy) if policy.unix_sockets => {
+                "`outputs` allow no `unix_sockets`: an agent of ssh or Docker is reached through them"
+            }
+            Some(_) => return,
+        };
+        let path = format!("issue.stages.{}.outputs", stage.name);
+        self.report_at_key(
+            Diagnostic::error("output_sandbox", path, message)
+                .hint("write `sandbox: on` in the stage, or `sandbox: {unix_sockets: false}`"),
+        );
+    }
+}
+
+impl Leaves {
+    pub(super) fn outputs(&mut self, outputs: Option<&OutputPolicy>) {
+        self.plain("outputs", if outputs.is_some() { "on" } else { "off" });
+        let Some(OutputPolicy { rules, secrets }) = outputs else {
+            return;
+        };
+        for (kind, rule) in rules {
+            let OutputRule {
+                max,
+                allow,
+                run,
+                check,
+                approve,
+            } = rule;
+            let at = |key: &str| format!("outputs.{kind}.{key}");
+            self.plain(&at("max"), max);
+            if let Some(allow) = allow {
+                self.words(&at("allow"), allow.globs().iter().map(String::as_str));
+            }
+            self.text(&at("run"), Some(run));
+            self.text(&at("check"), check.as_deref());
+            self.plain(&at("approve"), approve);
+        }
+        self.words("outputs.secrets", secrets.iter().map(String::as_str));
+    }
+}

@@ -1,0 +1,153 @@
+//! The book of what the attempts of one run had done outside of their workspace: noted before it is done, and behind.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use vik_core::ids::SessionId;
+use vik_core::outputs::{Output, OutputKey, Progress};
+
+use crate::StoreError;
+use crate::appended::Appended;
+
+/// How far one output has come.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutputNote {
+    /// When that was.
+    pub at: Timestamp,
+    /// The attempt that asked for it.
+    pub session: SessionId,
+    /// By what it is known again.
+    pub key: OutputKey,
+    /// How far it is.
+    pub progress: Progress,
+    /// What was asked for.
+    pub output: Output,
+    /// Why it failed, or why nobody can tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+}
+
+/// The book of one run, append-only.
+#[derive(Debug)]
+pub struct OutputBook {
+    file: Appended,
+    notes: Vec<OutputNote>,
+}
+
+impl OutputBook {
+    /// Opens the book, or makes it (0600), so that it is there after the machine died. A torn last line is cut: what it told
+    /// of was not begun.
+    ///
+    /// # Errors
+    /// When it cannot be read or written, or a whole line of it is no note: what was done cannot be told then.
+    pub fn open(path: &Path) -> Result<Self, StoreError> {
+        let (file, notes) = Appended::open(path)?;
+        let folder = path.parent().unwrap_or(Path::new("."));
+        let synced = match File::open(folder).and_then(|folder| folder.sync_all()) {
+            // Some file systems cannot sync a folder.
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
+            synced => synced,
+        };
+        synced.map_err(|source| StoreError::Write {
+            path: path.to_owned(),
+            source,
+        })?;
+        Ok(Self { file, notes })
+    }
+
+    /// The notes so far.
+    pub fn notes(&self) -> &[OutputNote] {
+        &self.notes
+    }
+
+    /// The last note of an output.
+    pub fn last(&self, key: &OutputKey) -> Option<&OutputNote> {
+        self.notes.iter().rev().find(|note| note.key == *key)
+    }
+
+    /// Notes how far an output is, and waits until that stays when the machine dies.
+    ///
+    /// # Errors
+    /// When it cannot be written: then nothing must follow from it.
+    pub fn note_for_good(&mut self, note: OutputNote) -> Result<(), StoreError> {
+        self.file.append(&note)?;
+        self.notes.push(note);
+        self.file.sync()
+    }
+}
+
+/// The notes of a book, to be shown. Changes nothing, also while the run is under way; no book has none.
+pub fn output_notes(book: &Path) -> Vec<OutputNote> {
+    let text = std::fs::read(book).unwrap_or_default();
+    let (lines, _) = crate::lines_of(&text);
+    lines
+        .filter_map(|line| serde_json::from_slice(line).ok())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use vik_core::ids::{IssueId, RunId, StageName};
+    use vik_core::outputs::Pursuit;
+
+    use super::*;
+
+    fn note(body: &str, progress: Progress) -> OutputNote {
+        let output = Output::Comment {
+            body: body.to_owned(),
+        };
+        let pursuit = Pursuit {
+            issue: &IssueId::new("1"),
+            stage: &StageName::new("work"),
+            run: RunId(uuid::Uuid::nil()),
+        };
+        OutputNote {
+            at: Timestamp::UNIX_EPOCH,
+            session: SessionId(uuid::Uuid::nil()),
+            key: pursuit.key(&output),
+            progress,
+            output,
+            detail: None,
+        }
+    }
+
+    #[test]
+    fn the_last_note_of_each_output_is_known_again_and_a_torn_one_is_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.outputs");
+        let mut book = OutputBook::open(&path).unwrap();
+        for (body, progress) in [
+            ("a", Progress::Applying),
+            ("b", Progress::Applying),
+            ("a", Progress::Applied),
+        ] {
+            book.note_for_good(note(body, progress)).unwrap();
+        }
+        let mut file = std::fs::OpenOptions::new().append(true).open(&path).unwrap();
+        file.write_all(b"{\"at\":").unwrap();
+        let book = OutputBook::open(&path).unwrap();
+        let last = |body: &str| {
+            book.last(&note(body, Progress::Applied).key)
+                .map(|note| note.progress)
+        };
+        assert_eq!(
+            [last("a"), last("b"), last("c")],
+            [Some(Progress::Applied), Some(Progress::Applying), None]
+        );
+        assert_eq!(output_notes(&path), book.notes());
+        assert_eq!(output_notes(&folder.path().join("none")), []);
+    }
+
+    #[test]
+    fn a_book_that_cannot_be_read_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.outputs");
+        std::fs::write(&path, "{\"at\":1}\n").unwrap();
+        assert!(OutputBook::open(&path).is_err());
+    }
+}

@@ -1,0 +1,101 @@
+//! Safe outputs on this machine: what an agent is told of them, what is kept from it for them, and how what it asked for is
+//! read. What is allowed is decided in [`vik_core::outputs`]; who does it is the attempt ([`crate::session`]).
+
+mod prompt;
+mod wall;
+
+use std::fs::OpenOptions;
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use nix::fcntl::OFlag;
+use vik_core::outputs::{self as core, Line, MAX_FILE_BYTES, OutputPolicy, Refusal, Rule};
+
+use crate::report::one_line;
+
+pub use prompt::{section, value};
+pub use wall::{Leak, Wall};
+
+/// The variable that names the file of outputs to the agent.
+pub const FILE: &str = vex::tools::OUTPUTS;
+
+/// The name of that file in its folder.
+pub const FILE_NAME: &str = "outputs.jsonl";
+
+/// What an agent wrote, whole. Its file is the agent's own: it may be gone, a link, a pipe, or without end.
+///
+/// # Errors
+/// When it is there and cannot be read as a file, or is too large.
+pub fn take(file: &Path) -> io::Result<Vec<u8>> {
+    let opened = OpenOptions::new()
+        .read(true)
+        // A pipe would wait for its other end.
+        .custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits())
+        .open(file);
+    let file = match opened {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        file => file?,
+    };
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is no regular file"));
+    }
+    let mut bytes = Vec::new();
+    let most = MAX_FILE_BYTES as u64;
+    file.take(most + 1).read_to_end(&mut bytes)?;
+    if bytes.len() > MAX_FILE_BYTES {
+        return Err(io::Error::other(format!("it has more than {most} bytes")));
+    }
+    Ok(bytes)
+}
+
+/// The outputs that hold a secret which this process knows, or what looks like one.
+pub fn secrets(lines: &[Line]) -> Vec<Refusal> {
+    let holds = |text: &str| vik_mask::mask(text) != text;
+    let refusal = |line: &Line| {
+        let words = line.output.words().into_iter();
+        let mut texts = words.chain([("body", line.output.body())]);
+        let (name, _) = texts.find(|(_, text)| holds(text))?;
+        Some(Refusal::of(
+            line,
+            Rule::Secret,
+            format!("`{name}` holds a secret"),
+        ))
+    };
+    lines.iter().filter_map(refusal).collect()
+}
+
+/// All that an attempt asks for, in a line each, where a person has to agree to any of it.
+pub fn to_be_approved(lines: &[Line], policy: &OutputPolicy) -> Vec<String> {
+    let outputs: Vec<_> = lines.iter().map(|line| line.output.clone()).collect();
+    if core::needs_approval(&outputs, policy).is_empty() {
+        return Vec::new();
+    }
+    let words = |output: &core::Output| format!("{}: {}", output.kind(), one_line(output.summary(), 100));
+    outputs.iter().map(words).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_plain_file_is_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join(FILE_NAME);
+        assert_eq!(take(&file).unwrap(), b"", "nothing was asked for");
+        std::fs::write(&file, "x").unwrap();
+        assert_eq!(take(&file).unwrap(), b"x");
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        take(&link).unwrap_err();
+        take(folder.path()).unwrap_err();
+        let pipe = folder.path().join("pipe");
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        take(&pipe).unwrap_err();
+        std::fs::write(&file, vec![b' '; MAX_FILE_BYTES]).unwrap();
+        assert_eq!(take(&file).unwrap().len(), MAX_FILE_BYTES);
+        std::fs::write(&file, vec![b' '; MAX_FILE_BYTES + 1]).unwrap();
+        take(&file).unwrap_err();
+    }
+}

@@ -1,0 +1,592 @@
+//! What the agent asked for is carried out: all of it was checked before any of it is done, and each is noted before and
+//! behind, so that nothing is done twice.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tokio::task::spawn_blocking;
+use vik_core::event::Event;
+use vik_core::outcome::FailureClass;
+use vik_core::outputs::{
+    self as core, Line, Looked, Next, OutputPolicy, OutputRule, Progress, Pursuit, Ran, Refusal, Rule,
+};
+use vik_core::workflow::SecretSource;
+use vik_proc::{Graces, Sandbox};
+use vik_store::{OutputBook, OutputNote, StoreError, Trouble, output_notes};
+
+use super::attempt::{Cut, Work};
+use super::live::LivePhase;
+use crate::crash;
+use crate::hooks::{self, HookError};
+use crate::host::{ATTEMPT_MARK, fit};
+use crate::outputs::{self, FILE, FILE_NAME, Wall};
+use crate::report::{self, one_line};
+use crate::template;
+use crate::workspace::fs as private;
+
+/// So many refusals stand in a reason, and in what the next attempt is told.
+const NAMED: usize = 3;
+const TOLD: usize = 20;
+
+/// How much of an output stands in a line.
+const SHOWN: usize = 100;
+
+/// What became of one output, for the log.
+#[derive(Debug)]
+pub(super) struct Told {
+    output: &'static str,
+    status: &'static str,
+    summary: Option<String>,
+    key: Option<String>,
+    reason: Option<String>,
+}
+
+impl Told {
+    fn of(note: &OutputNote, own: bool) -> Self {
+        let status = match note.progress {
+            Progress::Applied if own => "applied",
+            Progress::Applied => "skipped",
+            Progress::Failed => "failed",
+            Progress::Applying | Progress::Unknown => "unknown",
+        };
+        Self {
+            output: note.output.kind().as_str(),
+            status,
+            summary: Some(one_line(note.output.summary(), SHOWN)),
+            key: Some(note.key.to_string()),
+            reason: note.detail.clone().filter(|_| status != "skipped"),
+        }
+    }
+
+    pub(super) fn event(&self) -> Event<'_> {
+        Event::Output {
+            output: self.output.into(),
+            status: self.status.into(),
+            summary: self.summary.as_deref().map(Into::into),
+            key: self.key.as_deref().map(Into::into),
+            reason: self.reason.as_deref().map(Into::into),
+        }
+    }
+}
+
+/// The scripts of one output, ready to be run.
+struct Scripts {
+    run: String,
+    check: Option<String>,
+}
+
+/// What an agent asked for, all of which may be done.
+struct Checked {
+    policy: OutputPolicy,
+    lines: Vec<Line>,
+    book: OutputBook,
+}
+
+impl Work<'_> {
+    /// Keeps credentials from an agent that has outputs, and makes the file in which it asks for them.
+    pub(super) fn wall_off(
+        &self,
+        workdir: &Path,
+        env: &mut BTreeMap<String, String>,
+        sandbox: Option<&mut Sandbox>,
+    ) -> Result<(), Trouble> {
+        if self.start().stage.outputs.is_none() {
+            return Ok(());
+        }
+        let refused = |why: String| Trouble::failed(FailureClass::Usage, why);
+        let open = |sandbox: &Sandbox| sandbox.calls.as_ref().is_none_or(|calls| calls.unix_sockets);
+        let Some(sandbox) = sandbox.filter(|sandbox| !open(sandbox)) else {
+            return Err(refused(
+                "`outputs` need a sandbox without `unix_sockets`".to_owned(),
+            ));
+        };
+        self.with_wall(workdir, |wall| {
+            wall.environment(env)?;
+            wall.git(env)?;
+            wall.sandbox(sandbox, env)
+        })
+        .map_err(|leak| {
+            refused(format!(
+                "an agent with `outputs` must not have a credential: {leak}"
+            ))
+        })?;
+        let folder = self.files.outputs_dir();
+        let file = self.output_file();
+        private::create_private_dir_all(&folder)
+            .and_then(|()| private::write_private(&file, b""))
+            .map_err(|error| {
+                let reason = format!("cannot make the file of outputs: {error}");
+                Trouble::failed(FailureClass::Hook, reason)
+            })?;
+        env.insert(FILE.to_owned(), file.to_string_lossy().into_owned());
+        sandbox.write.push(folder);
+        Ok(())
+    }
+
+    /// Keeps the same from `verify`, which runs what the agent wrote.
+    pub(super) fn wall_off_verify(
+        &self,
+        workdir: &Path,
+        env: &mut BTreeMap<String, String>,
+        sandbox: Option<&mut Sandbox>,
+    ) -> Result<(), Trouble> {
+        if self.start().stage.outputs.is_none() {
+            return Ok(());
+        }
+        self.with_wall(workdir, |wall| {
+            wall.environment_of_script(env);
+            sandbox.map_or(Ok(()), |sandbox| wall.sandbox(sandbox, env))
+        })
+        .map_err(|leak| {
+            let reason =
+                format!("`verify` runs what the agent wrote, and must not have a credential: {leak}");
+            Trouble::failed(FailureClass::Usage, reason)
+        })
+    }
+
+    fn with_wall<T>(&self, workdir: &Path, act: impl FnOnce(&Wall<'_>) -> T) -> T {
+        let workflow = &self.attempt.workflow;
+        let listed = &self.kept.profile.secrets;
+        let of_outputs = self
+            .start()
+            .stage
+            .outputs
+            .iter()
+            .flat_map(|outputs| &outputs.secrets);
+        let of_show = workflow.show.iter().flat_map(|show| &show.secrets);
+        let names: Vec<&str> = of_outputs
+            .chain(&workflow.pull.secrets)
+            .chain(of_show)
+            .map(String::as_str)
+            .collect();
+        let owned: Vec<_> = names.iter().map(|&name| name.to_owned()).collect();
+        let files: Vec<_> = (workflow.secrets.iter())
+            .filter(|(name, _)| !listed.contains(name))
+            .filter_map(|(_, source)| match source {
+                SecretSource::File(file) => Some(self.host().workflow_dir.join(file)),
+                SecretSource::Env(_) | SecretSource::Command(_) => None,
+            })
+            .collect();
+        act(&Wall {
+            host: self.host(),
+            workdir,
+            names: &names,
+            secrets: &self.given(&owned),
+            files: &files,
+        })
+    }
+
+    fn output_file(&self) -> PathBuf {
+        self.files.outputs_dir().join(FILE_NAME)
+    }
+
+    /// What Vik adds to the prompt.
+    pub(super) fn output_section(&self, template: &str, fence: &template::Fence) -> String {
+        let policy = self.start().stage.outputs.as_ref();
+        let done = match policy {
+            Some(_) => self.last_notes(),
+            None => Vec::new(),
+        };
+        let done: Vec<_> = done
+            .into_iter()
+            .filter(|note| note.progress == Progress::Applied)
+            .map(|note| note.output)
+            .collect();
+        outputs::section(policy, &self.output_file(), &done, template, fence)
+    }
+
+    /// The last note of each output of the run, in the order of the first ones.
+    fn last_notes(&self) -> Vec<OutputNote> {
+        let mut last: Vec<OutputNote> = Vec::new();
+        for note in output_notes(&self.files.output_book(self.start().run)) {
+            match last.iter_mut().find(|known| known.key == note.key) {
+                Some(known) => *known = note,
+                None => last.push(note),
+            }
+        }
+        last
+    }
+
+    /// What became of the outputs, for the log: from the book where this daemon did not see it.
+    pub(super) fn told_outputs(&mut self) -> Vec<Told> {
+        let told = std::mem::take(&mut self.outputs_told);
+        if !told.is_empty() || self.start().stage.outputs.is_none() {
+            return told;
+        }
+        let own = self.start().session;
+        let notes = self.last_notes().into_iter();
+        notes
+            .filter(|note| note.session == own)
+            .map(|note| Told::of(&note, true))
+            .collect()
+    }
+
+    /// The file was the agent's own; what was in it is kept.
+    pub(super) fn forget_outputs(&self) {
+        if self.start().stage.outputs.is_some() {
+            let _ = std::fs::remove_dir_all(self.files.outputs_dir());
+        }
+    }
+
+    /// What stands between an agent that is done and a good end: `verify`, a person where one is to be asked, and what the
+    /// agent asked for.
+    pub(super) async fn accept(&mut self, workdir: &Path) -> Result<(), Cut> {
+        // `verify` runs what the agent wrote.
+        self.take_outputs().await?;
+        self.verify(workdir).await?;
+        let checked = self.checked_outputs()?;
+        let asked_for = checked
+            .as_ref()
+            .map(|checked| outputs::to_be_approved(&checked.lines, &checked.policy))
+            .unwrap_or_default();
+        self.accept_result(asked_for).await?;
+        match checked {
+            Some(checked) => Ok(self.carry_out(checked, workdir).await?),
+            None => Ok(()),
+        }
+    }
+
+    /// Keeps what the agent asked for, once: nothing of the agent lives any more.
+    async fn take_outputs(&mut self) -> Result<(), Trouble> {
+        let (from, to) = (self.output_file(), self.files.outputs());
+        if self.start().stage.outputs.is_none() || to.exists() {
+            return Ok(());
+        }
+        let path = to.clone();
+        let taken = spawn_blocking(move || match outputs::take(&from) {
+            Ok(bytes) => private::write_atomic(&to, &bytes).map(Ok),
+            Err(error) => Ok(Err(error)),
+        });
+        match taken.await.map_err(std::io::Error::other).flatten() {
+            Ok(Ok(())) => {
+                crash::point("outputs_taken");
+                Ok(())
+            }
+            Ok(Err(error)) => {
+                let refusal = Refusal::of_file(Rule::NotText, format!("the file cannot be read: {error}"));
+                Err(self.refuse(&[refusal]))
+            }
+            Err(source) => Err(self.cannot_keep(&StoreError::Write { path, source })),
+        }
+    }
+
+    /// What the agent asked for, where all of it may be done.
+    fn checked_outputs(&mut self) -> Result<Option<Checked>, Trouble> {
+        let Some(policy) = self.start().stage.outputs.clone() else {
+            return Ok(None);
+        };
+        let path = self.files.outputs();
+        let text =
+            std::fs::read(&path).map_err(|source| self.cannot_keep(&StoreError::Read { path, source }))?;
+        let start = self.start();
+        let pursuit = Pursuit {
+            issue: &start.issue.id,
+            stage: &start.stage.name,
+            run: start.run,
+        };
+        let lines = match core::read(&text, &pursuit) {
+            Ok(lines) => lines,
+            Err(refusals) => return Err(self.refuse(&refusals)),
+        };
+        if lines.is_empty() {
+            return Ok(None);
+        }
+        let secrets = outputs::secrets(&lines);
+        if !secrets.is_empty() {
+            return Err(self.refuse(&secrets));
+        }
+        let book =
+            OutputBook::open(&self.files.output_book(start.run)).map_err(|error| self.cannot_keep(&error))?;
+        // What failed is not done, and does not count.
+        let notes = book.notes().iter().filter(|note| {
+            let last = book.last(&note.key);
+            last.is_some_and(|last| last.progress != Progress::Failed)
+        });
+        let earlier = notes.map(|note| (note.key.clone(), note.output.kind())).collect();
+        let refusals = core::check(&lines, &policy, &earlier);
+        if !refusals.is_empty() {
+            return Err(self.refuse(&refusals));
+        }
+        Ok(Some(Checked { policy, lines, book }))
+    }
+
+    async fn carry_out(&mut self, checked: Checked, workdir: &Path) -> Result<(), Trouble> {
+        let Checked {
+            policy,
+            lines,
+            mut book,
+        } = checked;
+        if let Some(halt) = self.attempt.orders.halt() {
+            return Err(halt.trouble());
+        }
+        self.attempt.live.set(|facts| facts.phase = LivePhase::Finishing);
+        for line in &lines {
+            let Some(rule) = policy.rules.get(&line.output.kind()) else {
+                continue;
+            };
+            self.output(&mut book, rule, &policy.secrets, line, workdir)
+                .await?;
+        }
+        Ok(())
+    }
+
+    /// Carries out one output, unless that was done.
+    async fn output(
+        &mut self,
+        book: &mut OutputBook,
+        rule: &OutputRule,
+        secrets: &[String],
+        line: &Line,
+        workdir: &Path,
+    ) -> Result<(), Trouble> {
+        let scripts = self.scripts(rule, line, workdir)?;
+        let last = book.last(&line.key).cloned();
+        if let Some(note) = last.as_ref().filter(|note| note.progress == Progress::Applying) {
+            let began = note.session.to_string();
+            let (_, alive) = vik_proc::end_marked(ATTEMPT_MARK, &began, &[], &Graces::short()).await;
+            if !alive.is_empty() {
+                let reason = format!(
+                    "what was begun of an output (`{}`) could not be ended",
+                    line.output.kind()
+                );
+                return Err(Trouble::failed(FailureClass::UnprovenEnd, reason));
+            }
+        }
+        let next = core::next(last.as_ref().map(|note| note.progress), scripts.check.is_some());
+        match (next, &scripts.check) {
+            (Next::Skip, _) => {
+                let own = self.start().session;
+                self.outputs_told
+                    .extend(last.map(|note| Told::of(&note, note.session == own)));
+                return Ok(());
+            }
+            (Next::Look, Some(check)) => {
+                let (looked, why) = self.look(check, secrets, line).await;
+                if let Some(end) = core::after_look(looked) {
+                    return self.close_output(book, line, end, why);
+                }
+            }
+            (Next::Leave | Next::Look, _) => {
+                let why = "Vik was cut off while its command ran, and there is no `check` that tells";
+                return self.close_output(book, line, Progress::Unknown, Some(why.to_owned()));
+            }
+            (Next::Run, _) => {}
+        }
+        self.note_output(book, line, Progress::Applying, None)?;
+        crash::point("output_applying");
+        let done = self.output_script("run", &scripts.run, secrets, line).await;
+        crash::point("output_ran");
+        let (ran, mut why) = match done {
+            Ok(()) => (Ran::Well, None),
+            // It ended by itself, or was never begun.
+            Err(error @ (HookError::Failed { code: Some(_), .. } | HookError::Write { .. })) => {
+                (Ran::Failed, Some(report::chain(&error)))
+            }
+            Err(error) => (Ran::CutOff, Some(report::chain(&error))),
+        };
+        let looked = match (&scripts.check, ran) {
+            (Some(check), Ran::Well) => {
+                let (looked, said) = self.look(check, secrets, line).await;
+                why = said;
+                Some(looked)
+            }
+            _ => None,
+        };
+        let end = core::after_run(ran, looked);
+        let closed = self.close_output(book, line, end, why);
+        crash::point("output_applied");
+        closed
+    }
+
+    /// Asks the check of an output whether it is done, and gives what else it said.
+    async fn look(&self, check: &str, secrets: &[String], line: &Line) -> (Looked, Option<String>) {
+        match self.output_script("check", check, secrets, line).await {
+            Ok(()) => (Looked::Done, None),
+            Err(HookError::Failed { code: Some(1), .. }) => {
+                (Looked::NotDone, Some("its `check` does not find it".to_owned()))
+            }
+            Err(error) => (Looked::CannotTell, Some(report::chain(&error))),
+        }
+    }
+
+    /// Notes how an output ended, and gives what that means for the attempt.
+    fn close_output(
+        &mut self,
+        book: &mut OutputBook,
+        line: &Line,
+        end: Progress,
+        why: Option<String>,
+    ) -> Result<(), Trouble> {
+        let why = why.filter(|_| end != Progress::Applied);
+        self.note_output(book, line, end, why.clone())?;
+        self.outputs_told
+            .extend(book.last(&line.key).map(|note| Told::of(note, true)));
+        let what = format!("the output on line {} (`{}`)", line.number, line.output.kind());
+        let why = why.unwrap_or_default();
+        let reason = match end {
+            Progress::Applied | Progress::Applying => return Ok(()),
+            // It was killed with all else.
+            _ if self.attempt.orders.is_killed() => {
+                let halt = self.attempt.orders.halt();
+                return Err(halt.map_or_else(
+                    || Trouble::of(vik_core::outcome::Outcome::Cancelled, why),
+                    |halt| halt.trouble(),
+                ));
+            }
+            Progress::Failed => format!("{what} is not done: {why}"),
+            Progress::Unknown => {
+                format!("{what} may be done, and is not tried again without a `check` that tells: {why}")
+            }
+        };
+        Err(Trouble::failed(FailureClass::Hook, reason))
+    }
+
+    fn note_output(
+        &self,
+        book: &mut OutputBook,
+        line: &Line,
+        progress: Progress,
+        detail: Option<String>,
+    ) -> Result<(), Trouble> {
+        let note = OutputNote {
+            at: Timestamp::now(),
+            session: self.start().session,
+            key: line.key.clone(),
+            progress,
+            output: line.output.clone(),
+            detail,
+        };
+        book.note_for_good(note).map_err(|error| self.cannot_keep(&error))
+    }
+
+    fn cannot_keep(&self, error: &StoreError) -> Trouble {
+        self.see_disk(error);
+        let reason = format!("cannot keep what becomes of outputs: {}", report::chain(error));
+        Trouble::failed(FailureClass::Hook, reason)
+    }
+
+    /// None of the outputs is carried out.
+    fn refuse(&mut self, refusals: &[Refusal]) -> Trouble {
+        let named = |most: usize, between: &str| {
+            let some: Vec<_> = refusals.iter().take(most).map(ToString::to_string).collect();
+            let more = match refusals.len().saturating_sub(most) {
+                0 => String::new(),
+                more => format!("{between}and {more} more"),
+            };
+            some.join(between) + &more
+        };
+        let reason = format!("its outputs are refused: {}", named(NAMED, "; "));
+        let feedback = format!(
+            "What you asked for in the file of outputs is refused, and none of it was done:\n- {}\nAsk again for what these \
+             rules allow.\n",
+            named(TOLD, "\n- ")
+        );
+        self.outputs_told = refusals
+            .iter()
+            .take(TOLD)
+            .map(|refusal| Told {
+                output: refusal.kind.map_or("", core::OutputKind::as_str),
+                status: "refused",
+                summary: None,
+                key: None,
+                reason: Some(refusal.to_string()),
+            })
+            .collect();
+        Trouble {
+            feedback: Some(feedback),
+            ..Trouble::failed(FailureClass::Verify, reason)
+        }
+    }
+
+    fn scripts(&self, rule: &OutputRule, line: &Line, workdir: &Path) -> Result<Scripts, Trouble> {
+        let mut context = self.context(workdir);
+        context["output"] = output_value(line, &self.body_file());
+        let kind = line.output.kind();
+        let render = |name: &str, source: &str| {
+            template::script(source, &context).map_err(|error| {
+                self.hook_trouble(&HookError::Template {
+                    name: format!("outputs.{kind}.{name}"),
+                    source: Box::new(error),
+                })
+            })
+        };
+        Ok(Scripts {
+            run: render("run", &rule.run)?,
+            check: rule
+                .check
+                .as_deref()
+                .map(|check| render("check", check))
+                .transpose()?,
+        })
+    }
+
+    fn body_file(&self) -> PathBuf {
+        self.files.outputs_log().with_extension("body")
+    }
+
+    /// Runs a command of an output: in the folder of the workflow, where nothing is the agent's.
+    async fn output_script(
+        &self,
+        which: &str,
+        script: &str,
+        secrets: &[String],
+        line: &Line,
+    ) -> Result<(), HookError> {
+        let name = format!("outputs.{}.{which}", line.output.kind());
+        let log = self.files.outputs_log();
+        let (body, json) = (self.body_file(), log.with_extension("json"));
+        let text = serde_json::to_string(&line.output).unwrap_or_default();
+        for (path, text) in [(&body, line.output.body()), (&json, &text)] {
+            private::write_private(path, text.as_bytes()).map_err(|source| HookError::Write {
+                path: path.clone(),
+                source,
+            })?;
+        }
+        let folder = &self.host().workflow_dir;
+        let mut place = self.place(folder, self.start().stage.hook_timeout.0, secrets);
+        place.stdin = Some(&json);
+        let mut own = vec![
+            ("VIK_OUTPUT_KIND", line.output.kind().to_string()),
+            ("VIK_OUTPUT_KEY", line.key.to_string()),
+            ("VIK_OUTPUT_FILE", body.to_string_lossy().into_owned()),
+        ];
+        for (word, value) in line.output.words() {
+            let variable = match word {
+                "label" => "VIK_OUTPUT_LABEL",
+                "state" => "VIK_OUTPUT_STATE",
+                "base" => "VIK_OUTPUT_BASE",
+                _ => "VIK_OUTPUT_TITLE",
+            };
+            own.push((variable, value.to_owned()));
+        }
+        let own = own
+            .into_iter()
+            .map(|(name, value)| (name.to_owned(), fit(&value)));
+        place.env.extend(own);
+        // What the agent did is done: cut off, its tracker would never hear of it. Its own timeout bounds the wait.
+        let stop = self.attempt.orders.killed();
+        let done = hooks::run(self.host(), &name, script, place, &log, stop).await;
+        let _ = (std::fs::remove_file(&body), std::fs::remove_file(&json));
+        done
+    }
+}
+
+/// `output.*` of the commands.
+fn output_value(line: &Line, file: &Path) -> Value {
+    let mut value = sample();
+    value["kind"] = line.output.kind().as_str().into();
+    value["key"] = line.key.as_str().into();
+    value["file"] = file.to_string_lossy().into();
+    value["body"] = line.output.body().into();
+    for (name, word) in line.output.words() {
+        value[name] = word.into();
+    }
+    value
+}
+
+/// `output.*` of no output at all: what one lacks is "".
+pub fn sample() -> Value {
+    json!({"kind": "", "key": "", "file": "", "body": "", "title": "", "label": "", "state": "", "base": ""})
+}

@@ -1,0 +1,205 @@
+//! Nothing is done twice, whoever dies, fails or is cut off.
+
+use nix::sys::signal::Signal;
+use serde_json::json;
+
+use super::{Asking, COMMENT, LABEL, STATE, told};
+use crate::support::*;
+
+#[test]
+fn what_was_done_is_not_done_again_by_another_attempt() {
+    let asking = Asking::new(&[COMMENT, LABEL]);
+    let gate = asking.path("gate").display().to_string();
+    let note = format!(
+        "test -e {gate} || exit 7; echo label >> {}",
+        asking.path("done").display()
+    );
+    let asking = asking.work("outputs/label/run", json!(note));
+    asking.world.once().expect(1);
+    let reason = asking.world.session("1").expect("failed", Some("hook"))["reason"].clone();
+    assert!(
+        reason
+            .as_str()
+            .unwrap()
+            .starts_with("the output on line 2 (`label`) is not done: `outputs.label.run` exited with 7"),
+        "{reason}"
+    );
+    // A command that fails is for a person; then it goes on where it was.
+    std::fs::write(&gate, "").unwrap();
+    let daemon = asking.world.daemon();
+    asking.world.vik(&["unpark", "1"]).expect(0);
+    eventually("it is done", || {
+        asking.world.tracker.state("1").as_deref() == Some("done")
+    });
+    daemon.stop();
+    assert_eq!(
+        asking.text("done"),
+        "comment||Done.\nSee `a`; it's \"fine\" $(touch pwned)\nlabel\n"
+    );
+    assert_eq!(
+        asking.told(),
+        told(&[
+            ("comment", "applied"),
+            ("label", "failed"),
+            ("comment", "skipped"),
+            ("label", "applied")
+        ])
+    );
+    let prompt = asking.world.sessions("1")[1].text(".prompt.md");
+    assert!(
+        prompt.contains("do not ask for it again:\n- comment: Done.\n"),
+        "{prompt}"
+    );
+}
+
+/// Kills the daemon at this point, and lets another one go on.
+fn killed_at(asking: &Asking, point: &str) {
+    let crash = asking.path("crash");
+    std::fs::create_dir_all(&crash).unwrap();
+    std::fs::write(crash.join(format!("{point}.armed")), "").unwrap();
+    let hit = crash.join(format!("{point}.hit"));
+    let env = [("VIK_CRASH_DIR", crash.to_str().unwrap())];
+    let daemon = asking.world.start_with(&["run", "--once"], &env);
+    eventually(&format!("the daemon is at {point}"), || hit.exists());
+    daemon.signal(Signal::SIGKILL);
+    daemon.done();
+}
+
+#[test]
+fn a_death_never_has_it_done_twice() {
+    // Without a check nobody can tell between the beginning of the command and the note of its end.
+    for (point, outcome, comments) in [
+        ("outputs_taken", "succeeded", 1),
+        ("output_applying", "failed", 0),
+        ("output_ran", "failed", 1),
+        ("output_applied", "succeeded", 1),
+    ] {
+        let asking = Asking::new(&[r#"{"kind":"comment","body":"x"}"#, LABEL]);
+        killed_at(&asking, point);
+        let code = i32::from(outcome == "failed");
+        asking.world.once().expect(code);
+        let class = (outcome == "failed").then_some("hook");
+        let session = asking.world.session("1");
+        let ended = session.expect(outcome, class);
+        let done = asking.text("done");
+        assert_eq!(done.matches("comment").count(), comments, "{point}: {done}");
+        if class.is_some() {
+            let reason = ended["reason"].as_str().unwrap();
+            assert!(
+                reason.starts_with("the output on line 1 (`comment`) may be done"),
+                "{reason}"
+            );
+            assert!(!done.contains("label"), "what follows is not done");
+            assert_eq!(asking.told(), told(&[("comment", "unknown")]), "{point}");
+        } else {
+            assert_eq!(
+                asking.told(),
+                told(&[("comment", "applied"), ("label", "applied")]),
+                "{point}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_check_tells_what_a_death_left_open() {
+    for point in ["output_applying", "output_ran", "output_applied"] {
+        let asking = Asking::new(&[r#"{"kind":"comment","body":"x"}"#, LABEL]);
+        let check = format!("grep -q '^comment' {}", asking.path("done").display());
+        // The file is not there before the first comment.
+        std::fs::write(asking.path("done"), "").unwrap();
+        let asking = asking.work("outputs/comment/check", json!(check));
+        killed_at(&asking, point);
+        asking.world.once().expect(0);
+        asking.world.session("1").expect("succeeded", None);
+        assert_eq!(asking.text("done"), "comment||x\nlabel|area/ui|\n", "{point}");
+        assert_eq!(
+            asking.told(),
+            told(&[("comment", "applied"), ("label", "applied")]),
+            "{point}"
+        );
+    }
+}
+
+#[test]
+fn a_check_proves_what_a_command_says() {
+    for (check, status, why) in [
+        ("exit 1", "failed", "is not done: its `check` does not find it"),
+        (
+            "exit 3",
+            "unknown",
+            "may be done, and is not tried again without a `check` that tells: `outputs.comment.check` exited with 3",
+        ),
+    ] {
+        let asking = Asking::new(&[COMMENT]).work("outputs/comment/check", json!(check));
+        asking.world.once().expect(1);
+        let reason = asking.world.session("1").expect("failed", Some("hook"))["reason"].clone();
+        assert!(reason.as_str().unwrap().contains(why), "{reason}");
+        assert_eq!(asking.told(), told(&[("comment", status)]));
+    }
+}
+
+#[test]
+fn what_is_cut_off_is_not_tried_again() {
+    let asking = Asking::new(&[COMMENT]).work("hooks/timeout", json!("300ms"));
+    let done = asking.path("done").display().to_string();
+    let asking = asking.work(
+        "outputs/comment/run",
+        json!(format!("echo x >> {done}; sleep 600")),
+    );
+    asking.world.once().expect(1);
+    let why = "`outputs.comment.run` did not end within 300ms";
+    let daemon = asking.world.daemon();
+    asking.world.vik(&["unpark", "1"]).expect(0);
+    eventually("it is parked again", || {
+        let sessions = asking.world.sessions("1");
+        sessions.len() == 2 && sessions[1].text(".jsonl").contains("\"ended\"")
+    });
+    daemon.stop();
+    for (session, why) in asking
+        .world
+        .sessions("1")
+        .iter()
+        .zip([why, "there is no `check`"])
+    {
+        let reason = session.expect("failed", Some("hook"))["reason"].clone();
+        let reason = reason.as_str().unwrap();
+        assert!(reason.contains("may be done") && reason.contains(why), "{reason}");
+    }
+    assert_eq!(asking.text("done"), "x\n");
+}
+
+#[test]
+fn outputs_that_were_begun_are_ended_though_the_issue_moves() {
+    let asking = Asking::new(&[STATE, LABEL]);
+    let seen = asking.path("moved").display().to_string();
+    let done = asking.path("done").display().to_string();
+    let (moves, pulls) = (
+        asking.world.tracker.move_command("review"),
+        asking.world.tracker.pull_command(),
+    );
+    let pulls =
+        format!("{pulls} > {seen}.now; ! grep -q review {seen}.now || echo x >> {seen}; cat {seen}.now");
+    std::fs::write(&seen, "").unwrap();
+    let asking = asking
+        .work("outputs/state/run", json!(moves))
+        .work("on_state_change", json!("cancel"))
+        .work("hooks", json!({}))
+        // A pull tells of the new state before the next output ends.
+        .work(
+            "outputs/label/run",
+            json!(format!(
+                "until test \"$(cat {seen} | wc -l)\" -ge 3; do sleep 0.05; done; echo label >> {done}"
+            )),
+        );
+    let world = asking.world.set("/issues/pull/command", json!(pulls));
+    let asking = Asking { world };
+    let daemon = asking.world.daemon();
+    eventually("both are done", || asking.text("done") == "label\n");
+    eventually("it has ended", || {
+        asking.world.session("1").text(".jsonl").contains("\"ended\"")
+    });
+    daemon.stop();
+    asking.world.session("1").expect("succeeded", None);
+    assert_eq!(asking.world.tracker.state("1").as_deref(), Some("review"));
+}
