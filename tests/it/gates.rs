@@ -158,7 +158,7 @@ fn an_agent_that_is_stopped_while_it_waits_asks_no_more() {
 
 /// A path that leaves the scope by its text or by a link is refused before anything is written; the model is told what it
 /// may change.
-fn keeps_to_its_scope(agent: RealAgent, tool: &str) {
+fn keeps_to_its_scope(agent: RealAgent, tool: &str, model: Option<&str>) {
     let write = |path: &str| json!({"tools": [{"write": {"path": path, "content": "x\n"}}]});
     let script = json!([
         write("docs/out.txt"),
@@ -175,6 +175,9 @@ fn keeps_to_its_scope(agent: RealAgent, tool: &str) {
     );
     real.world
         .put("/issue/stages/work/intent", json!({"owned_scope": ["src/**"]}));
+    if let Some(model) = model {
+        real.world.put("/agents/a/model", json!(model));
+    }
     real.world.once().expect(0);
     real.close();
     let session = real.world.session("1");
@@ -194,12 +197,17 @@ fn keeps_to_its_scope(agent: RealAgent, tool: &str) {
 
 #[test]
 fn claude_code_is_kept_to_its_scope_before_it_writes() {
-    keeps_to_its_scope(RealAgent::Claude, "Write");
+    keeps_to_its_scope(RealAgent::Claude, "Write", None);
 }
 
 #[test]
 fn codex_is_kept_to_its_scope_before_it_writes() {
-    keeps_to_its_scope(RealAgent::Codex, "file_change");
+    keeps_to_its_scope(RealAgent::Codex, "file_change", None);
+}
+
+#[test]
+fn codex_in_code_mode_is_kept_to_its_scope_before_it_writes() {
+    keeps_to_its_scope(RealAgent::Codex, "file_change", Some("gpt-6-sol"));
 }
 
 /// Asks for two calls of four: one is approved after the death of the daemon, one is not; text in calls is data.
@@ -255,15 +263,16 @@ fn codex_waits_through_the_death_of_its_daemon() {
     waits_through_the_death_of_its_daemon(RealAgent::Codex);
 }
 
-/// A shell on a terminal that is written to afterwards is a way around every question; Codex is not let open one.
+/// A shell on a terminal that is written to afterwards is a way around every question; Codex is not let open one, and any
+/// other shell finds its input at an end.
 #[test]
 fn codex_cannot_write_to_a_shell_that_it_was_let_start() {
-    let call = |name: &str, input: Value| json!({"tools": [{"call": {"name": name, "input": input}}]});
+    let call = |input: Value| json!([{"call": {"name": "exec_command", "input": input}}]);
     let script = json!([
-        call("exec_command", json!({"cmd": "bash", "tty": true})),
-        call("exec_command", json!({"cmd": "bash", "yield_time_ms": 300})),
-        call("write_stdin", json!({"session_id": 1, "chars": "touch hole.txt\n"})),
-        {"text": "Finished."}
+        {"tools": call(json!({"cmd": "bash", "tty": true}))},
+        {"tools": call(json!({"cmd": "bash; echo it is over", "yield_time_ms": 5000})),
+         "expect": "TTY execution is disabled"},
+        {"text": "Finished.", "expect": "it is over\n"}
     ]);
     let Some(mut real) = Real::new("gates", RealAgent::Codex, script) else {
         return;
@@ -271,8 +280,7 @@ fn codex_cannot_write_to_a_shell_that_it_was_let_start() {
     let rules = json!({"calls": [{"command": ["touch"]}]});
     real.world.put("/issue/stages/work/approve", rules);
     real.world.once().expect(0);
-    real.world.env.assert_nothing_left();
-    assert!(!real.world.workspace("1").join("hole.txt").exists());
+    real.close();
     real.world.session("1").expect("succeeded", None);
 }
 

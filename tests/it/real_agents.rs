@@ -444,7 +444,7 @@ fn codex_plans_and_claude_implements_two_issues_at_once() {
 
 // --- conversations and budgets
 
-fn goes_on_with_the_conversation(test: &str, agent: RealAgent) {
+fn goes_on_with_the_conversation(test: &str, agent: RealAgent, asks: bool) {
     let script = json!([
         {"text": "Going.", "run": ENDLESS},
         // Said in the first attempt only: the conversation is the same.
@@ -453,7 +453,13 @@ fn goes_on_with_the_conversation(test: &str, agent: RealAgent) {
     let Some(real) = Real::new(test, agent, script) else {
         return;
     };
-    let world = real.world.attempts(2).work("timeout", json!("8s"));
+    let mut world = real.world.attempts(2).work("timeout", json!("8s"));
+    if asks {
+        world.put(
+            "/issue/stages/work/approve",
+            json!({"calls": [{"tool": ["nothing of this name"]}]}),
+        );
+    }
     world.once().expect(0);
     assert_eq!(real.server.failures(), [""; 0]);
     world.env.assert_nothing_left();
@@ -471,12 +477,24 @@ fn goes_on_with_the_conversation(test: &str, agent: RealAgent) {
 
 #[test]
 fn codex_goes_on_with_the_conversation() {
-    goes_on_with_the_conversation("codex_goes_on_with_the_conversation", RealAgent::Codex);
+    goes_on_with_the_conversation("codex_goes_on_with_the_conversation", RealAgent::Codex, false);
+}
+
+#[test]
+fn codex_goes_on_with_the_conversation_where_it_asks() {
+    let test = "codex_goes_on_with_the_conversation_where_it_asks";
+    goes_on_with_the_conversation(test, RealAgent::Codex, true);
+}
+
+#[test]
+fn claude_goes_on_with_the_conversation_where_it_asks() {
+    let test = "claude_goes_on_with_the_conversation_where_it_asks";
+    goes_on_with_the_conversation(test, RealAgent::Claude, true);
 }
 
 #[test]
 fn claude_goes_on_with_the_conversation() {
-    goes_on_with_the_conversation("claude_goes_on_with_the_conversation", RealAgent::Claude);
+    goes_on_with_the_conversation("claude_goes_on_with_the_conversation", RealAgent::Claude, false);
 }
 
 #[test]
