@@ -51,7 +51,9 @@ enum State {
     Start,
     Thinking,
     Words,
-    /// In a fence that holds no calls.
+    /// On the first line of a fence that holds no calls.
+    Opened(Fence),
+    /// In such a fence, behind its first line.
     Fenced(Fence),
     /// In what may hold calls, from there. The line before it is kept for the case that it does not.
     Region {
@@ -59,6 +61,19 @@ enum State {
         from: usize,
         line: Line,
     },
+}
+
+impl Fence {
+    /// Where the first line of a fence ends, in what follows its marks, and what follows then: a backtick on it says that it
+    /// was inline code.
+    fn first_line(self, text: &str) -> Option<(usize, State)> {
+        let ends = |byte: u8| byte == b'\n' || (byte == b'`' && self.mark == b'`');
+        let at = text.bytes().position(ends)?;
+        Some(match text.as_bytes()[at] {
+            b'\n' => (at + 1, State::Fenced(self)),
+            _ => (at, State::Words),
+        })
+    }
 }
 
 /// What is known of the line so far.
@@ -178,6 +193,10 @@ impl TextScanner {
             State::Start => self.start(ended.is_some()),
             State::Thinking => self.thinking(ended.is_some(), out),
             State::Words => self.words(ended.is_some(), out),
+            State::Opened(fence) => {
+                let fence = *fence;
+                self.opened(fence, out)
+            }
             State::Fenced(fence) => {
                 let fence = *fence;
                 self.fenced(fence, ended.is_some(), out)
@@ -242,22 +261,19 @@ impl TextScanner {
     /// A region turned out to be words.
     fn nothing(&mut self, kind: Kind, from: usize, examined: usize, line: Line) {
         self.line = line;
-        self.state = State::Words;
-        let mut to = from + 1;
-        if let Kind::Fence(fence) = kind {
-            let opened = self.text[from..].find('\n').map(|length| from + length + 1);
-            match opened {
-                Some(content) => {
-                    to = content;
-                    self.state = State::Fenced(fence);
-                }
-                None => to = from + fence.count,
-            }
-        }
+        let (mut to, fence) = match kind {
+            Kind::Fence(fence) => (from + fence.count, Some(fence)),
+            Kind::Bare | Kind::Marked => (from + 1, None),
+        };
+        let behind_marks = to;
         if !self.search_again() {
             to = to.max(examined);
         }
         self.take(to);
+        self.state = fence.map_or(State::Words, |fence| {
+            let over = fence.first_line(&self.text[behind_marks..to]);
+            over.map_or(State::Opened(fence), |(_, next)| next)
+        });
     }
 
     /// Takes everything up to `to` as words.
@@ -338,6 +354,17 @@ impl TextScanner {
         }
         self.give(out);
         false
+    }
+
+    /// Whether a line goes on as a fence is known at its end only; until then it holds no calls.
+    fn opened(&mut self, fence: Fence, out: &mut Vec<Found>) -> bool {
+        let over = fence.first_line(&self.text[self.at..]);
+        let goes_on = over.is_some();
+        let (length, next) = over.unwrap_or((self.text.len() - self.at, State::Opened(fence)));
+        self.take(self.at + length);
+        self.state = next;
+        self.give(out);
+        goes_on
     }
 
     fn fenced(&mut self, fence: Fence, ended: bool, out: &mut Vec<Found>) -> bool {

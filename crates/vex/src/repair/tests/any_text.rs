@@ -64,6 +64,18 @@ proptest! {
     }
 
     #[test]
+    fn the_pieces_do_not_matter_on_the_first_line_of_a_fence(
+        mark in prop::sample::select(vec!["~~~", "```"]),
+        start in prop::sample::select(vec!["<tool_call>", "{\"id\":1}", "{\"arguments\":"]),
+        text in noise(),
+        cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..12),
+        cut: bool,
+    ) {
+        let text = format!("{mark}x{start}{text}");
+        prop_assert_eq!(scan(&pieces(&text, &cuts), cut), scan(&[&text], cut));
+    }
+
+    #[test]
     fn words_without_calls_come_out_byte_for_byte(text in noise()) {
         let found = scan(&[&text], false);
         if found.iter().all(|found| matches!(found, Found::Text(_))) {

@@ -43,6 +43,8 @@ fn what_is_no_call_comes_out_as_it_is() {
         "{'a', 'b'}",
         "<parameter=path>a</parameter>",
         "</tool_call>",
+        // Found by fuzzing: whether there is a fence was decided by how much of its first line had come.
+        "~~~u<tool_call>\rA{~\t\u{c}~\0\0\u{e}\n~~~~~+calltool_callsool\t{\ntoo",
     ] {
         let expected = if text.is_empty() {
             vec![]
