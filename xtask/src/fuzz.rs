@@ -14,7 +14,7 @@ use crate::repo::{self, Done};
 /// What libFuzzer needs to see which code was reached.
 const COVERAGE: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
-    -Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=1";
+    -Cllvm-args=-sanitizer-coverage-trace-compares";
 
 #[derive(Debug, Args)]
 pub struct FuzzArgs {
@@ -23,25 +23,42 @@ pub struct FuzzArgs {
     /// How long each runs, in seconds
     #[arg(long, value_name = "N", default_value_t = 10)]
     seconds: u64,
+    /// How many inputs each gets at most: with `--seed`, the same ones each time, as long as the code is the same
+    #[arg(long, value_name = "N")]
+    runs: Option<u64>,
+    /// The seed of the made-up inputs; another each time where none is named
+    #[arg(long, value_name = "S")]
+    seed: Option<u32>,
+    /// Write the figures into docs/reports/fuzzing.md
+    #[arg(long)]
+    report: bool,
 }
+
+const MARKS: (&str, &str) = ("<!-- figures -->", "<!-- end of figures -->");
 
 pub fn run(args: &FuzzArgs) -> Done {
     let fuzz = repo::root().join("fuzz");
     let target = build(&fuzz)?;
-    let mut failed = Vec::new();
+    let (mut failed, mut rows) = (Vec::new(), String::new());
+    let all = Instant::now();
     for name in chosen(&fuzz, &args.targets)? {
         let began = Instant::now();
-        let (runs, covered) = match one(&fuzz, &target, &name, args.seconds) {
+        let (runs, covered) = match one(&fuzz, &target, &name, args) {
             Ok(figures) => figures,
             Err(error) => {
                 failed.push(format!("{name}: {error}"));
                 continue;
             }
         };
-        println!(
-            "{name:<18} {runs:>9} runs, {covered:>6} edges, {:>4}s",
-            began.elapsed().as_secs()
-        );
+        let seconds = began.elapsed().as_secs();
+        println!("{name:<18} {runs:>9} runs, {covered:>6} edges, {seconds:>4}s");
+        rows += &format!("\n| `{name}` | {runs} | {covered} | {seconds} |");
+    }
+    if args.report {
+        let hours = all.elapsed().as_secs_f64() / 3600.0;
+        let (head, machine) = ("| target | inputs | edges reached | seconds |", repo::machine()?);
+        let text = format!("{machine}: {hours:.1} hours\n\n{head}\n| --- | ---: | ---: | ---: |{rows}");
+        repo::put_between(&repo::root().join("docs/reports/fuzzing.md"), MARKS, &text)?;
     }
     if failed.is_empty() {
         return Ok(());
@@ -99,7 +116,7 @@ fn host() -> Done<String> {
 }
 
 /// Runs one target; gives how often, and how many edges it reached.
-fn one(fuzz: &Path, programs: &Path, name: &str, seconds: u64) -> Done<(u64, u64)> {
+fn one(fuzz: &Path, programs: &Path, name: &str, args: &FuzzArgs) -> Done<(u64, u64)> {
     let corpus = fuzz.join("corpus").join(name);
     let artifacts = fuzz.join("artifacts").join(name);
     for folder in [&corpus, &artifacts] {
@@ -108,7 +125,9 @@ fn one(fuzz: &Path, programs: &Path, name: &str, seconds: u64) -> Done<(u64, u64
     let mut prefix = OsString::from("-artifact_prefix=");
     prefix.push(artifacts.join(""));
     let output = repo::program(&programs.join(name).to_string_lossy())
-        .arg(format!("-max_total_time={seconds}"))
+        .arg(format!("-max_total_time={}", args.seconds))
+        .args(args.runs.map(|runs| format!("-runs={runs}")))
+        .args(args.seed.map(|seed| format!("-seed={seed}")))
         .args([
             "-timeout=20",
             "-rss_limit_mb=4096",
