@@ -165,8 +165,12 @@ fn view(attempt: &PastAttempt, books: &Books, status: Option<&Status>) -> Attemp
     let live = status.and_then(|status| status.sessions.iter().find(|session| session.session_id == id));
     let stored = books.attempts.get(&record.session_id);
     let booked = stored.and_then(|stored| stored.ended.as_ref());
-    // An attempt without an end that no daemon knows was cut off: its daemon died. While its shim lives it can be taken up.
-    let lost = ended.is_none() && live.is_none() && !has_shim(attempt);
+    // An attempt without an end that no daemon knows was cut off: its daemon died. While its shim lives, or its result waits
+    // for a person, it can be taken up.
+    let lost = ended.is_none()
+        && live.is_none()
+        && !has_shim(attempt)
+        && !vik_store::result_waits(&attempt.files.journal());
     AttemptView {
         attempt: record.attempt,
         session_id: id,

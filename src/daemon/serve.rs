@@ -124,7 +124,7 @@ pub fn host(workflow_path: &Path, workflow: &Workflow, instance: &Instance) -> R
 impl Daemon {
     fn begin(serve: &ServeOptions) -> Result<Self, Failure> {
         vik_proc::keep_files_private();
-        sandbox::check(&serve.loaded.workflow)?;
+        let weakness = sandbox::check(&serve.loaded.workflow)?;
         let instance = Instance::of(&serve.loaded.path)?;
         let lock = instance.acquire()?;
         let mut host = host(&serve.loaded.path, &serve.loaded.workflow, &instance)?;
@@ -145,6 +145,9 @@ impl Daemon {
                 &error,
             )
         })?;
+        if let Some(weakness) = weakness {
+            tracing::warn!(hint = weakness.hint(), "{}", weakness.words());
+        }
         // Before anything is touched: without it nothing can be kept, so nothing may be done.
         let (ledger, stored) = open_ledger(&host.layout).map_err(|error| ledger_failure(&error))?;
         workspace::sweep(&host.layout).map_err(|error| {

@@ -293,6 +293,11 @@ fn used_too_much(overrun: &Overrun) -> String {
         Overrun::Processes { used, limit } => {
             format!("had {used} processes and was killed: its sandbox allows {limit} (`sandbox.pids`)")
         }
+        Overrun::Disk { used, limit } => format!(
+            "took {} MiB of a disk and was killed: its sandbox allows {} MiB (`sandbox.disk`)",
+            mib(used),
+            mib(limit)
+        ),
     }
 }
 

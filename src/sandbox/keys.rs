@@ -65,6 +65,8 @@ const OF_THE_USER: &[&str] = &[
 
 /// Of the machine.
 const OF_THE_MACHINE: &[&str] = &[
+    // Terminals that somebody types at, keyboards, disks: what programs need of it may be written to.
+    "/dev",
     "/etc/shadow",
     "/etc/shadow-",
     "/etc/gshadow",

@@ -13,9 +13,12 @@ use std::path::{Path, PathBuf};
 use vik_core::ids::IssueId;
 use vik_core::scope::Scope;
 use vik_core::workflow::{
-    AgentProfile, Runtime, SandboxFiles, SandboxNetwork, SandboxPolicy, SecretSource, Workflow,
+    AgentProfile, Runtime, SandboxBackend, SandboxFiles, SandboxNetwork, SandboxPolicy, SecretSource,
+    Workflow,
 };
-use vik_proc::{Calls, HostRule, Network, PROXY_PORT, Reads, Sandbox, SandboxError, SandboxLimits};
+use vik_proc::{
+    Backend, Calls, DiskLimit, HostRule, Network, PROXY_PORT, Reads, Sandbox, SandboxError, SandboxLimits,
+};
 
 use crate::host::Host;
 use crate::report::Failure;
@@ -40,7 +43,7 @@ pub struct Inmate<'a> {
 }
 
 /// What the operating system is asked to uphold. Folders for temporary files and caches are made, and named in the
-/// environment where the profile does not name others.
+/// environment where the profile does not name others; so is the agent's own folder where it is not there yet.
 ///
 /// # Errors
 /// When these folders cannot be made.
@@ -77,7 +80,17 @@ pub fn confine(
             env.remove(name);
         }
     }
-    Ok(plan(host, policy, inmate, &scratch, env))
+    let own = inmate.agent.map(|profile| vik_agents::state_paths(profile, env));
+    let own = own.unwrap_or_default();
+    // The agent would make its folder when it first needs it, and could not in there. Where it cannot be made here either,
+    // the agent says so.
+    for folder in own
+        .iter()
+        .filter(|path| path.extension().is_none() && !path.exists())
+    {
+        let _ = create_private_dir_all(folder);
+    }
+    Ok(plan(host, policy, inmate, &scratch, &own, env))
 }
 
 fn plan(
@@ -85,14 +98,13 @@ fn plan(
     policy: &SandboxPolicy,
     inmate: Inmate<'_>,
     scratch: &Path,
+    own: &[PathBuf],
     env: &BTreeMap<String, String>,
 ) -> Sandbox {
     let Inmate { workdir, agent, .. } = inmate;
     let home = env.get("HOME").map(PathBuf::from);
     let home = home.as_deref();
-    let own = agent.map(|profile| vik_agents::state_paths(profile, env));
-    let own = own.unwrap_or_default();
-    let repository = vik_proc::repository_of(workdir);
+    let repository = vik_proc::repository_in(workdir);
     let mut write: Vec<PathBuf> = vik_proc::DEVICES.iter().map(PathBuf::from).collect();
     write.push(scratch.to_owned());
     if policy.files == SandboxFiles::Workspace || agent.is_none() {
@@ -113,24 +125,34 @@ fn plan(
     write.extend(own.iter().cloned());
     write.extend(policy.write.iter().filter_map(|path| below(workdir, home, path)));
     let place = |path: &String| resolve(workdir, home, path);
-    let mut shown = vec![workdir.to_owned()];
+    // Vik's program is vex too, and what hooks and verification call; it may lie where the agent sees a folder of its own.
+    let mut shown = vec![workdir.to_owned(), host.vik.clone()];
     shown.extend(repository);
     shown.extend(policy.read.iter().map(place));
     let mut hidden = vec![host.layout.home().join("workflows")];
-    hidden.extend(keys::hidden(host, home, &own));
+    hidden.extend(keys::hidden(host, home, own));
     hidden.extend(inmate.secrets.values().filter_map(|source| match source {
         SecretSource::File(path) => Some(resolve(&host.workflow_dir, home, path)),
         SecretSource::Env(_) | SecretSource::Command(_) => None,
     }));
     hidden.extend(policy.hide.iter().map(place));
     Sandbox {
+        backend: backend(policy),
         write,
         read: Reads::AllBut { hidden, shown },
         calls: Some(calls(policy)),
         limits: SandboxLimits {
             memory: policy.memory,
             processes: Some(policy.pids),
+            disk: Some(policy.disk.map_or(DiskLimit::HalfOfFree, DiskLimit::Bytes)),
         },
+    }
+}
+
+fn backend(policy: &SandboxPolicy) -> Backend {
+    match policy.backend {
+        SandboxBackend::Landlock => Backend::Landlock,
+        SandboxBackend::Bubblewrap => Backend::Bubblewrap,
     }
 }
 
@@ -171,39 +193,77 @@ pub fn of_hook(
         .transpose()
 }
 
-/// Whether this system upholds the sandboxes that a workflow asks for: nothing is started where it does not.
+/// What a wall that stands does not keep out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Weakness {
+    /// Signals to other processes of this user.
+    Signals,
+}
+
+impl Weakness {
+    /// Of a backend, with this version of Landlock.
+    fn of(backend: Backend, landlock: i64) -> Option<Self> {
+        let is_weak = backend == Backend::Landlock && landlock < SIGNALS_SINCE;
+        is_weak.then_some(Self::Signals)
+    }
+
+    /// What it is, for people.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Signals => {
+                "this kernel lets agents signal other processes of this user (Linux 6.12 and later do not)"
+            }
+        }
+    }
+
+    /// What shuts it.
+    pub fn hint(self) -> &'static str {
+        match self {
+            Self::Signals => "`sandbox: {backend: bubblewrap}` shuts that out on any kernel",
+        }
+    }
+}
+
+/// The first version of Landlock that knows of signals.
+const SIGNALS_SINCE: i64 = 6;
+
+/// Whether this system upholds the sandboxes that a workflow asks for, and what they leave open: nothing is started where it
+/// does not.
 ///
 /// # Errors
 /// When one cannot be put up, with the way out.
-pub fn check(workflow: &Workflow) -> Result<(), Failure> {
-    let mut tried: Vec<Calls> = Vec::new();
+pub fn check(workflow: &Workflow) -> Result<Option<Weakness>, Failure> {
+    let mut weakness = None;
+    let mut tried: Vec<(Backend, Calls)> = Vec::new();
     for stage in &workflow.issue.stages {
         let profile = workflow.agents.get(&stage.agent);
-        let policy = profile.and_then(|profile| SandboxPolicy::of(profile, stage));
-        let Some(calls) = policy.as_ref().map(calls) else {
+        let Some(policy) = profile.and_then(|profile| SandboxPolicy::of(profile, stage)) else {
             continue;
         };
-        if tried.contains(&calls) {
+        let walls = (backend(&policy), calls(&policy));
+        if tried.contains(&walls) {
             continue;
         }
-        probe(calls.clone()).map_err(|error| {
+        let landlock = probe(walls.0, walls.1.clone()).map_err(|error| {
             let what = format!(
                 "the sandbox of the stage `{}` cannot be put up on this system",
                 stage.name
             );
-            Failure::failed("sandbox", what, &error).hint(
+            Failure::failed("sandbox", what, &error).hint(error.hint().unwrap_or(
                 "`vik doctor` says what this system gives; with `sandbox: off` in the agent's profile its agents run \
                  with all the rights of this user",
-            )
+            ))
         })?;
-        tried.push(calls);
+        weakness = weakness.or(Weakness::of(walls.0, landlock));
+        tried.push(walls);
     }
-    Ok(())
+    Ok(weakness)
 }
 
-/// Tries walls of every kind.
-fn probe(calls: Calls) -> Result<(), SandboxError> {
+/// Tries walls of every kind; gives the version of Landlock.
+fn probe(backend: Backend, calls: Calls) -> Result<i64, SandboxError> {
     let sandbox = Sandbox {
+        backend,
         calls: Some(calls),
         read: Reads::AllBut {
             hidden: vec!["/nothing".into()],
@@ -211,5 +271,25 @@ fn probe(calls: Calls) -> Result<(), SandboxError> {
         },
         ..Sandbox::default()
     };
-    sandbox.fence().map(drop)
+    sandbox.fence().map(|fence| fence.abi())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_older_kernel_leaves_open_is_known() {
+        for (backend, landlock, weak) in [
+            (Backend::Landlock, 5, true),
+            (Backend::Landlock, 6, false),
+            (Backend::Bubblewrap, 1, false),
+        ] {
+            assert_eq!(
+                Weakness::of(backend, landlock).is_some(),
+                weak,
+                "{backend:?} {landlock}"
+            );
+        }
+    }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::sleep;
-use vik_core::approval::{Answer, Gate, Request};
+use vik_core::approval::{Answer, Gate, Request, TIME_LIMIT};
 use vik_core::event::Event;
 use vik_core::ids::{IssueId, SessionId};
 use vik_core::limits::Spend;
@@ -41,9 +41,6 @@ pub enum What {
     /// It waits for a person with this, or does no longer.
     Awaits(Option<Box<Request>>),
 }
-
-/// Who answers when nobody does.
-pub(super) const TIME_LIMIT: &str = "the time limit";
 
 /// The longest message that stands in a reason.
 const LONGEST_REASON: usize = 2000;
@@ -104,16 +101,9 @@ impl Work<'_> {
         if let Some(request) = known {
             return Ok(request);
         }
-        let since = Timestamp::now();
-        let wait = SignedDuration::try_from(policy.timeout.0).unwrap_or(SignedDuration::MAX);
         let request = Request {
-            id,
-            gate: Gate::After,
-            call: None,
             outputs,
-            since,
-            until: since.checked_add(wait).unwrap_or(Timestamp::MAX),
-            on_timeout: policy.on_timeout,
+            ..Request::new(id, Gate::After, policy, Timestamp::now())
         };
         self.note_for_good(Step::Asked {
             request: Box::new(request.clone()),

@@ -103,6 +103,17 @@ fn once_reports_what_waits_and_ends() {
     world.once().expect(0);
 }
 
+/// Without a daemon, a result that waits is told as what it is.
+#[track_caller]
+fn is_not_lost(world: &World) {
+    let runs = world.runs();
+    let attempt = &runs[0]["attempts"][0];
+    assert_eq!(
+        (&runs[0]["state"], &attempt["outcome"]),
+        (&json!("waiting"), &Value::Null)
+    );
+}
+
 /// Work that a person has to accept.
 fn reviewed() -> World {
     World::new(&[("1", "todo")])
@@ -127,10 +138,12 @@ fn a_result_waits_through_a_stop_and_a_death_and_is_accepted_once() {
     assert_eq!(waiting["session_id"], world.session("1").id());
     // What was done is not thrown away by a stop.
     daemon.stop().expect(0);
+    is_not_lost(&world);
     let daemon = world.daemon();
     assert_eq!(waits(&world, "after")["id"], waiting["id"]);
     daemon.signal(Signal::SIGKILL);
     let _ = daemon.done();
+    is_not_lost(&world);
     assert_eq!(world.tracker.state("1").as_deref(), Some("todo"));
     let daemon = world.daemon();
     waits(&world, "after");

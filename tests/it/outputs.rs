@@ -5,8 +5,10 @@ mod once;
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
-use vik_testkit::server::ModelServer;
+use vik_testkit::RealAgent;
+use vik_testkit::server::{ModelServer, Recorded};
 
+use crate::real_agents::Real;
 use crate::support::*;
 
 const COMMENT: &str = r#"{"kind":"comment","body":"Done.\nSee `a`; it's \"fine\" $(touch pwned)"}"#;
@@ -407,6 +409,33 @@ fn vex_asks_through_its_own_wall_though_its_workspace_is_closed() {
     asking.world.session("1").expect("succeeded", None);
     assert_eq!(asking.text("done"), "label|area/ui|\n");
     assert!(!asking.world.workspace("1").join("changed").exists());
+}
+
+/// A real agent asks by its shell, behind the wall of the stage.
+fn asks_by_its_shell(test: &str, agent: RealAgent) {
+    let command = format!("printf '%s\\n' '{LABEL}' '{STATE}' >> \"$VIK_OUTPUTS\"");
+    let script = json!([{"run": command}, {"text": "Finished."}]);
+    let Some(Real { world, server }) = Real::new(test, agent, script) else {
+        return;
+    };
+    let asking = Asking::with(world);
+    asking.world.once().expect(0);
+    assert_eq!(server.failures(), [""; 0]);
+    asking.world.session("1").expect("succeeded", None);
+    assert_eq!(asking.text("done"), "label|area/ui|\nstate|review|\n");
+    let told = |request: &Recorded| request.body.to_string().contains("$VIK_OUTPUTS");
+    assert!(server.turns().iter().any(told), "the prompt says how to ask");
+    asking.world.env.assert_nothing_left();
+}
+
+#[test]
+fn codex_asks_by_its_shell() {
+    asks_by_its_shell("codex_asks_by_its_shell", RealAgent::Codex);
+}
+
+#[test]
+fn claude_code_asks_by_its_shell() {
+    asks_by_its_shell("claude_code_asks_by_its_shell", RealAgent::Claude);
 }
 
 /// The workflows of the page.

@@ -65,7 +65,8 @@ impl Real {
     }
 }
 
-fn profile(agent: RealAgent, server: &ModelServer) -> Value {
+/// The profile of such an agent, on this server.
+pub fn profile(agent: RealAgent, server: &ModelServer) -> Value {
     match agent {
         RealAgent::Codex => json!({
             "runtime": "codex", "model": "gpt-5.5", "base_url": server.v1(), "env": {"OPENAI_API_KEY": "sk-scripted"},

@@ -26,7 +26,7 @@ fn sessions(world: &World) -> usize {
 }
 
 /// Whether such a decision about an issue is on record.
-fn decided(world: &World, issue: &str, kind: &str) -> bool {
+pub fn decided(world: &World, issue: &str, kind: &str) -> bool {
     let ledger = Reader::open(&world.home().join("service")).unwrap().unwrap();
     let decisions = ledger.decisions(Some(&issue.into()), 100).unwrap();
     decisions.iter().any(|decision| decision.kind == kind)

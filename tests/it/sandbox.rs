@@ -1,154 +1,9 @@
 //! What agents can do in their sandbox, and what they cannot.
 
-use std::io::Read;
-use std::net::{TcpListener, UdpSocket};
-use std::os::unix::net::UnixListener;
-use std::process::{Command, Stdio};
+use serde_json::json;
 
-use serde_json::{Value, json};
-use vik_testkit::bins;
-
+use crate::escape::answering;
 use crate::support::*;
-
-/// A world with a hostile agent and everything that it could want to reach.
-struct Prison {
-    world: World,
-    victim: std::process::Child,
-    _listeners: (TcpListener, UdpSocket, UnixListener),
-}
-
-impl Prison {
-    fn new(sandbox: &Value) -> Self {
-        let world = World::new(&[("1", "todo"), ("other", "elsewhere")]);
-        let root = world.env.root().to_owned();
-        world.env.write("outside/there", "kept");
-        let home = "work/home/workflows/another";
-        let secrets = [
-            world.env.write("home/.ssh/id_ed25519", "key"),
-            world.env.write("home/.aws/credentials", "key"),
-            world.env.write(format!("{home}/service/vik.db"), "ledger"),
-            world.env.write(format!("{home}/sessions/2/s.raw.jsonl"), "log"),
-            world.env.write(format!("{home}/issues/2/code"), "code"),
-            world.env.write("state/vik/instances/x/instance.json", "{}"),
-        ];
-        let socket = root.join("home/docker.sock");
-        let listeners = (
-            TcpListener::bind("127.0.0.1:0").unwrap(),
-            UdpSocket::bind("127.0.0.1:0").unwrap(),
-            UnixListener::bind(&socket).unwrap(),
-        );
-        let victim = Command::new("sleep")
-            .arg("600")
-            .env("SECRET", "of the victim")
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let guarded = [
-            root.join("home"),
-            root.join("home/.gitconfig"),
-            root.join("work"),
-            root.join("work/workflow.yml"),
-            root.join("work/home/workflows/another/issues/2"),
-            root.join("state"),
-            root.join("tmp"),
-            std::env::temp_dir(),
-        ];
-        let plan = json!({
-            "outside": root.join("outside"),
-            "secrets": secrets,
-            "guarded": guarded,
-            "sockets": [socket],
-            "victim": victim.id(),
-            "tcp": listeners.0.local_addr().unwrap().port(),
-            "udp": listeners.1.local_addr().unwrap().port(),
-            "offline": sandbox["network"] == "off",
-        });
-        let plan = world.env.write("work/plan.json", plan.to_string());
-        let agent = json!({
-            "runtime": "command", "command": [bins::escape()], "env": {"ESCAPE_PLAN": plan}, "sandbox": sandbox,
-        });
-        Self {
-            world: world.set("/agents/a", agent),
-            victim,
-            _listeners: listeners,
-        }
-    }
-
-    /// What the agent tells, line for line, and that nothing was harmed.
-    fn run(mut self) -> Vec<String> {
-        self.world.once().expect(0);
-        let said = raw(&self.world);
-        let there = self.world.env.read("outside/there");
-        let outside: Vec<_> = std::fs::read_dir(self.world.env.path("outside"))
-            .unwrap()
-            .map(|entry| entry.unwrap().file_name())
-            .collect();
-        assert_eq!((outside, there.as_str()), (vec!["there".into()], "kept"));
-        assert_eq!(self.victim.try_wait().unwrap(), None, "the victim was killed");
-        said.lines().map(str::to_owned).collect()
-    }
-}
-
-impl Drop for Prison {
-    fn drop(&mut self) {
-        let _ = self.victim.kill();
-        let _ = self.victim.wait();
-    }
-}
-
-fn raw(world: &World) -> String {
-    String::from_utf8_lossy(&world.session("1").raw()).into_owned()
-}
-
-/// The names of what came through.
-fn escaped(said: &[String]) -> Vec<&str> {
-    said.iter()
-        .filter_map(|line| line.strip_prefix("escaped "))
-        .collect()
-}
-
-#[test]
-fn a_hostile_agent_gets_nowhere() {
-    let said = Prison::new(&json!({})).run();
-    assert_eq!(escaped(&said), [""; 0], "{said:#?}");
-    assert!(said.len() > 60, "{said:#?}");
-}
-
-#[test]
-fn without_a_network_it_gets_nowhere_either() {
-    let said = Prison::new(&json!({"network": "off"})).run();
-    assert_eq!(escaped(&said), [""; 0], "{said:#?}");
-    assert!(
-        said.iter().any(|line| line.starts_with("stopped UDP: ")),
-        "{said:#?}"
-    );
-}
-
-/// The suite must be able to fail.
-#[test]
-fn without_a_sandbox_it_gets_out() {
-    let prison = Prison::new(&json!("off"));
-    // It kills its shim and puts a link in place of its workspace: nothing of it is taken for success.
-    prison.world.once().expect(1);
-    let first = prison.world.sessions("1").remove(0);
-    let said: Vec<String> = String::from_utf8_lossy(&first.raw())
-        .lines()
-        .map(str::to_owned)
-        .collect();
-    let out = escaped(&said);
-    for way in [
-        "create",
-        "overwrite",
-        "truncate by path",
-        "read 0",
-        "write 4",
-        "write through a link",
-    ] {
-        assert!(out.contains(&way), "{way}: {said:#?}");
-    }
-}
 
 #[test]
 fn only_listed_hosts_are_reached_and_the_others_are_told() {
@@ -186,20 +41,6 @@ fn only_listed_hosts_are_reached_and_the_others_are_told() {
     );
 }
 
-/// A server that answers every request with a word, for as long as the test lives.
-fn answering(word: &'static str) -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
-    std::thread::spawn(move || {
-        for mut client in listener.incoming().flatten() {
-            let _ = client.read(&mut [0; 4096]);
-            let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{word}", word.len());
-            let _ = std::io::Write::write_all(&mut client, answer.as_bytes());
-        }
-    });
-    port
-}
-
 #[test]
 fn what_uses_too_much_is_killed_and_told() {
     for (sandbox, command, words) in [
@@ -212,6 +53,16 @@ fn what_uses_too_much_is_killed_and_told() {
             json!({"pids": 40}),
             "bomb() { bomb | bomb & }; bomb; sleep 600",
             "its sandbox allows 40",
+        ),
+        (
+            json!({"disk": "64MiB"}),
+            "head -c 4G /dev/zero > flood; sleep 600",
+            "its sandbox allows 64 MiB (`sandbox.disk`)",
+        ),
+        (
+            json!({"disk": "64MiB"}),
+            "exec 3> flood; rm flood; head -c 4G /dev/zero >&3; sleep 600",
+            "its sandbox allows 64 MiB (`sandbox.disk`)",
         ),
     ] {
         let world = World::new(&[("1", "todo")])

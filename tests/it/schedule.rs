@@ -102,11 +102,12 @@ fn a_pull_can_be_due_and_a_command_can_fail() {
     eventually("it was looked at without a poll", || {
         scene.world.status().unwrap()["pulls"]["ok"].as_u64() >= Some(2)
     });
-    eventually("the failed one is told", || {
-        scene.entry("bad")["last"]["result"] == "failed"
+    // In one look: a second later it runs again.
+    let detail = wait_for_value(LONG, || {
+        let last = scene.entry("bad")["last"].clone();
+        (last["result"] == "failed").then(|| last["detail"].as_str().unwrap_or_default().to_owned())
     });
-    let detail = scene.entry("bad")["last"]["detail"].clone();
-    let detail = detail.as_str().unwrap();
+    let detail = detail.expect("the failed one is told");
     assert!(
         detail.contains("exited with 3") && detail.contains("why it failed"),
         "{detail}"

@@ -111,7 +111,12 @@ impl World {
     /// A tracker with these issues, and a workflow with the one stage `work` for the state `todo`: the agent is
     /// scripted, its success moves the issue to `done`.
     pub fn new(issues: &[(&str, &str)]) -> Self {
-        let env = TestEnv::new(env!("CARGO_BIN_EXE_vik"));
+        Self::below(&std::env::temp_dir(), issues)
+    }
+
+    /// The same in another folder than that for temporary files.
+    pub fn below(parent: &Path, issues: &[(&str, &str)]) -> Self {
+        let env = TestEnv::below(parent, env!("CARGO_BIN_EXE_vik"));
         let tracker = env.tracker(issues);
         let flow = json!({
             "workspace": {"root": "home"},
@@ -155,6 +160,11 @@ impl World {
         }
         *at = value;
         self.write();
+    }
+
+    /// What the workflow has there.
+    pub fn value(&self, pointer: &str) -> Value {
+        self.flow.pointer(pointer).cloned().unwrap_or_default()
     }
 
     /// Adds a stage that tries twice, with a short back-off.
@@ -291,7 +301,8 @@ impl World {
     fn homes(&self) -> Vec<PathBuf> {
         list(&self.env.work().join("home/workflows"))
             .into_iter()
-            .filter(|path| path.is_dir())
+            // Some tests put a folder of another workflow beside it.
+            .filter(|path| path.is_dir() && !path.ends_with("another"))
             .collect()
     }
 

@@ -63,6 +63,34 @@ pub fn output(command: &mut Command) -> Done<String> {
     ))
 }
 
+/// Finds a program; as root on Debian it is installed where it is missing.
+pub fn installed(program: &str, package: &str) -> Done {
+    let there = || {
+        Command::new(program)
+            .arg("--version")
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()
+            .is_ok_and(|status| status.success())
+    };
+    if there() {
+        return Ok(());
+    }
+    eprintln!("Installing {package} by apt-get");
+    let quiet = ["-qq", "-y", "--no-install-recommends", "install", package];
+    let apt = |args: &[&str]| {
+        run(Command::new("apt-get")
+            .args(args)
+            .env("DEBIAN_FRONTEND", "noninteractive"))
+    };
+    let _ = apt(&["-qq", "update"]).and_then(|()| apt(&quiet));
+    if there() {
+        Ok(())
+    } else {
+        Err(format!("`{program}` is needed: install the package {package}"))
+    }
+}
+
 /// The files of this repository that git knows, and new ones that it does not ignore; relative paths.
 pub fn files() -> Done<Vec<PathBuf>> {
     let mut git = program("git");

@@ -1,4 +1,4 @@
-//! `cargo xtask test`: the agent CLIs, then all tests, then what was skipped.
+//! `cargo xtask test`: the agent CLIs and bubblewrap, then all tests, then what was skipped.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, IsTerminal, Read, Write};
@@ -37,7 +37,11 @@ pub fn run(args: &TestArgs) -> Done {
             return Err("VIK_REQUIRE_REAL_AGENTS is set, and the agent CLIs are not there".to_owned());
         }
     }
-    let seen = cargo_test(&args.args)?;
+    let bubblewrap = repo::installed("bwrap", "bubblewrap").and_then(|()| namespaces());
+    if let Err(reason) = &bubblewrap {
+        eprintln!("The tests of namespaces are skipped by name: {reason}\n");
+    }
+    let seen = cargo_test(&args.args, bubblewrap.is_ok())?;
     seen.close(began, missing.as_deref())
 }
 
@@ -74,6 +78,12 @@ fn answers(modules: &Path, name: &str) -> Done {
     Ok(())
 }
 
+/// bubblewrap can be there where the system lets nobody make namespaces.
+fn namespaces() -> Done {
+    let space = ["--unshare-user", "--unshare-pid", "--ro-bind", "/", "/", "true"];
+    repo::output(Command::new("bwrap").args(space)).map(drop)
+}
+
 // --- the tests
 
 /// What was seen in the output of the tests.
@@ -88,9 +98,13 @@ struct Seen {
     skipped: Vec<String>,
 }
 
-fn cargo_test(args: &[OsString]) -> Done<Seen> {
+fn cargo_test(args: &[OsString], bubblewrap: bool) -> Done<Seen> {
     let mut cargo = repo::cargo();
     cargo.args(["test", "--no-fail-fast"]);
+    if bubblewrap {
+        // What was installed and does not work is no reason to skip unseen.
+        cargo.env("VIK_REQUIRE_BUBBLEWRAP", "1");
+    }
     let names_package = |arg: &OsString| {
         arg.to_str()
             .is_some_and(|arg| arg.starts_with("-p") || arg.starts_with("--package"))

@@ -46,7 +46,7 @@ pub fn run(args: &WebArgs) -> Done {
     let wanted = |part: Part| args.only.is_empty() || args.only.contains(&part);
     let pages = repo::root().join("tests/dashboard");
     if wanted(Part::Pages) || wanted(Part::Daemon) {
-        installed("chromium", "chromium")?;
+        repo::installed("chromium", "chromium")?;
         repo::run(repo::program("npm").args(["ci", "--silent", "--prefix", "tests/dashboard"]))?;
     }
     if wanted(Part::Pages) {
@@ -64,7 +64,7 @@ pub fn run(args: &WebArgs) -> Done {
         schemathesis(&Daemon::start()?, args)?;
     }
     if wanted(Part::Metrics) {
-        installed("promtool", "prometheus")?;
+        repo::installed("promtool", "prometheus")?;
         let daemon = Daemon::start()?;
         let header = format!("Authorization: Bearer {TOKEN}");
         let url = format!("http://{}/metrics", daemon.address);
@@ -106,36 +106,6 @@ fn schemathesis(daemon: &Daemon, args: &WebArgs) -> Done {
             "/api/v1/drain",
         ]);
     repo::run(&mut command)
-}
-
-/// Finds a program; as root on Debian it is installed where it is missing.
-fn installed(program: &str, package: &str) -> Done {
-    let there = || {
-        Command::new(program)
-            .arg("--version")
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .status()
-            .is_ok_and(|status| status.success())
-    };
-    if there() {
-        return Ok(());
-    }
-    eprintln!("Installing {package} by apt-get");
-    let quiet = ["-qq", "-y", "--no-install-recommends", "install", package];
-    let apt = |args: &[&str]| {
-        repo::run(
-            Command::new("apt-get")
-                .args(args)
-                .env("DEBIAN_FRONTEND", "noninteractive"),
-        )
-    };
-    let _ = apt(&["-qq", "update"]).and_then(|()| apt(&quiet));
-    if there() {
-        Ok(())
-    } else {
-        Err(format!("`{program}` is needed: install the package {package}"))
-    }
 }
 
 const TOKEN: &str = "the-token-of-a-test-of-the-api";

@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::visible::visible;
-use crate::workflow::CallRule;
+use crate::workflow::{ApprovePolicy, CallRule};
 
 /// A call that an agent is about to make, as far as it can be told. Its texts are an agent's: data.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -80,6 +80,9 @@ impl Answer {
     }
 }
 
+/// Who answers when nobody does.
+pub const TIME_LIMIT: &str = "the time limit";
+
 /// `approve.on_timeout`: what is said when nobody answers in time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -97,6 +100,14 @@ impl OnTimeout {
         match self {
             Self::Deny => "deny",
             Self::Approve => "approve",
+        }
+    }
+
+    /// What has become of a request then.
+    pub fn done(self) -> &'static str {
+        match self {
+            Self::Deny => "denied",
+            Self::Approve => "approved",
         }
     }
 }
@@ -140,6 +151,9 @@ pub struct Request {
     /// The call, where it is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<Call>,
+    /// The rule of the workflow that the call fell under.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
     /// What the agent asks to have done outside of the workspace, in a line each, where that is to be approved.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outputs: Vec<String>,
@@ -154,26 +168,39 @@ pub struct Request {
 }
 
 impl Request {
+    /// A request that is made now, with the time limit of its stage.
+    pub fn new(id: String, gate: Gate, policy: &ApprovePolicy, now: Timestamp) -> Self {
+        let wait = SignedDuration::try_from(policy.timeout.0).unwrap_or(SignedDuration::MAX);
+        Self {
+            id,
+            gate,
+            call: None,
+            rule: None,
+            outputs: Vec::new(),
+            since: now,
+            until: now.checked_add(wait).unwrap_or(Timestamp::MAX),
+            on_timeout: policy.on_timeout,
+        }
+    }
+
     /// What is asked, in one line.
     pub fn words(&self) -> String {
         match (self.gate, &self.call) {
             (Gate::Before, _) => "a person has to let it start".to_owned(),
             (Gate::After, _) => "a person has to accept what was done".to_owned(),
-            (Gate::Call, Some(call)) => format!("a person has to allow a call of `{}`", visible(&call.tool)),
-            (Gate::Call, None) => "a person has to allow a call".to_owned(),
+            (Gate::Call, call) => {
+                let of = call.as_ref().map(|call| format!(" of `{}`", visible(&call.tool)));
+                let rule = self.rule.as_ref().map(|rule| format!(" ({rule})"));
+                let (of, rule) = (of.unwrap_or_default(), rule.unwrap_or_default());
+                format!("a person has to allow a call{of}{rule}")
+            }
         }
     }
 
     /// What lets it go on, for people.
     pub fn freed_by(&self) -> String {
-        let then = match self.on_timeout {
-            OnTimeout::Deny => "denied",
-            OnTimeout::Approve => "approved",
-        };
-        format!(
-            "`vik approve` or `vik deny`; {then} at {:.0} where nobody answers",
-            self.until
-        )
+        let (then, until) = (self.on_timeout.done(), self.until);
+        format!("`vik approve` or `vik deny`; {then} at {until:.0} where nobody answers")
     }
 
     /// What was said to it, in one line.
@@ -247,11 +274,15 @@ fn fits_whole(pattern: &str, name: &str) -> bool {
 /// Whether a pattern with `*` begins at a word of the text, and ends with one: `git push` stands in `cd x&&git push -f`, not
 /// in `digit pushes`.
 fn stands_in(pattern: &str, text: &str) -> bool {
-    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-' || !byte.is_ascii();
     let text = text.as_bytes();
     let begins =
         |at: usize| at == 0 || !is_part(text[at - 1]) || !pattern.bytes().next().is_some_and(is_part);
     (0..text.len()).any(|at| begins(at) && fits(pattern.as_bytes(), &text[at..], false))
+}
+
+/// Whether a byte is of a word. Of what is not ASCII none is: rather too much is taken than too little.
+fn is_part(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-'
 }
 
 /// Whether the pattern takes all of the text (`whole`), or its beginning up to the end of a word.
@@ -269,7 +300,6 @@ fn fits(pattern: &[u8], text: &[u8], whole: bool) -> bool {
     spread(&mut open);
     let ends_word = |next: Option<&u8>| {
         let last = pattern.last().copied();
-        let is_part = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
         !next.is_some_and(|next| is_part(*next)) || !last.is_some_and(is_part)
     };
     for (at, byte) in text.iter().enumerate() {

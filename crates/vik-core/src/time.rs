@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 /// One reading of both clocks.
@@ -15,6 +15,16 @@ pub struct Now {
     pub wall: Timestamp,
     /// The monotonic clock, since an arbitrary start.
     pub mono: Mono,
+}
+
+impl Now {
+    /// What the monotonic clock will show when the wall clock shows that, as far as both run evenly.
+    #[must_use]
+    pub fn mono_at(self, then: Timestamp) -> Mono {
+        let wait = SignedDuration::try_from(then - self.wall).ok();
+        let wait = wait.and_then(|wait| Duration::try_from(wait).ok());
+        self.mono.plus(wait.unwrap_or_default())
+    }
 }
 
 /// A reading of the monotonic clock.

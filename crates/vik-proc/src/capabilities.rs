@@ -26,11 +26,12 @@ impl Capability {
 pub fn capabilities() -> Vec<Capability> {
     use std::{fs, path::Path};
 
-    use crate::{cgroup, reap, sys};
+    use crate::{cgroup, reap, sandbox::bubblewrap, sys};
 
     let me = i32::try_from(std::process::id()).unwrap_or(1);
     let group = cgroup::place();
     let landlock = sys::landlock_abi().ok();
+    let bubblewrap = bubblewrap::find();
     vec![
         Capability::new(
             "subreaper",
@@ -62,8 +63,12 @@ pub fn capabilities() -> Vec<Capability> {
             detail: group.map_or_else(
                 |why| why,
                 |own| {
+                    let limits = match cgroup::divisible(&own).as_slice() {
+                        [] => "limits are watched by the shims alone".to_owned(),
+                        limits => format!("the kernel upholds limits of {} too", limits.join(" and ")),
+                    };
                     format!(
-                        "each tree gets a group below {}: its end is proven even when shim and daemon die",
+                        "each tree gets a group below {}: its end is proven even when shim and daemon die; {limits}",
                         own.display()
                     )
                 },
@@ -81,6 +86,20 @@ pub fn capabilities() -> Vec<Capability> {
             detail: landlock.map_or_else(
                 || "the kernel cannot confine file access of an agent".to_owned(),
                 |abi| format!("the kernel can confine file access of an agent (ABI {abi})"),
+            ),
+        },
+        Capability {
+            name: "bubblewrap",
+            available: bubblewrap.is_ok(),
+            detail: bubblewrap.map_or_else(
+                |error| format!("{error}: no namespaces around agents (`sandbox.backend: bubblewrap`)"),
+                |path| {
+                    format!(
+                        "{} is there for `sandbox.backend: bubblewrap`; whether the system lets it make namespaces is \
+                         tried where a workflow asks for them",
+                        path.display()
+                    )
+                },
             ),
         },
         Capability::new(

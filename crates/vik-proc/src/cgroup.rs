@@ -1,6 +1,7 @@
 //! A cgroup (version 2) for one tree. Every descendant is born into it, whatever it does to its parents, its session and
 //! its environment, and the kernel tells when it is empty. It is for the day on which shim and daemon die together; as
-//! long as the shim lives, its being the subreaper says more.
+//! long as the shim lives, its being the subreaper says more. Where memory and tasks can be divided here, the kernel holds
+//! the tree to its limits too, between the looks of the shim.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -12,11 +13,14 @@ use std::path::{Path, PathBuf};
 use nix::unistd::{AccessFlags, access, geteuid};
 
 use crate::identity::ProcessId;
+use crate::sandbox::{Overrun, SandboxLimits};
 
 /// What the folders of these groups begin with.
 const PREFIX: &str = "vik-";
 /// How deep the groups that an agent has made are looked into.
 const MAX_DEPTH: usize = 16;
+/// How many tasks the kernel lets be for each process that is allowed: it counts threads too.
+const TASKS_PER_PROCESS: u32 = 16;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Cgroup {
@@ -55,6 +59,55 @@ impl Cgroup {
     /// The folder, opened: a process can be born into it.
     pub(crate) fn open(&self) -> io::Result<OwnedFd> {
         fs::File::open(&self.folder).map(OwnedFd::from)
+    }
+
+    /// Has the kernel uphold these limits, as far as it can here. The shim watches all of them in any case.
+    pub(crate) fn limit(&self, limits: SandboxLimits) {
+        let set = |file: &str, value: &dyn std::fmt::Display| {
+            let _ = fs::write(self.folder.join(file), value.to_string());
+        };
+        if let Some(bytes) = limits.memory.filter(|_| self.divides("memory")) {
+            set("memory.swap.max", &0);
+            // Half a tree is of no use to anybody.
+            set("memory.oom.group", &1);
+            set("memory.max", &bytes);
+        }
+        if let Some(tasks) = limits.processes.filter(|_| self.divides("pids")) {
+            set("pids.max", &tasks.saturating_mul(TASKS_PER_PROCESS));
+        }
+    }
+
+    /// Whether this can be limited in the group: the group above must divide it, and has to be told so once.
+    fn divides(&self, controller: &str) -> bool {
+        let told = self
+            .folder
+            .parent()
+            .map(|above| above.join("cgroup.subtree_control"));
+        told.is_some_and(|told| {
+            let divided = fs::read_to_string(&told).unwrap_or_default();
+            divided.split_ascii_whitespace().any(|known| known == controller)
+                || fs::write(&told, format!("+{controller}")).is_ok()
+        })
+    }
+
+    /// Which limit the kernel had to uphold.
+    pub(crate) fn overrun(&self, limits: SandboxLimits) -> Option<Overrun> {
+        let number = |file: &str, key: &str| {
+            let text = fs::read_to_string(self.folder.join(file)).ok()?;
+            let found = text.lines().find_map(|line| line.strip_prefix(key))?;
+            found.trim().parse::<u64>().ok()
+        };
+        let memory = limits.memory.and_then(|limit| {
+            number("memory.events", "oom_kill ").filter(|kills| *kills > 0)?;
+            let used = number("memory.peak", "").unwrap_or(limit).max(limit);
+            Some(Overrun::Memory { used, limit })
+        });
+        memory.or_else(|| {
+            let limit = limits.processes?;
+            number("pids.events", "max ").filter(|refused| *refused > 0)?;
+            let used = limit.saturating_mul(TASKS_PER_PROCESS);
+            Some(Overrun::Processes { used, limit })
+        })
     }
 
     /// Whether any process is in it or below it.
@@ -110,7 +163,8 @@ fn groups(folder: &Path, depth: usize) -> Vec<PathBuf> {
     all
 }
 
-/// The group that this process is in, if it may be divided further; else why not.
+/// Where groups can be made: below the one that this process is in, or, where that is the subgroup of a service that was
+/// delegated, beside it: a group with processes in it divides neither memory nor tasks. Else why not.
 pub(crate) fn place() -> Result<PathBuf, String> {
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let Some(group) = groups.lines().find_map(|line| line.strip_prefix("0::/")) else {
@@ -124,15 +178,43 @@ pub(crate) fn place() -> Result<PathBuf, String> {
     if !own.join("cgroup.procs").exists() {
         return Err("the own cgroup is not to be seen from here".to_owned());
     }
+    if let Some(service) = own
+        .parent()
+        .filter(|above| is_service(above) && is_writable(above))
+    {
+        return Ok(service.to_owned());
+    }
     // Root may write everywhere, but what is below the top belongs to who has made it: to systemd, mostly.
     let is_foreign = geteuid().is_root() && !group.is_empty();
-    if is_foreign
-        || access(&own, AccessFlags::W_OK).is_err()
-        || access(&own.join("cgroup.procs"), AccessFlags::W_OK).is_err()
-    {
+    if is_foreign || !is_writable(&own) {
         return Err(format!("{} is not delegated to this user", own.display()));
     }
     Ok(own)
+}
+
+/// What of a sandbox's limits the kernel can uphold for groups made there: it divides nothing of a group that holds
+/// processes, but for the topmost, which is known by having no events.
+pub(crate) fn divisible(place: &Path) -> Vec<&'static str> {
+    let read = |file: &str| fs::read_to_string(place.join(file)).unwrap_or_default();
+    let (known, told) = (read("cgroup.controllers"), read("cgroup.subtree_control"));
+    let is_free = read("cgroup.procs").trim().is_empty() || !place.join("cgroup.events").exists();
+    let has = |text: &str, name: &str| text.split_ascii_whitespace().any(|word| word == name);
+    [("memory", "memory"), ("pids", "processes")]
+        .into_iter()
+        .filter(|(name, _)| has(&told, name) || (is_free && has(&known, name)))
+        .map(|(_, what)| what)
+        .collect()
+}
+
+/// Whether systemd calls it a service or a scope: what is below one is there because it was delegated.
+fn is_service(group: &Path) -> bool {
+    let kind = group.extension().unwrap_or_default();
+    kind == "service" || kind == "scope"
+}
+
+fn is_writable(group: &Path) -> bool {
+    let may_write = |path: &Path| access(path, AccessFlags::W_OK).is_ok();
+    may_write(group) && may_write(&group.join("cgroup.procs"))
 }
 
 /// Where the hierarchy is mounted as a whole.
@@ -168,6 +250,140 @@ mod tests {
         assert_eq!(Cgroup::at(&path), None);
         fs::create_dir(&path).unwrap();
         assert_eq!(Cgroup::at(&path), None);
+    }
+
+    /// What a group says, as the kernel writes it.
+    #[test]
+    fn which_limit_was_upheld_is_read_from_the_group() {
+        let folder = tempfile::tempdir().unwrap();
+        let group = Cgroup {
+            folder: folder.path().to_owned(),
+        };
+        let limits = SandboxLimits {
+            memory: Some(1000),
+            processes: Some(7),
+            disk: None,
+        };
+        assert_eq!(group.overrun(limits), None);
+        let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+        write(
+            "memory.events",
+            "low 0\nhigh 0\nmax 12\noom 0\noom_kill 0\noom_group_kill 0\n",
+        );
+        write("pids.events", "max 0\n");
+        assert_eq!(group.overrun(limits), None);
+        write("pids.events", "max 3\n");
+        let processes = Overrun::Processes { used: 112, limit: 7 };
+        assert_eq!(group.overrun(limits), Some(processes));
+        write(
+            "memory.events",
+            "low 0\nmax 12\noom 1\noom_kill 2\noom_group_kill 1\n",
+        );
+        write("memory.peak", "1024\n");
+        let memory = Overrun::Memory {
+            used: 1024,
+            limit: 1000,
+        };
+        assert_eq!(group.overrun(limits), Some(memory));
+        assert_eq!(group.overrun(SandboxLimits::default()), None);
+    }
+
+    #[test]
+    fn limits_are_set_where_the_group_above_divides() {
+        let folder = tempfile::tempdir().unwrap();
+        let group = Cgroup {
+            folder: folder.path().join("vik-1-2"),
+        };
+        fs::create_dir(&group.folder).unwrap();
+        let limits = SandboxLimits {
+            memory: Some(1000),
+            processes: Some(7),
+            disk: None,
+        };
+        let read = |name: &str| fs::read_to_string(group.folder.join(name)).ok();
+        // One that holds processes refuses to be told.
+        fs::create_dir(folder.path().join("cgroup.subtree_control")).unwrap();
+        group.limit(limits);
+        assert_eq!((read("memory.max"), read("pids.max")), (None, None));
+        fs::remove_dir(folder.path().join("cgroup.subtree_control")).unwrap();
+        fs::write(folder.path().join("cgroup.subtree_control"), "cpu memory pids\n").unwrap();
+        group.limit(limits);
+        let set = ["memory.max", "memory.swap.max", "memory.oom.group", "pids.max"].map(read);
+        let wanted = ["1000", "0", "1", "112"].map(|value| Some(value.to_owned()));
+        assert_eq!(set, wanted);
+        let above = folder.path();
+        assert_eq!(divisible(above), ["memory", "processes"]);
+        fs::write(above.join("cgroup.subtree_control"), "").unwrap();
+        assert_eq!(divisible(above), [""; 0]);
+        fs::write(above.join("cgroup.controllers"), "cpu pids\n").unwrap();
+        assert_eq!(divisible(above), ["processes"]);
+        fs::write(above.join("cgroup.procs"), "1\n").unwrap();
+        fs::write(above.join("cgroup.events"), "populated 1\n").unwrap();
+        assert_eq!(divisible(above), [""; 0]);
+    }
+
+    #[test]
+    fn a_subgroup_of_a_service_has_its_groups_beside_it() {
+        for (group, service) in [
+            ("/a/vik.service", true),
+            ("/a/run-1.scope", true),
+            ("/a/app.slice", false),
+            ("/a", false),
+        ] {
+            assert_eq!(is_service(Path::new(group)), service, "{group}");
+        }
+    }
+
+    /// Says aloud where the kernel divides nothing here.
+    #[test]
+    fn the_kernel_refuses_more_tasks_than_are_allowed() {
+        let id = ProcessId {
+            pid: ProcessId::current().pid,
+            start_time: u64::MAX - 1,
+        };
+        let limits = SandboxLimits {
+            processes: Some(1),
+            ..SandboxLimits::default()
+        };
+        let made = Cgroup::make(id).inspect(|group| group.limit(limits));
+        let limited = made
+            .clone()
+            .filter(|group| group.folder.join("pids.max").exists());
+        let Some(group) = limited else {
+            let _ = io::Write::write_all(
+                &mut io::stderr(),
+                b"skipped: the_kernel_refuses_more_tasks_than_are_allowed: no cgroup v2 divides tasks here\n",
+            );
+            made.iter().for_each(Cgroup::remove);
+            return;
+        };
+        let storm =
+            "read go; for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18; do sleep 600 & done; wait";
+        let mut child = std::process::Command::new("sh")
+            .args(["-c", storm])
+            .stdin(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        fs::write(group.folder.join("cgroup.procs"), child.id().to_string()).unwrap();
+        drop(child.stdin.take());
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+        let overrun = loop {
+            let overrun = group.overrun(limits);
+            if overrun.is_some() || std::time::Instant::now() > deadline {
+                break overrun;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        };
+        let tasks = group.members().len();
+        group.kill();
+        child.wait().unwrap();
+        while group.is_populated().unwrap_or(false) {
+            std::thread::yield_now();
+        }
+        group.remove();
+        assert_eq!(overrun, Some(Overrun::Processes { used: 16, limit: 1 }));
+        assert!(tasks <= 16, "{tasks}");
     }
 
     /// Says nothing where no group can be made.

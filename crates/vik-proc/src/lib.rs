@@ -41,8 +41,8 @@ pub use lock::FileLock;
 pub use peer::{descends_from, peek, peer_pid};
 pub use reap::{adopt_orphans, is_init, tend_orphans};
 pub use sandbox::{
-    Calls, DEVICES, Fence, HostRule, Network, Overrun, PROXY_PORT, Reads, Refusal, Sandbox, SandboxError,
-    SandboxLimits, read_refusals, repository_of,
+    Backend, Calls, DEVICES, DiskLimit, Fence, HostRule, Network, Overrun, PROXY_PORT, Reads, Refusal,
+    Sandbox, SandboxError, SandboxLimits, read_refusals, repository_in, repository_of,
 };
 pub use shield::shield;
 pub use spec::{

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use vik_core::approval::Request;
+use vik_core::approval::{Gate, Request};
 use vik_core::event::Ended;
 use vik_core::machine::{Answered, Report};
 use vik_core::outcome::{FailureClass, Outcome};
@@ -192,6 +192,19 @@ pub fn begun_again(journal: &Path) -> Vec<String> {
         }
     }
     again
+}
+
+/// Whether the result of an attempt waits for a person, by what was noted: then nothing of it is lost when no daemon runs.
+pub fn result_waits(journal: &Path) -> bool {
+    steps(journal)
+        .iter()
+        .rev()
+        .find_map(|step| match step {
+            Step::Asked { request } => Some(request.gate == Gate::After),
+            Step::Answered { .. } => Some(false),
+            _ => None,
+        })
+        .unwrap_or(false)
 }
 
 /// The journal of one attempt, append-only.

@@ -12,7 +12,7 @@ mod outputs;
 mod read;
 
 pub use attempt::{AttemptFiles, AttemptRecord, Kept, StoreError};
-pub use journal::{Journal, Plan, ProcessNote, Ran, Step, Trouble, begun_again, steps};
+pub use journal::{Journal, Plan, ProcessNote, Ran, Step, Trouble, begun_again, result_waits, steps};
 pub use ledger::Ledger;
 pub use log::{Reopened, SessionLog};
 pub use outputs::{OutputBook, OutputNote, output_notes};

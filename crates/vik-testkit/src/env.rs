@@ -41,10 +41,19 @@ impl TestEnv {
     /// If the folders cannot be made.
     #[must_use]
     pub fn new(vik: impl Into<PathBuf>) -> Self {
+        Self::below(&std::env::temp_dir(), vik)
+    }
+
+    /// The same in another folder than that for temporary files, which is not seen within some sandboxes.
+    ///
+    /// # Panics
+    ///
+    /// As [`new`](Self::new).
+    pub fn below(parent: &Path, vik: impl Into<PathBuf>) -> Self {
         // A short name, since sockets below it have short paths.
         let folder = tempfile::Builder::new()
             .prefix("vk-")
-            .tempdir()
+            .tempdir_in(parent)
             .expect("a temporary folder");
         let mark = folder
             .path()

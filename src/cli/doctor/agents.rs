@@ -11,7 +11,7 @@ use vex::provider::open;
 use vex::provider::replay::{Recording, RecordingError};
 use vik_agents::{LaunchContext, LoginSign, login_hint, login_signs, version_args};
 use vik_core::ids::AgentName;
-use vik_core::workflow::{AgentProfile, Home, Runtime, Workflow};
+use vik_core::workflow::{AgentProfile, Home, Runtime, Stage, Workflow};
 
 use super::check::{Check, Group};
 use super::probe::{self, NoVersion, Scratch, patiently};
@@ -29,9 +29,16 @@ pub(super) async fn check(
 ) -> Vec<Check> {
     let mut checks = Vec::new();
     for (name, profile) in &workflow.agents {
+        let mut stages = workflow
+            .issue
+            .stages
+            .iter()
+            .filter(|stage| stage.agent == *name)
+            .peekable();
         // One that no stage uses is never started; loading the workflow warned of it.
-        if workflow.issue.stages.iter().any(|stage| stage.agent == *name) {
-            one(&mut checks, host, name, profile, scratch, cancel).await;
+        if stages.peek().is_some() {
+            let asks = stages.any(Stage::asks_before_calls);
+            one(&mut checks, host, (name, profile), asks, scratch, cancel).await;
         }
     }
     checks
@@ -40,13 +47,13 @@ pub(super) async fn check(
 async fn one(
     checks: &mut Vec<Check>,
     host: &Host,
-    name: &AgentName,
-    profile: &AgentProfile,
+    (name, profile): (&AgentName, &AgentProfile),
+    asks: bool,
     scratch: Option<&Scratch>,
     cancel: &CancellationToken,
 ) {
     let check = format!("agent.{name}");
-    let env = match environment(host, name, profile) {
+    let env = match environment(host, name, profile, asks) {
         Ok(env) => env,
         Err(error) => {
             checks.push(Check::error(GROUP, check, "agent_profile", chain(&error)));
@@ -70,11 +77,12 @@ async fn one(
     checks.extend(login(name, profile, &env));
 }
 
-/// The environment that the agent will have.
+/// The environment that the agent will have; an error where it cannot be started as the workflow wants it.
 fn environment(
     host: &Host,
     name: &AgentName,
     profile: &AgentProfile,
+    asks: bool,
 ) -> Result<BTreeMap<String, String>, vik_agents::LaunchError> {
     let private = host.layout.agent_home(name);
     let launch = vik_agents::launch(&LaunchContext {
@@ -86,7 +94,7 @@ fn environment(
         resume: None,
         budget: vik_core::limits::Limit::default(),
         in_sandbox: false,
-        asks: false,
+        asks,
         scope: None,
         is_root: nix::unistd::geteuid().is_root(),
         environment: &host.environment.shared(),

@@ -1,8 +1,9 @@
 //! The sandbox: whether it can be put up, and which hooks run what agents wrote outside of it.
 
-use vik_core::workflow::{SandboxPolicy, Stage, Workflow};
+use vik_core::workflow::{SandboxBackend, SandboxPolicy, Stage, Workflow};
 
 use super::check::{Check, Group};
+use crate::report::count;
 use crate::sandbox;
 
 /// Programs that run what stands in a repository, or what its settings name. With git these are the verbs that run hooks.
@@ -48,7 +49,7 @@ pub(super) fn check(workflow: &Workflow) -> Vec<Check> {
     let mut checks = Vec::new();
     match sandbox::check(workflow) {
         Err(failure) => checks.push(Check::failure(Group::System, "sandbox", &failure)),
-        Ok(()) => {
+        Ok(weakness) => {
             let free: Vec<&str> = workflow
                 .issue
                 .stages
@@ -56,7 +57,20 @@ pub(super) fn check(workflow: &Workflow) -> Vec<Check> {
                 .filter(|stage| policy(workflow, stage).is_none())
                 .map(|stage| stage.name.as_str())
                 .collect();
-            let message = if free.is_empty() {
+            let policies = workflow
+                .issue
+                .stages
+                .iter()
+                .filter_map(|stage| policy(workflow, stage));
+            let within = policies
+                .filter(|policy| policy.backend == SandboxBackend::Bubblewrap)
+                .count();
+            let message = if free.is_empty() && within > 0 {
+                format!(
+                    "every agent is confined; namespaces of bubblewrap are around those of {}",
+                    count(within as u64, "stage")
+                )
+            } else if free.is_empty() {
                 "every agent is confined".to_owned()
             } else {
                 format!(
@@ -65,6 +79,10 @@ pub(super) fn check(workflow: &Workflow) -> Vec<Check> {
                 )
             };
             checks.push(Check::ok(Group::System, "sandbox", message));
+            checks.extend(weakness.map(|weakness| {
+                let check = Check::warning(Group::System, "sandbox", "sandbox_weak", weakness.words());
+                check.hint(weakness.hint())
+            }));
         }
     }
     for stage in &workflow.issue.stages {

@@ -88,6 +88,7 @@ fn approval(issue: &str, gate: Gate, call: Option<Call>) -> ApprovalView {
     let request = Request {
         id: "r".to_owned(),
         gate,
+        rule: call.as_ref().map(|_| "command git push".to_owned()),
         call,
         outputs: Vec::new(),
         since: ago(7200),

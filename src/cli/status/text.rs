@@ -7,8 +7,6 @@ use vik_api::{
     ApprovalView, DayView, LastPull, ParkedView, SessionView, SpendView, Status, WaitingView, WorkflowView,
 };
 
-use vik_core::approval::OnTimeout;
-
 use super::state;
 use crate::report::{ago, cost, count, one_line, short, spent, table_within, wrap};
 
@@ -198,10 +196,7 @@ fn approvals(approvals: &[ApprovalView], now: Timestamp, width: usize) -> String
             approval.stage,
             ago(request.since, now),
             one_line(&approval.detail, 400),
-            match request.on_timeout {
-                OnTimeout::Deny => "denied",
-                OnTimeout::Approve => "approved",
-            },
+            request.on_timeout.done(),
             ago(now, request.until),
         );
         push_wrapped(&mut out, &text, width);

@@ -16,7 +16,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::mpsc;
 use vik_agents::{Adapter, Ask, Opening, Verdict, Word};
-use vik_core::approval::{self, Answer, Call, OnTimeout, Request};
+use vik_core::approval::{self, Answer, Call, Request, TIME_LIMIT};
 use vik_core::event::Event;
 use vik_core::ids::{IssueId, SessionId};
 use vik_core::machine::Answered;
@@ -28,7 +28,7 @@ use vik_store::{Journal, Step, StoreError, Trouble};
 use self::input::Input;
 use self::places::places;
 use self::refusal::Refusal;
-use super::approval::{News, TIME_LIMIT, What};
+use super::approval::{News, What};
 use super::attempt::Work;
 use super::follow::{FollowError, Follower};
 use crate::report;
@@ -108,13 +108,8 @@ impl Work<'_> {
     /// Whether the agent is to ask before each call.
     pub(super) fn asks(&self) -> bool {
         let start = self.start();
-        let has_rules = start
-            .stage
-            .approve
-            .as_ref()
-            .is_some_and(|policy| !policy.calls.is_empty());
         // vex keeps to a scope by itself; an agent that cannot ask is judged at its end.
-        has_rules
+        start.stage.asks_before_calls()
             || (start.intent.scope.is_some() && vik_agents::keeps_to_scope_by_asking(&self.kept.profile))
     }
 
@@ -241,46 +236,39 @@ impl Gate {
         let Some(why) = policy.rule_for(&call).map(CallRule::words) else {
             return self.give(&ask, Verdict::Allow, follower);
         };
-        let (timeout, on_timeout) = (policy.timeout.0, policy.on_timeout);
         let known = self.journal().asked(&id).cloned();
         let request = match known {
             Some(request) => request,
-            None => self.begin(id, call, &why, (timeout, on_timeout), follower)?,
+            None => {
+                let request = Request::new(id, approval::Gate::Call, policy, Timestamp::now());
+                let (call, rule) = (Some(call), Some(why));
+                self.begin(
+                    Request {
+                        call,
+                        rule,
+                        ..request
+                    },
+                    follower,
+                )?
+            }
         };
         self.waiting.push(Waiting { ask, request });
         Ok(())
     }
 
     /// Notes that a call begins to wait.
-    fn begin(
-        &mut self,
-        id: String,
-        call: Call,
-        why: &str,
-        (timeout, on_timeout): (Duration, OnTimeout),
-        follower: &mut Follower,
-    ) -> Result<Request, FollowError> {
-        let since = Timestamp::now();
-        let request = Request {
-            id,
-            gate: approval::Gate::Call,
-            call: Some(call),
-            outputs: Vec::new(),
-            since,
-            until: since.checked_add(timeout).unwrap_or(Timestamp::MAX),
-            on_timeout,
-        };
+    fn begin(&mut self, request: Request, follower: &mut Follower) -> Result<Request, FollowError> {
         self.note(Step::Asked {
             request: Box::new(request.clone()),
         })?;
-        self.waited.begin(since);
+        self.waited.begin(request.since);
         let call = request.call.as_ref();
         note(
             follower,
             "vik",
             call.unwrap_or(&Call::default()),
             "requested",
-            Some(why),
+            request.rule.as_deref(),
         )?;
         Ok(request)
     }

@@ -1,12 +1,10 @@
 //! What a model is told in place of a call that it may not make: a line of JSON, as vex gives for its own tools.
 
 use serde::Serialize;
-use vik_core::approval::Answer;
+use vik_core::approval::{Answer, TIME_LIMIT};
 use vik_core::machine::Answered;
 use vik_core::scope::Scope;
 use vik_core::workflow::CallRule;
-
-use crate::session::approval::TIME_LIMIT;
 
 /// A no that a model can act on.
 #[derive(Serialize)]

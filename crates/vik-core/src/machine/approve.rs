@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Answered, Approved, Machine, Note, ParkReason, Phase, PullNo, Run, Wait, mono_of};
+use super::{Answered, Approved, Machine, Note, ParkReason, Phase, Run, Wait};
 use crate::approval::{Answer, Gate, Request};
 use crate::ids::{RunId, SessionId, StageName};
 use crate::issue::Issue;
@@ -13,22 +13,13 @@ impl Run {
     /// Waits for a person to let it start.
     pub(super) fn ask(&mut self, issue: &Issue, policy: &ApprovePolicy, now: Now) -> Note {
         let text = issue.text_fingerprint();
-        let wait = jiff::SignedDuration::try_from(policy.timeout.0).unwrap_or(jiff::SignedDuration::MAX);
-        let until = now.wall.checked_add(wait).unwrap_or(jiff::Timestamp::MAX);
-        let request = Box::new(Request {
-            id: format!("{}.{text}", self.id),
-            gate: Gate::Before,
-            call: None,
-            outputs: Vec::new(),
-            since: now.wall,
-            until,
-            on_timeout: policy.on_timeout,
-        });
+        let id = format!("{}.{text}", self.id);
+        let request = Box::new(Request::new(id, Gate::Before, policy, now.wall));
         self.approved = None;
         self.phase = Phase::Awaiting {
+            until: now.mono_at(request.until),
             request: request.clone(),
             text,
-            until: mono_of(until, now),
         };
         Note::Awaiting {
             run: self.id,
@@ -36,28 +27,28 @@ impl Run {
             request,
         }
     }
+
+    fn go_on(&mut self, now: Now) {
+        self.phase = Phase::BackingOff {
+            since: now.wall,
+            wait: Duration::ZERO,
+            until: now.mono,
+            why: Wait::Backoff,
+        };
+    }
 }
 
 impl Machine {
     /// Whether a stage that is due has to be approved first.
     pub fn needs_approval(&self, stage: &Stage) -> bool {
         let approved = self.run(&stage.name).and_then(|run| run.approved.as_ref());
-        stage.approve.as_ref().is_some_and(|policy| policy.before)
-            && approved.is_none_or(|approved| approved.text != self.issue.text_fingerprint())
+        stage.asks_before() && approved.is_none_or(|approved| approved.text != self.issue.text_fingerprint())
     }
 
     /// A stage that is due waits for a person. `None` where nobody has to be asked.
     pub fn ask(&mut self, stage: &Stage, new_run: RunId, now: Now) -> Option<Note> {
         let policy = stage.approve.as_ref().filter(|policy| policy.before)?;
-        let at = self.runs.iter().position(|run| run.stage == stage.name);
-        let at = at.unwrap_or_else(|| {
-            let phase = Phase::Settling {
-                after: PullNo::default(),
-                ended: now,
-            };
-            self.runs.push(Run::new(new_run, stage.name.clone(), phase));
-            self.runs.len() - 1
-        });
+        let at = self.run_at(&stage.name, new_run, now);
         Some(self.runs[at].ask(&self.issue, policy, now))
     }
 
@@ -141,9 +132,7 @@ impl Machine {
             request,
         })
     }
-}
 
-impl Machine {
     /// An attempt that waits for a person is answered; the answer stays until it tells that it heard.
     pub fn tell(&mut self, session: SessionId, answer: Answered) {
         for run in &mut self.runs {
@@ -172,16 +161,5 @@ impl Machine {
             } => Some((*session, &**answered)),
             _ => None,
         })
-    }
-}
-
-impl Run {
-    fn go_on(&mut self, now: Now) {
-        self.phase = Phase::BackingOff {
-            since: now.wall,
-            wait: Duration::ZERO,
-            until: now.mono,
-            why: Wait::Backoff,
-        };
     }
 }

@@ -90,7 +90,7 @@ impl Machine {
             match &mut run.phase {
                 // It tells anew what it waits for.
                 Phase::Active { awaiting, .. } => *awaiting = None,
-                Phase::Awaiting { request, until, .. } => *until = mono_of(request.until, now),
+                Phase::Awaiting { request, until, .. } => *until = now.mono_at(request.until),
                 Phase::Settling { after, ended } => {
                     *after = PullNo(1);
                     let ago = since(ended.wall, now);
@@ -492,20 +492,25 @@ impl Machine {
         now: Now,
     ) -> Note {
         let fingerprint = self.issue.fingerprint_in(when_state);
+        let at = self.run_at(stage, new_run, now);
+        let unseen_until = match self.runs[at].phase {
+            Phase::Settling { after, .. } if after > PullNo::default() => Some(after),
+            _ => None,
+        };
+        self.runs[at].park(reason, fingerprint, unseen_until, used_up, now)
+    }
+
+    /// Where the run of a stage is; a new one where there is none.
+    fn run_at(&mut self, stage: &StageName, new_run: RunId, now: Now) -> usize {
         let at = self.runs.iter().position(|run| run.stage == *stage);
-        let at = at.unwrap_or_else(|| {
+        at.unwrap_or_else(|| {
             let phase = Phase::Settling {
                 after: PullNo::default(),
                 ended: now,
             };
             self.runs.push(Run::new(new_run, stage.clone(), phase));
             self.runs.len() - 1
-        });
-        let unseen_until = match self.runs[at].phase {
-            Phase::Settling { after, .. } if after > PullNo::default() => Some(after),
-            _ => None,
-        };
-        self.runs[at].park(reason, fingerprint, unseen_until, used_up, now)
+        })
     }
 
     /// Frees all that is parked, and allows so many attempts more; `None`: as many as a run of the stage has.
@@ -551,15 +556,6 @@ impl Machine {
     pub fn pause(&mut self, paused: bool) -> bool {
         std::mem::replace(&mut self.paused, paused) != paused
     }
-}
-
-/// When the monotonic clock will show that, as far as the other runs evenly.
-fn mono_of(then: jiff::Timestamp, now: Now) -> Mono {
-    let wait = SignedDuration::try_from(then - now.wall).ok();
-    now.mono.plus(
-        wait.and_then(|wait| Duration::try_from(wait).ok())
-            .unwrap_or_default(),
-    )
 }
 
 /// How long ago that was; nothing where the clock says it is yet to come.

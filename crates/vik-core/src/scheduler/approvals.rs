@@ -3,13 +3,11 @@
 use std::sync::Arc;
 
 use super::{Answer, By, Effect, Reply, Scheduler};
-use crate::approval::{self, Request};
+use crate::approval::{self, Request, TIME_LIMIT};
 use crate::ids::{IssueId, SessionId, StageName};
 use crate::machine::{Answered, Note, Observed, Phase, Run};
 use crate::time::Now;
-
-/// Who answers when nobody does.
-const TIME_LIMIT: &str = "the time limit";
+use crate::workflow::Stage;
 
 /// Something of an issue that waits for a person.
 #[derive(Clone, Copy, Debug)]
@@ -53,9 +51,10 @@ impl Scheduler {
     /// Asks for all that is due and must not start before somebody said so, whether there is a slot for it or not.
     pub(super) fn ask_for_approval(&mut self, now: Now) {
         let workflow = Arc::clone(&self.workflow);
-        let asks =
-            |stage: &crate::workflow::Stage| stage.approve.as_ref().is_some_and(|policy| policy.before);
-        if !self.has_pulled || self.gate_of_all(now).is_some() || !workflow.issue.stages.iter().any(asks) {
+        if !self.has_pulled
+            || self.gate_of_all(now).is_some()
+            || !workflow.issue.stages.iter().any(Stage::asks_before)
+        {
             return;
         }
         let order = std::mem::take(&mut self.order);
@@ -119,7 +118,7 @@ impl Scheduler {
         let asks = |stage: &StageName| {
             let stage = workflow.stage(stage);
             // A stage that is gone starts nothing; its run ends with the next pull.
-            stage.is_none_or(|stage| stage.approve.as_ref().is_some_and(|policy| policy.before))
+            stage.is_none_or(Stage::asks_before)
         };
         for (id, machine) in &mut self.machines {
             if machine.free_unasked(asks, now) {

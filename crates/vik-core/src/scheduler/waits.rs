@@ -40,7 +40,7 @@ impl Scheduler {
         let ordered = || self.order.iter().filter_map(|id| self.machines.get(id));
         if ordered().any(|machine| self.due(machine, now).is_some()) {
             return match (self.day_hold(now), &self.pressure) {
-                (Some((_, turn)), _) => Rest::At(mono(turn, now)),
+                (Some((_, turn)), _) => Rest::At(now.mono_at(turn)),
                 // That passes.
                 (None, Some(_)) => Rest::NeedsPull,
                 (None, None) => Rest::At(now.mono),
@@ -78,7 +78,7 @@ impl Scheduler {
         });
         let grace = self.workflow.issue.terminal_grace.0;
         let graces = self.done_since.values().map(|since| since.plus(grace));
-        let day = self.day_hold(now).map(|(_, turn)| mono(turn, now));
+        let day = self.day_hold(now).map(|(_, turn)| now.mono_at(turn));
         self.wake = backoffs
             .chain(approvals)
             .chain(graces)
@@ -87,12 +87,4 @@ impl Scheduler {
             .filter(|then| *then > now.mono)
             .min();
     }
-}
-
-/// When the wall clock will show that, as far as it runs evenly.
-fn mono(then: jiff::Timestamp, now: Now) -> Mono {
-    let wait = jiff::SignedDuration::try_from(then - now.wall)
-        .ok()
-        .and_then(|wait| Duration::try_from(wait).ok());
-    now.mono.plus(wait.unwrap_or_default())
 }

@@ -8,6 +8,7 @@ use super::diagnostic::Diagnostic;
 use super::diff::Leaves;
 use super::intent::{Globs, Texts};
 use super::lower::Check;
+use super::model::Stage;
 use super::section::section;
 use super::values::{Positive, list};
 use super::yaml::{Kind, Node};
@@ -20,7 +21,7 @@ const TIMEOUT: Span = Span::secs(24 * 60 * 60);
 
 section! {
     /// What waits for a person (`vik approve`, `vik deny`). Without this section nothing does.
-    struct Approve;
+    struct Approve: strict;
     /// Whether an attempt waits before it starts. What was approved is the text of the issue: after an edit it waits again.
     "before" before: defaults bool = false;
     /// Whether an attempt whose work is done and verified waits before `after_run`.
@@ -42,7 +43,7 @@ section! {
 
 section! {
     /// Calls that wait: of each key that is written, one entry must fit.
-    struct Rule;
+    struct Rule: strict;
     /// Names of tools as the agent calls them; `*` stands for anything, and upper and lower case are the same.
     "tool" tool: optional Texts;
     /// Words that stand in the command line: `git push`, `rm *-r`.
@@ -110,6 +111,20 @@ impl ApprovePolicy {
     /// The rule that makes a call wait.
     pub fn rule_for(&self, call: &Call) -> Option<&CallRule> {
         self.calls.iter().find(|rule| rule.takes(call))
+    }
+}
+
+impl Stage {
+    /// Whether a person has to let its attempts start.
+    pub fn asks_before(&self) -> bool {
+        self.approve.as_ref().is_some_and(|policy| policy.before)
+    }
+
+    /// Whether its agents have to ask before calls that a rule names.
+    pub fn asks_before_calls(&self) -> bool {
+        self.approve
+            .as_ref()
+            .is_some_and(|policy| !policy.calls.is_empty())
     }
 }
 

@@ -18,8 +18,15 @@ pub(crate) trait Decode: Sized {
     fn schema(generator: &mut SchemaGenerator) -> Schema;
 }
 
+/// Sections that protect: a slip in the name of one would leave it out.
+const PROTECTING: &[&str] = &[
+    "approve", "intent", "limits", "outputs", "sandbox", "secrets", "trust",
+];
+
 /// A map with known keys.
 pub(crate) trait Section: Sized {
+    /// Whether a key that is unknown is an error: what it was to protect would be left open.
+    const STRICT: bool;
     /// Its keys.
     const KEYS: &'static [&'static str];
     /// What people write instead of a key, and what they should write.
@@ -149,14 +156,18 @@ impl<'s> Cx<'s> {
                 None if self.sink.dropped() => None,
                 None => did_you_mean(key, S::KEYS.iter().copied()),
             };
-            let diagnostic = Diagnostic::warning(
-                "unknown_key",
-                self.child(key),
-                format!("the key {} is unknown and ignored", quoted(key)),
-            )
-            .place(entry.key_place)
-            .hint_opt(hint);
-            self.sink.push(diagnostic);
+            let is_slip = |name: &&str| hint == did_you_mean(name, [*name]);
+            let diagnostic = if S::STRICT || PROTECTING.iter().any(is_slip) {
+                let message = format!(
+                    "the key {} is unknown, and what it may protect must not be left open",
+                    quoted(key)
+                );
+                Diagnostic::error("unknown_key", self.child(key), message)
+            } else {
+                let message = format!("the key {} is unknown and ignored", quoted(key));
+                Diagnostic::warning("unknown_key", self.child(key), message)
+            };
+            self.sink.push(diagnostic.place(entry.key_place).hint_opt(hint));
         }
         Fields {
             entries,

@@ -123,7 +123,10 @@ pub const CODES: &[(&str, &str)] = &[
         "unknown_agent",
         "A stage names an agent profile that does not exist.",
     ),
-    ("unknown_key", "A key has no meaning here; it is ignored."),
+    (
+        "unknown_key",
+        "A key has no meaning here. It is ignored, but an error in what protects: `sandbox`, `approve`, `outputs`, `intent`, `trust`, `secrets`, `limits`.",
+    ),
     ("unknown_runtime", "A runtime is unknown."),
     ("unknown_secret", "A secret is listed that is not defined."),
     (

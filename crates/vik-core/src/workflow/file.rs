@@ -108,7 +108,7 @@ section! {
 section! {
     /// What may be spent in one day, from midnight to midnight UTC, on all issues together. When it is spent, nothing
     /// starts until the next day.
-    struct DayLimits;
+    struct DayLimits: strict;
     /// Money, in USD; null is without limit.
     "usd_per_day" usd_per_day: optional UsdLimit;
     /// Input and output tokens together; null is without limit.
@@ -292,7 +292,7 @@ section! {
 
 section! {
     /// What may be spent on one issue in its whole life, over all its stages and runs.
-    struct IssueLimits;
+    struct IssueLimits: strict;
     /// How often agents are started for it.
     "attempts" attempts: defaults Attempts = Attempts(15);
     /// Money, in USD; null is without limit.
@@ -395,7 +395,7 @@ section! {
 
 section! {
     /// What one attempt may spend. It is stopped where its agent reports in time, and is over then in any case.
-    struct StageLimits;
+    struct StageLimits: strict;
     /// Money, in USD; null is without limit.
     "usd" usd: optional UsdLimit;
     /// Input and output tokens together; null is without limit.

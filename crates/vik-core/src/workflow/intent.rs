@@ -16,7 +16,7 @@ use super::yaml::{self, Kind, Node};
 section! {
     /// What attempts of this stage are to do, and where. An issue may say more of it, by fields of the same names or by
     /// front matter of its description; it can make the scope narrower only.
-    struct Intent;
+    struct Intent: strict;
     /// Which paths of the workspace may be changed: globs in order, of which the last one that takes a path decides, and `!`
     /// leaves out. They begin at the workspace; a folder stands for all in it. When it is not written, an issue's own
     /// scope holds, and without one everything may be changed.
@@ -42,7 +42,7 @@ section! {
 
 section! {
     /// Whose issues are trusted. Without this section all are.
-    struct Trust;
+    struct Trust: strict;
     /// Who is trusted: the `author` of an issue as the pull command prints it, or the `login` or `username` of its `author`
     /// or `user`; upper and lower case matter.
     "authors" authors: defaults Texts = Texts::default();

@@ -40,8 +40,8 @@ pub use intent::{OnViolation, ScopeConflicts, StageIntent, TrustPolicy, Untruste
 pub use model::{
     AgentProfile, ArgValue, ArgsStyle, Home, Intake, IssuePolicy, LogFormat, Notifier, NotifyAddress,
     NotifyChannel, NotifyEvent, OnStateChange, OutputFormat, Permission, Pressure, Price, PromptSource,
-    RemoveWorkspace, Retry, Runtime, SandboxChoice, SandboxFiles, SandboxKeys, SandboxNetwork, SandboxPolicy,
-    SecretSource, Show, Stage, TimeOfDay, Workflow, WorkspaceRoot,
+    RemoveWorkspace, Retry, Runtime, SandboxBackend, SandboxChoice, SandboxFiles, SandboxKeys,
+    SandboxNetwork, SandboxPolicy, SecretSource, Show, Stage, TimeOfDay, Workflow, WorkspaceRoot,
 };
 pub use render::{render, summary};
 pub use schema::{json_schema, reference_markdown};

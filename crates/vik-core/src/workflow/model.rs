@@ -17,7 +17,9 @@ use super::intent::{ScopeConflicts, StageIntent, TrustPolicy};
 pub use super::secrets::SecretSource;
 
 pub use super::notify::{Notifier, NotifyAddress, NotifyChannel, NotifyEvent, NotifyKind, TimeOfDay};
-pub use super::sandbox::{SandboxChoice, SandboxFiles, SandboxKeys, SandboxNetwork, SandboxPolicy};
+pub use super::sandbox::{
+    SandboxBackend, SandboxChoice, SandboxFiles, SandboxKeys, SandboxNetwork, SandboxPolicy,
+};
 
 /// A whole workflow.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

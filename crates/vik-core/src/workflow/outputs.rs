@@ -23,7 +23,7 @@ type Max = Whole<1, { MAX_OUTPUTS as u64 }>;
 section! {
     /// What agents of this stage may ask for. They get no credential of a tracker or a git remote then: they write to a file what
     /// they want done outside of the workspace, and Vik checks it and does it by these commands.
-    struct Outputs;
+    struct Outputs: strict;
     /// A comment on the issue.
     "comment" comment: optional Plain;
     /// A label for the issue.
@@ -48,7 +48,7 @@ section! {
 
 section! {
     /// One kind of output.
-    struct Plain;
+    struct Plain: strict;
     /// How many there may be in one run, over all its attempts.
     "max" max: defaults Max = Whole(1);
     /// The shell command that does it; a template that knows `output` too. It runs in the folder of the workflow file.
@@ -69,7 +69,7 @@ section! {
 
 section! {
     /// One kind of output, of which something is chosen.
-    struct Choice;
+    struct Choice: strict;
     /// How many there may be in one run, over all its attempts.
     "max" max: defaults Max = Whole(1);
     /// What may be chosen: labels, states, or for a pull request the branches it may be for. Globs in order, `!` leaves out.

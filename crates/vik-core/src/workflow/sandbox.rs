@@ -20,7 +20,11 @@ pub const DEFAULT_PIDS: u32 = 4096;
 
 section! {
     /// What the agent may reach, upheld by the operating system for all that it starts; `off` leaves it all that the user may.
-    struct Sandbox;
+    struct Sandbox: strict;
+    /// By what it is upheld. `landlock`: rules of the kernel around the agent. `bubblewrap`: these within namespaces of users,
+    /// mounts and processes, so that what is outside is not there; it needs `bwrap` and a system that allows them. Default:
+    /// `landlock`.
+    "backend" backend: optional SandboxBackend;
     /// What it may write: `workspace`, its issue workspace, or `read-only`, nothing in it. Default: as the `permission` says.
     /// A folder for temporary files of its own is writable in any case.
     "files" files: optional SandboxFiles;
@@ -41,7 +45,12 @@ section! {
     "memory" memory: optional Memory;
     /// The most processes that it may have. It is killed beyond. Default: 4096.
     "pids" pids: optional SlotLimit;
+    /// The most that it may take of a file system that it writes to: `20GiB`. It is killed beyond. Default: half of what is
+    /// free there when it starts.
+    "disk" disk: optional Memory;
     instead {
+        "wall" => "did you mean `backend`?",
+        "driver" => "did you mean `backend`?",
         "mode" => "did you mean `files`?",
         "filesystem" => "did you mean `files`?",
         "writable" => "did you mean `write`?",
@@ -50,8 +59,20 @@ section! {
         "deny" => "did you mean `hide`?",
         "hosts" => "hosts are a list under `network`",
         "processes" => "did you mean `pids`?",
+        "storage" => "did you mean `disk`?",
         "ram" => "did you mean `memory`?",
     }
+}
+
+/// By what a sandbox is upheld.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum SandboxBackend {
+    /// Landlock and seccomp.
+    #[default]
+    Landlock,
+    /// These, within namespaces that bubblewrap makes.
+    Bubblewrap,
 }
 
 /// What may be written in the issue workspace.
@@ -90,6 +111,8 @@ pub enum SandboxChoice {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SandboxKeys {
+    /// `backend`
+    pub backend: Option<SandboxBackend>,
     /// `files`
     pub files: Option<SandboxFiles>,
     /// `write`
@@ -106,11 +129,15 @@ pub struct SandboxKeys {
     pub memory: Option<u64>,
     /// `pids`
     pub pids: Option<u32>,
+    /// `disk`, in bytes.
+    pub disk: Option<u64>,
 }
 
 /// The sandbox of an attempt: what stage and profile say, and what holds where they say nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SandboxPolicy {
+    /// By what it is upheld.
+    pub backend: SandboxBackend,
     /// What may be written in the issue workspace.
     pub files: SandboxFiles,
     /// What may be written beside that.
@@ -127,6 +154,8 @@ pub struct SandboxPolicy {
     pub memory: Option<u64>,
     /// Processes of the whole tree.
     pub pids: u32,
+    /// What it may take of a file system, in bytes; `None`: half of what is free.
+    pub disk: Option<u64>,
 }
 
 impl Default for SandboxPolicy {
@@ -139,6 +168,7 @@ impl Default for SandboxPolicy {
 impl SandboxPolicy {
     fn from_keys(keys: SandboxKeys, permission: Permission) -> Self {
         Self {
+            backend: keys.backend.unwrap_or_default(),
             files: keys.files.unwrap_or(match permission {
                 Permission::ReadOnly => SandboxFiles::ReadOnly,
                 Permission::WorkspaceWrite | Permission::Full => SandboxFiles::Workspace,
@@ -150,6 +180,7 @@ impl SandboxPolicy {
             unix_sockets: keys.unix_sockets.unwrap_or(false),
             memory: keys.memory,
             pids: keys.pids.unwrap_or(DEFAULT_PIDS),
+            disk: keys.disk,
         }
     }
 
@@ -169,6 +200,7 @@ impl SandboxKeys {
     /// These keys, and where one is not written, the other's.
     fn over(&self, below: &Self) -> Self {
         Self {
+            backend: self.backend.or(below.backend),
             files: self.files.or(below.files),
             write: self.write.clone().or_else(|| below.write.clone()),
             read: self.read.clone().or_else(|| below.read.clone()),
@@ -177,6 +209,7 @@ impl SandboxKeys {
             unix_sockets: self.unix_sockets.or(below.unix_sockets),
             memory: self.memory.or(below.memory),
             pids: self.pids.or(below.pids),
+            disk: self.disk.or(below.disk),
         }
     }
 }
@@ -206,7 +239,7 @@ impl Decode for SandboxChoice {
                 text => {
                     let diagnostic = cx
                         .error("unknown_value", node, format!("{} is unknown here", quoted(text)))
-                        .hint("it is `off`, `on`, or a map with `files`, `write`, `read`, `hide`, `network`, `unix_sockets`, `memory` and `pids`");
+                        .hint("it is `off`, `on`, or a map with `backend`, `files`, `write`, `read`, `hide`, `network`, `unix_sockets`, `memory`, `pids` and `disk`");
                     cx.sink.push(diagnostic);
                     None
                 }
@@ -214,6 +247,7 @@ impl Decode for SandboxChoice {
             _ => {
                 let keys = Sandbox::read(Some(node), cx);
                 Some(Self::On(SandboxKeys {
+                    backend: keys.backend,
                     files: keys.files,
                     write: keys.write.map(|paths| paths.0),
                     read: keys.read.map(|paths| paths.0),
@@ -222,6 +256,7 @@ impl Decode for SandboxChoice {
                     unix_sockets: keys.unix_sockets,
                     memory: keys.memory.map(|memory| memory.0),
                     pids: keys.pids.map(SlotLimit::get),
+                    disk: keys.disk.map(|disk| disk.0),
                 }))
             }
         }

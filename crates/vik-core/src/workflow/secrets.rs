@@ -14,7 +14,7 @@ use super::values::{EnvName, EnvNames, Text};
 
 section! {
     /// Where the value of one secret comes from. Exactly one of `env`, `file` and `command`.
-    struct Secret;
+    struct Secret: strict;
     /// The variable of the daemon that holds it. Nobody gets that variable any more who does not list the secret.
     "env" env: optional EnvName;
     /// The file that holds it, relative to the workflow file; one line end at its end is left out.

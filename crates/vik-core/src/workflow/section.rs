@@ -51,11 +51,11 @@ pub(crate) fn property(
 
 /// Makes a section: struct, reader and schema. The modes of a field:
 /// `required` (an `Option`: `None` only after an error), `optional` (an `Option`), `defaults` (a value),
-/// `section` (another section; absent is empty).
+/// `section` (another section; absent is empty). `struct Name: strict;`: a key that is unknown is an error.
 macro_rules! section {
     (
         $(#[doc = $doc:literal])+
-        struct $name:ident;
+        struct $name:ident $(: $strict:ident)?;
         $( $(#[doc = $fdoc:literal])+ $key:literal $field:ident: $mode:ident $ty:ty $(= $default:expr)?; )+
         $( instead { $($old:literal => $instead:literal),+ $(,)? } )?
     ) => {
@@ -66,6 +66,7 @@ macro_rules! section {
         }
 
         impl $crate::workflow::decode::Section for $name {
+            const STRICT: bool = section!(@strict $($strict)?);
             const KEYS: &'static [&'static str] = &[$($key),+];
             const INSTEAD: &'static [(&'static str, &'static str)] = &[$($(($old, $instead)),+)?];
 
@@ -113,6 +114,9 @@ macro_rules! section {
             }
         }
     };
+
+    (@strict) => { false };
+    (@strict strict) => { true };
 
     (@type required $ty:ty) => { Option<$ty> };
     (@type optional $ty:ty) => { Option<$ty> };

@@ -12,7 +12,7 @@ use super::diagnostic::Diagnostic;
 use super::intent::{OnViolation, ScopeConflicts, Untrusted};
 use super::model::{
     ArgsStyle, Home, LogFormat, NotifyEvent, NotifyKind, OnStateChange, OutputFormat, Permission,
-    RemoveWorkspace, Runtime, SandboxFiles,
+    RemoveWorkspace, Runtime, SandboxBackend, SandboxFiles,
 };
 use super::scalar::Value;
 use super::text::{choices, did_you_mean, quoted};
@@ -284,6 +284,7 @@ words! {
     Runtime, "unknown_runtime", [("claude", "claude_code"), ("claude-code", "claude_code"), ("cli", "command"), ("shell", "command"), ("custom", "command")];
     Permission, "unknown_value", [("read", "read-only"), ("readonly", "read-only"), ("write", "workspace-write"), ("yolo", "full"), ("danger-full-access", "full")];
     OutputFormat, "unknown_value", [("json", "jsonl"), ("ndjson", "jsonl"), ("plain", "text")];
+    SandboxBackend, "unknown_value", [("bwrap", "bubblewrap"), ("namespaces", "bubblewrap"), ("seccomp", "landlock")];
     SandboxFiles, "unknown_value", [("read_only", "read-only"), ("readonly", "read-only"), ("none", "read-only"), ("workspace-write", "workspace"), ("write", "workspace")];
     Home, "unknown_value", [("own", "private"), ("shared", "user")];
     RemoveWorkspace, "unknown_value", [("keep", "never"), ("false", "never"), ("true", "always"), ("auto", "clean")];

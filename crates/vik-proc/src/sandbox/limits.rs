@@ -9,12 +9,25 @@ pub struct SandboxLimits {
     pub memory: Option<u64>,
     /// How many processes it may have.
     pub processes: Option<u32>,
+    /// How much it may take of a file system that it writes to.
+    #[serde(default)]
+    pub disk: Option<DiskLimit>,
+}
+
+/// How much a tree may take of each file system that it writes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DiskLimit {
+    /// So many bytes.
+    Bytes(u64),
+    /// Half of what is free when it starts.
+    HalfOfFree,
 }
 
 impl SandboxLimits {
     /// Whether there is any.
     pub fn any(&self) -> bool {
-        self.memory.is_some() || self.processes.is_some()
+        *self != Self::default()
     }
 }
 
@@ -35,5 +48,12 @@ pub enum Overrun {
         used: u32,
         /// How many are allowed.
         limit: u32,
+    },
+    /// Of a file system.
+    Disk {
+        /// In bytes.
+        used: u64,
+        /// In bytes.
+        limit: u64,
     },
 }

@@ -1,10 +1,14 @@
-//! What a program and all that it starts may do, upheld by the kernel: Landlock and seccomp on Linux, nothing elsewhere.
+//! What a program and all that it starts may do, upheld by the kernel: Landlock and seccomp on Linux, perhaps within
+//! namespaces; nothing elsewhere.
 //!
 //! A [`Sandbox`] says what is wanted, a [`Fence`] is what this system makes of it, ready to be put around a child
 //! between `fork` and `exec`. It cannot be taken off again, and holds for everything that the child starts.
 //!
-//! Not restricted, since Landlock knows nothing of it: modes, owners, times and attributes of files that are there.
+//! Not restricted without namespaces, since Landlock knows nothing of it: modes, owners, times and attributes of files
+//! that are there.
 
+#[cfg(target_os = "linux")]
+pub(crate) mod bubblewrap;
 mod hosts;
 mod limits;
 #[cfg(target_os = "linux")]
@@ -23,18 +27,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::os_text;
 pub use hosts::HostRule;
-pub use limits::{Overrun, SandboxLimits};
+pub use limits::{DiskLimit, Overrun, SandboxLimits};
 #[cfg(target_os = "linux")]
 use linux::Walls;
 #[cfg(not(target_os = "linux"))]
 use other::Walls;
-pub use places::{DEVICES, repository_of};
+pub use places::{DEVICES, repository_in, repository_of};
 pub(crate) use proxy::serve;
 pub use proxy::{PROXY_PORT, Refusal, read_refusals};
 
 /// What is wanted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sandbox {
+    /// By what it is upheld.
+    #[serde(default)]
+    pub backend: Backend,
     /// Files, and folders with all that is below them, that may be written. What is not there is passed over.
     #[serde(with = "os_text::paths")]
     pub write: Vec<PathBuf>,
@@ -47,14 +54,26 @@ pub struct Sandbox {
     pub limits: SandboxLimits,
 }
 
+/// By what a sandbox is upheld.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Backend {
+    /// Landlock and seccomp.
+    #[default]
+    Landlock,
+    /// These, within namespaces of users, mounts, processes and more that `bwrap` makes: what is outside is not there. The
+    /// shim puts them up; a [`Fence`] alone does not.
+    Bubblewrap,
+}
+
 /// What may be read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reads {
     /// Everything that the user may read, but for what is `hidden`; of that, what is `shown`, and what may be written.
     ///
-    /// A folder that holds something hidden cannot be listed, and what is put into it later cannot be read: the kernel
-    /// takes a list of what is allowed, which is made before the start.
+    /// What is put into a folder that holds something hidden later cannot be read: the kernel takes a list of what is
+    /// allowed, which is made before the start. Nor can such a folder be listed, but with [`Backend::Bubblewrap`].
     AllBut {
         /// Files, and folders with all that is below them. They need not be there.
         #[serde(with = "os_text::paths")]
@@ -118,9 +137,37 @@ pub enum SandboxError {
         "hosts can only be listed where a process may have a network of its own (a namespace of users), which this system refuses"
     )]
     Network(#[source] std::io::Error),
+    /// The program of [`Backend::Bubblewrap`] is not there.
+    #[error("bubblewrap (`bwrap`) is not installed")]
+    NoBubblewrap,
+    /// It does not know what is asked of it.
+    #[error("this bubblewrap is too old: {0}")]
+    OldBubblewrap(String),
+    /// It cannot make namespaces here.
+    #[error("bubblewrap cannot put up its namespaces here: {0}")]
+    Namespaces(String),
     /// The system refuses to put rules into force.
     #[error("the system refuses to enforce a sandbox")]
     Refused(#[source] std::io::Error),
+}
+
+impl SandboxError {
+    /// What to do about it, where that is known.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::NoBubblewrap => {
+                Some("install it (`apt-get install bubblewrap`), or write `sandbox: {backend: landlock}`")
+            }
+            Self::OldBubblewrap(_) => {
+                Some("bubblewrap 0.8 is known to do; or write `sandbox: {backend: landlock}`")
+            }
+            Self::Namespaces(_) => Some(
+                "it needs namespaces of users, which containers and some systems refuse to processes without \
+                 privileges; where they cannot be allowed, write `sandbox: {backend: landlock}`",
+            ),
+            _ => None,
+        }
+    }
 }
 
 /// Rules that this system upholds.
@@ -182,11 +229,11 @@ impl Sandbox {
         if self.hosts().is_some() {
             crate::sys::Gate::try_out().map_err(SandboxError::Network)?;
         }
-        let (walls, abi) = Walls::of(self)?;
-        let fence = Fence {
-            walls: Arc::new(walls),
-            abi,
-        };
+        #[cfg(target_os = "linux")]
+        if self.backend == Backend::Bubblewrap {
+            bubblewrap::try_out(self)?;
+        }
+        let fence = self.rules()?;
         let tried = fence.clone();
         // Only this thread is confined, and ends.
         match std::thread::spawn(move || tried.enforce()).join() {
@@ -194,5 +241,23 @@ impl Sandbox {
             Ok(Err(error)) => Err(SandboxError::Refused(error)),
             Err(_) => Err(SandboxError::Unsupported("a sandbox could not be tried")),
         }
+    }
+
+    /// Makes rules of it, and does not try them.
+    fn rules(&self) -> Result<Fence, SandboxError> {
+        let (walls, abi) = Walls::of(self)?;
+        Ok(Fence {
+            walls: Arc::new(walls),
+            abi,
+        })
+    }
+
+    /// The rules that hold within the namespaces of bubblewrap, made there.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn fence_within(mut self) -> Result<Fence, SandboxError> {
+        // Devices and terminals are the tree's own in there, but for those that it may write anyway.
+        let own = bubblewrap::PRIVATE.into_iter().chain(["/dev"]);
+        self.write.extend(own.map(PathBuf::from));
+        self.rules()
     }
 }

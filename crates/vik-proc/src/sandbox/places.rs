@@ -2,8 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-/// What programs write to that keeps nothing.
-pub const DEVICES: [&str; 9] = [
+/// What programs write to that is nobody's. Terminals are not among it: in their folder stand those of the user too, and
+/// who opens one reads what is typed there.
+pub const DEVICES: [&str; 8] = [
     "/dev/null",
     "/dev/zero",
     "/dev/full",
@@ -11,15 +12,11 @@ pub const DEVICES: [&str; 9] = [
     "/dev/urandom",
     "/dev/tty",
     "/dev/ptmx",
-    "/dev/pts",
     "/dev/shm",
 ];
 
 /// Where git keeps what a commit in this folder writes, where that is not below it. Of the folder of a repository above it
-/// all; of the main repository of a linked work tree what a commit needs, but neither its settings nor its hooks, which
-/// run elsewhere.
-///
-/// What a folder says of itself is not believed: a linked work tree must be known to its repository.
+/// all; else as [`repository_in`].
 pub fn repository_of(root: &Path) -> Vec<PathBuf> {
     let ceiling = std::env::var_os("GIT_CEILING_DIRECTORIES").unwrap_or_default();
     let ceilings: Vec<PathBuf> = std::env::split_paths(&ceiling).collect();
@@ -28,22 +25,30 @@ pub fn repository_of(root: &Path) -> Vec<PathBuf> {
         .take_while(|folder| !ceilings.iter().any(|ceiling| ceiling == folder))
         .map(|folder| folder.join(".git"))
         .find(|git| git.symlink_metadata().is_ok());
-    let Some(git) = git else { return Vec::new() };
-    let kind = git.symlink_metadata().map(|facts| facts.file_type());
-    if kind.as_ref().is_ok_and(std::fs::FileType::is_dir) {
-        return if git.parent() == Some(root) {
-            Vec::new()
-        } else {
-            vec![git]
-        };
+    match git {
+        Some(git) if git.parent() != Some(root) && kind(&git).is_some_and(|kind| kind.is_dir()) => vec![git],
+        Some(git) => linked(&git).unwrap_or_default(),
+        None => Vec::new(),
     }
-    if !kind.is_ok_and(|kind| kind.is_file()) {
-        return Vec::new();
-    }
-    linked(&git).unwrap_or_default()
 }
 
+/// Where git keeps what a commit in this folder writes, where the folder is a linked work tree: of the main repository what
+/// a commit needs, but neither its settings nor its hooks, which run elsewhere. A repository above it is another one.
+///
+/// What a folder says of itself is not believed: a linked work tree must be known to its repository.
+pub fn repository_in(root: &Path) -> Vec<PathBuf> {
+    linked(&root.join(".git")).unwrap_or_default()
+}
+
+fn kind(path: &Path) -> Option<std::fs::FileType> {
+    path.symlink_metadata().ok().map(|facts| facts.file_type())
+}
+
+/// What a file in place of a repository leads to.
 fn linked(git: &Path) -> Option<Vec<PathBuf>> {
+    if !kind(git)?.is_file() {
+        return None;
+    }
     let text = std::fs::read_to_string(git).ok()?;
     let named = Path::new(text.strip_prefix("gitdir:")?.trim());
     let own = git.parent()?.join(named).canonicalize().ok()?;
@@ -92,11 +97,11 @@ mod tests {
         let none: [PathBuf; 0] = [];
         assert_eq!(repository_of(&dir.join("main")), none);
         assert_eq!(repository_of(&dir.join("main/sub")), [dir.join("main/.git")]);
+        assert_eq!(repository_in(&dir.join("main/sub")), none);
         let parts = ["objects", "refs", "logs", "worktrees/linked"];
-        assert_eq!(
-            repository_of(&dir.join("linked")),
-            parts.map(|part| dir.join("main/.git").join(part))
-        );
+        let parts = parts.map(|part| dir.join("main/.git").join(part));
+        assert_eq!(repository_of(&dir.join("linked")), parts);
+        assert_eq!(repository_in(&dir.join("linked")), parts);
         assert_eq!(repository_of(&dir.join("forged")), none);
         // Another work tree's name does not help.
         std::fs::write(

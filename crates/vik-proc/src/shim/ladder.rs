@@ -56,16 +56,19 @@ impl Shim {
         self.cause = Some(cause);
         self.note_census(self.members());
         if let Some(agent) = self.agent {
-            // Before its setsid the child has no group yet.
-            if sys::kill(-agent.pid, libc::SIGINT).is_err() {
-                let _ = sys::kill(agent.pid, libc::SIGINT);
-            }
-            // What is stopped cannot end.
-            let _ = sys::kill(-agent.pid, libc::SIGCONT);
+            interrupt(agent);
         }
         self.phase = Phase::Interrupted {
             until: Instant::now() + self.spec.graces.int,
         };
+    }
+
+    /// Hands on a stop that was asked for before the agent ran.
+    #[cfg(target_os = "linux")]
+    pub(super) fn interrupt_late(&self, agent: ProcessId) {
+        if matches!(self.phase, Phase::Interrupted { .. }) {
+            interrupt(agent);
+        }
     }
 
     /// Goes to the last step at once.
@@ -154,7 +157,7 @@ impl Shim {
     }
 
     fn terminate_members(&mut self) {
-        for member in self.members() {
+        for member in self.inmates() {
             if self.step.terminated.insert(member) {
                 member.signal(libc::SIGTERM);
                 member.signal(libc::SIGCONT);
@@ -166,7 +169,16 @@ impl Shim {
         // A tree that forks faster than it dies is followed without a pause; the outer loop keeps the deadline.
         for _ in 0..ROUNDS {
             let mut anything_new = false;
-            for member in self.members() {
+            // Whole groups at once, before anybody: one by one, a storm of forks grows faster than it is read. Each is of a
+            // session that began below this shim, so nobody else is in it. The agent's own needs no reading.
+            if let Some(agent) = self.agent.filter(|_| self.ended.is_none()) {
+                let _ = sys::kill(-agent.pid, libc::SIGKILL);
+            }
+            let members = self.members();
+            for group in groups(&members) {
+                let _ = sys::kill(-group, libc::SIGKILL);
+            }
+            for member in members {
                 anything_new |= self.step.killed.insert(member);
                 member.signal(libc::SIGKILL);
             }
@@ -208,6 +220,13 @@ impl Shim {
         members
     }
 
+    /// The same, without what stands around the agent.
+    pub(super) fn inmates(&self) -> Vec<ProcessId> {
+        let mut inmates = self.members();
+        inmates.retain(|process| !self.wardens.contains(process));
+        inmates
+    }
+
     /// The proof that nothing is left, if nothing is.
     fn proof(&self, childless: bool) -> Option<Proof> {
         if !childless {
@@ -234,6 +253,26 @@ impl Shim {
     pub(super) fn leftovers(&self) -> u32 {
         let agent = self.agent;
         let signalled = self.step.terminated.union(&self.step.killed);
-        u32::try_from(signalled.filter(|process| Some(**process) != agent).count()).unwrap_or(u32::MAX)
+        let others = signalled.filter(|process| Some(**process) != agent && !self.wardens.contains(process));
+        u32::try_from(others.count()).unwrap_or(u32::MAX)
     }
+}
+
+/// The groups of processes that these are in, but for the caller's own.
+fn groups(members: &[ProcessId]) -> HashSet<i32> {
+    let of = |pid: Option<i32>| {
+        nix::unistd::getpgid(pid.map(nix::unistd::Pid::from_raw)).map(nix::unistd::Pid::as_raw)
+    };
+    let own = of(None);
+    let groups = members.iter().filter_map(|member| of(Some(member.pid)).ok());
+    groups.filter(|group| *group > 1 && Ok(*group) != own).collect()
+}
+
+fn interrupt(agent: ProcessId) {
+    // Before its setsid the child has no group yet.
+    if sys::kill(-agent.pid, libc::SIGINT).is_err() {
+        let _ = sys::kill(agent.pid, libc::SIGINT);
+    }
+    // What is stopped cannot end.
+    let _ = sys::kill(-agent.pid, libc::SIGCONT);
 }

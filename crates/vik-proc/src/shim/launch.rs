@@ -1,68 +1,202 @@
 //! From a spec to a running agent.
 
 use std::ffi::{CString, OsStr, OsString};
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+#[cfg(target_os = "linux")]
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use nix::libc;
 
 use super::feed::Feed;
 #[cfg(target_os = "linux")]
-use crate::sandbox;
-use crate::sandbox::{Fence, Sandbox};
+use super::within::{self, Given, Inside};
+#[cfg(target_os = "linux")]
+use crate::sandbox::{self, Backend, bubblewrap};
+use crate::sandbox::{Fence, Sandbox, SandboxError};
+#[cfg(target_os = "linux")]
+use crate::spec::SHIM_VERB;
 use crate::spec::{Output, ShimSpec, SpawnFailure, SpawnFailureKind as Kind, Stdin};
 #[cfg(target_os = "linux")]
 use crate::sys::Gate;
 use crate::sys::{self, ChildStep, Image};
 
-/// An agent that was forked; whether its `exec` succeeds is read from `report`.
+/// An agent that was forked, or what will start it.
 pub(super) struct Launched {
     pub(super) pid: i32,
-    /// End of file means that the agent runs; bytes mean that it could not be started.
-    pub(super) report: OwnedFd,
+    pub(super) evidence: Evidence,
     pub(super) feed: Option<Feed>,
+}
+
+/// What tells whether the agent runs.
+pub(super) enum Evidence {
+    /// The forked process is the agent. End of file means that it runs; bytes mean that it could not be started.
+    Exec(File),
+    /// The forked process is `bwrap`; what it starts inside tells.
+    #[cfg(target_os = "linux")]
+    Inside(Inside),
 }
 
 /// Forks the agent, into this cgroup where the kernel can.
 pub(super) fn launch(spec: &ShimSpec, cgroup: Option<&OwnedFd>) -> Result<Launched, SpawnFailure> {
-    let program = resolve(spec)?;
-    let (stdin, feed) = open_stdin(&spec.stdin)?;
-    let (stdout, stdout_fd) = open_output(&spec.stdout, 1, 1)?;
-    let (stderr, stderr_fd) = open_output(&spec.stderr, 2, stdout_fd)?;
+    #[cfg(target_os = "linux")]
+    if let Some(sandbox) = spec
+        .sandbox
+        .as_ref()
+        .filter(|it| it.backend == Backend::Bubblewrap)
+    {
+        return launch_within(spec, sandbox, cgroup);
+    }
+    let (stdio, feed) = open_stdio(spec)?;
     #[allow(unused_mut, reason = "only Linux takes the gate out of it")]
+    let mut image = agent(spec, stdio.numbers(), fence(spec)?, gate(spec)?)?;
+    let (report, pid) = fork(&image, cgroup)?;
+    drop(stdio);
+    #[cfg(target_os = "linux")]
+    serve(spec, &mut image)?;
+    Ok(Launched {
+        pid,
+        evidence: Evidence::Exec(report),
+        feed,
+    })
+}
+
+/// Forks `bwrap`, which starts this program again in its namespaces.
+#[cfg(target_os = "linux")]
+fn launch_within(
+    spec: &ShimSpec,
+    sandbox: &Sandbox,
+    cgroup: Option<&OwnedFd>,
+) -> Result<Launched, SpawnFailure> {
+    let made = |error: io::Error| os_failure("cannot make the descriptors of its sandbox", &error);
+    let program = bubblewrap::find().map_err(|error| no_sandbox(&error))?;
+    let (stdio, feed) = open_stdio(spec)?;
+    let stdio = stdio.lifted().map_err(made)?;
+    // By its descriptor: its path may not be there inside.
+    let own = File::open("/proc/self/exe").map_err(made)?;
+    let spec_json = serde_json::to_vec(spec).map_err(|error| made(error.into()))?;
+    let spec_file = within::nameless(&spec_json).map_err(made)?;
+    // Nobody reads in the table of processes what is hidden.
+    let walls = bubblewrap::arguments(sandbox).join(OsStr::from_bytes(b"\0"));
+    let walls = within::nameless(walls.as_bytes()).map_err(made)?;
+    let (ours, theirs) = UnixStream::pair().map_err(made)?;
+    let (complaints, complaining) = sys::pipe().map_err(made)?;
+    let null = fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open("/dev/null")
+        .map_err(made)?;
+    let given = Given {
+        spec: spec_file.as_raw_fd(),
+        words: theirs.as_raw_fd(),
+        stdio: stdio.each_ref().map(AsRawFd::as_raw_fd),
+    };
+    let passed = [given.spec, given.words, own.as_raw_fd(), walls.as_raw_fd()];
+    let passed = passed.into_iter().chain(given.stdio).collect();
+    let given = serde_json::to_string(&given).map_err(|error| made(error.into()))?;
+    let mark = spec.mark.as_ref();
+    let mark = mark
+        .map(|mark| entry(mark.name.as_ref(), mark.value.as_ref()))
+        .transpose()?;
+    let inside = format!("/proc/self/fd/{}", own.as_raw_fd());
+    let args = [
+        "bwrap",
+        "--args",
+        &walls.as_raw_fd().to_string(),
+        "--",
+        &inside,
+        SHIM_VERB,
+        within::VERB,
+        &given,
+    ];
+    let args = args.map(|arg| c_string(OsStr::new(arg)));
+    // The mark is also an argument: others may not read the environment of the inside.
+    let args = args
+        .into_iter()
+        .chain(mark.clone().map(Ok))
+        .collect::<Result<_, _>>()?;
     let mut image = Image {
         program: c_string(program.as_os_str())?,
+        args,
+        // What the agent is told might tell the loader of programs where agents have written.
+        env: mark.into_iter().collect(),
+        cwd: c"/".to_owned(),
+        stdio: [null.as_raw_fd(), null.as_raw_fd(), complaining.as_raw_fd()],
+        open_files: None,
+        umask: None,
+        gate: gate(spec)?,
+        fence: None,
+        passed,
+        deaf: true,
+    };
+    let (mut report, pid) = fork(&image, cgroup)?;
+    drop((stdio, theirs, complaining, spec_file, walls));
+    serve(spec, &mut image)?;
+    let mut bytes = Vec::new();
+    // Until `bwrap` itself runs.
+    let _ = io::Read::read_to_end(&mut report, &mut bytes);
+    if let Some((_, errno)) = sys::parse_report(&bytes) {
+        let error = io::Error::from_raw_os_error(errno);
+        return Err(not_put_up(&format!("bubblewrap: {error}")));
+    }
+    Ok(Launched {
+        pid,
+        evidence: Evidence::Inside(Inside::new(ours, complaints).map_err(made)?),
+        feed,
+    })
+}
+
+/// The agent, as it is to be started.
+pub(super) fn agent(
+    spec: &ShimSpec,
+    stdio: [RawFd; 3],
+    fence: Option<Fence>,
+    gate: GateOf,
+) -> Result<Image, SpawnFailure> {
+    #[cfg(not(target_os = "linux"))]
+    let () = gate;
+    Ok(Image {
+        program: c_string(resolve(spec)?.as_os_str())?,
         args: std::iter::once(&spec.program)
             .chain(&spec.args)
             .map(|arg| c_string(arg))
             .collect::<Result<_, _>>()?,
         env: environment(spec)?,
         cwd: c_string(spec.cwd.as_os_str())?,
-        stdio: [stdin.as_raw_fd(), stdout_fd, stderr_fd],
+        stdio,
         open_files: spec.open_files,
         umask: spec.umask,
         #[cfg(target_os = "linux")]
-        gate: gate(spec)?,
-        fence: fence(spec)?,
-    };
-    let (report, report_writer) = sys::pipe().map_err(|error| os_failure("cannot make a pipe", &error))?;
-    let pid =
-        sys::fork_exec(&image, cgroup, &report_writer).map_err(|error| os_failure("cannot fork", &error))?;
-    drop((stdin, stdout, stderr, report_writer));
-    #[cfg(target_os = "linux")]
-    if let (Some(gate), Some(sandbox)) = (image.gate.take(), &spec.sandbox) {
-        // Without listeners the child has failed, and reports it; threads are made after the fork only.
-        if let Ok(listeners) = gate.listeners() {
-            let rules = sandbox.hosts().unwrap_or_default().to_vec();
-            sandbox::serve(listeners, rules, spec.refusals.clone())
-                .map_err(|error| os_failure("cannot make the proxy of its sandbox", &error))?;
-        }
+        gate,
+        fence,
+        passed: Vec::new(),
+        deaf: false,
+    })
+}
+
+/// Forks; gives where a failure before `exec` is reported, and the pid.
+pub(super) fn fork(image: &Image, cgroup: Option<&OwnedFd>) -> Result<(File, i32), SpawnFailure> {
+    let (report, writer) = sys::pipe().map_err(|error| os_failure("cannot make a pipe", &error))?;
+    let pid = sys::fork_exec(image, cgroup, &writer).map_err(|error| os_failure("cannot fork", &error))?;
+    Ok((report.into(), pid))
+}
+
+/// Starts the proxy of a network of its own: threads are made after the fork only.
+#[cfg(target_os = "linux")]
+fn serve(spec: &ShimSpec, image: &mut Image) -> Result<(), SpawnFailure> {
+    if let (Some(gate), Some(sandbox)) = (image.gate.take(), &spec.sandbox)
+        // Without listeners the child has failed, and reports it.
+        && let Ok(listeners) = gate.listeners()
+    {
+        let rules = sandbox.hosts().unwrap_or_default().to_vec();
+        sandbox::serve(listeners, rules, spec.refusals.clone())
+            .map_err(|error| os_failure("cannot make the proxy of its sandbox", &error))?;
     }
-    Ok(Launched { pid, report, feed })
+    Ok(())
 }
 
 /// What a report of the child means.
@@ -70,7 +204,7 @@ pub(super) fn failure(spec: &ShimSpec, step: ChildStep, errno: i32) -> SpawnFail
     let error = io::Error::from_raw_os_error(errno);
     match step {
         ChildStep::Prepare => os_failure("cannot prepare the process", &error),
-        ChildStep::Confine => failed(Kind::NoSandbox, format!("its sandbox cannot be put up: {error}")),
+        ChildStep::Confine => not_put_up(&error.to_string()),
         ChildStep::Cwd => failed(
             Kind::BadCwd,
             format!("cannot enter {}: {error}", spec.cwd.display()),
@@ -97,25 +231,37 @@ pub(super) fn failure(spec: &ShimSpec, step: ChildStep, errno: i32) -> SpawnFail
     }
 }
 
+#[cfg(target_os = "linux")]
+type GateOf = Option<Gate>;
+#[cfg(not(target_os = "linux"))]
+type GateOf = ();
+
+#[cfg(not(target_os = "linux"))]
+fn gate(_: &ShimSpec) -> Result<GateOf, SpawnFailure> {
+    Ok(())
+}
+
 /// The way into a network of its own, where only listed hosts may be reached.
 #[cfg(target_os = "linux")]
-fn gate(spec: &ShimSpec) -> Result<Option<Gate>, SpawnFailure> {
+fn gate(spec: &ShimSpec) -> Result<GateOf, SpawnFailure> {
     let ports = spec.sandbox.as_ref().and_then(Sandbox::ports);
     let gate = ports.map(Gate::new).transpose();
-    gate.map_err(|error| failed(Kind::NoSandbox, format!("its sandbox cannot be put up: {error}")))
+    gate.map_err(|error| not_put_up(&error.to_string()))
 }
 
 /// The sandbox as this system upholds it, made before the fork.
 fn fence(spec: &ShimSpec) -> Result<Option<Fence>, SpawnFailure> {
     let fence = spec.sandbox.as_ref().map(Sandbox::fence).transpose();
-    fence.map_err(|error| {
-        let why = std::error::Error::source(&error).map(|why| format!(": {why}"));
-        let why = why.unwrap_or_default();
-        failed(
-            Kind::NoSandbox,
-            format!("its sandbox cannot be put up: {error}{why}"),
-        )
-    })
+    fence.map_err(|error| no_sandbox(&error))
+}
+
+pub(super) fn no_sandbox(error: &SandboxError) -> SpawnFailure {
+    let why = std::error::Error::source(error).map(|why| format!(": {why}"));
+    not_put_up(&format!("{error}{}", why.unwrap_or_default()))
+}
+
+pub(super) fn not_put_up(why: &str) -> SpawnFailure {
+    failed(Kind::NoSandbox, format!("its sandbox cannot be put up: {why}"))
 }
 
 fn failed(kind: Kind, message: String) -> SpawnFailure {
@@ -139,19 +285,20 @@ fn c_string(text: &OsStr) -> Result<CString, SpawnFailure> {
     })
 }
 
+fn entry(name: &OsStr, value: &OsStr) -> Result<CString, SpawnFailure> {
+    let mut entry = OsString::with_capacity(name.len() + value.len() + 1);
+    entry.push(name);
+    entry.push("=");
+    entry.push(value);
+    CString::new(entry.into_vec()).map_err(|_| {
+        failed(
+            Kind::Other,
+            format!("the variable {:?} holds a NUL byte", name.to_string_lossy()),
+        )
+    })
+}
+
 fn environment(spec: &ShimSpec) -> Result<Vec<CString>, SpawnFailure> {
-    let entry = |name: &OsStr, value: &OsStr| {
-        let mut entry = OsString::with_capacity(name.len() + value.len() + 1);
-        entry.push(name);
-        entry.push("=");
-        entry.push(value);
-        CString::new(entry.into_vec()).map_err(|_| {
-            failed(
-                Kind::Other,
-                format!("the variable {:?} holds a NUL byte", name.to_string_lossy()),
-            )
-        })
-    };
     let mark = spec.mark.as_ref();
     spec.env
         .iter()
@@ -198,9 +345,46 @@ fn resolve(spec: &ShimSpec) -> Result<PathBuf, SpawnFailure> {
     ))
 }
 
+/// Where the agent reads and writes.
+struct Stdio {
+    stdin: OwnedFd,
+    stdout: (Option<OwnedFd>, RawFd),
+    stderr: (Option<OwnedFd>, RawFd),
+}
+
+impl Stdio {
+    fn numbers(&self) -> [RawFd; 3] {
+        [self.stdin.as_raw_fd(), self.stdout.1, self.stderr.1]
+    }
+
+    /// The same with numbers from 3 on.
+    #[cfg(target_os = "linux")]
+    fn lifted(self) -> io::Result<[OwnedFd; 3]> {
+        Ok([
+            self.stdin,
+            sys::lifted(self.stdout.1)?,
+            sys::lifted(self.stderr.1)?,
+        ])
+    }
+}
+
+fn open_stdio(spec: &ShimSpec) -> Result<(Stdio, Option<Feed>), SpawnFailure> {
+    let (stdin, feed) = open_stdin(&spec.stdin)?;
+    let stdout = open_output(&spec.stdout, 1, 1)?;
+    let stderr = open_output(&spec.stderr, 2, stdout.1)?;
+    Ok((
+        Stdio {
+            stdin,
+            stdout,
+            stderr,
+        },
+        feed,
+    ))
+}
+
 fn open_stdin(stdin: &Stdin) -> Result<(OwnedFd, Option<Feed>), SpawnFailure> {
     match stdin {
-        Stdin::Null => match fs::File::open("/dev/null") {
+        Stdin::Null => match File::open("/dev/null") {
             Ok(null) => Ok((null.into(), None)),
             Err(error) => Err(failed(Kind::BadStdin, format!("cannot open /dev/null: {error}"))),
         },

@@ -5,6 +5,7 @@
 //! daemon is gone: then the agent is stopped, or a later daemon is waited for at the control FIFO), 1 and 2 what the agent may inherit, 3 the status pipe to the daemon, 4 perhaps a lock to hold.
 
 mod control;
+mod disk;
 mod feed;
 mod ladder;
 mod launch;
@@ -12,7 +13,10 @@ mod lifeline;
 mod record;
 mod roll;
 mod watch;
+#[cfg(target_os = "linux")]
+mod within;
 
+use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
@@ -24,10 +28,14 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
 use self::control::{Control, Owner, Word};
+use self::disk::Disk;
 use self::feed::Feed;
 use self::ladder::{Phase, Step};
+use self::launch::Evidence;
 use self::lifeline::{Command, Lifeline};
 use self::roll::Roll;
+#[cfg(target_os = "linux")]
+use self::within::Inside;
 use crate::cgroup::Cgroup;
 use crate::identity::ProcessId;
 use crate::sandbox::Overrun;
@@ -36,7 +44,16 @@ use crate::sys;
 
 /// Runs the shim to its end: what the hidden verb `vik __shim` does. Call it first thing in `main`, before threads,
 /// logging and command line parsing: it takes over descriptors 0, 3 and 4 and all signals.
+///
+/// `vik __shim within` is what `bwrap` starts in the namespaces of a sandbox.
 pub fn main() -> ExitCode {
+    #[cfg(target_os = "linux")]
+    if std::env::args_os()
+        .nth(2)
+        .is_some_and(|word| word == within::VERB)
+    {
+        return within::main(std::env::args().nth(3));
+    }
     crate::shield();
     let _ = nix::unistd::setsid();
     #[cfg(target_os = "linux")]
@@ -92,11 +109,18 @@ struct Shim {
     cgroup: Option<Cgroup>,
     signals: OwnedFd,
     subreaper: bool,
+    /// What was forked: the agent, or what stands around it.
+    child: Option<i32>,
     agent: Option<ProcessId>,
-    /// How the agent ended, once it is reaped.
+    /// What stands around the agent: it hears no signal, and ends after it.
+    wardens: Vec<ProcessId>,
+    /// How the agent ended, once that is known.
     ended: Option<(Option<i32>, Option<i32>)>,
     /// Open until it is known whether `exec` succeeded.
-    report: Option<OwnedFd>,
+    report: Option<File>,
+    /// Where what is started within namespaces tells of itself.
+    #[cfg(target_os = "linux")]
+    inside: Option<Inside>,
     feed: Option<Feed>,
     spawn_error: Option<SpawnFailure>,
     cause: Option<Cause>,
@@ -105,6 +129,7 @@ struct Shim {
     step: Step,
     /// When it is looked again whether the tree keeps to its limits.
     look_at: Option<Instant>,
+    disk: Option<Disk>,
     overrun: Option<Overrun>,
 }
 
@@ -121,9 +146,13 @@ impl Shim {
             cgroup: None,
             signals,
             subreaper,
+            child: None,
             agent: None,
+            wardens: Vec::new(),
             ended: None,
             report: None,
+            #[cfg(target_os = "linux")]
+            inside: None,
             feed: None,
             spawn_error: None,
             cause: None,
@@ -131,6 +160,7 @@ impl Shim {
             started_at: SystemTime::now(),
             step: Step::default(),
             look_at: None,
+            disk: None,
             overrun: None,
         }
     }
@@ -140,6 +170,9 @@ impl Shim {
             let mut roll = Roll::begin(path);
             // Only a census tells a later daemon of it.
             self.cgroup = Cgroup::make(ProcessId::current());
+            if let (Some(cgroup), Some(sandbox)) = (&self.cgroup, &self.spec.sandbox) {
+                cgroup.limit(sandbox.limits);
+            }
             roll.set_cgroup(self.cgroup.as_ref());
             self.roll = Some(roll);
         }
@@ -151,15 +184,20 @@ impl Shim {
                 .as_deref()
                 .and_then(|path| Control::make(path).ok());
         }
+        self.begin_disk_watch();
         let cgroup = self.cgroup.as_ref().and_then(|cgroup| cgroup.open().ok());
         match launch::launch(&self.spec, cgroup.as_ref()) {
             Ok(launched) => {
-                self.agent = ProcessId::of(launched.pid).or(Some(ProcessId {
-                    pid: launched.pid,
-                    start_time: 0,
-                }));
-                self.report = Some(launched.report);
+                self.child = Some(launched.pid);
                 self.feed = launched.feed;
+                match launched.evidence {
+                    Evidence::Exec(report) => {
+                        self.agent = Some(identity(launched.pid));
+                        self.report = Some(report);
+                    }
+                    #[cfg(target_os = "linux")]
+                    Evidence::Inside(inside) => self.inside = Some(inside),
+                }
             }
             Err(failure) => {
                 self.spawn_error = Some(failure);
@@ -209,16 +247,18 @@ impl Shim {
                 Err(_) => return true,
             };
             self.census_is_old();
-            let agent = self.agent.map(|agent| agent.pid);
-            if status.pid().map(Pid::as_raw) == agent {
-                match status {
-                    WaitStatus::Exited(_, code) => self.ended = Some((Some(code), None)),
-                    WaitStatus::Signaled(_, signal, _) => self.ended = Some((None, Some(signal as i32))),
+            if status.pid().map(Pid::as_raw) == self.child {
+                let ended = match status {
+                    WaitStatus::Exited(_, code) => (Some(code), None),
+                    WaitStatus::Signaled(_, signal, _) => (None, Some(signal as i32)),
                     _ => continue,
-                }
+                };
                 // What was not read by now never will be.
                 self.feed = None;
                 self.read_report();
+                #[cfg(target_os = "linux")]
+                self.lose_inside(ended);
+                self.ended.get_or_insert(ended);
             }
         }
     }
@@ -233,15 +273,68 @@ impl Shim {
                 self.spawn_error = Some(launch::failure(&self.spec, step, errno));
                 self.feed = None;
             }
-            (None, Some(agent)) => {
-                self.started_at = SystemTime::now();
-                self.check_cgroup();
-                self.note_agent(agent);
-                self.begin_watch();
-                self.tell(&Status::Started(agent));
-            }
+            (None, Some(agent)) => self.begin(agent),
             (None, None) => {}
         }
+    }
+
+    /// The agent runs.
+    fn begin(&mut self, agent: ProcessId) {
+        self.started_at = SystemTime::now();
+        self.check_cgroup();
+        self.note_agent(agent);
+        self.begin_watch();
+        self.tell(&Status::Started(agent));
+    }
+
+    /// Takes in what is said from within namespaces.
+    #[cfg(target_os = "linux")]
+    fn hear_inside(&mut self) {
+        let heard = self.inside.as_mut().map(Inside::hear).unwrap_or_default();
+        for word in heard {
+            match word {
+                within::Word::Runs(pid) => {
+                    let outermost = self.child.unwrap_or(0);
+                    let found = within::find(outermost, pid);
+                    // Not to be found is only where there is no /proc; what is ended then is all of it.
+                    let (agent, wardens) = found.unwrap_or((identity(outermost), Vec::new()));
+                    self.agent = Some(agent);
+                    self.wardens = wardens;
+                    self.begin(agent);
+                    self.interrupt_late(agent);
+                    if let Some(inside) = &mut self.inside {
+                        inside.answer();
+                    }
+                }
+                within::Word::Failed(failure) => {
+                    self.spawn_error = Some(failure);
+                    self.feed = None;
+                }
+                within::Word::Ended { code, signal } => {
+                    self.ended = Some((code, signal));
+                    self.feed = None;
+                }
+            }
+        }
+    }
+
+    /// `bwrap` has ended: after the agent, or before there was one.
+    #[cfg(target_os = "linux")]
+    fn lose_inside(&mut self, ended: (Option<i32>, Option<i32>)) {
+        self.hear_inside();
+        let Some(inside) = self.inside.take() else { return };
+        if self.ended.is_some() || self.spawn_error.is_some() {
+            return;
+        }
+        if self.agent.is_none() && self.phase == Phase::Running {
+            self.spawn_error = Some(launch::not_put_up(&inside.complaint()));
+            return;
+        }
+        // What told of the end was killed: `bwrap` says by what.
+        self.ended = Some(match ended {
+            (Some(code @ 129..), None) => (None, Some(code - 128)),
+            ended => ended,
+        });
     }
 
     /// A group that the agent was not born into would pass for one that is empty.
@@ -287,6 +380,8 @@ impl Shim {
         let control = watch(self.control.as_ref().map(Control::fd), PollFlags::POLLIN);
         let owner = watch(self.owner.as_ref().and_then(Owner::fd), PollFlags::POLLIN);
         let report = watch(self.report.as_ref().map(AsFd::as_fd), PollFlags::POLLIN);
+        #[cfg(target_os = "linux")]
+        let inside = watch(self.inside.as_ref().and_then(Inside::fd), PollFlags::POLLIN);
         let (feed, feed_for) = self.feed.as_ref().and_then(Feed::poll).unzip();
         let feed = watch(feed, feed_for.unwrap_or(PollFlags::empty()));
         let timeout = timeout.map_or(PollTimeout::NONE, |timeout| {
@@ -299,8 +394,14 @@ impl Shim {
         let ready = |index: Option<usize>| index.is_some_and(|index| fds[index].any().unwrap_or(true));
         let (signals, lifeline, report, feed) = (ready(Some(0)), ready(lifeline), ready(report), ready(feed));
         let (control, owner) = (ready(control), ready(owner));
+        #[cfg(target_os = "linux")]
+        let inside = ready(inside);
         if report {
             self.read_report();
+        }
+        #[cfg(target_os = "linux")]
+        if inside {
+            self.hear_inside();
         }
         let unwatched = self.feed.as_ref().is_some_and(|feed| feed.poll().is_none());
         if (feed || unwatched) && !self.feed.as_mut().is_some_and(Feed::pump) {
@@ -412,6 +513,10 @@ impl Shim {
             self.stop(Cause::LifelineLost);
         }
     }
+}
+
+fn identity(pid: i32) -> ProcessId {
+    ProcessId::of(pid).unwrap_or(ProcessId { pid, start_time: 0 })
 }
 
 /// Lets go of the inherited standard output.

@@ -16,6 +16,10 @@ impl Shim {
             self.note_census(survivors.clone());
         }
         let proven = proof.is_proven();
+        if let (None, Some(cgroup)) = (self.overrun, &self.cgroup) {
+            // The kernel may have been faster than the last look.
+            self.overrun = cgroup.overrun(self.limits());
+        }
         let record = self.record(proof);
         if let (Some(path), Ok(mut json)) = (&self.spec.exit_record, serde_json::to_vec(&record)) {
             json.push(b'\n');

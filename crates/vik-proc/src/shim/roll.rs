@@ -69,9 +69,10 @@ impl Roll {
 impl Shim {
     /// The agent runs.
     pub(super) fn note_agent(&mut self, agent: ProcessId) {
+        let members = [&[agent], self.wardens.as_slice()].concat();
         if let Some(roll) = &mut self.roll {
             roll.census.agent = Some(agent);
-            roll.note(vec![agent]);
+            roll.note(members);
             (roll.again, roll.pause) = (Instant::now() + FIRST, FIRST);
         }
     }
@@ -109,7 +110,10 @@ impl Shim {
 
     /// When [`refresh_census`](Self::refresh_census) has something to do.
     pub(super) fn census_at(&self) -> Option<Instant> {
-        let running = self.phase == Phase::Running && self.report.is_none() && self.ended.is_none();
+        let running = self.phase == Phase::Running
+            && self.report.is_none()
+            && self.agent.is_some()
+            && self.ended.is_none();
         self.roll.as_ref().filter(|_| running).map(|roll| roll.again)
     }
 }

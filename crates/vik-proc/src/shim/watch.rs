@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::Shim;
+use super::disk::Disk;
 use crate::identity::ProcessId;
 use crate::sandbox::{Overrun, SandboxLimits};
 use crate::sys;
@@ -13,9 +14,16 @@ const CALM: Duration = Duration::from_millis(500);
 const CLOSE: Duration = Duration::from_millis(50);
 
 impl Shim {
-    fn limits(&self) -> SandboxLimits {
+    pub(super) fn limits(&self) -> SandboxLimits {
         let sandbox = self.spec.sandbox.as_ref();
         sandbox.map(|sandbox| sandbox.limits).unwrap_or_default()
+    }
+
+    /// Before the agent starts: what is free then counts.
+    pub(super) fn begin_disk_watch(&mut self) {
+        let sandbox = self.spec.sandbox.as_ref();
+        let watched = sandbox.and_then(|sandbox| Some((&sandbox.write, sandbox.limits.disk?)));
+        self.disk = watched.map(|(write, limit)| Disk::watch(write, limit));
     }
 
     pub(super) fn begin_watch(&mut self) {
@@ -26,7 +34,16 @@ impl Shim {
         if self.look_at.is_none_or(|at| now < at) {
             return;
         }
-        let (overrun, close) = look(self.limits(), &self.members());
+        let members = self.inmates();
+        let (mut overrun, mut close) = look(self.limits(), &members);
+        if let Some(disk) = &mut self.disk {
+            let (over, near) = disk.look(now, &members);
+            overrun = overrun.or(over);
+            close |= near;
+        }
+        if let Some(cgroup) = &self.cgroup {
+            overrun = overrun.or_else(|| cgroup.overrun(self.limits()));
+        }
         if overrun.is_none() {
             self.look_at = Some(now + if close { CLOSE } else { CALM });
             return;

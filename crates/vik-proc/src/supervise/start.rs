@@ -3,10 +3,9 @@
 use std::ffi::OsStr;
 use std::fs::OpenOptions;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 
-use nix::fcntl::{FcntlArg, fcntl};
 use nix::spawn::{PosixSpawnAttr, PosixSpawnFileActions, PosixSpawnFlags, posix_spawn};
 use nix::sys::signal::{SigSet, Signal};
 use tokio::net::unix::pipe;
@@ -52,12 +51,12 @@ impl Prepared {
             StdoutMode::Null => (None, OpenOptions::new().write(true).open("/dev/null")?.into()),
         };
         let mut given = vec![
-            (lifted(lifeline_read.as_fd())?, 0),
-            (lifted(stdout_write.as_fd())?, 1),
-            (lifted(status_write.as_fd())?, 3),
+            (sys::lifted(lifeline_read.as_raw_fd())?, 0),
+            (sys::lifted(stdout_write.as_raw_fd())?, 1),
+            (sys::lifted(status_write.as_raw_fd())?, 3),
         ];
         if let Some(lock) = lock {
-            given.push((lifted(lock)?, 4));
+            given.push((sys::lifted(lock.as_raw_fd())?, 4));
         }
         Ok(Self {
             lifeline: pipe::Sender::from_owned_fd(lifeline)?,
@@ -130,10 +129,4 @@ impl Supervisor {
         )?;
         Ok(pid.as_raw())
     }
-}
-
-/// A copy of the descriptor with a number that none of the targets has.
-fn lifted(fd: BorrowedFd<'_>) -> io::Result<OwnedFd> {
-    let copy = fcntl(fd, FcntlArg::F_DUPFD_CLOEXEC(10))?;
-    sys::owned(copy)
 }

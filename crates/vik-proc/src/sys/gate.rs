@@ -50,8 +50,9 @@ impl Gate {
         hand_out(self.theirs.as_raw_fd(), &listeners[..used])
     }
 
+    /// The first step of [`enter`](Self::enter).
     #[allow(unsafe_code)]
-    fn leave_network(&self) -> io::Result<()> {
+    pub(crate) fn leave_network(&self) -> io::Result<()> {
         // SAFETY: plain numbers.
         if unsafe { libc::unshare(libc::CLONE_NEWNET) } == 0 {
             return Ok(());
@@ -61,6 +62,20 @@ impl Gate {
         if unsafe { libc::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNET) } != 0 {
             return Err(io::Error::last_os_error());
         }
+        // The files of a process that may not be looked into, as a shim's child is, belong to root. So it may be until they
+        // are written; there is nothing in it that the agent will not have.
+        // SAFETY: plain numbers.
+        let before = unsafe { libc::prctl(libc::PR_GET_DUMPABLE) };
+        // SAFETY: as above.
+        unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 1) };
+        let mapped = self.map_user();
+        // SAFETY: as above.
+        unsafe { libc::prctl(libc::PR_SET_DUMPABLE, before) };
+        mapped
+    }
+
+    /// Who it was it is in its new namespace too.
+    fn map_user(&self) -> io::Result<()> {
         // Without it the kernel takes no map of groups from who has no privileges; older ones have no such file.
         let _ = put(c"/proc/self/setgroups", b"deny");
         put(c"/proc/self/uid_map", &self.uid_map)?;

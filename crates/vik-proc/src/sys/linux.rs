@@ -92,6 +92,14 @@ pub(crate) fn children(pid: i32) -> Option<Vec<i32>> {
     Some(children)
 }
 
+/// The pids of a process in all namespaces that it has one in, from the one of this process down.
+pub(crate) fn pids_within(pid: i32) -> Vec<i32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let pids = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+    let pids = pids.unwrap_or_default().split_ascii_whitespace();
+    pids.filter_map(|pid| pid.parse().ok()).collect()
+}
+
 /// The name of a process, as it was started or has named itself.
 pub(crate) fn name(pid: i32) -> String {
     let name = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();

@@ -182,6 +182,10 @@ pub(crate) struct Image {
     pub(crate) gate: Option<Gate>,
     /// Put around the child last of all.
     pub(crate) fence: Option<Fence>,
+    /// Descriptors that it gets beside these, under their own numbers, from 3 on.
+    pub(crate) passed: Vec<RawFd>,
+    /// Whether what asks a tree to stop is nothing to it: it stands around the agent, and ends after it.
+    pub(crate) deaf: bool,
 }
 
 /// The step of the child that failed before `exec`, as the first byte of its report; the rest is errno.
@@ -289,6 +293,11 @@ unsafe fn child(
         for signal in 1..=64 {
             libc::signal(signal, libc::SIG_DFL);
         }
+        if image.deaf {
+            for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM] {
+                libc::signal(signal, libc::SIG_IGN);
+            }
+        }
         let mut none: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&mut none);
         libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
@@ -311,6 +320,9 @@ unsafe fn child(
             }
         }
         cloexec_from_3();
+        for &fd in &image.passed {
+            libc::fcntl(fd, libc::F_SETFD, 0);
+        }
         if let Some(Err(error)) = image.fence.as_ref().map(Fence::enforce) {
             return (ChildStep::Confine, error.raw_os_error().unwrap_or(0));
         }
@@ -351,6 +363,13 @@ pub(crate) fn owned(fd: RawFd) -> io::Result<OwnedFd> {
     }
     // SAFETY: the caller has just got this descriptor from the system, and gives it away here.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Another descriptor of the same open file, closed by `exec`, with a number above those that are given to programs.
+#[allow(unsafe_code)]
+pub(crate) fn lifted(fd: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: plain numbers; one that is not open gives an error.
+    owned(unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 10) })
 }
 
 /// `flock`, which nix offers only with an unlock on drop; a lock that is shared with a shim must not be unlocked.

@@ -23,22 +23,26 @@ async fn int_is_enough_for_an_agent_that_behaves() {
 
 #[tokio::test]
 async fn what_ignores_int_gets_term_and_what_ignores_both_is_killed() {
-    let scene = Scene::new();
-    let mut spec = scene.spec("ignore SIGINT ready @up hang");
+    deaf_agents_are_ended(&Scene::new()).await;
+}
+
+/// One that ignores SIGINT, and one that ignores SIGTERM too.
+pub(crate) async fn deaf_agents_are_ended(scene: &Scene) {
+    let mut spec = scene.spec("ignore SIGINT ready @deaf hang");
     spec.graces.int = SHORT;
     let supervised = scene.start(&spec).await;
-    scene.ready("up").await;
+    scene.ready("deaf").await;
     supervised.stop();
     assert_eq!(scene.end(&supervised).await.signal, Some(15));
 
-    let mut spec = scene.spec("ignore SIGINT ignore SIGTERM ready @up2 hang");
+    let mut spec = scene.spec("ignore SIGINT ignore SIGTERM ready @deafer hang");
     spec.graces = Graces {
         int: SHORT,
         term: SHORT,
         ..spec.graces
     };
     let supervised = scene.start(&spec).await;
-    scene.ready("up2").await;
+    scene.ready("deafer").await;
     let before = Instant::now();
     supervised.stop();
     let record = scene.end(&supervised).await;
@@ -171,7 +175,10 @@ async fn a_stop_while_the_prompt_is_not_read() {
 
 #[tokio::test]
 async fn a_storm_of_forks_is_killed() {
-    let scene = Scene::new();
+    a_storm_is_killed(&Scene::new()).await;
+}
+
+pub(crate) async fn a_storm_is_killed(scene: &Scene) {
     // 127 processes at most, each in a session of its own, which ignore all but SIGKILL.
     let supervised = scene.start(&scene.spec("storm 6")).await;
     let path = scene.path("census");

@@ -17,3 +17,5 @@ mod owners;
 mod starting;
 mod support;
 mod sweeping;
+#[cfg(target_os = "linux")]
+mod walled;

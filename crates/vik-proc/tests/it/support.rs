@@ -1,14 +1,15 @@
 //! A folder, a mark and a supervisor for one test.
 
 use std::ffi::OsString;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 use vik_proc::{
-    Census, ExitRecord, Graces, Mark, Output, ProcessId, Proof, SHIM_VERB, ShimSpec, StdoutMode, Supervised,
-    Supervisor,
+    Backend, Calls, Census, ExitRecord, Graces, Mark, Output, ProcessId, Proof, Reads, SHIM_VERB, Sandbox,
+    ShimSpec, StdoutMode, Supervised, Supervisor,
 };
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_vik-shim-test");
@@ -24,9 +25,21 @@ pub(crate) struct Scene {
     pub(crate) folder: TempDir,
     pub(crate) mark: Mark,
     pub(crate) supervisor: Supervisor,
+    /// Whether its agents are in namespaces of bubblewrap.
+    walled: bool,
 }
 
 impl Scene {
+    /// A scene whose agents are in namespaces, with their folder writable. `None`, and said aloud, where there is no
+    /// bubblewrap.
+    pub(crate) fn walled(test: &str) -> Option<Self> {
+        bubblewrap(test).then(|| {
+            let mut scene = Self::new();
+            scene.walled = true;
+            scene
+        })
+    }
+
     pub(crate) fn new() -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let unique = format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
@@ -34,6 +47,7 @@ impl Scene {
             folder: tempfile::tempdir().unwrap(),
             mark: Mark::new(MARK, unique),
             supervisor: Supervisor::new(PROGRAM, [OsString::from(SHIM_VERB)]).unwrap(),
+            walled: false,
         }
     }
 
@@ -68,6 +82,16 @@ impl Scene {
             leftover: LONG,
             kill: DEADLINE,
         };
+        spec.sandbox = self.walled.then(|| Sandbox {
+            backend: Backend::Bubblewrap,
+            write: vec![self.folder.path().to_owned(), "/dev/null".into()],
+            read: Reads::AllBut {
+                hidden: Vec::new(),
+                shown: vec![PROGRAM.into()],
+            },
+            calls: Some(Calls::default()),
+            ..Sandbox::default()
+        });
         spec
     }
 
@@ -94,7 +118,24 @@ impl Scene {
                 .and_then(|text| text.parse::<i32>().ok())
         })
         .await;
+        let pid = if self.walled { self.outside(pid) } else { pid };
         ProcessId::of(pid).unwrap_or(ProcessId { pid, start_time: 0 })
+    }
+
+    /// The pid by which a process of the scene is known outside of its namespace.
+    fn outside(&self, inside: i32) -> i32 {
+        let last = |pid: i32| {
+            let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+            let pids = status
+                .lines()
+                .find_map(|line| line.strip_prefix("NSpid:"))?
+                .trim();
+            pids.rsplit_once('\t')?.1.parse::<i32>().ok()
+        };
+        let all = marked(&self.mark).into_iter().map(|process| process.pid);
+        all.into_iter()
+            .find(|&pid| last(pid) == Some(inside))
+            .unwrap_or(-1)
     }
 
     pub(crate) fn census(&self) -> Census {
@@ -181,6 +222,23 @@ impl Drop for Scene {
             );
         }
     }
+}
+
+/// Whether there is a bubblewrap that works here. Where there is none the test says that it is skipped, or fails where
+/// `VIK_REQUIRE_BUBBLEWRAP` is set.
+pub(crate) fn bubblewrap(test: &str) -> bool {
+    let sandbox = Sandbox {
+        backend: Backend::Bubblewrap,
+        ..Sandbox::default()
+    };
+    let Err(error) = sandbox.fence() else { return true };
+    assert!(
+        std::env::var_os("VIK_REQUIRE_BUBBLEWRAP").is_none(),
+        "{test}: {error}"
+    );
+    // Not `eprintln!`, which the test runner keeps to itself.
+    let _ = writeln!(std::io::stderr(), "skipped: {test}: {error}");
+    false
 }
 
 /// An independent look at the process table.

@@ -84,7 +84,7 @@ async fn what_an_agent_starts_descends_from_its_shim() {
 }
 
 /// A supervisor whose shims are nobody's. Only root can have one.
-fn as_nobody(scene: &Scene) -> Option<Supervisor> {
+pub(crate) fn as_nobody(scene: &Scene) -> Option<Supervisor> {
     if !nix::unistd::geteuid().is_root() {
         println!("skipped: only root can start a shim as another user");
         return None;

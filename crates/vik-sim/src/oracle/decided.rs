@@ -276,7 +276,7 @@ impl Oracle {
     ) -> Held {
         let asked = matches!(told, Told::Ask(_, Ask::Answer(reply)) if reply.issue == *issue && reply.answer == *answer);
         let by_default =
-            by == "the time limit" && *answer == approval::Answer::at_the_limit(request.on_timeout);
+            by == approval::TIME_LIMIT && *answer == approval::Answer::at_the_limit(request.on_timeout);
         ensure(
             asked || by_default,
             "an answer is a person's, or the default",

@@ -6,7 +6,7 @@ use vik_core::ids::StageName;
 use vik_core::machine::{Note, ParkReason};
 use vik_core::scheduler::{Effect, Hold, Input, Scheduler};
 use vik_core::time::Now;
-use vik_core::workflow::Workflow;
+use vik_core::workflow::{Stage, Workflow};
 
 use super::owned::may_be_followed;
 use super::{Broken, Oracle, ensure, number};
@@ -161,7 +161,7 @@ impl Oracle {
             }
             Hold::Approval { .. } => {
                 let stage = self.policy.stage(stage);
-                stage.is_some_and(|stage| stage.approve.as_ref().is_some_and(|policy| policy.before))
+                stage.is_some_and(Stage::asks_before)
             }
             Hold::Untrusted { .. } => self.trust(item) == Trust::Held,
             Hold::Filtered => true,

@@ -3,6 +3,7 @@
 use vik_core::limits::LimitScope;
 use vik_core::scheduler::{Scheduler, Start};
 use vik_core::time::Now;
+use vik_core::workflow::Stage;
 
 use super::books::{Active, day};
 use super::{Broken, Facts, Oracle, ensure, number};
@@ -73,9 +74,7 @@ impl Oracle {
     /// A person, or the time limit, has let it start, as its text is now.
     fn is_approved(&self, issue: usize, start: &Start) -> Held {
         let stage = self.policy.stage(&start.stage.name);
-        let asks = stage
-            .and_then(|stage| stage.approve.as_ref())
-            .is_some_and(|policy| policy.before);
+        let asks = stage.is_some_and(Stage::asks_before);
         let text = format!("{}.{}", start.run, start.issue.text_fingerprint());
         let approved = self.approved.get(&(issue, start.stage.name.clone()));
         ensure(

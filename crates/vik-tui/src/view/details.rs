@@ -2,7 +2,6 @@
 
 use ratatui::layout::Rect;
 use vik_api::{ApprovalView, Explained, HoldView, SessionView};
-use vik_core::approval::OnTimeout;
 
 use super::paint::Paint;
 use crate::app::{App, Tab, life, spent};
@@ -193,10 +192,7 @@ fn approval(app: &App, row: &ApprovalView, out: &mut Lines) {
         out.put("paths", &call.paths.join(" "), Tone::Plain, 4);
     }
     let left = span(seconds(app.now, request.until));
-    let then = match request.on_timeout {
-        OnTimeout::Deny => "denied",
-        OnTimeout::Approve => "approved",
-    };
+    let then = request.on_timeout.done();
     out.put(
         "answer",
         &format!("a approves, x denies; {then} in {left}"),

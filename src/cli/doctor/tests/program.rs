@@ -120,6 +120,23 @@ fn exit_codes_tell_what_failed() {
 }
 
 #[test]
+fn an_agent_that_cannot_ask_before_calls_is_told() {
+    let env = world();
+    let asking = workflow("true", "true").replace(
+        "prompt:",
+        "approve: { calls: [{ tool: [shell] }] }\n      prompt:",
+    );
+    env.workflow(&asking);
+    assert_eq!(
+        result(&env, &["--offline"]),
+        (0, vec!["template_undefined".to_owned()])
+    );
+    env.workflow(&asking.replace("model: m", "model: m, args: { profile: x }"));
+    let (exit, codes) = result(&env, &["--offline"]);
+    assert_eq!((exit, codes[0].as_str()), (1, "agent_profile"));
+}
+
+#[test]
 fn an_interrupt_ends_what_runs() {
     let env = world();
     env.workflow(&workflow("touch pulling; sleep 1000", "true").replace("1s", "1h"));

@@ -103,7 +103,8 @@ fn an_interrupt_ends_it() {
         }
         other.set();
     });
-    let ran = place.run("touch started; sleep 1000", 600_000, false, &interrupt);
+    // A shell that outlives its `sleep` says of what it died.
+    let ran = place.run("touch started; exec sleep 1000", 600_000, false, &interrupt);
     setter.join().unwrap();
     assert_eq!(ran.text, "[stopped: interrupted]\n");
 }

@@ -28,6 +28,44 @@ pub(super) fn one(replacements: &[(&str, &str)], code: &'static str, line: u32, 
     finding
 }
 
+/// A slip must not leave a wall, a rule or a limit out.
+#[test]
+fn unknown_keys_of_what_protects_are_errors() {
+    for (text, hint) in [
+        (
+            "sandbox: {netwrok: off}\n    model:",
+            Some("did you mean `network`?"),
+        ),
+        (
+            "sandbox: {processes: 3}\n    model:",
+            Some("did you mean `pids`?"),
+        ),
+        ("sandbox: {zzzz: 3}\n    model:", None),
+        ("sandbx: off\n    model:", Some("did you mean `sandbox`?")),
+    ] {
+        let loaded = load(&minimal_with(&[("model:", text)]));
+        let finding = only(&loaded, "unknown_key");
+        assert_eq!(
+            (finding.severity, finding.hint.as_deref()),
+            (Severity::Error, hint),
+            "{text}"
+        );
+    }
+    for text in [
+        "aprove: {before: true}",
+        "limit: {usd: 3}",
+        "limits: {dollars: 3}",
+        "output: {comment: {run: a}}",
+        "intents: {owned_scope: [a]}",
+    ] {
+        let loaded = load(&minimal_with(&[(
+            "agent: codex\n",
+            &format!("agent: codex\n      {text}\n"),
+        )]));
+        assert_eq!(only(&loaded, "unknown_key").severity, Severity::Error, "{text}");
+    }
+}
+
 #[test]
 fn unknown_keys_are_warnings_with_a_suggestion() {
     let finding = one(&[("model:", "modl: x\n    model:")], "unknown_key", 4, 5);

@@ -115,7 +115,11 @@ fn each_value_of_the_model_is_compared() {
             };
             let edits = edits(&full, &other);
             assert_eq!(edits.is_empty(), other == full, "{pointer} {candidate} {edits:?}");
-            touched |= other != full;
+            // Other values at this place are the property test's.
+            if other != full {
+                touched = true;
+                break;
+            }
         }
         if !touched {
             untouched.push(pointer.as_str());

@@ -1,7 +1,7 @@
 //! `sandbox`.
 
 use super::*;
-use crate::workflow::{SandboxFiles, SandboxNetwork, SandboxPolicy};
+use crate::workflow::{SandboxBackend, SandboxFiles, SandboxNetwork, SandboxPolicy};
 
 fn policy(profile: &str, stage: &str) -> Option<SandboxPolicy> {
     let loaded = load(&minimal_with(&[
@@ -27,12 +27,13 @@ fn the_stage_counts_before_the_profile_key_by_key() {
         Some(SandboxPolicy::default())
     );
     let both = policy(
-        "sandbox: {network: off, pids: 9, write: [a]}",
+        "sandbox: {backend: bubblewrap, network: off, pids: 9, write: [a]}",
         "sandbox: {network: [x], write: [b]}",
     );
     assert_eq!(
         both,
         Some(SandboxPolicy {
+            backend: SandboxBackend::Bubblewrap,
             network: SandboxNetwork::Hosts(vec!["x".to_owned()]),
             pids: 9,
             write: vec!["b".to_owned()],

@@ -80,6 +80,7 @@ pub(super) fn filters(calls: &Calls, landlock: i64) -> Result<Vec<CallFilter>, E
     let mut denied: Rules = always(NEVER);
     let mut absent: Rules = always(ABSENT);
     denied.insert(libc::SYS_socket, sockets(calls)?);
+    denied.insert(libc::SYS_prlimit64, vec![limits_of_others()?]);
     if !calls.unix_sockets {
         // One of a pair can be connected anew, to any socket of the machine.
         denied.insert(
@@ -127,6 +128,16 @@ fn sockets(calls: &Calls) -> Result<Vec<SeccompRule>, Error> {
         raw(libc::AF_INET)?,
         raw(libc::AF_INET6)?,
     ])
+}
+
+/// A limit of another process, such as none of its time left, ends it as a signal does, and Landlock has no word on it. Which
+/// number is the caller's own is not known here, so its own limits are set by 0, as libraries do. Reading is free.
+fn limits_of_others() -> Result<SeccompRule, Error> {
+    let is_named = SeccompCondition::new(0, Len::Dword, Op::Ne, 0);
+    // All of the pointer: its lower half alone can be nothing.
+    let is_new = SeccompCondition::new(2, Len::Qword, Op::Ne, 0);
+    let conditions = [is_named, is_new].into_iter().collect::<Result<_, _>>();
+    SeccompRule::new(conditions.map_err(Error::Backend)?).map_err(Error::Backend)
 }
 
 fn rule(conditions: &[(u8, Op, i32)]) -> Result<SeccompRule, Error> {

@@ -8,7 +8,7 @@ use landlock::{
 };
 
 use crate::sandbox::readable::all_but;
-use crate::sandbox::{Reads, Sandbox};
+use crate::sandbox::{Backend, Reads, Sandbox};
 
 /// The newest version whose rights are known here; an older kernel gets what it has.
 const NEWEST: ABI = ABI::V7;
@@ -34,5 +34,10 @@ pub(super) fn rules(sandbox: &Sandbox) -> Result<Option<OwnedFd>, RulesetError> 
         .create()?
         .add_rules(path_beneath_rules(&sandbox.write, handled))?
         .add_rules(path_beneath_rules(&readable, handled & reading))?;
+    // Within namespaces what is hidden is covered, so that folders can be listed; what takes its place later cannot be read.
+    let listing = handled & AccessFs::ReadDir;
+    if sandbox.backend == Backend::Bubblewrap && !listing.is_empty() {
+        return Ok(rules.add_rules(path_beneath_rules(["/"], listing))?.into());
+    }
     Ok(rules.into())
 }

@@ -1,0 +1,267 @@
+//! bubblewrap: namespaces around the wall of Landlock and seccomp, which is put up within them.
+
+use std::ffi::OsString;
+use std::io::Read;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use super::{DEVICES, Network, Reads, Sandbox, SandboxError};
+use crate::sys::Gate;
+
+/// Where it is looked for where there is no `PATH`.
+const USUAL_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
+/// The most that the private folders for temporary files hold, each: they are memory.
+const TMP_BYTES: u64 = 1 << 30;
+
+/// Folders that are the tree's own, empty at its start.
+pub(crate) const PRIVATE: [&str; 2] = ["/tmp", "/dev/shm"];
+
+/// Folders of the kernel's that are made anew: nothing of the outside is shown in them.
+const OWN: [&str; 2] = ["/dev", "/proc"];
+
+/// The program, by the `PATH` of this process: an agent's may lead into its workspace.
+pub(crate) fn find() -> Result<PathBuf, SandboxError> {
+    let path = std::env::var_os("PATH").unwrap_or_else(|| USUAL_PATH.into());
+    std::env::split_paths(&path)
+        .filter(|folder| folder.is_absolute())
+        .map(|folder| folder.join("bwrap"))
+        .find(|program| program.is_file())
+        .ok_or(SandboxError::NoBubblewrap)
+}
+
+/// What it is to put up.
+pub(crate) fn arguments(sandbox: &Sandbox) -> Vec<OsString> {
+    let mut mounts = Mounts::default();
+    mounts.word("--die-with-parent");
+    for space in ["user", "pid", "ipc", "uts", "cgroup"] {
+        mounts.word(&format!("--unshare-{space}"));
+    }
+    if sandbox
+        .calls
+        .as_ref()
+        .is_some_and(|calls| calls.network == Network::Off)
+    {
+        mounts.word("--unshare-net");
+    }
+    let open = opened(sandbox);
+    let root = open
+        .iter()
+        .any(|(path, writable)| *writable && path.parent().is_none());
+    mounts.bind(if root { "--bind" } else { "--ro-bind" }, Path::new("/"));
+    mounts.at("--dev", Path::new("/dev"));
+    mounts.at("--proc", Path::new("/proc"));
+    let size = sandbox
+        .limits
+        .memory
+        .unwrap_or(TMP_BYTES)
+        .min(TMP_BYTES)
+        .to_string();
+    for folder in PRIVATE {
+        mounts.words(&["--perms", "1777", "--size", &size, "--tmpfs", folder]);
+    }
+    let covered = covered(sandbox);
+    for path in &covered {
+        if path.is_dir() {
+            mounts.words(&["--perms", "0755", "--size", "65536"]);
+            mounts.at("--tmpfs", path);
+        } else {
+            // Empty, and what is written to it is gone.
+            mounts.words(&["--dev-bind", "/dev/null"]);
+            mounts.0.push(path.into());
+        }
+    }
+    for (path, writable) in open.iter().filter(|(path, _)| path.parent().is_some()) {
+        let kind = match writable {
+            true if path.starts_with("/dev") => "--dev-bind-try",
+            true => "--bind-try",
+            false => "--ro-bind-try",
+        };
+        mounts.bind(kind, path);
+    }
+    // Only now: places in them had to be made.
+    for path in covered.iter().filter(|path| path.is_dir()) {
+        mounts.at("--remount-ro", path);
+    }
+    for folder in OWN {
+        mounts.at("--remount-ro", Path::new(folder));
+    }
+    mounts.words(&["--chdir", "/"]);
+    mounts.0
+}
+
+#[derive(Default)]
+struct Mounts(Vec<OsString>);
+
+impl Mounts {
+    fn word(&mut self, word: &str) {
+        self.0.push(word.into());
+    }
+
+    fn words(&mut self, words: &[&str]) {
+        self.0.extend(words.iter().map(OsString::from));
+    }
+
+    fn at(&mut self, kind: &str, path: &Path) {
+        self.0.extend([kind.into(), path.into()]);
+    }
+
+    fn bind(&mut self, kind: &str, path: &Path) {
+        self.0.extend([kind.into(), path.into(), path.into()]);
+    }
+}
+
+/// What is hidden and there now, without what is below something else that is, or is not to be seen anyway. What comes
+/// later, or in place of something that was covered, is left to Landlock.
+fn covered(sandbox: &Sandbox) -> Vec<PathBuf> {
+    let Reads::AllBut { hidden, .. } = &sandbox.read else {
+        return Vec::new();
+    };
+    let mut there: Vec<PathBuf> = hidden
+        .iter()
+        .filter_map(|path| path.canonicalize().ok())
+        .filter(|path| path.parent().is_some() && !is_replaced(path))
+        .collect();
+    there.sort();
+    there.dedup_by(|path, above| path.starts_with(above));
+    there
+}
+
+fn is_replaced(path: &Path) -> bool {
+    PRIVATE.iter().chain(&OWN).any(|own| path.starts_with(own))
+}
+
+/// What is shown, and what may be written (`true`), from the root down: what is mounted later lies on top.
+fn opened(sandbox: &Sandbox) -> Vec<(PathBuf, bool)> {
+    let shown = match &sandbox.read {
+        Reads::AllBut { shown, .. } => shown.as_slice(),
+        Reads::Only(_) => &[],
+    };
+    let shown = shown.iter().map(|path| (path, false));
+    let written = sandbox.write.iter().map(|path| (path, true));
+    let mut all: Vec<(PathBuf, bool)> = shown
+        .chain(written)
+        .filter(|(path, _)| !DEVICES.iter().any(|device| *path == Path::new(device)))
+        .filter_map(|(path, writable)| Some((path.canonicalize().ok()?, writable)))
+        .filter(|(path, _)| !path.starts_with("/proc") && path != Path::new("/dev"))
+        .collect();
+    all.sort();
+    let mut open: Vec<(PathBuf, bool)> = Vec::with_capacity(all.len());
+    for (path, writable) in all {
+        let is_within = |above: &(PathBuf, bool)| {
+            path.starts_with(&above.0) && above.0.parent().is_some() && (above.1 || !writable)
+        };
+        if !open.iter().any(is_within) {
+            open.push((path, writable));
+        }
+    }
+    open
+}
+
+/// Whether this system lets it put up what such a sandbox needs, by doing it.
+pub(crate) fn try_out(sandbox: &Sandbox) -> Result<(), SandboxError> {
+    let mut command = Command::new(find()?);
+    command
+        .args(arguments(sandbox))
+        .args(["--", "sh", "-c", "echo up"])
+        .env_clear()
+        .env("PATH", USUAL_PATH)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    if sandbox.hosts().is_some() {
+        let gate = Gate::new(Vec::new()).map_err(SandboxError::Network)?;
+        let enter = move || gate.leave_network();
+        // SAFETY: it makes system calls on memory that was prepared.
+        #[allow(unsafe_code)]
+        unsafe {
+            command.pre_exec(enter)
+        };
+    }
+    let mut child = command
+        .spawn()
+        .map_err(|error| SandboxError::Namespaces(error.to_string()))?;
+    let (mut said, mut complaint) = (String::new(), String::new());
+    // Neither is ever more than a pipe holds.
+    let _ = child.stdout.take().map(|mut out| out.read_to_string(&mut said));
+    let _ = child
+        .stderr
+        .take()
+        .map(|mut err| err.read_to_string(&mut complaint));
+    // Whoever reaps all children may have been faster; so what it said counts.
+    let _ = child.wait();
+    if said == "up\n" {
+        return Ok(());
+    }
+    let complaint = complaint.trim().to_owned();
+    Err(if complaint.contains("Unknown option") {
+        SandboxError::OldBubblewrap(complaint)
+    } else {
+        SandboxError::Namespaces(complaint)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn positions(arguments: &[OsString], words: &[&str]) -> Vec<usize> {
+        (0..arguments.len())
+            .filter(|&at| arguments[at..].iter().zip(words).filter(|(a, b)| a == b).count() == words.len())
+            .collect()
+    }
+
+    #[test]
+    fn what_is_hidden_is_covered_and_what_is_open_lies_on_top() {
+        let root = tempfile::tempdir_in("/var/tmp").unwrap();
+        let root = root.path().canonicalize().unwrap();
+        for folder in ["vik/issues/1", "vik/issues/2", "keys/deep", "repo/src"] {
+            std::fs::create_dir_all(root.join(folder)).unwrap();
+        }
+        std::fs::write(root.join("token"), "x").unwrap();
+        std::os::unix::fs::symlink(root.join("keys"), root.join("way-in")).unwrap();
+        let path = |name: &str| root.join(name);
+        let text = |name: &str| root.join(name).to_string_lossy().into_owned();
+        let sandbox = Sandbox {
+            backend: super::super::Backend::Bubblewrap,
+            write: vec![
+                "/dev/null".into(),
+                path("vik/issues/1"),
+                path("repo/src"),
+                path("not-there"),
+            ],
+            read: Reads::AllBut {
+                hidden: ["vik", "way-in", "keys/deep", "token", "not-there-either"]
+                    .map(path)
+                    .to_vec(),
+                shown: vec![path("vik/issues/1"), path("repo"), path("repo/src")],
+            },
+            ..Sandbox::default()
+        };
+        let arguments = arguments(&sandbox);
+        let only = |words: &[&str]| {
+            let found = positions(&arguments, words);
+            assert_eq!(found.len(), 1, "{words:?}: {arguments:?}");
+            found[0]
+        };
+        let (vik, own) = (text("vik"), text("vik/issues/1"));
+        let covered = only(&["--tmpfs", &vik]);
+        let opened = only(&["--bind-try", &own, &own]);
+        let closed = only(&["--remount-ro", &vik]);
+        assert!(covered < opened && opened < closed, "{arguments:?}");
+        only(&["--tmpfs", &text("keys")]);
+        only(&["--dev-bind", "/dev/null", &text("token")]);
+        // What may be written lies above the same folder, shown; what is shown within it is not shown again.
+        let (repo, src) = (text("repo"), text("repo/src"));
+        assert!(only(&["--ro-bind-try", &repo, &repo]) < only(&["--bind-try", &src, &src]));
+        let all = arguments
+            .iter()
+            .map(|word| word.to_string_lossy())
+            .collect::<Vec<_>>()
+            .join(" ");
+        for absent in ["not-there", "keys/deep", "way-in", "--unshare-net"] {
+            assert!(!all.contains(absent), "{absent}: {all}");
+        }
+    }
+}

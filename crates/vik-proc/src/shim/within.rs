@@ -1,0 +1,225 @@
+//! The inside of bubblewrap: `vik __shim within`. It runs in the namespaces that `bwrap` has made, puts the fence around
+//! the agent, starts it, takes in its orphans, and tells the shim how it began and how it ended: `bwrap` itself says
+//! neither, and would kill what an agent leaves behind without asking it to end first.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Seek, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::process::ExitCode;
+
+use nix::errno::Errno;
+use nix::libc;
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
+use serde::{Deserialize, Serialize};
+
+use super::launch;
+use crate::identity::{ProcessId, ancestors};
+use crate::sandbox::Sandbox;
+use crate::spec::{ShimSpec, SpawnFailure};
+use crate::{sys, tree};
+
+/// The argument after [`crate::SHIM_VERB`].
+pub(super) const VERB: &str = "within";
+
+/// Longer than any line of the inside.
+const MAX_LINE_BYTES: usize = 1024 * 1024;
+
+/// What the inside tells the shim: one line of JSON each.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Word {
+    /// The agent runs; its pid as the inside sees it. The inside waits for an answer.
+    Runs(i32),
+    /// It could not be started.
+    Failed(SpawnFailure),
+    /// It has ended.
+    Ended {
+        /// With what it exited.
+        code: Option<i32>,
+        /// What signal ended it.
+        signal: Option<i32>,
+    },
+}
+
+/// What the inside is given beside the namespaces, by the numbers of descriptors.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) struct Given {
+    pub(super) spec: i32,
+    pub(super) words: i32,
+    pub(super) stdio: [i32; 3],
+}
+
+// --- the shim's side
+
+/// The shim's end of the line to the inside.
+#[derive(Debug)]
+pub(super) struct Inside {
+    words: Option<UnixStream>,
+    received: Vec<u8>,
+    /// Where `bwrap` says why it failed.
+    complaints: OwnedFd,
+}
+
+impl Inside {
+    pub(super) fn new(words: UnixStream, complaints: OwnedFd) -> io::Result<Self> {
+        words.set_nonblocking(true)?;
+        sys::set_nonblocking(&complaints, true)?;
+        Ok(Self {
+            words: Some(words),
+            received: Vec::new(),
+            complaints,
+        })
+    }
+
+    pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.words.as_ref().map(AsFd::as_fd)
+    }
+
+    /// What has been said since.
+    pub(super) fn hear(&mut self) -> Vec<Word> {
+        let mut bytes = [0; 4096];
+        while let Some(words) = &mut self.words {
+            match words.read(&mut bytes) {
+                Ok(length @ 1..) if self.received.len() < MAX_LINE_BYTES => {
+                    self.received.extend_from_slice(&bytes[..length]);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                _ => self.words = None,
+            }
+        }
+        let mut heard = Vec::new();
+        while let Some(end) = self.received.iter().position(|&byte| byte == b'\n') {
+            let line: Vec<u8> = self.received.drain(..=end).collect();
+            heard.extend(serde_json::from_slice::<Word>(&line).ok());
+        }
+        heard
+    }
+
+    /// Lets the inside take in the end of the agent: until then its pid is its own.
+    pub(super) fn answer(&mut self) {
+        if let Some(words) = &mut self.words {
+            let _ = words.write_all(b"\n");
+        }
+    }
+
+    /// What `bwrap` has complained of.
+    pub(super) fn complaint(&self) -> String {
+        let mut bytes = [0; 1024];
+        let length = nix::unistd::read(&self.complaints, &mut bytes).unwrap_or(0);
+        let text = String::from_utf8_lossy(&bytes[..length]).trim().to_owned();
+        if text.is_empty() {
+            "bubblewrap ended before it started anything".to_owned()
+        } else {
+            text
+        }
+    }
+}
+
+/// A file that only who holds it can read.
+pub(super) fn nameless(bytes: &[u8]) -> io::Result<File> {
+    let mut file = File::from(memfd_create(c"vik", MFdFlags::MFD_CLOEXEC)?);
+    file.write_all(bytes)?;
+    file.rewind()?;
+    Ok(file)
+}
+
+/// Who has this pid inside, below `outermost`, and who stands around it: what `bwrap` and the inside are.
+pub(super) fn find(outermost: i32, pid: i32) -> Option<(ProcessId, Vec<ProcessId>)> {
+    let depth = sys::pids_within(i32::try_from(std::process::id()).ok()?).len();
+    let around = tree::descendants(&[outermost]);
+    let parents = around.iter().map(|process| process.pid).chain([outermost]);
+    // It may have ended already, and wait to be reaped: then it is no descendant any more, but still a child.
+    let children = parents.map(sys::children).collect::<Option<Vec<_>>>();
+    let candidates = children.map_or_else(sys::all_pids, |lists| lists.concat());
+    let is_it = |candidate: &i32| {
+        let pids = sys::pids_within(*candidate);
+        pids.len() == depth + 1 && pids.last() == Some(&pid)
+    };
+    candidates.into_iter().filter(is_it).find_map(|candidate| {
+        let above = ancestors(candidate);
+        let end = above.iter().position(|process| process.pid == outermost)?;
+        Some((ProcessId::of(candidate)?, above[..=end].to_vec()))
+    })
+}
+
+// --- the inside
+
+/// Runs the inside to its end. Its argument is what it is [`Given`].
+pub(super) fn main(given: Option<String>) -> ExitCode {
+    crate::shield();
+    let _ = nix::sys::prctl::set_name(c"vik-shim");
+    let given = given.and_then(|given| serde_json::from_str::<Given>(&given).ok());
+    let Some((spec, words, stdio)) = given.and_then(|given| {
+        let [stdin, stdout, stderr] = given.stdio.map(sys::inherited);
+        let stdio = [stdin?, stdout?, stderr?];
+        Some((sys::inherited(given.spec)?, sys::inherited(given.words)?, stdio))
+    }) else {
+        return super::refuse("its inside is started by bubblewrap, with its descriptors open");
+    };
+    sys::cloexec_from_3();
+    sys::become_subreaper();
+    let mut words = UnixStream::from(words);
+    let started = match serde_json::from_reader(BufReader::new(File::from(spec))) {
+        Ok(spec) => start(&spec, stdio),
+        Err(error) => return super::refuse(&format!("cannot read what to start: {error}")),
+    };
+    let agent = match started {
+        Ok(agent) => agent,
+        Err(failure) => {
+            say(&mut words, &Word::Failed(failure));
+            return ExitCode::FAILURE;
+        }
+    };
+    say(&mut words, &Word::Runs(agent));
+    // Without an answer the shim is gone, and this ends with it.
+    let _ = words
+        .try_clone()
+        .map(|words| BufReader::new(words).read_line(&mut String::new()));
+    tend(agent, &mut words);
+    ExitCode::SUCCESS
+}
+
+/// Starts the agent behind its fence.
+fn start(spec: &ShimSpec, stdio: [OwnedFd; 3]) -> Result<i32, SpawnFailure> {
+    let fence = spec.sandbox.clone().map(Sandbox::fence_within).transpose();
+    let fence = fence.map_err(|error| launch::no_sandbox(&error))?;
+    let image = launch::agent(spec, stdio.each_ref().map(AsRawFd::as_raw_fd), fence, None)?;
+    let (mut report, pid) = launch::fork(&image, None)?;
+    drop((image, stdio));
+    let mut bytes = Vec::new();
+    let _ = report.read_to_end(&mut bytes);
+    match sys::parse_report(&bytes) {
+        None => Ok(pid),
+        Some((step, errno)) => Err(launch::failure(spec, step, errno)),
+    }
+}
+
+/// Reaps until nothing is left, and tells of the agent's end.
+fn tend(agent: i32, words: &mut UnixStream) {
+    loop {
+        let status = match waitpid(Pid::from_raw(-1), Some(WaitPidFlag::__WALL)) {
+            Ok(status) => status,
+            Err(Errno::EINTR) => continue,
+            Err(_) => return,
+        };
+        let (code, signal) = match status {
+            WaitStatus::Exited(_, code) => (Some(code), None),
+            WaitStatus::Signaled(_, signal, _) => (None, Some(signal as libc::c_int)),
+            _ => continue,
+        };
+        if status.pid() == Some(Pid::from_raw(agent)) {
+            say(words, &Word::Ended { code, signal });
+        }
+    }
+}
+
+fn say(words: &mut UnixStream, word: &Word) {
+    if let Ok(mut line) = serde_json::to_vec(word) {
+        line.push(b'\n');
+        let _ = words.write_all(&line);
+    }
+}

@@ -1,0 +1,336 @@
+//! Agents in the namespaces of bubblewrap: what they are given, how they are ended, and what they cannot reach.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use nix::sys::signal::Signal;
+use vik_proc::{
+    Backend, Cause, Network, Proof, Reads, ShimSpec, SpawnFailureKind as Kind, Stdin, StdoutMode, sweep,
+};
+
+use crate::ending::{a_storm_is_killed, deaf_agents_are_ended};
+use crate::support::*;
+
+/// A scene with namespaces, or the end of the test that says it was skipped.
+macro_rules! walled {
+    ($name:literal) => {
+        match Scene::walled($name) {
+            Some(scene) => scene,
+            None => return,
+        }
+    };
+}
+
+/// A script in the scene's folder.
+fn shell(scene: &Scene, script: &str) -> ShimSpec {
+    let mut spec = scene.spec("");
+    spec.program = "sh".into();
+    spec.args = vec!["-c".into(), script.into()];
+    spec
+}
+
+#[tokio::test]
+async fn the_agent_gets_exactly_what_the_spec_says() {
+    let scene = walled!("walled::the_agent_gets_exactly_what_the_spec_says");
+    write(&scene.path("prompt"), &vec![b'p'; 3_000_000]);
+    let mut spec = scene.spec("env fds limit count-stdin");
+    spec.open_files = Some(123);
+    spec.env.push(("NAME".into(), "a value = with signs".into()));
+    spec.stdin = Stdin::File(scene.path("prompt"));
+    let supervised = scene.start(&spec).await;
+    let record = scene.end(&supervised).await;
+    assert_eq!(
+        (record.code, record.signal, record.cause),
+        (Some(0), None, Cause::Exited),
+        "{record:?}"
+    );
+    assert_eq!((&record.proof, record.leftovers_killed), (&Proof::Subreaper, 0));
+    assert!(record.is_clean() && record.peak_rss_kb.is_some());
+    assert_eq!(record.agent, supervised.agent());
+    let path = format!("PATH={}", std::env::var("PATH").unwrap());
+    let mark = format!("{}={}", scene.mark.name, scene.mark.value);
+    assert_eq!(
+        scene.out(),
+        format!("{path}\nNAME=a value = with signs\n{mark}\n3\n123\n3000000\n")
+    );
+}
+
+#[tokio::test]
+async fn an_exit_code_and_a_signal_are_told_apart() {
+    let scene = walled!("walled::an_exit_code_and_a_signal_are_told_apart");
+    for (words, told) in [
+        ("exit 42", (Some(42), None)),
+        // As `bwrap` would tell of SIGKILL.
+        ("exit 137", (Some(137), None)),
+        ("raise SIGUSR1", (None, Some(10))),
+        ("raise SIGKILL", (None, Some(9))),
+    ] {
+        let record = scene.end(&scene.start(&scene.spec(words)).await).await;
+        assert_eq!((record.code, record.signal), told, "{words}: {record:?}");
+        assert_eq!(record.cause, Cause::Exited);
+    }
+}
+
+#[tokio::test]
+async fn a_failure_to_start_says_what_is_wrong() {
+    let scene = walled!("walled::a_failure_to_start_says_what_is_wrong");
+    let script = |name: &str, content: &str, mode: u32| {
+        write(&scene.path(name), content.as_bytes());
+        std::fs::set_permissions(scene.path(name), std::fs::Permissions::from_mode(mode)).unwrap();
+        scene.path(name).into_os_string()
+    };
+    for (program, kind) in [
+        ("no-such-program".into(), Kind::NotFound),
+        (scene.path("nowhere").into_os_string(), Kind::NotFound),
+        (script("plain", "#!/bin/sh\n", 0o644), Kind::PermissionDenied),
+        (script("lost", "#!/no/such\n", 0o755), Kind::InterpreterNotFound),
+        (script("text", "x", 0o755), Kind::NotExecutable),
+    ] {
+        let spec = ShimSpec {
+            program,
+            ..scene.spec("")
+        };
+        let supervised = scene.start(&spec).await;
+        assert_eq!(supervised.agent(), None);
+        let record = scene.end(&supervised).await;
+        assert_eq!(record.cause, Cause::SpawnFailed);
+        assert_eq!(record.spawn_error.unwrap().kind, kind, "{spec:?}");
+    }
+    let mut spec = scene.spec("exit 0");
+    spec.cwd = scene.path("no-folder");
+    let record = scene.end(&scene.start(&spec).await).await;
+    assert_eq!(record.spawn_error.unwrap().kind, Kind::BadCwd);
+}
+
+#[tokio::test]
+async fn each_step_of_the_ladder_reaches_the_agent_and_not_what_stands_around_it() {
+    let scene = walled!("walled::each_step_of_the_ladder_reaches_the_agent");
+    let supervised = scene.start(&scene.spec("ready @up hang")).await;
+    let agent = scene.ready("up").await;
+    assert_eq!(supervised.agent(), Some(agent));
+    assert!(scene.census().members.contains(&agent));
+    supervised.stop();
+    let record = scene.end(&supervised).await;
+    assert_eq!(
+        (record.signal, record.cause, record.proof, record.leftovers_killed),
+        (Some(2), Cause::Stopped, Proof::Subreaper, 0)
+    );
+    deaf_agents_are_ended(&scene).await;
+}
+
+#[tokio::test]
+async fn what_is_left_behind_is_asked_to_end_and_counted() {
+    let scene = walled!("walled::what_is_left_behind_is_asked_to_end_and_counted");
+    let supervised = scene
+        .start(&scene.spec("also scd 3 ready @tool hang await @tool exit 3"))
+        .await;
+    let tool = scene.ready("tool").await;
+    let record = scene.end(&supervised).await;
+    assert_eq!(
+        (record.code, record.cause, record.leftovers_killed, record.proof),
+        (Some(3), Cause::Exited, 1, Proof::Subreaper)
+    );
+    assert!(!tool.is_alive());
+    // What catches the request has its grace.
+    let script = "sh -c 'trap \"echo bye > bye; exit\" TERM; echo > up; while :; do sleep 0.01; done' & \
+                  while ! [ -e up ]; do sleep 0.01; done";
+    let record = scene.end(&scene.start(&shell(&scene, script)).await).await;
+    assert_eq!(record.code, Some(0));
+    assert_eq!(std::fs::read_to_string(scene.path("bye")).unwrap(), "bye\n");
+}
+
+#[tokio::test]
+async fn a_storm_of_forks_is_killed() {
+    a_storm_is_killed(&walled!("walled::a_storm_of_forks_is_killed")).await;
+}
+
+#[tokio::test]
+async fn the_mark_is_found_within_and_all_dies_with_the_shim() {
+    let scene = walled!("walled::the_mark_is_found_within_and_all_dies_with_the_shim");
+    let supervised = scene
+        .start(&scene.spec("ignore SIGTERM also scd 3 ready @tool hang ready @up hang"))
+        .await;
+    let (tool, agent) = (scene.ready("tool").await, scene.ready("up").await);
+    let found = sweep(&scene.mark.name, &scene.mark.value, &[]);
+    assert!(found.contains(&agent), "{found:?}");
+    send(supervised.shim(), Signal::SIGKILL);
+    // Before anybody has looked for them: the kernel ends what is in the namespace.
+    gone(agent).await;
+    gone(tool).await;
+    let lost = within(supervised.wait()).await.unwrap_err();
+    assert!(lost.proof().is_proven(), "{lost:?}");
+    scene.assert_nothing_left();
+}
+
+#[tokio::test]
+async fn a_later_daemon_takes_it_over() {
+    let scene = walled!("walled::a_later_daemon_takes_it_over");
+    let spec = scene.lasting("ready @up await @go exit 5", LONG);
+    let mut first = scene.daemon("daemon", &spec).await;
+    let agent = scene.ready("up").await;
+    first.die();
+    let second = scene.daemon("adopt", &spec).await;
+    assert_eq!(second.shim, first.shim);
+    assert!(agent.is_alive());
+    write(&scene.path("go"), b"");
+    let record = eventually("the exit record", || {
+        vik_proc::read_exit_record(&scene.path("exit.json")).ok()
+    })
+    .await;
+    assert_eq!((record.code, record.agent), (Some(5), Some(agent)));
+}
+
+/// A folder whose content is not below `/tmp`, which is private inside.
+fn elsewhere() -> tempfile::TempDir {
+    tempfile::tempdir_in("/var/tmp").unwrap()
+}
+
+#[tokio::test]
+async fn files_outside_are_neither_written_nor_given_other_modes_owners_or_times() {
+    let scene = walled!("walled::files_outside_are_neither_written_nor_changed");
+    let outside = elsewhere();
+    let file = outside.path().join("file");
+    write(&file, b"kept");
+    let before = std::fs::metadata(&file).unwrap();
+    let script = format!(
+        "cd {}; for way in 'chmod 777 file' 'chmod 777 .' 'chown {}:{} file' 'touch -d 2001-01-01 file' \
+         'sh -c \"echo x > file\"' 'rm file' 'ln file other' 'setfattr -n user.x -v y file' 'mount -o remount,rw .' \
+         'unshare -Urm mount -o remount,rw,bind /'; do \
+         if $way 2>/dev/null; then echo \"came through: $way\"; fi; done; echo tried",
+        outside.path().display(),
+        nix::unistd::geteuid(),
+        nix::unistd::getegid(),
+    );
+    scene.end(&scene.start(&shell(&scene, &script)).await).await;
+    assert_eq!(scene.out(), "tried\n");
+    let after = std::fs::metadata(&file).unwrap();
+    assert_eq!(after.modified().unwrap(), before.modified().unwrap());
+    assert_eq!(after.permissions(), before.permissions());
+    assert_eq!(std::fs::read(&file).unwrap(), b"kept");
+}
+
+#[tokio::test]
+async fn nothing_of_the_machine_is_seen_but_the_tree() {
+    let scene = walled!("walled::nothing_of_the_machine_is_seen_but_the_tree");
+    let mut victim = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+    let mine = format!("/tmp/{}", scene.mark.value);
+    write(Path::new(&mine), b"x");
+    let script = format!(
+        "kill -0 {victim} 2>/dev/null && echo signalled; [ -e /proc/{victim} ] && echo seen; \
+         [ -e {mine} ] && echo found; [ -e /dev/vda ] || [ -e /dev/mem ] || [ -e /dev/kmsg ] && echo devices; \
+         [ \"$(cat /proc/1/comm)\" = bwrap ] || echo no init; \
+         echo x > /tmp/own && cat /tmp/own; echo x > /dev/shm/own && cat /dev/shm/own; \
+         ls -d /proc/[0-9]* | wc -l",
+        victim = victim.id(),
+    );
+    let record = scene.end(&scene.start(&shell(&scene, &script)).await).await;
+    std::fs::remove_file(&mine).unwrap();
+    victim.kill().unwrap();
+    victim.wait().unwrap();
+    assert_eq!(record.code, Some(0), "{record:?}");
+    // `bwrap`, the inside, the shell, and the two of the last line.
+    let out = scene.out();
+    let (own, processes) = out.trim().rsplit_once('\n').unwrap();
+    assert_eq!(own, "x\nx", "{out}");
+    assert!(processes.trim().parse::<u32>().unwrap() <= 5, "{out}");
+    assert!(!Path::new("/tmp/own").exists());
+}
+
+#[tokio::test]
+async fn hidden_places_look_empty_and_what_takes_their_place_cannot_be_read() {
+    let scene = walled!("walled::hidden_places_look_empty");
+    let outside = elsewhere();
+    let path = |name: &str| outside.path().canonicalize().unwrap().join(name);
+    for folder in ["home/keys", "home/code", "home/vik/mine", "home/vik/other"] {
+        std::fs::create_dir_all(path(folder)).unwrap();
+    }
+    for file in [
+        "home/keys/id",
+        "home/token",
+        "home/note",
+        "home/vik/mine/f",
+        "home/vik/other/f",
+    ] {
+        write(&path(file), b"secret");
+    }
+    let script = format!(
+        "cd {}; ls; ls keys vik; cat token; cat note vik/mine/f; echo; echo > {up}; \
+         while ! [ -e {go} ]; do sleep 0.01; done; cat code/later; \
+         for f in keys/id token absent/key; do cat $f 2>/dev/null && echo \"read $f\"; done; echo done",
+        path("home").display(),
+        up = scene.path("up").display(),
+        go = scene.path("go").display(),
+    );
+    let mut spec = shell(&scene, &script);
+    let hidden = ["home/keys", "home/token", "home/vik", "home/absent/key"]
+        .map(path)
+        .to_vec();
+    if let Some(sandbox) = &mut spec.sandbox
+        && let Reads::AllBut { hidden: list, shown } = &mut sandbox.read
+    {
+        *list = hidden;
+        shown.push(path("home/vik/mine"));
+    }
+    let supervised = scene.start(&spec).await;
+    eventually("it has looked", || scene.path("up").exists().then_some(())).await;
+    // A person goes on outside: something new, keys in place of the old ones, and some where there were none.
+    write(&path("home/code/later"), b"later\n");
+    write(&path("home/token.new"), b"secret");
+    std::fs::rename(path("home/token.new"), path("home/token")).unwrap();
+    std::fs::rename(path("home/keys"), path("home/old-keys")).unwrap();
+    for folder in ["home/keys", "home/absent"] {
+        std::fs::create_dir(path(folder)).unwrap();
+    }
+    write(&path("home/keys/id"), b"secret");
+    write(&path("home/absent/key"), b"secret");
+    write(&scene.path("go"), b"");
+    let record = scene.end(&supervised).await;
+    assert_eq!(record.code, Some(0), "{record:?} {:?}", scene.out());
+    assert_eq!(
+        scene.out(),
+        "code\nkeys\nnote\ntoken\nvik\nkeys:\n\nvik:\nmine\nsecretsecret\nlater\ndone\n"
+    );
+}
+
+#[tokio::test]
+async fn without_a_network_there_is_none_and_with_hosts_there_is_a_proxy() {
+    let scene = walled!("walled::without_a_network_there_is_none_and_with_hosts_there_is_a_proxy");
+    for (network, interfaces) in [(Network::Off, "lo\n"), (Network::Hosts(Vec::new()), "lo\n")] {
+        let mut spec = shell(&scene, "tail -n +3 /proc/net/dev | cut -d: -f1 | tr -d ' '");
+        spec.stdout = vik_proc::Output::Append(scene.path(&format!("{network:?}")));
+        let name = format!("{network:?}");
+        if let Some(calls) = spec.sandbox.as_mut().and_then(|sandbox| sandbox.calls.as_mut()) {
+            calls.network = network;
+        }
+        let record = scene.end(&scene.start(&spec).await).await;
+        assert_eq!(record.code, Some(0), "{record:?}");
+        assert_eq!(std::fs::read_to_string(scene.path(&name)).unwrap(), interfaces);
+    }
+}
+
+#[tokio::test]
+async fn an_ordinary_user_has_the_same() {
+    let scene = walled!("walled::an_ordinary_user_has_the_same");
+    let Some(supervisor) = crate::sweeping::as_nobody(&scene) else {
+        return;
+    };
+    let ways = [
+        (Backend::Bubblewrap, Network::On),
+        (Backend::Bubblewrap, Network::Hosts(Vec::new())),
+        (Backend::Landlock, Network::Hosts(Vec::new())),
+    ];
+    for (backend, network) in ways {
+        let way = format!("{backend:?} {network:?}");
+        let mut spec = shell(&scene, "id -u; grep CapEff /proc/self/status; exit 6");
+        let sandbox = spec.sandbox.as_mut().unwrap();
+        sandbox.backend = backend;
+        sandbox.calls.as_mut().unwrap().network = network;
+        let supervised = within(supervisor.spawn(&spec, None, StdoutMode::Null))
+            .await
+            .unwrap();
+        let record = scene.end(&supervised).await;
+        assert_eq!(record.code, Some(6), "{way}: {record:?}");
+    }
+    let once = "65534\nCapEff:\t0000000000000000\n";
+    assert_eq!(scene.out(), once.repeat(3));
+}

@@ -1,0 +1,160 @@
+//! Files outside: plainly, through links, and in races.
+
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::{OpenOptionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use crate::{Plan, tell, tell_all, text};
+
+pub(crate) fn try_out(plan: &Plan) {
+    let there = plan.outside.join("there");
+    tell("create", fs::write(plan.outside.join("new"), "x").map_err(text));
+    tell("overwrite", fs::write(&there, "x").map_err(text));
+    let append = OpenOptions::new().append(true).open(&there);
+    tell("append", append.map(drop).map_err(text));
+    let truncate = OpenOptions::new()
+        .read(true)
+        .custom_flags(nix::libc::O_TRUNC)
+        .open(&there);
+    tell(
+        "truncate at open",
+        truncate.and_then(|_| emptied(&there)).map_err(text),
+    );
+    let path = nix::unistd::truncate(&there, 0);
+    tell("truncate by path", path.map_err(text));
+    tell("remove", fs::remove_file(&there).map_err(text));
+    tell(
+        "make a folder",
+        fs::create_dir(plan.outside.join("folder")).map_err(text),
+    );
+    for (number, secret) in plan.secrets.iter().enumerate() {
+        tell(
+            &format!("read {number}"),
+            fs::read(secret).map(drop).map_err(text),
+        );
+        let folder = secret.parent().expect("a file is in a folder");
+        tell(
+            &format!("list {number}"),
+            fs::read_dir(folder).map(drop).map_err(text),
+        );
+    }
+    for (number, place) in plan.guarded.iter().enumerate() {
+        tell(&format!("write {number}"), plant(place).map_err(text));
+    }
+    let workdir = std::env::current_dir().unwrap_or_default();
+    let another = [workdir.with_file_name("2")];
+    tell_all("look into another issue's workspace", &another, |folder| {
+        fs::read_dir(folder).map(drop)
+    });
+    tell_all("read what another issue's agent made", &another, |folder| {
+        fs::read(folder.join("own")).map(drop)
+    });
+    tell_all("write into another issue's workspace", &another, plant);
+    let of_vik = of_vik(plan);
+    tell_all("read what is Vik's", &of_vik, |path| {
+        let read = OpenOptions::new()
+            .read(true)
+            .custom_flags(nix::libc::O_NONBLOCK)
+            .open(path);
+        read.map(drop)
+    });
+    tell_all("write what is Vik's", &of_vik, |path| {
+        let write = OpenOptions::new()
+            .append(true)
+            .custom_flags(nix::libc::O_NONBLOCK)
+            .open(path);
+        write.map(drop)
+    });
+    tell_all("remove what is Vik's", &of_vik, |path| fs::remove_file(path));
+}
+
+/// What the daemon keeps, as the test has found it.
+pub(crate) fn of_vik(plan: &Plan) -> Vec<PathBuf> {
+    let list = fs::read_to_string(plan.beside.join("vik")).unwrap_or_default();
+    list.lines().map(PathBuf::from).collect()
+}
+
+/// Puts a file into a folder, or opens a file.
+fn plant(place: &Path) -> std::io::Result<()> {
+    if place.is_dir() {
+        fs::write(place.join("planted"), "x")
+    } else {
+        OpenOptions::new().write(true).open(place).map(drop)
+    }
+}
+
+fn emptied(path: &Path) -> std::io::Result<()> {
+    if fs::metadata(path)?.len() == 0 {
+        Ok(())
+    } else {
+        Err(std::io::Error::other("it kept its content"))
+    }
+}
+
+pub(crate) fn links(plan: &Plan) {
+    let there = plan.outside.join("there");
+    let _ = symlink(&plan.outside, "way-out");
+    tell(
+        "write through a link",
+        fs::write("way-out/linked", "x").map_err(text),
+    );
+    tell("link a file in", fs::hard_link(&there, "hard").map_err(text));
+    let _ = fs::write("own", "x");
+    tell(
+        "link a file out",
+        fs::hard_link("own", plan.outside.join("hard")).map_err(text),
+    );
+    tell("move a file in", fs::rename(&there, "moved").map_err(text));
+    tell(
+        "move a file out",
+        fs::rename("own", plan.outside.join("moved")).map_err(text),
+    );
+    tell("put a link in place of the workspace", swap(plan).map_err(text));
+    // Somebody exchanges a folder for a link while it is written through.
+    let race = std::thread::spawn(|| {
+        for _ in 0..2000 {
+            let _ = fs::create_dir("race");
+            let _ = fs::remove_dir_all("race");
+            let _ = symlink("way-out", "race");
+            let _ = fs::remove_file("race");
+        }
+    });
+    while !race.is_finished() {
+        let _ = fs::write("race/raced", "x");
+    }
+    tell("race a link", came(&plan.outside.join("raced")));
+    // The same with a name that is now a file of its own, now one from outside.
+    let target = there.clone();
+    let race = std::thread::spawn(move || {
+        for _ in 0..2000 {
+            let _ = fs::write("turn", "x");
+            let _ = fs::remove_file("turn");
+            let _ = fs::hard_link(&target, "turn");
+            let _ = fs::remove_file("turn");
+        }
+    });
+    while !race.is_finished() {
+        let _ = fs::write("turn", "raced");
+    }
+    let kept = fs::read_to_string(&there).is_ok_and(|text| text != "raced");
+    let raced = if kept {
+        Err("it kept its content".to_owned())
+    } else {
+        Ok(())
+    };
+    tell("race a hard link", raced);
+}
+
+/// Puts a link to the outside in place of the workspace.
+pub(crate) fn swap(plan: &Plan) -> std::io::Result<()> {
+    let workdir = std::env::current_dir()?;
+    fs::rename(&workdir, workdir.with_extension("aside")).and_then(|()| symlink(&plan.outside, &workdir))
+}
+
+fn came(path: &Path) -> Result<(), String> {
+    if path.exists() {
+        Ok(())
+    } else {
+        Err("nothing came there".to_owned())
+    }
+}

@@ -1,0 +1,117 @@
+//! Sockets of the machine, and the network. Nothing is sent beyond the loopback.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::time::Duration;
+
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
+
+use crate::{Allowed, Plan, Services, Try, files, proxy, tell, tell_all, text};
+
+const WAIT: Duration = Duration::from_secs(2);
+
+/// A question for the address of `a.invalid`.
+const QUESTION: &[u8] =
+    b"\x13\x37\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x01a\x07invalid\x00\x00\x01\x00\x01";
+
+pub(crate) fn try_out(plan: &Plan) {
+    for (number, path) in plan.sockets.iter().enumerate() {
+        tell(
+            &format!("connect to socket {number}"),
+            UnixStream::connect(path).map(drop).map_err(text),
+        );
+    }
+    tell_all("connect to what is Vik's", &files::of_vik(plan), |path| {
+        UnixStream::connect(path).map(drop)
+    });
+    tell(
+        "datagrams of the machine",
+        UnixDatagram::unbound().map(drop).map_err(text),
+    );
+    let pair = UnixDatagram::pair().map(drop);
+    tell("a pair to connect anew", pair.map_err(text));
+    for (name, family, kind) in [
+        ("raw socket", AddressFamily::Inet, SockType::Raw),
+        ("raw socket of version 6", AddressFamily::Inet6, SockType::Raw),
+        #[cfg(target_os = "linux")]
+        ("packet socket", AddressFamily::Packet, SockType::Raw),
+        #[cfg(target_os = "linux")]
+        (
+            "packet socket without heads",
+            AddressFamily::Packet,
+            SockType::Datagram,
+        ),
+        #[cfg(target_os = "linux")]
+        ("socket to the host", AddressFamily::Vsock, SockType::Stream),
+        #[cfg(target_os = "linux")]
+        (
+            "socket of the kernel's ciphers",
+            AddressFamily::Alg,
+            SockType::SeqPacket,
+        ),
+    ] {
+        tell(
+            name,
+            socket(family, kind, SockFlag::empty(), None)
+                .map(drop)
+                .map_err(text),
+        );
+    }
+    match &plan.network {
+        Allowed::On => {}
+        Allowed::Off(services) => {
+            reach(services);
+            let udp = UdpSocket::bind("127.0.0.1:0").map(drop);
+            tell("UDP", udp.map_err(text));
+            let udp = UdpSocket::bind("[::1]:0").map(drop);
+            tell("UDP of version 6", udp.map_err(text));
+            let listener = TcpListener::bind("127.0.0.1:0").map(drop);
+            tell("a listener", listener.map_err(text));
+        }
+        Allowed::Hosts {
+            open,
+            named,
+            services,
+        } => {
+            reach(services);
+            proxy::try_out(*open, *named, services.tcp);
+        }
+    }
+}
+
+/// What no list names.
+fn reach(services: &Services) {
+    let to = SocketAddr::from(([127, 0, 0, 1], services.tcp));
+    let tcp = TcpStream::connect_timeout(&to, WAIT).map(drop);
+    tell("TCP", tcp.map_err(text));
+    tell("an answer over UDP", answered(services.udp, b"x"));
+    tell("DNS over UDP", answered(services.udp, QUESTION));
+    let resolver = SocketAddr::from(([127, 0, 0, 53], 53));
+    tell("DNS of the machine", answered(resolver, QUESTION));
+    let tcp = TcpStream::connect_timeout(&resolver, WAIT).map(drop);
+    tell("DNS of the machine over TCP", tcp.map_err(text));
+    for resolver in resolvers().filter(IpAddr::is_loopback) {
+        tell(
+            &format!("DNS of {resolver}"),
+            answered(SocketAddr::new(resolver, 53), QUESTION),
+        );
+    }
+}
+
+/// Those that this machine asks.
+fn resolvers() -> impl Iterator<Item = IpAddr> {
+    let text = std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
+    let lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    lines.into_iter().filter_map(|line| {
+        let mut words = line.split_whitespace();
+        (words.next() == Some("nameserver")).then(|| words.next()?.parse().ok())?
+    })
+}
+
+/// Whether a datagram is answered: that it can be sent says nothing.
+fn answered(to: SocketAddr, words: &[u8]) -> Try {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map_err(text)?;
+    socket.set_read_timeout(Some(WAIT / 4)).map_err(text)?;
+    socket.send_to(words, to).map_err(text)?;
+    socket.recv(&mut [0; 512]).map(drop).map_err(text)
+}

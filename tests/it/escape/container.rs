@@ -1,0 +1,249 @@
+//! The same as an ordinary user: without any capability, and in what a container is made of, namespaces and a root of its
+//! own, in which no further namespace of users can be made.
+//!
+//! The daemon runs in there, with the agent and its victim. It needs root to put all that up, and says so where it is not.
+
+use std::io::Write;
+use std::os::unix::fs::lchown;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+
+use super::{NAMES, Prison, all_stopped};
+use crate::support::*;
+
+/// Nobody has this number.
+const USER: u32 = 20_001;
+
+/// Where a daemon runs, and as whom.
+#[derive(Clone, Copy)]
+pub(super) enum Place {
+    /// Where the test runs, as its user.
+    Here,
+    /// An ordinary user of this machine.
+    User,
+    /// An ordinary user in a container.
+    Container,
+}
+
+impl Place {
+    /// The script that goes there and runs what is behind it.
+    fn enter(self, world: &World) -> String {
+        let drop = format!(
+            "exec setpriv --reuid {USER} --regid {USER} --clear-groups --inh-caps=-all --bounding-set=-all --no-new-privs \"$@\""
+        );
+        match self {
+            Self::Here | Self::User => drop,
+            // Who is in a root of its own can make no namespace of users.
+            Self::Container => {
+                let root = world.env.path("root");
+                std::fs::create_dir(&root).unwrap();
+                let inner = format!(
+                    "mount --rbind / {0} && cd {0} && exec chroot . sh -c '{drop}' sh \"$@\"",
+                    root.display()
+                );
+                format!(
+                    "exec {NAMESPACES} sh -c '{}' sh \"$@\"",
+                    inner.replace('\'', "'\\''")
+                )
+            }
+        }
+    }
+}
+
+/// Processes are ended with the first of them, however it ends.
+const NAMESPACES: &str = "unshare --mount --pid --fork --kill-child --ipc --uts --mount-proc";
+
+/// Whether it can be made; says that the test is skipped where not.
+pub(super) fn can_be_made(place: Place, test: &str) -> bool {
+    if matches!(place, Place::Here) {
+        return true;
+    }
+    let works = |script: &str| {
+        let mut sh = Command::new("sh");
+        let null = Stdio::null;
+        let done = sh
+            .args(["-c", script])
+            .stdin(null())
+            .stdout(null())
+            .stderr(null())
+            .status();
+        done.is_ok_and(|status| status.success())
+    };
+    let why = if !nix::unistd::geteuid().is_root() {
+        "it is not run as root"
+    } else if !works("command -v setpriv && command -v unshare && command -v chroot") {
+        "there is no setpriv, unshare or chroot (util-linux, coreutils)"
+    } else if !works(&format!("{NAMESPACES} true")) {
+        "namespaces cannot be made here"
+    } else {
+        return true;
+    };
+    // Not `eprintln!`, which the test runner keeps to itself.
+    let _ = writeln!(std::io::stderr(), "skipped: {test}: {why}");
+    false
+}
+
+/// All of the world belongs to the user, programs included: the folder that they are built in may be closed to others.
+fn give_away(world: &World) {
+    let root = world.env.root();
+    for link in list(&root.join("bin")) {
+        let program = link.canonicalize().unwrap();
+        std::fs::remove_file(&link).unwrap();
+        std::fs::copy(program, &link).unwrap();
+    }
+    own(root);
+    // Whose terminal it is too: what belongs to somebody else is closed anyway.
+    let terminal = world.env.read("beside/terminal");
+    if !terminal.is_empty() {
+        own(Path::new(&terminal));
+    }
+}
+
+/// `vik run --once` there, with a victim of its own.
+pub(super) fn once_in(place: Place, world: &World) -> Done {
+    if matches!(place, Place::Here) {
+        return world.once();
+    }
+    std::fs::create_dir_all(world.env.path("beside")).unwrap();
+    let enter = place.enter(world);
+    give_away(world);
+    let at = |path: &str| world.env.path(path).display().to_string();
+    let (victim, vik, beside) = (at("beside/victim"), at("bin/vik"), at("beside"));
+    let inside = format!(
+        "cd {work}; cat /proc/self/status > {beside}/status; \
+         unshare --user true 2> {beside}/no-users && touch {beside}/users; \
+         sleep 600 & echo $! > {victim}; {vik} run --once; code=$?; \
+         kill -0 $! && grep -q '^State:.S' /proc/$!/status && touch {beside}/unharmed; kill $!; exit $code",
+        work = at("work")
+    );
+    let mut command = world.env.command("sh");
+    command.args(["-c", &enter, "sh", "sh", "-c", &inside]);
+    let done = world.start_command(command).done();
+    was_in(place, world);
+    done
+}
+
+/// It was there, and so was the victim to the end.
+#[track_caller]
+fn was_in(place: Place, world: &World) {
+    let status = world.env.read("beside/status");
+    for line in [
+        "CapEff:\t0000000000000000",
+        "CapBnd:\t0000000000000000",
+        "NoNewPrivs:\t1",
+    ] {
+        assert!(status.contains(line), "{status}");
+    }
+    assert!(status.contains(&format!("Uid:\t{USER}\t{USER}")), "{status}");
+    if matches!(place, Place::Container) {
+        assert!(
+            !world.env.path("beside/users").exists(),
+            "a namespace of users was made"
+        );
+        assert!(world.env.read("beside/no-users").contains("not permitted"));
+    }
+    assert!(world.env.path("beside/unharmed").exists());
+}
+
+/// Gives a folder and all that is in it to the user.
+fn own(path: &Path) {
+    lchown(path, Some(USER), Some(USER)).unwrap();
+    if path.is_dir() && !path.is_symlink() {
+        list(path).iter().for_each(|path| own(path));
+    }
+}
+
+fn is_held_in(test: &str, place: Place, mut prison: Prison, least: usize) {
+    if !can_be_made(place, test) {
+        return;
+    }
+    once_in(place, &prison.world).expect(0);
+    prison.nothing_was_harmed();
+    all_stopped(&prison.lines(), least, NAMES);
+}
+
+#[test]
+fn an_ordinary_users_hostile_agent_gets_nowhere() {
+    let test = "an_ordinary_users_hostile_agent_gets_nowhere";
+    is_held_in(test, Place::User, Prison::new(&json!({})), 90);
+}
+
+#[test]
+fn an_ordinary_users_hostile_agent_gets_nowhere_with_listed_hosts() {
+    let test = "an_ordinary_users_hostile_agent_gets_nowhere_with_listed_hosts";
+    is_held_in(test, Place::User, Prison::with_listed_hosts(), 140);
+}
+
+#[test]
+fn in_a_container_a_hostile_agent_gets_nowhere() {
+    let test = "in_a_container_a_hostile_agent_gets_nowhere";
+    is_held_in(test, Place::Container, Prison::new(&json!({})), 90);
+}
+
+#[test]
+fn in_a_container_a_hostile_agent_without_a_network_gets_nowhere() {
+    let test = "in_a_container_a_hostile_agent_without_a_network_gets_nowhere";
+    is_held_in(
+        test,
+        Place::Container,
+        Prison::new(&json!({"network": "off"})),
+        100,
+    );
+}
+
+/// What cannot be upheld there is refused before anything starts, with the way out.
+#[test]
+fn in_a_container_a_list_of_hosts_is_refused_at_the_start() {
+    if !can_be_made(
+        Place::Container,
+        "in_a_container_a_list_of_hosts_is_refused_at_the_start",
+    ) {
+        return;
+    }
+    let prison = Prison::with_listed_hosts();
+    let done = once_in(Place::Container, &prison.world);
+    assert_ne!(done.code, 0, "{done:?}");
+    for words in [
+        "the sandbox of the stage `work` cannot be put up on this system",
+        "hosts can only be listed where a process may have a network of its own",
+        "`vik doctor` says what this system gives",
+    ] {
+        assert!(done.err.contains(words), "{words}: {}", done.err);
+    }
+    assert!(prison.world.sessions("1").is_empty() && prison.world.sessions("2").is_empty());
+    prison.nothing_came_out();
+}
+
+/// A sandbox, what floods it, and what is told of that.
+const FLOODS: [(&str, &str, &str); 2] = [
+    (
+        r#"{"memory": "64MiB"}"#,
+        "head -c 2G /dev/zero | tail -c 2G > /dev/null",
+        "its sandbox allows 64 MiB",
+    ),
+    (
+        r#"{"pids": 40}"#,
+        "bomb() { bomb | bomb & }; bomb; sleep 600",
+        "its sandbox allows 40",
+    ),
+];
+
+#[test]
+fn in_a_container_what_uses_too_much_is_killed_and_told() {
+    if !can_be_made(
+        Place::Container,
+        "in_a_container_what_uses_too_much_is_killed_and_told",
+    ) {
+        return;
+    }
+    for (sandbox, command, words) in FLOODS {
+        let sandbox: Value = serde_json::from_str(sandbox).unwrap();
+        let agent = json!({"runtime": "command", "command": ["bash", "-c", command], "sandbox": sandbox});
+        let world = World::new(&[("1", "todo")]).set("/agents/a", agent).attempts(1);
+        once_in(Place::Container, &world).expect(1);
+        let log = world.session("1").text(".jsonl");
+        assert!(log.contains(words), "{log}");
+    }
+}

@@ -1,0 +1,497 @@
+//! Hostile agents and hostile models: each way out that is known here is tried, stopped, and on record.
+//!
+//! The tries stand in `vik-escape` (`crates/vik-testkit`). Here it is the agent itself, in [`real`] the tool of a real agent
+//! whose model is hostile, and in [`container`] all of it runs as an ordinary user.
+
+mod container;
+mod real;
+
+use std::io::Read;
+use std::net::{TcpListener, UdpSocket};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use serde_json::{Value, json};
+use vik_testkit::bins;
+
+use crate::backends::{ELSEWHERE, works};
+use crate::reconcile::decided;
+use crate::support::*;
+
+/// A world with a hostile agent and everything that it could want to reach: another process, an agent that works on another
+/// issue, keys, sockets, servers on the loopback, and the daemon itself.
+pub struct Prison {
+    pub world: World,
+    victim: Victim,
+    /// Somebody listens there, and works at this terminal.
+    _in_use: (UnixListener, nix::pty::OpenptyResult),
+    /// The ports of servers: listed, listed by a name, not listed.
+    ports: [u16; 3],
+}
+
+impl Prison {
+    /// The hostile agent is `vik-escape` itself.
+    pub fn new(sandbox: &Value) -> Self {
+        let agent = json!({"runtime": "command", "command": ["vik-escape"], "sandbox": sandbox});
+        Self::of(agent)
+    }
+
+    /// A sandbox with a list of hosts that has two of the three servers.
+    fn with_listed_hosts() -> Self {
+        let mut prison = Self::new(&json!({}));
+        let [open, named, _] = prison.ports;
+        let hosts = json!([format!("127.0.0.1:{open}"), format!("127.1:{named}")]);
+        prison.world.put("/agents/a/sandbox/network", hosts);
+        prison.plan();
+        prison
+    }
+
+    /// With this profile.
+    fn of(mut agent: Value) -> Self {
+        let issues = [("1", "todo"), ("2", "beside"), ("other", "elsewhere")];
+        let is_within = agent["sandbox"]["backend"] == "bubblewrap";
+        let world = match is_within {
+            true => World::below(Path::new(ELSEWHERE), &issues),
+            false => World::new(&issues),
+        };
+        let root = world.env.root().to_owned();
+        if is_within {
+            // It may have been built in a folder that is another one within.
+            std::fs::copy(bins::escape(), world.env.path("bin/vik-escape")).unwrap();
+        } else {
+            world.env.link("vik-escape", &bins::escape());
+        }
+        world.env.write("outside/there", "kept");
+        let docker = UnixListener::bind(root.join("home/docker.sock")).unwrap();
+        let victim = Victim::new();
+        world.env.write("beside/victim", victim.0.id().to_string());
+        let terminal = nix::pty::openpty(None, None).unwrap();
+        let name = nix::unistd::ttyname(&terminal.slave).unwrap();
+        world.env.write("beside/terminal", name.to_str().unwrap());
+        // The folder of the workflow is a repository, as it is in use.
+        let mut git = world.env.command("git");
+        assert!(git.args(["init", "-q"]).status().unwrap().success());
+        for secret in SECRETS {
+            world.env.write(secret, "a secret");
+        }
+        agent["env"]["ESCAPE_PLAN"] = json!(root.join("work/plan.json"));
+        let is_alone = agent["sandbox"] == "off";
+        if agent["sandbox"].is_null() {
+            // As it is for who writes nothing.
+            agent["sandbox"] = json!({});
+        }
+        let prison = Self {
+            world: world
+                .set("/agents/a", agent)
+                .set("/issue/terminal_states", json!(["done"]))
+                .work("prompt", json!("Do the task.")),
+            victim,
+            _in_use: (docker, terminal),
+            ports: ["open", "named", "shut"].map(answering),
+        };
+        prison.plan();
+        if is_alone {
+            prison
+        } else {
+            prison.with_a_neighbour()
+        }
+    }
+
+    /// Writes what there is to reach.
+    fn plan(&self) {
+        let at = |path: &str| self.world.env.path(path);
+        let [open, named, shut] = self.ports;
+        let services = json!({"tcp": shut, "udp": echoing()});
+        let network = match &self.world.value("/agents/a/sandbox/network") {
+            Value::Null => json!("on"),
+            Value::Array(_) => json!({"hosts": {"open": open, "named": named, "services": services}}),
+            _ => json!({"off": services}),
+        };
+        let guarded: Vec<PathBuf> = GUARDED.iter().map(|path| at(path)).collect();
+        let plan = json!({
+            "outside": at("outside"),
+            "secrets": SECRETS.map(at),
+            "guarded": guarded.into_iter().chain(at("").parent().map(Path::to_owned)).collect::<Vec<_>>(),
+            "sockets": [at("home/docker.sock")],
+            "vik": at("bin/vik"),
+            "beside": at("beside"),
+            "network": network,
+        });
+        self.world.env.write("work/plan.json", plan.to_string());
+    }
+
+    /// Another issue's agent runs for as long as the hostile one does; what the daemon has by then is written down for it,
+    /// and what its attempt left is looked at in `after_run`.
+    fn with_a_neighbour(mut self) -> Self {
+        let at = |path: &str| self.world.env.path(path).display().to_string();
+        let (beside, home, state) = (at("beside"), at("work/home/workflows"), at("state"));
+        let works = format!(
+            "echo x > own; echo $$ > {beside}/neighbour; \
+             for i in $(seq 1200); do [ -e {beside}/over ] && exit 0; sleep 0.05; done; exit 1"
+        );
+        let looks = format!(
+            "for i in $(seq 1200); do [ -s {beside}/neighbour ] && break; sleep 0.05; done; \
+             find {home} {state} \\( -path '*/issues/1' -o -path '*/scratch/1' \\) -prune -o \
+             \\( -type f -o -type p -o -type s \\) -print > {beside}/vik"
+        );
+        let after = format!(
+            "pwd -P > {beside}/where; kill -0 $(cat left-behind) 2> {beside}/why && touch {beside}/alive; \
+             touch {beside}/over; {}",
+            self.world.on_success("done")
+        );
+        let moves = self.world.on_success("done");
+        self.world = self
+            .world
+            .set("/loop", json!({"max_issue_concurrency": 2}))
+            .set(
+                "/agents/b",
+                json!({"runtime": "command", "command": ["sh", "-c", works], "sandbox": {"write": [beside]}}),
+            )
+            .stage("beside", "beside", "Wait.")
+            .set("/issue/stages/beside/agent", json!("b"))
+            .set("/issue/stages/beside/hooks", json!({"after_run": moves}))
+            .work("hooks", json!({"before_run": looks, "after_run": after}))
+            .attempts(1);
+        self
+    }
+
+    /// What the agent tells, line for line, and that nothing was harmed.
+    pub fn run(mut self) -> Vec<String> {
+        self.world.once().expect(0);
+        self.nothing_was_harmed();
+        self.lines()
+    }
+
+    /// What `vik-escape` has printed, where it was the agent.
+    fn lines(&self) -> Vec<String> {
+        let said = self.world.session("1").raw();
+        String::from_utf8_lossy(&said)
+            .lines()
+            .map(str::to_owned)
+            .collect()
+    }
+
+    #[track_caller]
+    fn nothing_was_harmed(&mut self) {
+        self.nothing_came_out();
+        self.victim.is_well();
+        // Both attempts ended well, in their own places, and nothing of them acts afterwards.
+        for issue in ["1", "2"] {
+            self.world.session(issue).expect("succeeded", None);
+        }
+        let workspace = self.world.workspace("1").canonicalize().unwrap();
+        assert_eq!(
+            self.world.env.read("beside/where").trim(),
+            workspace.to_string_lossy()
+        );
+        // Within namespaces it has another number than here.
+        if self.world.value("/agents/a/sandbox/backend").is_null() {
+            assert!(
+                self.world.env.read("beside/why").contains("No such process"),
+                "the one that was left"
+            );
+            assert!(
+                !self.world.env.path("beside/alive").exists(),
+                "a process outlived its attempt"
+            );
+        }
+        self.world.env.assert_nothing_left();
+        assert_eq!(self.world.workspace_file("2", "own"), "x\n");
+        daemons_files_were_seen(self);
+    }
+
+    /// The outside is as it was.
+    #[track_caller]
+    fn nothing_came_out(&self) {
+        let outside: Vec<_> = list(&self.world.env.path("outside"));
+        assert_eq!(outside, [self.world.env.path("outside/there")]);
+        assert_eq!(self.world.env.read("outside/there"), "kept");
+        for secret in SECRETS {
+            assert_eq!(self.world.env.read(secret), "a secret", "{secret}");
+        }
+    }
+}
+
+/// A process of this user that no agent has a right to.
+struct Victim(Child);
+
+impl Victim {
+    fn new() -> Self {
+        let null = Stdio::null;
+        let mut sleep = Command::new("sleep");
+        let sleep = sleep.arg("600").env("SECRET", "of the victim");
+        Self(sleep.stdin(null()).stdout(null()).stderr(null()).spawn().unwrap())
+    }
+
+    #[track_caller]
+    fn is_well(&mut self) {
+        assert_eq!(self.0.try_wait().unwrap(), None, "the victim was killed");
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.0.id()));
+        assert!(
+            !stat.unwrap_or_default().contains(") T "),
+            "the victim was stopped"
+        );
+    }
+}
+
+impl Drop for Victim {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Keys, and what another workflow keeps.
+const SECRETS: [&str; 6] = [
+    "home/.ssh/id_ed25519",
+    "home/.aws/credentials",
+    "work/home/workflows/another/service/vik.db",
+    "work/home/workflows/another/sessions/2/s.raw.jsonl",
+    "work/home/workflows/another/issues/2/code",
+    "state/vik/instances/x/instance.json",
+];
+
+/// What this user could write.
+const GUARDED: [&str; 9] = [
+    "home",
+    "home/.gitconfig",
+    "work",
+    "work/workflow.yml",
+    "work/.git/config",
+    "work/.git/hooks",
+    "work/home/workflows/another/issues/2",
+    "state",
+    "tmp",
+];
+
+/// The names of what came through.
+pub fn escaped(said: &[String]) -> Vec<&str> {
+    said.iter()
+        .filter_map(|line| line.strip_prefix("escaped "))
+        .collect()
+}
+
+/// Nothing came through; of these it is told why.
+#[track_caller]
+fn all_stopped(said: &[String], least: usize, named: &[&str]) {
+    assert_eq!(escaped(said), [""; 0], "{said:#?}");
+    let stopped: Vec<_> = said
+        .iter()
+        .filter_map(|line| line.strip_prefix("stopped "))
+        .collect();
+    assert!(stopped.len() >= least, "{} of {least}: {said:#?}", stopped.len());
+    for name in named {
+        let start = format!("{name}: ");
+        assert!(
+            stopped.iter().any(|line| line.starts_with(&start)),
+            "{name}: {said:#?}"
+        );
+    }
+    // What is not there cannot be reached by anybody.
+    let empty = [": there was nothing", ": nobody is there"];
+    let idle = stopped
+        .iter()
+        .find(|line| empty.iter().any(|end| line.ends_with(end)));
+    assert_eq!(idle, None, "{said:#?}");
+    for note in ["note: traps for git are set", "note: a process is left behind"] {
+        assert!(said.iter().any(|line| line == note), "{note}: {said:#?}");
+    }
+}
+
+/// A server on the loopback that answers every request with a word, for as long as the test lives.
+pub fn answering(word: &'static str) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for mut client in listener.incoming().flatten() {
+            let _ = client.read(&mut [0; 4096]);
+            let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{word}", word.len());
+            let _ = std::io::Write::write_all(&mut client, answer.as_bytes());
+        }
+    });
+    port
+}
+
+/// One that answers every datagram, as a name server does.
+fn echoing() -> std::net::SocketAddr {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = socket.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let mut datagram = [0; 512];
+        while let Ok((length, from)) = socket.recv_from(&mut datagram) {
+            let _ = socket.send_to(&datagram[..length], from);
+        }
+    });
+    address
+}
+
+/// Some of what must be among the tries.
+const NAMES: &[&str] = &[
+    "overwrite",
+    "race a link",
+    "race a hard link",
+    "read 0",
+    "write into another issue's workspace",
+    "read what is Vik's",
+    "remove what is Vik's",
+    "connect to what is Vik's",
+    "connect to socket 0",
+    "trace another process",
+    "seize another issue's agent",
+    "read the memory of its shim",
+    "end another issue's agent",
+    "kill its shim",
+    "limit another process",
+    "kill by the owner of a pipe",
+    "raw socket",
+    "join a namespace",
+    "read what is typed at a terminal",
+    "write on a terminal",
+    "read a disk",
+    "vik unpark",
+    "vik approve",
+];
+
+#[test]
+fn a_hostile_agent_gets_nowhere() {
+    let said = Prison::new(&json!({})).run();
+    all_stopped(&said, 90, NAMES);
+    all_stopped(&said, 90, &["link the record of its output in"]);
+}
+
+/// What is outside is not there, but folders with something hidden in them can be listed.
+#[test]
+fn within_namespaces_a_hostile_agent_gets_nowhere() {
+    for sandbox in [
+        json!({"backend": "bubblewrap"}),
+        json!({"backend": "bubblewrap", "network": "off"}),
+    ] {
+        if works("within_namespaces_a_hostile_agent_gets_nowhere") {
+            let said = Prison::new(&sandbox).run();
+            let out = escaped(&said)
+                .into_iter()
+                .filter(|name| !name.starts_with("list "));
+            assert_eq!(out.collect::<Vec<_>>(), [""; 0], "{said:#?}");
+            let stopped = said.iter().filter(|line| line.starts_with("stopped "));
+            assert!(stopped.count() > 90, "{said:#?}");
+        }
+    }
+}
+
+#[test]
+fn without_a_network_it_gets_nowhere_either() {
+    let said = Prison::new(&json!({"network": "off"})).run();
+    let network = [
+        "TCP",
+        "UDP",
+        "an answer over UDP",
+        "DNS over UDP",
+        "DNS of the machine over TCP",
+    ];
+    all_stopped(&said, 100, &network);
+}
+
+/// Direct connections, datagrams, and all that can be said to a proxy to make it lead elsewhere.
+#[test]
+fn with_listed_hosts_nothing_else_is_reached_and_what_was_asked_for_is_told() {
+    let mut prison = Prison::with_listed_hosts();
+    let [_, named, shut] = prison.ports;
+    prison.world.once().expect(0);
+    prison.nothing_was_harmed();
+    let said = prison.lines();
+    let network = [
+        "TCP",
+        "DNS over UDP",
+        "tunnel to 127.0.0.1",
+        "ask for 0x7f000001",
+        "a second request behind the first",
+        "a name that leads here",
+    ];
+    all_stopped(&said, 140, &network);
+    let leads = "note: the proxy leads to the listed host: true";
+    assert!(said.iter().any(|line| line == leads), "{said:#?}");
+    let log = prison.world.session("1").text(".jsonl");
+    for refused in [
+        format!("the sandbox refused 127.0.0.1:{shut}"),
+        format!("the sandbox refused 127.1:{named}"),
+    ] {
+        assert!(log.contains(&refused), "{refused}: {log}");
+    }
+}
+
+/// The suite must be able to fail.
+#[test]
+fn without_a_sandbox_it_gets_out() {
+    let prison = Prison::new(&json!("off"));
+    // It kills its shim and puts a link in place of its workspace: nothing of it is taken for success.
+    prison.world.once().expect(1);
+    let first = prison.world.sessions("1").remove(0);
+    let said: Vec<String> = String::from_utf8_lossy(&first.raw())
+        .lines()
+        .map(str::to_owned)
+        .collect();
+    let out = escaped(&said);
+    for way in [
+        "create",
+        "overwrite",
+        "truncate by path",
+        "read 0",
+        "write 4",
+        "write through a link",
+        "put a link in place of the workspace",
+        "signal nobody's own",
+    ] {
+        assert!(out.contains(&way), "{way}: {said:#?}");
+    }
+}
+
+/// What stands in the daemon's folders is what the tries are made on.
+#[track_caller]
+fn daemons_files_were_seen(prison: &Prison) {
+    let seen = prison.world.env.read("beside/vik");
+    for name in [
+        "/vik.db",
+        "/vik.sock",
+        "/instance.json",
+        "/workflow.path",
+        "/issues/2/own",
+    ] {
+        assert!(seen.lines().any(|line| line.ends_with(name)), "{name}: {seen}");
+    }
+}
+
+/// A workspace with traps for git and links to the outside is looked at and removed, and so is one in whose place a link was
+/// put: nothing springs, nothing of the outside goes with it.
+#[test]
+fn what_a_hostile_agent_left_is_removed_and_nothing_else() {
+    let mut prison = Prison::new(&json!({}));
+    prison.world.put("/issue/remove_workspace", json!("clean"));
+    prison.world.once().expect(0);
+    prison.nothing_was_harmed();
+    let workspace = prison.world.workspace("1");
+    assert!(workspace.join("way-out/there").exists() && workspace.join(".git/hooks-of-its-own").exists());
+    let daemon = prison.world.daemon();
+    eventually("it was looked at", || {
+        decided(&prison.world, "1", "not_removing_workspace")
+    });
+    daemon.stop().expect(0);
+    prison.nothing_came_out();
+    // Who runs git there without care springs them.
+    let mut git = prison.world.env.command("git");
+    let _ = git.args(["status"]).current_dir(&workspace).output().unwrap();
+    std::fs::remove_file(prison.world.env.path("outside/sprung-by-git")).unwrap();
+
+    let swapped = prison.world.workspace("2");
+    std::fs::rename(&swapped, swapped.with_extension("aside")).unwrap();
+    std::os::unix::fs::symlink(prison.world.env.path("outside"), &swapped).unwrap();
+    prison.world.put("/issue/remove_workspace", json!("always"));
+    let daemon = prison.world.daemon();
+    eventually("it is removed", || !workspace.exists());
+    let pulls = prison.world.tracker.pulls();
+    eventually("the other one was looked at", || {
+        prison.world.tracker.pulls() > pulls + 2
+    });
+    daemon.stop().expect(0);
+    prison.nothing_came_out();
+}
