@@ -175,6 +175,36 @@ fn a_wide_scope_does_not_wait_for_ever_while_narrow_ones_go_on() {
 }
 
 #[test]
+fn explain_names_the_scope_that_a_stage_beside_another_waits_for_where_all_slots_are_taken() {
+    let workflow = |more: &str| {
+        let text = format!(
+            "loop: {{ max_issue_concurrency: 2 }}
+issues: {{ pull: {{ command: list }} }}
+agents: {{ a: {{ runtime: command, command: [agent] }} }}
+issue:
+  stages:
+    watch: {{ when: {{ state: todo }}, agent: a, prompt: p, parallel: true }}
+{more}"
+        );
+        Arc::new(load(&text).workflow.unwrap())
+    };
+    let mut world = World::new(workflow(""));
+    world.pull(&[issue("wide", 1, ""), issue("narrow", 2, "src/b")]);
+    assert_eq!(world.running.len(), 2);
+    world.tell(Input::Reloaded(workflow(
+        "    plan: { when: { state: todo }, agent: a, prompt: p, parallel: true, intent: { owned_scope: [src/**] } }\n",
+    )));
+    assert_eq!(world.running.len(), 2);
+    let hold = |id: &str| {
+        world.scheduler.explain(&id.into(), NOW).unwrap().stages[1]
+            .hold
+            .clone()
+    };
+    assert_eq!(hold("wide"), conflict("narrow", false));
+    assert_eq!(hold("narrow"), conflict("wide", true));
+}
+
+#[test]
 fn an_intent_that_cannot_be_followed_holds_the_issue_and_nothing_waits_for_it() {
     let mut world = World::new(workflow("", "intent: { owned_scope: [src] }", ""));
     world.pull(&[

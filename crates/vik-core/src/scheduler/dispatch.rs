@@ -96,9 +96,10 @@ impl Scheduler {
         self.shows.has_failed(id).then_some(Hold::ShowFailed)
     }
 
-    /// Whether as many issues are worked on as may be.
-    pub(super) fn is_full(&self, slots: &Slots) -> bool {
-        slots.issues.len() >= self.workflow.max_issue_concurrency as usize
+    /// Whether as many others are worked on as may be. An issue that has a slot may start a stage beside the one that
+    /// runs.
+    pub(super) fn has_no_slot_for(&self, issue: &IssueId, slots: &Slots) -> bool {
+        slots.issues.len() >= self.workflow.max_issue_concurrency as usize && !slots.issues.contains(issue)
     }
 
     /// What holds a stage that is due.
@@ -119,7 +120,7 @@ impl Scheduler {
         if most.is_some_and(|most| count(slots.stages.get(&stage.name)) >= most) {
             return Some(Hold::StageSlot);
         }
-        if self.is_full(slots) && !slots.issues.contains(&machine.issue().id) {
+        if self.has_no_slot_for(&machine.issue().id, slots) {
             return Some(Hold::Slot);
         }
         self.scope_conflict(machine, stage, slots)
@@ -138,11 +139,9 @@ impl Scheduler {
             return;
         }
         let mut slots = self.slots();
-        let most = self.workflow.max_issue_concurrency as usize;
         let order = std::mem::take(&mut self.order);
         for id in &order {
-            // An issue that has a slot may start a stage beside the one that runs.
-            if slots.issues.len() >= most && !slots.issues.contains(id) {
+            if self.has_no_slot_for(id, &slots) {
                 continue;
             }
             while self.start_next(id, &mut slots, false, now) {}

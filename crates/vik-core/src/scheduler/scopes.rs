@@ -82,14 +82,15 @@ impl Scheduler {
     /// The slots as they are when it is this issue's turn.
     pub(super) fn slots_before(&self, issue: &IssueId, now: Now) -> Slots {
         let mut slots = self.slots();
-        // Where nothing of it can be held by a scope, or everything is by its slot, nobody ahead makes a difference.
+        // Where nothing of it can be held by a scope, or everything is by a slot that it does not have, nobody ahead makes
+        // a difference.
         let claims = |machine: &Machine| {
             let stages = self.workflow.issue.stages.iter();
             stages
                 .filter(|stage| stage.when_state == *machine.issue().state)
                 .any(|stage| self.scope(machine, stage).is_some())
         };
-        if self.is_full(&slots) || !self.machines.get(issue).is_some_and(claims) {
+        if self.has_no_slot_for(issue, &slots) || !self.machines.get(issue).is_some_and(claims) {
             return slots;
         }
         let ahead = self.order.iter().take_while(|id| *id != issue);
