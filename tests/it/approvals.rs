@@ -103,6 +103,24 @@ fn once_reports_what_waits_and_ends() {
     world.once().expect(0);
 }
 
+#[test]
+fn a_time_limit_that_passes_while_no_daemon_is_there_answers_when_one_is() {
+    let world = World::new(&[("1", "todo")]).script("ok").work(
+        "approve",
+        json!({"before": true, "timeout": "1h", "on_timeout": "approve"}),
+    );
+    let points = world.env.path("points");
+    std::fs::create_dir(&points).unwrap();
+    let start = || world.start_with(&["run"], &[("VIK_CRASH_DIR", points.to_str().unwrap())]);
+    let daemon = start();
+    waits(&world, "before");
+    daemon.stop().expect(0);
+    std::fs::write(points.join("clock"), "7200").unwrap();
+    let daemon = start();
+    moved(&world);
+    daemon.stop().expect(0);
+}
+
 /// Without a daemon, a result that waits is told as what it is.
 #[track_caller]
 fn is_not_lost(world: &World) {

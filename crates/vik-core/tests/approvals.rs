@@ -45,7 +45,8 @@ enum Step {
     Answer(usize, Answer, Named),
     End(usize, Outcome),
     Wait(u64),
-    Restart,
+    /// The daemon is gone for so many seconds.
+    Restart(u64),
 }
 
 /// Which request a person means.
@@ -77,7 +78,7 @@ fn step() -> impl Strategy<Value = Step> {
         5 => (issue.clone(), answer, named).prop_map(|(of, answer, named)| Step::Answer(of, answer, named)),
         4 => (issue, outcome).prop_map(|(of, outcome)| Step::End(of, outcome)),
         2 => (0..3000u64).prop_map(Step::Wait),
-        1 => Just(Step::Restart),
+        1 => (0..3000u64).prop_map(Step::Restart),
     ]
 }
 
@@ -205,6 +206,11 @@ impl World {
         }
     }
 
+    fn pass(&mut self, seconds: u64) {
+        self.now.mono = self.now.mono.plus(Duration::from_secs(seconds));
+        self.now.wall += SignedDuration::from_secs(seconds.try_into().unwrap());
+    }
+
     fn step(&mut self, step: Step) {
         match step {
             Step::Pull => {
@@ -231,11 +237,11 @@ impl World {
                 });
             }
             Step::Wait(seconds) => {
-                self.now.mono = self.now.mono.plus(Duration::from_secs(seconds));
-                self.now.wall += SignedDuration::from_secs(seconds.try_into().unwrap());
+                self.pass(seconds);
                 self.tell(Input::Tick);
             }
-            Step::Restart => {
+            Step::Restart(seconds) => {
+                self.pass(seconds);
                 let machines = serde_json::to_string(&self.stored.values().collect::<Vec<_>>()).unwrap();
                 let stored = Stored {
                     machines: serde_json::from_str(&machines).unwrap(),
@@ -264,6 +270,9 @@ impl World {
                 .unwrap();
             assert!(stage.hold.is_some(), "{stage:?}");
             assert!(stage.session.is_none());
+            // Its time limit is never slept through, also where it passed while no daemon was there.
+            let limit = SignedDuration::try_from(self.scheduler.next_wakeup(self.now).unwrap()).unwrap();
+            assert!(self.now.wall + limit <= awaited.request.until.max(self.now.wall));
         }
         if !self.scheduler.awaited().is_empty() && self.running.is_empty() {
             assert_ne!(self.scheduler.rest(self.now), Rest::Running);
@@ -325,6 +334,23 @@ fn an_issue_that_was_edited_after_its_approval_waits_again() {
 }
 
 #[test]
+fn a_time_limit_that_has_passed_answers_before_anybody_rests() {
+    let mut world = World::new("approve");
+    world.step(Step::Pull);
+    assert_eq!(world.scheduler.awaited().len(), 3);
+    // The clock went on since the last word.
+    world.pass(3601);
+    assert!(matches!(world.scheduler.rest(world.now), Rest::At(then) if then <= world.now.mono));
+    // No daemon was there.
+    world.step(Step::Restart(0));
+    assert_eq!(world.scheduler.next_wakeup(world.now), Some(Duration::ZERO));
+    world.step(Step::Wait(0));
+    assert_eq!(world.scheduler.awaited().len(), 0);
+    world.step(Step::Pull);
+    assert_eq!(world.starts, 3);
+}
+
+#[test]
 fn what_is_denied_rests_and_the_time_limit_denies() {
     let mut world = World::new("deny");
     world.step(Step::Pull);
@@ -342,11 +368,11 @@ fn what_is_denied_rests_and_the_time_limit_denies() {
         "{hold:?}"
     );
     assert_eq!(world.scheduler.awaited().len(), 2);
-    world.step(Step::Restart);
+    world.step(Step::Restart(0));
     world.step(Step::Pull);
     // Restarts do not begin the hour anew.
     world.step(Step::Wait(3500));
-    world.step(Step::Restart);
+    world.step(Step::Restart(0));
     world.step(Step::Pull);
     world.step(Step::Wait(101));
     assert_eq!(world.scheduler.awaited().len(), 0);

@@ -52,9 +52,17 @@ impl Machine {
         Some(self.runs[at].ask(&self.issue, policy, now))
     }
 
-    /// A start that waited is answered. Gives what happened; nothing where that stage does not wait.
-    pub fn answer(&mut self, stage: &StageName, answer: Answer, by: &str, now: Now) -> Vec<Note> {
-        let fingerprint = self.issue.fingerprint();
+    /// A start that waited is answered. Gives what happened; nothing where that stage does not wait. `when_state` is
+    /// the stage's, where the workflow still has it: what is denied rests also when the issue comes back to that.
+    pub fn answer(
+        &mut self,
+        stage: &StageName,
+        when_state: Option<&str>,
+        answer: Answer,
+        by: &str,
+        now: Now,
+    ) -> Vec<Note> {
+        let fingerprint = self.issue.fingerprint_in(when_state.unwrap_or(&self.issue.state));
         let Some(run) = self.runs.iter_mut().find(|run| run.stage == *stage) else {
             return Vec::new();
         };

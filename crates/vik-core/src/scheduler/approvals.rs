@@ -136,7 +136,8 @@ impl Scheduler {
         now: Now,
     ) {
         if let Some(machine) = self.machines.get_mut(id) {
-            let notes = machine.answer(stage, answer, by, now);
+            let when_state = self.workflow.stage(stage).map(|stage| stage.when_state.as_str());
+            let notes = machine.answer(stage, when_state, answer, by, now);
             let changed = !notes.is_empty();
             self.record(id, Observed { notes, changed }, now);
         }

@@ -54,9 +54,9 @@ impl Scheduler {
             .flat_map(|machine| machine.runs().iter().map(move |run| (machine, run)))
             .filter(|(machine, run)| self.filter.allows(&machine.issue().id, &run.stage))
             .filter_map(|(_, run)| match run.phase {
-                Phase::BackingOff { until, .. } | Phase::Awaiting { until, .. } if until > now.mono => {
-                    Some(until)
-                }
+                Phase::BackingOff { until, .. } if until > now.mono => Some(until),
+                // Its limit may have passed since the last input: then the default answer is due.
+                Phase::Awaiting { until, .. } => Some(until),
                 _ => None,
             });
         backoffs.min().map_or(Rest::Idle, Rest::At)
@@ -80,11 +80,12 @@ impl Scheduler {
         let graces = self.done_since.values().map(|since| since.plus(grace));
         let day = self.day_hold(now).map(|(_, turn)| now.mono_at(turn));
         self.wake = backoffs
-            .chain(approvals)
             .chain(graces)
             .chain(self.shows.deadlines())
             .chain(day)
             .filter(|then| *then > now.mono)
+            // One that passed while no daemon was there is still to be answered.
+            .chain(approvals)
             .min();
     }
 }

@@ -28,7 +28,11 @@ impl Expected {
         const SAYS: &str = "`explain` says what happens next";
         let mut started = false;
         let mut done = BTreeSet::new();
-        let mut answered = BTreeSet::new();
+        // The time limit has answered: whose turn it is, and who keeps what scope, is another question then.
+        let is_answered = |effect: &Effect| matches!(effect, Effect::Note(_, Note::Answered { .. }));
+        if effects.iter().any(is_answered) {
+            return Ok(());
+        }
         for effect in effects {
             match effect {
                 Effect::Start(start) => {
@@ -40,13 +44,9 @@ impl Expected {
                             .as_ref()
                             .is_some_and(|other| done.contains(&(key.0, other.clone())))
                     };
-                    let is_free = self.held.get(&key).is_none_or(waited) || answered.contains(&key);
+                    let is_free = self.held.get(&key).is_none_or(waited);
                     ensure(is_free, SAYS, || format!("{key:?} starts, and was held"))?;
                     done.insert(key);
-                }
-                // Its time was over: the time limit has said yes.
-                Effect::Note(issue, Note::Answered { stage, .. }) => {
-                    answered.insert((number(issue), stage.clone()));
                 }
                 // Its limits are looked at when its turn comes, and so is whether it is to be approved.
                 Effect::Note(issue, Note::Parked { stage, .. } | Note::Awaiting { stage, .. }) => {
