@@ -298,6 +298,11 @@ fn used_too_much(overrun: &Overrun) -> String {
             mib(used),
             mib(limit)
         ),
+        Overrun::Files { used, limit } => {
+            format!(
+                "made {used} files and was killed: its sandbox allows {limit}, half of what a disk had room for"
+            )
+        }
     }
 }
 

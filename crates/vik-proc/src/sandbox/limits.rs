@@ -9,7 +9,8 @@ pub struct SandboxLimits {
     pub memory: Option<u64>,
     /// How many processes it may have.
     pub processes: Option<u32>,
-    /// How much it may take of a file system that it writes to.
+    /// How much it may take of a file system that it writes to; with any, it may also take half of the files that this
+    /// has room for.
     #[serde(default)]
     pub disk: Option<DiskLimit>,
 }
@@ -54,6 +55,13 @@ pub enum Overrun {
         /// In bytes.
         used: u64,
         /// In bytes.
+        limit: u64,
+    },
+    /// Files of a file system, whatever they hold.
+    Files {
+        /// How many.
+        used: u64,
+        /// How many are allowed.
         limit: u64,
     },
 }

@@ -2,6 +2,7 @@
 //!
 //! Asking a file system what is free costs next to nothing. Only where more has gone than the tree may take is it looked
 //! whether the tree has it: in what was written since its start, and in files that are open but have no name any more.
+//! Files that hold nothing take room too: a file system has so many and no more.
 
 use std::collections::HashSet;
 use std::fs::{self, Metadata};
@@ -39,23 +40,79 @@ struct System {
     device: u64,
     /// A folder on it.
     at: PathBuf,
-    free_at_start: u64,
-    limit: u64,
+    free_at_start: Room,
+    limit: Room,
+}
+
+/// Room on a file system.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Room {
+    bytes: u64,
+    /// How many files, folders and whatever else has a name or had one.
+    files: u64,
+}
+
+impl Room {
+    /// What is free for this user, on the file system of a folder that has any.
+    #[allow(
+        clippy::useless_conversion,
+        clippy::unnecessary_fallible_conversions,
+        reason = "the types differ between systems"
+    )]
+    fn free(folder: &Path) -> Option<Self> {
+        let facts = statvfs(folder).ok()?;
+        let fragment = u64::try_from(facts.fragment_size()).unwrap_or(0);
+        (facts.blocks() > 0).then(|| Self {
+            bytes: u64::from(facts.blocks_available()).saturating_mul(fragment),
+            files: u64::from(facts.files_available()),
+        })
+    }
+
+    /// How much less this is than what was free at the start.
+    fn lost_since(self, start: Self) -> Self {
+        Self {
+            bytes: start.bytes.saturating_sub(self.bytes),
+            files: start.files.saturating_sub(self.files),
+        }
+    }
+
+    fn quarter(self) -> Self {
+        Self {
+            bytes: self.bytes / 4,
+            files: self.files / 4,
+        }
+    }
+
+    fn is_over(self, limit: Self) -> bool {
+        self.bytes > limit.bytes || self.files > limit.files
+    }
+
+    /// Which limit this is over.
+    fn overrun(self, limit: Self) -> Option<Overrun> {
+        if self.bytes > limit.bytes {
+            let (used, limit) = (self.bytes, limit.bytes);
+            return Some(Overrun::Disk { used, limit });
+        }
+        (self.files > limit.files).then_some(Overrun::Files {
+            used: self.files,
+            limit: limit.files,
+        })
+    }
 }
 
 /// A search that runs, on a thread of its own: it may take as long as it needs.
 #[derive(Debug)]
 struct Search {
     began: Instant,
-    lost: u64,
-    limit: u64,
+    lost: Room,
+    limit: Room,
     result: Receiver<Taken>,
 }
 
 /// What a tree has of a file system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Taken {
-    bytes: u64,
+    room: Room,
     /// Whether something could not be looked into: it may be anything.
     hidden: bool,
 }
@@ -69,14 +126,20 @@ impl Disk {
             if !facts.is_dir() || systems.iter().any(|system| system.device == facts.dev()) {
                 continue;
             }
-            let Some(free) = free(place) else { continue };
+            let Some(free) = Room::free(place) else { continue };
             systems.push(System {
                 device: facts.dev(),
                 at: place.clone(),
                 free_at_start: free,
-                limit: match limit {
-                    DiskLimit::Bytes(bytes) => bytes,
-                    DiskLimit::HalfOfFree => free / 2,
+                limit: Room {
+                    bytes: match limit {
+                        DiskLimit::Bytes(bytes) => bytes,
+                        DiskLimit::HalfOfFree => free.bytes / 2,
+                    },
+                    // Some file systems have as many as there is room for, and tell nothing of it.
+                    files: Some(free.files / 2)
+                        .filter(|files| *files > 0)
+                        .unwrap_or(u64::MAX),
                 },
             });
         }
@@ -97,19 +160,20 @@ impl Disk {
                 Err(TryRecvError::Empty) => return (None, true),
                 Err(TryRecvError::Disconnected) => Taken::default(),
             };
-            let used = if taken.hidden { search.lost } else { taken.bytes };
-            let limit = search.limit;
+            let used = if taken.hidden { search.lost } else { taken.room };
+            let over = used.overrun(search.limit);
             self.not_before = now + PAUSE.max(now.saturating_duration_since(search.began) * SHARE);
             self.search = None;
-            if used > limit {
-                return (Some(Overrun::Disk { used, limit }), true);
+            if over.is_some() {
+                return (over, true);
             }
         }
         let mut close = false;
         for system in &self.systems {
-            let lost = free(&system.at).map_or(0, |free| system.free_at_start.saturating_sub(free));
-            close |= lost > system.limit / 4;
-            if lost > system.limit && now >= self.not_before {
+            let free = Room::free(&system.at).unwrap_or(system.free_at_start);
+            let lost = free.lost_since(system.free_at_start);
+            close |= lost.is_over(system.limit.quarter());
+            if lost.is_over(system.limit) && now >= self.not_before {
                 self.search = Some(self.begin(system, lost, members));
                 break;
             }
@@ -117,7 +181,7 @@ impl Disk {
         (None, close)
     }
 
-    fn begin(&self, system: &System, lost: u64, members: &[ProcessId]) -> Search {
+    fn begin(&self, system: &System, lost: Room, members: &[ProcessId]) -> Search {
         let (tell, result) = channel();
         // A clock that was put back says nothing of what is new.
         let since = Some(self.since).filter(|since| *since <= SystemTime::now());
@@ -136,18 +200,6 @@ impl Disk {
             result,
         }
     }
-}
-
-/// The bytes that are free for this user, on the file system of a folder that has any.
-#[allow(
-    clippy::useless_conversion,
-    clippy::unnecessary_fallible_conversions,
-    reason = "the types differ between systems"
-)]
-fn free(folder: &Path) -> Option<u64> {
-    let facts = statvfs(folder).ok()?;
-    let bytes = |blocks| u64::from(blocks).saturating_mul(u64::try_from(facts.fragment_size()).unwrap_or(0));
-    (facts.blocks() > 0).then(|| bytes(facts.blocks_available()))
 }
 
 /// Adds up what was written on one file system since a time.
@@ -179,9 +231,7 @@ impl Count {
                     continue;
                 }
             };
-            if facts.file_type().is_file() {
-                self.add(&facts);
-            }
+            self.add(&facts);
             if !facts.is_dir() {
                 continue;
             }
@@ -211,12 +261,11 @@ impl Count {
         if facts.dev() != self.device || !self.is_new(facts) {
             return;
         }
-        // A file may have several names, and be open several times.
-        if facts.nlink() == 1 || self.seen.insert(facts.ino()) {
-            self.taken.bytes = self
-                .taken
-                .bytes
-                .saturating_add(facts.blocks().saturating_mul(512));
+        // A file may have several names, and be open several times. A folder has one.
+        if facts.nlink() == 1 || facts.is_dir() || self.seen.insert(facts.ino()) {
+            let room = &mut self.taken.room;
+            room.bytes = room.bytes.saturating_add(facts.blocks().saturating_mul(512));
+            room.files += 1;
         }
     }
 
@@ -267,10 +316,11 @@ mod tests {
         std::os::unix::fs::symlink(&elsewhere, root.join("link")).unwrap();
         let sum = taken(&root, SystemTime::now() - Duration::from_secs(60));
         assert!(
-            (MIB..2 * MIB).contains(&usize::try_from(sum.bytes).unwrap()),
+            (MIB..2 * MIB).contains(&usize::try_from(sum.room.bytes).unwrap()),
             "{sum:?}"
         );
-        assert!(!sum.hidden);
+        // Three folders, one file with two names, and a link.
+        assert_eq!((sum.room.files, sum.hidden), (5, false));
         let later = taken(&root, SystemTime::now() + Duration::from_secs(3600));
         assert_eq!(later, Taken::default());
     }
@@ -284,7 +334,10 @@ mod tests {
         let open = write(&path, 3 * MIB);
         fs::remove_file(&path).unwrap();
         let sum = taken(folder.path(), since);
-        assert!(sum.bytes >= before.bytes + 3 * MIB as u64, "{before:?} {sum:?}");
+        assert!(
+            sum.room.bytes >= before.room.bytes + 3 * MIB as u64,
+            "{before:?} {sum:?}"
+        );
         drop(open);
     }
 
@@ -312,7 +365,7 @@ mod tests {
         let places = [folder.path().to_owned()];
         let mut disk = Disk::watch(&places, DiskLimit::Bytes(64 << 20));
         // Somebody else has taken it: as far as this tree can tell, all of it was free before.
-        disk.systems[0].free_at_start = u64::MAX;
+        disk.systems[0].free_at_start.bytes = u64::MAX;
         let mut found = disk.look(Instant::now(), &[]);
         assert!(disk.search.is_some());
         while disk.search.is_some() {
@@ -333,5 +386,28 @@ mod tests {
             panic!("{overrun:?}")
         };
         assert!(used > limit && limit == 64 << 20);
+    }
+
+    #[test]
+    fn files_that_hold_nothing_are_bounded_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut disk = Disk::watch(&[folder.path().to_owned()], DiskLimit::HalfOfFree);
+        let system = &mut disk.systems[0];
+        assert!(system.limit.files > 0);
+        // A file system that had room for a few more, and is used by others all the time.
+        system.free_at_start.files = u64::MAX;
+        system.limit.files = 100;
+        for at in 0..60 {
+            fs::create_dir(folder.path().join(format!("folder{at}"))).unwrap();
+            File::create(folder.path().join(format!("empty{at}"))).unwrap();
+        }
+        let overrun = loop {
+            if let (Some(overrun), _) = disk.look(Instant::now(), &[]) {
+                break overrun;
+            }
+            std::thread::yield_now();
+        };
+        let (used, limit) = (121, 100);
+        assert_eq!(overrun, Overrun::Files { used, limit });
     }
 }
