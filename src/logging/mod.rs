@@ -1,6 +1,8 @@
 //! Logs: daily files in the home, one for all and one for errors, and their retention.
 
-use std::io;
+use std::backtrace::{Backtrace, BacktraceStatus};
+use std::io::{self, Write as _};
+use std::panic::PanicHookInfo;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
@@ -48,7 +50,21 @@ pub fn init(dir: &Path, console: Console, format: LogFormat) -> io::Result<()> {
         sink(format, crate::cli::colored(&io::stderr()), io::stderr, level),
     ];
     let installed = tracing_subscriber::registry().with(sinks).try_init();
-    installed.map_err(io::Error::other)
+    installed.map_err(io::Error::other)?;
+    std::panic::set_hook(Box::new(move |panic| on_panic(panic, console)));
+    Ok(())
+}
+
+/// A panic is told where everything else is: its words may hold anything, so they are masked like every line.
+fn on_panic(panic: &PanicHookInfo<'_>, console: Console) {
+    let trace = Backtrace::capture();
+    let trace = (trace.status() == BacktraceStatus::Captured).then(|| trace.to_string());
+    tracing::error!(backtrace = trace, "{panic}");
+    if console == Console::Off {
+        // Nobody should wonder why it is gone.
+        let text = panic.to_string();
+        let _ = writeln!(io::stderr(), "{}", vik_mask::mask(&text));
+    }
 }
 
 /// One place where lines go.
@@ -192,6 +208,23 @@ mod tests {
             assert_eq!(text.matches("[secret LINE]").count(), 3, "{text}");
             assert!(!text.contains("12345"), "{text}");
         }
+    }
+
+    #[test]
+    fn a_panic_is_a_line_without_secrets_too() {
+        let secret = "panicked secret 98765";
+        vik_mask::learn([(vik_mask::Label::Secret("PANIC".to_owned()), secret.to_owned())]);
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(|panic| on_panic(panic, Console::From(Level::ERROR))));
+        let text = written(LogFormat::Json, || {
+            let panicked = std::panic::catch_unwind(|| panic!("it has {secret}"));
+            assert!(panicked.is_err());
+        });
+        std::panic::set_hook(before);
+        let line: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let message = line["message"].as_str().unwrap();
+        assert!(message.contains("it has [secret PANIC]"), "{text}");
+        assert!(message.contains("src/logging/mod.rs"), "{text}");
     }
 
     #[test]
