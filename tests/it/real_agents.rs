@@ -355,8 +355,8 @@ fn runs_out_of_time(test: &str, agent: RealAgent) {
     let Some(real) = Real::new(test, agent, json!([{"text": "Going.", "run": ENDLESS}])) else {
         return;
     };
-    // Long enough for a slow machine to start the tool.
-    let world = real.world.work("timeout", json!("12s"));
+    // Long enough for a slow machine to start the tool, and shorter than Codex waits for one.
+    let world = real.world.work("timeout", json!("8s"));
     world.once().expect(1);
     world.env.assert_nothing_left();
     let session = world.session("1");
