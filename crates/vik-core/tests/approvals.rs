@@ -18,12 +18,17 @@ use vik_core::time::{Mono, Now};
 use vik_core::workflow::{Workflow, load};
 
 fn workflow(on_timeout: &str) -> Arc<Workflow> {
+    planning("todo", on_timeout)
+}
+
+/// A workflow whose first stage is for issues in this state.
+fn planning(state: &str, on_timeout: &str) -> Arc<Workflow> {
     let text = format!(
         "issues: {{ pull: {{ command: list }} }}
 agents: {{ a: {{ runtime: command, command: [agent] }} }}
 issue:
   stages:
-    plan: {{ when: {{ state: todo }}, agent: a, prompt: p, approve: {{ before: true, timeout: 1h, on_timeout: {on_timeout} }} }}
+    plan: {{ when: {{ state: {state} }}, agent: a, prompt: p, approve: {{ before: true, timeout: 1h, on_timeout: {on_timeout} }} }}
     code: {{ when: {{ state: review }}, agent: a, prompt: p }}
 "
     );
@@ -348,6 +353,22 @@ fn a_time_limit_that_has_passed_answers_before_anybody_rests() {
     assert_eq!(world.scheduler.awaited().len(), 0);
     world.step(Step::Pull);
     assert_eq!(world.starts, 3);
+}
+
+#[test]
+fn what_is_denied_rests_where_an_edit_gave_its_stage_another_state() {
+    let mut world = World::new("deny");
+    world.step(Step::Pull);
+    world.workflow = planning("moved", "deny");
+    world.tell(Input::Reloaded(Arc::clone(&world.workflow)));
+    world.step(Step::Answer(0, Answer::Deny { message: None }, Named::Whichever));
+    // Its way to that state is no change that somebody made to what was denied.
+    world.tracker[0].1 = "moved";
+    world.step(Step::Pull);
+    assert_eq!((world.starts, world.scheduler.awaited().len()), (0, 0));
+    let explained = world.scheduler.explain(&"0".into(), world.now).unwrap();
+    let hold = explained.stages[0].hold.clone().unwrap();
+    assert!(matches!(hold, Hold::Parked { .. }), "{hold:?}");
 }
 
 #[test]
