@@ -192,7 +192,7 @@ impl Decode for Percent {
     }
 }
 
-/// An amount of memory, above zero: `512MiB`, `2GiB`, or bytes.
+/// An amount of bytes, above zero: `512MiB`, `2GiB`, or bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Memory(pub(crate) u64);
 
@@ -209,7 +209,7 @@ const MEMORY_UNITS: &[(&str, u64)] = &[
     ("TB", 1_000_000_000_000),
 ];
 
-/// `None` where the text is no amount of memory, or one that no machine has.
+/// `None` where the text is no amount of bytes, or one that no machine has.
 fn memory(text: &str) -> Option<u64> {
     let text = text.trim();
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
@@ -221,7 +221,7 @@ fn memory(text: &str) -> Option<u64> {
 
 impl Decode for Memory {
     fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
-        let scalar = cx.scalar(node, "an amount of memory")?;
+        let scalar = cx.scalar(node, "an amount of bytes")?;
         let bytes = match scalar.value {
             Value::Int(number) => u64::try_from(number).ok().filter(|bytes| *bytes <= 1 << 50),
             _ => memory(&scalar.text),
@@ -230,7 +230,7 @@ impl Decode for Memory {
             Some(0) => zero(node, cx),
             Some(bytes) => return Some(Self(bytes)),
             None => {
-                let message = format!("{} is not an amount of memory", quoted(&scalar.text));
+                let message = format!("{} is not an amount of bytes", quoted(&scalar.text));
                 let diagnostic = cx
                     .error("bad_size", node, message)
                     .hint("write `512MiB`, `2GiB`, or a number of bytes");

@@ -51,7 +51,7 @@ pub const CODES: &[(&str, &str)] = &[
     ),
     (
         "bad_size",
-        "A text is no amount of memory, or one that no machine has.",
+        "A text is no amount of bytes, or one that no machine has.",
     ),
     ("bad_tag", "A YAML tag has no meaning here."),
     (
