@@ -73,6 +73,79 @@ fn works_and_commits(settings: &str, provider: &str, key: &str) {
     );
 }
 
+/// A stage whose agent is vex on this script, with the protocol that the settings name; it may be silent for 2 s.
+fn impatient(server: &ModelServer, protocol: &str) -> World {
+    let mut world = World::new(&[("1", "todo")])
+        .set(
+            "/agents/a",
+            json!({"runtime": "vex", "model": "scripted", "provider": "house",
+                   "env": {"HOUSE_KEY": "sk-scripted"}}),
+        )
+        .work("prompt", json!("Do the task."))
+        .work("stall_timeout", json!("2s"))
+        .attempts(1);
+    let home = world.env.home().join("vex");
+    std::fs::create_dir_all(&home).unwrap();
+    let url = if protocol == "messages" {
+        server.url()
+    } else {
+        server.v1()
+    };
+    let settings = format!(
+        "[providers.house]\nprotocol = \"{protocol}\"\nbase_url = \"{url}\"\napi_key_env = \"HOUSE_KEY\"\n"
+    );
+    std::fs::write(home.join("config.toml"), settings).unwrap();
+    world.put("/agents/a/env/VEX_HOME", json!(home));
+    world
+}
+
+#[test]
+fn an_answer_that_streams_is_no_stall() {
+    // Each part alone takes longer than the agent may be silent: 16 pieces, 200 ms apart.
+    let long = "A thought or an answer that needs its time to arrive, bit by bit";
+    let content = format!("{long}\n");
+    let script = json!([
+        {"thinking": long, "chunk_chars": 4, "chunk_ms": 200,
+         "tools": [{"write": {"path": "hello.txt", "content": content}}]},
+        {"text": long, "chunk_chars": 4, "chunk_ms": 200}
+    ]);
+    let streams = &|protocol: &str| {
+        let server = ModelServer::start_json(script.clone()).unwrap();
+        let world = impatient(&server, protocol);
+        let done = world.once();
+        let session = world.session("1");
+        let ended = session.expect("succeeded", None);
+        done.expect(0);
+        assert_eq!(ended["last_message"], long, "{protocol}");
+        assert_eq!(world.workspace_file("1", "hello.txt"), content, "{protocol}");
+        // What says nothing but that more arrived is not kept in the log.
+        let raw = String::from_utf8(session.raw()).unwrap();
+        assert!(raw.contains(r#""type":"activity""#), "{protocol}: {raw}");
+        assert_eq!(session.of_kind("unknown"), [Value::Null; 0], "{protocol}");
+        world.env.assert_nothing_left();
+    };
+    std::thread::scope(|scope| {
+        for protocol in ["messages", "chat", "responses"] {
+            scope.spawn(move || streams(protocol));
+        }
+    });
+}
+
+#[test]
+fn a_model_that_only_pings_is_a_stall() {
+    for turn in [
+        json!({"text": "never whole", "stall": "mid", "ping": true}),
+        json!({"text": "never", "stall": "headers"}),
+    ] {
+        let server = ModelServer::start_json(json!([turn])).unwrap();
+        let world = impatient(&server, "messages");
+        world.once().expect(1);
+        let ended = world.session("1").expect("stalled", None);
+        assert!(ended["reason"].as_str().unwrap().contains("2s"), "{ended}");
+        world.env.assert_nothing_left();
+    }
+}
+
 #[test]
 fn vex_speaks_messages() {
     let settings = "[providers.anthropic]\nbase_url = \"URL\"\n";

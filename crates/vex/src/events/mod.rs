@@ -11,7 +11,7 @@ mod types;
 use std::borrow::Cow;
 use std::io::{IsTerminal, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -24,6 +24,9 @@ use crate::conversation::{Arguments, ToolCall, ToolResult, Usage};
 use crate::provider::Progress;
 use crate::redact::{redact, redact_json};
 use crate::tools::plan::Step;
+
+/// The shortest time from any event to an `activity` event: a long answer must not flood the output.
+const ACTIVITY_INTERVAL: Duration = Duration::from_millis(250);
 
 /// The place where events go. Clones write to the same place.
 #[derive(Clone)]
@@ -46,6 +49,8 @@ struct Inner {
     out: Box<dyn Write + Send>,
     err: Box<dyn Write + Send>,
     start: Instant,
+    /// When an event was written last.
+    last_event: Instant,
     seq: u64,
     usage: Usage,
     cost_usd: Option<f64>,
@@ -94,6 +99,7 @@ impl Journal {
             out,
             err,
             start: Instant::now(),
+            last_event: Instant::now(),
             seq: 0,
             usage: Usage::default(),
             cost_usd: None,
@@ -151,6 +157,7 @@ impl Journal {
         match progress {
             // Told when the answer is whole.
             Progress::Text(_) | Progress::Thinking(_) => {}
+            Progress::Received { bytes } => self.inner().activity(*bytes as u64),
             Progress::Retry {
                 attempt,
                 delay_ms,
@@ -295,11 +302,20 @@ impl Journal {
 }
 
 impl Inner {
+    /// Reports that an answer is arriving, unless an event was written a moment ago.
+    fn activity(&mut self, received_bytes: u64) {
+        // A person sees the answer when it is whole.
+        if matches!(self.form, Form::Json) && self.last_event.elapsed() >= ACTIVITY_INTERVAL {
+            self.emit(&Event::Activity { received_bytes });
+        }
+    }
+
     fn emit(&mut self, event: &Event<'_>) {
         if self.ended.is_some() {
             return;
         }
         self.seq += 1;
+        self.last_event = Instant::now();
         let written = match &mut self.form {
             Form::Json => {
                 let envelope = Envelope {

@@ -50,6 +50,12 @@ fn result(output: &str, exit_code: Option<i32>) -> ToolResult {
     }
 }
 
+/// Makes the last event old enough that an `activity` event may follow.
+fn rewind(journal: &Journal) {
+    let mut inner = journal.inner();
+    inner.last_event = inner.last_event.checked_sub(ACTIVITY_INTERVAL).unwrap();
+}
+
 /// One of everything.
 fn tell_all(journal: &Journal) {
     let call = |tool: &str, input| ToolCall {
@@ -109,6 +115,10 @@ fn tell_all(journal: &Journal) {
         },
     ]);
     journal.progress(&Progress::Text("not told"));
+    // Too soon after the event before it.
+    journal.progress(&Progress::Received { bytes: 1 });
+    rewind(journal);
+    journal.progress(&Progress::Received { bytes: 512 });
     journal.progress(&Progress::Retry {
         attempt: 2,
         delay_ms: 1500,
@@ -167,6 +177,29 @@ fn every_event_fits_the_schema_and_tells_no_secret() {
     ] {
         assert!(!schema.is_valid(&wrong), "{wrong}");
     }
+}
+
+#[test]
+fn a_streaming_answer_is_activity_and_no_flood() {
+    let sink = Sink::default();
+    let journal = Journal::new(true, false, Box::new(sink.clone()), Box::new(std::io::sink()));
+    let began = Instant::now();
+    rewind(&journal);
+    for bytes in 1..=10_000 {
+        journal.progress(&Progress::Received { bytes });
+    }
+    let most = began.elapsed().as_millis() / ACTIVITY_INTERVAL.as_millis() + 1;
+    let text = sink.text();
+    let written = text.lines().count();
+    assert!(
+        (1..=most).contains(&(written as u128)),
+        "{written}, at most {most}"
+    );
+    let first = text.lines().next();
+    assert_eq!(
+        first,
+        Some(r#"{"v":1,"seq":1,"type":"activity","received_bytes":1}"#)
+    );
 }
 
 #[test]

@@ -112,8 +112,8 @@ impl Text {
                     _ => Ok(()),
                 }
             }
-            // The call is told already.
-            Event::Usage { .. } | Event::Ask(_) => Ok(()),
+            // The call is told already, and an answer is shown when it is whole.
+            Event::Usage { .. } | Event::Ask(_) | Event::Activity { .. } => Ok(()),
             Event::Plan { steps } => {
                 writeln!(out, "\n{}", self.paint(BOLD, "plan"))?;
                 for step in *steps {

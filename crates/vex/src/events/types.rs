@@ -128,6 +128,12 @@ pub(super) enum Event<'a> {
         /// The words, or their summary.
         text: &'a str,
     },
+    /// An answer is arriving: text, thinking or the arguments of a tool call. Written while it streams, at most four
+    /// times a second; the answer itself follows when it is whole.
+    Activity {
+        /// How much of the answer arrived so far, in bytes.
+        received_bytes: u64,
+    },
     /// A tool is about to run.
     ToolCall {
         /// Joins it with its result.

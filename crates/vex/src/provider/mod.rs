@@ -41,6 +41,11 @@ pub enum Progress<'a> {
     Text(&'a str),
     /// It thinks.
     Thinking(&'a str),
+    /// More of the answer arrived: text, thinking or the arguments of a tool call, but no keep-alive.
+    Received {
+        /// How much of this answer arrived so far, in bytes.
+        bytes: usize,
+    },
     /// It tries again, after this many milliseconds.
     Retry {
         /// Which try comes next, from 2.

@@ -47,6 +47,8 @@ pub struct Heard {
     pub delays: Vec<u64>,
     pub reasons: Vec<String>,
     pub fallback: Option<String>,
+    /// How much of the answer had arrived, each time that more did.
+    pub received: Vec<usize>,
 }
 
 impl Heard {
@@ -54,6 +56,7 @@ impl Heard {
         match progress {
             Progress::Text(text) => self.text.push_str(text),
             Progress::Thinking(text) => self.thinking.push_str(text),
+            Progress::Received { bytes } => self.received.push(*bytes),
             Progress::Retry {
                 attempt,
                 delay_ms,

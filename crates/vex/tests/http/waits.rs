@@ -90,6 +90,26 @@ fn signs_of_life_alone_do_not_keep_an_answer_alive() {
         let (message, class) = asked.error();
         assert_eq!(class.as_deref(), Some("network"));
         assert!(message.contains("700ms"), "{message}");
+        // Nor are they reported: at most the words before the stall are.
+        assert!(asked.heard.received.len() <= 1, "{:?}", asked.heard.received);
+    }
+}
+
+#[test]
+fn each_piece_of_an_answer_is_reported_as_it_arrives() {
+    for protocol in Protocol::ALL {
+        for turn in [
+            json!({"text": "many words that come one after another", "chunk_chars": 4, "chunk_ms": 20}),
+            json!({"thinking": "many thoughts that come one after another", "text": "x", "chunk_chars": 4, "chunk_ms": 20}),
+            json!({"run": "echo many words that come one after another", "chunk_chars": 4, "chunk_ms": 20}),
+        ] {
+            let asked = ask(protocol, json!([turn]));
+            asked.turn();
+            // Two pieces may arrive in one read of a busy machine, but not most of them.
+            let received = &asked.heard.received;
+            assert!(received.len() >= 4, "{protocol:?} {turn}: {received:?}");
+            assert!(received.is_sorted(), "{received:?}");
+        }
     }
 }
 

@@ -146,6 +146,8 @@ impl Vex {
                 self.session.does("thinking");
                 sink(Event::Reasoning { text: text.0 });
             }
+            // That the line came is all it says: the answer itself follows, and the log needs no more of it.
+            ("activity", ..) => self.session.does("writing"),
             ("tool_call", _, Some(id)) => {
                 let tool = parsed.tool.map_or(Cow::Borrowed(""), |tool| tool.0);
                 self.session.progress();

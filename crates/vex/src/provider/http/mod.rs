@@ -306,7 +306,11 @@ impl Asker {
                 .push(&chunk, progress)
                 .map_err(|error| self.broken(error))?;
             began = true;
-            meant.heard(reader.heard_bytes());
+            if meant.heard(reader.heard_bytes()) {
+                progress(Progress::Received {
+                    bytes: reader.heard_bytes(),
+                });
+            }
             wait = Duration::from_millis(self.deadlines.stall_ms);
             if meant.silent_for() > Duration::from_millis(self.deadlines.silence_ms) {
                 return Err(self.stalled(self.deadlines.silence_ms));
@@ -495,11 +499,14 @@ impl Default for Meaning {
 }
 
 impl Meaning {
-    fn heard(&mut self, bytes: usize) {
-        if bytes != self.bytes {
+    /// Returns whether there is more of the answer than before.
+    fn heard(&mut self, bytes: usize) -> bool {
+        let is_more = bytes != self.bytes;
+        if is_more {
             self.bytes = bytes;
             self.at = Instant::now();
         }
+        is_more
     }
 
     fn silent_for(&self) -> Duration {
