@@ -236,6 +236,38 @@ fn read_only_denies_writes_and_commands() {
 }
 
 #[test]
+fn a_check_decides_whether_a_refused_last_call_matters() {
+    // The recording goes on behind the refusal.
+    let outside = || json!({"tool": "write_file", "input": {"path": "../out", "content": "x"}, "expect": {"is_error": true}});
+    let inside = call("write_file", json!({"path": "a", "content": "x"}));
+    let alone = [
+        calls(std::slice::from_ref(&inside)),
+        calls(&[outside()]),
+        says("Both are written."),
+    ];
+    // One refused call among those of the last answer.
+    let together = [calls(&[inside, outside()]), says("Both are written.")];
+    let code = |recording: &[Value], args: &[&str]| {
+        let place = Place::new(recording);
+        let (events, output) = place.run(args);
+        let end = end(&events, &output);
+        assert!(place.work().join("a").exists());
+        assert!(!place.dir.path().join("out").exists());
+        let reason = end["reason"].as_str().unwrap().to_owned();
+        (output.status.code().unwrap(), reason)
+    };
+    for recording in [&alone[..], &together[..]] {
+        assert_eq!(code(recording, &[]), (7, "denied".to_owned()));
+        assert_eq!(
+            code(recording, &["--verify", "test -e a"]),
+            (0, "done".to_owned())
+        );
+        let fails = ["--verify", "test -e ../out", "--config", "verify_attempts=1"];
+        assert_eq!(code(recording, &fails), (1, "failed".to_owned()));
+    }
+}
+
+#[test]
 fn paths_outside_are_denied_unless_everything_is_allowed() {
     let recording = [
         calls(&[call("write_file", json!({"path": "../out", "content": "x"}))]),

@@ -43,6 +43,11 @@ impl Patience {
         self.empty <= MAX_EMPTY
     }
 
+    /// Whether the check has failed in this run.
+    pub(super) fn failed_check(&self) -> bool {
+        self.failed_checks > 0
+    }
+
     /// The end that a last request was to turn away.
     pub(super) fn given_up(&mut self) -> Option<Ending> {
         self.nudged.take()
@@ -68,8 +73,10 @@ impl Agent<'_> {
             StopReason::MaxTokens => return self.cut(),
             StopReason::End | StopReason::ToolUse => self.patience.cut = 0,
         }
-        // It gave up where it was refused: whatever it says, what it needed did not happen.
-        if let Some(denial) = self.denied.take() {
+        // Without a check nothing shows that the work is done although its last call was refused.
+        if self.run.settings.verify.is_none()
+            && let Some(denial) = self.denied.take()
+        {
             return ControlFlow::Break(Ending::failed(ExitReason::Denied, denial));
         }
         if text.is_empty() {
@@ -222,7 +229,10 @@ impl Agent<'_> {
         }
         self.patience.failed_checks += 1;
         if self.patience.failed_checks >= verify.attempts.max(1) {
-            let message = format!("the check `{}` fails: {}", verify.command, Verify::ended(&result));
+            let mut message = format!("the check `{}` fails: {}", verify.command, Verify::ended(&result));
+            if let Some(denial) = &self.denied {
+                message = format!("{message}; the last tool call was refused: {denial}");
+            }
             return ControlFlow::Break(Ending::failed(ExitReason::Failed, message).class("verify"));
         }
         let mut is_changed = false;

@@ -308,9 +308,11 @@ impl<'a> Agent<'a> {
             ProviderError::Config(_) => Ending::failed(ExitReason::Config, message),
             // A recording has no more to say: what it said before decides.
             ProviderError::Diverged(_) => match (self.denied.take(), self.patience.given_up()) {
-                (Some(denial), _) => Ending::failed(ExitReason::Denied, denial),
-                (None, Some(ending)) => ending,
-                (None, None) => Ending::failed(ExitReason::Failed, message),
+                (Some(denial), _) if !self.patience.failed_check() => {
+                    Ending::failed(ExitReason::Denied, denial)
+                }
+                (_, Some(ending)) => ending,
+                (_, None) => Ending::failed(ExitReason::Failed, message),
             },
             ProviderError::Reported { class, .. } => {
                 let reason = match class.as_deref() {

@@ -21,7 +21,7 @@ pub enum ExitReason {
     Limit,
     /// 6: it stopped without having done or said anything, or went in circles.
     NoProgress,
-    /// 7: the permission refused what it needed.
+    /// 7: its last tool call was refused, and no check shows that the work is done.
     Denied,
     /// 130: a signal ended it.
     Interrupted,

@@ -261,6 +261,41 @@ fn a_denial_that_ends_the_work_is_told_as_one() {
     assert!(!scene.work().join("x").exists());
 }
 
+/// A run whose last call was refused, whatever else it did before, with this check.
+fn refused_at_the_end(check: &str, answers: usize) -> Played {
+    let mut scene = Scene::settings(|settings| settings.verify = Some(Verify::new(check)));
+    scene.permission = Permission::ReadOnly;
+    std::fs::write(scene.work().join("x"), "").unwrap();
+    let mut turns = vec![calls(&[("list_dir", json!({}))]), sh("touch y")];
+    turns.extend(vec![says(REPORT); answers]);
+    scene.tell(turns)
+}
+
+#[test]
+fn with_a_check_a_refused_last_call_fails_nothing() {
+    let played = refused_at_the_end("test -e x", 1);
+    assert!(
+        played
+            .events
+            .iter()
+            .any(|event| event["type"] == "tool_result" && event["denied"] == true)
+    );
+    assert_eq!(ended(&played), (ExitReason::Done, ""));
+}
+
+#[test]
+fn a_check_that_fails_after_a_refused_call_fails_the_run_and_says_both() {
+    let played = refused_at_the_end("test -e y", 3);
+    let (reason, message) = ended(&played);
+    assert_eq!(reason, ExitReason::Failed);
+    assert_eq!(played.ending.class.as_deref(), Some("verify"));
+    assert!(
+        message.starts_with("the check `test -e y` fails: exit code 1; the last tool call was refused: "),
+        "{message}"
+    );
+    assert_eq!(played.seen.len(), 5, "the model is sent back twice");
+}
+
 #[test]
 fn a_request_that_is_too_long_is_asked_again_shorter_at_most_twice() {
     let scene = Scene::turns(20);
