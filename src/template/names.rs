@@ -17,6 +17,7 @@ pub const NAMES: &[&str] = &[
     "workspace_root",
     "env",
     "attempt",
+    "approval",
     "intent",
     "outputs",
 ];
@@ -29,6 +30,7 @@ pub const OUTPUT_NAMES: &[&str] = &[
     "workspace_root",
     "env",
     "attempt",
+    "approval",
     "intent",
     "outputs",
     "output",
@@ -48,6 +50,7 @@ pub const AFTER_RUN_NAMES: &[&str] = &[
     "workspace_root",
     "env",
     "attempt",
+    "approval",
     "intent",
     "outputs",
     "session",

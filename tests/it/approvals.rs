@@ -65,6 +65,31 @@ fn a_start_waits_for_a_person_who_may_say_more() {
 }
 
 #[test]
+fn what_the_person_said_is_where_the_templates_have_it() {
+    let here = "said=[{{ approval.message }}]";
+    let script = "printf '%s\\n' {{ approval.message }} > said";
+    let world = World::new(&[("1", "todo")])
+        .work("approve", json!({"before": true}))
+        .work("prompt", json!(format!("{here}\nSCRIPT: ok")))
+        .work("hooks/before_run", json!(script));
+    let daemon = world.daemon();
+    waits(&world, "before");
+    // A message is data as everything else is.
+    let said = "be gentle; $(touch pwned) {{ 7*7 }}";
+    world.vik(&["approve", "1", "--message", said]).expect(0);
+    moved(&world);
+    daemon.stop().expect(0);
+    let prompt = world.session("1").text(".prompt.md");
+    assert!(prompt.starts_with(&format!("said=[{said}]\n")), "{prompt}");
+    assert_eq!(prompt.matches("be gentle").count(), 1, "{prompt}");
+    assert_eq!(world.workspace_file("1", "said"), format!("{said}\n"));
+    // Nobody was asked, or nothing was said: the text is empty, and no error.
+    let world = World::new(&[("1", "todo")]).work("prompt", json!(format!("{here}\nSCRIPT: ok")));
+    world.once().expect(0);
+    assert!(world.session("1").text(".prompt.md").starts_with("said=[]\n"));
+}
+
+#[test]
 fn a_start_that_is_denied_rests() {
     let world = World::new(&[("1", "todo")])
         .script("ok")

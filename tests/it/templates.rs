@@ -1,5 +1,7 @@
 //! Values in prompts, hooks and commands: text stays text, wherever it stands.
 
+use std::path::Path;
+
 use serde_json::json;
 
 use crate::support::*;
@@ -227,4 +229,179 @@ fn hostile_ids_reach_no_option_and_no_path() {
     assert!(found.is_empty(), "{found:?}");
     let text = world.vik(&["runs"]).expect(0).out;
     assert!(!text.contains('\x1b'));
+}
+
+/// A name that a page documents, and the templates that it says know it.
+struct Documented {
+    name: String,
+    places: String,
+}
+
+fn page(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("docs/usage")
+        .join(name);
+    std::fs::read_to_string(path).unwrap()
+}
+
+/// The names in backticks of a table cell; `.title` after `issue.id` is `issue.title`.
+fn names_of(cell: &str, names: &mut Vec<String>) {
+    for name in cell.split('`').skip(1).step_by(2) {
+        let full = match (name.strip_prefix('.'), names.last()) {
+            (Some(part), Some(last)) => format!("{}.{part}", last.rsplit_once('.').unwrap().0),
+            _ => name.to_owned(),
+        };
+        names.push(full);
+    }
+}
+
+/// All rows of the table of names, and of the one of what an output has.
+fn documented() -> Vec<Documented> {
+    let mut all: Vec<Documented> = Vec::new();
+    let names = page("hooks-and-prompts.md");
+    let table = names.split("\n## Names\n").nth(1).unwrap();
+    for row in table.lines().skip(3).take_while(|line| line.starts_with('|')) {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        let places = match (cells[2], all.last()) {
+            ("the same", Some(last)) => last.places.clone(),
+            (places, _) => places.to_owned(),
+        };
+        let mut names = Vec::new();
+        names_of(cells[1], &mut names);
+        // The parts of a name that has some.
+        if names == ["session.usage"] {
+            names_of(&format!("`session.usage.total` {}", cells[3]), &mut names);
+            names.retain(|name| name != "session.usage.total");
+        }
+        all.extend(names.into_iter().map(|name| Documented {
+            name,
+            places: places.clone(),
+        }));
+    }
+    let outputs = page("outputs.md");
+    for row in outputs.lines().filter(|line| line.starts_with("| `output.")) {
+        let mut names = Vec::new();
+        names_of(row.split('|').nth(1).unwrap(), &mut names);
+        all.extend(names.into_iter().map(|name| Documented {
+            name,
+            places: "commands of `outputs`".to_owned(),
+        }));
+    }
+    // What stands for others: any field, any variable, all of the second table.
+    for entry in &mut all {
+        match entry.name.as_str() {
+            "issue.NAME" => entry.name = "issue.labels".to_owned(),
+            "env.NAME" => entry.name = "env.PATH".to_owned(),
+            _ => {}
+        }
+    }
+    all.retain(|entry| entry.name != "output.…");
+    all
+}
+
+#[test]
+fn every_documented_name_is_known_where_the_page_says_so() {
+    let documented = documented();
+    assert!(documented.len() > 40, "only {} names found", documented.len());
+    for name in [
+        "approval.message",
+        "session.usage.cache_write_input_tokens",
+        "output.title",
+    ] {
+        assert!(documented.iter().any(|entry| entry.name == name), "no {name}");
+    }
+    // Printed in a text, or as the arguments of a command that ignores them.
+    let all = |place: &str, separator: &str| -> String {
+        let holds = |entry: &&Documented| match entry.places.as_str() {
+            "everywhere" => place != "before_remove" || entry.name != "issue.labels",
+            "not in `after_create` and `before_remove`" => !matches!(place, "after_create" | "before_remove"),
+            "`after_run`" => place == "after_run",
+            "commands of `outputs`" => place == "output",
+            other => panic!("{}: {other:?} is no place that this test knows", entry.name),
+        };
+        let printed = documented
+            .iter()
+            .filter(holds)
+            .map(|entry| format!("{{{{ {} }}}}", entry.name));
+        printed.collect::<Vec<_>>().join(separator)
+    };
+    let script = |place: &str| format!(": {}", all(place, " "));
+    let world = World::new(&[("1", "todo")]).attempts(1);
+    world.tracker.set("1", "labels", json!(["a"]));
+    let moved = world.on_success("done");
+    let hooks = json!({"after_create": script("after_create"), "before_remove": script("before_remove")});
+    let asked = world
+        .env
+        .write("asked", "{\"kind\":\"comment\",\"body\":\"hello\"}\n");
+    let ask = format!("run cat {} >> \"$VIK_OUTPUTS\"; ok", asked.display());
+    let world = world
+        .set("/agents/a/sandbox", json!({}))
+        .set("/issue/hooks", hooks)
+        .work("prompt", json!(format!("{}\nSCRIPT: {ask}", all("prompt", "\n"))))
+        .work("verify", json!(script("verify")))
+        .work(
+            "hooks",
+            json!({"before_run": script("before_run"), "after_run": format!("{}\n{moved}", script("after_run"))}),
+        )
+        .work("outputs", json!({"comment": {"run": script("output")}}));
+    // The hook that no run of this test reaches is rendered too.
+    let doctor = world.vik(&["doctor", "--json"]).json();
+    let checks = doctor["checks"].as_array().unwrap();
+    for place in [
+        "prompt.work",
+        "after_create",
+        "before_remove",
+        "before_run.work",
+        "verify.work",
+        "after_run.work",
+    ] {
+        let check = checks.iter().find(|check| check["check"] == place);
+        let check = check.unwrap_or_else(|| panic!("{place} is not among {checks:#?}"));
+        assert_eq!(check["status"], "ok", "{check:#}");
+    }
+    world.once().expect(0);
+    assert_eq!(world.tracker.state("1").as_deref(), Some("done"));
+}
+
+#[test]
+fn every_expression_in_the_pages_has_a_documented_name() {
+    let roots: Vec<String> = documented()
+        .iter()
+        .map(|entry| entry.name.split('.').next().unwrap().to_owned())
+        .collect();
+    let mut pages = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/usage")];
+    let mut seen = 0;
+    while let Some(path) = pages.pop() {
+        if path.is_dir() {
+            pages.extend(
+                std::fs::read_dir(path)
+                    .unwrap()
+                    .map(|entry| entry.unwrap().path()),
+            );
+            continue;
+        }
+        if path.extension().is_none_or(|extension| extension != "md") {
+            continue;
+        }
+        let text = std::fs::read_to_string(&path).unwrap();
+        // `${{ … }}` is GitHub's.
+        for at in text
+            .match_indices("{{")
+            .map(|(at, _)| at)
+            .filter(|at| !text[..*at].ends_with('$'))
+        {
+            let inner = text[at + 2..].trim_start();
+            let root: String = inner
+                .chars()
+                .take_while(|c| c.is_ascii_alphanumeric() || *c == '_')
+                .collect();
+            // Some are about what an expression is: no name, a text, or a name of nothing.
+            if root.is_empty() || ["value", "x"].contains(&root.as_str()) {
+                continue;
+            }
+            seen += 1;
+            assert!(roots.contains(&root), "{}: {{{{ {inner:.40}", path.display());
+        }
+    }
+    assert!(seen > 40, "only {seen} expressions found");
 }

@@ -203,7 +203,8 @@ fn context(host: &Host, kind: Kind, stage: &Stage, issue: &Issue) -> Value {
         let log = log.to_string_lossy();
         let session = json!({
             "id": nil, "outcome": "succeeded", "failure_class": "", "reason": "", "exit_code": 0, "last_message": "",
-            "usage": {"input_tokens": 0, "cached_input_tokens": 0, "output_tokens": 0}, "cost": null,
+            "usage": {"input_tokens": 0, "cached_input_tokens": 0, "cache_write_input_tokens": 0,
+                      "output_tokens": 0}, "cost": null,
             "cost_usd": null, "log": log, "log_path": log, "result": null,
         });
         context.insert("session".to_owned(), session);
