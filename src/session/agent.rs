@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use vik_agents::LaunchContext;
+use vik_agents::{LaunchContext, PreviousTotal};
 use vik_core::event::Event;
 use vik_core::limits::{LimitHit, Spend};
 use vik_core::machine::Answered;
@@ -223,7 +223,10 @@ impl Work<'_> {
             .log
             .take()
             .ok_or_else(|| Trouble::failed(FailureClass::Agent, "the session log is gone"))?;
-        let before = self.start().resume.as_ref().map(|resume| resume.total);
+        let before = self.start().resume.as_ref().map(|resume| PreviousTotal {
+            usage: resume.total,
+            cost_usd: resume.cost.usd(),
+        });
         let adapter = self.adapter(before)?;
         Follower::open(
             &self.files.raw(),

@@ -200,6 +200,40 @@ fn claude_code_is_kept_to_its_scope_before_it_writes() {
     keeps_to_its_scope(RealAgent::Claude, "Write", None);
 }
 
+/// Since 2.1.330 a sub-agent runs in the background, and its calls may come after the first result.
+#[test]
+fn agents_of_claude_code_in_the_background_are_kept_to_the_scope_too() {
+    let write = |path: &str| json!({"write": {"path": path, "content": "x\n"}});
+    let behind = json!([
+        {"tools": [write("docs/out.txt")], "delay_ms": 3000},
+        {"tools": [write("src/in.txt")], "expect": "out_of_scope"},
+        {"text": "The agent has finished."}
+    ]);
+    let agent = json!({"description": "sub", "subagent_type": "general-purpose",
+                       "prompt": format!("Do a part.\nSCRIPT_JSON: {behind}")});
+    let script = json!([
+        {"tools": [{"call": {"name": "Agent", "input": agent}}]},
+        {"text": "Finished."}
+    ]);
+    let Some(mut real) = Real::new("gates", RealAgent::Claude, script) else {
+        return;
+    };
+    real.world.put(
+        "/issue/hooks",
+        json!({"after_create": "git init -q && mkdir src docs"}),
+    );
+    real.world
+        .put("/issue/stages/work/intent", json!({"owned_scope": ["src/**"]}));
+    real.world.once().expect(0);
+    real.close();
+    let session = real.world.session("1");
+    session.expect("succeeded", None);
+    let folder = real.world.workspace("1");
+    assert!(folder.join("src/in.txt").exists());
+    assert!(!folder.join("docs/out.txt").exists());
+    assert_eq!(decisions(&session), ["scope denied Write"]);
+}
+
 #[test]
 fn codex_is_kept_to_its_scope_before_it_writes() {
     keeps_to_its_scope(RealAgent::Codex, "file_change", None);

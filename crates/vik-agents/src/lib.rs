@@ -162,14 +162,24 @@ pub trait Adapter: Send {
     }
 }
 
+/// What a conversation had used before an attempt that resumes it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct PreviousTotal {
+    /// Its tokens.
+    pub usage: Usage,
+    /// Its cost, as far as the agent reported it.
+    pub cost_usd: f64,
+}
+
 /// Makes the translator for one session of this agent.
 ///
-/// `previous_total` is what the conversation had used before this attempt, where it is resumed: Codex reports totals of
-/// the conversation. After the attempt the conversation's total is `previous_total` plus the attempt's own usage.
-pub fn adapter(profile: &AgentProfile, previous_total: Option<Usage>) -> Box<dyn Adapter> {
+/// `previous_total` is there where a conversation is resumed: Codex reports totals of the conversation, and so does Claude
+/// Code where its earlier process could save them. After the attempt the conversation's total is `previous_total` plus the
+/// attempt's own usage.
+pub fn adapter(profile: &AgentProfile, previous_total: Option<PreviousTotal>) -> Box<dyn Adapter> {
     match profile.runtime {
         Runtime::Codex => Box::new(codex::Codex::new(profile, previous_total)),
-        Runtime::ClaudeCode => Box::new(claude_code::ClaudeCode::new(profile)),
+        Runtime::ClaudeCode => Box::new(claude_code::ClaudeCode::new(profile, previous_total)),
         Runtime::Vex => Box::new(vex::Vex::default()),
         Runtime::Command => command::adapter(profile),
     }
@@ -182,11 +192,15 @@ pub fn adapter(profile: &AgentProfile, previous_total: Option<Usage>) -> Box<dyn
 /// Where this agent cannot.
 pub fn asking(
     profile: &AgentProfile,
-    previous_total: Option<Usage>,
+    previous_total: Option<PreviousTotal>,
     opening: &Opening<'_>,
 ) -> Result<Box<dyn Adapter>, LaunchError> {
     match profile.runtime {
-        Runtime::ClaudeCode => Ok(Box::new(claude_code::ClaudeCode::asking(profile, opening.prompt))),
+        Runtime::ClaudeCode => Ok(Box::new(claude_code::ClaudeCode::asking(
+            profile,
+            previous_total,
+            opening.prompt,
+        ))),
         Runtime::Vex => Ok(Box::new(vex::Vex::asking(opening.prompt))),
         Runtime::Codex => Ok(Box::new(codex::Server::new(profile, previous_total, opening)?)),
         Runtime::Command => Err(unaskable(profile)),

@@ -125,6 +125,26 @@ fn words(runtime: Runtime, lines: &[&str]) -> Vec<Word> {
     words
 }
 
+#[test]
+fn the_input_of_claude_code_stays_open_for_agents_in_the_background() {
+    let tasks = |tasks: &str| {
+        format!(r#"{{"type":"system","subtype":"background_tasks_changed","tasks":[{tasks}]}}"#)
+    };
+    let agent =
+        tasks(r#"{"task_id":"a","task_type":"local_agent"},{"task_id":"b","task_type":"local_bash"}"#);
+    // A command in the background may run for ever: Claude Code itself ends it.
+    let shell = tasks(r#"{"task_id":"b","task_type":"local_bash"}"#);
+    let result = r#"{"type":"result","subtype":"success","is_error":false,"result":"x","session_id":"s"}"#;
+    let closed = |lines: &[&str]| {
+        let words = words(Runtime::ClaudeCode, lines);
+        words.iter().filter(|word| **word == Word::Close).count()
+    };
+    assert_eq!(closed(&[result]), 1);
+    assert_eq!(closed(&[&agent, result]), 0);
+    assert_eq!(closed(&[&agent, result, &shell, result]), 1);
+    assert_eq!(closed(&[&shell, result]), 1);
+}
+
 fn is_broken(words: &[Word]) -> bool {
     words.iter().any(|word| matches!(word, Word::Broken(_)))
 }

@@ -127,7 +127,15 @@ fn known_silent(value: &Value) -> bool {
     matches!(
         kind,
         "turn.started" | "stream_event" | "keep_alive" | "step_start"
-    ) || (kind == "system" && matches!(subtype, "status" | "thinking_tokens"))
+    ) || (kind == "system"
+        && matches!(
+            subtype,
+            "status"
+                | "thinking_tokens"
+                | "background_tasks_changed"
+                | "permission_denied"
+                | "vcs_state_changed"
+        ))
         || (kind == "message" && value["role"] == "user")
 }
 

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use vik_agents::{Adapter, Conclusion, Exit, adapter};
+use vik_agents::{Adapter, Conclusion, Exit, PreviousTotal, adapter};
 use vik_core::event::Event;
 use vik_core::outcome::Usage;
 use vik_core::workflow::{AgentProfile, ArgsStyle, Home, OutputFormat, Permission, Runtime};
@@ -340,19 +340,84 @@ fn figures_are_those_of_the_last_word() {
     );
 }
 
+fn total_of(usage: Usage) -> PreviousTotal {
+    PreviousTotal { usage, cost_usd: 0.0 }
+}
+
+fn find(name: &str) -> Case {
+    cases().into_iter().find(|case| case.name == name).unwrap()
+}
+
+#[test]
+fn a_resumed_conversation_of_claude_code_is_charged_only_what_it_added() {
+    // The process before it ended by itself, and saved its figures: they are in those of this one.
+    let first = see(&find("claude/2.1.330/session-id")).conclusion;
+    let saved = find("claude/2.1.330/resume-same");
+    let total = see(&saved).conclusion;
+    let previous = PreviousTotal {
+        usage: first.usage,
+        cost_usd: first.cost_usd.unwrap(),
+    };
+    assert!(total.usage.input_tokens > previous.usage.input_tokens);
+    let added = run(&saved, adapter(&profile("claude"), Some(previous))).conclusion;
+    assert_eq!(added.usage, total.usage.since(previous.usage));
+    let cost = added.cost_usd.unwrap();
+    assert!(
+        cost > 0.0 && (cost - (total.cost_usd.unwrap() - previous.cost_usd)).abs() < 1e-9,
+        "{cost}"
+    );
+    // The process before it was killed: these are its own, as they always were before that version.
+    for name in ["claude/2.1.330/resume-killed", "claude/2.1.197/resume-fork"] {
+        let case = find(name);
+        let own = see(&case).conclusion;
+        let seen = run(&case, adapter(&profile("claude"), Some(previous))).conclusion;
+        assert_eq!((seen.usage, seen.cost_usd), (own.usage, own.cost_usd), "{name}");
+    }
+}
+
+/// 2.1.330 exits with 0 when it is interrupted, also during a tool call.
+#[test]
+fn an_interrupted_claude_code_is_no_success_whatever_its_exit_code() {
+    for name in [
+        "sig-int-tool",
+        "sig-int-stall",
+        "sig-term-tool",
+        "sig-term-stall",
+        "sig-hup-tool",
+    ] {
+        let case = find(&format!("claude/2.1.330/{name}"));
+        assert_eq!(name.contains("sig-int"), case.exit.is_zero(), "{name}");
+        assert!(!see(&case).conclusion.ok, "{name}");
+        // Nor is one that was ended before it could write its result, or in the middle of it.
+        let end = case.stdout.len();
+        let result = lines(&case).len().saturating_sub(1);
+        let before_result: Vec<u8> = case
+            .stdout
+            .split_inclusive(|byte| *byte == b'\n')
+            .take(result)
+            .flatten()
+            .copied()
+            .collect();
+        for stdout in [before_result, case.stdout[..end - 2].to_vec()] {
+            let cut = Case {
+                name: case.name.clone(),
+                stdout,
+                stderr: String::new(),
+                exit: Exit::Code(0),
+            };
+            assert!(!see(&cut).conclusion.ok, "{name}");
+        }
+    }
+}
+
 #[test]
 fn a_resumed_thread_of_codex_is_charged_only_what_it_added() {
-    let case = |name: &str| {
-        cases()
-            .into_iter()
-            .find(|case| case.name == format!("codex/0.169.0/{name}"))
-            .unwrap()
-    };
+    let case = |name: &str| find(&format!("codex/0.169.0/{name}"));
     let (first, third) = (case("resume-1"), case("resume-3-other-cwd"));
     let before = see(&first).conclusion.usage;
     let total = see(&third).conclusion.usage;
     assert!(total.input_tokens > before.input_tokens);
-    let added = run(&third, adapter(&profile("codex"), Some(before)))
+    let added = run(&third, adapter(&profile("codex"), Some(total_of(before))))
         .conclusion
         .usage;
     assert_eq!(added, total.since(before));
@@ -362,7 +427,7 @@ fn a_resumed_thread_of_codex_is_charged_only_what_it_added() {
         ..Usage::default()
     };
     assert_eq!(
-        run(&third, adapter(&profile("codex"), Some(larger)))
+        run(&third, adapter(&profile("codex"), Some(total_of(larger))))
             .conclusion
             .usage,
         total

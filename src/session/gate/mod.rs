@@ -15,12 +15,12 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::mpsc;
-use vik_agents::{Adapter, Ask, Opening, Verdict, Word};
+use vik_agents::{Adapter, Ask, Opening, PreviousTotal, Verdict, Word};
 use vik_core::approval::{self, Answer, Call, Request, TIME_LIMIT};
 use vik_core::event::Event;
 use vik_core::ids::{IssueId, SessionId};
 use vik_core::machine::Answered;
-use vik_core::outcome::{FailureClass, Usage};
+use vik_core::outcome::FailureClass;
 use vik_core::scope::Scope;
 use vik_core::workflow::{ApprovePolicy, CallRule, Runtime};
 use vik_store::{Journal, Step, StoreError, Trouble};
@@ -114,7 +114,7 @@ impl Work<'_> {
     }
 
     /// The translator of the agent, whether it asks or not: an earlier daemon may have started it.
-    pub(super) fn adapter(&self, before: Option<Usage>) -> Result<Box<dyn Adapter>, Trouble> {
+    pub(super) fn adapter(&self, before: Option<PreviousTotal>) -> Result<Box<dyn Adapter>, Trouble> {
         let profile = &self.kept.profile;
         if !self.files.stdin().exists() {
             return Ok(vik_agents::adapter(profile, before));

@@ -3,6 +3,7 @@
 use serde_json::json;
 use vik_core::ids::SessionId;
 use vik_core::machine::Report;
+use vik_core::money::MicroUsd;
 use vik_core::outcome::{CostSource, Outcome, Usage};
 use vik_core::scheduler::Resume;
 
@@ -27,6 +28,7 @@ fn resuming(agent: &str, script: &str, id: &str) -> Scene {
             output_tokens: 10,
             ..Usage::default()
         },
+        cost: MicroUsd::default(),
     });
     scene.start.stage.resume_prompt = Some(format!(
         "{script}\nGo on. {{{{ attempt.feedback }}}} {{{{ attempt.resumed }}}}"

@@ -12,14 +12,14 @@ use vik_core::workflow::AgentProfile;
 use super::control::{self, Control};
 use super::line::{
     Block, Content, ControlLine, Denial, Line, Message, ModelUsage, RateLimitLine, RequestUsage, ResultLine,
-    System,
+    System, Task,
 };
 use super::requests::Requests;
 use super::words::{class_of, exit_code, failure_text};
 use crate::ask::{Ask, Verdict as Said, Word};
 use crate::state::Session;
 use crate::wire::{self, Kind, Text};
-use crate::{Adapter, Conclusion, Exit, Sink, classify, flags};
+use crate::{Adapter, Conclusion, Exit, PreviousTotal, Sink, classify, flags};
 
 /// What the last `result` line said.
 #[derive(Clone, Debug, Default)]
@@ -35,7 +35,9 @@ pub(crate) struct ClaudeCode {
     session: Session,
     verdict: Option<Verdict>,
     requests: Requests,
-    /// Usage summed over `result` lines without `modelUsage`.
+    /// What the conversation had used before.
+    previous: PreviousTotal,
+    /// Usage of the main conversation, summed over `result` lines.
     results: Usage,
     /// Whether the result has told the usage.
     told: bool,
@@ -52,8 +54,9 @@ pub(crate) struct ClaudeCode {
 }
 
 impl ClaudeCode {
-    pub(crate) fn new(profile: &AgentProfile) -> Self {
+    pub(crate) fn new(profile: &AgentProfile, previous_total: Option<PreviousTotal>) -> Self {
         Self {
+            previous: previous_total.unwrap_or_default(),
             session: Session::default(),
             verdict: None,
             requests: Requests::default(),
@@ -68,10 +71,14 @@ impl ClaudeCode {
     }
 
     /// A session that asks before each call, and is told its prompt on its standard input.
-    pub(crate) fn asking(profile: &AgentProfile, prompt: &str) -> Self {
+    pub(crate) fn asking(
+        profile: &AgentProfile,
+        previous_total: Option<PreviousTotal>,
+        prompt: &str,
+    ) -> Self {
         Self {
             control: Some(Control::new(prompt)),
-            ..Self::new(profile)
+            ..Self::new(profile, previous_total)
         }
     }
 
@@ -233,14 +240,24 @@ impl ClaudeCode {
 
     fn system<'a>(&mut self, line: &'a str, parsed: &Line<'a>, sink: &mut Sink<'_>) {
         let subtype = parsed.subtype.as_ref().map_or("", Text::as_str);
-        if let "status" | "thinking_tokens" = subtype {
-            // Signs of life.
+        if let "status" | "thinking_tokens" | "permission_denied" | "vcs_state_changed" = subtype {
+            // Signs of life, and what the result of a call says, too.
             return;
         }
         let Ok(system) = serde_json::from_str::<System<'a>>(line) else {
             return wire::keep(line, sink);
         };
         match subtype {
+            // What the lines about each task say, too.
+            "background_tasks_changed" => {
+                let tasks = wire::read::<Vec<Task<'_>>>(system.tasks).unwrap_or_default();
+                let agents = tasks
+                    .iter()
+                    .filter(|task| task.task_type.as_str() == "local_agent");
+                if let Some(control) = &mut self.control {
+                    control.set_background_agents(agents.count());
+                }
+            }
             "init" => {
                 // It comes again with each message of a longer conversation.
                 let id = parsed.session_id.as_ref().map(|id| id.0.clone());
@@ -447,12 +464,19 @@ impl ClaudeCode {
         let main = wire::read::<RequestUsage>(result.usage).map(Usage::from);
         let models = wire::read::<ModelUsage>(result.model_usage).and_then(|usage| usage.0);
         self.results = self.results.plus(main.unwrap_or_default());
+        let before = models
+            .filter(|total| {
+                self.requests
+                    .leave_room(*total, self.results, self.previous.usage)
+            })
+            .map(|_| self.previous)
+            .unwrap_or_default();
         if let Some(figures) = models.or(main.map(|_| self.results)) {
-            self.session.usage = figures;
+            self.session.usage = figures.since(before.usage);
             self.told = true;
         }
         if let Some(cost) = wire::read::<f64>(result.total_cost_usd) {
-            self.session.cost_usd = Some(cost);
+            self.session.cost_usd = Some((cost - before.cost_usd).max(0.0));
         }
         sink(Event::TokenUsage {
             usage: self.session.usage,

@@ -38,6 +38,8 @@ pub(super) struct Control {
     /// Those that Vik refused: Claude Code tells them again at its end.
     refused: HashSet<String>,
     closed: bool,
+    /// How many sub-agents run in the background.
+    background_agents: usize,
 }
 
 /// A `control_request` line.
@@ -125,6 +127,7 @@ impl Control {
             asked: HashSet::new(),
             refused: HashSet::new(),
             closed: false,
+            background_agents: 0,
         }
     }
 
@@ -230,9 +233,15 @@ impl Control {
         self.refused.contains(call_id)
     }
 
-    /// The turn is over.
+    /// Takes in how many sub-agents run in the background: 2.1.330 ends its turn without waiting for them, and takes another
+    /// one when the last of them has ended.
+    pub(super) fn set_background_agents(&mut self, count: usize) {
+        self.background_agents = count;
+    }
+
+    /// The turn is over. Sub-agents that still run ask about their calls as well, so they keep the input open.
     pub(super) fn done(&mut self) {
-        if !self.closed {
+        if !self.closed && self.background_agents == 0 {
             self.closed = true;
             self.words.push(Word::Close);
         }

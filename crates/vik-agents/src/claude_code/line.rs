@@ -233,6 +233,15 @@ pub(super) struct System<'a> {
     pub(super) summary: Option<Text<'a>>,
     #[serde(borrow)]
     pub(super) patch: Option<Patch<'a>>,
+    #[serde(borrow)]
+    pub(super) tasks: Option<&'a RawValue>,
+}
+
+/// What runs in the background, in `system/background_tasks_changed.tasks`.
+#[derive(Deserialize)]
+pub(super) struct Task<'a> {
+    #[serde(borrow)]
+    pub(super) task_type: Text<'a>,
 }
 
 /// `system/task_updated.patch`.

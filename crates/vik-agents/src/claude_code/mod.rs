@@ -68,8 +68,8 @@ const RULES: Rules = Rules {
     ],
 };
 
-/// The tools that can change something, the shell among them.
-const WRITERS: &str = "Bash,Edit,EnterWorktree,NotebookEdit,Write";
+/// The tools that can change something, the shell among them; `Monitor` runs a shell command, too.
+const WRITERS: &str = "Bash,Edit,EnterWorktree,Monitor,NotebookEdit,Write";
 
 /// `--max-budget-usd` of the profile's own flags.
 fn own_budget(profile: &AgentProfile) -> Option<MicroUsd> {

@@ -32,6 +32,22 @@ impl Requests {
         usage != Usage::default()
     }
 
+    /// Whether a total of the process has the usage of the conversation's earlier processes in it. Claude Code 2.1.330 begins
+    /// with what the process before it saved, which one that was killed does not do; 2.1.197 always begins at 0. So the
+    /// figures decide: there must be room for the usage before, beside all that this process was seen to use.
+    pub(super) fn leave_room(&self, total: Usage, results: Usage, previous: Usage) -> bool {
+        let seen = self.sum();
+        let figures: [fn(Usage) -> u64; 4] = [
+            |usage| usage.input_tokens,
+            |usage| usage.cached_input_tokens,
+            |usage| usage.cache_write_input_tokens,
+            |usage| usage.output_tokens,
+        ];
+        figures
+            .iter()
+            .all(|of| of(total) >= of(previous).saturating_add(of(seen).max(of(results))))
+    }
+
     pub(super) fn sum(&self) -> Usage {
         self.recent
             .iter()

@@ -10,7 +10,7 @@ use vik_core::workflow::AgentProfile;
 use super::line::{Item, Line, TurnError};
 use crate::state::Session;
 use crate::wire::{self, Kind, Text};
-use crate::{Adapter, Conclusion, Exit, Sink, classify, flags};
+use crate::{Adapter, Conclusion, Exit, PreviousTotal, Sink, classify, flags};
 
 /// How the last turn ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,11 +33,11 @@ pub(crate) struct Codex {
 }
 
 impl Codex {
-    pub(crate) fn new(profile: &AgentProfile, previous_total: Option<Usage>) -> Self {
+    pub(crate) fn new(profile: &AgentProfile, previous_total: Option<PreviousTotal>) -> Self {
         Self {
             session: Session::default(),
             turn: Turn::Open,
-            before: previous_total.unwrap_or_default(),
+            before: previous_total.unwrap_or_default().usage,
             wants_result: flags::has(profile, &["output-schema"]),
         }
     }

@@ -24,7 +24,7 @@ use super::message::{
 };
 use crate::ask::{Ask, Opening, Verdict, Word, quoted};
 use crate::wire::{self, Text};
-use crate::{Adapter, Conclusion, Exit, LaunchError, Sink, path_text};
+use crate::{Adapter, Conclusion, Exit, LaunchError, PreviousTotal, Sink, path_text};
 
 /// The ids of Vik's own requests; Codex counts its own from zero, apart.
 const INITIALIZE: u64 = 1;
@@ -67,7 +67,7 @@ pub(crate) struct Server {
 impl Server {
     pub(crate) fn new(
         profile: &AgentProfile,
-        previous_total: Option<Usage>,
+        previous_total: Option<PreviousTotal>,
         opening: &Opening<'_>,
     ) -> Result<Self, LaunchError> {
         let is_open = opening.in_sandbox || profile.permission == Permission::Full;

@@ -83,8 +83,12 @@ impl Jsonl {
             "item.started" | "item.completed" if object(shape.item) => {
                 Some(Box::new(Codex::new(&self.profile, None)))
             }
-            "system" | "result" if shape.subtype.is_some() => Some(Box::new(ClaudeCode::new(&self.profile))),
-            "assistant" | "user" if object(shape.message) => Some(Box::new(ClaudeCode::new(&self.profile))),
+            "system" | "result" if shape.subtype.is_some() => {
+                Some(Box::new(ClaudeCode::new(&self.profile, None)))
+            }
+            "assistant" | "user" if object(shape.message) => {
+                Some(Box::new(ClaudeCode::new(&self.profile, None)))
+            }
             "session_start" if shape.v.is_some() && shape.seq.is_some() => Some(Box::new(Vex::default())),
             "init" if shape.session_id.is_some() => Some(Box::new(Gemini::default())),
             "tool_use" | "tool_result" if shape.tool_id.is_some() => Some(Box::new(Gemini::default())),

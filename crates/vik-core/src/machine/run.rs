@@ -11,7 +11,7 @@ use crate::approval::{Answer, Request};
 use crate::ids::{AgentName, RunId, SessionId, StageName};
 use crate::issue::{Fingerprint, Issue};
 use crate::limits::{LimitHit, Spend};
-use crate::outcome::{FailureClass, Outcome};
+use crate::outcome::{CostSource, FailureClass, Outcome};
 use crate::scheduler::{Resume, Start, StopWhy};
 use crate::time::{Mono, Now};
 use crate::workflow::{IssuePolicy, Stage};
@@ -393,13 +393,19 @@ fn conversation(start: &Start, report: &Report) -> Option<Resume> {
         // It ended before it could tell: the one it was to go on with still stands.
         return earlier.cloned();
     };
-    let before = earlier
+    let (before, cost_before) = earlier
         .filter(|earlier| earlier.provider_session_id == *id)
-        .map(|earlier| earlier.total)
+        .map(|earlier| (earlier.total, earlier.cost))
+        .unwrap_or_default();
+    let cost = report
+        .spend
+        .filter(|_| report.cost_source == CostSource::Reported)
+        .map(|spend| spend.usd)
         .unwrap_or_default();
     Some(Resume {
         session: start.session,
         provider_session_id: id.clone(),
         total: before.plus(report.usage),
+        cost: cost_before.plus(cost),
     })
 }

@@ -11,6 +11,7 @@ use crate::intent::Intent;
 use crate::issue::Issue;
 use crate::limits::{Limit, LimitHit, Spend};
 use crate::machine::{Answered, Note, Report};
+use crate::money::MicroUsd;
 use crate::outcome::Usage;
 use crate::workflow::{Stage, Workflow};
 
@@ -235,6 +236,9 @@ pub struct Resume {
     pub provider_session_id: String,
     /// What the conversation had used, in all attempts before this one.
     pub total: Usage,
+    /// What it had cost in them, as far as the agent reported it.
+    #[serde(default)]
+    pub cost: MicroUsd,
 }
 
 /// All that is needed to start an attempt.

@@ -69,7 +69,7 @@ fn answer_questions(argv: &[String]) -> Option<ExitCode> {
     let text = match argv.get(1)?.as_str() {
         "--version" | "-V" => match provider_of(&argv[0]) {
             Provider::Codex => "codex-cli 0.169.0",
-            Provider::Claude => "2.1.197 (Claude Code)",
+            Provider::Claude => "2.1.330 (Claude Code)",
             Provider::Vex => concat!("vex ", env!("CARGO_PKG_VERSION")),
             Provider::Text => concat!("vik-scripted-agent ", env!("CARGO_PKG_VERSION")),
         },

@@ -182,7 +182,7 @@ impl Session {
                 json!({"type": "system", "subtype": "init", "cwd": self.cwd, "session_id": self.id,
                 "tools": ["Bash", "Edit", "Read", "Write"], "mcp_servers": [], "model": self.model,
                 "permissionMode": "bypassPermissions", "slash_commands": [], "apiKeySource": "ANTHROPIC_API_KEY",
-                "claude_code_version": "2.1.197", "agents": [], "skills": [], "plugins": [], "uuid": self.uuid(0)}),
+                "claude_code_version": "2.1.330", "agents": [], "skills": [], "plugins": [], "uuid": self.uuid(0)}),
             ],
             Said::Message(text) => vec![assistant(json!({"type": "text", "text": text}))],
             Said::Reasoning(text) => {
