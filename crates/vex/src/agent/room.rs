@@ -6,7 +6,7 @@ use super::compaction::{Compaction, fit};
 use super::{Agent, Ending};
 use crate::conversation::{Message, Usage};
 use crate::events::Compacted;
-use crate::provider::{ProviderError, Request};
+use crate::provider::{Progress, ProviderError, Request};
 use crate::session::Entry;
 
 /// What is aimed at, as a share of the window: the further down, the rarer it happens.
@@ -96,7 +96,10 @@ impl Agent<'_> {
             tools: run.tools.definitions(),
             output_schema: None,
         };
-        let turn = match run.provider.turn(request, &mut |_| (), run.interrupt) {
+        // What the answer brings is not the run's, but that one arrives is a sign of life.
+        let journal = run.journal;
+        let mut progress = |progress: Progress<'_>| journal.progress(&progress);
+        let turn = match run.provider.turn(request, &mut progress, run.interrupt) {
             Ok(turn) => turn,
             Err(ProviderError::Interrupted) => return ControlFlow::Break(self.interrupted()),
             Err(_) => return ControlFlow::Continue(()),

@@ -32,10 +32,17 @@ impl<F: FnMut(usize, &[Message]) -> Result<Turn, ProviderError>> Provider for Fa
     fn turn(
         &mut self,
         request: Request<'_>,
-        _progress: &mut dyn FnMut(Progress<'_>),
+        progress: &mut dyn FnMut(Progress<'_>),
         _interrupt: &Interrupt,
     ) -> Result<Turn, ProviderError> {
         let number = self.seen.len();
+        if is_for_summary(request.messages) {
+            progress(Progress::Retry {
+                attempt: 2,
+                delay_ms: 0,
+                reason: "a summary takes long",
+            });
+        }
         self.seen.push(request.messages.to_vec());
         (self.answer)(number, request.messages)
     }
@@ -43,6 +50,11 @@ impl<F: FnMut(usize, &[Message]) -> Result<Turn, ProviderError>> Provider for Fa
     fn model(&self) -> &ModelInfo {
         &self.info
     }
+}
+
+/// Whether the model is asked to sum up what is about to be left out.
+fn is_for_summary(messages: &[Message]) -> bool {
+    matches!(messages.last(), Some(Message::User { text }) if text.contains("sum up in at most"))
 }
 
 /// Where the events of a run go.

@@ -322,6 +322,34 @@ fn a_request_that_is_too_long_is_asked_again_shorter_at_most_twice() {
 }
 
 #[test]
+fn what_happens_while_a_summary_is_asked_for_is_reported() {
+    let mut scene = Scene::settings(|settings| settings.summaries = true);
+    scene.window = Some(20_000);
+    // Words of the model are left out by whole turns, and only for those a summary is asked for.
+    let talk = |number: usize| {
+        let mut turn = sh(&format!("echo {number}"));
+        let text = format!("thought number {number}, ").repeat(100);
+        turn.blocks.insert(0, Block::Text { text });
+        turn
+    };
+    let played = scene.play(|number, messages| {
+        Ok(match number {
+            _ if is_for_summary(messages) => says("I thought about it, and go on."),
+            0..60 => talk(number),
+            _ => says(REPORT),
+        })
+    });
+    let count = |kind: &str| played.events.iter().filter(|event| event["type"] == kind).count();
+    let asked = played
+        .seen
+        .iter()
+        .filter(|messages| is_for_summary(messages))
+        .count();
+    assert!(asked >= 1, "{:?}", played.ending);
+    assert_eq!(count("retry"), asked);
+}
+
+#[test]
 fn going_in_circles_is_told_once_and_then_ends_with_its_own_reason() {
     let played = Scene::new().play(|_, _| Ok(calls(&[("list_dir", json!({}))])));
     assert_eq!(played.ending.reason, ExitReason::NoProgress);
