@@ -29,6 +29,7 @@ mod spec;
 mod supervise;
 mod sweep;
 mod sys;
+mod tcp_peer;
 mod tree;
 
 pub use audit::{Audited, audit};
@@ -54,3 +55,4 @@ pub use supervise::{
     StdoutMode, Supervised, Supervisor, keep_files_private, raise_file_limit, read_exit_record, recover,
 };
 pub use sweep::{end_all, end_marked, sweep};
+pub use tcp_peer::{TcpPeer, tcp_peer, tcp_peer_descends_from};

@@ -1,0 +1,205 @@
+//! Finds a TCP socket by its addresses.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::libc;
+use nix::sys::socket::{
+    AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, send, setsockopt, socket, sockopt,
+};
+use nix::sys::time::TimeVal;
+
+/// The kernel answers at once; nothing waits for it for longer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// `SOCK_DIAG_BY_FAMILY` of `linux/sock_diag.h`.
+const SOCK_DIAG_BY_FAMILY: u16 = 20;
+/// `TCP_LISTEN` of `net/tcp_states.h`.
+const LISTENING: u8 = 10;
+
+/// The lengths of `struct nlmsghdr` and `struct inet_diag_sockid`.
+const HEADER: usize = 16;
+const ADDRESSES: usize = 48;
+/// The length of `struct inet_diag_msg`, and where its fields are.
+const ANSWER: usize = 72;
+const STATE: usize = 1;
+const ID: usize = 4;
+const UID: usize = 64;
+const INODE: usize = 68;
+
+/// Returns the inode and the user of the socket at `own` that is connected to `other`.
+///
+/// # Errors
+/// When the kernel tells nothing of sockets.
+pub(super) fn find(own: SocketAddr, other: SocketAddr) -> io::Result<Option<(u32, u32)>> {
+    let found = by_netlink(own, other);
+    match found {
+        Ok(Some(_)) => return found,
+        // The kernel says the same where it cannot search at all: then it does not know the other end either.
+        Ok(None) if by_netlink(other, own)?.is_some() => return found,
+        _ => {}
+    }
+    from_tables(own, other)
+}
+
+/// Asks by `NETLINK_SOCK_DIAG`, which takes the same time however many sockets there are.
+fn by_netlink(own: SocketAddr, other: SocketAddr) -> io::Result<Option<(u32, u32)>> {
+    let netlink = socket(
+        AddressFamily::Netlink,
+        SockType::Datagram,
+        SockFlag::SOCK_CLOEXEC,
+        SockProtocol::NetlinkSockDiag,
+    )?;
+    let timeout = TimeVal::new(i64::try_from(ANSWER_TIMEOUT.as_secs()).unwrap_or(1), 0);
+    setsockopt(&netlink, sockopt::ReceiveTimeout, &timeout)?;
+    let id = addresses(own, other);
+    send(netlink.as_raw_fd(), &request(own, &id), MsgFlags::empty())?;
+    let mut answer = [0; 1024];
+    let length = recv(netlink.as_raw_fd(), &mut answer, MsgFlags::empty())?;
+    parse(&answer[..length], &id)
+}
+
+/// `struct nlmsghdr`, then `struct inet_diag_req_v2`.
+fn request(own: SocketAddr, id: &[u8; ADDRESSES]) -> Vec<u8> {
+    let length = HEADER + 8 + ADDRESSES;
+    let mut request = Vec::with_capacity(length);
+    request.extend(u32::try_from(length).unwrap_or(0).to_ne_bytes());
+    request.extend(SOCK_DIAG_BY_FAMILY.to_ne_bytes());
+    request.extend(1_u16.to_ne_bytes());
+    request.extend([0; 8]);
+    let family = if own.is_ipv4() {
+        libc::AF_INET
+    } else {
+        libc::AF_INET6
+    };
+    request.push(u8::try_from(family).unwrap_or(0));
+    request.push(u8::try_from(libc::IPPROTO_TCP).unwrap_or(0));
+    request.extend([0; 2]);
+    request.extend(u32::MAX.to_ne_bytes());
+    request.extend(id);
+    request
+}
+
+/// `struct inet_diag_sockid`, without a cookie.
+fn addresses(own: SocketAddr, other: SocketAddr) -> [u8; ADDRESSES] {
+    let mut id = [0; ADDRESSES];
+    id[..2].copy_from_slice(&own.port().to_be_bytes());
+    id[2..4].copy_from_slice(&other.port().to_be_bytes());
+    for (at, ip) in [(4, own.ip()), (20, other.ip())] {
+        match ip {
+            IpAddr::V4(ip) => id[at..at + 4].copy_from_slice(&ip.octets()),
+            IpAddr::V6(ip) => id[at..at + 16].copy_from_slice(&ip.octets()),
+        }
+    }
+    if let SocketAddr::V6(own) = own {
+        id[36..40].copy_from_slice(&own.scope_id().to_ne_bytes());
+    }
+    id[40..].fill(0xff);
+    id
+}
+
+fn parse(answer: &[u8], id: &[u8; ADDRESSES]) -> io::Result<Option<(u32, u32)>> {
+    let malformed = || io::Error::from(io::ErrorKind::InvalidData);
+    let number = |at: usize| -> io::Result<u32> {
+        let bytes = answer.get(at..at + 4).ok_or_else(malformed)?;
+        Ok(u32::from_ne_bytes(bytes.try_into().map_err(|_| malformed())?))
+    };
+    let kind = u16::from_ne_bytes(
+        answer
+            .get(4..6)
+            .and_then(|kind| kind.try_into().ok())
+            .ok_or_else(malformed)?,
+    );
+    if i32::from(kind) == libc::NLMSG_ERROR {
+        let errno = Errno::from_raw(number(HEADER)?.cast_signed().wrapping_neg());
+        return if errno == Errno::ENOENT {
+            Ok(None)
+        } else {
+            Err(errno.into())
+        };
+    }
+    let body = answer.get(HEADER..HEADER + ANSWER).ok_or_else(malformed)?;
+    // Without a connection of these addresses the kernel names a listener at the port.
+    let matches = body[STATE] != LISTENING && body[ID..ID + 4] == id[..4];
+    Ok(matches.then_some((number(HEADER + INODE)?, number(HEADER + UID)?)))
+}
+
+/// Reads `/proc/net`, for kernels and containers without `NETLINK_SOCK_DIAG`.
+fn from_tables(own: SocketAddr, other: SocketAddr) -> io::Result<Option<(u32, u32)>> {
+    // A socket for IPv6 may be connected over IPv4.
+    let mapped = |address: SocketAddr| match address.ip() {
+        IpAddr::V4(ip) => SocketAddr::new(ip.to_ipv6_mapped().into(), address.port()),
+        IpAddr::V6(_) => address,
+    };
+    if own.is_ipv4() {
+        let table = std::fs::read_to_string("/proc/net/tcp")?;
+        if let Some(found) = in_table(&table, &written(own), &written(other)) {
+            return Ok(Some(found));
+        }
+    }
+    match std::fs::read_to_string("/proc/net/tcp6") {
+        Ok(table) => Ok(in_table(&table, &written(mapped(own)), &written(mapped(other)))),
+        // A kernel without IPv6.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn in_table(table: &str, own: &str, other: &str) -> Option<(u32, u32)> {
+    table.lines().find_map(|line| {
+        let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+        if fields.len() < 10 || fields[1] != own || fields[2] != other {
+            return None;
+        }
+        Some((fields[9].parse().ok()?, fields[7].parse().ok()?))
+    })
+}
+
+/// Returns an address as `/proc/net` writes it: words of 32 bits in the order of the processor.
+fn written(address: SocketAddr) -> String {
+    let octets = match address.ip() {
+        IpAddr::V4(ip) => ip.octets().to_vec(),
+        IpAddr::V6(ip) => ip.octets().to_vec(),
+    };
+    let words = octets.chunks_exact(4).map(|word| {
+        let word = word.try_into().map(u32::from_ne_bytes).unwrap_or_default();
+        format!("{word:08X}")
+    });
+    format!("{}:{:04X}", words.collect::<String>(), address.port())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    #[test]
+    fn netlink_and_the_tables_find_the_same_socket() {
+        for listen in ["127.0.0.1:0", "[::1]:0"] {
+            let Ok(listener) = TcpListener::bind(listen) else {
+                continue;
+            };
+            let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let (own, other) = (client.local_addr().unwrap(), client.peer_addr().unwrap());
+            let found = by_netlink(own, other).unwrap();
+            assert!(found.is_some_and(|(inode, uid)| inode > 0 && uid == nix::unistd::getuid().as_raw()));
+            assert_eq!(from_tables(own, other).unwrap(), found, "{listen}");
+            // Nothing is connected from the port of the listener; the listener itself is not meant.
+            let nobody = SocketAddr::new(own.ip(), 1);
+            assert_eq!(by_netlink(other, nobody).unwrap(), None);
+            assert_eq!(from_tables(other, nobody).unwrap(), None);
+        }
+    }
+
+    #[test]
+    fn an_answer_that_is_cut_off_is_an_error() {
+        let id = addresses("127.0.0.1:1".parse().unwrap(), "127.0.0.1:2".parse().unwrap());
+        for length in [0, 5, HEADER, HEADER + ANSWER - 1] {
+            assert!(parse(&vec![0; length], &id).is_err(), "{length}");
+        }
+    }
+}
