@@ -29,6 +29,7 @@ mod spec;
 mod supervise;
 mod sweep;
 mod sys;
+#[cfg_attr(target_os = "macos", path = "tcp_peer/macos.rs")]
 mod tcp_peer;
 mod tree;
 
@@ -55,4 +56,4 @@ pub use supervise::{
     StdoutMode, Supervised, Supervisor, keep_files_private, raise_file_limit, read_exit_record, recover,
 };
 pub use sweep::{end_all, end_marked, sweep};
-pub use tcp_peer::{TcpPeer, tcp_peer, tcp_peer_descends_from};
+pub use tcp_peer::{tcp_peer_descends_from, tcp_peer_user};

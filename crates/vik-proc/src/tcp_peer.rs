@@ -9,21 +9,17 @@ use nix::ifaddrs::getifaddrs;
 use nix::sys::socket::SockaddrStorage;
 
 use crate::identity::ProcessId;
-#[cfg(target_os = "linux")]
 use crate::peer::descends_from;
 
-#[cfg(target_os = "linux")]
 mod diag;
-#[cfg(target_os = "linux")]
 mod holder;
 
 /// How often all processes are searched for one that has the socket open: it may change hands meanwhile.
-#[cfg(target_os = "linux")]
 const SEARCHES: usize = 3;
 
 /// The socket at the other end of a TCP connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TcpPeer {
+enum TcpPeer {
     /// It belongs to another machine or another network namespace.
     Remote,
     /// It belongs to this machine.
@@ -40,9 +36,9 @@ pub enum TcpPeer {
 }
 
 /// Returns what the kernel knows of the socket at the other end of a connection from `peer` to `local`.
-pub fn tcp_peer(peer: SocketAddr, local: SocketAddr) -> TcpPeer {
+fn tcp_peer(peer: SocketAddr, local: SocketAddr) -> TcpPeer {
     let (peer, local) = (canonical(peer), canonical(local));
-    match find(peer, local) {
+    match diag::find(peer, local) {
         Ok(Some((inode, uid))) if inode > 0 => TcpPeer::Local { inode, uid },
         Ok(Some(_)) => TcpPeer::Closed,
         Ok(None) if is_own_address(peer.ip()) => TcpPeer::Closed,
@@ -52,12 +48,18 @@ pub fn tcp_peer(peer: SocketAddr, local: SocketAddr) -> TcpPeer {
     }
 }
 
+/// Returns the user that made the socket at the other end of a connection, where it belongs to this machine and the
+/// kernel tells without a search.
+pub fn tcp_peer_user(peer: SocketAddr, local: SocketAddr) -> Option<u32> {
+    let found = diag::by_netlink(canonical(peer), canonical(local)).ok()??;
+    Some(found.1)
+}
+
 /// Returns whether the process at the other end of a connection is one of these or has one of them among its
 /// ancestors. `None` where that cannot be determined, as for a connection that its process has closed: nobody to be
 /// trusted. Peers of other machines and other network namespaces are no processes of this one.
 ///
 /// A process that gives its socket to one outside of its tree is not found.
-#[cfg(target_os = "linux")]
 pub fn tcp_peer_descends_from(peer: SocketAddr, local: SocketAddr, of: &[ProcessId]) -> Option<bool> {
     for _ in 0..SEARCHES {
         let (inode, uid) = match tcp_peer(peer, local) {
@@ -72,20 +74,6 @@ pub fn tcp_peer_descends_from(peer: SocketAddr, local: SocketAddr, of: &[Process
         }
     }
     None
-}
-
-/// macOS does not tell which process has a TCP connection without private interfaces: only the token decides there.
-#[cfg(target_os = "macos")]
-pub fn tcp_peer_descends_from(_: SocketAddr, _: SocketAddr, _: &[ProcessId]) -> Option<bool> {
-    Some(false)
-}
-
-#[cfg(target_os = "linux")]
-use diag::find;
-
-#[cfg(target_os = "macos")]
-fn find(_: SocketAddr, _: SocketAddr) -> std::io::Result<Option<(u32, u32)>> {
-    Err(std::io::ErrorKind::Unsupported.into())
 }
 
 /// A listener for IPv6 sees peers of IPv4 as mapped addresses.
@@ -113,5 +101,5 @@ fn ip_of(address: &SockaddrStorage) -> Option<IpAddr> {
     v4.or_else(|| address.as_sockaddr_in6().map(|address| address.ip().into()))
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
 mod tests;

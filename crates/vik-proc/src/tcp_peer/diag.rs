@@ -46,7 +46,7 @@ pub(super) fn find(own: SocketAddr, other: SocketAddr) -> io::Result<Option<(u32
 }
 
 /// Asks by `NETLINK_SOCK_DIAG`, which takes the same time however many sockets there are.
-fn by_netlink(own: SocketAddr, other: SocketAddr) -> io::Result<Option<(u32, u32)>> {
+pub(super) fn by_netlink(own: SocketAddr, other: SocketAddr) -> io::Result<Option<(u32, u32)>> {
     let netlink = socket(
         AddressFamily::Netlink,
         SockType::Datagram,

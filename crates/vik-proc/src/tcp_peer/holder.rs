@@ -13,8 +13,8 @@ use crate::{sys, tree};
 pub(super) enum Found {
     /// This process has the socket open.
     Process(i32),
-    /// No process that can be read has it, every process of the trees can be, and there is one outside of them that cannot
-    /// be: of another user, or one that hides its files as `sshd` does.
+    /// No process that can be read has it, every process of the trees but their shims can be, and there is one outside of
+    /// them that cannot be: of another user, or one that hides its files as `sshd` does.
     HiddenOutside,
     /// Nobody has it, or one of the trees may have it.
     Undetermined,
@@ -46,10 +46,11 @@ pub(super) fn search(inode: u32, uid: u32, roots: &[ProcessId]) -> Found {
     }
     let mut hidden_outside = uid != nix::unistd::geteuid().as_raw();
     for pid in hidden {
-        if inside.contains(&pid) {
+        if !inside.contains(&pid) {
+            hidden_outside |= has_user(pid, uid);
+        } else if !roots.contains(&pid) && !is_init_of_namespace(pid) {
             return Found::Undetermined;
         }
-        hidden_outside |= has_user(pid, uid);
     }
     // A socket on its way between two processes is open in neither.
     if !hidden_outside || inside.iter().any(|&pid| sends_files(pid)) {
@@ -80,6 +81,13 @@ fn any_thread_holds(pid: i32, socket: &str) -> io::Result<bool> {
         }
     }
     Ok(false)
+}
+
+/// Shims hide their files from ordinary users, those within a namespace of processes too, where they are the first. An
+/// agent in a sandbox can make no such namespace.
+fn is_init_of_namespace(pid: i32) -> bool {
+    let pids = sys::pids_within(pid);
+    pids.len() > 1 && pids.last() == Some(&1)
 }
 
 /// Returns whether a process runs as this user. The owner of its folder does not tell: it is root for who hides.

@@ -127,3 +127,58 @@ fn an_address_of_an_interface_is_this_machines() {
     }
     assert!(!is_own_address("192.0.2.1".parse().unwrap()));
 }
+
+/// What an ordinary user finds of a connection whose process it may not look into.
+fn judged_by_an_ordinary_user(peer: SocketAddr, local: SocketAddr, roots: &[ProcessId]) -> String {
+    let roots: Vec<_> = roots.iter().map(|root| root.pid.to_string()).collect();
+    let output = Command::new("setpriv")
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--ignored", "--exact", "--nocapture", "tcp_peer::tests::judge"])
+        .env("JUDGE", format!("{peer} {local} {}", roots.join(" ")))
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let answer = text.lines().find_map(|line| line.split("judged: ").nth(1));
+    answer.unwrap_or_else(|| panic!("{text}")).to_owned()
+}
+
+#[test]
+#[ignore = "it is run as another user"]
+fn judge() {
+    let asked = std::env::var("JUDGE").unwrap();
+    let mut words = asked.split(' ');
+    let mut address = || words.next().unwrap().parse().unwrap();
+    let (peer, local) = (address(), address());
+    let roots: Vec<_> = words.filter_map(|pid| ProcessId::of(pid.parse().ok()?)).collect();
+    println!("judged: {:?}", tcp_peer_descends_from(peer, local, &roots));
+}
+
+/// Shims hide their files, and nothing follows from that. An agent that hides its own may be who asks.
+#[test]
+fn a_client_that_hides_is_let_in_beside_shims_and_not_beside_agents_that_hide() {
+    if !nix::unistd::geteuid().is_root() {
+        return eprintln!("skipped: it needs root");
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let _hidden = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (_stream, peer, local) = accept(&listener);
+    let shim = Client::run(port, "read");
+    assert_eq!(
+        judged_by_an_ordinary_user(peer, local, &[shim.id()]),
+        "Some(false)"
+    );
+    let mut with_agent = Client::run(port, "sleep 1000 & read; kill %1");
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while crate::tree::descendants(&[with_agent.id().pid]).is_empty() {
+        assert!(Instant::now() < deadline);
+        std::thread::yield_now();
+    }
+    assert_eq!(
+        judged_by_an_ordinary_user(peer, local, &[with_agent.id()]),
+        "None"
+    );
+    with_agent.0.stdin.take().unwrap().write_all(b"\n").unwrap();
+    with_agent.0.wait().unwrap();
+}
