@@ -62,6 +62,8 @@ pub enum Verb {
     Trace(crate::cli::trace::TraceArgs),
     /// Watch what runs, waits and is parked in the terminal; follow sessions and steer
     Top(TopArgs),
+    /// List the browsers that are signed in to the dashboard, and sign them out
+    SignIns(SignInsArgs),
     /// Say why an issue runs, why not, and when next
     Explain(ExplainArgs),
     /// List the entries of the schedule: how they went last, when they are due next
@@ -123,6 +125,7 @@ impl Verb {
             Self::Explain(args) => args.json,
             Self::Trace(args) => args.wants_json(),
             Self::Logs(args) => args.json,
+            Self::SignIns(args) => args.json,
             Self::Prune(args) => args.json,
             _ => false,
         }
@@ -443,6 +446,33 @@ pub struct TopArgs {
     /// A daemon elsewhere, as in http://127.0.0.1:8080; the token comes from VIK_API_TOKEN or VIK_API_TOKEN_FILE
     #[arg(long, value_name = "URL")]
     pub url: Option<String>,
+}
+
+/// `vik sign-ins`
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct SignInsArgs {
+    /// What to do; lists them without it
+    #[command(subcommand)]
+    pub verb: Option<SignInsVerb>,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The verbs of `vik sign-ins`.
+#[derive(Debug, Subcommand)]
+pub enum SignInsVerb {
+    /// Sign a browser out at once
+    #[command(after_help = "`vik sign-ins` lists the ids.")]
+    Revoke {
+        /// The id of the sign-in
+        #[arg(value_name = "ID", required_unless_present = "all")]
+        id: Option<String>,
+        /// All of them
+        #[arg(long, conflicts_with = "id")]
+        all: bool,
+    },
 }
 
 /// `vik report`

@@ -24,6 +24,7 @@ mod runs;
 mod schedule;
 mod schema;
 mod show;
+mod sign_ins;
 mod status;
 mod stop;
 mod top;
@@ -110,6 +111,7 @@ fn dispatch(cli: &Cli) -> Done {
         Verb::Explain(args) => explain::run(workflow, args),
         Verb::Report(args) => report::run(workflow, args),
         Verb::Top(args) => top::run(workflow, args),
+        Verb::SignIns(args) => sign_ins::run(workflow, args),
         Verb::Trace(args) => trace::run(workflow, args),
         Verb::Schedule(args) => schedule::run(workflow, args),
         Verb::Refresh => refresh::run(workflow),

@@ -6,14 +6,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use tokio::io::Interest;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Semaphore, mpsc, oneshot};
-use vik_api::{ApiView, ErrorBody, Request, Response, Verb};
+use vik_api::{ApiView, ErrorBody, Request, Response, SCHEMA, SignInsPage, Verb};
 use vik_core::scheduler::By;
 
-use super::http::Keys;
+use super::http::{Keys, LogLimit};
 use crate::orchestrator::Asking;
 
 /// The longest request.
@@ -72,6 +73,7 @@ impl ControlServer {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
         let clients = Arc::new(Semaphore::new(MAX_CLIENTS));
         let served = Arc::clone(&clients);
+        let refusals = Arc::new(LogLimit::default());
         let task = tokio::spawn(async move {
             loop {
                 let Ok(permit) = Arc::clone(&served).acquire_owned().await else {
@@ -79,10 +81,11 @@ impl ControlServer {
                 };
                 match listener.accept().await {
                     Ok((stream, _)) => {
-                        let behind = behind.clone();
+                        let (behind, refusals) = (behind.clone(), Arc::clone(&refusals));
                         tokio::spawn(async move {
                             let _permit = permit;
-                            let served = tokio::time::timeout(REQUEST_TIMEOUT, serve(stream, behind)).await;
+                            let served =
+                                tokio::time::timeout(REQUEST_TIMEOUT, serve(stream, behind, &refusals)).await;
                             if let Ok(Err(error)) = served {
                                 tracing::debug!(%error, "a client of the control socket went away");
                             }
@@ -117,11 +120,13 @@ impl Drop for ControlServer {
     }
 }
 
-async fn serve(stream: UnixStream, behind: Behind) -> io::Result<()> {
+async fn serve(stream: UnixStream, behind: Behind, refusals: &LogLimit) -> io::Result<()> {
     let peer = vik_proc::peer_pid(&stream)?;
     let refused = (behind.refuse)(peer);
     if refused {
-        tracing::warn!(peer, "an agent asked at the control socket: refused");
+        if let Some(count) = refusals.count() {
+            tracing::warn!(peer, count, "an agent asked at the control socket: refused");
+        }
     } else if speaks_http(&stream).await? {
         let stream = stream.into_std()?;
         // Nobody takes it where the daemon is ending: then it is closed.
@@ -162,16 +167,12 @@ async fn speaks_http(stream: &UnixStream) -> io::Result<bool> {
 }
 
 async fn answer(request: Request, peer: i32, behind: &Behind) -> Response {
-    if request.verb == Verb::Link {
+    if matches!(
+        request.verb,
+        Verb::Link | Verb::SignIns | Verb::RevokeSignIn { .. }
+    ) {
         return match &behind.tcp {
-            Some((api, keys)) => Response::Link {
-                url: format!(
-                    "http://{}{}?code={}",
-                    api.address,
-                    super::http::LOGIN,
-                    keys.link()
-                ),
-            },
+            Some((api, keys)) => dashboard(&request.verb, api, keys),
             None => Response::Nothing {
                 why: "HTTP is served on the control socket only; `vik run --port N` serves it on TCP"
                     .to_owned(),
@@ -185,6 +186,36 @@ async fn answer(request: Request, peer: i32, behind: &Behind) -> Response {
         return gone();
     }
     receiver.await.unwrap_or_else(|_| gone())
+}
+
+/// Answers what is about browsers.
+fn dashboard(verb: &Verb, api: &ApiView, keys: &Keys) -> Response {
+    let now = Timestamp::now();
+    match verb {
+        Verb::SignIns => Response::SignIns(SignInsPage {
+            schema: SCHEMA,
+            sign_ins: keys.sign_ins().list(now),
+        }),
+        Verb::RevokeSignIn { id } => match keys.sign_ins().revoke(id.as_deref(), now) {
+            Ok(0) if id.is_some() => Response::NotFound,
+            Ok(count) => {
+                tracing::info!(count, "sign-ins to the dashboard were revoked");
+                Response::Done { count }
+            }
+            Err(problem) => error(
+                "sign_in",
+                &format!("it is revoked until the daemon restarts: that cannot be written down: {problem}"),
+            ),
+        },
+        _ => Response::Link {
+            url: format!(
+                "http://{}{}#code={}",
+                api.address,
+                super::http::LOGIN,
+                keys.link()
+            ),
+        },
+    }
 }
 
 fn error(code: &str, message: &str) -> Response {

@@ -20,7 +20,7 @@ use super::instance::{Instance, InstanceInfo, acquire_soon};
 use super::recover;
 use super::signals::Signals;
 use super::state::{self, ServiceState};
-use crate::control::http::{Feed, HttpServer, Keys, Metrics, Reporter, Setup as Http, Tcp};
+use crate::control::http::{Feed, HttpServer, IsAgent, Keys, Metrics, Reporter, Setup as Http, Tcp};
 use crate::control::{Behind, ControlServer};
 use crate::host::{Host, SHIM_MARK, own_environment};
 use crate::logging::{self, Console};
@@ -288,10 +288,12 @@ impl Daemon {
             told,
         });
         let shims = orchestrator.shims();
-        let refuse = Arc::new(move |peer: i32| {
-            let shims = shims.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            // Who is gone already cannot be told from an agent.
-            vik_proc::descends_from(peer, &shims) != Some(false)
+        let shims = move || shims.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let shims_for_tcp = shims.clone();
+        // Who is gone already cannot be told from an agent.
+        let refuse = Arc::new(move |peer: i32| vik_proc::descends_from(peer, &shims()) != Some(false));
+        let is_agent: IsAgent = Arc::new(move |peer, local| {
+            vik_proc::tcp_peer_descends_from(peer, local, &shims_for_tcp()) != Some(false)
         });
         let socket = self.instance.dir().socket();
         let http = HttpServer::start(Http {
@@ -301,6 +303,7 @@ impl Daemon {
             feed,
             metrics: metrics.clone(),
             keys: Arc::clone(&keys),
+            is_agent,
             tcp,
         })
         .map_err(|error| fail("cannot serve HTTP", &error))?;

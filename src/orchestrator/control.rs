@@ -72,7 +72,7 @@ impl Orchestrator {
                 tell(answer_to, Response::Issues(Box::new(page)));
             }
             // The socket has answered it.
-            Verb::Link => tell(
+            Verb::Link | Verb::SignIns | Verb::RevokeSignIn { .. } => tell(
                 answer_to,
                 Response::Nothing {
                     why: "HTTP is not served on TCP".to_owned(),
@@ -135,7 +135,12 @@ impl Orchestrator {
 fn steers(verb: &Verb) -> bool {
     !matches!(
         verb,
-        Verb::Status | Verb::Issues { .. } | Verb::Explain { .. } | Verb::Link
+        Verb::Status
+            | Verb::Issues { .. }
+            | Verb::Explain { .. }
+            | Verb::Link
+            | Verb::SignIns
+            | Verb::RevokeSignIn { .. }
     )
 }
 

@@ -8,16 +8,16 @@ import { startMock } from "./mock.mjs";
 let browser;
 let mock;
 let link;
-// A link works once: every page of the tests has the cookie that it gave.
+// A link works once: every page of the tests has the sign-in that it gave.
 let signedIn;
 before(async () => {
   browser = await launch();
   link = process.env.VIK_DASHBOARD_URL;
   if (!link) {
     mock = await startMock();
-    link = mock.url;
+    link = `${mock.url}/login#code=a-code`;
   }
-  const page = await open(browser, link);
+  const page = await open(browser, link, { storageState: undefined });
   await page.getByRole("heading", { name: "Board" }).waitFor();
   signedIn = { storageState: await page.context().storageState() };
   await page.context().close();

@@ -3,18 +3,24 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { chromium } from "playwright-core";
+import { SIGNED_IN } from "./mock.mjs";
 
 const executablePath = process.env.CHROMIUM ?? execFileSync("which", ["chromium"], { encoding: "utf8" }).trim();
 
 export const launch = () => chromium.launch({ executablePath, args: ["--no-sandbox"] });
 
-/** A page that records what went wrong in it; `page.clean()` fails where anything did. */
+/** A page, signed in to the mock, that records what went wrong in it; `page.clean()` fails where anything did. */
 export async function open(browser, url, { width = 1280, height = 900, scheme = "light", ...more } = {}) {
-  const context = await browser.newContext({ viewport: { width, height }, colorScheme: scheme, ...more });
+  const origin = new URL(url).origin;
+  const context = await browser.newContext({
+    viewport: { width, height },
+    colorScheme: scheme,
+    storageState: { cookies: [], origins: [{ origin, localStorage: [{ name: "vik.sign-in", value: SIGNED_IN }] }] },
+    ...more,
+  });
   const page = await context.newPage();
   page.setDefaultTimeout(10_000);
   const wrong = [];
-  const origin = new URL(url).origin;
   page.on("dialog", (dialog) => {
     wrong.push(`dialog: ${dialog.message()}`);
     dialog.dismiss();

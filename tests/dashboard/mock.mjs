@@ -15,6 +15,8 @@ const TYPES = {
 };
 export const CSP =
   "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'";
+/** The token of a browser that is signed in from the start. */
+export const SIGNED_IN = "mock.secret";
 const HEADERS = {
   "Content-Security-Policy": CSP,
   "X-Content-Type-Options": "nosniff",
@@ -23,6 +25,8 @@ const HEADERS = {
 
 export async function startMock({ port = 0 } = {}) {
   const world = makeWorld();
+  world.codes = new Set(["a-code"]);
+  world.tokens = new Map([[SIGNED_IN, { id: "mock", user_agent: "A browser of the tests" }]]);
   const feeds = new Set();
   let lastId = 0;
 
@@ -133,8 +137,12 @@ export async function startMock({ port = 0 } = {}) {
     const path = request.url.split("?")[0].split("/").slice(1).map(decodeURIComponent);
     if (path[0] === "mock") return byHand(path[1], response);
     if (path[0] === "assets" || path[0] !== "api") return file(path, response);
-    if (!world.signedIn) return problem(response, 401, "unauthorized", "This request is not signed in.");
     const [, , what, id, sub] = path;
+    if (what === "sign-in") return begin(request, response);
+    const token = request.headers.authorization?.replace("Bearer ", "");
+    if (!world.signedIn || !world.tokens.has(token))
+      return problem(response, 401, "unauthorized", "This request is not signed in.");
+    if (what === "sign-ins") return signIns(request, response, id, token);
     if (request.method === "POST") {
       if (request.headers["content-type"] !== "application/json")
         return problem(response, 415, "media_type", "Not JSON.");
@@ -170,6 +178,33 @@ export async function startMock({ port = 0 } = {}) {
     return problem(response, 404, "not_found", "No such resource.");
   }
 
+  async function begin(request, response) {
+    let text = "";
+    for await (const piece of request) text += piece;
+    if (!world.codes.delete(JSON.parse(text).code))
+      return problem(response, 401, "sign_in", "the link was used already, or is too old", "`vik status` prints a new one");
+    const id = `b0b0b0b${world.tokens.size}`;
+    const token = `${id}.secret`;
+    world.tokens.set(token, { id, user_agent: request.headers["user-agent"] });
+    return json(response, { schema: 1, id, token, expires_at: new Date(Date.now() + 604_800_000).toISOString() });
+  }
+
+  function signIns(request, response, id, token) {
+    if (request.method === "GET") {
+      const at = new Date().toISOString();
+      const more = { created_at: at, last_used_at: at, expires_at: at, address: "127.0.0.1" };
+      const list = [...world.tokens].map(([one, known]) => ({ ...known, ...more, current: one === token }));
+      return json(response, { schema: 1, sign_ins: list });
+    }
+    for (const [one, known] of world.tokens) {
+      if (known.id !== id) continue;
+      world.tokens.delete(one);
+      for (const feed of feeds) if (feed.token === one) feed.end();
+      return json(response, { count: 1 });
+    }
+    return problem(response, 404, "no_sign_in", "there is no such sign-in");
+  }
+
   function issues(ask) {
     const words = (ask.get("q") ?? "").toLowerCase();
     const all = world.issues.filter((issue) => `${issue.issue_id} ${issue.issue_title}`.toLowerCase().includes(words));
@@ -203,6 +238,7 @@ export async function startMock({ port = 0 } = {}) {
       response.write(
         `id: ${lastId}\nevent: reset\ndata: ${JSON.stringify({ at: new Date().toISOString(), type: "reset" })}\n\n`,
       );
+    response.token = request.headers.authorization.replace("Bearer ", "");
     feeds.add(response);
     response.on("close", () => feeds.delete(response));
   }
@@ -267,5 +303,5 @@ export async function startMock({ port = 0 } = {}) {
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   const mock = await startMock({ port: Number(process.env.PORT ?? 8765) });
-  console.log(mock.url);
+  console.log(`${mock.url}/login#code=a-code`);
 }

@@ -69,6 +69,8 @@ fn every_verb_has_its_help() {
         "logs",
         "report",
         "top",
+        "sign-ins",
+        "sign-ins revoke",
         "explain",
         "trace",
         "trace log",

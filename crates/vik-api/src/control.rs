@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use vik_core::approval::Answer;
 use vik_core::ids::{IssueId, StageName};
 
-use crate::{ErrorBody, Explanation, IssuesPage, Status};
+use crate::{ErrorBody, Explanation, IssuesPage, SignInsPage, Status};
 
 /// The version of the protocol.
 pub const PROTOCOL: u32 = 1;
@@ -88,6 +88,14 @@ pub enum Verb {
     },
     /// A link that opens the dashboard once.
     Link,
+    /// List the browsers that are signed in to the dashboard.
+    SignIns,
+    /// End a sign-in.
+    RevokeSignIn {
+        /// Its id; all of them where absent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        id: Option<String>,
+    },
     /// Why this issue runs, why not, and when next.
     Explain {
         /// The issue.
@@ -110,6 +118,8 @@ pub enum Response {
         /// It works once.
         url: String,
     },
+    /// The answer to `sign_ins`.
+    SignIns(SignInsPage),
     /// It will be done.
     Accepted,
     /// It is done, and on disk.

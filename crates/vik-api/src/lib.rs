@@ -12,6 +12,7 @@ mod report;
 mod runs;
 mod schedule;
 mod sessions;
+mod sign_ins;
 mod spend;
 mod status;
 mod trace;
@@ -28,6 +29,7 @@ pub use report::{AgentFigures, EndFigures, Figures, Part, ReportView, StageFigur
 pub use runs::{AttemptView, OutputView, RunState, RunView};
 pub use schedule::{LastRun, ScheduleResult, ScheduleView, ScheduledView, SkippedRun};
 pub use sessions::{DiffView, Excerpt, Fact, FeedEvent, FileChange, FileDiff, ScriptView, SessionDetail};
+pub use sign_ins::{SignIn, SignInView, SignInsPage, SignedIn};
 pub use spend::{DayView, LifeView, LimitView, SpendView};
 pub use status::{
     ApiView, ApprovalView, Daemon, DaemonState, LastPull, LedgerView, ParkedView, PullCounts, RejectedEdit,

@@ -41,6 +41,14 @@ impl Refusal {
         self
     }
 
+    /// Answers, and ends the connection.
+    pub fn closing(self) -> Response {
+        let mut response = self.into_response();
+        let headers = response.headers_mut();
+        headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+        response
+    }
+
     /// An error of the daemon.
     pub fn of(error: ErrorBody) -> Self {
         let status = match error.code.as_str() {

@@ -2,7 +2,8 @@
 
 use std::convert::Infallible;
 use std::future::Future;
-use std::net::IpAddr;
+use std::io;
+use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +19,11 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use super::keys::Keys;
-use super::{MAX_CONNECTIONS, Tcp, guard, pages};
+use super::tcp::{IsAgent, LogLimit, TcpConnection, TcpPlaces};
+use super::{Tcp, guard, pages};
+
+/// How many connections of the control socket are served at once.
+const MAX_SOCKETS: usize = 256;
 
 /// How long a client may take to say what it wants.
 const HEADERS_WITHIN: Duration = Duration::from_secs(10);
@@ -40,12 +45,7 @@ pub(crate) fn connections() -> http1::Builder {
 #[derive(Clone, Debug)]
 pub enum Door {
     /// On TCP.
-    Tcp {
-        /// Who.
-        peer: IpAddr,
-        /// The port that is listened at.
-        port: u16,
-    },
+    Tcp(Arc<TcpConnection>),
     /// On the control socket.
     Socket {
         /// The process that connected.
@@ -60,19 +60,23 @@ pub struct Connection(pub CancellationToken);
 /// What stands behind the doors.
 pub struct Doors {
     app: Router,
-    places: Arc<Semaphore>,
+    tcp: Arc<TcpPlaces>,
+    sockets: Arc<Semaphore>,
+    trouble: LogLimit,
     stop: CancellationToken,
 }
 
 impl Doors {
     /// Every request is looked at before the application sees it.
-    pub fn new(app: Router, keys: Arc<Keys>, stop: CancellationToken) -> Self {
+    pub fn new(app: Router, keys: Arc<Keys>, is_agent: IsAgent, stop: CancellationToken) -> Self {
         let app = app
             .layer(axum::middleware::from_fn_with_state(keys, guard::guard))
             .layer(axum::middleware::map_response(pages::headers));
         Self {
             app,
-            places: Arc::new(Semaphore::new(MAX_CONNECTIONS)),
+            tcp: Arc::new(TcpPlaces::new(is_agent)),
+            sockets: Arc::new(Semaphore::new(MAX_SOCKETS)),
+            trouble: LogLimit::default(),
             stop,
         }
     }
@@ -84,7 +88,6 @@ impl Doors {
 
     async fn open_tcp(&self, tcp: Option<Tcp>) {
         let Some(tcp) = tcp else { return };
-        let port = tcp.address.port();
         let listener = match tokio::net::TcpListener::from_std(tcp.listener) {
             Ok(listener) => listener,
             Err(error) => return tracing::error!(%error, "the HTTP API cannot listen"),
@@ -94,11 +97,17 @@ impl Doors {
                 Ok((stream, peer)) => {
                     // Small answers go out at once.
                     let _ = stream.set_nodelay(true);
-                    let peer = peer.ip().to_canonical();
-                    self.let_in(stream, Door::Tcp { peer, port });
+                    // One that is gone again has no address any more.
+                    if let Ok(local) = stream.local_addr() {
+                        self.let_in_tcp(stream, peer, local);
+                    }
+                    // Those that were let in before get their turn, however fast others come.
+                    tokio::task::yield_now().await;
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "the HTTP API cannot accept");
+                    if let Some(count) = self.trouble.count() {
+                        tracing::warn!(%error, count, "the HTTP API cannot accept");
+                    }
                     tokio::time::sleep(Duration::from_millis(100)).await;
                 }
             }
@@ -107,37 +116,65 @@ impl Doors {
 
     async fn open_socket(&self, mut sockets: mpsc::UnboundedReceiver<(UnixStream, i32)>) {
         while let Some((stream, pid)) = sockets.recv().await {
-            match tokio::net::UnixStream::from_std(stream) {
-                Ok(stream) => self.let_in(stream, Door::Socket { pid }),
-                Err(error) => tracing::warn!(%error, "a client of the control socket cannot be served"),
+            let served = match tokio::net::UnixStream::from_std(stream) {
+                Ok(stream) => self.let_in_socket(stream, pid),
+                Err(error) => Err(error),
+            };
+            if let Err(error) = served
+                && let Some(count) = self.trouble.count()
+            {
+                tracing::warn!(%error, count, "a client of the control socket cannot be served");
             }
         }
         // No more of them come; the other door stays open.
         std::future::pending::<()>().await;
     }
 
-    /// Serves one connection beside the others; where all places are taken, it is closed.
-    fn let_in(&self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, door: Door) {
-        let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
-            return tracing::warn!("too many connections to the HTTP API: one is closed");
-        };
-        let connection = Connection(self.stop.child_token());
-        let gone = connection.0.clone();
+    fn let_in_tcp(&self, stream: tokio::net::TcpStream, peer: SocketAddr, local: SocketAddr) {
+        let end = self.stop.child_token();
+        let connection = Arc::new(self.tcp.enter(peer, local, end.clone()));
+        let served = self.serve(stream, Door::Tcp(Arc::clone(&connection)), end);
+        tokio::spawn(async move {
+            tokio::select! {
+                () = served => {}
+                () = connection.timed_out() => {}
+            }
+        });
+    }
+
+    /// Those of the control socket have places of their own: whatever happens on TCP, the user's own programs get in.
+    fn let_in_socket(&self, stream: tokio::net::UnixStream, pid: i32) -> io::Result<()> {
+        let place = Arc::clone(&self.sockets).try_acquire_owned();
+        let place = place.map_err(|_| io::Error::other("too many connections are open"))?;
+        let served = self.serve(stream, Door::Socket { pid }, self.stop.child_token());
+        tokio::spawn(async move {
+            served.await;
+            drop(place);
+        });
+        Ok(())
+    }
+
+    /// Serves one connection until it ends, or is ended by `end`.
+    fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+        &self,
+        stream: S,
+        door: Door,
+        end: CancellationToken,
+    ) -> impl Future<Output = ()> + Send + use<S> {
         let service = Service {
             app: self.app.clone(),
             door,
-            connection,
+            connection: Connection(end.clone()),
         };
         let served = connections().serve_connection(TokioIo::new(stream), service);
-        tokio::spawn(async move {
+        async move {
             tokio::select! {
                 served = served => if let Err(error) = served {
                     tracing::debug!(%error, "a client of the HTTP API went away");
                 },
-                () = gone.cancelled() => {}
+                () = end.cancelled() => {}
             }
-            drop(place);
-        });
+        }
     }
 }
 

@@ -19,6 +19,7 @@ use vik_api::{Fact, FeedEvent};
 use super::door::Connection;
 use super::facts::look_at_sessions;
 use super::read::Daemon;
+use super::sign_ins::SignInRef;
 
 /// Facts of so long a time go out together.
 const BATCH: Duration = Duration::from_millis(50);
@@ -183,8 +184,8 @@ impl Feed {
         let _ = self.0.batches.send(Bytes::from(batch));
     }
 
-    /// The answer to one reader: what it missed since `last`, then what comes.
-    pub fn answer(&self, last: Option<&str>, connection: Connection) -> Response {
+    /// The answer to one reader: what it missed since `last`, then what comes, for as long as its sign-in holds.
+    pub fn answer(&self, last: Option<&str>, connection: Connection, sign_in: Option<SignInRef>) -> Response {
         let (missed, mut batches) = {
             let kept = self.0.kept.lock().unwrap_or_else(PoisonError::into_inner);
             let missed = match last {
@@ -209,9 +210,17 @@ impl Feed {
                     return;
                 }
             }
+            let signed_out = async move {
+                match sign_in {
+                    Some(sign_in) => sign_in.ended().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::pin!(signed_out);
             loop {
                 let bytes = tokio::select! {
                     () = connection.0.cancelled() => return,
+                    () = &mut signed_out => return,
                     () = sender.closed() => return,
                     batch = batches.recv() => match batch {
                         Ok(batch) => batch,

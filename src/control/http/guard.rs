@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use jiff::Timestamp;
@@ -14,11 +14,8 @@ use super::answer::Refusal;
 use super::door::Door;
 use super::keys::Keys;
 use super::pages;
-
-/// The name of the cookie. Cookies know no ports: each daemon of a host has its own.
-pub fn cookie_name(port: u16) -> String {
-    format!("vik_{port}")
-}
+use super::sign_ins::SignInRef;
+use super::signing::SIGN_IN;
 
 /// Looks at each request before anything else does.
 pub async fn guard(State(keys): State<Arc<Keys>>, mut request: Request, next: Next) -> Response {
@@ -26,23 +23,58 @@ pub async fn guard(State(keys): State<Arc<Keys>>, mut request: Request, next: Ne
     let by = match &door {
         // The socket lies in a folder of the user's own, and agents were turned away when they connected.
         Some(Door::Socket { pid }) => By::way(&format!("control socket, pid {pid}")),
-        Some(Door::Tcp { peer, port }) => {
+        Some(Door::Tcp(connection)) => {
             if let Err(refusal) = same_place(request.headers()) {
                 return refusal.into_response();
             }
-            if request.uri().path() == pages::LOGIN {
-                return pages::login(&keys, request.uri().query().unwrap_or(""), *port);
+            if pages::is_public(request.method(), request.uri().path()) {
+                let old = old_cookie(request.headers(), connection.port());
+                return remove_cookie(next.run(request).await, old);
             }
-            match who(&keys, request.method(), request.headers(), *port) {
-                Ok(who) => By::way(&format!("{who}, {peer}")),
-                Err(_) if pages::is_page(request.uri().path()) => return pages::locked(),
-                Err(refusal) => return refusal.into_response(),
+            // Its handler asks for the code of a link instead of a token.
+            if request.method() == Method::POST && request.uri().path() == SIGN_IN {
+                return next.run(request).await;
+            }
+            let peer = connection.peer();
+            let Some(credential) = credential(&keys, request.headers(), peer) else {
+                return unauthorized().into_response();
+            };
+            if let Err(refusal) = connection.admit().await {
+                return refusal.closing();
+            }
+            match credential {
+                Credential::ApiToken => By::way(&format!("API token, {peer}")),
+                Credential::SignIn(sign_in) => {
+                    request.extensions_mut().insert(sign_in);
+                    By::way(&format!("dashboard, {peer}"))
+                }
             }
         }
         None => return Refusal::new(StatusCode::FORBIDDEN, "refused", "unknown way in").into_response(),
     };
     request.extensions_mut().insert(by);
     next.run(request).await
+}
+
+/// The cookie of Vik before sign-ins were kept by pages: a browser sends it to every port of the host, so it is worth
+/// nothing. Returns its name where a browser still has it.
+fn old_cookie(headers: &HeaderMap, port: u16) -> Option<String> {
+    let name = format!("vik_{port}");
+    let found = headers
+        .get_all(header::COOKIE)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(';'))
+        .any(|pair| pair.trim().split_once('=').is_some_and(|(key, _)| key == name));
+    found.then_some(name)
+}
+
+fn remove_cookie(mut response: Response, name: Option<String>) -> Response {
+    let cookie = name.map(|name| format!("{name}=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0"));
+    if let Some(cookie) = cookie.and_then(|cookie| HeaderValue::try_from(cookie).ok()) {
+        response.headers_mut().insert(header::SET_COOKIE, cookie);
+    }
+    response
 }
 
 /// A page of another site can neither name this place as its own nor make the browser speak for it.
@@ -93,47 +125,30 @@ fn is_own_name(host: &str) -> bool {
     bare.eq_ignore_ascii_case("localhost") || bare.parse::<IpAddr>().is_ok()
 }
 
-/// Who asks, by token or by cookie.
-fn who(keys: &Keys, method: &Method, headers: &HeaderMap, port: u16) -> Result<&'static str, Refusal> {
-    let refused = || {
-        Refusal::new(
-            StatusCode::UNAUTHORIZED,
-            "unauthorized",
-            "a token is needed: `Authorization: Bearer …`",
-        )
-        .hint("`vik status` prints a link for the browser; a program sends what VIK_API_TOKEN has, else `api.token` of the instance folder")
-    };
-    if let Some(given) = headers.get(header::AUTHORIZATION) {
-        let token = given
-            .to_str()
-            .ok()
-            .and_then(|given| given.strip_prefix("Bearer "));
-        return match token {
-            Some(token) if keys.is_token(token.trim()) => Ok("API token"),
-            _ => Err(refused()),
-        };
+/// What a request shows in `Authorization`. Nothing else counts: that is sent by nobody but who means to.
+enum Credential {
+    ApiToken,
+    SignIn(SignInRef),
+}
+
+fn credential(keys: &Keys, headers: &HeaderMap, peer: IpAddr) -> Option<Credential> {
+    let token = text(headers, header::AUTHORIZATION)?
+        .strip_prefix("Bearer ")?
+        .trim();
+    if keys.is_token(token) {
+        return Some(Credential::ApiToken);
     }
-    let name = cookie_name(port);
-    let signed_in = headers
-        .get_all(header::COOKIE)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(';'))
-        .filter_map(|pair| pair.trim().split_once('='))
-        .any(|(key, value)| key == name && keys.is_cookie(value, Timestamp::now()));
-    if !signed_in {
-        return Err(refused());
-    }
-    // A browser tells where a post comes from; one that does not is not trusted with a cookie.
-    let reads = matches!(*method, Method::GET | Method::HEAD);
-    if !reads && !headers.contains_key(header::ORIGIN) {
-        return Err(Refusal::new(
-            StatusCode::FORBIDDEN,
-            "origin",
-            "the request does not tell where it comes from",
-        ));
-    }
-    Ok("dashboard")
+    let found = keys.sign_ins().find(token, peer, Timestamp::now());
+    found.map(Credential::SignIn)
+}
+
+fn unauthorized() -> Refusal {
+    Refusal::new(
+        StatusCode::UNAUTHORIZED,
+        "unauthorized",
+        "a token is needed: `Authorization: Bearer …`",
+    )
+    .hint("`vik status` prints a link for the browser; a program sends what VIK_API_TOKEN has, else `api.token` of the instance folder")
 }
 
 fn text(headers: &HeaderMap, name: header::HeaderName) -> Option<&str> {

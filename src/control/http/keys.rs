@@ -6,12 +6,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use hmac::{Hmac, KeyInit, Mac};
-use jiff::Timestamp;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 use vik_mask::Label;
 
+use super::sign_ins::SignIns;
 use crate::host::{API_TOKEN, API_TOKEN_FILE};
 use crate::workspace::fs::write_private;
 
@@ -20,9 +19,6 @@ const SHORTEST: usize = 16;
 
 /// How long a link for a browser may wait to be opened.
 const LINK_LASTS: Duration = Duration::from_secs(15 * 60);
-
-/// How long a browser stays signed in.
-const COOKIE_LASTS: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Why there is no token.
 #[derive(Debug, thiserror::Error)]
@@ -53,6 +49,7 @@ pub enum KeyError {
 pub struct Keys {
     token: String,
     link: Mutex<Option<Link>>,
+    sign_ins: SignIns,
 }
 
 struct Link {
@@ -68,20 +65,28 @@ impl std::fmt::Debug for Keys {
 
 impl Keys {
     /// The token of the environment, else of the file it names, else that of `file`, which is made where it is missing.
+    /// The sign-ins of browsers are kept beside `file`.
     ///
     /// # Errors
     /// When there is a token that cannot be used: another one is not taken in its place.
     pub fn load(file: &Path) -> Result<Self, KeyError> {
-        if let Some(token) = Self::given()? {
-            return Ok(Self::new(token));
-        }
-        if !file.exists() {
-            write_private(file, new_secret().as_bytes()).map_err(|source| KeyError::File {
-                path: file.to_owned(),
-                source,
-            })?;
-        }
-        Ok(Self::new(read(file)?))
+        let token = match Self::given()? {
+            Some(token) => token,
+            None => {
+                if !file.exists() {
+                    write_private(file, new_secret().as_bytes()).map_err(|source| KeyError::File {
+                        path: file.to_owned(),
+                        source,
+                    })?;
+                }
+                read(file)?
+            }
+        };
+        let sign_ins = SignIns::load(&file.with_file_name("sign_ins.json"), &token);
+        Ok(Self {
+            sign_ins,
+            ..Self::new(token)
+        })
     }
 
     /// The token of the environment, or of the file it names; `None` where it has neither.
@@ -101,6 +106,7 @@ impl Keys {
     pub(super) fn new(token: String) -> Self {
         vik_mask::learn([(Label::Key, token.clone())]);
         Self {
+            sign_ins: SignIns::in_memory(&token),
             token,
             link: Mutex::new(None),
         }
@@ -132,6 +138,18 @@ impl Keys {
         }
     }
 
+    /// The browsers that are signed in.
+    pub fn sign_ins(&self) -> &SignIns {
+        &self.sign_ins
+    }
+
+    /// Returns whether this is the code of a link that was not used yet.
+    pub fn is_link(&self, code: &str) -> bool {
+        let link = self.link.lock().unwrap_or_else(PoisonError::into_inner);
+        link.as_ref()
+            .is_some_and(|open| Instant::now() < open.until && same(code, &open.code))
+    }
+
     /// Takes the code of a link; it is worth nothing afterwards.
     pub fn redeem(&self, code: &str) -> bool {
         let mut link = self.link.lock().unwrap_or_else(PoisonError::into_inner);
@@ -142,37 +160,6 @@ impl Keys {
             *link = None;
         }
         good
-    }
-
-    /// A cookie's value: when it ends, and a proof that only who has the token can give. So it outlives a restart.
-    pub fn cookie(&self, now: Timestamp) -> String {
-        let until = now.as_second() + i64::try_from(COOKIE_LASTS.as_secs()).unwrap_or(0);
-        format!("{until}.{}", hex(&self.proof(until).finalize().into_bytes()))
-    }
-
-    /// How long a cookie lasts, in seconds.
-    pub fn cookie_seconds() -> u64 {
-        COOKIE_LASTS.as_secs()
-    }
-
-    /// Whether a cookie is ours and still holds.
-    pub fn is_cookie(&self, value: &str, now: Timestamp) -> bool {
-        let Some((until, proof)) = value.split_once('.') else {
-            return false;
-        };
-        let (Ok(until), Some(proof)) = (until.parse::<i64>(), unhex(proof)) else {
-            return false;
-        };
-        self.proof(until).verify_slice(&proof).is_ok() && now.as_second() < until
-    }
-
-    fn proof(&self, until: i64) -> Hmac<Sha256> {
-        // The key of a hash of the token: it has the length of a block.
-        let mut key = [0; 64];
-        key[..32].copy_from_slice(&Sha256::digest(self.token.as_bytes()));
-        let mut proof = Hmac::<Sha256>::new(&key.into());
-        proof.update(format!("vik dashboard cookie until {until}").as_bytes());
-        proof
     }
 }
 
@@ -208,12 +195,12 @@ pub(crate) fn same(given: &str, secret: &str) -> bool {
 }
 
 /// 244 random bits.
-fn new_secret() -> String {
+pub(super) fn new_secret() -> String {
     let random = || uuid::Uuid::new_v4().simple();
     format!("{}{}", random(), random())
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
@@ -229,8 +216,6 @@ pub(crate) fn unhex(text: &str) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use jiff::SignedDuration;
-
     use super::*;
 
     fn keys() -> Keys {
@@ -271,23 +256,6 @@ mod tests {
         assert!(keys.redeem(&code));
         assert!(!keys.redeem(&code));
         assert_ne!(code, keys.link());
-    }
-
-    #[test]
-    fn a_cookie_holds_until_its_end_and_cannot_be_forged() {
-        let (keys, now) = (keys(), Timestamp::UNIX_EPOCH);
-        let cookie = keys.cookie(now);
-        assert!(keys.is_cookie(&cookie, now));
-        let late = now + SignedDuration::try_from(COOKIE_LASTS).unwrap();
-        assert!(!keys.is_cookie(&cookie, late));
-        let (until, proof) = cookie.split_once('.').unwrap();
-        let later = until.parse::<i64>().unwrap() + 1;
-        assert!(!keys.is_cookie(&format!("{later}.{proof}"), now));
-        for forged in ["", ".", "1.", "x.y", "99999999999.00", "9.ä", &proof[1..]] {
-            assert!(!keys.is_cookie(forged, now), "{forged}");
-        }
-        let other = Keys::new("another-token-of-16".to_owned());
-        assert!(!other.is_cookie(&cookie, now));
     }
 
     #[test]

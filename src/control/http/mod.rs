@@ -16,7 +16,10 @@ mod pages;
 mod read;
 mod routes;
 mod sessions;
+mod sign_ins;
+mod signing;
 mod steer;
+mod tcp;
 
 #[cfg(test)]
 mod tests;
@@ -41,11 +44,9 @@ pub(crate) use keys::{same, unhex};
 pub use metrics::Metrics;
 pub use openapi::openapi;
 pub use pages::LOGIN;
+pub use tcp::{IsAgent, LogLimit};
 
 use self::read::Daemon;
-
-/// How many connections are served at once, on TCP and on the control socket together.
-const MAX_CONNECTIONS: usize = 1024;
 
 /// Where TCP is listened at.
 #[derive(Debug)]
@@ -61,6 +62,8 @@ impl Tcp {
     /// When the address is taken or not ours.
     pub fn bind(address: SocketAddr) -> io::Result<Self> {
         let listener = TcpListener::bind(address)?;
+        // More of them may wait than the standard library lets: a flood must not fill the queue.
+        nix::sys::socket::listen(&listener, nix::sys::socket::Backlog::MAXCONN)?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         Ok(Self { listener, address })
@@ -85,7 +88,6 @@ impl Tcp {
 }
 
 /// What the API is made of.
-#[derive(Debug)]
 pub struct Setup {
     /// Where the files of the workflow are.
     pub layout: Layout,
@@ -99,6 +101,8 @@ pub struct Setup {
     pub metrics: Metrics,
     /// Who may ask on TCP.
     pub keys: Arc<Keys>,
+    /// Who may not, whatever they have.
+    pub is_agent: IsAgent,
     /// Where TCP is listened at.
     pub tcp: Option<Tcp>,
 }
@@ -163,12 +167,20 @@ async fn serve(setup: Setup, sockets: mpsc::UnboundedReceiver<(UnixStream, i32)>
         feed,
         metrics,
         keys,
+        is_agent,
         tcp,
     } = setup;
-    let daemon = Arc::new(Daemon::new(layout, supervisor, asks, feed.clone(), metrics));
+    let daemon = Arc::new(Daemon::new(
+        layout,
+        supervisor,
+        asks,
+        feed.clone(),
+        metrics,
+        Arc::clone(&keys),
+    ));
     let app = routes::router(Arc::clone(&daemon));
     let heard = feed.run(Arc::clone(&daemon));
-    let doors = door::Doors::new(app, keys, stop.clone());
+    let doors = door::Doors::new(app, keys, is_agent, stop.clone());
     tokio::select! {
         () = heard => {}
         () = doors.open(tcp, sockets) => {}

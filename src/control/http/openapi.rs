@@ -46,10 +46,10 @@ pub fn openapi() -> Value {
 fn operation(route: &Route, problem: &Schema, generator: &mut SchemaGenerator) -> Value {
     let mut parameters: Vec<Value> = Vec::new();
     if route.path.contains("{id}") {
-        let what = if route.path.starts_with("/issues") {
-            "The id of the issue, percent-encoded"
-        } else {
-            "The id of the attempt"
+        let what = match route.path.split('/').nth(1) {
+            Some("issues") => "The id of the issue, percent-encoded",
+            Some("sign-ins") => "The id of the sign-in",
+            _ => "The id of the attempt",
         };
         parameters.push(json!({
             "name": "id", "in": "path", "required": true, "description": what,
@@ -93,6 +93,9 @@ fn operation(route: &Route, problem: &Schema, generator: &mut SchemaGenerator) -
         "parameters": parameters,
         "responses": responses,
     });
+    if !route.needs_token {
+        operation["security"] = json!([]);
+    }
     if let Some(body) = route.body {
         operation["requestBody"] = json!({
             "required": true,

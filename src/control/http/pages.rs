@@ -3,13 +3,10 @@
 use std::path::Path;
 
 use axum::extract;
-use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use jiff::Timestamp;
 
 use super::answer::Refusal;
-use super::guard::cookie_name;
-use super::keys::Keys;
 
 /// Where the link of `vik status` leads.
 pub const LOGIN: &str = "/login";
@@ -38,6 +35,7 @@ const ASSETS: &[(&str, &[u8])] = assets![
     "event_store.js",
     "event_view.js",
     "evidence.js",
+    "feed.js",
     "format.js",
     "heights.js",
     "icon.svg",
@@ -47,6 +45,9 @@ const ASSETS: &[(&str, &[u8])] = assets![
     "plots.js",
     "report.js",
     "session.js",
+    "sign_in.js",
+    "sign_ins.js",
+    "sse.js",
     "steer.js",
     "store.js",
     "text.js",
@@ -56,9 +57,15 @@ const ASSETS: &[(&str, &[u8])] = assets![
     "visible.js",
 ];
 
-/// Whether a path is one that a person's browser shows.
-pub fn is_page(path: &str) -> bool {
-    !path.starts_with("/api/") && !path.starts_with("/assets/")
+/// Returns whether anybody may have this: the pages and files of the program, which hold nothing of the daemon's. A browser
+/// loads them without a token; what they show they ask for with one.
+pub fn is_public(method: &Method, path: &str) -> bool {
+    let page = matches!(path, "/" | "/report" | "/sign-ins" | LOGIN);
+    matches!(*method, Method::GET | Method::HEAD)
+        && (page
+            || ["/assets/", "/issues/", "/sessions/"]
+                .iter()
+                .any(|start| path.starts_with(start)))
 }
 
 /// Every page is this one; its script looks at the address.
@@ -111,45 +118,4 @@ pub async fn headers(mut response: Response) -> Response {
         .entry(header::CACHE_CONTROL)
         .or_insert(HeaderValue::from_static("no-store"));
     response
-}
-
-/// Opens the dashboard for who has the link. It leads on by a page of its own, since a cookie that is only for this place
-/// does not travel with a redirect from another.
-pub fn login(keys: &Keys, query: &str, port: u16) -> Response {
-    let code = query.split('&').find_map(|pair| pair.strip_prefix("code="));
-    if !code.is_some_and(|code| keys.redeem(code)) {
-        return locked();
-    }
-    let cookie = format!(
-        "{}={}; Path=/; HttpOnly; SameSite=Strict; Max-Age={}",
-        cookie_name(port),
-        keys.cookie(Timestamp::now()),
-        Keys::cookie_seconds()
-    );
-    let page = page(
-        "Vik",
-        "<meta http-equiv=\"refresh\" content=\"0;url=/\">",
-        "<p>Signed in. <a href=\"/\">Go on to the dashboard</a></p>",
-    );
-    ([(header::SET_COOKIE, cookie)], page).into_response()
-}
-
-/// What a browser is shown that is not signed in.
-pub fn locked() -> Response {
-    let page = page(
-        "Vik: sign in",
-        "",
-        "<h1>Sign in</h1><p>Run <code>vik status</code> on the machine where the daemon runs, and open the link that it \
-         prints. Each link works once.</p>",
-    );
-    (StatusCode::UNAUTHORIZED, page).into_response()
-}
-
-fn page(title: &str, head: &str, body: &str) -> impl IntoResponse + use<> {
-    let html = format!(
-        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
-         <meta name=\"viewport\" content=\"width=device-width\"><title>{title}</title>{head}</head>\
-         <body><main>{body}</main></body></html>"
-    );
-    axum::response::Html(html)
 }

@@ -24,8 +24,10 @@ use vik_store::ledger::Reader;
 use super::answer::{Answer, IssueInPath, Json, Params, Refusal};
 use super::door::Connection;
 use super::feed::Feed;
+use super::keys::Keys;
 use super::logs::Logs;
 use super::metrics::{self, Metrics};
+use super::sign_ins::SignInRef;
 use crate::control::view;
 use crate::daemon::ledger_failure;
 use crate::figures::{self, Since, Window};
@@ -53,6 +55,7 @@ pub struct Daemon {
     pub(super) supervisor: Supervisor,
     pub(super) logs: Logs,
     pub(super) feed: Feed,
+    pub(super) keys: Arc<Keys>,
     metrics: Metrics,
     asks: mpsc::Sender<Asking>,
     latest: Mutex<Option<(Instant, Arc<Status>)>>,
@@ -66,8 +69,10 @@ impl Daemon {
         asks: mpsc::Sender<Asking>,
         feed: Feed,
         metrics: Metrics,
+        keys: Arc<Keys>,
     ) -> Self {
         Self {
+            keys,
             layout,
             supervisor,
             logs: Logs::default(),
@@ -356,10 +361,13 @@ pub async fn report(
 pub async fn events(
     State(daemon): State<Arc<Daemon>>,
     Extension(connection): Extension<Connection>,
+    sign_in: Option<Extension<SignInRef>>,
     headers: axum::http::HeaderMap,
 ) -> HttpResponse {
     let last = headers.get("last-event-id").and_then(|id| id.to_str().ok());
-    daemon.feed.answer(last, connection)
+    daemon
+        .feed
+        .answer(last, connection, sign_in.map(|Extension(sign_in)| sign_in))
 }
 
 /// `GET /api/v1/healthz`

@@ -10,7 +10,7 @@ use axum::routing::{MethodRouter, get, post};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use vik_api::{
     DecisionsPage, DiffView, EventsPage, Explained, FeedEvent, Health, IssuesPage, Opinion, ReportView,
-    RunsPage, SessionDetail, Status, StderrTail, Steered, Unpark, WhichIssue,
+    RunsPage, SessionDetail, SignIn, SignInsPage, SignedIn, Status, StderrTail, Steered, Unpark, WhichIssue,
 };
 
 use super::answer::Refusal;
@@ -18,7 +18,7 @@ use super::openapi::openapi;
 use super::read::{self, Daemon, IssuesQuery, PastQuery, ReportQuery};
 use super::sessions::{self, EventsQuery, StderrQuery};
 use super::steer::{self, Nothing};
-use super::{metrics, pages};
+use super::{metrics, pages, signing};
 
 /// The most bytes of a body.
 const MAX_BODY: usize = 64 * 1024;
@@ -58,6 +58,8 @@ pub struct Route {
     pub gives: Gives,
     /// Whether it can answer that there is no such thing.
     pub names: bool,
+    /// Whether it needs a token.
+    pub needs_token: bool,
     handler: MethodRouter<Arc<Daemon>>,
 }
 
@@ -76,6 +78,7 @@ impl Route {
             body: None,
             gives,
             names: path.contains('{'),
+            needs_token: true,
             handler,
         }
     }
@@ -94,6 +97,16 @@ impl Route {
 
     fn query<Q: JsonSchema>(mut self) -> Self {
         self.query = Some(schema_of::<Q>);
+        self
+    }
+
+    fn gives(mut self, gives: Gives) -> Self {
+        self.gives = gives;
+        self
+    }
+
+    fn for_anybody(mut self) -> Self {
+        self.needs_token = false;
         self
     }
 
@@ -219,6 +232,24 @@ pub fn routes() -> Vec<Route> {
             "Deny what waits for a person; a message says what to do instead",
             post(steer::deny),
         ),
+        Route::post::<SignIn>(
+            "/sign-in",
+            "Exchange the code of a link for a token of this browser",
+            post(signing::sign_in),
+        )
+        .gives(json::<SignedIn>())
+        .for_anybody(),
+        Route::get(
+            "/sign-ins",
+            "The browsers that are signed in, the latest used first",
+            json::<SignInsPage>(),
+            get(signing::list),
+        ),
+        Route::post::<Nothing>(
+            "/sign-ins/{id}/revoke",
+            "Sign a browser out; its event streams end",
+            post(signing::revoke),
+        ),
         Route::get(
             "/healthz",
             "Whether the daemon answers and can keep what it decides",
@@ -259,6 +290,8 @@ pub fn router(daemon: Arc<Daemon>) -> Router {
         .route("/readyz", get(read::readyz))
         .route("/", get(pages::index))
         .route("/report", get(pages::index))
+        .route("/sign-ins", get(pages::index))
+        .route(pages::LOGIN, get(pages::index))
         .route("/issues/{id}", get(pages::index))
         .route("/sessions/{id}", get(pages::index))
         .route("/assets/{name}", get(pages::file))

@@ -16,6 +16,7 @@ struct Served {
     _folder: tempfile::TempDir,
     server: Option<HttpServer>,
     feed: Feed,
+    keys: Arc<Keys>,
     address: String,
     _asks: mpsc::Receiver<Asking>,
 }
@@ -34,13 +35,15 @@ impl Served {
         let address = tcp.address().to_string();
         let (asks, receiver) = mpsc::channel(1);
         let feed = Feed::default();
+        let keys = Arc::new(Keys::new(TOKEN.to_owned()));
         let server = HttpServer::start(Setup {
             layout: Layout::resolve(&workflow, &root).unwrap(),
             supervisor: vik_proc::Supervisor::this_program().unwrap(),
             asks,
             feed: feed.clone(),
             metrics: Metrics::default(),
-            keys: Arc::new(Keys::new(TOKEN.to_owned())),
+            keys: Arc::clone(&keys),
+            is_agent: Arc::new(|_, _| false),
             tcp: Some(tcp),
         })
         .unwrap();
@@ -48,6 +51,7 @@ impl Served {
             _folder: folder,
             server: Some(server),
             feed,
+            keys,
             address,
             _asks: receiver,
         }
@@ -166,4 +170,25 @@ fn all_metrics_are_there_and_named_as_the_page_says() {
     });
     let text = String::from_utf8(metrics.text(&nobody, 0).unwrap()).unwrap();
     insta::assert_snapshot!(text);
+}
+
+/// A reader of the feed is signed out with its sign-in, by a revocation or by time.
+#[test]
+fn a_stream_ends_with_its_sign_in() {
+    let served = Served::new();
+    let now = jiff::Timestamp::now();
+    let here = "127.0.0.1".parse().unwrap();
+    let (token, _) = served.keys.sign_ins().begin(here, "Firefox", now).unwrap();
+    let reader = HttpClient::tcp(&served.address).with("Authorization", &format!("Bearer {token}"));
+    let mut events = reader.events("/api/v1/events");
+    served.readers(1);
+    assert_eq!(served.keys.sign_ins().revoke(None, now).unwrap(), 1);
+    assert_eq!(events.next(), None);
+    served.readers(0);
+    let soon = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(2)
+        - jiff::SignedDuration::from_hours(7 * 24);
+    let (token, _) = served.keys.sign_ins().begin(here, "Firefox", soon).unwrap();
+    let reader = HttpClient::tcp(&served.address).with("Authorization", &format!("Bearer {token}"));
+    assert_eq!(reader.events("/api/v1/events").next(), None);
+    let _ = reader.get("/api/v1/events").expect(401);
 }

@@ -1,7 +1,8 @@
 // The shell: the bar on top, banners, which page is shown, keys.
 
 import { h, render } from "./dom.js";
-import { whenUnauthorized } from "./api.js";
+import { part, post } from "./api.js";
+import { signIn, takeCode } from "./sign_in.js";
 import { store, start } from "./store.js";
 import { button, chip } from "./ui.js";
 import { many, when } from "./format.js";
@@ -12,6 +13,7 @@ import { boardPage } from "./board.js";
 import { issuePage } from "./issue.js";
 import { sessionPage } from "./session.js";
 import { reportPage } from "./report.js";
+import { signInsPage } from "./sign_ins.js";
 
 const top = document.getElementById("top");
 const banners = document.getElementById("banners");
@@ -19,6 +21,8 @@ const main = document.getElementById("main");
 
 let page = null;
 let locked = false;
+/** Why the link did not sign in. */
+let refused = null;
 
 function route() {
   const [, first, ...rest] = location.pathname.split("/");
@@ -32,6 +36,7 @@ function route() {
   if (first === "issues" && id) return issuePage(id);
   if (first === "sessions" && id) return sessionPage(id);
   if (first === "report") return reportPage(new URLSearchParams(location.search).get("since"));
+  if (first === "sign-ins") return signInsPage();
   return missingPage("There is no such page.");
 }
 
@@ -79,7 +84,7 @@ function bar() {
       h("img", { src: "/assets/icon.svg", alt: "", width: 20, height: 20 }),
       h("span", { "aria-hidden": "true" }, "Vik"),
     ),
-    h("nav", { "aria-label": "Pages" }, link("/", "Board"), link("/report", "Report")),
+    h("nav", { "aria-label": "Pages" }, link("/", "Board"), link("/report", "Report"), link("/sign-ins", "Sign-ins")),
     h("span", { class: "grow" }),
     daemon && !locked ? chip(daemon) : null,
     h(
@@ -193,6 +198,7 @@ const lockedView = () =>
     "div",
     { class: "locked" },
     h("h1", { tabindex: -1 }, "This browser is not signed in"),
+    refused ? h("p", { role: "alert", class: "bad-text" }, refused.message) : null,
     h("p", {}, "Run this where the daemon runs, and open the link it prints:"),
     h("pre", { class: "mono", tabindex: 0 }, "vik status"),
     h("p", { class: "dim" }, "The link signs this browser in. It holds for this daemon only."),
@@ -249,19 +255,39 @@ addEventListener("popstate", () => {
 });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
 
-whenUnauthorized(() => {
-  locked = true;
-  draw();
-});
-store.watch((type, fact) => {
-  // Signed in from another tab, perhaps.
-  if (locked && type === "loaded" && !store.problem) {
-    locked = false;
+signIn.watch(() => {
+  const signedOut = !signIn.token();
+  if (locked === signedOut) return;
+  locked = signedOut;
+  if (locked) {
+    // Nothing of the daemon's stays on the page.
+    page.leave?.();
+    store.status = null;
+    draw();
+  } else {
+    refused = null;
+    store.reload(0);
     show();
   }
+});
+store.watch((type, fact) => {
   page?.fact?.(type, fact);
   draw();
 });
 keys.start({ b: () => go("/"), r: () => go("/report"), t: turnTheme });
+
+const code = takeCode();
+if (code !== null) {
+  const before = signIn.id();
+  try {
+    const { token } = await post("sign-in", { code });
+    signIn.set(token);
+    // One browser, one sign-in.
+    if (before !== null) post(`sign-ins/${part(before)}/revoke`).catch(() => {});
+  } catch (problem) {
+    refused = problem;
+  }
+}
+locked = !signIn.token();
 start();
 show();

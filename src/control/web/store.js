@@ -1,6 +1,8 @@
 // What every page shows: the state of the daemon. Kept up to date by the feed.
 
-import { coalesce, follow, get } from "./api.js";
+import { coalesce, get } from "./api.js";
+import { follow } from "./feed.js";
+import { signIn } from "./sign_in.js";
 
 const watchers = new Set();
 
@@ -53,7 +55,7 @@ function place(session) {
 let heardAt = Date.now();
 
 export function start() {
-  load(0);
+  if (signIn.token()) load(0);
   follow(
     (type, fact) => {
       heardAt = Date.now();
@@ -68,7 +70,7 @@ export function start() {
   );
   // A connection may be dead without anybody noticing: in a silence the state is asked for now and then.
   setInterval(() => {
-    if (!document.hidden && Date.now() - heardAt > 20_000) {
+    if (!document.hidden && signIn.token() && Date.now() - heardAt > 20_000) {
       heardAt = Date.now();
       load();
     }

@@ -203,6 +203,7 @@ impl Served {
             feed: feed.clone(),
             metrics: Metrics::default(),
             keys: Arc::new(keys),
+            is_agent: Arc::new(|_, _| false),
             tcp: Some(tcp),
         })
         .map_err(|error| words(&error))?;

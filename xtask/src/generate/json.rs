@@ -32,6 +32,10 @@ pub fn schemas() -> Vec<Generated> {
             schema::<vik_api::ScheduleView>("vik schedule --json"),
         ),
         (
+            "docs/reference/sign-ins.schema.json",
+            schema::<vik_api::SignInsPage>("vik sign-ins --json"),
+        ),
+        (
             "docs/reference/trace-log.schema.json",
             schema::<Vec<vik_api::TraceEntry>>("vik trace log --json"),
         ),

@@ -1,0 +1,80 @@
+//! `vik sign-ins`
+
+use std::path::Path;
+
+use jiff::Timestamp;
+use vik_api::{Response, SignInsPage, Verb};
+
+use super::args::{SignInsArgs, SignInsVerb};
+use super::{Done, client, print, print_json};
+use crate::crash::wall_clock;
+use crate::report::{Exit, Failure, ago, one_line, table};
+
+/// Lists the browsers that are signed in to the dashboard, or signs them out.
+pub fn run(workflow: &Path, args: &SignInsArgs) -> Done {
+    match &args.verb {
+        None => list(workflow, args.json),
+        Some(SignInsVerb::Revoke { id, .. }) => revoke(workflow, id.clone()),
+    }
+}
+
+fn list(workflow: &Path, json: bool) -> Done {
+    match ask(workflow, Verb::SignIns)? {
+        Response::SignIns(page) if json => print_json(&page),
+        Response::SignIns(page) if page.sign_ins.is_empty() => print("no browser is signed in\n"),
+        Response::SignIns(page) => print(&text(&page, wall_clock())),
+        other => return Err(unexpected(other)),
+    }
+    Ok(Exit::Done)
+}
+
+fn revoke(workflow: &Path, id: Option<String>) -> Done {
+    let shown = id.as_deref().map(|id| one_line(id, 40));
+    match ask(workflow, Verb::RevokeSignIn { id })? {
+        Response::Done { count } => {
+            let browsers = if count == 1 { "browser" } else { "browsers" };
+            print(&format!("{count} {browsers} signed out\n"));
+            Ok(Exit::Done)
+        }
+        Response::NotFound => Err(Failure::new(
+            Exit::NotFound,
+            "no_sign_in",
+            format!("there is no sign-in `{}`", shown.unwrap_or_default()),
+        )
+        .hint("`vik sign-ins` lists them")),
+        other => Err(unexpected(other)),
+    }
+}
+
+fn ask(workflow: &Path, verb: Verb) -> Result<Response, Failure> {
+    let (instance, info) = client::find(workflow)?;
+    client::request(&instance, &info, verb)?.ok_or_else(|| client::no_daemon(&info.workflow_path))
+}
+
+fn unexpected(response: Response) -> Failure {
+    match response {
+        Response::Nothing { why } => Failure::new(
+            Exit::Failed,
+            "no_dashboard",
+            format!("there is no dashboard: {why}"),
+        ),
+        _ => client::nonsense(),
+    }
+}
+
+fn text(page: &SignInsPage, now: Timestamp) -> String {
+    let rows: Vec<_> = page
+        .sign_ins
+        .iter()
+        .map(|one| {
+            [
+                one.id.clone(),
+                ago(one.created_at, now),
+                ago(one.last_used_at, now),
+                one.address.clone(),
+                one_line(&one.user_agent, 60),
+            ]
+        })
+        .collect();
+    table(["ID", "SIGNED IN", "LAST USED", "ADDRESS", "BROWSER"], &rows)
+}

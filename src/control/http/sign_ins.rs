@@ -1,0 +1,393 @@
+//! The browsers that are signed in to the dashboard.
+//!
+//! A browser keeps the token of its sign-in where only pages of the dashboard's own origin, port included, can read it,
+//! and sends it with each request. On disk is only a proof of the token, made with a key that is the API token's: with
+//! another API token all sign-ins end.
+
+use std::io;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use hmac::{Hmac, KeyInit, Mac};
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use tokio_util::sync::CancellationToken;
+use vik_api::SignInView;
+use vik_mask::Label;
+
+use super::keys::{hex, new_secret, same};
+use crate::report::one_line;
+use crate::workspace::fs::{write_atomic, write_soon};
+
+/// How long a browser stays signed in.
+const LIFETIME: SignedDuration = SignedDuration::from_hours(7 * 24);
+
+/// How many browsers may be signed in; beyond that the one that was not used for the longest time is signed out.
+const MAX_SIGN_INS: usize = 32;
+
+/// How old the time of the last use may be on disk.
+const SAVE_USE_AFTER: SignedDuration = SignedDuration::from_mins(5);
+
+/// How much is kept of what a browser calls itself.
+const MAX_USER_AGENT: usize = 160;
+
+/// The layout of the file.
+const SCHEMA: u32 = 1;
+
+#[derive(Serialize, Deserialize)]
+struct File {
+    schema: u32,
+    /// Proves with which API token the entries were made.
+    api_token_proof: String,
+    sign_ins: Vec<Record>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Record {
+    id: String,
+    token_proof: String,
+    created_at: Timestamp,
+    last_used_at: Timestamp,
+    expires_at: Timestamp,
+    address: IpAddr,
+    user_agent: String,
+}
+
+struct Entry {
+    record: Record,
+    /// `last_used_at` on disk.
+    saved_use: Timestamp,
+    revoked: CancellationToken,
+}
+
+/// A sign-in that a request came with.
+#[derive(Clone, Debug)]
+pub struct SignInRef {
+    /// Its id.
+    pub id: String,
+    /// When it ends by itself.
+    pub expires_at: Timestamp,
+    /// Is cancelled when it is revoked.
+    pub revoked: CancellationToken,
+}
+
+impl SignInRef {
+    /// Completes when the sign-in has expired or is revoked.
+    pub async fn ended(&self) {
+        let left = self.expires_at.duration_since(Timestamp::now());
+        let left = std::time::Duration::try_from(left).unwrap_or_default();
+        tokio::select! {
+            () = self.revoked.cancelled() => {}
+            () = tokio::time::sleep(left) => {}
+        }
+    }
+}
+
+/// All sign-ins.
+pub struct SignIns {
+    file: Option<PathBuf>,
+    key: [u8; 64],
+    entries: Mutex<Vec<Entry>>,
+}
+
+impl SignIns {
+    /// Reads those of an earlier daemon. A file that cannot be read signs everybody out.
+    pub fn load(file: &Path, api_token: &str) -> Self {
+        let mut sign_ins = Self::in_memory(api_token);
+        let records = match sign_ins.read(file) {
+            Ok(records) => records,
+            Err(error) => {
+                tracing::warn!(%error, file = %file.display(), "the sign-ins of the dashboard cannot be read: sign in again");
+                Vec::new()
+            }
+        };
+        let entries = records.into_iter().map(|record| Entry {
+            saved_use: record.last_used_at,
+            record,
+            revoked: CancellationToken::new(),
+        });
+        *sign_ins.entries() = entries.collect();
+        sign_ins.file = Some(file.to_owned());
+        sign_ins
+    }
+
+    /// Sign-ins that end with the daemon.
+    pub fn in_memory(api_token: &str) -> Self {
+        let mut key = [0; 64];
+        key[..32].copy_from_slice(&Sha256::digest(api_token.as_bytes()));
+        Self {
+            file: None,
+            key,
+            entries: Mutex::new(Vec::new()),
+        }
+    }
+
+    fn read(&self, file: &Path) -> io::Result<Vec<Record>> {
+        let bytes = match std::fs::read(file) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            read => read?,
+        };
+        let file: File = serde_json::from_slice(&bytes)?;
+        let ours = file.schema == SCHEMA && same(&file.api_token_proof, &self.api_token_proof());
+        Ok(if ours { file.sign_ins } else { Vec::new() })
+    }
+
+    /// Signs a browser in, and returns its token.
+    ///
+    /// # Errors
+    /// When that cannot be written down.
+    pub fn begin(
+        &self,
+        address: IpAddr,
+        user_agent: &str,
+        now: Timestamp,
+    ) -> io::Result<(String, Timestamp)> {
+        let mut entries = self.current(now);
+        let id = new_id(&entries);
+        let token = format!("{id}.{}", new_secret());
+        vik_mask::learn([(Label::Key, token.clone())]);
+        let record = Record {
+            id,
+            token_proof: self.token_proof(&token),
+            created_at: now,
+            last_used_at: now,
+            expires_at: now + LIFETIME,
+            address,
+            user_agent: one_line(user_agent, MAX_USER_AGENT),
+        };
+        let expires_at = record.expires_at;
+        entries.push(Entry {
+            record,
+            saved_use: now,
+            revoked: CancellationToken::new(),
+        });
+        while entries.len() > MAX_SIGN_INS {
+            let oldest = (0..entries.len()).min_by_key(|&at| entries[at].record.last_used_at);
+            entries.remove(oldest.unwrap_or(0)).revoked.cancel();
+        }
+        if let Err(error) = self.save(&mut entries, write_atomic) {
+            entries.pop();
+            return Err(error);
+        }
+        Ok((token, expires_at))
+    }
+
+    /// Returns the sign-in with this token, and notes that it was used.
+    pub fn find(&self, token: &str, address: IpAddr, now: Timestamp) -> Option<SignInRef> {
+        let (id, _) = token.split_once('.')?;
+        let mut entries = self.current(now);
+        let entry = entries.iter_mut().find(|entry| entry.record.id == id)?;
+        if !same(&self.token_proof(token), &entry.record.token_proof) {
+            return None;
+        }
+        entry.record.last_used_at = now;
+        entry.record.address = address;
+        let found = SignInRef {
+            id: entry.record.id.clone(),
+            expires_at: entry.record.expires_at,
+            revoked: entry.revoked.clone(),
+        };
+        if now.duration_since(entry.saved_use) > SAVE_USE_AFTER
+            && let Err(error) = self.save(&mut entries, write_soon)
+        {
+            tracing::debug!(%error, "the last use of a sign-in cannot be written down");
+        }
+        Some(found)
+    }
+
+    /// Lists those that hold, the latest used first.
+    pub fn list(&self, now: Timestamp) -> Vec<SignInView> {
+        let entries = self.current(now);
+        let mut views: Vec<_> = entries.iter().map(|entry| view(&entry.record)).collect();
+        views.sort_by_key(|view| std::cmp::Reverse(view.last_used_at));
+        views
+    }
+
+    /// Ends one sign-in, or all, with what runs for it, and returns how many there were.
+    ///
+    /// # Errors
+    /// When that cannot be written down: it would hold again after a restart.
+    pub fn revoke(&self, id: Option<&str>, now: Timestamp) -> io::Result<usize> {
+        let mut entries = self.current(now);
+        let before = entries.len();
+        entries.retain(|entry| {
+            let stays = id.is_some_and(|id| entry.record.id != id);
+            if !stays {
+                entry.revoked.cancel();
+            }
+            stays
+        });
+        let count = before - entries.len();
+        if count > 0 {
+            self.save(&mut entries, write_atomic)?;
+        }
+        Ok(count)
+    }
+
+    fn entries(&self) -> MutexGuard<'_, Vec<Entry>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Those that have not expired.
+    fn current(&self, now: Timestamp) -> MutexGuard<'_, Vec<Entry>> {
+        let mut entries = self.entries();
+        entries.retain(|entry| now < entry.record.expires_at);
+        entries
+    }
+
+    fn save(&self, entries: &mut [Entry], write: fn(&Path, &[u8]) -> io::Result<()>) -> io::Result<()> {
+        let Some(path) = &self.file else { return Ok(()) };
+        let file = File {
+            schema: SCHEMA,
+            api_token_proof: self.api_token_proof(),
+            sign_ins: entries.iter().map(|entry| entry.record.clone()).collect(),
+        };
+        write(path, &serde_json::to_vec_pretty(&file)?)?;
+        for entry in entries {
+            entry.saved_use = entry.record.last_used_at;
+        }
+        Ok(())
+    }
+
+    fn api_token_proof(&self) -> String {
+        self.proof("the api token of these sign-ins")
+    }
+
+    fn token_proof(&self, token: &str) -> String {
+        self.proof(&format!("sign-in {token}"))
+    }
+
+    fn proof(&self, of: &str) -> String {
+        let mut proof = Hmac::<Sha256>::new(&self.key.into());
+        proof.update(of.as_bytes());
+        hex(&proof.finalize().into_bytes())
+    }
+}
+
+fn new_id(entries: &[Entry]) -> String {
+    loop {
+        let id = uuid::Uuid::new_v4().simple().to_string()[..8].to_owned();
+        if entries.iter().all(|entry| entry.record.id != id) {
+            return id;
+        }
+    }
+}
+
+fn view(record: &Record) -> SignInView {
+    SignInView {
+        id: record.id.clone(),
+        created_at: record.created_at,
+        last_used_at: record.last_used_at,
+        expires_at: record.expires_at,
+        address: record.address.to_string(),
+        user_agent: record.user_agent.clone(),
+        current: false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const API_TOKEN: &str = "0123456789abcdef";
+
+    fn here() -> IpAddr {
+        "127.0.0.1".parse().unwrap()
+    }
+
+    fn seconds(seconds: i64) -> Timestamp {
+        Timestamp::from_second(seconds).unwrap()
+    }
+
+    #[test]
+    fn a_token_holds_until_it_expires_and_cannot_be_guessed() {
+        let sign_ins = SignIns::in_memory(API_TOKEN);
+        let (token, expires_at) = sign_ins.begin(here(), "Firefox", seconds(0)).unwrap();
+        assert!(sign_ins.find(&token, here(), seconds(1)).is_some());
+        let (id, secret) = token.split_once('.').unwrap();
+        let other = if secret.starts_with('0') { "1" } else { "0" };
+        for wrong in [
+            "",
+            ".",
+            id,
+            secret,
+            &token[..token.len() - 1],
+            &format!("{id}.{other}{}", &secret[1..]),
+        ] {
+            assert!(sign_ins.find(wrong, here(), seconds(1)).is_none(), "{wrong}");
+        }
+        assert!(sign_ins.find(&token, here(), expires_at).is_none());
+        assert!(sign_ins.list(expires_at).is_empty());
+    }
+
+    #[test]
+    fn sign_ins_outlive_the_daemon_but_not_the_api_token() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("sign_ins.json");
+        let (token, _) = SignIns::load(&file, API_TOKEN)
+            .begin(here(), "Firefox", seconds(0))
+            .unwrap();
+        let stored = std::fs::read_to_string(&file).unwrap();
+        assert!(
+            !stored.contains(token.split_once('.').unwrap().1),
+            "only a proof is stored"
+        );
+        let again = SignIns::load(&file, API_TOKEN);
+        assert!(again.find(&token, here(), seconds(1)).is_some());
+        assert!(
+            SignIns::load(&file, "another-token-of-16")
+                .find(&token, here(), seconds(1))
+                .is_none()
+        );
+        assert_eq!(again.revoke(Some("none"), seconds(1)).unwrap(), 0);
+        assert_eq!(again.revoke(None, seconds(1)).unwrap(), 1);
+        assert!(
+            SignIns::load(&file, API_TOKEN)
+                .find(&token, here(), seconds(1))
+                .is_none()
+        );
+        std::fs::write(&file, "{").unwrap();
+        assert!(SignIns::load(&file, API_TOKEN).list(seconds(0)).is_empty());
+    }
+
+    #[test]
+    fn a_revoked_sign_in_ends_what_runs_for_it_and_no_other() {
+        let sign_ins = SignIns::in_memory(API_TOKEN);
+        let [one, other] = ["one", "other"].map(|name| {
+            let (token, _) = sign_ins.begin(here(), name, seconds(0)).unwrap();
+            sign_ins.find(&token, here(), seconds(1)).unwrap()
+        });
+        assert_eq!(sign_ins.revoke(Some(&one.id), seconds(2)).unwrap(), 1);
+        assert!(one.revoked.is_cancelled() && !other.revoked.is_cancelled());
+        let left: Vec<_> = sign_ins
+            .list(seconds(2))
+            .into_iter()
+            .map(|view| view.user_agent)
+            .collect();
+        assert_eq!(left, ["other"]);
+    }
+
+    #[test]
+    fn the_number_of_sign_ins_is_bounded_and_names_of_browsers_are_plain_text() {
+        let sign_ins = SignIns::in_memory(API_TOKEN);
+        let (first, _) = sign_ins
+            .begin(here(), "\u{1b}[31mred\u{202e}\n", seconds(0))
+            .unwrap();
+        let shown = sign_ins.list(seconds(0))[0].user_agent.clone();
+        assert!(!shown.contains(['\u{1b}', '\u{202e}', '\n']), "{shown:?}");
+        for second in 1..=i64::try_from(MAX_SIGN_INS).unwrap() {
+            sign_ins
+                .begin(here(), &"x".repeat(10_000), seconds(second))
+                .unwrap();
+        }
+        let all = sign_ins.list(seconds(99));
+        assert_eq!(all.len(), MAX_SIGN_INS);
+        assert!(
+            all.iter()
+                .all(|view| view.user_agent.chars().count() <= MAX_USER_AGENT)
+        );
+        assert!(sign_ins.find(&first, here(), seconds(99)).is_none());
+    }
+}

@@ -1,0 +1,113 @@
+//! Signing in to the dashboard, and ending sign-ins.
+
+use std::sync::Arc;
+
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::{Extension, Json as Unmasked};
+use jiff::Timestamp;
+use vik_api::{SCHEMA, SignIn, SignInsPage, SignedIn, Steered};
+
+use super::answer::{Answer, Input, Json, Refusal};
+use super::door::Door;
+use super::read::Daemon;
+use super::sign_ins::SignInRef;
+use super::steer::Nothing;
+use crate::report::Failure;
+
+/// Where a browser exchanges the code of its link for a token.
+pub const SIGN_IN: &str = "/api/v1/sign-in";
+
+/// `POST /api/v1/sign-in`
+pub async fn sign_in(
+    State(daemon): State<Arc<Daemon>>,
+    Extension(door): Extension<Door>,
+    headers: HeaderMap,
+    Input(SignIn { code }): Input<SignIn>,
+) -> Result<Unmasked<SignedIn>, Refusal> {
+    let refused = || {
+        Refusal::new(
+            StatusCode::UNAUTHORIZED,
+            "sign_in",
+            "the link was used already, or is too old",
+        )
+        .hint("`vik status` prints a new one")
+    };
+    let Door::Tcp(connection) = door else {
+        return Err(refused());
+    };
+    // An agent must not use up a link that is not its own.
+    if !daemon.keys.is_link(&code) {
+        return Err(refused());
+    }
+    connection.admit().await?;
+    if !daemon.keys.redeem(&code) {
+        return Err(refused());
+    }
+    let user_agent = headers.get(header::USER_AGENT).map(|value| value.as_bytes());
+    let user_agent = String::from_utf8_lossy(user_agent.unwrap_or_default()).into_owned();
+    let address = connection.peer();
+    let (token, expires_at) = daemon
+        .reading(move |daemon| {
+            let begun = daemon
+                .keys
+                .sign_ins()
+                .begin(address, &user_agent, Timestamp::now());
+            begun.map_err(|error| Failure::failed("sign_in", "cannot write down the sign-in", &error).into())
+        })
+        .await?;
+    let id = token.split('.').next().unwrap_or_default().to_owned();
+    tracing::info!(id, %address, "a browser signed in to the dashboard");
+    // The token is for this answer alone: masked, it would be of no use.
+    Ok(Unmasked(SignedIn {
+        schema: SCHEMA,
+        id,
+        token,
+        expires_at,
+    }))
+}
+
+/// `GET /api/v1/sign-ins`
+pub async fn list(
+    State(daemon): State<Arc<Daemon>>,
+    current: Option<Extension<SignInRef>>,
+) -> Answer<SignInsPage> {
+    let mut sign_ins = daemon.keys.sign_ins().list(Timestamp::now());
+    for view in &mut sign_ins {
+        view.current = current.as_ref().is_some_and(|current| current.id == view.id);
+    }
+    Ok(Json(SignInsPage {
+        schema: SCHEMA,
+        sign_ins,
+    }))
+}
+
+/// `POST /api/v1/sign-ins/{id}/revoke`
+pub async fn revoke(
+    State(daemon): State<Arc<Daemon>>,
+    Path(id): Path<String>,
+    _: Input<Nothing>,
+) -> Answer<Steered> {
+    let unknown = Refusal::new(StatusCode::NOT_FOUND, "no_sign_in", "there is no such sign-in")
+        .hint("`GET /api/v1/sign-ins` lists all");
+    let count = daemon
+        .reading(move |daemon| {
+            let revoked = daemon.keys.sign_ins().revoke(Some(&id), Timestamp::now());
+            let revoked = revoked.map_err(|error| {
+                Failure::failed(
+                    "sign_in",
+                    "it is revoked until the daemon restarts: that cannot be written down",
+                    &error,
+                )
+            })?;
+            if revoked > 0 {
+                tracing::info!(id, "a sign-in to the dashboard was revoked");
+            }
+            Ok(revoked)
+        })
+        .await?;
+    if count == 0 {
+        return Err(unknown);
+    }
+    Ok(Json(Steered { count, nothing: None }))
+}

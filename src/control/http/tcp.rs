@@ -1,0 +1,300 @@
+//! Connections over TCP: how many there may be before anything is known of them, and who may not use the API at all.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use axum::http::StatusCode;
+use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
+
+use super::answer::Refusal;
+use crate::control::REFUSED;
+
+/// How many connections that have shown a token are served at once.
+const MAX_AUTHORISED: usize = 1024;
+
+/// How many connections may be open that have not shown one.
+const MAX_NEWCOMERS: usize = 256;
+
+/// How long a connection may be open without having shown one.
+const NEWCOMER_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How often the log repeats a warning that others can cause.
+const LOG_EVERY: Duration = Duration::from_secs(60);
+
+/// Tells whether a connection from the one address to the other comes from an agent.
+pub type IsAgent = Arc<dyn Fn(SocketAddr, SocketAddr) -> bool + Send + Sync>;
+
+/// Lets one of many warnings through each minute.
+#[derive(Debug, Default)]
+pub struct LogLimit(Mutex<(Option<Instant>, u64)>);
+
+impl LogLimit {
+    /// Counts an event. Returns how many there were since the last warning, when it is time for one.
+    pub fn count(&self) -> Option<u64> {
+        self.count_at(Instant::now())
+    }
+
+    fn count_at(&self, now: Instant) -> Option<u64> {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        state.1 += 1;
+        if state.0.is_some_and(|last| now.duration_since(last) < LOG_EVERY) {
+            return None;
+        }
+        state.0 = Some(now);
+        Some(std::mem::take(&mut state.1))
+    }
+}
+
+/// Who opened a connection: places are shared fairly between these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Origin {
+    /// A user of this machine.
+    User(u32),
+    /// Another machine; of IPv6 a whole network, as one machine may have all of its addresses.
+    Network(IpAddr),
+}
+
+impl Origin {
+    fn of(peer: SocketAddr, local: SocketAddr) -> Self {
+        match (vik_proc::tcp_peer_user(peer, local), peer.ip().to_canonical()) {
+            (Some(user), _) => Self::User(user),
+            (None, IpAddr::V6(ip)) => {
+                let network = ip.to_bits() >> 64 << 64;
+                Self::Network(Ipv6Addr::from_bits(network).into())
+            }
+            (None, ip) => Self::Network(ip),
+        }
+    }
+}
+
+struct Newcomer {
+    number: u64,
+    origin: Origin,
+    end: CancellationToken,
+}
+
+/// The connections that have not shown a token yet, the oldest first.
+#[derive(Default)]
+struct Newcomers {
+    next: u64,
+    waiting: Vec<Newcomer>,
+}
+
+impl Newcomers {
+    /// Takes one in. Where there is no room, the oldest of whoever has the most connections is closed: a flood closes its
+    /// own, and who comes later with a token gets through. Returns whether one was closed.
+    fn enter(&mut self, origin: Origin, end: CancellationToken) -> (u64, bool) {
+        let closes = self.waiting.len() >= MAX_NEWCOMERS;
+        if closes {
+            let mut counts: HashMap<Origin, usize> = HashMap::new();
+            for one in &self.waiting {
+                *counts.entry(one.origin).or_default() += 1;
+            }
+            // Of equals the one with the oldest connection.
+            let most = counts.values().max();
+            let victim = self
+                .waiting
+                .iter()
+                .position(|one| counts.get(&one.origin) == most);
+            self.waiting.remove(victim.unwrap_or(0)).end.cancel();
+        }
+        let number = self.next;
+        self.next += 1;
+        self.waiting.push(Newcomer { number, origin, end });
+        (number, closes)
+    }
+
+    fn leave(&mut self, number: u64) {
+        self.waiting.retain(|one| one.number != number);
+    }
+}
+
+/// The places for connections over TCP.
+pub struct TcpPlaces {
+    newcomers: Mutex<Newcomers>,
+    authorised: Arc<Semaphore>,
+    is_agent: IsAgent,
+    closed: LogLimit,
+    agents: LogLimit,
+}
+
+impl TcpPlaces {
+    /// All are free.
+    pub fn new(is_agent: IsAgent) -> Self {
+        Self {
+            newcomers: Mutex::default(),
+            authorised: Arc::new(Semaphore::new(MAX_AUTHORISED)),
+            is_agent,
+            closed: LogLimit::default(),
+            agents: LogLimit::default(),
+        }
+    }
+
+    /// Takes in a connection of which nothing is known yet; `end` is cancelled when it has to make room.
+    pub fn enter(
+        self: &Arc<Self>,
+        peer: SocketAddr,
+        local: SocketAddr,
+        end: CancellationToken,
+    ) -> TcpConnection {
+        let (number, closed) = self.newcomers().enter(Origin::of(peer, local), end);
+        if closed && let Some(count) = self.closed.count() {
+            tracing::warn!(
+                count,
+                "too many connections to the HTTP API without a token: the oldest ones were closed"
+            );
+        }
+        TcpConnection {
+            peer,
+            local,
+            number,
+            places: Arc::clone(self),
+            admission: OnceCell::new(),
+        }
+    }
+
+    fn newcomers(&self) -> MutexGuard<'_, Newcomers> {
+        self.newcomers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Why a connection with a token is not served.
+#[derive(Clone, Copy, Debug)]
+enum Denied {
+    Agent,
+    Full,
+}
+
+/// One connection over TCP.
+pub struct TcpConnection {
+    peer: SocketAddr,
+    local: SocketAddr,
+    number: u64,
+    places: Arc<TcpPlaces>,
+    admission: OnceCell<Result<OwnedSemaphorePermit, Denied>>,
+}
+
+impl std::fmt::Debug for TcpConnection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "TcpConnection({})", self.peer)
+    }
+}
+
+impl TcpConnection {
+    /// Whose address the other end has.
+    pub fn peer(&self) -> IpAddr {
+        self.peer.ip().to_canonical()
+    }
+
+    /// The port of this end.
+    pub fn port(&self) -> u16 {
+        self.local.port()
+    }
+
+    /// Admits a connection that has shown a token, unless it comes from an agent. That is found out once.
+    ///
+    /// # Errors
+    /// When it may not use the API, or too many do.
+    pub async fn admit(&self) -> Result<(), Refusal> {
+        match self.admission.get_or_init(|| self.judge()).await {
+            Ok(_) => Ok(()),
+            Err(Denied::Agent) => Err(Refusal::new(
+                StatusCode::FORBIDDEN,
+                REFUSED,
+                "agents may not steer the daemon that runs them",
+            )
+            .hint("the process of this connection is an agent's, or could not be determined")),
+            Err(Denied::Full) => Err(Refusal::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "busy",
+                "too many connections are open",
+            )),
+        }
+    }
+
+    async fn judge(&self) -> Result<OwnedSemaphorePermit, Denied> {
+        self.places.newcomers().leave(self.number);
+        let authorised = Arc::clone(&self.places.authorised);
+        let permit = authorised.try_acquire_owned().map_err(|_| Denied::Full)?;
+        let (is_agent, peer, local) = (Arc::clone(&self.places.is_agent), self.peer, self.local);
+        // A panic there must not let anybody in.
+        let refused = tokio::task::spawn_blocking(move || is_agent(peer, local))
+            .await
+            .unwrap_or(true);
+        if refused {
+            if let Some(count) = self.places.agents.count() {
+                tracing::warn!(%peer, count, "an agent asked at the HTTP API with a token: refused");
+            }
+            return Err(Denied::Agent);
+        }
+        Ok(permit)
+    }
+
+    /// Completes when a token should have been shown and was not.
+    pub async fn timed_out(&self) {
+        tokio::time::sleep(NEWCOMER_TIMEOUT).await;
+        if self.admission.initialized() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+impl Drop for TcpConnection {
+    fn drop(&mut self) {
+        self.places.newcomers().leave(self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_warning_comes_once_a_minute_with_its_count() {
+        let (limit, start) = (LogLimit::default(), Instant::now());
+        assert_eq!(limit.count_at(start), Some(1));
+        for second in 1..60 {
+            assert_eq!(limit.count_at(start + Duration::from_secs(second)), None);
+        }
+        assert_eq!(limit.count_at(start + LOG_EVERY), Some(60));
+    }
+
+    #[test]
+    fn a_flood_of_one_user_closes_its_own_connections_only() {
+        let mut newcomers = Newcomers::default();
+        let quiet = CancellationToken::new();
+        newcomers.enter(Origin::User(1), quiet.clone());
+        let flood: Vec<_> = (0..10 * MAX_NEWCOMERS)
+            .map(|_| {
+                let end = CancellationToken::new();
+                newcomers.enter(Origin::User(2), end.clone());
+                end
+            })
+            .collect();
+        assert_eq!(newcomers.waiting.len(), MAX_NEWCOMERS);
+        assert!(!quiet.is_cancelled());
+        let late = CancellationToken::new();
+        let (number, closed) = newcomers.enter(Origin::User(1), late.clone());
+        assert!(closed && !late.is_cancelled() && !quiet.is_cancelled());
+        let open = flood.iter().filter(|end| !end.is_cancelled()).count();
+        assert_eq!(open, MAX_NEWCOMERS - 2);
+        assert!(
+            flood.last().is_some_and(|end| !end.is_cancelled()),
+            "the oldest go first"
+        );
+        newcomers.leave(number);
+        assert_eq!(newcomers.waiting.len(), MAX_NEWCOMERS - 1);
+    }
+
+    #[test]
+    fn a_network_of_ipv6_is_one_origin() {
+        let local = "[2001:db8:1::1]:80".parse().unwrap();
+        let origin = |peer: &str| Origin::of(peer.parse().unwrap(), local);
+        assert_eq!(origin("[2001:db8:2::1]:5"), origin("[2001:db8:2::ffff]:6"));
+        assert_ne!(origin("[2001:db8:2::1]:5"), origin("[2001:db8:3::1]:5"));
+        assert_ne!(origin("192.0.2.1:5"), origin("192.0.2.2:5"));
+    }
+}

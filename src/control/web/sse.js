@@ -1,0 +1,30 @@
+// Server-sent events, out of a stream of bytes.
+
+/** Calls `onEvent({ id, type, data })` for each event of a stream of bytes, until that ends. */
+export async function readEvents(stream, onEvent, onBytes = () => {}) {
+  const reader = stream.pipeThrough(new TextDecoderStream()).getReader();
+  let text = "";
+  let event = { id: null, type: "", data: [] };
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    onBytes();
+    text += value;
+    // A carriage return at the end may be the first half of a line end.
+    const lines = text.split(/\r\n|\n|\r(?!$)/);
+    text = lines.pop();
+    for (const line of lines) {
+      if (line === "") {
+        if (event.data.length) onEvent({ ...event, data: event.data.join("\n") });
+        event = { id: event.id, type: "", data: [] };
+        continue;
+      }
+      const at = line.indexOf(":");
+      const field = at < 0 ? line : line.slice(0, at);
+      const content = at < 0 ? "" : line.slice(at + 1).replace(/^ /, "");
+      if (field === "data") event.data.push(content);
+      else if (field === "event") event.type = content;
+      else if (field === "id" && !content.includes("\0")) event.id = content;
+    }
+  }
+}

@@ -1,0 +1,192 @@
+//! Browsers sign in, stay so, and are signed out; a cookie signs nobody in.
+
+use std::time::Instant;
+
+use serde_json::json;
+use vik_testkit::{EventStream, HttpClient};
+
+use super::{Served, done, until};
+use crate::support::LONG;
+
+/// The code of the link that `vik status` prints.
+fn code(served: &Served) -> String {
+    let printed = served.world.vik(&["status"]).expect(0).out;
+    let start = format!("http://{}/login#code=", served.address);
+    let link = printed
+        .split_whitespace()
+        .find_map(|word| word.strip_prefix(&start));
+    link.unwrap_or_else(|| panic!("{printed}")).to_owned()
+}
+
+/// Signs a browser in, and returns its token.
+fn sign_in(served: &Served, user_agent: &str) -> String {
+    let client = served.stranger().with("User-Agent", user_agent);
+    let reply = client.post("/api/v1/sign-in", &json!({"code": code(served)}));
+    reply.expect(200).json()["token"].as_str().unwrap().to_owned()
+}
+
+fn browser(served: &Served, token: &str) -> HttpClient {
+    served
+        .stranger()
+        .with("Authorization", &format!("Bearer {token}"))
+}
+
+/// Reads what came before the end. The daemon looks at its issues all the time: a stream that goes on has always more.
+fn ends(events: &mut EventStream) {
+    let deadline = Instant::now() + LONG;
+    while events.next().is_some() {
+        assert!(Instant::now() < deadline, "the stream goes on");
+    }
+}
+
+#[test]
+fn a_link_signs_a_browser_in_once_and_it_steers_by_its_token() {
+    let served = done();
+    let refused = served
+        .stranger()
+        .post("/api/v1/sign-in", &json!({"code": "guess"}));
+    assert_eq!(refused.expect(401).json()["code"], "sign_in");
+    let code = code(&served);
+    // Whoever only loads the link, as a preview does, does not use it up: the code is not in the request.
+    let _ = served.stranger().get("/login").expect(200);
+    let reply = served
+        .stranger()
+        .post("/api/v1/sign-in", &json!({"code": code}))
+        .expect(200);
+    assert_eq!(reply.header("set-cookie"), None);
+    assert_eq!(reply.header("cache-control"), Some("no-store"));
+    let token = reply.json()["token"].as_str().unwrap().to_owned();
+    let again = served.stranger().post("/api/v1/sign-in", &json!({"code": code}));
+    let _ = again.expect(401);
+    let browser = browser(&served, &token);
+    let _ = browser.get("/api/v1/state").expect(200);
+    let _ = browser.post("/api/v1/pause", &json!({})).expect(200);
+    let decided = &served.get("/decisions?limit=1")["decisions"][0];
+    assert_eq!(decided["detail"], "a person (dashboard, 127.0.0.1) paused it");
+    served.end();
+}
+
+/// What an agent's dev server gets of a browser, or makes up, is worth nothing.
+#[test]
+fn a_cookie_never_authorises_a_request() {
+    let served = done();
+    let token = sign_in(&served, "Firefox");
+    let port = served.address.rsplit(':').next().unwrap().to_owned();
+    let document = served.get("/openapi.json");
+    let mut asked = 0;
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        for method in methods.as_object().unwrap().keys() {
+            for value in [&token, &served.token] {
+                for origin in [None, Some(format!("http://{}", served.address))] {
+                    let cookie =
+                        format!("vik_{port}={value}; vik={value}; vik.sign-in={value}; token={value}");
+                    let mut client = served.stranger().with("Cookie", &cookie);
+                    if let Some(origin) = origin {
+                        client = client
+                            .with("Origin", &origin)
+                            .with("Sec-Fetch-Site", "same-origin");
+                    }
+                    let client = client.with("Content-Type", "application/json");
+                    let path = path.replace("{id}", "1");
+                    let body = (method == "post").then_some(r#"{"code": "x"}"#);
+                    let _ = client.ask(&method.to_uppercase(), &path, body).expect(401);
+                    asked += 1;
+                }
+            }
+        }
+    }
+    assert!(asked > 80, "{asked}");
+    // The pages are files of the program: they hold nothing, and take the old cookie away.
+    for path in ["/", "/issues/1", "/assets/app.js"] {
+        let page = served
+            .stranger()
+            .with("Cookie", &format!("a=b; vik_{port}=1.2"))
+            .get(path)
+            .expect(200);
+        assert!(
+            !page.body.contains(&served.token) && !page.body.contains("todo"),
+            "{page:?}"
+        );
+        let cookie = page.header("set-cookie").unwrap_or_else(|| panic!("{page:?}"));
+        assert!(
+            cookie.starts_with(&format!("vik_{port}=;")) && cookie.contains("Max-Age=0"),
+            "{cookie}"
+        );
+        assert_eq!(
+            served
+                .stranger()
+                .with("Cookie", "vik_1=x")
+                .get(path)
+                .header("set-cookie"),
+            None
+        );
+    }
+    assert_eq!(served.get("/state")["paused"], false);
+    served.end();
+}
+
+#[test]
+fn sign_ins_are_listed_and_revoked_and_their_streams_end() {
+    let served = done();
+    let tokens = ["Firefox\t\u{9b}31m one", "Chromium two"].map(|name| sign_in(&served, name));
+    let [first, second] = tokens.each_ref().map(|token| browser(&served, token));
+    let listed = first.get("/api/v1/sign-ins").expect(200).json();
+    let list = listed["sign_ins"].as_array().unwrap();
+    assert_eq!(list.len(), 2);
+    assert_eq!(list.iter().filter(|one| one["current"] == true).count(), 1);
+    let own = list.iter().find(|one| one["current"] == true).unwrap();
+    assert!(
+        own["user_agent"].as_str().unwrap().starts_with("Firefox"),
+        "{own}"
+    );
+    assert_eq!(own["address"], "127.0.0.1");
+    let printed = served.world.vik(&["sign-ins"]).expect(0).out;
+    assert!(
+        printed.contains("Chromium two") && !printed.contains('\u{9b}'),
+        "{printed}"
+    );
+    for token in &tokens {
+        let secret = token.split_once('.').unwrap().1;
+        assert!(!listed.to_string().contains(secret) && !printed.contains(secret));
+    }
+
+    let mut streams = [&first, &second].map(|browser| browser.events("/api/v1/events"));
+    let id = tokens[0].split_once('.').unwrap().0;
+    let done = served.world.vik(&["sign-ins", "revoke", id]).expect(0);
+    assert_eq!(done.out, "1 browser signed out\n");
+    ends(&mut streams[0]);
+    let _ = first.get("/api/v1/state").expect(401);
+    until(&mut streams[1], |event| event.event == "pulled");
+    let unknown = served.world.vik(&["sign-ins", "revoke", id]).expect(8);
+    assert!(unknown.err.contains("vik sign-ins"), "{}", unknown.err);
+    let _ = second
+        .post(&format!("/api/v1/sign-ins/{id}/revoke"), &json!({}))
+        .expect(404);
+    let own = tokens[1].split_once('.').unwrap().0;
+    let _ = second
+        .post(&format!("/api/v1/sign-ins/{own}/revoke"), &json!({}))
+        .expect(200);
+    ends(&mut streams[1]);
+    let _ = second.get("/api/v1/state").expect(401);
+    assert_eq!(served.get("/sign-ins")["sign_ins"], json!([]));
+    served.end();
+}
+
+#[test]
+fn sign_ins_outlive_the_daemon_and_a_revocation_does_too() {
+    let served = done();
+    let [kept, revoked] = ["kept", "revoked"].map(|name| sign_in(&served, name));
+    let id = revoked.split_once('.').unwrap().0;
+    served.world.vik(&["sign-ins", "revoke", id]).expect(0);
+    let Served { world, daemon, .. } = served;
+    daemon.stop().expect(0);
+    let none = world.vik(&["sign-ins"]).expect(4);
+    assert!(none.err.contains("no daemon"), "{}", none.err);
+    let served = Served::of(world);
+    let _ = browser(&served, &kept).get("/api/v1/state").expect(200);
+    let _ = browser(&served, &revoked).get("/api/v1/state").expect(401);
+    let done = served.world.vik(&["sign-ins", "revoke", "--all"]).expect(0);
+    assert_eq!(done.out, "1 browser signed out\n");
+    let _ = browser(&served, &kept).get("/api/v1/state").expect(401);
+    served.end();
+}

@@ -1,0 +1,260 @@
+//! Who connects over TCP: agents are refused whatever they have, and who has no token keeps nobody else out.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use vik_testkit::HttpClient;
+
+use super::{Served, done, instance};
+use crate::support::*;
+
+/// Long enough for an answer on a busy machine, and much shorter than any time limit of the server.
+const SOON: Duration = Duration::from_secs(5);
+
+/// Each function asks to pause the daemon, by a way of its own to hide who asks.
+const ATTACK: &str = r#"
+import ctypes, json, os, socket, threading, time
+target = json.load(open("target.json"))
+HOST, PORT = target["address"].split(":")
+libc = ctypes.CDLL(None, use_errno=True)
+
+def request(path="/api/v1/pause", body="{}", token=target["token"]):
+    head = [f"POST {path} HTTP/1.1", f"Host: {HOST}:{PORT}", f"Authorization: Bearer {token}", "Connection: close",
+            "Content-Type: application/json", f"Content-Length: {len(body)}", "", body]
+    return "\r\n".join(head).encode()
+
+def read(s):
+    return s.recv(12).decode()
+
+def ask(s, data=None):
+    s.sendall(data or request())
+    return read(s)
+
+def plain():
+    return ask(socket.create_connection((HOST, int(PORT))))
+
+def mapped():
+    s = socket.socket(socket.AF_INET6)
+    s.connect(("::ffff:127.0.0.1", int(PORT)))
+    return ask(s)
+
+def from_another_address():
+    return ask(socket.create_connection((HOST, int(PORT)), source_address=("127.9.9.9", 0)))
+
+def session_of_its_own():
+    s = socket.create_connection((HOST, int(PORT)))
+    r, w = os.pipe()
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            os.write(w, ask(s).encode())
+        os._exit(0)
+    s.close()
+    return os.read(r, 100).decode()
+
+def files_of_a_thread():
+    found = []
+    def run():
+        assert libc.unshare(0x400) == 0
+        found.append(plain())
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    return found[0]
+
+def in_flight():
+    a, b = socket.socketpair()
+    s = socket.create_connection((HOST, int(PORT)))
+    data = request()
+    s.sendall(data[:-9])
+    socket.send_fds(a, [b"x"], [s.fileno()])
+    s.sendall(data[-9:])
+    s.close()
+    time.sleep(0.5)
+    return read(socket.socket(fileno=socket.recv_fds(b, 1, 1)[1][0]))
+
+def hidden():
+    libc.prctl(4, 0, 0, 0, 0)
+    return plain()
+
+def closed():
+    s = socket.create_connection((HOST, int(PORT)))
+    s.sendall(request())
+    s.close()
+    return "HTTP/1.1 403"
+
+def link():
+    body = json.dumps({"code": target["code"]})
+    return ask(socket.create_connection((HOST, int(PORT))), request("/api/v1/sign-in", body, "none"))
+
+ways = [plain, mapped, from_another_address, session_of_its_own, files_of_a_thread, in_flight, closed, link, hidden]
+with open("answers.tmp", "w") as out:
+    json.dump({way.__name__: way() for way in ways}, out)
+os.rename("answers.tmp", "answers.json")
+"#;
+
+#[test]
+fn an_agent_with_the_token_is_refused_however_it_connects() {
+    // Without a sandbox it can read the token's file too.
+    let world = World::new(&[("1", "todo")])
+        .set("/agents/a/sandbox", json!("off"))
+        .script("wait-file target.json; run python3 attack.py; touch over; wait-file go; ok")
+        .work("hooks/before_run", json!("cp \"{{ workflow_dir }}/attack.py\" ."));
+    world.env.write("work/attack.py", ATTACK);
+    let served = Served::of(world);
+    let workspace = served.world.workspace("1");
+    eventually("the agent is up", || workspace.join("attack.py").exists());
+    let printed = served.world.vik(&["status"]).expect(0).out;
+    let code = printed
+        .split("code=")
+        .nth(1)
+        .and_then(|rest| rest.split_whitespace().next());
+    let target = json!({"address": served.address, "token": served.token, "code": code});
+    std::fs::write(workspace.join("target.tmp"), target.to_string()).unwrap();
+    std::fs::rename(workspace.join("target.tmp"), workspace.join("target.json")).unwrap();
+    eventually("the agent has asked", || workspace.join("over").exists());
+    let answers = served.world.workspace_file("1", "answers.json");
+    let answers: serde_json::Map<String, Value> =
+        serde_json::from_str(&answers).unwrap_or_else(|error| panic!("{error}: {answers}"));
+    assert_eq!(answers.len(), 9);
+    for (way, answer) in answers {
+        assert_eq!(answer, "HTTP/1.1 403", "{way}");
+    }
+    // A person with the same token, and the link that the agent has tried, gets in.
+    assert_eq!(served.get("/state")["paused"], false);
+    let reply = served.stranger().post("/api/v1/sign-in", &json!({"code": code}));
+    let _ = reply.expect(200);
+    assert_eq!(log_lines(&served.world, "an agent asked at the HTTP API"), 1);
+    std::fs::write(workspace.join("go"), "").unwrap();
+    eventually("it went on", || {
+        served.world.tracker.state("1").as_deref() == Some("done")
+    });
+    served.end();
+}
+
+/// How many lines of the daemon's log have this text.
+fn log_lines(world: &World, text: &str) -> usize {
+    let logs = list(&world.home().join("logs"));
+    let logs = logs.iter().filter(|path| {
+        path.file_name()
+            .is_some_and(|name| name.to_string_lossy().starts_with("vik.log"))
+    });
+    let lines = logs.map(|path| std::fs::read_to_string(path).unwrap().matches(text).count());
+    lines.sum()
+}
+
+#[test]
+fn a_flood_of_connections_without_a_token_keeps_nobody_out() {
+    let served = done();
+    let flood = Flood::start(&served.address);
+    let before = flood.opened();
+    for _ in 0..20 {
+        for client in [
+            served.client(),
+            HttpClient::unix(instance(&served.world).join("vik.sock")),
+        ] {
+            let began = Instant::now();
+            let _ = client.get("/api/v1/state").expect(200);
+            assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
+        }
+    }
+    let mut events = served.client().events("/api/v1/events");
+    let began = Instant::now();
+    served.world.vik(&["status"]).expect(0);
+    assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
+    // One that has shown its token is not closed by those that come after it.
+    let opened = flood.opened();
+    assert!(opened > before, "it goes on all the while");
+    eventually("all places were taken anew", || flood.opened() > opened + 600);
+    super::until(&mut events, |event| event.event == "pulled");
+    drop(flood);
+    assert_eq!(
+        log_lines(&served.world, "too many connections to the HTTP API"),
+        1
+    );
+    served.end();
+}
+
+#[test]
+fn connections_without_a_token_are_few() {
+    let served = done();
+    let open: Vec<_> = (0..400)
+        .map(|_| TcpStream::connect(&served.address).unwrap())
+        .collect();
+    let closed = || {
+        let ended = |mut stream: &TcpStream| {
+            stream.set_nonblocking(true).unwrap();
+            !matches!(stream.read(&mut [0]), Err(error) if error.kind() == std::io::ErrorKind::WouldBlock)
+        };
+        open.iter().map(ended).collect::<Vec<_>>()
+    };
+    eventually("the oldest are closed", || {
+        closed().iter().filter(|closed| **closed).count() == 400 - 256
+    });
+    assert!(
+        closed()[..400 - 256].iter().all(|closed| *closed),
+        "the oldest first"
+    );
+    served.end();
+}
+
+/// Opens connections and says nothing, or half of a request, until it is told to stop.
+struct Flood {
+    stop: Arc<AtomicBool>,
+    opened: Arc<AtomicUsize>,
+    threads: Vec<std::thread::JoinHandle<()>>,
+}
+
+impl Flood {
+    fn start(address: &str) -> Self {
+        let (stop, opened) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
+        let threads = (0..2)
+            .map(|which| {
+                let (stop, opened) = (Arc::clone(&stop), Arc::clone(&opened));
+                let address = address.to_owned();
+                std::thread::spawn(move || {
+                    let mut open = std::collections::VecDeque::new();
+                    while !stop.load(Ordering::Relaxed) {
+                        let Ok(mut stream) = TcpStream::connect(&address) else {
+                            continue;
+                        };
+                        if which == 0 {
+                            let _ = stream.write_all(b"GET /api/v1/state HTTP/1.1\r\nHost: ");
+                        }
+                        open.push_back(stream);
+                        opened.fetch_add(1, Ordering::Relaxed);
+                        if open.len() > 700 {
+                            open.pop_front();
+                            // More than a thousand stay open; others come as fast as a person cannot.
+                            std::thread::sleep(Duration::from_millis(1));
+                        }
+                    }
+                })
+            })
+            .collect();
+        let flood = Self {
+            stop,
+            opened,
+            threads,
+        };
+        eventually("the flood is there", || flood.opened() > 1500);
+        flood
+    }
+
+    fn opened(&self) -> usize {
+        self.opened.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Flood {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
