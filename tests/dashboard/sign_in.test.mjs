@@ -1,4 +1,5 @@
-// Signing in and out, and who gets to see the token: with the mock, and, where `VIK_DASHBOARD_URL` has a link, with a real daemon.
+// Signing in and out, and who gets to see the token: with the mock, and, where `VIK_DASHBOARD_URL` has a link, with a
+// real daemon.
 
 import assert from "node:assert/strict";
 import { createServer } from "node:http";
