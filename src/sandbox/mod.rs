@@ -140,7 +140,11 @@ fn plan(
         backend: backend(policy),
         write,
         read: Reads::AllBut { hidden, shown },
-        calls: Some(calls(policy)),
+        calls: Some(Calls {
+            // vex ends the trees of its own tools, and proves that they ended.
+            subreaper: agent.is_some_and(|profile| profile.runtime == Runtime::Vex),
+            ..calls(policy)
+        }),
         limits: SandboxLimits {
             memory: policy.memory,
             processes: Some(policy.pids),
@@ -166,6 +170,7 @@ fn calls(policy: &SandboxPolicy) -> Calls {
             }
         },
         unix_sockets: policy.unix_sockets,
+        subreaper: false,
     }
 }
 

@@ -98,15 +98,19 @@ impl Default for Reads {
 /// What may be asked of the kernel.
 ///
 /// Whatever is chosen, these are refused: raw and packet sockets, sockets of families nobody needs, `io_uring` (its
-/// requests pass by every filter of calls), keyrings, `bpf`, kernel modules, handles of files, mounts, other namespaces.
+/// requests pass by every filter of calls), keyrings, `bpf`, kernel modules, handles of files, mounts, other namespaces,
+/// System V queues, semaphores and segments larger than a page.
 /// Signals go to the own tree only, where the kernel knows of that (Landlock 6, Linux 6.12).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Calls {
     /// The network.
     pub network: Network,
     /// Whether sockets of the machine (`AF_UNIX`) may be made: through them goes everything that listens on one, such
-    /// as Docker, D-Bus, a key agent. Pairs of connected sockets are always free.
+    /// as Docker, D-Bus, a key agent. Stream and seqpacket pairs are always free.
     pub unix_sockets: bool,
+    /// Whether it may inherit the orphans of its own tree. Without it they come to the shim, which reaps them.
+    #[serde(default)]
+    pub subreaper: bool,
 }
 
 /// What of the network may be used.

@@ -6,6 +6,9 @@
     reason = "a test program"
 )]
 
+#[cfg(target_os = "linux")]
+mod attack;
+
 use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -135,6 +138,25 @@ fn main() -> ExitCode {
                     start("sc", &["relay".to_owned(), (left - 1).to_string()]);
                 }
             }
+            // What a hostile program does: see `attack`.
+            #[cfg(target_os = "linux")]
+            "comets" => attack::comets(&next(), next().parse().unwrap()),
+            #[cfg(target_os = "linux")]
+            "reaper" => attack::become_reaper(),
+            #[cfg(target_os = "linux")]
+            "zombies" => attack::zombies(next().parse().unwrap()),
+            #[cfg(target_os = "linux")]
+            "stopped" => attack::stopped(next().parse().unwrap()),
+            #[cfg(target_os = "linux")]
+            "threads" => attack::threads(next().parse().unwrap()),
+            #[cfg(target_os = "linux")]
+            "pairs" => attack::pairs(),
+            #[cfg(target_os = "linux")]
+            "system-v" => attack::system_v(),
+            #[cfg(target_os = "linux")]
+            "memory" => attack::memory(&next(), next().parse().unwrap()),
+            #[cfg(target_os = "linux")]
+            "fork-steadily" => attack::fork_steadily(&next(), &next()),
             other => panic!("unknown word {other:?}"),
         }
     }

@@ -9,6 +9,8 @@
 
 mod adopting;
 mod auditing;
+#[cfg(target_os = "linux")]
+mod calls;
 mod command;
 mod ending;
 mod lost;

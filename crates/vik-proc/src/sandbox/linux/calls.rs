@@ -33,6 +33,8 @@ const NEVER: &[libc::c_long] = &[
     libc::SYS_mount,
     libc::SYS_mount_setattr,
     libc::SYS_move_mount,
+    // Queues and semaphores of System V hold memory of the kernel that belongs to no process, and outlive all of them.
+    libc::SYS_msgget,
     libc::SYS_open_by_handle_at,
     libc::SYS_open_tree,
     libc::SYS_perf_event_open,
@@ -41,6 +43,7 @@ const NEVER: &[libc::c_long] = &[
     libc::SYS_quotactl,
     libc::SYS_reboot,
     libc::SYS_request_key,
+    libc::SYS_semget,
     libc::SYS_setdomainname,
     libc::SYS_sethostname,
     libc::SYS_setns,
@@ -74,6 +77,10 @@ const TRUNCATE_SINCE: i64 = 3;
 /// The low bits of a socket's type; the others are flags.
 const TYPE_MASK: u64 = 0xf;
 
+/// The largest System V segment that may be made, in bytes. Segments belong to no process and outlive all of them; the
+/// kernel has room for 4096. PostgreSQL needs one of 56 bytes.
+const MAX_SEGMENT: u64 = 4096;
+
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
 pub(super) fn filters(calls: &Calls, landlock: i64) -> Result<Vec<CallFilter>, Error> {
@@ -81,11 +88,12 @@ pub(super) fn filters(calls: &Calls, landlock: i64) -> Result<Vec<CallFilter>, E
     let mut absent: Rules = always(ABSENT);
     denied.insert(libc::SYS_socket, sockets(calls)?);
     denied.insert(libc::SYS_prlimit64, vec![limits_of_others()?]);
-    if !calls.unix_sockets {
-        // One of a pair can be connected anew, to any socket of the machine.
+    denied.insert(libc::SYS_socketpair, pairs(calls)?);
+    denied.insert(libc::SYS_shmget, segments()?);
+    if !calls.subreaper {
         denied.insert(
-            libc::SYS_socketpair,
-            vec![rule(&[(1, Op::MaskedEq(TYPE_MASK), libc::SOCK_DGRAM)])?],
+            libc::SYS_prctl,
+            vec![rule(&[(0, Op::Eq, libc::PR_SET_CHILD_SUBREAPER)])?],
         );
     }
     if landlock < TRUNCATE_SINCE {
@@ -121,12 +129,42 @@ fn sockets(calls: &Calls) -> Result<Vec<SeccompRule>, Error> {
     }
     let others: Vec<_> = families.iter().map(|&family| (0, Op::Ne, family)).collect();
     let netlink = [(0, Op::Eq, libc::AF_NETLINK), (2, Op::Ne, libc::NETLINK_ROUTE)];
-    let raw = |family| rule(&[(0, Op::Eq, family), (1, Op::MaskedEq(TYPE_MASK), libc::SOCK_RAW)]);
+    let mut rules = vec![rule(&others)?, rule(&netlink)?];
+    for family in [libc::AF_INET, libc::AF_INET6] {
+        for kind in types_but(&[libc::SOCK_STREAM, libc::SOCK_DGRAM]) {
+            rules.push(rule(&[(0, Op::Eq, family), kind])?);
+        }
+    }
+    Ok(rules)
+}
+
+/// Which pairs of sockets are refused. One end of a datagram pair can be connected again, to any socket of the machine;
+/// ends of stream and seqpacket pairs cannot. The kernel makes datagram sockets of other types too.
+fn pairs(calls: &Calls) -> Result<Vec<SeccompRule>, Error> {
+    let mut rules = vec![rule(&[(0, Op::Ne, libc::AF_UNIX)])?];
+    if !calls.unix_sockets {
+        for kind in types_but(&[libc::SOCK_STREAM, libc::SOCK_SEQPACKET]) {
+            rules.push(rule(&[kind])?);
+        }
+    }
+    Ok(rules)
+}
+
+/// Conditions on the second argument that match every type of socket but these.
+fn types_but(allowed: &[i32]) -> impl Iterator<Item = (u8, Op, i32)> {
+    (0..=TYPE_MASK)
+        .filter_map(|kind| i32::try_from(kind).ok())
+        .filter(|kind| !allowed.contains(kind))
+        .map(|kind| (1, Op::MaskedEq(TYPE_MASK), kind))
+}
+
+/// Which System V segments are refused: large ones, and those of huge pages, whatever their size.
+fn segments() -> Result<Vec<SeccompRule>, Error> {
+    let large = SeccompCondition::new(1, Len::Qword, Op::Gt, MAX_SEGMENT).map_err(Error::Backend)?;
+    let huge_pages = u64::from(libc::SHM_HUGETLB.cast_unsigned());
     Ok(vec![
-        rule(&others)?,
-        rule(&netlink)?,
-        raw(libc::AF_INET)?,
-        raw(libc::AF_INET6)?,
+        SeccompRule::new(vec![large]).map_err(Error::Backend)?,
+        rule(&[(2, Op::MaskedEq(huge_pages), libc::SHM_HUGETLB)])?,
     ])
 }
 

@@ -1,0 +1,79 @@
+//! Which calls of the kernel a sandbox refuses, by whatever it is upheld and whatever network it leaves.
+
+use vik_proc::{Backend, Calls, HostRule, Network, Reads, Sandbox};
+
+use crate::support::*;
+
+/// Every kind of sandbox that can be put up here, with a name.
+fn sandboxes(scene: &Scene) -> Vec<(String, Sandbox)> {
+    let networks = || {
+        let hosts = Network::Hosts(vec![HostRule::parse("127.0.0.1:1").unwrap()]);
+        [Network::On, Network::Off, hosts]
+    };
+    let mut backends = vec![Backend::Landlock];
+    backends.extend(bubblewrap("calls").then_some(Backend::Bubblewrap));
+    let mut all = Vec::new();
+    for backend in backends {
+        for network in networks() {
+            let sandbox = Sandbox {
+                backend,
+                write: vec![scene.folder.path().to_owned(), "/dev/null".into()],
+                read: Reads::AllBut {
+                    hidden: Vec::new(),
+                    shown: vec![PROGRAM.into()],
+                },
+                calls: Some(Calls {
+                    network: network.clone(),
+                    ..Calls::default()
+                }),
+                ..Sandbox::default()
+            };
+            if sandbox.fence().is_ok() {
+                all.push((format!("{backend:?} {network:?}"), sandbox));
+            }
+        }
+    }
+    assert!(all.len() >= 2);
+    all
+}
+
+#[tokio::test]
+async fn no_datagram_socket_of_the_machine_can_be_made() {
+    let scene = Scene::new();
+    for (name, sandbox) in sandboxes(&scene) {
+        let _ = std::fs::remove_file(scene.path("out"));
+        let mut spec = scene.spec("pairs");
+        spec.sandbox = Some(sandbox);
+        let record = scene.end(&scene.start(&spec).await).await;
+        assert_eq!(record.code, Some(0), "{name}: {record:?}");
+        // Twice: without flags, and with all of them.
+        let made = "1 1 Stream\n1 5 SeqPacket\n";
+        assert_eq!(scene.out(), made.repeat(2), "{name}");
+    }
+    // Who is given the sockets of the machine has all of them, and no other family.
+    let mut spec = scene.spec("pairs");
+    let (_, mut sandbox) = sandboxes(&scene).remove(0);
+    sandbox.calls.as_mut().unwrap().unix_sockets = true;
+    spec.sandbox = Some(sandbox);
+    scene.end(&scene.start(&spec).await).await;
+    assert!(scene.out().contains("1 3 Datagram\n"), "{}", scene.out());
+    assert!(
+        !scene.out().lines().any(|line| !line.starts_with("1 ")),
+        "{}",
+        scene.out()
+    );
+}
+
+#[tokio::test]
+async fn nothing_of_system_v_but_a_page_of_memory_can_be_made() {
+    let scene = Scene::new();
+    for (name, sandbox) in sandboxes(&scene) {
+        let _ = std::fs::remove_file(scene.path("out"));
+        let mut spec = scene.spec("system-v");
+        spec.sandbox = Some(sandbox);
+        scene.end(&scene.start(&spec).await).await;
+        let told =
+            "small made\nlarge refused\nenormous refused\nhuge refused\nsemaphores refused\nqueue refused\n";
+        assert_eq!(scene.out(), told, "{name}");
+    }
+}
