@@ -4,7 +4,7 @@
 //! so what was checked is what is connected to.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{IpAddr, Shutdown, TcpListener, TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, TcpListener, TcpStream, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,6 +13,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 
 use super::hosts::{HostRule, split};
+use crate::sys;
 
 /// Where the agent finds it.
 pub const PROXY_PORT: u16 = 3128;
@@ -184,11 +185,48 @@ impl Proxy {
 
 /// Whether an address is this machine's own, or of its link: where the services are that trust whoever reaches them.
 fn is_inner(address: IpAddr) -> bool {
-    match address.to_canonical() {
-        IpAddr::V4(v4) => v4.is_loopback() || v4.is_link_local() || v4.is_unspecified() || v4.is_multicast(),
-        IpAddr::V6(v6) => {
-            v6.is_loopback() || v6.is_unicast_link_local() || v6.is_unspecified() || v6.is_multicast()
+    let address = address.to_canonical();
+    match address {
+        IpAddr::V4(v4)
+            if v4.is_loopback() || v4.is_link_local() || v4.is_unspecified() || v4.is_multicast() =>
+        {
+            true
         }
+        IpAddr::V6(v6) if is_inner_v6(v6) => true,
+        // Every other address of this machine is known to its routes. Where there is no route, there is no way in either;
+        // where the kernel does not say, it may be one.
+        _ => match sys::is_elsewhere(address) {
+            Ok(is_elsewhere) => !is_elsewhere,
+            Err(error) => !matches!(
+                error.kind(),
+                io::ErrorKind::NetworkUnreachable | io::ErrorKind::HostUnreachable
+            ),
+        },
+    }
+}
+
+fn is_inner_v6(v6: Ipv6Addr) -> bool {
+    v6.is_loopback()
+        || v6.is_unicast_link_local()
+        || v6.is_unspecified()
+        || v6.is_multicast()
+        || embedded(v6).is_some_and(|v4| is_inner(v4.into()))
+}
+
+/// The address of version 4 to which a tunnel or a translator would send what goes to this one.
+fn embedded(v6: Ipv6Addr) -> Option<Ipv4Addr> {
+    let parts = v6.segments();
+    let v4 = |high: u16, low: u16| Ipv4Addr::from((u32::from(high) << 16) | u32::from(low));
+    match parts {
+        // Addresses that are only padded, and those of NAT64.
+        [0, 0, 0, 0, 0, 0, high, low] | [0x64, 0xff9b, _, _, _, _, high, low] => Some(v4(high, low)),
+        // 6to4.
+        [0x2002, high, low, ..] => Some(v4(high, low)),
+        // Teredo hides the client's behind its complement.
+        [0x2001, 0, .., high, low] => Some(v4(!high, !low)),
+        // ISATAP.
+        [.., 0 | 0x200, 0x5efe, high, low] => Some(v4(high, low)),
+        _ => None,
     }
 }
 
@@ -397,6 +435,75 @@ mod tests {
         assert!(is_inner("127.0.0.1".parse().unwrap()));
         assert!(is_inner("::ffff:127.0.0.1".parse().unwrap()));
         assert!(is_inner("169.254.169.254".parse().unwrap()));
-        assert!(!is_inner("10.0.0.1".parse().unwrap()));
+        for disguised in [
+            "::127.0.0.1",
+            "64:ff9b::127.0.0.1",
+            "64:ff9b:1::127.0.0.1",
+            "2002:7f00:1::1",
+            "2001:0:4136:e378:8000:63bf:80ff:fffe",
+            "fd00::5efe:127.0.0.1",
+            "ff02::1",
+            "fe80::1",
+            "0.0.0.0",
+        ] {
+            assert!(is_inner(disguised.parse().unwrap()), "{disguised}");
+        }
+        assert!(!is_inner("192.0.2.1".parse().unwrap()));
+    }
+
+    /// Runs the test on a thread with a network of its own, in which its loopback has this address too.
+    #[cfg(target_os = "linux")]
+    fn with_own_address(address: &str, test: impl FnOnce() + Send + 'static) {
+        let address = format!("{address}/32");
+        let run = move || {
+            // SAFETY: plain numbers; only this thread leaves, and ends with the test.
+            #[allow(unsafe_code)]
+            let left = unsafe { nix::libc::unshare(nix::libc::CLONE_NEWNET) };
+            if left != 0 {
+                // Not `eprintln!`, which the test runner keeps to itself.
+                let _ = io::stderr().write_all(b"skipped: a network of its own needs root\n");
+                return;
+            }
+            for words in [
+                vec!["link", "set", "lo", "up"],
+                vec!["address", "add", &address, "dev", "lo"],
+                vec!["route", "add", "local", "10.88.0.0/16", "dev", "lo"],
+            ] {
+                let done = std::process::Command::new("ip").args(&words).status().unwrap();
+                assert!(done.success(), "{words:?}");
+            }
+            test();
+        };
+        std::thread::spawn(run).join().unwrap();
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_name_that_leads_to_any_address_of_this_machine_is_refused() {
+        with_own_address("10.99.99.1", || {
+            let listener = TcpListener::bind("0.0.0.0:0").unwrap();
+            let port = listener.local_addr().unwrap().port();
+            // Forms of addresses that only a resolver knows stand for names: 10.99.99.1, 10.88.1.1 (which no interface has).
+            let rules = ["10.6513409", "10.5767425", "[::ffff:10.99.99.1]"];
+            let mut rules = rules.map(|rule| format!("{rule}:{port}")).to_vec();
+            rules.push(format!("10.88.7.7:{port}"));
+            let rules: Vec<&str> = rules.iter().map(String::as_str).collect();
+            let (address, _folder, _log) = proxy(&rules);
+            for name in ["10.6513409", "10.5767425"] {
+                let answer = ask(address, &format!("CONNECT {name}:{port} HTTP/1.1\r\n\r\n"));
+                assert!(
+                    answer.contains("its name leads to this machine"),
+                    "{name}: {answer}"
+                );
+            }
+            // What names an address outright may lead there.
+            let served = std::thread::spawn(move || {
+                let mut client = listener.accept().unwrap().0;
+                client.write_all(b"hello").unwrap();
+            });
+            let answer = ask(address, &format!("CONNECT 10.88.7.7:{port} HTTP/1.1\r\n\r\n"));
+            assert!(answer.ends_with("hello"), "{answer}");
+            served.join().unwrap();
+        });
     }
 }

@@ -15,9 +15,13 @@ mod gate;
 #[cfg(target_os = "linux")]
 mod linux;
 #[cfg(target_os = "linux")]
+mod route;
+#[cfg(target_os = "linux")]
 pub(crate) use gate::{Gate, MAX_PORTS};
 #[cfg(target_os = "linux")]
 pub(crate) use linux::*;
+#[cfg(target_os = "linux")]
+pub(crate) use route::is_elsewhere;
 #[cfg(target_os = "macos")]
 mod macos;
 #[cfg(target_os = "macos")]
