@@ -293,6 +293,10 @@ fn used_too_much(overrun: &Overrun) -> String {
         Overrun::Processes { used, limit } => {
             format!("had {used} processes and was killed: its sandbox allows {limit} (`sandbox.pids`)")
         }
+        Overrun::Tasks { used, limit } => format!(
+            "had {used} processes and threads and was killed: {limit} are allowed here (`sandbox.pids`, and what this \
+             system can spare)"
+        ),
         Overrun::Disk { used, limit } => format!(
             "took {} MiB of a disk and was killed: its sandbox allows {} MiB (`sandbox.disk`)",
             mib(used),

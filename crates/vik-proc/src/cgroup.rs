@@ -16,11 +16,9 @@ use crate::identity::ProcessId;
 use crate::sandbox::{Overrun, SandboxLimits};
 
 /// What the folders of these groups begin with.
-const PREFIX: &str = "vik-";
+pub(crate) const PREFIX: &str = "vik-";
 /// How deep the groups that an agent has made are looked into.
 const MAX_DEPTH: usize = 16;
-/// How many tasks the kernel lets be for each process that is allowed: it counts threads too.
-const TASKS_PER_PROCESS: u32 = 16;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Cgroup {
@@ -62,7 +60,7 @@ impl Cgroup {
     }
 
     /// Has the kernel uphold these limits, as far as it can here. The shim watches all of them in any case.
-    pub(crate) fn limit(&self, limits: SandboxLimits) {
+    pub(crate) fn limit(&self, limits: SandboxLimits, tasks: u64) {
         let set = |file: &str, value: &dyn std::fmt::Display| {
             let _ = fs::write(self.folder.join(file), value.to_string());
         };
@@ -72,8 +70,8 @@ impl Cgroup {
             set("memory.oom.group", &1);
             set("memory.max", &bytes);
         }
-        if let Some(tasks) = limits.processes.filter(|_| self.divides("pids")) {
-            set("pids.max", &tasks.saturating_mul(TASKS_PER_PROCESS));
+        if limits.processes.is_some() && self.divides("pids") {
+            set("pids.max", &limits.tasks().min(tasks));
         }
     }
 
@@ -103,10 +101,10 @@ impl Cgroup {
             Some(Overrun::Memory { used, limit })
         });
         memory.or_else(|| {
-            let limit = limits.processes?;
+            limits.processes?;
             number("pids.events", "max ").filter(|refused| *refused > 0)?;
-            let used = limit.saturating_mul(TASKS_PER_PROCESS);
-            Some(Overrun::Processes { used, limit })
+            let limit = number("pids.max", "")?;
+            Some(Overrun::Tasks { used: limit, limit })
         })
     }
 
@@ -192,6 +190,64 @@ pub(crate) fn place() -> Result<PathBuf, String> {
     Ok(own)
 }
 
+/// The groups of this process, of both versions, in which tasks are limited. A group without a limit of its own is
+/// left out.
+pub(crate) fn task_limits() -> Vec<PathBuf> {
+    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let limits = groups.lines().filter_map(|line| {
+        let (_, rest) = line.split_once(':')?;
+        let (controllers, group) = rest.split_once(':')?;
+        let is_pids = controllers.split(',').any(|controller| controller == "pids");
+        (is_pids || controllers.is_empty()).then(|| folders_of(&mounts, is_pids, group))
+    });
+    limits
+        .flatten()
+        .filter(|folder| {
+            let limit = fs::read_to_string(folder.join("pids.max"));
+            limit.is_ok_and(|limit| limit.trim().parse::<u64>().is_ok())
+        })
+        .collect()
+}
+
+/// The group of version 1 that counts the tasks of this process, where that counts tasks.
+pub(crate) fn own_task_group() -> Option<PathBuf> {
+    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
+    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let group = groups.lines().find_map(|line| {
+        let (controllers, group) = line.split_once(':')?.1.split_once(':')?;
+        controllers
+            .split(',')
+            .any(|controller| controller == "pids")
+            .then_some(group)
+    });
+    folders_of(&mounts, true, group?).into_iter().next()
+}
+
+/// The folder of a group and those above it, as far as they can be seen here: in the hierarchy of version 1 that limits
+/// tasks, or in that of version 2.
+fn folders_of(mounts: &str, version_1: bool, group: &str) -> Vec<PathBuf> {
+    let hierarchy = mounts.lines().find_map(|line| {
+        let (mount, filesystem) = line.split_once(" - ")?;
+        let mut fields = mount.split(' ').skip(3);
+        let (root, point) = (fields.next()?, fields.next()?);
+        let mut filesystem = filesystem.split(' ');
+        let kind = filesystem.next()?;
+        let is_it = match version_1 {
+            true => kind == "cgroup" && filesystem.nth(1)?.split(',').any(|option| option == "pids"),
+            false => kind == "cgroup2",
+        };
+        let below = Path::new(group).strip_prefix(root).ok()?;
+        is_it.then(|| (PathBuf::from(point), below.to_owned()))
+    });
+    let Some((point, below)) = hierarchy else {
+        return Vec::new();
+    };
+    let mut folders: Vec<PathBuf> = below.ancestors().map(|part| point.join(part)).collect();
+    folders.dedup();
+    folders
+}
+
 /// What of a sandbox's limits the kernel can uphold for groups made there: it divides nothing of a group that holds
 /// processes, but for the topmost, which is known by having no events.
 pub(crate) fn divisible(place: &Path) -> Vec<&'static str> {
@@ -244,6 +300,32 @@ mod tests {
     }
 
     #[test]
+    fn the_groups_above_are_found_as_far_as_they_are_mounted() {
+        let mounts = "30 23 0:26 / /sys/fs/cgroup rw - tmpfs tmpfs rw\n\
+            31 30 0:27 /docker/x /sys/fs/cgroup/pids rw shared:1 - cgroup cgroup rw,pids\n\
+            32 30 0:28 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n";
+        let folders = |version_1, group| {
+            let folders = folders_of(mounts, version_1, group).into_iter();
+            folders
+                .map(|folder| folder.display().to_string())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            folders(true, "/docker/x/a/b"),
+            [
+                "/sys/fs/cgroup/pids/a/b",
+                "/sys/fs/cgroup/pids/a",
+                "/sys/fs/cgroup/pids/"
+            ]
+        );
+        assert_eq!(folders(true, "/elsewhere"), [""; 0]);
+        assert_eq!(
+            folders(false, "/a"),
+            ["/sys/fs/cgroup/unified/a", "/sys/fs/cgroup/unified/"]
+        );
+    }
+
+    #[test]
     fn a_folder_that_is_no_group_is_none() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("vik-1-2");
@@ -273,8 +355,12 @@ mod tests {
         write("pids.events", "max 0\n");
         assert_eq!(group.overrun(limits), None);
         write("pids.events", "max 3\n");
-        let processes = Overrun::Processes { used: 112, limit: 7 };
-        assert_eq!(group.overrun(limits), Some(processes));
+        write("pids.max", "112\n");
+        let tasks = Overrun::Tasks {
+            used: 112,
+            limit: 112,
+        };
+        assert_eq!(group.overrun(limits), Some(tasks));
         write(
             "memory.events",
             "low 0\nmax 12\noom 1\noom_kill 2\noom_group_kill 1\n",
@@ -303,11 +389,11 @@ mod tests {
         let read = |name: &str| fs::read_to_string(group.folder.join(name)).ok();
         // One that holds processes refuses to be told.
         fs::create_dir(folder.path().join("cgroup.subtree_control")).unwrap();
-        group.limit(limits);
+        group.limit(limits, u64::MAX);
         assert_eq!((read("memory.max"), read("pids.max")), (None, None));
         fs::remove_dir(folder.path().join("cgroup.subtree_control")).unwrap();
         fs::write(folder.path().join("cgroup.subtree_control"), "cpu memory pids\n").unwrap();
-        group.limit(limits);
+        group.limit(limits, u64::MAX);
         let set = ["memory.max", "memory.swap.max", "memory.oom.group", "pids.max"].map(read);
         let wanted = ["1000", "0", "1", "112"].map(|value| Some(value.to_owned()));
         assert_eq!(set, wanted);
@@ -345,7 +431,7 @@ mod tests {
             processes: Some(1),
             ..SandboxLimits::default()
         };
-        let made = Cgroup::make(id).inspect(|group| group.limit(limits));
+        let made = Cgroup::make(id).inspect(|group| group.limit(limits, u64::MAX));
         let limited = made
             .clone()
             .filter(|group| group.folder.join("pids.max").exists());
@@ -382,7 +468,7 @@ mod tests {
             std::thread::yield_now();
         }
         group.remove();
-        assert_eq!(overrun, Some(Overrun::Processes { used: 16, limit: 1 }));
+        assert_eq!(overrun, Some(Overrun::Tasks { used: 16, limit: 16 }));
         assert!(tasks <= 16, "{tasks}");
     }
 

@@ -30,6 +30,7 @@ mod supervise;
 mod sweep;
 mod sys;
 #[cfg_attr(target_os = "macos", path = "tcp_peer/macos.rs")]
+mod task_group;
 mod tcp_peer;
 mod tree;
 

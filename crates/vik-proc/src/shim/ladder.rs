@@ -9,14 +9,19 @@ use nix::libc;
 use super::Shim;
 use crate::identity::ProcessId;
 use crate::spec::{Cause, Proof};
+use crate::tree::{Found, Survey};
 use crate::{sys, tree};
 
 /// How often new descendants are looked for between SIGTERM and SIGKILL.
 const RESCAN: Duration = Duration::from_millis(100);
 /// The longest pause between two rounds of SIGKILL.
 const MAX_PAUSE: Duration = Duration::from_millis(50);
-/// How many rounds of SIGKILL follow each other without a pause while each finds processes that are new.
-const ROUNDS: usize = 1000;
+/// How long rounds of SIGKILL follow each other without a pause while each finds processes that are new.
+const BURST: Duration = Duration::from_millis(250);
+/// How many rounds over the own children come before one over the whole tree.
+const QUICK_ROUNDS: usize = 32;
+/// How many of those that were killed are remembered.
+const MAX_REMEMBERED: usize = 10_000;
 /// How many survivors a record names.
 const MAX_SURVIVORS: usize = 64;
 
@@ -43,6 +48,8 @@ pub(super) enum Phase {
 pub(super) struct Step {
     terminated: HashSet<ProcessId>,
     killed: HashSet<ProcessId>,
+    /// The children that the last quick round has found.
+    children: HashSet<i32>,
 }
 
 impl Shim {
@@ -165,33 +172,96 @@ impl Shim {
         }
     }
 
+    /// Kills all that is there now, again and again for as long as there is something new: a tree that forks faster than
+    /// it dies has to be followed without a pause.
     fn kill_members(&mut self) {
-        // A tree that forks faster than it dies is followed without a pause; the outer loop keeps the deadline.
-        for _ in 0..ROUNDS {
-            let mut anything_new = false;
-            // Whole groups at once, before anybody: one by one, a storm of forks grows faster than it is read. Each is of a
-            // session that began below this shim, so nobody else is in it. The agent's own needs no reading.
-            if let Some(agent) = self.agent.filter(|_| self.ended.is_none()) {
-                let _ = sys::kill(-agent.pid, libc::SIGKILL);
+        let until = Instant::now() + BURST;
+        loop {
+            self.kill_known_groups();
+            for _ in 0..QUICK_ROUNDS {
+                let anything_new = self.kill_children();
+                if self.reap() {
+                    return;
+                }
+                if !anything_new {
+                    break;
+                }
             }
-            let members = self.members();
-            for group in groups(&members) {
-                let _ = sys::kill(-group, libc::SIGKILL);
-            }
-            for member in members {
-                anything_new |= self.step.killed.insert(member);
-                member.signal(libc::SIGKILL);
-            }
-            if self.reap() || !anything_new {
+            let anything_new = self.kill_descendants();
+            if self.reap() || !anything_new || Instant::now() >= until {
                 return;
             }
         }
     }
 
+    /// Kills what needs no reading of the process table: all of it at once, what is just being made too.
+    fn kill_known_groups(&self) {
+        if let Some(cgroup) = &self.cgroup {
+            cgroup.kill();
+        }
+        if let Some(agent) = self.agent.filter(|_| self.ended.is_none()) {
+            let _ = sys::kill(-agent.pid, libc::SIGKILL);
+        }
+    }
+
+    /// Kills the children of the shim and their groups, without a look at what they are: nobody else takes in their end,
+    /// so their pids are theirs. Whoever orphans of the tree went to before, they come here once that is killed. Gives
+    /// whether any is new.
+    fn kill_children(&mut self) -> bool {
+        let mut groups = HashSet::new();
+        // A group is of a session that began below this shim: nobody else is in it.
+        let own = group_of(None);
+        let children: HashSet<i32> = sys::children(me()).unwrap_or_default().into_iter().collect();
+        for &child in &children {
+            let group = group_of(Some(child)).filter(|group| Some(*group) != own);
+            if let Some(group) = group.filter(|group| *group > 1 && groups.insert(*group)) {
+                let _ = sys::kill(-group, libc::SIGKILL);
+            }
+            let _ = sys::kill(child, libc::SIGKILL);
+        }
+        let anything_new = !children.is_subset(&self.step.children);
+        for &child in children.difference(&self.step.children) {
+            if self.step.killed.len() < MAX_REMEMBERED {
+                self.step.killed.extend(ProcessId::of(child));
+            }
+        }
+        self.step.children = children;
+        anything_new
+    }
+
+    /// Kills everything below the shim, parents before what they have started. Gives whether any is new.
+    fn kill_descendants(&mut self) -> bool {
+        let killed = &mut self.step.killed;
+        let mut anything_new = false;
+        let mut kill = |process: ProcessId| {
+            anything_new |= !killed.contains(&process);
+            if killed.len() < MAX_REMEMBERED {
+                killed.insert(process);
+            }
+            process.signal(libc::SIGKILL);
+        };
+        tree::each_descendant(&[me()], |found| {
+            if let Found::Process(stat) = found
+                && !stat.dead
+            {
+                kill(stat.id());
+            }
+            true
+        });
+        if !self.subreaper {
+            // Orphans have gone to another parent.
+            let members = self.members();
+            for member in members {
+                anything_new |= self.step.killed.insert(member);
+                member.signal(libc::SIGKILL);
+            }
+        }
+        anything_new
+    }
+
     /// Everything of the tree that is alive.
     pub(super) fn members(&self) -> Vec<ProcessId> {
-        let me = i32::try_from(std::process::id()).unwrap_or(0);
-        let mut members = tree::descendants(&[me]);
+        let mut members = tree::descendants(&[me()]);
         if !self.subreaper {
             // Orphans have gone to another parent.
             if let Some(mark) = &self.spec.mark {
@@ -221,10 +291,24 @@ impl Shim {
     }
 
     /// The same, without what stands around the agent.
-    pub(super) fn inmates(&self) -> Vec<ProcessId> {
+    fn inmates(&self) -> Vec<ProcessId> {
         let mut inmates = self.members();
         inmates.retain(|process| !self.wardens.contains(process));
         inmates
+    }
+
+    /// What the tree consists of, without what stands around the agent; not much more than `enough` tasks of it.
+    pub(super) fn survey(&self, enough: u64) -> Survey {
+        let wardens = self.wardens.len();
+        let mut survey = tree::survey(&[me()], enough.saturating_add(wardens as u64));
+        if !self.subreaper {
+            survey.alive = self.members();
+            survey.processes = survey.processes.max(survey.alive.len());
+        }
+        survey.alive.retain(|process| !self.wardens.contains(process));
+        survey.processes = survey.processes.saturating_sub(wardens);
+        survey.tasks = survey.tasks.saturating_sub(wardens as u64);
+        survey
     }
 
     /// The proof that nothing is left, if nothing is.
@@ -258,14 +342,14 @@ impl Shim {
     }
 }
 
-/// The groups of processes that these are in, but for the caller's own.
-fn groups(members: &[ProcessId]) -> HashSet<i32> {
-    let of = |pid: Option<i32>| {
-        nix::unistd::getpgid(pid.map(nix::unistd::Pid::from_raw)).map(nix::unistd::Pid::as_raw)
-    };
-    let own = of(None);
-    let groups = members.iter().filter_map(|member| of(Some(member.pid)).ok());
-    groups.filter(|group| *group > 1 && Ok(*group) != own).collect()
+fn me() -> i32 {
+    i32::try_from(std::process::id()).unwrap_or(0)
+}
+
+/// The group of a process, or of this one.
+fn group_of(pid: Option<i32>) -> Option<i32> {
+    let group = nix::unistd::getpgid(pid.map(nix::unistd::Pid::from_raw));
+    group.ok().map(nix::unistd::Pid::as_raw)
 }
 
 fn interrupt(agent: ProcessId) {

@@ -41,20 +41,31 @@ pub(super) enum Evidence {
     Inside(Inside),
 }
 
-/// Forks the agent, into this cgroup where the kernel can.
-pub(super) fn launch(spec: &ShimSpec, cgroup: Option<&OwnedFd>) -> Result<Launched, SpawnFailure> {
+/// What the kernel is to bound a tree by.
+#[derive(Debug, Default)]
+pub(super) struct Bounds {
+    /// Where it is born.
+    pub(super) cgroup: Option<OwnedFd>,
+    /// What it enters before anything else.
+    pub(super) entrance: Option<OwnedFd>,
+    /// How many tasks its user may have for it to make more.
+    pub(super) tasks: Option<u64>,
+}
+
+/// Forks the agent, within these bounds.
+pub(super) fn launch(spec: &ShimSpec, bounds: Bounds) -> Result<Launched, SpawnFailure> {
     #[cfg(target_os = "linux")]
     if let Some(sandbox) = spec
         .sandbox
         .as_ref()
         .filter(|it| it.backend == Backend::Bubblewrap)
     {
-        return launch_within(spec, sandbox, cgroup);
+        return launch_within(spec, sandbox, bounds);
     }
     let (stdio, feed) = open_stdio(spec)?;
-    #[allow(unused_mut, reason = "only Linux takes the gate out of it")]
     let mut image = agent(spec, stdio.numbers(), fence(spec)?, gate(spec)?)?;
-    let (report, pid) = fork(&image, cgroup)?;
+    (image.tasks, image.entrance) = (bounds.tasks, bounds.entrance);
+    let (report, pid) = fork(&image, bounds.cgroup.as_ref())?;
     drop(stdio);
     #[cfg(target_os = "linux")]
     serve(spec, &mut image)?;
@@ -67,11 +78,7 @@ pub(super) fn launch(spec: &ShimSpec, cgroup: Option<&OwnedFd>) -> Result<Launch
 
 /// Forks `bwrap`, which starts this program again in its namespaces.
 #[cfg(target_os = "linux")]
-fn launch_within(
-    spec: &ShimSpec,
-    sandbox: &Sandbox,
-    cgroup: Option<&OwnedFd>,
-) -> Result<Launched, SpawnFailure> {
+fn launch_within(spec: &ShimSpec, sandbox: &Sandbox, bounds: Bounds) -> Result<Launched, SpawnFailure> {
     let made = |error: io::Error| os_failure("cannot make the descriptors of its sandbox", &error);
     let program = bubblewrap::find().map_err(|error| no_sandbox(&error))?;
     let (stdio, feed) = open_stdio(spec)?;
@@ -128,12 +135,14 @@ fn launch_within(
         stdio: [null.as_raw_fd(), null.as_raw_fd(), complaining.as_raw_fd()],
         open_files: None,
         umask: None,
+        tasks: bounds.tasks,
+        entrance: bounds.entrance,
         gate: gate(spec)?,
         fence: None,
         passed,
         deaf: true,
     };
-    let (mut report, pid) = fork(&image, cgroup)?;
+    let (mut report, pid) = fork(&image, bounds.cgroup.as_ref())?;
     drop((stdio, theirs, complaining, spec_file, walls));
     serve(spec, &mut image)?;
     let mut bytes = Vec::new();
@@ -170,6 +179,8 @@ pub(super) fn agent(
         stdio,
         open_files: spec.open_files,
         umask: spec.umask,
+        tasks: None,
+        entrance: None,
         #[cfg(target_os = "linux")]
         gate,
         fence,

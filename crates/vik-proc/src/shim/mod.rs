@@ -12,6 +12,7 @@ mod launch;
 mod lifeline;
 mod record;
 mod roll;
+mod tasks;
 mod watch;
 #[cfg(target_os = "linux")]
 mod within;
@@ -31,9 +32,10 @@ use self::control::{Control, Owner, Word};
 use self::disk::Disk;
 use self::feed::Feed;
 use self::ladder::{Phase, Step};
-use self::launch::Evidence;
+use self::launch::{Bounds, Evidence};
 use self::lifeline::{Command, Lifeline};
 use self::roll::Roll;
+use self::tasks::Tasks;
 #[cfg(target_os = "linux")]
 use self::within::Inside;
 use crate::cgroup::Cgroup;
@@ -41,6 +43,7 @@ use crate::identity::ProcessId;
 use crate::sandbox::Overrun;
 use crate::spec::{Cause, ShimSpec, SpawnFailure, Status};
 use crate::sys;
+use crate::task_group::TaskGroup;
 
 /// Runs the shim to its end: what the hidden verb `vik __shim` does. Call it first thing in `main`, before threads,
 /// logging and command line parsing: it takes over descriptors 0, 3 and 4 and all signals.
@@ -93,6 +96,9 @@ const ANY_CHILD: WaitPidFlag = WaitPidFlag::WNOHANG.union(WaitPidFlag::__WALL);
 #[cfg(not(target_os = "linux"))]
 const ANY_CHILD: WaitPidFlag = WaitPidFlag::WNOHANG;
 
+/// How many children are reaped at a time.
+const MAX_REAPED: usize = 1024;
+
 struct Shim {
     spec: ShimSpec,
     status: OwnedFd,
@@ -129,6 +135,15 @@ struct Shim {
     step: Step,
     /// When it is looked again whether the tree keeps to its limits.
     look_at: Option<Instant>,
+    /// When the tree is compared with its limits again at the latest.
+    survey_at: Option<Instant>,
+    /// What was left of the system's tasks when that was last done.
+    lost_at_survey: u64,
+    tasks: Tasks,
+    /// What bounds the tasks of the tree, where it can be had.
+    task_group: Option<TaskGroup>,
+    /// Whether there may be children that have ended and were not reaped yet.
+    unreaped: bool,
     disk: Option<Disk>,
     overrun: Option<Overrun>,
 }
@@ -160,6 +175,11 @@ impl Shim {
             started_at: SystemTime::now(),
             step: Step::default(),
             look_at: None,
+            survey_at: None,
+            lost_at_survey: 0,
+            tasks: Tasks::watch(),
+            task_group: None,
+            unreaped: false,
             disk: None,
             overrun: None,
         }
@@ -171,7 +191,7 @@ impl Shim {
             // Only a census tells a later daemon of it.
             self.cgroup = Cgroup::make(ProcessId::current());
             if let (Some(cgroup), Some(sandbox)) = (&self.cgroup, &self.spec.sandbox) {
-                cgroup.limit(sandbox.limits);
+                cgroup.limit(sandbox.limits, self.tasks.limit());
             }
             roll.set_cgroup(self.cgroup.as_ref());
             self.roll = Some(roll);
@@ -185,8 +205,15 @@ impl Shim {
                 .and_then(|path| Control::make(path).ok());
         }
         self.begin_disk_watch();
-        let cgroup = self.cgroup.as_ref().and_then(|cgroup| cgroup.open().ok());
-        match launch::launch(&self.spec, cgroup.as_ref()) {
+        let allowed = self.tasks.limit().min(self.limits().tasks());
+        self.task_group = TaskGroup::make(ProcessId::current(), allowed);
+        let group = self.task_group.as_ref();
+        let bounds = Bounds {
+            cgroup: self.cgroup.as_ref().and_then(|cgroup| cgroup.open().ok()),
+            entrance: group.and_then(|group| group.entrance().ok()),
+            tasks: self.tasks.with_others(allowed),
+        };
+        match launch::launch(&self.spec, bounds) {
             Ok(launched) => {
                 self.child = Some(launched.pid);
                 self.feed = launched.feed;
@@ -206,6 +233,8 @@ impl Shim {
         }
         // The agent has its own copies; ours would keep the daemon's pipe open.
         release_output();
+        // Nothing is forked from here on. Whoever may not do this shares the processors with what it has to end.
+        sys::raise_priority();
     }
 
     fn run(&mut self) {
@@ -223,6 +252,7 @@ impl Shim {
             }
             let feed_at = self.feed.as_ref().and_then(Feed::look_at);
             let timeout = [
+                self.unreaped.then(Instant::now),
                 self.wake_at(),
                 self.orphan_until,
                 self.census_at(),
@@ -237,9 +267,11 @@ impl Shim {
         }
     }
 
-    /// Takes what has ended. `true`: there is no child left, and none can come.
+    /// Takes what has ended, so many at a time: a storm of forks may make more than can be taken. `true`: there is no
+    /// child left, and none can come.
     fn reap(&mut self) -> bool {
-        loop {
+        self.unreaped = false;
+        for _ in 0..MAX_REAPED {
             let status = match waitpid(Pid::from_raw(-1), Some(ANY_CHILD)) {
                 Ok(WaitStatus::StillAlive) => return false,
                 Ok(status) => status,
@@ -261,6 +293,8 @@ impl Shim {
                 self.ended.get_or_insert(ended);
             }
         }
+        self.unreaped = true;
+        false
     }
 
     /// Learns whether the agent's `exec` succeeded, once the pipe says so.

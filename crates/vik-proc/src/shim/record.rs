@@ -16,10 +16,8 @@ impl Shim {
             self.note_census(survivors.clone());
         }
         let proven = proof.is_proven();
-        if let (None, Some(cgroup)) = (self.overrun, &self.cgroup) {
-            // The kernel may have been faster than the last look.
-            self.overrun = cgroup.overrun(self.limits());
-        }
+        // The kernel may have been faster than the last look.
+        self.overrun = self.overrun.or_else(|| self.refused_by_kernel());
         let record = self.record(proof);
         if let (Some(path), Ok(mut json)) = (&self.spec.exit_record, serde_json::to_vec(&record)) {
             json.push(b'\n');
@@ -39,6 +37,9 @@ impl Shim {
             let _ = fs::remove_file(control);
         }
         self.drop_cgroup();
+        if let Some(group) = &self.task_group {
+            group.remove();
+        }
         self.tell(&Status::Ended(Box::new(record)));
     }
 

@@ -1,17 +1,21 @@
-//! Holds the tree to the limits of its sandbox: what is over one is killed at once.
+//! Holds the tree to the limits of its sandbox, and to its share of what tasks this system has room for: what is over
+//! one is killed at once.
 
 use std::time::{Duration, Instant};
 
 use super::Shim;
 use super::disk::Disk;
-use crate::identity::ProcessId;
 use crate::sandbox::{Overrun, SandboxLimits};
 use crate::sys;
+use crate::task_group::TaskGroup;
+use crate::tree::Survey;
 
 /// Between two looks at a tree that is far from its limits.
 const CALM: Duration = Duration::from_millis(500);
 /// Between two looks at one that has used a quarter of one.
 const CLOSE: Duration = Duration::from_millis(50);
+/// Looking at the tree may take this part of the time at most.
+const SHARE: u32 = 4;
 
 impl Shim {
     pub(super) fn limits(&self) -> SandboxLimits {
@@ -27,48 +31,79 @@ impl Shim {
     }
 
     pub(super) fn begin_watch(&mut self) {
-        self.look_at = self.limits().any().then(|| Instant::now() + CLOSE);
+        self.look_at = Some(Instant::now() + CLOSE.min(self.tasks.pause()));
     }
 
+    /// Looks at the tree when it is time, and sooner where the system suddenly has fewer tasks left.
     pub(super) fn watch_limits(&mut self, now: Instant) {
         if self.look_at.is_none_or(|at| now < at) {
             return;
         }
-        let members = self.inmates();
-        let (mut overrun, mut close) = look(self.limits(), &members);
+        let lost = self.tasks.lost();
+        let allowed = self.tasks.limit().min(self.limits().tasks());
+        let processes = self.limits().processes.map_or(u64::MAX, u64::from);
+        let has_grown = lost > self.lost_at_survey.saturating_add(allowed.min(processes) / 2);
+        self.lost_at_survey = self.lost_at_survey.min(lost);
+        let is_due = has_grown || self.survey_at.is_none_or(|at| now >= at);
+        let overrun = is_due.then(|| self.survey_limits(now, allowed, lost)).flatten();
+        let Some(overrun) = overrun else {
+            let pause = Instant::now() + self.tasks.pause();
+            self.look_at = Some(self.survey_at.map_or(pause, |at| at.min(pause)));
+            return;
+        };
+        self.look_at = None;
+        self.overrun = Some(overrun);
+        self.kill();
+    }
+
+    /// Compares the tree with its limits, and sets the time of the next comparison.
+    fn survey_limits(&mut self, now: Instant, allowed: u64, lost: u64) -> Option<Overrun> {
+        let limits = self.limits();
+        let survey = self.survey(allowed);
+        let (mut overrun, mut close) = look(limits, &survey);
+        if survey.tasks > allowed {
+            let (used, limit) = (survey.tasks, allowed);
+            overrun = overrun.or(Some(Overrun::Tasks { used, limit }));
+        }
+        close |= survey.tasks > allowed / 4;
         if let Some(disk) = &mut self.disk {
-            let (over, near) = disk.look(now, &members);
+            let (over, near) = disk.look(now, &survey.alive);
             overrun = overrun.or(over);
             close |= near;
         }
-        if let Some(cgroup) = &self.cgroup {
-            overrun = overrun.or_else(|| cgroup.overrun(self.limits()));
-        }
-        if overrun.is_none() {
-            self.look_at = Some(now + if close { CLOSE } else { CALM });
-            return;
-        }
-        self.look_at = None;
-        self.overrun = overrun;
-        if let Some(cgroup) = &self.cgroup {
-            // All at once: a storm of forks has no time to go on.
-            cgroup.kill();
-        }
-        self.kill();
+        overrun = overrun.or_else(|| self.refused_by_kernel());
+        let end = Instant::now();
+        let pause = if close { CLOSE } else { CALM };
+        self.survey_at = Some(end + pause.max(end.saturating_duration_since(now) * SHARE));
+        self.lost_at_survey = lost;
+        overrun
+    }
+
+    /// Which limit the kernel had to uphold.
+    pub(super) fn refused_by_kernel(&self) -> Option<Overrun> {
+        let by_group = |group: &TaskGroup| {
+            let limit = group.reached()?;
+            Some(Overrun::Tasks { used: limit, limit })
+        };
+        let cgroup = self.cgroup.as_ref();
+        cgroup
+            .and_then(|cgroup| cgroup.overrun(self.limits()))
+            .or_else(|| self.task_group.as_ref().and_then(by_group))
     }
 }
 
 /// Whether a tree is over a limit, and whether it comes close to one.
-fn look(limits: SandboxLimits, members: &[ProcessId]) -> (Option<Overrun>, bool) {
+fn look(limits: SandboxLimits, survey: &Survey) -> (Option<Overrun>, bool) {
     let mut close = false;
     if let Some(limit) = limits.processes {
-        let used = u32::try_from(members.len()).unwrap_or(u32::MAX);
+        let used = u32::try_from(survey.processes).unwrap_or(u32::MAX);
         if used > limit {
             return (Some(Overrun::Processes { used, limit }), true);
         }
         close |= used > limit / 4;
     }
     if let Some(limit) = limits.memory {
+        let members = &survey.alive;
         // Pages that processes share count once for each: cheap, and never too little.
         let resident: u64 = members.iter().map(|member| sys::resident_bytes(member.pid)).sum();
         if resident > limit {

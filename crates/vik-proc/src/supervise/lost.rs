@@ -12,7 +12,7 @@ use crate::census::Census;
 use crate::cgroup::Cgroup;
 use crate::identity::{ProcessId, boot_id};
 use crate::spec::{ExitRecord, Proof, ShimSpec};
-use crate::{reap, sweep, tree};
+use crate::{reap, sweep, task_group, tree};
 
 /// A shim died without an exit record. Its tree was looked for and ended; [`proof`](Self::proof) says how sure that is.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -205,6 +205,7 @@ fn end_tree(
                 if let Some(cgroup) = &cgroup {
                     cgroup.remove();
                 }
+                task_group::remove_of(lost.shim);
                 let proof = match (&spec.mark, had_census) {
                     // What the shim could not inherit any more has come to us.
                     _ if inherits => Proof::Subreaper,

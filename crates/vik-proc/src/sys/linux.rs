@@ -38,6 +38,7 @@ pub(crate) fn parse_stat(pid: i32, line: &[u8]) -> Option<Stat> {
         ppid: i32::try_from(ppid).ok()?,
         start_time,
         dead,
+        threads,
     })
 }
 

@@ -35,6 +35,7 @@ pub(crate) fn stat(pid: i32) -> Option<Stat> {
             .wrapping_mul(1_000_000)
             .wrapping_add(info.pbi_start_tvusec),
         dead: info.pbi_status == SZOMB,
+        threads: 1,
     })
 }
 

@@ -17,6 +17,8 @@ mod lost;
 mod matrix;
 mod owners;
 mod starting;
+#[cfg(target_os = "linux")]
+mod storms;
 mod support;
 mod sweeping;
 #[cfg(target_os = "linux")]

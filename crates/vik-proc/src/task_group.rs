@@ -1,0 +1,107 @@
+//! A cgroup of version 1 that bounds how many tasks one tree has. Where version 2 counts no tasks, whoever may make such a
+//! group has the kernel refuse what is too much, between the looks of the shim.
+
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use crate::cgroup;
+use crate::identity::ProcessId;
+
+#[derive(Debug)]
+pub(crate) struct TaskGroup {
+    folder: PathBuf,
+    limit: u64,
+}
+
+impl TaskGroup {
+    /// Makes one for the tree of this shim, below the group that this process is in.
+    pub(crate) fn make(shim: ProcessId, limit: u64) -> Option<Self> {
+        let folder = folder_of(shim)?;
+        fs::create_dir(&folder).ok()?;
+        let group = Self { folder, limit };
+        if fs::write(group.folder.join("pids.max"), limit.to_string()).is_ok() {
+            return Some(group);
+        }
+        group.remove();
+        None
+    }
+
+    /// Who writes `0` to it is in the group from then on, with all that it starts.
+    pub(crate) fn entrance(&self) -> io::Result<OwnedFd> {
+        let procs = self.folder.join("cgroup.procs");
+        fs::File::options().write(true).open(procs).map(OwnedFd::from)
+    }
+
+    /// The bound, once the kernel has refused more.
+    pub(crate) fn reached(&self) -> Option<u64> {
+        let events = fs::read_to_string(self.folder.join("pids.events")).ok()?;
+        let refused: u64 = events.trim().strip_prefix("max ")?.parse().ok()?;
+        (refused > 0).then_some(self.limit)
+    }
+
+    /// Takes an empty one away.
+    pub(crate) fn remove(&self) {
+        remove(&self.folder);
+    }
+}
+
+/// Takes away the empty group that a lost shim has left.
+pub(crate) fn remove_of(shim: ProcessId) {
+    if let Some(folder) = folder_of(shim) {
+        remove(&folder);
+    }
+}
+
+fn remove(folder: &Path) {
+    let _ = fs::remove_dir(folder);
+}
+
+fn folder_of(shim: ProcessId) -> Option<PathBuf> {
+    let own = cgroup::own_task_group()?;
+    Some(own.join(format!("{}{}-{}", cgroup::PREFIX, shim.pid, shim.start_time)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Says nothing where no group can be made.
+    #[test]
+    fn the_kernel_refuses_more_tasks_than_a_group_may_have() {
+        let id = ProcessId {
+            pid: ProcessId::current().pid,
+            start_time: u64::MAX - 2,
+        };
+        let Some(group) = TaskGroup::make(id, 8) else {
+            return;
+        };
+        assert_eq!(group.reached(), None);
+        let storm = "read go; for i in 1 2 3 4 5 6 7 8 9 10; do sleep 600 & done; wait";
+        let mut child = std::process::Command::new("sh")
+            .args(["-c", storm])
+            .stdin(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        fs::write(group.folder.join("cgroup.procs"), child.id().to_string()).unwrap();
+        drop(child.stdin.take());
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
+        while group.reached().is_none() && std::time::Instant::now() < until {
+            std::thread::yield_now();
+        }
+        let reached = group.reached();
+        let members = || fs::read_to_string(group.folder.join("cgroup.procs")).unwrap_or_default();
+        while !members().is_empty() {
+            for pid in members().lines().filter_map(|pid| pid.parse().ok()) {
+                let _ = crate::sys::kill(pid, nix::libc::SIGKILL);
+            }
+            let _ = child.try_wait();
+        }
+        child.wait().unwrap();
+        remove_of(id);
+        assert_eq!(reached, Some(8));
+        assert!(!group.folder.exists());
+    }
+}

@@ -1,0 +1,310 @@
+//! Programs that fork as fast as they can, in every way that is known: their trees end, that is proven, and other
+//! programs can start processes meanwhile. All of it runs in a cgroup that bounds it.
+
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use vik_proc::{
+    Calls, ExitRecord, Graces, Overrun, ProcessId, Proof, Reads, Sandbox, SandboxLimits, ShimSpec,
+};
+
+use crate::support::*;
+
+/// How many tasks there may be in the cgroup of a test.
+const ROOM: u32 = 2000;
+/// How long the end of any tree may take.
+const IN_TIME: Duration = Duration::from_secs(30);
+
+/// A cgroup in which the kernel bounds the number of tasks, for one test. All in it is killed at the end.
+struct Bounded(PathBuf);
+
+impl Bounded {
+    /// `None`, and a word about it, where none can be made.
+    fn new(test: &str) -> Option<Self> {
+        let name = format!("vik-test-{}-{test}", std::process::id());
+        for root in ["/sys/fs/cgroup/pids", "/sys/fs/cgroup"] {
+            let folder = Path::new(root).join(&name);
+            if std::fs::create_dir(&folder).is_ok() {
+                let group = Self(folder);
+                if std::fs::write(group.0.join("pids.max"), ROOM.to_string()).is_ok() {
+                    return Some(group);
+                }
+            }
+        }
+        // Not `eprintln!`, which the test runner keeps to itself.
+        let text = format!("skipped: storms::{test}: no cgroup that bounds tasks can be made here\n");
+        let _ = std::io::Write::write_all(&mut std::io::stderr(), text.as_bytes());
+        None
+    }
+
+    fn pids(&self) -> Vec<i32> {
+        let list = std::fs::read_to_string(self.0.join("cgroup.procs")).unwrap_or_default();
+        list.lines().filter_map(|pid| pid.parse().ok()).collect()
+    }
+
+    /// Starts a program in it.
+    #[allow(unsafe_code)]
+    fn start(&self, command: &mut Command) -> Child {
+        let procs = std::fs::File::options()
+            .write(true)
+            .open(self.0.join("cgroup.procs"))
+            .unwrap();
+        let enter = move || nix::unistd::write(&procs, b"0").map(drop).map_err(Into::into);
+        // SAFETY: one write to a file that is open already.
+        unsafe { command.pre_exec(enter) }.spawn().unwrap()
+    }
+}
+
+impl Drop for Bounded {
+    fn drop(&mut self) {
+        let until = Instant::now() + DEADLINE;
+        // Nothing more can be made in it.
+        let _ = std::fs::write(self.0.join("pids.max"), "0");
+        while !self.pids().is_empty() && Instant::now() < until {
+            for pid in self.pids() {
+                let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), Signal::SIGKILL);
+            }
+        }
+        while std::fs::remove_dir(&self.0).is_err() && Instant::now() < until {
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// How a storm ended.
+struct End {
+    record: ExitRecord,
+    took: Duration,
+}
+
+/// Lets the agent run until it is ready or over a limit, stops it, and waits for its end.
+async fn weather(group: &Bounded, scene: &Scene, spec: &ShimSpec) -> End {
+    weather_as(group, scene, spec, &[]).await
+}
+
+/// As [`weather`], with words before the program of the daemon.
+async fn weather_as(group: &Bounded, scene: &Scene, spec: &ShimSpec, before: &[&str]) -> End {
+    let path = |name: &str| scene.path(name);
+    for name in ["up", "stop", "note", "exit.json", "shim.json", "shim.watched"] {
+        let _ = std::fs::remove_file(path(name));
+    }
+    let mut other = Command::new(PROGRAM);
+    let mut other = group.start(other.arg("fork-steadily").args([path("stop"), path("note")]));
+    write(&path("spec.json"), &serde_json::to_vec(spec).unwrap());
+    // A user who may not read the folder of the test has a copy of it.
+    let own = path("program");
+    let program = if own.exists() {
+        own.to_str().unwrap()
+    } else {
+        PROGRAM
+    };
+    let words = [before, &[program]].concat();
+    let mut daemon = Command::new(words[0]);
+    daemon
+        .args(&words[1..])
+        .arg("daemon")
+        .args([path("spec.json"), path("shim.json")]);
+    let mut daemon = group.start(&mut daemon);
+    eventually("the daemon watches its shim", || {
+        path("shim.watched").exists().then_some(())
+    })
+    .await;
+    let shim: ProcessId = serde_json::from_slice(&std::fs::read(path("shim.json")).unwrap()).unwrap();
+    eventually("the storm is there, or over", || {
+        (path("up").exists() || path("exit.json").exists()).then_some(())
+    })
+    .await;
+    // It rages for a moment, as it would until a timeout.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let before = Instant::now();
+    shim.terminate();
+    let record = eventually("the record of its end is written", || {
+        vik_proc::read_exit_record(&path("exit.json")).ok()
+    })
+    .await;
+    let took = before.elapsed();
+    daemon.wait().unwrap();
+    write(&path("stop"), b"");
+    other.wait().unwrap();
+    assert_eq!(group.pids(), [0; 0], "left over");
+    let note = std::fs::read_to_string(path("note")).unwrap();
+    let (done, failed) = note.split_once(' ').unwrap();
+    assert_eq!(failed, "0", "of {done} other processes could not be started");
+    assert_ne!(done, "0");
+    End { record, took }
+}
+
+/// A spec with graces that are over soon, without a cgroup of version 2 for the tree.
+fn bare(scene: &Scene, words: &str) -> ShimSpec {
+    let mut spec = scene.spec(&format!("ignore SIGINT ignore SIGTERM {words}"));
+    spec.census = None;
+    spec.graces = Graces {
+        int: SHORT,
+        term: SHORT,
+        leftover: SHORT,
+        kill: IN_TIME,
+    };
+    spec
+}
+
+fn confined(mut spec: ShimSpec, folder: &Path, processes: u32) -> ShimSpec {
+    spec.sandbox = Some(Sandbox {
+        write: vec![folder.to_owned(), "/dev/null".into()],
+        read: Reads::default(),
+        calls: Some(Calls::default()),
+        limits: SandboxLimits {
+            processes: Some(processes),
+            ..SandboxLimits::default()
+        },
+        ..Sandbox::default()
+    });
+    spec
+}
+
+#[track_caller]
+fn proven(what: &str, end: &End) {
+    assert_eq!(end.record.proof, Proof::Subreaper, "{what}: {:?}", end.record);
+    assert!(end.took < IN_TIME, "{what}: {:?}", end.took);
+    println!("{what}: {:?}", end.took);
+}
+
+#[tokio::test]
+async fn every_kind_of_chain_ends() {
+    let Some(group) = Bounded::new("every_kind_of_chain_ends") else {
+        return;
+    };
+    for kind in [
+        "plain", "setsid", "sibling", "silent", "vfork", "double", "thread",
+    ] {
+        for reaper in ["", "reaper"] {
+            let scene = Scene::new();
+            let spec = bare(&scene, &format!("{reaper} comets {kind} 40 ready @up hang"));
+            let end = weather(&group, &scene, &spec).await;
+            proven(&format!("{kind} {reaper}"), &end);
+            let with_census = ShimSpec {
+                census: Some(scene.path("census")),
+                ..spec
+            };
+            let end = weather(&group, &scene, &with_census).await;
+            proven(&format!("{kind} {reaper}, with a census"), &end);
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_only_takes_room_ends_too() {
+    let Some(group) = Bounded::new("what_only_takes_room_ends_too") else {
+        return;
+    };
+    for words in [
+        "reaper also s 5 reaper comets setsid 20 hang comets plain 20 ready @up hang",
+        "zombies 5000 ready @up hang",
+        "reaper zombies 800 comets setsid 20 ready @up hang",
+        "stopped 100 ready @up hang",
+        "threads 5000 ready @up hang",
+    ] {
+        let scene = Scene::new();
+        let end = weather(&group, &scene, &bare(&scene, words)).await;
+        proven(words, &end);
+    }
+}
+
+#[tokio::test]
+async fn chains_in_a_namespace_of_processes_end() {
+    let Some(group) = Bounded::new("chains_in_a_namespace_of_processes_end") else {
+        return;
+    };
+    let scene = Scene::new();
+    let mut spec = bare(&scene, "");
+    spec.program = "unshare".into();
+    spec.args = [
+        "-p", "-f", PROGRAM, "ignore", "SIGTERM", "comets", "setsid", "30", "ready",
+    ]
+    .map(Into::into)
+    .to_vec();
+    spec.args.extend([scene.path("up").into(), "hang".into()]);
+    proven("unshare -p", &weather(&group, &scene, &spec).await);
+}
+
+/// Whoever is not root has no cgroup here. The kernel bounds the number of a user's tasks.
+#[tokio::test]
+async fn an_ordinary_users_storms_end_too() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let test = "an_ordinary_users_storms_end_too";
+    let Some(group) = Bounded::new(test) else { return };
+    for words in [
+        "comets setsid 40 ready @up hang",
+        "reaper comets plain 40 ready @up hang",
+        "reaper comets double 40 ready @up hang",
+        "zombies 5000 ready @up hang",
+        "threads 5000 ready @up hang",
+    ] {
+        let scene = Scene::new();
+        let open = std::fs::Permissions::from_mode(0o777);
+        std::fs::set_permissions(scene.folder.path(), open).unwrap();
+        let program = scene.path("program");
+        std::fs::copy(PROGRAM, &program).unwrap();
+        let mut spec = bare(&scene, words);
+        spec.program = program.into();
+        let nobody = ["setpriv", "--reuid=65533", "--regid=65533", "--clear-groups"];
+        let end = weather_as(&group, &scene, &spec, &nobody).await;
+        proven(words, &end);
+    }
+}
+
+#[tokio::test]
+async fn what_has_ended_and_was_not_waited_for_counts() {
+    let Some(group) = Bounded::new("what_has_ended_and_was_not_waited_for_counts") else {
+        return;
+    };
+    let scene = Scene::new();
+    let spec = confined(
+        bare(&scene, "zombies 900 ready @up hang"),
+        scene.folder.path(),
+        300,
+    );
+    let end = weather(&group, &scene, &spec).await;
+    proven("zombies in a sandbox", &end);
+    let Some(Overrun::Processes { used, limit: 300 }) = end.record.overrun else {
+        panic!("{:?}", end.record);
+    };
+    assert!(used > 300);
+}
+
+#[tokio::test]
+async fn a_tree_may_take_half_of_what_the_system_has_room_for() {
+    let Some(group) = Bounded::new("a_tree_may_take_half_of_what_the_system_has_room_for") else {
+        return;
+    };
+    for words in ["zombies 5000 ready @up hang", "threads 5000 ready @up hang"] {
+        let scene = Scene::new();
+        // More than there is room for: as `pids` is by default in a small container.
+        for spec in [
+            bare(&scene, words),
+            confined(bare(&scene, words), scene.folder.path(), 4096),
+        ] {
+            let end = weather(&group, &scene, &spec).await;
+            proven(words, &end);
+            let Some(Overrun::Tasks { used, limit }) = end.record.overrun else {
+                panic!("{words}: {:?}", end.record);
+            };
+            assert!(used >= limit && limit < u64::from(ROOM / 2), "{used} {limit}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn in_a_sandbox_nobody_takes_in_orphans_but_the_shim() {
+    let scene = Scene::new();
+    let mut spec = confined(scene.spec("reaper"), scene.folder.path(), 300);
+    scene.end(&scene.start(&spec).await).await;
+    assert_eq!(scene.out(), "reaper EPERM: Operation not permitted\n");
+    let calls = spec.sandbox.as_mut().and_then(|sandbox| sandbox.calls.as_mut());
+    calls.unwrap().subreaper = true;
+    scene.end(&scene.start(&spec).await).await;
+    assert!(scene.out().ends_with("\nreaper\n"), "{}", scene.out());
+}
