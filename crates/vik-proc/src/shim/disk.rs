@@ -174,31 +174,33 @@ impl Disk {
             let lost = free.lost_since(system.free_at_start);
             close |= lost.is_over(system.limit.quarter());
             if lost.is_over(system.limit) && now >= self.not_before {
-                self.search = Some(self.begin(system, lost, members));
+                self.search = self.begin(system, lost, members);
                 break;
             }
         }
         (None, close)
     }
 
-    fn begin(&self, system: &System, lost: Room, members: &[ProcessId]) -> Search {
+    fn begin(&self, system: &System, lost: Room, members: &[ProcessId]) -> Option<Search> {
         let (tell, result) = channel();
         // A clock that was put back says nothing of what is new.
         let since = Some(self.since).filter(|since| *since <= SystemTime::now());
         let mut count = Count::new(system.device, since.unwrap_or(UNIX_EPOCH));
         let places = self.places.clone();
         let pids: Vec<i32> = members.iter().map(|member| member.pid).collect();
-        std::thread::spawn(move || {
+        let search = move || {
             places.iter().for_each(|place| count.files(place));
             pids.iter().for_each(|pid| count.nameless(*pid));
             let _ = tell.send(count.taken);
-        });
-        Search {
+        };
+        // Without room for a thread it is tried again at the next look.
+        std::thread::Builder::new().spawn(search).ok()?;
+        Some(Search {
             began: Instant::now(),
             lost,
             limit: system.limit,
             result,
-        }
+        })
     }
 }
 

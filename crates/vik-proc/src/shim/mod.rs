@@ -10,6 +10,8 @@ mod feed;
 mod ladder;
 mod launch;
 mod lifeline;
+#[cfg(target_os = "linux")]
+mod memory;
 mod record;
 mod roll;
 mod tasks;
@@ -34,6 +36,8 @@ use self::feed::Feed;
 use self::ladder::{Phase, Step};
 use self::launch::{Bounds, Evidence};
 use self::lifeline::{Command, Lifeline};
+#[cfg(target_os = "linux")]
+use self::memory::SharedMemory;
 use self::roll::Roll;
 use self::tasks::Tasks;
 #[cfg(target_os = "linux")]
@@ -145,6 +149,9 @@ struct Shim {
     /// Whether there may be children that have ended and were not reaped yet.
     unreaped: bool,
     disk: Option<Disk>,
+    /// The memory that it holds beside what is resident, where memory is limited.
+    #[cfg(target_os = "linux")]
+    memory: Option<SharedMemory>,
     overrun: Option<Overrun>,
 }
 
@@ -181,6 +188,8 @@ impl Shim {
             task_group: None,
             unreaped: false,
             disk: None,
+            #[cfg(target_os = "linux")]
+            memory: None,
             overrun: None,
         }
     }

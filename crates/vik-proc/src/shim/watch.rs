@@ -5,6 +5,11 @@ use std::time::{Duration, Instant};
 
 use super::Shim;
 use super::disk::Disk;
+#[cfg(target_os = "linux")]
+use super::memory::SharedMemory;
+use crate::identity::ProcessId;
+#[cfg(target_os = "linux")]
+use crate::sandbox::{Backend, bubblewrap};
 use crate::sandbox::{Overrun, SandboxLimits};
 use crate::sys;
 use crate::task_group::TaskGroup;
@@ -28,6 +33,13 @@ impl Shim {
         let sandbox = self.spec.sandbox.as_ref();
         let watched = sandbox.and_then(|sandbox| Some((&sandbox.write, sandbox.limits.disk?)));
         self.disk = watched.map(|(write, limit)| Disk::watch(write, limit));
+        #[cfg(target_os = "linux")]
+        if let Some(sandbox) = sandbox.filter(|sandbox| sandbox.limits.memory.is_some()) {
+            self.memory = Some(match sandbox.backend {
+                Backend::Landlock => SharedMemory::watch(&[]),
+                Backend::Bubblewrap => SharedMemory::watch(&bubblewrap::PRIVATE),
+            });
+        }
     }
 
     pub(super) fn begin_watch(&mut self) {
@@ -60,7 +72,12 @@ impl Shim {
     fn survey_limits(&mut self, now: Instant, allowed: u64, lost: u64) -> Option<Overrun> {
         let limits = self.limits();
         let survey = self.survey(allowed);
-        let (mut overrun, mut close) = look(limits, &survey);
+        let (mut overrun, mut close) = over_processes(limits, &survey);
+        if let (None, Some(limit)) = (overrun, limits.memory) {
+            let (over, near) = self.over_memory(now, &survey.alive, limit);
+            overrun = over;
+            close |= near;
+        }
         if survey.tasks > allowed {
             let (used, limit) = (survey.tasks, allowed);
             overrun = overrun.or(Some(Overrun::Tasks { used, limit }));
@@ -79,6 +96,27 @@ impl Shim {
         overrun
     }
 
+    /// Whether a tree has too much memory, and whether it comes close to that.
+    fn over_memory(&mut self, now: Instant, members: &[ProcessId], limit: u64) -> (Option<Overrun>, bool) {
+        // Pages that processes share count once for each: cheap, and never too little.
+        let resident: u64 = members.iter().map(|member| sys::resident_bytes(member.pid)).sum();
+        if resident > limit {
+            let used = members.iter().map(|member| sys::own_bytes(member.pid)).sum();
+            if used > limit {
+                return (Some(Overrun::Memory { used, limit }), true);
+            }
+        }
+        let close = resident > limit / 4;
+        #[cfg(target_os = "linux")]
+        if let Some(memory) = &mut self.memory {
+            let (over, near) = memory.look(now, members, resident, limit);
+            return (over, close || near);
+        }
+        #[cfg(not(target_os = "linux"))]
+        let _ = now;
+        (None, close)
+    }
+
     /// Which limit the kernel had to uphold.
     pub(super) fn refused_by_kernel(&self) -> Option<Overrun> {
         let by_group = |group: &TaskGroup| {
@@ -92,27 +130,12 @@ impl Shim {
     }
 }
 
-/// Whether a tree is over a limit, and whether it comes close to one.
-fn look(limits: SandboxLimits, survey: &Survey) -> (Option<Overrun>, bool) {
-    let mut close = false;
-    if let Some(limit) = limits.processes {
-        let used = u32::try_from(survey.processes).unwrap_or(u32::MAX);
-        if used > limit {
-            return (Some(Overrun::Processes { used, limit }), true);
-        }
-        close |= used > limit / 4;
-    }
-    if let Some(limit) = limits.memory {
-        let members = &survey.alive;
-        // Pages that processes share count once for each: cheap, and never too little.
-        let resident: u64 = members.iter().map(|member| sys::resident_bytes(member.pid)).sum();
-        if resident > limit {
-            let used = members.iter().map(|member| sys::own_bytes(member.pid)).sum();
-            if used > limit {
-                return (Some(Overrun::Memory { used, limit }), true);
-            }
-        }
-        close |= resident > limit / 4;
-    }
-    (None, close)
+/// Whether a tree has too many processes, and whether it comes close to that.
+fn over_processes(limits: SandboxLimits, survey: &Survey) -> (Option<Overrun>, bool) {
+    let Some(limit) = limits.processes else {
+        return (None, false);
+    };
+    let used = u32::try_from(survey.processes).unwrap_or(u32::MAX);
+    let overrun = (used > limit).then_some(Overrun::Processes { used, limit });
+    (overrun, used > limit / 4)
 }

@@ -176,9 +176,12 @@ pub(crate) fn memory(how: &str, mib: usize) {
         let fd = nix::sys::memfd::memfd_create(c"attack", nix::sys::memfd::MFdFlags::empty());
         std::fs::File::from(fd.unwrap())
     };
+    // As `named:PATH`.
+    let path = how.strip_prefix("named:");
     let mut file = match how {
+        _ if path.is_some() => std::fs::File::create(path.unwrap()).unwrap(),
         "memfd" | "mapped" | "both" => memfd(),
-        "shm" => {
+        "deleted" => {
             let path = format!("/dev/shm/vik-proc-test-{}", std::process::id());
             let file = std::fs::File::create(&path).unwrap();
             std::fs::remove_file(&path).unwrap();
@@ -208,7 +211,7 @@ pub(crate) fn memory(how: &str, mib: usize) {
             println!("{sum}");
         }
     }
-    if how != "mapped" {
+    if how != "mapped" && path.is_none() {
         std::mem::forget(file);
     }
     println!("filled");

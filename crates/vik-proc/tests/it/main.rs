@@ -15,6 +15,8 @@ mod command;
 mod ending;
 mod lost;
 mod matrix;
+#[cfg(target_os = "linux")]
+mod memory;
 mod owners;
 mod starting;
 #[cfg(target_os = "linux")]

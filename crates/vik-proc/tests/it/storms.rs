@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use vik_proc::{
-    Calls, ExitRecord, Graces, Overrun, ProcessId, Proof, Reads, Sandbox, SandboxLimits, ShimSpec,
+    Backend, Calls, ExitRecord, Graces, Overrun, ProcessId, Proof, Reads, Sandbox, SandboxLimits, ShimSpec,
 };
 
 use crate::support::*;
@@ -253,6 +253,32 @@ async fn an_ordinary_users_storms_end_too() {
         let nobody = ["setpriv", "--reuid=65533", "--regid=65533", "--clear-groups"];
         let end = weather_as(&group, &scene, &spec, &nobody).await;
         proven(words, &end);
+    }
+}
+
+#[tokio::test]
+async fn chains_in_a_sandbox_end() {
+    let test = "chains_in_a_sandbox_end";
+    let Some(group) = Bounded::new(test) else { return };
+    let mut backends = vec![Backend::Landlock];
+    backends.extend(bubblewrap("storms::chains_in_a_sandbox_end").then_some(Backend::Bubblewrap));
+    for backend in backends {
+        for words in [
+            "reaper comets setsid 40 ready @up hang",
+            "comets double 40 ready @up hang",
+            "reaper zombies 5000 ready @up hang",
+        ] {
+            let scene = Scene::new();
+            let mut spec = confined(bare(&scene, words), scene.folder.path(), 4096);
+            let sandbox = spec.sandbox.as_mut().unwrap();
+            sandbox.backend = backend;
+            sandbox.read = Reads::AllBut {
+                hidden: Vec::new(),
+                shown: vec![PROGRAM.into()],
+            };
+            let end = weather(&group, &scene, &spec).await;
+            proven(&format!("{backend:?}: {words}"), &end);
+        }
     }
 }
 
