@@ -38,6 +38,8 @@ mod secrets;
 mod sessions;
 mod steering;
 mod stopping;
+#[cfg(target_os = "linux")]
+mod storms;
 mod survive;
 mod templates;
 mod trace;

@@ -55,6 +55,18 @@ fn what_uses_too_much_is_killed_and_told() {
             "its sandbox allows 40",
         ),
         (
+            json!({"pids": 40}),
+            // Children that nobody waits for.
+            "exec perl -e 'for (1 .. 60) { fork or exit } sleep 600'",
+            "its sandbox allows 40",
+        ),
+        (
+            json!({"memory": "64MiB"}),
+            // A file in memory that nobody can find by its name; nothing of it is resident.
+            "f=/dev/shm/vik-test-$$; exec 3> $f; rm $f; head -c 100M /dev/zero >&3; sleep 600",
+            "its sandbox allows 64 MiB (`sandbox.memory`)",
+        ),
+        (
             json!({"disk": "64MiB"}),
             "head -c 4G /dev/zero > flood; sleep 600",
             "its sandbox allows 64 MiB (`sandbox.disk`)",

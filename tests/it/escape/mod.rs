@@ -8,7 +8,7 @@ mod real;
 
 use std::io::Read;
 use std::net::{TcpListener, UdpSocket};
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -26,6 +26,8 @@ pub struct Prison {
     victim: Victim,
     /// Somebody listens there, and works at this terminal.
     _in_use: (UnixListener, nix::pty::OpenptyResult),
+    /// Somebody reads datagrams there.
+    datagrams: UnixDatagram,
     /// The ports of servers: listed, listed by a name, not listed.
     ports: [u16; 3],
 }
@@ -64,6 +66,8 @@ impl Prison {
         }
         world.env.write("outside/there", "kept");
         let docker = UnixListener::bind(root.join("home/docker.sock")).unwrap();
+        let datagrams = UnixDatagram::bind(root.join("home/log.sock")).unwrap();
+        datagrams.set_nonblocking(true).unwrap();
         let victim = Victim::new();
         world.env.write("beside/victim", victim.0.id().to_string());
         let terminal = nix::pty::openpty(None, None).unwrap();
@@ -88,6 +92,7 @@ impl Prison {
                 .work("prompt", json!("Do the task.")),
             victim,
             _in_use: (docker, terminal),
+            datagrams,
             ports: ["open", "named", "shut"].map(answering),
         };
         prison.plan();
@@ -114,6 +119,7 @@ impl Prison {
             "secrets": SECRETS.map(at),
             "guarded": guarded.into_iter().chain(at("").parent().map(Path::to_owned)).collect::<Vec<_>>(),
             "sockets": [at("home/docker.sock")],
+            "datagrams": at("home/log.sock"),
             "vik": at("bin/vik"),
             "beside": at("beside"),
             "network": network,
@@ -207,6 +213,8 @@ impl Prison {
         let outside: Vec<_> = list(&self.world.env.path("outside"));
         assert_eq!(outside, [self.world.env.path("outside/there")]);
         assert_eq!(self.world.env.read("outside/there"), "kept");
+        let received = self.datagrams.recv(&mut [0; 16]);
+        assert!(received.is_err(), "a datagram came out: {received:?}");
         for secret in SECRETS {
             assert_eq!(self.world.env.read(secret), "a secret", "{secret}");
         }
@@ -345,6 +353,9 @@ const NAMES: &[&str] = &[
     "limit another process",
     "kill by the owner of a pipe",
     "raw socket",
+    "send a datagram by a pair of type Raw SockFlag(0x0)",
+    "take in orphans in place of its shim",
+    "leave memory behind",
     "join a namespace",
     "read what is typed at a terminal",
     "write on a terminal",

@@ -17,8 +17,16 @@ const BY_A_PIPE: &str = r#"perl -MFcntl -e '
     open(my $stat, "<", "/proc/$ENV{VICTIM}/stat") or exit 0;
     die "it is alive\n" unless <$stat> =~ /\) [ZX] /;'"#;
 
+/// Memory of System V stays when all processes that used it have ended. What is made is removed again.
+const MEMORY_THAT_STAYS: &str =
+    r#"perl -e 'defined(my $id = shmget(0, 1 << 20, 01600)) or die "$!\n"; shmctl($id, 0, 0)'"#;
+const QUEUE_THAT_STAYS: &str =
+    r#"perl -e 'defined(my $id = msgget(0, 01600)) or die "$!\n"; msgctl($id, 0, 0)'"#;
+
 pub(crate) fn try_out(plan: &Plan) {
     for (name, line) in [
+        ("leave memory behind", MEMORY_THAT_STAYS),
+        ("leave a queue behind", QUEUE_THAT_STAYS),
         ("mount", "mount -t tmpfs none /tmp"),
         (
             "mount in other namespaces",

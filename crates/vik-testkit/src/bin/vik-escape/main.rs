@@ -36,6 +36,8 @@ struct Plan {
     guarded: Vec<PathBuf>,
     /// Sockets of the machine that somebody listens on.
     sockets: Vec<PathBuf>,
+    /// One that somebody reads datagrams from.
+    datagrams: PathBuf,
     /// The program of its daemon.
     vik: PathBuf,
     /// A folder with what is only known when it runs: in `victim` the id of a process of this user that is not of this

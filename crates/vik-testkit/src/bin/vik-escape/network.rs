@@ -1,10 +1,14 @@
 //! Sockets of the machine, and the network. Nothing is sent beyond the loopback.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::AsRawFd;
 use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::path::Path;
 use std::time::Duration;
 
-use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
+use nix::sys::socket::{
+    AddressFamily, MsgFlags, SockFlag, SockType, UnixAddr, connect, send, socket, socketpair,
+};
 
 use crate::{Allowed, Plan, Services, Try, files, proxy, tell, tell_all, text};
 
@@ -28,8 +32,12 @@ pub(crate) fn try_out(plan: &Plan) {
         "datagrams of the machine",
         UnixDatagram::unbound().map(drop).map_err(text),
     );
-    let pair = UnixDatagram::pair().map(drop);
-    tell("a pair to connect anew", pair.map_err(text));
+    for kind in [SockType::Datagram, SockType::Raw, SockType::Rdm] {
+        for flags in [SockFlag::empty(), SockFlag::SOCK_CLOEXEC] {
+            let name = format!("send a datagram by a pair of type {kind:?} {flags:?}");
+            tell(&name, by_a_pair(&plan.datagrams, kind, flags));
+        }
+    }
     for (name, family, kind) in [
         ("raw socket", AddressFamily::Inet, SockType::Raw),
         ("raw socket of version 6", AddressFamily::Inet6, SockType::Raw),
@@ -77,6 +85,16 @@ pub(crate) fn try_out(plan: &Plan) {
             proxy::try_out(*open, *named, services.tcp);
         }
     }
+}
+
+/// Connects one end of a pair again, to a socket of the machine.
+fn by_a_pair(to: &Path, kind: SockType, flags: SockFlag) -> Try {
+    let (end, _other) = socketpair(AddressFamily::Unix, kind, None, flags).map_err(text)?;
+    let to = UnixAddr::new(to).map_err(text)?;
+    connect(end.as_raw_fd(), &to).map_err(text)?;
+    send(end.as_raw_fd(), b"x", MsgFlags::empty())
+        .map(drop)
+        .map_err(text)
 }
 
 /// What no list names.

@@ -32,6 +32,11 @@ pub(crate) fn try_out(plan: &Plan) {
         on(&format!("trace {name}"), pid, trace);
     }
     on("read the memory of the first process", Some(1), look_into);
+    #[cfg(target_os = "linux")]
+    tell(
+        "take in orphans in place of its shim",
+        nix::sys::prctl::set_child_subreaper(true).map_err(text),
+    );
     on("stop another process", victim, |pid| {
         kill(pid, Signal::SIGSTOP).map_err(text)
     });
