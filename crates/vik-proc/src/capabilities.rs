@@ -21,7 +21,7 @@ impl Capability {
     }
 }
 
-/// What this system gives. Reads a few files; starts nothing.
+/// What this system gives. Reads a few files, and forks once to try namespaces.
 #[cfg(target_os = "linux")]
 pub fn capabilities() -> Vec<Capability> {
     use std::{fs, path::Path};
@@ -85,9 +85,26 @@ pub fn capabilities() -> Vec<Capability> {
             available: landlock.is_some(),
             detail: landlock.map_or_else(
                 || "the kernel cannot confine file access of an agent".to_owned(),
-                |abi| format!("the kernel can confine file access of an agent (ABI {abi})"),
+                |abi| {
+                    let missing: Vec<&str> = LANDLOCK
+                        .iter()
+                        .filter(|(since, _)| abi < *since)
+                        .map(|(_, what)| *what)
+                        .collect();
+                    let missing = match missing.as_slice() {
+                        [] => String::new(),
+                        missing => format!("; not {}", missing.join(", ")),
+                    };
+                    format!("the kernel can confine file access of an agent (ABI {abi}){missing}")
+                },
             ),
         },
+        Capability::new(
+            "namespaces",
+            sys::Gate::try_out().is_ok(),
+            "processes may have namespaces of their own: hosts can be listed, and bubblewrap can be used",
+            "this user may make no namespaces: lists of hosts and `sandbox.backend: bubblewrap` are refused",
+        ),
         Capability {
             name: "bubblewrap",
             available: bubblewrap.is_ok(),
@@ -109,6 +126,48 @@ pub fn capabilities() -> Vec<Capability> {
             "this is process 1: the daemon reaps orphans itself",
         ),
     ]
+}
+
+/// What newer versions of Landlock confine, with the first that does.
+#[cfg(target_os = "linux")]
+const LANDLOCK: [(i64, &str); 4] = [
+    (2, "moving files between folders, which is refused"),
+    (3, "truncating files by their path, which is refused"),
+    (5, "what is done with devices beyond reading and writing"),
+    (6, "signals and abstract sockets"),
+];
+
+/// What the limits of a sandbox do not cover on this system, each with what would cover it.
+#[cfg(target_os = "linux")]
+pub fn unenforced_limits() -> Vec<&'static str> {
+    use crate::cgroup;
+
+    let group = cgroup::place();
+    let divided = group.map(|own| cgroup::divisible(&own)).unwrap_or_default();
+    let mut gaps = Vec::new();
+    if !divided.contains(&"memory") {
+        gaps.push(
+            "memory that is held by descriptors on their way through a socket, or by buffers of pipes and sockets, is not \
+             counted (cgroup v2 with memory counts it)",
+        );
+    }
+    gaps.push("disk space that is held only by descriptors on their way through a socket is not counted");
+    gaps.push("files that an agent leaves in /dev/shm stay there (`sandbox.backend: bubblewrap` has one of its own)");
+    let counts_tasks = divided.contains(&"processes")
+        || cgroup::own_task_group().is_some_and(|own| cgroup::is_writable(&own));
+    if !counts_tasks && nix::unistd::geteuid().is_root() {
+        gaps.push(
+            "processes of root are bounded by the shim alone, which looks many times a second (cgroup v2 with pids bounds \
+             them at once, and so does another user)",
+        );
+    }
+    gaps
+}
+
+/// What the limits of a sandbox do not cover on this system: there is none.
+#[cfg(not(target_os = "linux"))]
+pub fn unenforced_limits() -> Vec<&'static str> {
+    Vec::new()
 }
 
 /// What this system gives.

@@ -268,7 +268,7 @@ fn is_service(group: &Path) -> bool {
     kind == "service" || kind == "scope"
 }
 
-fn is_writable(group: &Path) -> bool {
+pub(crate) fn is_writable(group: &Path) -> bool {
     let may_write = |path: &Path| access(path, AccessFlags::W_OK).is_ok();
     may_write(group) && may_write(&group.join("cgroup.procs"))
 }

@@ -35,7 +35,7 @@ mod tcp_peer;
 mod tree;
 
 pub use audit::{Audited, audit};
-pub use capabilities::{Capability, capabilities};
+pub use capabilities::{Capability, capabilities, unenforced_limits};
 pub use census::Census;
 pub use direct::{Direct, Terms, kill_descendants};
 pub use heap::{lean_code, lean_heap};

@@ -79,6 +79,11 @@ pub(super) fn check(workflow: &Workflow) -> Vec<Check> {
                 )
             };
             checks.push(Check::ok(Group::System, "sandbox", message));
+            let gaps = vik_proc::unenforced_limits();
+            if free.len() < workflow.issue.stages.len() && !gaps.is_empty() {
+                let message = format!("not enforced on this system: {}", gaps.join("; "));
+                checks.push(Check::ok(Group::System, "sandbox.limits", message));
+            }
             checks.extend(weakness.map(|weakness| {
                 let check = Check::warning(Group::System, "sandbox", "sandbox_weak", weakness.words());
                 check.hint(weakness.hint())
