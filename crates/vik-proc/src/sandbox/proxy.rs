@@ -397,6 +397,7 @@ mod tests {
 
     fn ask(proxy: SocketAddr, text: &str) -> String {
         let mut stream = TcpStream::connect(proxy).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.write_all(text.as_bytes()).unwrap();
         let mut answer = String::new();
         let _ = stream.read_to_string(&mut answer);
