@@ -21,7 +21,7 @@ const BURST: Duration = Duration::from_millis(250);
 /// How many rounds over the own children come before one over the whole tree.
 const QUICK_ROUNDS: usize = 32;
 /// How many of those that were killed are remembered.
-const MAX_REMEMBERED: usize = 10_000;
+const MAX_REMEMBERED: usize = 1000;
 /// How many survivors a record names.
 const MAX_SURVIVORS: usize = 64;
 
@@ -180,10 +180,12 @@ impl Shim {
             self.kill_known_groups();
             for _ in 0..QUICK_ROUNDS {
                 let anything_new = self.kill_children();
+                // The dead make the list of children long.
+                while !self.reap() && self.unreaped && Instant::now() < until {}
                 if self.reap() {
                     return;
                 }
-                if !anything_new {
+                if !anything_new || Instant::now() >= until {
                     break;
                 }
             }
@@ -208,17 +210,19 @@ impl Shim {
     /// so their pids are theirs. Whoever orphans of the tree went to before, they come here once that is killed. Gives
     /// whether any is new.
     fn kill_children(&mut self) -> bool {
-        let mut groups = HashSet::new();
-        // A group is of a session that began below this shim: nobody else is in it.
-        let own = group_of(None);
-        let children: HashSet<i32> = sys::children(me()).unwrap_or_default().into_iter().collect();
-        for &child in &children {
-            let group = group_of(Some(child)).filter(|group| Some(*group) != own);
-            if let Some(group) = group.filter(|group| *group > 1 && groups.insert(*group)) {
-                let _ = sys::kill(-group, libc::SIGKILL);
-            }
+        let children = sys::children(me()).unwrap_or_default();
+        // The newest stand last: they are killed before they have started the next.
+        for &child in children.iter().rev() {
             let _ = sys::kill(child, libc::SIGKILL);
         }
+        // A group is of a session that began below this shim: nobody else is in it.
+        let own = group_of(None);
+        let groups = children.iter().filter_map(|child| group_of(Some(*child)));
+        let groups: HashSet<i32> = groups.filter(|group| *group > 1 && Some(*group) != own).collect();
+        for group in groups {
+            let _ = sys::kill(-group, libc::SIGKILL);
+        }
+        let children: HashSet<i32> = children.into_iter().collect();
         let anything_new = !children.is_subset(&self.step.children);
         for &child in children.difference(&self.step.children) {
             if self.step.killed.len() < MAX_REMEMBERED {
