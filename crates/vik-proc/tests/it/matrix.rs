@@ -97,10 +97,12 @@ async fn daemon_and_shim_at_once() {
 async fn daemon_and_shim_at_once_with_nothing_but_the_census() {
     let scene = Scene::new();
     let mut spec = scene.lasting(WITH_ESCAPEE, LONG);
-    let (mut daemon, _, tool) = escaped(&scene, &spec).await;
+    let (mut daemon, agent, tool) = escaped(&scene, &spec).await;
     daemon.die();
     send(daemon.shim, Signal::SIGKILL);
     gone(daemon.shim).await;
+    // It dies with its parent, but not at the same moment.
+    gone(agent).await;
     let cgroup = forget_cgroup(&scene);
     spec.mark = None;
     let lost = recover(&spec, daemon.shim, None, &boot_id()).await.unwrap_err();
