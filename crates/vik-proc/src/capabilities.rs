@@ -188,6 +188,15 @@ pub fn capabilities() -> Vec<Capability> {
 
 #[cfg(test)]
 mod tests {
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn limits_that_are_not_enforced_are_named() {
+        let gaps = super::unenforced_limits();
+        for always in ["disk space", "/dev/shm"] {
+            assert!(gaps.iter().any(|gap| gap.contains(always)), "{gaps:?}");
+        }
+    }
+
     #[test]
     fn each_capability_says_something() {
         let all = super::capabilities();
