@@ -12,6 +12,7 @@ use vik_mask::MIN_BYTES;
 use vik_proc::{Reads, Sandbox};
 
 use crate::host::Host;
+use crate::sandbox::Homes;
 
 /// Where tools keep credentials of trackers and git remotes, below the home directory.
 const OF_THE_USER: &[&str] = &[
@@ -125,8 +126,7 @@ impl Wall<'_> {
     /// # Errors
     /// When they hold a credential.
     pub fn git(&self, env: &BTreeMap<String, String>) -> Result<(), Leak> {
-        let home = env.get("HOME").map(PathBuf::from);
-        for path in self.git_settings(home.as_deref()) {
+        for path in self.git_settings(&self.homes(env)) {
             let mut text = Vec::new();
             // A pipe that came to its place would wait for its other end.
             let opened = OpenOptions::new()
@@ -148,9 +148,8 @@ impl Wall<'_> {
     /// # Errors
     /// When the workflow opens it there.
     pub fn sandbox(&self, sandbox: &mut Sandbox, env: &BTreeMap<String, String>) -> Result<(), Leak> {
-        let home = env.get("HOME").map(PathBuf::from);
         let places: Vec<_> = self
-            .places(home.as_deref())
+            .places(&self.homes(env))
             .into_iter()
             .chain(self.files.iter().cloned())
             .collect();
@@ -177,26 +176,24 @@ impl Wall<'_> {
         Ok(())
     }
 
+    fn homes(&self, env: &BTreeMap<String, String>) -> Homes {
+        Homes::of_process(&self.host.environment, env, self.workdir)
+    }
+
     /// Where credentials may be, whether or not they are there.
-    fn places(&self, home: Option<&Path>) -> Vec<PathBuf> {
+    fn places(&self, homes: &Homes) -> Vec<PathBuf> {
         let get = |name: &str| self.host.environment.get(name).filter(|value| !value.is_empty());
-        let config = get("XDG_CONFIG_HOME").map(PathBuf::from);
-        let below_home = OF_THE_USER.iter().filter_map(|path| Some(home?.join(path)));
-        let below_config = OF_THE_USER
-            .iter()
-            .filter_map(|path| Some(config.as_ref()?.join(path.strip_prefix(".config/")?)));
+        let below_homes = OF_THE_USER.iter().flat_map(|path| homes.places(path));
         let named = ["GH_CONFIG_DIR", "GLAB_CONFIG_DIR"]
             .into_iter()
             .filter_map(|name| get(name).map(PathBuf::from));
-        below_home.chain(below_config).chain(named).collect()
+        below_homes.chain(named).collect()
     }
 
     /// The files of settings that git reads in the workspace.
-    fn git_settings(&self, home: Option<&Path>) -> BTreeSet<PathBuf> {
-        let config = self.host.environment.get("XDG_CONFIG_HOME").map(PathBuf::from);
-        let config = config.or_else(|| home.map(|home| home.join(".config")));
-        let mut files: BTreeSet<PathBuf> = home.map(|home| home.join(".gitconfig")).into_iter().collect();
-        files.extend(config.map(|config| config.join("git/config")));
+    fn git_settings(&self, homes: &Homes) -> BTreeSet<PathBuf> {
+        let mut files = BTreeSet::from_iter(homes.places(".gitconfig"));
+        files.extend(homes.places(".config/git/config"));
         files.insert("/etc/gitconfig".into());
         let mut folders = vec![self.workdir.join(".git")];
         for part in vik_proc::repository_of(self.workdir) {

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::homes::Homes;
 use crate::host::{API_TOKEN_FILE, Host};
 
 /// Below the home directory.
@@ -85,26 +86,48 @@ const OF_THE_MACHINE: &[&str] = &[
     "/var/lib/docker",
 ];
 
+/// Variables that move one of these places; a value may be a list of paths.
+const MOVED_BY: &[&str] = &[
+    "AWS_CONFIG_FILE",
+    "AWS_SHARED_CREDENTIALS_FILE",
+    "AZURE_CONFIG_DIR",
+    "CLAUDE_CONFIG_DIR",
+    "CLOUDSDK_CONFIG",
+    "CODEX_HOME",
+    "DOCKER_CONFIG",
+    "GH_CONFIG_DIR",
+    "GLAB_CONFIG_DIR",
+    "GNUPGHOME",
+    "HISTFILE",
+    "KUBECONFIG",
+    "NETRC",
+    "NPM_CONFIG_USERCONFIG",
+    "PASSWORD_STORE_DIR",
+    "PGPASSFILE",
+];
+
 /// All of it, but for what is the agent's own.
-pub(super) fn hidden(host: &Host, home: Option<&Path>, own: &[PathBuf]) -> Vec<PathBuf> {
-    let state = host.environment.get("XDG_STATE_HOME");
-    let state = state
-        .filter(|state| !state.is_empty())
-        .map(PathBuf::from)
-        .or_else(|| home.map(|home| home.join(".local/state")));
-    let user = OF_THE_USER
+pub(super) fn hidden(host: &Host, homes: &Homes, own: &[PathBuf]) -> Vec<PathBuf> {
+    let variable = |name: &str| host.environment.get(name).unwrap_or_default();
+    let user = OF_THE_USER.iter().flat_map(|path| homes.places(path));
+    let moved = MOVED_BY
         .iter()
-        .filter_map(|path| home.map(|home| home.join(path)));
+        .flat_map(|name| std::env::split_paths(variable(name)).collect::<Vec<_>>());
+    let cargo = ["credentials", "credentials.toml"].map(|file| Path::new(variable("CARGO_HOME")).join(file));
+    let moved = moved
+        .chain(cargo)
+        .filter(|path| path.is_absolute() && path.parent().is_some());
     let machine = OF_THE_MACHINE.iter().map(PathBuf::from);
     let ssh = std::fs::read_dir("/etc/ssh").into_iter().flatten().flatten();
     let ssh = ssh
         .map(|entry| entry.path())
         .filter(|path| path.to_string_lossy().ends_with("_key"));
     let tokens = host.environment.get(API_TOKEN_FILE).map(PathBuf::from);
-    user.chain(machine)
+    user.chain(moved)
+        .chain(machine)
         .chain(ssh)
         .chain(tokens)
         .filter(|path| !own.contains(path))
-        .chain(state.map(|state| state.join("vik")))
+        .chain(homes.places(".local/state/vik"))
         .collect()
 }

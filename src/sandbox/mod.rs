@@ -3,7 +3,9 @@
 //! The wall itself is the operating system's, put up by the shim ([`vik_proc::Sandbox`]). It is on unless the workflow
 //! says `sandbox: off`, and what this system does not uphold is refused, never left out.
 
+mod homes;
 mod keys;
+mod opened;
 mod paths;
 
 use std::collections::BTreeMap;
@@ -20,9 +22,12 @@ use vik_proc::{
     Backend, Calls, DiskLimit, HostRule, Network, PROXY_PORT, Reads, Sandbox, SandboxError, SandboxLimits,
 };
 
-use crate::host::Host;
-use crate::report::Failure;
+use crate::host::{Host, own_environment};
+use crate::report::{Exit, Failure};
+use crate::secrets::Environment;
 use crate::workspace::fs::create_private_dir_all;
+pub use homes::Homes;
+use opened::Opened;
 use paths::{below, resolve};
 
 /// For whom a sandbox is.
@@ -30,8 +35,8 @@ use paths::{below, resolve};
 pub struct Inmate<'a> {
     /// The issue.
     pub issue: &'a IssueId,
-    /// The secrets of the workflow: files that hold them are nobody's to read.
-    pub secrets: &'a BTreeMap<String, SecretSource>,
+    /// The workflow: files that hold its secrets are nobody's to read, and what its agents may write is not trusted.
+    pub workflow: &'a Workflow,
     /// Its workspace.
     pub workdir: &'a Path,
     /// The agent: its own folder (settings, logins, conversations) is open to it. `None` for a script, which may write
@@ -42,17 +47,51 @@ pub struct Inmate<'a> {
     pub scope: Option<&'a Scope>,
 }
 
+/// Why no sandbox can be described for a process.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfineError {
+    /// The folders for temporary files and caches cannot be made.
+    #[error("cannot make the folder for temporary files")]
+    Scratch(#[from] io::Error),
+    /// It is not known where the user's keys are.
+    #[error("the user's home directory is unknown, so keys in it cannot be hidden: set HOME for the daemon")]
+    NoHome,
+    /// A place leads through a link that an agent may have made.
+    #[error(
+        "the sandbox does not open {}: {} is a symbolic link in a folder that agents can write; remove it, or write the \
+         path that it leads to",
+        path.display(), link.display()
+    )]
+    PlantedLink {
+        /// The place.
+        path: PathBuf,
+        /// The link.
+        link: PathBuf,
+    },
+    /// A place that is to be written holds keys.
+    #[error(
+        "`write` of the sandbox does not open {}: {} is hidden from agents; name it under `read` as well to open it",
+        path.display(), hidden.display()
+    )]
+    Hidden {
+        /// The place.
+        path: PathBuf,
+        /// What is hidden.
+        hidden: PathBuf,
+    },
+}
+
 /// What the operating system is asked to uphold. Folders for temporary files and caches are made, and named in the
 /// environment where the profile does not name others; so is the agent's own folder where it is not there yet.
 ///
 /// # Errors
-/// When these folders cannot be made.
+/// When these folders cannot be made, or a place cannot be opened safely.
 pub fn confine(
     host: &Host,
     policy: &SandboxPolicy,
     inmate: Inmate<'_>,
     env: &mut BTreeMap<String, String>,
-) -> io::Result<Sandbox> {
+) -> Result<Sandbox, ConfineError> {
     let scratch = host.layout.scratch_dir(inmate.issue);
     let (tmp, cache) = (scratch.join("tmp"), scratch.join("cache"));
     create_private_dir_all(&tmp)?;
@@ -80,33 +119,41 @@ pub fn confine(
             env.remove(name);
         }
     }
+    // What is opened must have no links: the agents cannot replace these two.
+    let (scratch, workdir) = (scratch.canonicalize()?, inmate.workdir.canonicalize()?);
+    let inmate = Inmate {
+        workdir: &workdir,
+        ..inmate
+    };
+    let homes = Homes::of_process(&host.environment, env, inmate.workdir);
+    let opened = Opened::new(host, policy, inmate, &homes)?;
     let own = inmate.agent.map(|profile| vik_agents::state_paths(profile, env));
     let own = own.unwrap_or_default();
-    // The agent would make its folder when it first needs it, and could not in there. Where it cannot be made here either,
-    // the agent says so.
-    for folder in own
-        .iter()
-        .filter(|path| path.extension().is_none() && !path.exists())
-    {
-        let _ = create_private_dir_all(folder);
+    let mut write = vec![scratch];
+    for path in &own {
+        let folder = opened.follow(path)?;
+        // The agent would make its folder when it first needs it, and could not in there. Where it cannot be made here either,
+        // the agent says so.
+        if path.extension().is_none() && !folder.exists() {
+            let _ = create_private_dir_all(&folder);
+        }
+        write.push(folder);
     }
-    Ok(plan(host, policy, inmate, &scratch, &own, env))
+    let hidden = keys::hidden(host, &homes, &own);
+    plan(host, policy, inmate, &opened, hidden, write)
 }
 
 fn plan(
     host: &Host,
     policy: &SandboxPolicy,
     inmate: Inmate<'_>,
-    scratch: &Path,
-    own: &[PathBuf],
-    env: &BTreeMap<String, String>,
-) -> Sandbox {
+    opened: &Opened<'_>,
+    mut hidden: Vec<PathBuf>,
+    mut write: Vec<PathBuf>,
+) -> Result<Sandbox, ConfineError> {
     let Inmate { workdir, agent, .. } = inmate;
-    let home = env.get("HOME").map(PathBuf::from);
-    let home = home.as_deref();
     let repository = vik_proc::repository_in(workdir);
-    let mut write: Vec<PathBuf> = vik_proc::DEVICES.iter().map(PathBuf::from).collect();
-    write.push(scratch.to_owned());
+    write.extend(vik_proc::DEVICES.iter().map(PathBuf::from));
     if policy.files == SandboxFiles::Workspace || agent.is_none() {
         match inmate.scope {
             None => write.push(workdir.to_owned()),
@@ -122,21 +169,31 @@ fn plan(
         }
         write.extend(repository.iter().cloned());
     }
-    write.extend(own.iter().cloned());
-    write.extend(policy.write.iter().filter_map(|path| below(workdir, home, path)));
-    let place = |path: &String| resolve(workdir, home, path);
+    hidden.push(host.layout.home().join("workflows"));
+    hidden.extend(
+        inmate
+            .workflow
+            .secrets
+            .values()
+            .filter_map(|source| match source {
+                SecretSource::File(path) => Some(resolve(&host.workflow_dir, opened.home(), path)),
+                SecretSource::Env(_) | SecretSource::Command(_) => None,
+            }),
+    );
+    hidden.extend(
+        policy
+            .hide
+            .iter()
+            .map(|path| resolve(workdir, opened.home(), path)),
+    );
     // Vik's program is vex too, and what hooks and verification call; it may lie where the agent sees a folder of its own.
-    let mut shown = vec![workdir.to_owned(), host.vik.clone()];
+    let vik = host.vik.canonicalize().unwrap_or_else(|_| host.vik.clone());
+    let mut shown = vec![workdir.to_owned(), vik];
     shown.extend(repository);
-    shown.extend(policy.read.iter().map(place));
-    let mut hidden = vec![host.layout.home().join("workflows")];
-    hidden.extend(keys::hidden(host, home, own));
-    hidden.extend(inmate.secrets.values().filter_map(|source| match source {
-        SecretSource::File(path) => Some(resolve(&host.workflow_dir, home, path)),
-        SecretSource::Env(_) | SecretSource::Command(_) => None,
-    }));
-    hidden.extend(policy.hide.iter().map(place));
-    Sandbox {
+    let read = opened.read()?;
+    write.extend(opened.write(&read, &hidden)?);
+    shown.extend(read);
+    Ok(Sandbox {
         backend: backend(policy),
         write,
         read: Reads::AllBut { hidden, shown },
@@ -150,7 +207,7 @@ fn plan(
             processes: Some(policy.pids),
             disk: Some(policy.disk.map_or(DiskLimit::HalfOfFree, DiskLimit::Bytes)),
         },
-    }
+    })
 }
 
 fn backend(policy: &SandboxPolicy) -> Backend {
@@ -184,10 +241,10 @@ pub fn of_hook(
     issue: &IssueId,
     workdir: &Path,
     env: &mut BTreeMap<String, String>,
-) -> io::Result<Option<Sandbox>> {
+) -> Result<Option<Sandbox>, ConfineError> {
     let inmate = Inmate {
         issue,
-        secrets: &workflow.secrets,
+        workflow,
         workdir,
         agent: None,
         scope: None,
@@ -245,6 +302,16 @@ pub fn check(workflow: &Workflow) -> Result<Option<Weakness>, Failure> {
         let Some(policy) = profile.and_then(|profile| SandboxPolicy::of(profile, stage)) else {
             continue;
         };
+        if Homes::of_daemon(&Environment::from(own_environment()))
+            .first()
+            .is_none()
+        {
+            return Err(Failure::new(
+                Exit::Failed,
+                "sandbox",
+                ConfineError::NoHome.to_string(),
+            ));
+        }
         let walls = (backend(&policy), calls(&policy));
         if tried.contains(&walls) {
             continue;

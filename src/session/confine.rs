@@ -11,7 +11,7 @@ use vik_store::Trouble;
 use super::attempt::Work;
 use crate::hooks::Hook;
 use crate::report;
-use crate::sandbox::{self, Inmate};
+use crate::sandbox::{self, ConfineError, Inmate};
 
 impl Work<'_> {
     /// What the workflow wants; `None`: no sandbox.
@@ -78,15 +78,18 @@ impl Work<'_> {
         let start = self.start();
         let inmate = Inmate {
             issue: &start.issue.id,
-            secrets: &self.attempt.workflow.secrets,
+            workflow: &self.attempt.workflow,
             workdir,
             agent,
             scope: start.intent.scope.as_ref().filter(|_| agent.is_some()),
         };
         let sandbox = sandbox::confine(self.host(), policy, inmate, env);
         sandbox.map(Some).map_err(|error| {
-            let reason = format!("cannot make the folder for temporary files: {error}");
-            Trouble::failed(FailureClass::Hook, reason)
+            let class = match &error {
+                ConfineError::Scratch(_) => FailureClass::Hook,
+                _ => FailureClass::Usage,
+            };
+            Trouble::failed(class, report::chain(&error))
         })
     }
 }

@@ -121,7 +121,7 @@ impl Work<'_> {
                 Trouble::failed(FailureClass::Hook, reason)
             })?;
         env.insert(FILE.to_owned(), file.to_string_lossy().into_owned());
-        sandbox.write.push(folder);
+        sandbox.write.push(folder.canonicalize().unwrap_or(folder));
         Ok(())
     }
 

@@ -26,6 +26,7 @@ mod leftover;
 mod limits;
 mod notify;
 mod outputs;
+mod places;
 mod predecessor;
 mod real_agents;
 mod reconcile;

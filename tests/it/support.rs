@@ -207,7 +207,7 @@ impl World {
         let mut flow = self.flow.clone();
         // Scripted agents play with what tests put elsewhere in their world; what the sandbox itself upholds has tests of
         // its own.
-        let roomy = json!({"write": [self.env.root()], "unix_sockets": true});
+        let roomy = json!({"write": [self.env.root()], "read": [self.env.root()], "unix_sockets": true});
         let agents = flow["agents"].as_object_mut().into_iter().flatten();
         for (_, agent) in agents {
             if let Some(agent) = agent.as_object_mut() {

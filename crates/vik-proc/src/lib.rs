@@ -45,7 +45,8 @@ pub use peer::{descends_from, peek, peer_pid};
 pub use reap::{adopt_orphans, is_init, tend_orphans};
 pub use sandbox::{
     Backend, Calls, DEVICES, DiskLimit, Fence, HostRule, Network, Overrun, PROXY_PORT, Reads, Refusal,
-    Sandbox, SandboxError, SandboxLimits, read_refusals, repository_in, repository_of,
+    Sandbox, SandboxError, SandboxLimits, hidden_places, read_refusals, repository_in, repository_of,
+    without_hidden,
 };
 pub use shield::shield;
 pub use spec::{

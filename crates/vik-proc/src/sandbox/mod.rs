@@ -17,7 +17,6 @@ mod linux;
 mod other;
 mod places;
 mod proxy;
-#[cfg(any(target_os = "linux", test))]
 mod readable;
 
 use std::path::PathBuf;
@@ -35,6 +34,7 @@ use other::Walls;
 pub use places::{DEVICES, repository_in, repository_of};
 pub(crate) use proxy::serve;
 pub use proxy::{PROXY_PORT, Refusal, read_refusals};
+pub use readable::{hidden_places, without_hidden};
 
 /// What is wanted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,7 +42,8 @@ pub struct Sandbox {
     /// By what it is upheld.
     #[serde(default)]
     pub backend: Backend,
-    /// Files, and folders with all that is below them, that may be written. What is not there is passed over.
+    /// Files, and folders with all that is below them, that may be written. What is not there is passed over. A symbolic link
+    /// on the way is followed when the sandbox is described ([`Sandbox::resolve_links`]), and never when it is enforced.
     #[serde(with = "os_text::paths")]
     pub write: Vec<PathBuf>,
     /// What may be read.
@@ -195,8 +196,24 @@ impl Fence {
 }
 
 impl Sandbox {
-    /// Lets this file or folder be read.
+    /// Replaces the places that are opened by what they lead to now. Rules follow no links: one that is put on the way later
+    /// opens nothing.
+    pub fn resolve_links(&mut self) {
+        let opened = match &mut self.read {
+            Reads::AllBut { shown, .. } => shown,
+            Reads::Only(paths) => paths,
+        };
+        for path in opened.iter_mut().chain(&mut self.write) {
+            if let Ok(found) = path.canonicalize() {
+                *path = found;
+            }
+        }
+    }
+
+    /// Lets this file or folder be read. Links are followed now.
     pub fn show(&mut self, path: &std::path::Path) {
+        let found = path.canonicalize();
+        let path = found.as_deref().unwrap_or(path);
         match &mut self.read {
             Reads::AllBut { shown, .. } => shown.push(path.to_owned()),
             Reads::Only(paths) => paths.push(path.to_owned()),

@@ -9,10 +9,19 @@ const MAX_ENTRIES: usize = 20_000;
 
 /// Everything, but for what is hidden.
 pub(super) fn all_but(hidden: &[PathBuf]) -> Vec<PathBuf> {
-    let hidden: Vec<PathBuf> = hidden.iter().flat_map(|path| places(path)).collect();
-    let mut readable = Vec::new();
-    open_up(Path::new("/"), &hidden, &mut readable);
-    readable
+    without_hidden(Path::new("/"), &hidden_places(hidden))
+}
+
+/// Where hidden files and folders are: the places of their names, and where these lead now.
+pub fn hidden_places(hidden: &[PathBuf]) -> Vec<PathBuf> {
+    hidden.iter().flat_map(|path| places(path)).collect()
+}
+
+/// A file or folder without what is hidden in it, by [`hidden_places`]: itself, or what else is in it.
+pub fn without_hidden(path: &Path, hidden: &[PathBuf]) -> Vec<PathBuf> {
+    let mut open = Vec::new();
+    open_up(path, hidden, &mut open);
+    open
 }
 
 /// Where a path leads now, and where its name stands: it may be replaced.

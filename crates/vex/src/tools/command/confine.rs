@@ -47,10 +47,11 @@ impl Confinement {
             return Ok(None);
         }
         let made = self.fence.get_or_init(|| {
-            let sandbox = Sandbox {
+            let mut sandbox = Sandbox {
                 write: self.writable.clone(),
                 ..Sandbox::default()
             };
+            sandbox.resolve_links();
             sandbox
                 .fence()
                 .map_err(|error| match std::error::Error::source(&error) {

@@ -1,14 +1,18 @@
 //! The rules of Landlock.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Component, Path, PathBuf};
 
 use landlock::{
-    ABI, Access, AccessFs, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError,
-    Scope, path_beneath_rules,
+    ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr,
+    RulesetCreatedAttr, RulesetError, Scope,
 };
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, open, openat};
+use nix::sys::stat::{Mode, SFlag, fstat};
 
 use crate::sandbox::readable::all_but;
-use crate::sandbox::{Backend, Reads, Sandbox};
+use crate::sandbox::{Backend, DEVICES, Reads, Sandbox};
 
 /// The newest version whose rights are known here; an older kernel gets what it has.
 const NEWEST: ABI = ABI::V7;
@@ -32,12 +36,64 @@ pub(super) fn rules(sandbox: &Sandbox) -> Result<Option<OwnedFd>, RulesetError> 
     }
     let rules = ruleset
         .create()?
-        .add_rules(path_beneath_rules(&sandbox.write, handled))?
-        .add_rules(path_beneath_rules(&readable, handled & reading))?;
+        .add_rules(beneath(&sandbox.write, handled))?
+        .add_rules(beneath(&readable, handled & reading))?;
     // Within namespaces what is hidden is covered, so that folders can be listed; what takes its place later cannot be read.
     let listing = handled & AccessFs::ReadDir;
     if sandbox.backend == Backend::Bubblewrap && !listing.is_empty() {
-        return Ok(rules.add_rules(path_beneath_rules(["/"], listing))?.into());
+        return Ok(rules.add_rules(beneath(&[PathBuf::from("/")], listing))?.into());
     }
     Ok(rules.into())
+}
+
+/// Rules for what is there.
+fn beneath(
+    paths: &[PathBuf],
+    access: BitFlags<AccessFs>,
+) -> impl Iterator<Item = Result<PathBeneath<OwnedFd>, RulesetError>> {
+    paths.iter().filter_map(move |path| {
+        let place = open_place(path).ok()?;
+        let kind = fstat(place.as_fd()).ok()?.st_mode & SFlag::S_IFMT.bits();
+        if kind == SFlag::S_IFLNK.bits() {
+            return None;
+        }
+        let is_folder = kind == SFlag::S_IFDIR.bits();
+        let access = if is_folder {
+            access
+        } else {
+            access & AccessFs::from_file(NEWEST)
+        };
+        Some(Ok(PathBeneath::new(place, access)))
+    })
+}
+
+/// Opens a place part by part, and follows no link: one on the way was put there after the place was resolved. Only devices may
+/// be links; no sandboxed process can replace them.
+fn open_place(path: &Path) -> Result<OwnedFd, Errno> {
+    let flags = OFlag::O_PATH | OFlag::O_CLOEXEC;
+    if DEVICES.iter().any(|device| path == Path::new(device)) {
+        return open(path, flags, Mode::empty());
+    }
+    let mut place = open("/", flags | OFlag::O_DIRECTORY, Mode::empty())?;
+    let mut parts = path.components().peekable();
+    while let Some(part) = parts.next() {
+        let folder = if parts.peek().is_some() {
+            OFlag::O_DIRECTORY
+        } else {
+            OFlag::empty()
+        };
+        match part {
+            Component::RootDir | Component::CurDir => {}
+            Component::Normal(name) => {
+                place = openat(
+                    place.as_fd(),
+                    name,
+                    flags | folder | OFlag::O_NOFOLLOW,
+                    Mode::empty(),
+                )?;
+            }
+            Component::ParentDir | Component::Prefix(_) => return Err(Errno::EINVAL),
+        }
+    }
+    Ok(place)
 }

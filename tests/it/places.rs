@@ -1,0 +1,156 @@
+//! The places of a sandbox: keys stay hidden below every home, and no link of an agent's opens anything.
+
+use std::path::Path;
+
+use nix::unistd::{User, getuid};
+use serde_json::json;
+
+use crate::support::*;
+
+/// A world whose agent runs `script`, with a key in its user's home. `/tmp` would not be seen within bubblewrap.
+fn world(script: &str) -> World {
+    let world = World::below(Path::new("/var/tmp"), &[("1", "todo")]);
+    world.env.write("home/.ssh/key", "KEY");
+    world.env.write("home/.cache/own", "");
+    let agent = json!({"runtime": "command", "command": ["sh", "-c", script], "sandbox": {}});
+    world.set("/agents/a", agent).attempts(1)
+}
+
+/// The walls that this machine has.
+fn backends() -> impl Iterator<Item = &'static str> {
+    let has_bubblewrap = std::process::Command::new("bwrap")
+        .arg("--version")
+        .output()
+        .is_ok();
+    ["landlock", "bubblewrap"]
+        .into_iter()
+        .take(1 + usize::from(has_bubblewrap))
+}
+
+#[test]
+fn keys_of_the_user_are_hidden_whatever_home_the_agent_has() {
+    for backend in backends() {
+        for home in ["/elsewhere/that/is/not/there", "relative", "", "/var/tmp"] {
+            let world = world("cat \"$KEYS/.ssh/key\" > got 2> why; cp -r \"$KEYS/.config/gh\" copied; true");
+            world.env.write("home/.config/gh/hosts.yml", "TOKEN");
+            let variables = json!({"HOME": home, "KEYS": world.env.home()});
+            let world = world
+                .set("/agents/a/env", variables)
+                .set("/agents/a/sandbox/backend", json!(backend));
+            world.once().expect(0);
+            assert_eq!(world.workspace_file("1", "got"), "", "{backend} {home}");
+            assert_ne!(world.workspace_file("1", "why"), "", "{backend} {home}");
+            assert_eq!(
+                world.workspace_file("1", "copied/hosts.yml"),
+                "",
+                "{backend} {home}"
+            );
+        }
+    }
+}
+
+/// Nothing is written into the real home: a folder that holds something hidden cannot be listed.
+#[test]
+fn keys_in_the_home_of_the_user_database_are_hidden_from_a_daemon_without_home() {
+    let home = User::from_uid(getuid()).unwrap().unwrap().dir;
+    for given in [None, Some(""), Some("/does/not/exist")] {
+        let world = world("ls \"$REAL\" > listed 2> why; true").set("/agents/a/env", json!({"REAL": home}));
+        let mut command = world.env.vik(&["run", "--once"]);
+        command
+            .env_remove("HOME")
+            .envs(given.map(|given| ("HOME", given)));
+        world.start_command(command).done().expect(0);
+        assert_eq!(world.workspace_file("1", "listed"), "", "{given:?}");
+        assert!(world.workspace_file("1", "why").contains("denied"), "{given:?}");
+    }
+}
+
+#[test]
+fn a_variable_that_moves_keys_hides_where_they_are() {
+    let world = world("cat \"$KEYS/docker/config.json\" \"$KEYS/xdg/gh/hosts.yml\" > got 2> why; true");
+    world.env.write("keys/docker/config.json", "TOKEN");
+    world.env.write("keys/xdg/gh/hosts.yml", "TOKEN");
+    let keys = world.env.path("keys");
+    let world = world.set("/agents/a/env", json!({"KEYS": keys}));
+    let variables = [
+        ("DOCKER_CONFIG", keys.join("docker")),
+        ("XDG_CONFIG_HOME", keys.join("xdg")),
+    ];
+    let mut command = world.env.vik(&["run", "--once"]);
+    command.envs(variables);
+    world.start_command(command).done().expect(0);
+    assert_eq!(world.workspace_file("1", "got"), "");
+}
+
+#[test]
+fn a_link_that_an_agent_planted_opens_nothing() {
+    for backend in backends() {
+        for key in ["write", "read"] {
+            // The first attempt plants it, the second one would follow it.
+            let plant = "rm -rf ~/.cache/tool; ln -s .. ~/.cache/tool; exit 1";
+            let use_it = "cat ~/.ssh/key > got; echo PWNED >> ~/.profile; true";
+            let script = format!("if [ -e planted ]; then {use_it}; else touch planted; {plant}; fi");
+            let world = world(&script).set("/agents/a/sandbox/write", json!(["~/.cache"]));
+            let mut other = json!({"write": ["~/.cache"], "backend": backend});
+            let places = other[key].as_array().cloned().unwrap_or_default();
+            other[key] = places.into_iter().chain([json!("~/.cache/tool")]).collect();
+            let world = world.set("/agents/a/sandbox", other).attempts(2);
+            let world = world.work(
+                "retry",
+                json!({"max_attempts": 2, "backoff": {"initial": "10ms"}}),
+            );
+            world.once();
+            let last = world.sessions("1").pop().unwrap().ended();
+            let why = last.to_string();
+            assert!(
+                why.contains(".cache/tool is a symbolic link"),
+                "{backend} {key}: {why}"
+            );
+            assert_eq!(world.workspace_file("1", "got"), "", "{backend} {key}");
+            assert_eq!(world.env.read("home/.profile"), "", "{backend} {key}");
+        }
+    }
+}
+
+#[test]
+fn a_link_of_the_users_is_followed() {
+    for backend in backends() {
+        let world = world("echo x > ~/.cache/made && echo y > ~/.cache/deep/made");
+        std::fs::remove_dir_all(world.env.path("home/.cache")).unwrap();
+        world.env.write("data/cache/deep/own", "");
+        std::os::unix::fs::symlink(world.env.path("data/cache"), world.env.path("home/.cache")).unwrap();
+        let sandbox = json!({"write": ["~/.cache", "~/.cache/deep"], "backend": backend});
+        world.set("/agents/a/sandbox", sandbox).once().expect(0);
+    }
+}
+
+#[test]
+fn what_is_hidden_in_a_folder_that_may_be_written_stays_hidden() {
+    for backend in backends() {
+        let script = "cat ~/.ssh/key > got; echo x > ~/.ssh/authorized_keys; echo x > ~/.cache/made; true";
+        let sandbox = json!({"write": ["~"], "backend": backend});
+        let world = world(script).set("/agents/a/sandbox", sandbox.clone());
+        world.once().expect(0);
+        assert_eq!(world.workspace_file("1", "got"), "", "{backend}");
+        assert_eq!(world.env.read("home/.ssh/authorized_keys"), "", "{backend}");
+        assert_eq!(world.env.read("home/.cache/made"), "x\n", "{backend}");
+    }
+}
+
+#[test]
+fn a_hidden_place_is_written_only_where_it_is_shown_as_well() {
+    let script = "cat ~/.ssh/key > got; echo x > ~/.ssh/new";
+    let closed = world(script).set("/agents/a/sandbox", json!({"write": ["~/.ssh"]}));
+    closed.once();
+    let why = closed.session("1").ended().to_string();
+    assert!(
+        why.contains("is hidden from agents; name it under `read`"),
+        "{why}"
+    );
+    let open = world(script).set(
+        "/agents/a/sandbox",
+        json!({"write": ["~/.ssh"], "read": ["~/.ssh"]}),
+    );
+    open.once().expect(0);
+    assert_eq!(open.workspace_file("1", "got"), "KEY");
+}
