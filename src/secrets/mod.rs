@@ -6,10 +6,14 @@ pub mod masked;
 mod resolve;
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::Path;
 
 use vik_core::workflow::{AgentProfile, NotifyAddress, NotifyChannel, SecretSource, Workflow};
 use vik_mask::{Label, key_values};
 
+use crate::workflow_file::WorkflowFile;
 pub use environment::Environment;
 pub use resolve::{Resolver, SecretError, Values, is_short};
 
@@ -22,6 +26,26 @@ pub fn learn_own_keys() {
     let texts =
         variables.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     vik_mask::learn(key_values(texts, &[]));
+}
+
+/// From now on the secrets of a workflow are masked, as far as their values stand in this process's environment or in a
+/// file: no command is run for them. A workflow that cannot be read has none.
+pub fn learn_stored(workflow_path: &Path) {
+    let Ok(file) = WorkflowFile::read(workflow_path) else {
+        return;
+    };
+    let folder = workflow_path.parent().unwrap_or(Path::new("/"));
+    let sources = file.loaded.draft().map(|workflow| &workflow.secrets);
+    for (name, source) in sources.into_iter().flatten() {
+        let bytes = match source {
+            SecretSource::Env(variable) => std::env::var_os(variable).map(OsString::into_vec),
+            SecretSource::File(file) => resolve::read_file(&folder.join(file)).ok(),
+            SecretSource::Command(_) => None,
+        };
+        if let Some(value) = bytes.and_then(|bytes| String::from_utf8(bytes).ok()) {
+            vik_mask::learn([(Label::Secret(name.clone()), value)]);
+        }
+    }
 }
 
 /// Makes ready for a workflow: who does not list a secret does not get its variable, and what the workflow says of keys is

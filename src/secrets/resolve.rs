@@ -179,7 +179,7 @@ impl Resolver<'_> {
                 })?;
                 value.as_bytes().to_vec()
             }
-            SecretSource::File(file) => without_line_end(self.read(name, file).await?),
+            SecretSource::File(file) => self.read(name, file).await?,
             SecretSource::Command(command) => without_line_end(self.print(name, command, cancel).await?),
         };
         let unfit = |why| SecretError::Unfit {
@@ -211,16 +211,7 @@ impl Resolver<'_> {
     async fn read(&self, name: &str, file: &str) -> Result<Vec<u8>, SecretError> {
         let path = self.host.workflow_dir.join(file);
         let at = path.clone();
-        let read = spawn_blocking(move || {
-            let mut bytes = Vec::new();
-            let file = std::fs::File::open(&at)?;
-            // A pipe or a device would never end.
-            if !file.metadata()?.is_file() {
-                return Err(io::Error::other("it is no regular file"));
-            }
-            file.take(MOST_BYTES as u64 + 3).read_to_end(&mut bytes)?;
-            Ok(bytes)
-        });
+        let read = spawn_blocking(move || read_file(&at));
         read.await
             .map_err(io::Error::other)
             .flatten()
@@ -275,6 +266,18 @@ impl Resolver<'_> {
         };
         Err(SecretError::Failed { name, how, said })
     }
+}
+
+/// What a file with a secret holds, without the end of its last line. Blocks.
+pub(super) fn read_file(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(path)?;
+    // A pipe or a device would never end.
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is no regular file"));
+    }
+    file.take(MOST_BYTES as u64 + 3).read_to_end(&mut bytes)?;
+    Ok(without_line_end(bytes))
 }
 
 /// Whether a value is too short to be told from a word.

@@ -1,6 +1,7 @@
 //! What an attempt's agent changed in its workspace: looked at right before it starts and right after nothing of it lives,
 //! so that what hooks and `verify` do there is not taken for its work.
 
+use std::borrow::Cow;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -105,9 +106,14 @@ impl Work<'_> {
             .flatten()
     }
 
-    /// What the workspace was before is of no use any more.
+    /// What the workspace was before is of no use any more; what was found changed is kept for people, without secrets.
     pub(super) fn forget_base(&self) {
         let _ = std::fs::remove_file(self.files.base());
+        let file = self.files.changes();
+        let found = std::fs::read_to_string(&file).unwrap_or_default();
+        if let Cow::Owned(masked) = vik_mask::mask_json(&found) {
+            let _ = private::write_soon(&file, masked.as_bytes());
+        }
     }
 
     async fn looking<T: Send + 'static>(

@@ -1,9 +1,11 @@
 //! One record of the trace: what one attempt changed, in the schema of Agent Trace.
 
+use std::borrow::Cow;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use vik_core::file_change::{ContentHash, FileChange, RelPath};
+use vik_core::file_change::{ChangeKind, ContentHash, FileChange, RelPath};
 use vik_core::ids::{AgentName, IssueId, RunId, SessionId, StageName};
 use vik_core::mutation::{MutationClass, Texts, classify};
 use vik_store::AttemptRecord;
@@ -215,7 +217,7 @@ impl Record {
             .iter()
             .zip(&texts)
             .map(|(change, texts)| TracedFile {
-                path: change.path.clone(),
+                path: masked(&change.path),
                 conversations: vec![Conversation {
                     ranges: texts.ranges(change),
                     ..conversation.clone()
@@ -242,7 +244,7 @@ impl Record {
                     seq: 0,
                     prev: ContentHash::default(),
                     issue: attempt.issue_id.clone(),
-                    intent: attempt.issue_title.clone(),
+                    intent: vik_mask::mask(&attempt.issue_title).into_owned(),
                     stage: attempt.stage.clone(),
                     run: attempt.run_id,
                     attempt: attempt.attempt,
@@ -255,11 +257,20 @@ impl Record {
                     revision: changes.head.clone(),
                     base_tree: changes.base_tree,
                     tree: changes.tree,
-                    unseen: changes.unseen.iter().cloned().collect(),
+                    unseen: changes.unseen.iter().map(masked).collect(),
                     changes: std::iter::zip(&changes.files, classes)
                         .map(|(change, class)| Mutation {
                             class,
-                            change: change.clone(),
+                            change: FileChange {
+                                path: masked(&change.path),
+                                kind: match &change.kind {
+                                    ChangeKind::Renamed { from } => {
+                                        ChangeKind::Renamed { from: masked(from) }
+                                    }
+                                    kind => kind.clone(),
+                                },
+                                ..change.clone()
+                            },
                         })
                         .collect(),
                     hash: ContentHash::default(),
@@ -271,6 +282,14 @@ impl Record {
     /// What Vik adds.
     pub fn vik(&self) -> &Added {
         &self.metadata.vik
+    }
+}
+
+/// The path as the trace keeps it. A record is never changed, so no secret may come into it.
+pub fn masked(path: &RelPath) -> RelPath {
+    match vik_mask::mask(&path.text()) {
+        Cow::Borrowed(_) => path.clone(),
+        Cow::Owned(text) => RelPath::from_text(&text),
     }
 }
 

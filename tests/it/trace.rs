@@ -313,3 +313,40 @@ fn without_a_trace_it_says_so() {
     assert_eq!(world.vik(&["trace", "map", "--json"]).expect(0).json(), json!([]));
     assert_eq!(world.vik(&["trace", "export"]).expect(0).out, "");
 }
+
+#[test]
+fn secrets_in_file_names_are_shown_and_kept_nowhere() {
+    let value = "PlainSecretValue0123456789";
+    let script = "mkdir -p \"d-$PLAIN\"; echo x > \"d-$PLAIN/$PLAIN.txt\"; echo y > \"quoted $PLAIN\"; true";
+    let world = World::new(&[("1", "todo")])
+        .script("echo no")
+        .set("/secrets", json!({"PLAIN": {"file": "plain"}}));
+    world.env.write("work/plain", format!("{value}\n"));
+    let agent = json!({"runtime": "command", "command": ["sh", "-c", script], "secrets": ["PLAIN"]});
+    let world = world.set("/agents/a", agent);
+    world.once().expect(0);
+    for args in [
+        &["trace", "log"][..],
+        &["trace", "log", "--json"],
+        &["trace", "map"],
+        &["trace", "map", "--json"],
+        &["trace", "export"],
+        &["trace", "verify"],
+        &["show", "1"],
+    ] {
+        let shown = world.vik(args).expect(0).out;
+        assert!(!shown.contains(value), "{args:?}: {shown}");
+        let names_it = shown.contains("[secret PLAIN]");
+        assert!(names_it || args[1] == "verify" || args[0] == "show", "{args:?}: {shown}");
+    }
+    let name = format!("quoted {value}");
+    for args in [&["trace", "blame", "--issue", "1", &name][..], &["trace", "blame", "--issue", "1", "--json", &name]] {
+        let shown = world.vik(args).expect(0).out;
+        assert!(!shown.contains(value) && shown.contains("work"), "{shown}");
+    }
+    let trace = std::fs::read_to_string(world.home().join("trace/trace.jsonl")).unwrap();
+    let changes = world.session("1").text(".changes.json");
+    for kept in [trace, changes] {
+        assert!(!kept.contains(value) && kept.contains("[secret PLAIN]"), "{kept}");
+    }
+}

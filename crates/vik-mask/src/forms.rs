@@ -87,13 +87,68 @@ fn written(value: &str, forms: &mut BTreeSet<String>) {
             .replace('\r', "\\r")
             .replace('\t', "\\t"),
     );
-    // printf %q
-    forms.insert(with_backslashes(value, |c| {
-        c.is_ascii() && !c.is_ascii_control() && !c.is_ascii_alphanumeric() && !"_-./:%+@=".contains(c)
-    }));
-    forms.insert(with_backslashes(value, |c| {
-        c.is_ascii() && !c.is_ascii_control() && !c.is_ascii_alphanumeric() && !"_-./:%+@=,".contains(c)
-    }));
+    // Backslashes before what a shell or a pattern could take for a sign: `printf %q` of bash, Ruby's Shellwords, Perl's
+    // quotemeta, Python's re.escape, zsh.
+    for kept in [
+        "_-./:%+@=",
+        "_-./:%+@=,",
+        "_-./:%+@=#~",
+        "_-./:%+@=,#~",
+        "_-.,:+/@",
+        "_",
+        "_/.:-",
+        "_!\"%',/:;<=>@`",
+        "_\"'!,/:;<=>@`%",
+    ] {
+        let special = |c: char| {
+            c.is_ascii() && !c.is_ascii_control() && !c.is_ascii_alphanumeric() && !kept.contains(c)
+        };
+        let text = with_backslashes(value, special);
+        // Some quote a line break, some a first sign that is one only there.
+        forms.insert(text.replace('\n', "'\n'"));
+        forms.insert(text.replace('\n', "\\\n"));
+        if text.starts_with(['#', '~', '=']) {
+            forms.insert(format!("\\{text}"));
+        }
+        forms.insert(text);
+    }
+    for octal in [false, true] {
+        for escape in ["\\E", "\\e", "\\033"] {
+            forms.insert(c_escapes(value, "\\'", octal, escape));
+        }
+        // File names of git, `ls --quoting-style=c`
+        forms.insert(c_escapes(value, "\\\"", octal, "\\033"));
+    }
+}
+
+/// As C and `$'…'` of shells write it; what is not ASCII by its bytes where `octal` is set.
+fn c_escapes(value: &str, signs: &str, octal: bool, escape: &str) -> String {
+    let mut out = String::with_capacity(value.len() + 8);
+    for c in value.chars() {
+        match c {
+            '\u{7}' => out.push_str("\\a"),
+            '\u{8}' => out.push_str("\\b"),
+            '\t' => out.push_str("\\t"),
+            '\n' => out.push_str("\\n"),
+            '\u{b}' => out.push_str("\\v"),
+            '\u{c}' => out.push_str("\\f"),
+            '\r' => out.push_str("\\r"),
+            '\u{1b}' => out.push_str(escape),
+            c if c.is_ascii_control() || (octal && !c.is_ascii()) => {
+                for byte in c.encode_utf8(&mut [0; 4]).bytes() {
+                    // Writing to a text cannot fail.
+                    let _ = write!(out, "\\{byte:03o}");
+                }
+            }
+            c => {
+                if signs.contains(c) {
+                    out.push('\\');
+                }
+                out.push(c);
+            }
+        }
+    }
+    out
 }
 
 fn with_backslashes(value: &str, special: impl Fn(char) -> bool) -> String {

@@ -354,3 +354,66 @@ fn ordinary_text_stays_beside_many_secrets() {
 fn hex_of(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
+
+/// What a shell itself makes of the values: one line each, with no line break of a value left in it.
+fn quoted_by_bash(secrets: &[String], locale: &str) -> Option<Vec<String>> {
+    let script = r#"for value; do printf '%q\0%s\0' "$value" "${value@Q}"; done"#;
+    let output = std::process::Command::new("bash")
+        .args(["-c", script, "bash"])
+        .args(secrets)
+        .env("LC_ALL", locale)
+        .output()
+        .ok()?;
+    let text = String::from_utf8(output.stdout).unwrap();
+    Some(text.split_terminator('\0').map(str::to_owned).collect())
+}
+
+#[test]
+fn what_a_shell_quotes_is_masked() {
+    let mut dice = Dice(0x0ddb_a115);
+    let mut secrets: Vec<String> = (0..300).map(|_| dice.secret()).collect();
+    secrets.extend(
+        [
+            "pa ss#wo~rd",
+            "#leading-123",
+            "~tilde/12345",
+            "a,b;c{d}e^f",
+            "bell\u{7}esc\u{1b}[0m",
+            "grün\tund\nblau",
+            "q'uo\"te\\s!",
+        ]
+        .map(str::to_owned),
+    );
+    for locale in ["C", "C.UTF-8"] {
+        let Some(quoted) = quoted_by_bash(&secrets, locale) else {
+            return;
+        };
+        assert_eq!(quoted.len(), 2 * secrets.len());
+        for (secret, forms) in secrets.iter().zip(quoted.chunks(2)) {
+            let masker = Masker::new([(Label::Secret("S".into()), secret.clone())]);
+            for form in forms {
+                let masked = masker.mask(form);
+                let left = masked.replace("[secret S]", "");
+                assert!(
+                    ["", "''", "$''"].contains(&left.as_str()),
+                    "{form} of {secret:?}: {masked}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn what_other_programs_quote_is_masked() {
+    let secret = "pa:ss-w=o~r#d/1.2 é\"x";
+    let masker = Masker::new([(Label::Secret("S".into()), secret.to_owned())]);
+    for form in [
+        // Ruby's Shellwords, Perl's quotemeta, Python's re.escape, git's file names.
+        r#"pa:ss-w\=o\~r\#d/1.2\ é\"x"#,
+        r#"pa\:ss\-w\=o\~r\#d\/1\.2\ é\"x"#,
+        r#"pa:ss\-w=o\~r\#d/1\.2\ é"x"#,
+        r#"pa:ss-w=o~r#d/1.2 \303\251\"x"#,
+    ] {
+        assert_eq!(masker.mask(form), "[secret S]", "{form}");
+    }
+}

@@ -11,6 +11,7 @@ use super::{text, unreadable, view};
 use crate::cli::{Done, print, print_json};
 use crate::report::{Exit, Failure};
 use crate::trace::blame::{self, Blamed};
+use crate::trace::record::masked;
 use crate::trace::{Record, Trace};
 use crate::workspace::changes::{Store, read_file};
 use crate::workspace::folder_name;
@@ -36,7 +37,7 @@ pub fn run(root: &Path, trace: &Trace, file: &Path, issue: Option<&str>, json: b
         })
         .collect();
     let store = Store::new(&root.join("trace").join("contents"));
-    let blamed = blame::blame(&records, &asked.path, &asked.content, &store);
+    let blamed = blame::blame(&records, &masked(&asked.path), &asked.content, &store);
     let issue_id = issue.map(IssueId::from).or_else(|| {
         let record = records.first().filter(|_| asked.folder.is_some())?;
         Some(record.vik().issue.clone())

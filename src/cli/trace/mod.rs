@@ -16,7 +16,9 @@ use vik_core::ids::IssueId;
 
 use super::{Done, history, print, print_json};
 use crate::report::{Exit, Failure};
+use crate::secrets;
 use crate::trace::{Line, Trace, map};
+use crate::workflow_file::absolute;
 
 /// `vik trace`
 #[derive(Debug, Args)]
@@ -65,7 +67,7 @@ pub enum TraceVerb {
     },
     /// Write the records for other programs, in the schema of Agent Trace
     #[command(
-        after_help = "`jsonl` prints them, byte for byte as they are kept. `notes` adds each to the commit that its agent left \
+        after_help = "`jsonl` prints them, byte for byte as they are kept, but for secrets. `notes` adds each to the commit that its agent left \
                       checked out, as a git note under refs/notes/agent-trace of the repository that --repo names."
     )]
     Export {
@@ -115,6 +117,8 @@ impl TraceArgs {
 /// Tells of the trace.
 pub fn run(workflow: &Path, args: &TraceArgs) -> Done {
     let root = history::root(workflow)?;
+    // Records of earlier versions hold paths as they were.
+    secrets::learn_stored(&absolute(workflow));
     let trace = Trace::new(&root.join("trace"));
     match &args.verb {
         TraceVerb::Log { issue, json } => log(&read(&trace, issue.as_deref())?, *json),

@@ -44,9 +44,13 @@ pub fn run(root: &Path, lines: &[Line], repo: &Path) -> Done {
         let mut note = git(&repo, &["notes", "--ref", REF, "show", commit], None).unwrap_or_default();
         let before = note.len();
         for line in &lines {
-            let has = note.split(|byte| *byte == b'\n').any(|known| known == line.text);
+            let text = String::from_utf8_lossy(&line.text);
+            let text = vik_mask::mask_json(&text);
+            let has = note
+                .split(|byte| *byte == b'\n')
+                .any(|known| known == text.as_bytes());
             if !has {
-                note.extend_from_slice(&line.text);
+                note.extend_from_slice(text.as_bytes());
                 note.push(b'\n');
             }
         }
