@@ -49,6 +49,9 @@ pub fn run(loaded: &LoadedWorkflow, filter: Filter) -> Done {
     for item in &pull.skipped {
         super::warn(&format!("item {} is skipped: {}\n", item.index, item.reason));
     }
+    for warning in &pull.warnings {
+        super::warn(&format!("{}\n", one_line(&warning.to_string(), 200)));
+    }
     let named = filter.issues.clone();
     let mut scheduler = Scheduler::new(Arc::clone(workflow), filter, [0; 6]);
     let now = Now {

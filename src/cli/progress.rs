@@ -199,7 +199,11 @@ impl Observer for Lines {
     fn on(&mut self, progress: &Progress<'_>) {
         let mut screen = self.screen.lock().unwrap_or_else(PoisonError::into_inner);
         match progress {
-            Progress::Pulled { issues, skipped } => {
+            Progress::Pulled {
+                issues,
+                skipped,
+                warnings,
+            } => {
                 self.pulls += 1;
                 if self.pulls == 1 || self.pull_failed {
                     screen.line(&format!("pulled {}", counted(*issues, "issue")));
@@ -212,6 +216,9 @@ impl Observer for Lines {
                             .map(|id| format!(" ({})", one_line(id, 40)))
                             .unwrap_or_default();
                         screen.line(&format!("  item {}{id} is skipped: {}", item.index, item.reason));
+                    }
+                    for warning in *warnings {
+                        screen.line(&format!("  {}", one_line(&warning.to_string(), 200)));
                     }
                 }
                 self.pull_failed = false;

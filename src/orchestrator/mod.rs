@@ -13,7 +13,7 @@ mod status;
 mod stopping;
 mod told;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::hash::RandomState;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 use vik_api::{ApiView, DaemonState, LastPull, PullCounts, Request, Response};
 use vik_core::changes::Stored;
 use vik_core::ids::{IssueId, SessionId};
-use vik_core::issue::Pull;
+use vik_core::issue::{FieldWarning, Pull};
 use vik_core::limits::Spend;
 use vik_core::machine::Phase;
 use vik_core::scheduler::{By, Filter, Input, Rest, Scheduler, Seen, Start};
@@ -176,6 +176,8 @@ pub struct Orchestrator {
     counts: PullCounts,
     last_pull: Option<LastPull>,
     last_good: Option<GoodPull>,
+    /// What the last good pull held that is not of its type.
+    field_warnings: BTreeSet<FieldWarning>,
     digest_key: RandomState,
     /// Whether a pull brought each issue named by `--issue` (and it matched a stage).
     found: Vec<(IssueId, bool)>,
@@ -270,6 +272,7 @@ impl Orchestrator {
             counts: PullCounts::default(),
             last_pull: None,
             last_good: None,
+            field_warnings: BTreeSet::new(),
             digest_key: RandomState::new(),
             found,
             closing: Closing::default(),

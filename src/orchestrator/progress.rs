@@ -1,12 +1,13 @@
 //! What a person in front of the daemon is told as it happens.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use jiff::civil::Date;
 use vik_core::approval::Request;
 use vik_core::ids::{IssueId, RunId, StageName};
-use vik_core::issue::{Issue, Skipped};
+use vik_core::issue::{FieldWarning, Issue, Skipped};
 use vik_core::limits::LimitHit;
 use vik_core::machine::{Note, ParkReason};
 use vik_core::scheduler::Start;
@@ -23,6 +24,8 @@ pub enum Progress<'a> {
         issues: usize,
         /// Bad ones.
         skipped: &'a [Skipped],
+        /// Fields of issues that are not of their type.
+        warnings: &'a BTreeSet<FieldWarning>,
     },
     /// A pull failed.
     PullFailed {

@@ -1,5 +1,6 @@
 //! The pulls: when they are due, and what they bring.
 
+use std::collections::BTreeSet;
 use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,6 +13,10 @@ use vik_core::scheduler::Input;
 use super::{Event, Orchestrator, PULL_GAP, Progress};
 use crate::host::millis;
 use crate::intake::{self, PullError};
+use crate::report;
+
+/// The most warnings that a status shows.
+const MAX_WARNINGS: usize = 20;
 
 /// What a pull command printed.
 #[derive(Debug)]
@@ -113,6 +118,12 @@ impl Orchestrator {
                 "item skipped"
             );
         }
+        // Each is said once, as long as it stands.
+        let warnings: BTreeSet<_> = pull.warnings.into_iter().collect();
+        for warning in warnings.difference(&self.field_warnings) {
+            tracing::warn!(issue = %warning.issue, field = warning.field, "{warning}");
+        }
+        self.field_warnings = warnings;
         let good = GoodPull {
             digest,
             issues: pull.count,
@@ -132,6 +143,7 @@ impl Orchestrator {
             ok: true,
             issues: pull.issues,
             skipped: pull.skipped,
+            warnings: self.shown_warnings(),
             duration_ms: millis(took),
             error: None,
         };
@@ -142,8 +154,21 @@ impl Orchestrator {
             "pulled"
         );
         let issues = pull.issues;
-        self.observer.on(&Progress::Pulled { issues, skipped });
+        let warnings = &self.field_warnings;
+        self.observer.on(&Progress::Pulled {
+            issues,
+            skipped,
+            warnings,
+        });
         self.pull_over(last);
+    }
+
+    /// The warnings of the last good pull, as far as a status has room for them.
+    fn shown_warnings(&self) -> Vec<String> {
+        let warnings = self.field_warnings.iter().take(MAX_WARNINGS);
+        warnings
+            .map(|warning| vik_mask::mask(&report::one_line(&warning.to_string(), 200)).into_owned())
+            .collect()
     }
 
     pub(super) fn on_pull_failed(&mut self, took: Duration, error: &PullError) {
@@ -152,6 +177,7 @@ impl Orchestrator {
             ok: false,
             issues: 0,
             skipped: 0,
+            warnings: Vec::new(),
             duration_ms: millis(took),
             error: None,
         };
@@ -162,7 +188,7 @@ impl Orchestrator {
         }
         self.counts.failed += 1;
         self.counts.failed_in_a_row += 1;
-        let text = crate::report::chain(error);
+        let text = report::chain(error);
         tracing::error!(
             error = text,
             in_a_row = self.counts.failed_in_a_row,

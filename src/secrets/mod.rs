@@ -14,6 +14,7 @@ use vik_core::workflow::{AgentProfile, NotifyAddress, NotifyChannel, SecretSourc
 use vik_mask::{Label, key_values};
 
 use crate::workflow_file::WorkflowFile;
+use crate::workspace::resolve_path;
 pub use environment::Environment;
 pub use resolve::{Resolver, SecretError, Values, is_short};
 
@@ -39,7 +40,7 @@ pub fn learn_stored(workflow_path: &Path) {
     for (name, source) in sources.into_iter().flatten() {
         let bytes = match source {
             SecretSource::Env(variable) => std::env::var_os(variable).map(OsString::into_vec),
-            SecretSource::File(file) => resolve::read_file(&folder.join(file)).ok(),
+            SecretSource::File(file) => resolve::read_file(&resolve_path(folder, file)).ok(),
             SecretSource::Command(_) => None,
         };
         if let Some(value) = bytes.and_then(|bytes| String::from_utf8(bytes).ok()) {

@@ -15,6 +15,7 @@ use vik_proc::{Limits, Mark, Output, ShimSpec};
 use crate::hooks::{how_ended, read_tail};
 use crate::host::{ATTEMPT_MARK, Host, os_env};
 use crate::report;
+use crate::workspace::resolve_path;
 
 /// How long a command may take to print a secret.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -209,7 +210,7 @@ impl Resolver<'_> {
     }
 
     async fn read(&self, name: &str, file: &str) -> Result<Vec<u8>, SecretError> {
-        let path = self.host.workflow_dir.join(file);
+        let path = resolve_path(&self.host.workflow_dir, file);
         let at = path.clone();
         let read = spawn_blocking(move || read_file(&at));
         read.await

@@ -24,6 +24,7 @@ use super::conclude::{figures, unproven};
 use super::follow::{FollowError, Follower};
 use super::gate::Gate;
 use super::live::LivePhase;
+use super::login::LoginSync;
 use super::orders::Orders;
 use crate::crash;
 use crate::daemon::Shims;
@@ -212,9 +213,21 @@ impl Work<'_> {
         if self.kept.profile.home == Home::User {
             return Ok(None);
         }
-        let home = self.host().layout.agent_home(&self.start().stage.agent);
-        private::create_private_dir_all(&home)?;
-        Ok(Some(home))
+        let logins = self.logins();
+        private::create_private_dir_all(&logins.profile)?;
+        private::create_private_dir_all(&logins.issue)?;
+        logins.exchange(false);
+        Ok(Some(logins.issue))
+    }
+
+    /// The logins of the profile and of this issue's agent.
+    fn logins(&self) -> LoginSync {
+        let (start, layout) = (self.start(), &self.host().layout);
+        LoginSync {
+            profile: layout.agent_home(&start.stage.agent),
+            issue: layout.issue_agent_home(&start.issue.id, &start.stage.agent),
+            files: vik_agents::login_files(self.kept.profile.runtime),
+        }
     }
 
     /// Follows the raw file from its first byte: what the log has already is only looked at.
@@ -274,6 +287,9 @@ impl Work<'_> {
         let mut told = Spend::default();
         let (mut killed, mut detaching, mut warned) = (false, false, 0);
         let orders = self.attempt.orders.clone();
+        let has_login = self.kept.profile.home == Home::Private;
+        let logins = has_login.then(|| self.logins());
+        let keeping_up = logins.clone().map(LoginSync::keep_up);
         let end = loop {
             tokio::select! {
                 end = supervised.wait() => break end,
@@ -324,6 +340,10 @@ impl Work<'_> {
                 }
             }
         };
+        drop(keeping_up);
+        if let Some(logins) = logins {
+            let _ = tokio::task::spawn_blocking(move || logins.exchange(true)).await;
+        }
         // An agent that lives on waits on.
         if let Some(gate) = gate.filter(|_| !matches!(&end, Err(lost) if lost.detached)) {
             gate.close();

@@ -13,6 +13,7 @@ mod follow;
 mod gate;
 pub mod intent;
 mod live;
+mod login;
 mod orders;
 mod outputs;
 mod prepare;

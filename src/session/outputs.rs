@@ -24,7 +24,7 @@ use crate::host::{ATTEMPT_MARK, fit};
 use crate::outputs::{self, FILE, FILE_NAME, Wall};
 use crate::report::{self, one_line};
 use crate::template;
-use crate::workspace::fs as private;
+use crate::workspace::{fs as private, resolve_path};
 
 /// So many refusals stand in a reason, and in what the next attempt is told.
 const NAMED: usize = 3;
@@ -165,7 +165,7 @@ impl Work<'_> {
         let files: Vec<_> = (workflow.secrets.iter())
             .filter(|(name, _)| !listed.contains(name))
             .filter_map(|(_, source)| match source {
-                SecretSource::File(file) => Some(self.host().workflow_dir.join(file)),
+                SecretSource::File(file) => Some(resolve_path(&self.host().workflow_dir, file)),
                 SecretSource::Env(_) | SecretSource::Command(_) => None,
             })
             .collect();

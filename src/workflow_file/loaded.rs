@@ -9,6 +9,7 @@ use vik_core::workflow::{Edit, PromptSource, Workflow};
 
 use super::read_text;
 use crate::report::Failure;
+use crate::workspace::resolve_path;
 
 /// A workflow as it was loaded. What happens to its files later does not change it.
 #[derive(Clone, Debug)]
@@ -55,7 +56,7 @@ impl Prompts {
             PromptSource::File(file) => match self.0.get(file) {
                 Some(text) => Ok(text.clone()),
                 None => {
-                    let path = workflow_dir.join(file);
+                    let path = resolve_path(workflow_dir, file);
                     read_text(&path).map_err(|error| format!("cannot read {}: {error}", path.display()))
                 }
             },

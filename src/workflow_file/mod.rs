@@ -19,6 +19,7 @@ pub use watch::{Reload, Watch};
 
 use crate::notify::zone;
 use crate::report::{Exit, Failure, one_line};
+use crate::workspace::resolve_path;
 use loaded::Texts;
 
 /// A workflow file that was read; its workflow may be missing where it has errors.
@@ -108,7 +109,7 @@ impl WorkflowFile {
             });
             let read = file.check_templates(&draft).all;
             for name in named {
-                let path = folder.join(name);
+                let path = resolve_path(&folder, name);
                 let source = read.iter().find(|source| source.file.as_ref() == Some(&path));
                 let text = source.map(|source| source.text.clone());
                 prompts.extend(text.clone().map(|text| (name.clone(), text)));

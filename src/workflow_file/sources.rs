@@ -8,6 +8,7 @@ use vik_core::workflow::{Diagnostic, Loaded, PromptSource, Stage, Workflow};
 use crate::template::{
     self, AFTER_CREATE_NAMES, AFTER_RUN_NAMES, NAMES, OUTPUT_NAMES, SHOW_NAMES, TemplateError,
 };
+use crate::workspace::resolve_path;
 
 /// What is wrong within one file.
 #[derive(Clone, Debug)]
@@ -124,7 +125,7 @@ impl<'w> Sources<'w> {
                     sources.file(
                         stage,
                         format!("{at}.prompt_file"),
-                        workflow_dir.join(file),
+                        resolve_path(workflow_dir, file),
                         loaded,
                     );
                 }

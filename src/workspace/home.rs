@@ -205,9 +205,19 @@ impl Layout {
         self.root.join("scratch").join(folder_name(issue))
     }
 
-    /// The home of an agent profile that has one of its own (`home: private`).
+    /// The login of an agent profile with `home: private`. No agent can write it.
     pub fn agent_home(&self, agent: &AgentName) -> PathBuf {
         self.root.join("homes").join(agent.as_str())
+    }
+
+    /// The homes of an issue's agents that have one of their own (`home: private`).
+    pub fn issue_homes_dir(&self, issue: &IssueId) -> PathBuf {
+        self.root.join("issue-homes").join(folder_name(issue))
+    }
+
+    /// The home of an agent profile with `home: private`, for one issue.
+    pub fn issue_agent_home(&self, issue: &IssueId, agent: &AgentName) -> PathBuf {
+        self.issue_homes_dir(issue).join(agent.as_str())
     }
 
     /// The session logs of all issues.
@@ -273,6 +283,14 @@ pub fn absolute_workflow_path(path: &Path) -> Result<PathBuf, WorkspaceError> {
     let folder = absolute.parent().unwrap_or(Path::new("/"));
     let folder = std::fs::canonicalize(folder).unwrap_or_else(|_| normal(folder));
     Ok(folder.join(name))
+}
+
+/// The place of a path that a workflow writes: absolute, below the user's home directory (`~/`), or relative to a folder.
+pub fn resolve_path(folder: &Path, path: &str) -> PathBuf {
+    match (Path::new(path).strip_prefix("~"), user_home()) {
+        (Ok(rest), Ok(home)) => home.join(rest),
+        _ => folder.join(path),
+    }
 }
 
 /// The user's home directory.

@@ -194,10 +194,9 @@ pub fn remove(layout: &Layout, issue: &IssueId) -> Result<bool, WorkspaceError> 
             source,
         }
     })?;
-    remove_scratch(layout, issue).map_err(|source| WorkspaceError::Remove {
-        path: layout.scratch_dir(issue),
-        source,
-    })?;
+    for path in [layout.scratch_dir(issue), layout.issue_homes_dir(issue)] {
+        remove_beside(&path).map_err(|source| WorkspaceError::Remove { path, source })?;
+    }
     remove_record(&layout.creating_record(issue))?;
     // What is made in its place is another one.
     remove_record(&layout.last_look(issue))?;
@@ -205,9 +204,8 @@ pub fn remove(layout: &Layout, issue: &IssueId) -> Result<bool, WorkspaceError> 
 }
 
 /// What its agents wrote beside the workspace goes with it.
-fn remove_scratch(layout: &Layout, issue: &IssueId) -> io::Result<()> {
-    let scratch = layout.scratch_dir(issue);
-    let (Some(folder), Some(name)) = (scratch.parent(), scratch.file_name()) else {
+fn remove_beside(path: &Path) -> io::Result<()> {
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
         return Ok(());
     };
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;

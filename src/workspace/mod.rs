@@ -22,7 +22,7 @@ mod tests;
 pub use clean::{Leftover, leftover};
 pub use diff::diff;
 pub use fingerprint::{Fingerprint, fingerprint};
-pub use home::{Layout, absolute_workflow_path};
+pub use home::{Layout, absolute_workflow_path, resolve_path};
 pub use instance::InstanceDir;
 pub use issues::{Prepared, Workspace, finish, open, prepare, remove, sweep};
 pub use list::list;

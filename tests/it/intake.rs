@@ -263,3 +263,35 @@ fn old_standard_error_of_a_pull_is_not_told_again() {
     );
     daemon.stop();
 }
+
+#[test]
+fn a_field_of_another_type_is_told_and_what_cannot_be_read_holds() {
+    let issues = json!([
+        {"id": "1", "title": "One", "state": "todo", "description": {"type": "doc"}},
+        {"id": "2", "title": "Two", "state": "todo", "blocked_by": [{"number": 1}]},
+    ]);
+    let world = pulling(&format!("echo '{issues}'"));
+    let dry = world.vik(&["run", "--dry-run"]).expect(0);
+    let told = [
+        "issue 1: `description` is an object",
+        "issue 2: `blocked_by` holds something that is no id",
+    ];
+    for words in told {
+        assert!(dry.err.contains(words), "{}", dry.err);
+    }
+    let daemon = world.daemon();
+    eventually("the first issue ran", || !world.sessions("1").is_empty());
+    let status = world.status().unwrap();
+    let text = world.vik(&["status"]).expect(0).out;
+    for words in told {
+        assert!(
+            status["last_pull"]["warnings"].to_string().contains(words),
+            "{status}"
+        );
+        assert!(text.contains(words), "{text}");
+    }
+    let why = world.vik(&["explain", "2"]).out;
+    assert!(why.contains("an unreadable entry of `blocked_by`"), "{why}");
+    assert!(world.sessions("2").is_empty());
+    daemon.stop();
+}

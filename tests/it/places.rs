@@ -154,3 +154,36 @@ fn a_hidden_place_is_written_only_where_it_is_shown_as_well() {
     open.once().expect(0);
     assert_eq!(open.workspace_file("1", "got"), "KEY");
 }
+
+#[test]
+fn a_private_home_is_of_one_issue_and_its_login_of_all() {
+    let login = |token: &str| json!({"tokens": {"access_token": token, "account_id": "me"}});
+    let script = "echo 'notify = [\"evil\"]' >> \"$CODEX_HOME/config.toml\"; ls -A \"$CODEX_HOME\" > seen; \
+        cat \"$CODEX_HOME/auth.json\" > login; \
+        cat \"$CODEX_HOME/config.toml\" > config; \
+        sed s/old/new/ \"$CODEX_HOME/auth.json\" > $TMPDIR/login && cat $TMPDIR/login > \"$CODEX_HOME/auth.json\"; \
+        exec codex \"$@\"";
+    let command = ["sh", "-c", script, "sh"];
+    let agent =
+        json!({"runtime": "codex", "model": "m", "home": "private", "command": command, "sandbox": {}});
+    let world = World::new(&[])
+        .set("/agents/a", agent)
+        .set("/loop", json!({"max_issue_concurrency": 1}));
+    world.once();
+    // Where the user logs in, and where homes of earlier versions are: with what an agent may have left there.
+    let profile = world.home().join("homes/a");
+    std::fs::create_dir_all(&profile).unwrap();
+    std::fs::write(profile.join("auth.json"), login("old").to_string()).unwrap();
+    std::fs::write(profile.join("hooks.json"), "planted before").unwrap();
+    world.tracker.add("1", "One", "todo");
+    world.tracker.add("2", "Two", "todo");
+    world.once().expect(0);
+    for (issue, token) in [("1", "old"), ("2", "new")] {
+        let file = |name: &str| world.workspace_file(issue, name);
+        assert_eq!(file("config").lines().count(), 1, "{issue}: {}", file("config"));
+        assert!(!file("seen").contains("hooks.json"), "{issue}: {}", file("seen"));
+        assert!(file("login").contains(token), "{issue}: {}", file("login"));
+    }
+    let kept = std::fs::read_to_string(profile.join("auth.json")).unwrap();
+    assert!(kept.contains("new"), "{kept}");
+}

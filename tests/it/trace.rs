@@ -337,10 +337,16 @@ fn secrets_in_file_names_are_shown_and_kept_nowhere() {
         let shown = world.vik(args).expect(0).out;
         assert!(!shown.contains(value), "{args:?}: {shown}");
         let names_it = shown.contains("[secret PLAIN]");
-        assert!(names_it || args[1] == "verify" || args[0] == "show", "{args:?}: {shown}");
+        assert!(
+            names_it || args[1] == "verify" || args[0] == "show",
+            "{args:?}: {shown}"
+        );
     }
     let name = format!("quoted {value}");
-    for args in [&["trace", "blame", "--issue", "1", &name][..], &["trace", "blame", "--issue", "1", "--json", &name]] {
+    for args in [
+        &["trace", "blame", "--issue", "1", &name][..],
+        &["trace", "blame", "--issue", "1", "--json", &name],
+    ] {
         let shown = world.vik(args).expect(0).out;
         assert!(!shown.contains(value) && shown.contains("work"), "{shown}");
     }

@@ -36,7 +36,7 @@ use vik_core::workflow::{AgentProfile, Runtime};
 pub use ask::{Ask, Opening, Verdict, Word};
 pub use environment::{COMMON, COMMON_PREFIXES, provider_names, provider_prefixes};
 pub use error::LaunchError;
-pub use login::{LoginSign, login_hint, login_signs, state_paths, temporary_variables};
+pub use login::{LoginSign, login_files, login_hint, login_signs, state_paths, temporary_variables};
 pub use reset::reset_time;
 pub use resume::{resume_failure, valid_session_id};
 

@@ -91,6 +91,15 @@ pub fn login_signs(profile: &AgentProfile, environment: &BTreeMap<String, String
     }
 }
 
+/// The files in an agent's own folder that hold its login, and that it writes anew when it refreshes its tokens.
+pub fn login_files(runtime: Runtime) -> &'static [&'static str] {
+    match runtime {
+        Runtime::Codex => &["auth.json"],
+        Runtime::ClaudeCode => &[".credentials.json"],
+        Runtime::Vex | Runtime::Command => &[],
+    }
+}
+
 /// What a person does to log this agent in.
 pub fn login_hint(profile: &AgentProfile) -> Option<&'static str> {
     match profile.runtime {

@@ -190,6 +190,9 @@ pub struct LastPull {
     pub issues: usize,
     /// Bad items.
     pub skipped: usize,
+    /// Issues' fields that hold something of another type; the daemon's log names them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
     /// How long it took.
     pub duration_ms: u64,
     /// Why it failed.

@@ -94,6 +94,8 @@ pub struct Pull {
     pub count: usize,
     /// Bad items, reported and skipped.
     pub skipped: Vec<Skipped>,
+    /// Fields of kept issues that hold something of another type.
+    pub warnings: Vec<FieldWarning>,
 }
 
 /// Which issues of a pull are kept: of thousands, most are of no interest and would only use memory.
@@ -115,6 +117,26 @@ pub struct Skipped {
     /// Why, in words for people.
     pub reason: String,
 }
+
+/// A field of an issue that is not of its type. The issue is kept, without what the field says.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FieldWarning {
+    /// The issue.
+    pub issue: IssueId,
+    /// The field, as it is called in the item.
+    pub field: &'static str,
+    /// What it holds, and what follows, for people.
+    pub reason: String,
+}
+
+impl fmt::Display for FieldWarning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "issue {}: `{}` {}", self.issue, self.field, self.reason)
+    }
+}
+
+/// Stands for an entry of `blocked_by` from which no id can be read. It is never closed: what cannot be read holds the issue.
+pub const UNREADABLE_BLOCKER: &str = "an unreadable entry of `blocked_by`";
 
 /// Why the output of a pull is no list of issues at all.
 #[derive(Debug, thiserror::Error)]
@@ -147,6 +169,64 @@ struct Head<'a> {
     created_at: Option<&'a RawValue>,
     #[serde(borrow, default)]
     blocked_by: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    description: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    desc: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    labels: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    url: Option<&'a RawValue>,
+}
+
+/// What a field may hold.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Expected {
+    Text,
+    /// Text is ignored without a word: some trackers name their priorities.
+    NumberOrText,
+    ListOfLabels,
+}
+
+impl Expected {
+    /// What is wrong with a value; `null` is as good as no field.
+    fn complaint(self, raw: &RawValue) -> Option<String> {
+        let kind = match raw.get().as_bytes().first()? {
+            b'n' => return None,
+            b'"' => "a text",
+            b'{' => "an object",
+            b'[' => "a list",
+            b't' | b'f' => "true or false",
+            _ => "a number",
+        };
+        let (fits, wanted) = match self {
+            Self::Text => (kind == "a text", "a text"),
+            Self::NumberOrText => (kind == "a number" || kind == "a text", "a number"),
+            Self::ListOfLabels if kind == "a list" => {
+                let labels: Vec<Label> = serde_json::from_str(raw.get()).unwrap_or_default();
+                let bad = labels
+                    .iter()
+                    .filter(|label| matches!(label, Label::Other(_)))
+                    .count();
+                return (bad > 0).then(|| {
+                    "holds entries that are neither a text nor an object with a `name`: these are ignored"
+                        .to_owned()
+                });
+            }
+            Self::ListOfLabels => (false, "a list"),
+        };
+        (!fits).then(|| format!("is {kind}, not {wanted}: it is ignored"))
+    }
+}
+
+/// An entry of `labels`.
+#[derive(Deserialize)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "only which one it is counts")]
+enum Label {
+    Text(String),
+    Named { name: String },
+    Other(serde::de::IgnoredAny),
 }
 
 impl Pull {
@@ -218,7 +298,11 @@ impl<'a> Reader<'a, '_> {
             },
             Ok(item) => {
                 self.pull.count += 1;
-                self.pull.issues.extend(item.wanted(self.wanted));
+                let issue = item.wanted(self.wanted);
+                if let Some(issue) = &issue {
+                    self.pull.warnings.extend(item.warnings(&issue.id));
+                }
+                self.pull.issues.extend(issue);
                 self.seen.insert(item.id, text);
                 return;
             }
@@ -256,6 +340,8 @@ struct Item<'a> {
     priority_milli: Option<i64>,
     created_at: Option<&'a RawValue>,
     blocked_by: Vec<Cow<'a, str>>,
+    /// Fields of another type, and what is said of them.
+    odd: Vec<(&'static str, String)>,
 }
 
 impl<'a> Item<'a> {
@@ -298,15 +384,26 @@ impl<'a> Item<'a> {
             .or(head.status)
             .ok_or_else(|| fail("it has no `state`"))?;
         let state = string(state).ok_or_else(|| fail("its `state` is not text"))?;
-        let title = match head.title {
-            None => Cow::Borrowed(""),
-            Some(raw) if raw.get() == "null" => Cow::Borrowed(""),
-            Some(raw) => string(raw).ok_or_else(|| fail("its `title` is not text"))?,
-        };
-        let blocked_by = match head.blocked_by {
-            None => Vec::new(),
-            Some(raw) => ids(raw).ok_or_else(|| fail("its `blocked_by` is no list of ids"))?,
-        };
+        let fields = [
+            ("title", head.title, Expected::Text),
+            ("description", head.description, Expected::Text),
+            ("desc", head.desc, Expected::Text),
+            ("url", head.url, Expected::Text),
+            ("created_at", head.created_at, Expected::Text),
+            ("priority", head.priority, Expected::NumberOrText),
+            ("labels", head.labels, Expected::ListOfLabels),
+        ];
+        let complaints = fields
+            .into_iter()
+            .filter_map(|(field, raw, expected)| Some((field, expected.complaint(raw?)?)));
+        let mut odd: Vec<_> = complaints.collect();
+        let title = head.title.and_then(string).unwrap_or_default();
+        let blocked_by = head.blocked_by.map(ids).unwrap_or_default();
+        if blocked_by.iter().any(|id| id == UNREADABLE_BLOCKER) {
+            let reason =
+                "holds something that is no id (a text or a number): the issue waits until that is mended";
+            odd.push(("blocked_by", reason.to_owned()));
+        }
         Ok(Self {
             text,
             id,
@@ -315,6 +412,15 @@ impl<'a> Item<'a> {
             priority_milli: head.priority.and_then(milli),
             created_at: head.created_at,
             blocked_by,
+            odd,
+        })
+    }
+
+    fn warnings(&self, issue: &IssueId) -> impl Iterator<Item = FieldWarning> {
+        self.odd.iter().map(|(field, reason)| FieldWarning {
+            issue: issue.clone(),
+            field,
+            reason: reason.clone(),
         })
     }
 
@@ -497,15 +603,16 @@ fn milli(raw: &RawValue) -> Option<i64> {
     number.is_finite().then_some((number * 1000.0) as i64)
 }
 
-/// A list of ids, or a single one; `None` where it is something else.
-fn ids(raw: &RawValue) -> Option<Vec<Cow<'_, str>>> {
+/// A list of ids, or a single one. What is none becomes [`UNREADABLE_BLOCKER`].
+fn ids(raw: &RawValue) -> Vec<Cow<'_, str>> {
+    let id = |raw| scalar(raw).unwrap_or(Cow::Borrowed(UNREADABLE_BLOCKER));
     match raw.get().as_bytes().first() {
-        Some(b'n') => Some(Vec::new()),
+        Some(b'n') => Vec::new(),
         Some(b'[') => {
-            let items: Vec<&RawValue> = serde_json::from_str(raw.get()).ok()?;
-            items.into_iter().map(scalar).collect()
+            let items: Vec<&RawValue> = serde_json::from_str(raw.get()).unwrap_or_default();
+            items.into_iter().map(id).collect()
         }
-        _ => Some(vec![scalar(raw)?]),
+        _ => vec![id(raw)],
     }
 }
 

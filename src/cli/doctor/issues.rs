@@ -17,7 +17,12 @@ pub(super) fn check(workflow: &Workflow, pull: PullResult) -> (Vec<Check>, Vec<I
     let took = pull.took.as_secs_f64();
     match pull.result {
         Err(error) => (vec![failed(&error)], Vec::new()),
-        Ok(Pull { issues, skipped, .. }) => {
+        Ok(Pull {
+            issues,
+            skipped,
+            warnings,
+            ..
+        }) => {
             let mut checks = Vec::new();
             let count = |n: usize| {
                 if n == 1 {
@@ -56,6 +61,23 @@ pub(super) fn check(workflow: &Workflow, pull: PullResult) -> (Vec<Check>, Vec<I
                     Check::warning(Group::Issues, "pull.items", "items_skipped", message)
                         .hint("every item needs `id` (or `identifier`) and `state` (or `status`); each id counts once"),
                 );
+            }
+            if !warnings.is_empty() {
+                let shown = warnings.iter().take(SHOWN);
+                let shown: Vec<_> = shown.map(|warning| one_line(&warning.to_string(), 200)).collect();
+                let more = warnings.len().saturating_sub(SHOWN);
+                let more = if more > 0 {
+                    format!("\nand {more} more")
+                } else {
+                    String::new()
+                };
+                let message = format!("fields of another type:\n{}{more}", shown.join("\n"));
+                checks.push(Check::warning(
+                    Group::Issues,
+                    "pull.fields",
+                    "fields_mistyped",
+                    message,
+                ));
             }
             checks.extend(case(workflow, &issues));
             (checks, issues)

@@ -131,6 +131,7 @@ fn eventful() -> Status {
             ok: false,
             issues: 0,
             skipped: 0,
+            warnings: Vec::new(),
             duration_ms: 60_000,
             error: Some("the command did not end within 60s".to_owned()),
         }),
@@ -262,6 +263,7 @@ fn a_quiet_status_with_a_dashboard() {
         ok: true,
         issues: 1,
         skipped: 0,
+        warnings: Vec::new(),
         duration_ms: 10,
         error: None,
     });

@@ -75,7 +75,11 @@ fn last_pull(pull: Option<&LastPull>, failed_in_a_row: u64, now: Timestamp) -> S
                 String::new()
             };
             let issues = count(u64::try_from(pull.issues).unwrap_or(u64::MAX), "issue");
-            format!("last pull {} ago: {issues}{skipped}\n", ago(pull.at, now))
+            let mut out = format!("last pull {} ago: {issues}{skipped}\n", ago(pull.at, now));
+            for warning in &pull.warnings {
+                out.push_str(&format!("  warning: {}\n", one_line(warning, 200)));
+            }
+            out
         }
         Some(pull) => format!(
             "last pull {} ago FAILED ({failed_in_a_row} in a row): {}\n",

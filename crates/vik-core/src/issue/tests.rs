@@ -124,3 +124,49 @@ fn the_rest_stays_and_the_fingerprint_follows_what_people_change() {
         issue(r#"{"id":"a","state":"todo","desc":"e"}"#).fingerprint()
     );
 }
+
+#[test]
+fn a_field_of_another_type_is_told_and_keeps_the_issue() {
+    for (field, value, fits) in [
+        ("title", "5", false),
+        ("title", "{}", false),
+        ("title", "null", true),
+        ("description", r#"{"type":"doc"}"#, false),
+        ("description", "[]", false),
+        ("description", "null", true),
+        ("desc", "true", false),
+        ("url", "{}", false),
+        ("created_at", "17", false),
+        ("created_at", r#""yesterday""#, true),
+        ("priority", "{}", false),
+        ("priority", "true", false),
+        ("priority", r#""high""#, true),
+        ("labels", "{}", false),
+        ("labels", r#""bug""#, false),
+        ("labels", r#"["bug",{"name":"ui","color":"red"}]"#, true),
+        ("labels", r#"["bug",3,{"title":"ui"}]"#, false),
+        ("blocked_by", r#"[{"number":3}]"#, false),
+        ("blocked_by", "{}", false),
+        ("blocked_by", "[null]", false),
+        ("blocked_by", "[2]", true),
+        ("blocked_by", "2", true),
+    ] {
+        let item = format!(r#"[{{"id":"1","state":"todo","{field}":{value}}}]"#);
+        let pull = Pull::parse(item.as_bytes()).unwrap();
+        assert_eq!(
+            (pull.issues.len(), pull.skipped.len()),
+            (1, 0),
+            "{field}: {value}"
+        );
+        let told: Vec<_> = pull
+            .warnings
+            .iter()
+            .map(|warning| (warning.issue.as_str(), warning.field))
+            .collect();
+        let expected: &[_] = if fits { &[] } else { &[("1", field)] };
+        assert_eq!(told, expected, "{field}: {value}");
+    }
+    let pull = Pull::parse(br#"[{"id":"1","state":"a","blocked_by":["2",{"number":3}]}]"#).unwrap();
+    let blockers: Vec<_> = pull.issues[0].blocked_by.iter().map(|id| id.as_str()).collect();
+    assert_eq!(blockers, ["2", UNREADABLE_BLOCKER]);
+}

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{About, Hold, Scheduler, Seen};
 use crate::ids::IssueId;
-use crate::issue::Issue;
+use crate::issue::{Issue, UNREADABLE_BLOCKER};
 use crate::time::Now;
 
 /// Who waits for whom.
@@ -74,7 +74,7 @@ impl Scheduler {
             .flat_map(|issue| issue.blocked_by.iter());
         direct
             .chain(others)
-            .filter(|id| self.pulled_issue(id).is_none())
+            .filter(|id| id.as_str() != UNREADABLE_BLOCKER && self.pulled_issue(id).is_none())
             .cloned()
     }
 
@@ -102,6 +102,9 @@ impl Scheduler {
 
     /// What an open issue waits for; `None` where it is closed.
     fn waits_for(&self, id: &IssueId) -> Option<&[IssueId]> {
+        if id.as_str() == UNREADABLE_BLOCKER {
+            return Some(&[]);
+        }
         match self.pulled_issue(id) {
             Some(issue) if self.workflow.is_terminal(&issue.state) => None,
             Some(issue) => Some(&issue.blocked_by),

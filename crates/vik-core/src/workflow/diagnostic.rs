@@ -43,7 +43,7 @@ pub const CODES: &[(&str, &str)] = &[
     ),
     (
         "bad_path",
-        "A path of a sandbox goes up, or starts at another user's home.",
+        "A path names a variable or another user's home, or goes up in a sandbox.",
     ),
     (
         "bad_secret",

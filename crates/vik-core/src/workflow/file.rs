@@ -13,7 +13,7 @@ use super::notify::Notify;
 use super::outputs::Outputs;
 use super::secrets::Secret;
 use super::section::section;
-use super::values::{CommandLine, Count, Env, EnvNames, Positive, States, Text, Whole};
+use super::values::{CommandLine, Count, Env, EnvNames, PathText, Positive, States, Text, Whole};
 use super::wakes::file::{Entry, Webhooks};
 use crate::duration::Span;
 use crate::money::MicroUsd;
@@ -126,7 +126,7 @@ section! {
     struct Workspace;
     /// The home folder, relative to the workflow file; `~/` is the home directory. When the section is there and this
     /// is null: `VIK_HOME`, else `~/.vik`.
-    "root" root: optional Text;
+    "root" root: optional PathText;
     instead {
         "path" => "did you mean `root`?",
         "dir" => "did you mean `root`?",
@@ -335,7 +335,7 @@ section! {
     /// The sandbox of this stage: what is written here counts before what its agent's profile says.
     "sandbox" sandbox: optional SandboxChoice;
     /// The file with the prompt, relative to the workflow file. Exactly one of `prompt_file` and `prompt`.
-    "prompt_file" prompt_file: optional Text;
+    "prompt_file" prompt_file: optional PathText;
     /// The prompt itself. Exactly one of `prompt_file` and `prompt`.
     "prompt" prompt: optional Text;
     /// Shell commands around each attempt.

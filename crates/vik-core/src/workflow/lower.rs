@@ -13,7 +13,7 @@ use super::model::{
 use super::places::Places;
 use super::secrets::Listed;
 use super::text::choices;
-use super::values::Text;
+use super::values::{PathText, Text};
 use crate::ids::{AgentName, StageName};
 use crate::limits::{Limit, Spend};
 
@@ -29,7 +29,7 @@ pub(crate) fn lower(file: file::File, places: &Places, sink: &mut Sink) -> Optio
     check.across(&file);
     let listed = Listed::of(&file);
     let workspace_root = match file.workspace.root {
-        Some(Text(path)) => WorkspaceRoot::Path(path),
+        Some(PathText(path)) => WorkspaceRoot::Path(path),
         None if places.contains("workspace") => WorkspaceRoot::UserHome,
         None => WorkspaceRoot::BesideWorkflow,
     };
@@ -290,7 +290,7 @@ impl Check<'_> {
             sandbox: stage.sandbox,
             prompt: match (stage.prompt, stage.prompt_file) {
                 (Some(Text(prompt)), None) => PromptSource::Inline(prompt),
-                (None, Some(Text(file))) => PromptSource::File(file),
+                (None, Some(PathText(file))) => PromptSource::File(file),
                 _ => return None,
             },
             before_run: stage.hooks.before_run.map(|hook| hook.0),

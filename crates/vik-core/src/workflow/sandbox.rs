@@ -11,7 +11,7 @@ use super::decode::{Cx, Decode, Section as _};
 use super::model::{AgentProfile, Permission, Stage};
 use super::section::section;
 use super::text::quoted;
-use super::values::{Text, list};
+use super::values::{Text, list, unexpanded};
 use super::yaml::{Kind, Node};
 
 /// The processes that the tree of an agent may have where nothing is written: more than any build needs, fewer than a
@@ -285,12 +285,10 @@ impl Decode for Paths {
             };
             let why = if path.contains('\0') {
                 Some("no path holds a NUL")
-            } else if path.starts_with('~') && path != "~" && !path.starts_with("~/") {
-                Some("only the own home directory can be named: `~/`")
             } else if path.split('/').any(|part| part == "..") {
                 Some("a path here does not go up (`..`)")
             } else {
-                None
+                unexpanded(&path)
             };
             match why {
                 None => paths.push(path),

@@ -10,7 +10,7 @@ use super::file;
 use super::lower::Check;
 use super::section::section;
 use super::text::{choices, did_you_mean, quoted};
-use super::values::{EnvName, EnvNames, Text};
+use super::values::{EnvName, EnvNames, PathText, Text};
 
 section! {
     /// Where the value of one secret comes from. Exactly one of `env`, `file` and `command`.
@@ -18,7 +18,7 @@ section! {
     /// The variable of the daemon that holds it. Nobody gets that variable any more who does not list the secret.
     "env" env: optional EnvName;
     /// The file that holds it, relative to the workflow file; one line end at its end is left out.
-    "file" file: optional Text;
+    "file" file: optional PathText;
     /// A shell command that prints it, run in the folder of the workflow file for at most 30 seconds; one line end at the
     /// end is left out.
     "command" command: optional Text;
@@ -91,7 +91,7 @@ impl Check<'_> {
             return None;
         }
         let env = secret.env.map(|EnvName(variable)| SecretSource::Env(variable));
-        let file = secret.file.map(|Text(path)| SecretSource::File(path));
+        let file = secret.file.map(|PathText(path)| SecretSource::File(path));
         let command = secret.command.map(|Text(command)| SecretSource::Command(command));
         env.or(file).or(command)
     }

@@ -60,6 +60,40 @@ impl Decode for Text {
     }
 }
 
+/// A path as a person writes it: absolute, below the own home directory (`~/`), or relative to a folder that the key names.
+#[derive(Clone, Debug, Serialize)]
+#[serde(transparent)]
+pub(crate) struct PathText(pub(crate) String);
+
+impl Decode for PathText {
+    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
+        let Text(path) = Text::decode(node, cx)?;
+        let why = unexpanded(&path);
+        if let Some(why) = why {
+            let diagnostic = cx.error("bad_path", node, format!("{} is no path", quoted(&path)));
+            cx.sink.push(diagnostic.hint(why));
+        }
+        why.is_none().then_some(Self(path))
+    }
+
+    fn schema(generator: &mut SchemaGenerator) -> Schema {
+        Text::schema(generator)
+    }
+}
+
+/// What in a path looks as if it were expanded, and is not: it would be the name of a folder.
+pub(crate) fn unexpanded(path: &str) -> Option<&'static str> {
+    let names_variable =
+        |rest: &str| rest.starts_with(|c: char| c == '{' || c == '_' || c.is_ascii_alphabetic());
+    if path.starts_with('~') && path != "~" && !path.starts_with("~/") {
+        Some("only the own home directory can be named: `~/`")
+    } else if path.split('$').skip(1).any(names_variable) {
+        Some("variables are not expanded in paths: write the path itself; `~/` is the own home directory")
+    } else {
+        None
+    }
+}
+
 /// Texts go to files, arguments and variables, where NUL ends them.
 pub(crate) fn no_nul(text: &str, node: &Node, cx: &mut Cx<'_>) -> Option<()> {
     if text.contains('\0') {

@@ -513,3 +513,29 @@ fn each_code_is_documented_and_tested() {
     sorted.sort_unstable();
     assert_eq!(sorted, CODES);
 }
+
+#[test]
+fn no_path_names_a_variable_or_the_home_of_another_user() {
+    let file = |key: &str| {
+        let (root, prompt, secret) = match key.split_once(": ").unwrap() {
+            ("root", value) => (value, "p.md", "s"),
+            ("prompt", value) => ("r", value, "s"),
+            (_, value) => ("r", "p.md", value),
+        };
+        format!(
+            "workspace: {{root: {root}}}\nsecrets: {{S: {{file: {secret}}}}}\nagents: {{a: {{runtime: codex, model: m}}}}\n\
+             issues: {{pull: {{command: x, secrets: [S]}}}}\nissue: {{stages: {{s: {{when: {{state: t}}, agent: a, prompt_file: {prompt}}}}}}}\n"
+        )
+    };
+    for key in ["root", "prompt", "secret"] {
+        for value in ["$X", "'${X}/y'", "a/$X", "~root/x", "/x/$_y"] {
+            let text = file(&format!("{key}: {value}"));
+            let codes: Vec<_> = found(&text).iter().map(|(code, ..)| *code).collect();
+            assert_eq!(codes, ["bad_path"], "{text}");
+        }
+        for value in ["~", "~/x", "/x/y", "x y", "'a$'", "a$1"] {
+            let text = file(&format!("{key}: {value}"));
+            assert!(found(&text).is_empty(), "{text}");
+        }
+    }
+}

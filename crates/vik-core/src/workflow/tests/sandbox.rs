@@ -53,6 +53,8 @@ fn what_cannot_be_meant_is_said() {
         ("sandbox: {network: [\"https://x\"]}", "bad_host"),
         ("sandbox: {write: [../x]}", "bad_path"),
         ("sandbox: {write: [~root/x]}", "bad_path"),
+        ("sandbox: {write: [$HOME/x]}", "bad_path"),
+        ("sandbox: {read: ['/x/${Y}']}", "bad_path"),
         ("sandbox: {memory: much}", "bad_size"),
         ("sandbox: {pids: 0}", "out_of_range"),
     ] {
