@@ -167,7 +167,8 @@ fn plan(
                     .extend(Some(git).filter(|git| git.symlink_metadata().is_ok_and(|facts| facts.is_dir())));
             }
         }
-        write.extend(repository.iter().cloned());
+        // Of the repository of a linked work tree only the tree's own part: an agent that could write the rest could destroy it.
+        write.extend(repository.last().cloned());
     }
     hidden.push(host.layout.home().join("workflows"));
     hidden.extend(

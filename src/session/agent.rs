@@ -10,7 +10,7 @@ use vik_core::event::Event;
 use vik_core::limits::{LimitHit, Spend};
 use vik_core::machine::Answered;
 use vik_core::outcome::{FailureClass, Outcome};
-use vik_core::workflow::{AgentProfile, Home};
+use vik_core::workflow::{AgentProfile, Home, SandboxFiles};
 use vik_proc::{
     AdoptError, Cause, ExitRecord, Handle, Output, ProcessId, Proof, ShimLost, SpawnFailureKind, Stdin,
     StdoutMode, Supervised, identity::boot_id,
@@ -32,6 +32,7 @@ use crate::hooks::how_ended;
 use crate::host::os_env;
 use crate::report;
 use crate::secrets;
+use crate::workspace::worktree::LinkedTree;
 use crate::workspace::{Fingerprint, fs as private};
 
 /// How many slices of output are mapped before the clocks are looked at.
@@ -192,6 +193,10 @@ impl Work<'_> {
         let mut spec = self.shim_spec(program, workdir);
         spec.args = args.iter().map(Into::into).collect();
         spec.sandbox = self.confine_agent(workdir, &mut env)?;
+        if let Some(tree) = self.own_repository(workdir) {
+            tree.separate(&self.host().layout.worktree_record(&start.issue.id))
+                .map_err(|error| broken("cannot make a repository for the linked work tree", &error))?;
+        }
         self.wall_off(workdir, &mut env, spec.sandbox.as_mut())?;
         spec.env = os_env(env);
         spec.stdin = if asks {
@@ -207,6 +212,13 @@ impl Work<'_> {
             spec.control = None;
         }
         Ok(spec)
+    }
+
+    /// The linked work tree in which the agent may commit. Two agents at once in one of them only read the repository.
+    fn own_repository(&self, workdir: &Path) -> Option<LinkedTree> {
+        let policy = self.sandbox_policy()?;
+        let may_write = policy.files == SandboxFiles::Workspace && !self.start().stage.parallel;
+        LinkedTree::of(workdir).filter(|_| may_write)
     }
 
     fn private_home(&self) -> std::io::Result<Option<PathBuf>> {

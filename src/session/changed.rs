@@ -39,6 +39,18 @@ impl Work<'_> {
         .await
     }
 
+    /// Brings what the agent committed in a linked work tree into the main repository, which it cannot write.
+    pub(super) async fn take_over_commits(&self) -> Result<(), Trouble> {
+        let (Some(folder), layout) = (&self.folder, &self.host().layout) else {
+            return Ok(());
+        };
+        let record = layout.worktree_record(&self.start().issue.id);
+        let (supervisor, scratch) = (&self.host().supervisor, layout.service_dir());
+        workspace::worktree::take_over(supervisor, folder.path(), &record, &scratch)
+            .await
+            .map_err(|error| Trouble::failed(FailureClass::Agent, report::chain(&error)))
+    }
+
     /// Tells what the agent changed, and appends it to the trace: once, however often the attempt is taken up.
     pub(super) async fn trace_changes(&self) -> Result<(), Trouble> {
         if !self.agent_ran {

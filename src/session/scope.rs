@@ -54,6 +54,9 @@ struct Owed {
 impl Work<'_> {
     /// Looks at what the agent changed, and holds it against the scope. What came of the agent says more than that.
     pub(super) async fn judge_changes(&mut self, result: Result<(), Cut>) -> Result<(), Cut> {
+        if let Err(trouble) = self.take_over_commits().await {
+            return result.and(Err(trouble.into()));
+        }
         if let Err(trouble) = self.trace_changes().await {
             return result.and(Err(trouble.into()));
         }

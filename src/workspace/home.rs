@@ -180,6 +180,11 @@ impl Layout {
         self.records_dir().join(folder_name(issue) + ".removing")
     }
 
+    /// What a linked work tree had checked out while its agent works in a repository of its own.
+    pub fn worktree_record(&self, issue: &IssueId) -> PathBuf {
+        self.records_dir().join(folder_name(issue) + ".worktree")
+    }
+
     /// The file whose lock lets one process work in an issue's workspace.
     pub fn issue_lock(&self, issue: &IssueId) -> PathBuf {
         self.records_dir().join(folder_name(issue) + ".lock")

@@ -15,6 +15,7 @@ mod list;
 mod lock;
 mod name;
 mod removal;
+pub mod worktree;
 
 #[cfg(test)]
 mod tests;

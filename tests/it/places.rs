@@ -187,3 +187,77 @@ fn a_private_home_is_of_one_issue_and_its_login_of_all() {
     let kept = std::fs::read_to_string(profile.join("auth.json")).unwrap();
     assert!(kept.contains("new"), "{kept}");
 }
+
+fn git(folder: &Path, line: &str) -> String {
+    let output = std::process::Command::new("sh")
+        .args(["-ec", line])
+        .current_dir(folder)
+        .envs([
+            ("GIT_CONFIG_GLOBAL", "/dev/null"),
+            ("GIT_AUTHOR_NAME", "n"),
+            ("GIT_AUTHOR_EMAIL", "e"),
+        ])
+        .envs([("GIT_COMMITTER_NAME", "n"), ("GIT_COMMITTER_EMAIL", "e")])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{line}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn an_agent_commits_in_a_linked_work_tree_and_cannot_harm_the_repository_behind_it() {
+    let script = "cat > prompt; own=$(sed 's/gitdir: //' .git); common=${own%/worktrees/*}; \
+        echo 1 > one && git add one && git commit -qm one && git commit -q --amend -m 'one again' && \
+        git checkout -q -b extra && echo 2 > two && git add two && git commit -qm two && git checkout -q vik/1 && \
+        echo 3 > staged && git add staged && git gc -q && git stash list && echo fine > committed; \
+        rm -rf $common/objects/* $common/refs/heads/* $common/logs/*; git update-ref refs/heads/main vik/1; \
+        git --git-dir=$common update-ref refs/heads/other vik/1; git --git-dir=$common branch -D other; \
+        echo /nowhere > $common/objects/info/alternates; echo x >> $common/config; \
+        mkdir evil; git init -q --bare evil; echo $PWD/evil > $own/commondir; echo /nowhere > $own/gitdir; true";
+    for backend in backends() {
+        let world = world(script);
+        let main = world.env.path("main");
+        let script = "git init -q -b main main; cd main; echo 0 > zero; git add .; git commit -qm zero; git branch other; \
+            git commit -q --allow-empty -m main; git pack-refs --all";
+        git(world.env.root(), script);
+        let before = git(&main, "git rev-parse main other; cat .git/config");
+        let create = format!("git -C {} worktree add -q -b vik/1 \"$PWD\"", main.display());
+        let world = world
+            .set("/issue/hooks", json!({"after_create": create}))
+            .set("/agents/a/sandbox/backend", json!(backend));
+        world.once().expect(0);
+        let workspace = world.workspace("1");
+        assert_eq!(world.workspace_file("1", "committed"), "fine\n", "{backend}");
+        assert_eq!(
+            git(&main, "git rev-parse main other; cat .git/config"),
+            before,
+            "{backend}"
+        );
+        assert_eq!(
+            git(&main, "git log --format=%s vik/1"),
+            "one again\nmain\nzero\n",
+            "{backend}"
+        );
+        assert_eq!(git(&main, "git log -1 --format=%s extra"), "two\n", "{backend}");
+        git(&main, "git fsck --strict");
+        assert_eq!(
+            git(
+                &workspace,
+                "git branch --show-current; git diff --cached --name-only"
+            ),
+            "vik/1\nstaged\n"
+        );
+        assert_eq!(
+            git(
+                &workspace,
+                "git rev-parse --path-format=absolute --git-common-dir"
+            )
+            .trim(),
+            main.join(".git").to_str().unwrap()
+        );
+        assert!(
+            !git(&main, "ls .git/objects/info").contains("alternates"),
+            "{backend}"
+        );
+    }
+}

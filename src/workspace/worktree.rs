@@ -1,0 +1,402 @@
+//! A workspace that is a linked work tree: what its agent commits goes into a repository of the attempt's own first, since who
+//! can write the main repository can destroy it. What is there afterwards is taken over by Vik.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::io::{self, Read};
+use std::os::unix::fs::{OpenOptionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use nix::fcntl::OFlag;
+use nix::sys::stat::Mode;
+use serde::{Deserialize, Serialize};
+use vik_proc::{Limits, ShimSpec, Stdin, Supervisor};
+
+use super::changes::small_file;
+use super::fs::{create_private_dir_all, write_atomic, write_json_atomic, write_private};
+use super::removal;
+
+/// The attempt's own repository, in the work tree's part of the main one.
+const SEPARATE: &str = "vik";
+
+/// How long git may take to take commits over.
+const GIT_TIMEOUT: Duration = Duration::from_mins(5);
+
+/// The most that is read of a file of packed refs.
+const MAX_PACKED_REFS: u64 = 64 * 1024 * 1024;
+
+/// The most that git may print.
+const GIT_BYTES: usize = 16 * 1024 * 1024;
+
+/// A linked work tree.
+#[derive(Clone, Debug)]
+pub struct LinkedTree {
+    workdir: PathBuf,
+    /// Its part of the main repository.
+    own: PathBuf,
+    common: PathBuf,
+}
+
+/// What the work tree had checked out before its agent started; kept where no agent can write.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Before {
+    own: PathBuf,
+    /// The branch, and the commit that it named.
+    branch: Option<(String, Option<String>)>,
+}
+
+/// Why commits were not taken over.
+#[derive(Debug, thiserror::Error)]
+pub enum TakeOverError {
+    /// A file cannot be read or written.
+    #[error("cannot take over the commits of the linked work tree")]
+    Io(#[from] io::Error),
+    /// The agent changed where git finds objects.
+    #[error("the commits in {} are not taken over: it has links or other repositories among its objects", .0.display())]
+    Foreign(PathBuf),
+    /// git failed.
+    #[error("cannot take over the commits of the linked work tree: {0}")]
+    Git(String),
+}
+
+impl LinkedTree {
+    /// The work tree in this folder, where it is one that its repository knows.
+    pub fn of(workdir: &Path) -> Option<Self> {
+        let own = vik_proc::repository_in(workdir).pop()?;
+        let common = own.parent()?.parent()?.to_owned();
+        Some(Self {
+            workdir: workdir.to_owned(),
+            own,
+            common,
+        })
+    }
+
+    /// Leads git in the work tree to a repository of its own, which borrows the objects of the main one and begins with its
+    /// branches. `record` says what was checked out. Blocks.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn separate(&self, record: &Path) -> io::Result<()> {
+        if self.common.join("reftable").exists() {
+            // Its refs are no files that could be copied: the agent only reads the repository.
+            return Ok(());
+        }
+        let separate = self.own.join(SEPARATE);
+        if !record.exists() {
+            remove(&self.own)?;
+            let head = small_file(&self.own.join("HEAD"))?;
+            let branch = head.strip_prefix("ref:").map(str::trim);
+            let branch = branch.map(|name| (name.to_owned(), self.resolve(name)));
+            let own = self.own.clone();
+            write_json_atomic(record, &Before { own, branch })?;
+        }
+        if separate.symlink_metadata().is_ok() {
+            // Left by an attempt that was cut off: what its agent made of it must not lead elsewhere.
+            if !is_plain(&separate.join("objects"), 3)? || !separate.symlink_metadata()?.is_dir() {
+                return Err(io::Error::other(format!(
+                    "{} has links among its objects",
+                    separate.display()
+                )));
+            }
+        } else {
+            for folder in [
+                "objects/info",
+                "objects/pack",
+                "refs/heads",
+                "refs/tags",
+                "info",
+                "logs",
+            ] {
+                create_private_dir_all(&separate.join(folder))?;
+            }
+            for file in ["config", "HEAD", "packed-refs", "shallow", "info/exclude"] {
+                let from = self.common.join(file);
+                if from.is_file() {
+                    std::fs::copy(from, separate.join(file))?;
+                }
+            }
+            copy_refs(&self.common.join("refs"), &separate.join("refs"))?;
+            symlink(self.common.join("hooks"), separate.join("hooks"))?;
+        }
+        write_private(
+            &separate.join("objects/info/alternates"),
+            self.alternates().as_bytes(),
+        )?;
+        write_atomic(&self.own.join("commondir"), format!("{SEPARATE}\n").as_bytes())
+    }
+
+    /// The commit of a ref, where it is known without asking git.
+    fn resolve(&self, name: &str) -> Option<String> {
+        let loose = small_file(&self.common.join(name)).ok();
+        let packed = || packed_refs(&self.common.join("packed-refs")).remove(name);
+        loose
+            .or_else(packed)
+            .map(|hash| hash.trim().to_owned())
+            .filter(|hash| is_hash(hash))
+    }
+
+    fn alternates(&self) -> String {
+        format!("{}\n", self.common.join("objects").display())
+    }
+}
+
+/// Leads git in a work tree back to its main repository, and takes over what was committed: the branch that was checked out,
+/// and branches that the main repository does not have. Nothing where no agent worked in it.
+///
+/// # Errors
+/// When something was not taken over; it stays where it is.
+pub async fn take_over(
+    supervisor: &Supervisor,
+    workdir: &Path,
+    record: &Path,
+    scratch: &Path,
+) -> Result<(), TakeOverError> {
+    let before: Before = match std::fs::read(record) {
+        Ok(text) => serde_json::from_slice(&text).map_err(io::Error::other)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error.into()),
+    };
+    let Some(common) = before.own.ancestors().nth(2).map(Path::to_owned) else {
+        return Ok(());
+    };
+    let tree = LinkedTree {
+        workdir: workdir.to_owned(),
+        own: before.own,
+        common,
+    };
+    if !tree.own.is_dir() {
+        // The user removed the work tree.
+        return Ok(std::fs::remove_file(record)?);
+    }
+    write_atomic(&tree.own.join("commondir"), b"../..\n")?;
+    let link = tree.workdir.join(".git");
+    write_atomic(
+        &tree.own.join("gitdir"),
+        format!("{}\n", link.display()).as_bytes(),
+    )?;
+    let result = tree.take_branches(supervisor, before.branch, scratch).await;
+    if result.is_ok() {
+        remove(&tree.own)?;
+        std::fs::remove_file(record)?;
+    }
+    result
+}
+
+impl LinkedTree {
+    async fn take_branches(
+        &self,
+        supervisor: &Supervisor,
+        checked_out: Option<(String, Option<String>)>,
+        scratch: &Path,
+    ) -> Result<(), TakeOverError> {
+        let separate = self.own.join(SEPARATE);
+        let objects = separate.join("objects");
+        if !separate.symlink_metadata().is_ok_and(|facts| facts.is_dir()) {
+            return Ok(());
+        }
+        let alternates = small_file(&objects.join("info/alternates"));
+        if !is_plain(&objects, 3)? || alternates.ok() != Some(self.alternates()) {
+            return Err(TakeOverError::Foreign(separate));
+        }
+        let mut branches = packed_refs(&separate.join("packed-refs"));
+        loose_refs(&separate, Path::new("refs"), &mut branches)?;
+        let mut moves = Vec::new();
+        for (name, new) in branches {
+            let known = self
+                .git(supervisor, &["rev-parse", "-q", "--verify", &name], None, false)
+                .await
+                .ok();
+            let known = known.map(|text| String::from_utf8_lossy(&text).trim().to_owned());
+            match &checked_out {
+                _ if known.as_ref() == Some(&new) => {}
+                Some((own, old)) if *own == name => moves.push((name, new, old.clone())),
+                _ if known.is_none() => moves.push((name, new, None)),
+                // A branch of the user's, which this work tree had not checked out, stays as it is.
+                _ => {}
+            }
+        }
+        if let Some((own, _)) = &checked_out {
+            let head = small_file(&self.own.join("HEAD")).unwrap_or_default();
+            let head = head.strip_prefix("ref:").map(str::trim);
+            let is_taken = |name: &str| name == own || moves.iter().any(|(moved, ..)| moved == name);
+            if head.is_some_and(|name| !is_taken(name)) {
+                write_atomic(&self.own.join("HEAD"), format!("ref: {own}\n").as_bytes())?;
+            }
+        }
+        let args = ["for-each-ref", "--format=^%(objectname)"];
+        let known = self
+            .git(supervisor, &args, None, false)
+            .await
+            .map_err(TakeOverError::Git)?;
+        let mut wanted = String::from_utf8_lossy(&known).into_owned();
+        let head = small_file(&self.own.join("HEAD")).unwrap_or_default();
+        let detached = Some(head.trim()).filter(|hash| is_hash(hash));
+        let tips = moves.iter().map(|(_, new, _)| new.as_str()).chain(detached);
+        tips.for_each(|new| wanted.push_str(&format!("{new}\n")));
+        let list = scratch.join(format!("take-over-{}", uuid::Uuid::now_v7().simple()));
+        write_private(&list, wanted.as_bytes())?;
+        let pack = self.common.join("objects/pack/pack");
+        let pack = pack.to_string_lossy();
+        // What is staged and in no commit yet goes with it, and what was amended.
+        let args = [
+            "pack-objects",
+            "-q",
+            "--revs",
+            "--reflog",
+            "--indexed-objects",
+            "--local",
+            "--non-empty",
+            &pack,
+        ];
+        let packed = self.git(supervisor, &args, Some(&list), true).await;
+        let _ = std::fs::remove_file(&list);
+        packed.map_err(TakeOverError::Git)?;
+        for (name, new, old) in moves {
+            let none = "0".repeat(new.len());
+            let args = ["update-ref", &name, &new, old.as_deref().unwrap_or(&none)];
+            if self.git(supervisor, &args, None, false).await.is_err() {
+                // Somebody else moved it meanwhile: both stay.
+                let aside = name.replacen("refs/heads/", "refs/vik/", 1);
+                tracing::warn!(
+                    branch = name,
+                    "the branch was moved by somebody else: the agent's commits are at {aside}"
+                );
+                let args = ["update-ref", &aside, &new];
+                self.git(supervisor, &args, None, false)
+                    .await
+                    .map_err(TakeOverError::Git)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs git in the main repository, which no agent could write.
+    async fn git(
+        &self,
+        supervisor: &Supervisor,
+        args: &[&str],
+        stdin: Option<&Path>,
+        borrows: bool,
+    ) -> Result<Vec<u8>, String> {
+        let mut spec = ShimSpec::command("git", &self.common);
+        let safe = ["-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false"];
+        spec.args = safe.iter().chain(args).map(OsString::from).collect();
+        let mut env: BTreeMap<&str, OsString> = [
+            ("PATH", std::env::var_os("PATH").unwrap_or_default()),
+            ("LC_ALL", "C".into()),
+            ("GIT_DIR", self.common.clone().into()),
+            ("GIT_CONFIG_NOSYSTEM", "1".into()),
+            ("GIT_CONFIG_GLOBAL", "/dev/null".into()),
+            ("GIT_NO_LAZY_FETCH", "1".into()),
+            ("GIT_NO_REPLACE_OBJECTS", "1".into()),
+            ("GIT_TERMINAL_PROMPT", "0".into()),
+        ]
+        .into();
+        if borrows {
+            let objects = self.own.join(SEPARATE).join("objects");
+            env.insert("GIT_OBJECT_DIRECTORY", objects.into());
+            env.insert("GIT_INDEX_FILE", self.own.join("index").into());
+        }
+        spec.env = env
+            .into_iter()
+            .map(|(name, value)| (name.into(), value))
+            .collect();
+        if let Some(file) = stdin {
+            spec.stdin = Stdin::File(file.to_owned());
+        }
+        let limits = Limits {
+            timeout: GIT_TIMEOUT,
+            max_bytes: GIT_BYTES,
+        };
+        let run = supervisor.output(&spec, limits, std::future::pending()).await;
+        let run = run.map_err(|error| crate::report::chain(&error))?;
+        if run.is_success() {
+            return Ok(run.stdout);
+        }
+        let verb = args.first().copied().unwrap_or_default();
+        Err(format!("`git {verb}` {}", crate::hooks::how_ended(&run.exit)))
+    }
+}
+
+/// Removes the separate repository, whatever an agent made of it.
+fn remove(own: &Path) -> io::Result<()> {
+    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    let folder = nix::fcntl::open(own, flags, Mode::empty())?;
+    removal::remove_at(&folder, OsStr::new(SEPARATE)).map(|_| ())
+}
+
+/// Whether there are only files and folders, and none deeper than git makes them.
+fn is_plain(folder: &Path, depth: u32) -> io::Result<bool> {
+    if depth == 0 || !folder.symlink_metadata()?.is_dir() {
+        return Ok(false);
+    }
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
+        let kind = entry.file_type()?;
+        if !kind.is_file() && !(kind.is_dir() && is_plain(&entry.path(), depth - 1)?) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// The refs in a file of packed ones, which an agent may have written.
+fn packed_refs(file: &Path) -> BTreeMap<String, String> {
+    let flags = (OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits();
+    let opened = std::fs::OpenOptions::new()
+        .read(true)
+        .custom_flags(flags)
+        .open(file);
+    let mut text = String::new();
+    if let Ok(file) = opened
+        && file.metadata().is_ok_and(|facts| facts.is_file())
+        && file.take(MAX_PACKED_REFS).read_to_string(&mut text).is_err()
+    {
+        return BTreeMap::new();
+    }
+    let pairs = text.lines().filter_map(|line| line.split_once(' '));
+    pairs
+        .filter(|(hash, name)| is_hash(hash) && name.starts_with("refs/"))
+        .map(|(hash, name)| (name.to_owned(), hash.to_owned()))
+        .collect()
+}
+
+fn is_hash(text: &str) -> bool {
+    matches!(text.len(), 40 | 64) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// The refs below `path` of a repository that have files of their own.
+fn loose_refs(repository: &Path, path: &Path, refs: &mut BTreeMap<String, String>) -> io::Result<()> {
+    let folder = repository.join(path);
+    if !folder.symlink_metadata().is_ok_and(|facts| facts.is_dir()) {
+        return Ok(());
+    }
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
+        let path = path.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            loose_refs(repository, &path, refs)?;
+        } else if let (Some(name), Ok(hash)) = (path.to_str(), small_file(&entry.path()))
+            && is_hash(hash.trim())
+        {
+            refs.insert(name.to_owned(), hash.trim().to_owned());
+        }
+    }
+    Ok(())
+}
+
+/// Copies the refs of the user's repository.
+fn copy_refs(from: &Path, to: &Path) -> io::Result<()> {
+    create_private_dir_all(to)?;
+    for entry in std::fs::read_dir(from)? {
+        let entry = entry?;
+        let (kind, to) = (entry.file_type()?, to.join(entry.file_name()));
+        if kind.is_dir() {
+            copy_refs(&entry.path(), &to)?;
+        } else if kind.is_file() {
+            std::fs::copy(entry.path(), to)?;
+        }
+    }
+    Ok(())
+}
