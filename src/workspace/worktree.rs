@@ -334,7 +334,8 @@ fn is_plain(folder: &Path, depth: u32) -> io::Result<bool> {
     for entry in std::fs::read_dir(folder)? {
         let entry = entry?;
         let kind = entry.file_type()?;
-        if !kind.is_file() && !(kind.is_dir() && is_plain(&entry.path(), depth - 1)?) {
+        let fits = kind.is_file() || (kind.is_dir() && is_plain(&entry.path(), depth - 1)?);
+        if !fits {
             return Ok(false);
         }
     }
