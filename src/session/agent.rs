@@ -232,16 +232,6 @@ impl Work<'_> {
         Ok(Some(logins.issue))
     }
 
-    /// The logins of the profile and of this issue's agent.
-    fn logins(&self) -> LoginSync {
-        let (start, layout) = (self.start(), &self.host().layout);
-        LoginSync {
-            profile: layout.agent_home(&start.stage.agent),
-            issue: layout.issue_agent_home(&start.issue.id, &start.stage.agent),
-            files: vik_agents::login_files(self.kept.profile.runtime),
-        }
-    }
-
     /// Follows the raw file from its first byte: what the log has already is only looked at.
     fn follower(&mut self) -> Result<Follower, Trouble> {
         let log = self

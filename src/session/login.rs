@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime};
 use serde_json::Value;
 use tokio::task::{AbortHandle, spawn_blocking};
 
+use super::attempt::Work;
 use crate::workspace::changes::small_file;
 use crate::workspace::fs::write_atomic;
 
@@ -72,6 +73,18 @@ impl LoginSync {
             }
         });
         Running(task.abort_handle())
+    }
+}
+
+impl Work<'_> {
+    /// The logins of the profile and of this issue's agent.
+    pub(super) fn logins(&self) -> LoginSync {
+        let (start, layout) = (self.start(), &self.host().layout);
+        LoginSync {
+            profile: layout.agent_home(&start.stage.agent),
+            issue: layout.issue_agent_home(&start.issue.id, &start.stage.agent),
+            files: vik_agents::login_files(self.kept.profile.runtime),
+        }
     }
 }
 

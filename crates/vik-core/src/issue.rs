@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 use vik_scope::Scope;
 
+use self::fields::Expected;
 use crate::ids::IssueId;
 use crate::intent::{BadIntent, IssueIntent, may_say};
 use crate::trust::Origin;
@@ -177,56 +178,6 @@ struct Head<'a> {
     labels: Option<&'a RawValue>,
     #[serde(borrow, default)]
     url: Option<&'a RawValue>,
-}
-
-/// What a field may hold.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Expected {
-    Text,
-    /// Text is ignored without a word: some trackers name their priorities.
-    NumberOrText,
-    ListOfLabels,
-}
-
-impl Expected {
-    /// What is wrong with a value; `null` is as good as no field.
-    fn complaint(self, raw: &RawValue) -> Option<String> {
-        let kind = match raw.get().as_bytes().first()? {
-            b'n' => return None,
-            b'"' => "a text",
-            b'{' => "an object",
-            b'[' => "a list",
-            b't' | b'f' => "true or false",
-            _ => "a number",
-        };
-        let (fits, wanted) = match self {
-            Self::Text => (kind == "a text", "a text"),
-            Self::NumberOrText => (kind == "a number" || kind == "a text", "a number"),
-            Self::ListOfLabels if kind == "a list" => {
-                let labels: Vec<Label> = serde_json::from_str(raw.get()).unwrap_or_default();
-                let bad = labels
-                    .iter()
-                    .filter(|label| matches!(label, Label::Other(_)))
-                    .count();
-                return (bad > 0).then(|| {
-                    "holds entries that are neither a text nor an object with a `name`: these are ignored"
-                        .to_owned()
-                });
-            }
-            Self::ListOfLabels => (false, "a list"),
-        };
-        (!fits).then(|| format!("is {kind}, not {wanted}: it is ignored"))
-    }
-}
-
-/// An entry of `labels`.
-#[derive(Deserialize)]
-#[serde(untagged)]
-#[expect(dead_code, reason = "only which one it is counts")]
-enum Label {
-    Text(String),
-    Named { name: String },
-    Other(serde::de::IgnoredAny),
 }
 
 impl Pull {
@@ -625,5 +576,6 @@ fn scalar(raw: &RawValue) -> Option<Cow<'_, str>> {
     }
 }
 
+mod fields;
 #[cfg(test)]
 mod tests;
