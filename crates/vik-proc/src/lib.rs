@@ -33,6 +33,7 @@ mod sys;
 mod task_group;
 mod tcp_peer;
 mod tree;
+pub mod untrusted;
 
 pub use audit::{Audited, audit};
 pub use capabilities::{Capability, capabilities, unenforced_limits};

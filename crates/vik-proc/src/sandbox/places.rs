@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::untrusted;
+
 /// What programs write to that is nobody's. Terminals are not among it: in their folder stand those of the user too, and
 /// who opens one reads what is typed there.
 pub const DEVICES: [&str; 8] = [
@@ -44,15 +46,22 @@ fn kind(path: &Path) -> Option<std::fs::FileType> {
     path.symlink_metadata().ok().map(|facts| facts.file_type())
 }
 
-/// What a file in place of a repository leads to.
+/// The most that is read of a file that leads from a work tree to its repository, or back.
+const MAX_LINK_BYTES: u64 = 64 * 1024;
+
+/// What a file in place of a repository leads to. An agent may have written it, so the wait for where it leads is bounded.
 fn linked(git: &Path) -> Option<Vec<PathBuf>> {
-    if !kind(git)?.is_file() {
-        return None;
-    }
-    let text = std::fs::read_to_string(git).ok()?;
+    let git = git.to_owned();
+    let found = untrusted::within(untrusted::READ_TIMEOUT, move || Ok(linked_now(&git)));
+    found.ok().flatten()
+}
+
+fn linked_now(git: &Path) -> Option<Vec<PathBuf>> {
+    let read = |path: &Path| String::from_utf8(untrusted::read(path, MAX_LINK_BYTES).ok()?).ok();
+    let text = read(git)?;
     let named = Path::new(text.strip_prefix("gitdir:")?.trim());
     let own = git.parent()?.join(named).canonicalize().ok()?;
-    let back = std::fs::read_to_string(own.join("gitdir")).ok()?;
+    let back = read(&own.join("gitdir"))?;
     if own.join(back.trim()).canonicalize().ok()? != git.canonicalize().ok()? {
         return None;
     }
@@ -110,5 +119,36 @@ mod tests {
         )
         .unwrap();
         assert_eq!(repository_of(&dir.join("forged")), none);
+    }
+
+    #[test]
+    fn what_takes_the_place_of_a_link_to_a_repository_is_never_waited_for() {
+        use std::os::unix::fs::symlink;
+
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path().canonicalize().unwrap();
+        let none: [PathBuf; 0] = [];
+        std::fs::create_dir_all(dir.join("work/trap")).unwrap();
+        let (git, back) = (dir.join("work/.git"), dir.join("work/trap/gitdir"));
+        let kinds: [fn(&Path); 4] = [
+            |path| nix::unistd::mkfifo(path, nix::sys::stat::Mode::S_IRWXU).unwrap(),
+            |path| symlink("/dev/zero", path).unwrap(),
+            |path| std::fs::File::create(path).unwrap().set_len(1 << 40).unwrap(),
+            |path| symlink(path, path).unwrap(),
+        ];
+        let started = std::time::Instant::now();
+        for make in kinds {
+            std::fs::write(&git, "gitdir: trap").unwrap();
+            make(&back);
+            assert_eq!(repository_in(&dir.join("work")), none);
+            std::fs::remove_file(&git).unwrap();
+            make(&git);
+            assert_eq!(repository_in(&dir.join("work")), none);
+            assert_eq!(repository_of(&dir.join("work")), none);
+            std::fs::remove_file(&git).unwrap();
+            std::fs::remove_file(&back).unwrap();
+        }
+        // Nothing of it ran into the limit on time.
+        assert!(started.elapsed() < untrusted::READ_TIMEOUT);
     }
 }

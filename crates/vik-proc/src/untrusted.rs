@@ -1,0 +1,237 @@
+//! Reads files that an agent may have written, or replaced by something else.
+//!
+//! This is the only way in which Vik reads such files. No link is followed below the folder that a caller trusts, nothing
+//! but a regular file is opened, opening never blocks, and a file larger than the caller's limit is an error. [`read`] and
+//! [`read_below`] return after [`READ_TIMEOUT`] at the latest, also where the file system does not answer.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Component, Path};
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::fcntl::{AtFlags, OFlag, open, openat};
+use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat};
+
+/// How long [`read`] and [`read_below`] wait for a file system.
+pub const READ_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A folder is opened without following a link in its own place.
+const FOLDER: OFlag = OFlag::O_RDONLY
+    .union(OFlag::O_DIRECTORY)
+    .union(OFlag::O_NOFOLLOW)
+    .union(OFlag::O_CLOEXEC);
+
+/// A file is opened without following a link in its own place. Should a pipe or a terminal have taken its place since it
+/// was examined, opening neither blocks nor makes the terminal Vik's own.
+const FILE: OFlag = OFlag::O_RDONLY
+    .union(OFlag::O_NOFOLLOW)
+    .union(OFlag::O_NONBLOCK)
+    .union(OFlag::O_NOCTTY)
+    .union(OFlag::O_CLOEXEC);
+
+/// Reads a file of at most `limit` bytes. Links on the way to its folder are followed, one in its own place is not.
+///
+/// # Errors
+/// When there is no regular file, it is larger than `limit`, it cannot be read, or reading takes too long.
+pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    let folder = if folder.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        folder
+    };
+    read_below(folder, Path::new(name), limit)
+}
+
+/// Reads a file of at most `limit` bytes below a folder. Links on the way to that folder are followed, none below it is.
+///
+/// # Errors
+/// As [`read`]; and when the path leads out of the folder.
+pub fn read_below(folder: &Path, path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    let (folder, path) = (folder.to_owned(), path.to_owned());
+    within(READ_TIMEOUT, move || {
+        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let folder = open(&folder, flags, Mode::empty())?;
+        read_at(folder, &path, limit)
+    })
+}
+
+/// [`read_below`] an open folder, without a limit on time: for callers that have one of their own.
+///
+/// # Errors
+/// As [`read_below`].
+pub fn read_at(folder: impl AsFd, path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    let (file, facts) = open_at(folder, path)?;
+    let size = u64::try_from(facts.st_size).unwrap_or(0);
+    if size > limit {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
+    // It may grow meanwhile.
+    file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > limit {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    Ok(bytes)
+}
+
+/// Opens a regular file below an open folder, and returns what the system says of it. No link is followed.
+///
+/// # Errors
+/// When it is not there, is no regular file, or cannot be opened; and when the path leads out of the folder.
+pub fn open_at(folder: impl AsFd, path: &Path) -> io::Result<(File, FileStat)> {
+    let mut parts = Vec::new();
+    for part in path.components() {
+        match part {
+            Component::Normal(name) => parts.push(name),
+            Component::CurDir => {}
+            _ => return Err(io::ErrorKind::InvalidInput.into()),
+        }
+    }
+    let Some((name, folders)) = parts.split_last() else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    let mut above: Option<OwnedFd> = None;
+    for folder_name in folders {
+        let inner = match &above {
+            Some(above) => openat(above, *folder_name, FOLDER, Mode::empty()),
+            None => openat(&folder, *folder_name, FOLDER, Mode::empty()),
+        };
+        above = Some(inner.map_err(|error| not_followed(error, folder_name))?);
+    }
+    match above {
+        Some(above) => open_file(above, name),
+        None => open_file(folder, name),
+    }
+}
+
+fn open_file(folder: impl AsFd, name: &OsStr) -> io::Result<(File, FileStat)> {
+    // Opening a device may do something: it is examined before it is opened, and again afterwards.
+    check_is_file(&fstatat(&folder, name, AtFlags::AT_SYMLINK_NOFOLLOW)?)?;
+    let file = openat(&folder, name, FILE, Mode::empty()).map_err(|error| not_followed(error, name))?;
+    let facts = fstat(&file)?;
+    check_is_file(&facts)?;
+    Ok((File::from(file), facts))
+}
+
+fn check_is_file(facts: &FileStat) -> io::Result<()> {
+    let kind = match SFlag::from_bits_truncate(facts.st_mode) & SFlag::S_IFMT {
+        SFlag::S_IFREG => return Ok(()),
+        SFlag::S_IFLNK => "a link",
+        SFlag::S_IFDIR => "a folder",
+        SFlag::S_IFIFO => "a pipe",
+        SFlag::S_IFSOCK => "a socket",
+        _ => "a device",
+    };
+    Err(io::Error::other(format!("it is {kind}, not a regular file")))
+}
+
+fn not_followed(error: Errno, name: &OsStr) -> io::Error {
+    match error {
+        Errno::ELOOP => io::Error::other(format!("`{}` is a link", name.display())),
+        error => error.into(),
+    }
+}
+
+/// Runs blocking work on a thread of its own and waits for it at most this long. Work that takes longer is left to itself.
+///
+/// # Errors
+/// As the work; with [`io::ErrorKind::TimedOut`] when it takes too long.
+pub fn within<T: Send + 'static>(
+    limit: Duration,
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    let (done, result) = sync_channel(1);
+    std::thread::Builder::new()
+        .name("untrusted-read".to_owned())
+        .spawn(move || {
+            let _ = done.send(work());
+        })?;
+    match result.recv_timeout(limit) {
+        Ok(result) => result,
+        Err(RecvTimeoutError::Timeout) => Err(io::Error::new(
+            io::ErrorKind::TimedOut,
+            "the file system does not answer",
+        )),
+        Err(RecvTimeoutError::Disconnected) => Err(io::Error::other("reading failed")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn only_regular_files_within_the_limit_are_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::write(at("file"), "12345").unwrap();
+        assert_eq!(read(&at("file"), 5).unwrap(), b"12345");
+        assert_eq!(
+            read(&at("file"), 4).unwrap_err().kind(),
+            io::ErrorKind::FileTooLarge
+        );
+        assert_eq!(read(&at("none"), 4).unwrap_err().kind(), io::ErrorKind::NotFound);
+        // A file of the kernel's says that it is empty.
+        assert_eq!(
+            read(Path::new("/proc/self/status"), 8).unwrap_err().kind(),
+            io::ErrorKind::FileTooLarge
+        );
+        std::fs::create_dir(at("folder")).unwrap();
+        symlink("file", at("link")).unwrap();
+        symlink("loop", at("loop")).unwrap();
+        nix::unistd::mkfifo(&at("pipe"), Mode::S_IRWXU).unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(at("socket")).unwrap();
+        File::create(at("sparse")).unwrap().set_len(1 << 40).unwrap();
+        for name in ["folder", "link", "loop", "pipe", "socket", "sparse"] {
+            assert!(read(&at(name), 1 << 20).is_err(), "{name}");
+        }
+        assert!(read(Path::new("/dev/zero"), 8).is_err());
+        assert!(read(Path::new("/dev/null"), 8).is_err());
+    }
+
+    #[test]
+    fn no_link_below_the_folder_is_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::create_dir_all(at("real/deep")).unwrap();
+        std::fs::write(at("real/deep/file"), "x").unwrap();
+        symlink("real", at("linked")).unwrap();
+        let read = |path: &str| read_below(folder.path(), Path::new(path), 8);
+        assert_eq!(read("real/./deep/file").unwrap(), b"x");
+        for path in [
+            "linked/deep/file",
+            "real/../real/deep/file",
+            "/etc/passwd",
+            "",
+            ".",
+        ] {
+            assert!(read(path).is_err(), "{path}");
+        }
+        assert_eq!(
+            read_below(&at("linked"), Path::new("deep/file"), 8).unwrap(),
+            b"x"
+        );
+    }
+
+    #[test]
+    fn a_file_system_that_does_not_answer_is_not_waited_for() {
+        let (hold, held) = sync_channel::<()>(0);
+        let started = std::time::Instant::now();
+        let result = within(Duration::from_millis(50), move || {
+            let _ = held.recv();
+            Ok(())
+        });
+        assert_eq!(result.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        assert!(started.elapsed() < Duration::from_secs(5));
+        drop(hold);
+    }
+}
