@@ -51,6 +51,7 @@ fn folder() -> Option<&'static std::path::Path> {
 #[cfg(debug_assertions)]
 pub fn wall_clock() -> Timestamp {
     let now = Timestamp::now();
+    #[expect(clippy::disallowed_methods, reason = "a file of the tests")]
     let jumped = folder()
         .and_then(|folder| std::fs::read_to_string(folder.join("clock")).ok())
         .and_then(|text| text.trim().parse().ok());

@@ -2,6 +2,8 @@
 //!
 //! The library exists for the `vik` program, its tests and its benchmarks; it is no stable API.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 pub mod cli;
 pub mod control;
 pub mod crash;

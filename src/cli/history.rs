@@ -13,6 +13,7 @@ use crate::history::{Books, join};
 use crate::report::{Failure, chain};
 use crate::workflow_file::{WorkflowFile, absolute};
 use crate::workspace::Layout;
+use crate::workspace::fs as private;
 
 /// The home of a workflow: where its daemon says, else where the workflow file says.
 ///
@@ -46,7 +47,7 @@ pub fn read(root: &Path) -> Result<History, Failure> {
 /// The censuses of a home: of attempts whose processes are not proven to be gone.
 pub fn censuses(root: &Path) -> Vec<PathBuf> {
     let list = |folder: &Path| -> Vec<PathBuf> {
-        std::fs::read_dir(folder)
+        private::list_folder(folder)
             .map(|entries| entries.flatten().map(|entry| entry.path()).collect())
             .unwrap_or_default()
     };

@@ -150,7 +150,9 @@ fn write_file(target: &Path, file: &NewFile, force: bool) -> io::Result<()> {
     } else {
         options.create_new(true)
     };
-    options.open(target)?.write_all(file.text.as_bytes())
+    #[expect(clippy::disallowed_methods, reason = "writes what a person asked for")]
+    let mut opened = options.open(target)?;
+    opened.write_all(file.text.as_bytes())
 }
 
 /// One issue to begin with, where there is none. Issues are never overwritten: they are people's work.

@@ -70,6 +70,7 @@ impl ControlServer {
             _ => {}
         }
         let listener = UnixListener::bind(path)?;
+        #[expect(clippy::disallowed_methods, reason = "the socket was made just now")]
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
         let clients = Arc::new(Semaphore::new(MAX_CLIENTS));
         let served = Arc::clone(&clients);

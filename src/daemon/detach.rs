@@ -73,6 +73,7 @@ impl Ready {
     /// Tells that the daemon is ready, and lets go of the parent: what is printed from here on goes to `log`.
     pub fn ready(self, log: &Path) -> io::Result<()> {
         let pid = i32::try_from(std::process::id()).unwrap_or_default();
+        #[expect(clippy::disallowed_methods, reason = "Vik's own log")]
         let file = OpenOptions::new().create(true).append(true).open(log)?;
         say(&Word::Ready { pid })?;
         nix::unistd::dup2_stdout(&file)?;

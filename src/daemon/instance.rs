@@ -141,7 +141,7 @@ impl Instance {
 
     /// What a daemon wrote about itself.
     pub fn read(&self) -> Option<InstanceInfo> {
-        serde_json::from_slice(&std::fs::read(self.dir.info()).ok()?).ok()
+        serde_json::from_slice(&private::read(&self.dir.info()).ok()?).ok()
     }
 
     /// Whether a daemon is there. One that is just starting or ending gets a moment to be there, or gone.

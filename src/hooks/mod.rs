@@ -16,6 +16,7 @@ use crate::report;
 use crate::secrets::masked;
 use crate::template::TemplateError;
 use crate::workspace::WorkspaceError;
+use crate::workspace::fs as private;
 use crate::workspace::fs::write_private;
 
 /// How many bytes of a hook's output are read back to be shown.
@@ -314,7 +315,7 @@ fn used_too_much(overrun: &Overrun) -> String {
 pub fn read_tail(path: &Path, bytes: u64) -> String {
     use std::io::{Seek, SeekFrom};
     let read = || -> io::Result<String> {
-        let mut file = std::fs::File::open(path)?;
+        let mut file = private::open(path)?;
         let size = file.seek(SeekFrom::End(0))?;
         masked::read(&mut file, size.saturating_sub(bytes)..size)
     };

@@ -15,6 +15,8 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry};
 use vik_core::workflow::LogFormat;
 
+use crate::workspace::fs as private;
+
 /// The two files' names, before the date.
 const FILES: [&str; 2] = ["vik.log", "vik-error.log"];
 
@@ -130,7 +132,7 @@ pub fn retain(dir: &Path, days: u32) -> io::Result<usize> {
         return Ok(0);
     };
     let mut removed = 0;
-    for entry in std::fs::read_dir(dir)? {
+    for entry in private::list_folder(dir)? {
         let entry = entry?;
         let name = entry.file_name();
         let ours = FILES

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use vik_api::Notification;
 
 use super::debounce::Debounce;
+use crate::workspace::fs as private;
 use crate::workspace::fs::write_atomic;
 
 /// So many notifications wait for one notifier; then the oldest are given up.
@@ -60,7 +61,7 @@ impl Outbox {
 
     /// What an earlier daemon left; a new one where there is none. One that cannot be read is set aside.
     pub(super) fn load(path: &Path, now: Timestamp) -> Self {
-        let error = match std::fs::read(path) {
+        let error = match private::read(path) {
             Ok(bytes) => match serde_json::from_slice(&bytes) {
                 Ok(outbox) => return outbox,
                 Err(error) => error.to_string(),

@@ -11,6 +11,7 @@ struct Memory {
 
 /// Why nothing should be started now; `None`: the machine has room, or does not tell.
 pub(super) fn pressure(limits: &Pressure) -> Option<String> {
+    #[expect(clippy::disallowed_methods, reason = "files of the kernel")]
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let memory = Memory {
         available: available(&read("/proc/meminfo")),

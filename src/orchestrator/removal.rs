@@ -104,7 +104,7 @@ async fn before_remove(
     cancel: impl Future<Output = ()>,
 ) -> Result<(), String> {
     let path = host.layout.removing_record(&issue.id);
-    let before = std::fs::read(&path)
+    let before = private::read(&path)
         .ok()
         .and_then(|text| serde_json::from_slice::<Record>(&text).ok());
     if before.is_some_and(|record| record.hook_ended) {

@@ -4,13 +4,11 @@
 mod prompt;
 mod wall;
 
-use std::fs::OpenOptions;
-use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io;
 use std::path::Path;
 
-use nix::fcntl::OFlag;
 use vik_core::outputs::{self as core, Line, MAX_FILE_BYTES, OutputPolicy, Refusal, Rule};
+use vik_proc::untrusted;
 
 use crate::report::one_line;
 
@@ -28,25 +26,13 @@ pub const FILE_NAME: &str = "outputs.jsonl";
 /// # Errors
 /// When it is there and cannot be read as a file, or is too large.
 pub fn take(file: &Path) -> io::Result<Vec<u8>> {
-    let opened = OpenOptions::new()
-        .read(true)
-        // A pipe would wait for its other end.
-        .custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits())
-        .open(file);
-    let file = match opened {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        file => file?,
-    };
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::other("it is no regular file"));
+    match untrusted::read(file, MAX_FILE_BYTES as u64) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) if error.kind() == io::ErrorKind::FileTooLarge => Err(io::Error::other(format!(
+            "it has more than {MAX_FILE_BYTES} bytes"
+        ))),
+        read => read,
     }
-    let mut bytes = Vec::new();
-    let most = MAX_FILE_BYTES as u64;
-    file.take(most + 1).read_to_end(&mut bytes)?;
-    if bytes.len() > MAX_FILE_BYTES {
-        return Err(io::Error::other(format!("it has more than {most} bytes")));
-    }
-    Ok(bytes)
 }
 
 /// The outputs that hold a secret which this process knows, or what looks like one.

@@ -1,15 +1,12 @@
 //! What is kept from the agent of a stage with outputs: the credentials of trackers and git remotes.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::OpenOptions;
-use std::io::Read;
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use nix::fcntl::OFlag;
 use vik_core::outputs::credentials::{TOKENS, in_git_config, is_credential};
 use vik_mask::MIN_BYTES;
-use vik_proc::{Reads, Sandbox};
+use vik_proc::{Reads, Sandbox, untrusted};
 
 use crate::host::Host;
 use crate::sandbox::Homes;
@@ -31,7 +28,7 @@ const OF_THE_USER: &[&str] = &[
     ".config/linear",
 ];
 
-/// The most of a file of git settings that is looked at.
+/// With a larger file of git settings, no agent that must not have a credential is started.
 const MAX_CONFIG_BYTES: u64 = 1024 * 1024;
 
 /// A way by which a credential would come to the agent: it is not started.
@@ -52,6 +49,14 @@ pub enum Leak {
         path: PathBuf,
         /// The line, from 1.
         line: usize,
+    },
+    /// Settings of git cannot be read, so it is not known whether they hold one.
+    #[error("{path} may hold a credential, and cannot be read")]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
     },
     /// It could write the issues themselves, where those are files.
     #[error("its sandbox lets it write the issues in {path}")]
@@ -127,16 +132,19 @@ impl Wall<'_> {
     /// When they hold a credential.
     pub fn git(&self, env: &BTreeMap<String, String>) -> Result<(), Leak> {
         for path in self.git_settings(&self.homes(env)) {
-            let mut text = Vec::new();
-            // A pipe that came to its place would wait for its other end.
-            let opened = OpenOptions::new()
-                .read(true)
-                .custom_flags(OFlag::O_NONBLOCK.bits())
-                .open(&path);
-            let read = opened.and_then(|file| file.take(MAX_CONFIG_BYTES).read_to_end(&mut text));
-            if read.is_ok()
-                && let Some(line) = in_git_config(&String::from_utf8_lossy(&text))
-            {
+            // A person's settings may be a link. The agent may have made one as well: only a regular file is read.
+            let text = path
+                .canonicalize()
+                .and_then(|path| untrusted::read(&path, MAX_CONFIG_BYTES));
+            let text = match text {
+                Ok(text) => text,
+                // The agent cannot read it either.
+                Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) => {
+                    continue;
+                }
+                Err(source) => return Err(Leak::Unreadable { path, source }),
+            };
+            if let Some(line) = in_git_config(&String::from_utf8_lossy(&text)) {
                 return Err(Leak::GitConfig { path, line });
             }
         }

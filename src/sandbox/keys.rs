@@ -118,6 +118,7 @@ pub(super) fn hidden(host: &Host, homes: &Homes, own: &[PathBuf]) -> Vec<PathBuf
         .chain(cargo)
         .filter(|path| path.is_absolute() && path.parent().is_some());
     let machine = OF_THE_MACHINE.iter().map(PathBuf::from);
+    #[expect(clippy::disallowed_methods, reason = "a folder of the machine")]
     let ssh = std::fs::read_dir("/etc/ssh").into_iter().flatten().flatten();
     let ssh = ssh
         .map(|entry| entry.path())

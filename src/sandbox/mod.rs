@@ -25,7 +25,7 @@ use vik_proc::{
 use crate::host::{Host, own_environment};
 use crate::report::{Exit, Failure};
 use crate::secrets::Environment;
-use crate::workspace::fs::create_private_dir_all;
+use crate::workspace::fs::{create_private_dir_all, create_private_dir_below};
 pub use homes::Homes;
 use opened::Opened;
 use paths::{below, resolve};
@@ -94,8 +94,13 @@ pub fn confine(
 ) -> Result<Sandbox, ConfineError> {
     let scratch = host.layout.scratch_dir(inmate.issue);
     let (tmp, cache) = (scratch.join("tmp"), scratch.join("cache"));
-    create_private_dir_all(&tmp)?;
-    create_private_dir_all(&cache)?;
+    for folder in [&tmp, &cache] {
+        // Earlier attempts could replace them.
+        let below = folder
+            .strip_prefix(host.layout.root())
+            .map_err(io::Error::other)?;
+        create_private_dir_below(host.layout.root(), below)?;
+    }
     let runtime = inmate.agent.map_or(Runtime::Command, |profile| profile.runtime);
     let temporary = vik_agents::temporary_variables(runtime).iter();
     let caches = [("npm_config_cache", cache.join("npm")), ("XDG_CACHE_HOME", cache)];

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use vik_api::{LastRun, ScheduleResult, SkippedRun};
 use vik_core::workflow::ScheduleEntry;
 
+use crate::workspace::fs as private;
 use crate::workspace::fs::write_json_atomic;
 
 /// The file, in the service folder.
@@ -67,7 +68,7 @@ impl Book {
     /// # Errors
     /// When it is there and cannot be read.
     pub fn read(service: &Path) -> io::Result<Self> {
-        match std::fs::read(Self::path(service)) {
+        match private::read(&Self::path(service)) {
             Ok(bytes) => Ok(serde_json::from_slice(&bytes)?),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
             Err(error) => Err(error),

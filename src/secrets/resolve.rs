@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use tokio::task::spawn_blocking;
 use vik_core::outcome::FailureClass;
 use vik_core::workflow::SecretSource;
 use vik_mask::{Label, MIN_BYTES};
-use vik_proc::{Limits, Mark, Output, ShimSpec};
+use vik_proc::{Limits, Mark, Output, ShimSpec, untrusted};
 
 use crate::hooks::{how_ended, read_tail};
 use crate::host::{ATTEMPT_MARK, Host, os_env};
@@ -22,6 +22,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The longest secret: a variable takes no more.
 const MOST_BYTES: usize = 32 * 1024;
+const TOO_LONG: &str = "is longer than 32 KiB: no variable can hold it";
 
 /// Secrets by name, looked up.
 #[derive(Clone, Default)]
@@ -188,7 +189,7 @@ impl Resolver<'_> {
             why,
         };
         if bytes.len() > MOST_BYTES {
-            return Err(unfit("is longer than 32 KiB: no variable can hold it"));
+            return Err(unfit(TOO_LONG));
         }
         let value = String::from_utf8(bytes).map_err(|_| unfit("is no text in UTF-8"))?;
         if value.contains('\0') {
@@ -216,10 +217,16 @@ impl Resolver<'_> {
         read.await
             .map_err(io::Error::other)
             .flatten()
-            .map_err(|source| SecretError::Read {
-                name: name.to_owned(),
-                path,
-                source,
+            .map_err(|source| match source.kind() {
+                io::ErrorKind::FileTooLarge => SecretError::Unfit {
+                    name: name.to_owned(),
+                    why: TOO_LONG,
+                },
+                _ => SecretError::Read {
+                    name: name.to_owned(),
+                    path,
+                    source,
+                },
             })
     }
 
@@ -271,13 +278,8 @@ impl Resolver<'_> {
 
 /// What a file with a secret holds, without the end of its last line. Blocks.
 pub(super) fn read_file(path: &Path) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let file = std::fs::File::open(path)?;
-    // A pipe or a device would never end.
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::other("it is no regular file"));
-    }
-    file.take(MOST_BYTES as u64 + 3).read_to_end(&mut bytes)?;
+    // Secrets that are mounted are links.
+    let bytes = untrusted::read(&path.canonicalize()?, MOST_BYTES as u64 + 2)?;
     Ok(without_line_end(bytes))
 }
 

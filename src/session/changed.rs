@@ -60,7 +60,7 @@ impl Work<'_> {
         crash::point("changes_found");
         let (record, changes) = (self.files.record(), self.files.changes());
         self.looking("to trace it", move |looking| {
-            let changes: Changes = match std::fs::read(&changes) {
+            let changes: Changes = match private::read(&changes) {
                 Ok(text) => serde_json::from_slice(&text)?,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
                 Err(error) => return Err(error),
@@ -91,7 +91,7 @@ impl Work<'_> {
             if file.exists() {
                 return Ok(());
             }
-            let base: Base = match std::fs::read(&base) {
+            let base: Base = match private::read(&base) {
                 Ok(text) => serde_json::from_slice(&text)?,
                 // It was begun by a version that did not look.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -168,5 +168,5 @@ struct Looking {
 
 /// An earlier look spares reading; without one everything is read.
 fn read_look(path: &Path) -> Option<Snapshot> {
-    serde_json::from_slice(&std::fs::read(path).ok()?).ok()
+    serde_json::from_slice(&private::read(path).ok()?).ok()
 }

@@ -17,6 +17,7 @@ use vik_core::outcome::Usage;
 use vik_store::{SessionLog, StoreError};
 
 use super::live::Live;
+use crate::workspace::fs as private;
 
 /// The shortest and the longest wait between two looks.
 const LOOK: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(250));
@@ -113,7 +114,7 @@ impl Follower {
     ) -> Result<Self, FollowError> {
         Ok(Self {
             words: adapter.words(),
-            raw: File::open(raw).map_err(FollowError::Read)?,
+            raw: private::open(raw).map_err(FollowError::Read)?,
             adapter,
             log,
             told,

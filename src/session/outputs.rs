@@ -279,7 +279,7 @@ impl Work<'_> {
         };
         let path = self.files.outputs();
         let text =
-            std::fs::read(&path).map_err(|source| self.cannot_keep(&StoreError::Read { path, source }))?;
+            private::read(&path).map_err(|source| self.cannot_keep(&StoreError::Read { path, source }))?;
         let start = self.start();
         let pursuit = Pursuit {
             issue: &start.issue.id,

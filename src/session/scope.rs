@@ -250,7 +250,7 @@ fn named(paths: &BTreeSet<RelPath>, most: usize) -> String {
 }
 
 fn read<T: DeserializeOwned>(path: &Path) -> io::Result<T> {
-    Ok(serde_json::from_slice(&std::fs::read(path)?)?)
+    Ok(serde_json::from_slice(&private::read(path)?)?)
 }
 
 #[cfg(test)]

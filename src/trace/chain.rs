@@ -18,6 +18,7 @@ use vik_proc::FileLock;
 use super::record::{Record, VERSION};
 use crate::crash;
 use crate::workspace::changes::hash_of;
+use crate::workspace::fs as private;
 use crate::workspace::fs::{create_private_dir_all, write_atomic};
 
 /// What stands after the hash in a line.
@@ -214,6 +215,7 @@ impl Trace {
     }
 
     fn open(&self) -> io::Result<File> {
+        #[expect(clippy::disallowed_methods, reason = "Vik's own file")]
         OpenOptions::new()
             .read(true)
             .append(true)
@@ -389,7 +391,7 @@ fn own(line: &[u8], end: usize, record: &Record) -> Option<Head> {
 }
 
 fn read_or_empty(path: &Path) -> io::Result<Vec<u8>> {
-    match std::fs::read(path) {
+    match private::read(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         text => text,
     }

@@ -21,6 +21,7 @@ pub use chain::{Broken, Line, Trace, Verified};
 pub use record::{Mutation, Record};
 
 use crate::workspace::changes::{Base, Snapshot, Store};
+use crate::workspace::fs as private;
 use crate::workspace::{self, Layout};
 
 /// Removes contents of files that nobody asks for any more: what is in no record, in no last look at a workspace that is
@@ -35,7 +36,7 @@ pub fn sweep(layout: &Layout) -> io::Result<()> {
     let mut wanted: HashSet<ContentHash> = HashSet::new();
     let mut want = |look: &Snapshot| wanted.extend(look.files.values().filter_map(|found| found.side.hash));
     for issue in workspace::list(layout)? {
-        let look = std::fs::read(layout.last_look(&issue)).ok();
+        let look = private::read(&layout.last_look(&issue)).ok();
         if let Some(look) = look.and_then(|text| serde_json::from_slice(&text).ok()) {
             want(&look);
         }
@@ -43,7 +44,7 @@ pub fn sweep(layout: &Layout) -> io::Result<()> {
     for folder in folders(&layout.sessions_dir())? {
         for file in folders(&folder)? {
             let is_base = file.to_string_lossy().ends_with(".base.json");
-            let base = is_base.then(|| std::fs::read(&file).ok()).flatten();
+            let base = is_base.then(|| private::read(&file).ok()).flatten();
             if let Some(base) = base.and_then(|text| serde_json::from_slice::<Base>(&text).ok()) {
                 want(&base.snapshot);
             }
@@ -59,7 +60,7 @@ pub fn sweep(layout: &Layout) -> io::Result<()> {
 }
 
 fn folders(folder: &std::path::Path) -> io::Result<Vec<std::path::PathBuf>> {
-    match std::fs::read_dir(folder) {
+    match private::list_folder(folder) {
         Err(error)
             if matches!(
                 error.kind(),

@@ -9,6 +9,7 @@ mod document;
 mod error;
 mod front;
 mod issue;
+mod lock;
 mod store;
 mod yaml;
 

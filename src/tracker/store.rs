@@ -1,16 +1,18 @@
 //! The folder on disk: names, reading, the lock, and replacing a file in one step.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{File, OpenOptions};
-use std::io::{Read, Write};
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Write};
 use std::ops::Deref;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use nix::fcntl::{Flock, FlockArg, OFlag};
+use vik_proc::untrusted;
 
 use super::error::{Broken, TrackerError};
+use super::lock::FolderLock;
+use crate::workspace::fs::{list_folder, open_folder};
 
 /// The largest file that is taken for an issue, in bytes.
 const MAX_BYTES: u64 = 4 * 1024 * 1024;
@@ -23,12 +25,11 @@ pub(super) struct Store {
     dir: PathBuf,
 }
 
-/// A folder that this process alone writes to, as far as programs ask. The lock is on the folder itself: nothing is
-/// left in it that git would show.
+/// A folder that this process alone writes to, as far as programs ask. Nothing is left in it that git would show.
 #[derive(Debug)]
 pub(super) struct Locked {
     store: Store,
-    _lock: Flock<File>,
+    _lock: FolderLock,
 }
 
 impl Deref for Locked {
@@ -47,7 +48,7 @@ impl Store {
         };
         let meta = std::fs::metadata(dir).map_err(open)?;
         if !meta.is_dir() {
-            return Err(open(std::io::Error::from(std::io::ErrorKind::NotADirectory)));
+            return Err(open(ErrorKind::NotADirectory.into()));
         }
         Ok(Self { dir: dir.to_owned() })
     }
@@ -65,28 +66,15 @@ impl Store {
             dir: self.dir.clone(),
             source,
         };
-        let mut file = File::open(&self.dir).map_err(fail)?;
-        let start = Instant::now();
-        let mut pause = Duration::from_millis(1);
-        loop {
-            match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-                Ok(lock) => {
-                    return Ok(Locked {
-                        store: self,
-                        _lock: lock,
-                    });
-                }
-                Err((back, nix::errno::Errno::EWOULDBLOCK | nix::errno::Errno::EINTR)) => file = back,
-                Err((_, errno)) => return Err(fail(errno.into())),
-            }
-            if start.elapsed() > PATIENCE {
-                return Err(TrackerError::LockHeld {
-                    dir: self.dir,
-                    waited: PATIENCE,
-                });
-            }
-            std::thread::sleep(pause);
-            pause = (pause * 2).min(Duration::from_millis(20));
+        match FolderLock::acquire(&self.dir, PATIENCE).map_err(fail)? {
+            Some(lock) => Ok(Locked {
+                store: self,
+                _lock: lock,
+            }),
+            None => Err(TrackerError::LockHeld {
+                dir: self.dir,
+                waited: PATIENCE,
+            }),
         }
     }
 
@@ -105,7 +93,7 @@ impl Store {
             source,
         };
         let mut names = Vec::new();
-        for entry in std::fs::read_dir(&self.dir).map_err(fail)? {
+        for entry in list_folder(&self.dir).map_err(fail)? {
             let entry = entry.map_err(fail)?;
             let name = entry.file_name();
             let bytes = name.as_encoded_bytes();
@@ -128,45 +116,19 @@ impl Store {
             reason,
             hint,
         };
-        let no_link = "an issue is a regular file: no link, pipe or device";
-        let flags = (OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC).bits();
-        let file = OpenOptions::new()
-            .read(true)
-            .custom_flags(flags)
-            .open(&path)
-            .map_err(|error| {
-                let link = error.raw_os_error() == Some(nix::errno::Errno::ELOOP as i32);
-                if link {
-                    broken("it is a link".to_owned(), no_link)
-                } else {
-                    broken(
-                        format!("it cannot be read: {error}"),
-                        "check that you may read it",
-                    )
-                }
+        let bytes = open_folder(&self.dir)
+            .and_then(|dir| untrusted::read_at(dir, Path::new(name), MAX_BYTES))
+            .map_err(|error| match error.kind() {
+                ErrorKind::FileTooLarge => broken("it is too large".to_owned(), "at most 4 MiB are taken"),
+                ErrorKind::Other => broken(
+                    error.to_string(),
+                    "an issue is a regular file: no link, pipe or device",
+                ),
+                _ => broken(
+                    format!("it cannot be read: {error}"),
+                    "check that you may read it",
+                ),
             })?;
-        let meta = file.metadata().map_err(|error| {
-            broken(
-                format!("it cannot be read: {error}"),
-                "check that you may read it",
-            )
-        })?;
-        if !meta.is_file() {
-            return Err(broken("it is no regular file".to_owned(), no_link));
-        }
-        if meta.len() > MAX_BYTES {
-            return Err(broken(
-                format!("it is too large: {} bytes", meta.len()),
-                "at most 4 MiB are taken",
-            ));
-        }
-        let mut bytes = Vec::with_capacity(usize::try_from(meta.len()).unwrap_or(0) + 1);
-        file.take(MAX_BYTES).read_to_end(&mut bytes).map_err(|error| {
-            broken(
-                format!("it cannot be read: {error}"),
-                "check that you may read it",
-            )
-        })?;
         String::from_utf8(bytes).map_err(|error| {
             let good = error.utf8_error().valid_up_to();
             let line = error.as_bytes()[..good].iter().filter(|&&b| b == b'\n').count() + 1;
@@ -230,6 +192,10 @@ impl Locked {
             .store
             .dir
             .join(format!(".vik-{}.tmp", uuid::Uuid::now_v7().simple()));
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "makes a new file, which is never a link or a pipe"
+        )]
         let mut file = OpenOptions::new().write(true).create_new(true).open(&path)?;
         let written = file.write_all(text.as_bytes()).and_then(|()| match mode {
             Some(mode) => file.set_permissions(std::fs::Permissions::from_mode(mode & 0o7777)),

@@ -193,8 +193,8 @@ fn broken_files_are_told_with_their_line_and_the_rest_is_listed() {
     l-bomb.md:8: aliases copy too much
     m-scalar.md:2: front matter must be `key: value` lines
     n-utf8.md:2: it is not UTF-8 text
-    o-link.md:1: it is a link
-    p-pipe.md:1: it is no regular file
+    o-link.md:1: it is a link, not a regular file
+    p-pipe.md:1: it is a pipe, not a regular file
     q-deep.md:4: this is not valid YAML: recursion limit exceeded
     y2.md:3: the id "y" is taken by y1.md
     "#);

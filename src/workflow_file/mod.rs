@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use vik_core::workflow::{Diagnostic, Loaded, PromptSource, Severity, Workflow, load, render};
+use vik_proc::untrusted;
 
 mod loaded;
 mod sources;
@@ -218,16 +219,15 @@ const MAX_FILE_BYTES: u64 = 1024 * 1024;
 /// # Errors
 /// When it is no plain file, too large, not UTF-8, or unreadable.
 pub(crate) fn read_text(path: &Path) -> io::Result<String> {
-    let metadata = std::fs::metadata(path)?;
-    if !metadata.is_file() {
-        return Err(io::Error::other("it is no file"));
-    }
-    if metadata.len() > MAX_FILE_BYTES {
-        return Err(io::Error::other(format!(
-            "it is larger than {MAX_FILE_BYTES} bytes"
-        )));
-    }
-    std::fs::read_to_string(path)
+    let bytes =
+        untrusted::read(&path.canonicalize()?, MAX_FILE_BYTES).map_err(|error| match error.kind() {
+            io::ErrorKind::FileTooLarge => {
+                io::Error::other(format!("it is larger than {MAX_FILE_BYTES} bytes"))
+            }
+            _ => error,
+        })?;
+    String::from_utf8(bytes)
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "stream did not contain valid UTF-8"))
 }
 
 /// The absolute path of a workflow file that may be missing.

@@ -12,13 +12,16 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use vik_proc::{Limits, ShimSpec, Supervisor};
+use vik_proc::{Limits, ShimSpec, Supervisor, untrusted};
 
 use super::changes::small_file;
-use super::fs::{create_private_dir_all, write_private};
+use super::fs::{create_private_dir_all, list_folder, write_private};
 
 /// How long one look of git may take.
 const GIT_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// A larger index, or list of refs, is not taken.
+const MAX_INDEX_BYTES: u64 = 1024 * 1024 * 1024;
 
 /// How much of what git lists is read: more files than that are not looked at.
 const GIT_BYTES: usize = 64 * 1024 * 1024;
@@ -138,7 +141,7 @@ const LONGEST_LOOK: Duration = Duration::from_secs(3600);
 /// # Errors
 /// When the folder cannot be read.
 pub(super) fn sweep_views(scratch: &Path) -> io::Result<()> {
-    let entries = match std::fs::read_dir(scratch) {
+    let entries = match list_folder(scratch) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         entries => entries?,
     };
@@ -156,7 +159,7 @@ pub(super) fn sweep_views(scratch: &Path) -> io::Result<()> {
 impl View {
     /// `None`: the workspace is empty.
     pub(super) fn make(workspace: &Path, scratch: &Path) -> Result<Option<Self>, Blind> {
-        if std::fs::read_dir(workspace)?.next().is_none() {
+        if list_folder(workspace)?.next().is_none() {
             return Ok(None);
         }
         let dot_git = workspace.join(".git");
@@ -200,9 +203,10 @@ impl View {
     /// The same with a copy of the index, which may be written to.
     pub(super) fn with_own_index(&self) -> io::Result<Self> {
         let index = self.git_dir.join("own-index");
-        match std::fs::copy(&self.index, &index) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
+        match untrusted::read(&self.index, MAX_INDEX_BYTES) {
+            Ok(bytes) => write_private(&index, &bytes)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
         }
         Ok(Self {
             workspace: self.workspace.clone(),
@@ -221,10 +225,16 @@ impl View {
         let head = small_file(&own.join("HEAD"))?;
         write_private(&self.git_dir.join("HEAD"), head.as_bytes())?;
         symlink(common.join("refs"), self.git_dir.join("refs"))?;
+        // Copies: git would wait for a pipe, and follow a link, that came to their place.
         for name in ["packed-refs", "shallow", "info/exclude"] {
-            let file = common.join(name);
-            if file.is_file() {
-                symlink(file, self.git_dir.join(name))?;
+            match untrusted::read(&common.join(name), MAX_INDEX_BYTES) {
+                Ok(bytes) => write_private(&self.git_dir.join(name), &bytes)?,
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+                    ) => {}
+                Err(error) => return Err(error),
             }
         }
         Ok(())

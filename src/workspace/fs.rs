@@ -1,12 +1,23 @@
-//! Private files and folders, and writes that are whole or not at all.
+//! Vik's own files and folders, open to the user alone, and writes that are whole or not at all.
+//!
+//! Agents cannot write these. What they can write is read by [`vik_proc::untrusted`].
+#![expect(
+    clippy::disallowed_methods,
+    reason = "opens Vik's own files, and nothing but regular files"
+)]
 
-use std::fs::{DirBuilder, File, OpenOptions, Permissions};
-use std::io::{self, Write};
+use std::ffi::OsStr;
+use std::fs::{DirBuilder, File, OpenOptions, Permissions, ReadDir};
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use nix::fcntl::OFlag;
+use nix::errno::Errno;
+use nix::fcntl::{AtFlags, OFlag, openat};
+use nix::sys::stat::{FchmodatFlags, FileStat, Mode, SFlag, fchmodat, fstatat, mkdirat};
+use nix::unistd::{UnlinkatFlags, unlinkat};
 use serde::Serialize;
 
 /// The mode of Vik's folders.
@@ -15,17 +26,109 @@ pub const FOLDER_MODE: u32 = 0o700;
 pub const FILE_MODE: u32 = 0o600;
 
 /// Makes a folder of Vik's, and the missing ones above it, open to the user alone. A folder that is there already is
-/// closed to others.
+/// closed to others; a link in its place is refused. Agents must not be able to write above it: see
+/// [`create_private_dir_below`].
 ///
 /// # Errors
 /// When it cannot be made, or is no folder.
 pub fn create_private_dir_all(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(path)?;
-    let mode = std::fs::metadata(path)?.permissions().mode() & 0o7777;
-    if mode & 0o777 != FOLDER_MODE {
-        std::fs::set_permissions(path, Permissions::from_mode(FOLDER_MODE))?;
+    match (path.parent(), path.file_name()) {
+        (Some(above), Some(name)) if !above.as_os_str().is_empty() => {
+            close_to_others(&open_folder(above)?, name)
+        }
+        (_, Some(name)) => close_to_others(&open_folder(Path::new("."))?, name),
+        _ => Ok(()),
+    }
+}
+
+/// Makes a folder below one of Vik's, open to the user alone, where an agent may have put anything on the way: no link is
+/// followed, and what is no folder is removed.
+///
+/// # Errors
+/// When something cannot be made or removed.
+pub fn create_private_dir_below(base: &Path, path: &Path) -> io::Result<()> {
+    let mut folder = open_folder(base)?;
+    for part in path.components() {
+        let Component::Normal(name) = part else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
+        match fstatat(&folder, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
+            Ok(facts) if is_folder(&facts) => {}
+            Ok(_) => unlinkat(&folder, name, UnlinkatFlags::NoRemoveDir)?,
+            Err(Errno::ENOENT) => {}
+            Err(error) => return Err(error.into()),
+        }
+        match mkdirat(&folder, name, Mode::from_bits_truncate(FOLDER_MODE)) {
+            Ok(()) | Err(Errno::EEXIST) => {}
+            Err(error) => return Err(error.into()),
+        }
+        close_to_others(&folder, name)?;
+        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        folder = openat(&folder, name, flags, Mode::empty())?;
     }
     Ok(())
+}
+
+/// Gives a folder the mode of Vik's folders.
+fn close_to_others(above: &OwnedFd, name: &OsStr) -> io::Result<()> {
+    let facts = fstatat(above, name, AtFlags::AT_SYMLINK_NOFOLLOW)?;
+    if !is_folder(&facts) {
+        return Err(io::ErrorKind::NotADirectory.into());
+    }
+    let mode = Mode::from_bits_truncate(FOLDER_MODE);
+    if Mode::from_bits_truncate(facts.st_mode) & Mode::from_bits_truncate(0o777) != mode {
+        // Not by a handle: one may have taken the right to open it.
+        fchmodat(above, name, mode, FchmodatFlags::NoFollowSymlink)?;
+    }
+    Ok(())
+}
+
+fn is_folder(facts: &FileStat) -> bool {
+    SFlag::from_bits_truncate(facts.st_mode) & SFlag::S_IFMT == SFlag::S_IFDIR
+}
+
+/// Opens a file of Vik's for reading. A link in its place is refused, and a pipe is not waited for.
+///
+/// # Errors
+/// When it is no regular file, or cannot be opened.
+pub fn open(path: &Path) -> io::Result<File> {
+    let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(flags.bits())
+        .open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is not a regular file"));
+    }
+    Ok(file)
+}
+
+/// Reads a file of Vik's, whole.
+///
+/// # Errors
+/// As [`open`], and when it cannot be read.
+pub fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open(path)?.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Lists a folder; nothing in it is opened.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn list_folder(path: &Path) -> io::Result<ReadDir> {
+    std::fs::read_dir(path)
+}
+
+/// Opens a folder. Links on the way to it are followed.
+///
+/// # Errors
+/// When it is no folder, or cannot be opened.
+pub fn open_folder(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    Ok(nix::fcntl::open(path, flags, Mode::empty())?)
 }
 
 /// Opens a file of Vik's for writing from its start; it is made, or emptied. A link in its place is refused.
@@ -55,7 +158,7 @@ pub fn create_new_private(path: &Path) -> io::Result<File> {
 fn private(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     let file = options
         .mode(FILE_MODE)
-        .custom_flags(OFlag::O_NOFOLLOW.bits())
+        .custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_NOCTTY).bits())
         .open(path)?;
     // A file that was there before keeps the mode it had, and it may have been open to others.
     let metadata = file.metadata()?;

@@ -9,7 +9,7 @@ use vik_core::ids::{AgentName, IssueId, StageName};
 use vik_core::workflow::model::WorkspaceRoot;
 
 use super::WorkspaceError;
-use super::fs::{create_private_dir_all, write_atomic, write_private};
+use super::fs::{create_private_dir_all, list_folder, read, write_atomic, write_private};
 use super::name::{folder_name, short_hash};
 
 /// The longest key without a hash, in bytes.
@@ -98,7 +98,7 @@ impl Layout {
     }
 
     fn create_home(&self) -> Result<(), WorkspaceError> {
-        let fresh = match std::fs::read_dir(&self.home) {
+        let fresh = match list_folder(&self.home) {
             Ok(mut entries) => entries.next().is_none(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 private_dir(&self.home)?;
@@ -357,7 +357,7 @@ fn shortened(key: &str, hash: &str) -> String {
 }
 
 fn owner(root: &Path) -> Option<Vec<u8>> {
-    let mut bytes = std::fs::read(root.join(OWNER_FILE)).ok()?;
+    let mut bytes = read(&root.join(OWNER_FILE)).ok()?;
     if bytes.last() == Some(&b'\n') {
         bytes.pop();
     }

@@ -79,7 +79,7 @@ impl InstanceDir {
         let Ok(instances) = surroundings.instances() else {
             return Vec::new();
         };
-        let Ok(entries) = std::fs::read_dir(&instances) else {
+        let Ok(entries) = super::fs::list_folder(&instances) else {
             return Vec::new();
         };
         let mut names: Vec<String> = entries

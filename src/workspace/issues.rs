@@ -14,7 +14,7 @@ use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat, mkdirat};
 use vik_core::ids::IssueId;
 
 use super::clean::sweep_views;
-use super::fs::{FOLDER_MODE, sync_dir, write_atomic};
+use super::fs::{FOLDER_MODE, open_folder as open_own_folder, read, sync_dir, write_atomic};
 use super::name::folder_name;
 use super::{Layout, WorkspaceError, removal};
 
@@ -111,8 +111,8 @@ pub fn prepare(layout: &Layout, issue: &IssueId, made_by_hook: bool) -> Result<P
             source,
         })?;
         let made_empty = || -> Result<bool, WorkspaceError> {
-            let noted = std::fs::read_to_string(empty_note(&record)).unwrap_or_default();
-            Ok(noted == folder_id(&dir, &path)?)
+            let noted = read(&empty_note(&record)).unwrap_or_default();
+            Ok(noted == folder_id(&dir, &path)?.as_bytes())
         };
         let ready = !made_by_hook || !empty || made_empty()?;
         let workspace = Workspace { path, dir, record };
@@ -246,9 +246,7 @@ fn open_issues(layout: &Layout) -> Result<OwnedFd, WorkspaceError> {
         source,
     };
     let mut path = layout.home().to_owned();
-    let mut dir: OwnedFd = std::fs::File::open(&path)
-        .map_err(|source| fail(&path, source))?
-        .into();
+    let mut dir = open_own_folder(&path).map_err(|source| fail(&path, source))?;
     let issues = layout.issues_dir();
     let below = issues.strip_prefix(layout.home()).unwrap_or(Path::new(""));
     for part in below.components() {

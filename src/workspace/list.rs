@@ -6,6 +6,7 @@ use std::path::Path;
 use serde::Deserialize;
 use vik_core::ids::IssueId;
 
+use super::fs::{list_folder, read};
 use super::{Layout, folder_name};
 
 /// The issues that have a workspace, whole or half made, in the order of their folders' names. A folder whose issue
@@ -14,7 +15,7 @@ use super::{Layout, folder_name};
 /// # Errors
 /// When the folder of the workspaces cannot be read.
 pub fn list(layout: &Layout) -> io::Result<Vec<IssueId>> {
-    let entries = match std::fs::read_dir(layout.issues_dir()) {
+    let entries = match list_folder(&layout.issues_dir()) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries?,
     };
@@ -44,9 +45,9 @@ fn recorded(sessions: &Path) -> Option<IssueId> {
     struct Named {
         issue_id: IssueId,
     }
-    let records = std::fs::read_dir(sessions).ok()?.flatten();
+    let records = list_folder(sessions).ok()?.flatten();
     records
         .filter(|entry| entry.file_name().to_string_lossy().ends_with(".attempt.json"))
-        .find_map(|entry| serde_json::from_slice::<Named>(&std::fs::read(entry.path()).ok()?).ok())
+        .find_map(|entry| serde_json::from_slice::<Named>(&read(&entry.path()).ok()?).ok())
         .map(|named| named.issue_id)
 }

@@ -55,7 +55,7 @@ fn take(path: &Path) -> Result<Option<FileLock>, WorkspaceError> {
 }
 
 fn stage_locks(folder: &Path) -> Result<Vec<PathBuf>, WorkspaceError> {
-    let names = match std::fs::read_dir(folder) {
+    let names = match private::list_folder(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries.and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect()),
     };

@@ -8,16 +8,22 @@
 //! environment: a process that leaves the agent's group and loses its parent is not found there, and the proof of an
 //! end says so ([`Proof::Group`]).
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 #[cfg(not(any(target_os = "linux", target_os = "macos")))]
 compile_error!("Vik runs on Linux (first class) and macOS (best effort); use WSL 2 on Windows");
 
 mod audit;
+#[expect(clippy::disallowed_methods, reason = "reads files of the kernel")]
 mod capabilities;
+#[expect(clippy::disallowed_methods, reason = "opens files of Vik's own")]
 mod census;
+#[expect(clippy::disallowed_methods, reason = "reads files of the kernel")]
 mod cgroup;
 mod direct;
 mod heap;
 pub mod identity;
+#[expect(clippy::disallowed_methods, reason = "opens files of Vik's own")]
 mod lock;
 mod os_text;
 mod peer;

@@ -112,6 +112,7 @@ pub(super) fn git(path: &str) -> Check {
 }
 
 /// Which system this is.
+#[expect(clippy::disallowed_methods, reason = "a file of the kernel")]
 pub(super) fn platform() -> Check {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let release = if release.is_empty() {

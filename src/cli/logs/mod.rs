@@ -10,7 +10,6 @@ mod transcript;
 mod tests;
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -22,6 +21,7 @@ use self::transcript::Transcript;
 use super::args::LogsArgs;
 use super::{Done, colored, history};
 use crate::report::{Exit, Failure, stdout_width};
+use crate::workspace::fs as private;
 
 /// How often new events are looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
@@ -131,7 +131,7 @@ impl Tail {
         if self.done {
             return Ok(());
         }
-        let mut file = match File::open(path) {
+        let mut file = match private::open(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             file => file?,
         };

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use vik_api::{Author, BlameView, BlamedLines, SCHEMA};
 use vik_core::file_change::RelPath;
 use vik_core::ids::IssueId;
+use vik_proc::untrusted;
 
 use super::{text, unreadable, view};
 use crate::cli::{Done, print, print_json};
@@ -15,6 +16,7 @@ use crate::trace::record::masked;
 use crate::trace::{Record, Trace};
 use crate::workspace::changes::{Store, read_file};
 use crate::workspace::folder_name;
+use crate::workspace::fs as private;
 
 /// A file that is asked about.
 struct Asked {
@@ -84,6 +86,9 @@ fn blame_view(records: &[Record], path: &RelPath, issue_id: Option<IssueId>, bla
     }
 }
 
+/// A larger file is not shown.
+const MAX_FILE_BYTES: u64 = 256 * 1024 * 1024;
+
 /// Finds the file, and what records call it.
 fn asked(root: &Path, file: &Path, issue: Option<&str>) -> Result<Asked, Failure> {
     let issues = root.join("issues");
@@ -101,7 +106,7 @@ fn asked(root: &Path, file: &Path, issue: Option<&str>) -> Result<Asked, Failure
             match parts().and_then(|mut parts| Some((parts.next()?, parts.as_path().to_owned()))) {
                 Some((folder, below)) => (folder.as_os_str().to_string_lossy().into_owned(), below),
                 None => {
-                    let content = match std::fs::read(&absolute) {
+                    let content = match untrusted::read(&absolute, MAX_FILE_BYTES) {
                         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(missing()),
                         content => content.map_err(|error| fail(&error))?,
                     };
@@ -116,7 +121,7 @@ fn asked(root: &Path, file: &Path, issue: Option<&str>) -> Result<Asked, Failure
         }
     };
     let path = RelPath::new(below.as_os_str().as_bytes());
-    let workspace = match std::fs::File::open(issues.join(&folder)) {
+    let workspace = match private::open_folder(&issues.join(&folder)) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(missing()),
         workspace => workspace.map_err(|error| fail(&error))?,
     };

@@ -12,6 +12,7 @@ use vik_mask::Label;
 
 use super::sign_ins::SignIns;
 use crate::host::{API_TOKEN, API_TOKEN_FILE};
+use crate::workspace::fs as private;
 use crate::workspace::fs::write_private;
 
 /// The shortest token that is taken.
@@ -174,7 +175,8 @@ fn read(path: &Path) -> Result<String, KeyError> {
             path: path.to_owned(),
         });
     }
-    let text = std::fs::read_to_string(path).map_err(fail)?;
+    let text = String::from_utf8(private::read(path).map_err(fail)?)
+        .map_err(|error| fail(io::Error::other(error)))?;
     strong(text.trim(), &path.display().to_string())
 }
 

@@ -10,6 +10,8 @@ use std::sync::{Mutex, PoisonError};
 
 use serde_json::value::RawValue;
 
+use crate::workspace::fs as private;
+
 /// Every so many lines the place is remembered.
 const STEP: u64 = 256;
 
@@ -51,7 +53,7 @@ impl Logs {
     /// # Errors
     /// When the log cannot be read.
     pub fn page(&self, path: &Path, after: u64, limit: usize) -> io::Result<Page> {
-        let mut file = match File::open(path) {
+        let mut file = match private::open(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return Ok(Page {
                     events: Vec::new(),

@@ -1,6 +1,5 @@
 //! One attempt: what it was for, its events, what its agent wrote to stderr, what it changed.
 
-use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -20,6 +19,7 @@ use crate::report::Failure;
 use crate::secrets::masked;
 use crate::session::PROMPT;
 use crate::workspace;
+use crate::workspace::fs as private;
 
 /// How much of a prompt, or of what a script printed, is shown.
 const EXCERPT: u64 = 256 * 1024;
@@ -191,7 +191,7 @@ fn files(daemon: &Daemon, session: &SessionInPath) -> Result<AttemptFiles, Refus
 
 /// The start of a file, where there is one.
 fn start_of(path: &Path) -> Option<Excerpt> {
-    let mut file = File::open(path).ok()?;
+    let mut file = private::open(path).ok()?;
     let size = file.metadata().ok()?.len();
     Some(Excerpt {
         text: masked::read(&mut file, 0..size.min(EXCERPT)).ok()?,
@@ -201,7 +201,7 @@ fn start_of(path: &Path) -> Option<Excerpt> {
 
 /// The end of a file, and how much is before it.
 fn end_of(path: &Path, most: u64) -> Option<(String, u64)> {
-    let mut file = File::open(path).ok()?;
+    let mut file = private::open(path).ok()?;
     let size = file.metadata().ok()?.len();
     let left_out = size.saturating_sub(most);
     Some((masked::read(&mut file, left_out..size).ok()?, left_out))

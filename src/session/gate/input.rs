@@ -34,6 +34,7 @@ impl Input {
             path: path.to_owned(),
             source,
         };
+        #[expect(clippy::disallowed_methods, reason = "Vik's own file")]
         let mut file = OpenOptions::new()
             .read(true)
             .append(true)

@@ -32,6 +32,7 @@ use super::approval::{News, What};
 use super::attempt::Work;
 use super::follow::{FollowError, Follower};
 use crate::report;
+use crate::workspace::fs as private;
 
 /// Who answers for an agent that does not wait any more.
 const AGENT: &str = "the agent";
@@ -121,7 +122,8 @@ impl Work<'_> {
         }
         let start = self.start();
         let failed = |reason: String| Trouble::failed(FailureClass::Usage, reason);
-        let prompt = std::fs::read_to_string(self.files.prompt())
+        let prompt = private::read(&self.files.prompt())
+            .and_then(|text| String::from_utf8(text).map_err(std::io::Error::other))
             .map_err(|error| failed(format!("cannot read the prompt: {error}")))?;
         let opening = Opening {
             prompt: &prompt,

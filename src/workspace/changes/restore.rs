@@ -1,18 +1,20 @@
 //! Files put back to what they were before an attempt's agent ran: by open folders, never through a link.
 
 use std::ffi::OsStr;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, openat, renameat};
 use nix::sys::stat::{Mode, SFlag, fchmod, fstatat, mkdirat};
 use nix::unistd::{UnlinkatFlags, symlinkat, unlinkat};
 use vik_core::file_change::{RelPath, Side};
+use vik_proc::untrusted;
 
 use super::store::Store;
-use super::walk::{FILE, Snapshot};
+use super::walk::Snapshot;
 use crate::workspace::issues::file_type;
 use crate::workspace::removal;
 
@@ -65,6 +67,9 @@ pub fn restore(
     }
 }
 
+/// A larger file of a workspace is not shown.
+const MAX_FILE_BYTES: u64 = 256 * 1024 * 1024;
+
 /// What a file in a workspace holds now; `None` where there is none. No link is followed. Blocks.
 ///
 /// # Errors
@@ -73,18 +78,12 @@ pub fn read_file(workspace: impl AsFd, path: &RelPath) -> io::Result<Option<Vec<
     let Some(folder) = parent(workspace, path, false)? else {
         return Ok(None);
     };
-    let file = match openat(&folder, OsStr::from_bytes(path.name()), FILE, Mode::empty()) {
-        Ok(file) => std::fs::File::from(file),
-        Err(Errno::ENOENT) => return Ok(None),
-        Err(Errno::ELOOP) => return Err(io::Error::other("it is a link")),
-        Err(error) => return Err(error.into()),
-    };
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::other("it is no file"));
+    let name = Path::new(OsStr::from_bytes(path.name()));
+    match untrusted::read_at(&folder, name, MAX_FILE_BYTES) {
+        Ok(content) => Ok(Some(content)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
     }
-    let mut content = Vec::new();
-    (&file).read_to_end(&mut content)?;
-    Ok(Some(content))
 }
 
 /// Opens the folder of a path; missing folders are made where `make` says so. `None`: there is none.

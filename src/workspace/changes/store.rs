@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 use vik_core::file_change::ContentHash;
 
+use crate::workspace::fs as private;
 use crate::workspace::fs::{create_private_dir_all, write_soon};
 
 /// Where contents are kept.
@@ -58,7 +59,7 @@ impl Store {
     /// Some content, `None` where it is not kept, or not what it was.
     pub fn get(&self, hash: ContentHash) -> Option<Vec<u8>> {
         let mut content = Vec::new();
-        let mut file = std::fs::File::open(self.path(hash)).ok()?;
+        let mut file = private::open(&self.path(hash)).ok()?;
         file.read_to_end(&mut content).ok()?;
         (hash_of(&content) == hash).then_some(content)
     }
@@ -73,7 +74,7 @@ impl Store {
     /// # Errors
     /// When the store cannot be read, or something in it cannot be removed.
     pub fn retain(&self, wanted: impl Fn(ContentHash) -> bool) -> io::Result<()> {
-        let folders = match std::fs::read_dir(&self.dir) {
+        let folders = match private::list_folder(&self.dir) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             folders => folders?,
         };
@@ -86,7 +87,7 @@ impl Store {
             else {
                 continue;
             };
-            for entry in std::fs::read_dir(&folder)? {
+            for entry in private::list_folder(&folder)? {
                 let entry = entry?;
                 let name = entry.file_name();
                 let hash = name

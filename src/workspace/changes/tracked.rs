@@ -4,12 +4,10 @@
 //! index, so whatever it says only adds files to be looked at.
 
 use std::collections::BTreeSet;
-use std::fs::OpenOptions;
-use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io;
 use std::path::{Path, PathBuf};
 
-use nix::fcntl::OFlag;
+use vik_proc::untrusted;
 
 /// A longer index is not read.
 const MAX_INDEX: u64 = 64 * 1024 * 1024;
@@ -42,13 +40,13 @@ impl GitDirs {
         let text = small_file(&dot_git).ok()?;
         let own = workspace.join(text.strip_prefix("gitdir:")?.trim());
         let common =
-            small_file(&own.join("commondir")).map_or_else(|_| own.clone(), |text| own.join(text.trim_end()));
+            small_file_of(&own, "commondir").map_or_else(|_| own.clone(), |text| own.join(text.trim_end()));
         Some(Self { own, common })
     }
 
     /// The commit that is checked out.
     pub fn head(&self) -> Option<String> {
-        let head = small_file(&self.own.join("HEAD")).ok()?;
+        let head = small_file_of(&self.own, "HEAD").ok()?;
         let head = head.trim();
         let Some(name) = head.strip_prefix("ref:") else {
             return commit(head);
@@ -59,10 +57,10 @@ impl GitDirs {
         if !is_ref {
             return None;
         }
-        if let Ok(text) = small_file(&self.common.join(name)) {
+        if let Ok(text) = small_file_of(&self.common, name) {
             return commit(text.trim());
         }
-        let packed = file(&self.common.join("packed-refs"), MAX_INDEX).ok()?;
+        let packed = file_of(&self.common, "packed-refs", MAX_INDEX).ok()?;
         let packed = String::from_utf8_lossy(&packed);
         packed.lines().find_map(|line| {
             let (id, packed_name) = line.split_once(' ')?;
@@ -72,12 +70,12 @@ impl GitDirs {
 
     /// The repository's own list of what is left out.
     pub fn exclude(&self) -> Option<String> {
-        small_file(&self.common.join("info/exclude")).ok()
+        small_file_of(&self.common, "info/exclude").ok()
     }
 
     /// The paths that the index names; `None` where there is none that could be read.
     pub fn tracked(&self) -> Option<BTreeSet<Vec<u8>>> {
-        let index = file(&self.own.join("index"), MAX_INDEX).ok()?;
+        let index = file_of(&self.own, "index", MAX_INDEX).ok()?;
         // The hashes of a repository are all of one kind, which the index does not name.
         index_paths(&index, 20).or_else(|| index_paths(&index, 32))
     }
@@ -88,28 +86,25 @@ fn commit(text: &str) -> Option<String> {
     is_id.then(|| text.to_ascii_lowercase())
 }
 
-/// Reads a small file that an agent may have put there: no link is followed, and no pipe is waited for.
+/// Reads a small file that an agent may have put there. Links on the way to its folder are followed.
 pub fn small_file(path: &Path) -> io::Result<String> {
-    let bytes = file(path, MAX_SMALL_FILE)?;
-    // What is cut off would be read as something else.
-    if bytes.len() as u64 == MAX_SMALL_FILE {
-        return Err(io::ErrorKind::FileTooLarge.into());
-    }
+    text(untrusted::read(path, MAX_SMALL_FILE)?)
+}
+
+/// Reads a small file of a repository's folder. No link is followed, neither to the folder nor below it.
+fn small_file_of(folder: &Path, name: &str) -> io::Result<String> {
+    text(file_of(folder, name, MAX_SMALL_FILE)?)
+}
+
+fn text(bytes: Vec<u8>) -> io::Result<String> {
     String::from_utf8(bytes).map_err(io::Error::other)
 }
 
-/// As [`small_file`], its first bytes.
-fn file(path: &Path, most: u64) -> io::Result<Vec<u8>> {
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits())
-        .open(path)?;
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::other("it is no file"));
+fn file_of(folder: &Path, name: &str, limit: u64) -> io::Result<Vec<u8>> {
+    match (folder.parent(), folder.file_name()) {
+        (Some(above), Some(own)) => untrusted::read_below(above, &Path::new(own).join(name), limit),
+        _ => Err(io::ErrorKind::InvalidInput.into()),
     }
-    let mut bytes = Vec::new();
-    file.take(most).read_to_end(&mut bytes)?;
-    Ok(bytes)
 }
 
 /// The paths in an index of version 2 to 4 with hashes of this length; `None` where it is none.

@@ -1,18 +1,20 @@
 //! What stands in a workspace: found by open folders, without following a link, without running anything.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, OsStr};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, openat, readlinkat};
-use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat};
+use nix::sys::stat::{FileStat, Mode, SFlag, fstatat};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use std::os::unix::ffi::OsStrExt;
 use vik_core::file_change::{ContentHash, RelPath, Side};
+use vik_proc::untrusted;
 
 use super::ignored::{Rules, Stack};
 use super::store::{Store, hash_of};
@@ -151,16 +153,12 @@ impl Look<'_> {
 /// Where rules stand.
 const RULES: &[u8] = b".gitignore";
 
+/// A larger list of rules counts as none.
+const MAX_RULES_BYTES: u64 = 1024 * 1024;
+
 const FOLDER: OFlag = OFlag::O_RDONLY
     .union(OFlag::O_DIRECTORY)
     .union(OFlag::O_NOFOLLOW)
-    .union(OFlag::O_CLOEXEC);
-
-/// No pipe is waited for, no terminal becomes Vik's.
-pub(super) const FILE: OFlag = OFlag::O_RDONLY
-    .union(OFlag::O_NOFOLLOW)
-    .union(OFlag::O_NONBLOCK)
-    .union(OFlag::O_NOCTTY)
     .union(OFlag::O_CLOEXEC);
 
 fn now() -> i64 {
@@ -211,7 +209,7 @@ impl Walk<'_> {
     /// Takes up the rules of a folder.
     fn enter(&mut self, dir: &OwnedFd) {
         if self.look.rules.is_none()
-            && let Ok(text) = read_small(dir, c".gitignore")
+            && let Ok(text) = untrusted::read_at(dir, Path::new(".gitignore"), MAX_RULES_BYTES)
         {
             let mut file = self.path.clone();
             if !file.is_empty() {
@@ -336,18 +334,13 @@ impl Walk<'_> {
             self.add(stat, size, hash, false);
             return Ok(());
         }
-        let Ok(file) = openat(dir, name, FILE, Mode::empty()) else {
+        let path = Path::new(OsStr::from_bytes(name.to_bytes()));
+        let Ok((file, stat)) = untrusted::open_at(dir, path) else {
             self.unseen();
             return Ok(());
         };
-        // What was put in its place meanwhile is looked at as what it is.
-        let stat = fstat(&file)?;
-        if file_type(&stat) != SFlag::S_IFREG {
-            self.unseen();
-            return Ok(());
-        }
         let size = u64::try_from(stat.st_size).unwrap_or(0);
-        match self.content(std::fs::File::from(file), size)? {
+        match self.content(file, size)? {
             Some((size, hash)) => self.add(&stat, size, hash, false),
             None => self.unseen(),
         }
@@ -421,19 +414,4 @@ impl Walk<'_> {
     fn unseen(&mut self) {
         self.found.unseen.insert(RelPath::new(self.path.as_slice()));
     }
-}
-
-/// A small file in a folder, such as a list of rules. One that is not small is none.
-fn read_small(dir: &OwnedFd, name: &CStr) -> io::Result<Vec<u8>> {
-    const MOST: u64 = 1024 * 1024;
-    let file = std::fs::File::from(openat(dir, name, FILE, Mode::empty())?);
-    if !file.metadata()?.is_file() {
-        return Err(io::ErrorKind::InvalidInput.into());
-    }
-    let mut text = Vec::new();
-    file.take(MOST).read_to_end(&mut text)?;
-    if text.len() as u64 == MOST {
-        return Err(io::ErrorKind::FileTooLarge.into());
-    }
-    Ok(text)
 }

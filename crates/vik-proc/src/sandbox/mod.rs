@@ -16,6 +16,7 @@ mod linux;
 #[cfg(not(target_os = "linux"))]
 mod other;
 mod places;
+#[expect(clippy::disallowed_methods, reason = "opens files of Vik's own")]
 mod proxy;
 mod readable;
 

@@ -4,10 +4,17 @@
 //! Descriptors at its start: 0 the lifeline (first line a [`ShimSpec`], then one command a line; its end means that the
 //! daemon is gone: then the agent is stopped, or a later daemon is waited for at the control FIFO), 1 and 2 what the agent may inherit, 3 the status pipe to the daemon, 4 perhaps a lock to hold.
 
+#[expect(clippy::disallowed_methods, reason = "opens files of Vik's own")]
 mod control;
+#[expect(
+    clippy::disallowed_methods,
+    reason = "lists folders; a link is not entered, and nothing is read"
+)]
 mod disk;
+#[expect(clippy::disallowed_methods, reason = "opens files of Vik's own")]
 mod feed;
 mod ladder;
+#[expect(clippy::disallowed_methods, reason = "opens files of Vik's own")]
 mod launch;
 mod lifeline;
 #[cfg(target_os = "linux")]
@@ -564,6 +571,7 @@ fn identity(pid: i32) -> ProcessId {
 
 /// Lets go of the inherited standard output.
 fn release_output() {
+    #[expect(clippy::disallowed_methods, reason = "opens /dev/null")]
     if let Ok(null) = std::fs::OpenOptions::new().write(true).open("/dev/null") {
         let _ = nix::unistd::dup2_stdout(null);
     }

@@ -3,10 +3,13 @@
 mod adopt;
 mod command;
 mod limit;
+#[expect(clippy::disallowed_methods, reason = "opens files of Vik's own")]
 mod link;
+#[expect(clippy::disallowed_methods, reason = "opens files of Vik's own")]
 mod lost;
 mod pump;
 pub(crate) mod shims;
+#[expect(clippy::disallowed_methods, reason = "opens /dev/null")]
 mod start;
 
 use std::ffi::{CString, OsString};

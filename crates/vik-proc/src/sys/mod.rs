@@ -13,6 +13,7 @@ use crate::sandbox::Fence;
 #[cfg(target_os = "linux")]
 mod gate;
 #[cfg(target_os = "linux")]
+#[expect(clippy::disallowed_methods, reason = "reads files of the kernel")]
 mod linux;
 #[cfg(target_os = "linux")]
 mod route;
