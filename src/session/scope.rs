@@ -24,7 +24,9 @@ use vik_store::Trouble;
 use super::attempt::{Cut, Work};
 use super::intent::globs;
 use crate::report;
-use crate::workspace::changes::{Base, Changes, Restored, Snapshot, Store, restore};
+use crate::workspace::changes::{
+    Base, Changes, Mark, Restored, Snapshot, Store, is_below, restore, restore_mark,
+};
 use crate::workspace::fs as private;
 
 /// So many paths are named in a reason, and in what the next attempt is told.
@@ -49,6 +51,21 @@ pub struct ScopeVerdict {
 struct Owed {
     run: Option<RunId>,
     paths: BTreeMap<RelPath, Option<Side>>,
+    /// Folders, special files and extended attributes, each as it was before.
+    #[serde(default)]
+    marks: BTreeMap<RelPath, Option<Mark>>,
+}
+
+impl Owed {
+    /// What is named to people: a folder only where nothing that is named lies in it.
+    fn named(&self) -> BTreeSet<RelPath> {
+        let holds_named = |folder: &RelPath| {
+            let below = |path: &RelPath| path != folder && is_below(path, folder);
+            self.paths.keys().any(below)
+        };
+        let marks = self.marks.keys().filter(|path| !holds_named(path));
+        self.paths.keys().chain(marks).cloned().collect()
+    }
 }
 
 impl Work<'_> {
@@ -151,14 +168,20 @@ impl Judge {
         let unseen = |path: &RelPath| changes.unseen.contains(path);
         owed.paths
             .retain(|path, before| side(&now, path) != *before || unseen(path));
+        for path in marks_out_of_scope(&changes, &base.snapshot, &self.scope) {
+            let before = || base.snapshot.mark(&path).copied();
+            let before = owed.marks.get(&path).copied().unwrap_or_else(before);
+            owed.marks.insert(path, before);
+        }
+        owed.marks
+            .retain(|path, before| now.mark(path) != before.as_ref() || unseen(path));
         let mut verdict = ScopeVerdict {
-            violations: owed.paths.keys().cloned().collect(),
+            violations: owed.named(),
             ..ScopeVerdict::default()
         };
         if self.reverts && !verdict.violations.is_empty() {
             if changes.head == changes.base_head {
-                self.put_back(&base, &owed, &mut verdict)?;
-                owed.paths.retain(|path, _| verdict.violations.contains(path));
+                self.put_back(&base, &now, &mut owed, &mut verdict)?;
             } else {
                 verdict.not_reverted =
                     Some("the attempt made commits, and history is not rewritten".to_owned());
@@ -172,25 +195,77 @@ impl Judge {
         Ok(verdict)
     }
 
-    fn put_back(&self, base: &Base, owed: &Owed, verdict: &mut ScopeVerdict) -> io::Result<()> {
-        for path in std::mem::take(&mut verdict.violations) {
-            let before = base.snapshot.files.get(&path).map(|found| &found.side);
-            if owed.paths.get(&path).is_some_and(|owed| owed.as_ref() != before) {
-                verdict.not_reverted = Some("an earlier attempt had changed some of it".to_owned());
-                verdict.violations.insert(path);
+    fn put_back(
+        &self,
+        base: &Base,
+        now: &Snapshot,
+        owed: &mut Owed,
+        verdict: &mut ScopeVerdict,
+    ) -> io::Result<()> {
+        let named = std::mem::take(&mut verdict.violations);
+        let mut left = Owed {
+            run: owed.run,
+            ..Owed::default()
+        };
+        for (path, before) in std::mem::take(&mut owed.paths) {
+            let was = base.snapshot.files.get(&path).map(|found| &found.side);
+            let why = if before.as_ref() != was {
+                EARLIER
+            } else if restore(&self.store, &self.folder, &base.snapshot, &path)? == Restored::NotKept {
+                NOT_KEPT
+            } else {
                 continue;
-            }
-            match restore(&self.store, &self.folder, &base.snapshot, &path)? {
-                Restored::Back | Restored::Removed => verdict.reverted.insert(path),
-                Restored::NotKept => {
-                    verdict.not_reverted =
-                        Some("what some of it was is not kept: it is too big, or was lost".to_owned());
-                    verdict.violations.insert(path)
-                }
             };
+            verdict.not_reverted = Some(why.to_owned());
+            left.paths.insert(path, before);
         }
+        // What is in a folder goes before the folder itself.
+        for (path, before) in std::mem::take(&mut owed.marks).into_iter().rev() {
+            let why = if before.as_ref() != base.snapshot.mark(&path) {
+                EARLIER
+            } else if left.paths.keys().any(|kept| is_below(kept, &path)) {
+                NOT_KEPT
+            } else if restore_mark(&self.store, &self.folder, &base.snapshot, now, &path)?
+                == Restored::NotKept
+            {
+                NOT_KEPT
+            } else {
+                continue;
+            };
+            verdict.not_reverted = Some(why.to_owned());
+            left.marks.insert(path, before);
+        }
+        verdict.violations = left.named();
+        verdict.reverted = named.difference(&verdict.violations).cloned().collect();
+        *owed = left;
         Ok(())
     }
+}
+
+/// Why something is not put back.
+const EARLIER: &str = "an earlier attempt had changed some of it";
+const NOT_KEPT: &str = "what some of it was is not kept: it is too big, was lost, or is no plain file";
+
+/// Whether a path is in a scope. A repository below the workspace is judged as any other folder.
+fn is_in(scope: &Scope, path: &RelPath) -> bool {
+    let mut parts: Vec<&[u8]> = path.parts().collect();
+    for part in parts.iter_mut().skip(1).filter(|part| **part == *b".git") {
+        *part = b"_git";
+    }
+    scope.matches(Path::new(OsStr::from_bytes(&parts.join(&b'/'))))
+}
+
+/// Folders, special files and extended attributes that changed out of scope. A new folder is none where something in scope
+/// may be in it.
+fn marks_out_of_scope(changes: &Changes, base: &Snapshot, scope: &Scope) -> BTreeSet<RelPath> {
+    let may_hold = |folder: &RelPath| {
+        let text = folder.text();
+        let is_plain = !text.contains(['*', '?', '[', ']', '{', '}', '!', '\\', '"']);
+        is_plain && Scope::new([format!("{text}/**")]).is_ok_and(|below| below.overlaps(scope))
+    };
+    let is_new = |path: &RelPath| base.mark(path).is_none() && !base.files.contains_key(path);
+    let is_out = |path: &&RelPath| !is_in(scope, path) && !(is_new(path) && may_hold(path));
+    changes.marks.iter().filter(is_out).cloned().collect()
 }
 
 /// The paths that changed out of scope: both names of what was renamed, links by their own path, what was removed, and what
@@ -205,7 +280,7 @@ fn violations(changes: &Changes, base: &Snapshot, scope: &Scope) -> BTreeSet<Rel
     }
     let was_unseen = |path: &RelPath| base.unseen.contains(path) || base.crowded.contains(path);
     touched.extend(changes.unseen.iter().filter(|path| !was_unseen(path)));
-    let is_out = |path: &&RelPath| !scope.matches(Path::new(OsStr::from_bytes(path.as_bytes())));
+    let is_out = |path: &&RelPath| !is_in(scope, path);
     touched.into_iter().filter(is_out).cloned().collect()
 }
 

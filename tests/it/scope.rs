@@ -50,6 +50,63 @@ fn an_attempt_that_leaves_its_scope_fails_until_what_it_changed_stands_again() {
     assert_eq!(world.workspace_file("1", "src/a"), "three\n");
 }
 
+/// Ways to leave something out of scope that is no line of a file. `setxattr` is called by its number.
+const ODD: &str = "mkdir -p lib/.git && echo x > lib/.git/payload.sh && mkfifo pipe && mkdir -p empty/er && chmod 700 docs \
+                   && perl -e '($p, $n, $v) = @ARGV; syscall(188, $p, $n, $v, 1, 0) == 0 or die $!' docs/y user.v 1 \
+                   && mkdir -p src/inner/.git src/new && echo y > src/inner/.git/config && mkfifo src/pipe";
+
+/// A workspace for these.
+const ODD_CREATE: &str = "mkdir src docs lib; chmod 755 docs; echo one > src/a; echo one > docs/y";
+
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#[test]
+fn repositories_special_files_folders_and_attributes_out_of_scope_are_seen() {
+    let undo = "rm -r lib/.git pipe empty && chmod 755 docs && mv docs/y y && cp y docs/y && rm y";
+    let agent = format!("test -e src/b && {{ {undo}; exit; }}; touch src/b; {ODD}");
+    let world = World::new(&[("1", "todo")])
+        .set(
+            "/agents/a",
+            json!({"runtime": "command", "command": ["sh", "-c", agent]}),
+        )
+        .set("/issue/hooks", json!({"after_create": ODD_CREATE}))
+        .work("intent", owned(&["src/**"], "fail"))
+        .attempts(2);
+    world.once().expect(0);
+    let sessions = world.sessions("1");
+    let reason = sessions[0].expect("failed", Some("verify"))["reason"].clone();
+    assert_eq!(
+        reason,
+        "changed out of its scope: docs, docs/y, empty, empty/er, lib/.git/payload.sh and 1 more"
+    );
+    sessions[1].expect("succeeded", None);
+}
+
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#[test]
+fn repositories_special_files_folders_and_attributes_out_of_scope_are_put_back() {
+    let world = World::new(&[("1", "todo")])
+        .set(
+            "/agents/a",
+            json!({"runtime": "command", "command": ["sh", "-c", ODD]}),
+        )
+        .set("/issue/hooks", json!({"after_create": ODD_CREATE}))
+        .work("intent", owned(&["src/**"], "revert"))
+        .work(
+            "verify",
+            json!("test \"$(stat -c %a docs)\" = 755 && test -p src/pipe"),
+        )
+        .attempts(1);
+    world.once().expect(0);
+    world.session("1").expect("succeeded", None);
+    let left = |path: &str| world.workspace("1").join(path).symlink_metadata().is_ok();
+    for gone in ["lib/.git", "pipe", "empty"] {
+        assert!(!left(gone), "{gone}");
+    }
+    for kept in ["lib", "docs/y", "src/inner/.git/config", "src/new"] {
+        assert!(left(kept), "{kept}");
+    }
+}
+
 #[test]
 fn what_is_out_of_scope_is_put_back_where_no_commit_holds_it() {
     let script = "run echo two > src/a && echo two > docs/x && rm -r docs/y && mv src/b b && ln -s /etc link && mkdir -p deep/er && touch deep/er/f; ok";

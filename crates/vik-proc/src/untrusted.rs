@@ -4,7 +4,7 @@
 //! but a regular file is opened, opening never blocks, and a file larger than the caller's limit is an error. [`read`] and
 //! [`read_below`] return after [`READ_TIMEOUT`] at the latest, also where the file system does not answer.
 
-use std::ffi::OsStr;
+use std::ffi::{CString, OsStr};
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::fd::{AsFd, OwnedFd};
@@ -15,6 +15,8 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, open, openat};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat};
+
+use crate::sys;
 
 /// How long [`read`] and [`read_below`] wait for a file system.
 pub const READ_TIMEOUT: Duration = Duration::from_secs(10);
@@ -161,6 +163,29 @@ pub fn within<T: Send + 'static>(
         )),
         Err(RecvTimeoutError::Disconnected) => Err(io::Error::other("reading failed")),
     }
+}
+
+/// Attributes that the system sets by itself.
+const SYSTEM_ATTRIBUTES: [&[u8]; 3] = [b"security.selinux", b"security.ima", b"security.evm"];
+
+/// The extended attributes of an open file or folder, each as `NAME\0VALUE\0`; empty where there are none, or the system
+/// knows none. Those that the system sets by itself are left out.
+///
+/// # Errors
+/// When they cannot be read.
+pub fn attributes(file: impl AsFd) -> io::Result<Vec<u8>> {
+    let names = sys::attribute_names(file.as_fd())?;
+    let mut all = Vec::new();
+    for name in names.split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
+        if SYSTEM_ATTRIBUTES.contains(&name) {
+            continue;
+        }
+        all.extend_from_slice(name);
+        all.push(0);
+        all.extend(sys::attribute(file.as_fd(), &CString::new(name)?)?);
+        all.push(0);
+    }
+    Ok(all)
 }
 
 #[cfg(test)]

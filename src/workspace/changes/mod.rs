@@ -24,10 +24,10 @@ use serde::{Deserialize, Serialize};
 use vik_core::file_change::{ChangeKind, ContentHash, FileChange, Hunk, RelPath, Side};
 
 pub use lines::{hunks, is_binary, lines};
-pub use restore::{Restored, read_file, restore};
+pub use restore::{Restored, read_file, restore, restore_mark};
 pub use store::{Store, hash_of};
 pub use tracked::{GitDirs, index_paths, small_file};
-pub use walk::{Bounds, Snapshot};
+pub use walk::{Bounds, Mark, MarkKind, Snapshot};
 use walk::{Found, Look};
 
 /// More pairs of files than these are not compared to find out which was renamed into which.
@@ -51,6 +51,10 @@ pub struct Base {
 pub struct Changes {
     /// The files, in the order of their paths.
     pub files: Vec<FileChange>,
+    /// Folders, special files and extended attributes that are not what they were: these have no lines, but a scope covers
+    /// them.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub marks: BTreeSet<RelPath>,
     /// What could not be looked at, before or after: what changed below is not known.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub unseen: BTreeSet<RelPath>,
@@ -124,6 +128,7 @@ impl Base {
         .look(workspace)?;
         let changes = Changes {
             files: compare(&self.snapshot, &now, store),
+            marks: compare_marks(&self.snapshot, &now),
             unseen: [&self.snapshot, &now]
                 .iter()
                 .flat_map(|look| look.unseen.union(&look.crowded))
@@ -155,6 +160,11 @@ impl Snapshot {
         hash_of(&text)
     }
 
+    /// What is marked at a path.
+    pub fn mark(&self, path: &RelPath) -> Option<&Mark> {
+        self.marks.as_ref().and_then(|marks| marks.get(path))
+    }
+
     /// Whether a path, or a folder above it, could not be looked at.
     fn is_unseen(&self, path: &RelPath) -> bool {
         self.unseen.iter().any(|unseen| is_below(path, unseen))
@@ -167,7 +177,7 @@ impl Snapshot {
 }
 
 /// Whether a path is that of a folder, or of something in it.
-fn is_below(path: &RelPath, folder: &RelPath) -> bool {
+pub fn is_below(path: &RelPath, folder: &RelPath) -> bool {
     let rest = path.as_bytes().strip_prefix(folder.as_bytes());
     rest.is_some_and(|rest| folder.as_bytes().is_empty() || matches!(rest, [] | [b'/', ..]))
 }
@@ -212,6 +222,20 @@ fn compare(before: &Snapshot, after: &Snapshot, store: &Store) -> Vec<FileChange
         changes.insert(path, change(path, ChangeKind::Added, None, Some(new), store));
     }
     changes.into_values().collect()
+}
+
+/// Where the marks of two looks differ.
+fn compare_marks(before: &Snapshot, after: &Snapshot) -> BTreeSet<RelPath> {
+    let (Some(old), Some(new)) = (&before.marks, &after.marks) else {
+        return BTreeSet::new();
+    };
+    let changed = old
+        .iter()
+        .filter(|(path, mark)| new.get(path) != Some(mark) && !after.is_unseen(path));
+    let come = new
+        .keys()
+        .filter(|path| !old.contains_key(path) && !before.may_have(path));
+    changed.map(|(path, _)| path).chain(come).cloned().collect()
 }
 
 /// Nothing of it changed. Of a file too big to be read, its stamp tells.

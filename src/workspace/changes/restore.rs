@@ -8,13 +8,13 @@ use std::path::Path;
 
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, openat, renameat};
-use nix::sys::stat::{Mode, SFlag, fchmod, fstatat, mkdirat};
+use nix::sys::stat::{FchmodatFlags, Mode, SFlag, fchmod, fchmodat, fstatat, mkdirat};
 use nix::unistd::{UnlinkatFlags, symlinkat, unlinkat};
 use vik_core::file_change::{RelPath, Side};
 use vik_proc::untrusted;
 
 use super::store::Store;
-use super::walk::Snapshot;
+use super::walk::{MarkKind, Snapshot};
 use crate::workspace::issues::file_type;
 use crate::workspace::removal;
 
@@ -67,6 +67,43 @@ pub fn restore(
     }
 }
 
+/// Puts back what was marked at a path: the mode of a folder, or that there was nothing. Special files that were there, and
+/// extended attributes, cannot be put back. Blocks.
+///
+/// # Errors
+/// When something cannot be removed or made.
+pub fn restore_mark(
+    store: &Store,
+    workspace: impl AsFd,
+    before: &Snapshot,
+    now: &Snapshot,
+    path: &RelPath,
+) -> io::Result<Restored> {
+    let mark = match before.mark(path) {
+        // A file that had no extended attributes is written anew, without them.
+        None => return restore(store, workspace, before, path),
+        Some(mark) if mark.kind == MarkKind::Folder => mark,
+        Some(_) => return Ok(Restored::NotKept),
+    };
+    let now = now.mark(path).filter(|now| now.kind == MarkKind::Folder);
+    if now.and_then(|now| now.attributes) != mark.attributes {
+        return Ok(Restored::NotKept);
+    }
+    let Some(folder) = parent(workspace, path, true)? else {
+        return Ok(Restored::NotKept);
+    };
+    let name = OsStr::from_bytes(path.name());
+    let there = fstatat(&folder, name, AtFlags::AT_SYMLINK_NOFOLLOW);
+    if !there.is_ok_and(|stat| file_type(&stat) == SFlag::S_IFDIR) {
+        clear(&folder, name, true)?;
+        mkdirat(&folder, name, Mode::S_IRWXU)?;
+    }
+    #[allow(clippy::unnecessary_cast, reason = "the types differ between systems")]
+    let mode = Mode::from_bits_truncate(mark.mode as nix::libc::mode_t);
+    fchmodat(&folder, name, mode, FchmodatFlags::NoFollowSymlink)?;
+    Ok(Restored::Back)
+}
+
 /// A larger file of a workspace is not shown.
 const MAX_FILE_BYTES: u64 = 256 * 1024 * 1024;
 
@@ -90,8 +127,9 @@ pub fn read_file(workspace: impl AsFd, path: &RelPath) -> io::Result<Option<Vec<
 fn parent(workspace: impl AsFd, path: &RelPath, make: bool) -> io::Result<Option<OwnedFd>> {
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let parts: Vec<&[u8]> = path.parts().collect();
-    let is_name = |part: &&[u8]| !matches!(**part, [] | [b'.'] | [b'.', b'.']) && **part != *b".git";
-    if !parts.iter().all(is_name) {
+    let is_name = |part: &&[u8]| !matches!(**part, [] | [b'.'] | [b'.', b'.']);
+    // The workspace's own repository is left alone.
+    if !parts.iter().all(is_name) || parts.first() == Some(&&b".git"[..]) {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
             "it is no path of a file",

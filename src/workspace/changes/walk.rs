@@ -79,11 +79,42 @@ pub struct Found {
     pub stamp: Stamp,
 }
 
+/// What kind of thing stands in a workspace, where that is more than a file's content or a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MarkKind {
+    /// A folder.
+    Folder,
+    /// A regular file with extended attributes.
+    File,
+    /// A named pipe.
+    Pipe,
+    /// A socket.
+    Socket,
+    /// A device, by its number.
+    Device(u64),
+}
+
+/// What a scope covers besides the content and mode of files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mark {
+    /// Its kind.
+    pub kind: MarkKind,
+    /// Its mode; 0 of a file, whose mode is known by its [`Side`].
+    pub mode: u32,
+    /// A hash of its extended attributes, where it has any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attributes: Option<ContentHash>,
+}
+
 /// What stood in a workspace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Snapshot {
     /// The files and links, by their path.
     pub files: BTreeMap<RelPath, Found>,
+    /// Folders, special files and files with extended attributes; `None` where an older version looked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub marks: Option<BTreeMap<RelPath, Mark>>,
     /// What left files out.
     pub rules: Rules,
     /// The hash of the repository's own list of what is left out, as it stood.
@@ -122,6 +153,7 @@ impl Look<'_> {
     /// When the folder itself cannot be read, or contents cannot be kept.
     pub fn look(self, workspace: impl AsFd) -> io::Result<Snapshot> {
         let mut found = Snapshot {
+            marks: Some(BTreeMap::new()),
             rules: self.rules.cloned().unwrap_or_default(),
             looked_at: now(),
             ..Snapshot::default()
@@ -237,14 +269,15 @@ impl Walk<'_> {
         }
     }
 
-    /// The names in a folder, in order, but for repositories: what is below a `.git` is git's.
+    /// The names in a folder, in order, but for the workspace's own repository.
     fn names(&mut self, dir: &OwnedFd) -> io::Result<Vec<CString>> {
         let mut reader = Dir::from_fd(openat(dir, ".", FOLDER, Mode::empty())?)?;
         let mut names = Vec::new();
         for entry in reader.iter() {
             let entry = entry?;
             let name = entry.file_name();
-            if matches!(name.to_bytes(), b"." | b".." | b".git") {
+            let is_own_repository = self.path.is_empty() && name.to_bytes() == b".git";
+            if matches!(name.to_bytes(), b"." | b"..") || is_own_repository {
                 continue;
             }
             self.entries += 1;
@@ -288,7 +321,12 @@ impl Walk<'_> {
         match kind {
             SFlag::S_IFDIR => match openat(dir, name, FOLDER, Mode::empty()) {
                 Ok(_) if depth >= self.look.bounds.depth => self.unseen(),
-                Ok(inner) => return self.folder(&inner, depth + 1, hidden),
+                Ok(inner) => {
+                    if !hidden {
+                        self.mark_open(&inner, &stat, MarkKind::Folder);
+                    }
+                    return self.folder(&inner, depth + 1, hidden);
+                }
                 Err(_) => self.unseen(),
             },
             SFlag::S_IFREG => return self.file(dir, name, &stat),
@@ -299,8 +337,10 @@ impl Walk<'_> {
                 }
                 Err(_) => self.unseen(),
             },
-            // Pipes, sockets and devices have no content of their own.
-            _ => {}
+            SFlag::S_IFIFO => self.mark(&stat, MarkKind::Pipe, None),
+            SFlag::S_IFSOCK => self.mark(&stat, MarkKind::Socket, None),
+            #[allow(clippy::unnecessary_cast, reason = "the types differ between systems")]
+            _ => self.mark(&stat, MarkKind::Device(stat.st_rdev as u64), None),
         }
         Ok(())
     }
@@ -329,8 +369,13 @@ impl Walk<'_> {
             && !was.side.link
             && stamp.is_settled(earlier.looked_at)
             && self.still_kept(&was.side)
+            && let Some(marks) = &earlier.marks
         {
             let hash = was.side.hash;
+            let path = RelPath::new(self.path.as_slice());
+            if let Some(mark) = marks.get(&path) {
+                self.found.marks.get_or_insert_default().insert(path, *mark);
+            }
             self.add(stat, size, hash, false);
             return Ok(());
         }
@@ -340,6 +385,7 @@ impl Walk<'_> {
             return Ok(());
         };
         let size = u64::try_from(stat.st_size).unwrap_or(0);
+        self.mark_open(&file, &stat, MarkKind::File);
         match self.content(file, size)? {
             Some((size, hash)) => self.add(&stat, size, hash, false),
             None => self.unseen(),
@@ -409,6 +455,33 @@ impl Walk<'_> {
             stamp: Stamp::of(stat),
         };
         self.found.files.insert(RelPath::new(self.path.as_slice()), found);
+    }
+
+    /// Marks an open file or folder: a file only where it has extended attributes.
+    fn mark_open(&mut self, open: impl AsFd, stat: &FileStat, kind: MarkKind) {
+        match untrusted::attributes(open) {
+            Ok(attributes) if attributes.is_empty() && kind == MarkKind::File => {}
+            Ok(attributes) => {
+                let hash = (!attributes.is_empty()).then(|| hash_of(&attributes));
+                self.mark(stat, kind, hash);
+            }
+            Err(_) => self.unseen(),
+        }
+    }
+
+    #[allow(clippy::unnecessary_cast, reason = "the types differ between systems")]
+    fn mark(&mut self, stat: &FileStat, kind: MarkKind, attributes: Option<ContentHash>) {
+        let mode = match kind {
+            MarkKind::File => 0,
+            _ => stat.st_mode as u32 & 0o7777,
+        };
+        let mark = Mark {
+            kind,
+            mode,
+            attributes,
+        };
+        let marks = self.found.marks.get_or_insert_default();
+        marks.insert(RelPath::new(self.path.as_slice()), mark);
     }
 
     fn unseen(&mut self) {

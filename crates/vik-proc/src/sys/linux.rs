@@ -1,8 +1,9 @@
 //! What Linux tells about processes: `/proc`, pidfds, prctl.
 
+use std::ffi::CStr;
 use std::fs;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
 use nix::libc;
@@ -370,4 +371,37 @@ pub(crate) fn give_back_code() {
             unsafe { libc::madvise(from as *mut libc::c_void, to - from, libc::MADV_DONTNEED) };
         }
     }
+}
+
+/// The names of a file's extended attributes, each with a NUL behind it; empty where its file system has none.
+#[allow(unsafe_code)]
+pub(crate) fn attribute_names(file: BorrowedFd<'_>) -> io::Result<Vec<u8>> {
+    // SAFETY: the kernel writes at most `size` bytes to the buffer, which has that many.
+    sized(|buffer, size| unsafe { libc::flistxattr(file.as_raw_fd(), buffer.cast(), size) })
+}
+
+/// The value of an extended attribute; empty where it is gone.
+#[allow(unsafe_code)]
+pub(crate) fn attribute(file: BorrowedFd<'_>, name: &CStr) -> io::Result<Vec<u8>> {
+    // SAFETY: the name ends with a NUL; the kernel writes at most `size` bytes to the buffer, which has that many.
+    sized(|buffer, size| unsafe { libc::fgetxattr(file.as_raw_fd(), name.as_ptr(), buffer.cast(), size) })
+}
+
+/// Most files have no attributes: the size is asked for first. It may change meanwhile, but the kernel bounds it.
+fn sized(read: impl Fn(*mut u8, usize) -> isize) -> io::Result<Vec<u8>> {
+    const MAX_BYTES: usize = 64 * 1024;
+    let checked = |length: isize| match usize::try_from(length) {
+        Ok(length) => Ok(length),
+        Err(_) => match nix::errno::Errno::last() {
+            nix::errno::Errno::EOPNOTSUPP | nix::errno::Errno::ENODATA => Ok(0),
+            error => Err(io::Error::from(error)),
+        },
+    };
+    if checked(read(std::ptr::null_mut(), 0))? == 0 {
+        return Ok(Vec::new());
+    }
+    let mut buffer = vec![0; MAX_BYTES];
+    let length = checked(read(buffer.as_mut_ptr(), buffer.len()))?;
+    buffer.truncate(length);
+    Ok(buffer)
 }

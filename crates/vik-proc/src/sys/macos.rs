@@ -123,3 +123,13 @@ pub(crate) fn own_bytes(_: i32) -> u64 {
 pub(crate) fn is_elsewhere(_: std::net::IpAddr) -> std::io::Result<bool> {
     Err(std::io::ErrorKind::Unsupported.into())
 }
+
+/// Extended attributes are not looked at here.
+pub(crate) fn attribute_names(_: std::os::fd::BorrowedFd<'_>) -> io::Result<Vec<u8>> {
+    Ok(Vec::new())
+}
+
+/// As [`attribute_names`].
+pub(crate) fn attribute(_: std::os::fd::BorrowedFd<'_>, _: &std::ffi::CStr) -> io::Result<Vec<u8>> {
+    Ok(Vec::new())
+}
