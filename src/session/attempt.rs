@@ -157,9 +157,12 @@ pub async fn run(attempt: Attempt) -> Finish {
 impl<'a> Work<'a> {
     /// Records what is about to happen, before anything does; or reads what was recorded.
     fn begin(attempt: &'a Attempt, files: &'a AttemptFiles) -> Result<Self, Cut> {
-        let fail = |what: &str, error: StoreError| match disk_of(&error) {
-            Some(disk) => Cut::Unkept(disk),
-            None => Cut::Trouble(Trouble::failed(
+        // Nothing of the attempt has happened yet: what cannot be written is no fault of it, and no next one fares better.
+        let fail = |what: &str, error: StoreError| match &error {
+            StoreError::Write { path, source } => {
+                Cut::Unkept(Arc::new(LedgerError::of_own_file(path, source)))
+            }
+            StoreError::Read { .. } => Cut::Trouble(Trouble::failed(
                 FailureClass::Agent,
                 format!("{what}: {}", report::chain(&error)),
             )),
@@ -275,22 +278,33 @@ impl<'a> Work<'a> {
         self.unkept.get().is_some()
     }
 
-    /// Whether a failure may be one of the disk: then that takes nothing of Vik's either.
+    /// Whether a failure may be one of the storage: then that takes nothing of Vik's either, and no next attempt fares
+    /// better.
     pub(super) async fn disk_fails(&self) -> bool {
-        let path = self.files.journal().with_extension("probe");
-        let probe = path.clone();
+        let layout = &self.host().layout;
+        let probe = format!(".{}.probe", self.id);
+        let probes = [
+            self.files.journal().with_extension("probe"),
+            layout.records_dir().join(&probe),
+            layout.issues_dir().join(&probe),
+        ];
         let written = spawn_blocking(move || {
-            let written = private::create_private(&probe).and_then(|mut file| {
-                std::io::Write::write_all(&mut file, &[0; 16 * 1024])?;
-                file.sync_data()
-            });
-            let _ = std::fs::remove_file(&probe);
-            written
+            probes.into_iter().find_map(|probe| {
+                let written = private::create_private(&probe).and_then(|mut file| {
+                    std::io::Write::write_all(&mut file, &[0; 16 * 1024])?;
+                    file.sync_data()
+                });
+                let _ = std::fs::remove_file(&probe);
+                written.err().map(|error| (probe, error))
+            })
         });
-        match written.await {
-            Ok(Err(source)) => self.see_disk(&StoreError::Write { path, source }),
-            _ => false,
+        if let Ok(Some((probe, error))) = written.await {
+            let folder = probe.parent().unwrap_or(&probe);
+            let _ = self
+                .unkept
+                .set(Arc::new(LedgerError::of_own_file(folder, &error)));
         }
+        self.unkept.get().is_some()
     }
 
     async fn run(mut self) -> Finish {

@@ -6,6 +6,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use tokio::task::spawn_blocking;
@@ -19,6 +20,10 @@ use crate::report;
 use crate::trace::{Record, Trace};
 use crate::workspace::changes::{Base, Bounds, Changes, Snapshot, Store};
 use crate::workspace::{self, Fingerprint, fs as private};
+
+/// How long a look at a workspace may take, and how long after the attempt was told to stop.
+const LOOK_TIMEOUT: Duration = Duration::from_secs(30 * 60);
+const LOOK_TIMEOUT_AT_STOP: Duration = Duration::from_secs(60);
 
 impl Work<'_> {
     /// Looks at the workspace before the agent starts, and keeps what it found beside the attempt's record.
@@ -151,9 +156,22 @@ impl Work<'_> {
             store: Store::new(&self.host().layout.contents_dir()),
             host: Arc::clone(&self.attempt.host),
         };
-        match spawn_blocking(move || look(&looking)).await {
-            Ok(looked) => looked.map_err(failed),
-            Err(error) => Err(failed(io::Error::other(error))),
+        // A file system that does not answer must not keep the attempt, or the daemon's end, for ever.
+        let too_long = async {
+            tokio::select! {
+                () = tokio::time::sleep(LOOK_TIMEOUT) => {}
+                () = async {
+                    self.attempt.orders.halted().await;
+                    tokio::time::sleep(LOOK_TIMEOUT_AT_STOP).await;
+                } => {}
+            }
+        };
+        tokio::select! {
+            looked = spawn_blocking(move || look(&looking)) => match looked {
+                Ok(looked) => looked.map_err(failed),
+                Err(error) => Err(failed(io::Error::other(error))),
+            },
+            () = too_long => Err(failed(io::ErrorKind::TimedOut.into())),
         }
     }
 }

@@ -235,17 +235,22 @@ impl LedgerError {
 
     /// What an error of a file says of its disk, where it is the disk that fails: no later write fares better then.
     pub fn of_disk(path: &Path, error: &io::Error) -> Option<Self> {
-        let copy = match error.raw_os_error() {
-            Some(code) => io::Error::from_raw_os_error(code),
-            None => error.kind().into(),
-        };
-        let sorted = Self::of_io(path, copy);
+        let sorted = Self::of_own_file(path, error);
         let fails = match &sorted {
             Self::Full { .. } | Self::Disk { .. } => true,
             Self::ReadOnly { .. } => error.kind() == io::ErrorKind::ReadOnlyFilesystem,
             _ => false,
         };
         fails.then_some(sorted)
+    }
+
+    /// What keeps a file of Vik's own, which no attempt has a hand in, from being written.
+    pub fn of_own_file(path: &Path, error: &io::Error) -> Self {
+        let copy = match error.raw_os_error() {
+            Some(code) => io::Error::from_raw_os_error(code),
+            None => error.kind().into(),
+        };
+        Self::of_io(path, copy)
     }
 }
 
