@@ -90,6 +90,8 @@ pub(super) fn filters(calls: &Calls, landlock: i64) -> Result<Vec<CallFilter>, E
     denied.insert(libc::SYS_prlimit64, vec![limits_of_others()?]);
     denied.insert(libc::SYS_socketpair, pairs(calls)?);
     denied.insert(libc::SYS_shmget, segments()?);
+    // With a lease on a file that it may only read, an agent delays whoever opens it.
+    denied.insert(libc::SYS_fcntl, vec![rule(&[(1, Op::Eq, libc::F_SETLEASE)])?]);
     if !calls.subreaper {
         denied.insert(
             libc::SYS_prctl,

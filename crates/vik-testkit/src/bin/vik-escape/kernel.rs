@@ -46,6 +46,10 @@ pub(crate) fn try_out(plan: &Plan) {
         ("leave by chroot", "chroot /proc/1/root true"),
         ("device", "mknod dev-sda b 8 0 && head -c1 dev-sda"),
         ("setuid", "sudo -n true"),
+        (
+            "lease on a file of another",
+            "perl -e 'open(my $file, \"<\", \"/etc/passwd\") or die; fcntl($file, 1024, 0) or die \"$!\\n\"'",
+        ),
     ] {
         let [victim, neighbour] = ["victim", "neighbour"]
             .map(|name| plan.process(name).map(|pid| pid.to_string()).unwrap_or_default());
