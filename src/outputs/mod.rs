@@ -13,6 +13,8 @@ use vik_proc::untrusted;
 use crate::report::one_line;
 
 pub use prompt::{section, value};
+#[cfg(test)]
+pub(crate) use wall::read_settings;
 pub use wall::{Leak, Wall};
 
 /// The variable that names the file of outputs to the agent.

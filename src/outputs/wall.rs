@@ -132,11 +132,7 @@ impl Wall<'_> {
     /// When they hold a credential.
     pub fn git(&self, env: &BTreeMap<String, String>) -> Result<(), Leak> {
         for path in self.git_settings(&self.homes(env)) {
-            // A person's settings may be a link. The agent may have made one as well: only a regular file is read.
-            let text = path
-                .canonicalize()
-                .and_then(|path| untrusted::read(&path, MAX_CONFIG_BYTES));
-            let text = match text {
+            let text = match read_settings(&path) {
                 Ok(text) => text,
                 // The agent cannot read it either.
                 Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) => {
@@ -216,6 +212,11 @@ impl Wall<'_> {
         files.retain(|file| file.metadata().is_ok_and(|facts| facts.is_file()));
         files
     }
+}
+
+/// Reads settings of git. A person's may be a link, and the agent may have made one: only a regular file is read.
+pub(crate) fn read_settings(path: &Path) -> std::io::Result<Vec<u8>> {
+    untrusted::read(&path.canonicalize()?, MAX_CONFIG_BYTES)
 }
 
 /// No credential helper, no question, no ssh: what git would find by these it must not find, and it must not wait.

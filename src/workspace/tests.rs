@@ -13,6 +13,7 @@ use super::instance::Surroundings;
 use super::*;
 
 mod layout;
+mod replaced;
 
 fn layout() -> (TempDir, Layout) {
     let folder = tempfile::tempdir().unwrap();

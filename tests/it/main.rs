@@ -31,6 +31,7 @@ mod predecessor;
 mod real_agents;
 mod reconcile;
 mod reload;
+mod replaced;
 mod reports;
 mod sandbox;
 mod schedule;
