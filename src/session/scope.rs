@@ -223,10 +223,8 @@ impl Judge {
         for (path, before) in std::mem::take(&mut owed.marks).into_iter().rev() {
             let why = if before.as_ref() != base.snapshot.mark(&path) {
                 EARLIER
-            } else if left.paths.keys().any(|kept| is_below(kept, &path)) {
-                NOT_KEPT
-            } else if restore_mark(&self.store, &self.folder, &base.snapshot, now, &path)?
-                == Restored::NotKept
+            } else if left.paths.keys().any(|kept| is_below(kept, &path))
+                || restore_mark(&self.store, &self.folder, &base.snapshot, now, &path)? == Restored::NotKept
             {
                 NOT_KEPT
             } else {
@@ -264,7 +262,7 @@ fn marks_out_of_scope(changes: &Changes, base: &Snapshot, scope: &Scope) -> BTre
         is_plain && Scope::new([format!("{text}/**")]).is_ok_and(|below| below.overlaps(scope))
     };
     let is_new = |path: &RelPath| base.mark(path).is_none() && !base.files.contains_key(path);
-    let is_out = |path: &&RelPath| !is_in(scope, path) && !(is_new(path) && may_hold(path));
+    let is_out = |path: &&RelPath| !(is_in(scope, path) || is_new(path) && may_hold(path));
     changes.marks.iter().filter(is_out).cloned().collect()
 }
 
