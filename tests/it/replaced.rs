@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::support::*;
 
 /// An agent that is a script of the shell, in the default sandbox or in another one.
-fn shell(script: &str, sandbox: Value) -> Value {
+fn shell(script: &str, sandbox: &Value) -> Value {
     json!({"runtime": "command", "command": ["sh", "-c", script], "sandbox": sandbox})
 }
 
@@ -59,7 +59,7 @@ fn nothing_that_an_agent_leaves_holds_up_verify_or_the_next_attempt() {
     let script =
         format!("test -e was-here || {{ touch was-here; case $(basename \"$PWD\") in {traps} esac; }}");
     let world = World::new(&states)
-        .set("/agents/a", shell(&script, json!({})))
+        .set("/agents/a", shell(&script, &json!({})))
         // The first attempt fails here, after the sandbox of this script was prepared.
         .work("verify", json!("test -e second || { touch second; exit 1; }"))
         .attempts(2);
@@ -91,7 +91,7 @@ fn a_link_in_place_of_the_folder_for_temporary_files_is_not_followed() {
              else touch was-here; rm -rf $TMPDIR $XDG_CACHE_HOME; ln -s {0} $TMPDIR; ln -s {0} $XDG_CACHE_HOME; exit 1; fi",
             victim.display()
         );
-        let world = world.set("/agents/a", shell(&script, sandbox)).attempts(2);
+        let world = world.set("/agents/a", shell(&script, &sandbox)).attempts(2);
         world.once().expect(0);
         let mode = victim.metadata().unwrap().permissions().mode() & 0o777;
         assert_eq!((mode, list(&victim).len()), (0o755, 0));

@@ -277,7 +277,12 @@ fn it_does_not_matter_what_became_of_the_repository() {
             .filter(|line| !line.starts_with("A g/") && !line.starts_with("A inner/.git/"))
             .collect();
         // A repository below it is no exception.
-        assert!(changes.files.iter().any(|file| file.path.text() == "inner/.git/HEAD"));
+        assert!(
+            changes
+                .files
+                .iter()
+                .any(|file| file.path.text() == "inner/.git/HEAD")
+        );
         let moved = hurt.starts_with("mv");
         let expected: &[&str] = &["M a +2 -2", "A inner/b +1"];
         assert_eq!(told, expected, "{hurt}");

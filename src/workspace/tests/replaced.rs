@@ -191,15 +191,19 @@ const KINDS: &[(&str, Make)] = &[
         std::fs::File::create(path).unwrap().set_len(1 << 40).unwrap();
     }),
     ("a link to a device", |_, path| {
-        symlink("/dev/zero", path).unwrap()
+        symlink("/dev/zero", path).unwrap();
     }),
-    ("a link to itself", |_, path| symlink(path, path).unwrap()),
+    ("a link to itself", |_, path| {
+        symlink(path, path).unwrap();
+    }),
     ("a link elsewhere", |scene, path| {
         let elsewhere = scene.at("elsewhere");
         std::fs::create_dir(&elsewhere).unwrap();
         symlink(elsewhere, path).unwrap();
     }),
-    ("a folder", |_, path| std::fs::create_dir(path).unwrap()),
+    ("a folder", |_, path| {
+        std::fs::create_dir(path).unwrap();
+    }),
 ];
 
 /// The most memory that this process has used, in KiB.
@@ -287,7 +291,7 @@ fn a_private_folder_is_never_made_or_closed_through_a_link() {
     assert_eq!((mode(&victim), mode(&base.join("linked/tmp"))), (0o755, 0o700));
     assert_eq!(victim.read_dir().unwrap().count(), 0);
     // What an agent has shut is opened again.
-    std::fs::set_permissions(base.join("linked"), std::fs::Permissions::from_mode(0)).unwrap();
+    std::fs::set_permissions(base.join("linked"), std::fs::Permissions::from_mode(0o000)).unwrap();
     create_private_dir_below(&base, Path::new("linked/tmp")).unwrap();
     assert_eq!(mode(&base.join("linked")), 0o700);
     assert!(create_private_dir_below(&base, Path::new("../victim/x")).is_err());
