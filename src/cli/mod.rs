@@ -176,6 +176,11 @@ pub fn warn(text: &str) {
 /// Writes one pretty JSON value to stdout.
 pub fn print_json(value: &impl serde::Serialize) {
     let text = serde_json::to_string_pretty(value).unwrap_or_default();
+    let text = if std::io::stdout().is_terminal() {
+        vik_core::visible::escaped(&text)
+    } else {
+        text.as_str().into()
+    };
     print(&format!("{text}\n"));
 }
 

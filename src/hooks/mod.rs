@@ -283,7 +283,7 @@ pub fn how_ended(exit: &ExitRecord) -> String {
 }
 
 /// Why a tree was killed, in words that follow its name.
-fn used_too_much(overrun: &Overrun) -> String {
+pub fn used_too_much(overrun: &Overrun) -> String {
     let mib = |bytes: u64| bytes.div_ceil(1 << 20);
     match *overrun {
         Overrun::Memory { used, limit } => format!(
@@ -302,6 +302,11 @@ fn used_too_much(overrun: &Overrun) -> String {
             "took {} MiB of a disk and was killed: its sandbox allows {} MiB (`sandbox.disk`)",
             mib(used),
             mib(limit)
+        ),
+        Overrun::Space { used, free } => format!(
+            "took {} MiB of a disk that has only {} MiB left, and was killed before it was full",
+            mib(used),
+            mib(free)
         ),
         Overrun::Files { used, limit } => {
             format!(

@@ -176,6 +176,8 @@ impl Orchestrator {
 
     pub(super) fn on_ended(&mut self, session: SessionId, end: AttemptEnd) {
         crash::point("reported");
+        // It may have filled the disk.
+        self.pressure_due = std::time::Instant::now();
         let Some(Running { start, .. }) = self.running.remove(&session) else {
             return;
         };

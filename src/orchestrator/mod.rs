@@ -30,7 +30,7 @@ use vik_core::limits::Spend;
 use vik_core::machine::Phase;
 use vik_core::scheduler::{By, Filter, Input, Rest, Scheduler, Seen, Start};
 use vik_core::time::{Mono, Now};
-use vik_core::workflow::{Pressure, Workflow};
+use vik_core::workflow::Workflow;
 use vik_store::ledger::{CommitError, LedgerError};
 
 use self::durable::Durable;
@@ -365,9 +365,11 @@ impl Orchestrator {
             return;
         }
         self.pressure_due = Instant::now() + PRESSURE_EVERY;
-        let pressed = pressure::pressure(&limits);
+        let layout = &self.host.layout;
+        let folders = [layout.service_dir(), layout.root().to_owned()];
+        let pressed = pressure::pressure(&limits, &folders, self.pressed.is_some());
         if pressed.is_some() != self.pressed.is_some() {
-            tracing::info!(why = pressed, "memory pressure");
+            tracing::info!(why = pressed, "memory or disk pressure");
             self.handle(Input::Pressure(pressed.clone()));
         }
         self.pressed = pressed;
@@ -391,7 +393,7 @@ impl Orchestrator {
             .next_wakeup(self.now())
             .map(|wait| Instant::now() + wait);
         let pull = self.pull_due.filter(|_| !self.pulling && self.may_pull());
-        let pressure = (self.workflow.pressure != Pressure::default()).then_some(self.pressure_due);
+        let pressure = Some(self.pressure_due);
         let given_up = self.broken.as_ref().map(|broken| broken.until);
         [backoff, pull, pressure, given_up].into_iter().flatten().min()
     }

@@ -1,6 +1,9 @@
-//! Whether the machine is too busy to start more (`loop.pressure`).
+//! Whether the machine is too busy to start more (`loop.pressure`), or its disk too full.
+
+use std::path::PathBuf;
 
 use vik_core::workflow::Pressure;
+use vik_proc::Space;
 
 /// What the system says of its memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -9,8 +12,17 @@ struct Memory {
     pressure: Option<f64>,
 }
 
-/// Why nothing should be started now; `None`: the machine has room, or does not tell.
-pub(super) fn pressure(limits: &Pressure) -> Option<String> {
+/// Why nothing should be started now; `None`: the machine has room, or does not tell. `folders` are those that need room on
+/// their disks.
+pub(super) fn pressure(limits: &Pressure, folders: &[PathBuf], is_held: bool) -> Option<String> {
+    let spaces = folders
+        .iter()
+        .filter_map(|folder| Some((folder, Space::of(folder)?)));
+    for (folder, space) in spaces {
+        if let Some(why) = judge_space(space, is_held) {
+            return Some(format!("the disk of {} is full: {why}", folder.display()));
+        }
+    }
     #[expect(clippy::disallowed_methods, reason = "files of the kernel")]
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let memory = Memory {
@@ -18,6 +30,20 @@ pub(super) fn pressure(limits: &Pressure) -> Option<String> {
         pressure: some_avg10(&read("/proc/pressure/memory")),
     };
     judge(limits, memory)
+}
+
+/// Where it was too full before, it must have a little more room than enough: else it would change with each file.
+fn judge_space(space: Space, is_held: bool) -> Option<String> {
+    let reserve = space.reserve();
+    let least = if is_held { reserve + reserve / 4 } else { reserve };
+    let mb = |bytes: u64| bytes / 1024 / 1024;
+    (space.free < least).then(|| {
+        format!(
+            "{} MB are free, and Vik keeps {} MB free for its records",
+            mb(space.free),
+            mb(least)
+        )
+    })
 }
 
 fn judge(limits: &Pressure, memory: Memory) -> Option<String> {
@@ -68,6 +94,21 @@ mod tests {
         let psi = "some avg10=12.50 avg60=1.00 avg300=0.00 total=1\nfull avg10=3.00 avg60=0.00 avg300=0.00 total=0\n";
         assert_eq!(some_avg10(psi), Some(12.5));
         assert_eq!((available(""), some_avg10("")), (None, None));
+    }
+
+    #[test]
+    fn a_disk_with_next_to_nothing_left_holds_until_there_is_room_again() {
+        let held = |free: u64, is_held| {
+            let total = 200 << 20;
+            judge_space(Space { free, total }, is_held).is_some()
+        };
+        assert!(held((10 << 20) - 1, false) && !held(10 << 20, false));
+        assert!(held(10 << 20, true) && !held(13 << 20, true));
+        let large = Space {
+            free: 256 << 20,
+            total: 1 << 50,
+        };
+        assert_eq!(judge_space(large, false), None);
     }
 
     #[test]

@@ -12,8 +12,8 @@ use vik_core::machine::Answered;
 use vik_core::outcome::{FailureClass, Outcome};
 use vik_core::workflow::{AgentProfile, Home, SandboxFiles};
 use vik_proc::{
-    AdoptError, Cause, ExitRecord, Handle, Output, ProcessId, Proof, ShimLost, SpawnFailureKind, Stdin,
-    StdoutMode, Supervised, identity::boot_id,
+    AdoptError, Cause, ExitRecord, Handle, Output, Overrun, ProcessId, Proof, ShimLost, SpawnFailureKind,
+    Stdin, StdoutMode, Supervised, identity::boot_id,
 };
 use vik_store::{ProcessNote, Step, StoreError, Trouble};
 
@@ -21,14 +21,14 @@ use super::approval::What;
 use super::attempt::{Cut, Work};
 use super::clocks::Clocks;
 use super::conclude::{figures, unproven};
-use super::follow::{FollowError, Follower};
+use super::follow::{FollowError, Follower, KeptOutput};
 use super::gate::Gate;
 use super::live::LivePhase;
 use super::login::LoginSync;
 use super::orders::Orders;
 use crate::crash;
 use crate::daemon::Shims;
-use crate::hooks::how_ended;
+use crate::hooks::{how_ended, used_too_much};
 use crate::host::os_env;
 use crate::report;
 use crate::secrets;
@@ -207,6 +207,7 @@ impl Work<'_> {
         spec.stdout = Output::Append(self.files.raw());
         spec.stderr = Output::Append(self.files.stderr());
         spec.refusals = Some(self.files.refusals());
+        spec.kept = self.kept_output().files;
         spec.orphan_grace = self.attempt.orphan_grace;
         if spec.orphan_grace.is_zero() {
             spec.control = None;
@@ -249,8 +250,18 @@ impl Work<'_> {
             log,
             self.told,
             self.attempt.live.clone(),
+            self.kept_output(),
         )
         .map_err(|error| broken("cannot follow the agent", &error))
+    }
+
+    /// What is kept of the agent, and how much of the disk that may take.
+    fn kept_output(&self) -> KeptOutput {
+        let files = self.files;
+        KeptOutput {
+            files: vec![files.raw(), files.stderr(), files.log(), files.refusals()],
+            limit: self.sandbox_policy().and_then(|policy| policy.disk),
+        }
     }
 
     /// Maps what an agent printed once more, to know what it told: everything is in the log already.
@@ -261,7 +272,7 @@ impl Work<'_> {
             self.log = Some(log.log);
         }
         if let Ok(follower) = self.follower()
-            && let Ok((mut adapter, _)) = follower.finish().await
+            && let Ok((mut adapter, ..)) = follower.finish().await
         {
             self.take_in(&mut *adapter);
         }
@@ -338,6 +349,10 @@ impl Work<'_> {
                     let trouble = looked.or_else(|| clocks.ran_out(&mut follower, gate.as_ref()));
                     if let Some(trouble) = trouble.filter(|_| stopping.is_none() && !detaching) {
                         stopping = Some(self.stop(&handle, trouble));
+                    }
+                    if let Some(overrun) = follower.overrun().filter(|_| stopping.is_none() && !detaching) {
+                        stopping = Some(self.stop(&handle, took_too_much(&overrun)));
+                        handle.kill();
                     }
                 }
             }
@@ -422,13 +437,22 @@ impl Work<'_> {
             }
             Err(lost) => Some(lost),
         };
-        let finished = follower.finish().await;
-        let (mut adapter, log) = finished.map_err(|error| {
-            if let FollowError::Log(error) = &error {
-                self.see_disk(error);
+        let (mut adapter, log, overrun) = match follower.finish().await {
+            Ok(finished) => finished,
+            Err(error) => {
+                if let FollowError::Log(error) = &error {
+                    self.see_disk(error);
+                }
+                // Why it was stopped says more than what came of that.
+                let known = unproven(&proof).or_else(|| self.overrun()).or(stopping);
+                return Err(known
+                    .unwrap_or_else(|| broken("its output was not kept", &error))
+                    .into());
             }
-            broken("its output was not kept", &error)
-        })?;
+        };
+        let stopping = stopping
+            .or_else(|| self.overrun())
+            .or_else(|| overrun.as_ref().map(took_too_much));
         self.log = Some(log);
         self.take_in(&mut *adapter);
         match (unproven(&proof), stopping, lost) {
@@ -444,6 +468,12 @@ impl Work<'_> {
         }
     }
 
+    /// Why the shim has killed the agent by itself.
+    fn overrun(&self) -> Option<Trouble> {
+        let overrun = self.exit.as_ref()?.overrun.as_ref()?;
+        Some(took_too_much(overrun))
+    }
+
     /// What the agent's own end means, when nobody stopped it.
     fn judge(&self) -> Result<(), Trouble> {
         if let Some(record) = &self.exit {
@@ -453,10 +483,6 @@ impl Work<'_> {
                     _ => FailureClass::Usage,
                 };
                 return Err(Trouble::failed(class, format!("the agent {}", how_ended(record))));
-            }
-            if record.overrun.is_some() {
-                let reason = format!("the agent {}", how_ended(record));
-                return Err(Trouble::failed(FailureClass::Agent, reason));
             }
             match record.cause {
                 Cause::LifelineLost => {
@@ -509,6 +535,11 @@ impl Work<'_> {
             reason,
         ))
     }
+}
+
+fn took_too_much(overrun: &Overrun) -> Trouble {
+    let reason = format!("the agent {}", used_too_much(overrun));
+    Trouble::failed(FailureClass::Agent, reason)
 }
 
 fn broken(what: &str, error: &dyn std::error::Error) -> Trouble {

@@ -130,8 +130,10 @@ pub(super) struct Work<'a> {
     pub(super) secrets: Option<Values>,
     /// What became of what its agent asked for.
     pub(super) outputs_told: Vec<Told>,
-    /// Set when the disk takes nothing more of it: no end is made of that.
+    /// Set when the disk is broken: no end is made of that.
     pub(super) unkept: OnceLock<Arc<LedgerError>>,
+    /// Set when the disk was full: that ends the attempt, and the daemon goes on.
+    full: OnceLock<()>,
 }
 
 /// The files of an attempt.
@@ -157,15 +159,21 @@ pub async fn run(attempt: Attempt) -> Finish {
 impl<'a> Work<'a> {
     /// Records what is about to happen, before anything does; or reads what was recorded.
     fn begin(attempt: &'a Attempt, files: &'a AttemptFiles) -> Result<Self, Cut> {
-        // Nothing of the attempt has happened yet: what cannot be written is no fault of it, and no next one fares better.
-        let fail = |what: &str, error: StoreError| match &error {
-            StoreError::Write { path, source } => {
-                Cut::Unkept(Arc::new(LedgerError::of_own_file(path, source)))
+        // Nothing of the attempt has happened yet: what cannot be written is no fault of it, and no next one fares better. Only
+        // a full disk may have room again.
+        let fail = |what: &str, error: StoreError| {
+            let own = match &error {
+                StoreError::Write { path, source } => Some(LedgerError::of_own_file(path, source)),
+                StoreError::Read { .. } => None,
+            };
+            match own {
+                Some(own) if !is_full(&own) => Cut::Unkept(Arc::new(own)),
+                own => {
+                    let full = if own.is_some() { FULL } else { "" };
+                    let reason = format!("{full}{what}: {}", report::chain(&error));
+                    Cut::Trouble(Trouble::failed(FailureClass::Agent, reason))
+                }
             }
-            StoreError::Read { .. } => Cut::Trouble(Trouble::failed(
-                FailureClass::Agent,
-                format!("{what}: {}", report::chain(&error)),
-            )),
         };
         let write = |path: PathBuf| |source| StoreError::Write { path, source };
         private::create_private_dir_all(files.dir())
@@ -223,6 +231,7 @@ impl<'a> Work<'a> {
             secrets: None,
             outputs_told: Vec::new(),
             unkept: OnceLock::new(),
+            full: OnceLock::new(),
         })
     }
 
@@ -270,16 +279,22 @@ impl<'a> Work<'a> {
         Trouble::failed(FailureClass::Agent, reason)
     }
 
-    /// Remembers where an error says that the disk takes nothing more. Gives whether it does.
+    /// Remembers what an error says of the disk. Returns whether the disk is broken.
     pub(super) fn see_disk(&self, error: &StoreError) -> bool {
-        if let Some(disk) = disk_of(error) {
-            let _ = self.unkept.set(disk);
+        match disk_of(error) {
+            Some(disk) if is_full(&disk) => {
+                let _ = self.full.set(());
+            }
+            Some(disk) => {
+                let _ = self.unkept.set(disk);
+            }
+            None => {}
         }
         self.unkept.get().is_some()
     }
 
-    /// Whether a failure may be one of the storage: then that takes nothing of Vik's either, and no next attempt fares
-    /// better.
+    /// Whether a failure may be one of the storage: then it has next to no room, or takes nothing of Vik's either, and no next
+    /// attempt fares better.
     pub(super) async fn disk_fails(&self) -> bool {
         let layout = &self.host().layout;
         let probe = format!(".{}.probe", self.id);
@@ -300,11 +315,38 @@ impl<'a> Work<'a> {
         });
         if let Ok(Some((probe, error))) = written.await {
             let folder = probe.parent().unwrap_or(&probe);
-            let _ = self
-                .unkept
-                .set(Arc::new(LedgerError::of_own_file(folder, &error)));
+            let failure = LedgerError::of_own_file(folder, &error);
+            if is_full(&failure) {
+                let _ = self.full.set(());
+            } else {
+                let _ = self.unkept.set(Arc::new(failure));
+            }
         }
-        self.unkept.get().is_some()
+        let space = vik_proc::Space::of(self.files.dir());
+        if space.is_some_and(|space| space.is_scarce()) {
+            let _ = self.full.set(());
+        }
+        self.unkept.get().is_some() || self.full.get().is_some()
+    }
+
+    /// The failure of an attempt whose disk was full. What failed for that is no fault of a hook's, which would not be run
+    /// again.
+    fn failed_by_full_disk(&self, trouble: Trouble) -> Trouble {
+        let by_itself = self.exit.as_ref().is_some_and(|record| record.overrun.is_some());
+        let class = match trouble.class {
+            Some(FailureClass::Hook | FailureClass::Agent) => Some(FailureClass::Agent),
+            Some(FailureClass::Verify) => trouble.class,
+            _ => return trouble,
+        };
+        let reason = match trouble.reason {
+            reason if by_itself => reason,
+            reason => format!("{FULL}{reason}"),
+        };
+        Trouble {
+            class,
+            reason,
+            ..trouble
+        }
     }
 
     async fn run(mut self) -> Finish {
@@ -332,6 +374,7 @@ impl<'a> Work<'a> {
                 if let Some(trouble) = failed
                     && self.unkept.get().is_none()
                     && self.disk_fails().await
+                    && self.unkept.get().is_some()
                     && !matches!(trouble.class, Some(FailureClass::Hook | FailureClass::Verify))
                 {
                     self.excuse_agent();
@@ -339,6 +382,10 @@ impl<'a> Work<'a> {
                 if let Some(error) = self.unkept.take() {
                     return Finish::Unkept(error);
                 }
+                let trouble = match trouble {
+                    Some(trouble) if self.full.get().is_some() => Some(self.failed_by_full_disk(trouble)),
+                    trouble => trouble,
+                };
                 let (ended, report) = self.conclude(trouble);
                 let over = Step::Over {
                     ended: Box::new(ended.clone()),
@@ -558,6 +605,10 @@ fn open_log(files: &AttemptFiles, kept: &Kept) -> Result<Reopened, StoreError> {
 /// Why a conversation was not even asked for.
 const REFUSED: &str =
     "what the earlier attempt told is no id of a conversation with this agent: it began anew";
+
+fn is_full(disk: &LedgerError) -> bool {
+    matches!(disk, LedgerError::Full { .. })
+}
 
 /// The disk, where it is that which fails.
 fn disk_of(error: &StoreError) -> Option<Arc<LedgerError>> {

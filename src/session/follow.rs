@@ -1,12 +1,15 @@
 //! Follows the raw output of an agent: the file grows, lines are mapped, events are written.
 //!
 //! The agent appends to the file itself, so nothing it prints can be lost or hold it up. The file is looked at again
-//! after a wait that grows while it is quiet: this works on every file system and costs one `read` per look.
+//! after a wait that grows while it is quiet: this works on every file system and costs one `read` per look. What it
+//! prints is read in bounded memory, whatever the length of a line ([`lines`]).
 
-use std::borrow::Cow;
+mod kept;
+mod lines;
+
 use std::cell::RefCell;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -14,8 +17,11 @@ use jiff::Timestamp;
 use vik_agents::{Adapter, Ask, Verdict, Word};
 use vik_core::event::Event;
 use vik_core::outcome::Usage;
+use vik_proc::Overrun;
 use vik_store::{SessionLog, StoreError};
 
+pub use self::kept::KeptOutput;
+use self::lines::{Line, Lines};
 use super::live::Live;
 use crate::workspace::fs as private;
 
@@ -24,6 +30,13 @@ const LOOK: (Duration, Duration) = (Duration::from_millis(10), Duration::from_mi
 
 /// How much is read before other tasks get a turn.
 const SLICE_BYTES: usize = 256 * 1024;
+
+/// How much is kept of a line that is too long to be read.
+const KEPT_OF_CUT: usize = 64 * 1024;
+
+/// The most open tool calls that are remembered, and the most bytes of the id of each.
+const OPEN_TOOLS: usize = 1024;
+const TOOL_ID: usize = 256;
 
 thread_local! {
     /// One buffer a thread, not one a session: hundreds of sessions are followed at once.
@@ -54,14 +67,15 @@ pub struct Follower {
     log: SessionLog,
     /// How many events the log has already: they are mapped, and not written again.
     told: u64,
-    /// The start of a line whose end was not read yet.
-    partial: Vec<u8>,
+    lines: Lines,
     live: Live,
     wait: Duration,
     heard: Instant,
     tools: OpenTools,
     /// What the agent wants of Vik, and nobody has taken yet.
     words: Vec<Word>,
+    kept: KeptOutput,
+    overrun: Option<Overrun>,
 }
 
 /// The tool calls that are open, oldest first. One may end in the same look in which the next begins.
@@ -71,10 +85,16 @@ struct OpenTools(Vec<(String, Instant)>);
 impl OpenTools {
     fn note(&mut self, event: &Event<'_>) {
         match event {
-            Event::ToolCall { call_id, .. } if self.0.iter().all(|(id, _)| id != call_id) => {
-                self.0.push((call_id.clone().into_owned(), Instant::now()));
+            Event::ToolCall { call_id, .. } => {
+                let new = head(call_id, TOOL_ID);
+                if self.0.len() < OPEN_TOOLS && self.0.iter().all(|(id, _)| id != new) {
+                    self.0.push((new.to_owned(), Instant::now()));
+                }
             }
-            Event::ToolResult { call_id, .. } => self.0.retain(|(id, _)| id != call_id),
+            Event::ToolResult { call_id, .. } => {
+                let ended = head(call_id, TOOL_ID);
+                self.0.retain(|(id, _)| id != ended);
+            }
             _ => {}
         }
     }
@@ -111,6 +131,7 @@ impl Follower {
         log: SessionLog,
         told: u64,
         live: Live,
+        kept: KeptOutput,
     ) -> Result<Self, FollowError> {
         Ok(Self {
             words: adapter.words(),
@@ -118,11 +139,13 @@ impl Follower {
             adapter,
             log,
             told,
-            partial: Vec::new(),
+            lines: Lines::default(),
             live,
             wait: LOOK.0,
             heard: Instant::now(),
             tools: OpenTools::default(),
+            kept,
+            overrun: None,
         })
     }
 
@@ -157,6 +180,12 @@ impl Follower {
         let now = Instant::now();
         self.heard = now;
         self.tools.0.iter_mut().for_each(|(_, since)| *since = now);
+    }
+
+    /// Whether what is kept of the agent takes too much of the disk. Then nothing more of it is written to the log; it is
+    /// still mapped, to know what it used.
+    pub fn overrun(&self) -> Option<Overrun> {
+        self.overrun
     }
 
     /// What the agent wants of Vik since the last time.
@@ -203,6 +232,7 @@ impl Follower {
     pub fn look(&mut self) -> Result<bool, FollowError> {
         SLICE.with_borrow_mut(|slice| {
             slice.resize(SLICE_BYTES, 0);
+            self.skip_hole()?;
             let count = loop {
                 match self.raw.read(slice) {
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -217,59 +247,51 @@ impl Follower {
             self.wait = LOOK.0;
             self.heard = Instant::now();
             self.map_lines(&slice[..count])?;
+            if self.overrun.is_none() {
+                self.overrun = self.kept.overrun();
+                if self.overrun.is_some() {
+                    self.told = u64::MAX;
+                }
+            }
             self.track();
             Ok(count == SLICE_BYTES)
         })
     }
 
-    fn map_lines(&mut self, mut fresh: &[u8]) -> Result<(), FollowError> {
-        let at = Timestamp::now();
-        while let Some(end) = memchr::memchr(b'\n', fresh) {
-            let (line, rest) = (&fresh[..end], &fresh[end + 1..]);
-            if self.partial.is_empty() {
-                self.map_line(line, at)?;
-            } else {
-                let mut whole = std::mem::take(&mut self.partial);
-                whole.extend_from_slice(line);
-                self.map_line(&whole, at)?;
-            }
-            fresh = rest;
+    /// Passes over a part of the file that was never written, in a line that is too long anyway: a file can seem to hold
+    /// more than could be read in years.
+    fn skip_hole(&mut self) -> Result<(), FollowError> {
+        if !self.lines.is_cutting() {
+            return Ok(());
         }
-        self.partial.extend_from_slice(fresh);
+        let at = self.raw.stream_position().map_err(FollowError::Read)?;
+        let size = self.raw.metadata().map_err(FollowError::Read)?.len();
+        let next = next_data(&self.raw, at).unwrap_or(size);
+        self.lines.skip(next.saturating_sub(at));
+        let next = SeekFrom::Start(next.max(at));
+        self.raw.seek(next).map_err(FollowError::Read)?;
         Ok(())
     }
 
-    fn map_line(&mut self, line: &[u8], at: Timestamp) -> Result<(), StoreError> {
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
-        if line.is_empty() {
-            return Ok(());
+    fn map_lines(&mut self, fresh: &[u8]) -> Result<(), FollowError> {
+        let at = Timestamp::now();
+        let mut lines = std::mem::take(&mut self.lines);
+        let mut mapper = self.mapper(at);
+        let mapped = lines.feed(mapper.raw, fresh, &mut |line| mapper.line(line));
+        self.lines = lines;
+        Ok(mapped?)
+    }
+
+    fn mapper(&mut self, at: Timestamp) -> Mapper<'_> {
+        Mapper {
+            at,
+            raw: &self.raw,
+            adapter: &mut *self.adapter,
+            log: &mut self.log,
+            tools: &mut self.tools,
+            told: &mut self.told,
+            words: &mut self.words,
         }
-        // All that is known of the agent comes from here: nothing behind it has seen a secret.
-        let text = String::from_utf8_lossy(line);
-        let masked = vik_mask::mask_json(&text);
-        let line = match &masked {
-            Cow::Borrowed(_) => line,
-            Cow::Owned(masked) => masked.as_bytes(),
-        };
-        let Self {
-            adapter,
-            log,
-            tools,
-            told,
-            words,
-            ..
-        } = self;
-        let mut result = Ok(());
-        adapter.line(line, &mut |event: Event<'_>| {
-            tools.note(&event);
-            if *told > 0 {
-                *told -= 1;
-            } else if result.is_ok() {
-                result = log.push(at, &event);
-            }
-        });
-        words.append(&mut adapter.words());
-        result
     }
 
     fn track(&mut self) {
@@ -289,7 +311,7 @@ impl Follower {
     ///
     /// # Errors
     /// When reading fails, or the log cannot be written.
-    pub async fn finish(mut self) -> Result<(Box<dyn Adapter>, SessionLog), FollowError> {
+    pub async fn finish(mut self) -> Result<(Box<dyn Adapter>, SessionLog, Option<Overrun>), FollowError> {
         while self.look()? {
             tokio::task::yield_now().await;
         }
@@ -298,20 +320,101 @@ impl Follower {
             self.look()?;
             tokio::task::yield_now().await;
         }
-        if !self.partial.is_empty() {
-            let line = std::mem::take(&mut self.partial);
-            self.map_line(&line, Timestamp::now())?;
-        }
+        let mut lines = std::mem::take(&mut self.lines);
+        let mut mapper = self.mapper(Timestamp::now());
+        lines.finish(mapper.raw, &mut |line| mapper.line(line))?;
         self.track();
         self.log.flush()?;
-        Ok((self.adapter, self.log))
+        Ok((self.adapter, self.log, self.overrun))
     }
 
     fn at_end(&mut self) -> Result<bool, FollowError> {
-        use std::io::Seek;
         let at = self.raw.stream_position().map_err(FollowError::Read)?;
         let size = self.raw.metadata().map_err(FollowError::Read)?.len();
         Ok(at >= size)
+    }
+}
+
+/// What makes events of lines.
+struct Mapper<'f> {
+    at: Timestamp,
+    raw: &'f File,
+    adapter: &'f mut dyn Adapter,
+    log: &'f mut SessionLog,
+    tools: &'f mut OpenTools,
+    told: &'f mut u64,
+    words: &'f mut Vec<Word>,
+}
+
+impl Mapper<'_> {
+    fn line(&mut self, line: Line<'_>) -> Result<(), StoreError> {
+        match line {
+            Line::Whole(line) => self.whole(line),
+            Line::Cut { head, bytes, offset } => self.cut(head, bytes, offset),
+        }
+    }
+
+    fn whole(&mut self, line: &[u8]) -> Result<(), StoreError> {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        if line.is_empty() {
+            return Ok(());
+        }
+        // All that is known of the agent comes from here: nothing behind it has seen a secret.
+        let text = String::from_utf8_lossy(line);
+        let masked = vik_mask::mask_json(&text);
+        let Self {
+            adapter,
+            log,
+            tools,
+            told,
+            at,
+            ..
+        } = self;
+        let mut result = Ok(());
+        adapter.line(masked.as_bytes(), &mut |event: Event<'_>| {
+            tools.note(&event);
+            if **told > 0 {
+                **told -= 1;
+            } else if result.is_ok() {
+                result = log.push(*at, &event);
+            }
+        });
+        self.words.append(&mut self.adapter.words());
+        result
+    }
+
+    /// A line that is too long is no event of the agent's: the adapter does not see it, and what follows it decides.
+    fn cut(&mut self, start: &[u8], bytes: u64, offset: u64) -> Result<(), StoreError> {
+        if *self.told > 0 {
+            *self.told -= 1;
+            return Ok(());
+        }
+        let masker = vik_mask::process();
+        let text = String::from_utf8_lossy(&start[..start.len().min(KEPT_OF_CUT + masker.around())]);
+        let kept = head(&text, KEPT_OF_CUT).len();
+        let event = Event::Malformed {
+            line: masker.mask_part(&text, 0..kept).into(),
+            bytes: Some(bytes),
+            offset: Some(offset),
+        };
+        self.log.push(self.at, &event)
+    }
+}
+
+/// The first bytes of a text, whole characters only.
+fn head(text: &str, most: usize) -> &str {
+    &text[..text.floor_char_boundary(most)]
+}
+
+/// Where the file has data at or after `at`; `None` where it has none, or where the system cannot tell.
+fn next_data(file: &File, at: u64) -> Option<u64> {
+    use nix::errno::Errno;
+    use nix::unistd::{Whence, lseek};
+    let from = i64::try_from(at).ok()?;
+    match lseek(file, from, Whence::SeekData) {
+        Ok(next) => u64::try_from(next).ok(),
+        Err(Errno::ENXIO) => None,
+        Err(_) => Some(at),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::BufReader;
 use std::path::Path;
 use std::time::SystemTime;
 
@@ -227,7 +227,7 @@ fn tools(record: &AttemptRecord, log: &Path, end: Timestamp) -> std::io::Result<
     let mut reader = BufReader::new(File::open(log)?);
     let mut bytes = Vec::new();
     let mut calls = 0;
-    while reader.read_until(b'\n', &mut bytes)? > 0 {
+    while vik_store::read_line(&mut reader, vik_store::LONGEST_EVENT, &mut bytes)?.bytes > 0 {
         // A line that is none of ours tells of no tool.
         if let Ok(line) = serde_json::from_slice::<Line<'_>>(&bytes)
             && let Some(call) = line.call_id.as_deref()
@@ -250,7 +250,6 @@ fn tools(record: &AttemptRecord, log: &Path, end: Timestamp) -> std::io::Result<
                 _ => {}
             }
         }
-        bytes.clear();
     }
     for call in open {
         close(call, end, Some("no_result"));

@@ -25,6 +25,7 @@ mod intake;
 mod leftover;
 mod limits;
 mod notify;
+mod output;
 mod outputs;
 mod places;
 mod predecessor;

@@ -11,6 +11,10 @@ use crate::{Conclusion, Exit, classify};
 const MESSAGE_MAX: usize = 256 * 1024;
 /// The longest activity line, in bytes.
 const ACTIVITY_MAX: usize = 96;
+/// The most open tool calls that are remembered.
+const OPEN_MAX: usize = 1024;
+/// The longest id that is remembered, of a tool call or of a conversation, in bytes.
+const ID_MAX: usize = 1024;
 /// The longest tail of stderr in a reason, in bytes.
 const STDERR_MAX: usize = 2000;
 
@@ -28,13 +32,15 @@ pub(crate) struct OpenTools(Vec<String>);
 
 impl OpenTools {
     pub(crate) fn open(&mut self, id: &str) {
-        if !self.0.iter().rev().any(|open| open == id) {
+        let id = head(id, ID_MAX);
+        if self.0.len() < OPEN_MAX && !self.0.iter().rev().any(|open| open == id) {
             self.0.push(id.to_owned());
         }
     }
 
     /// Whether it was open.
     pub(crate) fn close(&mut self, id: &str) -> bool {
+        let id = head(id, ID_MAX);
         match self.0.iter().rposition(|open| open == id) {
             Some(at) => {
                 self.0.swap_remove(at);
@@ -94,6 +100,7 @@ impl Session {
 
     /// Remembers the id of the conversation; says whether it is new.
     pub(crate) fn identify(&mut self, id: &str) -> bool {
+        let id = head(id, ID_MAX);
         if self.id.as_deref() == Some(id) {
             return false;
         }

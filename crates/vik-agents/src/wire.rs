@@ -138,6 +138,8 @@ pub(crate) fn keep(line: &str, sink: &mut Sink<'_>) {
         Ok(raw) => sink(Event::Unknown { raw }),
         Err(_) => sink(Event::Malformed {
             line: Cow::Borrowed(line),
+            bytes: None,
+            offset: None,
         }),
     }
 }

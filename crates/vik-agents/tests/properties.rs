@@ -190,7 +190,7 @@ proptest! {
         for (name, mut adapter) in adapters() {
             let mut kept = Vec::new();
             adapter.line(text.as_bytes(), &mut |event: Event<'_>| match event {
-                Event::Malformed { line } => kept.push(line.into_owned()),
+                Event::Malformed { line, .. } => kept.push(line.into_owned()),
                 Event::Message { text } if name == "text" => kept.push(text.trim().to_owned()),
                 _ => {}
             });

@@ -122,10 +122,16 @@ pub enum Event<'a> {
         /// The whole value.
         raw: &'a RawValue,
     },
-    /// A line that is not JSON where JSON was expected. It ends nothing.
+    /// A line that is not JSON where JSON was expected, or that is too long to be read. It ends nothing.
     Malformed {
-        /// The line; bytes that are not UTF-8 are replaced.
+        /// The line, or the start of one that is too long; bytes that are not UTF-8 are replaced.
         line: Cow<'a, str>,
+        /// The length of a line that is too long.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        bytes: Option<u64>,
+        /// Where a line that is too long begins in the raw file.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        offset: Option<u64>,
     },
     /// The adapter's view of how the agent's work ended. Evidence, not the end.
     Completed {

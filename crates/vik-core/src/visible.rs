@@ -9,6 +9,22 @@ use std::fmt::Write as _;
 
 /// The same text, in which everything is seen.
 pub fn visible(text: &str) -> Cow<'_, str> {
+    rewritten(text, |out, c| {
+        // Writing to a String does not fail.
+        let _ = write!(out, "⟦U+{:04X}⟧", u32::from(c));
+    })
+}
+
+/// The same JSON, in which such characters are escaped (`\u009b`): it says the same, and a terminal obeys none of it.
+pub fn escaped(json: &str) -> Cow<'_, str> {
+    rewritten(json, |out, c| {
+        for unit in c.encode_utf16(&mut [0; 2]) {
+            let _ = write!(out, "\\u{unit:04x}");
+        }
+    })
+}
+
+fn rewritten(text: &str, write: impl Fn(&mut String, char)) -> Cow<'_, str> {
     let Some(at) = first_hidden(text) else {
         return Cow::Borrowed(text);
     };
@@ -22,8 +38,7 @@ pub fn visible(text: &str) -> Cow<'_, str> {
         if is_shown {
             out.push(c);
         } else {
-            // Writing to a String does not fail.
-            let _ = write!(out, "⟦U+{:04X}⟧", u32::from(c));
+            write(&mut out, c);
         }
         // What follows stands behind what is written now.
         before = Some(if is_shown { c } else { '⟧' });

@@ -31,6 +31,7 @@ mod reap;
 mod sandbox;
 mod shield;
 pub mod shim;
+mod space;
 mod spec;
 mod supervise;
 mod sweep;
@@ -56,6 +57,7 @@ pub use sandbox::{
     without_hidden,
 };
 pub use shield::shield;
+pub use space::Space;
 pub use spec::{
     Cause, ExitRecord, Graces, Mark, Output, Proof, SHIM_VERB, ShimSpec, SpawnFailure, SpawnFailureKind,
     Stdin,

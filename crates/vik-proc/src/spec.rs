@@ -71,6 +71,10 @@ pub struct ShimSpec {
     /// Where it is written down which hosts the sandbox has refused ([`crate::read_refusals`]).
     #[serde(with = "os_text::option", default)]
     pub refusals: Option<PathBuf>,
+    /// Files outside of the sandbox that hold what the tree has printed, or what was made of that. They count for its share
+    /// of the disk, which is bounded without a sandbox too.
+    #[serde(with = "os_text::paths", default)]
+    pub kept: Vec<PathBuf>,
 }
 
 impl ShimSpec {
@@ -94,6 +98,7 @@ impl ShimSpec {
             umask: None,
             sandbox: None,
             refusals: None,
+            kept: Vec::new(),
         }
     }
 

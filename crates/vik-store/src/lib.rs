@@ -14,6 +14,6 @@ mod read;
 pub use attempt::{AttemptFiles, AttemptRecord, Kept, StoreError};
 pub use journal::{Journal, Plan, ProcessNote, Ran, Step, Trouble, begun_again, result_waits, steps};
 pub use ledger::Ledger;
-pub use log::{Reopened, SessionLog};
+pub use log::{LONGEST_EVENT, Reopened, SessionLog};
 pub use outputs::{OutputBook, OutputNote, output_notes};
-pub use read::{History, PastAttempt, last_line, lines_of, read_ended};
+pub use read::{History, LineRead, PastAttempt, last_line, lines_of, read_ended, read_line};

@@ -1,7 +1,7 @@
 //! Writing a session log.
 
 use std::fs::{File, OpenOptions};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufReader, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -12,6 +12,15 @@ use crate::StoreError;
 
 /// How much is gathered before it is written.
 const BUFFER_BYTES: usize = 128 * 1024;
+
+/// The longest line of a session log, in bytes. An event that would take more is written as `malformed`, with its start.
+pub const LONGEST_EVENT: usize = 16 * 1024 * 1024;
+
+/// How much is kept of an event that is too long.
+const KEPT_OF_LONG: usize = 64 * 1024;
+
+/// How much of a line tells its kind.
+const HEAD_BYTES: usize = 128;
 
 /// How much memory a log that waits for events keeps for them.
 const KEPT_BYTES: usize = 4 * 1024;
@@ -116,10 +125,28 @@ impl SessionLog {
         // Writing to a Vec cannot fail, and an event always serialises to an object.
         let _ = write!(self.buffer, "{{\"seq\":{},\"at\":\"{}\"", self.seq, self.stamp.1);
         let comma = self.buffer.len();
-        if serde_json::to_writer(&mut self.buffer, event).is_err() {
+        let mut bounded = Bounded {
+            room: LONGEST_EVENT - (comma - start) - 1,
+            buffer: &mut self.buffer,
+            left_out: 0,
+        };
+        if serde_json::to_writer(&mut bounded, event).is_err() {
             self.buffer.truncate(start);
             self.seq -= 1;
             return Ok(());
+        }
+        let left_out = bounded.left_out;
+        if left_out > 0 {
+            let bytes = (self.buffer.len() - comma) as u64 + left_out;
+            let text = String::from_utf8_lossy(&self.buffer[comma..comma + KEPT_OF_LONG]).into_owned();
+            self.buffer.truncate(comma);
+            self.buffer.shrink_to(BUFFER_BYTES);
+            let long = Event::Malformed {
+                line: text.into(),
+                bytes: Some(bytes),
+                offset: None,
+            };
+            let _ = serde_json::to_writer(&mut self.buffer, &long);
         }
         self.buffer[comma] = b',';
         self.buffer.push(b'\n');
@@ -181,6 +208,27 @@ impl SessionLog {
     }
 }
 
+/// A buffer that takes so much and no more.
+struct Bounded<'b> {
+    buffer: &'b mut Vec<u8>,
+    room: usize,
+    left_out: u64,
+}
+
+impl Write for Bounded<'_> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let taken = bytes.len().min(self.room);
+        self.buffer.extend_from_slice(&bytes[..taken]);
+        self.room -= taken;
+        self.left_out += (bytes.len() - taken) as u64;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
 /// A log that was opened again.
 #[derive(Debug)]
 pub struct Reopened {
@@ -210,13 +258,12 @@ impl Found {
         let mut reader = BufReader::with_capacity(BUFFER_BYTES, file);
         let mut line = Vec::new();
         loop {
-            line.clear();
-            let count = reader.read_until(b'\n', &mut line)?;
-            if line.last() != Some(&b'\n') {
-                found.torn = count > 0;
+            let read = crate::read_line(&mut reader, HEAD_BYTES, &mut line)?;
+            if !read.is_whole {
+                found.torn = read.bytes > 0;
                 return Ok(found);
             }
-            found.whole += count as u64;
+            found.whole += read.bytes;
             found.lines += 1;
             let kind = kind_of(&line);
             found.own += u64::from(is_own(kind, &line));
@@ -228,7 +275,7 @@ impl Found {
 /// Whether Vik wrote the line on its own account.
 fn is_own(kind: &[u8], line: &[u8]) -> bool {
     const OWN_APPROVAL: &[u8] = b"\"kind\":\"approval\",\"by\":";
-    let head = &line[..line.len().min(128)];
+    let head = &line[..line.len().min(HEAD_BYTES)];
     OWN_KINDS.iter().any(|own| own.as_bytes() == kind)
         || (kind == b"approval"
             && head
@@ -239,7 +286,7 @@ fn is_own(kind: &[u8], line: &[u8]) -> bool {
 /// The kind of a line, which stands after its number and its time; empty where it has none.
 fn kind_of(line: &[u8]) -> &[u8] {
     const KEY: &[u8] = b"\"kind\":\"";
-    let head = &line[..line.len().min(128)];
+    let head = &line[..line.len().min(HEAD_BYTES)];
     let Some(at) = head.windows(KEY.len()).position(|window| window == KEY) else {
         return &[];
     };
@@ -251,6 +298,47 @@ fn kind_of(line: &[u8]) -> &[u8] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn malformed() -> Event<'static> {
+        Event::Malformed {
+            line: "?".into(),
+            bytes: None,
+            offset: None,
+        }
+    }
+
+    #[test]
+    fn an_event_that_is_too_long_is_written_with_its_start() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("plan-x.jsonl");
+        let mut log = SessionLog::create(&path).unwrap();
+        let message = |text: String| Event::Message { text: text.into() };
+        // Each of these characters takes six bytes in JSON.
+        log.push(Timestamp::UNIX_EPOCH, &message("\u{1}".repeat(LONGEST_EVENT / 4)))
+            .unwrap();
+        log.push(Timestamp::UNIX_EPOCH, &message("after".to_owned()))
+            .unwrap();
+        log.flush().unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        let lines: Vec<serde_json::Value> = text
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        assert_eq!(lines.len(), 2);
+        assert_eq!(
+            (&lines[0]["seq"], &lines[0]["kind"]),
+            (&1.into(), &"malformed".into())
+        );
+        assert!(lines[0]["bytes"].as_u64().unwrap() > LONGEST_EVENT as u64);
+        assert!(
+            lines[0]["line"]
+                .as_str()
+                .unwrap()
+                .starts_with("{\"kind\":\"message\"")
+        );
+        assert_eq!(lines[1]["text"], "after");
+        assert_eq!(SessionLog::reopen(&path).unwrap().agents, 2);
+    }
 
     #[test]
     fn lines_are_numbered_stamped_and_whole() {
@@ -265,7 +353,7 @@ mod tests {
             },
         )
         .unwrap();
-        log.push(at, &Event::Malformed { line: "?".into() }).unwrap();
+        log.push(at, &malformed()).unwrap();
         log.sync().unwrap();
         assert_eq!(
             std::fs::read_to_string(&path).unwrap(),
@@ -284,10 +372,7 @@ mod tests {
         std::fs::write(&path, format!("{head}{{\"seq\":3,\"ki")).unwrap();
         let mut again = SessionLog::reopen(&path).unwrap();
         assert_eq!((again.agents, again.is_ended), (1, false));
-        again
-            .log
-            .push(Timestamp::UNIX_EPOCH, &Event::Malformed { line: "?".into() })
-            .unwrap();
+        again.log.push(Timestamp::UNIX_EPOCH, &malformed()).unwrap();
         again.log.sync().unwrap();
         let text = std::fs::read_to_string(&path).unwrap();
         let rest = text.strip_prefix(head).unwrap();

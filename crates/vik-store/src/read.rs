@@ -1,7 +1,7 @@
 //! Reading what earlier attempts left.
 
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{self, BufRead, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use vik_core::event::Ended;
@@ -115,7 +115,41 @@ pub fn read_ended(log: &Path) -> Option<(jiff::Timestamp, Ended)> {
     (line.kind == "ended").then_some((line.at, line.ended))
 }
 
-/// The last whole line of a file, without its newline; reads only the end of the file.
+/// What [`read_line`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LineRead {
+    /// The length of the whole line, with its newline; 0 at the end of the file.
+    pub bytes: u64,
+    /// Whether it has a newline.
+    pub is_whole: bool,
+}
+
+/// Reads the next line with its newline, at most `most` bytes of it; the rest of a longer line is skipped.
+///
+/// # Errors
+/// When reading fails.
+pub fn read_line(reader: &mut impl BufRead, most: usize, line: &mut Vec<u8>) -> io::Result<LineRead> {
+    line.clear();
+    let mut bytes = 0;
+    loop {
+        let buffer = match reader.fill_buf() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            buffer => buffer?,
+        };
+        let end = memchr::memchr(b'\n', buffer);
+        let count = end.map_or(buffer.len(), |end| end + 1);
+        line.extend_from_slice(&buffer[..count.min(most - line.len())]);
+        bytes += count as u64;
+        reader.consume(count);
+        if end.is_some() || count == 0 {
+            let is_whole = end.is_some();
+            return Ok(LineRead { bytes, is_whole });
+        }
+    }
+}
+
+/// The last whole line of a file, without its newline; reads only the end of the file. There is none where it is longer
+/// than [`LONGEST_EVENT`](crate::LONGEST_EVENT).
 ///
 /// # Errors
 /// When the file cannot be read.
@@ -123,7 +157,7 @@ pub fn last_line(path: &Path) -> io::Result<Option<Vec<u8>>> {
     let mut file = File::open(path)?;
     let size = file.seek(SeekFrom::End(0))?;
     let mut want: u64 = 8 * 1024;
-    loop {
+    while want <= 8 * crate::LONGEST_EVENT as u64 {
         let start = size.saturating_sub(want);
         file.seek(SeekFrom::Start(start))?;
         let mut tail = Vec::new();
@@ -143,6 +177,7 @@ pub fn last_line(path: &Path) -> io::Result<Option<Vec<u8>>> {
             None => want *= 8,
         }
     }
+    Ok(None)
 }
 
 /// Splits a buffer at newlines: the whole lines, and how many bytes they take.
@@ -162,6 +197,21 @@ pub fn lines_of(buffer: &[u8]) -> (impl Iterator<Item = &[u8]>, usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_the_start_of_a_long_line_is_read() {
+        let text = format!("short\n{}\nlast", "x".repeat(100));
+        let mut reader = io::BufReader::with_capacity(7, text.as_bytes());
+        let mut line = Vec::new();
+        let mut next = || {
+            let LineRead { bytes, is_whole } = read_line(&mut reader, 10, &mut line).unwrap();
+            (bytes, is_whole, String::from_utf8(line.clone()).unwrap())
+        };
+        assert_eq!(next(), (6, true, "short\n".to_owned()));
+        assert_eq!(next(), (101, true, "x".repeat(10)));
+        assert_eq!(next(), (4, false, "last".to_owned()));
+        assert_eq!(next(), (0, false, String::new()));
+    }
 
     #[test]
     fn the_last_whole_line_is_found_even_when_it_is_long_or_torn() {

@@ -3,6 +3,7 @@
 mod event;
 mod raw;
 mod style;
+mod tail;
 mod tool;
 mod transcript;
 
@@ -10,13 +11,14 @@ mod transcript;
 mod tests;
 
 use std::collections::HashMap;
-use std::io::{self, Read, Write};
+use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use vik_store::PastAttempt;
 
 use self::style::Paper;
+use self::tail::Tail;
 use self::transcript::Transcript;
 use super::args::LogsArgs;
 use super::{Done, colored, history};
@@ -77,7 +79,9 @@ pub fn run(workflow: &Path, args: &LogsArgs) -> Done {
             all_ended &= attempt.ended.is_some();
             let path = path(attempt, args);
             let tail = open.entry(path.clone()).or_default();
-            match tail.print(&path, attempt, args, &mut transcript) {
+            let is_terminal = io::stdout().is_terminal();
+            let mut out = io::stdout().lock();
+            match tail.print(&path, attempt, args, &mut transcript, (&mut out, is_terminal)) {
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(Exit::Done),
                 Err(error) => {
@@ -102,70 +106,5 @@ fn path(attempt: &PastAttempt, args: &LogsArgs) -> PathBuf {
         attempt.files.raw()
     } else {
         attempt.files.log()
-    }
-}
-
-/// One log that is printed.
-#[derive(Debug, Default)]
-struct Tail {
-    offset: u64,
-    partial: Vec<u8>,
-    done: bool,
-}
-
-impl Tail {
-    fn done() -> Self {
-        Self {
-            done: true,
-            ..Self::default()
-        }
-    }
-
-    fn print(
-        &mut self,
-        path: &Path,
-        attempt: &PastAttempt,
-        args: &LogsArgs,
-        transcript: &mut Transcript,
-    ) -> io::Result<()> {
-        if self.done {
-            return Ok(());
-        }
-        let mut file = match private::open(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            file => file?,
-        };
-        io::Seek::seek(&mut file, io::SeekFrom::Start(self.offset))?;
-        let mut out = io::stdout().lock();
-        let mut slice = vec![0; 64 * 1024];
-        loop {
-            let count = file.read(&mut slice)?;
-            if count == 0 {
-                break;
-            }
-            self.offset += count as u64;
-            if args.unmasked {
-                out.write_all(&slice[..count])?;
-                continue;
-            }
-            self.partial.extend_from_slice(&slice[..count]);
-            let whole = memchr::memrchr(b'\n', &self.partial).map_or(0, |end| end + 1);
-            let lines: Vec<u8> = self.partial.drain(..whole).collect();
-            for line in lines.split_inclusive(|&byte| byte == b'\n') {
-                let line = raw::masked(line);
-                if args.json || args.raw {
-                    out.write_all(&line)?;
-                } else if let line = line.trim_ascii_end()
-                    && !line.is_empty()
-                {
-                    out.write_all(transcript.line(&attempt.record, line).as_bytes())?;
-                }
-            }
-        }
-        // The start of a line may be the start of a secret: it is shown when there is no more to come.
-        if args.raw && attempt.ended.is_some() {
-            out.write_all(&raw::masked(&std::mem::take(&mut self.partial)))?;
-        }
-        out.flush()
     }
 }

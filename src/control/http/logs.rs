@@ -4,7 +4,7 @@
 //! the middle costs a seek, not a read of all before it.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
+use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -130,13 +130,12 @@ fn read(file: &mut File, index: &Index, after: u64, limit: usize) -> io::Result<
     let mut lines = BufReader::with_capacity(64 * 1024, file.take(index.bytes - start));
     let mut line = Vec::new();
     for _ in 0..after % STEP {
-        line.clear();
-        lines.read_until(b'\n', &mut line)?;
+        vik_store::read_line(&mut lines, 0, &mut line)?;
     }
     let (mut events, mut bytes) = (Vec::new(), 0);
     while events.len() < limit {
-        line.clear();
-        if lines.read_until(b'\n', &mut line)? == 0 {
+        let read = vik_store::read_line(&mut lines, vik_store::LONGEST_EVENT, &mut line)?;
+        if read.bytes == 0 {
             break;
         }
         bytes += line.len();
@@ -145,13 +144,23 @@ fn read(file: &mut File, index: &Index, after: u64, limit: usize) -> io::Result<
         }
         let text = String::from_utf8_lossy(line.trim_ascii_end());
         let seq = after + events.len() as u64 + 1;
-        events.push(event(&text, seq)?);
+        let is_cut = read.bytes > line.len() as u64;
+        events.push(event(&text, seq, is_cut)?);
     }
     Ok(events)
 }
 
-/// A line of the log; one that a fault of the disk has spoilt is shown as what it is.
-fn event(line: &str, seq: u64) -> io::Result<Box<RawValue>> {
+/// How much is shown of a line that is too long to be an event.
+const SHOWN_OF_CUT: usize = 64 * 1024;
+
+/// A line of the log; one that a fault of the disk has spoilt is shown as what it is, and so is the start of one that an
+/// earlier version wrote at any length.
+fn event(line: &str, seq: u64, is_cut: bool) -> io::Result<Box<RawValue>> {
+    let line = if is_cut {
+        &line[..line.floor_char_boundary(SHOWN_OF_CUT)]
+    } else {
+        line
+    };
     if line.starts_with('{')
         && let Ok(value) = RawValue::from_string(line.to_owned())
     {

@@ -1,3 +1,4 @@
+use std::io::Write;
 use std::path::PathBuf;
 
 use vik_core::outcome::Usage;
@@ -45,6 +46,7 @@ struct Files {
     _dir: tempfile::TempDir,
     raw: PathBuf,
     log: PathBuf,
+    limit: Option<u64>,
 }
 
 impl Files {
@@ -53,18 +55,27 @@ impl Files {
         let (raw, log) = (dir.path().join("x.raw.jsonl"), dir.path().join("x.jsonl"));
         std::fs::write(&raw, "").unwrap();
         drop(SessionLog::create(&log).unwrap());
-        Self { _dir: dir, raw, log }
+        Self {
+            _dir: dir,
+            raw,
+            log,
+            limit: None,
+        }
     }
 
     /// A daemon that takes the session up.
     fn follower(&self) -> Follower {
         let again = SessionLog::reopen(&self.log).unwrap();
         let adapter = vik_agents::adapter(&profile(), None);
-        Follower::open(&self.raw, adapter, again.log, again.agents, Live::default()).unwrap()
+        let kept = KeptOutput {
+            files: vec![self.raw.clone(), self.log.clone()],
+            limit: self.limit,
+        };
+        Follower::open(&self.raw, adapter, again.log, again.agents, Live::default(), kept).unwrap()
     }
 
     async fn finish(&self) -> Usage {
-        let (adapter, _) = self.follower().finish().await.unwrap();
+        let (adapter, ..) = self.follower().finish().await.unwrap();
         adapter.usage().0
     }
 
@@ -154,4 +165,58 @@ async fn what_vik_says_itself_is_not_taken_for_the_agents() {
         .map(|event| event["seq"].as_u64().unwrap())
         .collect();
     assert!(numbers.iter().copied().eq(1..=8), "{numbers:?}");
+}
+
+/// A line that is too long, as an endless one with a newline at last, and how long it is.
+fn overlong() -> (String, u64) {
+    let bytes = 3 * lines::LONGEST_LINE + 7;
+    ("x".repeat(usize::try_from(bytes).unwrap()), bytes)
+}
+
+#[tokio::test]
+async fn a_line_that_is_too_long_is_malformed_and_what_follows_it_decides() {
+    let (long, bytes) = overlong();
+    let files = Files::new();
+    let (first, rest) = RAW.split_once('\n').unwrap();
+    std::fs::write(&files.raw, format!("{first}\n{long}\n{rest}")).unwrap();
+    let usage = files.finish().await;
+    assert_eq!(usage.total(), 12, "the last line counts");
+    let events = files.events();
+    let cut = &events[1];
+    assert_eq!(
+        (&cut["kind"], &cut["bytes"]),
+        (&"malformed".into(), &bytes.into())
+    );
+    assert_eq!(cut["offset"], (first.len() + 1) as u64);
+    assert_eq!(cut["line"].as_str().unwrap().len(), KEPT_OF_CUT);
+    assert_eq!(events.len(), 8);
+    // The next daemon comes to the same.
+    files.finish().await;
+    assert_eq!(files.events(), events);
+}
+
+#[tokio::test]
+async fn what_seems_to_be_more_than_could_be_read_is_passed_over() {
+    let files = Files::new();
+    let raw = File::options().append(true).open(&files.raw).unwrap();
+    raw.set_len(1 << 40).unwrap();
+    (&raw).write_all(format!("\n{RAW}").as_bytes()).unwrap();
+    assert_eq!(files.finish().await.total(), 12);
+    assert_eq!(files.events()[0]["bytes"], 1_u64 << 40);
+}
+
+#[tokio::test]
+async fn a_log_that_takes_more_than_the_output_may_is_not_written_to_the_end() {
+    let mut files = Files::new();
+    files.limit = Some(1 << 20);
+    let (first, rest) = RAW.split_once('\n').unwrap();
+    std::fs::write(&files.raw, format!("{first}\n{}{rest}", "x\n".repeat(200_000))).unwrap();
+    let (adapter, _, overrun) = files.follower().finish().await.unwrap();
+    assert!(
+        matches!(overrun, Some(Overrun::Disk { limit: 0x10_0000, .. })),
+        "{overrun:?}"
+    );
+    assert_eq!(adapter.usage().0.total(), 12, "what it used is known");
+    let size = std::fs::metadata(&files.log).unwrap().len();
+    assert!(size < 16 << 20, "{size}");
 }

@@ -6,6 +6,7 @@ use vik_core::workflow::{AgentProfile, ArgsStyle, Home, OutputFormat, Permission
 use vik_store::SessionLog;
 
 use super::*;
+use crate::session::follow::KeptOutput;
 use crate::session::live::Live;
 
 /// What an agent asks about.
@@ -109,7 +110,11 @@ impl Scene {
         let adapter = vik_agents::asking(&profile(), None, &opening).unwrap();
         let log = SessionLog::reopen(&path("log")).unwrap();
         let live = Live::default();
-        let follower = Follower::open(&path("raw"), adapter, log.log, log.agents, live).unwrap();
+        let kept = KeptOutput {
+            files: vec![path("raw")],
+            limit: None,
+        };
+        let follower = Follower::open(&path("raw"), adapter, log.log, log.agents, live, kept).unwrap();
         let policy = json!({"before": false, "after": false, "timeout": "1h", "on_timeout": "deny",
             "calls": [{"tool": [], "command": ["git push"], "path": null}]});
         let gate = Gate {

@@ -74,6 +74,13 @@ pub enum Overrun {
         /// In bytes.
         limit: u64,
     },
+    /// Of a file system that has next to nothing left.
+    Space {
+        /// In bytes.
+        used: u64,
+        /// What was left, in bytes.
+        free: u64,
+    },
     /// Files of a file system, whatever they hold.
     Files {
         /// How many.

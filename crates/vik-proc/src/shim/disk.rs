@@ -1,6 +1,6 @@
 //! How much of the disk a tree takes.
 //!
-//! Asking a file system what is free costs next to nothing. Only where more has gone than the tree may take is it looked
+//! What is kept of its output is a few files, which are asked for their size each time. For all else: asking a file system what is free costs next to nothing. Only where more has gone than the tree may take is it looked
 //! whether the tree has it: in what was written since its start, and in files that are open but have no name any more.
 //! Files that hold nothing take room too: a file system has so many and no more.
 
@@ -17,11 +17,18 @@ use nix::sys::statvfs::statvfs;
 
 use crate::identity::ProcessId;
 use crate::sandbox::{DiskLimit, Overrun};
+use crate::space::Space;
 
 /// The least time between two searches.
 const PAUSE: Duration = Duration::from_secs(1);
 /// A search may take this part of the time at most.
 const SHARE: u32 = 20;
+/// How many bytes a tree may write in a second: the less room there is, the sooner it is looked again.
+const FASTEST: u64 = 4 << 30;
+/// The shortest and the longest time between two looks.
+const LOOK: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(500));
+/// How often it is looked whether a search has ended.
+const SEARCH_LOOK: Duration = Duration::from_millis(20);
 /// Clocks of files lag a little behind.
 const LAG: Duration = Duration::from_secs(1);
 
@@ -29,10 +36,23 @@ const LAG: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct Disk {
     places: Vec<PathBuf>,
+    kept: Vec<KeptFile>,
     systems: Vec<System>,
     since: SystemTime,
     search: Option<Search>,
     not_before: Instant,
+    /// How long to wait before the next look.
+    pause: Duration,
+}
+
+/// A file that holds what the tree has printed, or what was made of that.
+#[derive(Debug)]
+struct KeptFile {
+    path: PathBuf,
+    device: u64,
+    inode: u64,
+    /// The most that it ever took: who writes to it may cut it short.
+    bytes: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -42,6 +62,8 @@ struct System {
     at: PathBuf,
     free_at_start: Room,
     limit: Room,
+    /// What the tree had of it by the last search.
+    found: u64,
 }
 
 /// Room on a file system.
@@ -76,13 +98,6 @@ impl Room {
         }
     }
 
-    fn quarter(self) -> Self {
-        Self {
-            bytes: self.bytes / 4,
-            files: self.files / 4,
-        }
-    }
-
     fn is_over(self, limit: Self) -> bool {
         self.bytes > limit.bytes || self.files > limit.files
     }
@@ -104,8 +119,11 @@ impl Room {
 #[derive(Debug)]
 struct Search {
     began: Instant,
+    device: u64,
     lost: Room,
     limit: Room,
+    /// What was free, where that was next to nothing.
+    scarce: Option<u64>,
     result: Receiver<Taken>,
 }
 
@@ -118,74 +136,160 @@ struct Taken {
 }
 
 impl Disk {
-    /// Begins to watch what these places are on. What is not there, or no folder, is passed over.
-    pub(super) fn watch(places: &[PathBuf], limit: DiskLimit) -> Self {
-        let mut systems: Vec<System> = Vec::new();
-        for place in places {
-            let Ok(facts) = fs::metadata(place) else { continue };
-            if !facts.is_dir() || systems.iter().any(|system| system.device == facts.dev()) {
-                continue;
-            }
-            let Some(free) = Room::free(place) else { continue };
-            systems.push(System {
-                device: facts.dev(),
-                at: place.clone(),
-                free_at_start: free,
-                limit: Room {
-                    bytes: match limit {
-                        DiskLimit::Bytes(bytes) => bytes,
-                        DiskLimit::HalfOfFree => free.bytes / 2,
-                    },
-                    // Some file systems have as many as there is room for, and tell nothing of it.
-                    files: Some(free.files / 2)
-                        .filter(|files| *files > 0)
-                        .unwrap_or(u64::MAX),
-                },
-            });
-        }
-        Self {
+    /// Begins to watch what these places are on, and what is kept outside of them. What is not there, or no folder, is
+    /// passed over.
+    pub(super) fn watch(places: &[PathBuf], kept: &[PathBuf], limit: DiskLimit) -> Self {
+        let mut disk = Self {
             places: places.to_owned(),
-            systems,
+            kept: Vec::new(),
+            systems: Vec::new(),
             since: SystemTime::now() - LAG,
             search: None,
             not_before: Instant::now(),
+            pause: LOOK.0,
+        };
+        for place in places {
+            disk.add_system(place, limit);
         }
-    }
-
-    /// Whether the tree has taken too much, and whether it comes close to that.
-    pub(super) fn look(&mut self, now: Instant, members: &[ProcessId]) -> (Option<Overrun>, bool) {
-        if let Some(search) = &self.search {
-            let taken = match search.result.try_recv() {
-                Ok(taken) => taken,
-                Err(TryRecvError::Empty) => return (None, true),
-                Err(TryRecvError::Disconnected) => Taken::default(),
-            };
-            let used = if taken.hidden { search.lost } else { taken.room };
-            let over = used.overrun(search.limit);
-            self.not_before = now + PAUSE.max(now.saturating_duration_since(search.began) * SHARE);
-            self.search = None;
-            if over.is_some() {
-                return (over, true);
+        for path in kept {
+            let folder = path.parent().unwrap_or(path);
+            if let Some(device) = disk.add_system(folder, limit) {
+                disk.kept.push(KeptFile {
+                    path: path.clone(),
+                    device,
+                    inode: 0,
+                    bytes: 0,
+                });
             }
         }
-        let mut close = false;
+        disk
+    }
+
+    /// Watches the file system of a folder. Returns which it is on.
+    fn add_system(&mut self, folder: &Path, limit: DiskLimit) -> Option<u64> {
+        let facts = fs::metadata(folder).ok().filter(Metadata::is_dir)?;
+        let device = facts.dev();
+        if self.systems.iter().any(|system| system.device == device) {
+            return Some(device);
+        }
+        let free = Room::free(folder)?;
+        self.systems.push(System {
+            device,
+            at: folder.to_owned(),
+            free_at_start: free,
+            limit: Room {
+                bytes: match limit {
+                    DiskLimit::Bytes(bytes) => bytes,
+                    DiskLimit::HalfOfFree => free.bytes / 2,
+                },
+                // Some file systems have as many as there is room for, and tell nothing of it.
+                files: Some(free.files / 2)
+                    .filter(|files| *files > 0)
+                    .unwrap_or(u64::MAX),
+            },
+            found: 0,
+        });
+        Some(device)
+    }
+
+    /// How long to wait before the next look: a tree that is far from its limit cannot reach it meanwhile.
+    pub(super) fn pause(&self) -> Duration {
+        self.pause
+    }
+
+    /// Whether the tree has taken too much.
+    pub(super) fn look(&mut self, now: Instant, members: impl FnOnce() -> Vec<ProcessId>) -> Option<Overrun> {
+        for file in &mut self.kept {
+            if let Ok(facts) = file.path.symlink_metadata() {
+                file.inode = facts.ino();
+                file.bytes = file.bytes.max(taken_by(&facts));
+            }
+        }
+        let over = self.end_search(now);
+        if over.is_some() {
+            return over;
+        }
+        let mut left = u64::MAX;
+        let mut suspect = None;
         for system in &self.systems {
+            let kept = self.kept_on(system.device);
             let free = Room::free(&system.at).unwrap_or(system.free_at_start);
             let lost = free.lost_since(system.free_at_start);
-            close |= lost.is_over(system.limit.quarter());
-            if lost.is_over(system.limit) && now >= self.not_before {
-                self.search = self.begin(system, lost, members);
-                break;
+            let limit = system.limit;
+            if kept > limit.bytes {
+                let (used, limit) = (kept, limit.bytes);
+                return Some(Overrun::Disk { used, limit });
+            }
+            let scarce = Space::of(&system.at)
+                .filter(Space::is_scarce)
+                .map(|space| space.free);
+            if let Some(free) = scarce.filter(|free| kept > *free) {
+                return Some(Overrun::Space { used: kept, free });
+            }
+            let is_suspect = lost.is_over(limit) || scarce.is_some_and(|free| lost.bytes > free);
+            // What somebody else has taken brings it no nearer to its limit.
+            let own = if is_suspect && now < self.not_before {
+                system.found
+            } else {
+                lost.bytes
+            };
+            left = left
+                .min(limit.bytes.saturating_sub(own.max(kept)))
+                .min(free.bytes);
+            if is_suspect && now >= self.not_before {
+                suspect = suspect.or(Some((system, lost, scarce)));
             }
         }
-        (None, close)
+        if self.search.is_none()
+            && let Some((system, lost, scarce)) = suspect
+        {
+            self.search = self.begin(system, lost, scarce, &members());
+        }
+        self.pause = if self.search.is_some() {
+            SEARCH_LOOK
+        } else {
+            Duration::from_secs_f64(left as f64 / FASTEST as f64).clamp(LOOK.0, LOOK.1)
+        };
+        None
     }
 
-    fn begin(&self, system: &System, lost: Room, members: &[ProcessId]) -> Option<Search> {
+    /// Takes in what a search has found, once it has ended.
+    fn end_search(&mut self, now: Instant) -> Option<Overrun> {
+        let search = self.search.as_ref()?;
+        let taken = match search.result.try_recv() {
+            Ok(taken) => taken,
+            Err(TryRecvError::Empty) => return None,
+            Err(TryRecvError::Disconnected) => Taken::default(),
+        };
+        let used = if taken.hidden { search.lost } else { taken.room };
+        let over = used.overrun(search.limit).or_else(|| {
+            let free = search.scarce.filter(|free| used.bytes > *free)?;
+            let used = used.bytes;
+            Some(Overrun::Space { used, free })
+        });
+        let took = now.saturating_duration_since(search.began);
+        self.not_before = now + PAUSE.max(took * SHARE);
+        let device = search.device;
+        let searched = self.systems.iter_mut().find(|system| system.device == device);
+        searched.into_iter().for_each(|system| system.found = used.bytes);
+        self.search = None;
+        over
+    }
+
+    /// How much what is kept takes of a file system.
+    fn kept_on(&self, device: u64) -> u64 {
+        let kept = self.kept.iter().filter(|file| file.device == device);
+        kept.map(|file| file.bytes).sum()
+    }
+
+    fn begin(&self, system: &System, lost: Room, scarce: Option<u64>, members: &[ProcessId]) -> Option<Search> {
         let (tell, result) = channel();
         // A clock that was put back says nothing of what is new.
         let since = Some(self.since).filter(|since| *since <= SystemTime::now());
         let mut count = Count::new(system.device, since.unwrap_or(UNIX_EPOCH));
+        count.taken.room.bytes = self.kept_on(system.device);
+        let kept = self.kept.iter().filter(|file| file.device == system.device);
+        count.kept = kept.map(|file| file.inode).collect();
         let places = self.places.clone();
         let pids: Vec<i32> = members.iter().map(|member| member.pid).collect();
         let search = move || {
@@ -197,11 +301,18 @@ impl Disk {
         std::thread::Builder::new().spawn(search).ok()?;
         Some(Search {
             began: Instant::now(),
+            device: system.device,
             lost,
             limit: system.limit,
+            scarce,
             result,
         })
     }
+}
+
+/// How much of a disk a file takes; holes take nothing.
+fn taken_by(facts: &Metadata) -> u64 {
+    facts.blocks().saturating_mul(512)
 }
 
 /// Adds up what was written on one file system since a time.
@@ -209,6 +320,8 @@ struct Count {
     device: u64,
     since: SystemTime,
     seen: HashSet<u64>,
+    /// What is counted already.
+    kept: Vec<u64>,
     taken: Taken,
 }
 
@@ -218,6 +331,7 @@ impl Count {
             device,
             since,
             seen: HashSet::new(),
+            kept: Vec::new(),
             taken: Taken::default(),
         }
     }
@@ -260,13 +374,13 @@ impl Count {
     }
 
     fn add(&mut self, facts: &Metadata) {
-        if facts.dev() != self.device || !self.is_new(facts) {
+        if facts.dev() != self.device || !self.is_new(facts) || self.kept.contains(&facts.ino()) {
             return;
         }
         // A file may have several names, and be open several times. A folder has one.
         if facts.nlink() == 1 || facts.is_dir() || self.seen.insert(facts.ino()) {
             let room = &mut self.taken.room;
-            room.bytes = room.bytes.saturating_add(facts.blocks().saturating_mul(512));
+            room.bytes = room.bytes.saturating_add(taken_by(facts));
             room.files += 1;
         }
     }
@@ -365,22 +479,22 @@ mod tests {
     fn who_has_not_taken_it_is_not_blamed() {
         let folder = tempfile::tempdir().unwrap();
         let places = [folder.path().to_owned()];
-        let mut disk = Disk::watch(&places, DiskLimit::Bytes(64 << 20));
+        let mut disk = Disk::watch(&places, &[], DiskLimit::Bytes(64 << 20));
         // Somebody else has taken it: as far as this tree can tell, all of it was free before.
         disk.systems[0].free_at_start.bytes = u64::MAX;
-        let mut found = disk.look(Instant::now(), &[]);
+        let mut found = disk.look(Instant::now(), Vec::new);
         assert!(disk.search.is_some());
         while disk.search.is_some() {
-            found = disk.look(Instant::now(), &[]);
+            found = disk.look(Instant::now(), Vec::new);
             std::thread::yield_now();
         }
-        assert_eq!(found.0, None);
+        assert_eq!(found, None);
         // It is not searched again and again.
         assert!(disk.not_before > Instant::now());
         write(&folder.path().join("flood"), 65 << 20);
         disk.not_before = Instant::now();
         let overrun = loop {
-            if let (Some(overrun), _) = disk.look(Instant::now(), &[]) {
+            if let Some(overrun) = disk.look(Instant::now(), Vec::new) {
                 break overrun;
             }
         };
@@ -391,9 +505,58 @@ mod tests {
     }
 
     #[test]
+    fn what_is_kept_of_the_output_counts_by_itself_and_with_the_rest() {
+        let folder = tempfile::tempdir().unwrap();
+        let work = folder.path().join("work");
+        fs::create_dir(&work).unwrap();
+        let kept = [folder.path().join("raw"), folder.path().join("log")];
+        let limit = DiskLimit::Bytes(8 << 20);
+        let mut disk = Disk::watch(&[work.clone()], &kept, limit);
+        let open = write(&kept[0], 5 * MIB);
+        assert_eq!(disk.look(Instant::now(), Vec::new), None);
+        // What was cut short counts still.
+        open.set_len(0).unwrap();
+        write(&kept[1], 4 * MIB);
+        let Some(Overrun::Disk {
+            used,
+            limit: 0x80_0000,
+        }) = disk.look(Instant::now(), Vec::new)
+        else {
+            panic!("{disk:?}")
+        };
+        assert!((9 << 20..10 << 20).contains(&used), "{used}");
+
+        let mut disk = Disk::watch(&[work.clone()], &kept[1..], limit);
+        disk.systems[0].free_at_start.bytes = u64::MAX;
+        write(&work.join("file"), 5 * MIB);
+        let overrun = loop {
+            if let Some(overrun) = disk.look(Instant::now(), Vec::new) {
+                break overrun;
+            }
+            std::thread::yield_now();
+        };
+        assert!(
+            matches!(overrun, Overrun::Disk { used, .. } if used > 9 << 20),
+            "{overrun:?}"
+        );
+    }
+
+    #[test]
+    fn the_nearer_the_limit_the_sooner_it_is_looked_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let pause = |limit| {
+            let mut disk = Disk::watch(&[folder.path().to_owned()], &[], DiskLimit::Bytes(limit));
+            disk.look(Instant::now(), Vec::new);
+            disk.pause()
+        };
+        assert_eq!(pause(1 << 20), LOOK.0);
+        assert!((LOOK.0..LOOK.1).contains(&pause(200 << 20)));
+    }
+
+    #[test]
     fn files_that_hold_nothing_are_bounded_too() {
         let folder = tempfile::tempdir().unwrap();
-        let mut disk = Disk::watch(&[folder.path().to_owned()], DiskLimit::HalfOfFree);
+        let mut disk = Disk::watch(&[folder.path().to_owned()], &[], DiskLimit::HalfOfFree);
         let system = &mut disk.systems[0];
         assert!(system.limit.files > 0);
         // A file system that had room for a few more, and is used by others all the time.
@@ -404,7 +567,7 @@ mod tests {
             File::create(folder.path().join(format!("empty{at}"))).unwrap();
         }
         let overrun = loop {
-            if let (Some(overrun), _) = disk.look(Instant::now(), &[]) {
+            if let Some(overrun) = disk.look(Instant::now(), Vec::new) {
                 break overrun;
             }
             std::thread::yield_now();

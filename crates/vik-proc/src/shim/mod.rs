@@ -155,6 +155,8 @@ struct Shim {
     task_group: Option<TaskGroup>,
     /// Whether there may be children that have ended and were not reaped yet.
     unreaped: bool,
+    /// When it is looked again how much of the disk it takes.
+    disk_look_at: Option<Instant>,
     disk: Option<Disk>,
     /// The memory that it holds beside what is resident, where memory is limited.
     #[cfg(target_os = "linux")]
@@ -194,6 +196,7 @@ impl Shim {
             tasks: Tasks::watch(),
             task_group: None,
             unreaped: false,
+            disk_look_at: None,
             disk: None,
             #[cfg(target_os = "linux")]
             memory: None,
@@ -273,6 +276,7 @@ impl Shim {
                 self.orphan_until,
                 self.census_at(),
                 self.look_at,
+                self.disk_look_at,
                 feed_at,
             ]
             .into_iter()

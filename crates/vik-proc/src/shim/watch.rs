@@ -10,7 +10,7 @@ use super::memory::SharedMemory;
 use crate::identity::ProcessId;
 #[cfg(target_os = "linux")]
 use crate::sandbox::{Backend, bubblewrap};
-use crate::sandbox::{Overrun, SandboxLimits};
+use crate::sandbox::{DiskLimit, Overrun, SandboxLimits};
 use crate::sys;
 use crate::task_group::TaskGroup;
 use crate::tree::Survey;
@@ -31,8 +31,14 @@ impl Shim {
     /// Before the agent starts: what is free then counts.
     pub(super) fn begin_disk_watch(&mut self) {
         let sandbox = self.spec.sandbox.as_ref();
-        let watched = sandbox.and_then(|sandbox| Some((&sandbox.write, sandbox.limits.disk?)));
-        self.disk = watched.map(|(write, limit)| Disk::watch(write, limit));
+        let limit = sandbox.and_then(|sandbox| sandbox.limits.disk);
+        let places = sandbox.filter(|_| limit.is_some());
+        let places = places.map_or(&[][..], |sandbox| &sandbox.write);
+        let kept = &self.spec.kept;
+        if limit.is_some() || !kept.is_empty() {
+            let limit = limit.unwrap_or(DiskLimit::HalfOfFree);
+            self.disk = Some(Disk::watch(places, kept, limit));
+        }
         #[cfg(target_os = "linux")]
         if let Some(sandbox) = sandbox.filter(|sandbox| sandbox.limits.memory.is_some()) {
             self.memory = Some(match sandbox.backend {
@@ -43,13 +49,28 @@ impl Shim {
     }
 
     pub(super) fn begin_watch(&mut self) {
-        self.look_at = Some(Instant::now() + CLOSE.min(self.tasks.pause()));
+        let now = Instant::now();
+        self.look_at = Some(now + CLOSE.min(self.tasks.pause()));
+        self.disk_look_at = self.disk.as_ref().map(|_| now);
     }
 
     /// Looks at the tree when it is time, and sooner where the system suddenly has fewer tasks left.
     pub(super) fn watch_limits(&mut self, now: Instant) {
+        if let Some(overrun) = self.look_at_members(now).or_else(|| self.look_at_disk(now)) {
+            self.look_at = None;
+            self.disk_look_at = None;
+            self.overrun = Some(overrun);
+            if let Some(cgroup) = &self.cgroup {
+                // All at once: a storm of forks has no time to go on.
+                cgroup.kill();
+            }
+            self.kill();
+        }
+    }
+
+    fn look_at_members(&mut self, now: Instant) -> Option<Overrun> {
         if self.look_at.is_none_or(|at| now < at) {
-            return;
+            return None;
         }
         let lost = self.tasks.lost();
         let allowed = self.tasks.limit().min(self.limits().tasks());
@@ -58,14 +79,20 @@ impl Shim {
         self.lost_at_survey = self.lost_at_survey.min(lost);
         let is_due = has_grown || self.survey_at.is_none_or(|at| now >= at);
         let overrun = is_due.then(|| self.survey_limits(now, allowed, lost)).flatten();
-        let Some(overrun) = overrun else {
-            let pause = Instant::now() + self.tasks.pause();
-            self.look_at = Some(self.survey_at.map_or(pause, |at| at.min(pause)));
-            return;
-        };
-        self.look_at = None;
-        self.overrun = Some(overrun);
-        self.kill();
+        let pause = Instant::now() + self.tasks.pause();
+        self.look_at = Some(self.survey_at.map_or(pause, |at| at.min(pause)));
+        overrun
+    }
+
+    fn look_at_disk(&mut self, now: Instant) -> Option<Overrun> {
+        if self.disk_look_at.is_none_or(|at| now < at) {
+            return None;
+        }
+        let mut disk = self.disk.take()?;
+        let overrun = disk.look(now, || self.inmates());
+        self.disk_look_at = Some(now + disk.pause());
+        self.disk = Some(disk);
+        overrun
     }
 
     /// Compares the tree with its limits, and sets the time of the next comparison.
@@ -83,11 +110,6 @@ impl Shim {
             overrun = overrun.or(Some(Overrun::Tasks { used, limit }));
         }
         close |= survey.tasks > allowed / 4;
-        if let Some(disk) = &mut self.disk {
-            let (over, near) = disk.look(now, &survey.alive);
-            overrun = overrun.or(over);
-            close |= near;
-        }
         overrun = overrun.or_else(|| self.refused_by_kernel());
         let end = Instant::now();
         let pause = if close { CLOSE } else { CALM };

@@ -46,6 +46,11 @@ impl Files {
         self.folder.join("vik.db.new")
     }
 
+    /// Room that is set aside.
+    pub(super) fn reserve(&self) -> PathBuf {
+        self.folder.join("vik.db.reserve")
+    }
+
     /// The lock.
     pub(super) fn lock(&self) -> PathBuf {
         self.folder.join("vik.db.lock")

@@ -10,6 +10,7 @@ mod files;
 mod place;
 mod read;
 mod repair;
+mod reserve;
 mod retention;
 mod schema;
 mod sql;
@@ -37,6 +38,7 @@ pub use read::{Reader, StoredAttempt, StoredParked, StoredRun};
 pub use repair::{Health, Repaired, check, repair};
 
 use files::{Files, Lock};
+use reserve::Reserve;
 use writer::{Item, Queue, Thread, Writer};
 
 /// The value in `meta` that numbers the commits.
@@ -108,6 +110,7 @@ impl Ledger {
             db,
             path: path.clone(),
             lock,
+            reserve: Reserve::new(files.reserve()),
             commits,
             fresh: retention::Fresh::default(),
             broken: None,

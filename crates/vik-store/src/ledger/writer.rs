@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 use vik_core::changes::Changes;
 
 use super::files::{Files, Lock};
+use super::reserve::Reserve;
 use super::retention::Fresh;
 use super::{CommitError, LedgerError, write};
 
@@ -31,6 +32,7 @@ pub(super) struct Writer {
     pub(super) db: Connection,
     pub(super) path: PathBuf,
     pub(super) lock: Lock,
+    pub(super) reserve: Reserve,
     /// The number of the last commit.
     pub(super) commits: u64,
     /// Decisions that were written since old ones were taken away.
@@ -63,7 +65,8 @@ impl Writer {
         self.close()
     }
 
-    /// Commits a batch, once. After an error nothing more is tried: what is on the disk is not known until it is read.
+    /// Commits a batch. After an error nothing more is tried: what is on the disk is not known until it is read. A full disk
+    /// is different, as SQLite has taken the whole transaction back then.
     fn keep(&mut self, batch: &[Item]) -> Result<(), CommitError> {
         if let Some(broken) = &self.broken {
             return Err(broken.clone());
@@ -74,10 +77,22 @@ impl Writer {
         })
     }
 
+    /// Where the disk is full, the room that was set aside is used.
     fn commit(&mut self, batch: &[Item]) -> Result<(), LedgerError> {
         if batch.iter().all(|item| item.changes == Changes::default()) {
             return Ok(());
         }
+        let mut result = self.commit_once(batch);
+        while matches!(result, Err(LedgerError::Full { .. })) && self.reserve.release() {
+            result = self.commit_once(batch);
+        }
+        if result.is_ok() {
+            self.reserve.restore();
+        }
+        result
+    }
+
+    fn commit_once(&mut self, batch: &[Item]) -> Result<(), LedgerError> {
         crate::fault::before_commit().map_err(|error| LedgerError::of(&self.path, error))?;
         let commit = self.commits + 1;
         self.write(batch, commit)

@@ -209,7 +209,13 @@ fn only_its_owner_can_read_it() {
         ..Changes::default()
     };
     ledger.commit(commit).wait().unwrap();
-    let names = ["vik.db", "vik.db-wal", "vik.db-shm", "vik.db.lock"];
+    let names = [
+        "vik.db",
+        "vik.db-wal",
+        "vik.db-shm",
+        "vik.db.lock",
+        "vik.db.reserve",
+    ];
     for name in names {
         let mode = fs::metadata(folder.path().join(name))
             .unwrap()

@@ -1,0 +1,262 @@
+//! One file that is printed as it grows, in bounded memory whatever the length of its lines.
+
+use std::borrow::Cow;
+use std::fs::File;
+use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
+use std::path::Path;
+
+use vik_core::visible;
+use vik_store::{LONGEST_EVENT, PastAttempt, read_line};
+
+use super::raw;
+use super::transcript::Transcript;
+use crate::cli::args::LogsArgs;
+use crate::report::clean;
+use crate::secrets;
+
+/// How much of a longer line is printed at a time.
+const PART: u64 = 1024 * 1024;
+
+/// How much is shown of an event that is longer than any that Vik writes.
+const KEPT_OF_LONG: usize = 64 * 1024;
+
+/// One log that is printed.
+#[derive(Debug, Default)]
+pub(super) struct Tail {
+    /// Up to where it was printed.
+    printed: u64,
+    /// The size of the file when it was last read.
+    size: u64,
+    /// Whether `printed` is within a line that is too long to be read as a whole.
+    is_within_line: bool,
+    done: bool,
+}
+
+impl Tail {
+    /// One of which nothing is printed.
+    pub(super) fn done() -> Self {
+        Self {
+            done: true,
+            ..Self::default()
+        }
+    }
+
+    /// Prints what is new. `is_terminal`: nothing that a terminal would obey reaches `out`.
+    pub(super) fn print(
+        &mut self,
+        path: &Path,
+        attempt: &PastAttempt,
+        args: &LogsArgs,
+        transcript: &mut Transcript,
+        (out, is_terminal): (&mut impl Write, bool),
+    ) -> io::Result<()> {
+        if self.done {
+            return Ok(());
+        }
+        let mut file = match File::open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            file => file?,
+        };
+        let has_ended = attempt.ended.is_some();
+        let size = file.metadata()?.len();
+        if size == self.size && !has_ended {
+            return Ok(());
+        }
+        self.size = size;
+        let output = Output {
+            is_terminal,
+            is_masked: !args.unmasked,
+        };
+        let mut line = Vec::new();
+        while self.printed < size {
+            if self.is_within_line {
+                self.print_parts(&mut file, size, output, out)?;
+                continue;
+            }
+            file.seek(SeekFrom::Start(self.printed))?;
+            let mut reader = BufReader::with_capacity(64 * 1024, (&mut file).take(size - self.printed));
+            loop {
+                let read = read_line(&mut reader, LONGEST_EVENT, &mut line)?;
+                let is_long = read.bytes > line.len() as u64;
+                if is_long && args.raw {
+                    self.is_within_line = true;
+                    break;
+                }
+                // The start of a line may be the start of a secret: it is shown when there is no more to come.
+                if read.bytes == 0 || !(read.is_whole || args.raw && (has_ended || args.unmasked)) {
+                    return out.flush();
+                }
+                self.printed += read.bytes;
+                if args.raw {
+                    out.write_all(&output.raw(&line))?;
+                } else if args.json {
+                    out.write_all(&output.event(&line, is_long.then_some(read.bytes)))?;
+                } else if let line = raw::masked(&line).trim_ascii_end()
+                    && !line.is_empty()
+                {
+                    out.write_all(transcript.line(&attempt.record, line).as_bytes())?;
+                }
+            }
+        }
+        out.flush()
+    }
+
+    /// Prints a line that is too long to be held, up to its end or that of the file.
+    fn print_parts(
+        &mut self,
+        file: &mut File,
+        size: u64,
+        output: Output,
+        out: &mut impl Write,
+    ) -> io::Result<()> {
+        while self.is_within_line && self.printed < size {
+            file.seek(SeekFrom::Start(self.printed))?;
+            let mut part = Vec::new();
+            let mut rest = (&mut *file).take(PART.min(size - self.printed));
+            rest.read_to_end(&mut part)?;
+            if part.is_empty() {
+                return Ok(());
+            }
+            if let Some(end) = memchr::memchr(b'\n', &part) {
+                part.truncate(end + 1);
+                self.is_within_line = false;
+            } else {
+                // A character is not parted.
+                let is_inside = |at: &usize| part[*at] & 0xc0 == 0x80;
+                let last = part.len() - 1;
+                let cut = (last.saturating_sub(2)..=last).rev().find(|at| !is_inside(at));
+                if let Some(cut) = cut.filter(|cut| *cut > 0 && part[*cut] >= 0xc0) {
+                    part.truncate(cut);
+                }
+            }
+            let range = self.printed..self.printed + part.len() as u64;
+            self.printed = range.end;
+            let plain = String::from_utf8_lossy(&part);
+            let masked = if output.is_masked {
+                secrets::masked::read(file, range)?
+            } else {
+                plain.clone().into_owned()
+            };
+            if plain == masked && !output.is_terminal {
+                out.write_all(&part)?;
+            } else {
+                out.write_all(output.shown(&masked).as_bytes())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How text is printed.
+#[derive(Clone, Copy, Debug)]
+struct Output {
+    is_terminal: bool,
+    is_masked: bool,
+}
+
+impl Output {
+    /// A line as the agent printed it.
+    fn raw(self, line: &[u8]) -> Cow<'_, [u8]> {
+        let line = if self.is_masked {
+            raw::masked(line)
+        } else {
+            Cow::Borrowed(line)
+        };
+        if !self.is_terminal {
+            return line;
+        }
+        let text = String::from_utf8_lossy(&line);
+        Cow::Owned(self.shown(&text).into_owned().into_bytes())
+    }
+
+    fn shown(self, text: &str) -> Cow<'_, str> {
+        if self.is_terminal {
+            clean(text)
+        } else {
+            Cow::Borrowed(text)
+        }
+    }
+
+    /// An event as JSON; of one that is too long, its start.
+    fn event(self, line: &[u8], length: Option<u64>) -> Vec<u8> {
+        let mut line = raw::masked(line).into_owned();
+        if let Some(bytes) = length {
+            let start = String::from_utf8_lossy(&line[..line.len().min(KEPT_OF_LONG)]);
+            let long = serde_json::json!({ "kind": "malformed", "line": start, "bytes": bytes });
+            line = format!("{long}\n").into_bytes();
+        }
+        if !self.is_terminal {
+            return line;
+        }
+        let text = String::from_utf8_lossy(&line);
+        visible::escaped(&text).into_owned().into_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOSTILE: &str = "\u{1b}]52;c;aGk=\u{7}\u{9b}2J\u{202e}\u{e0041}\r\n";
+
+    fn output(is_terminal: bool) -> Output {
+        Output {
+            is_terminal,
+            is_masked: true,
+        }
+    }
+
+    #[test]
+    fn a_pipe_gets_the_bytes_and_a_terminal_nothing_that_it_obeys() {
+        let mut bytes = HOSTILE.as_bytes().to_vec();
+        bytes.insert(0, 0xff);
+        assert_eq!(&*output(false).raw(&bytes), bytes);
+        let shown = String::from_utf8(output(true).raw(&bytes).into_owned()).unwrap();
+        assert_eq!(
+            shown,
+            "\u{fffd}⟦U+001B⟧]52;c;aGk=⟦U+0007⟧⟦U+009B⟧2J⟦U+202E⟧⟦U+E0041⟧\n"
+        );
+    }
+
+    #[test]
+    fn json_on_a_terminal_is_escaped_and_says_the_same() {
+        let event = serde_json::json!({ "kind": "message", "text": HOSTILE });
+        let line = format!("{event}\n");
+        assert_eq!(output(false).event(line.as_bytes(), None), line.as_bytes());
+        let shown = String::from_utf8(output(true).event(line.as_bytes(), None)).unwrap();
+        assert!(visible::is_visible(&shown), "{shown:?}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&shown).unwrap(), event);
+    }
+
+    #[test]
+    fn an_event_that_is_too_long_is_still_json() {
+        let shown = output(false).event(b"{\"kind\":\"message\",\"text\":\"aaa", Some(99));
+        let shown: serde_json::Value = serde_json::from_slice(&shown).unwrap();
+        assert_eq!(
+            (&shown["kind"], &shown["bytes"]),
+            (&"malformed".into(), &99.into())
+        );
+    }
+
+    #[test]
+    fn a_line_that_is_not_held_is_printed_byte_for_byte() {
+        let mut file = tempfile::tempfile().unwrap();
+        let part = usize::try_from(PART).unwrap();
+        let mut text = "ä".repeat(part).into_bytes();
+        text.extend([0xff, 0xfe, b'x']);
+        text.extend("日".repeat(part / 2).bytes());
+        file.write_all(&text).unwrap();
+        file.write_all(b"\nnext\n").unwrap();
+        let mut tail = Tail {
+            is_within_line: true,
+            ..Tail::default()
+        };
+        let size = file.metadata().unwrap().len();
+        let mut out = Vec::new();
+        tail.print_parts(&mut file, size, output(false), &mut out)
+            .unwrap();
+        text.push(b'\n');
+        assert!(out == text, "{} of {} bytes", out.len(), text.len());
+        assert!(!tail.is_within_line && tail.printed == text.len() as u64);
+    }
+}

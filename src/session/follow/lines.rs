@@ -1,0 +1,216 @@
+//! Splits what an agent prints into lines, in bounded memory.
+//!
+//! Where a line ends is found as the file grows. Only the start of an unfinished line is held; a longer line is read back
+//! from the file once its end is known, and one that is longer than [`LONGEST_LINE`] is cut: its start is kept, and where
+//! it is in the file. The result depends on the bytes alone, never on how many of them one read returned.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+/// The most bytes of a line that is read as a whole.
+pub(super) const LONGEST_LINE: u64 = 8 * 1024 * 1024;
+
+/// The most bytes that are held of a line whose end was not read yet.
+const MOST_HELD: usize = 256 * 1024;
+
+/// A buffer of this capacity is kept for the next line.
+const KEPT_CAPACITY: usize = 16 * 1024;
+
+/// One line, without its newline.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Line<'a> {
+    /// All of it.
+    Whole(&'a [u8]),
+    /// One that is too long to be read.
+    Cut {
+        /// Its start.
+        head: &'a [u8],
+        /// Its length.
+        bytes: u64,
+        /// Where it begins in the file.
+        offset: u64,
+    },
+}
+
+/// The line splitter of one file that grows.
+#[derive(Debug)]
+pub(super) struct Lines {
+    longest: u64,
+    most_held: usize,
+    /// The start of the current line.
+    held: Vec<u8>,
+    /// Where the current line begins in the file, and how much of it was read so far.
+    offset: u64,
+    length: u64,
+}
+
+impl Default for Lines {
+    fn default() -> Self {
+        Self::with(LONGEST_LINE, MOST_HELD)
+    }
+}
+
+impl Lines {
+    fn with(longest: u64, most_held: usize) -> Self {
+        Self {
+            longest,
+            most_held,
+            held: Vec::new(),
+            offset: 0,
+            length: 0,
+        }
+    }
+
+    /// Takes what was read next from `file`, and hands on each line that ends in it.
+    pub(super) fn feed<E>(
+        &mut self,
+        file: &File,
+        mut fresh: &[u8],
+        sink: &mut impl FnMut(Line<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        while let Some(end) = memchr::memchr(b'\n', fresh) {
+            let line = &fresh[..end];
+            if self.length == 0 && line.len() as u64 <= self.longest {
+                self.offset += line.len() as u64 + 1;
+                sink(Line::Whole(line))?;
+            } else {
+                self.extend(line);
+                self.end(file, sink)?;
+            }
+            fresh = &fresh[end + 1..];
+        }
+        self.extend(fresh);
+        Ok(())
+    }
+
+    /// Hands on a last line that has no newline.
+    pub(super) fn finish<E>(
+        &mut self,
+        file: &File,
+        sink: &mut impl FnMut(Line<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        if self.length == 0 {
+            return Ok(());
+        }
+        self.end(file, sink)
+    }
+
+    /// Whether the current line is too long already: only its length and its end matter.
+    pub(super) fn is_cutting(&self) -> bool {
+        self.length > self.longest
+    }
+
+    /// Counts bytes of the current line that need not be read, as there is no newline among them.
+    pub(super) fn skip(&mut self, bytes: u64) {
+        self.length = self.length.saturating_add(bytes);
+    }
+
+    fn extend(&mut self, bytes: &[u8]) {
+        let room = self.most_held - self.held.len();
+        self.held.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        self.length = self.length.saturating_add(bytes.len() as u64);
+    }
+
+    fn end<E>(&mut self, file: &File, sink: &mut impl FnMut(Line<'_>) -> Result<(), E>) -> Result<(), E> {
+        let (offset, bytes) = (self.offset, self.length);
+        let held = std::mem::take(&mut self.held);
+        self.offset = offset.saturating_add(bytes).saturating_add(1);
+        self.length = 0;
+        let done = if held.len() as u64 == bytes && bytes <= self.longest {
+            sink(Line::Whole(&held))
+        } else {
+            // A file that its agent has cut short does not have it any more.
+            match self.read_back(file, offset, bytes) {
+                Some(whole) => sink(Line::Whole(&whole)),
+                None => sink(Line::Cut {
+                    head: &held,
+                    bytes,
+                    offset,
+                }),
+            }
+        };
+        if held.capacity() <= KEPT_CAPACITY {
+            self.held = held;
+            self.held.clear();
+        }
+        done
+    }
+
+    fn read_back(&self, file: &File, offset: u64, bytes: u64) -> Option<Vec<u8>> {
+        if bytes > self.longest {
+            return None;
+        }
+        let mut whole = vec![0; usize::try_from(bytes).ok()?];
+        file.read_exact_at(&mut whole, offset).ok()?;
+        Some(whole)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::io::Write;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn split(content: &[u8], chunks: impl Iterator<Item = usize>) -> Vec<String> {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(content).unwrap();
+        let mut lines = Lines::with(12, 5);
+        let mut found = Vec::new();
+        let mut sink = |line: Line<'_>| {
+            found.push(match line {
+                Line::Whole(line) => String::from_utf8_lossy(line).into_owned(),
+                Line::Cut { head, bytes, offset } => {
+                    format!("{}... {bytes} at {offset}", String::from_utf8_lossy(head))
+                }
+            });
+            Ok::<_, Infallible>(())
+        };
+        let mut rest = content;
+        for chunk in chunks {
+            let (now, later) = rest.split_at(chunk.min(rest.len()));
+            lines.feed(&file, now, &mut sink).unwrap();
+            assert!(lines.held.len() <= 5);
+            rest = later;
+        }
+        lines.feed(&file, rest, &mut sink).unwrap();
+        lines.finish(&file, &mut sink).unwrap();
+        found
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_is_cut_and_the_next_one_is_whole() {
+        let content = format!("short\n{}\n{}\nafter\nlast", "x".repeat(13), "y".repeat(12));
+        let expected = ["short", "xxxxx... 13 at 6", "yyyyyyyyyyyy", "after", "last"];
+        assert_eq!(split(content.as_bytes(), std::iter::repeat_n(3, 20)), expected);
+    }
+
+    #[test]
+    fn a_line_that_is_gone_from_the_file_is_cut() {
+        let file = tempfile::tempfile().unwrap();
+        let mut lines = Lines::with(12, 5);
+        let mut cut = false;
+        let mut sink = |line: Line<'_>| {
+            cut |= matches!(line, Line::Cut { bytes: 8, .. });
+            Ok::<_, Infallible>(())
+        };
+        lines.feed(&file, b"12345678", &mut sink).unwrap();
+        lines.feed(&file, b"\n", &mut sink).unwrap();
+        assert!(cut);
+    }
+
+    proptest! {
+        #[test]
+        fn any_way_of_reading_gives_the_same_lines(
+            content in proptest::collection::vec(
+                prop_oneof![2 => Just(b'\n'), 8 => Just(b'a'), 1 => Just(0xff)], 0..120),
+            chunks in proptest::collection::vec(1..40_usize, 0..60),
+        ) {
+            let at_once = split(&content, std::iter::empty());
+            prop_assert_eq!(split(&content, chunks.into_iter()), at_once);
+        }
+    }
+}

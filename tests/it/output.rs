@@ -1,0 +1,268 @@
+//! What agents print: without an end, more than there is room for, and what a terminal would obey.
+
+use std::io::Read;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::support::*;
+
+/// The least that keeps an agent printing; what it says never ends a line.
+const ENDLESS: &str = "cat /dev/zero; sleep 600";
+
+fn agent(command: &str, sandbox: Value) -> Value {
+    json!({"runtime": "command", "command": ["sh", "-c", command], "sandbox": sandbox})
+}
+
+/// Runs `test` on a small file system of its own, which nobody else sees: the same test once more, in a mount namespace.
+fn on_a_small_disk(name: &str, size: &str, test: impl FnOnce(&Path)) {
+    const DISK: &str = "VIK_TEST_SMALL_DISK";
+    if let Some(disk) = std::env::var_os(DISK) {
+        return test(Path::new(&disk));
+    }
+    let folder = tempfile::Builder::new().prefix("vd-").tempdir().unwrap();
+    let disk = folder.path().to_str().unwrap();
+    let within = |command: &str| {
+        let mount = format!("mount -t tmpfs -o size={size},mode=700 vik-test '{disk}' && {command}");
+        let mut unshare = Command::new("unshare");
+        unshare.args(["--mount", "--propagation", "private", "sh", "-c", &mount]);
+        unshare.stdin(Stdio::null()).env(DISK, disk);
+        unshare
+    };
+    if !within("true").status().is_ok_and(|status| status.success()) {
+        eprintln!("skipped: only root may mount a file system");
+        return;
+    }
+    let own = std::env::current_exe().unwrap();
+    let done = within(&format!("exec '{}' --exact {name} --nocapture", own.display()))
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&done.stdout) + String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success() && said.contains("1 passed"), "{said}");
+}
+
+/// The most memory that a process ever had, in KiB.
+fn peak_memory(pid: i64) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let peak = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))
+        .unwrap();
+    peak.trim().strip_suffix(" kB").unwrap().parse().unwrap()
+}
+
+/// The status, which must come soon enough.
+fn prompt_status(world: &World) -> Value {
+    let asked = Instant::now();
+    let status = world.vik(&["status", "--json"]).expect(0).json();
+    assert!(asked.elapsed() < Duration::from_secs(1), "{:?}", asked.elapsed());
+    status
+}
+
+/// Waits until nothing runs and `most` issues are parked, while the daemon is asked all the time. Returns its pid.
+fn all_parked(world: &World, most: usize) -> i64 {
+    let deadline = Instant::now() + LONG;
+    loop {
+        let status = prompt_status(world);
+        if status["parked"].as_array().unwrap().len() == most && status["sessions"] == json!([]) {
+            return status["pid"].as_i64().unwrap();
+        }
+        assert!(Instant::now() < deadline, "{status:#}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// A daemon that has seen this still does its work.
+fn does_an_ordinary_issue(world: &mut World) {
+    world.put("/agents/a", agent("echo done", json!({})));
+    world.tracker.add("after", "An ordinary one", "todo");
+    eventually("an ordinary issue is done", || {
+        world.tracker.state("after").as_deref() == Some("done")
+    });
+}
+
+fn ten() -> Vec<(&'static str, &'static str)> {
+    ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"]
+        .map(|id| (id, "todo"))
+        .to_vec()
+}
+
+#[test]
+fn ten_agents_that_print_one_line_without_end_are_ended_by_their_share_of_the_disk() {
+    let name = "output::ten_agents_that_print_one_line_without_end_are_ended_by_their_share_of_the_disk";
+    on_a_small_disk(name, "3g", |disk| {
+        let mut world = World::below(disk, &ten())
+            .set("/agents/a", agent(ENDLESS, json!({"disk": "200MiB"})))
+            .set("/loop", json!({"max_issue_concurrency": 10}))
+            .attempts(1);
+        world.vik(&["run", "-d"]).expect(0);
+        let daemon = all_parked(&world, 10);
+        let peak = peak_memory(daemon);
+        assert!(peak < 150_000, "{peak} KiB");
+        for (issue, _) in ten() {
+            let session = world.session(issue);
+            let ended = session.expect("failed", Some("agent"));
+            let reason = ended["reason"].as_str().unwrap();
+            assert!(reason.contains("(`sandbox.disk`)"), "{reason}");
+            assert!(session.raw().len() < 400 << 20);
+            std::fs::remove_file(session.file(".raw.jsonl")).unwrap();
+        }
+        does_an_ordinary_issue(&mut world);
+        assert_eq!(prompt_status(&world)["pid"], daemon);
+        world.vik(&["stop"]).expect(0);
+    });
+}
+
+#[test]
+fn agents_that_fill_a_disk_by_default_fail_and_the_daemon_goes_on() {
+    let name = "output::agents_that_fill_a_disk_by_default_fail_and_the_daemon_goes_on";
+    on_a_small_disk(name, "200m", |disk| {
+        for sandbox in [json!({}), json!("off")] {
+            let mut world = World::below(disk, &ten())
+                .set("/agents/a", agent(ENDLESS, sandbox))
+                .set("/loop", json!({"max_issue_concurrency": 10}))
+                .attempts(1);
+            world.vik(&["run", "-d"]).expect(0);
+            let is_over = || prompt_status(&world)["sessions"] == json!([]);
+            eventually("what filled the disk has ended", || {
+                !world.runs().is_empty() && is_over()
+            });
+            let daemon = prompt_status(&world)["pid"].clone();
+            for run in world.runs() {
+                for attempt in run["attempts"].as_array().unwrap() {
+                    assert_eq!(attempt["outcome"], "failed", "{attempt:#}");
+                    let reason = attempt["reason"].as_str().unwrap();
+                    assert!(reason.contains("disk"), "{reason}");
+                }
+            }
+            let sessions = ten().into_iter().flat_map(|(issue, _)| world.sessions(issue));
+            for session in sessions {
+                let _ = std::fs::remove_file(session.file(".raw.jsonl"));
+            }
+            // Where there was no room to start one, it is started now.
+            world.put("/agents/a", agent("echo done", json!({})));
+            does_an_ordinary_issue(&mut world);
+            assert_eq!(prompt_status(&world)["pid"], daemon);
+            world.vik(&["stop"]).expect(0);
+        }
+    });
+}
+
+/// What Codex prints around a line that never should have been.
+const RESULT: &str = r#"{"type":"item.completed","item":{"id":"i2","type":"agent_message","text":"good"}}
+{"type":"turn.completed","usage":{"input_tokens":10,"output_tokens":2}}"#;
+
+#[test]
+fn a_line_that_is_too_long_does_not_hide_the_result_behind_it() {
+    let started = r#"{"type":"thread.started","thread_id":"01a1ffcd-34e9-78d1-bc6d-b647a491f028"}"#;
+    let script =
+        format!("echo '{started}'; head -c 64M /dev/zero | tr '\\0' x; echo; cat <<'END'\n{RESULT}\nEND");
+    let mut profile = agent(&script, json!({}));
+    profile["output"] = json!("jsonl");
+    let world = World::new(&[("1", "todo")]).set("/agents/a", profile);
+    world.once().expect(0);
+    let session = world.session("1");
+    let ended = session.expect("succeeded", None);
+    assert_eq!(ended["last_message"], "good");
+    let cut = &session.of_kind("malformed")[0];
+    assert_eq!(cut["bytes"], 64 << 20);
+    assert_eq!(cut["offset"], started.len() as u64 + 1);
+    assert!(session.text(".jsonl").len() < 1 << 20);
+    // The whole line is in the raw file, and is printed from there.
+    let raw = world.vik(&["logs", "--raw"]).expect(0).out;
+    assert_eq!(raw.as_bytes(), session.raw());
+}
+
+#[test]
+fn what_an_agent_prints_counts_for_its_share_of_the_disk() {
+    for command in [
+        "head -c 4G /dev/zero; sleep 600",
+        "head -c 4G /dev/zero >&2; sleep 600",
+        // The session log of short lines takes many times as much, and is written when nothing of the agent lives.
+        "yes | head -c 4M",
+    ] {
+        let world = World::new(&[("1", "todo")])
+            .set("/agents/a", agent(command, json!({"disk": "32MiB"})))
+            .attempts(1);
+        world.once().expect(1);
+        let ended = world.session("1").expect("failed", Some("agent"));
+        let reason = ended["reason"].as_str().unwrap();
+        assert!(
+            reason.contains("allows 32 MiB (`sandbox.disk`)"),
+            "{command}: {reason}"
+        );
+        let kept: usize = [".raw.jsonl", ".stderr.log", ".jsonl"]
+            .map(|file| world.session("1").text(file).len())
+            .iter()
+            .sum();
+        assert!(kept < 512 << 20, "{command}: {kept}");
+    }
+}
+
+/// Runs a command with a terminal for its output. Returns what the terminal got.
+fn on_a_terminal(world: &World, args: &[&str]) -> Vec<u8> {
+    let pty = nix::pty::openpty(None, None).unwrap();
+    let (mut screen, terminal) = (std::fs::File::from(pty.master), pty.slave);
+    let stdout = |terminal: &OwnedFd| Stdio::from(terminal.try_clone().unwrap());
+    let mut child = world
+        .env
+        .vik(args)
+        .stdin(Stdio::null())
+        .stdout(stdout(&terminal))
+        .stderr(stdout(&terminal))
+        .spawn()
+        .unwrap();
+    drop(terminal);
+    let mut shown = Vec::new();
+    // A terminal that nobody holds open any more gives an error in place of an end.
+    let _ = screen.read_to_end(&mut shown);
+    assert!(child.wait().unwrap().success());
+    shown
+}
+
+#[test]
+fn a_terminal_gets_nothing_that_it_obeys_and_a_pipe_gets_the_bytes() {
+    let hostile = "\u{1b}]52;c;aGVsbG8=\u{7}\u{1b}]0;title\u{7}\u{1b}[2J\u{9b}2J\u{202e}reversed\u{2066}";
+    let mut world = World::new(&[("1", "todo")]).set(
+        "/agents/a",
+        agent(
+            &format!("printf '%s\\n' '{hostile}'; printf 'no newline %s' '{hostile}'"),
+            json!({}),
+        ),
+    );
+    world.put("/agents/a/output", json!("text"));
+    world.once().expect(0);
+    let expected = format!("{hostile}\nno newline {hostile}");
+    let piped = world.vik(&["logs", "--raw"]).expect(0).out;
+    assert_eq!(piped, expected);
+    let obeyed =
+        |c: char| (c.is_control() && !matches!(c, '\n' | '\r' | '\t')) || "\u{202e}\u{2066}".contains(c);
+    for args in [
+        &["logs", "--raw"][..],
+        &["logs", "--raw", "--unmasked"],
+        &["logs", "--json"],
+        &["logs"],
+        &["runs", "--json"],
+    ] {
+        let shown = String::from_utf8(on_a_terminal(&world, args)).unwrap();
+        assert!(!shown.contains(obeyed), "{args:?}: {shown:?}");
+        assert!(
+            args[0] == "runs" || shown.contains("reversed"),
+            "{args:?}: {shown:?}"
+        );
+    }
+    // What a terminal gets as JSON says the same.
+    let events = |text: &str| -> Vec<Value> {
+        text.lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
+    };
+    let shown = String::from_utf8(on_a_terminal(&world, &["logs", "--json"])).unwrap();
+    assert_eq!(
+        events(&shown),
+        events(&world.vik(&["logs", "--json"]).expect(0).out)
+    );
+}
