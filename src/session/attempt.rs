@@ -606,6 +606,9 @@ fn open_log(files: &AttemptFiles, kept: &Kept) -> Result<Reopened, StoreError> {
 const REFUSED: &str =
     "what the earlier attempt told is no id of a conversation with this agent: it began anew";
 
+/// How the reason of an attempt begins whose disk was full.
+const FULL: &str = "the disk is full: ";
+
 fn is_full(disk: &LedgerError) -> bool {
     matches!(disk, LedgerError::Full { .. })
 }

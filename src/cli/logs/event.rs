@@ -85,7 +85,13 @@ pub fn event(event: &Value, call: Option<&str>, full: bool) -> Option<Marked> {
         "ended" => Some(ended(event)),
         // What no adapter knows is shown as the agent printed it.
         "unknown" => marked(Tone::Dim, '?', &one_line(&of("raw"), SHOWN)),
-        "malformed" => marked(Tone::Dim, '?', &one_line(&of("line"), SHOWN)),
+        "malformed" => {
+            let cut = event["bytes"]
+                .as_u64()
+                .map(|bytes| format!("{bytes} bytes, cut: "));
+            let start = one_line(&of("line"), SHOWN);
+            marked(Tone::Dim, '?', &(cut.unwrap_or_default() + &start))
+        }
         kind => marked(
             Tone::Dim,
             '·',

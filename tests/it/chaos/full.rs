@@ -64,12 +64,10 @@ fn a_daemon_without_room_is_no_daemon() {
     goes_on(&rig);
 }
 
-/// Whether an attempt of the issue has failed for a full disk, and the daemon knows it.
+/// Whether an attempt of the issue has failed for a full disk, and the daemon says so.
 fn has_failed(rig: &Rig) -> bool {
-    let runs = rig.world.runs();
-    let attempts = runs.iter().flat_map(|run| run["attempts"].as_array().unwrap());
-    let mut reasons = attempts.filter_map(|attempt| attempt["reason"].as_str());
-    reasons.any(|reason| reason.contains("the disk is full"))
+    let explained = rig.world.vik(&["explain", "1"]);
+    explained.out.contains("the disk is full")
 }
 
 /// Journals and session logs are on the same disk, but the ledger is committed all the same.
@@ -96,9 +94,10 @@ fn a_disk_that_fills_under_an_attempt_fails_it_and_not_the_daemon() {
         rig.settle(&issues());
         for run in rig.world.runs() {
             for attempt in run["attempts"].as_array().unwrap() {
-                let outcome = attempt["outcome"].as_str().unwrap();
+                // Where its log took nothing more, the ledger alone knows how it ended.
+                let outcome = attempt["outcome"].as_str().unwrap_or("lost");
                 assert!(
-                    matches!(outcome, "succeeded" | "failed" | "cancelled"),
+                    matches!(outcome, "succeeded" | "failed" | "cancelled" | "lost"),
                     "write {write}: {attempt:#}"
                 );
             }
