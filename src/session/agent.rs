@@ -12,8 +12,8 @@ use vik_core::machine::Answered;
 use vik_core::outcome::{FailureClass, Outcome};
 use vik_core::workflow::{AgentProfile, Home, SandboxFiles};
 use vik_proc::{
-    AdoptError, Cause, ExitRecord, Handle, Output, Overrun, ProcessId, Proof, ShimLost, SpawnFailureKind,
-    Stdin, StdoutMode, Supervised, identity::boot_id,
+    AdoptError, Cause, ExitRecord, Handle, Output, ProcessId, Proof, ShimLost, SpawnFailureKind, Stdin,
+    StdoutMode, Supervised, identity::boot_id,
 };
 use vik_store::{ProcessNote, Step, StoreError, Trouble};
 
@@ -21,14 +21,15 @@ use super::approval::What;
 use super::attempt::{Cut, Work};
 use super::clocks::Clocks;
 use super::conclude::{figures, unproven};
-use super::follow::{FollowError, Follower, KeptOutput};
+use super::follow::{FollowError, Follower};
+use super::full::took_too_much;
 use super::gate::Gate;
 use super::live::LivePhase;
 use super::login::LoginSync;
 use super::orders::Orders;
 use crate::crash;
 use crate::daemon::Shims;
-use crate::hooks::{how_ended, used_too_much};
+use crate::hooks::how_ended;
 use crate::host::os_env;
 use crate::report;
 use crate::secrets;
@@ -253,15 +254,6 @@ impl Work<'_> {
             self.kept_output(),
         )
         .map_err(|error| broken("cannot follow the agent", &error))
-    }
-
-    /// What is kept of the agent, and how much of the disk that may take.
-    fn kept_output(&self) -> KeptOutput {
-        let files = self.files;
-        KeptOutput {
-            files: vec![files.raw(), files.stderr(), files.log(), files.refusals()],
-            limit: self.sandbox_policy().and_then(|policy| policy.disk),
-        }
     }
 
     /// Maps what an agent printed once more, to know what it told: everything is in the log already.
@@ -535,11 +527,6 @@ impl Work<'_> {
             reason,
         ))
     }
-}
-
-fn took_too_much(overrun: &Overrun) -> Trouble {
-    let reason = format!("the agent {}", used_too_much(overrun));
-    Trouble::failed(FailureClass::Agent, reason)
 }
 
 fn broken(what: &str, error: &dyn std::error::Error) -> Trouble {

@@ -22,6 +22,7 @@ use vik_store::{
 
 use super::approval::News;
 use super::context::stage_context;
+use super::full::FULL;
 use super::live::Live;
 use super::orders::Orders;
 use super::outputs::Told;
@@ -329,26 +330,6 @@ impl<'a> Work<'a> {
         self.unkept.get().is_some() || self.full.get().is_some()
     }
 
-    /// The failure of an attempt whose disk was full. What failed for that is no fault of a hook's, which would not be run
-    /// again.
-    fn failed_by_full_disk(&self, trouble: Trouble) -> Trouble {
-        let by_itself = self.exit.as_ref().is_some_and(|record| record.overrun.is_some());
-        let class = match trouble.class {
-            Some(FailureClass::Hook | FailureClass::Agent) => Some(FailureClass::Agent),
-            Some(FailureClass::Verify) => trouble.class,
-            _ => return trouble,
-        };
-        let reason = match trouble.reason {
-            reason if by_itself => reason,
-            reason => format!("{FULL}{reason}"),
-        };
-        Trouble {
-            class,
-            reason,
-            ..trouble
-        }
-    }
-
     async fn run(mut self) -> Finish {
         let plan = self.journal().plan(&boot_id());
         let (ended, report) = match plan {
@@ -605,9 +586,6 @@ fn open_log(files: &AttemptFiles, kept: &Kept) -> Result<Reopened, StoreError> {
 /// Why a conversation was not even asked for.
 const REFUSED: &str =
     "what the earlier attempt told is no id of a conversation with this agent: it began anew";
-
-/// How the reason of an attempt begins whose disk was full.
-const FULL: &str = "the disk is full: ";
 
 fn is_full(disk: &LedgerError) -> bool {
     matches!(disk, LedgerError::Full { .. })

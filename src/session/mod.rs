@@ -10,6 +10,7 @@ mod conclude;
 mod confine;
 mod context;
 mod follow;
+mod full;
 mod gate;
 pub mod intent;
 mod live;

@@ -17,7 +17,7 @@ const MOST_HELD: usize = 256 * 1024;
 const KEPT_CAPACITY: usize = 16 * 1024;
 
 /// One line, without its newline.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Line<'a> {
     /// All of it.
     Whole(&'a [u8]),
