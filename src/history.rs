@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 
-use vik_api::{AttemptView, OutputView, RunState, RunView, Status};
+use vik_api::{AttemptView, OutputView, RunState, RunView, SpendView, Status};
 use vik_core::ids::{IssueId, RunId, SessionId};
+use vik_core::limits::estimated;
 use vik_store::ledger::{LedgerError, Reader, StoredAttempt, StoredRun};
 use vik_store::{AttemptFiles, History, PastAttempt, StoreError};
 
@@ -189,7 +190,10 @@ fn view(attempt: &PastAttempt, books: &Books, status: Option<&Status>) -> Attemp
             .unwrap_or_default(),
         cost_usd: ended.and_then(|ended| ended.cost_usd),
         cost_source: ended.map(|ended| ended.cost_source).unwrap_or_default(),
-        charged: booked.map(|booked| booked.charged.into()),
+        charged: booked.map(|booked| {
+            let estimated = estimated(booked.report.spend, booked.charged, booked.source);
+            SpendView::of(booked.charged, estimated)
+        }),
         resumed_from: stored
             // One that could not go on began anew.
             .filter(|_| !booked.is_some_and(|booked| booked.report.resume_failed))

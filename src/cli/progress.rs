@@ -15,7 +15,7 @@ use vik_core::outcome::Outcome;
 use vik_core::scheduler::Start;
 
 use crate::orchestrator::{Closing, Observer, Progress};
-use crate::report::{clean, cost, one_line, table, tokens};
+use crate::report::{Exit, attempt_cost, clean, cost_sum, count, one_line, table, tokens};
 use crate::session::{AttemptEnd, Live};
 
 /// How often what runs is told, on a terminal (one line, rewritten) and elsewhere.
@@ -206,7 +206,7 @@ impl Observer for Lines {
             } => {
                 self.pulls += 1;
                 if self.pulls == 1 || self.pull_failed {
-                    screen.line(&format!("pulled {}", counted(*issues, "issue")));
+                    screen.line(&format!("pulled {}", count(as_u64(*issues), "issue")));
                 }
                 if self.pulls == 1 {
                     for item in *skipped {
@@ -265,7 +265,7 @@ impl Observer for Lines {
                         attempts,
                         ..
                     } => {
-                        let after = counted(*attempts as usize, "attempt");
+                        let after = count((*attempts).into(), "attempt");
                         screen.line(&format!("  {id} {stage} waits {} after {after}", Span(*wait)));
                     }
                     Note::Parked { stage, reason, .. } => {
@@ -290,13 +290,20 @@ impl Observer for Lines {
                         let said = one_line(&request.answered(answer, by), 200);
                         screen.line(&format!("  {id} {stage}: {said}"));
                     }
+                    Note::Closed { stage, .. } => {
+                        screen.line(&format!("  {id} {stage}: the issue was closed, it is parked no more"));
+                    }
                     Note::Ended { .. } | Note::Unparked { .. } => {}
                 }
+            }
+            Progress::Warning { text } => {
+                let mark = screen.paint("33", "warning:");
+                screen.line(&format!("{mark} {}", one_line(text, 400)));
             }
             // The note says so, and the summary at the end.
             Progress::Parked(_) | Progress::Awaiting(_) | Progress::DayLimit { .. } => {}
             Progress::Reloaded { edits, .. } => {
-                let changes = counted(edits.len(), "change");
+                let changes = count(as_u64(edits.len()), "change");
                 screen.line(&format!("the workflow was edited ({changes})"));
                 for edit in *edits {
                     screen.line(&format!("  {}", one_line(&edit.to_string(), 200)));
@@ -315,11 +322,11 @@ impl Observer for Lines {
                 running,
                 force: false,
             } => {
-                let agents = counted(*running, "agent");
+                let agents = count(as_u64(*running), "agent");
                 screen.line(&format!("stopping {agents}; a second signal ends them at once"));
             }
             Progress::Stopping { running, force: true } => {
-                screen.line(&format!("ending {} at once", counted(*running, "agent")));
+                screen.line(&format!("ending {} at once", count(as_u64(*running), "agent")));
             }
         }
     }
@@ -360,9 +367,8 @@ fn indented(text: &str) -> String {
 /// So many of what failed, waits or is left are listed each.
 const SHOWN_LINES: usize = 20;
 
-/// `1 issue`, `2 issues`.
-fn counted(count: usize, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+fn as_u64(number: usize) -> u64 {
+    u64::try_from(number).unwrap_or(u64::MAX)
 }
 
 /// The closing summary.
@@ -380,7 +386,7 @@ pub fn summary(closing: &Closing, once: bool) -> String {
                     outcome(ended),
                     Span(Duration::from_millis(ended.duration_ms)).to_string(),
                     tokens(ended.usage),
-                    cost(ended.cost_usd),
+                    attempt_cost(ended.cost_usd, ended.cost_source),
                     row.log.display().to_string(),
                 ]
             })
@@ -390,34 +396,31 @@ pub fn summary(closing: &Closing, once: bool) -> String {
             ["ISSUE", "STAGE", "OUTCOME", "DURATION", "TOKENS", "COST", "LOG"],
             &rows,
         ));
-        let count = |outcome| {
+        let ended_as = |outcome| {
             closing
                 .rows
                 .iter()
                 .filter(|row| row.ended.outcome == outcome)
                 .count()
         };
-        let succeeded = count(Outcome::Succeeded);
+        let succeeded = ended_as(Outcome::Succeeded);
         let usage = closing
             .rows
             .iter()
             .fold(Default::default(), |sum: vik_core::outcome::Usage, row| {
                 sum.plus(row.ended.usage)
             });
-        let costs: Vec<_> = closing.rows.iter().filter_map(|row| row.ended.cost_usd).collect();
-        let cost = cost((!costs.is_empty()).then(|| costs.iter().sum()));
+        let rows = closing.rows.iter();
+        let cost = cost_sum(rows.map(|row| (row.ended.cost_usd, row.ended.cost_source)));
         out.push_str(&format!(
             "\n{}: {succeeded} succeeded, {} not; {} tokens, {cost}\n",
-            counted(closing.rows.len(), "attempt"),
+            count(as_u64(closing.rows.len()), "attempt"),
             closing.rows.len() - succeeded,
             tokens(usage)
         ));
     } else if once
         && closing.any_pull
-        && closing.not_found.is_empty()
-        && closing.waiting.is_empty()
-        && closing.budget.is_empty()
-        && closing.failed.is_empty()
+        && closing.exit() == Exit::Done
     {
         out.push_str("nothing to do: no issue of the pull is in the state of a stage\n");
     }
@@ -425,14 +428,24 @@ pub fn summary(closing: &Closing, once: bool) -> String {
         ("budget", &closing.budget),
         ("failed", &closing.failed),
         ("waiting", &closing.waiting),
+        ("parked", &closing.parked),
         ("no progress", &closing.no_progress),
     ] {
+        if what == "parked" && !lines.is_empty() {
+            out.push_str(&format!(
+                "{} parked: `vik explain ISSUE` says why, `vik unpark ISSUE` frees it\n",
+                lines.len()
+            ));
+        }
         for line in lines.iter().take(SHOWN_LINES) {
             out.push_str(&format!("{what}: {}\n", clean(line)));
         }
         if lines.len() > SHOWN_LINES {
             out.push_str(&format!("{what}: … and {} more\n", lines.len() - SHOWN_LINES));
         }
+    }
+    for line in &closing.misspelled {
+        out.push_str(&format!("no stage: {}\n", clean(line)));
     }
     for id in &closing.not_found {
         let id = one_line(id.as_str(), 60);

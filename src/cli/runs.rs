@@ -9,7 +9,7 @@ use vik_core::ids::IssueId;
 
 use super::args::RunsArgs;
 use super::{Done, history, print, print_json};
-use crate::report::{Exit, cost, one_line, table, tokens};
+use crate::report::{Exit, cost_sum, one_line, table, tokens};
 
 /// Lists runs, oldest first.
 pub fn run(workflow: &Path, args: &RunsArgs) -> Done {
@@ -37,11 +37,10 @@ fn text(runs: &[RunView]) -> String {
                 .attempts
                 .iter()
                 .fold(vik_core::outcome::Usage::default(), |sum, a| sum.plus(a.usage));
-            let costs: Vec<_> = run
+            let costs = run
                 .attempts
                 .iter()
-                .filter_map(|attempt| attempt.cost_usd)
-                .collect();
+                .map(|attempt| (attempt.cost_usd, attempt.cost_source));
             let took: u64 = run
                 .attempts
                 .iter()
@@ -58,7 +57,7 @@ fn text(runs: &[RunView]) -> String {
                 run.attempts.len().to_string(),
                 Span(Duration::from_millis(took)).to_string(),
                 tokens(usage),
-                cost((!costs.is_empty()).then(|| costs.iter().sum())),
+                cost_sum(costs),
                 one_line(&run.issue_title, 50),
             ]
         })

@@ -8,7 +8,7 @@ use vik_api::{SCHEMA, ScheduleResult, ScheduleView, ScheduledView};
 use super::args::ScheduleArgs;
 use super::{Done, history, print, print_json};
 use crate::crash::wall_clock;
-use crate::report::{Exit, Failure, ago, one_line, table};
+use crate::report::{Exit, Failure, one_line, table, when};
 use crate::schedule::{Book, Timing};
 use crate::workflow_file::{LoadedWorkflow, WorkflowFile, absolute};
 
@@ -66,7 +66,7 @@ fn text(view: &ScheduleView, now: Timestamp) -> String {
                 one_line(&entry.cron, 30),
                 entry.time_zone.clone(),
                 entry.next_due.map_or_else(dash, |due| due.to_string()),
-                last.map_or_else(dash, |last| format!("{} ago", ago(last.started_at, now))),
+                last.map_or_else(dash, |last| when(last.started_at, now)),
                 last.map_or_else(dash, |last| word(last.result).to_owned()),
                 said(entry),
             ]

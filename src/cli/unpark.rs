@@ -7,7 +7,7 @@ use vik_api::Verb;
 use super::args::UnparkArgs;
 use super::client::{self, Done as Did};
 use super::{Done, print};
-use crate::report::{Exit, one_line};
+use crate::report::{count, Exit, one_line};
 
 /// Frees what is parked for an issue.
 pub fn run(workflow: &Path, args: &UnparkArgs) -> Done {
@@ -21,8 +21,7 @@ pub fn run(workflow: &Path, args: &UnparkArgs) -> Done {
         Did::Did(_) => {
             let more = match args.attempts {
                 None => String::new(),
-                Some(1) => ", with 1 attempt more".to_owned(),
-                Some(count) => format!(", with {count} attempts more"),
+                Some(more) => format!(", with {} more", count(more.into(), "attempt")),
             };
             format!("issue {id} is free{more}; `vik explain {id}` says when it runs\n")
         }

@@ -1,7 +1,8 @@
 //! What the scheduler says, as the wire types say it.
 
 use vik_api::{
-    ApprovalView, DayView, DecisionView, Explanation, HoldView, LifeView, StageState, StageView, WaitingView,
+    ApprovalView, DayView, DecisionView, Explanation, HoldView, LifeView, RootCauseView, SpendView, StageState, StageView,
+    WaitingView,
 };
 use vik_core::approval::Request;
 use vik_core::changes::Decision;
@@ -43,7 +44,7 @@ pub fn explanation(
         life: LifeView {
             attempts: told.life.attempts,
             max_attempts: Some(told.allowed_attempts),
-            spent: told.life.spend.into(),
+            spent: SpendView::of(told.life.spend, scheduler.estimated_life(issue)),
             limit: told.limit.into(),
         },
         day: Some(day(scheduler, workflow, now)),
@@ -54,7 +55,7 @@ pub fn explanation(
 pub fn day(scheduler: &Scheduler, workflow: &Workflow, now: Now) -> DayView {
     DayView {
         date: jiff::tz::Offset::UTC.to_datetime(now.wall).date(),
-        spent: scheduler.spent_today(now).into(),
+        spent: SpendView::of(scheduler.spent_today(now), scheduler.estimated_today(now)),
         limit: workflow.day_limit.into(),
     }
 }
@@ -105,6 +106,10 @@ pub fn hold(hold: &Hold) -> HoldView {
         Hold::Paused { all: true } => Some("`vik continue`".to_owned()),
         Hold::Paused { all: false } => Some("`vik continue ISSUE`".to_owned()),
         Hold::Draining => Some("the next start of Vik".to_owned()),
+        Hold::Blocked { root: Some(root), .. } => {
+            let issue = one_line(root.issue.as_str(), 60);
+            Some(format!("what frees issue {issue}: {}", root.reason.freed_by()))
+        }
         Hold::Blocked { .. } => Some("the end of those issues".to_owned()),
         Hold::Cycle { .. } => Some("a change of what blocks one of them".to_owned()),
         Hold::Parked { freed_by, .. } => Some(freed_by.clone()),
@@ -125,6 +130,19 @@ pub fn hold(hold: &Hold) -> HoldView {
         },
         until: hold.until(),
         freed_by,
+        root_cause: root_cause(hold),
+    }
+}
+
+/// The parked issue that a blocked one waits for in the end.
+fn root_cause(hold: &Hold) -> Option<RootCauseView> {
+    match hold {
+        Hold::Blocked { root: Some(root), .. } => Some(RootCauseView {
+            issue_id: root.issue.clone(),
+            stage: root.stage.clone(),
+            reason: root.reason.as_str().to_owned(),
+        }),
+        _ => None,
     }
 }
 
@@ -137,7 +155,16 @@ fn detail(hold: &Hold) -> String {
         Hold::Slot => "as many issues are worked on as may be (`loop.max_issue_concurrency`)".to_owned(),
         Hold::AgentSlot { agent } => format!("as many attempts of the agent `{agent}` run as may be"),
         Hold::StageSlot => "as many attempts of the stage run as may be".to_owned(),
-        Hold::Blocked { by } => format!("it is blocked by {}", names(by)),
+        Hold::Blocked { by, root: None } => format!("it is blocked by {}", names(by)),
+        Hold::Blocked { by, root: Some(root) } => {
+            let (blockers, issue) = (names(by), one_line(root.issue.as_str(), 60));
+            let why = root.reason.as_str();
+            if **by == [root.issue.clone()] {
+                format!("it is blocked by {issue}, which is parked: {why}")
+            } else {
+                format!("it is blocked by {blockers}; the root cause is issue {issue}, which is parked: {why}")
+            }
+        }
         Hold::Cycle { issues } => format!("these issues wait for each other: {}", names(issues)),
         Hold::ScopeConflict { with, waits } => {
             let with = one_line(with.as_str(), 60);
@@ -185,7 +212,8 @@ fn detail(hold: &Hold) -> String {
     }
 }
 
-fn names(issues: &[IssueId]) -> String {
+/// Issues by their ids; of very many, the first ones.
+pub fn names(issues: &[IssueId]) -> String {
     let named: Vec<_> = issues
         .iter()
         .take(NAMED)
@@ -214,6 +242,7 @@ pub fn waiting(waiting: &Waiting, issue_title: String) -> WaitingView {
         detail: detail(&waiting.hold),
         until: waiting.until,
         attempts: waiting.attempts,
+        root_cause: root_cause(&waiting.hold),
     }
 }
 
@@ -291,6 +320,7 @@ pub fn note(note: &Note) -> String {
             ..
         } => format!("`{stage}`: {}", request.answered(answer, by)),
         Note::Parked { stage, reason, .. } => format!("`{stage}` is parked: {}", reason.as_str()),
+        Note::Closed { stage, .. } => format!("the issue was closed: `{stage}` is parked no more"),
         Note::Freed { stage, .. } => format!("the issue was changed: `{stage}` is freed"),
         Note::Unparked { stage, .. } => format!("`{stage}` is unparked"),
     }

@@ -126,6 +126,7 @@ struct Counts {
     succeeded: u64,
     failed: u64,
     spent: Spend,
+    estimated: Spend,
 }
 
 impl Counts {
@@ -136,6 +137,7 @@ impl Counts {
             self.failed += 1;
         }
         self.spent = self.spent.plus(ended.charged);
+        self.estimated = self.estimated.plus(ended.estimated);
     }
 
     fn part(self, at: Timestamp) -> Part {
@@ -144,7 +146,7 @@ impl Counts {
             started: self.started,
             succeeded: self.succeeded,
             failed: self.failed,
-            spent: self.spent.into(),
+            spent: SpendView::of(self.spent, self.estimated),
         }
     }
 }
@@ -176,7 +178,7 @@ impl Sum {
             attempts: self.counts.started,
             succeeded: self.counts.succeeded,
             failed: self.counts.failed,
-            spent: SpendView::from(self.counts.spent),
+            spent: SpendView::of(self.counts.spent, self.counts.estimated),
             duration_ms: self
                 .durations_ms
                 .iter()

@@ -38,6 +38,7 @@ fn attempt(number: u64, started: i64, ended: Option<(i64, Outcome)>) -> StoredFi
                 tokens: 100,
                 usd: MicroUsd(250_001),
             },
+            estimated: Spend::default(),
         }),
     }
 }

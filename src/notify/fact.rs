@@ -75,7 +75,15 @@ impl Fact {
                 run: parked.run.to_string(),
             }),
             reason: parked.reason.as_str().to_owned(),
-            detail: one_line(parked.detail, DETAIL),
+            detail: match parked.dependents {
+                [] => one_line(parked.detail, DETAIL),
+                held => format!(
+                    "{}; {} for it: {}",
+                    one_line(parked.detail, DETAIL),
+                    if held.len() == 1 { "1 issue waits".to_owned() } else { format!("{} issues wait", held.len()) },
+                    view::names(held)
+                ),
+            },
             freed_by: Some(parked.reason.freed_by().to_owned()),
             day: None,
         }

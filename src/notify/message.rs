@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use jiff::Timestamp;
-use vik_api::{Notification, NotifiedItem, ReportView, SCHEMA};
+use vik_api::{LimitView, Notification, NotifiedItem, ReportView, SCHEMA, cost_text};
 use vik_core::workflow::NotifyEvent;
 
 use super::debounce::Batch;
-use crate::report::{cost, count, one_line, short};
+use crate::report::{count, one_line, spent};
 
 /// The longest id of an issue in a title.
 const ID: usize = 60;
@@ -65,20 +65,19 @@ pub(super) fn of_day(name: &str, workflow: &Path, at: Timestamp, report: ReportV
         count(report.issues, "issue"),
         total.failed,
         count(total.attempts, "attempt"),
-        cost(Some(total.spent.cost_usd)),
+        cost_text(Some(total.spent.cost_usd), total.spent.estimated_usd),
     );
     let mut text = format!("{title}\nfrom {:.0} to {:.0}\n", report.since, report.until);
     for stage in &report.stages {
         let figures = &stage.figures;
         let _ = writeln!(
             text,
-            "{}: {}, {} succeeded, {} failed, {} tokens, {}",
+            "{}: {}, {} succeeded, {} failed, {}",
             one_line(stage.stage.as_str(), ID),
             count(figures.attempts, "attempt"),
             figures.succeeded,
             figures.failed,
-            short(figures.spent.tokens),
-            cost(Some(figures.spent.cost_usd)),
+            spent(&figures.spent, &LimitView::default()),
         );
     }
     finish(

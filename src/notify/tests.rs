@@ -30,6 +30,7 @@ fn parked(id: &str, title: &str, reason: ParkReason, detail: &str) -> Fact {
     let issue = serde_json::json!([{"id": id, "title": title, "state": "todo"}]);
     let issues = Pull::parse(issue.to_string().as_bytes()).unwrap().issues;
     Fact::parked(&Parked {
+        dependents: &[],
         issue: &issues[0],
         run: RunId(uuid::Uuid::from_u64_pair(1, 2)),
         stage: &"work".into(),

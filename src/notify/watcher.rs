@@ -111,6 +111,7 @@ impl Watcher {
                 None
             }
             Progress::Pulled { .. }
+            | Progress::Warning { .. }
             | Progress::PullFailed { .. }
             | Progress::Started(..)
             | Progress::Stopping { .. } => None,

@@ -229,14 +229,20 @@ impl Orchestrator {
             Note::Freed { stage, .. } => {
                 tracing::info!(issue = issue.as_str(), %stage, "the issue was changed: freed");
             }
+            Note::Closed { stage, .. } => {
+                tracing::info!(issue = issue.as_str(), %stage, "the issue was closed: parked no more");
+            }
             Note::Unparked { stage, .. } => tracing::info!(issue = issue.as_str(), %stage, "unparked"),
         }
         self.observer.on(&Progress::Note(issue, note));
         if let Note::Parked { run, .. } = note {
             // It may be free again already: then there is nothing to tell.
             let machine = self.scheduler.machine(issue);
-            let parked = machine
-                .and_then(|machine| machine.runs().iter().find_map(|one| parked(machine.issue(), one)));
+            let dependents = self.scheduler.dependents(issue);
+            let parked = machine.and_then(|machine| {
+                let mut runs = machine.runs().iter();
+                runs.find_map(|one| parked(machine.issue(), one, &dependents))
+            });
             if let Some(parked) = parked.filter(|parked| parked.run == *run) {
                 self.observer.on(&Progress::Parked(&parked));
             }

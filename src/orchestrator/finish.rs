@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use jiff::Timestamp;
 use vik_core::event::Ended;
 use vik_core::ids::IssueId;
-use vik_core::machine::{Machine, Note, ParkReason, Phase};
+use vik_core::machine::{Machine, Note, ParkReason, Phase, Run};
 use vik_core::outcome::Outcome;
 use vik_core::scheduler::{Filter, Hold, Start};
 use vik_store::ledger::CommitError;
@@ -56,6 +56,10 @@ pub struct Closing {
     pub failed: Vec<String>,
     /// Runs that succeeded and yet left everything as it was.
     pub no_progress: Vec<String>,
+    /// What an earlier daemon parked and nobody freed: one line each.
+    pub parked: Vec<String>,
+    /// Issues in a state that a stage takes but for upper and lower case: one line each.
+    pub misspelled: Vec<String>,
     /// Whether it was drained.
     pub drained: bool,
     /// Why nothing could be kept any more, where that ended it.
@@ -80,7 +84,8 @@ impl Closing {
     }
 
     pub(super) fn add_note(&mut self, issue: &IssueId, note: &Note) {
-        let issue = one_line(issue.as_str(), SHOWN_ID);
+        let id = issue;
+        let issue = one_line(id.as_str(), SHOWN_ID);
         match note {
             // The issue left the state of the stage.
             Note::Ended { succeeded: true, .. } => self.changed = true,
@@ -89,17 +94,51 @@ impl Closing {
                 succeeded: false,
                 ..
             } => {
-                self.failed.push(format!(
-                    "{issue} {stage}: failed, and the issue left the stage's state"
-                ));
+                // One that failed in an earlier daemon is no failure of this one.
+                let is_ours = |row: &SummaryRow| row.issue == id.as_str() && row.stage == stage.as_str();
+                if self.rows.iter().any(is_ours) {
+                    self.failed.push(format!(
+                        "{issue} {stage}: failed, and the issue left the stage's state"
+                    ));
+                }
             }
             Note::BackingOff { .. }
             | Note::Awaiting { .. }
             | Note::Answered { .. }
             | Note::Parked { .. }
             | Note::Freed { .. }
+            | Note::Closed { .. }
             | Note::Unparked { .. } => {}
         }
+    }
+
+    fn add_run(&mut self, name: &str, standing: Standing, run: &Run) {
+        let (list, text) = match standing {
+            Standing::Unlisted => return,
+            Standing::Unseen => {
+                self.changed |= run.last_succeeded();
+                return;
+            }
+            Standing::Budget(reason) => (&mut self.budget, format!("parked ({})", reason.as_str())),
+            Standing::FailedAndParked(reason) => {
+                (&mut self.failed, format!("parked ({})", reason.as_str()))
+            }
+            Standing::Failed => (&mut self.failed, "failed".to_owned()),
+            Standing::FailedAndLeft => {
+                let text = "failed, and the pull does not bring the issue any more";
+                (&mut self.failed, text.to_owned())
+            }
+            Standing::Parked(reason, since) => {
+                (&mut self.parked, format!("{}, since {since:.0}", reason.as_str()))
+            }
+            Standing::Cancelled => (&mut self.waiting, "parked (cancelled)".to_owned()),
+            Standing::StateKept => (
+                &mut self.waiting,
+                "parked, its state did not change".to_owned(),
+            ),
+            Standing::NothingDone => (&mut self.no_progress, "parked, nothing changed".to_owned()),
+        };
+        list.push(format!("{name}: {text}"));
     }
 
     /// The exit code: the first that holds (contract, "Exit codes").
@@ -108,11 +147,14 @@ impl Closing {
             (Exit::Interrupted, self.stopped),
             (Exit::Budget, !self.budget.is_empty()),
             (Exit::Failed, !self.failed.is_empty()),
-            (Exit::NotFound, !self.any_pull || !self.not_found.is_empty()),
+            (
+                Exit::NotFound,
+                !self.any_pull || !self.not_found.is_empty() || !self.misspelled.is_empty(),
+            ),
             // What the tracker would say now is not known: the work waits for it.
             (
                 Exit::Waiting,
-                !self.waiting.is_empty() || self.pull_error.is_some(),
+                !self.waiting.is_empty() || !self.parked.is_empty() || self.pull_error.is_some(),
             ),
             (
                 Exit::NoProgress,
@@ -123,6 +165,53 @@ impl Closing {
             .into_iter()
             .find(|(_, holds)| *holds)
             .map_or(Exit::Done, |(exit, _)| exit)
+    }
+}
+
+/// What is left of a run when the loop ends, as the summary and the exit code have it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    /// Nothing to say, or it is said with all that waits.
+    Unlisted,
+    /// No pull has shown what its last attempt did.
+    Unseen,
+    /// A limit stopped it.
+    Budget(ParkReason),
+    /// It failed.
+    Failed,
+    /// It failed, and the pull does not bring its issue any more.
+    FailedAndLeft,
+    /// It failed, and is parked.
+    FailedAndParked(ParkReason),
+    /// It was parked before this loop began.
+    Parked(ParkReason, Timestamp),
+    /// A person cancelled it.
+    Cancelled,
+    /// It changed something, yet the issue kept its state.
+    StateKept,
+    /// It changed nothing.
+    NothingDone,
+}
+
+/// Decides what is left of a run. `is_present`: the last pull brought its issue; `ended_here`: an attempt of it ended in
+/// this loop.
+fn standing(run: &Run, started_at: Timestamp, is_present: bool, ended_here: bool) -> Standing {
+    let failed = run.last.is_some() && !run.last_succeeded() && !run.last_cancelled();
+    match &run.phase {
+        Phase::Parked { since, reason, .. } => match reason {
+            ParkReason::OverBudget | ParkReason::IssueLimit => Standing::Budget(*reason),
+            _ if *since < started_at => Standing::Parked(*reason, *since),
+            ParkReason::NoProgress if run.changed => Standing::StateKept,
+            ParkReason::NoProgress => Standing::NothingDone,
+            ParkReason::Cancelled => Standing::Cancelled,
+            _ => Standing::FailedAndParked(*reason),
+        },
+        Phase::Settling { .. } if failed => Standing::Failed,
+        Phase::Settling { .. } => Standing::Unseen,
+        // No pull brings its issue, so no next attempt starts by itself.
+        Phase::BackingOff { .. } if failed && ended_here && !is_present => Standing::FailedAndLeft,
+        // What waits for its time or a person is listed with all that waits.
+        Phase::Active { .. } | Phase::BackingOff { .. } | Phase::Awaiting { .. } => Standing::Unlisted,
     }
 }
 
@@ -143,6 +232,7 @@ impl Orchestrator {
             .filter(|(_, found)| !found)
             .map(|(id, _)| id.clone())
             .collect();
+        closing.misspelled = std::mem::take(&mut self.misspelled);
         self.look_over_runs(&mut closing);
         // Of a daemon that was told to end, what waits is no news.
         if !closing.stopped && !closing.drained {
@@ -159,51 +249,17 @@ impl Orchestrator {
             .filter(|(issue, run)| {
                 (issues.is_empty() || issues.contains(issue))
                     && (stages.is_empty() || stages.contains(&run.stage))
-                    && self.scheduler.machine(issue).is_some_and(Machine::is_present)
             })
             .collect();
         runs.sort_by_key(|(id, run)| (*id, &run.stage));
         for (issue, run) in runs {
-            let failed = run.last.is_some() && !run.last_succeeded();
+            let is_present = self.scheduler.machine(issue).is_some_and(Machine::is_present);
+            let ended_here = closing
+                .rows
+                .iter()
+                .any(|row| row.issue == issue.as_str() && row.stage == run.stage.as_str());
             let name = format!("{} {}", one_line(issue.as_str(), SHOWN_ID), run.stage);
-            match &run.phase {
-                Phase::Parked { since, reason, .. } => {
-                    self.look_over_parked(closing, &name, *since, *reason, run.changed);
-                }
-                Phase::Settling { .. } if failed && !run.last_cancelled() => {
-                    closing.failed.push(format!("{name}: failed"));
-                }
-                // No pull has told yet what it did to its issue.
-                Phase::Settling { .. } => closing.changed |= run.last_succeeded(),
-                // What waits for a person is told with all that waits.
-                Phase::Active { .. } | Phase::BackingOff { .. } | Phase::Awaiting { .. } => {}
-            }
-        }
-    }
-
-    fn look_over_parked(
-        &self,
-        closing: &mut Closing,
-        name: &str,
-        since: Timestamp,
-        reason: ParkReason,
-        changed: bool,
-    ) {
-        let line = format!("{name}: parked ({})", reason.as_str());
-        match reason {
-            ParkReason::OverBudget | ParkReason::IssueLimit => closing.budget.push(line),
-            // An earlier daemon has told that it failed.
-            _ if since < self.started_at => closing.waiting.push(format!("{line} since {since:.0}")),
-            ParkReason::NoProgress if changed => {
-                closing
-                    .waiting
-                    .push(format!("{name}: parked, its state did not change"));
-            }
-            ParkReason::NoProgress => closing
-                .no_progress
-                .push(format!("{name}: parked, nothing changed")),
-            ParkReason::Cancelled => closing.waiting.push(line),
-            _ => closing.failed.push(line),
+            closing.add_run(&name, standing(run, self.started_at, is_present, ended_here), run);
         }
     }
 
@@ -226,3 +282,6 @@ impl Orchestrator {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -181,6 +181,8 @@ pub struct Orchestrator {
     digest_key: RandomState,
     /// Whether a pull brought each issue named by `--issue` (and it matched a stage).
     found: Vec<(IssueId, bool)>,
+    /// Issues of the last good pull in a state that a stage takes but for upper and lower case: a line each.
+    misspelled: Vec<String>,
     closing: Closing,
     observer: Box<dyn Observer>,
     shims: Shims,
@@ -275,6 +277,7 @@ impl Orchestrator {
             field_warnings: BTreeSet::new(),
             digest_key: RandomState::new(),
             found,
+            misspelled: Vec::new(),
             closing: Closing::default(),
             observer,
             shims: Shims::default(),

@@ -32,6 +32,11 @@ pub enum Progress<'a> {
         /// Why.
         error: &'a str,
     },
+    /// Something is most likely not as it is meant.
+    Warning {
+        /// What, in one line.
+        text: &'a str,
+    },
     /// An attempt started.
     Started(&'a Start, &'a Live),
     /// An attempt ended.
@@ -90,6 +95,8 @@ pub struct Parked<'a> {
     pub reason: ParkReason,
     /// The same in a person's words.
     pub detail: &'a str,
+    /// The issues that wait for this one, over others too.
+    pub dependents: &'a [IssueId],
 }
 
 /// What waits for a person's word.

@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use vik_api::{DaemonState, LastPull};
-use vik_core::issue::{Pull, Skipped};
+use vik_core::issue::{Misspelled, Pull, Skipped};
 use vik_core::scheduler::Input;
 
 use super::{Event, Orchestrator, PULL_GAP, Progress};
 use crate::host::millis;
 use crate::intake::{self, PullError};
-use crate::report;
+use crate::report::{self, one_line};
 
 /// The most warnings that a status shows.
 const MAX_WARNINGS: usize = 20;
@@ -131,6 +131,7 @@ impl Orchestrator {
         };
         self.last_good = Some(good);
         self.look_for_named(&pull.issues);
+        self.note_misspelled(&pull.misspelled);
         self.pulled_well(good, &pull.skipped, took);
         self.handle(Input::Pulled(pull.issues));
     }
@@ -167,7 +168,7 @@ impl Orchestrator {
     fn shown_warnings(&self) -> Vec<String> {
         let warnings = self.field_warnings.iter().take(MAX_WARNINGS);
         warnings
-            .map(|warning| vik_mask::mask(&report::one_line(&warning.to_string(), 200)).into_owned())
+            .map(|warning| vik_mask::mask(&one_line(&warning.to_string(), 200)).into_owned())
             .collect()
     }
 
@@ -211,6 +212,33 @@ impl Orchestrator {
         if std::mem::take(&mut self.pull_again) {
             self.ask_for_pull();
         }
+    }
+
+    /// Warns, once, of issues in a state that a stage takes but for upper and lower case: nothing will start for them.
+    fn note_misspelled(&mut self, found: &[Misspelled]) {
+        let policy = &self.workflow.issue;
+        let named = &self.options.filter.issues;
+        let lines: Vec<_> = found
+            .iter()
+            .filter(|one| !self.workflow.is_terminal(&one.state))
+            .filter(|one| named.is_empty() || named.contains(&one.id))
+            .map(|one| {
+                let stage = policy.stages.iter().find(|stage| stage.when_state == *one.wanted);
+                format!(
+                    "issue {} is in the state `{}`, which no stage takes: did you mean `{}` (stage `{}`)? States are \
+                     compared exactly",
+                    one_line(one.id.as_str(), 60),
+                    one_line(&one.state, 60),
+                    one.wanted,
+                    stage.map_or("?", |stage| stage.name.as_str())
+                )
+            })
+            .collect();
+        for text in lines.iter().filter(|line| !self.misspelled.contains(line)) {
+            tracing::warn!("{text}");
+            self.observer.on(&Progress::Warning { text });
+        }
+        self.misspelled = lines;
     }
 
     pub(super) fn look_for_named(&mut self, issues: &[vik_core::issue::Issue]) {

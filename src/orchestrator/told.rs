@@ -2,6 +2,7 @@
 
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
+use vik_core::ids::IssueId;
 use vik_core::issue::Issue;
 use vik_core::limits::LimitScope;
 use vik_core::machine::{Phase, Run};
@@ -10,7 +11,11 @@ use super::progress::Parked;
 use super::{Orchestrator, Progress};
 
 /// A run that is parked, as it is told.
-pub(super) fn parked<'a>(issue: &'a Issue, run: &'a Run) -> Option<Parked<'a>> {
+pub(super) fn parked<'a>(
+    issue: &'a Issue,
+    run: &'a Run,
+    dependents: &'a [IssueId],
+) -> Option<Parked<'a>> {
     match &run.phase {
         Phase::Parked {
             since,
@@ -24,6 +29,7 @@ pub(super) fn parked<'a>(issue: &'a Issue, run: &'a Run) -> Option<Parked<'a>> {
             since: *since,
             reason: *reason,
             detail,
+            dependents,
         }),
         _ => None,
     }
@@ -34,7 +40,8 @@ impl Orchestrator {
     pub fn parked(&self) -> impl Iterator<Item = Parked<'_>> {
         self.scheduler.runs().filter_map(|(issue, run)| {
             let machine = self.scheduler.machine(issue)?;
-            parked(machine.issue(), run)
+            // Who waits for it is known after the first pull.
+            parked(machine.issue(), run, &[])
         })
     }
 

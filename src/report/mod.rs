@@ -12,7 +12,9 @@ use vik_api::ErrorBody;
 
 pub use exit::Exit;
 pub use table::{stdout_width, table, table_within, wrap};
-pub use text::{ago, clean, cost, count, one_line, short, spent, tail_lines, tokens};
+pub use vik_core::plural::count;
+
+pub use text::{ago, attempt_cost, clean, cost, cost_sum, count_short, lasting, one_line, short, spent, spent_cost, tail_lines, tokens, until, when};
 
 /// An error and its causes on one line, from the outside in.
 pub fn chain(error: &dyn Error) -> String {

@@ -264,9 +264,10 @@ impl Work<'_> {
             self.log = Some(log.log);
         }
         if let Ok(follower) = self.follower()
-            && let Ok((mut adapter, ..)) = follower.finish().await
+            && let Ok(mut finished) = follower.finish().await
         {
-            self.take_in(&mut *adapter);
+            self.answered = Some(finished.answered);
+            self.take_in(&mut *finished.adapter);
         }
     }
 
@@ -429,7 +430,7 @@ impl Work<'_> {
             }
             Err(lost) => Some(lost),
         };
-        let (mut adapter, log, overrun) = match follower.finish().await {
+        let mut finished = match follower.finish().await {
             Ok(finished) => finished,
             Err(error) => {
                 if let FollowError::Log(error) = &error {
@@ -444,9 +445,10 @@ impl Work<'_> {
         };
         let stopping = stopping
             .or_else(|| self.overrun())
-            .or_else(|| overrun.as_ref().map(took_too_much));
-        self.log = Some(log);
-        self.take_in(&mut *adapter);
+            .or_else(|| finished.overrun.as_ref().map(took_too_much));
+        self.log = Some(finished.log);
+        self.answered = Some(finished.answered);
+        self.take_in(&mut *finished.adapter);
         match (unproven(&proof), stopping, lost) {
             (Some(trouble), ..) | (None, Some(trouble), _) => Err(trouble.into()),
             (None, None, Some(lost)) => {

@@ -116,6 +116,8 @@ pub(super) struct Work<'a> {
     pub(super) proof: Option<&'static str>,
     /// Whether the agent's own program was started.
     pub(super) agent_ran: bool,
+    /// Whether the agent's model answered, once all its output was read.
+    pub(super) answered: Option<bool>,
     /// Why the earlier conversation was not gone on with.
     pub(super) resume_failure: Option<String>,
     /// Whether the workspace is being made.
@@ -223,6 +225,7 @@ impl<'a> Work<'a> {
             exit: None,
             proof: None,
             agent_ran: false,
+            answered: None,
             resume_failure: None,
             preparing: false,
             changed: None,

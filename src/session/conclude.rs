@@ -59,8 +59,6 @@ impl Work<'_> {
             .map_or(Outcome::Succeeded, |trouble| trouble.outcome);
         let failure_class = trouble.as_ref().and_then(|trouble| trouble.class);
         let (spend, cost_source) = figures(profile, conclusion.usage, conclusion.cost_usd);
-        let ran = self.agent_ran;
-        let (charged, source) = charge(ran, outcome, spend, cost_source, profile.estimate);
         let reason = trouble.as_ref().map(|trouble| trouble.reason.clone());
         let resets_at = (failure_class == Some(FailureClass::RateLimit))
             .then(|| {
@@ -74,28 +72,14 @@ impl Work<'_> {
             .unwrap_or_else(Timestamp::now);
         let took = until.duration_since(self.began).as_millis();
         let proof = self.proof.map(str::to_owned);
-        let ended = Ended {
-            outcome,
-            failure_class,
-            exit_code: exit.and_then(|record| record.code),
-            signal: exit.and_then(|record| record.signal),
-            duration_ms: u64::try_from(took).unwrap_or(0),
-            usage: conclusion.usage,
-            cost_usd: (source != CostSource::None).then(|| charged.usd.usd()),
-            cost_source: source,
-            reason: reason.clone(),
-            last_message: conclusion.last_message.clone(),
-            provider_session_id: conclusion.provider_session_id.clone(),
-            workspace_changed: self.changed,
-            proof: proof.clone(),
-        };
         let report = Report {
             outcome,
             failure_class,
-            reason,
+            reason: reason.clone(),
             feedback: trouble.and_then(|trouble| trouble.feedback),
             changed: self.changed,
-            ran,
+            ran: self.agent_ran,
+            answered: self.answered,
             spend,
             cost_source,
             usage: conclusion.usage,
@@ -103,7 +87,23 @@ impl Work<'_> {
             provider_session_id: conclusion.provider_session_id.clone(),
             resume_failed: self.resume_failure.is_some() || self.kept.resume_refused.is_some(),
             preparing: self.preparing,
-            exit_code: ended.exit_code,
+            exit_code: exit.and_then(|record| record.code),
+            proof: proof.clone(),
+        };
+        let (charged, source) = charge(&report, spend, profile.estimate);
+        let ended = Ended {
+            outcome,
+            failure_class,
+            exit_code: report.exit_code,
+            signal: exit.and_then(|record| record.signal),
+            duration_ms: u64::try_from(took).unwrap_or(0),
+            usage: conclusion.usage,
+            cost_usd: (source != CostSource::None).then(|| charged.usd.usd()),
+            cost_source: source,
+            reason,
+            last_message: conclusion.last_message.clone(),
+            provider_session_id: conclusion.provider_session_id.clone(),
+            workspace_changed: self.changed,
             proof,
         };
         (ended, report)

@@ -76,6 +76,8 @@ pub struct Follower {
     words: Vec<Word>,
     kept: KeptOutput,
     overrun: Option<Overrun>,
+    /// Whether the agent's model has answered.
+    answered: bool,
 }
 
 /// The tool calls that are open, oldest first. One may end in the same look in which the next begins.
@@ -112,6 +114,18 @@ impl OpenTools {
     }
 }
 
+/// What is left of a follower when all output was read.
+pub struct Finished {
+    /// It has seen every line.
+    pub adapter: Box<dyn Adapter>,
+    /// It has every event.
+    pub log: SessionLog,
+    /// Whether the agent's model has answered, in what this daemon and earlier ones read.
+    pub answered: bool,
+    /// Whether what is kept of the agent takes too much of the disk.
+    pub overrun: Option<Overrun>,
+}
+
 impl std::fmt::Debug for Follower {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Follower")
@@ -146,6 +160,7 @@ impl Follower {
             tools: OpenTools::default(),
             kept,
             overrun: None,
+            answered: false,
         })
     }
 
@@ -291,6 +306,7 @@ impl Follower {
             tools: &mut self.tools,
             told: &mut self.told,
             words: &mut self.words,
+            answered: &mut self.answered,
         }
     }
 
@@ -307,11 +323,11 @@ impl Follower {
         });
     }
 
-    /// The process is gone: maps the rest, a last line without a newline too, and gives back its parts.
+    /// The process is gone: maps the rest, a last line without a newline too, and returns what is left of it.
     ///
     /// # Errors
     /// When reading fails, or the log cannot be written.
-    pub async fn finish(mut self) -> Result<(Box<dyn Adapter>, SessionLog, Option<Overrun>), FollowError> {
+    pub async fn finish(mut self) -> Result<Finished, FollowError> {
         while self.look()? {
             tokio::task::yield_now().await;
         }
@@ -325,7 +341,12 @@ impl Follower {
         lines.finish(mapper.raw, &mut |line| mapper.line(line))?;
         self.track();
         self.log.flush()?;
-        Ok((self.adapter, self.log, self.overrun))
+        Ok(Finished {
+            adapter: self.adapter,
+            log: self.log,
+            answered: self.answered,
+            overrun: self.overrun,
+        })
     }
 
     fn at_end(&mut self) -> Result<bool, FollowError> {
@@ -344,6 +365,7 @@ struct Mapper<'f> {
     tools: &'f mut OpenTools,
     told: &'f mut u64,
     words: &'f mut Vec<Word>,
+    answered: &'f mut bool,
 }
 
 impl Mapper<'_> {
@@ -368,11 +390,13 @@ impl Mapper<'_> {
             tools,
             told,
             at,
+            answered,
             ..
         } = self;
         let mut result = Ok(());
         adapter.line(masked.as_bytes(), &mut |event: Event<'_>| {
             tools.note(&event);
+            **answered |= event.is_answer();
             if **told > 0 {
                 **told -= 1;
             } else if result.is_ok() {

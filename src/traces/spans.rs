@@ -14,7 +14,7 @@ use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use vik_core::event::Ended;
 use vik_core::ids::RunId;
-use vik_core::outcome::{Outcome, Usage};
+use vik_core::outcome::{CostSource, Outcome, Usage};
 use vik_store::{AttemptFiles, AttemptRecord, History, PastAttempt};
 
 use super::{Over, Run};
@@ -117,6 +117,7 @@ fn attempt(record: &AttemptRecord, ended: &Ended, at: Timestamp) -> SpanData {
         KeyValue::new("vik.outcome", ended.outcome.as_str()),
     ];
     attributes.extend(usage(&ended.usage, ended.cost_usd));
+    attributes.push(KeyValue::new("vik.cost_source", ended.cost_source.as_str()));
     if let Some(model) = &record.model {
         attributes.push(KeyValue::new("gen_ai.request.model", model.clone()));
     }
@@ -276,6 +277,10 @@ fn run_span(layout: &Layout, run: &Run) -> Option<SpanData> {
     let ended = || attempts.iter().filter_map(|attempt| attempt.ended.as_ref());
     let tokens = ended().fold(Usage::default(), |sum, ended| sum.plus(ended.usage));
     let cost = ended().filter_map(|ended| ended.cost_usd).reduce(|a, b| a + b);
+    let estimated = ended()
+        .filter(|ended| ended.cost_source == CostSource::Estimate)
+        .filter_map(|ended| ended.cost_usd)
+        .reduce(|a, b| a + b);
     let mut attributes = vec![
         KeyValue::new("vik.issue.id", one_line(run.issue.as_str(), WORDS)),
         KeyValue::new("vik.run.id", run.id.to_string()),
@@ -287,6 +292,7 @@ fn run_span(layout: &Layout, run: &Run) -> Option<SpanData> {
     let tokens = i64::try_from(tokens.total()).unwrap_or(i64::MAX);
     attributes.push(KeyValue::new("vik.run.tokens", tokens));
     attributes.extend(cost.map(|cost| KeyValue::new("vik.run.cost_usd", cost)));
+    attributes.extend(estimated.map(|cost| KeyValue::new("vik.run.estimated_cost_usd", cost)));
     if !run.succeeded {
         attributes.push(KeyValue::new("error.type", run.state.clone()));
     }

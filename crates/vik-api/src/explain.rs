@@ -159,6 +159,20 @@ pub struct HoldView {
     pub until: Option<Timestamp>,
     /// What would free it, where time does not.
     pub freed_by: Option<String>,
+    /// For `blocked`: the parked issue that all of it waits for in the end, where there is one.
+    #[serde(default)]
+    pub root_cause: Option<RootCauseView>,
+}
+
+/// A parked issue that others wait for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RootCauseView {
+    /// The issue.
+    pub issue_id: IssueId,
+    /// Its stage that is parked.
+    pub stage: StageName,
+    /// Why, as in `parked`.
+    pub reason: String,
 }
 
 /// One recorded decision.

@@ -20,7 +20,7 @@ mod trace;
 pub use control::{PROTOCOL, Request, Response, Verb};
 pub use error::ErrorBody;
 pub use explain::{
-    DecisionView, Explained, Explanation, HoldView, StageIntentView, StageState, StageView, TrustView,
+    DecisionView, Explained, Explanation, HoldView, RootCauseView, StageIntentView, StageState, StageView, TrustView,
 };
 pub use notify::{Notification, NotifiedItem, NotifierView};
 pub use pages::{Decided, DecisionsPage, EventsPage, Health, IssuesPage, RunsPage, StderrTail};
@@ -30,7 +30,7 @@ pub use runs::{AttemptView, OutputView, RunState, RunView};
 pub use schedule::{LastRun, ScheduleResult, ScheduleView, ScheduledView, SkippedRun};
 pub use sessions::{DiffView, Excerpt, Fact, FeedEvent, FileChange, FileDiff, ScriptView, SessionDetail};
 pub use sign_ins::{SignIn, SignInView, SignInsPage, SignedIn};
-pub use spend::{DayView, LifeView, LimitView, SpendView};
+pub use spend::{DayView, LifeView, LimitView, SpendView, cost_text};
 pub use status::{
     ApiView, ApprovalView, Daemon, DaemonState, LastPull, LedgerView, ParkedView, PullCounts, RejectedEdit,
     SCHEMA, SessionView, StageDef, Status, WaitingView, WorkflowView,

@@ -5,21 +5,70 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use vik_core::limits::{Limit, Spend};
 
-/// Tokens and money.
+/// Tokens and money, with the parts of them that are estimates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SpendView {
     /// Input and output tokens together.
     pub tokens: u64,
     /// Money.
     pub cost_usd: f64,
+    /// The part of `tokens` that is an estimate: what agents that were cut off did not report.
+    #[serde(default)]
+    pub estimated_tokens: u64,
+    /// The part of `cost_usd` that is an estimate.
+    #[serde(default)]
+    pub estimated_usd: f64,
+}
+
+impl SpendView {
+    /// A sum, and the part of it that is an estimate.
+    pub fn of(spend: Spend, estimated: Spend) -> Self {
+        Self {
+            tokens: spend.tokens,
+            cost_usd: spend.usd.usd(),
+            estimated_tokens: estimated.tokens,
+            estimated_usd: estimated.usd.usd(),
+        }
+    }
+
+    /// Returns both sums together.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            tokens: self.tokens.saturating_add(other.tokens),
+            cost_usd: self.cost_usd + other.cost_usd,
+            estimated_tokens: self.estimated_tokens.saturating_add(other.estimated_tokens),
+            estimated_usd: self.estimated_usd + other.estimated_usd,
+        }
+    }
 }
 
 impl From<Spend> for SpendView {
     fn from(spend: Spend) -> Self {
-        Self {
-            tokens: spend.tokens,
-            cost_usd: spend.usd.usd(),
+        Self::of(spend, Spend::default())
+    }
+}
+
+/// Returns a cost for people, its estimated part apart: `$1.20 + ~$0.50 estimated`; a dash where none is known.
+pub fn cost_text(usd: Option<f64>, estimated_usd: f64) -> String {
+    let money = |usd: f64| {
+        if usd > 0.0 && usd < 0.01 {
+            format!("${usd:.4}")
+        } else {
+            format!("${usd:.2}")
         }
+    };
+    // Sums of fractions are not exact: less than a millionth is nothing.
+    const NOTHING: f64 = 5e-7;
+    match usd {
+        None => "-".to_owned(),
+        Some(usd) if estimated_usd < NOTHING => money(usd),
+        Some(usd) if usd - estimated_usd < NOTHING => format!("~{} estimated", money(estimated_usd)),
+        Some(usd) => format!(
+            "{} + ~{} estimated",
+            money(usd - estimated_usd),
+            money(estimated_usd)
+        ),
     }
 }
 
@@ -71,4 +120,24 @@ pub struct LifeView {
     pub spent: SpendView,
     /// What may be.
     pub limit: LimitView,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cost_shows_its_estimated_part_apart() {
+        for (usd, estimated, text) in [
+            (None, 0.0, "-"),
+            (Some(0.0), 0.0, "$0.00"),
+            (Some(1.2), 0.0, "$1.20"),
+            (Some(0.0031), 0.0, "$0.0031"),
+            (Some(1.7), 0.5, "$1.20 + ~$0.50 estimated"),
+            (Some(0.5), 0.5, "~$0.50 estimated"),
+            (Some(0.1 + 0.2), 0.3, "~$0.30 estimated"),
+        ] {
+            assert_eq!(cost_text(usd, estimated), text);
+        }
+    }
 }

@@ -9,7 +9,7 @@ use vik_core::approval::Request;
 use vik_core::ids::{AgentName, IssueId, StageName};
 use vik_core::outcome::Usage;
 
-use crate::{DayView, LimitView, NotifierView, SpendView};
+use crate::{DayView, LimitView, NotifierView, RootCauseView, SpendView};
 
 /// The version of the `--json` outputs.
 pub const SCHEMA: u32 = 1;
@@ -325,4 +325,7 @@ pub struct WaitingView {
     pub until: Option<Timestamp>,
     /// Attempts used so far.
     pub attempts: u32,
+    /// For `blocked`: the parked issue that all of it waits for in the end, where there is one.
+    #[serde(default)]
+    pub root_cause: Option<RootCauseView>,
 }

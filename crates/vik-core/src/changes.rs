@@ -3,6 +3,8 @@
 //! The scheduler gathers [`Changes`] while it decides; the ledger commits them in one transaction, and only then are the
 //! effects carried out. What the ledger gives back at the next start is [`Stored`].
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use jiff::civil::Date;
 use serde::{Deserialize, Serialize};
@@ -106,6 +108,17 @@ pub struct Stored {
     pub machines: Vec<Machine>,
     /// What was spent on the latest days, newest last.
     pub days: Vec<(Date, Spend)>,
+    /// The parts of all charges that are estimates.
+    pub estimates: Estimates,
     /// Whether everything is paused.
     pub paused: bool,
+}
+
+/// Sums of the parts of charges that are estimates. They follow from the attempts that ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Estimates {
+    /// By day (UTC).
+    pub days: BTreeMap<Date, Spend>,
+    /// By issue, in its whole life.
+    pub issues: BTreeMap<IssueId, Spend>,
 }

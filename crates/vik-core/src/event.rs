@@ -191,6 +191,15 @@ pub enum Event<'a> {
 }
 
 impl Event<'_> {
+    /// Whether the event shows that the agent's model has answered.
+    pub fn is_answer(&self) -> bool {
+        match self {
+            Self::Message { .. } | Self::Reasoning { .. } | Self::ToolCall { .. } => true,
+            Self::TokenUsage { usage, .. } => usage.total() > 0,
+            _ => false,
+        }
+    }
+
     /// Something that Vik has to say, which ended nothing.
     pub fn note(message: String) -> Self {
         Self::Error {

@@ -97,7 +97,23 @@ pub struct Pull {
     pub skipped: Vec<Skipped>,
     /// Fields of kept issues that hold something of another type.
     pub warnings: Vec<FieldWarning>,
+    /// Good items whose state is wanted but for upper and lower case; the first ones where there are very many.
+    pub misspelled: Vec<Misspelled>,
 }
+
+/// An issue in a state that differs from a wanted one only by upper and lower case.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Misspelled {
+    /// The issue.
+    pub id: IssueId,
+    /// Its state.
+    pub state: String,
+    /// The state that is wanted.
+    pub wanted: Arc<str>,
+}
+
+/// So many misspelled states of one pull are remembered.
+const MOST_MISSPELLED: usize = 20;
 
 /// Which issues of a pull are kept: of thousands, most are of no interest and would only use memory.
 #[derive(Clone, Debug, Default)]
@@ -254,6 +270,9 @@ impl<'a> Reader<'a, '_> {
                     self.pull.warnings.extend(item.warnings(&issue.id));
                 }
                 self.pull.issues.extend(issue);
+                if self.pull.misspelled.len() < MOST_MISSPELLED {
+                    self.pull.misspelled.extend(item.misspelled(self.wanted));
+                }
                 self.seen.insert(item.id, text);
                 return;
             }
@@ -385,6 +404,20 @@ impl<'a> Item<'a> {
             None if state.is_none() => None,
             _ => Some(self.issue(state)),
         }
+    }
+
+    fn misspelled(&self, wanted: Option<&Wanted>) -> Option<Misspelled> {
+        let states = &wanted?.states;
+        if states.iter().any(|state| **state == *self.state) {
+            return None;
+        }
+        let state = self.state.to_lowercase();
+        let wanted = states.iter().find(|wanted| wanted.to_lowercase() == state)?;
+        Some(Misspelled {
+            id: IssueId::new(&*self.id),
+            state: self.state.clone().into_owned(),
+            wanted: Arc::clone(wanted),
+        })
     }
 
     /// `state`, where it is given, is the same text to be shared.

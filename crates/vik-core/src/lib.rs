@@ -18,6 +18,7 @@ pub mod money;
 pub mod mutation;
 pub mod outcome;
 pub mod outputs;
+pub mod plural;
 pub mod scheduler;
 pub mod time;
 pub mod trust;

@@ -4,8 +4,10 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::machine::Report;
 use crate::money::MicroUsd;
-use crate::outcome::{CostSource, Outcome};
+use crate::outcome::{CostSource, FailureClass, Outcome};
+use crate::plural::count;
 
 /// Tokens and money. Counters of it only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -126,9 +128,9 @@ impl Limit {
     pub fn words(self) -> Option<String> {
         match (self.tokens, self.usd) {
             (None, None) => None,
-            (Some(tokens), None) => Some(format!("{tokens} tokens")),
+            (Some(tokens), None) => Some(count(tokens, "token")),
             (None, Some(usd)) => Some(usd.to_string()),
-            (Some(tokens), Some(usd)) => Some(format!("{tokens} tokens and {usd}")),
+            (Some(tokens), Some(usd)) => Some(format!("{} and {usd}", count(tokens, "token"))),
         }
     }
 
@@ -176,8 +178,8 @@ impl fmt::Display for LimitHit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { spent, limit, .. } = self;
         match self.unit {
-            LimitUnit::Attempts => write!(f, "{spent} of {limit} attempts")?,
-            LimitUnit::Tokens => write!(f, "{spent} of {limit} tokens")?,
+            LimitUnit::Attempts => write!(f, "{spent} of {}", count(*limit, "attempt"))?,
+            LimitUnit::Tokens => write!(f, "{spent} of {}", count(*limit, "token"))?,
             LimitUnit::Usd => write!(f, "{} of {}", MicroUsd(*spent), MicroUsd(*limit))?,
         }
         f.write_str(match self.scope {
@@ -188,33 +190,53 @@ impl fmt::Display for LimitHit {
     }
 }
 
-/// What an attempt that ended is charged, and where the figure comes from.
+/// Returns what an attempt that ended is charged, and where the figure comes from. `reported` is what the agent reported,
+/// at least what it reported while it ran.
 ///
-/// What the agent told counts. An agent that ran, did not succeed and told no tokens or no cost is charged the profile's
-/// estimate in place of what it did not tell: work that was cut off is never free.
-pub fn charge(
-    ran: bool,
-    outcome: Outcome,
-    spend: Option<Spend>,
-    source: CostSource,
-    estimate: Spend,
-) -> (Spend, CostSource) {
-    let told = spend.unwrap_or_default();
-    if !ran || outcome == Outcome::Succeeded {
-        return (told, source);
+/// What was reported counts. An attempt that failed or was cut off after its model had answered, and that reported no
+/// tokens or no cost, is charged the profile's estimate in place of what is missing. Failures of the login, the command
+/// line, a hook or the prompt are never estimated.
+pub fn charge(report: &Report, reported: Option<Spend>, estimate: Spend) -> (Spend, CostSource) {
+    let reported = reported.unwrap_or_default();
+    let source = report.cost_source;
+    let is_free = matches!(
+        report.failure_class,
+        Some(FailureClass::Auth | FailureClass::Usage | FailureClass::Hook)
+    );
+    if report.outcome == Outcome::Succeeded || is_free || !report.has_answered() {
+        return (reported, source);
     }
-    let mut charged = told;
-    let mut charged_source = source;
-    if told.tokens == 0 {
+    let mut charged = reported;
+    if reported.tokens == 0 {
         charged.tokens = estimate.tokens;
     }
-    if source == CostSource::None && told.usd == MicroUsd::default() {
+    if source == CostSource::None && reported.usd == MicroUsd::default() {
         charged.usd = estimate.usd;
     }
-    if charged != told {
-        charged_source = CostSource::Estimate;
+    let source = if charged == reported {
+        source
+    } else {
+        CostSource::Estimate
+    };
+    (charged, source)
+}
+
+/// Returns the part of a charge that is an estimate: what the agent did not report.
+pub fn estimated(reported: Option<Spend>, charged: Spend, source: CostSource) -> Spend {
+    let reported = reported.unwrap_or_default();
+    let is_estimate = source == CostSource::Estimate;
+    Spend {
+        tokens: if is_estimate && reported.tokens == 0 {
+            charged.tokens
+        } else {
+            0
+        },
+        usd: if is_estimate && reported.usd == MicroUsd::default() {
+            charged.usd
+        } else {
+            MicroUsd::default()
+        },
     }
-    (charged, charged_source)
 }
 
 #[cfg(test)]
@@ -228,33 +250,124 @@ mod tests {
         }
     }
 
+    const OUTCOMES: [Outcome; 7] = [
+        Outcome::Succeeded,
+        Outcome::Failed,
+        Outcome::TimedOut,
+        Outcome::Stalled,
+        Outcome::Cancelled,
+        Outcome::OverBudget,
+        Outcome::Lost,
+    ];
+
+    const CLASSES: [Option<FailureClass>; 13] = [
+        None,
+        Some(FailureClass::RateLimit),
+        Some(FailureClass::Overloaded),
+        Some(FailureClass::Auth),
+        Some(FailureClass::Model),
+        Some(FailureClass::Context),
+        Some(FailureClass::Network),
+        Some(FailureClass::Usage),
+        Some(FailureClass::Hook),
+        Some(FailureClass::Verify),
+        Some(FailureClass::Denied),
+        Some(FailureClass::Agent),
+        Some(FailureClass::UnprovenEnd),
+    ];
+
+    fn report(outcome: Outcome, class: Option<FailureClass>, answered: bool) -> Report {
+        Report {
+            ran: true,
+            answered: Some(answered),
+            failure_class: class,
+            ..Report::of(outcome)
+        }
+    }
+
+    /// Every outcome with every class, of an agent that reported nothing: who is charged the estimate.
     #[test]
-    fn what_was_cut_off_is_never_free() {
+    fn estimate_is_charged_for_answers_that_were_cut_off_and_for_nothing_else() {
         let estimate = spend(100, 5);
-        let charge = |ran, outcome, told, source| charge(ran, outcome, told, source, estimate);
-        let (failed, lost) = (Outcome::Failed, Outcome::Lost);
+        for outcome in OUTCOMES {
+            for class in CLASSES {
+                for answered in [false, true] {
+                    let is_free = matches!(
+                        class,
+                        Some(FailureClass::Auth | FailureClass::Usage | FailureClass::Hook)
+                    );
+                    let expected = if answered && outcome != Outcome::Succeeded && !is_free {
+                        (estimate, CostSource::Estimate)
+                    } else {
+                        (Spend::default(), CostSource::None)
+                    };
+                    let charged = charge(&report(outcome, class, answered), None, estimate);
+                    assert_eq!(charged, expected, "{outcome} {class:?} answered: {answered}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn estimate_replaces_only_what_was_not_reported() {
+        let estimate = spend(100, 5);
+        let failed = report(Outcome::Failed, None, true);
+        let tokens = Some(spend(7, 0));
         assert_eq!(
-            charge(true, lost, None, CostSource::None),
-            (estimate, CostSource::Estimate)
+            charge(&failed, tokens, estimate),
+            (spend(7, 5), CostSource::Estimate)
         );
+        assert_eq!(estimated(tokens, spend(7, 5), CostSource::Estimate), spend(0, 5));
+        let priced = Report {
+            cost_source: CostSource::Price,
+            ..failed
+        };
         assert_eq!(
-            charge(true, failed, Some(spend(7, 0)), CostSource::None),
-            (spend(7, 5), CostSource::Estimate),
-            "the tokens are known, the money is not"
-        );
-        assert_eq!(
-            charge(true, failed, Some(spend(7, 3)), CostSource::Price),
+            charge(&priced, Some(spend(7, 3)), estimate),
             (spend(7, 3), CostSource::Price)
         );
+        // An agent of the runtime `command` whose profile has no `estimate`.
+        let script = report(Outcome::TimedOut, None, true);
         assert_eq!(
-            charge(false, failed, None, CostSource::None),
-            (Spend::default(), CostSource::None),
-            "no agent was started"
-        );
-        assert_eq!(
-            charge(true, Outcome::Succeeded, None, CostSource::None),
+            charge(&script, None, Spend::default()),
             (Spend::default(), CostSource::None)
         );
+    }
+
+    /// A record of an older version does not say whether the model answered: then it is enough that the agent ran.
+    #[test]
+    fn unknown_answer_counts_as_one_where_the_agent_ran() {
+        for ran in [false, true] {
+            let lost = Report {
+                ran,
+                ..Report::of(Outcome::Lost)
+            };
+            let (charged, _) = charge(&lost, None, spend(100, 5));
+            assert_eq!(charged == spend(100, 5), ran);
+        }
+    }
+
+    proptest::proptest! {
+        /// Whatever happened: nothing that was reported is lost, nothing is charged beyond report and estimate, and the
+        /// estimated part is exactly what the report lacks.
+        #[test]
+        fn charge_is_report_plus_estimated_part(
+            outcome in 0..OUTCOMES.len(), class in 0..CLASSES.len(), answered in proptest::option::of(proptest::bool::ANY),
+            ran: bool, reported in proptest::option::of((0u64..3, 0u64..3)), estimate in (0u64..3, 0u64..3),
+            is_priced: bool,
+        ) {
+            let reported = reported.map(|(tokens, usd)| spend(tokens, usd));
+            let cost_source = if is_priced { CostSource::Reported } else { CostSource::None };
+            let report = Report {
+                ran, answered, cost_source, failure_class: CLASSES[class], ..Report::of(OUTCOMES[outcome])
+            };
+            let (charged, source) = charge(&report, reported, spend(estimate.0, estimate.1));
+            let known = reported.unwrap_or_default();
+            let part = estimated(reported, charged, source);
+            proptest::prop_assert_eq!(known.plus(part), charged);
+            proptest::prop_assert!(part == Spend::default() || report.has_answered());
+            proptest::prop_assert_eq!(source == CostSource::Estimate, charged != known);
+        }
     }
 
     #[test]

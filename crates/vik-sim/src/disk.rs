@@ -51,6 +51,7 @@ impl Disk {
             machines: self.machines.values().cloned().collect(),
             days: self.days.iter().map(|(date, spend)| (*date, *spend)).collect(),
             paused: self.paused,
+            ..Stored::default()
         }
     }
 }

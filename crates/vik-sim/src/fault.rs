@@ -78,6 +78,8 @@ faults! {
     WallForMono = "wall_for_mono";
     /// A workspace is removed while an agent lives in it.
     RemovedUnderAgent = "removed_under_agent";
+    /// A workspace that is to be removed stays.
+    RemovalForgotten = "removal_forgotten";
     /// Hooks are run again after a restart, although their end is on disk.
     HooksAgain = "hooks_again";
     /// An attempt that is taken up begins from the start again.

@@ -213,6 +213,7 @@ impl Exit {
         report.provider_session_id = rng.percent(80).then(|| format!("p{}", rng.below(1_000)));
         report.resume_failed = rng.percent(10);
         report.proof = Some("cgroup".to_owned());
+        report.answered = rng.percent(80).then(|| self.told.is_some() || rng.percent(60));
         report
     }
 }

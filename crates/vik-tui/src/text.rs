@@ -218,11 +218,7 @@ fn wrap_line(line: &str, width: usize, most: usize, lines: &mut Vec<String>) -> 
 
 /// A cost, or a dash where none is known.
 pub(crate) fn cost(usd: Option<f64>) -> String {
-    match usd {
-        None => "-".to_owned(),
-        Some(usd) if usd > 0.0 && usd < 0.01 => format!("${usd:.4}"),
-        Some(usd) => format!("${usd:.2}"),
-    }
+    vik_api::cost_text(usd, 0.0)
 }
 
 /// A limit of money: `$5`, `$2.50`.

@@ -176,8 +176,9 @@ fn summary(found: &[Found]) -> String {
     let count = |owner| found.iter().filter(|one| one.owner == owner).count();
     let (orphans, waiting) = (count(Owner::Nobody), count(Owner::Shim));
     let mut out = format!(
-        "{} processes: {} owned by a daemon, {waiting} by a shim alone, {orphans} by nobody\n",
+        "{} process{}: {} owned by a daemon, {waiting} by a shim alone, {orphans} by nobody\n",
         found.len(),
+        if found.len() == 1 { "" } else { "es" },
         count(Owner::Daemon),
     );
     let mut workflows: Vec<_> = found

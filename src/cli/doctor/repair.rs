@@ -6,7 +6,7 @@ use vik_store::ledger::{Health, Repaired, check, repair};
 
 use super::super::{Done, history, print, print_json};
 use crate::daemon::{Instance, ledger_failure};
-use crate::report::{Exit, Failure, chain};
+use crate::report::{Exit, Failure, chain, count};
 use crate::workflow_file::absolute;
 
 /// Looks at the ledger, and rebuilds it where it is damaged. What was damaged is kept beside it.
@@ -61,16 +61,21 @@ pub(super) fn healthy(health: &Health) -> String {
     }
 }
 
+fn number(count: usize) -> u64 {
+    u64::try_from(count).unwrap_or(u64::MAX)
+}
+
 pub(super) fn text(found: &str, repaired: &Repaired) -> String {
     let mut out = format!("found: {found}\n");
     out.push_str(&format!(
-        "rebuilt: {} issues and {} attempts\n",
-        repaired.issues, repaired.attempts
+        "rebuilt: {} and {}\n",
+        count(number(repaired.issues), "issue"),
+        count(number(repaired.attempts), "attempt"),
     ));
     if !repaired.open.is_empty() {
         out.push_str(&format!(
-            "{} attempts have no end yet: the next daemon takes them up, or ends them\n",
-            repaired.open.len()
+            "{} without an end yet: the next daemon resumes or ends each\n",
+            count(number(repaired.open.len()), "attempt")
         ));
     }
     for path in &repaired.moved {

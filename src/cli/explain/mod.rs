@@ -5,16 +5,21 @@ mod text;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use vik_api::{Daemon, DaemonState, Explained, Explanation, HoldView, Response, SCHEMA, Verb};
+use vik_api::{
+    Daemon, DaemonState, Explained, Explanation, HoldView, Response, SCHEMA, StageState, Verb,
+};
 use vik_core::changes::Decision;
 use vik_core::ids::IssueId;
-use vik_core::scheduler::{Filter, Scheduler};
+use vik_core::machine::Machine;
+use vik_core::scheduler::{Filter, Hold, Scheduler, nearest};
 use vik_core::time::{Mono, Now};
+use vik_core::workflow::Workflow;
 use vik_store::ledger::Reader;
 
 pub(super) use text::{answer, heading, intent, limits, paragraph};
@@ -148,6 +153,7 @@ fn from_ledger(path: &Path, ledger: &Reader, issue: &IssueId) -> Result<Option<E
         wall: Timestamp::now(),
         mono: Mono(Duration::ZERO),
     };
+    let block = block(ledger, &workflow, &stored.machines, issue)?;
     let (scheduler, _) = Scheduler::restore(Arc::clone(&workflow), Filter::default(), [0; 6], stored, now);
     let mut explanation = view::explanation(&scheduler, &workflow, issue, now);
     if let Some(explanation) = &mut explanation {
@@ -163,12 +169,57 @@ fn from_ledger(path: &Path, ledger: &Reader, issue: &IssueId) -> Result<Option<E
                 "no_stage".clone_into(&mut hold.reason);
             }
         }
+        for stage in &mut explanation.stages {
+            let is_open = stage.hold.as_ref().is_some_and(|hold| hold.reason == "not_pulled");
+            if let Some(block) = block.as_ref().filter(|_| is_open) {
+                stage.hold = Some(block.clone());
+                stage.state = StageState::Held;
+            }
+        }
         let of_stages = explanation.stages.iter_mut().map(|stage| &mut stage.hold);
         for hold in of_stages.chain([&mut explanation.hold]).flatten() {
             say_no_daemon(hold);
         }
     }
     Ok(explanation)
+}
+
+/// What blocked the issue when the last daemon ended: other issues, with the parked one at the root of it, or a cycle.
+fn block(
+    ledger: &Reader,
+    workflow: &Workflow,
+    machines: &[Machine],
+    issue: &IssueId,
+) -> Result<Option<HoldView>, Failure> {
+    let fail = |error| ledger_failure(&error);
+    let Some(last) = ledger.last_block(issue).map_err(fail)? else {
+        return Ok(None);
+    };
+    if last.kind == "cycle" {
+        let mut view = view::hold(&Hold::Cycle { issues: Arc::default() });
+        view.detail = last.detail;
+        return Ok(Some(view));
+    }
+    let machines: HashMap<_, _> = machines
+        .iter()
+        .map(|machine| (&machine.issue().id, machine))
+        .collect();
+    let is_open = |id: &IssueId| {
+        let known = machines.get(id);
+        known.is_none_or(|machine| !workflow.is_terminal(&machine.issue().state))
+    };
+    let blockers = |id: &IssueId| -> Vec<IssueId> {
+        let blocked_by = machines.get(id).map(|machine| machine.issue().blocked_by.iter());
+        let open = blocked_by.into_iter().flatten().filter(|id| is_open(id));
+        open.cloned().collect()
+    };
+    let by: Arc<[IssueId]> = blockers(issue).into();
+    if by.is_empty() {
+        return Ok(None);
+    }
+    let parked = |id: &IssueId| machines.get(id).and_then(|machine| machine.parked(workflow));
+    let root = nearest(issue, blockers, parked);
+    Ok(Some(view::hold(&Hold::Blocked { by, root })))
 }
 
 /// A copy was never told of a pull; what is to be told is that nobody pulls.
@@ -180,6 +231,7 @@ fn say_no_daemon(hold: &mut HoldView) {
             since: None,
             until: None,
             freed_by: Some("`vik run -d`".to_owned()),
+            root_cause: None,
         };
     }
 }

@@ -17,6 +17,7 @@ fn ago(seconds: i64) -> Timestamp {
 
 fn hold(reason: &str, detail: &str) -> HoldView {
     HoldView {
+root_cause: None,
         reason: reason.to_owned(),
         detail: detail.to_owned(),
         since: None,
@@ -72,6 +73,7 @@ fn attempt() -> AttemptView {
         charged: Some(SpendView {
             tokens: 20_000,
             cost_usd: 0.5,
+            ..SpendView::default()
         }),
         resumed_from: Some("0195-before".to_owned()),
         proof: Some("subreaper".to_owned()),
@@ -110,6 +112,7 @@ fn explained(state: DaemonState, stages: Vec<StageView>) -> Explained {
                 spent: SpendView {
                     tokens: 1_200_000,
                     cost_usd: 3.2,
+                    ..SpendView::default()
                 },
                 limit: LimitView {
                     tokens: None,
@@ -121,6 +124,7 @@ fn explained(state: DaemonState, stages: Vec<StageView>) -> Explained {
                 spent: SpendView {
                     tokens: 2_000_000,
                     cost_usd: 12.0,
+                    ..SpendView::default()
                 },
                 limit: LimitView {
                     tokens: Some(5_000_000),

@@ -8,7 +8,7 @@ use vik_api::{
 };
 
 use crate::cli::show;
-use crate::report::{ago, count, one_line, spent, table_within, wrap};
+use crate::report::{self, count, lasting, one_line, spent, table_within, wrap};
 
 /// So many decisions are shown.
 const MOST_DECISIONS: usize = 30;
@@ -133,11 +133,14 @@ fn sentence(stage: &StageView, now: Timestamp) -> Option<String> {
 fn held_by(hold: &HoldView, now: Timestamp) -> String {
     let mut text = one_line(hold.detail.trim_end_matches('.'), 400);
     if let Some(since) = hold.since {
-        let _ = write!(text, " (for {})", ago(since, now));
+        let lasted = lasting("for ", since, now);
+        if !lasted.is_empty() {
+            let _ = write!(text, " ({lasted})");
+        }
     }
     text.push('.');
     if let Some(until) = hold.until {
-        let _ = write!(text, " Next at {until:.0}, in {}.", ago(now, until));
+        let _ = write!(text, " Next at {until:.0}, {}.", report::until(until, now));
     }
     if let Some(freed_by) = &hold.freed_by {
         let _ = write!(text, " Freed by {freed_by}.");
@@ -222,7 +225,7 @@ pub fn limits(standing: &Explanation) -> String {
     let life = &standing.life;
     let attempts = match life.max_attempts {
         None => count(life.attempts.into(), "attempt"),
-        Some(most) => format!("{} of {most} attempts", life.attempts),
+        Some(most) => format!("{} of {}", life.attempts, count(most.into(), "attempt")),
     };
     let mut out = format!("\nIn its life: {attempts}, {}\n", spent(&life.spent, &life.limit));
     if let Some(day) = &standing.day

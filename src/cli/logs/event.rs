@@ -7,11 +7,11 @@ use serde_json::Value;
 use vik_core::duration::Span;
 use vik_core::event::Ended;
 use vik_core::limits::LimitHit;
-use vik_core::outcome::{CostSource, Outcome, Usage};
+use vik_core::outcome::{Outcome, Usage};
 
 use super::style::{Line, Tone};
 use super::tool::{self, Call, text};
-use crate::report::{cost, one_line, short};
+use crate::report::{attempt_cost, cost, one_line, short};
 
 /// How much of a text in one line is shown.
 const SHOWN: usize = 200;
@@ -273,10 +273,7 @@ fn ended(event: &Value) -> Marked {
         rest.push_str(&format!(" · {total} tokens {}", in_and_out(ended.usage)));
     }
     if let Some(usd) = ended.cost_usd {
-        rest.push_str(&format!(" · {}", cost(Some(usd))));
-        if !matches!(ended.cost_source, CostSource::None | CostSource::Reported) {
-            rest.push_str(&format!(" ({})", ended.cost_source));
-        }
+        rest.push_str(&format!(" · {}", attempt_cost(Some(usd), ended.cost_source)));
     }
     let mut lines = vec![Line::of(tone, &what).and(Tone::Plain, &rest)];
     if let Some(reason) = &ended.reason {

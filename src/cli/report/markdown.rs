@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use vik_api::{Figures, ReportView};
 
-use super::text::{begin, span, summary, time, under_way, usd};
-use crate::report::{one_line, short};
+use super::text::{begin, span, summary, time, under_way};
+use crate::report::{one_line, short, spent_cost};
 
 /// The whole report.
 pub fn markdown(report: &ReportView) -> String {
@@ -58,7 +58,7 @@ pub fn markdown(report: &ReportView) -> String {
                 part.succeeded.to_string(),
                 part.failed.to_string(),
                 short(part.spent.tokens),
-                usd(part.spent.cost_usd),
+                spent_cost(&part.spent),
             ],
         );
     }
@@ -91,7 +91,7 @@ fn figures<'a>(out: &mut String, name: &str, rows: impl Iterator<Item = (&'a str
                 of.median_duration_ms.map_or_else(|| "-".to_owned(), time),
                 time(of.duration_ms),
                 short(of.spent.tokens),
-                usd(of.spent.cost_usd),
+                spent_cost(&of.spent),
             ],
         );
     }

@@ -13,7 +13,11 @@ fn at(hours: i64) -> Timestamp {
 }
 
 fn spent(tokens: u64, cost_usd: f64) -> SpendView {
-    SpendView { tokens, cost_usd }
+    SpendView {
+        tokens,
+        cost_usd,
+        ..SpendView::default()
+    }
 }
 
 fn sums(runs: u64, [attempts, succeeded, failed]: [u64; 3], minutes: u64, spent: SpendView) -> Figures {

@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use vik_api::{Figures, Part, ReportView};
+use vik_api::{Figures, Part, ReportView, cost_text};
 use vik_core::duration::Span;
 
-use crate::report::{cost, count, one_line, short, table_within, wrap};
+use crate::report::{count, count_short, one_line, short, spent_cost, table_within, wrap};
 
 /// Under so many columns a table tells only what matters most.
 const WIDE: usize = 76;
@@ -51,11 +51,14 @@ pub fn summary(report: &ReportView) -> [String; 3] {
     let total = &report.total;
     let tokens = count_short(total.spent.tokens, "token");
     let per_issue = match report.cost_per_succeeded_issue_usd {
-        Some(usd) => format!("{} per issue that is done", cost(Some(usd))),
+        Some(usd) => {
+            let estimated = total.spent.estimated_usd / report.issues_succeeded.max(1) as f64;
+            format!("{} per issue that is done", cost_text(Some(usd), estimated))
+        }
         None => "no issue is done yet".to_owned(),
     };
     let spent = match total.spent.cost_usd {
-        usd if usd > 0.0 => format!("{} · {tokens} · {per_issue}", cost(Some(usd))),
+        usd if usd > 0.0 => format!("{} · {tokens} · {per_issue}", spent_cost(&total.spent)),
         _ => format!("{tokens} · no cost is known"),
     };
     [
@@ -100,19 +103,6 @@ pub fn under_way(figures: &Figures) -> u64 {
         .saturating_sub(figures.failed)
 }
 
-fn count_short(number: u64, what: &str) -> String {
-    let text = count(number, what);
-    match text.strip_prefix(&number.to_string()) {
-        Some(what) => format!("{}{what}", short(number)),
-        None => text,
-    }
-}
-
-/// Money; a dash where none is known.
-pub fn usd(usd: f64) -> String {
-    cost((usd > 0.0).then_some(usd))
-}
-
 /// A duration from milliseconds; exact to the minute where it is long.
 pub fn time(ms: u64) -> String {
     let exact = Duration::from_millis(ms);
@@ -137,7 +127,7 @@ fn figures<'a>(name: &str, rows: impl Iterator<Item = (&'a str, &'a Figures)>, w
                 of.median_duration_ms.map_or_else(|| "-".to_owned(), time),
                 time(of.duration_ms),
                 short(of.spent.tokens),
-                usd(of.spent.cost_usd),
+                spent_cost(&of.spent),
             ]
         })
         .collect();
@@ -201,7 +191,7 @@ fn series(report: &ReportView, width: usize) -> String {
             part.succeeded.to_string(),
             part.failed.to_string(),
             short(part.spent.tokens),
-            usd(part.spent.cost_usd),
+            spent_cost(&part.spent),
         ];
         rows.push((row, Some(part)));
     }

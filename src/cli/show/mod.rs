@@ -11,16 +11,15 @@ use std::path::Path;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use vik_api::{AttemptView, RunState, RunView};
+use vik_api::{AttemptView, LimitView, RunState, RunView};
 use vik_core::duration::Span;
 use vik_core::ids::IssueId;
-use vik_core::outcome::CostSource;
 
 use self::timeline::{Life, timeline};
 use super::args::ShowArgs;
 use super::{Done, explain, history, print, print_json, runs};
 use crate::daemon::ledger_failure;
-use crate::report::{Exit, Failure, clean, cost, one_line, stdout_width, tokens};
+use crate::report::{Exit, Failure, attempt_cost, clean, one_line, spent, stdout_width, tokens};
 use crate::workflow_file::absolute;
 
 /// So many decisions are told: more than the ledger keeps of one issue.
@@ -139,20 +138,12 @@ fn took(attempt: &AttemptView) -> String {
 
 /// The cost, where it comes from, and what was charged where that is something else.
 fn cost_text(attempt: &AttemptView) -> String {
-    let mut text = cost(attempt.cost_usd);
-    if !matches!(attempt.cost_source, CostSource::None | CostSource::Reported) {
-        let _ = write!(text, " ({})", attempt.cost_source);
-    }
+    let mut text = attempt_cost(attempt.cost_usd, attempt.cost_source);
     let told = attempt.usage.total();
     if let Some(charged) = attempt.charged
         && (charged.tokens != told || (charged.cost_usd - attempt.cost_usd.unwrap_or(0.0)).abs() > 1e-5)
     {
-        let _ = write!(
-            text,
-            "; charged {} tokens, {}",
-            crate::report::short(charged.tokens),
-            cost(Some(charged.cost_usd))
-        );
+        let _ = write!(text, "; charged {}", spent(&charged, &LimitView::default()));
     }
     text
 }

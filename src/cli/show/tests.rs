@@ -62,6 +62,7 @@ fn attempt(number: u64, from: i64, to: Option<i64>, outcome: Outcome) -> Attempt
         charged: to.map(|_| SpendView {
             tokens: 20_000,
             cost_usd: 0.5,
+            ..SpendView::default()
         }),
         resumed_from: (number == 2).then(|| session(1).to_string()),
         proof: to.map(|_| "subreaper".to_owned()),
@@ -128,6 +129,7 @@ fn explained(attempts: Vec<AttemptView>) -> Explained {
                 attempts: 2,
                 max_attempts: 3,
                 hold: (!running).then(|| HoldView {
+root_cause: None,
                     reason: "parked".to_owned(),
                     detail: "parked (attempts_used_up): 2 attempts".to_owned(),
                     since: None,
@@ -141,6 +143,7 @@ fn explained(attempts: Vec<AttemptView>) -> Explained {
                 spent: SpendView {
                     tokens: 40_000,
                     cost_usd: 1.0,
+                    ..SpendView::default()
                 },
                 limit: LimitView::default(),
             },

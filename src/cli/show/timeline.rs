@@ -9,10 +9,11 @@ use vik_api::{AttemptView, Explained, RunState, RunView, SpendView};
 use vik_core::changes::Decision;
 use vik_core::duration::Span;
 use vik_core::ids::AgentName;
+use vik_core::outcome::CostSource;
 
 use super::{cost_text, took};
 use crate::cli::explain;
-use crate::report::{clean, cost, count, one_line, short, tokens, wrap};
+use crate::report::{clean, count, count_short, one_line, spent_cost, tokens, wrap};
 
 /// Decisions about all issues that an issue's life is told with: those of a person. Edits and pressure are not.
 const ABOUT_ALL: [&str; 3] = ["pause", "continue", "drain"];
@@ -263,14 +264,14 @@ fn totals(runs: &[RunView]) -> String {
     let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
     let took: u64 = attempts.iter().filter_map(|attempt| attempt.duration_ms).sum();
     let spent = attempts.iter().fold(SpendView::default(), |sum, attempt| {
-        let of = attempt.charged.unwrap_or(SpendView {
+        let is_estimate = attempt.cost_source == CostSource::Estimate;
+        let usd = attempt.cost_usd.unwrap_or(0.0);
+        sum.plus(attempt.charged.unwrap_or(SpendView {
             tokens: attempt.usage.total(),
-            cost_usd: attempt.cost_usd.unwrap_or(0.0),
-        });
-        SpendView {
-            tokens: sum.tokens.saturating_add(of.tokens),
-            cost_usd: sum.cost_usd + of.cost_usd,
-        }
+            cost_usd: usd,
+            estimated_tokens: 0,
+            estimated_usd: if is_estimate { usd } else { 0.0 },
+        }))
     });
     let mut text = format!(
         "{}, {}: {succeeded} succeeded, {failed} not",
@@ -283,10 +284,10 @@ fn totals(runs: &[RunView]) -> String {
     }
     let _ = write!(
         text,
-        " · {} of work · {} tokens, {}",
+        " · {} of work · {}, {}",
         Span::secs(took / 1000),
-        short(spent.tokens),
-        cost((spent.cost_usd > 0.0).then_some(spent.cost_usd))
+        count_short(spent.tokens, "token"),
+        spent_cost(&spent)
     );
     text
 }

@@ -39,6 +39,7 @@ fn session(issue: &str, stage: &str) -> SessionView {
         charged: SpendView {
             tokens: 12_345,
             cost_usd: 0.42,
+            ..SpendView::default()
         },
         budget: LimitView::default(),
         adopted: false,
@@ -62,6 +63,7 @@ fn parked(issue: &str, reason: &str, detail: &str, freed_by: &str) -> ParkedView
 
 fn waiting(issue: &str, reason: &str, detail: &str, until: Option<i64>) -> WaitingView {
     WaitingView {
+root_cause: None,
         run_id: None,
         issue_id: issue.into(),
         issue_title: "A title".to_owned(),
@@ -193,6 +195,7 @@ fn eventful() -> Status {
             spent: SpendView {
                 tokens: 1_234_567,
                 cost_usd: 12.5,
+                ..SpendView::default()
             },
             limit: LimitView {
                 tokens: None,

@@ -8,7 +8,7 @@ use vik_api::{
 };
 
 use super::state;
-use crate::report::{ago, cost, count, one_line, short, spent, table_within, wrap};
+use crate::report::{ago, cost, count, lasting, one_line, short, spent, table_within, until, when, wrap};
 
 /// So many that wait are shown.
 const MOST_WAITING: usize = 20;
@@ -46,7 +46,7 @@ fn head(status: &Status, now: Timestamp) -> String {
     let daemon = &status.daemon;
     let since = daemon
         .started_at
-        .map(|at| format!(" for {}", ago(at, now)))
+        .map(|at| lasting(" for ", at, now))
         .unwrap_or_default();
     let mut out = format!(
         "vik {}{since} (pid {}) · {} running · {} waiting · {} parked\n",
@@ -75,15 +75,15 @@ fn last_pull(pull: Option<&LastPull>, failed_in_a_row: u64, now: Timestamp) -> S
                 String::new()
             };
             let issues = count(u64::try_from(pull.issues).unwrap_or(u64::MAX), "issue");
-            let mut out = format!("last pull {} ago: {issues}{skipped}\n", ago(pull.at, now));
+            let mut out = format!("last pull {}: {issues}{skipped}\n", when(pull.at, now));
             for warning in &pull.warnings {
                 out.push_str(&format!("  warning: {}\n", one_line(warning, 200)));
             }
             out
         }
         Some(pull) => format!(
-            "last pull {} ago FAILED ({failed_in_a_row} in a row): {}\n",
-            ago(pull.at, now),
+            "last pull {} FAILED ({failed_in_a_row} in a row): {}\n",
+            when(pull.at, now),
             one_line(pull.error.as_deref().unwrap_or(""), 300)
         ),
     }
@@ -129,9 +129,9 @@ fn notices(status: &Status, now: Timestamp, width: usize) -> String {
                 count => format!("{count} deliveries"),
             };
             let text = format!(
-                "notify {}: {undelivered} failing for {}: {}",
+                "notify {}: {undelivered} failing{}: {}",
                 one_line(&notifier.name, 64),
-                ago(since, now),
+                lasting(" for ", since, now),
                 one_line(notifier.error.as_deref().unwrap_or_default(), 300),
             );
             push_wrapped(&mut out, &text, width);
@@ -154,8 +154,8 @@ fn edits(workflow: &WorkflowView, now: Timestamp, width: usize) -> String {
     let mut out = String::new();
     if let Some(rejected) = &workflow.rejected {
         let text = format!(
-            "THE WORKFLOW WAS EDITED {} ago AND IS NOT VALID; the one of {:.0} stays in force:",
-            ago(rejected.at, now),
+            "THE WORKFLOW WAS EDITED {} AND IS NOT VALID; the one of {:.0} stays in force:",
+            when(rejected.at, now),
             workflow.loaded_at,
         );
         push_wrapped(&mut out, &text, width);
@@ -195,13 +195,13 @@ fn approvals(approvals: &[ApprovalView], now: Timestamp, width: usize) -> String
     for approval in approvals {
         let request = &approval.request;
         let text = format!(
-            "  {} {} for {}: {} ({} in {})",
+            "  {} {}{}: {} ({} {})",
             one_line(approval.issue_id.as_str(), 30),
             approval.stage,
-            ago(request.since, now),
+            lasting(" for ", request.since, now),
             one_line(&approval.detail, 400),
             request.on_timeout.done(),
-            ago(now, request.until),
+            until(request.until, now),
         );
         push_wrapped(&mut out, &text, width);
     }

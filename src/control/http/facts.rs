@@ -121,7 +121,7 @@ fn fact(progress: &Progress<'_>) -> Option<Fact> {
             what: crate::control::view::note(note),
         },
         // The note beside it tells it.
-        Progress::Parked(_) | Progress::Awaiting(_) => return None,
+        Progress::Parked(_) | Progress::Awaiting(_) | Progress::Warning { .. } => return None,
         Progress::DayLimit { .. }
         | Progress::Reloaded { .. }
         | Progress::EditRejected { .. }

@@ -9,6 +9,7 @@ use prometheus::{
     Encoder, Gauge, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry, TextEncoder,
 };
 use vik_api::{DaemonState, Status};
+use vik_core::outcome::CostSource;
 
 use crate::orchestrator::Progress;
 
@@ -28,6 +29,7 @@ pub struct Metrics {
     durations: HistogramVec,
     tokens: IntCounterVec,
     cost: prometheus::CounterVec,
+    estimated: prometheus::CounterVec,
     parked: IntCounterVec,
     hooks: IntCounterVec,
     /// In milliseconds since 1970.
@@ -60,6 +62,13 @@ impl Default for Metrics {
                 Opts::new(
                     "vik_cost_usd_total",
                     "Money that attempts cost, in US dollars, where it is known.",
+                ),
+                &["agent"],
+            )),
+            estimated: made(prometheus::CounterVec::new(
+                Opts::new(
+                    "vik_estimated_cost_usd_total",
+                    "The part of vik_cost_usd_total that is an estimate.",
                 ),
                 &["agent"],
             )),
@@ -112,6 +121,9 @@ impl Metrics {
                 }
                 if let Some(cost) = ended.cost_usd.filter(|cost| cost.is_finite() && *cost > 0.0) {
                     self.cost.with_label_values(&[agent]).inc_by(cost);
+                    let is_estimate = ended.cost_source == CostSource::Estimate;
+                    let estimated = if is_estimate { cost } else { 0.0 };
+                    self.estimated.with_label_values(&[agent]).inc_by(estimated);
                 }
             }
             Progress::Note(_, vik_core::machine::Note::Parked { stage, reason, .. }) => {
@@ -154,12 +166,13 @@ impl Metrics {
     }
 
     fn register(&self, registry: &Registry) -> prometheus::Result<()> {
-        let all: [Box<dyn Collector>; 7] = [
+        let all: [Box<dyn Collector>; 8] = [
             Box::new(self.pulls.clone()),
             Box::new(self.attempts.clone()),
             Box::new(self.durations.clone()),
             Box::new(self.tokens.clone()),
             Box::new(self.cost.clone()),
+            Box::new(self.estimated.clone()),
             Box::new(self.parked.clone()),
             Box::new(self.hooks.clone()),
         ];
@@ -245,6 +258,12 @@ fn state(registry: &Registry, status: &Status) -> prometheus::Result<()> {
             "vik_day_spent_usd",
             "Money spent today (UTC), in US dollars.",
             day.spent.cost_usd,
+        )?;
+        gauge(
+            registry,
+            "vik_day_estimated_usd",
+            "The part of vik_day_spent_usd that is an estimate.",
+            day.spent.estimated_usd,
         )?;
         #[expect(clippy::cast_precision_loss, reason = "a gauge is a float")]
         let tokens = day.spent.tokens as f64;

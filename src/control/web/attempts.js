@@ -2,7 +2,7 @@
 
 import { h } from "./dom.js";
 import { chip, sessionLink, shortId } from "./ui.js";
-import { allTokens, duration, tokens, usd, when, words } from "./format.js";
+import { allTokens, cost, duration, tokens, when, words } from "./format.js";
 import { cut } from "./visible.js";
 import { store } from "./store.js";
 
@@ -17,11 +17,11 @@ export const attemptTone = (outcome, state) =>
         ? "tone-off"
         : "tone-bad";
 
-/** Where a cost comes from, where that matters to who reads it. */
-export const costOf = (attempt) => [
-  usd(attempt.cost_usd ?? attempt.charged?.cost_usd ?? null),
-  attempt.cost_source === "estimate" ? h("span", { class: "dim" }, " estimated") : null,
-];
+/** The cost of an attempt, an estimate marked as such. */
+export function costOf(attempt) {
+  const all = attempt.cost_usd ?? attempt.charged?.cost_usd ?? null;
+  return cost(all, attempt.cost_source === "estimate" ? all : 0);
+}
 
 export function attemptRow(recorded) {
   // What runs is recorded at its end; until then it tells of itself.

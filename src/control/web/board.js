@@ -4,7 +4,7 @@ import { h } from "./dom.js";
 import { coalesce, get } from "./api.js";
 import { store } from "./store.js";
 import { button, empty, failure, meter, section } from "./ui.js";
-import { many, tokens, usd, when, whole } from "./format.js";
+import { estimatedPart, many, tokens, usd, when, whole } from "./format.js";
 import { drain, goOn, pause, refresh } from "./steer.js";
 import { approvalRow, liveRow, parkedRow, waitingRow } from "./board_rows.js";
 import { stageColumns, noStage } from "./board_stages.js";
@@ -143,7 +143,7 @@ export function boardPage() {
   }
 
   const dayMeters = (day) => [
-    meter("spent today (UTC)", day.spent.cost_usd, day.limit.usd, usd),
+    meter(`spent today (UTC)${estimatedPart(day.spent.estimated_usd)}`, day.spent.cost_usd, day.limit.usd, usd),
     meter("tokens today", day.spent.tokens, day.limit.tokens, tokens),
   ];
 

@@ -1,7 +1,7 @@
 // One event of a session log as a row.
 
 import { h } from "./dom.js";
-import { absolute, allTokens, clock, duration, tokens, usd, words } from "./format.js";
+import { absolute, allTokens, clock, cost, duration, tokens, usd, words } from "./format.js";
 import { cut } from "./visible.js";
 import { diffLines, fenced, long } from "./text.js";
 
@@ -143,7 +143,7 @@ const BODIES = {
         "span",
         { class: "num" },
         `${tokens(allTokens(event.usage))} tokens`,
-        event.cost_usd === undefined ? "" : ` · ${usd(event.cost_usd)}`,
+        event.cost_usd === undefined ? "" : ` · ${cost(event.cost_usd, event.cost_source === "estimate" ? event.cost_usd : 0)}`,
       ),
     ),
   rate_limit: (event) =>

@@ -86,6 +86,16 @@ export function usd(n) {
   return `$${n >= 1000 ? Math.round(n).toLocaleString("en-US") : n.toFixed(2)}`;
 }
 
+/** A sum with its estimated part apart: `$1.20 + ~$0.50 estimated` */
+export function cost(total, estimated = 0) {
+  if (total === null || total === undefined || !(estimated >= 5e-7)) return usd(total);
+  const reported = total - estimated;
+  return reported < 5e-7 ? `~${usd(estimated)} estimated` : `${usd(reported)} + ~${usd(estimated)} estimated`;
+}
+
+/** What a meter of a sum says of its estimated part. */
+export const estimatedPart = (n) => (n >= 5e-7 ? `, ~${usd(n)} of it estimated` : "");
+
 export const whole = (n) => (n ?? 0).toLocaleString("en-US");
 
 /** `4.1 KB` */

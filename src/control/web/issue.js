@@ -3,9 +3,9 @@
 import { h } from "./dom.js";
 import { coalesce, get, part } from "./api.js";
 import { button, chip, empty, facts, failure, issueTitle, meter, section, sessionHref } from "./ui.js";
-import { allTokens, duration, tokens, usd, when, words } from "./format.js";
+import { allTokens, duration, estimatedPart, tokens, usd, when, words } from "./format.js";
 import { cancel, goOn, pause, unpark } from "./steer.js";
-import { attemptRow, attemptTone } from "./attempts.js";
+import { attemptRow, attemptTone, costOf } from "./attempts.js";
 import { diffView, promptView, scriptsView } from "./evidence.js";
 import { cut, webHost } from "./visible.js";
 
@@ -189,11 +189,11 @@ export function issuePage(id) {
         "div",
         { class: "meters" },
         meter("attempts", life.attempts, life.max_attempts, String),
-        meter("cost", life.spent.cost_usd, life.limit.usd, usd),
+        meter(`cost${estimatedPart(life.spent.estimated_usd)}`, life.spent.cost_usd, life.limit.usd, usd),
         meter("tokens", life.spent.tokens, life.limit.tokens, tokens),
         day && (day.limit.usd !== null || day.limit.tokens !== null)
           ? meter(
-              "today, all issues",
+              `today, all issues${day.limit.usd !== null ? estimatedPart(day.spent.estimated_usd) : ""}`,
               ...(day.limit.usd !== null
                 ? [day.spent.cost_usd, day.limit.usd, usd]
                 : [day.spent.tokens, day.limit.tokens, tokens]),
@@ -241,7 +241,7 @@ export function issuePage(id) {
             : duration(newest.attempt.duration_ms),
         ],
         ["Tokens", tokens(allTokens(newest.attempt.usage))],
-        ["Cost", usd(newest.attempt.cost_usd)],
+        ["Cost", costOf(newest.attempt)],
       ),
       h("details", { class: "fold" }, h("summary", {}, "Prompt"), promptView(newest.prompt)),
       h(

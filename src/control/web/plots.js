@@ -2,7 +2,7 @@
 
 import { h } from "./dom.js";
 import { table } from "./ui.js";
-import { many, tokens, usd } from "./format.js";
+import { cost, many, tokens, usd } from "./format.js";
 
 const HEIGHT = 150;
 const LEFT = 44;
@@ -144,7 +144,7 @@ export function spendPlot(report) {
     report,
     show: money ? usd : tokens,
     summary: money
-      ? `${usd(report.total.spent.cost_usd)} and ${tokens(report.total.spent.tokens)} tokens`
+      ? `${cost(report.total.spent.cost_usd, report.total.spent.estimated_usd)} and ${tokens(report.total.spent.tokens)} tokens`
       : `${tokens(report.total.spent.tokens)} tokens`,
     stacks: [["fill-run", money ? "spent" : "tokens", (part) => (money ? part.spent.cost_usd : part.spent.tokens)]],
   });

@@ -3,7 +3,7 @@
 import { h } from "./dom.js";
 import { coalesce, get } from "./api.js";
 import { empty, failure, section, table } from "./ui.js";
-import { absolute, duration, tokens, usd, whole } from "./format.js";
+import { absolute, cost, duration, tokens, whole } from "./format.js";
 import { spendPlot, throughputPlot } from "./plots.js";
 
 const SPANS = [
@@ -54,7 +54,7 @@ export function reportPage(asked) {
     duration(f.median_duration_ms),
     duration(f.duration_ms),
     tokens(f.spent.tokens),
-    usd(f.spent.cost_usd),
+    cost(f.spent.cost_usd, f.spent.estimated_usd),
   ];
   const figure = (value, label) =>
     h("div", { key: label, class: "tile" }, h("span", { class: "big num" }, value), h("span", {}, label));
@@ -75,9 +75,12 @@ export function reportPage(asked) {
         figure(whole(report.issues_succeeded), `of ${whole(report.issues)} issues succeeded`),
         figure(whole(total.attempts), "attempts"),
         figure(share(total), "of ended attempts succeeded"),
-        figure(usd(total.spent.cost_usd), "spent"),
+        figure(cost(total.spent.cost_usd, total.spent.estimated_usd), "spent"),
         figure(tokens(total.spent.tokens), "tokens"),
-        figure(usd(report.cost_per_succeeded_issue_usd), "per succeeded issue"),
+        figure(
+          cost(report.cost_per_succeeded_issue_usd, total.spent.estimated_usd / report.issues_succeeded),
+          "per succeeded issue",
+        ),
         figure(duration(total.median_duration_ms), "median attempt"),
       ),
       h("div", { class: "plots" }, throughputPlot(report), spendPlot(report)),

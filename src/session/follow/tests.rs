@@ -75,8 +75,8 @@ impl Files {
     }
 
     async fn finish(&self) -> Usage {
-        let (adapter, ..) = self.follower().finish().await.unwrap();
-        adapter.usage().0
+        let finished = self.follower().finish().await.unwrap();
+        finished.adapter.usage().0
     }
 
     /// The events without their times: those may differ.

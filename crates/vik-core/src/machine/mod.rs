@@ -22,7 +22,7 @@ use crate::intent::Intent;
 use crate::issue::Issue;
 use crate::limits::{Limit, LimitHit, LimitScope, Spend};
 use crate::outcome::Outcome;
-use crate::scheduler::{Start, StopWhy};
+use crate::scheduler::{RootCause, Start, StopWhy};
 use crate::time::{Mono, Now};
 use crate::workflow::{AgentProfile, IssuePolicy, Stage, Workflow};
 
@@ -152,6 +152,21 @@ impl Machine {
         self.runs.iter().any(Run::is_unproven)
     }
 
+    /// The stage that is parked and why: one that takes the issue as it is, else the first one.
+    pub fn parked(&self, workflow: &Workflow) -> Option<RootCause> {
+        let takes = |run: &&Run| {
+            let stage = workflow.stage(&run.stage);
+            stage.is_some_and(|stage| stage.when_state == *self.issue.state)
+        };
+        let mut parked = self.runs.iter().filter(|run| run.parked_for().is_some());
+        let run = parked.clone().find(takes).or_else(|| parked.next())?;
+        Some(RootCause {
+            issue: self.issue.id.clone(),
+            stage: run.stage.clone(),
+            reason: run.parked_for()?,
+        })
+    }
+
     /// Whether nothing but its life's counters needs to be remembered.
     pub fn is_idle(&self) -> bool {
         self.runs.is_empty() && !self.paused && self.lost_in_a_row == 0
@@ -181,7 +196,12 @@ impl Machine {
             lost_in_a_row,
             ..
         } = self;
+        let is_closed = workflow.is_terminal(&issue.state);
         runs.retain_mut(|run| {
+            if is_closed && run.is_over_when_closed() {
+                observed.notes.push(run.closed());
+                return false;
+            }
             let stage = workflow.stage(&run.stage);
             let matching = stage.filter(|stage| stage.when_state == *issue.state);
             let succeeded = run.last_succeeded();
@@ -298,7 +318,7 @@ impl Machine {
         observed
     }
 
-    /// The tracker does not have the issue any more: what waits is over.
+    /// The tracker does not have the issue any more: what waits or is parked is over.
     pub fn gone(&mut self) -> Observed {
         self.present = false;
         let mut observed = Observed::default();
@@ -306,8 +326,10 @@ impl Machine {
             let waits = matches!(run.phase, Phase::BackingOff { .. } | Phase::Awaiting { .. });
             if waits {
                 observed.notes.push(run.over());
+            } else if run.is_over_when_closed() {
+                observed.notes.push(run.closed());
             }
-            !waits
+            !waits && !run.is_over_when_closed()
         });
         observed.changed = !observed.notes.is_empty();
         observed

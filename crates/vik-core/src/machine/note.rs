@@ -69,6 +69,15 @@ pub enum Note {
         /// Its stage.
         stage: StageName,
     },
+    /// The issue was closed, so what was parked is over.
+    Closed {
+        /// The run that was parked.
+        run: RunId,
+        /// Its stage.
+        stage: StageName,
+        /// Whether its last attempt succeeded.
+        succeeded: bool,
+    },
     /// A person allowed more, so it goes on.
     Unparked {
         /// The run that was parked.
@@ -87,6 +96,7 @@ impl Note {
             | Self::Awaiting { run, stage, .. }
             | Self::Answered { run, stage, .. }
             | Self::Parked { run, stage, .. }
+            | Self::Closed { run, stage, .. }
             | Self::Freed { run, stage }
             | Self::Unparked { run, stage } => (*run, stage),
         }

@@ -22,6 +22,9 @@ pub struct Report {
     /// Whether the agent's own program was started.
     #[serde(default)]
     pub ran: bool,
+    /// Whether the agent's model answered in this attempt; `None` where that is not known.
+    #[serde(default)]
+    pub answered: Option<bool>,
     /// What it used, as far as the agent told; `None` where it told nothing.
     #[serde(default)]
     pub spend: Option<Spend>,
@@ -52,6 +55,11 @@ pub struct Report {
 }
 
 impl Report {
+    /// Whether the model answered, as far as is known: an agent that ran may have had an answer.
+    pub fn has_answered(&self) -> bool {
+        self.answered.unwrap_or(self.ran)
+    }
+
     /// A report that says nothing but how it ended.
     pub fn of(outcome: Outcome) -> Self {
         Self {
@@ -61,6 +69,7 @@ impl Report {
             feedback: None,
             changed: None,
             ran: false,
+            answered: None,
             spend: None,
             cost_source: CostSource::None,
             usage: Usage::default(),

@@ -12,6 +12,7 @@ use crate::ids::{AgentName, RunId, SessionId, StageName};
 use crate::issue::{Fingerprint, Issue};
 use crate::limits::{LimitHit, Spend};
 use crate::outcome::{CostSource, FailureClass, Outcome};
+use crate::plural::count;
 use crate::scheduler::{Resume, Start, StopWhy};
 use crate::time::{Mono, Now};
 use crate::workflow::{IssuePolicy, Stage};
@@ -232,6 +233,24 @@ impl Run {
         }
     }
 
+    /// Whether the end of its issue ends it: it is parked, and no agent of it may still live.
+    pub(super) fn is_over_when_closed(&self) -> bool {
+        self.parked_for().is_some() && !self.is_unproven()
+    }
+
+    /// The issue was closed while the run was parked.
+    pub(super) fn closed(&self) -> Note {
+        // What its own last attempt did to the issue is no person's decision.
+        if self.is_unseen() {
+            return self.over();
+        }
+        Note::Closed {
+            run: self.id,
+            stage: self.stage.clone(),
+            succeeded: self.last_succeeded(),
+        }
+    }
+
     pub(super) fn over(&self) -> Note {
         Note::Ended {
             run: self.id,
@@ -349,10 +368,7 @@ impl Run {
     }
 
     fn why_parked(&self, reason: ParkReason, used_up: Option<LimitHit>) -> String {
-        let attempts = match self.attempts {
-            1 => "1 attempt".to_owned(),
-            many => format!("{many} attempts"),
-        };
+        let attempts = count(self.attempts.into(), "attempt");
         let last = self.last.as_ref();
         match reason {
             ParkReason::NoProgress => format!("{attempts} succeeded, yet the issue kept its state"),

@@ -3,6 +3,7 @@
 use super::{About, Answer, Ask, By, Effect, Scheduler, StopWhy};
 use crate::ids::IssueId;
 use crate::machine::{Observed, ParkReason, Phase, Run};
+use crate::plural;
 use crate::time::Now;
 
 impl Scheduler {
@@ -117,7 +118,7 @@ impl Scheduler {
             });
         }
         let detail = match attempts {
-            Some(attempts) => format!("{by} allowed {attempts} attempts more"),
+            Some(attempts) => format!("{by} allowed {} more", plural::count(attempts.into(), "attempt")),
             None => format!("{by} allowed another try"),
         };
         self.decide(now, "unpark", About::issue(issue), detail);

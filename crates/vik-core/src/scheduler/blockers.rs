@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use super::{About, Hold, Scheduler, Seen};
+use super::{About, Hold, RootCause, Scheduler, Seen};
 use crate::ids::IssueId;
 use crate::issue::{Issue, UNREADABLE_BLOCKER};
 use crate::time::Now;
@@ -151,6 +151,7 @@ impl Scheduler {
                 None if by.is_empty() => continue,
                 None => Hold::Blocked {
                     by: by.as_slice().into(),
+                    root: None,
                 },
             };
             holds.insert(id, hold);
@@ -174,12 +175,73 @@ impl Scheduler {
                 Some(Hold::Cycle { issues }) => {
                     ("cycle", format!("these wait for each other: {}", list(issues)))
                 }
-                Some(Hold::Blocked { by }) => ("blocked", format!("waits for {}", list(by))),
+                Some(Hold::Blocked { by, .. }) => ("blocked", format!("waits for {}", list(by))),
                 _ => ("unblocked", "nothing that it waits for is open".to_owned()),
             };
             self.decide(now, kind, About::issue(&id), detail);
+            // The ledger has to know it where nobody else can tell.
+            if self.machines.contains_key(&id) {
+                self.changed.insert(id);
+            }
         }
     }
+
+    /// The parked issue that a blocked one waits for in the end.
+    pub(super) fn root_cause(&self, id: &IssueId) -> Option<RootCause> {
+        nearest(
+            id,
+            |id| {
+                let blockers = self.waits_for(id).unwrap_or_default();
+                blockers
+                    .iter()
+                    .filter(|id| self.waits_for(id).is_some())
+                    .cloned()
+                    .collect()
+            },
+            |id| self.machines.get(id)?.parked(&self.workflow),
+        )
+    }
+
+    /// The issues that wait for this one, over others too; sorted.
+    pub fn dependents(&self, id: &IssueId) -> Vec<IssueId> {
+        let mut waits: HashMap<&IssueId, Vec<&IssueId>> = HashMap::new();
+        for (dependent, hold) in &self.blockers.holds {
+            if let Hold::Blocked { by, .. } = hold {
+                for blocker in by.iter() {
+                    waits.entry(blocker).or_default().push(dependent);
+                }
+            }
+        }
+        let mut found = BTreeSet::new();
+        let mut ahead = vec![id];
+        while let Some(blocker) = ahead.pop() {
+            for dependent in waits.get(blocker).into_iter().flatten() {
+                if *dependent != id && found.insert((*dependent).clone()) {
+                    ahead.push(dependent);
+                }
+            }
+        }
+        found.into_iter().collect()
+    }
+}
+
+/// Follows blockers from an issue to the nearest one that is parked; of several that are as near, the one with the
+/// smallest id. Cycles and ways that meet again are followed once.
+pub fn nearest<T>(
+    start: &IssueId,
+    blockers: impl Fn(&IssueId) -> Vec<IssueId>,
+    parked: impl Fn(&IssueId) -> Option<T>,
+) -> Option<T> {
+    let mut seen = BTreeSet::from([start.clone()]);
+    let mut level = BTreeSet::from([start.clone()]);
+    while !level.is_empty() {
+        let next: BTreeSet<IssueId> = level.iter().flat_map(&blockers).collect();
+        level = next.into_iter().filter(|id| seen.insert(id.clone())).collect();
+        if let Some(found) = level.iter().find_map(&parked) {
+            return Some(found);
+        }
+    }
+    None
 }
 
 /// The issues that wait for each other, each with all of its cycle: strongly connected components of more than one
@@ -284,6 +346,42 @@ mod tests {
                 None
             ]
         );
+    }
+
+    #[test]
+    fn nearest_parked_blocker_is_found_over_chains_diamonds_and_cycles() {
+        let edges = graph(&[
+            ("chain", &["a"]),
+            ("a", &["b"]),
+            ("b", &["parked-2"]),
+            ("diamond", &["left", "right"]),
+            ("left", &["parked-2"]),
+            ("right", &["parked-1"]),
+            ("round", &["about"]),
+            ("about", &["round", "c"]),
+            ("c", &["parked-3"]),
+            ("endless", &["endless"]),
+            ("near", &["parked-3", "left"]),
+            ("parked-1", &["parked-3"]),
+        ]);
+        let root = |id: &str| {
+            nearest(
+                &id.into(),
+                |id| edges.get(id).cloned().unwrap_or_default(),
+                |id| id.as_str().starts_with("parked").then(|| id.to_string()),
+            )
+        };
+        for (id, expected) in [
+            ("chain", Some("parked-2")),
+            ("diamond", Some("parked-1")),
+            ("round", Some("parked-3")),
+            ("near", Some("parked-3")),
+            ("parked-1", Some("parked-3")),
+            ("endless", None),
+            ("alone", None),
+        ] {
+            assert_eq!(root(id).as_deref(), expected, "{id}");
+        }
     }
 
     #[test]

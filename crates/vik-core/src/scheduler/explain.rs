@@ -41,6 +41,9 @@ pub enum Hold {
     Blocked {
         /// Those that are open.
         by: Arc<[IssueId]>,
+        /// The parked issue that all of this waits for in the end, where there is one.
+        #[serde(default)]
+        root: Option<RootCause>,
     },
     /// Another issue works on the same paths (`issue.scope_conflicts`).
     ScopeConflict {
@@ -129,6 +132,17 @@ pub enum Hold {
     Gone,
     /// Its workspace is being removed.
     Removing,
+}
+
+/// A parked issue that others wait for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RootCause {
+    /// The issue.
+    pub issue: IssueId,
+    /// Its stage that is parked.
+    pub stage: StageName,
+    /// Why.
+    pub reason: ParkReason,
 }
 
 impl Hold {
@@ -336,9 +350,17 @@ impl Scheduler {
                 .or_else(|| self.gate_of_all(now))
                 .or(held);
         }
-        held.or_else(|| self.hold_of_stage(machine, stage, now))
+        let held = held
+            .or_else(|| self.hold_of_stage(machine, stage, now))
             .or_else(|| self.gate(machine, stage, slots))
-            .or_else(|| self.gate_of_all(now))
+            .or_else(|| self.gate_of_all(now));
+        match held {
+            Some(Hold::Blocked { by, .. }) => {
+                let root = self.root_cause(&machine.issue().id);
+                Some(Hold::Blocked { by, root })
+            }
+            held => held,
+        }
     }
 
     fn hold_of_issue(&self, machine: &Machine) -> Option<Hold> {

@@ -24,6 +24,7 @@ use crate::changes::{Changes, Decision, EndedAttempt, RunOver, StartedAttempt, S
 use crate::ids::{IssueId, RunId, SessionId, StageName};
 use crate::issue::Wanted;
 use crate::machine::{Life, Machine, Note, Observed, PullNo, Report, Run};
+use crate::plural::count;
 use crate::time::{Mono, Now};
 use crate::workflow::{Edit, Workflow, edits};
 
@@ -34,7 +35,8 @@ use spending::Spending;
 use workspaces::Workspaces;
 
 pub use approvals::Awaited;
-pub use explain::{Explanation, Hold, StageExplanation, Waiting};
+pub use blockers::nearest;
+pub use explain::{Explanation, Hold, RootCause, StageExplanation, Waiting};
 pub use messages::{Answer, Ask, By, Effect, Filter, Input, Reply, Resume, Seen, Start, StopWhy};
 pub use waits::Rest;
 
@@ -138,7 +140,7 @@ impl Scheduler {
     ) -> (Self, Vec<Start>) {
         let mut scheduler = Self::new(workflow, filter, seed);
         scheduler.paused = stored.paused;
-        scheduler.spending.restore(stored.days);
+        scheduler.spending.restore(stored.days, stored.estimates);
         let mut starts = Vec::new();
         for machine in stored.machines {
             let id = machine.issue().id.clone();
@@ -267,7 +269,7 @@ impl Scheduler {
             return;
         };
         let (start, stopping) = (start.clone(), stopping.cloned());
-        let (charged, source) = self.spending.charge(session, &report, estimate, now);
+        let (charged, source) = self.spending.charge(issue, session, &report, estimate, now);
         let limits = self
             .spending
             .limits(&self.workflow, machine, &start, charged, now);
@@ -356,8 +358,8 @@ impl Scheduler {
                     crate::machine::Wait::Quota => "quota",
                 },
                 format!(
-                    "{attempts} {} used; the next one waits {}",
-                    if *attempts == 1 { "attempt" } else { "attempts" },
+                    "{} used; the next one waits {}",
+                    count((*attempts).into(), "attempt"),
                     crate::duration::Span(*wait)
                 ),
             ),
@@ -370,6 +372,7 @@ impl Scheduler {
                 format!("{}; freed by {}", reason.as_str(), reason.freed_by()),
             ),
             Note::Freed { .. } => ("freed", "the issue was changed".to_owned()),
+            Note::Closed { .. } => ("closed", "the issue was closed, so it is parked no more".to_owned()),
             Note::Unparked { .. } => ("unparked", "more is allowed now".to_owned()),
         };
         let about = About {
@@ -380,7 +383,7 @@ impl Scheduler {
         };
         self.decide(now, kind, about, detail);
         let succeeded = match &note {
-            Note::Ended { succeeded, .. } => Some(*succeeded),
+            Note::Ended { succeeded, .. } | Note::Closed { succeeded, .. } => Some(*succeeded),
             Note::Freed { .. } => Some(false),
             _ => None,
         };

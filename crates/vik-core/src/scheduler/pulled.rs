@@ -125,6 +125,8 @@ impl Scheduler {
             };
             let is_news = machine.is_present() || machine.is_active();
             let mut observed = machine.vanish(self.pulls_started, now, &self.workflow);
+            // What a run did to the issue is known only now that it is over.
+            let is_news = is_news || observed.changed;
             let is_gone = self.shows.is_gone(&id);
             if is_gone {
                 let over = machine.gone();
@@ -135,15 +137,14 @@ impl Scheduler {
             if is_news {
                 self.show(&id, None, now);
             }
-            if is_gone {
-                self.reconcile(&id, now);
-            }
+            self.reconcile(&id, now);
         }
         for id in self.workspaces.take_unseen() {
             if !self.machines.contains_key(&id) {
                 self.show(&id, None, now);
             }
         }
+        self.look_again(now);
     }
 
     /// By priority, then by age, then in pull order.

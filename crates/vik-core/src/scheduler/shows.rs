@@ -15,6 +15,12 @@ const LOST_AFTER: Duration = Duration::from_secs(60);
 /// After so many failed looks in a row, `run --once` does not wait for a better one.
 const TRIES: u32 = 3;
 
+/// How soon an issue that no pull brings is looked at again: the first wait, which doubles up to the longest one.
+const AGAIN_AFTER: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(3600));
+
+/// So many of them are looked at again after one pull.
+const AGAIN_AT_ONCE: usize = 8;
+
 /// Looks that are under way, and what came of earlier ones.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Shows {
@@ -24,6 +30,14 @@ pub(super) struct Shows {
     gone: BTreeSet<IssueId>,
     /// Those of which that is noted: a pull that still brings one is contradicted in each cycle, and told of it once.
     noted_gone: BTreeSet<IssueId>,
+    /// Issues that no pull brings and that still matter: when each is looked at again.
+    again: BTreeMap<IssueId, Again>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Again {
+    at: Mono,
+    wait: Duration,
 }
 
 #[derive(Clone, Debug)]
@@ -126,6 +140,59 @@ impl Scheduler {
         self.shows.asked.insert(issue.clone(), Asked { start, until });
         self.effects.push(Effect::Show(issue.clone()));
         true
+    }
+
+    /// Looks again at issues that no pull brings while something of them is left: a parked run, or a workspace. They may
+    /// have been closed since, or the look at them may have failed.
+    pub(super) fn look_again(&mut self, now: Now) {
+        if self.workflow.show.is_none() {
+            return;
+        }
+        let left: BTreeSet<IssueId> = self
+            .machines
+            .values()
+            .filter(|machine| machine.runs().iter().any(|run| run.parked_for().is_some()))
+            .map(|machine| machine.issue().id.clone())
+            .chain(self.workspaces.tracked(&self.workflow).cloned())
+            .filter(|id| self.is_absent_and_open(id))
+            .collect();
+        self.shows.again.retain(|id, _| left.contains(id));
+        let mut due = Vec::new();
+        for id in left {
+            let again = self.shows.again.entry(id).or_insert(Again {
+                at: now.mono.plus(AGAIN_AFTER.0),
+                wait: AGAIN_AFTER.0,
+            });
+            if again.at <= now.mono {
+                due.push(again.at);
+            }
+        }
+        due.sort_unstable();
+        let Some(last) = due.get(due.len().min(AGAIN_AT_ONCE).saturating_sub(1)).copied() else {
+            return;
+        };
+        let chosen = self.shows.again.iter_mut().filter(|(_, again)| again.at <= last);
+        let chosen: Vec<_> = chosen
+            .take(AGAIN_AT_ONCE)
+            .map(|(id, again)| {
+                again.wait = (again.wait * 2).min(AGAIN_AFTER.1);
+                again.at = now.mono.plus(again.wait);
+                id.clone()
+            })
+            .collect();
+        for id in chosen {
+            self.show(&id, None, now);
+        }
+    }
+
+    /// Whether the last pull did not bring the issue, and nothing shows that it is closed.
+    fn is_absent_and_open(&self, id: &IssueId) -> bool {
+        let is_open = self.machines.get(id).is_none_or(|machine| {
+            !machine.is_present()
+                && !machine.is_active()
+                && !self.workflow.is_terminal(&machine.issue().state)
+        });
+        is_open && !self.shows.is_gone(id)
     }
 
     /// An issue was looked at.

@@ -8,6 +8,7 @@ use jiff::tz::Offset;
 
 use super::{About, Effect, Scheduler, Start, StopWhy};
 use crate::approval::Gate;
+use crate::changes::Estimates;
 use crate::ids::{AgentName, IssueId, SessionId, StageName};
 use crate::limits::{self, Limit, LimitHit, LimitScope, LimitUnit, Spend};
 use crate::machine::{Machine, Report};
@@ -20,6 +21,8 @@ use crate::workflow::Workflow;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Spending {
     days: BTreeMap<Date, Spend>,
+    /// The parts of all charges that are estimates.
+    estimates: Estimates,
     running: BTreeMap<SessionId, Running>,
 }
 
@@ -37,7 +40,8 @@ pub(super) struct Running {
 }
 
 impl Spending {
-    pub(super) fn restore(&mut self, days: Vec<(Date, Spend)>) {
+    pub(super) fn restore(&mut self, days: Vec<(Date, Spend)>, estimates: Estimates) {
+        self.estimates = estimates;
         for (day, spend) in days {
             let total = self.days.entry(day).or_default();
             *total = total.max(spend);
@@ -72,6 +76,7 @@ impl Spending {
     /// Charges an attempt that ended to the day. Never less than it told while it ran.
     pub(super) fn charge(
         &mut self,
+        issue: &IssueId,
         session: SessionId,
         report: &Report,
         estimate: Spend,
@@ -83,10 +88,14 @@ impl Spending {
             Some(spend) => Some(spend.max(told)),
             None => Some(told).filter(|told| *told != Spend::default()),
         };
-        let (charged, source) =
-            limits::charge(report.ran, report.outcome, spend, report.cost_source, estimate);
-        let day = self.days.entry(date(now)).or_default();
-        *day = day.plus(charged);
+        let (charged, source) = limits::charge(report, spend, estimate);
+        let estimated = limits::estimated(spend, charged, source);
+        for (days, amount) in [(&mut self.days, charged), (&mut self.estimates.days, estimated)] {
+            let day = days.entry(date(now)).or_default();
+            *day = day.plus(amount);
+        }
+        let life = self.estimates.issues.entry(issue.clone()).or_default();
+        *life = life.plus(estimated);
         (charged, source)
     }
 
@@ -222,6 +231,18 @@ impl Scheduler {
         let spent = self.spending.today(now);
         let hit = self.workflow.day_limit.reached(LimitScope::Day, spent)?;
         Some((hit, next_day(now)))
+    }
+
+    /// The estimated part of what was spent on the day that it is now.
+    pub fn estimated_today(&self, now: Now) -> Spend {
+        let days = &self.spending.estimates.days;
+        days.get(&date(now)).copied().unwrap_or_default()
+    }
+
+    /// The estimated part of what an issue has spent in its whole life.
+    pub fn estimated_life(&self, issue: &IssueId) -> Spend {
+        let issues = &self.spending.estimates.issues;
+        issues.get(issue).copied().unwrap_or_default()
     }
 
     /// What was spent on the day that it is now, by what ended and by what runs.

@@ -229,9 +229,14 @@ impl Check<'_> {
             provider: agent.provider.map(|provider| provider.0),
             base_url: agent.base_url.map(|url| url.0),
             max_concurrency: agent.max_concurrency.map(SlotLimit::get),
-            estimate: Spend {
-                tokens: agent.estimate.tokens.0,
-                usd: agent.estimate.usd.0,
+            // Of a program that nobody knows, what it costs is known to its author alone.
+            estimate: if runtime == Runtime::Command && self.places.is_absent(&at("estimate")) {
+                Spend::default()
+            } else {
+                Spend {
+                    tokens: agent.estimate.tokens.0,
+                    usd: agent.estimate.usd.0,
+                }
             },
         })
     }

@@ -488,7 +488,7 @@ fn a_pull_brings_what_others_wait_for_whatever_its_state() {
     assert_eq!(pull.warnings[0].field, "blocked_by");
     let mut story = story;
     story.tell(Input::PullStarted).tell(Input::Pulled(pull.issues));
-    assert!(matches!(story.hold("a"), Some(Hold::Blocked { by }) if *by == [IssueId::from("b")]));
+    assert!(matches!(story.hold("a"), Some(Hold::Blocked { by, .. }) if *by == [IssueId::from("b")]));
     // What cannot be read may be anything: it holds.
     assert!(matches!(story.hold("bad"), Some(Hold::Blocked { .. })));
 }

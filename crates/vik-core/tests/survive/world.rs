@@ -101,6 +101,7 @@ impl Ledger {
             machines: machines.collect(),
             days: self.days.iter().map(|(day, spend)| (*day, *spend)).collect(),
             paused: self.paused,
+            ..Stored::default()
         }
     }
 
@@ -255,7 +256,7 @@ impl World {
                 let (_, title) = self.parked.remove(&run).unwrap();
                 assert!(self.title(&issue) > title, "only a change frees it");
             }
-            Note::Unparked { .. } | Note::Ended { .. } => drop(self.parked.remove(&run)),
+            Note::Unparked { .. } | Note::Ended { .. } | Note::Closed { .. } => drop(self.parked.remove(&run)),
             Note::BackingOff { .. } | Note::Awaiting { .. } | Note::Answered { .. } => {
                 assert!(!self.parked.contains_key(&run));
             }

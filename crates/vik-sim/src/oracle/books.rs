@@ -179,7 +179,15 @@ impl Books {
             let moved = policy
                 .stage(stage)
                 .is_some_and(|stage| stage.when_state == item.state && parked.state != item.state);
-            parked.freed = moved || parked.words != words(item.title, item.description);
+            let closed = policy.is_terminal(item.state) && parked.reason != ParkReason::UnprovenEnd;
+            parked.freed = moved || closed || parked.words != words(item.title, item.description);
+        }
+    }
+
+    /// A look showed that the tracker does not have the issue: what is parked is over, unless an agent may still live.
+    pub fn gone(&mut self, issue: usize) {
+        for ((of, _), parked) in &mut self.parked {
+            parked.freed |= *of == issue && parked.reason != ParkReason::UnprovenEnd;
         }
     }
 

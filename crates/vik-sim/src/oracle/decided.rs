@@ -6,7 +6,7 @@ use vik_core::ids::{IssueId, RunId, SessionId, StageName};
 use vik_core::limits::{LimitScope, Spend};
 use vik_core::machine::{Machine, Note, ParkReason, Report, Wait};
 use vik_core::money::MicroUsd;
-use vik_core::outcome::{CostSource, Outcome};
+use vik_core::outcome::{CostSource, FailureClass, Outcome};
 use vik_core::scheduler::{Answer, Ask, Effect, Scheduler, StopWhy};
 use vik_core::time::Now;
 
@@ -196,7 +196,13 @@ impl Oracle {
         let Some(facts) = self.facts.get(&session) else {
             return told;
         };
-        if !report.ran || report.outcome == Outcome::Succeeded {
+        // Of the classes that are never estimated, and of what never answered, only what was reported counts.
+        let is_free = matches!(
+            report.failure_class,
+            Some(FailureClass::Auth | FailureClass::Usage | FailureClass::Hook)
+        );
+        let answered = report.answered.unwrap_or(report.ran);
+        if !answered || is_free || report.outcome == Outcome::Succeeded {
             return told;
         }
         let money_known = told.usd != MicroUsd(0) || report.cost_source != CostSource::None;

@@ -144,6 +144,12 @@ impl Oracle {
         Ok(())
     }
 
+    /// Whether an agent of the issue may still live: the end of one could not be proven.
+    pub(crate) fn may_live(&self, issue: usize) -> bool {
+        let mut parked = self.books.parked.iter();
+        parked.any(|((of, _), parked)| *of == issue && parked.reason == ParkReason::UnprovenEnd)
+    }
+
     fn is_unproven(&self, issue: usize, stage: &StageName) -> bool {
         let parked = self.books.parked.get(&(issue, stage.clone()));
         parked.is_some_and(|parked| parked.reason == ParkReason::UnprovenEnd)

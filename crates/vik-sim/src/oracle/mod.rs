@@ -228,6 +228,9 @@ impl Oracle {
         };
         known.looked = Some(at);
         known.gone |= item.is_none();
+        if item.is_none() {
+            self.books.gone(issue);
+        }
         self.is_told(issue, item, at);
     }
 

@@ -269,6 +269,7 @@ impl World {
             // Only what is told is spoilt: the log has the truth.
             self.oracle.knows_end(session, &report);
             report.ran = false;
+            report.answered = None;
         } else {
             self.oracle.knows_end(session, &report);
         }

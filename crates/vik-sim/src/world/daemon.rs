@@ -314,7 +314,7 @@ fn note(trace: &mut crate::trace::Trace, effect: &Effect) {
             issue: number(issue),
             ms: wait.as_millis() as u64,
         },
-        Effect::Note(issue, Note::Ended { .. }) => Event::RunOver {
+        Effect::Note(issue, Note::Ended { .. } | Note::Closed { .. }) => Event::RunOver {
             issue: number(issue),
             freed: false,
         },

@@ -195,7 +195,7 @@ impl World {
             RemoveWorkspace::Clean => self.rng.percent(60),
             RemoveWorkspace::Always => true,
         };
-        if gone {
+        if gone && !self.has(Fault::RemovalForgotten) {
             self.host.workspaces.remove(&issue);
         }
         self.trace.note(Event::Removed { issue, gone });

@@ -1,14 +1,18 @@
 //! The end of a seed: nothing disturbs any more, and everything that can run must come to its end.
 
 use vik_core::scheduler::{Ask, Input, Rest};
+use vik_core::workflow::RemoveWorkspace;
 
 use super::daemon::Daemon;
 use super::{Held, World};
-use crate::oracle::Broken;
+use crate::oracle::{Broken, ensure};
 use crate::trace::Event;
 
 /// More rounds than any quiet world needs.
 const MOST_ROUNDS: u32 = 3_000;
+
+/// Longer than any wait before an issue is looked at again.
+const LATE_MS: u64 = 2 * 3_600_000;
 
 /// More steps than anything under way needs.
 const MOST_STEPS: u32 = 20_000;
@@ -36,6 +40,7 @@ impl World {
                 self.asks(Ask::Continue(Some(id)), "continue", issue)?;
             }
         }
+        let mut is_late = false;
         for round in 0..MOST_ROUNDS {
             self.settle()?;
             if self.is_drained() {
@@ -56,10 +61,13 @@ impl World {
             if round < 2 || matches!(scheduler.rest(now), Rest::Running | Rest::NeedsPull) {
                 continue;
             }
-            let Some(wait) = scheduler.next_wakeup(now) else {
-                return self.rests();
+            let ms = match scheduler.next_wakeup(now) {
+                Some(wait) => wait.as_millis() as u64 + 1,
+                None if is_late => return self.rests(),
+                // Issues that no pull brings are looked at again after a while.
+                None => LATE_MS,
             };
-            let ms = wait.as_millis() as u64 + 1;
+            is_late |= ms == LATE_MS;
             self.clock.pass(ms);
             self.trace.note(Event::Time { ms });
             self.tick()?;
@@ -132,6 +140,17 @@ impl World {
             ));
         }
         self.oracle.is_settled(&self.disk)?;
+        if self.policy.issue.remove_workspace == RemoveWorkspace::Always && self.policy.show.is_some() {
+            for issue in &self.host.workspaces {
+                let item = self.tracker.item(*issue);
+                let is_done = item.is_none_or(|item| self.policy.is_terminal(item.state));
+                ensure(
+                    !is_done || self.oracle.may_live(*issue),
+                    "the workspace of a done issue is removed in the end",
+                    || format!("issue {issue} is done, and its workspace is there"),
+                )?;
+            }
+        }
         let now = self.clock.now();
         for issue in 0..self.tracker.len() {
             if let Some(item) = self.tracker.item(issue) {

@@ -7,7 +7,7 @@ use vik_core::limits::Spend;
 use vik_core::outcome::{FailureClass, Outcome};
 
 use super::LedgerError;
-use super::read::{RUNS, Reader, StoredRun, run};
+use super::read::{ESTIMATED, RUNS, Reader, StoredRun, run};
 use super::sql::{
     read_name, read_optional_time, read_optional_variant, read_run, read_spend, read_time, read_variant, time,
 };
@@ -40,6 +40,8 @@ pub struct EndedFigures {
     pub failure_class: Option<FailureClass>,
     /// What it was charged.
     pub charged: Spend,
+    /// The part of that which is an estimate.
+    pub estimated: Spend,
 }
 
 impl Reader {
@@ -49,10 +51,12 @@ impl Reader {
     /// When they cannot be read.
     pub fn figures(&self, since: Timestamp, until: Timestamp) -> Result<Vec<StoredFigures>, LedgerError> {
         self.list(
-            "SELECT run, issue, stage, agent, started_at, ended_at, outcome, failure_class,
-               COALESCE(tokens, 0), COALESCE(usd_micro, 0)
+            &format!(
+                "SELECT run, issue, stage, agent, started_at, ended_at, outcome, failure_class,
+               COALESCE(tokens, 0), COALESCE(usd_micro, 0), {ESTIMATED}
              FROM attempts LEFT JOIN usage USING (session)
-             WHERE started_at >= ?1 AND started_at < ?2 ORDER BY started_at, session",
+             WHERE started_at >= ?1 AND started_at < ?2 ORDER BY started_at, session"
+            ),
             params![time(since), time(until)],
             figures,
         )
@@ -82,6 +86,7 @@ fn figures(row: &Row<'_>) -> rusqlite::Result<StoredFigures> {
             outcome: read_variant(row, 6)?,
             failure_class: read_optional_variant(row, 7)?,
             charged: read_spend(row, 8)?,
+            estimated: read_spend(row, 10)?,
         }),
     };
     Ok(StoredFigures {

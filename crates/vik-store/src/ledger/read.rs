@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use jiff::civil::Date;
 use rusqlite::{Connection, OpenFlags, Row, params};
-use vik_core::changes::{Decision, EndedAttempt, StartedAttempt, Stored};
+use vik_core::changes::{Decision, EndedAttempt, Estimates, StartedAttempt, Stored};
 use vik_core::ids::{IssueId, RunId, SessionId, StageName};
 use vik_core::limits::Spend;
 
@@ -106,6 +106,20 @@ impl Reader {
             params![issue.map(IssueId::as_str), most],
             decision,
         )
+    }
+
+    /// The decision by which an issue is blocked (`blocked`, `cycle`); `None` where nothing blocks it.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn last_block(&self, issue: &IssueId) -> Result<Option<Decision>, LedgerError> {
+        let found = self.list(
+            "SELECT at, issue, stage, run, session, kind, detail FROM decisions
+             WHERE issue = ?1 AND kind IN ('blocked', 'cycle', 'unblocked') ORDER BY id DESC LIMIT 1",
+            [issue.as_str()],
+            decision,
+        )?;
+        Ok(found.into_iter().find(|decision| decision.kind != "unblocked"))
     }
 
     /// The latest attempts, newest first: of one issue, or of all.
@@ -322,8 +336,33 @@ pub(super) fn stored(db: &Connection, path: &Path) -> Result<Stored, LedgerError
     Ok(Stored {
         machines,
         days: days(db).map_err(fail)?,
+        estimates: estimates(db).map_err(fail)?,
         paused: is_paused(db).map_err(fail)?,
     })
+}
+
+/// The estimated part of what an attempt was charged, as tokens and money: what its agent did not report. See
+/// [`estimated`](vik_core::limits::estimated).
+pub(super) const ESTIMATED: &str = "
+  CASE WHEN source = 'estimate' AND COALESCE(report ->> '$.spend.tokens', 0) = 0 THEN tokens ELSE 0 END,
+  CASE WHEN source = 'estimate' AND COALESCE(report ->> '$.spend.usd', 0) = 0 THEN usd_micro ELSE 0 END";
+
+/// Sums up the parts of charges that are estimates. Of thousands of attempts, few have one.
+fn estimates(db: &Connection) -> rusqlite::Result<Estimates> {
+    let mut estimates = Estimates::default();
+    let mut statement = db.prepare_cached(&format!(
+        "SELECT issue, substr(ended_at, 1, 10), {ESTIMATED}
+         FROM usage JOIN attempts USING (session) WHERE source = 'estimate' AND ended_at IS NOT NULL"
+    ))?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let spend = read_spend(row, 2)?;
+        let issue = estimates.issues.entry(read_name(row, 0)?).or_default();
+        *issue = issue.plus(spend);
+        let day = estimates.days.entry(read_day(row, 1)?).or_default();
+        *day = day.plus(spend);
+    }
+    Ok(estimates)
 }
 
 fn days(db: &Connection) -> rusqlite::Result<Vec<(Date, Spend)>> {

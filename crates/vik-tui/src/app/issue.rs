@@ -3,14 +3,15 @@
 use jiff::Timestamp;
 use vik_api::{
     AttemptView, DayView, Explained, Explanation, HoldView, LifeView, LimitView, RunState, SpendView,
+    cost_text,
 };
 use vik_core::ids::IssueId;
-use vik_core::outcome::Outcome;
+use vik_core::outcome::{CostSource, Outcome};
 
 use super::scroll::Scroll;
 use crate::rows::{stage_state, stand};
 use crate::table::{CellText, Tone};
-use crate::text::{cost, money_limit, rough, seconds, short, span, words, wrap};
+use crate::text::{cost, count, money_limit, rough, seconds, short, span, words, wrap};
 
 /// Decisions that are shown.
 const MAX_DECISIONS: usize = 200;
@@ -226,6 +227,10 @@ fn one_attempt(attempt: &AttemptView, now: Timestamp, out: &mut Out) {
     let took = attempt
         .duration_ms
         .map_or_else(|| seconds(attempt.started_at, now), |ms| ms / 1_000);
+    let estimated = match attempt.cost_source {
+        CostSource::Estimate => attempt.cost_usd.unwrap_or_default(),
+        _ => 0.0,
+    };
     let mut line = vec![
         CellText::new(format!("    #{} ", attempt.attempt), Tone::Faint),
         CellText::new(format!("{outcome}{class}"), tone),
@@ -233,7 +238,7 @@ fn one_attempt(attempt: &AttemptView, now: Timestamp, out: &mut Out) {
             "  {}  {} tokens  {}",
             span(took),
             short(attempt.usage.total()),
-            cost(attempt.cost_usd)
+            cost_text(attempt.cost_usd, estimated)
         )),
         CellText::new(
             format!("  {} ago  ", rough(seconds(attempt.started_at, now))),
@@ -255,18 +260,20 @@ pub(crate) fn spent(spent: &SpendView, limit: &LimitView) -> String {
         None => format!("{} tokens", short(spent.tokens)),
         Some(most) => format!("{} of {} tokens", short(spent.tokens), short(most)),
     };
-    let usd = cost(Some(spent.cost_usd));
+    let all = cost(Some(spent.cost_usd));
+    let parts = cost_text(Some(spent.cost_usd), spent.estimated_usd);
     match limit.usd {
-        None => format!("{usd}, {tokens}"),
-        Some(most) => format!("{usd} of {}, {tokens}", money_limit(most)),
+        None => format!("{parts}, {tokens}"),
+        Some(most) if parts == all => format!("{all} of {}, {tokens}", money_limit(most)),
+        Some(most) => format!("{all} of {} ({parts}), {tokens}", money_limit(most)),
     }
 }
 
 /// An issue's life in a line.
 pub(crate) fn life(life: &LifeView) -> String {
     let attempts = match life.max_attempts {
-        None => format!("{} attempts", life.attempts),
-        Some(most) => format!("{} of {most} attempts", life.attempts),
+        None => count(life.attempts as usize, "attempt"),
+        Some(most) => format!("{} of {}", life.attempts, count(most as usize, "attempt")),
     };
     format!("{attempts}, {}", spent(&life.spent, &life.limit))
 }

@@ -1,10 +1,10 @@
 //! The columns of the issues.
 
-use vik_api::Explanation;
+use vik_api::{Explanation, cost_text};
 
 use super::{by_number, share_tone, stand};
 use crate::table::{CellText, Column, Row, Tone, Width};
-use crate::text::{cost, money_limit, natural, tokens, words};
+use crate::text::{money_limit, natural, tokens, words};
 
 fn stages(issue: &Explanation) -> String {
     let names: Vec<&str> = issue.stages.iter().map(|stage| stage.stage.as_str()).collect();
@@ -99,7 +99,8 @@ impl Row for Explanation {
             from: 56,
             right: true,
             cell: |row, _| {
-                let spent = cost(Some(row.life.spent.cost_usd));
+                let spent = &row.life.spent;
+                let spent = cost_text(Some(spent.cost_usd), spent.estimated_usd);
                 match row.life.limit.usd {
                     None => CellText::plain(spent),
                     Some(most) => {

@@ -234,9 +234,9 @@ fn session(app: &App, row: &SessionView, known: Option<&Explained>, out: &mut Li
         Some(at) => format!("heard {} ago", span(seconds(at, app.now))),
     };
     let started = format!(
-        "{} ago, {heard}, {} events",
+        "{} ago, {heard}, {}",
         span(seconds(row.since, app.now)),
-        row.events
+        count(usize::try_from(row.events).unwrap_or(usize::MAX), "event")
     );
     out.put("started", &started, Tone::Plain, 1);
     let share = used(row);

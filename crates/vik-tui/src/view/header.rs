@@ -1,6 +1,6 @@
 //! The daemon in two lines, and what should be known above all.
 
-use vik_api::{DaemonState, DayView, Status};
+use vik_api::{DaemonState, DayView, Status, cost_text};
 
 use super::Rows;
 use super::paint::{Paint, side_by_side};
@@ -163,9 +163,15 @@ fn pull(app: &App, status: &Status, room: usize) -> Vec<CellText> {
 }
 
 fn today(day: &DayView, room: usize) -> Vec<CellText> {
-    let spent = cost(Some(day.spent.cost_usd));
+    let parts = cost_text(Some(day.spent.cost_usd), day.spent.estimated_usd);
     let Some(most) = day.limit.usd else {
-        return vec![CellText::plain(format!("today {spent}"))];
+        return vec![CellText::plain(format!("today {parts}"))];
+    };
+    let spent = cost(Some(day.spent.cost_usd));
+    let parts = if parts == spent {
+        String::new()
+    } else {
+        format!("({parts}) ")
     };
     let share = if most > 0.0 {
         day.spent.cost_usd / most
@@ -175,7 +181,7 @@ fn today(day: &DayView, room: usize) -> Vec<CellText> {
     let tone = share_tone(share);
     let bar = Paint::gauge(share, if room >= 110 { 20 } else { 6 });
     vec![
-        CellText::new(format!("today {spent} of {} ", money_limit(most)), tone),
+        CellText::new(format!("today {spent} of {} {parts}", money_limit(most)), tone),
         CellText::new(bar, if tone == Tone::Plain { Tone::Good } else { tone }),
         CellText::new(format!(" {:.0}%", (share * 100.0).min(9_999.0)), tone),
     ]

@@ -2,6 +2,7 @@
 
 use similar::{DiffTag, TextDiff};
 
+use super::count_of_lines;
 use super::text::short_line;
 
 /// Lines that are shown at most.
@@ -26,10 +27,10 @@ pub(crate) fn brief(old: &str, new: &str) -> String {
     let (old, new) = (&old[..old.len() - tail], &new[..new.len() - tail]);
     if old.len() + new.len() > MAX_COMPARED {
         return format!(
-            "@@ line {} @@ {} lines gone, {} lines come\n",
+            "@@ line {} @@ {} gone, {} come\n",
             head + 1,
-            old.len(),
-            new.len()
+            count_of_lines(old.len()),
+            count_of_lines(new.len())
         );
     }
     let diff = TextDiff::from_slices(old, new);

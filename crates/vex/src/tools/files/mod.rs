@@ -22,7 +22,7 @@ pub(crate) use edit::EditFile;
 pub(crate) use list::ListDir;
 pub(crate) use nearest::explain;
 pub(crate) use read::ReadFile;
-pub(crate) use write::WriteFile;
+pub(crate) use write::{WriteFile, count_of_lines};
 pub use write::WriteLimits;
 
 use super::{Change, ToolContext, ToolError};

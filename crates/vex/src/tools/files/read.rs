@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::text::{BOM, binary_kind, short_line};
-use super::{PATH_NAMES, path_schema};
+use super::{PATH_NAMES, count_of_lines, path_schema};
 use crate::tools::root::{Root, RootError};
 use crate::tools::tool::Look;
 use crate::tools::{MAX_OUTPUT_BYTES, Tool, ToolContext, ToolError};
@@ -212,7 +212,7 @@ impl Page {
             return Ok("[empty file]\n".to_owned());
         }
         if self.first > total {
-            return Err(ToolError::Failed(format!("{path} has only {total} lines")));
+            return Err(ToolError::Failed(format!("{path} has only {}", count_of_lines(total))));
         }
         let last = self.first + self.taken - 1;
         let mut notes = Vec::new();

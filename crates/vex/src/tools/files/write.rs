@@ -128,7 +128,12 @@ fn in_the_style_of<'a>(stored: &Stored, content: &'a str) -> Cow<'a, str> {
 }
 
 fn lines(text: &str) -> String {
-    match text.lines().count() {
+    count_of_lines(text.lines().count())
+}
+
+/// Returns a number of lines in words: `1 line`, `2 lines`.
+pub(crate) fn count_of_lines(number: usize) -> String {
+    match number {
         1 => "1 line".to_owned(),
         n => format!("{n} lines"),
     }

@@ -7,7 +7,7 @@ mod stage;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::files::brief;
+use super::files::{brief, count_of_lines};
 use super::tool::{Subject, Write as Writes};
 use super::{Tool, ToolContext, ToolError, Wrote};
 pub use apply::{Misfit, apply};
@@ -81,7 +81,7 @@ fn report(staged: &[Staged]) -> String {
         match (&file.before, &file.after) {
             (None, Some(after)) => {
                 let lines = after.split_inclusive(|byte| *byte == b'\n').count();
-                text.push_str(&format!("created {path} ({lines} lines)\n"));
+                text.push_str(&format!("created {path} ({})\n", count_of_lines(lines)));
             }
             (Some(_), None) => text.push_str(&format!("deleted {path}\n")),
             (Some(before), Some(after)) => {

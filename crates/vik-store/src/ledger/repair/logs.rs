@@ -7,6 +7,7 @@ use vik_core::event::Ended;
 use vik_core::limits::{Spend, charge};
 use vik_core::machine::Report;
 use vik_core::money::MicroUsd;
+use vik_core::outcome::CostSource;
 use vik_core::scheduler::Start;
 
 use crate::journal::{Journal, Step};
@@ -45,13 +46,7 @@ fn found(past: PastAttempt) -> Found {
         .map_or_else(Spend::default, |kept| kept.profile.estimate);
     let ended = ended.zip(ended_at).map(|(ended, at)| {
         let report = journaled(&files.journal()).unwrap_or_else(|| report(&ended));
-        let (charged, source) = charge(
-            report.ran,
-            report.outcome,
-            report.spend,
-            report.cost_source,
-            estimate,
-        );
+        let (charged, source) = charge(&report, report.spend, estimate);
         EndedAttempt {
             session: record.session_id,
             at,
@@ -93,7 +88,8 @@ fn journaled(path: &Path) -> Option<Report> {
     })
 }
 
-/// What the last line of a log says was told; such a line does not say whether the agent ran, but what came of it does.
+/// What the last line of a log says was told; such a line does not say whether the agent ran, but what came of it does,
+/// and whether its model answered follows from what was charged.
 fn report(ended: &Ended) -> Report {
     let tokens = ended.usage.total();
     let ran = ended.exit_code.is_some() || ended.signal.is_some() || tokens > 0;
@@ -103,6 +99,7 @@ fn report(ended: &Ended) -> Report {
         reason: ended.reason.clone(),
         changed: ended.workspace_changed,
         ran,
+        answered: Some(ended.cost_source == CostSource::Estimate),
         spend: told.then(|| Spend {
             tokens,
             usd: MicroUsd::from_usd(ended.cost_usd.unwrap_or(0.0)),

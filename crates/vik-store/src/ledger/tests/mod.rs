@@ -145,6 +145,7 @@ fn stored_of(changes: &Changes) -> Stored {
         machines: changes.machines.clone(),
         days: changes.days.clone(),
         paused: changes.paused == Some(true),
+        ..Stored::default()
     }
 }
 

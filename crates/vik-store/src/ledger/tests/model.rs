@@ -92,6 +92,7 @@ impl Model {
             machines: self.machines.values().cloned().collect(),
             days: self.days.iter().map(|(day, spend)| (*day, *spend)).collect(),
             paused: self.paused,
+            ..Stored::default()
         }
     }
 }

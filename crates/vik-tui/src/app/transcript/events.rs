@@ -3,9 +3,10 @@
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Map, Value};
+use vik_api::cost_text;
 
 use crate::table::Tone;
-use crate::text::{self, cost, short, span, words};
+use crate::text::{self, short, span, words};
 
 /// No more of one text is kept.
 const MAX_TEXT: usize = 64 << 10;
@@ -240,7 +241,9 @@ fn ended(rest: &Map<String, Value>) -> ItemKind {
         text.push_str(&format!(", {} tokens", short(tokens)));
     }
     if let Some(usd) = rest.get("cost_usd").and_then(Value::as_f64) {
-        text.push_str(&format!(", {}", cost(Some(usd))));
+        let is_estimate = rest.get("cost_source").and_then(Value::as_str) == Some("estimate");
+        let estimated = if is_estimate { usd } else { 0.0 };
+        text.push_str(&format!(", {}", cost_text(Some(usd), estimated)));
     }
     let tone = if outcome == "succeeded" {
         Tone::Good

@@ -1,0 +1,19 @@
+//! Numbers of things, for people.
+
+/// Returns a number of things: `1 issue`, `2 issues`.
+pub fn count(number: u64, what: &str) -> String {
+    let end = if number == 1 { "" } else { "s" };
+    format!("{number} {what}{end}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_thing_is_singular() {
+        assert_eq!(count(0, "issue"), "0 issues");
+        assert_eq!(count(1, "issue"), "1 issue");
+        assert_eq!(count(2, "issue"), "2 issues");
+    }
+}
