@@ -291,7 +291,9 @@ impl Observer for Lines {
                         screen.line(&format!("  {id} {stage}: {said}"));
                     }
                     Note::Closed { stage, .. } => {
-                        screen.line(&format!("  {id} {stage}: the issue was closed, it is parked no more"));
+                        screen.line(&format!(
+                            "  {id} {stage}: the issue was closed, it is parked no more"
+                        ));
                     }
                     Note::Ended { .. } | Note::Unparked { .. } => {}
                 }
@@ -418,10 +420,7 @@ pub fn summary(closing: &Closing, once: bool) -> String {
             closing.rows.len() - succeeded,
             tokens(usage)
         ));
-    } else if once
-        && closing.any_pull
-        && closing.exit() == Exit::Done
-    {
+    } else if once && closing.any_pull && closing.exit() == Exit::Done {
         out.push_str("nothing to do: no issue of the pull is in the state of a stage\n");
     }
     for (what, lines) in [

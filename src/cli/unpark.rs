@@ -7,7 +7,7 @@ use vik_api::Verb;
 use super::args::UnparkArgs;
 use super::client::{self, Done as Did};
 use super::{Done, print};
-use crate::report::{count, Exit, one_line};
+use crate::report::{Exit, count, one_line};
 
 /// Frees what is parked for an issue.
 pub fn run(workflow: &Path, args: &UnparkArgs) -> Done {

@@ -1,8 +1,8 @@
 //! What the scheduler says, as the wire types say it.
 
 use vik_api::{
-    ApprovalView, DayView, DecisionView, Explanation, HoldView, LifeView, RootCauseView, SpendView, StageState, StageView,
-    WaitingView,
+    ApprovalView, DayView, DecisionView, Explanation, HoldView, LifeView, RootCauseView, SpendView,
+    StageState, StageView, WaitingView,
 };
 use vik_core::approval::Request;
 use vik_core::changes::Decision;
@@ -162,7 +162,9 @@ fn detail(hold: &Hold) -> String {
             if **by == [root.issue.clone()] {
                 format!("it is blocked by {issue}, which is parked: {why}")
             } else {
-                format!("it is blocked by {blockers}; the root cause is issue {issue}, which is parked: {why}")
+                format!(
+                    "it is blocked by {blockers}; the root cause is issue {issue}, which is parked: {why}"
+                )
             }
         }
         Hold::Cycle { issues } => format!("these issues wait for each other: {}", names(issues)),

@@ -80,7 +80,11 @@ impl Fact {
                 held => format!(
                     "{}; {} for it: {}",
                     one_line(parked.detail, DETAIL),
-                    if held.len() == 1 { "1 issue waits".to_owned() } else { format!("{} issues wait", held.len()) },
+                    if held.len() == 1 {
+                        "1 issue waits".to_owned()
+                    } else {
+                        format!("{} issues wait", held.len())
+                    },
                     view::names(held)
                 ),
             },

@@ -93,6 +93,11 @@ impl Closing {
                 stage,
                 succeeded: false,
                 ..
+            }
+            | Note::Closed {
+                stage,
+                succeeded: false,
+                ..
             } => {
                 // One that failed in an earlier daemon is no failure of this one.
                 let is_ours = |row: &SummaryRow| row.issue == id.as_str() && row.stage == stage.as_str();
@@ -120,9 +125,7 @@ impl Closing {
                 return;
             }
             Standing::Budget(reason) => (&mut self.budget, format!("parked ({})", reason.as_str())),
-            Standing::FailedAndParked(reason) => {
-                (&mut self.failed, format!("parked ({})", reason.as_str()))
-            }
+            Standing::FailedAndParked(reason) => (&mut self.failed, format!("parked ({})", reason.as_str())),
             Standing::Failed => (&mut self.failed, "failed".to_owned()),
             Standing::FailedAndLeft => {
                 let text = "failed, and the pull does not bring the issue any more";
@@ -132,10 +135,7 @@ impl Closing {
                 (&mut self.parked, format!("{}, since {since:.0}", reason.as_str()))
             }
             Standing::Cancelled => (&mut self.waiting, "parked (cancelled)".to_owned()),
-            Standing::StateKept => (
-                &mut self.waiting,
-                "parked, its state did not change".to_owned(),
-            ),
+            Standing::StateKept => (&mut self.waiting, "parked, its state did not change".to_owned()),
             Standing::NothingDone => (&mut self.no_progress, "parked, nothing changed".to_owned()),
         };
         list.push(format!("{name}: {text}"));

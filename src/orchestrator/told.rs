@@ -11,11 +11,7 @@ use super::progress::Parked;
 use super::{Orchestrator, Progress};
 
 /// A run that is parked, as it is told.
-pub(super) fn parked<'a>(
-    issue: &'a Issue,
-    run: &'a Run,
-    dependents: &'a [IssueId],
-) -> Option<Parked<'a>> {
+pub(super) fn parked<'a>(issue: &'a Issue, run: &'a Run, dependents: &'a [IssueId]) -> Option<Parked<'a>> {
     match &run.phase {
         Phase::Parked {
             since,

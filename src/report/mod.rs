@@ -14,7 +14,10 @@ pub use exit::Exit;
 pub use table::{stdout_width, table, table_within, wrap};
 pub use vik_core::plural::count;
 
-pub use text::{ago, attempt_cost, clean, cost, cost_sum, count_short, lasting, one_line, short, spent, spent_cost, tail_lines, tokens, until, when};
+pub use text::{
+    ago, attempt_cost, clean, cost, cost_sum, count_short, lasting, one_line, short, spent, spent_cost,
+    tail_lines, tokens, until, when,
+};
 
 /// An error and its causes on one line, from the outside in.
 pub fn chain(error: &dyn Error) -> String {

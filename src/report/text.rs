@@ -185,10 +185,22 @@ mod tests {
     #[test]
     fn times_of_less_than_a_second_have_no_figure() {
         let then: jiff::Timestamp = "2026-03-04T10:00:00Z".parse().unwrap();
-        let (soon, later) = (then + jiff::SignedDuration::from_millis(900), then + jiff::SignedDuration::from_mins(5));
-        assert_eq!((lasting(" for ", then, soon), lasting(" for ", then, later)), (String::new(), " for 5m".into()));
-        assert_eq!((when(then, soon), when(then, later)), ("just now".into(), "5m ago".into()));
-        assert_eq!((until(soon, then), until(later, then)), ("now".into(), "in 5m".into()));
+        let (soon, later) = (
+            then + jiff::SignedDuration::from_millis(900),
+            then + jiff::SignedDuration::from_mins(5),
+        );
+        assert_eq!(
+            (lasting(" for ", then, soon), lasting(" for ", then, later)),
+            (String::new(), " for 5m".into())
+        );
+        assert_eq!(
+            (when(then, soon), when(then, later)),
+            ("just now".into(), "5m ago".into())
+        );
+        assert_eq!(
+            (until(soon, then), until(later, then)),
+            ("now".into(), "in 5m".into())
+        );
         assert_eq!(when(later, then), "just now", "a clock that was set back");
     }
 

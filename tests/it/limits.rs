@@ -75,9 +75,79 @@ fn an_attempt_that_tells_nothing_is_charged_an_estimate() {
         .set("/agents/a/estimate", json!({"tokens": 60}))
         .set("/issue/limits", json!({"tokens": 100}))
         .attempts(5)
-        .script("exit 1");
+        .script("message working on it; exit 1");
     world.once().expect(7);
     assert_eq!(world.sessions("1").len(), 2);
+}
+
+/// A script has no cost that Vik could guess, and an agent that never answered has none at all.
+#[test]
+fn nothing_is_estimated_for_a_script_nor_before_the_first_answer() {
+    let script = json!({"runtime": "command", "command": ["sh", "-c", "echo working; exit 3"]});
+    let silent =
+        json!({"runtime": "command", "command": ["sh", "-c", "exit 3"], "estimate": {"usd": 2, "tokens": 7}});
+    for agent in [script, silent] {
+        let world = World::new(&[("1", "todo")]).set("/agents/a", agent).attempts(1);
+        world.once().expect(1);
+        let ended = world.session("1").ended();
+        assert_eq!(
+            (&ended["cost_usd"], &ended["cost_source"]),
+            (&json!(null), &json!("none"))
+        );
+        let charged = &world.runs()[0]["attempts"][0]["charged"];
+        assert_eq!(
+            (&charged["tokens"], &charged["cost_usd"]),
+            (&json!(0), &json!(0.0)),
+            "{charged}"
+        );
+    }
+}
+
+/// Codex answers, and its turn is cut off before it reports: after a death of the daemon too, what was read before counts.
+#[test]
+fn estimate_stands_apart_wherever_costs_are_shown() {
+    let world = World::new(&[("1", "todo")])
+        .agent("codex")
+        .set("/agents/a/estimate", json!({"usd": 0.5, "tokens": 1000}))
+        .set("/limits", json!({"usd_per_day": 5}))
+        .set("/loop", json!({"orphan_grace": "1m"}))
+        .script("start; message working on it; touch up; hang")
+        .attempts(1);
+    let daemon = world.daemon();
+    eventually("it has answered", || {
+        let sessions = world.sessions("1");
+        sessions
+            .first()
+            .is_some_and(|session| !session.of_kind("message").is_empty())
+    });
+    daemon.signal(nix::sys::signal::Signal::SIGKILL);
+    drop(daemon.done());
+    let world = world.work("timeout", json!("1s"));
+    let daemon = world.daemon();
+    eventually("it is cancelled", || {
+        world.vik(&["cancel", "1"]);
+        world
+            .sessions("1")
+            .first()
+            .is_some_and(|session| !session.of_kind("ended").is_empty())
+    });
+    let text = world.vik(&["status"]).out;
+    assert!(text.contains("$0.50 of $5.00 (~$0.50 estimated)"), "{text}");
+    let status = world.status().unwrap();
+    assert_eq!(status["day"]["spent"]["estimated_usd"], json!(0.5));
+    daemon.stop().expect(0);
+    for args in [
+        &["runs"][..],
+        &["show", "1"],
+        &["explain", "1"],
+        &["report"],
+        &["report", "--markdown"],
+    ] {
+        let text = world.vik(args).out;
+        assert!(text.contains("~$0.50 estimated"), "{args:?}: {text}");
+    }
+    let report = world.vik(&["report", "--json"]).json();
+    assert_eq!(report["total"]["spent"]["estimated_tokens"], json!(1000));
 }
 
 #[test]

@@ -13,6 +13,7 @@ mod attempts;
 mod backends;
 mod chaos;
 mod cli;
+mod closed;
 mod daemon;
 mod deciding;
 mod durable;

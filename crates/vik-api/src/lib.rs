@@ -20,7 +20,8 @@ mod trace;
 pub use control::{PROTOCOL, Request, Response, Verb};
 pub use error::ErrorBody;
 pub use explain::{
-    DecisionView, Explained, Explanation, HoldView, RootCauseView, StageIntentView, StageState, StageView, TrustView,
+    DecisionView, Explained, Explanation, HoldView, RootCauseView, StageIntentView, StageState, StageView,
+    TrustView,
 };
 pub use notify::{Notification, NotifiedItem, NotifierView};
 pub use pages::{Decided, DecisionsPage, EventsPage, Health, IssuesPage, RunsPage, StderrTail};

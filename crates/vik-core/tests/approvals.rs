@@ -159,7 +159,10 @@ impl World {
                     }
                     self.running.push((**start).clone());
                 }
-                Effect::Note(issue, Note::Ended { stage, .. } | Note::Closed { stage, .. } | Note::Freed { stage, .. }) => {
+                Effect::Note(
+                    issue,
+                    Note::Ended { stage, .. } | Note::Closed { stage, .. } | Note::Freed { stage, .. },
+                ) => {
                     self.approved.remove(&(issue.clone(), stage.clone()));
                 }
                 _ => {}

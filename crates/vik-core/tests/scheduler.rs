@@ -112,7 +112,10 @@ impl World {
         for effect in self.scheduler.handle(self.now, input) {
             match effect {
                 Effect::Start(start) => self.check_start(*start),
-                Effect::Note(issue, Note::Ended { stage, .. } | Note::Closed { stage, .. } | Note::Freed { stage, .. }) => {
+                Effect::Note(
+                    issue,
+                    Note::Ended { stage, .. } | Note::Closed { stage, .. } | Note::Freed { stage, .. },
+                ) => {
                     self.counted.remove(&(issue, stage));
                 }
                 _ => {}

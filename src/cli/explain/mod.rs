@@ -11,9 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use vik_api::{
-    Daemon, DaemonState, Explained, Explanation, HoldView, Response, SCHEMA, StageState, Verb,
-};
+use vik_api::{Daemon, DaemonState, Explained, Explanation, HoldView, Response, SCHEMA, StageState, Verb};
 use vik_core::changes::Decision;
 use vik_core::ids::IssueId;
 use vik_core::machine::Machine;
@@ -170,7 +168,10 @@ fn from_ledger(path: &Path, ledger: &Reader, issue: &IssueId) -> Result<Option<E
             }
         }
         for stage in &mut explanation.stages {
-            let is_open = stage.hold.as_ref().is_some_and(|hold| hold.reason == "not_pulled");
+            let is_open = stage
+                .hold
+                .as_ref()
+                .is_some_and(|hold| hold.reason == "not_pulled");
             if let Some(block) = block.as_ref().filter(|_| is_open) {
                 stage.hold = Some(block.clone());
                 stage.state = StageState::Held;
@@ -196,7 +197,9 @@ fn block(
         return Ok(None);
     };
     if last.kind == "cycle" {
-        let mut view = view::hold(&Hold::Cycle { issues: Arc::default() });
+        let mut view = view::hold(&Hold::Cycle {
+            issues: Arc::default(),
+        });
         view.detail = last.detail;
         return Ok(Some(view));
     }

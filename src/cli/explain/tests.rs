@@ -17,7 +17,7 @@ fn ago(seconds: i64) -> Timestamp {
 
 fn hold(reason: &str, detail: &str) -> HoldView {
     HoldView {
-root_cause: None,
+        root_cause: None,
         reason: reason.to_owned(),
         detail: detail.to_owned(),
         since: None,

@@ -129,7 +129,7 @@ fn explained(attempts: Vec<AttemptView>) -> Explained {
                 attempts: 2,
                 max_attempts: 3,
                 hold: (!running).then(|| HoldView {
-root_cause: None,
+                    root_cause: None,
                     reason: "parked".to_owned(),
                     detail: "parked (attempts_used_up): 2 attempts".to_owned(),
                     since: None,

@@ -63,7 +63,7 @@ fn parked(issue: &str, reason: &str, detail: &str, freed_by: &str) -> ParkedView
 
 fn waiting(issue: &str, reason: &str, detail: &str, until: Option<i64>) -> WaitingView {
     WaitingView {
-root_cause: None,
+        root_cause: None,
         run_id: None,
         issue_id: issue.into(),
         issue_title: "A title".to_owned(),

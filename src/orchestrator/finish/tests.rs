@@ -44,7 +44,11 @@ fn exit(run: &Run, is_present: bool, ended_here: bool, waits: bool) -> Exit {
     if waits {
         closing.waiting.push("something".to_owned());
     }
-    closing.add_run("1 work", standing(run, STARTED.parse().unwrap(), is_present, ended_here), run);
+    closing.add_run(
+        "1 work",
+        standing(run, STARTED.parse().unwrap(), is_present, ended_here),
+        run,
+    );
     closing.exit()
 }
 
@@ -54,7 +58,15 @@ fn exit(run: &Run, is_present: bool, ended_here: bool, waits: bool) -> Exit {
 fn exit_code_follows_from_outcome_parking_presence_and_what_waits() {
     use Exit::{Budget, Done, Failed, NoProgress, Waiting};
     let bad = ["failed", "timed_out", "stalled", "lost"];
-    let failures = ["attempts_used_up", "lost", "unproven_end", "auth", "config", "hook", "denied"];
+    let failures = [
+        "attempts_used_up",
+        "lost",
+        "unproven_end",
+        "auth",
+        "config",
+        "hook",
+        "denied",
+    ];
     let mut cases: Vec<(Run, bool, Exit)> = Vec::new();
     for outcome in bad {
         for reason in failures {
@@ -73,7 +85,11 @@ fn exit_code_follows_from_outcome_parking_presence_and_what_waits() {
     cases.push((good(true, AFTER), true, Waiting));
     cases.push((good(false, BEFORE), false, Waiting));
     cases.push((run(Some("succeeded"), true, &settling()), true, Done));
-    cases.push((run(Some("cancelled"), false, &parked("cancelled", AFTER)), true, Waiting));
+    cases.push((
+        run(Some("cancelled"), false, &parked("cancelled", AFTER)),
+        true,
+        Waiting,
+    ));
     cases.push((run(None, false, &parked("cancelled", BEFORE)), false, Waiting));
     for (run, ended_here, expected) in cases {
         for is_present in [false, true] {
@@ -98,7 +114,11 @@ fn failed_attempt_whose_issue_left_the_pull_is_a_failure() {
     for outcome in ["failed", "stalled", "timed_out", "lost"] {
         let run = run(Some(outcome), false, &backing_off());
         assert_eq!(exit(&run, false, true, false), Exit::Failed);
-        assert_eq!(exit(&run, false, false, false), Exit::Done, "an earlier daemon told of it");
+        assert_eq!(
+            exit(&run, false, false, false),
+            Exit::Done,
+            "an earlier daemon told of it"
+        );
         // What waits says so itself.
         assert_eq!(exit(&run, true, true, false), Exit::Done);
     }

@@ -64,7 +64,7 @@ fn what_was_cut_off_without_figures_is_charged_the_estimate() {
     let world = World::new(&[("1", "todo")])
         .agent("codex")
         .set("/agents/a/estimate", json!({"usd": 0.5, "tokens": 1000}))
-        .script("start; hang")
+        .script("start; message working on it; hang")
         .work("timeout", json!("1s"));
     let scene = Scene::new(world);
     let report = scene.finish();

@@ -372,7 +372,10 @@ impl Scheduler {
                 format!("{}; freed by {}", reason.as_str(), reason.freed_by()),
             ),
             Note::Freed { .. } => ("freed", "the issue was changed".to_owned()),
-            Note::Closed { .. } => ("closed", "the issue was closed, so it is parked no more".to_owned()),
+            Note::Closed { .. } => (
+                "closed",
+                "the issue was closed, so it is parked no more".to_owned(),
+            ),
             Note::Unparked { .. } => ("unparked", "more is allowed now".to_owned()),
         };
         let about = About {

@@ -16,6 +16,7 @@ use vik_core::scheduler::{
 use vik_core::time::{Mono, Now};
 use vik_core::workflow::load;
 
+mod closed;
 mod found;
 mod told;
 

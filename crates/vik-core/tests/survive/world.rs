@@ -256,7 +256,9 @@ impl World {
                 let (_, title) = self.parked.remove(&run).unwrap();
                 assert!(self.title(&issue) > title, "only a change frees it");
             }
-            Note::Unparked { .. } | Note::Ended { .. } | Note::Closed { .. } => drop(self.parked.remove(&run)),
+            Note::Unparked { .. } | Note::Ended { .. } | Note::Closed { .. } => {
+                drop(self.parked.remove(&run))
+            }
             Note::BackingOff { .. } | Note::Awaiting { .. } | Note::Answered { .. } => {
                 assert!(!self.parked.contains_key(&run));
             }

@@ -22,8 +22,8 @@ pub(crate) use edit::EditFile;
 pub(crate) use list::ListDir;
 pub(crate) use nearest::explain;
 pub(crate) use read::ReadFile;
-pub(crate) use write::{WriteFile, count_of_lines};
 pub use write::WriteLimits;
+pub(crate) use write::{WriteFile, count_of_lines};
 
 use super::{Change, ToolContext, ToolError};
 use serde_json::{Value, json};

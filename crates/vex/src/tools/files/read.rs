@@ -212,7 +212,10 @@ impl Page {
             return Ok("[empty file]\n".to_owned());
         }
         if self.first > total {
-            return Err(ToolError::Failed(format!("{path} has only {}", count_of_lines(total))));
+            return Err(ToolError::Failed(format!(
+                "{path} has only {}",
+                count_of_lines(total)
+            )));
         }
         let last = self.first + self.taken - 1;
         let mut notes = Vec::new();
