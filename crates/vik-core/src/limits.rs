@@ -178,8 +178,8 @@ impl fmt::Display for LimitHit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { spent, limit, .. } = self;
         match self.unit {
-            LimitUnit::Attempts => write!(f, "{spent} of {}", count(*limit, "attempt"))?,
-            LimitUnit::Tokens => write!(f, "{spent} of {}", count(*limit, "token"))?,
+            LimitUnit::Attempts => write!(f, "{spent} of {limit} attempts")?,
+            LimitUnit::Tokens => write!(f, "{spent} of {limit} tokens")?,
             LimitUnit::Usd => write!(f, "{} of {}", MicroUsd(*spent), MicroUsd(*limit))?,
         }
         f.write_str(match self.scope {

@@ -171,7 +171,8 @@ section! {
     "base_url" base_url: optional Text;
     /// How many attempts of this profile run at once; null is without limit.
     "max_concurrency" max_concurrency: optional SlotLimit;
-    /// What an attempt is charged that ran and was killed or failed without telling what it used.
+    /// What an attempt is charged that failed or was cut off after the model's first answer, without reporting what it
+    /// used. With the runtime `command`: nothing unless it is written.
     "estimate" estimate: section Estimate;
     instead {
         "type" => "did you mean `runtime`?",
@@ -198,7 +199,8 @@ section! {
 }
 
 section! {
-    /// What an attempt is charged that ran and was killed or failed without telling what it used.
+    /// What an attempt is charged that failed or was cut off after the model's first answer, without reporting what it
+    /// used. With the runtime `command`: nothing unless it is written.
     struct Estimate;
     /// Money, in USD.
     "usd" usd: defaults Usd = Usd(MicroUsd(500_000));
