@@ -257,7 +257,7 @@ impl World {
                 assert!(self.title(&issue) > title, "only a change frees it");
             }
             Note::Unparked { .. } | Note::Ended { .. } | Note::Closed { .. } => {
-                drop(self.parked.remove(&run))
+                drop(self.parked.remove(&run));
             }
             Note::BackingOff { .. } | Note::Awaiting { .. } | Note::Answered { .. } => {
                 assert!(!self.parked.contains_key(&run));
