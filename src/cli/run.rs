@@ -12,6 +12,7 @@ use super::args::RunArgs;
 use super::progress::Lines;
 use super::{Done, print};
 use crate::daemon::{self, Ready, ServeOptions};
+use crate::hooks::outside;
 use crate::logging::Console;
 use crate::orchestrator::{Observer, Options, Silent};
 use crate::report::{Exit, Failure};
@@ -26,7 +27,7 @@ pub fn run(workflow: &Path, args: &RunArgs) -> Done {
         return detach(workflow, words);
     }
     let ready = args.daemon_child.then(Ready::enter);
-    let loaded = match valid(workflow, args) {
+    let loaded = match valid(workflow, args).inspect(warn_of_hooks) {
         Ok(valid) => valid,
         Err(failure) => {
             if let Some(ready) = ready {
@@ -109,10 +110,25 @@ fn options(args: &RunArgs) -> Options {
     }
 }
 
+/// Warns of hooks that run outside of the sandbox what an agent may have written.
+fn warn_of_hooks(loaded: &LoadedWorkflow) {
+    let folder = loaded.path.parent().unwrap_or(Path::new("/"));
+    let found = outside::find(&loaded.workflow, |prompt| {
+        loaded.prompts.source(folder, prompt).ok()
+    });
+    for found in found {
+        super::warn(&format!(
+            "warning: {}\n   hint: {}\n",
+            found.message(),
+            found.hint()
+        ));
+    }
+}
+
 /// Starts a detached daemon and tells its pid. `options` go to the daemon's own `run`.
 pub fn detach(workflow: &Path, options: Vec<String>) -> Done {
     // Warnings are for the person here, not for the daemon's log.
-    WorkflowFile::valid(workflow, super::warn)?;
+    WorkflowFile::valid(workflow, super::warn).inspect(warn_of_hooks)?;
     let mut words: Vec<OsString> = vec!["run".into(), "--daemon-child".into()];
     words.extend(["--workflow".into(), absolute(workflow).into()]);
     words.extend(options.into_iter().map(OsString::from));

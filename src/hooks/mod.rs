@@ -2,6 +2,8 @@
 //!
 //! Each runs under the shim as a file of its own, so that nothing it starts outlives it.
 
+pub mod outside;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;

@@ -87,6 +87,18 @@ pub(crate) struct Sources<'w> {
 }
 
 impl<'w> Sources<'w> {
+    /// The text of a prompt, where it could be read.
+    pub(crate) fn prompt(&self, prompt: &PromptSource, workflow_dir: &Path) -> Option<String> {
+        match prompt {
+            PromptSource::Inline(text) => Some(text.clone()),
+            PromptSource::File(name) => {
+                let file = workflow_dir.join(name);
+                let source = self.all.iter().find(|source| source.file.as_ref() == Some(&file));
+                source.map(|source| source.text.clone())
+            }
+        }
+    }
+
     /// Reads the prompt files and checks every template.
     pub(crate) fn read(workflow: &'w Workflow, loaded: &Loaded, workflow_dir: &Path) -> Self {
         let mut sources = Self {

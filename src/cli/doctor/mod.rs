@@ -110,7 +110,8 @@ async fn look(workflow: &Path, offline: bool, cancel: &CancellationToken) -> Exa
                 let sources = file.check_templates(&workflow);
                 examination.files = std::mem::take(&mut file.prompts);
                 checks.extend(notify::check(&workflow));
-                checks.extend(sandbox::check(&workflow));
+                let folder = workflow_path.parent().unwrap_or(Path::new("/"));
+                checks.extend(sandbox::check(&workflow, |prompt| sources.prompt(prompt, folder)));
                 let host = host(checks, &workflow_path, &workflow, instance.as_ref());
                 if let Some(host) = host.filter(|_| is_usable) {
                     let scratch = if offline { None } else { scratch(checks) };

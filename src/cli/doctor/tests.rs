@@ -27,14 +27,14 @@ issue:
     plan:
       when: { state: todo }
       agent: coder
-      prompt: "Plan {{ issue.title }} from !`exec(git log)`"
+      prompt: "Plan {{ issue.title }} from !`exec(vik git log)`"
     work:
       when: { state: planned }
       agent: built_in
       prompt_file: prompts/work.md
       verify: make test
       hooks:
-        before_run: git fetch
+        before_run: vik git fetch
         after_run: |
           {% if session.outcome == "succeeded" %}
           echo {{ issue.id }} {{ session.usage.input_tokens }}
