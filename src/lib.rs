@@ -9,6 +9,7 @@ pub mod control;
 pub mod crash;
 pub mod daemon;
 pub mod figures;
+pub mod git;
 pub mod history;
 pub mod hooks;
 pub mod host;

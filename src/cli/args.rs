@@ -90,6 +90,8 @@ pub enum Verb {
     Notify(NotifyArgs),
     /// The embedded tracker: issues as Markdown files
     Issue(crate::cli::issue::IssueArgs),
+    /// Git in the workspace of an issue, with nothing of the workspace's settings: for hooks
+    Git(crate::cli::git::GitArgs),
     /// The built-in agent
     #[command(disable_help_flag = true)]
     Vex {

@@ -8,6 +8,7 @@ pub mod doctor;
 mod drain;
 mod dry_run;
 mod explain;
+mod git;
 mod history;
 mod init;
 mod issue;
@@ -124,6 +125,7 @@ fn dispatch(cli: &Cli) -> Done {
         Verb::Drain(args) => drain::run(workflow, args),
         Verb::Prune(args) => prune::run(workflow, args),
         Verb::Notify(args) => notify::run(workflow, args),
+        Verb::Git(args) => git::run(workflow, args),
         Verb::Issue(args) => issue_verb(args),
         Verb::Vex { .. } => Ok(Exit::Usage),
         Verb::Schema => schema::workflow(),

@@ -127,6 +127,10 @@ async fn before_remove(
         ("VIK_ISSUE_TITLE".to_owned(), fit(&issue.title)),
         ("VIK_ISSUE_STATE".to_owned(), fit(&issue.state)),
         (
+            "VIK_WORKFLOW".to_owned(),
+            fit(&host.workflow_path.to_string_lossy()),
+        ),
+        (
             "GIT_CEILING_DIRECTORIES".to_owned(),
             host.layout.issues_dir().to_string_lossy().into_owned(),
         ),

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tokio::task::spawn_blocking;
+use vik_core::ids::IssueId;
 use vik_core::outcome::{FailureClass, Outcome};
 use vik_core::workflow::PromptSource;
 use vik_proc::{FileLock, Graces};
@@ -16,6 +17,7 @@ use super::attempt::Work;
 use super::context::issue_context;
 use super::intent;
 use super::scripts::PROMPT;
+use crate::git;
 use crate::hooks::{self, Hook};
 use crate::host::Host;
 use crate::report;
@@ -117,8 +119,9 @@ impl Work<'_> {
         let prepared = self
             .in_workspace(move |host, id| {
                 // Its hook ended well, and death came before it was marked.
+                let record = |workspace: &Workspace| record_repository(host, id, workspace);
                 let whole = if made {
-                    workspace::finish(&host.layout, id)?
+                    workspace::finish(&host.layout, id, record)?
                 } else {
                     None
                 };
@@ -139,11 +142,17 @@ impl Work<'_> {
             self.hook(Hook::AfterCreate, &source, &workdir, &context).await?;
             self.preparing = false;
         }
-        // Until the mark is set, the folder counts as half made: it is cleaned and made anew.
-        fresh
-            .mark_ready()
-            .map_err(|error| Trouble::failed(FailureClass::Hook, report::chain(&error)))?;
-        Ok(self.enter(fresh))
+        let ready = self
+            .in_workspace(move |host, id| {
+                if made_by_hook {
+                    record_repository(host, id, &fresh);
+                }
+                // Until the mark is set, the folder counts as half made: it is cleaned and made anew.
+                fresh.mark_ready()?;
+                Ok(fresh)
+            })
+            .await?;
+        Ok(self.enter(ready))
     }
 
     fn enter(&mut self, workspace: Workspace) -> PathBuf {
@@ -165,7 +174,7 @@ impl Work<'_> {
 
     async fn in_workspace<T: Send + 'static>(
         &self,
-        act: impl FnOnce(&Host, &vik_core::ids::IssueId) -> Result<T, WorkspaceError> + Send + 'static,
+        act: impl FnOnce(&Host, &IssueId) -> Result<T, WorkspaceError> + Send + 'static,
     ) -> Result<T, Trouble> {
         let trouble =
             |error: &dyn std::error::Error| Trouble::failed(FailureClass::Hook, report::chain(error));
@@ -282,6 +291,18 @@ impl Work<'_> {
             Ran::Ended(trouble) => Some(trouble.cloned()),
             Ran::Not | Ran::Begun => None,
         }
+    }
+}
+
+/// Records what `after_create` made, while no agent has worked there. Without a record `vik git` refuses, and says so.
+fn record_repository(host: &Host, issue: &IssueId, workspace: &Workspace) {
+    if let Err(error) = git::take_record(&host.layout, issue, workspace) {
+        let error = report::chain(&error);
+        tracing::warn!(
+            issue = issue.as_str(),
+            error,
+            "the git repository of the workspace was not recorded"
+        );
     }
 }
 

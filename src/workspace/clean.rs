@@ -131,7 +131,7 @@ impl From<io::Error> for Blind {
 }
 
 /// What the folders of views are called, before their id.
-const VIEW: &str = "git-";
+pub(crate) const VIEW_PREFIX: &str = "git-";
 
 /// No look at a workspace takes that long: an older view is what a kill left.
 const LONGEST_LOOK: Duration = Duration::from_secs(3600);
@@ -149,7 +149,7 @@ pub(super) fn sweep_views(scratch: &Path) -> io::Result<()> {
         let entry = entry?;
         let age = entry.metadata().and_then(|metadata| metadata.modified());
         let is_old = age.is_ok_and(|made| made.elapsed().is_ok_and(|age| age > LONGEST_LOOK));
-        if is_old && entry.file_name().to_string_lossy().starts_with(VIEW) {
+        if is_old && entry.file_name().to_string_lossy().starts_with(VIEW_PREFIX) {
             std::fs::remove_dir_all(entry.path())?;
         }
     }
@@ -179,7 +179,7 @@ impl View {
         } else {
             return Err(Blind::NoRepository);
         };
-        let git_dir = scratch.join(format!("{VIEW}{}", uuid::Uuid::now_v7().simple()));
+        let git_dir = scratch.join(format!("{VIEW_PREFIX}{}", uuid::Uuid::now_v7().simple()));
         create_private_dir_all(&git_dir.join("info"))?;
         let view = Self {
             workspace: workspace.to_owned(),

@@ -69,6 +69,17 @@ impl Layout {
         })
     }
 
+    /// The paths of a workflow whose folder ([`Layout::root`]) is known.
+    pub fn at(workflow_path: &Path, root: &Path) -> Self {
+        let home = root.parent().and_then(Path::parent).unwrap_or(root);
+        Self {
+            workflow_path: workflow_path.to_owned(),
+            home: home.to_owned(),
+            root: root.to_owned(),
+            beside_workflow: false,
+        }
+    }
+
     /// Makes the folders that a daemon needs, and marks them as this workflow's.
     ///
     /// # Errors
@@ -183,6 +194,11 @@ impl Layout {
     /// What a linked work tree had checked out while its agent works in a repository of its own.
     pub fn worktree_record(&self, issue: &IssueId) -> PathBuf {
         self.records_dir().join(folder_name(issue) + ".worktree")
+    }
+
+    /// What Vik recorded of the git repository in an issue's workspace.
+    pub fn git_record(&self, issue: &IssueId) -> PathBuf {
+        self.records_dir().join(folder_name(issue) + ".git.json")
     }
 
     /// The file whose lock lets one process work in an issue's workspace.
@@ -313,7 +329,7 @@ pub(super) fn user_home() -> Result<PathBuf, WorkspaceError> {
 }
 
 /// `.` and `..` taken out of an absolute path, by its text alone.
-fn normal(path: &Path) -> PathBuf {
+pub(crate) fn normal(path: &Path) -> PathBuf {
     let mut result = PathBuf::new();
     for component in path.components() {
         match component {

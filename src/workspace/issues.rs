@@ -121,6 +121,7 @@ pub fn prepare(layout: &Layout, issue: &IssueId, made_by_hook: bool) -> Result<P
         }
         // It may be in use by a stage that runs in parallel, so it stays the same folder.
         write_record(&workspace.record, issue)?;
+        remove_record(&layout.git_record(issue))?;
         return Ok(Prepared::Created(workspace));
     }
     if made_by_hook {
@@ -128,6 +129,8 @@ pub fn prepare(layout: &Layout, issue: &IssueId, made_by_hook: bool) -> Result<P
     } else if half_made {
         remove_record(&record)?;
     }
+    // It tells of a workspace that is gone.
+    remove_record(&layout.git_record(issue))?;
     // A folder that a power cut takes back is made again: nothing here has to be on the disk yet.
     mkdirat(&issues, name.as_str(), Mode::from_bits_truncate(FOLDER_MODE)).map_err(|error: Errno| {
         WorkspaceError::CreateFolder {
@@ -163,17 +166,24 @@ pub fn open(layout: &Layout, issue: &IssueId) -> Result<Option<Workspace>, Works
 }
 
 /// Opens the workspace of an issue that is whole though its record stands, and takes the record away: whoever filled it
-/// died before that. `None` where there is none. Blocks.
+/// died before that. `None` where there is none. Where the record stands, `before_ready` is called before it goes. Blocks.
 ///
 /// # Errors
 /// When something that is no folder stands in its place, or its record cannot be removed.
-pub fn finish(layout: &Layout, issue: &IssueId) -> Result<Option<Workspace>, WorkspaceError> {
+pub fn finish(
+    layout: &Layout,
+    issue: &IssueId,
+    before_ready: impl FnOnce(&Workspace),
+) -> Result<Option<Workspace>, WorkspaceError> {
     let (path, record) = (layout.issue_dir(issue), layout.creating_record(issue));
     let issues = open_issues(layout)?;
     let Some(dir) = open_folder(&issues, OsStr::new(&folder_name(issue)), &path)? else {
         return Ok(None);
     };
     let workspace = Workspace { path, dir, record };
+    if workspace.record.symlink_metadata().is_ok() {
+        before_ready(&workspace);
+    }
     workspace.mark_ready()?;
     Ok(Some(workspace))
 }
@@ -198,6 +208,7 @@ pub fn remove(layout: &Layout, issue: &IssueId) -> Result<bool, WorkspaceError> 
         remove_beside(&path).map_err(|source| WorkspaceError::Remove { path, source })?;
     }
     remove_record(&layout.creating_record(issue))?;
+    remove_record(&layout.git_record(issue))?;
     // What is made in its place is another one.
     remove_record(&layout.last_look(issue))?;
     Ok(removed)

@@ -47,6 +47,28 @@ pub fn lock(layout: &Layout, issue: &IssueId) -> Result<Option<Locked>, Workspac
     }))
 }
 
+/// Takes the locks of a workspace that nobody holds, so that no attempt begins there. `None` where more than `held` of them
+/// are held: by the caller's own attempt, and by others at work. Blocks.
+///
+/// # Errors
+/// When the locks cannot be found or opened.
+pub fn lock_beside(
+    layout: &Layout,
+    issue: &IssueId,
+    held: usize,
+) -> Result<Option<Vec<FileLock>>, WorkspaceError> {
+    let folder = layout.records_dir();
+    private::create_private_dir_all(&folder)
+        .map_err(|source| WorkspaceError::CreateFolder { path: folder, source })?;
+    let mut paths = stage_locks(&layout.stage_locks_dir(issue))?;
+    paths.insert(0, layout.issue_lock(issue));
+    let locks: Vec<FileLock> = paths
+        .iter()
+        .filter_map(|path| take(path).transpose())
+        .collect::<Result<_, _>>()?;
+    Ok((paths.len() - locks.len() <= held).then_some(locks))
+}
+
 fn take(path: &Path) -> Result<Option<FileLock>, WorkspaceError> {
     FileLock::try_acquire(path).map_err(|source| WorkspaceError::Lock {
         path: path.to_owned(),

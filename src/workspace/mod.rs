@@ -20,14 +20,16 @@ pub mod worktree;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use clean::VIEW_PREFIX;
 pub use clean::{Leftover, leftover};
 pub use diff::diff;
 pub use fingerprint::{Fingerprint, fingerprint};
+pub(crate) use home::normal;
 pub use home::{Layout, absolute_workflow_path, resolve_path};
 pub use instance::InstanceDir;
 pub use issues::{Prepared, Workspace, finish, open, prepare, remove, sweep};
 pub use list::list;
-pub use lock::{Locked, lock};
+pub use lock::{Locked, lock, lock_beside};
 pub use name::folder_name;
 
 use std::io;

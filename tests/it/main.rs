@@ -21,6 +21,7 @@ mod escape;
 mod examples;
 mod files;
 mod gates;
+mod git;
 mod incident;
 mod intake;
 mod leftover;

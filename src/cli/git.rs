@@ -1,0 +1,560 @@
+//! `vik git`: git in the workspace of an issue, with nothing of the workspace's settings.
+
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use clap::{Args, Subcommand};
+use vik_core::ids::IssueId;
+
+use super::{Done, history, print, warn};
+use crate::git::{GitError, Record, Remote, SavedRecord, Tracking, View, read_record, write_record};
+use crate::host::ATTEMPT_MARK;
+use crate::report::{Exit, Failure, chain, one_line};
+use crate::workspace::{self, Layout, Workspace};
+
+/// `vik git`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "For hooks that run outside of the sandbox: an agent owns its workspace, and plain git there runs what the agent \
+                  has set in `.git/config` or put into `.git/hooks`. These commands take objects and refs from the workspace, \
+                  settings from your own ~/.gitconfig, and the remotes as they were when `after_create` had ended. They run \
+                  no hook of git, but for the one of Git LFS. In a hook the issue is known; elsewhere name it with --issue."
+)]
+pub struct GitArgs {
+    /// The issue [default: the one that the hook runs for]
+    #[arg(long, value_name = "ID", env = "VIK_ISSUE_ID", hide_env_values = true)]
+    pub issue: Option<String>,
+    /// A setting for git, as `git -c`; may be given again
+    #[arg(short = 'c', value_name = "KEY=VALUE")]
+    pub settings: Vec<String>,
+    /// What to do
+    #[command(subcommand)]
+    pub verb: GitVerb,
+}
+
+/// The verbs of `vik git`.
+#[derive(Debug, Subcommand)]
+pub enum GitVerb {
+    /// Push the commit that is checked out to a branch of the remote
+    #[command(
+        after_help = "It goes to the URL that was recorded when `after_create` had ended; where the workspace names another one \
+                      now, nothing is pushed. The branch is the one that was checked out then."
+    )]
+    Push {
+        /// The remote [default: origin]
+        remote: Option<String>,
+        /// The branch of the remote [default: the one that was checked out after `after_create`]
+        #[arg(long, value_name = "NAME")]
+        branch: Option<String>,
+        /// Replace the branch of the remote only where it holds nothing that Vik or the workspace has not seen
+        #[arg(long, conflicts_with = "force")]
+        force_with_lease: bool,
+        /// Replace the branch of the remote, whatever it holds
+        #[arg(long, short)]
+        force: bool,
+        /// Print errors only
+        #[arg(long, short)]
+        quiet: bool,
+    },
+    /// Fetch the branches of the remote into the workspace
+    Fetch {
+        /// The remote [default: origin]
+        remote: Option<String>,
+        /// Print errors only
+        #[arg(long, short)]
+        quiet: bool,
+    },
+    /// Make the files, the index and the branch of the workspace those of a commit
+    #[command(
+        after_help = "A name such as `origin/main` means what Vik saw there last, by `after_create` or `vik git fetch`; the agent \
+                      cannot move it. Submodules are left as they are."
+    )]
+    Reset {
+        /// The commit [default: HEAD]
+        commit: Option<String>,
+        /// Changes that are in no commit are lost; there is no other kind of reset
+        #[arg(long, required = true)]
+        hard: bool,
+        /// Print errors only
+        #[arg(long, short)]
+        quiet: bool,
+    },
+    /// Remove files that git does not track
+    #[command(
+        after_help = "What the agent has written to `.git/info/exclude` keeps no file; what `after_create` wrote there does."
+    )]
+    Clean {
+        /// Remove; without it, only show
+        #[arg(long, short)]
+        force: bool,
+        /// Folders too
+        #[arg(short = 'd')]
+        folders: bool,
+        /// Ignored files too
+        #[arg(short = 'x')]
+        ignored: bool,
+        /// Print errors only
+        #[arg(long, short)]
+        quiet: bool,
+    },
+    /// As `git status`
+    Status(Passed),
+    /// As `git log`
+    Log(Passed),
+    /// As `git diff`
+    Diff(Passed),
+    /// As `git show`
+    Show(Passed),
+    /// As `git rev-parse`
+    RevParse(Passed),
+    /// What is no verb
+    #[command(external_subcommand)]
+    Unknown(Vec<OsString>),
+    /// Record the remote of a workspace that has no record
+    #[command(
+        after_help = "A workspace that was made by an older Vik, or not by `after_create`, has no record of its remote, and its own \
+                      settings may be the agent's. Name the URL that commits go to. A record that is there stays, unless --force."
+    )]
+    Record {
+        /// Where commits are pushed to and fetched from
+        #[arg(long)]
+        url: String,
+        /// The branch that is pushed to where `push` names none
+        #[arg(long, value_name = "NAME")]
+        branch: Option<String>,
+        /// What the remote is called
+        #[arg(long, value_name = "NAME", default_value = "origin")]
+        remote: String,
+        /// Replace the record
+        #[arg(long)]
+        force: bool,
+    },
+}
+
+/// Arguments that go to git as they are.
+#[derive(Debug, Args)]
+#[command(disable_help_flag = true)]
+pub struct Passed {
+    /// Arguments of git
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
+    args: Vec<OsString>,
+}
+
+/// A workspace with its record.
+struct Target {
+    layout: Layout,
+    issue: IssueId,
+    workspace: Workspace,
+}
+
+/// Runs a verb of git.
+pub fn run(workflow: &Path, args: &GitArgs) -> Done {
+    if let GitVerb::Unknown(words) = &args.verb {
+        return Err(unknown(words));
+    }
+    let target = Target::find(workflow, args)?;
+    if let GitVerb::Record {
+        url,
+        branch,
+        remote,
+        force,
+    } = &args.verb
+    {
+        return target.record(url, branch.as_deref(), remote, *force);
+    }
+    let mut record = target.read_record()?;
+    let mut view = View::open(&target.layout, &target.workspace, &record, Tracking::OfRecord)
+        .map_err(|error| failure(&error))?;
+    view.add_settings(&args.settings);
+    match &args.verb {
+        GitVerb::Push {
+            remote,
+            branch,
+            force_with_lease,
+            force,
+            quiet,
+        } => {
+            let force = match (force, force_with_lease) {
+                (true, _) => Force::Always,
+                (false, true) => Force::WithLease,
+                (false, false) => Force::Never,
+            };
+            let (name, settings) = target.remote(&view, &record, remote.as_deref())?;
+            let branch = branch.clone().or(record.branch.clone()).ok_or_else(|| {
+                Failure::new(
+                    Exit::Failed,
+                    "git_no_branch",
+                    "no branch was checked out when `after_create` had ended",
+                )
+                .hint("name the branch of the remote with --branch")
+            })?;
+            let url = settings.push_url.as_ref().unwrap_or(&settings.url);
+            target.refuse_inside(url)?;
+            push(&view, (&name, url), &branch, force, *quiet)?;
+            target.keep(&view, &mut record, Some(&format!("refs/remotes/{name}/{branch}")))
+        }
+        GitVerb::Fetch { remote, quiet } => {
+            let (name, settings) = target.remote(&view, &record, remote.as_deref())?;
+            target.refuse_inside(&settings.url)?;
+            let mut fetch = vec!["fetch", "--no-write-fetch-head"];
+            fetch.extend(quiet.then_some("--quiet"));
+            fetch.push(&name);
+            through(&mut view.git(fetch))?;
+            target.keep(&view, &mut record, None)
+        }
+        GitVerb::Reset { commit, quiet, .. } => {
+            let locks = target.alone()?;
+            let done = reset(&view, commit.as_deref().unwrap_or("HEAD"), *quiet);
+            drop(locks);
+            done
+        }
+        GitVerb::Clean {
+            force,
+            folders,
+            ignored,
+            quiet,
+        } => {
+            let _locks = target.alone()?;
+            prepare_files(&view)?;
+            let mut clean = vec!["clean", if *force { "--force" } else { "--dry-run" }];
+            clean.extend(folders.then_some("-d"));
+            clean.extend(ignored.then_some("-x"));
+            clean.extend(quiet.then_some("--quiet"));
+            through(&mut view.git_in_work_tree(clean))
+        }
+        GitVerb::Status(passed) => passed.run(&view, &["status", "--ignore-submodules=dirty"]),
+        GitVerb::Log(passed) => passed.run(&view, &["log"]),
+        GitVerb::Diff(passed) => {
+            passed.run(&view, &["diff", "--ignore-submodules=dirty", "--submodule=short"])
+        }
+        GitVerb::Show(passed) => passed.run(&view, &["show"]),
+        GitVerb::RevParse(passed) => passed.run(&view, &["rev-parse"]),
+        GitVerb::Record { .. } | GitVerb::Unknown(_) => Ok(Exit::Done),
+    }
+}
+
+/// Why a verb of git is none here.
+fn unknown(words: &[OsString]) -> Failure {
+    let verb = words
+        .first()
+        .map(|word| word.to_string_lossy().into_owned())
+        .unwrap_or_default();
+    let failure = Failure::new(
+        Exit::Usage,
+        "git_no_verb",
+        format!("`vik git` has no verb `{}`", one_line(&verb, 40)),
+    );
+    let failure = match &*verb {
+        "submodule" => failure.cause("the settings of submodules, in `.git/modules`, are the agent's too"),
+        _ => failure,
+    };
+    failure.hint("run plain git in `after_create`, or in a hook with `sandbox: true`; `vik git --help` lists the verbs")
+}
+
+impl Passed {
+    fn run(&self, view: &View, verb: &[&str]) -> Done {
+        if matches!(verb, ["status" | "diff", ..]) {
+            prepare_files(view)?;
+        } else {
+            view.check_programs().map_err(|error| failure(&error))?;
+        }
+        let args = verb.iter().map(OsString::from).chain(self.args.iter().cloned());
+        through(&mut view.git_in_work_tree(args))
+    }
+}
+
+impl Target {
+    fn find(workflow: &Path, args: &GitArgs) -> Result<Self, Failure> {
+        let id = args.issue.as_deref().filter(|id| !id.is_empty()).ok_or_else(|| {
+            Failure::new(Exit::Usage, "usage", "no issue is named").hint("name it: `vik git --issue ID …`")
+        })?;
+        let issue = IssueId::new(id);
+        // A hook runs in the workspace, where `./workflow.yml` is the agent's.
+        let workflow = match std::env::var_os("VIK_WORKFLOW").filter(|path| !path.is_empty()) {
+            Some(path) if workflow == Path::new("./workflow.yml") => PathBuf::from(path),
+            _ => workflow.to_owned(),
+        };
+        let layout = Layout::at(
+            &crate::workflow_file::absolute(&workflow),
+            &history::root(&workflow)?,
+        );
+        let workspace = workspace::open(&layout, &issue)
+            .map_err(|error| Failure::failed("git_workspace", "cannot open the workspace", &error))?
+            .ok_or_else(|| {
+                let heading = format!("issue {issue} has no workspace that is ready");
+                Failure::new(Exit::Failed, "git_workspace", heading)
+                    .hint("`after_create` makes it, with plain git: no agent has worked there yet")
+            })?;
+        Ok(Self {
+            layout,
+            issue,
+            workspace,
+        })
+    }
+
+    fn read_record(&self) -> Result<Record, Failure> {
+        let saved = read_record(&self.layout, &self.issue).map_err(|error| failure(&error))?;
+        let hint = format!(
+            "record it by `vik git --issue {} record --url URL --branch NAME`, or remove the workspace: the next attempt \
+             makes it anew",
+            self.issue
+        );
+        match saved {
+            Some(SavedRecord::Repository(record)) => Ok(*record),
+            Some(SavedRecord::Unusable(why)) => {
+                let heading = "Vik has no record of the git repository in this workspace";
+                Err(Failure::new(Exit::Failed, "git_no_record", heading)
+                    .cause(why)
+                    .hint(hint))
+            }
+            None => {
+                let heading = "Vik has no record of the git repository in this workspace";
+                let why = "it was made by an older Vik, or not by `after_create`; its own settings may be the agent's";
+                Err(Failure::new(Exit::Failed, "git_no_record", heading)
+                    .cause(why)
+                    .hint(hint))
+            }
+        }
+    }
+
+    fn record(&self, url: &str, branch: Option<&str>, remote: &str, force: bool) -> Done {
+        let saved = read_record(&self.layout, &self.issue).map_err(|error| failure(&error))?;
+        if let Some(SavedRecord::Repository(record)) = &saved
+            && !force
+        {
+            let known = record.remotes.get(remote).is_some_and(|known| known.url == url);
+            if known {
+                return Ok(Exit::Done);
+            }
+            let heading = format!("a record is there, in which `{remote}` is another URL or none");
+            return Err(Failure::new(Exit::Failed, "git_recorded", heading).hint("--force replaces it"));
+        }
+        let record = Record::given(&self.layout, &self.workspace, remote, url, branch)
+            .map_err(|error| failure(&error))?;
+        write_record(
+            &self.layout,
+            &self.issue,
+            &SavedRecord::Repository(Box::new(record)),
+        )
+        .map_err(|error| failure(&error))?;
+        print(&format!("recorded for issue {}: {remote} is {url}\n", self.issue));
+        Ok(Exit::Done)
+    }
+
+    /// A remote of the record; the workspace must name no other URL for it.
+    fn remote(&self, view: &View, record: &Record, name: Option<&str>) -> Result<(String, Remote), Failure> {
+        let name = name.or(record.default_remote()).unwrap_or("origin");
+        let known: Vec<&str> = record.remotes.keys().map(String::as_str).collect();
+        let remote = record.remotes.get(name).ok_or_else(|| {
+            let heading = format!("no remote `{name}` was there when `after_create` had ended");
+            let failure = Failure::new(Exit::Failed, "git_no_remote", heading);
+            match known.as_slice() {
+                [] => failure.hint("`vik git record --force --url URL` records one"),
+                known => failure.hint(format!("there was: {}", known.join(", "))),
+            }
+        })?;
+        view.check_url(&self.layout, name, remote).map_err(|error| {
+            failure(&error).hint("nothing was sent there; remove the workspace, or set the URL back")
+        })?;
+        Ok((name.to_owned(), remote.clone()))
+    }
+
+    /// Refuses a remote among the workspaces: git there would run what an agent has set.
+    fn refuse_inside(&self, url: &str) -> Result<(), Failure> {
+        let Some(path) = crate::git::local_path(url) else {
+            return Ok(());
+        };
+        let root = self.layout.root();
+        let root = root.canonicalize().unwrap_or_else(|_| root.to_owned());
+        let inside = path.canonicalize().unwrap_or(path).starts_with(root);
+        if inside {
+            let heading =
+                "the remote is a repository among the workspaces, where hooks and settings are an agent's";
+            return Err(Failure::new(Exit::Failed, "git_unsafe", heading));
+        }
+        Ok(())
+    }
+
+    /// Nobody else works in the workspace, and nobody begins to, as long as these locks are held.
+    fn alone(&self) -> Result<Vec<vik_proc::FileLock>, Failure> {
+        let in_hook = std::env::var_os(ATTEMPT_MARK).is_some_and(|id| !id.is_empty());
+        let of_stage = std::env::var_os("VIK_STAGE").is_some();
+        let held = match (in_hook, of_stage) {
+            (false, _) => 0,
+            (true, true) => 1,
+            // `before_remove` runs while Vik holds all of them.
+            (true, false) => usize::MAX,
+        };
+        let locks = workspace::lock_beside(&self.layout, &self.issue, held)
+            .map_err(|error| Failure::failed("git_locked", "cannot lock the workspace", &error))?;
+        locks.ok_or_else(|| {
+            let heading =
+                "another attempt is at work in this workspace: its files must not be exchanged under it";
+            Failure::new(Exit::Failed, "git_locked", heading).hint("wait until it has ended")
+        })
+    }
+
+    /// Gives the workspace what was fetched or pushed, and records it. The remote has it by now: what cannot be written to
+    /// the workspace is said, and is no failure.
+    fn keep(&self, view: &View, record: &mut Record, pushed: Option<&str>) -> Done {
+        let before = std::mem::take(&mut record.tracking);
+        record.tracking = view.tracking().map_err(|error| failure(&error))?;
+        let tags = view.refs("refs/tags/").map_err(|error| failure(&error))?;
+        write_record(
+            &self.layout,
+            &self.issue,
+            &SavedRecord::Repository(Box::new(record.clone())),
+        )
+        .map_err(|error| failure(&error))?;
+        let changed = record
+            .tracking
+            .iter()
+            .filter(|(name, value)| before.get(*name) != Some(value) || pushed == Some(name.as_str()));
+        let fetched_tags = tags.iter().filter(|_| pushed.is_none());
+        let given = view
+            .give_objects()
+            .and_then(|()| view.give_refs(changed.chain(fetched_tags)));
+        if let Err(error) = given {
+            warn(&format!(
+                "warning: the workspace does not know of it: {}\n",
+                chain(&error)
+            ));
+        }
+        Ok(Exit::Done)
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Force {
+    Never,
+    WithLease,
+    Always,
+}
+
+fn push(
+    view: &View,
+    (remote, url): (&str, &str),
+    branch: &str,
+    force: Force,
+    quiet: bool,
+) -> Result<(), Failure> {
+    let target = format!("refs/heads/{branch}");
+    crate::git::output(&mut view.git(["check-ref-format", &target]))
+        .map_err(|_| Failure::new(Exit::Usage, "usage", format!("`{branch}` is no name of a branch")))?;
+    let commit = view.commit("HEAD").map_err(|error| failure(&error))?;
+    let commit = commit.ok_or_else(|| {
+        Failure::new(
+            Exit::Failed,
+            "git_no_commit",
+            "the workspace has no commit to push",
+        )
+    })?;
+    let mut args = vec!["push".to_owned()];
+    args.extend(quiet.then(|| "--quiet".to_owned()));
+    match force {
+        Force::Never => {}
+        Force::Always => args.push("--force".to_owned()),
+        Force::WithLease => {
+            let seen = expected(view, url, &target)?;
+            let tracked = format!("refs/remotes/{remote}/{branch}");
+            let is_seen = match &seen {
+                None => true,
+                Some(id) => {
+                    view.commit(&tracked).map_err(|error| failure(&error))?.as_ref() == Some(id)
+                        || is_part(view, id, &commit)
+                }
+            };
+            if !is_seen {
+                let heading =
+                    format!("the branch `{branch}` of `{remote}` has commits that this workspace has not");
+                return Err(Failure::new(Exit::Failed, "git_stale", heading)
+                    .hint("someone else pushed; merge them, or push with --force"));
+            }
+            args.push(format!(
+                "--force-with-lease={target}:{}",
+                seen.unwrap_or_default()
+            ));
+        }
+    }
+    args.push(remote.to_owned());
+    args.push(format!("{commit}:{target}"));
+    through(&mut view.git(args)).map(drop)?;
+    // A clone of one branch alone tracks no other.
+    let tracked = format!("refs/remotes/{remote}/{branch}");
+    crate::git::output(&mut view.git(["update-ref", &tracked, &commit]))
+        .map(drop)
+        .map_err(|error| failure(&error))
+}
+
+/// What the remote has now as this branch.
+fn expected(view: &View, url: &str, target: &str) -> Result<Option<String>, Failure> {
+    let mut list = view.git(["ls-remote", "--quiet", "--", url, target]);
+    let found = crate::git::output(&mut list).map_err(|error| failure(&error))?;
+    let text = String::from_utf8_lossy(&found.stdout);
+    let line = text.lines().find(|line| line.ends_with(&format!("\t{target}")));
+    Ok(line.and_then(|line| line.split('\t').next()).map(str::to_owned))
+}
+
+fn is_part(view: &View, commit: &str, of: &str) -> bool {
+    crate::git::output(&mut view.git(["merge-base", "--is-ancestor", commit, of])).is_ok()
+}
+
+fn reset(view: &View, name: &str, quiet: bool) -> Done {
+    let missing = || {
+        Failure::new(
+            Exit::Failed,
+            "git_no_commit",
+            format!("`{name}` is no commit that Vik knows here"),
+        )
+        .hint("`vik git fetch` fetches the branches of the remote")
+    };
+    let commit = view
+        .commit(name)
+        .map_err(|error| failure(&error))?
+        .ok_or_else(missing)?;
+    let before = view.commit("HEAD").map_err(|error| failure(&error))?;
+    prepare_files(view)?;
+    let mut args = vec!["reset", "--hard"];
+    args.extend(quiet.then_some("--quiet"));
+    args.push(&commit);
+    through(&mut view.git_in_work_tree(args))?;
+    let given = view
+        .give_objects()
+        .and_then(|()| view.give_reset(&commit, before.as_deref()));
+    given.map_err(|error| failure(&error))?;
+    Ok(Exit::Done)
+}
+
+/// What git needs before it looks at files.
+fn prepare_files(view: &View) -> Result<(), Failure> {
+    view.check_programs()
+        .and_then(|()| view.make_index())
+        .map_err(|error| failure(&error))
+}
+
+/// Runs git with the streams of this process.
+fn through(command: &mut Command) -> Done {
+    let _ = std::io::stdout().flush();
+    let status = command
+        .status()
+        .map_err(|error| Failure::failed("git", "cannot run git", &error))?;
+    if status.success() {
+        return Ok(Exit::Done);
+    }
+    Err(Failure::new(
+        Exit::Failed,
+        "git",
+        format!("git ended with {status}"),
+    ))
+}
+
+fn failure(error: &GitError) -> Failure {
+    let (code, heading) = match error {
+        GitError::Unsafe { .. } => ("git_unsafe", "the repository of this workspace is not used"),
+        GitError::NotUsable(_) => ("git_unusable", "git cannot be run here safely"),
+        GitError::Io { .. } | GitError::Git { .. } => ("git", "git did not do it"),
+    };
+    Failure::failed(code, heading, error)
+}

@@ -1,0 +1,285 @@
+//! Files of a repository that an agent may have made: reached by handles, never through a link.
+
+use std::ffi::{CStr, OsStr};
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Component, Path, PathBuf};
+
+use nix::dir::Dir;
+use nix::errno::Errno;
+use nix::fcntl::{AtFlags, OFlag, openat};
+use nix::sys::stat::{Mode, SFlag, fstatat, mkdirat};
+use nix::unistd::{UnlinkatFlags, linkat, unlinkat};
+
+use super::GitError;
+
+/// The most bytes of a file that is read whole.
+pub const MAX_READ_BYTES: u64 = 64 * 1024 * 1024;
+
+/// The most files that one command takes over from a repository.
+const MAX_FILES: usize = 4_000_000;
+
+/// The deepest folder that is looked into.
+const MAX_DEPTH: usize = 64;
+
+const FOLDER: OFlag = OFlag::O_RDONLY
+    .union(OFlag::O_DIRECTORY)
+    .union(OFlag::O_NOFOLLOW)
+    .union(OFlag::O_CLOEXEC);
+
+/// Opens a folder by its path. Its last part must be no link.
+pub fn open_folder(path: &Path) -> io::Result<OwnedFd> {
+    Ok(nix::fcntl::open(path, FOLDER, Mode::empty())?)
+}
+
+/// Opens a folder below another one; no part of the way may be a link.
+pub fn descend(root: &impl AsFd, path: &Path) -> io::Result<OwnedFd> {
+    walk_down(root, path, false)
+}
+
+/// [`descend`], which makes folders that are missing.
+pub fn descend_or_make(root: &impl AsFd, path: &Path) -> io::Result<OwnedFd> {
+    walk_down(root, path, true)
+}
+
+fn walk_down(root: &impl AsFd, path: &Path, make: bool) -> io::Result<OwnedFd> {
+    let mut folder = openat(root, ".", FOLDER, Mode::empty())?;
+    for part in path.components() {
+        let Component::Normal(name) = part else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
+        if make {
+            match mkdirat(&folder, name, Mode::from_bits_truncate(0o777)) {
+                Ok(()) | Err(Errno::EEXIST) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        folder = openat(&folder, name, FOLDER, Mode::empty())?;
+    }
+    Ok(folder)
+}
+
+/// Reads a regular file whole; `None` where there is none. A link is refused, and a pipe is not waited for.
+pub fn read(folder: &impl AsFd, name: &str) -> io::Result<Option<Vec<u8>>> {
+    let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
+    let file = match openat(folder, name, flags, Mode::empty()) {
+        Ok(file) => std::fs::File::from(file),
+        Err(Errno::ENOENT) => return Ok(None),
+        Err(Errno::ELOOP | Errno::EMLINK) => return Err(io::Error::other("it is a link")),
+        Err(error) => return Err(error.into()),
+    };
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Err(io::Error::other("it is no regular file"));
+    }
+    if metadata.len() > MAX_READ_BYTES {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    let mut bytes = Vec::new();
+    file.take(MAX_READ_BYTES).read_to_end(&mut bytes)?;
+    Ok(Some(bytes))
+}
+
+/// [`read`] as text.
+pub fn read_text(folder: &impl AsFd, name: &str) -> io::Result<Option<String>> {
+    let text = read(folder, name)?.map(String::from_utf8).transpose();
+    text.map_err(io::Error::other)
+}
+
+/// Whether anything has this name in a folder.
+pub fn exists(folder: &impl AsFd, name: &str) -> bool {
+    fstatat(folder, name, AtFlags::AT_SYMLINK_NOFOLLOW).is_ok()
+}
+
+/// Removes a file if it is there.
+pub fn remove(folder: &impl AsFd, name: &str) -> io::Result<()> {
+    match unlinkat(folder, name, UnlinkatFlags::NoRemoveDir) {
+        Ok(()) | Err(Errno::ENOENT) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Replaces what has this name in a folder by a file with this content. A link in its place is replaced, not followed.
+pub fn replace(folder: &impl AsFd, name: &OsStr, content: &[u8]) -> io::Result<()> {
+    // Git takes no file whose name begins with a dot for a ref.
+    let temporary = format!(".vik-{}", uuid::Uuid::now_v7().simple());
+    let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    let file = openat(folder, temporary.as_str(), flags, Mode::from_bits_truncate(0o666))?;
+    let written = std::fs::File::from(file).write_all(content);
+    let moved = written.and_then(|()| Ok(nix::fcntl::renameat(folder, temporary.as_str(), folder, name)?));
+    if moved.is_err() {
+        let _ = remove(folder, &temporary);
+    }
+    moved
+}
+
+/// Takes a tree over into another one: every regular file gets a second name there (a copy, where the file systems
+/// differ). What is there already stays.
+pub struct Takeover<'a> {
+    /// How the tree is called in errors.
+    pub name: &'a Path,
+    /// What is left out, relative to the root of the tree.
+    pub leave_out: &'a dyn Fn(&Path) -> bool,
+}
+
+impl Takeover<'_> {
+    /// Takes over all of `from`.
+    ///
+    /// # Errors
+    /// When something in the tree is neither a folder nor a regular file, or it is too large.
+    pub fn run(&self, from: &OwnedFd, to: &OwnedFd) -> Result<(), GitError> {
+        self.folder(from, to, Path::new(""), 0, &mut 0)
+    }
+
+    fn folder(
+        &self,
+        from: &OwnedFd,
+        to: &OwnedFd,
+        at: &Path,
+        depth: usize,
+        files: &mut usize,
+    ) -> Result<(), GitError> {
+        let read = |source| GitError::io("read", &self.name.join(at))(source);
+        if depth > MAX_DEPTH {
+            return Err(GitError::changed(&self.name.join(at), "is too deep"));
+        }
+        let own = openat(from, ".", FOLDER, Mode::empty()).map_err(|error| read(error.into()))?;
+        let mut entries = Dir::from_fd(own).map_err(|error| read(error.into()))?;
+        for entry in entries.iter() {
+            let entry = entry.map_err(|error| read(error.into()))?;
+            let name = entry.file_name();
+            if matches!(name.to_bytes(), b"." | b"..") {
+                continue;
+            }
+            // What git is writing, or has left behind.
+            if name.to_bytes().ends_with(b".lock") || name.to_bytes().starts_with(b"tmp_") {
+                continue;
+            }
+            let path = at.join(OsStr::from_bytes(name.to_bytes()));
+            if (self.leave_out)(&path) {
+                continue;
+            }
+            *files += 1;
+            if *files > MAX_FILES {
+                return Err(GitError::changed(
+                    self.name,
+                    format!("has more than {MAX_FILES} files"),
+                ));
+            }
+            self.entry(from, to, name, &path, depth, files)?;
+        }
+        Ok(())
+    }
+
+    fn entry(
+        &self,
+        from: &OwnedFd,
+        to: &OwnedFd,
+        name: &CStr,
+        path: &Path,
+        depth: usize,
+        files: &mut usize,
+    ) -> Result<(), GitError> {
+        let full = || self.name.join(path);
+        let fail = |action: &'static str| move |error: Errno| GitError::io(action, &full())(error.into());
+        let stat = match fstatat(from, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
+            Ok(stat) => stat,
+            // Removed meanwhile, as git does with its temporary files.
+            Err(Errno::ENOENT) => return Ok(()),
+            Err(error) => return Err(fail("read")(error)),
+        };
+        match kind(stat.st_mode) {
+            SFlag::S_IFDIR => {
+                let inner = openat(from, name, FOLDER, Mode::empty()).map_err(fail("open"))?;
+                match mkdirat(to, name, Mode::from_bits_truncate(0o777)) {
+                    Ok(()) | Err(Errno::EEXIST) => {}
+                    Err(error) => return Err(fail("make")(error)),
+                }
+                let target = openat(to, name, FOLDER, Mode::empty()).map_err(fail("open"))?;
+                self.folder(&inner, &target, path, depth + 1, files)
+            }
+            SFlag::S_IFREG => take_file(from, to, name).map_err(GitError::io("take over", &full())),
+            SFlag::S_IFLNK => Err(GitError::changed(&full(), "is a link, which Vik does not follow")),
+            _ => Err(GitError::changed(&full(), "is no regular file")),
+        }
+    }
+}
+
+fn kind(mode: u32) -> SFlag {
+    SFlag::from_bits_truncate(mode) & SFlag::S_IFMT
+}
+
+/// Gives a file a second name in another folder, or copies it where that is not possible.
+fn take_file(from: &OwnedFd, to: &OwnedFd, name: &CStr) -> io::Result<()> {
+    match linkat(from, name, to, name, AtFlags::empty()) {
+        Ok(()) => {
+            // Something else may have taken the name since it was looked at.
+            let stat = fstatat(to, name, AtFlags::AT_SYMLINK_NOFOLLOW)?;
+            if kind(stat.st_mode) == SFlag::S_IFREG {
+                return Ok(());
+            }
+            unlinkat(to, name, UnlinkatFlags::NoRemoveDir)?;
+            Err(io::Error::other("it is no regular file"))
+        }
+        Err(Errno::EEXIST | Errno::ENOENT) => Ok(()),
+        Err(_) => copy(from, to, name),
+    }
+}
+
+fn copy(from: &OwnedFd, to: &OwnedFd, name: &CStr) -> io::Result<()> {
+    let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
+    let source = std::fs::File::from(openat(from, name, flags, Mode::empty())?);
+    let metadata = source.metadata()?;
+    if !metadata.is_file() {
+        return Err(io::Error::other("it is no regular file"));
+    }
+    // A file that takes no disk space would take it here.
+    if metadata.len() > MAX_READ_BYTES && metadata.blocks() * 512 < metadata.len() / 2 {
+        return Err(io::Error::other("it has holes"));
+    }
+    let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    let mut target = match openat(to, name, flags, Mode::from_bits_truncate(0o444)) {
+        Ok(target) => std::fs::File::from(target),
+        Err(Errno::EEXIST) => return Ok(()),
+        Err(error) => return Err(error.into()),
+    };
+    io::copy(&mut source.take(metadata.len()), &mut target).map(drop)
+}
+
+/// Puts a file of Vik's in place of what has this name in a folder.
+pub fn install(file: &Path, folder: &OwnedFd, name: &str) -> io::Result<()> {
+    let source = open_folder(file.parent().unwrap_or(Path::new("/")))?;
+    let temporary = format!(".vik-{}", uuid::Uuid::now_v7().simple());
+    let from = file.file_name().unwrap_or_default();
+    match linkat(&source, from, folder, temporary.as_str(), AtFlags::empty()) {
+        Ok(()) => {}
+        Err(_) => {
+            let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_CLOEXEC;
+            let target = openat(folder, temporary.as_str(), flags, Mode::from_bits_truncate(0o644))?;
+            io::copy(&mut std::fs::File::open(file)?, &mut std::fs::File::from(target))?;
+        }
+    }
+    let moved = nix::fcntl::renameat(folder, temporary.as_str(), folder, name);
+    // Two names of one file: the rename did nothing, and left both.
+    let _ = remove(folder, &temporary);
+    Ok(moved?)
+}
+
+/// Takes one file over into a folder, under its own name; `false` where there is none.
+pub fn take_one(from: &OwnedFd, name: &CStr, to: &Path) -> io::Result<bool> {
+    let Ok(stat) = fstatat(from, name, AtFlags::AT_SYMLINK_NOFOLLOW) else {
+        return Ok(false);
+    };
+    if kind(stat.st_mode) != SFlag::S_IFREG {
+        return Err(io::Error::other("it is no regular file"));
+    }
+    take_file(from, &open_folder(to)?, name)?;
+    Ok(true)
+}
+
+/// A path as it is without links, for comparison.
+pub fn canonical(path: &Path) -> Result<PathBuf, GitError> {
+    path.canonicalize().map_err(GitError::io("find", path))
+}

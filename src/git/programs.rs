@@ -1,0 +1,173 @@
+//! Which settings of git run programs.
+
+use std::path::Path;
+
+/// The settings whose value is a program or a command line. `*` stands for any subsection. Kept complete by a test that
+/// goes through `git help --config`.
+pub const PROGRAM_KEYS: [&str; 49] = [
+    "alias.*",
+    "browser.*.cmd",
+    "browser.*.path",
+    "core.alternaterefscommand",
+    "core.askpass",
+    "core.editor",
+    "core.fsmonitor",
+    "core.gitproxy",
+    "core.hookspath",
+    "core.pager",
+    "core.sshcommand",
+    "credential.helper",
+    "credential.*.helper",
+    "diff.external",
+    "diff.*.command",
+    "diff.*.textconv",
+    "difftool.*.cmd",
+    "difftool.*.path",
+    "filter.*.clean",
+    "filter.*.process",
+    "filter.*.smudge",
+    "gc.recentobjectshook",
+    "gpg.program",
+    "gpg.*.defaultkeycommand",
+    "gpg.*.program",
+    "guitool.*.cmd",
+    "imap.tunnel",
+    "init.templatedir",
+    "instaweb.browser",
+    "instaweb.httpd",
+    "interactive.difffilter",
+    "man.*.cmd",
+    "man.*.path",
+    "merge.*.driver",
+    "mergetool.*.cmd",
+    "mergetool.*.path",
+    "pager.*",
+    "remote.*.receivepack",
+    "remote.*.uploadpack",
+    "sendemail.cccmd",
+    "sendemail.headercmd",
+    "sendemail.smtpserver",
+    "sendemail.tocmd",
+    "sequence.editor",
+    "submodule.*.update",
+    "tar.*.command",
+    "trailer.*.cmd",
+    "trailer.*.command",
+    "uploadpack.packobjectshook",
+];
+
+/// Settings that lead git to a program, a repository or another file of settings by naming where it is.
+pub const LEADING_KEYS: [&str; 13] = [
+    "core.attributesfile",
+    "core.excludesfile",
+    "core.worktree",
+    "include.path",
+    "includeif.*.path",
+    "protocol.allow",
+    "protocol.*.allow",
+    "remote.*.pushurl",
+    "remote.*.url",
+    "remote.*.vcs",
+    "submodule.*.url",
+    "url.*.insteadof",
+    "url.*.pushinsteadof",
+];
+
+/// Programs that run the file which their first argument names.
+const INTERPRETERS: [&str; 12] = [
+    "bash", "bun", "dash", "deno", "env", "node", "perl", "php", "python", "ruby", "sh", "zsh",
+];
+
+/// Whether a key of a setting fits a pattern: the same section and name, and any subsection for `*`.
+pub fn fits(pattern: &str, key: &str) -> bool {
+    match pattern.split_once('*') {
+        None => key.eq_ignore_ascii_case(pattern),
+        Some((before, after)) => {
+            key.len() > before.len() + after.len()
+                && key.is_char_boundary(before.len())
+                && key.is_char_boundary(key.len() - after.len())
+                && key[..before.len()].eq_ignore_ascii_case(before)
+                && key[key.len() - after.len()..].eq_ignore_ascii_case(after)
+        }
+    }
+}
+
+/// The first setting that would run a program of the work tree, and that program: one by a relative path, or in the
+/// workspace itself.
+pub fn in_work_tree<'s>(settings: &'s [(String, String)], workspace: &Path) -> Option<(&'s str, &'s str)> {
+    settings
+        .iter()
+        .filter(|(key, _)| PROGRAM_KEYS.iter().any(|pattern| fits(pattern, key)))
+        // Hooks are switched off, and none of these is asked for.
+        .filter(|(key, _)| {
+            !["core.hookspath", "init.templatedir", "alias.*"]
+                .iter()
+                .any(|off| fits(off, key))
+        })
+        .find_map(|(key, value)| program_of(value, workspace).map(|program| (key.as_str(), program)))
+}
+
+fn program_of<'v>(command: &'v str, workspace: &Path) -> Option<&'v str> {
+    let separates = |letter: char| letter.is_whitespace() || "\"'`;|&()<>=".contains(letter);
+    let mut after_interpreter = false;
+    for word in command.split(separates).filter(|word| !word.is_empty()) {
+        let word = word.strip_prefix('!').unwrap_or(word);
+        let is_url = word.contains("://") || word.contains("::");
+        let path = Path::new(word);
+        let is_relative = !path.is_absolute() && !word.starts_with(['~', '$', '%', '-']) && !is_url;
+        if path.starts_with(workspace) || (is_relative && (word.contains('/') || after_interpreter)) {
+            return Some(word);
+        }
+        let name = path.file_name().map(|name| name.to_string_lossy());
+        let is_interpreter = name.is_some_and(|name| {
+            let name = name.trim_end_matches(|letter: char| letter.is_ascii_digit() || letter == '.');
+            INTERPRETERS.contains(&name)
+        });
+        after_interpreter = is_interpreter || (after_interpreter && word.starts_with('-'));
+        // `sh -c COMMAND`: the words of the command are looked at as such.
+        after_interpreter &= !word.starts_with("-c");
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_relative_program_is_one_of_the_work_tree() {
+        let found = |command| program_of(command, Path::new("/w/1"));
+        for command in [
+            "git-lfs filter-process",
+            "git-lfs clean -- %f",
+            "/usr/bin/clean %f",
+            "~/bin/clean",
+            "sh -c 'cat'",
+            "store --file ~/.creds",
+            "python3 /opt/clean.py",
+            "!gh auth git-credential",
+            "ssh -i ~/.ssh/key",
+            "less -FRX",
+        ] {
+            assert_eq!(found(command), None, "{command}");
+        }
+        for (command, program) in [
+            ("./clean %f", "./clean"),
+            ("tools/clean", "tools/clean"),
+            ("sh clean.sh", "clean.sh"),
+            ("python3 -u clean.py %f", "clean.py"),
+            ("sh -c './x'", "./x"),
+            ("/w/1/clean", "/w/1/clean"),
+            ("!./helper", "./helper"),
+        ] {
+            assert_eq!(found(command), Some(program), "{command}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_takes_any_subsection() {
+        assert!(fits("filter.*.clean", "filter.a.b.clean"));
+        assert!(fits("core.sshcommand", "core.sshCommand"));
+        assert!(!fits("filter.*.clean", "filter.clean"));
+    }
+}

@@ -1,0 +1,330 @@
+//! What Vik records of a workspace's repository when `after_create` has ended: before an agent could change it.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde::{Deserialize, Serialize};
+use vik_core::ids::IssueId;
+
+use super::repository::{Head, Place, Repository};
+use super::settings::parse;
+use super::view::{Tracking, View};
+use super::{GitError, files};
+use crate::workspace::fs::{create_private_dir_all, write_json_atomic, write_private};
+use crate::workspace::{Layout, VIEW_PREFIX, Workspace, normal};
+
+/// Settings of the clone that say how files are written to the work tree. None of them runs a program or names a file.
+const KEPT_SETTINGS: [&str; 10] = [
+    "core.autocrlf",
+    "core.bigfilethreshold",
+    "core.eol",
+    "core.filemode",
+    "core.ignorecase",
+    "core.precomposeunicode",
+    "core.safecrlf",
+    "core.sparsecheckout",
+    "core.sparsecheckoutcone",
+    "core.symlinks",
+];
+
+/// The repository of a workspace, as `after_create` left it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    /// Where it is.
+    pub place: Place,
+    /// The kind of its hashes, `sha1` or `sha256`.
+    pub object_format: String,
+    /// `objects/info/alternates`, "" where there was none.
+    #[serde(default)]
+    pub alternates: String,
+    /// `info/exclude`, "" where there was none.
+    #[serde(default)]
+    pub exclude: String,
+    /// `info/sparse-checkout`, "" where there was none.
+    #[serde(default)]
+    pub sparse_checkout: String,
+    /// The branch that was checked out.
+    pub branch: Option<String>,
+    /// The remotes by name.
+    pub remotes: BTreeMap<String, Remote>,
+    /// How files are written to the work tree.
+    #[serde(default)]
+    pub settings: Vec<(String, String)>,
+    /// The server of Git LFS, where the project or the clone named one.
+    #[serde(default)]
+    pub lfs_url: Option<String>,
+    /// The remote-tracking refs: an id, or `ref: NAME`. Vik's own fetches and pushes move them.
+    #[serde(default)]
+    pub tracking: BTreeMap<String, String>,
+}
+
+/// A remote.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Remote {
+    /// Where it is fetched from.
+    pub url: String,
+    /// Where it is pushed to, where that is elsewhere.
+    #[serde(default)]
+    pub push_url: Option<String>,
+    /// What is fetched.
+    #[serde(default)]
+    pub fetch: Vec<String>,
+    /// Whether objects may be missing here because this remote has them (a partial clone).
+    #[serde(default)]
+    pub promisor: bool,
+    /// Which ones are left out.
+    #[serde(default)]
+    pub filter: Option<String>,
+}
+
+/// The file of a record.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SavedRecord {
+    /// There is a repository.
+    Repository(Box<Record>),
+    /// There is none that can be used, and why.
+    Unusable(String),
+}
+
+/// Reads the record of an issue's workspace; `None` where there is none.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn read_record(layout: &Layout, issue: &IssueId) -> Result<Option<SavedRecord>, GitError> {
+    let path = layout.git_record(issue);
+    match std::fs::read(&path) {
+        Ok(text) => serde_json::from_slice(&text)
+            .map(Some)
+            .map_err(|error| GitError::io("read", &path)(io::Error::other(error))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(GitError::io("read", &path)(error)),
+    }
+}
+
+/// Writes the record of an issue's workspace.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn write_record(layout: &Layout, issue: &IssueId, record: &SavedRecord) -> Result<(), GitError> {
+    let path = layout.git_record(issue);
+    write_json_atomic(&path, record).map_err(GitError::io("write", &path))
+}
+
+/// Records the repository of a workspace in which no agent has worked yet. Blocks.
+///
+/// # Errors
+/// When the record cannot be written. A repository that cannot be used is no error: the record says why.
+pub fn take_record(layout: &Layout, issue: &IssueId, workspace: &Workspace) -> Result<(), GitError> {
+    let record = match Record::of(layout, workspace) {
+        Ok(Some(record)) => SavedRecord::Repository(Box::new(record)),
+        Ok(None) => SavedRecord::Unusable(
+            "the workspace was no git repository when `after_create` had ended".to_owned(),
+        ),
+        Err(error) => SavedRecord::Unusable(crate::report::chain(&error)),
+    };
+    write_record(layout, issue, &record)
+}
+
+impl Record {
+    /// The record of the repository as it is now; `None` where there is none.
+    fn of(layout: &Layout, workspace: &Workspace) -> Result<Option<Self>, GitError> {
+        let Some(place) = Place::find(workspace, workspace.path())? else {
+            return Ok(None);
+        };
+        let repository = Repository::open(workspace, workspace.path(), &place)?;
+        let mut settings = local_settings(layout, repository.read_common("config")?)?;
+        settings.extend(local_settings(layout, repository.read_own("config.worktree")?)?);
+        let value = |wanted: &str| {
+            let found = settings.iter().rev().find(|(key, _)| key == wanted);
+            found.map(|(_, value)| value.clone())
+        };
+        if let Some(storage) = value("extensions.refstorage").filter(|storage| storage != "files") {
+            let why = format!("its refs are kept as `{storage}`, which `vik git` does not know");
+            return Err(GitError::NotUsable(why));
+        }
+        let branch = match repository.head()? {
+            Head::Branch(name) => name.strip_prefix("refs/heads/").map(str::to_owned),
+            Head::Commit(_) => None,
+        };
+        let is_kept = |key: &str| KEPT_SETTINGS.contains(&key);
+        let lfs_config = files::read_text(workspace, ".lfsconfig").ok().flatten();
+        let lfs_url = local_settings(layout, lfs_config)?
+            .into_iter()
+            .find(|(key, _)| key == "lfs.url")
+            .map(|(_, value)| value);
+        let mut record = Self {
+            object_format: value("extensions.objectformat").unwrap_or_else(|| "sha1".to_owned()),
+            alternates: repository
+                .read_common("objects/info/alternates")?
+                .unwrap_or_default(),
+            exclude: repository.read_common("info/exclude")?.unwrap_or_default(),
+            sparse_checkout: repository
+                .read_own("info/sparse-checkout")
+                .ok()
+                .flatten()
+                .unwrap_or_default(),
+            branch,
+            remotes: remotes(&settings, workspace.path()),
+            lfs_url: value("lfs.url").or(lfs_url),
+            settings: settings.into_iter().filter(|(key, _)| is_kept(key)).collect(),
+            tracking: BTreeMap::new(),
+            place,
+        };
+        let view = View::open(layout, workspace, &record, Tracking::OfWorkspace)?;
+        record.tracking = view.tracking()?;
+        Ok(Some(record))
+    }
+
+    /// A record that a person or a hook makes for a workspace in which an agent has worked already: what is pushed where
+    /// is given, and nothing is taken from the workspace's settings.
+    ///
+    /// # Errors
+    /// When there is no repository in the workspace, or it does not know the workspace.
+    pub fn given(
+        layout: &Layout,
+        workspace: &Workspace,
+        remote: &str,
+        url: &str,
+        branch: Option<&str>,
+    ) -> Result<Self, GitError> {
+        let place = Place::find(workspace, workspace.path())?
+            .ok_or_else(|| GitError::NotUsable("the workspace is no git repository".to_owned()))?;
+        if matches!(&place, Place::Linked { own, common } if own == common) {
+            let why = "its repository is elsewhere, and nothing there says that it belongs to this workspace";
+            return Err(GitError::NotUsable(why.to_owned()));
+        }
+        let repository = Repository::open(workspace, workspace.path(), &place)?;
+        let settings = local_settings(layout, repository.read_common("config")?)?;
+        let is_sha256 =
+            |(key, value): &(String, String)| key == "extensions.objectformat" && value == "sha256";
+        let remote_settings = Remote {
+            url: absolute_url(url, workspace.path()),
+            ..Remote::default()
+        };
+        Ok(Self {
+            place,
+            object_format: if settings.iter().any(is_sha256) {
+                "sha256"
+            } else {
+                "sha1"
+            }
+            .to_owned(),
+            alternates: String::new(),
+            exclude: String::new(),
+            sparse_checkout: String::new(),
+            branch: branch.map(str::to_owned),
+            remotes: [(remote.to_owned(), remote_settings)].into(),
+            settings: Vec::new(),
+            lfs_url: None,
+            tracking: BTreeMap::new(),
+        })
+    }
+
+    /// The remote that is meant where none is named.
+    pub fn default_remote(&self) -> Option<&str> {
+        let only = self.remotes.keys().next().filter(|_| self.remotes.len() == 1);
+        let origin = self.remotes.contains_key("origin").then_some("origin");
+        origin.or(only.map(String::as_str))
+    }
+}
+
+/// The settings in the text of a file, keys in lower case but for subsections. Includes are not followed.
+pub fn local_settings(layout: &Layout, text: Option<String>) -> Result<Vec<(String, String)>, GitError> {
+    let Some(text) = text else { return Ok(Vec::new()) };
+    let id = uuid::Uuid::now_v7().simple();
+    let folder = layout.service_dir().join(format!("{VIEW_PREFIX}{id}"));
+    let file = folder.join("config");
+    create_private_dir_all(&folder).map_err(GitError::io("make", &folder))?;
+    write_private(&file, text.as_bytes()).map_err(GitError::io("write", &file))?;
+    let output = Command::new("git")
+        .args(["config", "--file"])
+        .arg(&file)
+        .args(["--no-includes", "--list", "-z"])
+        .env_remove("GIT_DIR")
+        .env("GIT_CEILING_DIRECTORIES", "/")
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .output();
+    let _ = std::fs::remove_dir_all(&folder);
+    let failed = |how: String| GitError::Git {
+        verb: "config".to_owned(),
+        how,
+    };
+    let output = output.map_err(|error| failed(format!("could not be started: {error}")))?;
+    if !output.status.success() {
+        return Err(failed(String::from_utf8_lossy(&output.stderr).trim().to_owned()));
+    }
+    Ok(parse(&output.stdout))
+}
+
+/// The remotes that settings name. Keys of remotes are `remote.NAME.KEY`.
+pub fn remotes(settings: &[(String, String)], workspace: &Path) -> BTreeMap<String, Remote> {
+    let mut remotes: BTreeMap<String, Remote> = BTreeMap::new();
+    for (key, value) in settings {
+        let named = key.strip_prefix("remote.").and_then(|rest| rest.rsplit_once('.'));
+        let Some((name, key)) = named else { continue };
+        let remote = remotes.entry(name.to_owned()).or_default();
+        match key {
+            "url" if remote.url.is_empty() => remote.url = absolute_url(value, workspace),
+            "pushurl" if remote.push_url.is_none() => remote.push_url = Some(absolute_url(value, workspace)),
+            "fetch" => remote.fetch.push(value.clone()),
+            "promisor" => remote.promisor = value == "true",
+            "partialclonefilter" => remote.filter = Some(value.clone()),
+            _ => {}
+        }
+    }
+    remotes.retain(|_, remote| !remote.url.is_empty());
+    remotes
+}
+
+/// A path as git takes it for a URL, made absolute: git runs in another folder. Other URLs stay.
+fn absolute_url(url: &str, workspace: &Path) -> String {
+    match local_path(url) {
+        Some(path) if path.is_relative() => normal(&workspace.join(path)).to_string_lossy().into_owned(),
+        _ => url.to_owned(),
+    }
+}
+
+/// The path that a URL names on this machine.
+pub fn local_path(url: &str) -> Option<PathBuf> {
+    if let Some(path) = url.strip_prefix("file://") {
+        return Some(path.into());
+    }
+    let colon = url.find(':');
+    let slash = url.find('/').unwrap_or(url.len());
+    // `host:path`, `https://…`, `helper::address`
+    colon.is_none_or(|colon| colon >= slash).then(|| url.into())
+}
+
+/// The variables that would lead git to another repository.
+pub const REPOSITORY_VARIABLES: [&str; 17] = [
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+    "GIT_ATTR_SOURCE",
+    "GIT_CEILING_DIRECTORIES",
+    "GIT_COMMON_DIR",
+    "GIT_CONFIG",
+    "GIT_DEFAULT_HASH",
+    "GIT_DEFAULT_REF_FORMAT",
+    "GIT_DIR",
+    "GIT_GRAFT_FILE",
+    "GIT_IMPLICIT_WORK_TREE",
+    "GIT_INDEX_FILE",
+    "GIT_NAMESPACE",
+    "GIT_OBJECT_DIRECTORY",
+    "GIT_PREFIX",
+    "GIT_REPLACE_REF_BASE",
+    "GIT_SHALLOW_FILE",
+    "GIT_WORK_TREE",
+];
+
+/// `PATH` without folders that are relative or in the workspace.
+pub fn safe_path(workspace: &Path) -> OsString {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders =
+        std::env::split_paths(&path).filter(|folder| folder.is_absolute() && !folder.starts_with(workspace));
+    std::env::join_paths(folders).unwrap_or_default()
+}

@@ -1,0 +1,580 @@
+//! A repository of Vik's own for one command in a workspace.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::io::Write as _;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use super::files::{self, Takeover};
+use super::record::{REPOSITORY_VARIABLES, Record, Remote, local_settings, remotes, safe_path};
+use super::repository::{Head, Repository, is_id, is_ref};
+use super::settings::Settings;
+use super::{GitError, programs};
+use crate::workspace::fs::{create_private_dir_all, write_private};
+use crate::workspace::{Layout, VIEW_PREFIX, Workspace};
+
+/// What git must do whatever the user's settings say: run no hook and no daemon, enter no submodule, and leave nothing
+/// running. `-c` outranks every file of settings.
+const FIXED: [&str; 13] = [
+    "core.fsmonitor=false",
+    "core.untrackedCache=false",
+    "core.splitIndex=false",
+    "core.logAllRefUpdates=false",
+    "submodule.recurse=false",
+    "push.recurseSubmodules=no",
+    "fetch.recurseSubmodules=no",
+    "fetch.writeCommitGraph=false",
+    "diff.ignoreSubmodules=dirty",
+    "diff.submodule=short",
+    "status.submoduleSummary=false",
+    "gc.auto=0",
+    "maintenance.auto=false",
+];
+
+/// Git LFS sends its files by this hook. It is the only hook that runs.
+const LFS_PRE_PUSH: &[u8] = b"#!/bin/sh\nexec git lfs pre-push \"$@\"\n";
+
+/// Files that say that a merge or the like is under way; a reset ends it.
+const UNFINISHED: [&str; 8] = [
+    "AUTO_MERGE",
+    "CHERRY_PICK_HEAD",
+    "MERGE_HEAD",
+    "MERGE_MODE",
+    "MERGE_MSG",
+    "REVERT_HEAD",
+    "SQUASH_MSG",
+    "index.lock",
+];
+
+/// Where the remote-tracking refs of a view come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tracking {
+    /// The record: what Vik saw at the remote.
+    OfRecord,
+    /// The workspace, before an agent has worked there.
+    OfWorkspace,
+}
+
+/// A repository with Vik's settings, the user's, and the objects and refs of a workspace. Dropping it removes it.
+#[derive(Debug)]
+pub struct View {
+    folder: PathBuf,
+    workspace: PathBuf,
+    repository: Repository,
+    settings: Vec<String>,
+}
+
+impl View {
+    /// Makes the view of a workspace.
+    ///
+    /// # Errors
+    /// When the repository is not what is recorded of it, or holds links.
+    pub fn open(
+        layout: &Layout,
+        workspace: &Workspace,
+        record: &Record,
+        tracking: Tracking,
+    ) -> Result<Self, GitError> {
+        let repository = Repository::open(workspace, workspace.path(), &record.place)?;
+        let id = uuid::Uuid::now_v7().simple();
+        let view = Self {
+            folder: layout.service_dir().join(format!("{VIEW_PREFIX}{id}")),
+            workspace: workspace.path().to_owned(),
+            repository,
+            settings: Vec::new(),
+        };
+        view.fill(record, tracking)?;
+        Ok(view)
+    }
+
+    /// Adds settings of the command line, `KEY=VALUE`.
+    pub fn add_settings(&mut self, settings: &[String]) {
+        self.settings.extend_from_slice(settings);
+    }
+
+    fn fill(&self, record: &Record, tracking: Tracking) -> Result<(), GitError> {
+        for folder in [
+            "refs",
+            "hooks",
+            "info",
+            "lfs",
+            "objects/info",
+            "objects/pack",
+            "taken",
+            "own",
+        ] {
+            let folder = self.folder.join(folder);
+            create_private_dir_all(&folder).map_err(GitError::io("make", &folder))?;
+        }
+        self.write("config", self.settings_of(record).text())?;
+        self.write("info/exclude", &record.exclude)?;
+        if !record.sparse_checkout.is_empty() {
+            self.write("info/sparse-checkout", &record.sparse_checkout)?;
+        }
+        self.take_objects(record)?;
+        let is_ours = |path: &Path| {
+            path.starts_with("replace") || (tracking == Tracking::OfRecord && path.starts_with("remotes"))
+        };
+        self.take("refs", "refs", &is_ours)?;
+        self.write_packed_refs(record, tracking)?;
+        if let Some(shallow) = self.repository.read_common("shallow")? {
+            self.write("shallow", &shallow)?;
+        }
+        self.write(
+            "HEAD",
+            &match self.repository.head()? {
+                Head::Branch(name) => format!("ref: {name}\n"),
+                Head::Commit(id) => format!("{id}\n"),
+            },
+        )
+    }
+
+    fn write(&self, name: &str, text: &str) -> Result<(), GitError> {
+        let path = self.folder.join(name);
+        write_private(&path, text.as_bytes()).map_err(GitError::io("write", &path))
+    }
+
+    fn settings_of(&self, record: &Record) -> Settings {
+        let mut settings = Settings::default();
+        let partial = record.remotes.iter().find(|(_, remote)| remote.promisor);
+        let has_extension = partial.is_some() || record.object_format != "sha1";
+        settings.add(
+            "core.repositoryformatversion",
+            if has_extension { "1" } else { "0" },
+        );
+        if record.object_format != "sha1" {
+            settings.add("extensions.objectformat", &record.object_format);
+        }
+        if let Some((name, _)) = partial {
+            settings.add("extensions.partialclone", name);
+        }
+        for (key, value) in &record.settings {
+            settings.add(key, value);
+        }
+        for (name, remote) in &record.remotes {
+            add_remote(&mut settings, name, remote);
+        }
+        // Else Git LFS would ask the file `.lfsconfig` of the work tree, which is the agent's.
+        let url = record.default_remote().and_then(|name| record.remotes.get(name));
+        if let Some(url) = record.lfs_url.clone().or(url.map(|remote| lfs_url(&remote.url))) {
+            settings.add("lfs.url", &url);
+            let push_url = url_of_push(record).map_or(url, |url| lfs_url(&url));
+            settings.add("lfs.pushurl", &push_url);
+        }
+        settings
+    }
+
+    /// Takes over the objects of the workspace. New ones are then made beside them, so that they are known.
+    fn take_objects(&self, record: &Record) -> Result<(), GitError> {
+        let alternates = self
+            .repository
+            .read_common("objects/info/alternates")?
+            .unwrap_or_default();
+        let file = self.repository.common_path("objects/info/alternates");
+        if alternates != record.alternates {
+            let what = "was changed since `after_create` ended: it leads to other repositories";
+            return Err(GitError::changed(&file, what));
+        }
+        let is_alternates =
+            |path: &Path| path == Path::new("info/alternates") || path == Path::new("info/http-alternates");
+        self.take("objects", "taken", &is_alternates)?;
+        let mut list = format!("{}\n", self.folder.join("taken").display());
+        for line in alternates
+            .lines()
+            .filter(|line| !line.is_empty() && !line.starts_with('#'))
+        {
+            let path = self.repository.common_path("objects").join(line);
+            list.push_str(&format!("{}\n", path.display()));
+        }
+        self.write("objects/info/alternates", &list)?;
+        let has_lfs = files::descend(&self.repository.common, Path::new("lfs/objects")).is_ok();
+        if has_lfs {
+            let objects = self.folder.join("lfs/objects");
+            create_private_dir_all(&objects).map_err(GitError::io("make", &objects))?;
+            self.take("lfs/objects", "lfs/objects", &|_| false)?;
+            let hook = self.folder.join("hooks/pre-push");
+            let made = write_private(&hook, LFS_PRE_PUSH)
+                .and_then(|()| std::fs::set_permissions(&hook, std::fs::Permissions::from_mode(0o700)));
+            made.map_err(GitError::io("write", &hook))?;
+        }
+        Ok(())
+    }
+
+    /// Takes a folder of the workspace's repository over into one of the view.
+    fn take(&self, from: &str, to: &str, leave_out: &dyn Fn(&Path) -> bool) -> Result<(), GitError> {
+        let name = self.repository.common_path(from);
+        let source = files::descend(&self.repository.common, Path::new(from)).map_err(|error| {
+            GitError::changed(
+                &name,
+                format!("is no folder that can be entered without following a link ({error})"),
+            )
+        })?;
+        let takeover = Takeover {
+            name: &name,
+            leave_out,
+        };
+        takeover.run(&source, &self.open_own(to)?)
+    }
+
+    fn open_own(&self, name: &str) -> Result<OwnedFd, GitError> {
+        let path = self.folder.join(name);
+        files::open_folder(&path).map_err(GitError::io("open", &path))
+    }
+
+    fn write_packed_refs(&self, record: &Record, tracking: Tracking) -> Result<(), GitError> {
+        let theirs = self.repository.read_common("packed-refs")?.unwrap_or_default();
+        let mut text = String::new();
+        for line in theirs.lines() {
+            let Some((id, name)) = line.split_once(' ') else {
+                continue;
+            };
+            let is_ours = tracking == Tracking::OfRecord && name.starts_with("refs/remotes/");
+            if is_id(id) && is_ref(name) && !is_ours && !name.starts_with("refs/replace/") {
+                text.push_str(&format!("{id} {name}\n"));
+            }
+        }
+        if tracking == Tracking::OfRecord {
+            for (name, value) in &record.tracking {
+                match value.strip_prefix("ref: ") {
+                    None => text.push_str(&format!("{value} {name}\n")),
+                    Some(_) => {
+                        let path = self.folder.join(name);
+                        let folder = path.parent().unwrap_or(&self.folder);
+                        create_private_dir_all(folder).map_err(GitError::io("make", folder))?;
+                        self.write(name, &format!("{value}\n"))?;
+                    }
+                }
+            }
+        }
+        self.write("packed-refs", &text)
+    }
+
+    /// Git in this view, away from the work tree: what the user's settings name by a relative path is not found there.
+    pub fn git<I: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = I>) -> Command {
+        let mut command = self.base(&self.folder);
+        command.args(["-c", "core.bare=true"]).args(args);
+        command
+    }
+
+    /// Git in this view, in the work tree.
+    pub fn git_in_work_tree<I: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = I>) -> Command {
+        let mut command = self.base(&self.workspace);
+        command
+            .env("GIT_WORK_TREE", &self.workspace)
+            .args(["-c", "core.bare=false"])
+            .args(args);
+        command
+    }
+
+    fn base(&self, folder: &Path) -> Command {
+        let mut command = Command::new("git");
+        for name in REPOSITORY_VARIABLES {
+            command.env_remove(name);
+        }
+        command
+            .current_dir(folder)
+            .env("PATH", safe_path(&self.workspace))
+            .env("GIT_DIR", &self.folder)
+            .env("GIT_NO_REPLACE_OBJECTS", "1")
+            .stdin(Stdio::null())
+            .arg("--no-pager");
+        if std::env::var_os("GIT_TERMINAL_PROMPT").is_none() {
+            command.env("GIT_TERMINAL_PROMPT", "0");
+        }
+        for setting in &self.settings {
+            command.args(["-c", setting]);
+        }
+        let mut hooks = OsString::from("core.hooksPath=");
+        hooks.push(self.folder.join("hooks"));
+        command.arg("-c").arg(hooks);
+        for setting in FIXED {
+            command.args(["-c", setting]);
+        }
+        command
+    }
+
+    /// Refuses where the user's settings would run a program of the work tree: git runs filters there.
+    ///
+    /// # Errors
+    /// When one would, or the settings cannot be read.
+    pub fn check_programs(&self) -> Result<(), GitError> {
+        let list = output(&mut self.git(["config", "--list", "-z"]))?;
+        match programs::in_work_tree(&super::settings::parse(&list.stdout), &self.workspace) {
+            None => Ok(()),
+            Some((key, program)) => Err(GitError::NotUsable(format!(
+                "your setting `{key}` runs `{program}`, which would be a file of the workspace"
+            ))),
+        }
+    }
+
+    /// Makes an index with the entries of the workspace's index, but none of its flags and times: what an agent wrote there
+    /// cannot hide a file from git.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn make_index(&self) -> Result<(), GitError> {
+        let own = self.folder.join("own");
+        let taken = files::take_one(&self.repository.own, c"index", &own);
+        let taken = taken.map_err(GitError::io("read", &self.workspace.join(".git/index")))?;
+        let entries = taken.then(|| {
+            let mut list = self.git_in_work_tree(["ls-files", "--stage", "--full-name", "-z"]);
+            list.env("GIT_INDEX_FILE", own.join("index"));
+            output(&mut list)
+        });
+        match entries {
+            Some(Ok(entries)) => {
+                let mut update = self.git_in_work_tree(["update-index", "-z", "--index-info"]);
+                feed(&mut update, &entries.stdout)?;
+            }
+            // One that cannot be read names nothing that is not in the commit.
+            Some(Err(_)) => {
+                let _ = output(&mut self.git_in_work_tree(["read-tree", "HEAD"]));
+            }
+            None => {}
+        }
+        // It exits with 1 where files differ.
+        let mut refresh = self.git_in_work_tree(["update-index", "-q", "--really-refresh"]);
+        let _ = refresh.stdout(Stdio::null()).stderr(Stdio::null()).status();
+        Ok(())
+    }
+
+    /// The remote-tracking refs of the view.
+    ///
+    /// # Errors
+    /// When git does not list them.
+    pub fn tracking(&self) -> Result<BTreeMap<String, String>, GitError> {
+        self.refs("refs/remotes/")
+    }
+
+    /// The refs of the view below a prefix.
+    ///
+    /// # Errors
+    /// When git does not list them.
+    pub fn refs(&self, prefix: &str) -> Result<BTreeMap<String, String>, GitError> {
+        let format = "--format=%(objectname) %(symref) %(refname)";
+        let list = output(&mut self.git(["for-each-ref", format, prefix]))?;
+        let text = String::from_utf8_lossy(&list.stdout).into_owned();
+        let entries = text.lines().filter_map(|line| {
+            let (id, rest) = line.split_once(' ')?;
+            let (target, name) = rest.split_once(' ')?;
+            let value = if target.is_empty() {
+                id.to_owned()
+            } else {
+                format!("ref: {target}")
+            };
+            is_ref(name).then(|| (name.to_owned(), value))
+        });
+        Ok(entries.collect())
+    }
+
+    /// The commit that a name means in the view; `None` where there is none.
+    ///
+    /// # Errors
+    /// When git cannot be started.
+    pub fn commit(&self, name: &str) -> Result<Option<String>, GitError> {
+        let name = format!("{name}^{{commit}}");
+        let mut command = self.git(["rev-parse", "--verify", "--quiet", "--end-of-options", &name]);
+        let found = command
+            .output()
+            .map_err(|error| could_not_start("rev-parse", &error))?;
+        let id = String::from_utf8_lossy(&found.stdout).trim().to_owned();
+        Ok(is_id(&id).then_some(id))
+    }
+
+    /// Gives the workspace the objects that this view has got beside its own.
+    ///
+    /// # Errors
+    /// When they cannot be put there without following a link.
+    pub fn give_objects(&self) -> Result<(), GitError> {
+        let is_alternates = |path: &Path| path == Path::new("info/alternates");
+        self.give("objects", &is_alternates)?;
+        if self.folder.join("lfs/objects").is_dir() {
+            self.give("lfs/objects", &|_| false)?;
+        }
+        Ok(())
+    }
+
+    fn give(&self, name: &str, leave_out: &dyn Fn(&Path) -> bool) -> Result<(), GitError> {
+        let target = files::descend_or_make(&self.repository.common, Path::new(name))
+            .map_err(GitError::io("open", &self.repository.common_path(name)))?;
+        let path = self.folder.join(name);
+        let takeover = Takeover {
+            name: &path,
+            leave_out,
+        };
+        takeover.run(&self.open_own(name)?, &target)
+    }
+
+    /// Writes refs into the workspace.
+    ///
+    /// # Errors
+    /// When one cannot be written without following a link; the others are written.
+    pub fn give_refs<'r>(
+        &self,
+        refs: impl IntoIterator<Item = (&'r String, &'r String)>,
+    ) -> Result<(), GitError> {
+        let mut result = Ok(());
+        for (name, value) in refs {
+            let written = self.repository.write_ref(name, value);
+            result = result.and(written);
+        }
+        result
+    }
+
+    /// Moves the workspace to where the view was reset: its branch, its index, and no merge under way.
+    ///
+    /// # Errors
+    /// When a file cannot be written without following a link.
+    pub fn give_reset(&self, commit: &str, before: Option<&str>) -> Result<(), GitError> {
+        let own = |name: &'static str| GitError::io("write", Path::new(name));
+        let folder = &self.repository.own;
+        for name in UNFINISHED {
+            files::remove(folder, name).map_err(own("index"))?;
+        }
+        files::install(&self.folder.join("index"), folder, "index").map_err(own("index"))?;
+        if let Some(before) = before {
+            // What was there is still found by this name.
+            files::replace(folder, OsStr::new("ORIG_HEAD"), format!("{before}\n").as_bytes())
+                .map_err(own("ORIG_HEAD"))?;
+        }
+        match self.repository.head()? {
+            Head::Branch(name) => self.repository.write_ref(&name, commit),
+            Head::Commit(_) => files::replace(folder, OsStr::new("HEAD"), format!("{commit}\n").as_bytes())
+                .map_err(own("HEAD")),
+        }
+    }
+
+    /// Refuses where the workspace's own settings name another URL for a remote than the recorded one.
+    ///
+    /// # Errors
+    /// When they do.
+    pub fn check_url(&self, layout: &Layout, name: &str, recorded: &Remote) -> Result<(), GitError> {
+        let settings = local_settings(layout, self.repository.read_common("config")?)?;
+        let now = remotes(&settings, &self.workspace);
+        let changed = |url: &str| {
+            let what = format!(
+                "names another URL for the remote `{name}` than when `after_create` ended: {}",
+                crate::report::one_line(&vik_mask::mask(url), 200)
+            );
+            Err(GitError::changed(&self.repository.common_path("config"), what))
+        };
+        let Some(now) = now.get(name) else { return Ok(()) };
+        if now.url != recorded.url {
+            return changed(&now.url);
+        }
+        match (&now.push_url, &recorded.push_url) {
+            (Some(now), recorded) if Some(now) != recorded.as_ref() => changed(now),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Drop for View {
+    fn drop(&mut self) {
+        // It holds second names of files only; what stays is swept.
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn add_remote(settings: &mut Settings, name: &str, remote: &Remote) {
+    let key = |key: &str| format!("remote.{name}.{key}");
+    settings.add(&key("url"), &remote.url);
+    if let Some(url) = &remote.push_url {
+        settings.add(&key("pushurl"), url);
+    }
+    for fetch in &remote.fetch {
+        settings.add(&key("fetch"), fetch);
+    }
+    let all = format!("+refs/heads/*:refs/remotes/{name}/*");
+    if remote.fetch.is_empty() {
+        settings.add(&key("fetch"), &all);
+    }
+    if remote.promisor {
+        settings.add(&key("promisor"), "true");
+    }
+    if let Some(filter) = &remote.filter {
+        settings.add(&key("partialclonefilter"), filter);
+    }
+}
+
+fn url_of_push(record: &Record) -> Option<String> {
+    let remote = record.remotes.get(record.default_remote()?)?;
+    remote.push_url.clone()
+}
+
+/// The URL of Git LFS for a remote, as Git LFS makes it.
+fn lfs_url(url: &str) -> String {
+    if url.starts_with("https://") || url.starts_with("http://") {
+        let url = url.trim_end_matches('/');
+        let end = if url.ends_with(".git") {
+            "/info/lfs"
+        } else {
+            ".git/info/lfs"
+        };
+        return format!("{url}{end}");
+    }
+    match super::record::local_path(url) {
+        Some(path) => format!("file://{}", path.display()),
+        None => url.to_owned(),
+    }
+}
+
+/// Runs git and takes what it prints.
+///
+/// # Errors
+/// When it cannot be started, or fails; with what it printed on stderr.
+pub fn output(command: &mut Command) -> Result<Output, GitError> {
+    let verb = verb_of(command);
+    let output = command.output().map_err(|error| could_not_start(&verb, &error))?;
+    if output.status.success() {
+        return Ok(output);
+    }
+    let text = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    Err(GitError::Git {
+        verb,
+        how: format!("failed: {}", crate::report::tail_lines(&text, 5)),
+    })
+}
+
+fn feed(command: &mut Command, input: &[u8]) -> Result<(), GitError> {
+    let verb = verb_of(command);
+    let mut child = command
+        .stdin(Stdio::piped())
+        .spawn()
+        .map_err(|error| could_not_start(&verb, &error))?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // One that does not read says why by its end.
+        let _ = stdin.write_all(input);
+    }
+    match child.wait() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(GitError::Git {
+            verb,
+            how: format!("ended with {status}"),
+        }),
+        Err(error) => Err(could_not_start(&verb, &error)),
+    }
+}
+
+fn could_not_start(verb: &str, error: &std::io::Error) -> GitError {
+    GitError::Git {
+        verb: verb.to_owned(),
+        how: format!("could not be started: {error}"),
+    }
+}
+
+/// The verb among the arguments, after the options of git itself.
+fn verb_of(command: &Command) -> String {
+    let mut args = command.get_args().map(OsStr::to_string_lossy);
+    while let Some(arg) = args.next() {
+        match &*arg {
+            "-c" => drop(args.next()),
+            "--no-pager" => {}
+            verb => return verb.to_owned(),
+        }
+    }
+    String::new()
+}

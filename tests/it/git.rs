@@ -1,0 +1,510 @@
+//! `vik git`: git in the workspace of an issue, with nothing of the workspace's settings.
+
+mod hooks;
+mod traps;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::json;
+
+use crate::support::*;
+
+/// An issue whose workspace is a clone, on a branch of its own, of a repository with one commit.
+struct Clone {
+    world: World,
+}
+
+impl Clone {
+    fn new() -> Self {
+        Self::made_by("git clone -q {{ workflow_dir }}/up.git . && git switch -qc vik/1")
+    }
+
+    fn made_by(after_create: &str) -> Self {
+        let world = World::new(&[("1", "todo")])
+            .set("/issue/hooks", json!({"after_create": after_create}))
+            .script("ok");
+        let clone = Self { world };
+        let work = clone.world.env.work();
+        clone.git_in(&work, &["init", "-q", "--bare", "-b", "main", "up.git"]);
+        clone.git_in(&work, &["clone", "-q", "up.git", "seed"]);
+        clone.commit_in(&work.join("seed"), "a", "one\n");
+        clone.git_in(&work.join("seed"), &["push", "-q", "origin", "HEAD:main"]);
+        clone.world.once().expect(0);
+        clone
+    }
+
+    fn path(&self) -> PathBuf {
+        self.world.workspace("1")
+    }
+
+    /// What Vik keeps for itself.
+    fn service(&self) -> PathBuf {
+        let root = self.path().parent().unwrap().parent().unwrap().to_owned();
+        assert!(root.join("service").is_dir());
+        root.join("service")
+    }
+
+    fn up(&self) -> PathBuf {
+        self.world.env.work().join("up.git")
+    }
+
+    /// What an agent would do in the workspace.
+    fn git(&self, args: &[&str]) -> String {
+        self.git_in(&self.path(), args)
+    }
+
+    #[track_caller]
+    fn git_in(&self, folder: &Path, args: &[&str]) -> String {
+        let (code, text) = self.try_git(folder, args);
+        assert_eq!(code, Some(0), "git {args:?}: {text}");
+        text.trim().to_owned()
+    }
+
+    fn try_git(&self, folder: &Path, args: &[&str]) -> (Option<i32>, String) {
+        let done = self
+            .world
+            .env
+            .command("git")
+            .args([
+                "-c",
+                "protocol.file.allow=always",
+                "-c",
+                "user.name=n",
+                "-c",
+                "user.email=a@b.c",
+            ])
+            .args(args)
+            .current_dir(folder)
+            .output()
+            .unwrap();
+        let text = [done.stdout, done.stderr].concat();
+        (done.status.code(), String::from_utf8_lossy(&text).into_owned())
+    }
+
+    fn commit_in(&self, folder: &Path, file: &str, text: &str) {
+        std::fs::write(folder.join(file), text).unwrap();
+        self.git_in(folder, &["add", "-A"]);
+        self.git_in(folder, &["commit", "-qm", text]);
+    }
+
+    fn commit(&self, file: &str, text: &str) -> String {
+        self.commit_in(&self.path(), file, text);
+        self.git(&["rev-parse", "HEAD"])
+    }
+
+    /// What a hook runs.
+    fn vik(&self, args: &[&str]) -> Done {
+        let all: Vec<&str> = ["git", "--issue", "1"].iter().chain(args).copied().collect();
+        self.world.vik(&all)
+    }
+
+    fn pushed(&self, branch: &str) -> Option<String> {
+        let (code, text) = self.try_git(&self.up(), &["rev-parse", "--verify", "-q", branch]);
+        (code == Some(0)).then(|| text.trim().to_owned())
+    }
+
+    fn write(&self, file: &str, text: &str) {
+        let path = self.path().join(file);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+
+    #[track_caller]
+    fn refused(&self, args: &[&str], code: &str) -> Done {
+        let done = self.vik(args).expect(1);
+        let views = walk(&self.service()).into_iter().filter(|path| {
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            name.starts_with("git-")
+        });
+        assert_eq!(
+            views.collect::<Vec<_>>(),
+            Vec::<PathBuf>::new(),
+            "nothing of it is left"
+        );
+        assert!(!done.err.is_empty(), "{code}");
+        done
+    }
+}
+
+fn walk(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        found.push(entry.path());
+        if entry.file_type().unwrap().is_dir() {
+            found.extend(walk(&entry.path()));
+        }
+    }
+    found
+}
+
+#[test]
+fn a_push_goes_where_after_create_cloned_from() {
+    let clone = Clone::new();
+    let head = clone.commit("b", "two\n");
+    clone.vik(&["push", "--quiet"]).expect(0);
+    assert_eq!(clone.pushed("vik/1").as_ref(), Some(&head));
+    // The workspace knows it, so that it can be removed without losing work.
+    assert_eq!(clone.git(&["rev-parse", "refs/remotes/origin/vik/1"]), head);
+    assert_eq!(clone.git(&["rev-list", "--all", "--not", "--remotes"]), "");
+    // Whatever branch the agent is on, the recorded one is pushed, or the one that the hook names.
+    clone.git(&["switch", "-qc", "main2"]);
+    let next = clone.commit("c", "three\n");
+    clone.vik(&["push", "--quiet"]).expect(0);
+    assert_eq!(clone.pushed("vik/1").as_ref(), Some(&next));
+    assert_eq!(clone.pushed("main2"), None);
+    clone.vik(&["push", "--quiet", "--branch", "other"]).expect(0);
+    assert_eq!(clone.pushed("other"), Some(next));
+}
+
+#[test]
+fn a_push_with_a_lease_replaces_what_vik_has_seen_and_nothing_else() {
+    let clone = Clone::new();
+    clone.commit("b", "two\n");
+    clone.vik(&["push", "--quiet", "--force-with-lease"]).expect(0);
+    clone.git(&["commit", "-q", "--amend", "-m", "again"]);
+    let amended = clone.git(&["rev-parse", "HEAD"]);
+    clone.vik(&["push", "--quiet"]).expect(1);
+    clone.vik(&["push", "--quiet", "--force-with-lease"]).expect(0);
+    assert_eq!(clone.pushed("vik/1"), Some(amended));
+    // Somebody else pushes; an agent that moves its own remote-tracking ref changes nothing.
+    let seed = clone.world.env.work().join("seed");
+    clone.git_in(&seed, &["fetch", "-q"]);
+    clone.git_in(&seed, &["switch", "-q", "vik/1"]);
+    clone.commit_in(&seed, "theirs", "theirs\n");
+    clone.git_in(&seed, &["push", "-q", "origin", "HEAD"]);
+    let theirs = clone.pushed("vik/1").unwrap();
+    clone.git(&["commit", "-q", "--amend", "-m", "third"]);
+    clone.git(&["update-ref", "refs/remotes/origin/vik/1", "HEAD"]);
+    clone.write(".git/refs/remotes/origin/vik/1", &format!("{theirs}\n"));
+    let done = clone.refused(&["push", "--quiet", "--force-with-lease"], "git_stale");
+    assert!(
+        done.err.contains("has commits that this workspace has not"),
+        "{}",
+        done.err
+    );
+    assert_eq!(clone.pushed("vik/1"), Some(theirs.clone()));
+    // Merged, they are not lost.
+    clone.git(&["fetch", "-q"]);
+    clone.git(&["merge", "-q", "-m", "merge", &theirs]);
+    clone.vik(&["push", "--quiet", "--force-with-lease"]).expect(0);
+    assert_eq!(clone.pushed("vik/1"), Some(clone.git(&["rev-parse", "HEAD"])));
+}
+
+#[test]
+fn another_url_is_refused() {
+    for (key, value) in [
+        ("remote.origin.url", "/elsewhere"),
+        ("remote.origin.pushurl", "ext::touch x"),
+    ] {
+        let clone = Clone::new();
+        clone.commit("b", "two\n");
+        clone.git(&["config", key, value]);
+        let done = clone.refused(&["push"], "git_unsafe");
+        assert!(
+            done.err.contains("names another URL for the remote `origin`"),
+            "{}",
+            done.err
+        );
+        assert_eq!(clone.pushed("vik/1"), None);
+        clone.refused(&["fetch"], "git_unsafe");
+    }
+    // A remote that the agent added is none.
+    let clone = Clone::new();
+    clone.git(&["remote", "add", "mine", "/elsewhere"]);
+    let done = clone.refused(&["push", "mine"], "git_no_remote");
+    assert!(done.err.contains("there was: origin"), "{}", done.err);
+}
+
+/// A repository of the user that the agent must not publish, with a secret in it.
+fn private(clone: &Clone) -> (PathBuf, String) {
+    let folder = clone.world.env.work().join("private");
+    clone.git_in(&clone.world.env.work(), &["init", "-q", "private"]);
+    clone.commit_in(&folder, "secret", "TOP SECRET of a customer\n");
+    let commit = clone.git_in(&folder, &["rev-parse", "HEAD"]);
+    (folder, commit)
+}
+
+fn publishes(clone: &Clone, commit: &str) -> bool {
+    clone.try_git(&clone.up(), &["cat-file", "-e", commit]).0 == Some(0)
+}
+
+/// What an agent does to its repository, with a private repository and a commit of it.
+type Attack<'a> = &'a dyn Fn(&Clone, &Path, &str);
+
+#[test]
+fn no_other_repository_is_published() {
+    let attacks: [(&str, Attack<'_>); 8] = [
+        ("a file in place of .git", &|clone, private, _| {
+            std::fs::rename(clone.path().join(".git"), clone.path().join("git")).unwrap();
+            clone.write(".git", &format!("gitdir: {}/.git\n", private.display()));
+        }),
+        ("a link in place of .git", &|clone, private, _| {
+            std::fs::rename(clone.path().join(".git"), clone.path().join("git")).unwrap();
+            std::os::unix::fs::symlink(private.join(".git"), clone.path().join(".git")).unwrap();
+        }),
+        ("commondir", &|clone, private, _| {
+            clone.write(".git/commondir", &format!("{}/.git\n", private.display()));
+        }),
+        ("alternates", &|clone, private, commit| {
+            clone.write(
+                ".git/objects/info/alternates",
+                &format!("{}/.git/objects\n", private.display()),
+            );
+            clone.write(".git/refs/heads/vik/1", &format!("{commit}\n"));
+        }),
+        ("a link in place of objects", &|clone, private, commit| {
+            std::fs::remove_dir_all(clone.path().join(".git/objects")).unwrap();
+            std::os::unix::fs::symlink(private.join(".git/objects"), clone.path().join(".git/objects"))
+                .unwrap();
+            clone.write(".git/refs/heads/vik/1", &format!("{commit}\n"));
+        }),
+        ("links among the objects", &|clone, private, commit| {
+            for folder in list(&private.join(".git/objects")) {
+                let link = clone
+                    .path()
+                    .join(".git/objects")
+                    .join(folder.file_name().unwrap());
+                if !link.exists() {
+                    std::os::unix::fs::symlink(&folder, link).unwrap();
+                }
+            }
+            clone.write(".git/refs/heads/vik/1", &format!("{commit}\n"));
+        }),
+        ("a link to an object", &|clone, private, commit| {
+            let objects = walk(&private.join(".git/objects"))
+                .into_iter()
+                .filter(|path| path.is_file());
+            for object in objects {
+                let name = object.strip_prefix(private).unwrap();
+                let link = clone.path().join(name);
+                std::fs::create_dir_all(link.parent().unwrap()).unwrap();
+                let _ = std::os::unix::fs::symlink(&object, link);
+            }
+            clone.write(".git/refs/heads/vik/1", &format!("{commit}\n"));
+        }),
+        (
+            "a linked work tree that does not know this one",
+            &|clone, private, _| {
+                clone.git_in(private, &["worktree", "add", "-q", "--detach", "../forged"]);
+                let dot_git = clone.world.env.work().join("forged/.git");
+                std::fs::rename(clone.path().join(".git"), clone.path().join("git")).unwrap();
+                std::fs::copy(dot_git, clone.path().join(".git")).unwrap();
+            },
+        ),
+    ];
+    for (name, attack) in attacks {
+        let clone = Clone::new();
+        let (private, commit) = private(&clone);
+        attack(&clone, &private, &commit);
+        for args in [
+            &["push", "--force"][..],
+            &["push", "--force", "--branch", "x"],
+            &["reset", "--hard"],
+        ] {
+            let done = clone.refused(args, "git_unsafe");
+            assert!(!done.err.contains("TOP SECRET"), "{name}: {}", done.err);
+        }
+        assert!(!publishes(&clone, &commit), "{name}");
+        assert!(!clone.path().join("secret").exists(), "{name}");
+    }
+    // The trap is live: the recipe that the page on outputs had publishes it.
+    let clone = Clone::new();
+    let (private, commit) = private(&clone);
+    attacks[0].1(&clone, &private, &commit);
+    let clean = clone.world.env.work().join("clean");
+    clone.git_in(&clone.world.env.work(), &["init", "-q", "--bare", "clean"]);
+    clone.git_in(
+        &clean,
+        &["fetch", "-q", &clone.path().display().to_string(), "HEAD"],
+    );
+    clone.git_in(
+        &clean,
+        &[
+            "push",
+            "-q",
+            &clone.up().display().to_string(),
+            "FETCH_HEAD:refs/heads/x",
+        ],
+    );
+    assert!(publishes(&clone, &commit));
+}
+
+#[test]
+fn refs_are_written_into_no_other_repository() {
+    let clone = Clone::new();
+    let (private, _) = private(&clone);
+    let before = clone.git_in(&private, &["for-each-ref"]);
+    std::fs::remove_dir_all(clone.path().join(".git/refs/remotes")).unwrap();
+    std::os::unix::fs::symlink(private.join(".git/refs"), clone.path().join(".git/refs/remotes")).unwrap();
+    clone.commit("b", "two\n");
+    // It is sent, and not noted where the link leads.
+    let done = clone.vik(&["push", "--quiet"]);
+    assert_eq!(clone.git_in(&private, &["for-each-ref"]), before, "{}", done.err);
+    assert!(!private.join(".git/refs/origin").exists());
+}
+
+#[test]
+fn a_reset_begins_at_the_commit_that_vik_saw_whatever_the_agent_left() {
+    let clone = Clone::new();
+    let origin = clone.git(&["rev-parse", "origin/main"]);
+    clone.commit("b", "two\n");
+    // Hidden from git: a changed file, a ref that was moved, an index that is wrong, leftovers that are ignored.
+    clone.git(&["update-ref", "refs/remotes/origin/main", "HEAD"]);
+    clone.write("a", "changed\n");
+    clone.git(&["update-index", "--assume-unchanged", "a"]);
+    clone.write("left", "over");
+    clone.write(".git/info/exclude", "*\n");
+    clone.write(".git/index.lock", "");
+    clone
+        .vik(&["reset", "--quiet", "--hard", "origin/main"])
+        .expect(0);
+    clone.vik(&["clean", "-fdq"]).expect(0);
+    assert_eq!(clone.world.workspace_file("1", "a"), "one\n");
+    assert!(!clone.path().join("b").exists() && !clone.path().join("left").exists());
+    assert_eq!(clone.git(&["rev-parse", "HEAD"]), origin);
+    assert_eq!(clone.git(&["symbolic-ref", "HEAD"]), "refs/heads/vik/1");
+    std::fs::remove_file(clone.path().join(".git/info/exclude")).unwrap();
+    assert_eq!(clone.git(&["status", "--porcelain"]), "");
+    assert_eq!(clone.vik(&["status", "--porcelain"]).expect(0).out, "");
+    // What the commit before was is still found.
+    assert!(clone.git(&["show", "ORIG_HEAD:b"]).contains("two"));
+}
+
+#[test]
+fn a_fetch_brings_branches_into_the_workspace() {
+    let clone = Clone::new();
+    let seed = clone.world.env.work().join("seed");
+    clone.commit_in(&seed, "new", "new\n");
+    clone.git_in(&seed, &["push", "-q", "origin", "HEAD:main"]);
+    clone.vik(&["fetch", "--quiet"]).expect(0);
+    let head = clone.git_in(&seed, &["rev-parse", "HEAD"]);
+    assert_eq!(clone.git(&["rev-parse", "origin/main"]), head);
+    clone.git(&["fsck", "--connectivity-only"]);
+    clone.vik(&["reset", "-q", "--hard", "origin/main"]).expect(0);
+    assert_eq!(clone.world.workspace_file("1", "new"), "new\n");
+    let log = clone.vik(&["log", "--format=%s", "-n", "1"]).expect(0);
+    assert_eq!(log.out, "new\n");
+}
+
+#[test]
+fn a_linked_work_tree_is_used_where_it_was() {
+    let clone = Clone::made_by("git -C {{ workflow_dir }}/seed worktree add -q -b vik/1 \"$PWD\"");
+    let head = clone.commit("b", "two\n");
+    clone.vik(&["push", "--quiet"]).expect(0);
+    assert_eq!(clone.pushed("vik/1"), Some(head));
+    clone.vik(&["reset", "-q", "--hard", "origin/main"]).expect(0);
+    assert!(!clone.path().join("b").exists());
+    // Its own folder is the agent's to write, and leads to a repository of the agent's.
+    clone.git_in(&clone.path(), &["init", "-q", "--bare", "evil"]);
+    let own = clone.git(&["rev-parse", "--git-dir"]);
+    std::fs::write(
+        Path::new(&own).join("commondir"),
+        clone.path().join("evil").display().to_string(),
+    )
+    .unwrap();
+    let done = clone.refused(&["push", "--force"], "git_unsafe");
+    assert!(done.err.contains("does not lead to"), "{}", done.err);
+    clone.refused(&["reset", "--hard"], "git_unsafe");
+}
+
+#[test]
+fn settings_of_the_user_hold_and_hooks_do_not_run() {
+    let clone = Clone::new();
+    clone.commit("b", "two\n");
+    let config = clone.world.env.home().join(".gitconfig");
+    let before = std::fs::read_to_string(&config).unwrap_or_default();
+    // The user has moved the repository, and says so; hooks are looked for in the work tree.
+    let moved = clone.world.env.work().join("moved.git");
+    std::fs::rename(clone.up(), &moved).unwrap();
+    let text = format!(
+        "{before}\n[url \"{}\"]\n\tinsteadOf = {}\n[core]\n\thooksPath = .hooks\n[submodule]\n\trecurse = true\n",
+        moved.display(),
+        clone.up().display()
+    );
+    std::fs::write(&config, &text).unwrap();
+    clone.write(".hooks/pre-push", "#!/bin/sh\ntouch \"$HOME/sprung\"\n");
+    clone.write(
+        ".hooks/reference-transaction",
+        "#!/bin/sh\ntouch \"$HOME/sprung\"\n",
+    );
+    for hook in ["pre-push", "reference-transaction"] {
+        let hook = clone.path().join(".hooks").join(hook);
+        std::fs::set_permissions(hook, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    }
+    clone.vik(&["push", "--quiet"]).expect(0);
+    clone.vik(&["reset", "-q", "--hard"]).expect(0);
+    assert!(!clone.world.env.home().join("sprung").exists());
+    std::fs::rename(&moved, clone.up()).unwrap();
+    assert!(clone.pushed("vik/1").is_some());
+    // A filter of the user's own works, and not where it is a file of the workspace.
+    std::fs::write(
+        &config,
+        format!("{before}\n[filter \"up\"]\n\tsmudge = tr a-z A-Z\n\tclean = tr A-Z a-z\n"),
+    )
+    .unwrap();
+    clone.commit(".gitattributes", "*.up filter=up\n");
+    clone.write("x.up", "loud\n");
+    clone.git(&["add", "-A"]);
+    clone.git(&["commit", "-qm", "up"]);
+    std::fs::remove_file(clone.path().join("x.up")).unwrap();
+    clone.vik(&["reset", "-q", "--hard"]).expect(0);
+    assert_eq!(clone.world.workspace_file("1", "x.up"), "LOUD\n");
+    std::fs::write(
+        &config,
+        format!("{before}\n[filter \"up\"]\n\tsmudge = ./smudge.sh\n"),
+    )
+    .unwrap();
+    let done = clone.refused(&["reset", "-q", "--hard"], "git_unusable");
+    assert!(done.err.contains("filter.up.smudge"), "{}", done.err);
+}
+
+#[test]
+fn a_workspace_without_a_record_is_refused_until_a_person_names_the_url() {
+    let clone = Clone::new();
+    let head = clone.commit("b", "two\n");
+    let records = walk(&clone.service());
+    let record = records
+        .iter()
+        .find(|path| path.to_string_lossy().ends_with(".git.json"))
+        .unwrap();
+    std::fs::remove_file(record).unwrap();
+    let done = clone.refused(&["push"], "git_no_record");
+    assert!(
+        done.err.contains("vik git --issue 1 record --url URL"),
+        "{}",
+        done.err
+    );
+    let url = clone.up().display().to_string();
+    clone
+        .vik(&["record", "--url", &url, "--branch", "vik/1"])
+        .expect(0);
+    clone.vik(&["record", "--url", &url]).expect(0);
+    clone.vik(&["record", "--url", "/other"]).expect(1);
+    clone.vik(&["push", "--quiet"]).expect(0);
+    assert_eq!(clone.pushed("vik/1"), Some(head));
+}
+
+#[test]
+fn what_cannot_be_done_safely_is_refused_with_the_reason() {
+    let clone = Clone::new();
+    let done = clone.vik(&["submodule", "update", "--init"]).expect(2);
+    assert!(done.err.contains("the settings of submodules"), "{}", done.err);
+    let done = clone.vik(&["gc"]).expect(2);
+    assert!(done.err.contains("`vik git` has no verb `gc`"), "{}", done.err);
+    // A remote among the workspaces is an agent's repository.
+    let clone = Clone::made_by(
+        "git init -q --bare up && git clone -q {{ workflow_dir }}/up.git . 2>/dev/null; git remote set-url origin up 2>/dev/null || { git init -q . && git remote add origin ./up; }",
+    );
+    clone.commit("b", "two\n");
+    let done = clone.refused(&["push", "--branch", "x"], "git_unsafe");
+    assert!(done.err.contains("among the workspaces"), "{}", done.err);
+}
+
+fn has(program: &str) -> bool {
+    let found = Command::new("sh")
+        .args(["-c", &format!("command -v {program}")])
+        .output()
+        .unwrap();
+    found.status.success()
+}

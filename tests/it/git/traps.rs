@@ -1,0 +1,356 @@
+//! Every setting of git that can run a program, set in a workspace, with each verb of `vik git`.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+use vik::git::programs::{LEADING_KEYS, PROGRAM_KEYS, fits};
+
+use super::{Clone, has};
+
+/// Keys that look as though they ran a program, and do not: with what they hold.
+const HARMLESS: &[(&str, &str)] = &[
+    ("advice.*", "whether a hint is printed"),
+    ("color.pager", "a flag"),
+    ("completion.commands", "names for the shell's completion"),
+    ("core.fsmonitorHookVersion", "a number"),
+    ("diff.guitool", "the name of a tool"),
+    ("diff.tool", "the name of a tool"),
+    ("diff.*.cachetextconv", "a flag"),
+    ("difftool.*", "flags; cmd and path are covered"),
+    ("fsmonitor.*", "where git's own monitor listens"),
+    ("guitool.*", "texts and flags of git gui; cmd is covered"),
+    ("help.browser", "the name of a tool"),
+    ("http.*proxy*", "an address, or a file of certificates"),
+    ("merge.guitool", "the name of a tool"),
+    ("merge.tool", "the name of a tool"),
+    ("merge.*.name", "a text"),
+    ("merge.*.recursive", "the name of a driver"),
+    ("mergetool.*", "flags; cmd and path are covered"),
+    ("notes.rewrite.*", "flags"),
+    ("rebase.abbreviateCommands", "a flag"),
+    ("rebase.rescheduleFailedExec", "a flag"),
+    ("receive.updateServerInfo", "a flag"),
+    ("remote.*.proxy*", "an address"),
+    ("repack.updateServerInfo", "a flag"),
+    (
+        "sendemail.*",
+        "settings of git send-email; its commands are covered",
+    ),
+    ("uploadpack.*", "what a server allows; its hook is covered"),
+    ("uploadpackfilter.*", "what a server allows"),
+    ("web.browser", "the name of a tool"),
+    ("gitcvs.*", "a server that git starts by its own verb"),
+];
+
+/// Parts of a key that hint at a program.
+const HINTS: &[&str] = &[
+    "askpass",
+    "browser",
+    "cmd",
+    "command",
+    "driver",
+    "editor",
+    "exec",
+    "fsmonitor",
+    "helper",
+    "hook",
+    "httpd",
+    "mta",
+    "pager",
+    "program",
+    "proxy",
+    "receivepack",
+    "sendmail",
+    "server",
+    "shell",
+    "smudge",
+    "textconv",
+    "tool",
+    "tunnel",
+    "uploadpack",
+    "vcs",
+];
+
+fn keys_of_this_git() -> Vec<String> {
+    let listed = Command::new("git").args(["help", "--config"]).output().unwrap();
+    let text = String::from_utf8(listed.stdout).unwrap();
+    let is_key = |line: &&str| line.contains('.') && !line.contains(' ') || line.contains("<");
+    text.lines().filter(is_key).map(str::to_owned).collect()
+}
+
+/// `filter.<driver>.clean` as a pattern, `filter.*.clean`.
+fn pattern(key: &str) -> String {
+    let mut out = String::new();
+    let mut in_name = false;
+    for letter in key.chars() {
+        match letter {
+            '<' => {
+                in_name = true;
+                out.push('*');
+            }
+            '>' => in_name = false,
+            letter if !in_name => out.push(letter),
+            _ => {}
+        }
+    }
+    out.to_ascii_lowercase()
+}
+
+fn matches(wild: &str, key: &str) -> bool {
+    let mut parts = wild.to_ascii_lowercase();
+    let key = key.to_ascii_lowercase();
+    let mut at = 0;
+    let mut first = true;
+    while let Some((part, rest)) = parts.clone().split_once('*') {
+        match key[at..].find(part) {
+            Some(found) if !first || found == 0 => at += found + part.len(),
+            _ => return false,
+        }
+        first = false;
+        parts = rest.to_owned();
+    }
+    if first {
+        key == parts
+    } else {
+        key[at..].ends_with(&parts)
+    }
+}
+
+#[test]
+fn each_setting_of_this_git_that_looks_like_a_program_is_known() {
+    let unknown: Vec<String> = keys_of_this_git()
+        .iter()
+        .map(|key| pattern(key))
+        .filter(|key| HINTS.iter().any(|hint| key.contains(hint)))
+        .filter(|key| {
+            !PROGRAM_KEYS
+                .iter()
+                .chain(&LEADING_KEYS)
+                .any(|known| fits(known, key) || known == key)
+        })
+        .filter(|key| !HARMLESS.iter().any(|(known, _)| matches(known, key)))
+        .collect();
+    assert_eq!(
+        unknown,
+        Vec::<String>::new(),
+        "this git has settings that look like programs and are in no list: add them to `git::programs` or to HARMLESS"
+    );
+}
+
+/// Sets everything in the workspace that could run `spring`.
+fn set(clone: &Clone, spring: &Path) {
+    let command = spring.display().to_string();
+    let git = |args: &[&str]| drop(clone.try_git(&clone.path(), args));
+    for key in PROGRAM_KEYS {
+        // Subsections that git looks at: a driver of attributes, the remote, formats of signatures.
+        let names: &[&str] = match key {
+            "pager.*" => &["status", "log", "diff", "show", "push", "fetch"],
+            "alias.*" => &["push", "status", "reset", "clean", "lfs"],
+            key if key.starts_with("remote.") => &["origin"],
+            key if key.starts_with("gpg.") => &["ssh", "openpgp", "x509"],
+            key if key.starts_with("credential.*") => &["https://localhost"],
+            _ => &["trap"],
+        };
+        for name in names {
+            let value = match key {
+                "submodule.*.update" | "alias.*" => format!("!{command}"),
+                "core.hookspath" | "init.templatedir" => continue,
+                _ => command.clone(),
+            };
+            git(&["config", &key.replace('*', name), &value]);
+        }
+    }
+    for (key, value) in [
+        ("protocol.allow", "always"),
+        ("protocol.ext.allow", "always"),
+        ("submodule.recurse", "true"),
+        ("push.recurseSubmodules", "on-demand"),
+        ("push.gpgSign", "if-asked"),
+        ("log.showSignature", "true"),
+        ("core.hooksPath", ".git/other-hooks"),
+        ("core.untrackedCache", "true"),
+        ("extensions.worktreeConfig", "true"),
+        ("merge.tool", "trap"),
+        ("status.submoduleSummary", "true"),
+        ("diff.submodule", "diff"),
+    ] {
+        git(&["config", key, value]);
+    }
+    git(&["config", &format!("url.ext::{command} .pushInsteadOf"), "/"]);
+    git(&["config", &format!("url.ext::{command} .insteadOf"), "/"]);
+    clone.write(
+        ".git/config.worktree",
+        &format!("[core]\n\tfsmonitor = {command}\n"),
+    );
+    clone.write(
+        ".git/more",
+        &format!("[core]\n\tfsmonitor = {command}\n\tsshCommand = {command}\n"),
+    );
+    git(&["config", "include.path", "more"]);
+    git(&["config", "includeIf.gitdir:/.path", "more"]);
+    clone.write(".git/info/attributes", "* filter=trap diff=trap merge=trap\n");
+    clone.write(".gitattributes", "* filter=trap diff=trap merge=trap\n");
+    clone.write(
+        ".lfsconfig",
+        &format!("[lfs]\n\turl = file://{command}\n[lfs \"customtransfer.x\"]\n\tpath = {command}\n"),
+    );
+    let hooks = [
+        "pre-push",
+        "post-checkout",
+        "post-index-change",
+        "reference-transaction",
+        "pre-auto-gc",
+        "fsmonitor-watchman",
+        "update",
+        "pre-receive",
+        "post-update",
+        "post-rewrite",
+        "proc-receive",
+        "push-to-checkout",
+        "pre-commit",
+    ];
+    for folder in [".git/hooks", ".git/other-hooks"] {
+        for hook in hooks {
+            let name = format!("{folder}/{hook}");
+            clone.write(&name, &format!("#!/bin/sh\nexec {command}\n"));
+            let mode = std::fs::Permissions::from_mode(0o755);
+            std::fs::set_permissions(clone.path().join(name), mode).unwrap();
+        }
+    }
+    // A program that stands where a search in the current folder would find it.
+    for name in ["git", "sh", "ssh", "git-lfs", "tr"] {
+        std::fs::copy(spring, clone.path().join(name)).unwrap();
+    }
+    clone.write("a", "changed\n");
+}
+
+const VERBS: &[&[&str]] = &[
+    &["push", "--quiet"],
+    &["push", "--force-with-lease"],
+    &["push", "--force"],
+    &["fetch"],
+    &["status"],
+    &["log", "-p", "--show-signature"],
+    &["diff"],
+    &["show"],
+    &["rev-parse", "HEAD"],
+    &["reset", "--hard", "origin/main"],
+    &["reset", "--hard"],
+    &["clean", "-fd"],
+    &["clean", "-fdx"],
+];
+
+#[test]
+fn no_setting_of_a_workspace_runs_a_program() {
+    let clone = Clone::new();
+    // With a submodule, whose settings are the agent's too.
+    clone.git(&[
+        "submodule",
+        "--quiet",
+        "add",
+        &clone.up().display().to_string(),
+        "sub",
+    ]);
+    clone.git(&["commit", "-qm", "sub"]);
+    clone.commit("b", "two\n");
+    let trace = clone.world.env.work().join("sprung");
+    let spring = clone.world.env.write(
+        "spring",
+        format!(
+            "#!/bin/sh\necho \"$0 $*\" >> {}\ntimeout 1 cat 2>/dev/null\n",
+            trace.display()
+        ),
+    );
+    std::fs::set_permissions(&spring, std::fs::Permissions::from_mode(0o755)).unwrap();
+    set(&clone, &spring);
+    let sub = clone.path().join("sub");
+    clone.try_git(&sub, &["config", "core.fsmonitor", &spring.display().to_string()]);
+    clone.try_git(
+        &sub,
+        &["config", "filter.trap.clean", &spring.display().to_string()],
+    );
+    std::fs::write(sub.join(".gitattributes"), "* filter=trap\n").unwrap();
+
+    for verb in VERBS {
+        let done = clone.vik(verb);
+        let sprung = std::fs::read_to_string(&trace).unwrap_or_default();
+        assert_eq!(
+            sprung, "",
+            "vik git {verb:?} ran a program of the workspace ({}, {})",
+            done.out, done.err
+        );
+        assert_eq!(done.code, 0, "vik git {verb:?}: {}", done.err);
+        clone.write("a", "changed again\n");
+    }
+    assert!(clone.pushed("vik/1").is_some());
+
+    // The traps are live: plain git springs them, by a setting, a hook, a filter and a URL each.
+    clone.write(".gitattributes", "* filter=trap diff=trap\n");
+    for args in [
+        &["status"][..],
+        &["push", "origin", "HEAD"],
+        &["-c", "core.hooksPath=/dev/null", "push", "origin", "HEAD"],
+        &["reset", "--hard", "HEAD"],
+        &["diff"],
+        &["fetch"],
+    ] {
+        let _ = std::fs::remove_file(&trace);
+        clone.write("a", "changed once more\n");
+        clone.try_git(&clone.path(), args);
+        assert!(
+            trace.exists(),
+            "git {args:?} springs no trap: this test shows nothing"
+        );
+    }
+}
+
+#[test]
+fn git_lfs_keeps_working_and_takes_no_server_from_the_workspace() {
+    if !has("git-lfs") {
+        println!("skipped: there is no git-lfs");
+        return;
+    }
+    let clone = Clone::new();
+    let home = clone.world.env.home();
+    clone.git(&["lfs", "install", "--skip-repo"]);
+    clone.git(&["lfs", "track", "*.big"]);
+    let content = "large\n".repeat(1000);
+    clone.commit("x.big", &content);
+    assert!(
+        clone
+            .git(&["show", "HEAD:x.big"])
+            .starts_with("version https://git-lfs")
+    );
+    // The agent's own server, in the file that Git LFS reads from the work tree.
+    let elsewhere = clone.world.env.work().join("elsewhere.git");
+    clone.git_in(
+        &clone.world.env.work(),
+        &["init", "-q", "--bare", "elsewhere.git"],
+    );
+    clone.write(
+        ".lfsconfig",
+        &format!("[lfs]\n\turl = file://{}\n", elsewhere.display()),
+    );
+    clone.vik(&["push", "--quiet"]).expect(0);
+    assert!(
+        clone.up().join("lfs/objects").is_dir(),
+        "the file went to the server of the clone"
+    );
+    assert!(!elsewhere.join("lfs/objects").exists());
+    // A reset writes the file itself, also when only the server has it.
+    std::fs::remove_file(clone.path().join("x.big")).unwrap();
+    std::fs::remove_dir_all(clone.path().join(".git/lfs")).unwrap();
+    clone.vik(&["reset", "-q", "--hard"]).expect(0);
+    assert_eq!(clone.world.workspace_file("1", "x.big"), content);
+    // No file of the user's by a link among the objects.
+    std::fs::write(home.join("key"), &content).unwrap();
+    let object = super::walk(&clone.path().join(".git/lfs/objects"))
+        .into_iter()
+        .find(|path| path.is_file());
+    let object = object.expect("the workspace keeps what was fetched");
+    std::fs::remove_file(&object).unwrap();
+    std::os::unix::fs::symlink(home.join("key"), &object).unwrap();
+    let done = clone.refused(&["reset", "--hard"], "git_unsafe");
+    assert!(done.err.contains("is a link"), "{}", done.err);
+}
