@@ -122,9 +122,9 @@ fn workflow_text(choice: &Choice) -> String {
     let [todo, review, ready] = states(choice.tracker);
     let push = match choice.repository {
         Repository::None => "",
-        // The agent had this folder: its git hooks are not ours.
         Repository::Local | Repository::Remote => {
-            "git -c core.hooksPath=/dev/null push --quiet --force-with-lease origin HEAD\n"
+            "# Not plain git: an agent owns this folder, the settings of git in it included.\n\
+             vik git push --quiet --force-with-lease\n"
         }
     };
     let text = include_str!("templates/workflow.yml");
@@ -189,7 +189,7 @@ fn after_create(repository: Repository) -> &'static str {
             "set -eu\n\
              # A clone of the repository around this file: what is committed, and nothing else.\n\
              repository=$(git -C {{ workflow_dir }} rev-parse --show-toplevel)\n\
-             git clone --quiet -- \"$repository\" .\n\
+             git clone --quiet --no-hardlinks -- \"$repository\" .\n\
              branch=\"vik/$VIK_ISSUE_ID\"\n\
              git switch --quiet \"$branch\" 2>/dev/null || git switch --quiet --create \"$branch\""
         }
