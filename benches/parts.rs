@@ -12,7 +12,7 @@ use std::time::Duration;
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use jiff::Timestamp;
 use serde_json::json;
-use vik::session::{Follower, Live};
+use vik::session::{Follower, KeptOutput, Live};
 use vik::workflow_file::WorkflowFile;
 use vik_core::event::Event;
 use vik_core::issue::{Issue, Pull};
@@ -114,8 +114,12 @@ fn follow(raw: &Path, folder: &Path) -> u64 {
     let path = folder.join("session.jsonl");
     let _ = std::fs::remove_file(&path);
     let log = SessionLog::create(&path).unwrap();
-    let mut follower =
-        Follower::open(raw, vik_agents::adapter(profile, None), log, 0, Live::default()).unwrap();
+    let kept = KeptOutput {
+        files: vec![raw.to_owned(), path.clone()],
+        limit: None,
+    };
+    let adapter = vik_agents::adapter(profile, None);
+    let mut follower = Follower::open(raw, adapter, log, 0, Live::default(), kept).unwrap();
     while follower.look().unwrap() {}
     std::fs::metadata(&path).unwrap().len()
 }

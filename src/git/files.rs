@@ -258,7 +258,10 @@ pub fn install(file: &Path, folder: &OwnedFd, name: &str) -> io::Result<()> {
         Err(_) => {
             let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_CLOEXEC;
             let target = openat(folder, temporary.as_str(), flags, Mode::from_bits_truncate(0o644))?;
-            io::copy(&mut std::fs::File::open(file)?, &mut std::fs::File::from(target))?;
+            io::copy(
+                &mut crate::workspace::fs::open(file)?,
+                &mut std::fs::File::from(target),
+            )?;
         }
     }
     let moved = nix::fcntl::renameat(folder, temporary.as_str(), folder, name);

@@ -96,7 +96,7 @@ pub enum SavedRecord {
 /// When it cannot be read.
 pub fn read_record(layout: &Layout, issue: &IssueId) -> Result<Option<SavedRecord>, GitError> {
     let path = layout.git_record(issue);
-    match std::fs::read(&path) {
+    match crate::workspace::fs::read(&path) {
         Ok(text) => serde_json::from_slice(&text)
             .map(Some)
             .map_err(|error| GitError::io("read", &path)(io::Error::other(error))),

@@ -196,6 +196,7 @@ impl View {
             create_private_dir_all(&objects).map_err(GitError::io("make", &objects))?;
             self.take("lfs/objects", "lfs/objects", &|_| false)?;
             let hook = self.folder.join("hooks/pre-push");
+            #[expect(clippy::disallowed_methods, reason = "Vik's own file")]
             let made = write_private(&hook, LFS_PRE_PUSH)
                 .and_then(|()| std::fs::set_permissions(&hook, std::fs::Permissions::from_mode(0o700)));
             made.map_err(GitError::io("write", &hook))?;

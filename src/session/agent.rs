@@ -25,10 +25,10 @@ use super::follow::{FollowError, Follower};
 use super::full::took_too_much;
 use super::gate::Gate;
 use super::live::LivePhase;
+use super::live_shim::LiveShimGuard;
 use super::login::LoginSync;
 use super::orders::Orders;
 use crate::crash;
-use crate::daemon::Shims;
 use crate::hooks::how_ended;
 use crate::host::os_env;
 use crate::report;
@@ -50,7 +50,7 @@ impl Work<'_> {
         private::write_private(&self.files.raw(), b"")
             .map_err(|error| broken("cannot make the raw file", &error))?;
         let follower = self.follower()?;
-        let noted = Noted::new(&self.attempt.shims);
+        let noted = LiveShimGuard::new(&self.attempt.shims);
         let (note, journal) = (noted.note(), self.shared_journal());
         let refused: Arc<OnceLock<StoreError>> = Arc::default();
         let refusal = Arc::clone(&refused);
@@ -115,7 +115,7 @@ impl Work<'_> {
         if boot == boot_id() {
             match self.host().supervisor.adopt(&spec, shim, agent).await {
                 Ok(supervised) => {
-                    let noted = Noted::new(&self.attempt.shims);
+                    let noted = LiveShimGuard::new(&self.attempt.shims);
                     noted.note()(shim);
                     tracing::info!(session = self.id, "agent taken over");
                     if stopping.is_some() {
@@ -554,40 +554,6 @@ fn say_limit(follower: &mut Follower, hit: LimitHit) {
     let percent = hit.percent();
     if let Err(error) = follower.say(Timestamp::now(), &Event::Limit { hit, percent }) {
         tracing::warn!(error = report::chain(&error), "a limit is not in the session log");
-    }
-}
-
-/// Keeps the shim of an attempt in the list of those that live.
-struct Noted {
-    shims: Shims,
-    own: Arc<OnceLock<ProcessId>>,
-}
-
-impl Noted {
-    fn new(shims: &Shims) -> Self {
-        Self {
-            shims: Arc::clone(shims),
-            own: Arc::default(),
-        }
-    }
-
-    /// To be told who the shim is.
-    fn note(&self) -> impl FnOnce(ProcessId) + Send + 'static {
-        let (shims, own) = (Arc::clone(&self.shims), Arc::clone(&self.own));
-        move |shim| {
-            let _ = own.set(shim);
-            shims.lock().unwrap_or_else(PoisonError::into_inner).push(shim);
-        }
-    }
-}
-
-impl Drop for Noted {
-    fn drop(&mut self) {
-        let own = self.own.get();
-        self.shims
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .retain(|shim| Some(shim) != own);
     }
 }
 

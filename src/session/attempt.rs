@@ -22,7 +22,7 @@ use vik_store::{
 
 use super::approval::News;
 use super::context::stage_context;
-use super::full::FULL;
+use super::full::{FULL, is_full};
 use super::live::Live;
 use super::orders::Orders;
 use super::outputs::Told;
@@ -136,7 +136,7 @@ pub(super) struct Work<'a> {
     /// Set when the disk is broken: no end is made of that.
     pub(super) unkept: OnceLock<Arc<LedgerError>>,
     /// Set when the disk was full: that ends the attempt, and the daemon goes on.
-    full: OnceLock<()>,
+    pub(super) full: OnceLock<()>,
 }
 
 /// The files of an attempt.
@@ -295,42 +295,6 @@ impl<'a> Work<'a> {
             None => {}
         }
         self.unkept.get().is_some()
-    }
-
-    /// Whether a failure may be one of the storage: then it has next to no room, or takes nothing of Vik's either, and no next
-    /// attempt fares better.
-    pub(super) async fn disk_fails(&self) -> bool {
-        let layout = &self.host().layout;
-        let probe = format!(".{}.probe", self.id);
-        let probes = [
-            self.files.journal().with_extension("probe"),
-            layout.records_dir().join(&probe),
-            layout.issues_dir().join(&probe),
-        ];
-        let written = spawn_blocking(move || {
-            probes.into_iter().find_map(|probe| {
-                let written = private::create_private(&probe).and_then(|mut file| {
-                    std::io::Write::write_all(&mut file, &[0; 16 * 1024])?;
-                    file.sync_data()
-                });
-                let _ = std::fs::remove_file(&probe);
-                written.err().map(|error| (probe, error))
-            })
-        });
-        if let Ok(Some((probe, error))) = written.await {
-            let folder = probe.parent().unwrap_or(&probe);
-            let failure = LedgerError::of_own_file(folder, &error);
-            if is_full(&failure) {
-                let _ = self.full.set(());
-            } else {
-                let _ = self.unkept.set(Arc::new(failure));
-            }
-        }
-        let space = vik_proc::Space::of(self.files.dir());
-        if space.is_some_and(|space| space.is_scarce()) {
-            let _ = self.full.set(());
-        }
-        self.unkept.get().is_some() || self.full.get().is_some()
     }
 
     async fn run(mut self) -> Finish {
@@ -589,10 +553,6 @@ fn open_log(files: &AttemptFiles, kept: &Kept) -> Result<Reopened, StoreError> {
 /// Why a conversation was not even asked for.
 const REFUSED: &str =
     "what the earlier attempt told is no id of a conversation with this agent: it began anew";
-
-fn is_full(disk: &LedgerError) -> bool {
-    matches!(disk, LedgerError::Full { .. })
-}
 
 /// The disk, where it is that which fails.
 fn disk_of(error: &StoreError) -> Option<Arc<LedgerError>> {

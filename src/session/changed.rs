@@ -127,8 +127,8 @@ impl Work<'_> {
     pub(super) fn forget_base(&self) {
         let _ = std::fs::remove_file(self.files.base());
         let file = self.files.changes();
-        let found = std::fs::read_to_string(&file).unwrap_or_default();
-        if let Cow::Owned(masked) = vik_mask::mask_json(&found) {
+        let found = private::read(&file).unwrap_or_default();
+        if let Cow::Owned(masked) = vik_mask::mask_json(&String::from_utf8_lossy(&found)) {
             let _ = private::write_soon(&file, masked.as_bytes());
         }
     }

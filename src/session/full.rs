@@ -1,12 +1,17 @@
 //! Attempts that take too much of the disk, or that find it full.
 
+use std::sync::Arc;
+
+use tokio::task::spawn_blocking;
 use vik_core::outcome::FailureClass;
 use vik_proc::Overrun;
 use vik_store::Trouble;
+use vik_store::ledger::LedgerError;
 
 use super::attempt::Work;
 use super::follow::KeptOutput;
 use crate::hooks::used_too_much;
+use crate::workspace::fs as private;
 
 /// How the reason of an attempt begins whose disk was full.
 pub(super) const FULL: &str = "the disk is full: ";
@@ -17,6 +22,11 @@ pub(super) fn took_too_much(overrun: &Overrun) -> Trouble {
     Trouble::failed(FailureClass::Agent, reason)
 }
 
+/// Whether a disk has no room, which may come back; all else that keeps a file from being written does not.
+pub(super) fn is_full(disk: &LedgerError) -> bool {
+    matches!(disk, LedgerError::Full { .. })
+}
+
 impl Work<'_> {
     /// What is kept of the agent, and how much of the disk that may take.
     pub(super) fn kept_output(&self) -> KeptOutput {
@@ -25,6 +35,42 @@ impl Work<'_> {
             files: vec![files.raw(), files.stderr(), files.log(), files.refusals()],
             limit: self.sandbox_policy().and_then(|policy| policy.disk),
         }
+    }
+
+    /// Whether a failure may be one of the storage: then it has next to no room, or takes nothing of Vik's either, and no next
+    /// attempt fares better.
+    pub(super) async fn disk_fails(&self) -> bool {
+        let layout = &self.host().layout;
+        let probe = format!(".{}.probe", self.id);
+        let probes = [
+            self.files.journal().with_extension("probe"),
+            layout.records_dir().join(&probe),
+            layout.issues_dir().join(&probe),
+        ];
+        let written = spawn_blocking(move || {
+            probes.into_iter().find_map(|probe| {
+                let written = private::create_private(&probe).and_then(|mut file| {
+                    std::io::Write::write_all(&mut file, &[0; 16 * 1024])?;
+                    file.sync_data()
+                });
+                let _ = std::fs::remove_file(&probe);
+                written.err().map(|error| (probe, error))
+            })
+        });
+        if let Ok(Some((probe, error))) = written.await {
+            let folder = probe.parent().unwrap_or(&probe);
+            let failure = LedgerError::of_own_file(folder, &error);
+            if is_full(&failure) {
+                let _ = self.full.set(());
+            } else {
+                let _ = self.unkept.set(Arc::new(failure));
+            }
+        }
+        let space = vik_proc::Space::of(self.files.dir());
+        if space.is_some_and(|space| space.is_scarce()) {
+            let _ = self.full.set(());
+        }
+        self.unkept.get().is_some() || self.full.get().is_some()
     }
 
     /// The failure of an attempt whose disk was full. What failed for that is no fault of a hook's, which would not be run

@@ -1,7 +1,6 @@
 //! Spans out of what lies on disk.
 
 use std::borrow::Cow;
-use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 use std::time::SystemTime;
@@ -225,7 +224,7 @@ fn tools(record: &AttemptRecord, log: &Path, end: Timestamp) -> std::io::Result<
             attributes,
         ));
     };
-    let mut reader = BufReader::new(File::open(log)?);
+    let mut reader = BufReader::new(crate::workspace::fs::open(log)?);
     let mut bytes = Vec::new();
     let mut calls = 0;
     while vik_store::read_line(&mut reader, vik_store::LONGEST_EVENT, &mut bytes)?.bytes > 0 {

@@ -3,18 +3,18 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::io::{self, Read};
-use std::os::unix::fs::{OpenOptionsExt, symlink};
+use std::io;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nix::fcntl::OFlag;
 use nix::sys::stat::Mode;
 use serde::{Deserialize, Serialize};
-use vik_proc::{Limits, ShimSpec, Stdin, Supervisor};
+use vik_proc::{Limits, ShimSpec, Stdin, Supervisor, untrusted};
 
 use super::changes::small_file;
-use super::fs::{create_private_dir_all, write_atomic, write_json_atomic, write_private};
+use super::fs::{create_private_dir_all, list_folder, write_atomic, write_json_atomic, write_private};
 use super::removal;
 
 /// The attempt's own repository, in the work tree's part of the main one.
@@ -113,7 +113,7 @@ impl LinkedTree {
             for file in ["config", "HEAD", "packed-refs", "shallow", "info/exclude"] {
                 let from = self.common.join(file);
                 if from.is_file() {
-                    std::fs::copy(from, separate.join(file))?;
+                    copy(&from, &separate.join(file))?;
                 }
             }
             copy_refs(&self.common.join("refs"), &separate.join("refs"))?;
@@ -152,7 +152,7 @@ pub async fn take_over(
     record: &Path,
     scratch: &Path,
 ) -> Result<(), TakeOverError> {
-    let before: Before = match std::fs::read(record) {
+    let before: Before = match super::fs::read(record) {
         Ok(text) => serde_json::from_slice(&text).map_err(io::Error::other)?,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error.into()),
@@ -331,7 +331,7 @@ fn is_plain(folder: &Path, depth: u32) -> io::Result<bool> {
     if depth == 0 || !folder.symlink_metadata()?.is_dir() {
         return Ok(false);
     }
-    for entry in std::fs::read_dir(folder)? {
+    for entry in list_folder(folder)? {
         let entry = entry?;
         let kind = entry.file_type()?;
         let fits = kind.is_file() || (kind.is_dir() && is_plain(&entry.path(), depth - 1)?);
@@ -344,18 +344,8 @@ fn is_plain(folder: &Path, depth: u32) -> io::Result<bool> {
 
 /// The refs in a file of packed ones, which an agent may have written.
 fn packed_refs(file: &Path) -> BTreeMap<String, String> {
-    let flags = (OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits();
-    let opened = std::fs::OpenOptions::new()
-        .read(true)
-        .custom_flags(flags)
-        .open(file);
-    let mut text = String::new();
-    if let Ok(file) = opened
-        && file.metadata().is_ok_and(|facts| facts.is_file())
-        && file.take(MAX_PACKED_REFS).read_to_string(&mut text).is_err()
-    {
-        return BTreeMap::new();
-    }
+    let text = untrusted::read(file, MAX_PACKED_REFS).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
     let pairs = text.lines().filter_map(|line| line.split_once(' '));
     pairs
         .filter(|(hash, name)| is_hash(hash) && name.starts_with("refs/"))
@@ -373,7 +363,7 @@ fn loose_refs(repository: &Path, path: &Path, refs: &mut BTreeMap<String, String
     if !folder.symlink_metadata().is_ok_and(|facts| facts.is_dir()) {
         return Ok(());
     }
-    for entry in std::fs::read_dir(folder)? {
+    for entry in list_folder(&folder)? {
         let entry = entry?;
         let path = path.join(entry.file_name());
         if entry.file_type()?.is_dir() {
@@ -387,16 +377,21 @@ fn loose_refs(repository: &Path, path: &Path, refs: &mut BTreeMap<String, String
     Ok(())
 }
 
+/// Copies a file of the user's repository.
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    write_private(to, &untrusted::read(from, MAX_PACKED_REFS)?)
+}
+
 /// Copies the refs of the user's repository.
 fn copy_refs(from: &Path, to: &Path) -> io::Result<()> {
     create_private_dir_all(to)?;
-    for entry in std::fs::read_dir(from)? {
+    for entry in list_folder(from)? {
         let entry = entry?;
         let (kind, to) = (entry.file_type()?, to.join(entry.file_name()));
         if kind.is_dir() {
             copy_refs(&entry.path(), &to)?;
         } else if kind.is_file() {
-            std::fs::copy(entry.path(), to)?;
+            copy(&entry.path(), &to)?;
         }
     }
     Ok(())

@@ -1,6 +1,6 @@
 //! What agents print: without an end, more than there is room for, and what a terminal would obey.
 
-use std::io::Read;
+use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::support::*;
 
 /// An agent that prints a line without end, until there is this file in its world.
-fn endless(disk: &Path, sandbox: Value) -> Value {
+fn endless(disk: &Path, sandbox: &Value) -> Value {
     let calm = disk.join("calm");
     agent(
         &format!("[ -e '{}' ] && exit; cat /dev/zero; sleep 600", calm.display()),
@@ -19,7 +19,7 @@ fn endless(disk: &Path, sandbox: Value) -> Value {
     )
 }
 
-fn agent(command: &str, sandbox: Value) -> Value {
+fn agent(command: &str, sandbox: &Value) -> Value {
     json!({"runtime": "command", "command": ["sh", "-c", command], "sandbox": sandbox})
 }
 
@@ -39,7 +39,10 @@ fn on_a_small_disk(name: &str, size: &str, test: impl FnOnce(&Path)) {
         unshare
     };
     if !within("true").status().is_ok_and(|status| status.success()) {
-        eprintln!("skipped: only root may mount a file system");
+        let _ = writeln!(
+            std::io::stderr(),
+            "skipped: {name}: only root may mount a file system"
+        );
         return;
     }
     let own = std::env::current_exe().unwrap();
@@ -109,7 +112,7 @@ fn ten_agents_that_print_one_line_without_end_are_ended_by_their_share_of_the_di
     let name = "output::ten_agents_that_print_one_line_without_end_are_ended_by_their_share_of_the_disk";
     on_a_small_disk(name, "3g", |disk| {
         let world = World::below(disk, &ten())
-            .set("/agents/a", endless(disk, json!({"disk": "200MiB"})))
+            .set("/agents/a", endless(disk, &json!({"disk": "200MiB"})))
             .set("/loop", json!({"max_issue_concurrency": 10}))
             .attempts(1);
         world.vik(&["run", "-d"]).expect(0);
@@ -136,7 +139,7 @@ fn agents_that_fill_a_disk_by_default_fail_and_the_daemon_goes_on() {
     on_a_small_disk(name, "200m", |disk| {
         for sandbox in [json!({}), json!("off")] {
             let world = World::below(disk, &ten())
-                .set("/agents/a", endless(disk, sandbox))
+                .set("/agents/a", endless(disk, &sandbox))
                 .set("/loop", json!({"max_issue_concurrency": 10}))
                 .attempts(1);
             world.vik(&["run", "-d"]).expect(0);
@@ -173,7 +176,7 @@ fn a_line_that_is_too_long_does_not_hide_the_result_behind_it() {
     let started = r#"{"type":"thread.started","thread_id":"01a1ffcd-34e9-78d1-bc6d-b647a491f028"}"#;
     let script =
         format!("echo '{started}'; head -c 64M /dev/zero | tr '\\0' x; echo; cat <<'END'\n{RESULT}\nEND");
-    let mut profile = agent(&script, json!({}));
+    let mut profile = agent(&script, &json!({}));
     profile["output"] = json!("jsonl");
     let world = World::new(&[("1", "todo")]).set("/agents/a", profile);
     world.once().expect(0);
@@ -198,7 +201,7 @@ fn what_an_agent_prints_counts_for_its_share_of_the_disk() {
         "yes | head -c 4M",
     ] {
         let world = World::new(&[("1", "todo")])
-            .set("/agents/a", agent(command, json!({"disk": "32MiB"})))
+            .set("/agents/a", agent(command, &json!({"disk": "32MiB"})))
             .attempts(1);
         world.once().expect(1);
         let ended = world.session("1").expect("failed", Some("agent"));
@@ -245,7 +248,7 @@ fn a_terminal_gets_nothing_that_it_obeys_and_a_pipe_gets_the_bytes() {
     let file = world.env.work().join("hostile");
     world.put(
         "/agents/a",
-        agent(&format!("cat '{}'", file.display()), json!({})),
+        agent(&format!("cat '{}'", file.display()), &json!({})),
     );
     world.put("/agents/a/output", json!("text"));
     world.once().expect(0);

@@ -14,6 +14,7 @@ use sha2::{Digest, Sha256};
 use vik_scope::Scope;
 
 use self::fields::Expected;
+pub use self::fields::FieldWarning;
 use crate::ids::IssueId;
 use crate::intent::{BadIntent, IssueIntent, may_say};
 use crate::trust::Origin;
@@ -133,23 +134,6 @@ pub struct Skipped {
     pub id: Option<String>,
     /// Why, in words for people.
     pub reason: String,
-}
-
-/// A field of an issue that is not of its type. The issue is kept, without what the field says.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct FieldWarning {
-    /// The issue.
-    pub issue: IssueId,
-    /// The field, as it is called in the item.
-    pub field: &'static str,
-    /// What it holds, and what follows, for people.
-    pub reason: String,
-}
-
-impl fmt::Display for FieldWarning {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "issue {}: `{}` {}", self.issue, self.field, self.reason)
-    }
 }
 
 /// Stands for an entry of `blocked_by` from which no id can be read. It is never closed: what cannot be read holds the issue.

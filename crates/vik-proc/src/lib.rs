@@ -37,7 +37,9 @@ mod supervise;
 mod sweep;
 mod sys;
 #[cfg_attr(target_os = "macos", path = "tcp_peer/macos.rs")]
+#[expect(clippy::disallowed_methods, reason = "reads files of the kernel")]
 mod task_group;
+#[expect(clippy::disallowed_methods, reason = "reads files of the kernel")]
 mod tcp_peer;
 mod tree;
 pub mod untrusted;

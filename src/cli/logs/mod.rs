@@ -23,7 +23,6 @@ use self::transcript::Transcript;
 use super::args::LogsArgs;
 use super::{Done, colored, history};
 use crate::report::{Exit, Failure, stdout_width};
-use crate::workspace::fs as private;
 
 /// How often new events are looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(200);

@@ -13,6 +13,7 @@ use super::transcript::Transcript;
 use crate::cli::args::LogsArgs;
 use crate::report::clean;
 use crate::secrets;
+use crate::workspace::fs as private;
 
 /// How much of a longer line is printed at a time.
 const PART: u64 = 1024 * 1024;
@@ -53,7 +54,7 @@ impl Tail {
         if self.done {
             return Ok(());
         }
-        let mut file = match File::open(path) {
+        let mut file = match private::open(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             file => file?,
         };

@@ -125,7 +125,7 @@ impl SignIns {
     }
 
     fn read(&self, file: &Path) -> io::Result<Vec<Record>> {
-        let bytes = match std::fs::read(file) {
+        let bytes = match crate::workspace::fs::read(file) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             read => read?,
         };

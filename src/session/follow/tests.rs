@@ -211,12 +211,13 @@ async fn a_log_that_takes_more_than_the_output_may_is_not_written_to_the_end() {
     files.limit = Some(1 << 20);
     let (first, rest) = RAW.split_once('\n').unwrap();
     std::fs::write(&files.raw, format!("{first}\n{}{rest}", "x\n".repeat(200_000))).unwrap();
-    let (adapter, _, overrun) = files.follower().finish().await.unwrap();
+    let finished = files.follower().finish().await.unwrap();
+    let overrun = finished.overrun;
     assert!(
         matches!(overrun, Some(Overrun::Disk { limit: 0x10_0000, .. })),
         "{overrun:?}"
     );
-    assert_eq!(adapter.usage().0.total(), 12, "what it used is known");
+    assert_eq!(finished.adapter.usage().0.total(), 12, "what it used is known");
     let size = std::fs::metadata(&files.log).unwrap().len();
     assert!(size < 16 << 20, "{size}");
 }

@@ -1,7 +1,28 @@
 //! The types of an item's fields.
 
+use std::fmt;
+
 use serde::Deserialize;
 use serde_json::value::RawValue;
+
+use crate::ids::IssueId;
+
+/// A field of an issue that is not of its type. The issue is kept, without what the field says.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FieldWarning {
+    /// The issue.
+    pub issue: IssueId,
+    /// The field, as it is called in the item.
+    pub field: &'static str,
+    /// What it holds, and what follows, for people.
+    pub reason: String,
+}
+
+impl fmt::Display for FieldWarning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "issue {}: `{}` {}", self.issue, self.field, self.reason)
+    }
+}
 
 /// What a field may hold.
 #[derive(Clone, Copy, PartialEq, Eq)]

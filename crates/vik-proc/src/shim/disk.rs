@@ -282,7 +282,13 @@ impl Disk {
         kept.map(|file| file.bytes).sum()
     }
 
-    fn begin(&self, system: &System, lost: Room, scarce: Option<u64>, members: &[ProcessId]) -> Option<Search> {
+    fn begin(
+        &self,
+        system: &System,
+        lost: Room,
+        scarce: Option<u64>,
+        members: &[ProcessId],
+    ) -> Option<Search> {
         let (tell, result) = channel();
         // A clock that was put back says nothing of what is new.
         let since = Some(self.since).filter(|since| *since <= SystemTime::now());
@@ -511,7 +517,7 @@ mod tests {
         fs::create_dir(&work).unwrap();
         let kept = [folder.path().join("raw"), folder.path().join("log")];
         let limit = DiskLimit::Bytes(8 << 20);
-        let mut disk = Disk::watch(&[work.clone()], &kept, limit);
+        let mut disk = Disk::watch(std::slice::from_ref(&work), &kept, limit);
         let open = write(&kept[0], 5 * MIB);
         assert_eq!(disk.look(Instant::now(), Vec::new), None);
         // What was cut short counts still.
@@ -526,7 +532,7 @@ mod tests {
         };
         assert!((9 << 20..10 << 20).contains(&used), "{used}");
 
-        let mut disk = Disk::watch(&[work.clone()], &kept[1..], limit);
+        let mut disk = Disk::watch(std::slice::from_ref(&work), &kept[1..], limit);
         disk.systems[0].free_at_start.bytes = u64::MAX;
         write(&work.join("file"), 5 * MIB);
         let overrun = loop {

@@ -295,7 +295,7 @@ impl Shim {
     }
 
     /// The same, without what stands around the agent.
-    fn inmates(&self) -> Vec<ProcessId> {
+    pub(super) fn inmates(&self) -> Vec<ProcessId> {
         let mut inmates = self.members();
         inmates.retain(|process| !self.wardens.contains(process));
         inmates

@@ -18,9 +18,14 @@ mod ladder;
 mod launch;
 mod lifeline;
 #[cfg(target_os = "linux")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "reads files of the kernel and lists shared memory"
+)]
 mod memory;
 mod record;
 mod roll;
+#[expect(clippy::disallowed_methods, reason = "reads files of the kernel")]
 mod tasks;
 mod watch;
 #[cfg(target_os = "linux")]
