@@ -169,6 +169,7 @@ fn view(attempt: &PastAttempt, books: &Books, status: Option<&Status>) -> Attemp
     // An attempt without an end that no daemon knows was cut off: its daemon died. While its shim lives, or its result waits
     // for a person, it can be taken up.
     let lost = ended.is_none()
+        && booked.is_none()
         && live.is_none()
         && !has_shim(attempt)
         && !vik_store::result_waits(&attempt.files.journal());
@@ -177,12 +178,20 @@ fn view(attempt: &PastAttempt, books: &Books, status: Option<&Status>) -> Attemp
         session_id: id,
         outcome: ended
             .map(|ended| ended.outcome)
+            // A full disk can keep the end out of the log.
+            .or(booked.map(|booked| booked.report.outcome))
             .or(lost.then_some(vik_core::outcome::Outcome::Lost)),
-        failure_class: ended.and_then(|ended| ended.failure_class),
-        reason: ended.and_then(|ended| ended.reason.clone()),
+        failure_class: ended.map_or_else(
+            || booked.and_then(|booked| booked.report.failure_class),
+            |ended| ended.failure_class,
+        ),
+        reason: ended.map_or_else(
+            || booked.and_then(|booked| booked.report.reason.clone()),
+            |ended| ended.reason.clone(),
+        ),
         exit_code: ended.and_then(|ended| ended.exit_code),
         started_at: record.started_at,
-        ended_at: attempt.ended_at,
+        ended_at: attempt.ended_at.or(booked.map(|booked| booked.at)),
         duration_ms: ended.map(|ended| ended.duration_ms),
         usage: ended
             .map(|ended| ended.usage)

@@ -13,6 +13,8 @@ use nix::fcntl::{AtFlags, OFlag, openat};
 use nix::sys::stat::{Mode, SFlag, fstatat, mkdirat};
 use nix::unistd::{UnlinkatFlags, linkat, unlinkat};
 
+use vik_proc::untrusted;
+
 use super::GitError;
 
 /// The most bytes of a file that is read whole.
@@ -63,23 +65,11 @@ fn walk_down(root: &impl AsFd, path: &Path, make: bool) -> io::Result<OwnedFd> {
 
 /// Reads a regular file whole; `None` where there is none. A link is refused, and a pipe is not waited for.
 pub fn read(folder: &impl AsFd, name: &str) -> io::Result<Option<Vec<u8>>> {
-    let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
-    let file = match openat(folder, name, flags, Mode::empty()) {
-        Ok(file) => std::fs::File::from(file),
-        Err(Errno::ENOENT) => return Ok(None),
-        Err(Errno::ELOOP | Errno::EMLINK) => return Err(io::Error::other("it is a link")),
-        Err(error) => return Err(error.into()),
-    };
-    let metadata = file.metadata()?;
-    if !metadata.is_file() {
-        return Err(io::Error::other("it is no regular file"));
+    match untrusted::read_at(folder, Path::new(name), MAX_READ_BYTES) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
     }
-    if metadata.len() > MAX_READ_BYTES {
-        return Err(io::ErrorKind::FileTooLarge.into());
-    }
-    let mut bytes = Vec::new();
-    file.take(MAX_READ_BYTES).read_to_end(&mut bytes)?;
-    Ok(Some(bytes))
 }
 
 /// [`read`] as text.
@@ -229,12 +219,8 @@ fn take_file(from: &OwnedFd, to: &OwnedFd, name: &CStr) -> io::Result<()> {
 }
 
 fn copy(from: &OwnedFd, to: &OwnedFd, name: &CStr) -> io::Result<()> {
-    let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
-    let source = std::fs::File::from(openat(from, name, flags, Mode::empty())?);
+    let (source, _) = untrusted::open_at(from, Path::new(OsStr::from_bytes(name.to_bytes())))?;
     let metadata = source.metadata()?;
-    if !metadata.is_file() {
-        return Err(io::Error::other("it is no regular file"));
-    }
     // A file that takes no disk space would take it here.
     if metadata.len() > MAX_READ_BYTES && metadata.blocks() * 512 < metadata.len() / 2 {
         return Err(io::Error::other("it has holes"));

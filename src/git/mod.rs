@@ -5,7 +5,7 @@
 //! folder that no agent can reach. Its settings come from the [`Record`] that Vik takes when `after_create` has ended, and
 //! from the user; from the workspace it gets objects and refs, as regular files that are reached without following a link.
 
-mod files;
+pub(crate) mod files;
 pub mod programs;
 mod record;
 mod repository;

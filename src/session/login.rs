@@ -89,8 +89,10 @@ impl Work<'_> {
 }
 
 fn exchange(profile: &Path, issue: &Path, is_running: bool) -> std::io::Result<()> {
-    let Some(ours) = read(profile) else { return Ok(()) };
-    let theirs = read(issue);
+    let Some(ours) = read_login(profile) else {
+        return Ok(());
+    };
+    let theirs = read_login(issue);
     match theirs.and_then(|theirs| refreshed(&ours, &theirs)) {
         Some(refreshed) if refreshed == ours => Ok(()),
         Some(refreshed) if changed_at(issue) > changed_at(profile) => {
@@ -102,7 +104,7 @@ fn exchange(profile: &Path, issue: &Path, is_running: bool) -> std::io::Result<(
 }
 
 /// A login, where the file holds one.
-fn read(path: &Path) -> Option<Value> {
+pub(crate) fn read_login(path: &Path) -> Option<Value> {
     let text = small_file(path).ok().filter(|text| text.len() <= MAX_BYTES)?;
     serde_json::from_str(&text).ok().filter(Value::is_object)
 }

@@ -28,6 +28,8 @@ pub use attempt::{Attempt, AttemptEnd, Finish, files, run};
 pub use context::{issue_context, stage_context};
 pub use follow::{FollowError, Follower, KeptOutput};
 pub use live::{Live, LivePhase};
+#[cfg(test)]
+pub(crate) use login::read_login;
 pub use orders::{Halt, Orders, Tell};
 pub use outputs::sample as sample_output;
 pub use scripts::PROMPT;

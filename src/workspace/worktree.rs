@@ -199,8 +199,7 @@ impl LinkedTree {
         if !is_plain(&objects, 3)? || alternates.ok() != Some(self.alternates()) {
             return Err(TakeOverError::Foreign(separate));
         }
-        let mut branches = packed_refs(&separate.join("packed-refs"));
-        loose_refs(&separate, Path::new("refs"), &mut branches)?;
+        let branches = refs(&separate)?;
         let mut moves = Vec::new();
         for (name, new) in branches {
             let known = self
@@ -340,6 +339,13 @@ fn is_plain(folder: &Path, depth: u32) -> io::Result<bool> {
         }
     }
     Ok(true)
+}
+
+/// The refs of a repository that an agent may have written.
+pub(super) fn refs(repository: &Path) -> io::Result<BTreeMap<String, String>> {
+    let mut refs = packed_refs(&repository.join("packed-refs"));
+    loose_refs(repository, Path::new("refs"), &mut refs)?;
+    Ok(refs)
 }
 
 /// The refs in a file of packed ones, which an agent may have written.

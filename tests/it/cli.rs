@@ -39,6 +39,8 @@ macro_rules! assert_settled {
             (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?Z?", "TIME"),
             (r"\b\d\d:\d\d:\d\d\b", "CLOCK"),
             (r"pid \d+", "pid PID"),
+            // In its first second a daemon does not say for how long it has run.
+            (r"running( for \d+m?s)? \(pid", "running (pid"),
             (r"\d{4}-\d\d-\d\d", "DATE"),
             (r"end of its processes: \w+", "end of its processes: PROOF"),
             (r"\b\d+(\.\d+)?(ms|s)\b( +)?", "DUR "),

@@ -211,7 +211,8 @@ fn state_json_tells_who_runs() {
             "pull.stderr.log",
             "state.json",
             "vik.db",
-            "vik.db.lock"
+            "vik.db.lock",
+            "vik.db.reserve"
         ],
         "nothing half written is left"
     );

@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 
 use crate::support::*;
 
-/// An agent that prints a line without end, until there is this file in its world.
-fn endless(disk: &Path, sandbox: &Value) -> Value {
+/// An agent that prints a line without end, until there is this file in its world, and then does something else.
+fn endless(disk: &Path, sandbox: &Value, then: &str) -> Value {
     let calm = disk.join("calm");
     agent(
-        &format!("[ -e '{}' ] && exit; cat /dev/zero; sleep 600", calm.display()),
+        &format!("[ -e '{}' ] && exit; cat /dev/zero; {then}", calm.display()),
         sandbox,
     )
 }
@@ -112,7 +112,10 @@ fn ten_agents_that_print_one_line_without_end_are_ended_by_their_share_of_the_di
     let name = "output::ten_agents_that_print_one_line_without_end_are_ended_by_their_share_of_the_disk";
     on_a_small_disk(name, "3g", |disk| {
         let world = World::below(disk, &ten())
-            .set("/agents/a", endless(disk, &json!({"disk": "200MiB"})))
+            .set(
+                "/agents/a",
+                endless(disk, &json!({"disk": "200MiB"}), "sleep 600"),
+            )
             .set("/loop", json!({"max_issue_concurrency": 10}))
             .attempts(1);
         world.vik(&["run", "-d"]).expect(0);
@@ -138,8 +141,9 @@ fn agents_that_fill_a_disk_by_default_fail_and_the_daemon_goes_on() {
     let name = "output::agents_that_fill_a_disk_by_default_fail_and_the_daemon_goes_on";
     on_a_small_disk(name, "200m", |disk| {
         for sandbox in [json!({}), json!("off")] {
+            // One that starts when there is no room takes none, and may not be killed for that: it ends by itself.
             let world = World::below(disk, &ten())
-                .set("/agents/a", endless(disk, &sandbox))
+                .set("/agents/a", endless(disk, &sandbox, "exit 1"))
                 .set("/loop", json!({"max_issue_concurrency": 10}))
                 .attempts(1);
             world.vik(&["run", "-d"]).expect(0);

@@ -320,7 +320,9 @@ fn row_13_a_port_is_served() {
         .unwrap()
         .to_owned();
     assert!(said.contains(&address), "{said}");
-    let _ = vik_testkit::HttpClient::tcp(&address).get("/").expect(401);
+    let _ = vik_testkit::HttpClient::tcp(&address)
+        .get("/api/v1/state")
+        .expect(401);
     world.vik(&["stop"]).expect(0);
     // An address without a port would be served nowhere.
     let done = world.vik(&["run", "--bind-address", "::1"]).expect(2);

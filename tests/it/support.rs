@@ -19,6 +19,8 @@ pub struct World {
     pub tracker: FakeTracker,
     flow: Value,
     started: std::cell::Cell<usize>,
+    /// What `vik` prints: not below a disk that a test fills.
+    output: tempfile::TempDir,
 }
 
 /// How a command ended.
@@ -129,6 +131,7 @@ impl World {
             tracker,
             flow,
             started: std::cell::Cell::new(0),
+            output: tempfile::tempdir().unwrap(),
         };
         let moves = world.on_success("done");
         let mut world = world
@@ -233,8 +236,7 @@ impl World {
 
     pub fn start_command(&self, mut command: Command) -> Running {
         let number = self.started.replace(self.started.get() + 1);
-        let folder = self.env.path("output");
-        std::fs::create_dir_all(&folder).unwrap();
+        let folder = self.output.path();
         let (out, err) = (
             folder.join(format!("{number}.out")),
             folder.join(format!("{number}.err")),

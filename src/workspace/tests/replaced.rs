@@ -11,17 +11,20 @@ use nix::sys::stat::{Mode, SFlag, makedev, mknod};
 use vik_core::file_change::RelPath;
 use vik_proc::untrusted;
 
+use crate::git;
 use crate::outputs;
+use crate::session;
 use crate::tracker::Tracker;
 use crate::workspace::changes::{Base, Bounds, GitDirs, Store, read_file, small_file};
 use crate::workspace::clean::View;
 use crate::workspace::fs::{create_private_dir_below, open_folder};
-use crate::workspace::{fingerprint, fs};
+use crate::workspace::{fingerprint, fs, worktree};
 
 /// The sources that read what an agent can write. Those that have no row here say why.
 const READERS: &[(&str, &str)] = &[
     ("crates/vik-proc/src/sandbox/places.rs", ""),
     ("src/cli/trace/blame.rs", "a path that a person names"),
+    ("src/git/files.rs", ""),
     ("src/outputs/mod.rs", ""),
     ("src/outputs/wall.rs", ""),
     ("src/secrets/resolve.rs", "a path that a person names"),
@@ -32,6 +35,7 @@ const READERS: &[(&str, &str)] = &[
     ("src/workspace/changes/tracked.rs", ""),
     ("src/workspace/changes/walk.rs", ""),
     ("src/workspace/clean.rs", ""),
+    ("src/workspace/worktree.rs", ""),
 ];
 
 /// A path of an agent's, and all that reads it.
@@ -65,6 +69,10 @@ impl Scene {
             ("linked/own/gitdir", "../.git\n"),
             ("linked/own/commondir", "..\n"),
             ("linked/own/HEAD", "ref: refs/heads/main\n"),
+            ("apart/packed-refs", "\n"),
+            ("apart/refs/heads/main", "\n"),
+            ("apart/objects/info/alternates", "\n"),
+            ("home/auth.json", "{}"),
             ("scratch/tmp/x", ""),
             ("scratch/cache/x", ""),
             ("outputs/outputs.jsonl", ""),
@@ -118,6 +126,19 @@ fn rows() -> Vec<Row> {
         path,
         read: |scene| scene.look("linked"),
     };
+    // The repository of an attempt in a linked work tree.
+    let apart = |path| Row {
+        path,
+        read: |scene| {
+            let apart = scene.at("apart");
+            let _ = worktree::refs(&apart);
+            let _ = small_file(&apart.join("objects/info/alternates"));
+            if let Ok(folder) = open_folder(&apart) {
+                let _ = git::files::read(&folder, "packed-refs");
+                let _ = git::files::take_one(&folder, c"packed-refs", &scene.root.join("views"));
+            }
+        },
+    };
     let scratch = |path| Row {
         path,
         read: |scene| {
@@ -149,6 +170,18 @@ fn rows() -> Vec<Row> {
         linked("linked/own/gitdir"),
         linked("linked/own/commondir"),
         linked("linked/own/HEAD"),
+        apart("apart/packed-refs"),
+        apart("apart/refs"),
+        apart("apart/refs/heads"),
+        apart("apart/refs/heads/main"),
+        apart("apart/objects/info"),
+        apart("apart/objects/info/alternates"),
+        Row {
+            path: "home/auth.json",
+            read: |scene| {
+                let _ = session::read_login(&scene.at("home/auth.json"));
+            },
+        },
         scratch("scratch"),
         scratch("scratch/tmp"),
         scratch("scratch/cache"),

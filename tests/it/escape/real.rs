@@ -50,7 +50,14 @@ fn by_tools(prison: &Prison) -> Vec<Value> {
 }
 
 /// All that the model wants is tried, stopped, and on record. `shell` makes a call of a command.
-fn is_held(place: Place, mut prison: Prison, server: &ModelServer, shell: impl Fn(&str) -> Value) {
+/// `own`: tries that come through because the agent itself may do what they try.
+fn is_held(
+    place: Place,
+    mut prison: Prison,
+    server: &ModelServer,
+    own: &[&str],
+    shell: impl Fn(&str) -> Value,
+) {
     let tools = by_tools(&prison);
     let calls = tools.len() + 1;
     let mut turns: Vec<Value> = std::iter::once(shell(&tries(&prison)))
@@ -66,8 +73,13 @@ fn is_held(place: Place, mut prison: Prison, server: &ModelServer, shell: impl F
     assert_eq!(server.failures(), [""; 0]);
     prison.nothing_was_harmed();
     let said = prison.world.workspace_file("1", "said.txt");
-    let said: Vec<String> = said.lines().map(str::to_owned).collect();
-    all_stopped(&said, 85, NAMES);
+    let (escaped, said): (Vec<String>, Vec<String>) = said
+        .lines()
+        .map(str::to_owned)
+        .partition(|line| own.iter().any(|name| *line == format!("escaped {name}")));
+    assert_eq!(escaped.len(), own.len(), "{escaped:?}");
+    let named: Vec<&str> = NAMES.iter().copied().filter(|name| !own.contains(name)).collect();
+    all_stopped(&said, 85, &named);
 
     let session = prison.world.session("1");
     let (made, results) = (session.of_kind("tool_call"), session.of_kind("tool_result"));
@@ -122,7 +134,7 @@ fn through_codex(place: Place, test: &str) {
         let input = json!({"cmd": command, "yield_time_ms": 60_000, "max_output_tokens": 20_000});
         json!({"call": {"name": "exec_command", "input": input}})
     };
-    is_held(place, prison, &server, shell);
+    is_held(place, prison, &server, &[], shell);
 }
 
 fn through_claude_code(place: Place, test: &str) {
@@ -130,7 +142,7 @@ fn through_claude_code(place: Place, test: &str) {
     let Some(prison) = of(RealAgent::Claude, place, test, &server) else {
         return;
     };
-    is_held(place, prison, &server, |command| json!({"run": command}));
+    is_held(place, prison, &server, &[], |command| json!({"run": command}));
 }
 
 fn through_vex(place: Place, test: &str) {
@@ -145,7 +157,9 @@ fn through_vex(place: Place, test: &str) {
     let mut prison = Prison::of(agent);
     let home = prison.world.env.home().join("vex");
     prison.world.put("/agents/a/env/VEX_HOME", json!(home));
-    is_held(place, prison, &server, |command| json!({"run": command}));
+    // vex proves by it that its tools have ended.
+    let own = ["take in orphans in place of its shim"];
+    is_held(place, prison, &server, &own, |command| json!({"run": command}));
 }
 
 #[test]

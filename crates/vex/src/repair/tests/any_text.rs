@@ -77,6 +77,8 @@ proptest! {
 
     #[test]
     fn words_without_calls_come_out_byte_for_byte(text in noise()) {
+        // A thought is no text, and an empty one comes out as nothing.
+        prop_assume!(!text.trim_start().starts_with("<think>"));
         let found = scan(&[&text], false);
         if found.iter().all(|found| matches!(found, Found::Text(_))) {
             let words: Vec<&str> = found.iter().map(|found| match found {
