@@ -69,6 +69,7 @@ impl Oracle {
             known.item = None;
             known.looked = None;
             known.gone = false;
+            known.absent = false;
         }
         self.pulled.fill(None);
         self.ended.clear();

@@ -115,6 +115,8 @@ struct Known {
     looked: Option<u64>,
     /// A look since the last good pull said that it is gone.
     gone: bool,
+    /// The last look said so, and nothing showed the issue since.
+    absent: bool,
     /// How often its state changed, as told.
     flaps: u32,
     last_state: &'static str,
@@ -211,6 +213,10 @@ impl Oracle {
             let item = self.pulled[issue].clone();
             let began = self.pull_began;
             self.known[issue].gone = false;
+            if item.is_none() && self.known[issue].absent {
+                // What was parked after the look is over as well.
+                self.books.gone(issue);
+            }
             self.is_told(issue, item, began);
         }
     }
@@ -228,6 +234,7 @@ impl Oracle {
         };
         known.looked = Some(at);
         known.gone |= item.is_none();
+        known.absent |= item.is_none();
         if item.is_none() {
             self.books.gone(issue);
         }
@@ -249,6 +256,7 @@ impl Oracle {
             known.flaps += 1;
             known.last_state = item.state;
         }
+        known.absent &= item.is_none();
         known.item = item;
         known.at = at;
     }
