@@ -46,6 +46,10 @@ impl Work<'_> {
 
     /// Brings what the agent committed in a linked work tree into the main repository, which it cannot write.
     pub(super) async fn take_over_commits(&self) -> Result<(), Trouble> {
+        if self.start().stage.parallel {
+            // What is apart belongs to the stage beside it, whose agent may be at work.
+            return Ok(());
+        }
         let (Some(folder), layout) = (&self.folder, &self.host().layout) else {
             return Ok(());
         };

@@ -26,6 +26,9 @@ const GIT_TIMEOUT: Duration = Duration::from_mins(5);
 /// The most that is read of a file of packed refs.
 const MAX_PACKED_REFS: u64 = 64 * 1024 * 1024;
 
+/// The most branches and tags that an attempt may make.
+const MAX_NEW_REFS: usize = 10_000;
+
 /// The most that git may print.
 const GIT_BYTES: usize = 16 * 1024 * 1024;
 
@@ -199,16 +202,30 @@ impl LinkedTree {
         if !is_plain(&objects, 3)? || alternates.ok() != Some(self.alternates()) {
             return Err(TakeOverError::Foreign(separate));
         }
-        let branches = refs(&separate)?;
+        let args = ["for-each-ref", "--format=%(objectname) %(refname)"];
+        let listed = self
+            .git(supervisor, &args, None, false)
+            .await
+            .map_err(TakeOverError::Git)?;
+        let listed = String::from_utf8_lossy(&listed);
+        let all_known: BTreeMap<&str, &str> = listed
+            .lines()
+            .filter_map(|line| line.split_once(' '))
+            .map(|(hash, name)| (name, hash))
+            .collect();
         let mut moves = Vec::new();
-        for (name, new) in branches {
-            let known = self
-                .git(supervisor, &["rev-parse", "-q", "--verify", &name], None, false)
-                .await
-                .ok();
-            let known = known.map(|text| String::from_utf8_lossy(&text).trim().to_owned());
+        // Other refs would change what git shows of the main repository: replacements, notes, the stash.
+        let is_taken_over = |name: &str| {
+            let short = name
+                .strip_prefix("refs/heads/")
+                .or_else(|| name.strip_prefix("refs/tags/"));
+            // One called `origin/main` would be found in place of the remote-tracking branch.
+            short.is_some_and(|short| !all_known.contains_key(format!("refs/remotes/{short}").as_str()))
+        };
+        for (name, new) in refs(&separate)? {
+            let known = all_known.get(name.as_str()).copied();
             match &checked_out {
-                _ if known.as_ref() == Some(&new) => {}
+                _ if known == Some(new.as_str()) || !is_taken_over(&name) => {}
                 Some((own, old)) if *own == name => moves.push((name, new, old.clone())),
                 _ if known.is_none() => moves.push((name, new, None)),
                 // A branch of the user's, which this work tree had not checked out, stays as it is.
@@ -223,20 +240,22 @@ impl LinkedTree {
                 write_atomic(&self.own.join("HEAD"), format!("ref: {own}\n").as_bytes())?;
             }
         }
-        let args = ["for-each-ref", "--format=^%(objectname)"];
-        let known = self
-            .git(supervisor, &args, None, false)
-            .await
-            .map_err(TakeOverError::Git)?;
-        let mut wanted = String::from_utf8_lossy(&known).into_owned();
+        if moves.len() > MAX_NEW_REFS {
+            let reason = format!(
+                "it has {} new branches and tags, at most {MAX_NEW_REFS}",
+                moves.len()
+            );
+            return Err(TakeOverError::Git(reason));
+        }
+        let mut wanted: String = all_known.values().map(|hash| format!("^{hash}\n")).collect();
         let head = small_file(&self.own.join("HEAD")).unwrap_or_default();
         let detached = Some(head.trim()).filter(|hash| is_hash(hash));
         let tips = moves.iter().map(|(_, new, _)| new.as_str()).chain(detached);
         tips.for_each(|new| wanted.push_str(&format!("{new}\n")));
         let list = scratch.join(format!("take-over-{}", uuid::Uuid::now_v7().simple()));
         write_private(&list, wanted.as_bytes())?;
-        let pack = self.common.join("objects/pack/pack");
-        let pack = pack.to_string_lossy();
+        let base = list.with_extension("objects");
+        let pack = base.to_string_lossy();
         // What is staged and in no commit yet goes with it, and what was amended.
         let args = [
             "pack-objects",
@@ -248,15 +267,19 @@ impl LinkedTree {
             "--non-empty",
             &pack,
         ];
-        let packed = self.git(supervisor, &args, Some(&list), true).await;
+        let taken = match self.git(supervisor, &args, Some(&list), true).await {
+            Ok(hash) => self.take_objects(supervisor, &base, &hash, &list).await,
+            Err(error) => Err(error),
+        };
         let _ = std::fs::remove_file(&list);
-        packed.map_err(TakeOverError::Git)?;
+        taken.map_err(TakeOverError::Git)?;
         for (name, new, old) in moves {
             let none = "0".repeat(new.len());
             let args = ["update-ref", &name, &new, old.as_deref().unwrap_or(&none)];
             if self.git(supervisor, &args, None, false).await.is_err() {
                 // Somebody else moved it meanwhile: both stay.
-                let aside = name.replacen("refs/heads/", "refs/vik/", 1);
+                let aside = name.replacen("refs/heads/", "refs/", 1);
+                let aside = aside.replacen("refs/", "refs/vik/", 1);
                 tracing::warn!(
                     branch = name,
                     "the branch was moved by somebody else: the agent's commits are at {aside}"
@@ -268,6 +291,35 @@ impl LinkedTree {
             }
         }
         Ok(())
+    }
+
+    /// Takes packed objects into the main repository. git believes the name of an object that it packs, so each is named anew by
+    /// its content, and what the wanted commits then lack was forged.
+    async fn take_objects(
+        &self,
+        supervisor: &Supervisor,
+        base: &Path,
+        hash: &[u8],
+        wanted: &Path,
+    ) -> Result<(), String> {
+        let hash = String::from_utf8_lossy(hash).trim().to_owned();
+        if is_hash(&hash) {
+            let file = |extension: &str| PathBuf::from(format!("{}-{hash}.{extension}", base.display()));
+            let args = ["index-pack", "--stdin", "--strict"];
+            let indexed = self.git(supervisor, &args, Some(&file("pack")), false).await;
+            for extension in ["pack", "idx", "rev"] {
+                let _ = std::fs::remove_file(file(extension));
+            }
+            indexed?;
+        }
+        let args = [
+            "rev-list",
+            "--objects",
+            "--quiet",
+            "--missing=allow-promisor",
+            "--stdin",
+        ];
+        self.git(supervisor, &args, Some(wanted), false).await.map(|_| ())
     }
 
     /// Runs git in the main repository, which no agent could write.

@@ -211,6 +211,7 @@ fn an_agent_commits_in_a_linked_work_tree_and_cannot_harm_the_repository_behind_
         git checkout -q -b extra && echo 2 > two && git add two && git commit -qm two && git checkout -q vik/1 && \
         echo 3 > staged && git add staged && git gc -q && git stash list && echo fine > committed; \
         rm -rf $common/objects/* $common/refs/heads/* $common/logs/*; git update-ref refs/heads/main vik/1; \
+        git update-ref refs/replace/$(git rev-parse main) vik/1; git update-ref refs/notes/x vik/1; \
         git --git-dir=$common update-ref refs/heads/other vik/1; git --git-dir=$common branch -D other; \
         echo /nowhere > $common/objects/info/alternates; echo x >> $common/config; \
         mkdir evil; git init -q --bare evil; echo $PWD/evil > $own/commondir; echo /nowhere > $own/gitdir; true";
@@ -241,6 +242,11 @@ fn an_agent_commits_in_a_linked_work_tree_and_cannot_harm_the_repository_behind_
         assert_eq!(git(&main, "git log -1 --format=%s extra"), "two\n", "{backend}");
         git(&main, "git fsck --strict");
         assert_eq!(
+            git(&main, "git for-each-ref refs/replace refs/notes"),
+            "",
+            "{backend}"
+        );
+        assert_eq!(
             git(
                 &workspace,
                 "git branch --show-current; git diff --cached --name-only"
@@ -260,4 +266,41 @@ fn an_agent_commits_in_a_linked_work_tree_and_cannot_harm_the_repository_behind_
             "{backend}"
         );
     }
+}
+
+/// git believes the name under which an object is stored: one with other content under the name of a file that is yet to be
+/// fetched would come to the user with the next merge.
+#[test]
+fn forged_objects_of_a_linked_work_tree_are_not_taken_over() {
+    let script = "cat > prompt; objects=$(git rev-parse --git-path objects); \
+        path() { echo $objects/$(echo $1 | cut -c1-2)/$(echo $1 | cut -c3-); }; \
+        real=$(echo real | git hash-object --stdin); evil=$(echo evil | git hash-object -w --stdin); \
+        mkdir -p $(dirname $(path $real)); cp $(path $evil) $(path $real); echo $real > real; \
+        tree=$(printf '100644 blob %s\\tbuild.sh\\n' $real | git mktree); \
+        git update-ref refs/heads/vik/1 $(git commit-tree -p HEAD -m forged $tree); git show vik/1:build.sh > seen";
+    let world = world(script).attempts(1);
+    let main = world.env.path("main");
+    git(
+        world.env.root(),
+        "git init -q -b main main; cd main; git commit -q --allow-empty -m zero",
+    );
+    let before = git(&main, "git rev-parse main");
+    let create = format!("git -C {} worktree add -q -b vik/1 \"$PWD\"", main.display());
+    let world = world.set("/issue/hooks", json!({"after_create": create}));
+    world.once().expect(1);
+    assert_eq!(
+        world.workspace_file("1", "seen"),
+        "evil\n",
+        "the forgery is believed"
+    );
+    let ended = world.session("1").expect("failed", Some("agent"));
+    let reason = ended["reason"].as_str().unwrap();
+    assert!(reason.contains("cannot take over"), "{reason}");
+    assert_eq!(git(&main, "git rev-parse vik/1"), before);
+    let real = world.workspace_file("1", "real");
+    let found = git(
+        &main,
+        &format!("git cat-file -e {} 2>&1 || echo none", real.trim()),
+    );
+    assert!(found.ends_with("none\n"), "{found}");
 }
