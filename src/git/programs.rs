@@ -78,6 +78,14 @@ const INTERPRETERS: [&str; 12] = [
     "bash", "bun", "dash", "deno", "env", "node", "perl", "php", "python", "ruby", "sh", "zsh",
 ];
 
+/// Those of them whose code on the command line loads no other file by itself.
+const SHELLS: [&str; 4] = ["bash", "dash", "sh", "zsh"];
+
+/// Programs that run what the folder they are started in says.
+const LAUNCHERS: [&str; 11] = [
+    "bundle", "bunx", "just", "make", "npm", "npx", "pnpm", "rake", "uv", "uvx", "yarn",
+];
+
 /// Whether a key of a setting fits a pattern: the same section and name, and any subsection for `*`.
 pub fn fits(pattern: &str, key: &str) -> bool {
     match pattern.split_once('*') {
@@ -110,6 +118,7 @@ pub fn in_work_tree<'s>(settings: &'s [(String, String)], workspace: &Path) -> O
 fn program_of<'v>(command: &'v str, workspace: &Path) -> Option<&'v str> {
     let separates = |letter: char| letter.is_whitespace() || "\"'`;|&()<>=".contains(letter);
     let mut after_interpreter = false;
+    let mut is_shell = false;
     for word in command.split(separates).filter(|word| !word.is_empty()) {
         let word = word.strip_prefix('!').unwrap_or(word);
         let is_url = word.contains("://") || word.contains("::");
@@ -118,11 +127,22 @@ fn program_of<'v>(command: &'v str, workspace: &Path) -> Option<&'v str> {
         if path.starts_with(workspace) || (is_relative && (word.contains('/') || after_interpreter)) {
             return Some(word);
         }
-        let name = path.file_name().map(|name| name.to_string_lossy());
-        let is_interpreter = name.is_some_and(|name| {
-            let name = name.trim_end_matches(|letter: char| letter.is_ascii_digit() || letter == '.');
-            INTERPRETERS.contains(&name)
-        });
+        // Code on the command line of Python and the like loads modules from the folder.
+        if after_interpreter && !is_shell && (word.starts_with("-c") || word.starts_with("-e")) {
+            return Some(word);
+        }
+        let name = path
+            .file_name()
+            .map(|name| name.to_string_lossy())
+            .unwrap_or_default();
+        let name = name.trim_end_matches(|letter: char| letter.is_ascii_digit() || letter == '.');
+        if LAUNCHERS.contains(&name) {
+            return Some(word);
+        }
+        let is_interpreter = INTERPRETERS.contains(&name);
+        if is_interpreter {
+            is_shell = SHELLS.contains(&name);
+        }
         after_interpreter = is_interpreter || (after_interpreter && word.starts_with('-'));
         // `sh -c COMMAND`: the words of the command are looked at as such.
         after_interpreter &= !word.starts_with("-c");
@@ -159,6 +179,10 @@ mod tests {
             ("sh -c './x'", "./x"),
             ("/w/1/clean", "/w/1/clean"),
             ("!./helper", "./helper"),
+            ("npx prettier --stdin-filepath %f", "npx"),
+            ("sh -c 'uv run clean'", "uv"),
+            ("python3 -c 'import json'", "-c"),
+            ("node -e \"require('x')\"", "-e"),
         ] {
             assert_eq!(found(command), Some(program), "{command}");
         }

@@ -187,6 +187,24 @@ impl Repository {
         Ok(Head::Branch(name.to_owned()))
     }
 
+    /// Refuses a linked work tree on another branch than the recorded one: its branches are those of the user's main
+    /// repository.
+    ///
+    /// # Errors
+    /// When another branch is checked out, or `HEAD` cannot be read.
+    pub fn check_head(&self, place: &Place, branch: Option<&str>) -> Result<(), GitError> {
+        if !matches!(place, Place::Linked { own, common } if own != common) {
+            return Ok(());
+        }
+        match self.head()? {
+            Head::Branch(name) if name.strip_prefix("refs/heads/") != branch => {
+                let what = "names another branch than when `after_create` ended";
+                Err(GitError::changed(&self.own_path.join("HEAD"), what))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Writes a ref, or `HEAD` where it is detached.
     ///
     /// # Errors

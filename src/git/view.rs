@@ -18,13 +18,14 @@ use crate::workspace::{Layout, VIEW_PREFIX, Workspace};
 
 /// What git must do whatever the user's settings say: run no hook and no daemon, enter no submodule, and leave nothing
 /// running. `-c` outranks every file of settings.
-const FIXED: [&str; 13] = [
+const FIXED: [&str; 14] = [
     "core.fsmonitor=false",
     "core.untrackedCache=false",
     "core.splitIndex=false",
     "core.logAllRefUpdates=false",
     "submodule.recurse=false",
     "push.recurseSubmodules=no",
+    "push.followTags=false",
     "fetch.recurseSubmodules=no",
     "fetch.writeCommitGraph=false",
     "diff.ignoreSubmodules=dirty",
@@ -67,6 +68,22 @@ pub struct View {
     settings: Vec<String>,
 }
 
+/// Whether a ref of the workspace, by its name below `refs/`, is not taken: what Vik has recorded itself, what replaces
+/// objects, and what git would find in place of a recorded remote-tracking ref (`origin/main`).
+fn is_left_out(name: &str, record: &Record, tracking: Tracking) -> bool {
+    let (kind, rest) = name.split_once('/').unwrap_or((name, ""));
+    match tracking {
+        Tracking::OfWorkspace => kind == "replace",
+        Tracking::OfRecord => {
+            let shadows = |remote: &String| {
+                rest.strip_prefix(remote.as_str())
+                    .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            };
+            !matches!(kind, "heads" | "tags") || record.remotes.keys().any(shadows)
+        }
+    }
+}
+
 impl View {
     /// Makes the view of a workspace.
     ///
@@ -79,6 +96,7 @@ impl View {
         tracking: Tracking,
     ) -> Result<Self, GitError> {
         let repository = Repository::open(workspace, workspace.path(), &record.place)?;
+        repository.check_head(&record.place, record.branch.as_deref())?;
         let id = uuid::Uuid::now_v7().simple();
         let view = Self {
             folder: layout.service_dir().join(format!("{VIEW_PREFIX}{id}")),
@@ -115,10 +133,10 @@ impl View {
             self.write("info/sparse-checkout", &record.sparse_checkout)?;
         }
         self.take_objects(record)?;
-        let is_ours = |path: &Path| {
-            path.starts_with("replace") || (tracking == Tracking::OfRecord && path.starts_with("remotes"))
-        };
-        self.take("refs", "refs", &is_ours)?;
+        self.take("refs", "refs", &|path| {
+            path.to_str()
+                .is_none_or(|name| is_left_out(name, record, tracking))
+        })?;
         self.write_packed_refs(record, tracking)?;
         if let Some(shallow) = self.repository.read_common("shallow")? {
             self.write("shallow", &shallow)?;
@@ -232,8 +250,10 @@ impl View {
             let Some((id, name)) = line.split_once(' ') else {
                 continue;
             };
-            let is_ours = tracking == Tracking::OfRecord && name.starts_with("refs/remotes/");
-            if is_id(id) && is_ref(name) && !is_ours && !name.starts_with("refs/replace/") {
+            let is_taken = name
+                .strip_prefix("refs/")
+                .is_some_and(|name| !is_left_out(name, record, tracking));
+            if is_id(id) && is_ref(name) && is_taken {
                 text.push_str(&format!("{id} {name}\n"));
             }
         }

@@ -351,6 +351,14 @@ fn a_reset_begins_at_the_commit_that_vik_saw_whatever_the_agent_left() {
     clone.commit("b", "two\n");
     // Hidden from git: a changed file, a ref that was moved, an index that is wrong, leftovers that are ignored.
     clone.git(&["update-ref", "refs/remotes/origin/main", "HEAD"]);
+    // Git would find each of these first.
+    for shadow in [
+        "refs/origin/main",
+        "refs/tags/origin/main",
+        "refs/heads/origin/main",
+    ] {
+        clone.git(&["update-ref", shadow, "HEAD"]);
+    }
     clone.write("a", "changed\n");
     clone.git(&["update-index", "--assume-unchanged", "a"]);
     clone.write("left", "over");
@@ -392,9 +400,16 @@ fn a_linked_work_tree_is_used_where_it_was() {
     let clone = Clone::made_by("git -C {{ workflow_dir }}/seed worktree add -q -b vik/1 \"$PWD\"");
     let head = clone.commit("b", "two\n");
     clone.vik(&["push", "--quiet"]).expect(0);
-    assert_eq!(clone.pushed("vik/1"), Some(head));
+    assert_eq!(clone.pushed("vik/1"), Some(head.clone()));
     clone.vik(&["reset", "-q", "--hard", "origin/main"]).expect(0);
     assert!(!clone.path().join("b").exists());
+    // The branches are those of the user's repository: only the issue's own is moved or sent.
+    let main = clone.git(&["rev-parse", "main"]);
+    clone.git(&["symbolic-ref", "HEAD", "refs/heads/main"]);
+    clone.refused(&["reset", "--hard", &head], "git_unsafe");
+    clone.refused(&["push", "--force"], "git_unsafe");
+    assert_eq!(clone.git(&["rev-parse", "main"]), main);
+    clone.git(&["symbolic-ref", "HEAD", "refs/heads/vik/1"]);
     // Its own folder is the agent's to write, and leads to a repository of the agent's.
     clone.git_in(&clone.path(), &["init", "-q", "--bare", "evil"]);
     let own = clone.git(&["rev-parse", "--git-dir"]);
