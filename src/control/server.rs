@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use tokio::io::Interest;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use vik_api::{ApiView, ErrorBody, Request, Response, SCHEMA, SignInsPage, Verb};
 use vik_core::scheduler::By;
 
@@ -25,6 +25,9 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How many clients are served at once.
 const MAX_CLIENTS: usize = 64;
+
+/// How many agents are told at once that they are refused; more are cut off.
+const MAX_REFUSED: usize = 8;
 
 /// How long answers may hold up the end of the daemon.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
@@ -74,7 +77,7 @@ impl ControlServer {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
         let clients = Arc::new(Semaphore::new(MAX_CLIENTS));
         let served = Arc::clone(&clients);
-        let refusals = Arc::new(LogLimit::default());
+        let agents = Arc::new(Agents::default());
         let task = tokio::spawn(async move {
             loop {
                 let Ok(permit) = Arc::clone(&served).acquire_owned().await else {
@@ -82,11 +85,10 @@ impl ControlServer {
                 };
                 match listener.accept().await {
                     Ok((stream, _)) => {
-                        let (behind, refusals) = (behind.clone(), Arc::clone(&refusals));
+                        let (behind, agents) = (behind.clone(), Arc::clone(&agents));
                         tokio::spawn(async move {
-                            let _permit = permit;
-                            let served =
-                                tokio::time::timeout(REQUEST_TIMEOUT, serve(stream, behind, &refusals)).await;
+                            let served = serve(stream, behind, permit, &agents);
+                            let served = tokio::time::timeout(REQUEST_TIMEOUT, served).await;
                             if let Ok(Err(error)) = served {
                                 tracing::debug!(%error, "a client of the control socket went away");
                             }
@@ -121,12 +123,40 @@ impl Drop for ControlServer {
     }
 }
 
-async fn serve(stream: UnixStream, behind: Behind, refusals: &LogLimit) -> io::Result<()> {
+/// Agents that ask at the socket.
+#[derive(Debug)]
+struct Agents {
+    /// Their answers: agents must not take the places of people.
+    answers: Semaphore,
+    refusals: LogLimit,
+}
+
+impl Default for Agents {
+    fn default() -> Self {
+        Self {
+            answers: Semaphore::new(MAX_REFUSED),
+            refusals: LogLimit::default(),
+        }
+    }
+}
+
+async fn serve(
+    stream: UnixStream,
+    behind: Behind,
+    permit: OwnedSemaphorePermit,
+    agents: &Agents,
+) -> io::Result<()> {
     let peer = vik_proc::peer_pid(&stream)?;
     let refused = (behind.refuse)(peer);
+    let mut place = Some(permit);
+    let answer_place = refused.then(|| agents.answers.try_acquire());
     if refused {
-        if let Some(count) = refusals.count() {
+        if let Some(count) = agents.refusals.count() {
             tracing::warn!(peer, count, "an agent asked at the control socket: refused");
+        }
+        place.take();
+        if !matches!(answer_place, Some(Ok(_))) {
+            return Ok(());
         }
     } else if speaks_http(&stream).await? {
         let stream = stream.into_std()?;

@@ -240,10 +240,10 @@ impl Orchestrator {
             let machine = self.scheduler.machine(issue);
             let dependents = self.scheduler.dependents(issue);
             let parked = machine.and_then(|machine| {
-                let mut runs = machine.runs().iter();
-                runs.find_map(|one| parked(machine.issue(), one, &dependents))
+                let own = machine.runs().iter().find(|one| one.id == *run)?;
+                parked(machine.issue(), own, &dependents)
             });
-            if let Some(parked) = parked.filter(|parked| parked.run == *run) {
+            if let Some(parked) = parked {
                 self.observer.on(&Progress::Parked(&parked));
             }
         }

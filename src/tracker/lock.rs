@@ -119,6 +119,8 @@ fn remove_abandoned(folder: &Path, name: &Path) -> io::Result<bool> {
     let (file, then) = match untrusted::open_at(&open, Path::new(NAME)) {
         Ok(found) => found,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(true),
+        // Another user's, who may hold it.
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => return Ok(false),
         Err(error) => return Err(error),
     };
     match Flock::lock(file, FlockArg::LockExclusiveNonblock) {

@@ -158,15 +158,15 @@ impl SignIns {
             user_agent: one_line(user_agent, MAX_USER_AGENT),
         };
         let expires_at = record.expires_at;
+        while entries.len() >= MAX_SIGN_INS {
+            let oldest = (0..entries.len()).min_by_key(|&at| entries[at].record.last_used_at);
+            entries.remove(oldest.unwrap_or(0)).revoked.cancel();
+        }
         entries.push(Entry {
             record,
             saved_use: now,
             revoked: CancellationToken::new(),
         });
-        while entries.len() > MAX_SIGN_INS {
-            let oldest = (0..entries.len()).min_by_key(|&at| entries[at].record.last_used_at);
-            entries.remove(oldest.unwrap_or(0)).revoked.cancel();
-        }
         if let Err(error) = self.save(&mut entries, write_atomic) {
             entries.pop();
             return Err(error);

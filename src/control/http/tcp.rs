@@ -236,7 +236,8 @@ impl TcpConnection {
     /// Completes when a token should have been shown and was not.
     pub async fn timed_out(&self) {
         tokio::time::sleep(NEWCOMER_TIMEOUT).await;
-        if self.admission.initialized() {
+        // One that was denied has no place: it is closed.
+        if matches!(self.admission.get(), Some(Ok(_))) {
             std::future::pending::<()>().await;
         }
     }

@@ -42,14 +42,7 @@ impl Reserve {
         }
         std::thread::sleep(PAUSE);
         self.bytes = self.bytes.saturating_sub(STEP);
-        let shortened = OpenOptions::new()
-            .write(true)
-            .open(&self.path)
-            .and_then(|file| file.set_len(self.bytes));
-        if shortened.is_err() {
-            self.bytes = 0;
-            let _ = std::fs::remove_file(&self.path);
-        }
+        self.shorten();
         true
     }
 
@@ -62,10 +55,20 @@ impl Reserve {
 
     fn fill(&mut self) {
         self.tried = Instant::now();
-        self.bytes = 0;
         if self.write().is_ok() {
             self.bytes = BYTES;
         } else {
+            // What was left of it stays set aside.
+            self.shorten();
+        }
+    }
+
+    /// Makes the file as long as what is set aside.
+    fn shorten(&mut self) {
+        let file = OpenOptions::new().write(true).open(&self.path);
+        let shortened = file.and_then(|file| file.set_len(self.bytes));
+        if shortened.is_err() {
+            self.bytes = 0;
             let _ = std::fs::remove_file(&self.path);
         }
     }
@@ -74,7 +77,7 @@ impl Reserve {
         let file = File::options()
             .write(true)
             .create(true)
-            .truncate(true)
+            .truncate(false)
             .mode(0o600)
             .open(&self.path)?;
         allocate(&file)
