@@ -68,8 +68,7 @@ pub struct View {
     settings: Vec<String>,
 }
 
-/// Whether a ref of the workspace, by its name below `refs/`, is not taken: what Vik has recorded itself, what replaces
-/// objects, and what git would find in place of a recorded remote-tracking ref (`origin/main`).
+/// Whether a ref, by its name below `refs/`, is not taken: what replaces objects, and what stands for or hides recorded refs.
 fn is_left_out(name: &str, record: &Record, tracking: Tracking) -> bool {
     let (kind, rest) = name.split_once('/').unwrap_or((name, ""));
     match tracking {
