@@ -9,6 +9,7 @@ pub(crate) mod files;
 pub mod programs;
 mod record;
 mod repository;
+mod run;
 mod settings;
 mod view;
 
@@ -16,7 +17,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 pub use record::{Record, Remote, SavedRecord, local_path, read_record, take_record, write_record};
-pub use view::{Tracking, View, output};
+pub use run::output;
+pub use view::{Tracking, View};
 
 /// Why git does not work in a workspace.
 #[derive(Debug, thiserror::Error)]

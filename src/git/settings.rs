@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use super::record::{Record, Remote, local_path};
+
 /// A file of settings that is being written.
 #[derive(Default)]
 pub struct Settings(String);
@@ -26,6 +28,80 @@ impl Settings {
     /// The text of the file.
     pub fn text(&self) -> &str {
         &self.0
+    }
+}
+
+/// The settings of a repository as recorded, without what the workspace says now.
+pub(super) fn of_record(record: &Record) -> Settings {
+    let mut settings = Settings::default();
+    let partial = record.remotes.iter().find(|(_, remote)| remote.promisor);
+    let has_extension = partial.is_some() || record.object_format != "sha1";
+    settings.add(
+        "core.repositoryformatversion",
+        if has_extension { "1" } else { "0" },
+    );
+    if record.object_format != "sha1" {
+        settings.add("extensions.objectformat", &record.object_format);
+    }
+    if let Some((name, _)) = partial {
+        settings.add("extensions.partialclone", name);
+    }
+    for (key, value) in &record.settings {
+        settings.add(key, value);
+    }
+    for (name, remote) in &record.remotes {
+        add_remote(&mut settings, name, remote);
+    }
+    // Else Git LFS would ask the file `.lfsconfig` of the work tree, which is the agent's.
+    let url = record.default_remote().and_then(|name| record.remotes.get(name));
+    if let Some(url) = record.lfs_url.clone().or(url.map(|remote| lfs_url(&remote.url))) {
+        settings.add("lfs.url", &url);
+        let push_url = url_of_push(record).map_or(url, |url| lfs_url(&url));
+        settings.add("lfs.pushurl", &push_url);
+    }
+    settings
+}
+
+fn add_remote(settings: &mut Settings, name: &str, remote: &Remote) {
+    let key = |key: &str| format!("remote.{name}.{key}");
+    settings.add(&key("url"), &remote.url);
+    if let Some(url) = &remote.push_url {
+        settings.add(&key("pushurl"), url);
+    }
+    for fetch in &remote.fetch {
+        settings.add(&key("fetch"), fetch);
+    }
+    let all = format!("+refs/heads/*:refs/remotes/{name}/*");
+    if remote.fetch.is_empty() {
+        settings.add(&key("fetch"), &all);
+    }
+    if remote.promisor {
+        settings.add(&key("promisor"), "true");
+    }
+    if let Some(filter) = &remote.filter {
+        settings.add(&key("partialclonefilter"), filter);
+    }
+}
+
+fn url_of_push(record: &Record) -> Option<String> {
+    let remote = record.remotes.get(record.default_remote()?)?;
+    remote.push_url.clone()
+}
+
+/// The URL of Git LFS for a remote, as Git LFS makes it.
+fn lfs_url(url: &str) -> String {
+    if url.starts_with("https://") || url.starts_with("http://") {
+        let url = url.trim_end_matches('/');
+        let end = if url.ends_with(".git") {
+            "/info/lfs"
+        } else {
+            ".git/info/lfs"
+        };
+        return format!("{url}{end}");
+    }
+    match local_path(url) {
+        Some(path) => format!("file://{}", path.display()),
+        None => url.to_owned(),
     }
 }
 

@@ -2,17 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::io::Write as _;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
 use super::files::{self, Takeover};
 use super::record::{REPOSITORY_VARIABLES, Record, Remote, local_settings, remotes, safe_path};
 use super::repository::{Head, Repository, is_id, is_ref};
-use super::settings::Settings;
-use super::{GitError, programs};
+use super::run::{could_not_start, feed, output};
+use super::{GitError, programs, settings};
 use crate::workspace::fs::{create_private_dir_all, write_private};
 use crate::workspace::{Layout, VIEW_PREFIX, Workspace};
 
@@ -126,7 +125,7 @@ impl View {
             let folder = self.folder.join(folder);
             create_private_dir_all(&folder).map_err(GitError::io("make", &folder))?;
         }
-        self.write("config", self.settings_of(record).text())?;
+        self.write("config", settings::of_record(record).text())?;
         self.write("info/exclude", &record.exclude)?;
         if !record.sparse_checkout.is_empty() {
             self.write("info/sparse-checkout", &record.sparse_checkout)?;
@@ -152,36 +151,6 @@ impl View {
     fn write(&self, name: &str, text: &str) -> Result<(), GitError> {
         let path = self.folder.join(name);
         write_private(&path, text.as_bytes()).map_err(GitError::io("write", &path))
-    }
-
-    fn settings_of(&self, record: &Record) -> Settings {
-        let mut settings = Settings::default();
-        let partial = record.remotes.iter().find(|(_, remote)| remote.promisor);
-        let has_extension = partial.is_some() || record.object_format != "sha1";
-        settings.add(
-            "core.repositoryformatversion",
-            if has_extension { "1" } else { "0" },
-        );
-        if record.object_format != "sha1" {
-            settings.add("extensions.objectformat", &record.object_format);
-        }
-        if let Some((name, _)) = partial {
-            settings.add("extensions.partialclone", name);
-        }
-        for (key, value) in &record.settings {
-            settings.add(key, value);
-        }
-        for (name, remote) in &record.remotes {
-            add_remote(&mut settings, name, remote);
-        }
-        // Else Git LFS would ask the file `.lfsconfig` of the work tree, which is the agent's.
-        let url = record.default_remote().and_then(|name| record.remotes.get(name));
-        if let Some(url) = record.lfs_url.clone().or(url.map(|remote| lfs_url(&remote.url))) {
-            settings.add("lfs.url", &url);
-            let push_url = url_of_push(record).map_or(url, |url| lfs_url(&url));
-            settings.add("lfs.pushurl", &push_url);
-        }
-        settings
     }
 
     /// Takes over the objects of the workspace. New ones are then made beside them, so that they are known.
@@ -322,7 +291,7 @@ impl View {
     /// When one would, or the settings cannot be read.
     pub fn check_programs(&self) -> Result<(), GitError> {
         let list = output(&mut self.git(["config", "--list", "-z"]))?;
-        match programs::in_work_tree(&super::settings::parse(&list.stdout), &self.workspace) {
+        match programs::in_work_tree(&settings::parse(&list.stdout), &self.workspace) {
             None => Ok(()),
             Some((key, program)) => Err(GitError::NotUsable(format!(
                 "your setting `{key}` runs `{program}`, which would be a file of the workspace"
@@ -497,104 +466,4 @@ impl Drop for View {
         // It holds second names of files only; what stays is swept.
         let _ = std::fs::remove_dir_all(&self.folder);
     }
-}
-
-fn add_remote(settings: &mut Settings, name: &str, remote: &Remote) {
-    let key = |key: &str| format!("remote.{name}.{key}");
-    settings.add(&key("url"), &remote.url);
-    if let Some(url) = &remote.push_url {
-        settings.add(&key("pushurl"), url);
-    }
-    for fetch in &remote.fetch {
-        settings.add(&key("fetch"), fetch);
-    }
-    let all = format!("+refs/heads/*:refs/remotes/{name}/*");
-    if remote.fetch.is_empty() {
-        settings.add(&key("fetch"), &all);
-    }
-    if remote.promisor {
-        settings.add(&key("promisor"), "true");
-    }
-    if let Some(filter) = &remote.filter {
-        settings.add(&key("partialclonefilter"), filter);
-    }
-}
-
-fn url_of_push(record: &Record) -> Option<String> {
-    let remote = record.remotes.get(record.default_remote()?)?;
-    remote.push_url.clone()
-}
-
-/// The URL of Git LFS for a remote, as Git LFS makes it.
-fn lfs_url(url: &str) -> String {
-    if url.starts_with("https://") || url.starts_with("http://") {
-        let url = url.trim_end_matches('/');
-        let end = if url.ends_with(".git") {
-            "/info/lfs"
-        } else {
-            ".git/info/lfs"
-        };
-        return format!("{url}{end}");
-    }
-    match super::record::local_path(url) {
-        Some(path) => format!("file://{}", path.display()),
-        None => url.to_owned(),
-    }
-}
-
-/// Runs git and takes what it prints.
-///
-/// # Errors
-/// When it cannot be started, or fails; with what it printed on stderr.
-pub fn output(command: &mut Command) -> Result<Output, GitError> {
-    let verb = verb_of(command);
-    let output = command.output().map_err(|error| could_not_start(&verb, &error))?;
-    if output.status.success() {
-        return Ok(output);
-    }
-    let text = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    Err(GitError::Git {
-        verb,
-        how: format!("failed: {}", crate::report::tail_lines(&text, 5)),
-    })
-}
-
-fn feed(command: &mut Command, input: &[u8]) -> Result<(), GitError> {
-    let verb = verb_of(command);
-    let mut child = command
-        .stdin(Stdio::piped())
-        .spawn()
-        .map_err(|error| could_not_start(&verb, &error))?;
-    if let Some(mut stdin) = child.stdin.take() {
-        // One that does not read says why by its end.
-        let _ = stdin.write_all(input);
-    }
-    match child.wait() {
-        Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(GitError::Git {
-            verb,
-            how: format!("ended with {status}"),
-        }),
-        Err(error) => Err(could_not_start(&verb, &error)),
-    }
-}
-
-fn could_not_start(verb: &str, error: &std::io::Error) -> GitError {
-    GitError::Git {
-        verb: verb.to_owned(),
-        how: format!("could not be started: {error}"),
-    }
-}
-
-/// The verb among the arguments, after the options of git itself.
-fn verb_of(command: &Command) -> String {
-    let mut args = command.get_args().map(OsStr::to_string_lossy);
-    while let Some(arg) = args.next() {
-        match &*arg {
-            "-c" => drop(args.next()),
-            "--no-pager" => {}
-            verb => return verb.to_owned(),
-        }
-    }
-    String::new()
 }
