@@ -1,5 +1,7 @@
 //! `vik git`: git in the workspace of an issue, with nothing of the workspace's settings.
 
+mod submodule;
+
 use std::ffi::OsString;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -8,6 +10,7 @@ use std::process::Command;
 use clap::{Args, Subcommand};
 use vik_core::ids::IssueId;
 
+use self::submodule::SubmoduleVerb;
 use super::{Done, history, print, warn};
 use crate::git::{GitError, Record, Remote, SavedRecord, Tracking, View, read_record, write_record};
 use crate::host::ATTEMPT_MARK;
@@ -69,7 +72,7 @@ pub enum GitVerb {
     /// Make the files, the index and the branch of the workspace those of a commit
     #[command(
         after_help = "A name such as `origin/main` means what Vik saw there last, by `after_create` or `vik git fetch`; the agent \
-                      cannot move it. Submodules are left as they are."
+                      cannot move it. Submodules are left as they are: see `vik git submodule update`."
     )]
     Reset {
         /// The commit [default: HEAD]
@@ -99,6 +102,9 @@ pub enum GitVerb {
         #[arg(long, short)]
         quiet: bool,
     },
+    /// Bring submodules to the commits that the repository names
+    #[command(subcommand)]
+    Submodule(SubmoduleVerb),
     /// As `git status`
     Status(Passed),
     /// As `git log`
@@ -198,10 +204,7 @@ pub fn run(workflow: &Path, args: &GitArgs) -> Done {
         GitVerb::Fetch { remote, quiet } => {
             let (name, settings) = target.remote(&view, &record, remote.as_deref())?;
             target.refuse_inside(&settings.url)?;
-            let mut fetch = vec!["fetch", "--no-write-fetch-head"];
-            fetch.extend(quiet.then_some("--quiet"));
-            fetch.push(&name);
-            through(&mut view.git(fetch))?;
+            fetch(&view, &name, None, *quiet)?;
             target.keep(&view, &mut record, None)
         }
         GitVerb::Reset { commit, quiet, .. } => {
@@ -224,6 +227,10 @@ pub fn run(workflow: &Path, args: &GitArgs) -> Done {
             clean.extend(quiet.then_some("--quiet"));
             through(&mut view.git_in_work_tree(clean))
         }
+        GitVerb::Submodule(SubmoduleVerb::Update(update)) => {
+            let _locks = target.alone()?;
+            update.run(&target, &view, &args.settings, &mut record)
+        }
         GitVerb::Status(passed) => passed.run(&view, &["status", "--ignore-submodules=dirty"]),
         GitVerb::Log(passed) => passed.run(&view, &["log"]),
         GitVerb::Diff(passed) => {
@@ -241,16 +248,8 @@ fn unknown(words: &[OsString]) -> Failure {
         .first()
         .map(|word| word.to_string_lossy().into_owned())
         .unwrap_or_default();
-    let failure = Failure::new(
-        Exit::Usage,
-        "git_no_verb",
-        format!("`vik git` has no verb `{}`", one_line(&verb, 40)),
-    );
-    let failure = match &*verb {
-        "submodule" => failure.cause("the settings of submodules, in `.git/modules`, are the agent's too"),
-        _ => failure,
-    };
-    failure.hint("run plain git in `after_create`, or in a hook with `sandbox: true`; `vik git --help` lists the verbs")
+    let heading = format!("`vik git` has no verb `{}`", one_line(&verb, 40));
+    Failure::new(Exit::Usage, "git_no_verb", heading).hint("run plain git in `after_create`, or in a hook with `sandbox: true`; `vik git --help` lists the verbs")
 }
 
 impl Passed {
@@ -331,16 +330,20 @@ impl Target {
             let heading = format!("a record is there, in which `{remote}` is another URL or none");
             return Err(Failure::new(Exit::Failed, "git_recorded", heading).hint("--force replaces it"));
         }
-        let record = Record::given(&self.layout, &self.workspace, remote, url, branch)
+        let mut record = Record::given(&self.layout, &self.workspace, remote, url, branch)
             .map_err(|error| failure(&error))?;
-        write_record(
-            &self.layout,
-            &self.issue,
-            &SavedRecord::Repository(Box::new(record)),
-        )
-        .map_err(|error| failure(&error))?;
+        if let Some(SavedRecord::Repository(before)) = saved {
+            // They were recorded before an agent could change them.
+            record.submodules = before.submodules;
+        }
+        self.write_record(&record)?;
         print(&format!("recorded for issue {}: {remote} is {url}\n", self.issue));
         Ok(Exit::Done)
+    }
+
+    fn write_record(&self, record: &Record) -> Result<(), Failure> {
+        let saved = SavedRecord::Repository(Box::new(record.clone()));
+        write_record(&self.layout, &self.issue, &saved).map_err(|error| failure(&error))
     }
 
     /// A remote of the record; the workspace must name no other URL for it.
@@ -396,34 +399,44 @@ impl Target {
         })
     }
 
-    /// Gives the workspace what was fetched or pushed, and records it. The remote has it by now: what cannot be written to
-    /// the workspace is said, and is no failure.
+    /// Gives the workspace what was fetched or pushed, and records it.
     fn keep(&self, view: &View, record: &mut Record, pushed: Option<&str>) -> Done {
-        let before = std::mem::take(&mut record.tracking);
-        record.tracking = view.tracking().map_err(|error| failure(&error))?;
-        let tags = view.refs("refs/tags/").map_err(|error| failure(&error))?;
-        write_record(
-            &self.layout,
-            &self.issue,
-            &SavedRecord::Repository(Box::new(record.clone())),
-        )
-        .map_err(|error| failure(&error))?;
-        let changed = record
-            .tracking
-            .iter()
-            .filter(|(name, value)| before.get(*name) != Some(value) || pushed == Some(name.as_str()));
-        let fetched_tags = tags.iter().filter(|_| pushed.is_none());
-        let given = view
-            .give_objects()
-            .and_then(|()| view.give_refs(changed.chain(fetched_tags)));
-        if let Err(error) = given {
-            warn(&format!(
-                "warning: the workspace does not know of it: {}\n",
-                chain(&error)
-            ));
-        }
+        give(view, record, pushed)?;
+        self.write_record(record)?;
         Ok(Exit::Done)
     }
+}
+
+/// Gives the workspace what was fetched or pushed, and puts it into the record. The remote has it by now: what cannot be
+/// written to the workspace is a warning, and no failure.
+fn give(view: &View, record: &mut Record, pushed: Option<&str>) -> Result<(), Failure> {
+    let before = std::mem::take(&mut record.tracking);
+    record.tracking = view.tracking().map_err(|error| failure(&error))?;
+    let tags = view.refs("refs/tags/").map_err(|error| failure(&error))?;
+    let changed = record
+        .tracking
+        .iter()
+        .filter(|(name, value)| before.get(*name) != Some(value) || pushed == Some(name.as_str()));
+    let fetched_tags = tags.iter().filter(|_| pushed.is_none());
+    let given = view
+        .give_objects()
+        .and_then(|()| view.give_refs(changed.chain(fetched_tags)));
+    if let Err(error) = given {
+        warn(&format!(
+            "warning: the workspace does not know of it: {}\n",
+            chain(&error)
+        ));
+    }
+    Ok(())
+}
+
+/// Fetches the branches of a remote, or one commit.
+fn fetch(view: &View, remote: &str, commit: Option<&str>, quiet: bool) -> Result<(), Failure> {
+    let mut args = vec!["fetch", "--no-write-fetch-head"];
+    args.extend(quiet.then_some("--quiet"));
+    args.push(remote);
+    args.extend(commit);
+    through(&mut view.git(args)).map(drop)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

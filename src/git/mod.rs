@@ -11,12 +11,14 @@ mod record;
 mod repository;
 mod run;
 mod settings;
+pub mod submodules;
 mod view;
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 pub use record::{Record, Remote, SavedRecord, local_path, read_record, take_record, write_record};
+pub use repository::WorkTree;
 pub use run::output;
 pub use view::{Tracking, View};
 

@@ -9,10 +9,10 @@ use std::process::{Command, Stdio};
 use serde::{Deserialize, Serialize};
 use vik_core::ids::IssueId;
 
-use super::repository::{Head, Place, Repository};
+use super::repository::{Head, Place, Repository, WorkTree};
 use super::settings::parse;
 use super::view::{Tracking, View};
-use super::{GitError, files};
+use super::{GitError, files, submodules};
 use crate::workspace::fs::{create_private_dir_all, write_json_atomic, write_private};
 use crate::workspace::{Layout, VIEW_PREFIX, Workspace, normal};
 
@@ -59,6 +59,9 @@ pub struct Record {
     /// The remote-tracking refs: an id, or `ref: NAME`. Vik's own fetches and pushes move them.
     #[serde(default)]
     pub tracking: BTreeMap<String, String>,
+    /// The submodules that were checked out, by their path.
+    #[serde(default)]
+    pub submodules: BTreeMap<String, SavedRecord>,
 }
 
 /// A remote.
@@ -119,23 +122,27 @@ pub fn write_record(layout: &Layout, issue: &IssueId, record: &SavedRecord) -> R
 /// # Errors
 /// When the record cannot be written. A repository that cannot be used is no error: the record says why.
 pub fn take_record(layout: &Layout, issue: &IssueId, workspace: &Workspace) -> Result<(), GitError> {
-    let record = match Record::of(layout, workspace) {
-        Ok(Some(record)) => SavedRecord::Repository(Box::new(record)),
-        Ok(None) => SavedRecord::Unusable(
-            "the workspace was no git repository when `after_create` had ended".to_owned(),
-        ),
-        Err(error) => SavedRecord::Unusable(crate::report::chain(&error)),
-    };
-    write_record(layout, issue, &record)
+    write_record(layout, issue, &SavedRecord::of(layout, workspace.into()))
+}
+
+impl SavedRecord {
+    /// The record of the repository as it is now, or why there is none.
+    pub(super) fn of(layout: &Layout, tree: WorkTree<'_>) -> Self {
+        match Record::of(layout, tree) {
+            Ok(Some(record)) => Self::Repository(Box::new(record)),
+            Ok(None) => Self::Unusable("it was no git repository when `after_create` had ended".to_owned()),
+            Err(error) => Self::Unusable(crate::report::chain(&error)),
+        }
+    }
 }
 
 impl Record {
     /// The record of the repository as it is now; `None` where there is none.
-    fn of(layout: &Layout, workspace: &Workspace) -> Result<Option<Self>, GitError> {
-        let Some(place) = Place::find(workspace, workspace.path())? else {
+    fn of(layout: &Layout, tree: WorkTree<'_>) -> Result<Option<Self>, GitError> {
+        let Some(place) = Place::find(&tree.folder, tree.path)? else {
             return Ok(None);
         };
-        let repository = Repository::open(workspace, workspace.path(), &place)?;
+        let repository = Repository::open(&tree.folder, tree.path, &place)?;
         let mut settings = local_settings(layout, repository.read_common("config")?)?;
         settings.extend(local_settings(layout, repository.read_own("config.worktree")?)?);
         let value = |wanted: &str| {
@@ -151,7 +158,7 @@ impl Record {
             Head::Commit(_) => None,
         };
         let is_kept = |key: &str| KEPT_SETTINGS.contains(&key);
-        let lfs_config = files::read_text(workspace, ".lfsconfig").ok().flatten();
+        let lfs_config = files::read_text(&tree.folder, ".lfsconfig").ok().flatten();
         let lfs_url = local_settings(layout, lfs_config)?
             .into_iter()
             .find(|(key, _)| key == "lfs.url")
@@ -168,14 +175,16 @@ impl Record {
                 .flatten()
                 .unwrap_or_default(),
             branch,
-            remotes: remotes(&settings, workspace.path()),
+            remotes: remotes(&settings, tree.path),
             lfs_url: value("lfs.url").or(lfs_url),
             settings: settings.into_iter().filter(|(key, _)| is_kept(key)).collect(),
             tracking: BTreeMap::new(),
+            submodules: BTreeMap::new(),
             place,
         };
-        let view = View::open(layout, workspace, &record, Tracking::OfWorkspace)?;
+        let view = View::open(layout, tree, &record, Tracking::OfWorkspace)?;
         record.tracking = view.tracking()?;
+        record.submodules = submodules::records(layout, tree, &view)?;
         Ok(Some(record))
     }
 
@@ -221,6 +230,7 @@ impl Record {
             settings: Vec::new(),
             lfs_url: None,
             tracking: BTreeMap::new(),
+            submodules: BTreeMap::new(),
         })
     }
 

@@ -1,13 +1,35 @@
 //! The repository of a workspace: where it is, and proof that it is still there.
 
 use std::ffi::OsStr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use super::GitError;
 use super::files;
+use crate::workspace::Workspace;
+
+/// Files that have a repository: the workspace of an issue, or a submodule in it.
+#[derive(Clone, Copy, Debug)]
+pub struct WorkTree<'w> {
+    /// The workspace. Programs anywhere in it are an agent's.
+    pub workspace: &'w Path,
+    /// The path of the files.
+    pub path: &'w Path,
+    /// Their open folder.
+    pub folder: BorrowedFd<'w>,
+}
+
+impl<'w> From<&'w Workspace> for WorkTree<'w> {
+    fn from(workspace: &'w Workspace) -> Self {
+        Self {
+            workspace: workspace.path(),
+            path: workspace.path(),
+            folder: workspace.as_fd(),
+        }
+    }
+}
 
 /// Where a workspace keeps its repository.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,7 +37,7 @@ use super::files;
 pub enum Place {
     /// In the folder `.git`.
     Folder,
-    /// Elsewhere: `.git` is a file that names the folder, as in a linked work tree.
+    /// Elsewhere: `.git` is a file that names the folder, as in a linked work tree or a submodule.
     Linked {
         /// What belongs to this work tree.
         own: PathBuf,

@@ -9,11 +9,11 @@ use std::process::{Command, Stdio};
 
 use super::files::{self, Takeover};
 use super::record::{REPOSITORY_VARIABLES, Record, Remote, local_settings, remotes, safe_path};
-use super::repository::{Head, Repository, is_id, is_ref};
+use super::repository::{Head, Repository, WorkTree, is_id, is_ref};
 use super::run::{could_not_start, feed, output};
 use super::{GitError, programs, settings};
 use crate::workspace::fs::{create_private_dir_all, write_private};
-use crate::workspace::{Layout, VIEW_PREFIX, Workspace};
+use crate::workspace::{Layout, VIEW_PREFIX};
 
 /// What git must do whatever the user's settings say: run no hook and no daemon, enter no submodule, and leave nothing
 /// running. `-c` outranks every file of settings.
@@ -63,6 +63,7 @@ pub enum Tracking {
 pub struct View {
     folder: PathBuf,
     workspace: PathBuf,
+    work_tree: PathBuf,
     repository: Repository,
     settings: Vec<String>,
 }
@@ -83,22 +84,24 @@ fn is_left_out(name: &str, record: &Record, tracking: Tracking) -> bool {
 }
 
 impl View {
-    /// Makes the view of a workspace.
+    /// Makes the view of a workspace, or of a submodule in it.
     ///
     /// # Errors
     /// When the repository is not what is recorded of it, or holds links.
-    pub fn open(
+    pub fn open<'w>(
         layout: &Layout,
-        workspace: &Workspace,
+        tree: impl Into<WorkTree<'w>>,
         record: &Record,
         tracking: Tracking,
     ) -> Result<Self, GitError> {
-        let repository = Repository::open(workspace, workspace.path(), &record.place)?;
+        let tree = tree.into();
+        let repository = Repository::open(&tree.folder, tree.path, &record.place)?;
         repository.check_head(&record.place, record.branch.as_deref())?;
         let id = uuid::Uuid::now_v7().simple();
         let view = Self {
             folder: layout.service_dir().join(format!("{VIEW_PREFIX}{id}")),
-            workspace: workspace.path().to_owned(),
+            workspace: tree.workspace.to_owned(),
+            work_tree: tree.path.to_owned(),
             repository,
             settings: Vec::new(),
         };
@@ -250,9 +253,9 @@ impl View {
 
     /// Git in this view, in the work tree.
     pub fn git_in_work_tree<I: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = I>) -> Command {
-        let mut command = self.base(&self.workspace);
+        let mut command = self.base(&self.work_tree);
         command
-            .env("GIT_WORK_TREE", &self.workspace)
+            .env("GIT_WORK_TREE", &self.work_tree)
             .args(["-c", "core.bare=false"])
             .args(args);
         command
@@ -307,7 +310,7 @@ impl View {
     pub fn make_index(&self) -> Result<(), GitError> {
         let own = self.folder.join("own");
         let taken = files::take_one(&self.repository.own, c"index", &own);
-        let taken = taken.map_err(GitError::io("read", &self.workspace.join(".git/index")))?;
+        let taken = taken.map_err(GitError::io("read", &self.work_tree.join(".git/index")))?;
         let entries = taken.then(|| {
             let mut list = self.git_in_work_tree(["ls-files", "--stage", "--full-name", "-z"]);
             list.env("GIT_INDEX_FILE", own.join("index"));
@@ -413,6 +416,16 @@ impl View {
         result
     }
 
+    /// Detaches the `HEAD` of the workspace at a commit, so that a reset moves no branch.
+    ///
+    /// # Errors
+    /// When it cannot be written without following a link.
+    pub fn detach(&self, commit: &str) -> Result<(), GitError> {
+        let content = format!("{commit}\n");
+        files::replace(&self.repository.own, OsStr::new("HEAD"), content.as_bytes())
+            .map_err(GitError::io("write", Path::new("HEAD")))
+    }
+
     /// Moves the workspace to where the view was reset: its branch, its index, and no merge under way.
     ///
     /// # Errors
@@ -431,8 +444,7 @@ impl View {
         }
         match self.repository.head()? {
             Head::Branch(name) => self.repository.write_ref(&name, commit),
-            Head::Commit(_) => files::replace(folder, OsStr::new("HEAD"), format!("{commit}\n").as_bytes())
-                .map_err(own("HEAD")),
+            Head::Commit(_) => self.detach(commit),
         }
     }
 
@@ -442,7 +454,7 @@ impl View {
     /// When they do.
     pub fn check_url(&self, layout: &Layout, name: &str, recorded: &Remote) -> Result<(), GitError> {
         let settings = local_settings(layout, self.repository.read_common("config")?)?;
-        let now = remotes(&settings, &self.workspace);
+        let now = remotes(&settings, &self.work_tree);
         let changed = |url: &str| {
             let what = format!(
                 "names another URL for the remote `{name}` than when `after_create` ended: {}",

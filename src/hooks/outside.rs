@@ -124,6 +124,7 @@ const SAFE_VERBS: &[&str] = &[
     "rev-parse",
     "show",
     "status",
+    "submodule",
 ];
 
 /// A command of a hook that runs what an agent may have written.

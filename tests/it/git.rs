@@ -1,6 +1,7 @@
 //! `vik git`: git in the workspace of an issue, with nothing of the workspace's settings.
 
 mod hooks;
+mod submodules;
 mod traps;
 
 use std::path::{Path, PathBuf};
@@ -21,6 +22,11 @@ impl Clone {
     }
 
     fn made_by(after_create: &str) -> Self {
+        Self::of(after_create, |_| {})
+    }
+
+    /// `prepare` changes the repository before it is cloned.
+    fn of(after_create: &str, prepare: impl Fn(&Self)) -> Self {
         let world = World::new(&[("1", "todo")])
             .set("/issue/hooks", json!({"after_create": after_create}))
             .script("ok");
@@ -30,6 +36,7 @@ impl Clone {
         clone.git_in(&work, &["clone", "-q", "up.git", "seed"]);
         clone.commit_in(&work.join("seed"), "a", "one\n");
         clone.git_in(&work.join("seed"), &["push", "-q", "origin", "HEAD:main"]);
+        prepare(&clone);
         clone.world.once().expect(0);
         clone
     }
@@ -503,8 +510,6 @@ fn a_workspace_without_a_record_is_refused_until_a_person_names_the_url() {
 #[test]
 fn what_cannot_be_done_safely_is_refused_with_the_reason() {
     let clone = Clone::new();
-    let done = clone.vik(&["submodule", "update", "--init"]).expect(2);
-    assert!(done.err.contains("the settings of submodules"), "{}", done.err);
     let done = clone.vik(&["gc"]).expect(2);
     assert!(done.err.contains("`vik git` has no verb `gc`"), "{}", done.err);
     // A remote among the workspaces is an agent's repository.

@@ -1,7 +1,7 @@
 //! Every setting of git that can run a program, set in a workspace, with each verb of `vik git`.
 
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use vik::git::programs::{LEADING_KEYS, PROGRAM_KEYS, fits};
@@ -138,10 +138,26 @@ fn each_setting_of_this_git_that_looks_like_a_program_is_known() {
     );
 }
 
-/// Sets everything in the workspace that could run `spring`.
-fn set(clone: &Clone, spring: &Path) {
+/// A program that writes down that it ran, and the file in which it does.
+pub fn spring(clone: &Clone) -> (PathBuf, PathBuf) {
+    let trace = clone.world.env.work().join("sprung");
+    let text = format!(
+        "#!/bin/sh\necho \"$0 $*\" >> {}\ntimeout 1 cat 2>/dev/null\n",
+        trace.display()
+    );
+    let spring = clone.world.env.write("spring", text);
+    std::fs::set_permissions(&spring, std::fs::Permissions::from_mode(0o755)).unwrap();
+    (spring, trace)
+}
+
+/// Sets everything in a folder of the workspace that could run `spring`; `git_dir` is its repository, from the workspace.
+pub fn set(clone: &Clone, folder: &str, git_dir: &str, spring: &Path) {
     let command = spring.display().to_string();
-    let git = |args: &[&str]| drop(clone.try_git(&clone.path(), args));
+    let files = clone.path().join(folder);
+    let git = |args: &[&str]| drop(clone.try_git(&files, args));
+    let in_git_dir = |name: &str| format!("{git_dir}/{name}");
+    let in_folder = |name: &str| format!("{folder}/{name}");
+    let other_hooks = clone.path().join(in_git_dir("other-hooks"));
     for key in PROGRAM_KEYS {
         // Subsections that git looks at: a driver of attributes, the remote, formats of signatures.
         let names: &[&str] = match key {
@@ -168,7 +184,7 @@ fn set(clone: &Clone, spring: &Path) {
         ("push.recurseSubmodules", "on-demand"),
         ("push.gpgSign", "if-asked"),
         ("log.showSignature", "true"),
-        ("core.hooksPath", ".git/other-hooks"),
+        ("core.hooksPath", &other_hooks.display().to_string()),
         ("core.untrackedCache", "true"),
         ("extensions.worktreeConfig", "true"),
         ("merge.tool", "trap"),
@@ -180,19 +196,20 @@ fn set(clone: &Clone, spring: &Path) {
     git(&["config", &format!("url.ext::{command} .pushInsteadOf"), "/"]);
     git(&["config", &format!("url.ext::{command} .insteadOf"), "/"]);
     clone.write(
-        ".git/config.worktree",
+        &in_git_dir("config.worktree"),
         &format!("[core]\n\tfsmonitor = {command}\n"),
     );
     clone.write(
-        ".git/more",
+        &in_git_dir("more"),
         &format!("[core]\n\tfsmonitor = {command}\n\tsshCommand = {command}\n"),
     );
     git(&["config", "include.path", "more"]);
     git(&["config", "includeIf.gitdir:/.path", "more"]);
-    clone.write(".git/info/attributes", "* filter=trap diff=trap merge=trap\n");
-    clone.write(".gitattributes", "* filter=trap diff=trap merge=trap\n");
+    for file in [in_git_dir("info/attributes"), in_folder(".gitattributes")] {
+        clone.write(&file, "* filter=trap diff=trap merge=trap\n");
+    }
     clone.write(
-        ".lfsconfig",
+        &in_folder(".lfsconfig"),
         &format!("[lfs]\n\turl = file://{command}\n[lfs \"customtransfer.x\"]\n\tpath = {command}\n"),
     );
     let hooks = [
@@ -210,9 +227,9 @@ fn set(clone: &Clone, spring: &Path) {
         "push-to-checkout",
         "pre-commit",
     ];
-    for folder in [".git/hooks", ".git/other-hooks"] {
+    for folder in ["hooks", "other-hooks"] {
         for hook in hooks {
-            let name = format!("{folder}/{hook}");
+            let name = in_git_dir(&format!("{folder}/{hook}"));
             clone.write(&name, &format!("#!/bin/sh\nexec {command}\n"));
             let mode = std::fs::Permissions::from_mode(0o755);
             std::fs::set_permissions(clone.path().join(name), mode).unwrap();
@@ -220,9 +237,9 @@ fn set(clone: &Clone, spring: &Path) {
     }
     // A program that stands where a search in the current folder would find it.
     for name in ["git", "sh", "ssh", "git-lfs", "tr"] {
-        std::fs::copy(spring, clone.path().join(name)).unwrap();
+        std::fs::copy(spring, files.join(name)).unwrap();
     }
-    clone.write("a", "changed\n");
+    clone.write(&in_folder("a"), "changed\n");
 }
 
 const VERBS: &[&[&str]] = &[
@@ -254,16 +271,8 @@ fn no_setting_of_a_workspace_runs_a_program() {
     ]);
     clone.git(&["commit", "-qm", "sub"]);
     clone.commit("b", "two\n");
-    let trace = clone.world.env.work().join("sprung");
-    let spring = clone.world.env.write(
-        "spring",
-        format!(
-            "#!/bin/sh\necho \"$0 $*\" >> {}\ntimeout 1 cat 2>/dev/null\n",
-            trace.display()
-        ),
-    );
-    std::fs::set_permissions(&spring, std::fs::Permissions::from_mode(0o755)).unwrap();
-    set(&clone, &spring);
+    let (spring, trace) = spring(&clone);
+    set(&clone, ".", ".git", &spring);
     let sub = clone.path().join("sub");
     clone.try_git(&sub, &["config", "core.fsmonitor", &spring.display().to_string()]);
     clone.try_git(

@@ -1,0 +1,181 @@
+//! `vik git submodule update`
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+
+use super::{Done, Target, failure, fetch, give, print, reset, warn};
+use crate::git::submodules::{Submodule, named_by};
+use crate::git::{GitError, Record, SavedRecord, Tracking, View, WorkTree};
+use crate::report::{Exit, Failure, one_line};
+use crate::workspace::normal;
+
+/// What `vik git submodule` does.
+#[derive(Debug, Subcommand)]
+pub enum SubmoduleVerb {
+    /// Make the files of each submodule those of the commit that `HEAD` names for it
+    #[command(
+        after_help = "Each is a repository with its own record, made when `after_create` had ended. A commit that is not there is \
+                      fetched from the recorded URL. Changes in the submodule that are in no commit are lost, its `HEAD` is \
+                      detached, and its branches stay. A submodule that was not there when `after_create` had ended is left as \
+                      it is."
+    )]
+    Update(Update),
+}
+
+/// `vik git submodule update`
+#[derive(Debug, Args)]
+pub struct Update {
+    /// Accepted as for git, without effect: the record says which submodules there are
+    #[arg(long)]
+    init: bool,
+    /// The submodules of submodules too
+    #[arg(long)]
+    recursive: bool,
+    /// Print errors only
+    #[arg(long, short)]
+    quiet: bool,
+    /// The submodules, or folders with submodules, by their path in the workspace [default: all]
+    #[arg(value_name = "PATH")]
+    paths: Vec<PathBuf>,
+}
+
+/// One run of the verb.
+struct Run<'a> {
+    update: &'a Update,
+    target: &'a Target,
+    settings: &'a [String],
+    /// The paths that were asked for, absolute.
+    paths: Vec<PathBuf>,
+    /// The submodules that have no record, each with the reason where one is known.
+    left: Vec<String>,
+}
+
+impl Update {
+    /// Updates the submodules of a workspace. The locks of [`Target::alone`] must be held.
+    pub(super) fn run(&self, target: &Target, view: &View, settings: &[String], record: &mut Record) -> Done {
+        let before = record.clone();
+        let tree = WorkTree::from(&target.workspace);
+        let mut run = Run {
+            update: self,
+            target,
+            settings,
+            paths: self
+                .paths
+                .iter()
+                .map(|path| normal(&tree.path.join(path)))
+                .collect(),
+            left: Vec::new(),
+        };
+        let done = run.level(tree, view, "HEAD", record);
+        // What was fetched before a failure counts as seen.
+        if *record != before {
+            target.write_record(record)?;
+        }
+        done?;
+        run.finish()
+    }
+}
+
+impl Run<'_> {
+    /// Updates the submodules that a commit of one repository names.
+    fn level(
+        &mut self,
+        parent: WorkTree<'_>,
+        view: &View,
+        commit: &str,
+        record: &mut Record,
+    ) -> Result<(), Failure> {
+        let named = named_by(view, commit).map_err(|error| failure(&error))?;
+        let is_top = parent.path == parent.workspace;
+        let unknown = self.paths.iter().find(|wanted| {
+            let is_below = |path: &String| parent.path.join(path).starts_with(wanted);
+            is_top && !named.keys().any(is_below)
+        });
+        if let Some(path) = unknown {
+            let heading = format!("`{}` is no submodule of the commit", shown(path));
+            return Err(Failure::new(Exit::Failed, "git_no_submodule", heading));
+        }
+        for (path, commit) in &named {
+            let full = parent.path.join(path);
+            if !self.paths.is_empty() && !self.paths.iter().any(|wanted| full.starts_with(wanted)) {
+                continue;
+            }
+            let name = shown(full.strip_prefix(parent.workspace).unwrap_or(&full));
+            match record.submodules.get_mut(path) {
+                Some(SavedRecord::Repository(record)) => self
+                    .one(parent, (path, commit), record)
+                    .map_err(|failure| failure.cause(format!("the submodule `{name}` is not updated")))?,
+                Some(SavedRecord::Unusable(why)) => self.left.push(format!("{name} ({why})")),
+                None => self.left.push(name),
+            }
+        }
+        Ok(())
+    }
+
+    fn one(
+        &mut self,
+        parent: WorkTree<'_>,
+        (path, id): (&str, &str),
+        record: &mut Record,
+    ) -> Result<(), Failure> {
+        let unusable = |error: GitError| {
+            failure(&error).hint("remove the workspace: the next attempt makes it anew, with this submodule")
+        };
+        let submodule = Submodule::open(parent, path, &record.place).map_err(unusable)?;
+        let tree = submodule.tree();
+        let opened = View::open(&self.target.layout, tree, record, Tracking::OfRecord);
+        let mut view = opened.map_err(unusable)?;
+        view.add_settings(self.settings);
+        if view.commit(id).map_err(unusable)?.is_none() {
+            self.fetch(&view, id, record)?;
+        }
+        let before = view.commit("HEAD").map_err(unusable)?;
+        view.detach(before.as_deref().unwrap_or(id)).map_err(unusable)?;
+        reset(&view, id, true)?;
+        if !self.update.quiet {
+            let name = shown(tree.path.strip_prefix(tree.workspace).unwrap_or(tree.path));
+            print(&format!("Submodule path '{name}': checked out '{id}'\n"));
+        }
+        if self.update.recursive {
+            self.level(tree, &view, id, record)?;
+        }
+        Ok(())
+    }
+
+    /// Fetches the branches of the recorded remote; where the commit is in none of them, the commit itself.
+    fn fetch(&self, view: &View, id: &str, record: &mut Record) -> Result<(), Failure> {
+        let (name, remote) = self.target.remote(view, record, None)?;
+        self.target.refuse_inside(&remote.url)?;
+        fetch(view, &name, None, self.update.quiet)?;
+        if view.commit(id).map_err(|error| failure(&error))?.is_none() {
+            fetch(view, &name, Some(id), self.update.quiet).map_err(|failure| {
+                failure.hint(format!("the remote of the submodule must have {id}: push it"))
+            })?;
+        }
+        give(view, record, None)
+    }
+
+    /// Names the submodules that were left as they are; they are an error where a path asked for them.
+    fn finish(self) -> Done {
+        if self.left.is_empty() {
+            return Ok(Exit::Done);
+        }
+        let heading = format!(
+            "left as they are, since they were not there when `after_create` had ended: {}",
+            self.left.join(", ")
+        );
+        let hint = "remove the workspace, and the next attempt makes it anew; or let the agent, or a hook with \
+                    `sandbox: true`, run `git submodule update --init`";
+        let failure = Failure::new(Exit::Failed, "git_no_record", heading).hint(hint);
+        if self.paths.is_empty() {
+            warn(&failure.text(false).replacen("error:", "note:", 1));
+            return Ok(Exit::Done);
+        }
+        Err(failure)
+    }
+}
+
+fn shown(path: &Path) -> String {
+    one_line(&path.to_string_lossy(), 200)
+}

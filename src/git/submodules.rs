@@ -1,0 +1,108 @@
+//! Submodules of a workspace: each is a repository with a record of its own.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use super::record::SavedRecord;
+use super::repository::{Place, WorkTree, is_id};
+use super::run::output;
+use super::view::View;
+use super::{GitError, files};
+use crate::workspace::Layout;
+
+/// The open folder of a submodule.
+#[derive(Debug)]
+pub struct Submodule {
+    workspace: PathBuf,
+    path: PathBuf,
+    folder: OwnedFd,
+}
+
+impl Submodule {
+    /// Opens the folder of a submodule without following a link. Makes the folder and its file `.git` where they are
+    /// missing, as after `git rm` or `git submodule deinit`.
+    ///
+    /// # Errors
+    /// When a link or a file is in its place, or its recorded repository is gone.
+    pub fn open(parent: WorkTree<'_>, path: &str, place: &Place) -> Result<Self, GitError> {
+        let full = parent.path.join(path);
+        let folder = files::descend_or_make(&parent.folder, Path::new(path)).map_err(|error| {
+            let what = format!("is no folder that can be entered without following a link ({error})");
+            GitError::changed(&full, what)
+        })?;
+        if let Place::Linked { own, .. } = place
+            && !files::exists(&folder, ".git")
+        {
+            if own.canonicalize().ok().as_ref() != Some(own) {
+                return Err(GitError::changed(
+                    own,
+                    "is not there any more, or leads elsewhere",
+                ));
+            }
+            let content = format!("gitdir: {}\n", own.display());
+            files::replace(&folder, OsStr::new(".git"), content.as_bytes())
+                .map_err(GitError::io("write", &full.join(".git")))?;
+        }
+        Ok(Self {
+            workspace: parent.workspace.to_owned(),
+            path: full,
+            folder,
+        })
+    }
+
+    /// Its files.
+    pub fn tree(&self) -> WorkTree<'_> {
+        WorkTree {
+            workspace: &self.workspace,
+            path: &self.path,
+            folder: self.folder.as_fd(),
+        }
+    }
+}
+
+/// The submodules that a commit names: the commit of each by its path.
+///
+/// # Errors
+/// When git does not list them.
+pub fn named_by(view: &View, commit: &str) -> Result<BTreeMap<String, String>, GitError> {
+    let list = output(&mut view.git(["ls-tree", "-r", "-z", "--full-tree", commit]))?;
+    let text = String::from_utf8_lossy(&list.stdout);
+    let entries = text.split('\0').filter_map(|entry| {
+        let (id, path) = entry.strip_prefix("160000 commit ")?.split_once('\t')?;
+        is_id(id).then(|| (path.to_owned(), id.to_owned()))
+    });
+    Ok(entries.collect())
+}
+
+/// Records the submodules that are checked out, and theirs.
+pub(super) fn records(
+    layout: &Layout,
+    tree: WorkTree<'_>,
+    view: &View,
+) -> Result<BTreeMap<String, SavedRecord>, GitError> {
+    let mut records = BTreeMap::new();
+    if !files::exists(&tree.folder, ".gitmodules") {
+        return Ok(records);
+    }
+    let Some(head) = view.commit("HEAD")? else {
+        return Ok(records);
+    };
+    for path in named_by(view, &head)?.into_keys() {
+        let Ok(folder) = files::descend(&tree.folder, Path::new(&path)) else {
+            continue;
+        };
+        if !files::exists(&folder, ".git") {
+            continue;
+        }
+        let submodule = WorkTree {
+            workspace: tree.workspace,
+            path: &tree.path.join(&path),
+            folder: folder.as_fd(),
+        };
+        let record = SavedRecord::of(layout, submodule);
+        records.insert(path, record);
+    }
+    Ok(records)
+}
