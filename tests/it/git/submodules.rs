@@ -261,7 +261,7 @@ fn a_submodule_that_leads_elsewhere_is_refused() {
     let aside = |clone: &Clone, path: &str| {
         std::fs::rename(clone.path().join(path), clone.path().join("aside")).unwrap();
     };
-    let attacks: [(&str, Attack<'_>); 11] = [
+    let attacks: [(&str, Attack<'_>); 12] = [
         (".git names another repository", &|clone, private| {
             clone.write("libs/lib/.git", &format!("gitdir: {}/.git\n", private.display()));
         }),
@@ -288,11 +288,18 @@ fn a_submodule_that_leads_elsewhere_is_refused() {
         }),
         ("the folder above is a link", &|clone, private| {
             aside(clone, "libs");
+            std::fs::create_dir(private.join("lib")).unwrap();
             symlink(private, clone.path().join("libs")).unwrap();
         }),
         ("the repository is a link", &|clone, private| {
             aside(clone, REPOSITORY);
             symlink(private.join(".git"), clone.path().join(REPOSITORY)).unwrap();
+        }),
+        ("the folder above the repository is a link", &|clone, private| {
+            let modules = clone.path().join(".git/modules");
+            copy(&modules, &private.join("modules"));
+            aside(clone, ".git/modules");
+            symlink(private.join("modules"), modules).unwrap();
         }),
         ("the repository and .git are gone", &|clone, _| {
             std::fs::remove_file(clone.path().join("libs/lib/.git")).unwrap();
