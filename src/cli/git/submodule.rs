@@ -93,7 +93,7 @@ impl Run<'_> {
             is_top && !named.keys().any(is_below)
         });
         if let Some(path) = unknown {
-            let heading = format!("`{}` is no submodule of the commit", shown(path));
+            let heading = format!("`{}` is no submodule, and has none in it", shown(parent, path));
             return Err(Failure::new(Exit::Failed, "git_no_submodule", heading));
         }
         for (path, commit) in &named {
@@ -101,7 +101,7 @@ impl Run<'_> {
             if !self.paths.is_empty() && !self.paths.iter().any(|wanted| full.starts_with(wanted)) {
                 continue;
             }
-            let name = shown(full.strip_prefix(parent.workspace).unwrap_or(&full));
+            let name = shown(parent, &full);
             match record.submodules.get_mut(path) {
                 Some(SavedRecord::Repository(record)) => self
                     .one(parent, (path, commit), record)
@@ -134,7 +134,7 @@ impl Run<'_> {
         view.detach(before.as_deref().unwrap_or(id)).map_err(unusable)?;
         reset(&view, id, true)?;
         if !self.update.quiet {
-            let name = shown(tree.path.strip_prefix(tree.workspace).unwrap_or(tree.path));
+            let name = shown(tree, tree.path);
             print(&format!("Submodule path '{name}': checked out '{id}'\n"));
         }
         if self.update.recursive {
@@ -176,6 +176,8 @@ impl Run<'_> {
     }
 }
 
-fn shown(path: &Path) -> String {
+/// A path for people, relative to the workspace.
+fn shown(tree: WorkTree<'_>, path: &Path) -> String {
+    let path = path.strip_prefix(tree.workspace).unwrap_or(path);
     one_line(&path.to_string_lossy(), 200)
 }

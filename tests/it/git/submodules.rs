@@ -180,7 +180,11 @@ fn submodules_of_submodules_are_updated_on_request() {
     assert!(done.out.contains("'libs/lib/inner'"), "{}", done.out);
     assert_eq!(std::fs::read_to_string(&inner).unwrap(), "inner one\n");
     let done = clone.refused(&["submodule", "update", "other"], "git_no_submodule");
-    assert!(done.err.contains("other` is no submodule"), "{}", done.err);
+    assert!(
+        done.err.contains("error: `other` is no submodule"),
+        "{}",
+        done.err
+    );
 }
 
 #[test]
