@@ -1,6 +1,6 @@
 //! The agent of an attempt: started under the shim or taken over, followed, held to its times, and judged.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use vik_core::event::Event;
 use vik_core::limits::{LimitHit, Spend};
 use vik_core::machine::Answered;
 use vik_core::outcome::{FailureClass, Outcome};
-use vik_core::workflow::{AgentProfile, Home, SandboxFiles};
+use vik_core::workflow::{AgentProfile, Home};
 use vik_proc::{
     AdoptError, Cause, ExitRecord, Handle, Output, ProcessId, Proof, ShimLost, SpawnFailureKind, Stdin,
     StdoutMode, Supervised, identity::boot_id,
@@ -26,14 +26,12 @@ use super::full::took_too_much;
 use super::gate::Gate;
 use super::live::LivePhase;
 use super::live_shim::LiveShimGuard;
-use super::login::LoginSync;
 use super::orders::Orders;
 use crate::crash;
 use crate::hooks::how_ended;
 use crate::host::os_env;
 use crate::report;
 use crate::secrets;
-use crate::workspace::worktree::LinkedTree;
 use crate::workspace::{Fingerprint, fs as private};
 
 /// How many slices of output are mapped before the clocks are looked at.
@@ -45,7 +43,7 @@ const LOOK: Duration = Duration::from_millis(50);
 impl Work<'_> {
     /// Starts the agent and stays with it to its end.
     pub(super) async fn agent(&mut self, workdir: &Path, before: Option<Fingerprint>) -> Result<(), Cut> {
-        let spec = self.launch(workdir)?;
+        let spec = self.launch(workdir).await?;
         // The follower opens it before the agent may have written anything.
         private::write_private(&self.files.raw(), b"")
             .map_err(|error| broken("cannot make the raw file", &error))?;
@@ -106,6 +104,7 @@ impl Work<'_> {
             Err(trouble) => {
                 // Nobody would hear it.
                 let end = vik_proc::recover(&spec, shim, agent, boot).await;
+                self.exchange_login().await;
                 let proof = end.map_or_else(|lost| lost.proof().clone(), |record| record.proof);
                 self.proof = Some(proof.name());
                 self.agent_ran = true;
@@ -149,7 +148,7 @@ impl Work<'_> {
     }
 
     /// What is to be started.
-    fn launch(&self, workdir: &Path) -> Result<vik_proc::ShimSpec, Trouble> {
+    async fn launch(&self, workdir: &Path) -> Result<vik_proc::ShimSpec, Trouble> {
         let (start, host) = (self.start(), self.host());
         let asks = self.asks();
         if asks {
@@ -159,6 +158,7 @@ impl Work<'_> {
         }
         let home = self
             .private_home()
+            .await
             .map_err(|error| broken("cannot make the agent's home", &error))?;
         let mut profile = self.kept.profile.clone();
         resolve_base_url(&mut profile, &host.workflow_dir);
@@ -194,10 +194,9 @@ impl Work<'_> {
         let mut spec = self.shim_spec(program, workdir);
         spec.args = args.iter().map(Into::into).collect();
         spec.sandbox = self.confine_agent(workdir, &mut env)?;
-        if let Some(tree) = self.own_repository(workdir) {
-            tree.separate(&self.host().layout.worktree_record(&start.issue.id))
-                .map_err(|error| broken("cannot make a repository for the linked work tree", &error))?;
-        }
+        self.separate_commits(workdir)
+            .await
+            .map_err(|error| broken("cannot make a repository for the linked work tree", &error))?;
         self.wall_off(workdir, &mut env, spec.sandbox.as_mut())?;
         spec.env = os_env(env);
         spec.stdin = if asks {
@@ -214,24 +213,6 @@ impl Work<'_> {
             spec.control = None;
         }
         Ok(spec)
-    }
-
-    /// The linked work tree in which the agent may commit. Two agents at once in one of them only read the repository.
-    fn own_repository(&self, workdir: &Path) -> Option<LinkedTree> {
-        let policy = self.sandbox_policy()?;
-        let may_write = policy.files == SandboxFiles::Workspace && !self.start().stage.parallel;
-        LinkedTree::of(workdir).filter(|_| may_write)
-    }
-
-    fn private_home(&self) -> std::io::Result<Option<PathBuf>> {
-        if self.kept.profile.home == Home::User {
-            return Ok(None);
-        }
-        let logins = self.logins();
-        private::create_private_dir_all(&logins.profile)?;
-        private::create_private_dir_all(&logins.issue)?;
-        logins.exchange(false);
-        Ok(Some(logins.issue))
     }
 
     /// Follows the raw file from its first byte: what the log has already is only looked at.
@@ -294,8 +275,7 @@ impl Work<'_> {
         let (mut killed, mut detaching, mut warned) = (false, false, 0);
         let orders = self.attempt.orders.clone();
         let has_login = self.kept.profile.home == Home::Private;
-        let logins = has_login.then(|| self.logins());
-        let keeping_up = logins.clone().map(LoginSync::keep_up);
+        let keeping_up = has_login.then(|| self.logins().keep_up());
         let end = loop {
             tokio::select! {
                 end = supervised.wait() => break end,
@@ -351,9 +331,6 @@ impl Work<'_> {
             }
         };
         drop(keeping_up);
-        if let Some(logins) = logins {
-            let _ = tokio::task::spawn_blocking(move || logins.exchange(true)).await;
-        }
         // An agent that lives on waits on.
         if let Some(gate) = gate.filter(|_| !matches!(&end, Err(lost) if lost.detached)) {
             gate.close();
@@ -403,6 +380,7 @@ impl Work<'_> {
         follower: Follower,
         stopping: Option<Trouble>,
     ) -> Result<(), Cut> {
+        self.exchange_login().await;
         if let Err(lost) = &end
             && lost.detached
         {

@@ -410,6 +410,7 @@ impl<'a> Work<'a> {
                 }
             }
             Plan::Rebooted => {
+                self.exchange_login().await;
                 self.proof = Some(vik_proc::Proof::Reboot.name());
                 let reason = "the machine was started anew before the agent ran";
                 return Err(Trouble::of(Outcome::Lost, reason).into());

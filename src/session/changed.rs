@@ -11,6 +11,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::task::spawn_blocking;
 use vik_core::outcome::FailureClass;
+use vik_core::workflow::SandboxFiles;
 use vik_store::{AttemptRecord, StoreError, Trouble};
 
 use super::attempt::Work;
@@ -19,6 +20,7 @@ use crate::host::Host;
 use crate::report;
 use crate::trace::{Record, Trace};
 use crate::workspace::changes::{Base, Bounds, Changes, Snapshot, Store};
+use crate::workspace::worktree::LinkedTree;
 use crate::workspace::{self, Fingerprint, fs as private};
 
 /// How long a look at a workspace may take, and how long after the attempt was told to stop.
@@ -42,6 +44,21 @@ impl Work<'_> {
             private::write_soon(&file, &serde_json::to_vec(&base)?)
         })
         .await
+    }
+
+    /// Gives the agent a repository to commit to, where the workspace is a linked work tree. Two agents at once in one of them only
+    /// read the repository.
+    pub(super) async fn separate_commits(&self, workdir: &Path) -> io::Result<()> {
+        let policy = self.sandbox_policy();
+        let may_write = policy.is_some_and(|policy| policy.files == SandboxFiles::Workspace);
+        if !may_write || self.start().stage.parallel {
+            return Ok(());
+        }
+        let record = self.host().layout.worktree_record(&self.start().issue.id);
+        let workdir = workdir.to_owned();
+        let separated =
+            spawn_blocking(move || LinkedTree::of(&workdir).map_or(Ok(()), |tree| tree.separate(&record)));
+        separated.await.map_err(io::Error::other)?
     }
 
     /// Brings what the agent committed in a linked work tree into the main repository, which it cannot write.

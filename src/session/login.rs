@@ -1,28 +1,32 @@
 //! The login of an agent profile with `home: private`: one for all issues, though each issue has a home of its own.
 //!
-//! An agent refreshes its tokens in its own home. They are taken over into the profile's login, and from there into the homes
-//! of the other issues, while agents run: a token that was refreshed once cannot be used again. Nothing else of a home comes
-//! out of it.
+//! An agent refreshes its tokens in its own home. They are copied to the profile's login, and from there to the homes of the
+//! other issues, while agents run: a refresh token can be used once. Nothing else of a home is copied.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
 use tokio::task::{AbortHandle, spawn_blocking};
+use vik_core::workflow::Home;
 
 use super::attempt::Work;
 use crate::workspace::changes::small_file;
-use crate::workspace::fs::write_atomic;
+use crate::workspace::fs::{create_private_dir_all, write_atomic};
 
 /// How often a running agent's login is compared with the profile's.
-const EVERY: Duration = Duration::from_secs(1);
+const INTERVAL: Duration = Duration::from_secs(1);
 
 /// A longer file is no login.
 const MAX_BYTES: usize = 64 * 1024;
 
-/// What says whose login it is: an agent may refresh a login, and not replace it.
-const IDENTITY: [&str; 3] = ["OPENAI_API_KEY", "account_id", "auth_mode"];
+/// The fields that name the account: a refreshed login has the same ones.
+const IDENTITY: [&str; 4] = ["OPENAI_API_KEY", "account_id", "auth_mode", "organizationUuid"];
+
+/// How long before its end an access token may be replaced. Claude Code refreshes five minutes before.
+const REFRESH_WINDOW: Duration = Duration::from_mins(10);
 
 /// One writer at a time.
 static EXCHANGE: Mutex<()> = Mutex::new(());
@@ -31,11 +35,11 @@ static EXCHANGE: Mutex<()> = Mutex::new(());
 #[derive(Clone, Debug)]
 pub(super) struct LoginSync {
     /// The folder with the profile's login.
-    pub(super) profile: PathBuf,
+    profile: PathBuf,
     /// The home of the issue's agent.
-    pub(super) issue: PathBuf,
+    issue: PathBuf,
     /// The names of the files.
-    pub(super) files: &'static [&'static str],
+    files: &'static [&'static str],
 }
 
 /// Compares logins until it is dropped.
@@ -49,25 +53,29 @@ impl Drop for Running {
 }
 
 impl LoginSync {
-    /// Copies the newer login over the older one. Before an agent starts, a login of the issue that is damaged is replaced; while
-    /// it runs it may be half written, and stays. Blocks.
-    pub(super) fn exchange(&self, is_running: bool) {
+    /// Copies the newer login over the older one. An issue's login that is no refreshed one of the profile is replaced before an
+    /// agent starts; while it runs the file may be half written, and stays. Returns the names of the files that differ. Blocks.
+    fn exchange(&self, is_running: bool) -> Vec<&'static str> {
         let _one = EXCHANGE.lock().unwrap_or_else(PoisonError::into_inner);
         if !self.issue.is_dir() {
-            return;
+            return Vec::new();
         }
+        let mut differ = Vec::new();
         for name in self.files {
-            if let Err(error) = exchange(&self.profile.join(name), &self.issue.join(name), is_running) {
-                tracing::warn!(file = name, %error, "a login cannot be copied");
+            match exchange(&self.profile.join(name), &self.issue.join(name), is_running) {
+                Ok(true) => {}
+                Ok(false) => differ.push(*name),
+                Err(error) => tracing::warn!(file = name, %error, "a login cannot be copied"),
             }
         }
+        differ
     }
 
     /// Copies it again and again.
     pub(super) fn keep_up(self) -> Running {
         let task = tokio::spawn(async move {
             loop {
-                tokio::time::sleep(EVERY).await;
+                tokio::time::sleep(INTERVAL).await;
                 let sync = self.clone();
                 let _ = spawn_blocking(move || sync.exchange(true)).await;
             }
@@ -77,7 +85,40 @@ impl LoginSync {
 }
 
 impl Work<'_> {
-    /// The logins of the profile and of this issue's agent.
+    /// Makes the private home of the agent and its login, where the profile wants one.
+    pub(super) async fn private_home(&self) -> io::Result<Option<PathBuf>> {
+        if self.kept.profile.home == Home::User {
+            return Ok(None);
+        }
+        let logins = self.logins();
+        let made = spawn_blocking(move || {
+            create_private_dir_all(&logins.profile)?;
+            create_private_dir_all(&logins.issue)?;
+            logins.exchange(false);
+            Ok(Some(logins.issue))
+        });
+        made.await.map_err(io::Error::other)?
+    }
+
+    /// Copies what the agent refreshed, however it ended.
+    pub(super) async fn exchange_login(&self) {
+        if self.kept.profile.home == Home::User {
+            return;
+        }
+        let logins = self.logins();
+        let differ = spawn_blocking(move || logins.exchange(true)).await;
+        for file in differ.unwrap_or_default() {
+            tracing::warn!(
+                session = self.id,
+                file,
+                agent = self.start().stage.agent.as_str(),
+                "the agent left a login that is not a refreshed one of its profile: the profile keeps its own; \
+                log in again if that is refused"
+            );
+        }
+    }
+
+    /// Returns the logins of the profile and of this issue's agent.
     pub(super) fn logins(&self) -> LoginSync {
         let (start, layout) = (self.start(), &self.host().layout);
         LoginSync {
@@ -88,36 +129,53 @@ impl Work<'_> {
     }
 }
 
-fn exchange(profile: &Path, issue: &Path, is_running: bool) -> std::io::Result<()> {
+/// Copies the newer of two files over the older one. Returns whether they hold one login afterwards.
+fn exchange(profile: &Path, issue: &Path, is_running: bool) -> io::Result<bool> {
     let Some(ours) = read_login(profile) else {
-        return Ok(());
+        return Ok(true);
     };
-    let theirs = read_login(issue);
-    match theirs.and_then(|theirs| refreshed(&ours, &theirs)) {
-        Some(refreshed) if refreshed == ours => Ok(()),
-        Some(refreshed) if changed_at(issue) > changed_at(profile) => {
-            write_atomic(profile, serde_json::to_string_pretty(&refreshed)?.as_bytes())
+    let theirs = read_login(issue).and_then(|theirs| refreshed(&ours, &theirs));
+    let is_newer = changed_at(issue) > changed_at(profile);
+    match theirs {
+        Some(theirs) if theirs == ours => Ok(true),
+        Some(theirs) if is_newer && may_be_refreshed(&ours) => {
+            write_atomic(profile, serde_json::to_string_pretty(&theirs)?.as_bytes())?;
+            Ok(true)
         }
-        None if is_running => Ok(()),
-        _ => write_atomic(issue, serde_json::to_string_pretty(&ours)?.as_bytes()),
+        // Another one, or half written.
+        theirs if is_running && (theirs.is_none() || is_newer) => Ok(false),
+        _ => {
+            write_atomic(issue, serde_json::to_string_pretty(&ours)?.as_bytes())?;
+            Ok(true)
+        }
     }
 }
 
-/// A login, where the file holds one.
+/// Returns whether an agent has a reason to refresh this login. The tokens of Claude Code name no account, so those of another
+/// one cannot be told from refreshed ones; a login that is still valid is not replaced by either.
+fn may_be_refreshed(login: &Value) -> bool {
+    let ends = login.pointer("/claudeAiOauth/expiresAt").and_then(Value::as_u64);
+    ends.is_none_or(|ends| {
+        let ends = SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(ends));
+        ends.is_some_and(|ends| ends <= SystemTime::now() + REFRESH_WINDOW)
+    })
+}
+
+/// Returns a login, where the file holds one.
 pub(crate) fn read_login(path: &Path) -> Option<Value> {
     let text = small_file(path).ok().filter(|text| text.len() <= MAX_BYTES)?;
     serde_json::from_str(&text).ok().filter(Value::is_object)
 }
 
-/// When a file was changed; one from the future counts as the oldest, so that it does not win for ever.
+/// Returns when a file was changed; one from the future counts as the oldest, so that it does not win for ever.
 fn changed_at(path: &Path) -> SystemTime {
     let changed = path.symlink_metadata().and_then(|facts| facts.modified());
     let known = changed.ok().filter(|changed| *changed <= SystemTime::now());
     known.unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
-/// The profile's login with the values of the issue's: no field comes in that was not there. `None` where it is another
-/// account's, or has another form.
+/// Returns the profile's login with the values of the issue's, and no other field. `None` where it is another account's, or has
+/// another form.
 fn refreshed(profile: &Value, issue: &Value) -> Option<Value> {
     match (profile, issue) {
         (Value::Object(ours), Value::Object(theirs)) => {
@@ -175,13 +233,13 @@ mod tests {
                 .unwrap();
         }
 
-        fn exchange(&self, issue: &str, is_running: bool) {
+        fn exchange(&self, issue: &str, is_running: bool) -> Vec<&'static str> {
             let sync = LoginSync {
                 profile: self.folder.path().join("profile"),
                 issue: self.folder.path().join(issue),
                 files: &["auth.json"],
             };
-            sync.exchange(is_running);
+            sync.exchange(is_running)
         }
 
         fn value(&self, home: &str) -> Value {
@@ -246,6 +304,44 @@ mod tests {
         homes.write("1", &more.to_string(), 50);
         homes.exchange("1", true);
         assert_eq!(homes.value("profile"), login("new"));
+    }
+
+    /// Tokens of Claude Code name no account.
+    #[test]
+    fn a_login_without_a_name_is_replaced_only_when_it_is_due() {
+        let in_hours = |hours: u64| {
+            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+            u64::try_from(now.as_millis()).unwrap() + hours * 3_600_000
+        };
+        let login = |token: &str, hours| json!({"claudeAiOauth": {"accessToken": token, "expiresAt": in_hours(hours)}, "organizationUuid": "o"});
+        let homes = Homes::new();
+        homes.write("profile", &login("mine", 2).to_string(), 100);
+        let planted = login("planted", 20).to_string();
+        homes.write("1", &planted, 50);
+        assert_eq!(homes.exchange("1", true), ["auth.json"]);
+        assert_eq!(homes.value("profile")["claudeAiOauth"]["accessToken"], "mine");
+        assert_eq!(
+            homes.value("1")["claudeAiOauth"]["accessToken"],
+            "planted",
+            "it runs"
+        );
+        homes.exchange("1", false);
+        assert_eq!(homes.value("1"), homes.value("profile"));
+        homes.write("profile", &login("mine", 0).to_string(), 100);
+        let mut other = login("other", 20);
+        other["organizationUuid"] = json!("another");
+        homes.write("1", &other.to_string(), 50);
+        assert_eq!(homes.exchange("1", true), ["auth.json"]);
+        homes.write("1", &login("refreshed", 8).to_string(), 50);
+        assert!(homes.exchange("1", true).is_empty());
+        assert_eq!(
+            homes.value("profile")["claudeAiOauth"]["accessToken"],
+            "refreshed"
+        );
+        // One without an end that could be known stays valid.
+        homes.write("profile", &login("mine", u64::MAX / 4_000_000).to_string(), 100);
+        homes.write("1", &planted, 50);
+        assert_eq!(homes.exchange("1", true), ["auth.json"]);
     }
 
     #[test]

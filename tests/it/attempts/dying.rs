@@ -113,6 +113,37 @@ fn a_hook_that_was_cut_off_is_ended_and_run_again() {
 }
 
 #[test]
+fn a_login_that_was_refreshed_without_a_daemon_reaches_the_profile() {
+    let world = World::new(&[]);
+    let root = world.env.root().display().to_string();
+    let script = format!(
+        "touch {root}/waits; while [ ! -e {root}/go ]; do sleep 0.01; done; \
+        echo '{{\"last_refresh\":\"new\"}}' > \"$CODEX_HOME/auth.json\"; exec codex \"$@\""
+    );
+    let command = ["sh", "-c", &script, "sh"];
+    let world = world.script("ok").set(
+        "/agents/a",
+        json!({"runtime": "codex", "model": "m", "home": "private", "command": command}),
+    );
+    world.once();
+    let profile = world.home().join("homes/a");
+    std::fs::create_dir_all(&profile).unwrap();
+    let login = profile.join("auth.json");
+    std::fs::write(&login, r#"{"last_refresh":"old"}"#).unwrap();
+    let scene = Scene::new(world);
+    let first = scene.begin();
+    eventually("the agent waits", || scene.file("waits").exists());
+    first.die();
+    std::fs::write(scene.file("go"), "").unwrap();
+    let exit = scene.world.session("1").file(".exit.json");
+    eventually("the agent has ended", || exit.exists());
+    assert_eq!(scene.finish().outcome, Outcome::Succeeded);
+    let kept = std::fs::read_to_string(login).unwrap();
+    assert!(kept.contains("new"), "{kept}");
+    scene.world.env.assert_nothing_left();
+}
+
+#[test]
 fn many_deaths_in_a_flood_lose_and_double_no_line() {
     let world = World::new(&[("1", "todo")]).agent("codex");
     let root = world.env.root().display().to_string();
