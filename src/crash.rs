@@ -36,6 +36,16 @@ pub const POINTS: &[&str] = &[
 /// The points of an attempt that has outputs, in their order.
 pub const OUTPUT_POINTS: &[&str] = &["outputs_taken", "output_applying", "output_ran", "output_applied"];
 
+/// The points of an attempt whose workspace is a linked work tree, in their order.
+pub const WORK_TREE_POINTS: &[&str] = &[
+    "repository_begun",
+    "repository_separated",
+    "work_tree_led_back",
+    "objects_taken_over",
+    "branch_moved",
+    "commits_taken_over",
+];
+
 #[cfg(debug_assertions)]
 fn folder() -> Option<&'static std::path::Path> {
     use std::path::PathBuf;
@@ -72,7 +82,9 @@ pub fn point(name: &str) {
     use nix::sys::signal::{Signal, kill};
 
     debug_assert!(
-        POINTS.contains(&name) || OUTPUT_POINTS.contains(&name),
+        [POINTS, OUTPUT_POINTS, WORK_TREE_POINTS]
+            .iter()
+            .any(|points| points.contains(&name)),
         "`{name}` is not listed"
     );
     let Some(folder) = folder() else { return };

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use tokio::runtime::Handle;
 use tokio::task::spawn_blocking;
 use vik_core::outcome::FailureClass;
 use vik_core::workflow::SandboxFiles;
@@ -20,12 +21,15 @@ use crate::host::Host;
 use crate::report;
 use crate::trace::{Record, Trace};
 use crate::workspace::changes::{Base, Bounds, Changes, Snapshot, Store};
-use crate::workspace::worktree::LinkedTree;
+use crate::workspace::worktree::{LinkedTree, TakeOverError, take_over};
 use crate::workspace::{self, Fingerprint, fs as private};
 
 /// How long a look at a workspace may take, and how long after the attempt was told to stop.
 const LOOK_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 const LOOK_TIMEOUT_AT_STOP: Duration = Duration::from_secs(60);
+
+/// How long commits may be taken over after the attempt was told to stop. What is left is taken over after the next attempt.
+const TAKE_OVER_TIMEOUT_AT_STOP: Duration = Duration::from_secs(10);
 
 impl Work<'_> {
     /// Looks at the workspace before the agent starts, and keeps what it found beside the attempt's record.
@@ -71,10 +75,32 @@ impl Work<'_> {
             return Ok(());
         };
         let record = layout.worktree_record(&self.start().issue.id);
-        let (supervisor, scratch) = (&self.host().supervisor, layout.service_dir());
-        workspace::worktree::take_over(supervisor, folder.path(), &record, &scratch)
-            .await
-            .map_err(|error| Trouble::failed(FailureClass::Agent, report::chain(&error)))
+        let (host, workdir) = (Arc::clone(&self.attempt.host), folder.path().to_owned());
+        let orders = self.attempt.orders.clone();
+        let taken = spawn_blocking(move || {
+            let stop = async {
+                tokio::select! {
+                    () = async {
+                        orders.halted().await;
+                        tokio::time::sleep(TAKE_OVER_TIMEOUT_AT_STOP).await;
+                    } => {}
+                    () = orders.killed() => {}
+                }
+            };
+            Handle::current().block_on(take_over(&host.supervisor, &workdir, &record, stop))
+        });
+        let failed =
+            |error: &dyn std::error::Error| Trouble::failed(FailureClass::Agent, report::chain(error));
+        match taken.await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error @ TakeOverError::Stopped)) => {
+                tracing::warn!(session = self.id, "{error}");
+                let halt = self.attempt.orders.halt();
+                Err(halt.map_or_else(|| failed(&error), |halt| halt.trouble()))
+            }
+            Ok(Err(error)) => Err(failed(&error)),
+            Err(error) => Err(failed(&error)),
+        }
     }
 
     /// Tells what the agent changed, and appends it to the trace: once, however often the attempt is taken up.

@@ -1,11 +1,12 @@
-//! A workspace that is a linked work tree: what its agent commits goes into a repository of the attempt's own first, since who
-//! can write the main repository can destroy it. What is there afterwards is taken over by Vik.
+//! A workspace that is a linked work tree. Who can write the main repository can destroy it, so git is redirected to a separate
+//! repository while an agent runs. Afterwards Vik takes over what the agent committed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::time::Duration;
 
 use nix::fcntl::OFlag;
@@ -16,11 +17,12 @@ use vik_proc::{Limits, ShimSpec, Stdin, Supervisor, untrusted};
 use super::changes::small_file;
 use super::fs::{create_private_dir_all, list_folder, write_atomic, write_json_atomic, write_private};
 use super::removal;
+use crate::crash;
 
-/// The attempt's own repository, in the work tree's part of the main one.
+/// The folder of the separate repository, in the work tree's folder of the main one.
 const SEPARATE: &str = "vik";
 
-/// How long git may take to take commits over.
+/// How long one call of git may take.
 const GIT_TIMEOUT: Duration = Duration::from_mins(5);
 
 /// The most that is read of a file of packed refs.
@@ -36,17 +38,55 @@ const GIT_BYTES: usize = 16 * 1024 * 1024;
 #[derive(Clone, Debug)]
 pub struct LinkedTree {
     workdir: PathBuf,
-    /// Its part of the main repository.
+    /// Its folder in the main repository.
     own: PathBuf,
     common: PathBuf,
 }
 
-/// What the work tree had checked out before its agent started; kept where no agent can write.
+/// The state of a work tree whose commits were not taken over yet; kept where no agent can write. While it exists, the separate
+/// repository is complete.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Before {
+struct Record {
     own: PathBuf,
-    /// The branch, and the commit that it named.
+    /// The branch that was checked out before the agent started, and its commit.
     branch: Option<(String, Option<String>)>,
+    /// `HEAD` before the agent started.
+    head: String,
+    /// `HEAD` as the agent left it, where it changed it.
+    agent_head: Option<String>,
+    /// To which commits Vik has moved refs of the main repository, or was about to.
+    moved: BTreeMap<String, BTreeSet<String>>,
+}
+
+impl Record {
+    fn read(file: &Path) -> io::Result<Option<Self>> {
+        match super::fs::read(file) {
+            Ok(text) => Ok(Some(serde_json::from_slice(&text)?)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn write(&self, file: &Path) -> io::Result<()> {
+        write_json_atomic(file, self)
+    }
+
+    /// Whether this is the branch that was checked out.
+    fn is_own(&self, name: &str) -> bool {
+        self.branch.as_ref().is_some_and(|(own, _)| own == name)
+    }
+
+    /// Returns where a ref of the main repository must be for Vik to move it; `None` where it stays as it is.
+    fn expected(&self, name: &str, known: Option<&str>) -> Option<Option<String>> {
+        let is_moved = |known| self.moved.get(name).is_some_and(|moved| moved.contains(known));
+        match (&self.branch, known) {
+            (_, Some(known)) if is_moved(known) => Some(Some(known.to_owned())),
+            (Some((own, old)), _) if own == name => Some(old.clone()),
+            (_, None) => Some(None),
+            // Another branch of the user's.
+            _ => None,
+        }
+    }
 }
 
 /// Why commits were not taken over.
@@ -61,10 +101,13 @@ pub enum TakeOverError {
     /// git failed.
     #[error("cannot take over the commits of the linked work tree: {0}")]
     Git(String),
+    /// The caller gave up.
+    #[error("the commits of the linked work tree are not taken over yet: Vik was told to stop")]
+    Stopped,
 }
 
 impl LinkedTree {
-    /// The work tree in this folder, where it is one that its repository knows.
+    /// Returns the work tree in this folder, where it is one that its repository knows. Blocks.
     pub fn of(workdir: &Path) -> Option<Self> {
         let own = vik_proc::repository_in(workdir).pop()?;
         let common = own.parent()?.parent()?.to_owned();
@@ -75,8 +118,8 @@ impl LinkedTree {
         })
     }
 
-    /// Leads git in the work tree to a repository of its own, which borrows the objects of the main one and begins with its
-    /// branches. `record` says what was checked out. Blocks.
+    /// Redirects git in the work tree to a separate repository, which borrows the objects of the main one and begins with its
+    /// branches. The file `record` keeps what was checked out. Blocks.
     ///
     /// # Errors
     /// When it cannot be made.
@@ -85,51 +128,81 @@ impl LinkedTree {
             // Its refs are no files that could be copied: the agent only reads the repository.
             return Ok(());
         }
-        let separate = self.own.join(SEPARATE);
-        if !record.exists() {
-            remove(&self.own)?;
-            let head = small_file(&self.own.join("HEAD"))?;
-            let branch = head.strip_prefix("ref:").map(str::trim);
-            let branch = branch.map(|name| (name.to_owned(), self.resolve(name)));
-            let own = self.own.clone();
-            write_json_atomic(record, &Before { own, branch })?;
-        }
-        if separate.symlink_metadata().is_ok() {
-            // Left by an attempt that was cut off: what its agent made of it must not lead elsewhere.
-            if !is_plain(&separate.join("objects"), 3)? || !separate.symlink_metadata()?.is_dir() {
-                return Err(io::Error::other(format!(
-                    "{} has links among its objects",
-                    separate.display()
-                )));
-            }
-        } else {
-            for folder in [
-                "objects/info",
-                "objects/pack",
-                "refs/heads",
-                "refs/tags",
-                "info",
-                "logs",
-            ] {
-                create_private_dir_all(&separate.join(folder))?;
-            }
-            for file in ["config", "HEAD", "packed-refs", "shallow", "info/exclude"] {
-                let from = self.common.join(file);
-                if from.is_file() {
-                    copy(&from, &separate.join(file))?;
+        let separate = self.separate_repository();
+        match Record::read(record)? {
+            // An earlier attempt was interrupted: its commits are not taken over yet.
+            Some(mut kept) if separate.symlink_metadata().is_ok() => {
+                // What its agent made of the repository must not lead elsewhere.
+                if !is_plain(&separate.join("objects"), 3)? || !separate.symlink_metadata()?.is_dir() {
+                    return Err(io::Error::other(format!(
+                        "{} has links among its objects",
+                        separate.display()
+                    )));
+                }
+                if let Some(head) = kept.agent_head.clone() {
+                    self.set_head(&head)?;
+                    kept.agent_head = None;
+                    kept.write(record)?;
                 }
             }
-            copy_refs(&self.common.join("refs"), &separate.join("refs"))?;
-            symlink(self.common.join("hooks"), separate.join("hooks"))?;
+            kept => {
+                if kept.is_some() {
+                    std::fs::remove_file(record)?;
+                }
+                remove(&self.own)?;
+                self.copy_to(&separate)?;
+                let head = small_file(&self.own.join("HEAD"))?;
+                let branch = branch_of(&head).map(|name| (name.to_owned(), self.resolve(name)));
+                let kept = Record {
+                    own: self.own.clone(),
+                    branch,
+                    head,
+                    agent_head: None,
+                    moved: BTreeMap::new(),
+                };
+                kept.write(record)?;
+            }
         }
         write_private(
             &separate.join("objects/info/alternates"),
             self.alternates().as_bytes(),
         )?;
-        write_atomic(&self.own.join("commondir"), format!("{SEPARATE}\n").as_bytes())
+        write_atomic(&self.own.join("commondir"), format!("{SEPARATE}\n").as_bytes())?;
+        crash::point("repository_separated");
+        Ok(())
     }
 
-    /// The commit of a ref, where it is known without asking git.
+    fn copy_to(&self, separate: &Path) -> io::Result<()> {
+        for folder in [
+            "objects/info",
+            "objects/pack",
+            "refs/heads",
+            "refs/tags",
+            "info",
+            "logs",
+        ] {
+            create_private_dir_all(&separate.join(folder))?;
+        }
+        for file in ["config", "HEAD", "packed-refs", "shallow", "info/exclude"] {
+            let from = self.common.join(file);
+            if from.is_file() {
+                copy(&from, &separate.join(file))?;
+            }
+        }
+        crash::point("repository_begun");
+        copy_refs(&self.common.join("refs"), &separate.join("refs"))?;
+        symlink(self.common.join("hooks"), separate.join("hooks"))
+    }
+
+    fn separate_repository(&self) -> PathBuf {
+        self.own.join(SEPARATE)
+    }
+
+    fn set_head(&self, head: &str) -> io::Result<()> {
+        write_atomic(&self.own.join("HEAD"), head.as_bytes())
+    }
+
+    /// Returns the commit of a ref, where it is known without asking git.
     fn resolve(&self, name: &str) -> Option<String> {
         let loose = small_file(&self.common.join(name)).ok();
         let packed = || packed_refs(&self.common.join("packed-refs")).remove(name);
@@ -145,55 +218,80 @@ impl LinkedTree {
 }
 
 /// Leads git in a work tree back to its main repository, and takes over what was committed: the branch that was checked out,
-/// and branches that the main repository does not have. Nothing where no agent worked in it.
+/// and branches that the main repository does not have. Does nothing where no agent worked in it. It may be interrupted anywhere
+/// and repeated. It gives up when `stop` completes. Blocks between calls of git.
 ///
 /// # Errors
 /// When something was not taken over; it stays where it is.
 pub async fn take_over(
     supervisor: &Supervisor,
     workdir: &Path,
-    record: &Path,
-    scratch: &Path,
+    file: &Path,
+    stop: impl Future<Output = ()>,
 ) -> Result<(), TakeOverError> {
-    let before: Before = match super::fs::read(record) {
-        Ok(text) => serde_json::from_slice(&text).map_err(io::Error::other)?,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(error.into()),
+    let Some(mut record) = Record::read(file)? else {
+        return Ok(());
     };
-    let Some(common) = before.own.ancestors().nth(2).map(Path::to_owned) else {
+    let Some(common) = record.own.ancestors().nth(2).map(Path::to_owned) else {
         return Ok(());
     };
     let tree = LinkedTree {
         workdir: workdir.to_owned(),
-        own: before.own,
+        own: record.own.clone(),
         common,
     };
     if !tree.own.is_dir() {
         // The user removed the work tree.
-        return Ok(std::fs::remove_file(record)?);
+        return Ok(std::fs::remove_file(file)?);
     }
-    write_atomic(&tree.own.join("commondir"), b"../..\n")?;
-    let link = tree.workdir.join(".git");
-    write_atomic(
-        &tree.own.join("gitdir"),
-        format!("{}\n", link.display()).as_bytes(),
-    )?;
-    let result = tree.take_branches(supervisor, before.branch, scratch).await;
-    if result.is_ok() {
-        remove(&tree.own)?;
-        std::fs::remove_file(record)?;
+    tree.lead_back(&mut record, file)?;
+    crash::point("work_tree_led_back");
+    let git = Git {
+        supervisor,
+        tree: &tree,
+        stop: std::pin::pin!(stop),
+        is_stopped: false,
+    };
+    tree.take_branches(git, &mut record, file).await?;
+    if let Some(head) = &record.agent_head {
+        let is_taken = |name: &str| record.is_own(name) || record.moved.contains_key(name);
+        if branch_of(head).is_none_or(is_taken) {
+            tree.set_head(head)?;
+        }
     }
-    result
+    crash::point("commits_taken_over");
+    std::fs::remove_file(file)?;
+    Ok(remove(&tree.own)?)
 }
 
 impl LinkedTree {
-    async fn take_branches(
+    /// Restores what leads git to the main repository. `HEAD` is as before the agent until its commits are there.
+    fn lead_back(&self, record: &mut Record, file: &Path) -> io::Result<()> {
+        write_atomic(&self.own.join("commondir"), b"../..\n")?;
+        let link = self.workdir.join(".git");
+        write_atomic(
+            &self.own.join("gitdir"),
+            format!("{}\n", link.display()).as_bytes(),
+        )?;
+        let head = small_file(&self.own.join("HEAD")).unwrap_or_default();
+        if head == record.head {
+            return Ok(());
+        }
+        let is_head = |head: &str| is_hash(head.trim()) || branch_of(head).is_some();
+        if record.agent_head.is_none() && is_head(&head) {
+            record.agent_head = Some(head);
+            record.write(file)?;
+        }
+        self.set_head(&record.head)
+    }
+
+    async fn take_branches<F: Future<Output = ()>>(
         &self,
-        supervisor: &Supervisor,
-        checked_out: Option<(String, Option<String>)>,
-        scratch: &Path,
+        mut git: Git<'_, F>,
+        record: &mut Record,
+        file: &Path,
     ) -> Result<(), TakeOverError> {
-        let separate = self.own.join(SEPARATE);
+        let separate = self.separate_repository();
         let objects = separate.join("objects");
         if !separate.symlink_metadata().is_ok_and(|facts| facts.is_dir()) {
             return Ok(());
@@ -203,41 +301,29 @@ impl LinkedTree {
             return Err(TakeOverError::Foreign(separate));
         }
         let args = ["for-each-ref", "--format=%(objectname) %(refname)"];
-        let listed = self
-            .git(supervisor, &args, None, false)
-            .await
-            .map_err(TakeOverError::Git)?;
+        let listed = git.run(&args, None, false).await?;
         let listed = String::from_utf8_lossy(&listed);
         let all_known: BTreeMap<&str, &str> = listed
             .lines()
             .filter_map(|line| line.split_once(' '))
             .map(|(hash, name)| (name, hash))
             .collect();
-        let mut moves = Vec::new();
         // Other refs would change what git shows of the main repository: replacements, notes, the stash.
-        let is_taken_over = |name: &str| {
+        let may_be_taken = |name: &str| {
             let short = name
                 .strip_prefix("refs/heads/")
                 .or_else(|| name.strip_prefix("refs/tags/"));
             // One called `origin/main` would be found in place of the remote-tracking branch.
             short.is_some_and(|short| !all_known.contains_key(format!("refs/remotes/{short}").as_str()))
         };
+        let mut moves = Vec::new();
         for (name, new) in refs(&separate)? {
             let known = all_known.get(name.as_str()).copied();
-            match &checked_out {
-                _ if known == Some(new.as_str()) || !is_taken_over(&name) => {}
-                Some((own, old)) if *own == name => moves.push((name, new, old.clone())),
-                _ if known.is_none() => moves.push((name, new, None)),
-                // A branch of the user's, which this work tree had not checked out, stays as it is.
-                _ => {}
-            }
-        }
-        if let Some((own, _)) = &checked_out {
-            let head = small_file(&self.own.join("HEAD")).unwrap_or_default();
-            let head = head.strip_prefix("ref:").map(str::trim);
-            let is_taken = |name: &str| name == own || moves.iter().any(|(moved, ..)| moved == name);
-            if head.is_some_and(|name| !is_taken(name)) {
-                write_atomic(&self.own.join("HEAD"), format!("ref: {own}\n").as_bytes())?;
+            if known != Some(new.as_str())
+                && may_be_taken(&name)
+                && let Some(expected) = record.expected(&name, known)
+            {
+                moves.push((name, new, expected));
             }
         }
         if moves.len() > MAX_NEW_REFS {
@@ -248,14 +334,56 @@ impl LinkedTree {
             return Err(TakeOverError::Git(reason));
         }
         let mut wanted: String = all_known.values().map(|hash| format!("^{hash}\n")).collect();
-        let head = small_file(&self.own.join("HEAD")).unwrap_or_default();
-        let detached = Some(head.trim()).filter(|hash| is_hash(hash));
-        let tips = moves.iter().map(|(_, new, _)| new.as_str()).chain(detached);
+        let detached = record.agent_head.as_deref().map(str::trim);
+        let tips = moves.iter().map(|(_, new, _)| new.as_str());
+        let tips = tips.chain(detached.filter(|head| is_hash(head)));
         tips.for_each(|new| wanted.push_str(&format!("{new}\n")));
-        let list = scratch.join(format!("take-over-{}", uuid::Uuid::now_v7().simple()));
-        write_private(&list, wanted.as_bytes())?;
-        let base = list.with_extension("objects");
-        let pack = base.to_string_lossy();
+        // In the separate repository, since git cannot move a pack to another file system. No agent knows the name.
+        let base = separate.join(format!("take-over-{}", uuid::Uuid::now_v7().simple()));
+        write_private(&base, wanted.as_bytes())?;
+        git.take_objects(&base).await?;
+        crash::point("objects_taken_over");
+        for (name, new, _) in &moves {
+            record.moved.entry(name.clone()).or_default().insert(new.clone());
+        }
+        record.write(file)?;
+        for (name, new, expected) in moves {
+            let none = "0".repeat(new.len());
+            let args = ["update-ref", &name, &new, expected.as_deref().unwrap_or(&none)];
+            match git.run(&args, None, false).await {
+                Ok(_) => {}
+                Err(TakeOverError::Git(_)) => {
+                    // Somebody else moved it meanwhile: both stay.
+                    let aside = name.replacen("refs/heads/", "refs/", 1);
+                    let aside = aside.replacen("refs/", "refs/vik/", 1);
+                    tracing::warn!(
+                        branch = name,
+                        "the branch was moved by somebody else: the agent's commits are at {aside}"
+                    );
+                    git.run(&["update-ref", &aside, &new], None, false).await?;
+                }
+                Err(error) => return Err(error),
+            }
+            crash::point("branch_moved");
+        }
+        Ok(())
+    }
+}
+
+/// Runs git in the main repository of a work tree, which no agent could write.
+struct Git<'a, F> {
+    supervisor: &'a Supervisor,
+    tree: &'a LinkedTree,
+    stop: Pin<&'a mut F>,
+    is_stopped: bool,
+}
+
+impl<F: Future<Output = ()>> Git<'_, F> {
+    /// Takes over the objects of the commits that the file `wanted` lists. git believes the name of an object that it packs, so
+    /// each is named anew by its content, and what the wanted commits then lack was forged.
+    async fn take_objects(&mut self, wanted: &Path) -> Result<(), TakeOverError> {
+        let base = wanted.with_extension("objects");
+        let base = base.to_string_lossy();
         // What is staged and in no commit yet goes with it, and what was amended.
         let args = [
             "pack-objects",
@@ -265,52 +393,14 @@ impl LinkedTree {
             "--indexed-objects",
             "--local",
             "--non-empty",
-            &pack,
+            &base,
         ];
-        let taken = match self.git(supervisor, &args, Some(&list), true).await {
-            Ok(hash) => self.take_objects(supervisor, &base, &hash, &list).await,
-            Err(error) => Err(error),
-        };
-        let _ = std::fs::remove_file(&list);
-        taken.map_err(TakeOverError::Git)?;
-        for (name, new, old) in moves {
-            let none = "0".repeat(new.len());
-            let args = ["update-ref", &name, &new, old.as_deref().unwrap_or(&none)];
-            if self.git(supervisor, &args, None, false).await.is_err() {
-                // Somebody else moved it meanwhile: both stay.
-                let aside = name.replacen("refs/heads/", "refs/", 1);
-                let aside = aside.replacen("refs/", "refs/vik/", 1);
-                tracing::warn!(
-                    branch = name,
-                    "the branch was moved by somebody else: the agent's commits are at {aside}"
-                );
-                let args = ["update-ref", &aside, &new];
-                self.git(supervisor, &args, None, false)
-                    .await
-                    .map_err(TakeOverError::Git)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Takes packed objects into the main repository. git believes the name of an object that it packs, so each is named anew by
-    /// its content, and what the wanted commits then lack was forged.
-    async fn take_objects(
-        &self,
-        supervisor: &Supervisor,
-        base: &Path,
-        hash: &[u8],
-        wanted: &Path,
-    ) -> Result<(), String> {
-        let hash = String::from_utf8_lossy(hash).trim().to_owned();
+        let hash = self.run(&args, Some(wanted), true).await?;
+        let hash = String::from_utf8_lossy(&hash).trim().to_owned();
         if is_hash(&hash) {
-            let file = |extension: &str| PathBuf::from(format!("{}-{hash}.{extension}", base.display()));
+            let pack = PathBuf::from(format!("{base}-{hash}.pack"));
             let args = ["index-pack", "--stdin", "--strict"];
-            let indexed = self.git(supervisor, &args, Some(&file("pack")), false).await;
-            for extension in ["pack", "idx", "rev"] {
-                let _ = std::fs::remove_file(file(extension));
-            }
-            indexed?;
+            self.run(&args, Some(&pack), false).await?;
         }
         let args = [
             "rev-list",
@@ -319,24 +409,34 @@ impl LinkedTree {
             "--missing=allow-promisor",
             "--stdin",
         ];
-        self.git(supervisor, &args, Some(wanted), false).await.map(|_| ())
+        self.run(&args, Some(wanted), false).await.map(|_| ())
     }
 
-    /// Runs git in the main repository, which no agent could write.
-    async fn git(
-        &self,
-        supervisor: &Supervisor,
+    /// Runs it to its end; with the objects and the index of the separate repository, where it borrows them.
+    async fn run(
+        &mut self,
         args: &[&str],
         stdin: Option<&Path>,
         borrows: bool,
-    ) -> Result<Vec<u8>, String> {
-        let mut spec = ShimSpec::command("git", &self.common);
-        let safe = ["-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false"];
+    ) -> Result<Vec<u8>, TakeOverError> {
+        if self.is_stopped {
+            return Err(TakeOverError::Stopped);
+        }
+        let tree = self.tree;
+        let mut spec = ShimSpec::command("git", &tree.common);
+        let safe = [
+            "-c",
+            "core.hooksPath=/dev/null",
+            "-c",
+            "core.fsmonitor=false",
+            "-c",
+            "pack.packSizeLimit=0",
+        ];
         spec.args = safe.iter().chain(args).map(OsString::from).collect();
         let mut env: BTreeMap<&str, OsString> = [
             ("PATH", std::env::var_os("PATH").unwrap_or_default()),
             ("LC_ALL", "C".into()),
-            ("GIT_DIR", self.common.clone().into()),
+            ("GIT_DIR", tree.common.clone().into()),
             ("GIT_CONFIG_NOSYSTEM", "1".into()),
             ("GIT_CONFIG_GLOBAL", "/dev/null".into()),
             ("GIT_NO_LAZY_FETCH", "1".into()),
@@ -345,9 +445,9 @@ impl LinkedTree {
         ]
         .into();
         if borrows {
-            let objects = self.own.join(SEPARATE).join("objects");
+            let objects = tree.separate_repository().join("objects");
             env.insert("GIT_OBJECT_DIRECTORY", objects.into());
-            env.insert("GIT_INDEX_FILE", self.own.join("index").into());
+            env.insert("GIT_INDEX_FILE", tree.own.join("index").into());
         }
         spec.env = env
             .into_iter()
@@ -360,13 +460,22 @@ impl LinkedTree {
             timeout: GIT_TIMEOUT,
             max_bytes: GIT_BYTES,
         };
-        let run = supervisor.output(&spec, limits, std::future::pending()).await;
-        let run = run.map_err(|error| crate::report::chain(&error))?;
+        let (stop, is_stopped) = (&mut self.stop, &mut self.is_stopped);
+        let cancel = async move {
+            stop.as_mut().await;
+            *is_stopped = true;
+        };
+        let run = self.supervisor.output(&spec, limits, cancel).await;
+        let run = run.map_err(|error| TakeOverError::Git(crate::report::chain(&error)))?;
         if run.is_success() {
             return Ok(run.stdout);
         }
+        if self.is_stopped {
+            return Err(TakeOverError::Stopped);
+        }
         let verb = args.first().copied().unwrap_or_default();
-        Err(format!("`git {verb}` {}", crate::hooks::how_ended(&run.exit)))
+        let how = crate::hooks::how_ended(&run.exit);
+        Err(TakeOverError::Git(format!("`git {verb}` {how}")))
     }
 }
 
@@ -377,7 +486,7 @@ fn remove(own: &Path) -> io::Result<()> {
     removal::remove_at(&folder, OsStr::new(SEPARATE)).map(|_| ())
 }
 
-/// Whether there are only files and folders, and none deeper than git makes them.
+/// Returns whether there are only files and folders, and none deeper than git makes them.
 fn is_plain(folder: &Path, depth: u32) -> io::Result<bool> {
     if depth == 0 || !folder.symlink_metadata()?.is_dir() {
         return Ok(false);
@@ -393,14 +502,14 @@ fn is_plain(folder: &Path, depth: u32) -> io::Result<bool> {
     Ok(true)
 }
 
-/// The refs of a repository that an agent may have written.
+/// Returns the refs of a repository that an agent may have written.
 pub(super) fn refs(repository: &Path) -> io::Result<BTreeMap<String, String>> {
     let mut refs = packed_refs(&repository.join("packed-refs"));
     loose_refs(repository, Path::new("refs"), &mut refs)?;
     Ok(refs)
 }
 
-/// The refs in a file of packed ones, which an agent may have written.
+/// Returns the refs in a file of packed ones, which an agent may have written.
 fn packed_refs(file: &Path) -> BTreeMap<String, String> {
     let text = untrusted::read(file, MAX_PACKED_REFS).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
@@ -411,11 +520,16 @@ fn packed_refs(file: &Path) -> BTreeMap<String, String> {
         .collect()
 }
 
+/// The branch that the content of a `HEAD` names.
+fn branch_of(head: &str) -> Option<&str> {
+    head.strip_prefix("ref:").map(str::trim)
+}
+
 fn is_hash(text: &str) -> bool {
     matches!(text.len(), 40 | 64) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// The refs below `path` of a repository that have files of their own.
+/// Adds the refs below `path` of a repository that have files of their own.
 fn loose_refs(repository: &Path, path: &Path, refs: &mut BTreeMap<String, String>) -> io::Result<()> {
     let folder = repository.join(path);
     if !folder.symlink_metadata().is_ok_and(|facts| facts.is_dir()) {

@@ -50,4 +50,5 @@ mod templates;
 mod trace;
 mod vex_agent;
 mod webhooks;
+mod work_trees;
 mod workspaces_hooks;

@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::support::*;
 
 /// A world whose agent runs `script`, with a key in its user's home. `/tmp` would not be seen within bubblewrap.
-fn world(script: &str) -> World {
+pub fn world(script: &str) -> World {
     let world = World::below(Path::new("/var/tmp"), &[("1", "todo")]);
     world.env.write("home/.ssh/key", "KEY");
     world.env.write("home/.cache/own", "");
@@ -188,7 +188,7 @@ fn a_private_home_is_of_one_issue_and_its_login_of_all() {
     assert!(kept.contains("new"), "{kept}");
 }
 
-fn git(folder: &Path, line: &str) -> String {
+pub fn git(folder: &Path, line: &str) -> String {
     let output = std::process::Command::new("sh")
         .args(["-ec", line])
         .current_dir(folder)
