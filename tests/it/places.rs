@@ -67,11 +67,16 @@ fn keys_in_the_home_of_the_user_database_are_hidden_from_a_daemon_without_home()
 
 #[test]
 fn a_variable_that_moves_keys_hides_where_they_are() {
-    let world = world("cat \"$KEYS/docker/config.json\" \"$KEYS/xdg/gh/hosts.yml\" > got 2> why; true");
+    let script =
+        "cat $KEYS/docker/config.json > docker; cat $KEYS/xdg/gh/hosts.yml > xdg; cat $KEYS/open > open";
+    let world = world(script);
+    world.env.write("keys/open", "open");
     world.env.write("keys/docker/config.json", "TOKEN");
     world.env.write("keys/xdg/gh/hosts.yml", "TOKEN");
     let keys = world.env.path("keys");
-    let world = world.set("/agents/a/env", json!({"KEYS": keys}));
+    // The agent's own folder for settings is another one.
+    let env = json!({"KEYS": keys, "XDG_CONFIG_HOME": "/elsewhere"});
+    let world = world.set("/agents/a/env", env);
     let variables = [
         ("DOCKER_CONFIG", keys.join("docker")),
         ("XDG_CONFIG_HOME", keys.join("xdg")),
@@ -79,7 +84,8 @@ fn a_variable_that_moves_keys_hides_where_they_are() {
     let mut command = world.env.vik(&["run", "--once"]);
     command.envs(variables);
     world.start_command(command).done().expect(0);
-    assert_eq!(world.workspace_file("1", "got"), "");
+    let file = |name: &str| world.workspace_file("1", name);
+    assert_eq!([file("docker"), file("xdg"), file("open")], ["", "", "open"]);
 }
 
 #[test]
