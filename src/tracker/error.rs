@@ -45,10 +45,12 @@ pub enum TrackerError {
         source: std::io::Error,
     },
     /// Another writer holds the lock for too long.
-    #[error("another process has held the lock of {dir} for {} s", waited.as_secs(), dir = dir.display())]
+    #[error("{file} of the user {owner} has been locked for {} s", waited.as_secs(), file = file.display())]
     LockHeld {
-        /// The folder.
-        dir: PathBuf,
+        /// The file that is the lock; the folder, where the file system cannot have one.
+        file: PathBuf,
+        /// The name of its owner.
+        owner: String,
         /// How long it was waited for.
         waited: Duration,
     },
@@ -173,7 +175,10 @@ impl TrackerError {
                 "use letters, digits, `.`, `_` and `-`, at most 100, and begin with a letter or a digit"
             }
             Self::Entangled { .. } => "change it by hand, or make it a plain `key: value` line",
-            Self::LockHeld { .. } => "see who it is with `fuser` or `lsof` on the folder",
+            Self::LockHeld { .. } => {
+                "`fuser` or `lsof` shows who uses it; if that is no writer, a killed one left it: \
+                run `rm .vik-lock` in the issues folder"
+            }
             _ => return None,
         })
     }

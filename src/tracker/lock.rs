@@ -4,6 +4,10 @@
 //! could keep everybody else out. Here the lock is a name in the folder: making it needs the right to write there, and
 //! every process finds it, whatever its home, user or sandbox is. The file is locked before it gets that name and loses the
 //! name before it is unlocked, so a file under that name that can be locked is one whose maker died.
+//!
+//! Two leftovers of a killed writer stay until somebody removes them: another user's, which cannot be opened, and one that
+//! somebody who may only read it has locked since. Locks of byte ranges would show that the maker died, but not who may remove
+//! the name: a reader's lock keeps out every exclusive one.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -19,7 +23,7 @@ use vik_proc::untrusted;
 use crate::workspace::fs::{create_new_private, open_folder};
 
 /// The name of the lock. Like those of all temporary files it begins with a dot: it is no issue.
-const NAME: &str = ".vik-lock";
+pub(super) const NAME: &str = ".vik-lock";
 
 /// Versions before 0.3 lock the folder itself, for moments. Who holds that lock for longer is not one of them.
 const OLDER_VERSIONS: Duration = Duration::from_secs(1);

@@ -4,14 +4,15 @@ use std::ffi::{OsStr, OsString};
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
 use std::ops::Deref;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use nix::unistd::{Uid, User};
 use vik_proc::untrusted;
 
 use super::error::{Broken, TrackerError};
-use super::lock::FolderLock;
+use super::lock::{self, FolderLock};
 use crate::workspace::fs::{list_folder, open_folder};
 
 /// The largest file that is taken for an issue, in bytes.
@@ -71,10 +72,28 @@ impl Store {
                 store: self,
                 _lock: lock,
             }),
-            None => Err(TrackerError::LockHeld {
-                dir: self.dir,
-                waited: PATIENCE,
-            }),
+            None => Err(self.lock_held()),
+        }
+    }
+
+    /// Returns who holds the lock.
+    pub(super) fn lock_held(&self) -> TrackerError {
+        let mut file = self.path(OsStr::new(lock::NAME));
+        let facts = file.symlink_metadata().or_else(|_| {
+            file.clone_from(&self.dir);
+            file.symlink_metadata()
+        });
+        let owner = facts.map_or_else(
+            |_| "unknown".to_owned(),
+            |facts| {
+                let user = User::from_uid(Uid::from_raw(facts.uid())).ok().flatten();
+                user.map_or_else(|| facts.uid().to_string(), |user| user.name)
+            },
+        );
+        TrackerError::LockHeld {
+            file,
+            owner,
+            waited: PATIENCE,
         }
     }
 

@@ -363,6 +363,26 @@ fn writers_at_the_same_time_lose_nothing() {
 }
 
 #[test]
+fn a_lock_that_stays_is_named_with_its_owner_and_what_removes_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join(".vik-lock");
+    std::fs::write(&file, "").unwrap();
+    let error = super::store::Store::open(dir.path()).unwrap().lock_held();
+    let user = nix::unistd::User::from_uid(nix::unistd::getuid())
+        .unwrap()
+        .unwrap();
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "{} of the user {} has been locked for 30 s",
+            file.display(),
+            user.name
+        )
+    );
+    assert!(error.hint().unwrap().contains("rm .vik-lock"));
+}
+
+#[test]
 fn an_editor_that_saves_in_between_is_noticed() {
     let (_dir, tracker) = tracker();
     put(&tracker, "1.md", "---\nid: 1\nstate: a\n---\nold\n");
