@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use vik_api::{AttemptView, OutputView, RunState, RunView, SpendView, Status};
 use vik_core::ids::{IssueId, RunId, SessionId};
 use vik_core::limits::estimated;
+use vik_core::outcome::CostSource;
 use vik_store::ledger::{LedgerError, Reader, StoredAttempt, StoredRun};
 use vik_store::{AttemptFiles, History, PastAttempt, StoreError};
 
@@ -189,16 +190,29 @@ fn view(attempt: &PastAttempt, books: &Books, status: Option<&Status>) -> Attemp
             || booked.and_then(|booked| booked.report.reason.clone()),
             |ended| ended.reason.clone(),
         ),
-        exit_code: ended.and_then(|ended| ended.exit_code),
+        exit_code: ended.map_or_else(
+            || booked.and_then(|booked| booked.report.exit_code),
+            |ended| ended.exit_code,
+        ),
         started_at: record.started_at,
         ended_at: attempt.ended_at.or(booked.map(|booked| booked.at)),
         duration_ms: ended.map(|ended| ended.duration_ms),
         usage: ended
             .map(|ended| ended.usage)
+            .or(booked.map(|booked| booked.report.usage))
             .or(live.map(|live| live.usage))
             .unwrap_or_default(),
-        cost_usd: ended.and_then(|ended| ended.cost_usd),
-        cost_source: ended.map(|ended| ended.cost_source).unwrap_or_default(),
+        cost_usd: ended.map_or_else(
+            || {
+                let booked = booked.filter(|booked| booked.source != CostSource::None);
+                booked.map(|booked| booked.charged.usd.usd())
+            },
+            |ended| ended.cost_usd,
+        ),
+        cost_source: ended
+            .map(|ended| ended.cost_source)
+            .or(booked.map(|booked| booked.source))
+            .unwrap_or_default(),
         charged: booked.map(|booked| {
             let estimated = estimated(booked.report.spend, booked.charged, booked.source);
             SpendView::of(booked.charged, estimated)

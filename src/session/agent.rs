@@ -258,21 +258,18 @@ impl Work<'_> {
         supervised: Supervised,
         mut follower: Follower,
         began: Instant,
-        stopping: Option<Trouble>,
+        mut stopping: Option<Trouble>,
     ) -> Result<(), Cut> {
         self.attempt.live.set(|facts| facts.phase = LivePhase::Running);
         let handle = supervised.handle();
         let stage = self.start().stage.clone();
         let mut clocks = Clocks::new(&stage, began, self.files.stderr());
-        let (mut gate, mut stopping) = match self.gate() {
-            Ok(gate) => (gate, stopping),
-            Err(error) => {
-                let trouble = broken("cannot answer the agent", &error);
-                (None, stopping.or_else(|| Some(self.stop(&handle, trouble))))
-            }
-        };
-        let mut told = Spend::default();
         let (mut killed, mut detaching, mut warned) = (false, false, 0);
+        let mut gate = self.gate().unwrap_or_else(|error| {
+            self.fail(&handle, &FollowError::Tell(error), &mut stopping, &mut detaching);
+            None
+        });
+        let mut told = Spend::default();
         let orders = self.attempt.orders.clone();
         let has_login = self.kept.profile.home == Home::Private;
         let keeping_up = has_login.then(|| self.logins().keep_up());
@@ -300,7 +297,7 @@ impl Work<'_> {
                 answered = answered(&orders, gate.as_ref()), if stopping.is_none() => {
                     let heard = gate.as_mut().map_or(Ok(()), |gate| gate.hear(&answered, &mut follower));
                     if let Err(error) = heard {
-                        stopping = Some(self.stop(&handle, broken("cannot answer the agent", &error)));
+                        self.fail(&handle, &error, &mut stopping, &mut detaching);
                     }
                 }
                 () = tokio::time::sleep(follower.wait()) => {
@@ -309,18 +306,12 @@ impl Work<'_> {
                     if let Some(gate) = gate.as_mut().filter(|_| looked.is_ok() && stopping.is_none()) {
                         looked = gate.tend(&mut follower);
                     }
-                    if let Err(FollowError::Log(error) | FollowError::Tell(error)) = &looked
-                        && self.see_disk(error)
+                    if let Err(error) = looked {
+                        self.fail(&handle, &error, &mut stopping, &mut detaching);
+                    } else if let Some(trouble) = clocks.ran_out(&mut follower, gate.as_ref())
                         && stopping.is_none()
                         && !detaching
                     {
-                        // The agent is well: what it prints is its own file, and mapped by the next daemon.
-                        detaching = true;
-                        self.let_go(&handle);
-                    }
-                    let looked = looked.err().map(|error| Trouble::failed(FailureClass::Agent, report::chain(&error)));
-                    let trouble = looked.or_else(|| clocks.ran_out(&mut follower, gate.as_ref()));
-                    if let Some(trouble) = trouble.filter(|_| stopping.is_none() && !detaching) {
                         stopping = Some(self.stop(&handle, trouble));
                     }
                     if let Some(overrun) = follower.overrun().filter(|_| stopping.is_none() && !detaching) {
@@ -353,6 +344,28 @@ impl Work<'_> {
         }
         handle.stop();
         trouble
+    }
+
+    /// Stops the agent, as its output or its answers cannot be handled. Where the disk is broken the agent is well: it is
+    /// left to its shim, and the next daemon maps what it prints.
+    fn fail(
+        &self,
+        handle: &Handle,
+        error: &FollowError,
+        stopping: &mut Option<Trouble>,
+        detaching: &mut bool,
+    ) {
+        let is_broken = error.store().is_some_and(|error| self.see_disk(error));
+        if stopping.is_some() || *detaching {
+            return;
+        }
+        if is_broken {
+            *detaching = true;
+            self.let_go(handle);
+        } else {
+            let trouble = Trouble::failed(FailureClass::Agent, report::chain(error));
+            *stopping = Some(self.stop(handle, trouble));
+        }
     }
 
     /// Leaves the agent to its shim, where that has a grace.
@@ -411,9 +424,6 @@ impl Work<'_> {
         let mut finished = match follower.finish().await {
             Ok(finished) => finished,
             Err(error) => {
-                if let FollowError::Log(error) = &error {
-                    self.see_disk(error);
-                }
                 // Why it was stopped says more than what came of that.
                 let known = unproven(&proof).or_else(|| self.overrun()).or(stopping);
                 return Err(known
@@ -421,10 +431,17 @@ impl Work<'_> {
                     .into());
             }
         };
-        let stopping = stopping
+        let mut stopping = stopping
             .or_else(|| self.overrun())
             .or_else(|| finished.overrun.as_ref().map(took_too_much));
-        self.log = Some(finished.log);
+        match finished.log {
+            Ok(log) => self.log = Some(log),
+            Err(error) => {
+                self.see_disk(&error);
+                // Why it was stopped says more than what came of that.
+                stopping.get_or_insert_with(|| broken("its output was not kept", &*error));
+            }
+        }
         self.answered = Some(finished.answered);
         self.take_in(&mut *finished.adapter);
         match (unproven(&proof), stopping, lost) {

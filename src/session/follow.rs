@@ -11,6 +11,7 @@ use std::cell::RefCell;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
@@ -51,13 +52,24 @@ pub enum FollowError {
     Read(#[source] io::Error),
     /// The session log cannot be written.
     #[error("cannot write the session log")]
-    Log(#[from] StoreError),
+    Log(#[source] Arc<StoreError>),
     /// What the agent waits for cannot be kept.
     #[error("cannot answer the agent")]
     Tell(#[source] StoreError),
     /// The agent does not keep to what it was told.
     #[error("{0}")]
     Broken(String),
+}
+
+impl FollowError {
+    /// The error of the file that could not be written.
+    pub(super) fn store(&self) -> Option<&StoreError> {
+        match self {
+            Self::Log(error) => Some(error),
+            Self::Tell(error) => Some(error),
+            Self::Read(_) | Self::Broken(_) => None,
+        }
+    }
 }
 
 /// The reader of one raw file.
@@ -76,6 +88,8 @@ pub struct Follower {
     words: Vec<Word>,
     kept: KeptOutput,
     overrun: Option<Overrun>,
+    /// The first error of the log: nothing more is written to it, and the output is still mapped.
+    log_error: Option<Arc<StoreError>>,
     /// Whether the agent's model has answered.
     answered: bool,
 }
@@ -118,8 +132,8 @@ impl OpenTools {
 pub struct Finished {
     /// It has seen every line.
     pub adapter: Box<dyn Adapter>,
-    /// It has every event.
-    pub log: SessionLog,
+    /// It has every event; or why it has not.
+    pub log: Result<SessionLog, Arc<StoreError>>,
     /// Whether the agent's model has answered, in what this daemon and earlier ones read.
     pub answered: bool,
     /// Whether what is kept of the agent takes too much of the disk.
@@ -160,6 +174,7 @@ impl Follower {
             tools: OpenTools::default(),
             kept,
             overrun: None,
+            log_error: None,
             answered: false,
         })
     }
@@ -226,25 +241,35 @@ impl Follower {
     /// Writes an event of Vik's own.
     ///
     /// # Errors
-    /// When the log cannot be written.
+    /// When the log cannot be written, now or before.
     pub fn say(&mut self, at: Timestamp, event: &Event<'_>) -> Result<(), FollowError> {
-        self.log.push(at, event)?;
-        Ok(self.log.flush()?)
+        self.write(|log| {
+            log.push(at, event)?;
+            log.flush()
+        });
+        self.check_log()
     }
 
     /// Leaves the file to the next daemon: what was mapped is in the log.
     ///
     /// # Errors
-    /// When the log cannot be written.
+    /// When the log cannot be written, now or before.
     pub fn leave(mut self) -> Result<(), FollowError> {
-        Ok(self.log.flush()?)
+        self.write(SessionLog::flush);
+        self.check_log()
     }
 
     /// Reads and maps what is there, at most one slice. Returns whether there may be more.
     ///
     /// # Errors
-    /// When reading fails, or the log cannot be written.
+    /// When reading fails. Also when the log cannot be written, now or before: the slice is mapped all the same.
     pub fn look(&mut self) -> Result<bool, FollowError> {
+        let more = self.read_slice()?;
+        self.check_log()?;
+        Ok(more)
+    }
+
+    fn read_slice(&mut self) -> Result<bool, FollowError> {
         SLICE.with_borrow_mut(|slice| {
             slice.resize(SLICE_BYTES, 0);
             self.skip_hole()?;
@@ -256,12 +281,12 @@ impl Follower {
             };
             if count == 0 {
                 self.wait = (self.wait * 2).min(LOOK.1);
-                self.log.flush()?;
+                self.write(SessionLog::flush);
                 return Ok(false);
             }
             self.wait = LOOK.0;
             self.heard = Instant::now();
-            self.map_lines(&slice[..count])?;
+            self.map_lines(|lines, raw, sink| lines.feed(raw, &slice[..count], sink));
             if self.overrun.is_none() {
                 self.overrun = self.kept.overrun();
                 if self.overrun.is_some() {
@@ -271,6 +296,19 @@ impl Follower {
             self.track();
             Ok(count == SLICE_BYTES)
         })
+    }
+
+    /// Writes to the log, unless it has failed. A later write would leave a gap: the log ends where it failed.
+    fn write(&mut self, write: impl FnOnce(&mut SessionLog) -> Result<(), StoreError>) {
+        if self.log_error.is_none() {
+            self.log_error = write(&mut self.log).err().map(Arc::new);
+        }
+    }
+
+    fn check_log(&self) -> Result<(), FollowError> {
+        self.log_error
+            .clone()
+            .map_or(Ok(()), |error| Err(FollowError::Log(error)))
     }
 
     /// Passes over a part of the file that was never written, in a line that is too long anyway: a file can seem to hold
@@ -288,26 +326,18 @@ impl Follower {
         Ok(())
     }
 
-    fn map_lines(&mut self, fresh: &[u8]) -> Result<(), FollowError> {
-        let at = Timestamp::now();
-        let mut lines = std::mem::take(&mut self.lines);
-        let mut mapper = self.mapper(at);
-        let mapped = lines.feed(mapper.raw, fresh, &mut |line| mapper.line(line));
-        self.lines = lines;
-        Ok(mapped?)
-    }
-
-    fn mapper(&mut self, at: Timestamp) -> Mapper<'_> {
-        Mapper {
-            at,
-            raw: &self.raw,
+    fn map_lines(&mut self, split: impl FnOnce(&mut Lines, &File, &mut dyn FnMut(Line<'_>))) {
+        let mut mapper = Mapper {
+            at: Timestamp::now(),
             adapter: &mut *self.adapter,
             log: &mut self.log,
+            log_error: &mut self.log_error,
             tools: &mut self.tools,
             told: &mut self.told,
             words: &mut self.words,
             answered: &mut self.answered,
-        }
+        };
+        split(&mut self.lines, &self.raw, &mut |line| mapper.line(line));
     }
 
     fn track(&mut self) {
@@ -326,24 +356,22 @@ impl Follower {
     /// The process is gone: maps the rest, a last line without a newline too, and returns what is left of it.
     ///
     /// # Errors
-    /// When reading fails, or the log cannot be written.
+    /// When reading fails.
     pub async fn finish(mut self) -> Result<Finished, FollowError> {
-        while self.look()? {
+        while self.read_slice()? {
             tokio::task::yield_now().await;
         }
         // A read may end early at a line: go on until there is nothing.
         while !self.at_end()? {
-            self.look()?;
+            self.read_slice()?;
             tokio::task::yield_now().await;
         }
-        let mut lines = std::mem::take(&mut self.lines);
-        let mut mapper = self.mapper(Timestamp::now());
-        lines.finish(mapper.raw, &mut |line| mapper.line(line))?;
+        self.map_lines(Lines::finish);
         self.track();
-        self.log.flush()?;
+        self.write(SessionLog::flush);
         Ok(Finished {
             adapter: self.adapter,
-            log: self.log,
+            log: self.log_error.map_or(Ok(self.log), Err),
             answered: self.answered,
             overrun: self.overrun,
         })
@@ -359,9 +387,9 @@ impl Follower {
 /// What makes events of lines.
 struct Mapper<'f> {
     at: Timestamp,
-    raw: &'f File,
     adapter: &'f mut dyn Adapter,
     log: &'f mut SessionLog,
+    log_error: &'f mut Option<Arc<StoreError>>,
     tools: &'f mut OpenTools,
     told: &'f mut u64,
     words: &'f mut Vec<Word>,
@@ -369,17 +397,17 @@ struct Mapper<'f> {
 }
 
 impl Mapper<'_> {
-    fn line(&mut self, line: Line<'_>) -> Result<(), StoreError> {
+    fn line(&mut self, line: Line<'_>) {
         match line {
             Line::Whole(line) => self.whole(line),
             Line::Cut { head, bytes, offset } => self.cut(head, bytes, offset),
         }
     }
 
-    fn whole(&mut self, line: &[u8]) -> Result<(), StoreError> {
+    fn whole(&mut self, line: &[u8]) {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         if line.is_empty() {
-            return Ok(());
+            return;
         }
         // All that is known of the agent comes from here: nothing behind it has seen a secret.
         let text = String::from_utf8_lossy(line);
@@ -387,31 +415,33 @@ impl Mapper<'_> {
         let Self {
             adapter,
             log,
+            log_error,
             tools,
             told,
             at,
             answered,
             ..
         } = self;
-        let mut result = Ok(());
         adapter.line(masked.as_bytes(), &mut |event: Event<'_>| {
             tools.note(&event);
             **answered |= event.is_answer();
             if **told > 0 {
                 **told -= 1;
-            } else if result.is_ok() {
-                result = log.push(*at, &event);
+            } else if log_error.is_none() {
+                **log_error = log.push(*at, &event).err().map(Arc::new);
             }
         });
         self.words.append(&mut self.adapter.words());
-        result
     }
 
     /// A line that is too long is no event of the agent's: the adapter does not see it, and what follows it decides.
-    fn cut(&mut self, start: &[u8], bytes: u64, offset: u64) -> Result<(), StoreError> {
+    fn cut(&mut self, start: &[u8], bytes: u64, offset: u64) {
         if *self.told > 0 {
             *self.told -= 1;
-            return Ok(());
+            return;
+        }
+        if self.log_error.is_some() {
+            return;
         }
         let masker = vik_mask::process();
         let text = String::from_utf8_lossy(&start[..start.len().min(KEPT_OF_CUT + masker.around())]);
@@ -421,7 +451,7 @@ impl Mapper<'_> {
             bytes: Some(bytes),
             offset: Some(offset),
         };
-        self.log.push(self.at, &event)
+        *self.log_error = self.log.push(self.at, &event).err().map(Arc::new);
     }
 }
 

@@ -62,37 +62,26 @@ impl Lines {
     }
 
     /// Takes what was read next from `file`, and hands on each line that ends in it.
-    pub(super) fn feed<E>(
-        &mut self,
-        file: &File,
-        mut fresh: &[u8],
-        sink: &mut impl FnMut(Line<'_>) -> Result<(), E>,
-    ) -> Result<(), E> {
+    pub(super) fn feed(&mut self, file: &File, mut fresh: &[u8], sink: &mut dyn FnMut(Line<'_>)) {
         while let Some(end) = memchr::memchr(b'\n', fresh) {
             let line = &fresh[..end];
             if self.length == 0 && line.len() as u64 <= self.longest {
                 self.offset += line.len() as u64 + 1;
-                sink(Line::Whole(line))?;
+                sink(Line::Whole(line));
             } else {
                 self.extend(line);
-                self.end(file, sink)?;
+                self.end(file, sink);
             }
             fresh = &fresh[end + 1..];
         }
         self.extend(fresh);
-        Ok(())
     }
 
     /// Hands on a last line that has no newline.
-    pub(super) fn finish<E>(
-        &mut self,
-        file: &File,
-        sink: &mut impl FnMut(Line<'_>) -> Result<(), E>,
-    ) -> Result<(), E> {
-        if self.length == 0 {
-            return Ok(());
+    pub(super) fn finish(&mut self, file: &File, sink: &mut dyn FnMut(Line<'_>)) {
+        if self.length > 0 {
+            self.end(file, sink);
         }
-        self.end(file, sink)
     }
 
     /// Whether the current line is too long already: only its length and its end matter.
@@ -111,13 +100,13 @@ impl Lines {
         self.length = self.length.saturating_add(bytes.len() as u64);
     }
 
-    fn end<E>(&mut self, file: &File, sink: &mut impl FnMut(Line<'_>) -> Result<(), E>) -> Result<(), E> {
+    fn end(&mut self, file: &File, sink: &mut dyn FnMut(Line<'_>)) {
         let (offset, bytes) = (self.offset, self.length);
         let held = std::mem::take(&mut self.held);
         self.offset = offset.saturating_add(bytes).saturating_add(1);
         self.length = 0;
-        let done = if held.len() as u64 == bytes && bytes <= self.longest {
-            sink(Line::Whole(&held))
+        if held.len() as u64 == bytes && bytes <= self.longest {
+            sink(Line::Whole(&held));
         } else {
             // A file that its agent has cut short does not have it any more.
             match self.read_back(file, offset, bytes) {
@@ -128,12 +117,11 @@ impl Lines {
                     offset,
                 }),
             }
-        };
+        }
         if held.capacity() <= KEPT_CAPACITY {
             self.held = held;
             self.held.clear();
         }
-        done
     }
 
     fn read_back(&self, file: &File, offset: u64, bytes: u64) -> Option<Vec<u8>> {
@@ -148,7 +136,6 @@ impl Lines {
 
 #[cfg(test)]
 mod tests {
-    use std::convert::Infallible;
     use std::io::Write;
 
     use proptest::prelude::*;
@@ -167,17 +154,16 @@ mod tests {
                     format!("{}... {bytes} at {offset}", String::from_utf8_lossy(head))
                 }
             });
-            Ok::<_, Infallible>(())
         };
         let mut rest = content;
         for chunk in chunks {
             let (now, later) = rest.split_at(chunk.min(rest.len()));
-            lines.feed(&file, now, &mut sink).unwrap();
+            lines.feed(&file, now, &mut sink);
             assert!(lines.held.len() <= 5);
             rest = later;
         }
-        lines.feed(&file, rest, &mut sink).unwrap();
-        lines.finish(&file, &mut sink).unwrap();
+        lines.feed(&file, rest, &mut sink);
+        lines.finish(&file, &mut sink);
         found
     }
 
@@ -195,10 +181,9 @@ mod tests {
         let mut cut = false;
         let mut sink = |line: Line<'_>| {
             cut |= matches!(line, Line::Cut { bytes: 8, .. });
-            Ok::<_, Infallible>(())
         };
-        lines.feed(&file, b"12345678", &mut sink).unwrap();
-        lines.feed(&file, b"\n", &mut sink).unwrap();
+        lines.feed(&file, b"12345678", &mut sink);
+        lines.feed(&file, b"\n", &mut sink);
         assert!(cut);
     }
 

@@ -1,6 +1,9 @@
 use std::io::Write;
+use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 
+use nix::fcntl::{FcntlArg, SealFlag, fcntl};
+use nix::sys::memfd::{MFdFlags, memfd_create};
 use vik_core::outcome::Usage;
 use vik_core::workflow::{AgentProfile, ArgsStyle, Home, OutputFormat, Permission, Runtime};
 
@@ -65,7 +68,10 @@ impl Files {
 
     /// A daemon that takes the session up.
     fn follower(&self) -> Follower {
-        let again = SessionLog::reopen(&self.log).unwrap();
+        self.follower_of(SessionLog::reopen(&self.log).unwrap())
+    }
+
+    fn follower_of(&self, again: vik_store::Reopened) -> Follower {
         let adapter = vik_agents::adapter(&profile(), None);
         let kept = KeptOutput {
             files: vec![self.raw.clone(), self.log.clone()],
@@ -220,4 +226,73 @@ async fn a_log_that_takes_more_than_the_output_may_is_not_written_to_the_end() {
     assert_eq!(finished.adapter.usage().0.total(), 12, "what it used is known");
     let size = std::fs::metadata(&files.log).unwrap().len();
     assert!(size < 16 << 20, "{size}");
+}
+
+/// A file in memory for a log, which grows until it is sealed, as on a disk that becomes full.
+struct SealedLog(File);
+
+impl SealedLog {
+    fn new() -> Self {
+        let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
+        Self(memfd_create(c"log", flags).unwrap().into())
+    }
+
+    fn open(&self) -> vik_store::Reopened {
+        SessionLog::reopen(&PathBuf::from(format!("/proc/self/fd/{}", self.0.as_raw_fd()))).unwrap()
+    }
+
+    fn seal(&self) {
+        fcntl(&self.0, FcntlArg::F_ADD_SEALS(SealFlag::F_SEAL_GROW)).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_log_that_fails_at_any_event_loses_no_usage() {
+    for cut in 0..=RAW.len() {
+        let files = Files::new();
+        let log = SealedLog::new();
+        std::fs::write(&files.raw, &RAW.as_bytes()[..cut]).unwrap();
+        let mut follower = files.follower_of(log.open());
+        while follower.look().unwrap() {}
+        log.seal();
+        std::fs::write(&files.raw, RAW).unwrap();
+        let mut finished = follower.finish().await.unwrap();
+        // The last event is the one of the last line, which has no newline.
+        assert!(finished.log.is_err(), "sealed at {cut}");
+        let conclusion = finished.adapter.conclude(vik_agents::Exit::Code(0), "");
+        assert_eq!(conclusion.usage.total(), 12, "sealed at {cut}");
+        assert!(conclusion.ok && finished.answered, "sealed at {cut}");
+        assert_eq!(
+            conclusion.provider_session_id.as_deref(),
+            Some("01a1ffcd-34e9-78d1-bc6d-b647a491f028")
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_log_that_fails_within_a_slice_keeps_what_it_had_and_later_lines_are_mapped() {
+    let files = Files::new();
+    let log = SealedLog::new();
+    log.seal();
+    let (first, rest) = RAW.split_once('\n').unwrap();
+    // The log writes in the middle of a slice; the long line must be read back from where it is.
+    let (many, long) = ("x\n".repeat(50_000), " ".repeat(1 << 20));
+    std::fs::write(&files.raw, format!("{first}\n{many}{long}{rest}\n{many}")).unwrap();
+    let mut follower = files.follower_of(log.open());
+    while let Err(error) = follower.look() {
+        assert!(matches!(error, FollowError::Log(_)), "{error}");
+        if follower.at_end().unwrap() {
+            break;
+        }
+    }
+    let limit = Event::note("a limit is near".to_owned());
+    assert!(follower.say(Timestamp::now(), &limit).is_err());
+    assert_eq!(follower.usage().0.total(), 12);
+    let finished = follower.finish().await.unwrap();
+    assert!(finished.log.is_err());
+    assert_eq!(
+        log.0.metadata().unwrap().len(),
+        0,
+        "nothing is written after an error"
+    );
 }

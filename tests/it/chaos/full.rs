@@ -1,7 +1,9 @@
 //! A disk that is full, or broken, from the nth write on: the daemon stops before it acts, and the next one loses nothing.
 
+use serde_json::json;
+
 use super::rig::Rig;
-use crate::support::{Done, eventually};
+use crate::support::{Done, World, eventually};
 
 fn issues() -> [String; 1] {
     ["1".to_owned()]
@@ -107,4 +109,53 @@ fn a_disk_that_fills_under_an_attempt_fails_it_and_not_the_daemon() {
             break;
         }
     }
+}
+
+/// What the agent has used is in its raw output, whatever becomes of the session log.
+#[test]
+fn an_attempt_whose_log_cannot_be_written_is_charged_what_its_agent_used() {
+    // The log is written in the middle of what is read at once.
+    let message = json!({"type": "item.completed", "item":
+        {"id": "i1", "type": "agent_message", "text": "a message of the agent ".repeat(20)}});
+    let usage =
+        json!({"type": "turn.completed", "usage": {"input_tokens": 1_000_000, "output_tokens": 500_000}});
+    let printed = format!("{}{usage}\n", format!("{message}\n").repeat(400));
+    let mut seen = 0;
+    for write in 1.. {
+        let world = World::new(&[("1", "todo")]).attempts(1);
+        world.env.write("work/printed", &printed);
+        let command = format!("cat {}", world.env.work().join("printed").display());
+        let agent = json!({"runtime": "codex", "model": "scripted", "command": ["sh", "-c", command],
+            "price": {"input": 1.0, "cached_input": 1.0, "output": 2.0}});
+        let world = world.set("/agents/a", agent);
+        let fault = format!("files:{write}");
+        let done = world
+            .start_with(&["run", "--once"], &[("VIK_DISK_FAULT", &fault)])
+            .done();
+        if done.code == 0 {
+            break;
+        }
+        let session = world.session("1");
+        let raw = std::fs::read_to_string(session.file(".raw.jsonl")).unwrap_or_default();
+        if raw != printed {
+            // The agent was never started, or killed as its start could not be noted.
+            continue;
+        }
+        let attempt = &world.runs()[0]["attempts"][0];
+        let reason = attempt["reason"].as_str().unwrap_or_default();
+        let charged = json!({
+            "tokens": 1_500_000, "cost_usd": 2.0, "estimated_tokens": 0, "estimated_usd": 0.0
+        });
+        if attempt["outcome"] == "failed" {
+            seen += 1;
+            assert!(reason.contains("the disk is full"), "write {write}: {attempt:#}");
+        }
+        assert_eq!(attempt["charged"], charged, "write {write}: {attempt:#}");
+        assert_eq!(
+            attempt["usage"]["input_tokens"], 1_000_000,
+            "write {write}: {attempt:#}"
+        );
+        assert_eq!(attempt["cost_usd"], 2.0, "write {write}: {attempt:#}");
+    }
+    assert!(seen > 0, "no write was that of the log");
 }
