@@ -56,6 +56,17 @@ fn pulled(state: &str) -> String {
     list
 }
 
+/// Issues of which each waits for the next one.
+fn chained() -> Vec<Issue> {
+    let issue = |number: usize| {
+        let next = number + 1;
+        let blocked_by = if next < ISSUES { vec![next.to_string()] } else { Vec::new() };
+        json!({"id": number, "title": "Show cents", "state": "todo", "blocked_by": blocked_by})
+    };
+    let list: Vec<_> = (0..ISSUES).map(issue).collect();
+    Pull::parse(&serde_json::to_vec(&list).unwrap()).unwrap().issues
+}
+
 fn now() -> Now {
     Now {
         wall: Timestamp::UNIX_EPOCH,
@@ -98,6 +109,11 @@ fn intake(criterion: &mut Criterion) {
             |issues| full.handle(now(), Input::Pulled(issues)),
             BatchSize::LargeInput,
         );
+    });
+    let mut chain = scheduler();
+    chain.handle(now(), Input::Pulled(chained()));
+    group.bench_function("list what waits, each for the next", |bencher| {
+        bencher.iter(|| black_box(chain.waiting(now(), 200)));
     });
     group.finish();
 }

@@ -221,7 +221,9 @@ fn block(
         return Ok(None);
     }
     let parked = |id: &IssueId| machines.get(id).and_then(|machine| machine.parked(workflow));
-    let root = nearest(issue, blockers, parked);
+    let open = machines.keys().map(|id| ((*id).clone(), blockers(id))).collect();
+    let roots = nearest(&open, |id| parked(id).is_some());
+    let root = roots.get(issue).and_then(parked);
     Ok(Some(view::hold(&Hold::Blocked { by, root })))
 }
 

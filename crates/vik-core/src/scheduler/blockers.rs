@@ -116,16 +116,11 @@ impl Scheduler {
         }
     }
 
-    /// Finds anew who is held, and tells what changed.
-    pub(super) fn hold_blocked(&mut self, now: Now) {
+    /// Returns the issues that wait for others and all those behind them, each with its open blockers.
+    fn open_blockers(&self) -> BTreeMap<IssueId, Vec<IssueId>> {
         let mut open: BTreeMap<IssueId, Vec<IssueId>> = BTreeMap::new();
-        let mut ahead: Vec<IssueId> = Vec::new();
-        for id in &self.order {
-            if self.waits_for(id).is_some_and(|blockers| !blockers.is_empty()) {
-                ahead.push(id.clone());
-            }
-        }
-        let waiting = ahead.clone();
+        let waits = |id: &&IssueId| self.waits_for(id).is_some_and(|blockers| !blockers.is_empty());
+        let mut ahead: Vec<IssueId> = self.order.iter().filter(waits).cloned().collect();
         while let Some(id) = ahead.pop() {
             if open.contains_key(&id) {
                 continue;
@@ -140,11 +135,17 @@ impl Scheduler {
             ahead.extend(still.iter().cloned());
             open.insert(id, still);
         }
+        open
+    }
+
+    /// Finds anew who is held, and tells what changed.
+    pub(super) fn hold_blocked(&mut self, now: Now) {
+        let open = self.open_blockers();
         let cycles = cycles(&open);
         let mut holds = HashMap::new();
-        for id in waiting {
-            let by = &open[&id];
-            let hold = match cycles.get(&id) {
+        for id in &self.order {
+            let Some(by) = open.get(id) else { continue };
+            let hold = match cycles.get(id) {
                 Some(issues) => Hold::Cycle {
                     issues: Arc::clone(issues),
                 },
@@ -154,7 +155,7 @@ impl Scheduler {
                     root: None,
                 },
             };
-            holds.insert(id, hold);
+            holds.insert(id.clone(), hold);
         }
         let before = std::mem::replace(&mut self.blockers.holds, holds);
         self.tell_blocked(&before, now);
@@ -186,20 +187,14 @@ impl Scheduler {
         }
     }
 
-    /// The parked issue that a blocked one waits for in the end.
-    pub(super) fn root_cause(&self, id: &IssueId) -> Option<RootCause> {
-        nearest(
-            id,
-            |id| {
-                let blockers = self.waits_for(id).unwrap_or_default();
-                blockers
-                    .iter()
-                    .filter(|id| self.waits_for(id).is_some())
-                    .cloned()
-                    .collect()
-            },
-            |id| self.machines.get(id)?.parked(&self.workflow),
-        )
+    /// Returns the parked issue that each blocked one waits for in the end, where there is one. One search finds all.
+    pub(super) fn root_causes(&self) -> HashMap<IssueId, RootCause> {
+        let parked = |id: &IssueId| self.machines.get(id)?.parked(&self.workflow);
+        let nearest = nearest(&self.open_blockers(), |id| parked(id).is_some());
+        nearest
+            .into_iter()
+            .filter_map(|(id, root)| Some((id, parked(&root)?)))
+            .collect()
     }
 
     /// The issues that wait for this one, over others too; sorted.
@@ -225,23 +220,42 @@ impl Scheduler {
     }
 }
 
-/// Follows blockers from an issue to the nearest one that is parked; of several that are as near, the one with the
-/// smallest id. Cycles and ways that meet again are followed once.
-pub fn nearest<T>(
-    start: &IssueId,
-    blockers: impl Fn(&IssueId) -> Vec<IssueId>,
-    parked: impl Fn(&IssueId) -> Option<T>,
-) -> Option<T> {
-    let mut seen = BTreeSet::from([start.clone()]);
-    let mut level = BTreeSet::from([start.clone()]);
-    while !level.is_empty() {
-        let next: BTreeSet<IssueId> = level.iter().flat_map(&blockers).collect();
-        level = next.into_iter().filter(|id| seen.insert(id.clone())).collect();
-        if let Some(found) = level.iter().find_map(&parked) {
-            return Some(found);
+/// Returns, for each issue, the nearest parked one among its blockers and theirs; of several that are as near, the one
+/// with the smallest id. The search starts at the parked issues and follows dependents, level by level.
+pub fn nearest(
+    open: &BTreeMap<IssueId, Vec<IssueId>>,
+    is_parked: impl Fn(&IssueId) -> bool,
+) -> HashMap<IssueId, IssueId> {
+    let mut dependents: HashMap<&IssueId, Vec<&IssueId>> = HashMap::new();
+    for (dependent, blockers) in open {
+        for blocker in blockers {
+            dependents.entry(blocker).or_default().push(dependent);
         }
     }
-    None
+    let mut found: HashMap<IssueId, IssueId> = HashMap::new();
+    // Issues at the same distance from the parked issue beside them, which is sorted.
+    let mut level: Vec<(&IssueId, &IssueId)> = open
+        .keys()
+        .filter(|id| is_parked(id))
+        .map(|id| (id, id))
+        .collect();
+    while !level.is_empty() {
+        let mut next = Vec::new();
+        for (parked, blocker) in level {
+            for dependent in dependents.get(blocker).into_iter().flatten() {
+                if *dependent == parked || found.contains_key(*dependent) {
+                    continue;
+                }
+                found.insert((*dependent).clone(), parked.clone());
+                // Behind one that is parked itself, that one is nearer.
+                if !is_parked(dependent) {
+                    next.push((parked, *dependent));
+                }
+            }
+        }
+        level = next;
+    }
+    found
 }
 
 /// The issues that wait for each other, each with all of its cycle: strongly connected components of more than one
@@ -363,14 +377,10 @@ mod tests {
             ("endless", &["endless"]),
             ("near", &["parked-3", "left"]),
             ("parked-1", &["parked-3"]),
+            ("parked-2", &[]),
+            ("parked-3", &[]),
         ]);
-        let root = |id: &str| {
-            nearest(
-                &id.into(),
-                |id| edges.get(id).cloned().unwrap_or_default(),
-                |id| id.as_str().starts_with("parked").then(|| id.to_string()),
-            )
-        };
+        let found = nearest(&edges, |id| id.as_str().starts_with("parked"));
         for (id, expected) in [
             ("chain", Some("parked-2")),
             ("diamond", Some("parked-1")),
@@ -380,7 +390,60 @@ mod tests {
             ("endless", None),
             ("alone", None),
         ] {
-            assert_eq!(root(id).as_deref(), expected, "{id}");
+            assert_eq!(
+                found.get(&IssueId::from(id)).map(IssueId::as_str),
+                expected,
+                "{id}"
+            );
+        }
+    }
+
+    /// The definition of [`nearest`], for one issue: follows blockers level by level.
+    fn nearest_by_definition(
+        start: &IssueId,
+        open: &BTreeMap<IssueId, Vec<IssueId>>,
+        is_parked: impl Fn(&IssueId) -> bool,
+    ) -> Option<IssueId> {
+        let mut seen = BTreeSet::from([start.clone()]);
+        let mut level = seen.clone();
+        while !level.is_empty() {
+            let next: BTreeSet<_> = level.iter().flat_map(|id| open[id].clone()).collect();
+            level = next.into_iter().filter(|id| seen.insert(id.clone())).collect();
+            if let Some(found) = level.iter().find(|id| is_parked(id)) {
+                return Some(found.clone());
+            }
+        }
+        None
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn nearest_of_all_issues_is_that_of_each(
+            edges in proptest::collection::vec((0..12_u8, 0..12_u8), 0..30),
+            parked in proptest::collection::btree_set(0..12_u8, 0..5),
+        ) {
+            let id = |number: u8| IssueId::new(format!("{number:02}"));
+            let mut open: BTreeMap<_, Vec<_>> = (0..12).map(|number| (id(number), Vec::new())).collect();
+            for (from, to) in edges {
+                open.entry(id(from)).or_default().push(id(to));
+            }
+            let parked: BTreeSet<_> = parked.into_iter().map(id).collect();
+            let is_parked = |id: &IssueId| parked.contains(id);
+            let calls = std::cell::Cell::new(0);
+            let counted = |id: &IssueId| {
+                calls.set(calls.get() + 1);
+                is_parked(id)
+            };
+            let (found, cycles) = (nearest(&open, counted), cycles(&open));
+            proptest::prop_assert!(calls.get() <= 2 * open.len(), "each issue is visited once");
+            for id in open.keys() {
+                // One that waits for itself is held for its cycle, and has no root cause.
+                if is_parked(id) && cycles.contains_key(id) {
+                    continue;
+                }
+                let expected = nearest_by_definition(id, &open, is_parked);
+                proptest::prop_assert_eq!(found.get(id), expected.as_ref(), "{}", id);
+            }
         }
     }
 

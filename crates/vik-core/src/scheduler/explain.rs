@@ -1,5 +1,7 @@
 //! Why something runs, why it does not, and when next.
 
+use std::cell::LazyCell;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -145,7 +147,20 @@ pub struct RootCause {
     pub reason: ParkReason,
 }
 
+/// The root causes of all blocked issues, found when the first is asked for.
+type Roots<'s> = LazyCell<HashMap<IssueId, RootCause>, Box<dyn FnOnce() -> HashMap<IssueId, RootCause> + 's>>;
+
 impl Hold {
+    fn with_root(self, issue: &IssueId, roots: &Roots<'_>) -> Self {
+        match self {
+            Self::Blocked { by, .. } => Self::Blocked {
+                by,
+                root: roots.get(issue).cloned(),
+            },
+            hold => hold,
+        }
+    }
+
     /// The name used in JSON.
     pub fn as_str(&self) -> &'static str {
         match self {
@@ -273,11 +288,12 @@ impl Scheduler {
         let concerns =
             |stage: &&Stage| stage.when_state == *machine.issue().state || machine.run(&stage.name).is_some();
         let slots = self.slots_before(issue, now);
+        let roots = self.lazy_root_causes();
         let stages: Vec<_> = policy
             .stages
             .iter()
             .filter(concerns)
-            .map(|stage| self.explain_stage(machine, stage, now, &slots))
+            .map(|stage| self.explain_stage(machine, stage, now, &slots, &roots))
             .collect();
         let hold = self.hold_of_issue(machine).or_else(|| {
             let matches = |stage: &Stage| stage.when_state == *machine.issue().state;
@@ -300,14 +316,22 @@ impl Scheduler {
         })
     }
 
-    fn explain_stage(&self, machine: &Machine, stage: &Stage, now: Now, slots: &Slots) -> StageExplanation {
+    fn explain_stage(
+        &self,
+        machine: &Machine,
+        stage: &Stage,
+        now: Now,
+        slots: &Slots,
+        roots: &Roots<'_>,
+    ) -> StageExplanation {
         let run = machine.run(&stage.name);
         let last = run.and_then(|run| run.last.as_ref());
         let active = run.and_then(Run::active);
         let hold = match active {
             Some(_) => None,
             None => self.hold(machine, stage, now, slots),
-        };
+        }
+        .map(|hold| hold.with_root(&machine.issue().id, roots));
         let intent = match active {
             Some(start) => Some(start.intent.clone()),
             None => Intent::resolve(stage, machine.issue()).ok(),
@@ -324,6 +348,10 @@ impl Scheduler {
             next: hold.as_ref().and_then(Hold::until),
             hold,
         }
+    }
+
+    fn lazy_root_causes(&self) -> Roots<'_> {
+        LazyCell::new(Box::new(|| self.root_causes()))
     }
 
     /// What holds a stage that does not run: first what lies with the issue, then with the stage, then with all.
@@ -350,17 +378,9 @@ impl Scheduler {
                 .or_else(|| self.gate_of_all(now))
                 .or(held);
         }
-        let held = held
-            .or_else(|| self.hold_of_stage(machine, stage, now))
+        held.or_else(|| self.hold_of_stage(machine, stage, now))
             .or_else(|| self.gate(machine, stage, slots))
-            .or_else(|| self.gate_of_all(now));
-        match held {
-            Some(Hold::Blocked { by, .. }) => {
-                let root = self.root_cause(&machine.issue().id);
-                Some(Hold::Blocked { by, root })
-            }
-            held => held,
-        }
+            .or_else(|| self.gate_of_all(now))
     }
 
     fn hold_of_issue(&self, machine: &Machine) -> Option<Hold> {
@@ -424,6 +444,7 @@ impl Scheduler {
         let mut waiting = Vec::new();
         let mut count = 0;
         let mut slots = self.slots();
+        let roots = self.lazy_root_causes();
         let stages = &self.workflow.issue.stages;
         for machine in self.order.iter().filter_map(|id| self.machines.get(id)) {
             let state = &machine.issue().state;
@@ -445,8 +466,10 @@ impl Scheduler {
             count += 1;
             if waiting.len() < most {
                 let run = machine.run(&stage.name);
+                let issue = machine.issue().id.clone();
+                let hold = hold.with_root(&issue, &roots);
                 waiting.push(Waiting {
-                    issue: machine.issue().id.clone(),
+                    issue,
                     stage: stage.name.clone(),
                     run: run.map(|run| run.id),
                     attempts: run.map_or(0, |run| run.attempts),
