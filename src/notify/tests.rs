@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use jiff::Timestamp;
-use vik_core::ids::RunId;
+use vik_core::ids::{IssueId, RunId};
 use vik_core::issue::Pull;
 use vik_core::machine::ParkReason;
 use vik_core::workflow::NotifyEvent;
@@ -27,10 +27,15 @@ fn now() -> Timestamp {
 }
 
 fn parked(id: &str, title: &str, reason: ParkReason, detail: &str) -> Fact {
+    parked_before(id, title, reason, detail, &[])
+}
+
+/// A parked issue that others wait for.
+fn parked_before(id: &str, title: &str, reason: ParkReason, detail: &str, dependents: &[IssueId]) -> Fact {
     let issue = serde_json::json!([{"id": id, "title": title, "state": "todo"}]);
     let issues = Pull::parse(issue.to_string().as_bytes()).unwrap().issues;
     Fact::parked(&Parked {
-        dependents: &[],
+        dependents,
         issue: &issues[0],
         run: RunId(uuid::Uuid::from_u64_pair(1, 2)),
         stage: &"work".into(),
@@ -109,6 +114,18 @@ fn what_each_says_as_text() {
         )
         .text,
     );
+    insta::assert_snapshot!(texts.join("\n---\n"));
+}
+
+#[test]
+fn a_parked_issue_names_those_that_wait_for_it() {
+    let text = |dependents: &[String]| {
+        let ids: Vec<_> = dependents.iter().map(|id| IssueId::new(id.as_str())).collect();
+        let fact = parked_before("7", "Fix it", ParkReason::AttemptsUsedUp, "exit code 1", &ids);
+        shown(&ALL, &batch(vec![fact])).text
+    };
+    let many: Vec<_> = (10..100).map(|number| number.to_string()).collect();
+    let texts = [&[], &["8\u{202e}\n9".to_owned()][..], &many[..2], &many].map(text);
     insta::assert_snapshot!(texts.join("\n---\n"));
 }
 

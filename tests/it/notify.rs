@@ -102,6 +102,21 @@ fn a_parked_issue_is_told_once_and_its_text_is_data() {
 }
 
 #[test]
+fn a_parked_issue_is_notified_with_those_that_wait_for_it() {
+    let world = failing(&[("1", "todo"), ("2", "todo"), ("3", "todo")], "0s");
+    world.tracker.set("2", "blocked_by", json!(["1"]));
+    world.tracker.set("3", "blocked_by", json!(["2"]));
+    let daemon = daemon(&world, &[]);
+    eventually("the first is parked", || told(&world).len() == 1);
+    daemon.stop().expect(0);
+    let item = &told(&world)[0]["items"][0];
+    assert_eq!(item["issue_id"], "1");
+    let detail = item["detail"].as_str().unwrap();
+    assert!(detail.ends_with("; 2 issues wait for it: 2, 3"), "{detail}");
+    world.env.assert_nothing_left();
+}
+
+#[test]
 fn a_burst_becomes_one_with_a_list() {
     let ids: Vec<String> = (1..=8).map(|id| id.to_string()).collect();
     let issues: Vec<_> = ids.iter().map(|id| (id.as_str(), "todo")).collect();
