@@ -18,18 +18,24 @@ pub struct Space {
 
 impl Space {
     /// The room of the file system of a file or folder; `None` where that cannot be found out, or where it has no size.
+    pub fn of(path: &Path) -> Option<Self> {
+        Self::with_files(path).map(|(space, _)| space)
+    }
+
+    /// Returns also how many files this user can still make; 0 where the file system does not count them.
     #[allow(
         clippy::useless_conversion,
         clippy::unnecessary_fallible_conversions,
         reason = "the types differ between systems"
     )]
-    pub fn of(path: &Path) -> Option<Self> {
+    pub(crate) fn with_files(path: &Path) -> Option<(Self, u64)> {
         let facts = statvfs(path).ok()?;
         let fragment = u64::try_from(facts.fragment_size()).unwrap_or(0);
-        (facts.blocks() > 0).then(|| Self {
+        let space = Self {
             free: u64::from(facts.blocks_available()).saturating_mul(fragment),
             total: u64::from(facts.blocks()).saturating_mul(fragment),
-        })
+        };
+        (facts.blocks() > 0).then(|| (space, u64::from(facts.files_available())))
     }
 
     /// How much of it should stay free, so that what must be written down has room: 256 MiB, or a twentieth of a small

@@ -13,7 +13,6 @@ use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use nix::libc;
-use nix::sys::statvfs::statvfs;
 
 use crate::identity::ProcessId;
 use crate::sandbox::{DiskLimit, Overrun};
@@ -30,7 +29,7 @@ const LOOK: (Duration, Duration) = (Duration::from_millis(5), Duration::from_mil
 /// How often it is looked whether a search has ended.
 const SEARCH_LOOK: Duration = Duration::from_millis(20);
 /// Clocks of files lag a little behind.
-const LAG: Duration = Duration::from_secs(1);
+pub(super) const LAG: Duration = Duration::from_secs(1);
 
 /// What is known of the file systems that a tree may write to.
 #[derive(Debug)]
@@ -75,19 +74,9 @@ struct Room {
 }
 
 impl Room {
-    /// What is free for this user, on the file system of a folder that has any.
-    #[allow(
-        clippy::useless_conversion,
-        clippy::unnecessary_fallible_conversions,
-        reason = "the types differ between systems"
-    )]
-    fn free(folder: &Path) -> Option<Self> {
-        let facts = statvfs(folder).ok()?;
-        let fragment = u64::try_from(facts.fragment_size()).unwrap_or(0);
-        (facts.blocks() > 0).then(|| Self {
-            bytes: u64::from(facts.blocks_available()).saturating_mul(fragment),
-            files: u64::from(facts.files_available()),
-        })
+    fn free(space: Space, files: u64) -> Self {
+        let bytes = space.free;
+        Self { bytes, files }
     }
 
     /// How much less this is than what was free at the start.
@@ -172,7 +161,8 @@ impl Disk {
         if self.systems.iter().any(|system| system.device == device) {
             return Some(device);
         }
-        let free = Room::free(folder)?;
+        let (space, files) = Space::with_files(folder)?;
+        let free = Room::free(space, files);
         self.systems.push(System {
             device,
             at: folder.to_owned(),
@@ -213,16 +203,17 @@ impl Disk {
         let mut suspect = None;
         for system in &self.systems {
             let kept = self.kept_on(system.device);
-            let free = Room::free(&system.at).unwrap_or(system.free_at_start);
+            let space = Space::with_files(&system.at);
+            let free = space.map_or(system.free_at_start, |(space, files)| Room::free(space, files));
             let lost = free.lost_since(system.free_at_start);
             let limit = system.limit;
             if kept > limit.bytes {
                 let (used, limit) = (kept, limit.bytes);
                 return Some(Overrun::Disk { used, limit });
             }
-            let scarce = Space::of(&system.at)
-                .filter(Space::is_scarce)
-                .map(|space| space.free);
+            let scarce = space
+                .filter(|(space, _)| space.is_scarce())
+                .map(|(space, _)| space.free);
             if let Some(free) = scarce.filter(|free| kept > *free) {
                 return Some(Overrun::Space { used: kept, free });
             }
@@ -316,9 +307,15 @@ impl Disk {
     }
 }
 
-/// How much of a disk a file takes; holes take nothing.
-fn taken_by(facts: &Metadata) -> u64 {
+/// Returns how much of a disk, or of memory, a file takes; holes take nothing.
+pub(super) fn taken_by(facts: &Metadata) -> u64 {
     facts.blocks().saturating_mul(512)
+}
+
+/// Returns whether a file was changed since a time, by a stamp that no program can set.
+pub(super) fn is_new(facts: &Metadata, since: SystemTime) -> bool {
+    let changed = u64::try_from(facts.ctime()).unwrap_or(0);
+    UNIX_EPOCH + Duration::from_secs(changed) + LAG >= since
 }
 
 /// Adds up what was written on one file system since a time.
@@ -360,7 +357,7 @@ impl Count {
             match fs::read_dir(&path) {
                 Ok(entries) => open.extend(entries.flatten().map(|entry| entry.path())),
                 // What nobody has changed holds nothing new.
-                Err(error) => self.taken.hidden |= too_deep(&error) || self.is_new(&facts),
+                Err(error) => self.taken.hidden |= too_deep(&error) || is_new(&facts, self.since),
             }
         }
     }
@@ -380,7 +377,7 @@ impl Count {
     }
 
     fn add(&mut self, facts: &Metadata) {
-        if facts.dev() != self.device || !self.is_new(facts) || self.kept.contains(&facts.ino()) {
+        if facts.dev() != self.device || !is_new(facts, self.since) || self.kept.contains(&facts.ino()) {
             return;
         }
         // A file may have several names, and be open several times. A folder has one.
@@ -389,12 +386,6 @@ impl Count {
             room.bytes = room.bytes.saturating_add(taken_by(facts));
             room.files += 1;
         }
-    }
-
-    /// Whether it was changed since: nobody can set this time.
-    fn is_new(&self, facts: &Metadata) -> bool {
-        let changed = u64::try_from(facts.ctime()).unwrap_or(0);
-        UNIX_EPOCH + Duration::from_secs(changed) + LAG >= self.since
     }
 }
 

@@ -16,6 +16,7 @@ use nix::sys::statfs::{HUGETLBFS_MAGIC, TMPFS_MAGIC, statfs};
 use nix::sys::statvfs::statvfs;
 use nix::unistd::geteuid;
 
+use super::disk::{LAG, is_new, taken_by};
 use crate::identity::ProcessId;
 use crate::sandbox::Overrun;
 use crate::sys;
@@ -24,8 +25,6 @@ use crate::sys;
 const PAUSE: Duration = Duration::from_millis(250);
 /// A search may take this part of the time at most.
 const SHARE: u32 = 10;
-/// Clocks of files lag a little behind.
-const LAG: Duration = Duration::from_secs(1);
 /// Where memory can be held by files with a name.
 const SHARED: &str = "/dev/shm";
 
@@ -199,14 +198,17 @@ impl Count {
     /// Counts a file in memory, unless it is an old one with a name.
     fn add_file(&mut self, path: &Path) {
         let Ok(facts) = fs::metadata(path) else { return };
-        if facts.is_file() && self.is_in_memory(&facts, path) && (facts.nlink() == 0 || self.is_new(&facts)) {
+        if facts.is_file()
+            && self.is_in_memory(&facts, path)
+            && (facts.nlink() == 0 || is_new(&facts, self.since))
+        {
             self.add(&facts);
         }
     }
 
     fn add(&mut self, facts: &Metadata) {
         if self.seen.insert((facts.dev(), facts.ino())) {
-            self.held = self.held.saturating_add(facts.blocks().saturating_mul(512));
+            self.held = self.held.saturating_add(taken_by(facts));
         }
     }
 
@@ -253,7 +255,7 @@ impl Count {
             if facts.is_dir() {
                 let entries = fs::read_dir(&path).into_iter().flatten().flatten();
                 open.extend(entries.map(|entry| entry.path()));
-            } else if facts.is_file() && facts.uid() == geteuid().as_raw() && self.is_new(&facts) {
+            } else if facts.is_file() && facts.uid() == geteuid().as_raw() && is_new(&facts, self.since) {
                 found.push(facts);
             }
         }
@@ -265,12 +267,6 @@ impl Count {
         for facts in &found {
             self.add(facts);
         }
-    }
-
-    /// Whether it was changed since: nobody can set this time.
-    fn is_new(&self, facts: &Metadata) -> bool {
-        let changed = u64::try_from(facts.ctime()).unwrap_or(0);
-        UNIX_EPOCH + Duration::from_secs(changed) + LAG >= self.since
     }
 }
 
