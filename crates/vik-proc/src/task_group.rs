@@ -1,5 +1,5 @@
-//! A cgroup of version 1 that bounds how many tasks one tree has. Where version 2 counts no tasks, whoever may make such a
-//! group has the kernel refuse what is too much, between the looks of the shim.
+//! A cgroup of version 1 that limits the number of tasks of one tree. Where the controller of version 2 is missing and
+//! such a group can be created, the kernel refuses further tasks also between two checks of the shim.
 
 use std::fs;
 use std::io;
@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use crate::cgroup;
 use crate::identity::ProcessId;
 
+/// The group of one tree.
 #[derive(Debug)]
 pub(crate) struct TaskGroup {
     folder: PathBuf,
@@ -16,8 +17,8 @@ pub(crate) struct TaskGroup {
 }
 
 impl TaskGroup {
-    /// Makes one for the tree of this shim, below the group that this process is in.
-    pub(crate) fn make(shim: ProcessId, limit: u64) -> Option<Self> {
+    /// Creates the group of this shim's tree below the group of this process; `None` where that is not permitted.
+    pub(crate) fn create(shim: ProcessId, limit: u64) -> Option<Self> {
         let folder = folder_of(shim)?;
         fs::create_dir(&folder).ok()?;
         let group = Self { folder, limit };
@@ -28,26 +29,26 @@ impl TaskGroup {
         None
     }
 
-    /// Who writes `0` to it is in the group from then on, with all that it starts.
-    pub(crate) fn entrance(&self) -> io::Result<OwnedFd> {
+    /// Opens `cgroup.procs`: a process that writes `0` to it joins the group, and so do its children.
+    pub(crate) fn open_procs(&self) -> io::Result<OwnedFd> {
         let procs = self.folder.join("cgroup.procs");
         fs::File::options().write(true).open(procs).map(OwnedFd::from)
     }
 
-    /// The bound, once the kernel has refused more.
+    /// Returns the limit, once the kernel has refused more tasks.
     pub(crate) fn reached(&self) -> Option<u64> {
         let events = fs::read_to_string(self.folder.join("pids.events")).ok()?;
         let refused: u64 = events.trim().strip_prefix("max ")?.parse().ok()?;
         (refused > 0).then_some(self.limit)
     }
 
-    /// Takes an empty one away.
+    /// Removes the group, which must be empty.
     pub(crate) fn remove(&self) {
         remove(&self.folder);
     }
 }
 
-/// Takes away the empty group that a lost shim has left.
+/// Removes the empty group that a lost shim has left.
 pub(crate) fn remove_of(shim: ProcessId) {
     if let Some(folder) = folder_of(shim) {
         remove(&folder);
@@ -74,7 +75,7 @@ mod tests {
             pid: ProcessId::current().pid,
             start_time: u64::MAX - 2,
         };
-        let Some(group) = TaskGroup::make(id, 8) else {
+        let Some(group) = TaskGroup::create(id, 8) else {
             return;
         };
         assert_eq!(group.reached(), None);

@@ -141,7 +141,8 @@ fn not_followed(error: Errno, name: &OsStr) -> io::Error {
     }
 }
 
-/// Runs blocking work on a thread of its own and waits for it at most this long. Work that takes longer is left to itself.
+/// Runs blocking work on a thread of its own and waits for at most `limit`. Work that takes longer is abandoned, with its
+/// thread.
 ///
 /// # Errors
 /// As the work; with [`io::ErrorKind::TimedOut`] when it takes too long.
@@ -165,11 +166,11 @@ pub fn within<T: Send + 'static>(
     }
 }
 
-/// Attributes that the system sets by itself.
+/// Attributes that security modules of the kernel set.
 const SYSTEM_ATTRIBUTES: [&[u8]; 3] = [b"security.selinux", b"security.ima", b"security.evm"];
 
-/// The extended attributes of an open file or folder, each as `NAME\0VALUE\0`; empty where there are none, or the system
-/// knows none. Those that the system sets by itself are left out.
+/// Returns the extended attributes of an open file or folder, each as `NAME\0VALUE\0`; empty where there are none, or the
+/// file system has none. Those of security modules are left out.
 ///
 /// # Errors
 /// When they cannot be read.

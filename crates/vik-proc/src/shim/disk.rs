@@ -1,8 +1,9 @@
 //! How much of the disk a tree takes.
 //!
-//! What is kept of its output is a few files, which are asked for their size each time. For all else: asking a file system what is free costs next to nothing. Only where more has gone than the tree may take is it looked
-//! whether the tree has it: in what was written since its start, and in files that are open but have no name any more.
-//! Files that hold nothing take room too: a file system has so many and no more.
+//! The sizes of the few files that hold its output are read at each check. For everything else the free space of the
+//! file system is read, which is cheap. Only when more of it is gone than the tree may take, a search finds out how much
+//! of that the tree has: in files written since its start, and in open files without a name. Empty files count too, as
+//! the number of files on a file system is limited.
 
 use std::collections::HashSet;
 use std::fs::{self, Metadata};
@@ -18,20 +19,20 @@ use crate::identity::ProcessId;
 use crate::sandbox::{DiskLimit, Overrun};
 use crate::space::Space;
 
-/// The least time between two searches.
-const PAUSE: Duration = Duration::from_secs(1);
-/// A search may take this part of the time at most.
-const SHARE: u32 = 20;
-/// How many bytes a tree may write in a second: the less room there is, the sooner it is looked again.
-const FASTEST: u64 = 4 << 30;
-/// The shortest and the longest time between two looks.
-const LOOK: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(500));
-/// How often it is looked whether a search has ended.
-const SEARCH_LOOK: Duration = Duration::from_millis(20);
-/// Clocks of files lag a little behind.
+/// The shortest time between the end of a search and the next one.
+const SEARCH_INTERVAL: Duration = Duration::from_secs(1);
+/// Searches take at most one part in so many of the time.
+const SEARCH_SHARE: u32 = 20;
+/// The fastest that a tree is assumed to write: the less room there is, the sooner the next check.
+const MAX_BYTES_PER_SECOND: u64 = 4 << 30;
+/// The shortest and the longest time between two checks.
+const CHECK_INTERVAL: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(500));
+/// The time between two polls of a search that runs.
+const SEARCH_POLL: Duration = Duration::from_millis(20);
+/// The time stamps of files may lag behind the clock by this much.
 pub(super) const LAG: Duration = Duration::from_secs(1);
 
-/// What is known of the file systems that a tree may write to.
+/// The file systems that a tree may write to, and how much of them it has used.
 #[derive(Debug)]
 pub(super) struct Disk {
     places: Vec<PathBuf>,
@@ -39,29 +40,29 @@ pub(super) struct Disk {
     systems: Vec<System>,
     since: SystemTime,
     search: Option<Search>,
-    not_before: Instant,
-    /// How long to wait before the next look.
+    next_search_at: Instant,
+    /// The wait before the next check.
     pause: Duration,
 }
 
-/// A file that holds what the tree has printed, or what was made of that.
+/// A file that holds the output of the tree, or a log that was made from it.
 #[derive(Debug)]
 struct KeptFile {
     path: PathBuf,
     device: u64,
     inode: u64,
-    /// The most that it ever took: who writes to it may cut it short.
+    /// The largest size so far: its writer may truncate it.
     bytes: u64,
 }
 
 #[derive(Clone, Debug)]
 struct System {
     device: u64,
-    /// A folder on it.
+    /// A folder on this file system, for `statvfs`.
     at: PathBuf,
     free_at_start: Room,
     limit: Room,
-    /// What the tree had of it by the last search.
+    /// The bytes of the tree, by the last search.
     found: u64,
 }
 
@@ -69,7 +70,7 @@ struct System {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Room {
     bytes: u64,
-    /// How many files, folders and whatever else has a name or had one.
+    /// The number of inodes: files, folders, links and others.
     files: u64,
 }
 
@@ -79,7 +80,7 @@ impl Room {
         Self { bytes, files }
     }
 
-    /// How much less this is than what was free at the start.
+    /// Returns how much less this is than what was free at the start.
     fn lost_since(self, start: Self) -> Self {
         Self {
             bytes: start.bytes.saturating_sub(self.bytes),
@@ -91,7 +92,7 @@ impl Room {
         self.bytes > limit.bytes || self.files > limit.files
     }
 
-    /// Which limit this is over.
+    /// Returns the limit that this exceeds.
     fn overrun(self, limit: Self) -> Option<Overrun> {
         if self.bytes > limit.bytes {
             let (used, limit) = (self.bytes, limit.bytes);
@@ -104,29 +105,29 @@ impl Room {
     }
 }
 
-/// A search that runs, on a thread of its own: it may take as long as it needs.
+/// A search that runs on a thread of its own, as it may take long.
 #[derive(Debug)]
 struct Search {
     began: Instant,
     device: u64,
     lost: Room,
     limit: Room,
-    /// What was free, where that was next to nothing.
+    /// The free bytes, where the file system is nearly full.
     scarce: Option<u64>,
     result: Receiver<Taken>,
 }
 
-/// What a tree has of a file system.
+/// How much of a file system a tree uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Taken {
     room: Room,
-    /// Whether something could not be looked into: it may be anything.
+    /// Whether something could not be read, so that its size is unknown.
     hidden: bool,
 }
 
 impl Disk {
-    /// Begins to watch what these places are on, and what is kept outside of them. What is not there, or no folder, is
-    /// passed over.
+    /// Starts to watch the file systems of these places, and the kept files outside of them. A place that does not exist
+    /// or is no folder is skipped.
     pub(super) fn watch(places: &[PathBuf], kept: &[PathBuf], limit: DiskLimit) -> Self {
         let mut disk = Self {
             places: places.to_owned(),
@@ -134,8 +135,8 @@ impl Disk {
             systems: Vec::new(),
             since: SystemTime::now() - LAG,
             search: None,
-            not_before: Instant::now(),
-            pause: LOOK.0,
+            next_search_at: Instant::now(),
+            pause: CHECK_INTERVAL.0,
         };
         for place in places {
             disk.add_system(place, limit);
@@ -154,7 +155,7 @@ impl Disk {
         disk
     }
 
-    /// Watches the file system of a folder. Returns which it is on.
+    /// Watches the file system of a folder, and returns its device number.
     fn add_system(&mut self, folder: &Path, limit: DiskLimit) -> Option<u64> {
         let facts = fs::metadata(folder).ok().filter(Metadata::is_dir)?;
         let device = facts.dev();
@@ -172,7 +173,7 @@ impl Disk {
                     DiskLimit::Bytes(bytes) => bytes,
                     DiskLimit::HalfOfFree => free.bytes / 2,
                 },
-                // Some file systems have as many as there is room for, and tell nothing of it.
+                // Some file systems do not limit the number of files, and report 0.
                 files: Some(free.files / 2)
                     .filter(|files| *files > 0)
                     .unwrap_or(u64::MAX),
@@ -182,20 +183,24 @@ impl Disk {
         Some(device)
     }
 
-    /// How long to wait before the next look: a tree that is far from its limit cannot reach it meanwhile.
+    /// Returns the wait before the next check. It is so short that a tree cannot reach its limit meanwhile.
     pub(super) fn pause(&self) -> Duration {
         self.pause
     }
 
-    /// Whether the tree has taken too much.
-    pub(super) fn look(&mut self, now: Instant, members: impl FnOnce() -> Vec<ProcessId>) -> Option<Overrun> {
+    /// Returns what the tree has used too much of. Starts a search where free space alone does not decide it.
+    pub(super) fn check(
+        &mut self,
+        now: Instant,
+        members: impl FnOnce() -> Vec<ProcessId>,
+    ) -> Option<Overrun> {
         for file in &mut self.kept {
             if let Ok(facts) = file.path.symlink_metadata() {
                 file.inode = facts.ino();
                 file.bytes = file.bytes.max(taken_by(&facts));
             }
         }
-        let over = self.end_search(now);
+        let over = self.poll_search(now);
         if over.is_some() {
             return over;
         }
@@ -218,8 +223,8 @@ impl Disk {
                 return Some(Overrun::Space { used: kept, free });
             }
             let is_suspect = lost.is_over(limit) || scarce.is_some_and(|free| lost.bytes > free);
-            // What somebody else has taken brings it no nearer to its limit.
-            let own = if is_suspect && now < self.not_before {
+            // The last search has shown that others use the rest.
+            let own = if is_suspect && now < self.next_search_at {
                 system.found
             } else {
                 lost.bytes
@@ -227,25 +232,26 @@ impl Disk {
             left = left
                 .min(limit.bytes.saturating_sub(own.max(kept)))
                 .min(free.bytes);
-            if is_suspect && now >= self.not_before {
+            if is_suspect && now >= self.next_search_at {
                 suspect = suspect.or(Some((system, lost, scarce)));
             }
         }
         if self.search.is_none()
             && let Some((system, lost, scarce)) = suspect
         {
-            self.search = self.begin(system, lost, scarce, &members());
+            self.search = self.start_search(system, lost, scarce, &members());
         }
         self.pause = if self.search.is_some() {
-            SEARCH_LOOK
+            SEARCH_POLL
         } else {
-            Duration::from_secs_f64(left as f64 / FASTEST as f64).clamp(LOOK.0, LOOK.1)
+            Duration::from_secs_f64(left as f64 / MAX_BYTES_PER_SECOND as f64)
+                .clamp(CHECK_INTERVAL.0, CHECK_INTERVAL.1)
         };
         None
     }
 
-    /// Takes in what a search has found, once it has ended.
-    fn end_search(&mut self, now: Instant) -> Option<Overrun> {
+    /// Evaluates the search once it has ended.
+    fn poll_search(&mut self, now: Instant) -> Option<Overrun> {
         let search = self.search.as_ref()?;
         let taken = match search.result.try_recv() {
             Ok(taken) => taken,
@@ -259,7 +265,7 @@ impl Disk {
             Some(Overrun::Space { used, free })
         });
         let took = now.saturating_duration_since(search.began);
-        self.not_before = now + PAUSE.max(took * SHARE);
+        self.next_search_at = now + SEARCH_INTERVAL.max(took * SEARCH_SHARE);
         let device = search.device;
         let searched = self.systems.iter_mut().find(|system| system.device == device);
         searched.into_iter().for_each(|system| system.found = used.bytes);
@@ -267,21 +273,21 @@ impl Disk {
         over
     }
 
-    /// How much what is kept takes of a file system.
+    /// Returns the size of the kept files on a file system.
     fn kept_on(&self, device: u64) -> u64 {
         let kept = self.kept.iter().filter(|file| file.device == device);
         kept.map(|file| file.bytes).sum()
     }
 
-    fn begin(
+    fn start_search(
         &self,
         system: &System,
         lost: Room,
         scarce: Option<u64>,
         members: &[ProcessId],
     ) -> Option<Search> {
-        let (tell, result) = channel();
-        // A clock that was put back says nothing of what is new.
+        let (sender, result) = channel();
+        // After the clock was set back, time stamps do not show what is new: everything counts.
         let since = Some(self.since).filter(|since| *since <= SystemTime::now());
         let mut count = Count::new(system.device, since.unwrap_or(UNIX_EPOCH));
         count.taken.room.bytes = self.kept_on(system.device);
@@ -292,9 +298,9 @@ impl Disk {
         let search = move || {
             places.iter().for_each(|place| count.files(place));
             pids.iter().for_each(|pid| count.nameless(*pid));
-            let _ = tell.send(count.taken);
+            let _ = sender.send(count.taken);
         };
-        // Without room for a thread it is tried again at the next look.
+        // If no thread can be started, the next check tries again.
         std::thread::Builder::new().spawn(search).ok()?;
         Some(Search {
             began: Instant::now(),
@@ -323,7 +329,7 @@ struct Count {
     device: u64,
     since: SystemTime,
     seen: HashSet<u64>,
-    /// What is counted already.
+    /// The inodes of kept files, which are counted already.
     kept: Vec<u64>,
     taken: Taken,
 }
@@ -339,7 +345,7 @@ impl Count {
         }
     }
 
-    /// All files below a place, without following links.
+    /// Counts all files below a place, without following links.
     fn files(&mut self, place: &Path) {
         let mut open = vec![place.to_owned()];
         while let Some(path) = open.pop() {
@@ -356,13 +362,13 @@ impl Count {
             }
             match fs::read_dir(&path) {
                 Ok(entries) => open.extend(entries.flatten().map(|entry| entry.path())),
-                // What nobody has changed holds nothing new.
+                // A folder that was not changed holds nothing new.
                 Err(error) => self.taken.hidden |= too_deep(&error) || is_new(&facts, self.since),
             }
         }
     }
 
-    /// The files that a process has open, and that nobody finds by a name.
+    /// Counts the files without a name that a process has open.
     fn nameless(&mut self, pid: i32) {
         let Ok(open) = fs::read_dir(format!("/proc/{pid}/fd")) else {
             self.taken.hidden |= ProcessId::of(pid).is_some_and(|process| process.is_alive());
@@ -389,7 +395,7 @@ impl Count {
     }
 }
 
-/// Folders within folders, until no path leads there.
+/// Returns whether a path is too long, as of folders nested too deep.
 fn too_deep(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::ENAMETOOLONG)
 }
@@ -477,21 +483,21 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let places = [folder.path().to_owned()];
         let mut disk = Disk::watch(&places, &[], DiskLimit::Bytes(64 << 20));
-        // Somebody else has taken it: as far as this tree can tell, all of it was free before.
+        // Somebody else has taken it: as far as this tree can sender, all of it was free before.
         disk.systems[0].free_at_start.bytes = u64::MAX;
-        let mut found = disk.look(Instant::now(), Vec::new);
+        let mut found = disk.check(Instant::now(), Vec::new);
         assert!(disk.search.is_some());
         while disk.search.is_some() {
-            found = disk.look(Instant::now(), Vec::new);
+            found = disk.check(Instant::now(), Vec::new);
             std::thread::yield_now();
         }
         assert_eq!(found, None);
         // It is not searched again and again.
-        assert!(disk.not_before > Instant::now());
+        assert!(disk.next_search_at > Instant::now());
         write(&folder.path().join("flood"), 65 << 20);
-        disk.not_before = Instant::now();
+        disk.next_search_at = Instant::now();
         let overrun = loop {
-            if let Some(overrun) = disk.look(Instant::now(), Vec::new) {
+            if let Some(overrun) = disk.check(Instant::now(), Vec::new) {
                 break overrun;
             }
         };
@@ -510,14 +516,14 @@ mod tests {
         let limit = DiskLimit::Bytes(8 << 20);
         let mut disk = Disk::watch(std::slice::from_ref(&work), &kept, limit);
         let open = write(&kept[0], 5 * MIB);
-        assert_eq!(disk.look(Instant::now(), Vec::new), None);
+        assert_eq!(disk.check(Instant::now(), Vec::new), None);
         // What was cut short counts still.
         open.set_len(0).unwrap();
         write(&kept[1], 4 * MIB);
         let Some(Overrun::Disk {
             used,
             limit: 0x80_0000,
-        }) = disk.look(Instant::now(), Vec::new)
+        }) = disk.check(Instant::now(), Vec::new)
         else {
             panic!("{disk:?}")
         };
@@ -527,7 +533,7 @@ mod tests {
         disk.systems[0].free_at_start.bytes = u64::MAX;
         write(&work.join("file"), 5 * MIB);
         let overrun = loop {
-            if let Some(overrun) = disk.look(Instant::now(), Vec::new) {
+            if let Some(overrun) = disk.check(Instant::now(), Vec::new) {
                 break overrun;
             }
             std::thread::yield_now();
@@ -543,11 +549,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let pause = |limit| {
             let mut disk = Disk::watch(&[folder.path().to_owned()], &[], DiskLimit::Bytes(limit));
-            disk.look(Instant::now(), Vec::new);
+            disk.check(Instant::now(), Vec::new);
             disk.pause()
         };
-        assert_eq!(pause(1 << 20), LOOK.0);
-        assert!((LOOK.0..LOOK.1).contains(&pause(200 << 20)));
+        assert_eq!(pause(1 << 20), CHECK_INTERVAL.0);
+        assert!((CHECK_INTERVAL.0..CHECK_INTERVAL.1).contains(&pause(200 << 20)));
     }
 
     #[test]
@@ -564,7 +570,7 @@ mod tests {
             File::create(folder.path().join(format!("empty{at}"))).unwrap();
         }
         let overrun = loop {
-            if let Some(overrun) = disk.look(Instant::now(), Vec::new) {
+            if let Some(overrun) = disk.check(Instant::now(), Vec::new) {
                 break overrun;
             }
             std::thread::yield_now();

@@ -1,5 +1,5 @@
-//! The stop ladder: SIGINT to the agent's group, SIGTERM to every descendant, SIGKILL to every descendant again and
-//! again until none is left. What an agent leaves behind when it ends by itself gets the last two steps.
+//! The stop ladder: SIGINT to the agent's group, SIGTERM to every descendant, then SIGKILL to every descendant until none
+//! is left. Processes that remain when an agent ends by itself get the last two steps.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -12,20 +12,20 @@ use crate::spec::{Cause, Proof};
 use crate::tree::{Found, Survey};
 use crate::{sys, tree};
 
-/// How often new descendants are looked for between SIGTERM and SIGKILL.
+/// The time between two searches for new descendants, between SIGTERM and SIGKILL.
 const RESCAN: Duration = Duration::from_millis(100);
 /// The longest pause between two rounds of SIGKILL.
 const MAX_PAUSE: Duration = Duration::from_millis(50);
 /// How long rounds of SIGKILL follow each other without a pause while each finds processes that are new.
 const BURST: Duration = Duration::from_millis(250);
-/// How many rounds over the own children come before one over the whole tree.
+/// How many rounds over the shim's children precede one over the whole tree.
 const QUICK_ROUNDS: usize = 32;
-/// How many of those that were killed are remembered.
+/// The most killed processes that are remembered.
 const MAX_REMEMBERED: usize = 1000;
-/// How many survivors a record names.
+/// The most survivors that a record names.
 const MAX_SURVIVORS: usize = 64;
 
-/// Where on the ladder a shim stands.
+/// The step of the ladder that a shim has reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     Running,
@@ -43,19 +43,19 @@ pub(super) enum Phase {
     },
 }
 
-/// Who was signalled so far.
+/// The processes that were signalled so far.
 #[derive(Debug, Default)]
 pub(super) struct Step {
     terminated: HashSet<ProcessId>,
     killed: HashSet<ProcessId>,
-    /// The children that the last quick round has found.
+    /// The children found by the last quick round.
     children: HashSet<i32>,
 }
 
 impl Shim {
-    /// Begins the ladder, unless it is begun or the agent has ended.
+    /// Starts the ladder, unless it has started or the agent has ended.
     pub(super) fn stop(&mut self, cause: Cause) {
-        // An end of the agent's own that came first is its own end.
+        // If the agent has ended by itself before, that is the cause.
         self.reap();
         if self.ended.is_some() || self.phase != Phase::Running {
             return;
@@ -70,7 +70,7 @@ impl Shim {
         };
     }
 
-    /// Hands on a stop that was asked for before the agent ran.
+    /// Passes on a stop that was requested before the agent ran.
     #[cfg(target_os = "linux")]
     pub(super) fn interrupt_late(&self, agent: ProcessId) {
         if matches!(self.phase, Phase::Interrupted { .. }) {
@@ -90,7 +90,7 @@ impl Shim {
         self.begin_killing();
     }
 
-    /// One turn of the ladder; a proof when the end is reached.
+    /// Takes the step that is due. Returns a proof when the end is reached.
     pub(super) fn advance(&mut self, now: Instant, childless: bool) -> Option<Proof> {
         if self.ended.is_some() {
             let by_itself = self.cause.is_none();
@@ -132,7 +132,7 @@ impl Shim {
         None
     }
 
-    /// When [`advance`](Self::advance) has something to do again if nothing else happens.
+    /// Returns when [`advance`](Self::advance) has something to do again if nothing else happens.
     pub(super) fn wake_at(&self) -> Option<Instant> {
         match self.phase {
             Phase::Running => None,
@@ -164,7 +164,7 @@ impl Shim {
     }
 
     fn terminate_members(&mut self) {
-        for member in self.inmates() {
+        for member in self.agent_processes() {
             if self.step.terminated.insert(member) {
                 member.signal(libc::SIGTERM);
                 member.signal(libc::SIGCONT);
@@ -172,15 +172,14 @@ impl Shim {
         }
     }
 
-    /// Kills all that is there now, again and again for as long as there is something new: a tree that forks faster than
-    /// it dies has to be followed without a pause.
+    /// Kills all members, and repeats that without a pause while there are new ones: a tree may fork faster than it dies.
     fn kill_members(&mut self) {
         let until = Instant::now() + BURST;
         loop {
             self.kill_known_groups();
             for _ in 0..QUICK_ROUNDS {
                 let anything_new = self.kill_children();
-                // The dead make the list of children long.
+                // Unreaped children make the list long.
                 while !self.reap() && self.unreaped && Instant::now() < until {}
                 if self.reap() {
                     return;
@@ -196,7 +195,8 @@ impl Shim {
         }
     }
 
-    /// Kills what needs no reading of the process table: all of it at once, what is just being made too.
+    /// Kills the cgroup and the agent's process group. This needs no process table, and includes processes that are just
+    /// being created.
     fn kill_known_groups(&self) {
         if let Some(cgroup) = &self.cgroup {
             cgroup.kill();
@@ -206,16 +206,15 @@ impl Shim {
         }
     }
 
-    /// Kills the children of the shim and their groups, without a look at what they are: nobody else takes in their end,
-    /// so their pids are theirs. Whoever orphans of the tree went to before, they come here once that is killed. Gives
-    /// whether any is new.
+    /// Kills the children of the shim and their groups without reading `/proc`: only the shim reaps them, so their pids
+    /// cannot be reused. Orphans of a killed subreaper become children of the shim. Returns whether any child is new.
     fn kill_children(&mut self) -> bool {
-        let children = sys::children(me()).unwrap_or_default();
-        // The newest stand last: they are killed before they have started the next.
+        let children = sys::children(own_pid()).unwrap_or_default();
+        // The newest are last in the list: they are killed first, before they can fork.
         for &child in children.iter().rev() {
             let _ = sys::kill(child, libc::SIGKILL);
         }
-        // A group is of a session that began below this shim: nobody else is in it.
+        // Each group belongs to a session below this shim, so it has no other members.
         let own = group_of(None);
         let groups = children.iter().filter_map(|child| group_of(Some(*child)));
         let groups: HashSet<i32> = groups.filter(|group| *group > 1 && Some(*group) != own).collect();
@@ -233,7 +232,7 @@ impl Shim {
         anything_new
     }
 
-    /// Kills everything below the shim, parents before what they have started. Gives whether any is new.
+    /// Kills every descendant of the shim, parents first. Returns whether any is new.
     fn kill_descendants(&mut self) -> bool {
         let killed = &mut self.step.killed;
         let mut anything_new = false;
@@ -244,7 +243,7 @@ impl Shim {
             }
             process.signal(libc::SIGKILL);
         };
-        tree::each_descendant(&[me()], |found| {
+        tree::each_descendant(&[own_pid()], |found| {
             if let Found::Process(stat) = found
                 && !stat.dead
             {
@@ -253,7 +252,7 @@ impl Shim {
             true
         });
         if !self.subreaper {
-            // Orphans have gone to another parent.
+            // Orphans have another parent.
             let members = self.members();
             for member in members {
                 anything_new |= self.step.killed.insert(member);
@@ -263,9 +262,9 @@ impl Shim {
         anything_new
     }
 
-    /// Everything of the tree that is alive.
+    /// Returns every process of the tree that is alive.
     pub(super) fn members(&self) -> Vec<ProcessId> {
-        let mut members = tree::descendants(&[me()]);
+        let mut members = tree::descendants(&[own_pid()]);
         if !self.subreaper {
             // Orphans have gone to another parent.
             if let Some(mark) = &self.spec.mark {
@@ -294,28 +293,30 @@ impl Shim {
         members
     }
 
-    /// The same, without what stands around the agent.
-    pub(super) fn inmates(&self) -> Vec<ProcessId> {
-        let mut inmates = self.members();
-        inmates.retain(|process| !self.wardens.contains(process));
-        inmates
+    /// Returns [`members`](Self::members) without the processes of the sandbox above the agent.
+    pub(super) fn agent_processes(&self) -> Vec<ProcessId> {
+        let mut agent_processes = self.members();
+        agent_processes.retain(|process| !self.sandbox_parents.contains(process));
+        agent_processes
     }
 
-    /// What the tree consists of, without what stands around the agent; not much more than `enough` tasks of it.
+    /// Counts the tree without the processes of the sandbox above the agent; stops soon after `enough` tasks.
     pub(super) fn survey(&self, enough: u64) -> Survey {
-        let wardens = self.wardens.len();
-        let mut survey = tree::survey(&[me()], enough.saturating_add(wardens as u64));
+        let sandbox_parents = self.sandbox_parents.len();
+        let mut survey = tree::survey(&[own_pid()], enough.saturating_add(sandbox_parents as u64));
         if !self.subreaper {
             survey.alive = self.members();
             survey.processes = survey.processes.max(survey.alive.len());
         }
-        survey.alive.retain(|process| !self.wardens.contains(process));
-        survey.processes = survey.processes.saturating_sub(wardens);
-        survey.tasks = survey.tasks.saturating_sub(wardens as u64);
+        survey
+            .alive
+            .retain(|process| !self.sandbox_parents.contains(process));
+        survey.processes = survey.processes.saturating_sub(sandbox_parents);
+        survey.tasks = survey.tasks.saturating_sub(sandbox_parents as u64);
         survey
     }
 
-    /// The proof that nothing is left, if nothing is.
+    /// Returns the proof that no process is left, unless one is.
     fn proof(&self, childless: bool) -> Option<Proof> {
         if !childless {
             return None;
@@ -337,20 +338,21 @@ impl Shim {
         })
     }
 
-    /// How many processes other than the agent had to be ended.
+    /// Returns how many processes other than the agent were signalled.
     pub(super) fn leftovers(&self) -> u32 {
         let agent = self.agent;
         let signalled = self.step.terminated.union(&self.step.killed);
-        let others = signalled.filter(|process| Some(**process) != agent && !self.wardens.contains(process));
+        let others =
+            signalled.filter(|process| Some(**process) != agent && !self.sandbox_parents.contains(process));
         u32::try_from(others.count()).unwrap_or(u32::MAX)
     }
 }
 
-fn me() -> i32 {
+fn own_pid() -> i32 {
     i32::try_from(std::process::id()).unwrap_or(0)
 }
 
-/// The group of a process, or of this one.
+/// Returns the process group of a process, or of this one.
 fn group_of(pid: Option<i32>) -> Option<i32> {
     let group = nix::unistd::getpgid(pid.map(nix::unistd::Pid::from_raw));
     group.ok().map(nix::unistd::Pid::as_raw)
@@ -361,6 +363,6 @@ fn interrupt(agent: ProcessId) {
     if sys::kill(-agent.pid, libc::SIGINT).is_err() {
         let _ = sys::kill(agent.pid, libc::SIGINT);
     }
-    // What is stopped cannot end.
+    // A stopped process does not handle signals.
     let _ = sys::kill(-agent.pid, libc::SIGCONT);
 }

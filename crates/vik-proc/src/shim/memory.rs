@@ -1,9 +1,9 @@
-//! Memory that a tree holds beside what is resident in its processes: files without a name (`memfd_create`), files in
-//! `/dev/shm`, deleted ones too.
+//! Memory of a tree that is not resident in its processes: files without a name (`memfd_create`) and files in `/dev/shm`,
+//! deleted ones included.
 //!
-//! The kernel counts such memory for the whole machine, which costs next to nothing to read. Only where it has grown by
-//! more than the tree may have is it looked whether the tree has it. Descriptors that are on their way through a socket
-//! are nobody's, and cannot be found.
+//! The kernel counts such memory for the whole machine, which is cheap to read. Only when that has grown by more than the
+//! tree may have, a search finds out how much of it the tree holds. Descriptors in transit through a socket belong to no
+//! process and are not found.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, Metadata};
@@ -21,25 +21,25 @@ use crate::identity::ProcessId;
 use crate::sandbox::Overrun;
 use crate::sys;
 
-/// The least time between two searches.
-const PAUSE: Duration = Duration::from_millis(250);
-/// A search may take this part of the time at most.
-const SHARE: u32 = 10;
-/// Where memory can be held by files with a name.
+/// The shortest time between the end of a search and the next one.
+const SEARCH_INTERVAL: Duration = Duration::from_millis(250);
+/// Searches take at most one part in so many of the time.
+const SEARCH_SHARE: u32 = 10;
+/// The folder for files in memory that have a name.
 const SHARED: &str = "/dev/shm";
 
-/// What is known of the memory that no process has.
+/// The memory of a tree that is not resident in a process.
 #[derive(Debug)]
 pub(super) struct SharedMemory {
     at_start: u64,
     since: SystemTime,
-    /// Folders in memory that are the tree's own, as it sees them.
+    /// Folders in memory that only the tree has, by their paths within it.
     private: Vec<PathBuf>,
     search: Option<Search>,
-    not_before: Instant,
+    next_search_at: Instant,
 }
 
-/// A search that runs, on a thread of its own: it may take as long as it needs.
+/// A search that runs on a thread of its own, as it may take long.
 #[derive(Debug)]
 struct Search {
     began: Instant,
@@ -47,19 +47,20 @@ struct Search {
 }
 
 impl SharedMemory {
-    /// Begins to watch. In folders that are `private` there is nothing of anybody else.
+    /// Starts to watch. Folders that are `private` belong to the tree alone.
     pub(super) fn watch(private: &[&str]) -> Self {
         Self {
-            at_start: of_machine(),
+            at_start: machine_total(),
             since: SystemTime::now() - LAG,
             private: private.iter().map(PathBuf::from).collect(),
             search: None,
-            not_before: Instant::now(),
+            next_search_at: Instant::now(),
         }
     }
 
-    /// Whether the tree has too much memory, and whether it comes close to that. So much is `resident` in its processes.
-    pub(super) fn look(
+    /// Returns whether the tree has more memory than `limit`, and whether it is close to that; `resident` is the part that
+    /// its processes have.
+    pub(super) fn check(
         &mut self,
         now: Instant,
         members: &[ProcessId],
@@ -72,47 +73,48 @@ impl SharedMemory {
                 Err(TryRecvError::Empty) => return (None, true),
                 Err(TryRecvError::Disconnected) => 0,
             };
-            self.not_before = now + PAUSE.max(now.saturating_duration_since(search.began) * SHARE);
+            self.next_search_at =
+                now + SEARCH_INTERVAL.max(now.saturating_duration_since(search.began) * SEARCH_SHARE);
             self.search = None;
             if used > limit {
                 return (Some(Overrun::Memory { used, limit }), true);
             }
         }
-        let on_machine = of_machine();
-        // What others have given back since is no room for this tree.
+        let on_machine = machine_total();
+        // Memory that other programs have freed is no room for this tree.
         self.at_start = self.at_start.min(on_machine);
         let grown = on_machine - self.at_start;
         let suspected = resident.saturating_add(grown);
-        if suspected > limit && now >= self.not_before {
-            self.search = self.begin(members, grown);
+        if suspected > limit && now >= self.next_search_at {
+            self.search = self.start_search(members, grown);
         }
         (None, suspected > limit / 4)
     }
 
-    fn begin(&self, members: &[ProcessId], grown: u64) -> Option<Search> {
-        let (tell, result) = channel();
-        // A clock that was put back says nothing of what is new.
+    fn start_search(&self, members: &[ProcessId], grown: u64) -> Option<Search> {
+        let (sender, result) = channel();
+        // After the clock was set back, time stamps do not show what is new: everything counts.
         let since = Some(self.since).filter(|since| *since <= SystemTime::now());
         let mut count = Count::new(since.unwrap_or(UNIX_EPOCH));
         let members = members.to_vec();
         let private = self.private.clone();
         let search = move || {
-            let _ = tell.send(count.used(&members, &private, grown));
+            let _ = sender.send(count.used(&members, &private, grown));
         };
-        // Without room for a thread it is tried again at the next look.
+        // If no thread can be started, the next check tries again.
         std::thread::Builder::new().spawn(search).ok()?;
         let began = Instant::now();
         Some(Search { began, result })
     }
 }
 
-/// The memory of this machine that is held by files, in bytes.
-fn of_machine() -> u64 {
+/// Returns the memory of this machine that files hold, in bytes.
+fn machine_total() -> u64 {
     let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     ["Shmem:", "Hugetlb:"].iter().map(|key| kib(&text, key)).sum()
 }
 
-/// A value of a file of the kernel's, in bytes.
+/// Returns a value of a file below `/proc`, in bytes.
 fn kib(text: &str, key: &str) -> u64 {
     let value = text.lines().find_map(|line| line.strip_prefix(key));
     let value = value.and_then(|rest| rest.trim().trim_end_matches(" kB").trim().parse::<u64>().ok());
@@ -122,11 +124,11 @@ fn kib(text: &str, key: &str) -> u64 {
 /// Adds up the memory that a tree has.
 struct Count {
     since: SystemTime,
-    /// Which file systems are in memory.
+    /// Whether a file system, by its device, is in memory.
     systems: HashMap<u64, bool>,
     seen: HashSet<(u64, u64)>,
     held: u64,
-    /// Whether something could not be looked into: it may hold anything.
+    /// Whether something could not be read, so that its size is unknown.
     hidden: bool,
 }
 
@@ -141,7 +143,7 @@ impl Count {
         }
     }
 
-    /// All of it. So much more than at the start is held on the whole machine: the tree cannot hold more.
+    /// Returns the memory of the tree. The part in files cannot exceed `grown`, the growth on the whole machine.
     fn used(&mut self, members: &[ProcessId], private: &[PathBuf], grown: u64) -> u64 {
         let (mut own, mut shared) = (0_u64, 0_u64);
         for member in members {
@@ -167,7 +169,7 @@ impl Count {
         own.saturating_add(held.max(shared))
     }
 
-    /// What is in the folders that only this tree sees.
+    /// Counts the folders that only this tree has.
     fn private_folders(&mut self, members: &[ProcessId], private: &[PathBuf]) {
         for folder in private {
             let seen = members.iter().find_map(|member| {
@@ -219,8 +221,8 @@ impl Count {
         })
     }
 
-    /// Files that are mapped and not open. Only the privileged may look at them; of others no more is known than how much
-    /// of them is mapped.
+    /// Counts files that are mapped and not open. Only a privileged process can examine them; for any other the mapped
+    /// length counts.
     fn mappings(&mut self, pid: i32) {
         let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
         let mut sizes: HashMap<u64, u64> = HashMap::new();
@@ -244,7 +246,7 @@ impl Count {
         self.held = self.held.saturating_add(sum);
     }
 
-    /// New files of this user in the folder that all programs share, but for those that others have open.
+    /// Counts new files of this user in the shared folder, without those that other programs have open.
     fn named_files(&mut self, members: &[ProcessId]) {
         let mut found: Vec<Metadata> = Vec::new();
         let mut open = vec![PathBuf::from(SHARED)];
@@ -270,7 +272,7 @@ impl Count {
     }
 }
 
-/// The files in the shared folder that processes of no such tree have open or mapped, by inode.
+/// Returns the inodes of files in the shared folder that processes outside of the tree have open or mapped.
 fn used_by_others(members: &[ProcessId]) -> HashSet<u64> {
     let own: HashSet<i32> = members.iter().map(|member| member.pid).collect();
     let mut used = HashSet::new();
@@ -296,7 +298,7 @@ fn used_by_others(members: &[ProcessId]) -> HashSet<u64> {
     used
 }
 
-/// Whether a line of `/proc/PID/maps` is of a file that is in memory and without a name.
+/// Returns whether a line of `/proc/PID/maps` names a file in memory without a name.
 fn is_memory_file(line: &str) -> bool {
     let path = line.splitn(6, ' ').nth(5).unwrap_or_default().trim_start();
     let nameless = path.ends_with(" (deleted)") && path.starts_with(SHARED);

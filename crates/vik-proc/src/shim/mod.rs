@@ -134,8 +134,8 @@ struct Shim {
     /// What was forked: the agent, or what stands around it.
     child: Option<i32>,
     agent: Option<ProcessId>,
-    /// What stands around the agent: it hears no signal, and ends after it.
-    wardens: Vec<ProcessId>,
+    /// The processes of the sandbox above the agent: they get no signal, and end after it.
+    sandbox_parents: Vec<ProcessId>,
     /// How the agent ended, once that is known.
     ended: Option<(Option<i32>, Option<i32>)>,
     /// Open until it is known whether `exec` succeeded.
@@ -149,8 +149,8 @@ struct Shim {
     phase: Phase,
     started_at: SystemTime,
     step: Step,
-    /// When it is looked again whether the tree keeps to its limits.
-    look_at: Option<Instant>,
+    /// When the next check of the tree's limits is due.
+    check_at: Option<Instant>,
     /// When the tree is compared with its limits again at the latest.
     survey_at: Option<Instant>,
     /// What was left of the system's tasks when that was last done.
@@ -160,8 +160,8 @@ struct Shim {
     task_group: Option<TaskGroup>,
     /// Whether there may be children that have ended and were not reaped yet.
     unreaped: bool,
-    /// When it is looked again how much of the disk it takes.
-    disk_look_at: Option<Instant>,
+    /// When the next check of the disk is due.
+    disk_check_at: Option<Instant>,
     disk: Option<Disk>,
     /// The memory that it holds beside what is resident, where memory is limited.
     #[cfg(target_os = "linux")]
@@ -184,7 +184,7 @@ impl Shim {
             subreaper,
             child: None,
             agent: None,
-            wardens: Vec::new(),
+            sandbox_parents: Vec::new(),
             ended: None,
             report: None,
             #[cfg(target_os = "linux")]
@@ -195,13 +195,13 @@ impl Shim {
             phase: Phase::Running,
             started_at: SystemTime::now(),
             step: Step::default(),
-            look_at: None,
+            check_at: None,
             survey_at: None,
             lost_at_survey: 0,
             tasks: Tasks::watch(),
             task_group: None,
             unreaped: false,
-            disk_look_at: None,
+            disk_check_at: None,
             disk: None,
             #[cfg(target_os = "linux")]
             memory: None,
@@ -230,12 +230,12 @@ impl Shim {
         }
         self.begin_disk_watch();
         let allowed = self.tasks.limit().min(self.limits().tasks());
-        self.task_group = TaskGroup::make(ProcessId::current(), allowed);
+        self.task_group = TaskGroup::create(ProcessId::current(), allowed);
         let group = self.task_group.as_ref();
         let bounds = Bounds {
             cgroup: self.cgroup.as_ref().and_then(|cgroup| cgroup.open().ok()),
-            entrance: group.and_then(|group| group.entrance().ok()),
-            tasks: self.tasks.with_others(allowed),
+            entrance: group.and_then(|group| group.open_procs().ok()),
+            tasks: self.tasks.user_limit(allowed),
         };
         match launch::launch(&self.spec, bounds) {
             Ok(launched) => {
@@ -280,8 +280,8 @@ impl Shim {
                 self.wake_at(),
                 self.orphan_until,
                 self.census_at(),
-                self.look_at,
-                self.disk_look_at,
+                self.check_at,
+                self.disk_check_at,
                 feed_at,
             ]
             .into_iter()
@@ -356,9 +356,9 @@ impl Shim {
                     let outermost = self.child.unwrap_or(0);
                     let found = within::find(outermost, pid);
                     // Not to be found is only where there is no /proc; what is ended then is all of it.
-                    let (agent, wardens) = found.unwrap_or((identity(outermost), Vec::new()));
+                    let (agent, sandbox_parents) = found.unwrap_or((identity(outermost), Vec::new()));
                     self.agent = Some(agent);
-                    self.wardens = wardens;
+                    self.sandbox_parents = sandbox_parents;
                     self.begin(agent);
                     self.interrupt_late(agent);
                     if let Some(inside) = &mut self.inside {

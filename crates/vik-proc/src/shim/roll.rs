@@ -69,7 +69,7 @@ impl Roll {
 impl Shim {
     /// The agent runs.
     pub(super) fn note_agent(&mut self, agent: ProcessId) {
-        let members = [&[agent], self.wardens.as_slice()].concat();
+        let members = [&[agent], self.sandbox_parents.as_slice()].concat();
         if let Some(roll) = &mut self.roll {
             roll.census.agent = Some(agent);
             roll.note(members);

@@ -1,7 +1,7 @@
-//! How many tasks (processes and threads) this system has room for, and how many of them are left.
+//! The number of tasks (processes and threads) that this system allows, and how many are free.
 //!
-//! Reading that costs next to nothing. Only where many have gone is the tree counted: it may take half of what was free
-//! when it started, so that other programs can always start processes.
+//! A tree may have half of the tasks that were free when it started, so that other programs can always start processes.
+//! Reading how many are free is cheap; the tree is counted only when many are gone.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,19 +9,19 @@ use std::time::Duration;
 
 use crate::cgroup;
 
-/// How long the tree may go uncounted for each free task: at most so many are made in that time by a storm of forks.
+/// The time between two counts, for each free task: a fork bomb cannot create more tasks than were free in that time.
 const PAUSE_PER_TASK: Duration = Duration::from_micros(2);
 const MIN_PAUSE: Duration = Duration::from_millis(4);
 const MAX_PAUSE: Duration = Duration::from_millis(500);
 
-/// What bounds the number of tasks here.
+/// The limits on the number of tasks of this machine and its cgroups.
 #[derive(Debug)]
 pub(super) struct Tasks {
     bounds: Vec<Bound>,
     free_at_start: u64,
 }
 
-/// One bound, and where it can be read how much of it is used.
+/// One limit, and where its use is read.
 #[derive(Debug)]
 enum Bound {
     Machine { limit: u64 },
@@ -42,7 +42,7 @@ impl Bound {
 }
 
 impl Tasks {
-    /// Begins to watch what is free now.
+    /// Starts to watch: what is free now sets the limit of the tree.
     pub(super) fn watch() -> Self {
         let machine = limit_of_machine().map(|limit| Bound::Machine { limit });
         let groups = cgroup::task_limits().into_iter();
@@ -65,41 +65,41 @@ impl Tasks {
             .unwrap_or(u64::MAX)
     }
 
-    /// How many tasks the tree may have.
+    /// Returns how many tasks the tree may have.
     pub(super) fn limit(&self) -> u64 {
-        // Where hardly anything is free, half of it would end whoever starts a compiler.
-        (self.free_at_start / 2).max(FEW)
+        // When little is free, half of it would be too few to start a compiler.
+        (self.free_at_start / 2).max(MIN_LIMIT)
     }
 
-    /// How many tasks its user may have for the tree to make more. The kernel counts all of a user's, in other containers
-    /// too; they are no more than all tasks of the machine. It does not bound root's.
-    pub(super) fn with_others(&self, allowed: u64) -> Option<u64> {
+    /// Returns the limit on tasks of the whole user (`RLIMIT_NPROC`) that leaves the tree `allowed` ones. The kernel counts
+    /// all tasks of the user, in other containers too, which are at most those of the machine. It does not limit root.
+    pub(super) fn user_limit(&self, allowed: u64) -> Option<u64> {
         tasks_of_machine().map(|others| others.saturating_add(allowed))
     }
 
-    /// How many fewer are free than at the start.
+    /// Returns how many fewer tasks are free than at the start.
     pub(super) fn lost(&self) -> u64 {
         self.free_at_start.saturating_sub(self.free())
     }
 
-    /// After which time to ask again.
+    /// Returns the wait before the next check.
     pub(super) fn pause(&self) -> Duration {
         let free = u32::try_from(self.free_at_start).unwrap_or(u32::MAX);
         PAUSE_PER_TASK.saturating_mul(free).clamp(MIN_PAUSE, MAX_PAUSE)
     }
 }
 
-/// A tree may have so many tasks in any case.
-const FEW: u64 = 64;
+/// The least limit of a tree, however few tasks are free.
+const MIN_LIMIT: u64 = 64;
 
-/// How many tasks this kernel allows. `None` where it does not say.
+/// Returns how many tasks this kernel allows; `None` where that cannot be read.
 fn limit_of_machine() -> Option<u64> {
     let number = |path: &str| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
     let limits = ["/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max"];
     limits.into_iter().filter_map(number).min()
 }
 
-/// How many tasks there are, with those that have ended and nobody has waited for.
+/// Returns the number of tasks of the machine, zombies included.
 fn tasks_of_machine() -> Option<u64> {
     let load = fs::read_to_string("/proc/loadavg").ok()?;
     let (_, all) = load.split_ascii_whitespace().nth(3)?.split_once('/')?;

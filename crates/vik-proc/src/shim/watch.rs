@@ -1,5 +1,5 @@
-//! Holds the tree to the limits of its sandbox, and to its share of what tasks this system has room for: what is over
-//! one is killed at once.
+//! Enforces the limits of the sandbox, and a limit on tasks by what this system has room for. A tree that exceeds one is
+//! killed at once.
 
 use std::time::{Duration, Instant};
 
@@ -15,12 +15,12 @@ use crate::sys;
 use crate::task_group::TaskGroup;
 use crate::tree::Survey;
 
-/// Between two looks at a tree that is far from its limits.
-const CALM: Duration = Duration::from_millis(500);
-/// Between two looks at one that has used a quarter of one.
-const CLOSE: Duration = Duration::from_millis(50);
-/// Looking at the tree may take this part of the time at most.
-const SHARE: u32 = 4;
+/// The time between two checks of a tree that is far from its limits.
+const FAR_INTERVAL: Duration = Duration::from_millis(500);
+/// The time between two checks of a tree that has used a quarter of a limit.
+const NEAR_INTERVAL: Duration = Duration::from_millis(50);
+/// Checks take at most one part in so many of the time.
+const CHECK_SHARE: u32 = 4;
 
 impl Shim {
     pub(super) fn limits(&self) -> SandboxLimits {
@@ -28,7 +28,7 @@ impl Shim {
         sandbox.map(|sandbox| sandbox.limits).unwrap_or_default()
     }
 
-    /// Before the agent starts: what is free then counts.
+    /// Starts to watch disk and shared memory. Called before the agent starts, as the limits follow from what is free then.
     pub(super) fn begin_disk_watch(&mut self) {
         let sandbox = self.spec.sandbox.as_ref();
         let limit = sandbox.and_then(|sandbox| sandbox.limits.disk);
@@ -50,26 +50,26 @@ impl Shim {
 
     pub(super) fn begin_watch(&mut self) {
         let now = Instant::now();
-        self.look_at = Some(now + CLOSE.min(self.tasks.pause()));
-        self.disk_look_at = self.disk.as_ref().map(|_| now);
+        self.check_at = Some(now + NEAR_INTERVAL.min(self.tasks.pause()));
+        self.disk_check_at = self.disk.as_ref().map(|_| now);
     }
 
-    /// Looks at the tree when it is time, and sooner where the system suddenly has fewer tasks left.
+    /// Checks the tree when a check is due, and sooner when the system suddenly has fewer tasks left.
     pub(super) fn watch_limits(&mut self, now: Instant) {
-        if let Some(overrun) = self.look_at_members(now).or_else(|| self.look_at_disk(now)) {
-            self.look_at = None;
-            self.disk_look_at = None;
+        if let Some(overrun) = self.check_members(now).or_else(|| self.check_disk(now)) {
+            self.check_at = None;
+            self.disk_check_at = None;
             self.overrun = Some(overrun);
             if let Some(cgroup) = &self.cgroup {
-                // All at once: a storm of forks has no time to go on.
+                // This kills all processes at once, so that none can fork meanwhile.
                 cgroup.kill();
             }
             self.kill();
         }
     }
 
-    fn look_at_members(&mut self, now: Instant) -> Option<Overrun> {
-        if self.look_at.is_none_or(|at| now < at) {
+    fn check_members(&mut self, now: Instant) -> Option<Overrun> {
+        if self.check_at.is_none_or(|at| now < at) {
             return None;
         }
         let lost = self.tasks.lost();
@@ -80,17 +80,17 @@ impl Shim {
         let is_due = has_grown || self.survey_at.is_none_or(|at| now >= at);
         let overrun = is_due.then(|| self.survey_limits(now, allowed, lost)).flatten();
         let pause = Instant::now() + self.tasks.pause();
-        self.look_at = Some(self.survey_at.map_or(pause, |at| at.min(pause)));
+        self.check_at = Some(self.survey_at.map_or(pause, |at| at.min(pause)));
         overrun
     }
 
-    fn look_at_disk(&mut self, now: Instant) -> Option<Overrun> {
-        if self.disk_look_at.is_none_or(|at| now < at) {
+    fn check_disk(&mut self, now: Instant) -> Option<Overrun> {
+        if self.disk_check_at.is_none_or(|at| now < at) {
             return None;
         }
         let mut disk = self.disk.take()?;
-        let overrun = disk.look(now, || self.inmates());
-        self.disk_look_at = Some(now + disk.pause());
+        let overrun = disk.check(now, || self.agent_processes());
+        self.disk_check_at = Some(now + disk.pause());
         self.disk = Some(disk);
         overrun
     }
@@ -112,15 +112,15 @@ impl Shim {
         close |= survey.tasks > allowed / 4;
         overrun = overrun.or_else(|| self.refused_by_kernel());
         let end = Instant::now();
-        let pause = if close { CLOSE } else { CALM };
-        self.survey_at = Some(end + pause.max(end.saturating_duration_since(now) * SHARE));
+        let pause = if close { NEAR_INTERVAL } else { FAR_INTERVAL };
+        self.survey_at = Some(end + pause.max(end.saturating_duration_since(now) * CHECK_SHARE));
         self.lost_at_survey = lost;
         overrun
     }
 
-    /// Whether a tree has too much memory, and whether it comes close to that.
+    /// Returns whether the tree has too much memory, and whether it is close to its limit.
     fn over_memory(&mut self, now: Instant, members: &[ProcessId], limit: u64) -> (Option<Overrun>, bool) {
-        // Pages that processes share count once for each: cheap, and never too little.
+        // Shared pages count once for each process: cheap to read, and never too low.
         let resident: u64 = members.iter().map(|member| sys::resident_bytes(member.pid)).sum();
         if resident > limit {
             let used = members.iter().map(|member| sys::own_bytes(member.pid)).sum();
@@ -131,7 +131,7 @@ impl Shim {
         let close = resident > limit / 4;
         #[cfg(target_os = "linux")]
         if let Some(memory) = &mut self.memory {
-            let (over, near) = memory.look(now, members, resident, limit);
+            let (over, near) = memory.check(now, members, resident, limit);
             return (over, close || near);
         }
         #[cfg(not(target_os = "linux"))]
@@ -139,7 +139,7 @@ impl Shim {
         (None, close)
     }
 
-    /// Which limit the kernel had to uphold.
+    /// Returns the limit at which the kernel has refused more.
     pub(super) fn refused_by_kernel(&self) -> Option<Overrun> {
         let by_group = |group: &TaskGroup| {
             let limit = group.reached()?;
@@ -152,7 +152,7 @@ impl Shim {
     }
 }
 
-/// Whether a tree has too many processes, and whether it comes close to that.
+/// Returns whether the tree has too many processes, and whether it is close to its limit.
 fn over_processes(limits: SandboxLimits, survey: &Survey) -> (Option<Overrun>, bool) {
     let Some(limit) = limits.processes else {
         return (None, false);
