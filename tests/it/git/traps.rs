@@ -256,6 +256,7 @@ const VERBS: &[&[&str]] = &[
     &["reset", "--hard"],
     &["clean", "-fd"],
     &["clean", "-fdx"],
+    &["submodule", "update", "--recursive"],
 ];
 
 #[test]
