@@ -32,7 +32,7 @@ const MAX_PACKED_REFS: u64 = 64 * 1024 * 1024;
 const MAX_NEW_REFS: usize = 10_000;
 
 /// The most that git may print.
-const GIT_BYTES: usize = 16 * 1024 * 1024;
+const GIT_BYTES: usize = 128 * 1024 * 1024;
 
 /// A linked work tree.
 #[derive(Clone, Debug)]
@@ -340,6 +340,7 @@ impl LinkedTree {
         tips.for_each(|new| wanted.push_str(&format!("{new}\n")));
         // In the separate repository, since git cannot move a pack to another file system. No agent knows the name.
         let base = separate.join(format!("take-over-{}", uuid::Uuid::now_v7().simple()));
+        wanted.push_str(&self.unnamed(&mut git, &base.with_extension("unnamed")).await?);
         write_private(&base, wanted.as_bytes())?;
         git.take_objects(&base).await?;
         crash::point("objects_taken_over");
@@ -370,6 +371,34 @@ impl LinkedTree {
     }
 }
 
+impl LinkedTree {
+    /// Returns the objects that no ref names, one a line: what is staged, and commits that were amended. git itself finds them by
+    /// the index and the log of every work tree (`--indexed-objects`, `--reflog`): those of others name objects that only their
+    /// separate repositories have.
+    async fn unnamed<F: Future<Output = ()>>(
+        &self,
+        git: &mut Git<'_, F>,
+        list: &Path,
+    ) -> Result<String, TakeOverError> {
+        let staged = git.run(&["ls-files", "--stage"], None, true).await?;
+        let staged = String::from_utf8_lossy(&staged);
+        let staged = staged.lines().filter(|line| !line.starts_with("160000 "));
+        let log = small_file(&self.own.join("logs/HEAD")).unwrap_or_default();
+        let hashes = staged
+            .chain(log.lines())
+            .filter_map(|line| line.split(' ').nth(1));
+        let hashes: BTreeSet<&str> = hashes.filter(|hash| is_hash(hash)).collect();
+        let hashes: String = hashes.iter().map(|hash| format!("{hash}\n")).collect();
+        write_private(list, hashes.as_bytes())?;
+        let args = ["cat-file", "--batch-check=%(objectname) %(objecttype)"];
+        let found = git.run(&args, Some(list), true).await?;
+        let found = String::from_utf8_lossy(&found);
+        let found = found.lines().filter_map(|line| line.split_once(' '));
+        let found = found.filter(|(_, kind)| matches!(*kind, "blob" | "commit"));
+        Ok(found.map(|(hash, _)| format!("{hash}\n")).collect())
+    }
+}
+
 /// Runs git in the main repository of a work tree, which no agent could write.
 struct Git<'a, F> {
     supervisor: &'a Supervisor,
@@ -384,17 +413,7 @@ impl<F: Future<Output = ()>> Git<'_, F> {
     async fn take_objects(&mut self, wanted: &Path) -> Result<(), TakeOverError> {
         let base = wanted.with_extension("objects");
         let base = base.to_string_lossy();
-        // What is staged and in no commit yet goes with it, and what was amended.
-        let args = [
-            "pack-objects",
-            "-q",
-            "--revs",
-            "--reflog",
-            "--indexed-objects",
-            "--local",
-            "--non-empty",
-            &base,
-        ];
+        let args = ["pack-objects", "-q", "--revs", "--local", "--non-empty", &base];
         let hash = self.run(&args, Some(wanted), true).await?;
         let hash = String::from_utf8_lossy(&hash).trim().to_owned();
         if is_hash(&hash) {

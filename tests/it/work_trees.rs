@@ -110,6 +110,26 @@ fn a_work_tree_without_a_branch_is_whole_after_a_failure() {
 }
 
 #[test]
+fn two_work_trees_of_one_repository_do_not_see_each_others_commits() {
+    let script = "echo $VIK_ISSUE_ID > one; git add one; git commit -qm one; git commit -q --amend -m two; \
+        echo 3 > staged; git add staged; touch ~/.cache/$VIK_ISSUE_ID; \
+        until [ -e ~/.cache/1 ] && [ -e ~/.cache/2 ]; do sleep 0.01; done";
+    let (world, main) = linked(script, "-b vik/{{ issue.id }}");
+    world.tracker.add("2", "Two", "todo");
+    let world = world
+        .set("/agents/a/sandbox/write", json!(["~/.cache"]))
+        .set("/loop", json!({"max_issue_concurrency": 2}));
+    world.once().expect(0);
+    for issue in ["1", "2"] {
+        assert_eq!(subjects(&main, &format!("vik/{issue}")), "two zero ");
+        let workspace = world.workspace(issue);
+        assert_eq!(git(&workspace, "git diff --cached --name-only"), "staged\n");
+        assert_eq!(git(&workspace, "git log -1 --format=%s HEAD@{1}"), "one\n");
+    }
+    assert_taken_over(&world, &main);
+}
+
+#[test]
 fn a_repository_on_another_file_system_is_used() {
     let other = Path::new("/dev/shm");
     let device = |path: &Path| path.metadata().map(|facts| facts.dev()).ok();
