@@ -83,6 +83,8 @@ impl Record {
             (_, Some(known)) if is_moved(known) => Some(Some(known.to_owned())),
             (Some((own, old)), _) if own == name => Some(old.clone()),
             (_, None) => Some(None),
+            // Somebody else made it before Vik could.
+            _ if self.moved.contains_key(name) => Some(None),
             // Another branch of the user's.
             _ => None,
         }
@@ -361,6 +363,13 @@ impl LinkedTree {
                         branch = name,
                         "the branch was moved by somebody else: the agent's commits are at {aside}"
                     );
+                    if !record.is_own(&name)
+                        && record.agent_head.as_deref().and_then(branch_of) == Some(&name)
+                    {
+                        // The name is somebody else's: the work tree stays at the agent's commit.
+                        record.agent_head = Some(format!("{new}\n"));
+                        record.write(file)?;
+                    }
                     git.run(&["update-ref", &aside, &new], None, false).await?;
                 }
                 Err(error) => return Err(error),

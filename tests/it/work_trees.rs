@@ -112,7 +112,7 @@ fn a_work_tree_without_a_branch_is_whole_after_a_failure() {
 #[test]
 fn two_work_trees_of_one_repository_do_not_see_each_others_commits() {
     let script = "echo $VIK_ISSUE_ID > one; git add one; git commit -qm one; git commit -q --amend -m two; \
-        echo 3 > staged; git add staged; touch ~/.cache/$VIK_ISSUE_ID; \
+        git checkout -q -b side; echo 3 > staged; git add staged; touch ~/.cache/$VIK_ISSUE_ID; \
         until [ -e ~/.cache/1 ] && [ -e ~/.cache/2 ]; do sleep 0.01; done";
     let (world, main) = linked(script, "-b vik/{{ issue.id }}");
     world.tracker.add("2", "Two", "todo");
@@ -124,8 +124,15 @@ fn two_work_trees_of_one_repository_do_not_see_each_others_commits() {
         assert_eq!(subjects(&main, &format!("vik/{issue}")), "two zero ");
         let workspace = world.workspace(issue);
         assert_eq!(git(&workspace, "git diff --cached --name-only"), "staged\n");
-        assert_eq!(git(&workspace, "git log -1 --format=%s HEAD@{1}"), "one\n");
+        assert_eq!(git(&workspace, "git log -1 --format=%s HEAD@{2}"), "one\n");
+        // Both made the branch: one has the name, and the work tree of the other is at its own commit.
+        assert_eq!(git(&workspace, "git show HEAD:one"), format!("{issue}\n"));
     }
+    assert_eq!(
+        git(&main, "git for-each-ref --format='%(refname)' refs/vik"),
+        "refs/vik/side\n"
+    );
+    git(&main, "git update-ref -d refs/vik/side");
     assert_taken_over(&world, &main);
 }
 
