@@ -60,7 +60,11 @@ fn pulled(state: &str) -> String {
 fn chained() -> Vec<Issue> {
     let issue = |number: usize| {
         let next = number + 1;
-        let blocked_by = if next < ISSUES { vec![next.to_string()] } else { Vec::new() };
+        let blocked_by = if next < ISSUES {
+            vec![next.to_string()]
+        } else {
+            Vec::new()
+        };
         json!({"id": number, "title": "Show cents", "state": "todo", "blocked_by": blocked_by})
     };
     let list: Vec<_> = (0..ISSUES).map(issue).collect();
@@ -136,7 +140,7 @@ fn follow(raw: &Path, folder: &Path) -> u64 {
     };
     let adapter = vik_agents::adapter(profile, None);
     let mut follower = Follower::open(raw, adapter, log, 0, Live::default(), kept).unwrap();
-    while follower.look().unwrap() {}
+    while follower.poll().unwrap() {}
     std::fs::metadata(&path).unwrap().len()
 }
 

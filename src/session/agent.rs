@@ -22,7 +22,7 @@ use super::attempt::{Cut, Work};
 use super::clocks::Clocks;
 use super::conclude::{figures, unproven};
 use super::follow::{FollowError, Follower};
-use super::full::took_too_much;
+use super::full::overrun_failure;
 use super::gate::Gate;
 use super::live::LivePhase;
 use super::live_shim::LiveShimGuard;
@@ -34,10 +34,10 @@ use crate::report;
 use crate::secrets;
 use crate::workspace::{Fingerprint, fs as private};
 
-/// How many slices of output are mapped before the clocks are looked at.
+/// How many slices of output are mapped before the timeouts are checked.
 const SLICES_A_TURN: usize = 16;
 
-/// How often it is looked whether a shim that cannot be taken over has ended.
+/// How often it is polled whether a shim that cannot be taken over has ended.
 const LOOK: Duration = Duration::from_millis(50);
 
 impl Work<'_> {
@@ -215,7 +215,7 @@ impl Work<'_> {
         Ok(spec)
     }
 
-    /// Follows the raw file from its first byte: what the log has already is only looked at.
+    /// Follows the raw file from its first byte. Events that the log has already are only counted.
     fn follower(&mut self) -> Result<Follower, Trouble> {
         let log = self
             .log
@@ -266,7 +266,12 @@ impl Work<'_> {
         let mut clocks = Clocks::new(&stage, began, self.files.stderr());
         let (mut killed, mut detaching, mut warned) = (false, false, 0);
         let mut gate = self.gate().unwrap_or_else(|error| {
-            self.fail(&handle, &FollowError::Tell(error), &mut stopping, &mut detaching);
+            self.fail(
+                &handle,
+                &FollowError::Answer(error),
+                &mut stopping,
+                &mut detaching,
+            );
             None
         });
         let mut told = Spend::default();
@@ -278,7 +283,7 @@ impl Work<'_> {
                 end = supervised.wait() => break end,
                 halt = orders.halted(), if stopping.is_none() => {
                     if let Some(limit) = halt.limit() {
-                        say_limit(&mut follower, limit);
+                        log_limit(&mut follower, limit);
                     }
                     stopping = Some(self.stop(&handle, halt.trouble()));
                 }
@@ -292,7 +297,7 @@ impl Work<'_> {
                 }
                 limits = orders.warned(warned) => {
                     warned += limits.len();
-                    limits.into_iter().for_each(|limit| say_limit(&mut follower, limit));
+                    limits.into_iter().for_each(|limit| log_limit(&mut follower, limit));
                 }
                 answered = answered(&orders, gate.as_ref()), if stopping.is_none() => {
                     let heard = gate.as_mut().map_or(Ok(()), |gate| gate.hear(&answered, &mut follower));
@@ -300,13 +305,13 @@ impl Work<'_> {
                         self.fail(&handle, &error, &mut stopping, &mut detaching);
                     }
                 }
-                () = tokio::time::sleep(follower.wait()) => {
-                    let mut looked = look(&mut follower).await;
+                () = tokio::time::sleep(follower.poll_wait()) => {
+                    let mut polled = poll(&mut follower).await;
                     self.tell_spend(&follower, &mut told);
-                    if let Some(gate) = gate.as_mut().filter(|_| looked.is_ok() && stopping.is_none()) {
-                        looked = gate.tend(&mut follower);
+                    if let Some(gate) = gate.as_mut().filter(|_| polled.is_ok() && stopping.is_none()) {
+                        polled = gate.tend(&mut follower);
                     }
-                    if let Err(error) = looked {
+                    if let Err(error) = polled {
                         self.fail(&handle, &error, &mut stopping, &mut detaching);
                     } else if let Some(trouble) = clocks.ran_out(&mut follower, gate.as_ref())
                         && stopping.is_none()
@@ -315,7 +320,7 @@ impl Work<'_> {
                         stopping = Some(self.stop(&handle, trouble));
                     }
                     if let Some(overrun) = follower.overrun().filter(|_| stopping.is_none() && !detaching) {
-                        stopping = Some(self.stop(&handle, took_too_much(&overrun)));
+                        stopping = Some(self.stop(&handle, overrun_failure(&overrun)));
                         handle.kill();
                     }
                 }
@@ -397,14 +402,10 @@ impl Work<'_> {
         if let Err(lost) = &end
             && lost.detached
         {
-            if let Err(error) = follower.leave() {
+            if let Err(error) = follower.detach() {
                 // The next daemon maps it from the raw file.
                 let error = report::chain(&error);
-                tracing::warn!(
-                    session = self.id,
-                    error,
-                    "the session log lacks what was heard last"
-                );
+                tracing::warn!(session = self.id, error, "the session log lacks the last events");
             }
             return Err(Cut::Detached);
         }
@@ -433,7 +434,7 @@ impl Work<'_> {
         };
         let mut stopping = stopping
             .or_else(|| self.overrun())
-            .or_else(|| finished.overrun.as_ref().map(took_too_much));
+            .or_else(|| finished.overrun.as_ref().map(overrun_failure));
         match finished.log {
             Ok(log) => self.log = Some(log),
             Err(error) => {
@@ -460,7 +461,7 @@ impl Work<'_> {
     /// Why the shim has killed the agent by itself.
     fn overrun(&self) -> Option<Trouble> {
         let overrun = self.exit.as_ref()?.overrun.as_ref()?;
-        Some(took_too_much(overrun))
+        Some(overrun_failure(overrun))
     }
 
     /// What the agent's own end means, when nobody stopped it.
@@ -544,10 +545,10 @@ fn process(note: ProcessNote) -> ProcessId {
     }
 }
 
-/// Says in the log that a limit is near or reached.
-fn say_limit(follower: &mut Follower, hit: LimitHit) {
+/// Logs that a limit is near or reached.
+fn log_limit(follower: &mut Follower, hit: LimitHit) {
     let percent = hit.percent();
-    if let Err(error) = follower.say(Timestamp::now(), &Event::Limit { hit, percent }) {
+    if let Err(error) = follower.append_event(Timestamp::now(), &Event::Limit { hit, percent }) {
         tracing::warn!(error = report::chain(&error), "a limit is not in the session log");
     }
 }
@@ -560,9 +561,9 @@ async fn answered(orders: &Orders, gate: Option<&Gate>) -> Answered {
     }
 }
 
-async fn look(follower: &mut Follower) -> Result<(), FollowError> {
+async fn poll(follower: &mut Follower) -> Result<(), FollowError> {
     for _ in 0..SLICES_A_TURN {
-        if !follower.look()? {
+        if !follower.poll()? {
             break;
         }
         tokio::task::yield_now().await;

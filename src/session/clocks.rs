@@ -33,7 +33,7 @@ impl<'a> Clocks<'a> {
         let stage = self.stage;
         if gate.is_some_and(|gate| gate.awaits().is_some()) {
             // It is a person who takes long.
-            follower.rest();
+            follower.pause_timers();
             return None;
         }
         let waited = gate.map(Gate::waited).unwrap_or_default();
@@ -52,7 +52,7 @@ impl<'a> Clocks<'a> {
             let size = std::fs::metadata(&self.stderr).map_or(0, |meta| meta.len());
             if size != self.stderr_size {
                 self.stderr_size = size;
-                follower.hear();
+                follower.mark_active();
                 return None;
             }
             return Some(Trouble::of(

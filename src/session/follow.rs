@@ -1,8 +1,8 @@
-//! Follows the raw output of an agent: the file grows, lines are mapped, events are written.
+//! Follows the raw output of an agent: reads the file as it grows, maps its lines to events and writes these to the log.
 //!
-//! The agent appends to the file itself, so nothing it prints can be lost or hold it up. The file is looked at again
-//! after a wait that grows while it is quiet: this works on every file system and costs one `read` per look. What it
-//! prints is read in bounded memory, whatever the length of a line ([`lines`]).
+//! The agent appends to the file itself, so none of its output can be lost or block it. The file is polled, with a wait
+//! that grows while nothing is printed: this works on every file system and costs one `read` per poll. Lines of any
+//! length are read in bounded memory ([`lines`]).
 
 mod kept;
 mod lines;
@@ -26,25 +26,25 @@ use self::lines::{Line, Lines};
 use super::live::Live;
 use crate::workspace::fs as private;
 
-/// The shortest and the longest wait between two looks.
-const LOOK: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(250));
+/// The shortest and the longest wait between two polls.
+const POLL_INTERVAL: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(250));
 
-/// How much is read before other tasks get a turn.
+/// The most that is read before other tasks may run.
 const SLICE_BYTES: usize = 256 * 1024;
 
-/// How much is kept of a line that is too long to be read.
+/// How much of a line that is too long is kept.
 const KEPT_OF_CUT: usize = 64 * 1024;
 
-/// The most open tool calls that are remembered, and the most bytes of the id of each.
-const OPEN_TOOLS: usize = 1024;
-const TOOL_ID: usize = 256;
+/// The most open tool calls that are tracked, and the most bytes of the id of each.
+const MAX_OPEN_TOOLS: usize = 1024;
+const MAX_TOOL_ID: usize = 256;
 
 thread_local! {
-    /// One buffer a thread, not one a session: hundreds of sessions are followed at once.
+    /// One buffer per thread, not per session: hundreds of sessions are followed at once.
     static SLICE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Why following had to stop.
+/// Why the output of an agent cannot be followed.
 #[derive(Debug, thiserror::Error)]
 pub enum FollowError {
     /// The agent's output cannot be read.
@@ -53,10 +53,10 @@ pub enum FollowError {
     /// The session log cannot be written.
     #[error("cannot write the session log")]
     Log(#[source] Arc<StoreError>),
-    /// What the agent waits for cannot be kept.
+    /// The journal or the agent's input cannot be written.
     #[error("cannot answer the agent")]
-    Tell(#[source] StoreError),
-    /// The agent does not keep to what it was told.
+    Answer(#[source] StoreError),
+    /// The agent violates the protocol.
     #[error("{0}")]
     Broken(String),
 }
@@ -66,7 +66,7 @@ impl FollowError {
     pub(super) fn store(&self) -> Option<&StoreError> {
         match self {
             Self::Log(error) => Some(error),
-            Self::Tell(error) => Some(error),
+            Self::Answer(error) => Some(error),
             Self::Read(_) | Self::Broken(_) => None,
         }
     }
@@ -77,15 +77,15 @@ pub struct Follower {
     raw: File,
     adapter: Box<dyn Adapter>,
     log: SessionLog,
-    /// How many events the log has already: they are mapped, and not written again.
-    told: u64,
+    /// How many of the next events are in the log already: they are mapped, and not written again.
+    logged: u64,
     lines: Lines,
     live: Live,
-    wait: Duration,
-    heard: Instant,
+    poll_wait: Duration,
+    last_activity: Instant,
     tools: OpenTools,
-    /// What the agent wants of Vik, and nobody has taken yet.
-    words: Vec<Word>,
+    /// Requests of the agent that were not taken yet.
+    requests: Vec<Word>,
     kept: KeptOutput,
     overrun: Option<Overrun>,
     /// The first error of the log: nothing more is written to it, and the output is still mapped.
@@ -94,29 +94,29 @@ pub struct Follower {
     answered: bool,
 }
 
-/// The tool calls that are open, oldest first. One may end in the same look in which the next begins.
+/// The tool calls that are open, oldest first. One may end in the same poll in which the next begins.
 #[derive(Debug, Default)]
 struct OpenTools(Vec<(String, Instant)>);
 
 impl OpenTools {
-    fn note(&mut self, event: &Event<'_>) {
+    fn on_event(&mut self, event: &Event<'_>) {
         match event {
             Event::ToolCall { call_id, .. } => {
-                let new = head(call_id, TOOL_ID);
-                if self.0.len() < OPEN_TOOLS && self.0.iter().all(|(id, _)| id != new) {
+                let new = head(call_id, MAX_TOOL_ID);
+                if self.0.len() < MAX_OPEN_TOOLS && self.0.iter().all(|(id, _)| id != new) {
                     self.0.push((new.to_owned(), Instant::now()));
                 }
             }
             Event::ToolResult { call_id, .. } => {
-                let ended = head(call_id, TOOL_ID);
+                let ended = head(call_id, MAX_TOOL_ID);
                 self.0.retain(|(id, _)| id != ended);
             }
             _ => {}
         }
     }
 
-    /// The adapter knows how many are open: a turn that ends closes them all.
-    fn agree(&mut self, count: usize) {
+    /// Takes over the adapter's count of open calls, as a turn that ends closes them all.
+    fn set_count(&mut self, count: usize) {
         if self.0.is_empty() && count > 0 {
             self.0.push((String::new(), Instant::now()));
         }
@@ -128,15 +128,15 @@ impl OpenTools {
     }
 }
 
-/// What is left of a follower when all output was read.
+/// The state of a follower after all output was read.
 pub struct Finished {
-    /// It has seen every line.
+    /// The adapter, which has mapped every line.
     pub adapter: Box<dyn Adapter>,
-    /// It has every event; or why it has not.
+    /// The log with every event, or why it lacks some.
     pub log: Result<SessionLog, Arc<StoreError>>,
-    /// Whether the agent's model has answered, in what this daemon and earlier ones read.
+    /// Whether the agent's model has answered since the attempt started.
     pub answered: bool,
-    /// Whether what is kept of the agent takes too much of the disk.
+    /// Set where the kept files take too much of the disk.
     pub overrun: Option<Overrun>,
 }
 
@@ -149,7 +149,7 @@ impl std::fmt::Debug for Follower {
 }
 
 impl Follower {
-    /// Follows the file from its start; the file is there already. The first `told` events are in the log.
+    /// Opens an existing file to follow it from its start. The first `logged` events of the agent are in the log.
     ///
     /// # Errors
     /// When the file cannot be opened.
@@ -157,20 +157,20 @@ impl Follower {
         raw: &Path,
         mut adapter: Box<dyn Adapter>,
         log: SessionLog,
-        told: u64,
+        logged: u64,
         live: Live,
         kept: KeptOutput,
     ) -> Result<Self, FollowError> {
         Ok(Self {
-            words: adapter.words(),
+            requests: adapter.words(),
             raw: private::open(raw).map_err(FollowError::Read)?,
             adapter,
             log,
-            told,
+            logged,
             lines: Lines::default(),
             live,
-            wait: LOOK.0,
-            heard: Instant::now(),
+            poll_wait: POLL_INTERVAL.0,
+            last_activity: Instant::now(),
             tools: OpenTools::default(),
             kept,
             overrun: None,
@@ -179,70 +179,70 @@ impl Follower {
         })
     }
 
-    /// How long to wait before the next look.
-    pub fn wait(&self) -> Duration {
-        self.wait
+    /// Returns the wait before the next poll.
+    pub fn poll_wait(&self) -> Duration {
+        self.poll_wait
     }
 
-    /// For how long nothing was heard; zero while a tool call is open.
+    /// Returns for how long the agent was inactive; zero while a tool call is open.
     pub fn silence(&self) -> Duration {
         if self.tools.oldest().is_some() {
             Duration::ZERO
         } else {
-            self.heard.elapsed()
+            self.last_activity.elapsed()
         }
     }
 
-    /// For how long the oldest open tool call has been open.
+    /// Returns for how long the oldest open tool call has been open.
     pub fn tool_open(&self) -> Duration {
         self.tools
             .oldest()
             .map_or(Duration::ZERO, |since| since.elapsed())
     }
 
-    /// Something else showed that the agent lives (it wrote to stderr).
-    pub fn hear(&mut self) {
-        self.heard = Instant::now();
+    /// Records activity that is not in the raw output, as on stderr.
+    pub fn mark_active(&mut self) {
+        self.last_activity = Instant::now();
     }
 
-    /// The agent waits for a person: nothing is heard of it meanwhile, and its calls do not go on.
-    pub fn rest(&mut self) {
+    /// Restarts the times of silence and open calls, as the agent waits for a person.
+    pub fn pause_timers(&mut self) {
         let now = Instant::now();
-        self.heard = now;
+        self.last_activity = now;
         self.tools.0.iter_mut().for_each(|(_, since)| *since = now);
     }
 
-    /// Whether what is kept of the agent takes too much of the disk. Then nothing more of it is written to the log; it is
-    /// still mapped, to know what it used.
+    /// Returns the overrun where the kept files take too much of the disk. Then no more events are written to the log; the
+    /// output is still mapped, for its usage.
     pub fn overrun(&self) -> Option<Overrun> {
         self.overrun
     }
 
-    /// What the agent wants of Vik since the last time.
-    pub fn words(&mut self) -> Vec<Word> {
-        std::mem::take(&mut self.words)
+    /// Takes the requests of the agent since the last call.
+    pub fn take_requests(&mut self) -> Vec<Word> {
+        std::mem::take(&mut self.requests)
     }
 
-    /// The lines that tell the agent a verdict.
+    /// Returns the lines of input that answer a question of the agent.
     pub fn answer(&self, ask: &Ask, verdict: Verdict<'_>) -> Vec<String> {
         self.adapter.answer(ask, verdict)
     }
 
-    /// What the agent has told of its usage and cost so far.
+    /// Returns the usage and cost that the agent has reported so far.
     pub fn usage(&self) -> (Usage, Option<f64>) {
         self.adapter.usage()
     }
 
-    /// Whether the agent has printed anything.
+    /// Returns whether the agent has printed anything.
     pub fn has_printed(&self) -> bool {
         self.raw.metadata().is_ok_and(|meta| meta.len() > 0)
     }
 
-    /// Writes an event of Vik's own.
+    /// Writes an event of Vik's own to the log.
     ///
     /// # Errors
     /// When the log cannot be written, now or before.
-    pub fn say(&mut self, at: Timestamp, event: &Event<'_>) -> Result<(), FollowError> {
+    pub fn append_event(&mut self, at: Timestamp, event: &Event<'_>) -> Result<(), FollowError> {
         self.write(|log| {
             log.push(at, event)?;
             log.flush()
@@ -250,20 +250,20 @@ impl Follower {
         self.check_log()
     }
 
-    /// Leaves the file to the next daemon: what was mapped is in the log.
+    /// Writes out the log and leaves the file to the next daemon.
     ///
     /// # Errors
     /// When the log cannot be written, now or before.
-    pub fn leave(mut self) -> Result<(), FollowError> {
+    pub fn detach(mut self) -> Result<(), FollowError> {
         self.write(SessionLog::flush);
         self.check_log()
     }
 
-    /// Reads and maps what is there, at most one slice. Returns whether there may be more.
+    /// Reads and maps new output, at most one slice. Returns whether there may be more.
     ///
     /// # Errors
     /// When reading fails. Also when the log cannot be written, now or before: the slice is mapped all the same.
-    pub fn look(&mut self) -> Result<bool, FollowError> {
+    pub fn poll(&mut self) -> Result<bool, FollowError> {
         let more = self.read_slice()?;
         self.check_log()?;
         Ok(more)
@@ -280,17 +280,17 @@ impl Follower {
                 }
             };
             if count == 0 {
-                self.wait = (self.wait * 2).min(LOOK.1);
+                self.poll_wait = (self.poll_wait * 2).min(POLL_INTERVAL.1);
                 self.write(SessionLog::flush);
                 return Ok(false);
             }
-            self.wait = LOOK.0;
-            self.heard = Instant::now();
+            self.poll_wait = POLL_INTERVAL.0;
+            self.last_activity = Instant::now();
             self.map_lines(|lines, raw, sink| lines.feed(raw, &slice[..count], sink));
             if self.overrun.is_none() {
                 self.overrun = self.kept.overrun();
                 if self.overrun.is_some() {
-                    self.told = u64::MAX;
+                    self.logged = u64::MAX;
                 }
             }
             self.track();
@@ -311,8 +311,7 @@ impl Follower {
             .map_or(Ok(()), |error| Err(FollowError::Log(error)))
     }
 
-    /// Passes over a part of the file that was never written, in a line that is too long anyway: a file can seem to hold
-    /// more than could be read in years.
+    /// Skips a hole of the file within a line that is too long anyway: a sparse file may be longer than can be read.
     fn skip_hole(&mut self) -> Result<(), FollowError> {
         if !self.lines.is_cutting() {
             return Ok(());
@@ -333,15 +332,15 @@ impl Follower {
             log: &mut self.log,
             log_error: &mut self.log_error,
             tools: &mut self.tools,
-            told: &mut self.told,
-            words: &mut self.words,
+            logged: &mut self.logged,
+            requests: &mut self.requests,
             answered: &mut self.answered,
         };
         split(&mut self.lines, &self.raw, &mut |line| mapper.line(line));
     }
 
     fn track(&mut self) {
-        self.tools.agree(self.adapter.open_tools());
+        self.tools.set_count(self.adapter.open_tools());
         let (usage, cost_usd) = self.adapter.usage();
         let (events, activity) = (self.log.len(), self.adapter.activity().map(str::to_owned));
         self.live.set(|facts| {
@@ -353,7 +352,7 @@ impl Follower {
         });
     }
 
-    /// The process is gone: maps the rest, a last line without a newline too, and returns what is left of it.
+    /// Maps the rest of the output after the process has ended, a last line without a newline included.
     ///
     /// # Errors
     /// When reading fails.
@@ -361,7 +360,7 @@ impl Follower {
         while self.read_slice()? {
             tokio::task::yield_now().await;
         }
-        // A read may end early at a line: go on until there is nothing.
+        // A short read is not the end of the file.
         while !self.at_end()? {
             self.read_slice()?;
             tokio::task::yield_now().await;
@@ -384,15 +383,15 @@ impl Follower {
     }
 }
 
-/// What makes events of lines.
+/// Maps lines to events, and writes those that the log lacks.
 struct Mapper<'f> {
     at: Timestamp,
     adapter: &'f mut dyn Adapter,
     log: &'f mut SessionLog,
     log_error: &'f mut Option<Arc<StoreError>>,
     tools: &'f mut OpenTools,
-    told: &'f mut u64,
-    words: &'f mut Vec<Word>,
+    logged: &'f mut u64,
+    requests: &'f mut Vec<Word>,
     answered: &'f mut bool,
 }
 
@@ -409,7 +408,7 @@ impl Mapper<'_> {
         if line.is_empty() {
             return;
         }
-        // All that is known of the agent comes from here: nothing behind it has seen a secret.
+        // Everything that Vik knows of the agent comes from here, so no secret gets any further.
         let text = String::from_utf8_lossy(line);
         let masked = vik_mask::mask_json(&text);
         let Self {
@@ -417,27 +416,27 @@ impl Mapper<'_> {
             log,
             log_error,
             tools,
-            told,
+            logged,
             at,
             answered,
             ..
         } = self;
         adapter.line(masked.as_bytes(), &mut |event: Event<'_>| {
-            tools.note(&event);
+            tools.on_event(&event);
             **answered |= event.is_answer();
-            if **told > 0 {
-                **told -= 1;
+            if **logged > 0 {
+                **logged -= 1;
             } else if log_error.is_none() {
                 **log_error = log.push(*at, &event).err().map(Arc::new);
             }
         });
-        self.words.append(&mut self.adapter.words());
+        self.requests.append(&mut self.adapter.words());
     }
 
-    /// A line that is too long is no event of the agent's: the adapter does not see it, and what follows it decides.
+    /// Logs the start of a line that is too long. The adapter does not get such a line.
     fn cut(&mut self, start: &[u8], bytes: u64, offset: u64) {
-        if *self.told > 0 {
-            *self.told -= 1;
+        if *self.logged > 0 {
+            *self.logged -= 1;
             return;
         }
         if self.log_error.is_some() {
@@ -455,12 +454,13 @@ impl Mapper<'_> {
     }
 }
 
-/// The first bytes of a text, whole characters only.
+/// Returns at most the first `most` bytes of a text, whole characters only.
 fn head(text: &str, most: usize) -> &str {
     &text[..text.floor_char_boundary(most)]
 }
 
-/// Where the file has data at or after `at`; `None` where it has none, or where the system cannot tell.
+/// Returns where the file has data at or after `at`; `None` where it has none. Where the system does not support that,
+/// `at` itself.
 fn next_data(file: &File, at: u64) -> Option<u64> {
     use nix::errno::Errno;
     use nix::unistd::{Whence, lseek};

@@ -1,4 +1,4 @@
-//! Attempts that take too much of the disk, or that find it full.
+//! Attempts that use too much of the disk, or whose disk is full.
 
 use std::sync::Arc;
 
@@ -13,22 +13,22 @@ use super::follow::KeptOutput;
 use crate::hooks::used_too_much;
 use crate::workspace::fs as private;
 
-/// How the reason of an attempt begins whose disk was full.
+/// The start of the reason of an attempt that failed for a full disk.
 pub(super) const FULL: &str = "the disk is full: ";
 
-/// The failure of an agent that was killed for what it has used.
-pub(super) fn took_too_much(overrun: &Overrun) -> Trouble {
+/// Returns the failure of an agent that was killed as it exceeded a limit.
+pub(super) fn overrun_failure(overrun: &Overrun) -> Trouble {
     let reason = format!("the agent {}", used_too_much(overrun));
     Trouble::failed(FailureClass::Agent, reason)
 }
 
-/// Whether a disk has no room, which may come back; all else that keeps a file from being written does not.
+/// Returns whether a disk is full. That may pass, unlike other reasons why a file cannot be written.
 pub(super) fn is_full(disk: &LedgerError) -> bool {
     matches!(disk, LedgerError::Full { .. })
 }
 
 impl Work<'_> {
-    /// What is kept of the agent, and how much of the disk that may take.
+    /// Returns the files that are kept of the agent, and how much of the disk they may take.
     pub(super) fn kept_output(&self) -> KeptOutput {
         let files = self.files;
         KeptOutput {
@@ -37,8 +37,8 @@ impl Work<'_> {
         }
     }
 
-    /// Whether a failure may be one of the storage: then it has next to no room, or takes nothing of Vik's either, and no next
-    /// attempt fares better.
+    /// Returns whether a failure may be one of the storage: it has nearly no room, or Vik cannot write to it either, so that
+    /// a next attempt would fail too.
     pub(super) async fn disk_fails(&self) -> bool {
         let layout = &self.host().layout;
         let probe = format!(".{}.probe", self.id);
@@ -73,8 +73,7 @@ impl Work<'_> {
         self.unkept.get().is_some() || self.full.get().is_some()
     }
 
-    /// The failure of an attempt whose disk was full. What failed for that is no fault of a hook's, which would not be run
-    /// again.
+    /// Returns the failure of an attempt whose disk was full. It is no failure of a hook, as those are not tried again.
     pub(super) fn failed_by_full_disk(&self, trouble: Trouble) -> Trouble {
         let by_itself = self.exit.as_ref().is_some_and(|record| record.overrun.is_some());
         let class = match trouble.class {

@@ -1,8 +1,8 @@
-//! Splits what an agent prints into lines, in bounded memory.
+//! Splits the output of an agent into lines, in bounded memory.
 //!
-//! Where a line ends is found as the file grows. Only the start of an unfinished line is held; a longer line is read back
-//! from the file once its end is known, and one that is longer than [`LONGEST_LINE`] is cut: its start is kept, and where
-//! it is in the file. The result depends on the bytes alone, never on how many of them one read returned.
+//! The ends of lines are found as the file grows. Only the start of an unfinished line is buffered; a longer line is read
+//! again from the file once its end is known. Of a line longer than [`LONGEST_LINE`] only the start and its place in the
+//! file are kept. The result depends on the bytes alone, not on the sizes of the reads.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -10,36 +10,36 @@ use std::os::unix::fs::FileExt;
 /// The most bytes of a line that is read as a whole.
 pub(super) const LONGEST_LINE: u64 = 8 * 1024 * 1024;
 
-/// The most bytes that are held of a line whose end was not read yet.
+/// The most bytes that are buffered of an unfinished line.
 const MOST_HELD: usize = 256 * 1024;
 
-/// A buffer of this capacity is kept for the next line.
+/// A buffer of at most this capacity is reused for the next line.
 const KEPT_CAPACITY: usize = 16 * 1024;
 
 /// One line, without its newline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Line<'a> {
-    /// All of it.
+    /// The whole line.
     Whole(&'a [u8]),
-    /// One that is too long to be read.
+    /// The start of a line that is too long, or that is not in the file any more.
     Cut {
-        /// Its start.
+        /// The first bytes of the line.
         head: &'a [u8],
-        /// Its length.
+        /// The length of the line.
         bytes: u64,
-        /// Where it begins in the file.
+        /// The offset of the line in the file.
         offset: u64,
     },
 }
 
-/// The line splitter of one file that grows.
+/// Splits one growing file into lines.
 #[derive(Debug)]
 pub(super) struct Lines {
     longest: u64,
     most_held: usize,
     /// The start of the current line.
     held: Vec<u8>,
-    /// Where the current line begins in the file, and how much of it was read so far.
+    /// The offset of the current line in the file, and how much of it was read so far.
     offset: u64,
     length: u64,
 }
@@ -61,7 +61,7 @@ impl Lines {
         }
     }
 
-    /// Takes what was read next from `file`, and hands on each line that ends in it.
+    /// Takes the next bytes of `file`, and passes on each line that ends in them.
     pub(super) fn feed(&mut self, file: &File, mut fresh: &[u8], sink: &mut dyn FnMut(Line<'_>)) {
         while let Some(end) = memchr::memchr(b'\n', fresh) {
             let line = &fresh[..end];
@@ -77,19 +77,19 @@ impl Lines {
         self.extend(fresh);
     }
 
-    /// Hands on a last line that has no newline.
+    /// Passes on a last line without a newline.
     pub(super) fn finish(&mut self, file: &File, sink: &mut dyn FnMut(Line<'_>)) {
         if self.length > 0 {
             self.end(file, sink);
         }
     }
 
-    /// Whether the current line is too long already: only its length and its end matter.
+    /// Returns whether the current line is too long already, so that only its end matters.
     pub(super) fn is_cutting(&self) -> bool {
         self.length > self.longest
     }
 
-    /// Counts bytes of the current line that need not be read, as there is no newline among them.
+    /// Counts bytes of the current line that need not be read, as they hold no newline.
     pub(super) fn skip(&mut self, bytes: u64) {
         self.length = self.length.saturating_add(bytes);
     }
@@ -108,7 +108,7 @@ impl Lines {
         if held.len() as u64 == bytes && bytes <= self.longest {
             sink(Line::Whole(&held));
         } else {
-            // A file that its agent has cut short does not have it any more.
+            // The agent may have truncated the file.
             match self.read_back(file, offset, bytes) {
                 Some(whole) => sink(Line::Whole(&whole)),
                 None => sink(Line::Cut {

@@ -125,8 +125,8 @@ async fn a_daemon_that_dies_at_any_byte_of_the_output_loses_and_doubles_nothing(
         let files = Files::new();
         std::fs::write(&files.raw, &RAW.as_bytes()[..cut]).unwrap();
         let mut first = files.follower();
-        while first.look().unwrap() {}
-        first.leave().unwrap();
+        while first.poll().unwrap() {}
+        first.detach().unwrap();
         std::fs::write(&files.raw, RAW).unwrap();
         files.finish().await;
         assert_eq!(files.events(), events, "cut at {cut}");
@@ -140,7 +140,7 @@ async fn what_vik_says_itself_is_not_taken_for_the_agents() {
     let files = Files::new();
     std::fs::write(&files.raw, &RAW.as_bytes()[..half]).unwrap();
     let mut first = files.follower();
-    first.look().unwrap();
+    first.poll().unwrap();
     let hit = vik_core::limits::LimitHit {
         scope: vik_core::limits::LimitScope::Attempt,
         unit: vik_core::limits::LimitUnit::Tokens,
@@ -148,8 +148,8 @@ async fn what_vik_says_itself_is_not_taken_for_the_agents() {
         limit: 10,
     };
     let limit = Event::Limit { hit, percent: 80 };
-    first.say(Timestamp::now(), &limit).unwrap();
-    first.leave().unwrap();
+    first.append_event(Timestamp::now(), &limit).unwrap();
+    first.detach().unwrap();
     std::fs::write(&files.raw, RAW).unwrap();
     files.finish().await;
     let (own, agents): (Vec<_>, Vec<_>) = files
@@ -253,7 +253,7 @@ async fn a_log_that_fails_at_any_event_loses_no_usage() {
         let log = SealedLog::new();
         std::fs::write(&files.raw, &RAW.as_bytes()[..cut]).unwrap();
         let mut follower = files.follower_of(log.open());
-        while follower.look().unwrap() {}
+        while follower.poll().unwrap() {}
         log.seal();
         std::fs::write(&files.raw, RAW).unwrap();
         let mut finished = follower.finish().await.unwrap();
@@ -279,14 +279,14 @@ async fn a_log_that_fails_within_a_slice_keeps_what_it_had_and_later_lines_are_m
     let (many, long) = ("x\n".repeat(50_000), " ".repeat(1 << 20));
     std::fs::write(&files.raw, format!("{first}\n{many}{long}{rest}\n{many}")).unwrap();
     let mut follower = files.follower_of(log.open());
-    while let Err(error) = follower.look() {
+    while let Err(error) = follower.poll() {
         assert!(matches!(error, FollowError::Log(_)), "{error}");
         if follower.at_end().unwrap() {
             break;
         }
     }
     let limit = Event::note("a limit is near".to_owned());
-    assert!(follower.say(Timestamp::now(), &limit).is_err());
+    assert!(follower.append_event(Timestamp::now(), &limit).is_err());
     assert_eq!(follower.usage().0.total(), 12);
     let finished = follower.finish().await.unwrap();
     assert!(finished.log.is_err());

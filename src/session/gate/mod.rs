@@ -167,12 +167,12 @@ impl Work<'_> {
 impl Gate {
     /// Does what the agent wants by what it printed, and answers what has waited for too long.
     pub(super) fn tend(&mut self, follower: &mut Follower) -> Result<(), FollowError> {
-        for word in follower.words() {
+        for word in follower.take_requests() {
             match word {
-                Word::Send(line) => self.input.tell(&line).map_err(FollowError::Tell)?,
+                Word::Send(line) => self.input.tell(&line).map_err(FollowError::Answer)?,
                 Word::Ask(ask) => self.ask(ask, follower)?,
                 Word::Withdraw { id } => self.withdraw(&id, follower)?,
-                Word::Close => self.input.end().map_err(FollowError::Tell)?,
+                Word::Close => self.input.end().map_err(FollowError::Answer)?,
                 Word::Broken(why) => return Err(FollowError::Broken(why)),
             }
         }
@@ -325,7 +325,7 @@ impl Gate {
 
     fn give(&mut self, ask: &Ask, verdict: Verdict<'_>, follower: &Follower) -> Result<(), FollowError> {
         for line in follower.answer(ask, verdict) {
-            self.input.tell(&line).map_err(FollowError::Tell)?;
+            self.input.tell(&line).map_err(FollowError::Answer)?;
         }
         Ok(())
     }
@@ -357,7 +357,7 @@ impl Gate {
     }
 
     fn note(&self, step: Step) -> Result<(), FollowError> {
-        self.journal().note(step).map_err(FollowError::Tell)
+        self.journal().note(step).map_err(FollowError::Answer)
     }
 
     /// The agent has ended: nobody waits any more.
@@ -403,7 +403,7 @@ fn note(
         decision: decision.into(),
         detail: Some(vik_mask::mask(&detail).into_owned().into()),
     };
-    follower.say(Timestamp::now(), &event)
+    follower.append_event(Timestamp::now(), &event)
 }
 
 #[cfg(test)]

@@ -136,7 +136,7 @@ impl Scene {
 
     fn look(&mut self) {
         let (gate, follower) = self.daemon.as_mut().unwrap();
-        while follower.look().unwrap() {}
+        while follower.poll().unwrap() {}
         gate.tend(follower).unwrap();
     }
 
@@ -211,7 +211,7 @@ proptest! {
         }
         let (gate, follower) = scene.daemon.take().unwrap();
         prop_assert!(gate.awaits().is_none());
-        follower.leave().unwrap();
+        follower.detach().unwrap();
 
         let told = scene.lines_of("stdin");
         prop_assert_eq!(told.len(), 2 + calls.len(), "{:?}", told);
