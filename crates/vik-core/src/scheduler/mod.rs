@@ -261,7 +261,7 @@ impl Scheduler {
     }
 
     /// An attempt ended.
-    fn ended(&mut self, issue: &IssueId, session: SessionId, report: Report, now: Now) {
+    fn ended(&mut self, issue: &IssueId, session: SessionId, mut report: Report, now: Now) {
         let Some(machine) = self.machines.get_mut(issue) else {
             return;
         };
@@ -269,7 +269,7 @@ impl Scheduler {
             return;
         };
         let (start, stopping) = (start.clone(), stopping.cloned());
-        let (charged, source) = self.spending.charge(issue, session, &report, estimate, now);
+        let (charged, source) = self.spending.charge(issue, session, &mut report, estimate, now);
         let limits = self
             .spending
             .limits(&self.workflow, machine, &start, charged, now);

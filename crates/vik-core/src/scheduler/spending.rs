@@ -73,23 +73,24 @@ impl Spending {
         self.running.values()
     }
 
-    /// Charges an attempt that ended to the day. Never less than it told while it ran.
+    /// Charges an attempt that ended to the day. Never less than it told while it ran: that becomes part of its report, from
+    /// which the ledger knows after a restart which part of the charge is an estimate.
     pub(super) fn charge(
         &mut self,
         issue: &IssueId,
         session: SessionId,
-        report: &Report,
+        report: &mut Report,
         estimate: Spend,
         now: Now,
     ) -> (Spend, CostSource) {
         let running = self.running.remove(&session);
         let told = running.map(|running| running.spent).unwrap_or_default();
-        let spend = match report.spend {
+        report.spend = match report.spend {
             Some(spend) => Some(spend.max(told)),
             None => Some(told).filter(|told| *told != Spend::default()),
         };
-        let (charged, source) = limits::charge(report, spend, estimate);
-        let estimated = limits::estimated(spend, charged, source);
+        let (charged, source) = limits::charge(report, report.spend, estimate);
+        let estimated = limits::estimated(report.spend, charged, source);
         for (days, amount) in [(&mut self.days, charged), (&mut self.estimates.days, estimated)] {
             let day = days.entry(date(now)).or_default();
             *day = day.plus(amount);

@@ -1,5 +1,12 @@
 //! What people read.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use vik_core::issue::Pull;
+use vik_core::scheduler::{Effect, Filter, Input, Scheduler};
+use vik_core::time::{Mono, Now};
+
 use super::*;
 
 fn reader(folder: &TempDir) -> Reader {
@@ -224,4 +231,72 @@ fn only_its_owner_can_read_it() {
         assert_eq!(mode & 0o777, 0o600, "{name}");
     }
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), names.len());
+}
+
+/// An attempt that reports its tokens while it runs and nothing at its end is charged an estimate of its cost alone.
+#[test]
+fn the_estimated_part_of_a_charge_is_the_same_after_a_restart() {
+    let text = "
+agents:
+  a: { runtime: codex, model: m, estimate: { usd: 2, tokens: 1000 } }
+issues:
+  pull: { command: cat issues.json }
+issue:
+  stages:
+    work: { when: { state: todo }, agent: a, prompt: Work on it. }
+";
+    let workflow = Arc::new(vik_core::workflow::load(text).workflow.unwrap());
+    let now = Now {
+        wall: at(0),
+        mono: Mono(Duration::ZERO),
+    };
+    let issue: IssueId = "A-1".into();
+    let pulled = json!([{"id": "A-1", "title": "T", "state": "todo"}]).to_string();
+    let mut before = Scheduler::new(Arc::clone(&workflow), Filter::default(), [0; 6]);
+    let effects = before.handle(now, Input::Pulled(Pull::parse(pulled.as_bytes()).unwrap().issues));
+    let session = effects.iter().find_map(|effect| match effect {
+        Effect::Start(start) => Some(start.session),
+        _ => None,
+    });
+    let session = session.unwrap();
+    let reported = Spend {
+        tokens: 7,
+        usd: MicroUsd(0),
+    };
+    before.handle(
+        now,
+        Input::Spent {
+            issue: issue.clone(),
+            session,
+            spend: reported,
+        },
+    );
+    let report = Report {
+        ran: true,
+        answered: Some(true),
+        ..Report::of(Outcome::TimedOut)
+    };
+    before.handle(
+        now,
+        Input::Ended {
+            issue: issue.clone(),
+            session,
+            report,
+        },
+    );
+    let folder = TempDir::new().unwrap();
+    let (ledger, _) = Ledger::open(folder.path()).unwrap();
+    ledger.commit(before.take_changes()).wait().unwrap();
+    ledger.close().unwrap();
+    let (_ledger, stored) = Ledger::open(folder.path()).unwrap();
+    let (after, _) = Scheduler::restore(Arc::clone(&workflow), Filter::default(), [0; 6], stored, now);
+    let estimated = Spend {
+        tokens: 0,
+        usd: MicroUsd(2_000_000),
+    };
+    for scheduler in [before, after] {
+        assert_eq!(scheduler.spent_today(now), reported.plus(estimated));
+        assert_eq!(scheduler.estimated_today(now), estimated);
+        assert_eq!(scheduler.estimated_life(&issue), estimated);
+    }
 }
