@@ -34,9 +34,6 @@ use crate::report;
 use crate::secrets;
 use crate::workspace::{Fingerprint, fs as private};
 
-/// How many slices of output are mapped before the timeouts are checked.
-const SLICES_A_TURN: usize = 16;
-
 /// How often it is polled whether a shim that cannot be taken over has ended.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -306,7 +303,7 @@ impl Work<'_> {
                     }
                 }
                 () = tokio::time::sleep(follower.poll_wait()) => {
-                    let mut polled = poll(&mut follower).await;
+                    let mut polled = follower.poll_slices().await;
                     self.tell_spend(&follower, &mut told);
                     if let Some(gate) = gate.as_mut().filter(|_| polled.is_ok() && stopping.is_none()) {
                         polled = gate.tend(&mut follower);
@@ -559,16 +556,6 @@ async fn answered(orders: &Orders, gate: Option<&Gate>) -> Answered {
         Some(request) => orders.answered(request).await,
         None => std::future::pending().await,
     }
-}
-
-async fn poll(follower: &mut Follower) -> Result<(), FollowError> {
-    for _ in 0..SLICES_A_TURN {
-        if !follower.poll()? {
-            break;
-        }
-        tokio::task::yield_now().await;
-    }
-    Ok(())
 }
 
 /// A recorded conversation lies beside the workflow: its path must hold in the issue workspace too.

@@ -32,6 +32,9 @@ const POLL_INTERVAL: (Duration, Duration) = (Duration::from_millis(10), Duration
 /// The most that is read before other tasks may run.
 const SLICE_BYTES: usize = 256 * 1024;
 
+/// How many slices are mapped before the caller may check timeouts.
+const SLICES_PER_TURN: usize = 16;
+
 /// How much of a line that is too long is kept.
 const KEPT_OF_CUT: usize = 64 * 1024;
 
@@ -267,6 +270,17 @@ impl Follower {
         let more = self.read_slice()?;
         self.check_log()?;
         Ok(more)
+    }
+
+    /// [`poll`](Self::poll)s several slices, as long as there may be more.
+    pub(super) async fn poll_slices(&mut self) -> Result<(), FollowError> {
+        for _ in 0..SLICES_PER_TURN {
+            if !self.poll()? {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+        Ok(())
     }
 
     fn read_slice(&mut self) -> Result<bool, FollowError> {
