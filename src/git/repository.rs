@@ -1,6 +1,7 @@
 //! The repository of a workspace: where it is, and proof that it is still there.
 
 use std::ffi::OsStr;
+use std::io::ErrorKind;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
@@ -185,7 +186,13 @@ impl Repository {
         let full = self.common_path.join(path);
         let folder = match files::descend(&self.common, Path::new(folder)) {
             Ok(folder) => folder,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) if error.kind() == ErrorKind::NotADirectory => {
+                return Err(GitError::changed(
+                    &full,
+                    "is not in a folder that can be entered without following a link",
+                ));
+            }
             Err(error) => return Err(GitError::io("open", &full)(error)),
         };
         files::read_text(&folder, name).map_err(GitError::io("read", &full))
@@ -234,7 +241,7 @@ impl Repository {
     pub fn write_ref(&self, name: &str, content: &str) -> Result<(), GitError> {
         let fail = |source| GitError::io("write", &self.common_path.join(name))(source);
         if !is_ref(name) {
-            return Err(fail(std::io::ErrorKind::InvalidInput.into()));
+            return Err(fail(ErrorKind::InvalidInput.into()));
         }
         let path = Path::new(name);
         let folder = path.parent().unwrap_or(Path::new(""));
