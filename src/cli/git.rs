@@ -1,5 +1,6 @@
 //! `vik git`: git in the workspace of an issue, with nothing of the workspace's settings.
 
+mod push;
 mod submodule;
 
 use std::ffi::OsString;
@@ -10,6 +11,7 @@ use std::process::Command;
 use clap::{Args, Subcommand};
 use vik_core::ids::IssueId;
 
+use self::push::{Force, Push};
 use self::submodule::SubmoduleVerb;
 use super::{Done, history, print, warn};
 use crate::git::{GitError, Record, Remote, SavedRecord, Tracking, View, read_record, write_record};
@@ -182,11 +184,7 @@ pub fn run(workflow: &Path, args: &GitArgs) -> Done {
             force,
             quiet,
         } => {
-            let force = match (force, force_with_lease) {
-                (true, _) => Force::Always,
-                (false, true) => Force::WithLease,
-                (false, false) => Force::Never,
-            };
+            let force = Force::of(*force, *force_with_lease);
             let (name, settings) = target.remote(&view, &record, remote.as_deref())?;
             let branch = branch.clone().or(record.branch.clone()).ok_or_else(|| {
                 Failure::new(
@@ -198,8 +196,16 @@ pub fn run(workflow: &Path, args: &GitArgs) -> Done {
             })?;
             let url = settings.push_url.as_ref().unwrap_or(&settings.url);
             target.refuse_inside(url)?;
-            push(&view, (&name, url), &branch, force, *quiet)?;
-            target.keep(&view, &mut record, Some(&format!("refs/remotes/{name}/{branch}")))
+            let tracked = format!("refs/remotes/{name}/{branch}");
+            let push = Push {
+                view: &view,
+                remote: &name,
+                branch: &branch,
+                recorded: record.tracking.get(&tracked),
+                force,
+            };
+            push.run(&tracked, *quiet)?;
+            target.keep(&view, &mut record, Some(&tracked))
         }
         GitVerb::Fetch { remote, quiet } => {
             let (name, settings) = target.remote(&view, &record, remote.as_deref())?;
@@ -439,81 +445,6 @@ fn fetch(view: &View, remote: &str, commit: Option<&str>, quiet: bool) -> Result
     through(&mut view.git(args)).map(drop)
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Force {
-    Never,
-    WithLease,
-    Always,
-}
-
-fn push(
-    view: &View,
-    (remote, url): (&str, &str),
-    branch: &str,
-    force: Force,
-    quiet: bool,
-) -> Result<(), Failure> {
-    let target = format!("refs/heads/{branch}");
-    crate::git::output(&mut view.git(["check-ref-format", &target]))
-        .map_err(|_| Failure::new(Exit::Usage, "usage", format!("`{branch}` is no name of a branch")))?;
-    let commit = view.commit("HEAD").map_err(|error| failure(&error))?;
-    let commit = commit.ok_or_else(|| {
-        Failure::new(
-            Exit::Failed,
-            "git_no_commit",
-            "the workspace has no commit to push",
-        )
-    })?;
-    let mut args = vec!["push".to_owned()];
-    args.extend(quiet.then(|| "--quiet".to_owned()));
-    match force {
-        Force::Never => {}
-        Force::Always => args.push("--force".to_owned()),
-        Force::WithLease => {
-            let seen = expected(view, url, &target)?;
-            let tracked = format!("refs/remotes/{remote}/{branch}");
-            let is_seen = match &seen {
-                None => true,
-                Some(id) => {
-                    view.commit(&tracked).map_err(|error| failure(&error))?.as_ref() == Some(id)
-                        || is_part(view, id, &commit)
-                }
-            };
-            if !is_seen {
-                let heading =
-                    format!("the branch `{branch}` of `{remote}` has commits that this workspace has not");
-                return Err(Failure::new(Exit::Failed, "git_stale", heading)
-                    .hint("someone else pushed; merge them, or push with --force"));
-            }
-            args.push(format!(
-                "--force-with-lease={target}:{}",
-                seen.unwrap_or_default()
-            ));
-        }
-    }
-    args.push(remote.to_owned());
-    args.push(format!("{commit}:{target}"));
-    through(&mut view.git(args)).map(drop)?;
-    // A clone of one branch alone tracks no other.
-    let tracked = format!("refs/remotes/{remote}/{branch}");
-    crate::git::output(&mut view.git(["update-ref", &tracked, &commit]))
-        .map(drop)
-        .map_err(|error| failure(&error))
-}
-
-/// What the remote has now as this branch.
-fn expected(view: &View, url: &str, target: &str) -> Result<Option<String>, Failure> {
-    let mut list = view.git(["ls-remote", "--quiet", "--", url, target]);
-    let found = crate::git::output(&mut list).map_err(|error| failure(&error))?;
-    let text = String::from_utf8_lossy(&found.stdout);
-    let line = text.lines().find(|line| line.ends_with(&format!("\t{target}")));
-    Ok(line.and_then(|line| line.split('\t').next()).map(str::to_owned))
-}
-
-fn is_part(view: &View, commit: &str, of: &str) -> bool {
-    crate::git::output(&mut view.git(["merge-base", "--is-ancestor", commit, of])).is_ok()
-}
-
 fn reset(view: &View, name: &str, quiet: bool) -> Done {
     let missing = || {
         Failure::new(
@@ -524,15 +455,17 @@ fn reset(view: &View, name: &str, quiet: bool) -> Done {
         .hint("`vik git fetch` fetches the branches of the remote")
     };
     let commit = view
-        .commit(name)
+        .checked_commit(name)
         .map_err(|error| failure(&error))?
         .ok_or_else(missing)?;
     let before = view.commit("HEAD").map_err(|error| failure(&error))?;
-    prepare_files(view)?;
+    view.check_programs()
+        .and_then(|()| view.prepare_reset(&commit))
+        .map_err(|error| failure(&error))?;
     let mut args = vec!["reset", "--hard"];
     args.extend(quiet.then_some("--quiet"));
     args.push(&commit);
-    through(&mut view.git_in_work_tree(args))?;
+    through(view.git_in_work_tree(args).env("GIT_ATTR_SOURCE", &commit))?;
     let given = view
         .give_objects()
         .and_then(|()| view.give_reset(&commit, before.as_deref()));
@@ -565,6 +498,11 @@ fn through(command: &mut Command) -> Done {
 
 fn failure(error: &GitError) -> Failure {
     let (code, heading) = match error {
+        GitError::Object { .. } => {
+            let heading = "the repository of this workspace is not used";
+            return Failure::failed("git_unsafe", heading, error)
+                .hint("remove the workspace: the next attempt makes it anew");
+        }
         GitError::Unsafe { .. } => ("git_unsafe", "the repository of this workspace is not used"),
         GitError::NotUsable(_) => ("git_unusable", "git cannot be run here safely"),
         GitError::Io { .. } | GitError::Git { .. } => ("git", "git did not do it"),

@@ -5,6 +5,7 @@
 //! folder that no agent can reach. Its settings come from the [`Record`] that Vik takes when `after_create` has ended, and
 //! from the user; from the workspace it gets objects and refs, as regular files that are reached without following a link.
 
+mod checked;
 pub(crate) mod files;
 pub mod programs;
 mod record;
@@ -35,6 +36,14 @@ pub enum GitError {
         path: PathBuf,
         /// What is wrong with it.
         what: String,
+    },
+    /// An object cannot be relied on.
+    #[error("the object {object} {what}")]
+    Object {
+        /// Its name.
+        object: String,
+        /// What is wrong with it.
+        what: &'static str,
     },
     /// A file could not be read or written.
     #[error("cannot {action} {}", path.display())]

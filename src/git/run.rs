@@ -1,10 +1,16 @@
 //! Running git.
 
 use std::ffi::OsStr;
-use std::io::Write as _;
-use std::process::{Command, Output, Stdio};
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::process::{Command, ExitStatus, Output, Stdio};
 
 use super::GitError;
+
+/// The most entries of a list that git prints: a few trees that name each other can have billions of them.
+const MAX_ENTRIES: usize = 4_000_000;
+
+/// The most bytes of an entry.
+const MAX_ENTRY_BYTES: u64 = 64 * 1024;
 
 /// Runs git and returns what it prints.
 ///
@@ -37,17 +43,69 @@ pub(super) fn feed(command: &mut Command, input: &[u8]) -> Result<(), GitError> 
         // One that does not read says why by its end.
         let _ = stdin.write_all(input);
     }
-    match child.wait() {
+    ended(&verb, child.wait())
+}
+
+/// Runs git and hands over the entries of what it prints, without keeping them.
+///
+/// # Errors
+/// When it cannot be started, prints too much, or fails.
+pub(super) fn entries(
+    command: &mut Command,
+    separator: u8,
+    mut each: impl FnMut(&str),
+) -> Result<(), GitError> {
+    let verb = verb_of(command);
+    let mut child = command
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|error| could_not_start(&verb, &error))?;
+    let mut read = Ok(());
+    if let Some(stdout) = child.stdout.take() {
+        let mut stdout = BufReader::new(stdout);
+        read = read_entries(&mut stdout, separator, &mut each);
+    }
+    if read.is_err() {
+        let _ = child.kill();
+    }
+    let status = child.wait();
+    read.map_err(|error| GitError::Git {
+        verb: verb.clone(),
+        how: format!("could not be read: {error}"),
+    })?;
+    ended(&verb, status)
+}
+
+fn read_entries(stdout: &mut impl io::BufRead, separator: u8, each: &mut impl FnMut(&str)) -> io::Result<()> {
+    let mut entry = Vec::new();
+    for _ in 0..MAX_ENTRIES {
+        entry.clear();
+        if stdout.take(MAX_ENTRY_BYTES).read_until(separator, &mut entry)? == 0 {
+            return Ok(());
+        }
+        if entry.pop() != Some(separator) {
+            return Err(io::Error::other("an entry is too long"));
+        }
+        each(&String::from_utf8_lossy(&entry));
+    }
+    Err(io::Error::other(format!(
+        "it has more than {MAX_ENTRIES} entries"
+    )))
+}
+
+/// Returns an error where git could not be waited for, or failed.
+pub(super) fn ended(verb: &str, status: io::Result<ExitStatus>) -> Result<(), GitError> {
+    match status {
         Ok(status) if status.success() => Ok(()),
         Ok(status) => Err(GitError::Git {
-            verb,
+            verb: verb.to_owned(),
             how: format!("ended with {status}"),
         }),
-        Err(error) => Err(could_not_start(&verb, &error)),
+        Err(error) => Err(could_not_start(verb, &error)),
     }
 }
 
-pub(super) fn could_not_start(verb: &str, error: &std::io::Error) -> GitError {
+pub(super) fn could_not_start(verb: &str, error: &io::Error) -> GitError {
     GitError::Git {
         verb: verb.to_owned(),
         how: format!("could not be started: {error}"),

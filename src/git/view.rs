@@ -7,6 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use super::checked;
 use super::files::{self, Takeover};
 use super::record::{REPOSITORY_VARIABLES, Record, Remote, local_settings, remotes, safe_path};
 use super::repository::{Head, Repository, WorkTree, is_id, is_ref};
@@ -15,12 +16,14 @@ use super::{GitError, programs, settings};
 use crate::workspace::fs::{create_private_dir_all, write_private};
 use crate::workspace::{Layout, VIEW_PREFIX};
 
-/// What git must do whatever the user's settings say: run no hook and no daemon, enter no submodule, and leave nothing
-/// running. `-c` outranks every file of settings.
-const FIXED: [&str; 14] = [
+/// What git must do whatever the user's settings say: run no hook and no daemon, enter no submodule, leave nothing
+/// running, and read commits instead of what a file says of them. `-c` outranks every file of settings.
+const FIXED: [&str; 16] = [
+    "core.commitGraph=false",
     "core.fsmonitor=false",
     "core.untrackedCache=false",
     "core.splitIndex=false",
+    "core.multiPackIndex=false",
     "core.logAllRefUpdates=false",
     "submodule.recurse=false",
     "push.recurseSubmodules=no",
@@ -61,11 +64,13 @@ pub enum Tracking {
 /// A repository with Vik's settings, the user's, and the objects and refs of a workspace. Dropping it removes it.
 #[derive(Debug)]
 pub struct View {
-    folder: PathBuf,
+    pub(super) folder: PathBuf,
     workspace: PathBuf,
     work_tree: PathBuf,
     repository: Repository,
     settings: Vec<String>,
+    /// Whether objects may be missing, since the remote has them.
+    pub(super) is_partial: bool,
 }
 
 /// Whether a ref, by its name below `refs/`, is not taken: what replaces objects, and what stands for or hides recorded refs.
@@ -81,6 +86,14 @@ fn is_left_out(name: &str, record: &Record, tracking: Tracking) -> bool {
             !matches!(kind, "heads" | "tags") || record.remotes.keys().any(shadows)
         }
     }
+}
+
+/// Whether a file of the folder `objects` holds objects, or finds them in their pack: not where it leads to other
+/// repositories, or says without a proof what commits contain.
+fn is_object(path: &Path) -> bool {
+    let name = path.to_str().unwrap_or_default();
+    let left_out = ["info/", "pack/multi-pack-index"];
+    !left_out.iter().any(|start| name.starts_with(start))
 }
 
 impl View {
@@ -104,6 +117,7 @@ impl View {
             work_tree: tree.path.to_owned(),
             repository,
             settings: Vec::new(),
+            is_partial: record.remotes.values().any(|remote| remote.promisor),
         };
         view.fill(record, tracking)?;
         Ok(view)
@@ -123,6 +137,7 @@ impl View {
             "objects/info",
             "objects/pack",
             "taken",
+            checked::FOLDER,
             "own",
         ] {
             let folder = self.folder.join(folder);
@@ -151,7 +166,7 @@ impl View {
         )
     }
 
-    fn write(&self, name: &str, text: &str) -> Result<(), GitError> {
+    pub(super) fn write(&self, name: &str, text: &str) -> Result<(), GitError> {
         let path = self.folder.join(name);
         write_private(&path, text.as_bytes()).map_err(GitError::io("write", &path))
     }
@@ -167,9 +182,7 @@ impl View {
             let what = "was changed since `after_create` ended: it leads to other repositories";
             return Err(GitError::changed(&file, what));
         }
-        let is_alternates =
-            |path: &Path| path == Path::new("info/alternates") || path == Path::new("info/http-alternates");
-        self.take("objects", "taken", &is_alternates)?;
+        self.take("objects", "taken", &|path| !is_object(path))?;
         let mut list = format!("{}\n", self.folder.join("taken").display());
         for line in alternates
             .lines()
@@ -209,7 +222,7 @@ impl View {
         takeover.run(&source, &self.open_own(to)?)
     }
 
-    fn open_own(&self, name: &str) -> Result<OwnedFd, GitError> {
+    pub(super) fn open_own(&self, name: &str) -> Result<OwnedFd, GitError> {
         let path = self.folder.join(name);
         files::open_folder(&path).map_err(GitError::io("open", &path))
     }
@@ -308,6 +321,14 @@ impl View {
     /// # Errors
     /// When it cannot be made.
     pub fn make_index(&self) -> Result<(), GitError> {
+        self.make_entries()?;
+        // It exits with 1 where files differ.
+        let _ = self.refresh().status();
+        Ok(())
+    }
+
+    /// [`make_index`](Self::make_index), without comparing the entries with the files.
+    pub(super) fn make_entries(&self) -> Result<(), GitError> {
         let own = self.folder.join("own");
         let taken = files::take_one(&self.repository.own, c"index", &own);
         let taken = taken.map_err(GitError::io("read", &self.work_tree.join(".git/index")))?;
@@ -327,10 +348,14 @@ impl View {
             }
             None => {}
         }
-        // It exits with 1 where files differ.
-        let mut refresh = self.git_in_work_tree(["update-index", "-q", "--really-refresh"]);
-        let _ = refresh.stdout(Stdio::null()).stderr(Stdio::null()).status();
         Ok(())
+    }
+
+    /// Returns the command that compares the entries of the index with the files.
+    pub(super) fn refresh(&self) -> Command {
+        let mut refresh = self.git_in_work_tree(["update-index", "-q", "--really-refresh"]);
+        refresh.stdout(Stdio::null()).stderr(Stdio::null());
+        refresh
     }
 
     /// The remote-tracking refs of the view.

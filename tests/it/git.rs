@@ -1,5 +1,6 @@
 //! `vik git`: git in the workspace of an issue, with nothing of the workspace's settings.
 
+mod forged;
 mod hooks;
 mod submodules;
 mod traps;

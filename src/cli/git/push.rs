@@ -1,0 +1,110 @@
+//! `vik git push`
+
+use super::{failure, through};
+use crate::git::{View, output};
+use crate::report::{Exit, Failure};
+
+/// When a push replaces a branch.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Force {
+    /// When the pushed commit contains what the branch holds.
+    Never,
+    /// Also when Vik saw there what the branch holds.
+    WithLease,
+    /// Always.
+    Always,
+}
+
+/// A push of the commit that is checked out.
+pub struct Push<'a> {
+    pub view: &'a View,
+    pub remote: &'a str,
+    pub branch: &'a str,
+    /// What Vik saw as this branch last.
+    pub recorded: Option<&'a String>,
+    pub force: Force,
+}
+
+impl Force {
+    pub fn of(always: bool, with_lease: bool) -> Self {
+        match (always, with_lease) {
+            (true, _) => Self::Always,
+            (false, true) => Self::WithLease,
+            (false, false) => Self::Never,
+        }
+    }
+}
+
+impl Push<'_> {
+    /// Pushes, and notes in the view what the remote holds now as `tracked`.
+    pub fn run(&self, tracked: &str, quiet: bool) -> Result<(), Failure> {
+        let branch = self.branch;
+        let target = format!("refs/heads/{branch}");
+        output(&mut self.view.git(["check-ref-format", &target]))
+            .map_err(|_| Failure::new(Exit::Usage, "usage", format!("`{branch}` is no name of a branch")))?;
+        let commit = self.view.commit("HEAD").map_err(|error| failure(&error))?;
+        let commit = commit.ok_or_else(|| {
+            Failure::new(
+                Exit::Failed,
+                "git_no_commit",
+                "the workspace has no commit to push",
+            )
+        })?;
+        let mut args = vec!["push".to_owned()];
+        args.extend(quiet.then(|| "--quiet".to_owned()));
+        args.push(match self.force {
+            Force::Always => "--force".to_owned(),
+            // Git's own check for a fast-forward believes the agent's objects. With a lease it makes none, and the
+            // branch is replaced only while it holds what was examined.
+            Force::Never | Force::WithLease => {
+                let seen = self.seen(&target)?;
+                self.check(seen.as_deref(), &commit)?;
+                format!("--force-with-lease={target}:{}", seen.unwrap_or_default())
+            }
+        });
+        args.push(self.remote.to_owned());
+        args.push(format!("{commit}:{target}"));
+        through(&mut self.view.git(args)).map(drop)?;
+        // A clone of one branch alone tracks no other.
+        output(&mut self.view.git(["update-ref", tracked, &commit]))
+            .map(drop)
+            .map_err(|error| failure(&error))
+    }
+
+    /// Refuses to replace commits that are lost by it.
+    fn check(&self, seen: Option<&str>, commit: &str) -> Result<(), Failure> {
+        let Some(seen) = seen else { return Ok(()) };
+        let is_recorded = self.recorded.is_some_and(|recorded| recorded == seen);
+        if self.force == Force::WithLease && is_recorded {
+            return Ok(());
+        }
+        if self.view.is_part(seen, commit).map_err(|error| failure(&error))? {
+            return Ok(());
+        }
+        let heading = format!(
+            "the branch `{}` of `{}` has commits that this workspace has not",
+            self.branch, self.remote
+        );
+        Err(
+            Failure::new(Exit::Failed, "git_stale", heading).hint(if is_recorded {
+                "Vik saw them there before: push with --force-with-lease to replace them"
+            } else {
+                "someone else pushed; merge them, or push with --force"
+            }),
+        )
+    }
+
+    /// Returns what the remote has now as a branch.
+    fn seen(&self, target: &str) -> Result<Option<String>, Failure> {
+        let run = |args: &[&str]| -> Result<String, Failure> {
+            let found = output(&mut self.view.git(args)).map_err(|error| failure(&error))?;
+            Ok(String::from_utf8_lossy(&found.stdout).into_owned())
+        };
+        // Settings of the user can lead a push to another URL than a fetch.
+        let url = run(&["remote", "get-url", "--push", self.remote])?;
+        let list = run(&["ls-remote", "--quiet", "--", url.trim_end(), target])?;
+        let mut lines = list.lines().filter_map(|line| line.split_once('\t'));
+        let found = lines.find(|(_, name)| *name == target);
+        Ok(found.map(|(id, _)| id.to_owned()))
+    }
+}
