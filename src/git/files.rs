@@ -23,6 +23,15 @@ pub const MAX_READ_BYTES: u64 = 64 * 1024 * 1024;
 /// The most files that one command takes over from a repository.
 const MAX_FILES: usize = 4_000_000;
 
+/// The most bytes of a ref: a symbolic one names another by its path.
+const MAX_REF_BYTES: u64 = 8 * 1024;
+
+/// The most refs that are files of their own.
+const MAX_REFS: usize = 250_000;
+
+/// The most bytes of one file that is taken over: an index has some hundred for each file.
+const MAX_FILE_BYTES: i64 = 1024 * 1024 * 1024;
+
 /// The deepest folder that is looked into.
 const MAX_DEPTH: usize = 64;
 
@@ -106,12 +115,14 @@ pub fn replace(folder: &impl AsFd, name: &OsStr, content: &[u8]) -> io::Result<(
 }
 
 /// Takes a tree over into another one: every regular file gets a second name there (a copy, where the file systems
-/// differ). What is there already stays.
+/// differ). What is there already stays. Git reads a ref whole, so refs are read within a limit and written anew.
 pub struct Takeover<'a> {
     /// How the tree is called in errors.
     pub name: &'a Path,
     /// What is left out, relative to the root of the tree.
     pub leave_out: &'a dyn Fn(&Path) -> bool,
+    /// Whether the files are refs.
+    pub of_refs: bool,
 }
 
 impl Takeover<'_> {
@@ -152,10 +163,11 @@ impl Takeover<'_> {
                 continue;
             }
             *files += 1;
-            if *files > MAX_FILES {
+            let most = if self.of_refs { MAX_REFS } else { MAX_FILES };
+            if *files > most {
                 return Err(GitError::changed(
                     self.name,
-                    format!("has more than {MAX_FILES} files"),
+                    format!("has more than {most} files"),
                 ));
             }
             self.entry(from, to, name, &path, depth, files)?;
@@ -190,6 +202,12 @@ impl Takeover<'_> {
                 let target = openat(to, name, FOLDER, Mode::empty()).map_err(fail("open"))?;
                 self.folder(&inner, &target, path, depth + 1, files)
             }
+            SFlag::S_IFREG if self.of_refs => match take_ref(from, to, name) {
+                Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
+                    Err(GitError::changed(&full(), "is too large for a ref"))
+                }
+                taken => taken.map_err(GitError::io("take over", &full())),
+            },
             SFlag::S_IFREG => take_file(from, to, name).map_err(GitError::io("take over", &full())),
             SFlag::S_IFLNK => Err(GitError::changed(&full(), "is a link, which Vik does not follow")),
             _ => Err(GitError::changed(&full(), "is no regular file")),
@@ -199,6 +217,15 @@ impl Takeover<'_> {
 
 fn kind(mode: u32) -> SFlag {
     SFlag::from_bits_truncate(mode) & SFlag::S_IFMT
+}
+
+fn take_ref(from: &OwnedFd, to: &OwnedFd, name: &CStr) -> io::Result<()> {
+    let name = OsStr::from_bytes(name.to_bytes());
+    match untrusted::read_at(from, Path::new(name), MAX_REF_BYTES) {
+        Ok(content) => replace(to, name, &content),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    }
 }
 
 /// Gives a file a second name in another folder, or copies it where that is not possible.
@@ -263,6 +290,9 @@ pub fn take_one(from: &OwnedFd, name: &CStr, to: &Path) -> io::Result<bool> {
     };
     if kind(stat.st_mode) != SFlag::S_IFREG {
         return Err(io::Error::other("it is no regular file"));
+    }
+    if stat.st_size > MAX_FILE_BYTES {
+        return Err(io::ErrorKind::FileTooLarge.into());
     }
     take_file(from, &open_folder(to)?, name)?;
     Ok(true)

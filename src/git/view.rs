@@ -218,6 +218,7 @@ impl View {
         let takeover = Takeover {
             name: &name,
             leave_out,
+            of_refs: from == "refs",
         };
         takeover.run(&source, &self.open_own(to)?)
     }
@@ -421,6 +422,7 @@ impl View {
         let takeover = Takeover {
             name: &path,
             leave_out,
+            of_refs: false,
         };
         takeover.run(&self.open_own(name)?, &target)
     }

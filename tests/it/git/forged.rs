@@ -205,3 +205,28 @@ fn files_that_say_what_objects_contain_are_not_taken() {
     clone.refused(&["push", "--quiet", "--force-with-lease"], "git_stale");
     assert_eq!(clone.pushed("vik/1"), Some(theirs));
 }
+
+#[test]
+fn a_file_that_git_would_read_whole_is_refused_where_it_is_too_large() {
+    for (file, reason) in [
+        ("refs/heads/large", "is too large for a ref"),
+        ("refs/tags/large", "is too large for a ref"),
+        ("index", "file too large"),
+        ("packed-refs", "file too large"),
+        ("shallow", "file too large"),
+        ("HEAD", "file too large"),
+    ] {
+        let clone = Clone::new();
+        let path = clone.path().join(".git").join(file);
+        let mut options = std::fs::OpenOptions::new();
+        let large = options
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)
+            .unwrap();
+        large.set_len(2 * 1024 * 1024 * 1024).unwrap();
+        let done = clone.vik(&["status"]).expect(1);
+        assert!(done.err.contains(reason), "{file}: {}", done.err);
+    }
+}
