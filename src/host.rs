@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use vik_proc::{Mark, ShimSpec, Supervisor};
+use vik_proc::{Mark, ProcessId, ShimSpec, Supervisor};
 
 use crate::secrets::Environment;
 use crate::workspace::Layout;
@@ -48,6 +49,26 @@ pub struct Host {
     pub instance: String,
     /// Vik's own program, absolute.
     pub vik: PathBuf,
+    /// The shims whose processes must not use the API.
+    pub agent_shims: AgentShims,
+}
+
+/// The shims of agents, and of scripts that run what agents wrote. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct AgentShims(Arc<Mutex<Vec<ProcessId>>>);
+
+impl AgentShims {
+    /// Adds shims, each before it starts anything.
+    pub fn add(&self, shims: impl IntoIterator<Item = ProcessId>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend(shims);
+    }
+
+    /// Returns those that still run.
+    pub fn alive(&self) -> Vec<ProcessId> {
+        let mut shims = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        shims.retain(|shim| shim.is_alive());
+        shims.clone()
+    }
 }
 
 impl Host {

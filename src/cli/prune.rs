@@ -156,6 +156,7 @@ fn before_remove(
         env,
         attempt: &id,
         timeout: workflow.issue.hook_timeout.0,
+        runs_agent_code: sandbox.is_some(),
         sandbox,
         stdin: None,
         lock: Some(locked.issue()),

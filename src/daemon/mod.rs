@@ -9,6 +9,6 @@ mod state;
 
 pub use detach::{Ready, detach};
 pub use instance::{Instance, InstanceInfo, Presence};
-pub use serve::{ServeOptions, Shims, exit_of, host, ledger_failure, serve};
+pub use serve::{ServeOptions, exit_of, host, ledger_failure, serve};
 pub use signals::{Asked, Signals};
 pub use state::{ServiceState, enter as enter_state};

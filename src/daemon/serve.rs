@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -22,7 +22,7 @@ use super::signals::Signals;
 use super::state::{self, ServiceState};
 use crate::control::http::{Feed, HttpServer, IsAgent, Keys, Metrics, Reporter, Setup as Http, Tcp};
 use crate::control::{Behind, ControlServer};
-use crate::host::{Host, SHIM_MARK, own_environment};
+use crate::host::{AgentShims, Host, SHIM_MARK, own_environment};
 use crate::logging::{self, Console};
 use crate::notify::Notifiers;
 use crate::orchestrator::{Closing, Observer, Options, Orchestrator, Setup};
@@ -118,6 +118,7 @@ pub fn host(workflow_path: &Path, workflow: &Workflow, instance: &Instance) -> R
         supervisor,
         instance: instance.name(),
         vik,
+        agent_shims: AgentShims::default(),
     })
 }
 
@@ -287,13 +288,15 @@ impl Daemon {
             webhooks: hooks.as_ref().map(Tcp::view),
             told,
         });
-        let shims = orchestrator.shims();
-        let shims = move || shims.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        // Those of an earlier daemon live on, or end what they run.
+        let inherited = vik_proc::sweep(SHIM_MARK, &self.host.instance, &[]);
+        self.host.agent_shims.add(inherited);
+        let shims = self.host.agent_shims.clone();
         let shims_for_tcp = shims.clone();
         // Who is gone already cannot be told from an agent.
-        let refuse = Arc::new(move |peer: i32| vik_proc::descends_from(peer, &shims()) != Some(false));
+        let refuse = Arc::new(move |peer: i32| vik_proc::descends_from(peer, &shims.alive()) != Some(false));
         let is_agent: IsAgent = Arc::new(move |peer, local| {
-            vik_proc::tcp_peer_descends_from(peer, local, &shims_for_tcp()) != Some(false)
+            vik_proc::tcp_peer_descends_from(peer, local, &shims_for_tcp.alive()) != Some(false)
         });
         let socket = self.instance.dir().socket();
         let http = HttpServer::start(Http {
@@ -500,9 +503,6 @@ async fn retain(logs: PathBuf, days: u32) {
         tokio::time::sleep(RETENTION_EVERY).await;
     }
 }
-
-/// Shims of agents that run now, shared with the control socket.
-pub type Shims = Arc<Mutex<Vec<ProcessId>>>;
 
 /// How a daemon that ended by itself exits when nobody waits for a summary.
 pub fn exit_of(closing: &Closing, once: bool) -> Exit {

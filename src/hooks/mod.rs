@@ -11,7 +11,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use vik_proc::{ExitRecord, FileLock, Limits, Output, Overrun, Sandbox, Stdin};
+use vik_proc::{ExitRecord, FileLock, Limits, Output, Overrun, ProcessId, Sandbox, Stdin};
 
 use crate::host::Host;
 use crate::report;
@@ -140,6 +140,8 @@ pub struct Place<'a> {
     pub timeout: Duration,
     /// What it may do; `None`: whatever the user may.
     pub sandbox: Option<Sandbox>,
+    /// Whether it runs what an agent wrote: its processes must not use the API.
+    pub runs_agent_code: bool,
     /// What it reads; `None`: nothing.
     pub stdin: Option<&'a Path>,
     /// The lock of the workspace, held until nothing of the script lives, whatever becomes of the daemon.
@@ -174,9 +176,10 @@ pub async fn run(
         timeout: place.timeout,
         max_bytes: 0,
     };
+    let on_shim = note_shim(host, place.runs_agent_code);
     let result = host
         .supervisor
-        .output_locked(&spec, place.lock, limits, cancel)
+        .output_noted(&spec, place.lock, limits, cancel, on_shim)
         .await;
     // The script may hold values of the environment: it is not kept, its output is.
     let _ = std::fs::remove_file(&file);
@@ -187,6 +190,16 @@ pub async fn run(
     })?;
     let tail = || report::tail_lines(&read_tail(log, TAIL_BYTES), 20);
     judge(name, &run, place.timeout, tail)
+}
+
+/// Returns what is called with the shim of a script before the script runs.
+fn note_shim(host: &Host, runs_agent_code: bool) -> impl FnOnce(ProcessId) + Send + 'static {
+    let shims = runs_agent_code.then(|| host.agent_shims.clone());
+    move |shim| {
+        if let Some(shims) = shims {
+            shims.add([shim]);
+        }
+    }
 }
 
 /// The sandbox of a script, which its shell opens by itself.
@@ -220,9 +233,10 @@ pub async fn prompt_command(
         timeout: PROMPT_COMMAND_TIMEOUT,
         max_bytes: PROMPT_COMMAND_BYTES,
     };
+    let on_shim = note_shim(host, place.runs_agent_code);
     let result = host
         .supervisor
-        .output_locked(&spec, place.lock, limits, cancel)
+        .output_noted(&spec, place.lock, limits, cancel, on_shim)
         .await;
     let tail = report::tail_lines(&read_tail(&stderr, TAIL_BYTES), 20);
     let _ = (std::fs::remove_file(file), std::fs::remove_file(&stderr));

@@ -117,7 +117,7 @@ impl Orchestrator {
         );
         let (host, workflow) = (Arc::clone(&self.host), Arc::clone(&self.workflow));
         let prompts = Arc::clone(&self.prompts);
-        let (news, shims) = (self.news.0.clone(), Arc::clone(&self.shims));
+        let news = self.news.0.clone();
         let (events, orphan_grace) = (self.events.0.clone(), self.orphan_grace());
         tokio::spawn(async move {
             let attempt = || Attempt {
@@ -129,7 +129,6 @@ impl Orchestrator {
                 orders: orders.clone(),
                 news: news.clone(),
                 orphan_grace,
-                shims: Arc::clone(&shims),
             };
             // A task of its own: should it panic, its agent may live, so it is taken up as after a death of the daemon.
             let mut end = tokio::spawn(session::run(attempt())).await;

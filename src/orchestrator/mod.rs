@@ -38,7 +38,7 @@ use self::pulls::{GoodPull, Printed};
 use self::reload::Edits;
 use self::removal::Removal;
 use self::stopping::Broken;
-use crate::daemon::{Shims, Signals};
+use crate::daemon::Signals;
 use crate::host::Host;
 use crate::intake::PullError;
 use crate::notify::Health;
@@ -185,7 +185,6 @@ pub struct Orchestrator {
     misspelled: Vec<String>,
     closing: Closing,
     observer: Box<dyn Observer>,
-    shims: Shims,
     news: (mpsc::UnboundedSender<News>, mpsc::UnboundedReceiver<News>),
     default_grace: Duration,
     /// Cancels pulls and looks: what they tell does not matter any more.
@@ -280,7 +279,6 @@ impl Orchestrator {
             misspelled: Vec::new(),
             closing: Closing::default(),
             observer,
-            shims: Shims::default(),
             news: mpsc::unbounded_channel(),
             default_grace: orphan_grace,
             no_more_looks: CancellationToken::new(),
@@ -376,11 +374,6 @@ impl Orchestrator {
             self.handle(Input::Pressure(pressed.clone()));
         }
         self.pressed = pressed;
-    }
-
-    /// The shims of the agents that run, kept up to date.
-    pub fn shims(&self) -> Shims {
-        Arc::clone(&self.shims)
     }
 
     fn now(&self) -> Now {

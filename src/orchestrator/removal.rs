@@ -154,6 +154,7 @@ async fn before_remove(
         env,
         attempt: &record.id,
         timeout: workflow.issue.hook_timeout.0,
+        runs_agent_code: sandbox.is_some(),
         sandbox,
         stdin: None,
         lock: Some(lock),

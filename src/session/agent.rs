@@ -25,7 +25,6 @@ use super::follow::{FollowError, Follower};
 use super::full::overrun_failure;
 use super::gate::Gate;
 use super::live::LivePhase;
-use super::live_shim::LiveShimGuard;
 use super::orders::Orders;
 use crate::crash;
 use crate::hooks::how_ended;
@@ -45,13 +44,12 @@ impl Work<'_> {
         private::write_private(&self.files.raw(), b"")
             .map_err(|error| broken("cannot make the raw file", &error))?;
         let follower = self.follower()?;
-        let noted = LiveShimGuard::new(&self.attempt.shims);
-        let (note, journal) = (noted.note(), self.shared_journal());
+        let (shims, journal) = (self.host().agent_shims.clone(), self.shared_journal());
         let refused: Arc<OnceLock<StoreError>> = Arc::default();
         let refusal = Arc::clone(&refused);
         // Known before the agent lives: it may ask the daemon in its first instant, and the daemon may die in it.
         let on_shim = move |shim: ProcessId| {
-            note(shim);
+            shims.add([shim]);
             let step = Step::Shim {
                 shim: noted_process(shim),
                 before: before.map(|Fingerprint(before)| before),
@@ -95,6 +93,7 @@ impl Work<'_> {
         stopping: Option<Trouble>,
     ) -> Result<(), Cut> {
         let (shim, agent) = (process(shim), agent.map(process));
+        self.host().agent_shims.add([shim]);
         let spec = self.shim_spec("", Path::new("/"));
         let follower = match self.follower() {
             Ok(follower) => follower,
@@ -111,8 +110,6 @@ impl Work<'_> {
         if boot == boot_id() {
             match self.host().supervisor.adopt(&spec, shim, agent).await {
                 Ok(supervised) => {
-                    let noted = LiveShimGuard::new(&self.attempt.shims);
-                    noted.note()(shim);
                     tracing::info!(session = self.id, "agent taken over");
                     if stopping.is_some() {
                         supervised.stop();

@@ -27,7 +27,6 @@ use super::live::Live;
 use super::orders::Orders;
 use super::outputs::Told;
 use crate::crash;
-use crate::daemon::Shims;
 use crate::hooks::Hook;
 use crate::host::Host;
 use crate::report;
@@ -54,8 +53,6 @@ pub struct Attempt {
     pub news: mpsc::UnboundedSender<News>,
     /// How long its agent lives without a daemon.
     pub orphan_grace: Duration,
-    /// Where its shim is noted while it lives.
-    pub shims: Shims,
 }
 
 /// What becomes of an attempt that was taken up.

@@ -9,7 +9,7 @@ use vik_proc::Sandbox;
 use vik_store::Trouble;
 
 use super::attempt::Work;
-use crate::hooks::Hook;
+use crate::hooks::{Hook, Place};
 use crate::report;
 use crate::sandbox::{self, ConfineError, Inmate};
 
@@ -31,21 +31,27 @@ impl Work<'_> {
         self.confine(&policy, workdir, Some(&self.kept.profile), env)
     }
 
-    /// The sandbox of a script, where it has one: `verify` runs what the agent wrote, and always does.
+    /// Confines a script that runs what the agent wrote: `verify`, and hooks where the workflow says so.
     pub(super) fn confine_script(
         &self,
         hook: Hook,
         workdir: &Path,
-        env: &mut BTreeMap<String, String>,
-    ) -> Result<Option<Sandbox>, Trouble> {
-        let policy = match hook {
-            Hook::Verify => self.sandbox_policy(),
-            Hook::BeforeRun | Hook::AfterRun if self.start().stage.hooks_in_sandbox => self.sandbox_policy(),
-            Hook::AfterCreate if self.kept.create_in_sandbox => Some(SandboxPolicy::default()),
-            _ => None,
+        place: &mut Place<'_>,
+    ) -> Result<(), Trouble> {
+        place.runs_agent_code = match hook {
+            Hook::Verify => true,
+            Hook::BeforeRun | Hook::AfterRun => self.start().stage.hooks_in_sandbox,
+            Hook::AfterCreate => self.kept.create_in_sandbox,
+            Hook::BeforeRemove => false,
         };
-        let Some(policy) = policy else { return Ok(None) };
-        self.confine(&policy, workdir, None, env)
+        let policy = match hook {
+            Hook::AfterCreate => Some(SandboxPolicy::default()),
+            _ => self.sandbox_policy(),
+        };
+        if let Some(policy) = policy.filter(|_| place.runs_agent_code) {
+            place.sandbox = self.confine(&policy, workdir, None, &mut place.env)?;
+        }
+        Ok(())
     }
 
     /// Which hosts the sandbox has refused, each once, for the log of the session.

@@ -14,7 +14,6 @@ mod full;
 mod gate;
 pub mod intent;
 mod live;
-mod live_shim;
 mod login;
 mod orders;
 mod outputs;

@@ -238,7 +238,7 @@ impl Work<'_> {
                     let names = &self.start().stage.hook_secrets;
                     let mut place = self.place(workdir, Duration::ZERO, names);
                     // They stand in the workspace as `before_run` does.
-                    place.sandbox = self.confine_script(Hook::BeforeRun, workdir, &mut place.env)?;
+                    self.confine_script(Hook::BeforeRun, workdir, &mut place)?;
                     let file = self.files.hook(PROMPT).with_extension("sh");
                     let stop = async {
                         self.attempt.orders.halted().await;

@@ -110,7 +110,7 @@ impl Work<'_> {
             _ => &self.start().stage.hook_secrets,
         };
         let mut place = self.place(workdir, self.hook_timeout(hook), names);
-        place.sandbox = self.confine_script(hook, workdir, &mut place.env)?;
+        self.confine_script(hook, workdir, &mut place)?;
         if hook == Hook::Verify {
             self.wall_off_verify(workdir, &mut place.env, place.sandbox.as_mut())?;
         }
@@ -216,6 +216,7 @@ impl Work<'_> {
             attempt: &self.id,
             timeout,
             sandbox: None,
+            runs_agent_code: false,
             stdin: None,
             lock: self.lock.as_deref(),
         }

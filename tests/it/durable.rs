@@ -76,6 +76,7 @@ fn orchestrator(world: &World, book: Stumbling) -> Orchestrator {
         supervisor: Supervisor::new(env!("CARGO_BIN_EXE_vik"), [SHIM_VERB.into()]).unwrap(),
         instance: "test".to_owned(),
         vik: env!("CARGO_BIN_EXE_vik").into(),
+        agent_shims: Default::default(),
     };
     let (told, _) = tokio::sync::watch::channel(Arc::clone(&loaded.workflow));
     Orchestrator::new(Setup {

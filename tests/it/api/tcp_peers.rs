@@ -136,6 +136,73 @@ fn an_agent_with_the_token_is_refused_however_it_connects() {
     served.end();
 }
 
+/// Asks for the state over TCP, with the token, and on the control socket, and writes the answers to a file.
+const ASK: &str = r#"
+import json, os, socket, sys, time
+folder, name = sys.argv[1:]
+while not os.path.exists(folder + "/target.json"):
+    time.sleep(0.02)
+target = json.load(open(folder + "/target.json"))
+host, port = target["address"].split(":")
+
+def ask(s):
+    s.sendall(f"GET /api/v1/state HTTP/1.1\r\nHost: {host}:{port}\r\nConnection: close\r\n"
+              f"Authorization: Bearer {target['token']}\r\n\r\n".encode())
+    return s.makefile("rb").read().decode()
+
+tcp = ask(socket.create_connection((host, int(port))))
+unix = socket.socket(socket.AF_UNIX)
+unix.connect(target["socket"])
+with open(name + ".tmp", "w") as out:
+    json.dump([tcp, ask(unix)], out)
+os.rename(name + ".tmp", name + ".json")
+"#;
+
+/// Runs an issue whose hooks and `verify` ask, and returns for each whether it is refused.
+fn asked(world: World, names: &[&str]) -> Vec<bool> {
+    world.env.write("work/ask.py", ASK);
+    let served = Served::of(world);
+    let socket = instance(&served.world).join("vik.sock");
+    let target = json!({"address": served.address, "token": served.token, "socket": socket});
+    served.world.env.write("work/target.tmp", &target.to_string());
+    let work = served.world.env.work();
+    std::fs::rename(work.join("target.tmp"), work.join("target.json")).unwrap();
+    eventually("the issue is done", || {
+        served.world.tracker.state("1").as_deref() == Some("done")
+    });
+    let refused = |name: &&str| {
+        let answers = served.world.workspace_file("1", &format!("{name}.json"));
+        let answers: [String; 2] = serde_json::from_str(&answers).unwrap();
+        let refused = answers.each_ref().map(|answer| answer.contains("agents may not"));
+        let served = answers.each_ref().map(|answer| answer.starts_with("HTTP/1.1 200"));
+        assert!(refused[0] == refused[1] && served == refused.map(|refused| !refused), "{name}: {answers:?}");
+        refused[0]
+    };
+    let refused = names.iter().map(refused).collect();
+    served.end();
+    refused
+}
+
+fn ask(name: &str) -> String {
+    format!("python3 \"{{{{ workflow_dir }}}}/ask.py\" \"{{{{ workflow_dir }}}}\" {name}\n")
+}
+
+#[test]
+fn scripts_that_run_an_agents_work_are_refused_and_hooks_of_the_host_are_not() {
+    let world = || World::new(&[("1", "todo")]).work("verify", json!(ask("verify")));
+    let after_run = |world: &World| format!("{}{}", ask("after_run"), world.on_success("done"));
+
+    let plain = world().set("/agents/a/sandbox", json!("off"));
+    let hooks = json!({"before_run": ask("before_run"), "after_run": after_run(&plain)});
+    let refused = asked(plain.work("hooks", hooks), &["before_run", "verify", "after_run"]);
+    assert_eq!(refused, [false, true, false]);
+
+    let confined = world();
+    let hooks = json!({"before_run": ask("before_run"), "after_run": after_run(&confined), "sandbox": true});
+    let names = ["before_run", "verify", "after_run"];
+    assert_eq!(asked(confined.work("hooks", hooks), &names), [true; 3]);
+}
+
 /// How many lines of the daemon's log have this text.
 fn log_lines(world: &World, text: &str) -> usize {
     let logs = list(&world.home().join("logs"));

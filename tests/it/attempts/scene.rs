@@ -63,6 +63,7 @@ fn attempt(
         supervisor: Supervisor::new(&vik, [vik_proc::SHIM_VERB.into()]).unwrap(),
         instance: "test".to_owned(),
         vik,
+        agent_shims: Default::default(),
     };
     let (tell, orders) = Orders::new(Stop::new().1);
     let (news, hears) = tokio::sync::mpsc::unbounded_channel();
@@ -75,7 +76,6 @@ fn attempt(
         orders,
         news,
         orphan_grace: grace,
-        shims: Default::default(),
     };
     (attempt, tell, hears)
 }

@@ -9,6 +9,7 @@ use tokio::net::unix::pipe;
 use tokio::time::{Instant, sleep_until};
 
 use super::{Handle, ShimLost, SpawnError, StdoutMode, Supervisor};
+use crate::identity::ProcessId;
 use crate::lock::FileLock;
 use crate::spec::{Cause, ExitRecord, Output, ShimSpec};
 
@@ -70,16 +71,18 @@ impl Supervisor {
         limits: Limits,
         cancel: impl Future<Output = ()>,
     ) -> Result<CommandRun, ProcError> {
-        self.output_locked(spec, None, limits, cancel).await
+        self.output_noted(spec, None, limits, cancel, |_| {}).await
     }
 
-    /// As [`output`](Self::output); the lock is held by the shim too, as long as anything of the command lives.
-    pub async fn output_locked(
+    /// As [`output`](Self::output). The lock is held by the shim too, as long as anything of the command lives; `note` is
+    /// called with the shim before it has started anything.
+    pub async fn output_noted(
         &self,
         spec: &ShimSpec,
         lock: Option<&FileLock>,
         limits: Limits,
         cancel: impl Future<Output = ()>,
+        note: impl FnOnce(ProcessId) + Send + 'static,
     ) -> Result<CommandRun, ProcError> {
         let collects = matches!(spec.stdout, Output::Inherit | Output::Stdout);
         let mode = if collects {
@@ -89,7 +92,7 @@ impl Supervisor {
         };
         let mut cancel = pin!(cancel);
         let deadline = Instant::now() + limits.timeout;
-        let mut supervised = self.spawn(spec, lock, mode).await?;
+        let mut supervised = self.spawn_noted(spec, lock, mode, note).await?;
         let handle = supervised.handle();
         let mut collector = Collector::new(supervised.take_stdout(), limits.max_bytes);
         let mut files = Files::of(spec);
