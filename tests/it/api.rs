@@ -23,7 +23,11 @@ struct Served {
 
 impl Served {
     fn of(world: World) -> Self {
-        let daemon = world.start(&["run", "--port", "0"]);
+        Self::with(world, &[])
+    }
+
+    fn with(world: World, env: &[(&str, &str)]) -> Self {
+        let daemon = world.start_with(&["run", "--port", "0"], env);
         let status = wait_for_value(LONG, || {
             world
                 .status()

@@ -20,6 +20,7 @@ use super::door::Connection;
 use super::facts::look_at_sessions;
 use super::read::Daemon;
 use super::sign_ins::SignInRef;
+use crate::crash::wall_clock;
 
 /// Facts of so long a time go out together.
 const BATCH: Duration = Duration::from_millis(50);
@@ -210,17 +211,12 @@ impl Feed {
                     return;
                 }
             }
-            let signed_out = async move {
-                match sign_in {
-                    Some(sign_in) => sign_in.ended().await,
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::pin!(signed_out);
+            let revoked = sign_in.as_ref().map(|sign_in| sign_in.revoked.clone());
+            let revoked = revoked.unwrap_or_default();
             loop {
                 let bytes = tokio::select! {
                     () = connection.0.cancelled() => return,
-                    () = &mut signed_out => return,
+                    () = revoked.cancelled() => return,
                     () = sender.closed() => return,
                     batch = batches.recv() => match batch {
                         Ok(batch) => batch,
@@ -229,6 +225,11 @@ impl Feed {
                     },
                     () = tokio::time::sleep(HEARTBEAT) => Bytes::from_static(b": alive\n\n"),
                 };
+                // A timer would stop while the machine is suspended.
+                let expired = |sign_in: &SignInRef| sign_in.expires_at <= wall_clock();
+                if sign_in.as_ref().is_some_and(expired) {
+                    return;
+                }
                 if sender.try_send(bytes).is_err() {
                     break;
                 }

@@ -7,7 +7,6 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use jiff::Timestamp;
 use vik_core::scheduler::By;
 
 use super::answer::Refusal;
@@ -16,6 +15,7 @@ use super::keys::Keys;
 use super::pages;
 use super::sign_ins::SignInRef;
 use super::signing::SIGN_IN;
+use crate::crash::wall_clock;
 
 /// Looks at each request before anything else does.
 pub async fn guard(State(keys): State<Arc<Keys>>, mut request: Request, next: Next) -> Response {
@@ -138,7 +138,7 @@ fn credential(keys: &Keys, headers: &HeaderMap, peer: IpAddr) -> Option<Credenti
     if keys.is_token(token) {
         return Some(Credential::ApiToken);
     }
-    let found = keys.sign_ins().find(token, peer, Timestamp::now());
+    let found = keys.sign_ins().find(token, peer, wall_clock());
     found.map(Credential::SignIn)
 }
 

@@ -55,6 +55,7 @@ struct Record {
     user_agent: String,
 }
 
+#[derive(Clone)]
 struct Entry {
     record: Record,
     /// `last_used_at` on disk.
@@ -71,18 +72,6 @@ pub struct SignInRef {
     pub expires_at: Timestamp,
     /// Is cancelled when it is revoked.
     pub revoked: CancellationToken,
-}
-
-impl SignInRef {
-    /// Completes when the sign-in has expired or is revoked.
-    pub async fn ended(&self) {
-        let left = self.expires_at.duration_since(Timestamp::now());
-        let left = std::time::Duration::try_from(left).unwrap_or_default();
-        tokio::select! {
-            () = self.revoked.cancelled() => {}
-            () = tokio::time::sleep(left) => {}
-        }
-    }
 }
 
 /// All sign-ins.
@@ -158,18 +147,20 @@ impl SignIns {
             user_agent: one_line(user_agent, MAX_USER_AGENT),
         };
         let expires_at = record.expires_at;
-        while entries.len() >= MAX_SIGN_INS {
-            let oldest = (0..entries.len()).min_by_key(|&at| entries[at].record.last_used_at);
-            entries.remove(oldest.unwrap_or(0)).revoked.cancel();
+        let (mut new, mut signed_out) = (entries.clone(), Vec::new());
+        while new.len() >= MAX_SIGN_INS {
+            let oldest = (0..new.len()).min_by_key(|&at| new[at].record.last_used_at);
+            signed_out.push(new.remove(oldest.unwrap_or(0)));
         }
-        entries.push(Entry {
+        new.push(Entry {
             record,
             saved_use: now,
             revoked: CancellationToken::new(),
         });
-        if let Err(error) = self.save(&mut entries, write_atomic) {
-            entries.pop();
-            return Err(error);
+        self.save(&mut new, write_atomic)?;
+        *entries = new;
+        for entry in signed_out {
+            entry.revoked.cancel();
         }
         Ok((token, expires_at))
     }
@@ -389,5 +380,24 @@ mod tests {
                 .all(|view| view.user_agent.chars().count() <= MAX_USER_AGENT)
         );
         assert!(sign_ins.find(&first, here(), seconds(99)).is_none());
+    }
+
+    #[test]
+    fn a_sign_in_that_cannot_be_saved_signs_nobody_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let sign_ins = SignIns::load(&folder.path().join("sign_ins.json"), API_TOKEN);
+        let all: Vec<_> = (0..MAX_SIGN_INS)
+            .map(|_| {
+                let (token, _) = sign_ins.begin(here(), "Firefox", seconds(0)).unwrap();
+                sign_ins.find(&token, here(), seconds(1)).unwrap()
+            })
+            .collect();
+        folder.close().unwrap();
+        sign_ins.begin(here(), "late", seconds(2)).unwrap_err();
+        let listed = sign_ins.list(seconds(2));
+        assert_eq!(listed.len(), MAX_SIGN_INS);
+        for one in all {
+            assert!(!one.revoked.is_cancelled() && listed.iter().any(|view| view.id == one.id));
+        }
     }
 }

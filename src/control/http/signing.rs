@@ -5,7 +5,6 @@ use std::sync::Arc;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::{Extension, Json as Unmasked};
-use jiff::Timestamp;
 use vik_api::{SCHEMA, SignIn, SignInsPage, SignedIn, Steered};
 
 use super::answer::{Answer, Input, Json, Refusal};
@@ -13,6 +12,7 @@ use super::door::Door;
 use super::read::Daemon;
 use super::sign_ins::SignInRef;
 use super::steer::Nothing;
+use crate::crash::wall_clock;
 use crate::report::Failure;
 
 /// Where a browser exchanges the code of its link for a token.
@@ -52,7 +52,7 @@ pub async fn sign_in(
             let begun = daemon
                 .keys
                 .sign_ins()
-                .begin(address, &user_agent, Timestamp::now());
+                .begin(address, &user_agent, wall_clock());
             begun.map_err(|error| Failure::failed("sign_in", "cannot write down the sign-in", &error).into())
         })
         .await?;
@@ -72,7 +72,7 @@ pub async fn list(
     State(daemon): State<Arc<Daemon>>,
     current: Option<Extension<SignInRef>>,
 ) -> Answer<SignInsPage> {
-    let mut sign_ins = daemon.keys.sign_ins().list(Timestamp::now());
+    let mut sign_ins = daemon.keys.sign_ins().list(wall_clock());
     for view in &mut sign_ins {
         view.current = current.as_ref().is_some_and(|current| current.id == view.id);
     }
@@ -92,7 +92,7 @@ pub async fn revoke(
         .hint("`GET /api/v1/sign-ins` lists all");
     let count = daemon
         .reading(move |daemon| {
-            let revoked = daemon.keys.sign_ins().revoke(Some(&id), Timestamp::now());
+            let revoked = daemon.keys.sign_ins().revoke(Some(&id), wall_clock());
             let revoked = revoked.map_err(|error| {
                 Failure::failed(
                     "sign_in",

@@ -220,17 +220,16 @@ impl TcpConnection {
         let authorised = Arc::clone(&self.places.authorised);
         let permit = authorised.try_acquire_owned().map_err(|_| Denied::Full)?;
         let (is_agent, peer, local) = (Arc::clone(&self.places.is_agent), self.peer, self.local);
+        // The search holds the place to its end, also when the client goes away meanwhile.
+        let search = move || (!is_agent(peer, local)).then_some(permit);
         // A panic there must not let anybody in.
-        let refused = tokio::task::spawn_blocking(move || is_agent(peer, local))
-            .await
-            .unwrap_or(true);
-        if refused {
-            if let Some(count) = self.places.agents.count() {
-                tracing::warn!(%peer, count, "an agent asked at the HTTP API with a token: refused");
-            }
-            return Err(Denied::Agent);
+        if let Ok(Some(permit)) = tokio::task::spawn_blocking(search).await {
+            return Ok(permit);
         }
-        Ok(permit)
+        if let Some(count) = self.places.agents.count() {
+            tracing::warn!(%peer, count, "an agent asked at the HTTP API with a token: refused");
+        }
+        Err(Denied::Agent)
     }
 
     /// Completes when a token should have been shown and was not.
@@ -288,6 +287,28 @@ mod tests {
         );
         newcomers.leave(number);
         assert_eq!(newcomers.waiting.len(), MAX_NEWCOMERS - 1);
+    }
+
+    #[tokio::test]
+    async fn a_search_keeps_its_place_when_its_client_goes_away() {
+        let (started, mut searches) = tokio::sync::mpsc::unbounded_channel();
+        let (end, ends) = std::sync::mpsc::channel::<()>();
+        let ends = Mutex::new(ends);
+        let is_agent: IsAgent = Arc::new(move |_, _| {
+            started.send(()).unwrap();
+            ends.lock().unwrap().recv().is_err()
+        });
+        let places = Arc::new(TcpPlaces::new(is_agent));
+        let (peer, local) = ("192.0.2.1:5".parse().unwrap(), "192.0.2.2:80".parse().unwrap());
+        let connection = places.enter(peer, local, CancellationToken::new());
+        let client = tokio::spawn(async move { connection.admit().await.is_ok() });
+        searches.recv().await.unwrap();
+        client.abort();
+        assert!(client.await.unwrap_err().is_cancelled());
+        assert_eq!(places.authorised.available_permits(), MAX_AUTHORISED - 1);
+        end.send(()).unwrap();
+        let all = u32::try_from(MAX_AUTHORISED).unwrap();
+        let _ = places.authorised.acquire_many(all).await.unwrap();
     }
 
     #[test]

@@ -6,7 +6,7 @@ use serde_json::json;
 use vik_testkit::{EventStream, HttpClient};
 
 use super::{Served, done, until};
-use crate::support::LONG;
+use crate::support::{LONG, World};
 
 /// The code of the link that `vik status` prints.
 fn code(served: &Served) -> String {
@@ -169,6 +169,24 @@ fn sign_ins_are_listed_and_revoked_and_their_streams_end() {
     ends(&mut streams[1]);
     let _ = second.get("/api/v1/state").expect(401);
     assert_eq!(served.get("/sign-ins")["sign_ins"], json!([]));
+    served.end();
+}
+
+/// A machine that is suspended stops the timers of its programs, and not the wall clock.
+#[test]
+fn a_stream_ends_with_its_sign_in_when_only_the_wall_clock_shows_it() {
+    let world = World::new(&[("1", "todo")]).script("ok");
+    let folder = world.env.path("clock-folder");
+    std::fs::create_dir_all(&folder).unwrap();
+    let served = Served::with(world, &[("VIK_CRASH_DIR", folder.to_str().unwrap())]);
+    let token = sign_in(&served, "Firefox");
+    let mut events = browser(&served, &token).events("/api/v1/events");
+    until(&mut events, |event| event.event == "pulled");
+    std::fs::write(folder.join("clock.new"), (8 * 24 * 3600).to_string()).unwrap();
+    std::fs::rename(folder.join("clock.new"), folder.join("clock")).unwrap();
+    ends(&mut events);
+    let _ = browser(&served, &token).get("/api/v1/state").expect(401);
+    let _ = served.client().get("/api/v1/state").expect(200);
     served.end();
 }
 
