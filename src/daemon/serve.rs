@@ -20,7 +20,7 @@ use super::instance::{Instance, InstanceInfo, acquire_soon};
 use super::recover;
 use super::signals::Signals;
 use super::state::{self, ServiceState};
-use crate::control::http::{Feed, HttpServer, IsAgent, Keys, Metrics, Reporter, Setup as Http, Tcp};
+use crate::control::http::{Feed, HttpServer, Identify, Keys, Metrics, Reporter, Setup as Http, Tcp};
 use crate::control::{Behind, ControlServer};
 use crate::host::{AgentShims, Host, SHIM_MARK, own_environment};
 use crate::logging::{self, Console};
@@ -295,9 +295,8 @@ impl Daemon {
         let shims_for_tcp = shims.clone();
         // Who is gone already cannot be told from an agent.
         let refuse = Arc::new(move |peer: i32| vik_proc::descends_from(peer, &shims.alive()) != Some(false));
-        let is_agent: IsAgent = Arc::new(move |peer, local| {
-            vik_proc::tcp_peer_descends_from(peer, local, &shims_for_tcp.alive()) != Some(false)
-        });
+        let identify: Identify =
+            Arc::new(move |peer, local| vik_proc::tcp_peer(peer, local, &shims_for_tcp.alive()));
         let socket = self.instance.dir().socket();
         let http = HttpServer::start(Http {
             layout: self.host.layout.clone(),
@@ -306,7 +305,7 @@ impl Daemon {
             feed,
             metrics: metrics.clone(),
             keys: Arc::clone(&keys),
-            is_agent,
+            identify,
             tcp,
         })
         .map_err(|error| fail("cannot serve HTTP", &error))?;

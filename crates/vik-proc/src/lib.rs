@@ -69,4 +69,4 @@ pub use supervise::{
     StdoutMode, Supervised, Supervisor, keep_files_private, raise_file_limit, read_exit_record, recover,
 };
 pub use sweep::{end_all, end_marked, sweep};
-pub use tcp_peer::{tcp_peer_descends_from, tcp_peer_user};
+pub use tcp_peer::{TcpPeer, tcp_peer, tcp_peer_user};

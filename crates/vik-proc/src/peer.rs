@@ -8,6 +8,7 @@ use nix::sys::signal::kill;
 use nix::unistd::Pid;
 
 use crate::identity::ProcessId;
+use crate::reap::is_orphan;
 use crate::sys;
 
 /// How often a chain that changes is walked.
@@ -38,8 +39,9 @@ pub fn peek(socket: &impl AsFd, bytes: &mut [u8]) -> io::Result<usize> {
     Ok(nix::sys::socket::recv(socket.as_fd().as_raw_fd(), bytes, flags)?)
 }
 
-/// Whether a process is one of these, or has one of them among its ancestors. `None` where that cannot be told: the
-/// process is gone. Its connection may outlive it, so that is nobody to be trusted.
+/// Returns whether a process is one of these, has one of them among its ancestors, or was left to this process by a shim
+/// that was lost. `None` where that cannot be determined: the process is gone. Its connection may outlive it, so that is
+/// nobody to be trusted.
 pub fn descends_from(pid: i32, of: &[ProcessId]) -> Option<bool> {
     // An ancestor may end, and its children move up, while the chain is walked.
     (0..LOOKS).find_map(|_| walk(pid, of))
@@ -54,6 +56,10 @@ fn walk(pid: i32, of: &[ProcessId]) -> Option<bool> {
         let stat = sys::stat(current.pid).filter(|stat| stat.start_time == current.start_time)?;
         if stat.ppid == 0 {
             return Some(false);
+        }
+        // Without a sandbox an agent can kill its shim.
+        if stat.ppid.cast_unsigned() == std::process::id() && is_orphan(current.pid) {
+            return Some(true);
         }
         current = match ProcessId::of(stat.ppid) {
             // The parent was replaced by another process with its pid.

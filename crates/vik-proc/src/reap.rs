@@ -40,13 +40,22 @@ pub(crate) fn adopts() -> bool {
 
 /// What lost shims have left to this process and is alive.
 pub(crate) fn orphans() -> Vec<ProcessId> {
+    orphans_of(own_children)
+}
+
+/// Returns whether a child of this process was left to it by a lost shim.
+pub(crate) fn is_orphan(child: i32) -> bool {
+    adopts() && !orphans_of(|| sys::stat(child).into_iter().collect()).is_empty()
+}
+
+fn orphans_of(children: impl FnOnce() -> Vec<Stat>) -> Vec<ProcessId> {
     let own_session = getsid(None);
     let left = |stat: &Stat| {
         // Without an answer it is gone already.
         let session = getsid(Some(Pid::from_raw(stat.pid)));
         !stat.dead && session.is_ok() && session != own_session
     };
-    shims::all_but(own_children)
+    shims::all_but(children)
         .into_iter()
         .filter(left)
         .map(|stat| stat.id())

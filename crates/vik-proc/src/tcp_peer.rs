@@ -1,7 +1,7 @@
 //! Who is at the other end of a TCP connection of this machine.
 //!
-//! A TCP connection has no credentials as a Unix socket has. The kernel tells which socket is at the other end, and
-//! `/proc` tells which processes have that socket open.
+//! Unlike a Unix socket, a TCP connection has no credentials. The kernel provides the socket at the other end, and
+//! `/proc` the processes that have this socket open.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -14,12 +14,26 @@ use crate::peer::descends_from;
 mod diag;
 mod holder;
 
-/// How often all processes are searched for one that has the socket open: it may change hands meanwhile.
+/// How often all processes are searched: the socket may move between them meanwhile.
 const SEARCHES: usize = 3;
+
+/// Who is at the other end of a TCP connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TcpPeer {
+    /// A process that is one of those in question, or descends from one of them.
+    Descendant,
+    /// Another process or user of this machine, another network namespace, or another machine.
+    Other,
+    /// A process that cannot be found: any process of the user may have the connection. One of them, which is no
+    /// descendant, hides its files as `sshd` does.
+    Hidden,
+    /// Nobody to be trusted, as when the connection is closed already.
+    Unknown,
+}
 
 /// The socket at the other end of a TCP connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum TcpPeer {
+enum Socket {
     /// It belongs to another machine or another network namespace.
     Remote,
     /// It belongs to this machine.
@@ -31,49 +45,56 @@ enum TcpPeer {
     },
     /// It belonged to this machine; no process has it open any more.
     Closed,
-    /// This system does not tell.
+    /// This system does not provide it.
     Unknown,
 }
 
 /// Returns what the kernel knows of the socket at the other end of a connection from `peer` to `local`.
-fn tcp_peer(peer: SocketAddr, local: SocketAddr) -> TcpPeer {
+fn peer_socket(peer: SocketAddr, local: SocketAddr) -> Socket {
     let (peer, local) = (canonical(peer), canonical(local));
     match diag::find(peer, local) {
-        Ok(Some((inode, uid))) if inode > 0 => TcpPeer::Local { inode, uid },
-        Ok(Some(_)) => TcpPeer::Closed,
-        Ok(None) if is_own_address(peer.ip()) => TcpPeer::Closed,
-        Ok(None) => TcpPeer::Remote,
-        Err(_) if is_own_address(peer.ip()) => TcpPeer::Unknown,
-        Err(_) => TcpPeer::Remote,
+        Ok(Some((inode, uid))) if inode > 0 => Socket::Local { inode, uid },
+        Ok(Some(_)) => Socket::Closed,
+        Ok(None) if is_own_address(peer.ip()) => Socket::Closed,
+        Ok(None) => Socket::Remote,
+        Err(_) if is_own_address(peer.ip()) => Socket::Unknown,
+        Err(_) => Socket::Remote,
     }
 }
 
 /// Returns the user that made the socket at the other end of a connection, where it belongs to this machine and the
-/// kernel tells without a search.
+/// kernel provides it without a search.
 pub fn tcp_peer_user(peer: SocketAddr, local: SocketAddr) -> Option<u32> {
     let found = diag::by_netlink(canonical(peer), canonical(local)).ok()??;
     Some(found.1)
 }
 
-/// Returns whether the process at the other end of a connection is one of these or has one of them among its
-/// ancestors. `None` where that cannot be determined, as for a connection that its process has closed: nobody to be
-/// trusted. Peers of other machines and other network namespaces are no processes of this one.
+/// Finds out whether the process at the other end of a connection is one of these or descends from one of them.
 ///
-/// A process that gives its socket to one outside of its tree is not found.
-pub fn tcp_peer_descends_from(peer: SocketAddr, local: SocketAddr, of: &[ProcessId]) -> Option<bool> {
+/// Only [`TcpPeer::Other`] is evidence. A process can keep a connection without showing it: it moves the connection
+/// between processes faster than they are searched, or closes its descriptor while a call still uses it. A process
+/// outside of these trees that is given the connection counts as its own.
+pub fn tcp_peer(peer: SocketAddr, local: SocketAddr, of: &[ProcessId]) -> TcpPeer {
+    let mut last = TcpPeer::Unknown;
     for _ in 0..SEARCHES {
-        let (inode, uid) = match tcp_peer(peer, local) {
-            TcpPeer::Local { inode, uid } => (inode, uid),
-            TcpPeer::Remote => return Some(false),
-            TcpPeer::Closed | TcpPeer::Unknown => return None,
+        let (inode, uid) = match peer_socket(peer, local) {
+            Socket::Local { inode, uid } => (inode, uid),
+            Socket::Remote => return TcpPeer::Other,
+            Socket::Closed | Socket::Unknown => return TcpPeer::Unknown,
         };
-        match holder::search(inode, uid, of) {
-            holder::Found::Process(pid) => return descends_from(pid, of),
-            holder::Found::HiddenOutside => return Some(false),
-            holder::Found::Undetermined => {}
-        }
+        last = match holder::search(inode, uid, of) {
+            holder::Found::Process(process) => match descends_from(process.pid, of) {
+                Some(true) => return TcpPeer::Descendant,
+                // Nobody else has got its pid meanwhile.
+                Some(false) if ProcessId::of(process.pid) == Some(process) => return TcpPeer::Other,
+                _ => TcpPeer::Unknown,
+            },
+            holder::Found::OtherUser => return TcpPeer::Other,
+            holder::Found::Hidden => TcpPeer::Hidden,
+            holder::Found::Nobody => TcpPeer::Unknown,
+        };
     }
-    None
+    last
 }
 
 /// A listener for IPv6 sees peers of IPv4 as mapped addresses.

@@ -19,7 +19,7 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use super::keys::Keys;
-use super::tcp::{IsAgent, LogLimit, TcpConnection, TcpPlaces};
+use super::tcp::{Identify, LogLimit, TcpConnection, TcpPlaces};
 use super::{Tcp, guard, pages};
 
 /// How many connections of the control socket are served at once.
@@ -68,13 +68,13 @@ pub struct Doors {
 
 impl Doors {
     /// Every request is looked at before the application sees it.
-    pub fn new(app: Router, keys: Arc<Keys>, is_agent: IsAgent, stop: CancellationToken) -> Self {
+    pub fn new(app: Router, keys: Arc<Keys>, identify: Identify, stop: CancellationToken) -> Self {
         let app = app
             .layer(axum::middleware::from_fn_with_state(keys, guard::guard))
             .layer(axum::middleware::map_response(pages::headers));
         Self {
             app,
-            tcp: Arc::new(TcpPlaces::new(is_agent)),
+            tcp: Arc::new(TcpPlaces::new(identify)),
             sockets: Arc::new(Semaphore::new(MAX_SOCKETS)),
             trouble: LogLimit::default(),
             stop,

@@ -20,7 +20,6 @@ use super::door::Connection;
 use super::facts::look_at_sessions;
 use super::read::Daemon;
 use super::sign_ins::SignInRef;
-use crate::crash::wall_clock;
 
 /// Facts of so long a time go out together.
 const BATCH: Duration = Duration::from_millis(50);
@@ -214,6 +213,7 @@ impl Feed {
             let revoked = sign_in.as_ref().map(|sign_in| sign_in.revoked.clone());
             let revoked = revoked.unwrap_or_default();
             loop {
+                let wait = sign_in.as_ref().map_or(HEARTBEAT, |sign_in| sign_in.left().min(HEARTBEAT));
                 let bytes = tokio::select! {
                     () = connection.0.cancelled() => return,
                     () = revoked.cancelled() => return,
@@ -223,11 +223,9 @@ impl Feed {
                         Err(broadcast::error::RecvError::Lagged(_)) => break,
                         Err(broadcast::error::RecvError::Closed) => return,
                     },
-                    () = tokio::time::sleep(HEARTBEAT) => Bytes::from_static(b": alive\n\n"),
+                    () = tokio::time::sleep(wait) => Bytes::from_static(b": alive\n\n"),
                 };
-                // A timer would stop while the machine is suspended.
-                let expired = |sign_in: &SignInRef| sign_in.expires_at <= wall_clock();
-                if sign_in.as_ref().is_some_and(expired) {
+                if sign_in.as_ref().is_some_and(|sign_in| sign_in.left().is_zero()) {
                     return;
                 }
                 if sender.try_send(bytes).is_err() {

@@ -15,6 +15,7 @@ use super::keys::Keys;
 use super::pages;
 use super::sign_ins::SignInRef;
 use super::signing::SIGN_IN;
+use super::tcp::Token;
 use crate::crash::wall_clock;
 
 /// Looks at each request before anything else does.
@@ -39,7 +40,11 @@ pub async fn guard(State(keys): State<Arc<Keys>>, mut request: Request, next: Ne
             let Some(credential) = credential(&keys, request.headers(), peer) else {
                 return unauthorized().into_response();
             };
-            if let Err(refusal) = connection.admit().await {
+            let token = match credential {
+                Credential::ApiToken => Token::Api,
+                Credential::SignIn(_) => Token::SignIn,
+            };
+            if let Err(refusal) = connection.admit(token).await {
                 return refusal.closing();
             }
             match credential {

@@ -44,7 +44,7 @@ pub(crate) use keys::{same, unhex};
 pub use metrics::Metrics;
 pub use openapi::openapi;
 pub use pages::LOGIN;
-pub use tcp::{IsAgent, LogLimit};
+pub use tcp::{Identify, LogLimit};
 
 use self::read::Daemon;
 
@@ -102,7 +102,7 @@ pub struct Setup {
     /// Who may ask on TCP.
     pub keys: Arc<Keys>,
     /// Who may not, whatever they have.
-    pub is_agent: IsAgent,
+    pub identify: Identify,
     /// Where TCP is listened at.
     pub tcp: Option<Tcp>,
 }
@@ -167,7 +167,7 @@ async fn serve(setup: Setup, sockets: mpsc::UnboundedReceiver<(UnixStream, i32)>
         feed,
         metrics,
         keys,
-        is_agent,
+        identify,
         tcp,
     } = setup;
     let daemon = Arc::new(Daemon::new(
@@ -180,7 +180,7 @@ async fn serve(setup: Setup, sockets: mpsc::UnboundedReceiver<(UnixStream, i32)>
     ));
     let app = routes::router(Arc::clone(&daemon));
     let heard = feed.run(Arc::clone(&daemon));
-    let doors = door::Doors::new(app, keys, is_agent, stop.clone());
+    let doors = door::Doors::new(app, keys, identify, stop.clone());
     tokio::select! {
         () = heard => {}
         () = doors.open(tcp, sockets) => {}

@@ -8,6 +8,7 @@ use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use hmac::{Hmac, KeyInit, Mac};
 use jiff::{SignedDuration, Timestamp};
@@ -18,6 +19,7 @@ use vik_api::SignInView;
 use vik_mask::Label;
 
 use super::keys::{hex, new_secret, same};
+use crate::crash::wall_clock;
 use crate::report::one_line;
 use crate::workspace::fs::{write_atomic, write_soon};
 
@@ -72,6 +74,13 @@ pub struct SignInRef {
     pub expires_at: Timestamp,
     /// Is cancelled when it is revoked.
     pub revoked: CancellationToken,
+}
+
+impl SignInRef {
+    /// Returns how long the sign-in is valid, by the wall clock: a timer stops while the machine is suspended.
+    pub fn left(&self) -> Duration {
+        Duration::try_from(self.expires_at.duration_since(wall_clock())).unwrap_or_default()
+    }
 }
 
 /// All sign-ins.

@@ -12,6 +12,7 @@ use super::door::Door;
 use super::read::Daemon;
 use super::sign_ins::SignInRef;
 use super::steer::Nothing;
+use super::tcp::Token;
 use crate::crash::wall_clock;
 use crate::report::Failure;
 
@@ -40,7 +41,7 @@ pub async fn sign_in(
     if !daemon.keys.is_link(&code) {
         return Err(refused());
     }
-    connection.admit().await?;
+    connection.admit(Token::SignIn).await?;
     if !daemon.keys.redeem(&code) {
         return Err(refused());
     }

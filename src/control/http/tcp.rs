@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use axum::http::StatusCode;
 use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
+use vik_proc::TcpPeer;
 
 use super::answer::Refusal;
 use crate::control::REFUSED;
@@ -24,8 +25,8 @@ const NEWCOMER_TIMEOUT: Duration = Duration::from_secs(30);
 /// How often the log repeats a warning that others can cause.
 const LOG_EVERY: Duration = Duration::from_secs(60);
 
-/// Tells whether a connection from the one address to the other comes from an agent.
-pub type IsAgent = Arc<dyn Fn(SocketAddr, SocketAddr) -> bool + Send + Sync>;
+/// Finds out who is at the other end of a connection from the one address to the other.
+pub type Identify = Arc<dyn Fn(SocketAddr, SocketAddr) -> TcpPeer + Send + Sync>;
 
 /// Lets one of many warnings through each minute.
 #[derive(Debug, Default)]
@@ -116,18 +117,18 @@ impl Newcomers {
 pub struct TcpPlaces {
     newcomers: Mutex<Newcomers>,
     authorised: Arc<Semaphore>,
-    is_agent: IsAgent,
+    identify: Identify,
     closed: LogLimit,
     agents: LogLimit,
 }
 
 impl TcpPlaces {
     /// All are free.
-    pub fn new(is_agent: IsAgent) -> Self {
+    pub fn new(identify: Identify) -> Self {
         Self {
             newcomers: Mutex::default(),
             authorised: Arc::new(Semaphore::new(MAX_AUTHORISED)),
-            is_agent,
+            identify,
             closed: LogLimit::default(),
             agents: LogLimit::default(),
         }
@@ -161,11 +162,27 @@ impl TcpPlaces {
     }
 }
 
+/// What a connection has shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Token {
+    /// The API token. It is in a file, which an agent without a sandbox can read.
+    Api,
+    /// The token of a sign-in, or the code of a link for one: `vik status` prints it, and agents cannot ask for it.
+    SignIn,
+}
+
 /// Why a connection with a token is not served.
 #[derive(Clone, Copy, Debug)]
 enum Denied {
     Agent,
     Full,
+}
+
+/// The place of a connection that has shown a token.
+#[derive(Debug)]
+struct Admitted {
+    _permit: OwnedSemaphorePermit,
+    is_hidden: bool,
 }
 
 /// One connection over TCP.
@@ -174,7 +191,7 @@ pub struct TcpConnection {
     local: SocketAddr,
     number: u64,
     places: Arc<TcpPlaces>,
-    admission: OnceCell<Result<OwnedSemaphorePermit, Denied>>,
+    admission: OnceCell<Result<Admitted, Denied>>,
 }
 
 impl std::fmt::Debug for TcpConnection {
@@ -194,12 +211,19 @@ impl TcpConnection {
         self.local.port()
     }
 
-    /// Admits a connection that has shown a token, unless it comes from an agent. That is found out once.
+    /// Admits a connection that has shown a token, unless it comes from an agent. That is found out once. Where its
+    /// process cannot be found, a token that agents can read is not enough.
     ///
     /// # Errors
     /// When it may not use the API, or too many do.
-    pub async fn admit(&self) -> Result<(), Refusal> {
+    pub async fn admit(&self, token: Token) -> Result<(), Refusal> {
         match self.admission.get_or_init(|| self.judge()).await {
+            Ok(admitted) if admitted.is_hidden && token == Token::Api => Err(Refusal::new(
+                StatusCode::FORBIDDEN,
+                REFUSED,
+                "the process of this connection cannot be found, so it may be an agent's",
+            )
+            .hint("through `ssh -L` use the link that `vik status` prints, in a browser or as `vik top --url LINK`")),
             Ok(_) => Ok(()),
             Err(Denied::Agent) => Err(Refusal::new(
                 StatusCode::FORBIDDEN,
@@ -215,16 +239,22 @@ impl TcpConnection {
         }
     }
 
-    async fn judge(&self) -> Result<OwnedSemaphorePermit, Denied> {
+    async fn judge(&self) -> Result<Admitted, Denied> {
         self.places.newcomers().leave(self.number);
         let authorised = Arc::clone(&self.places.authorised);
         let permit = authorised.try_acquire_owned().map_err(|_| Denied::Full)?;
-        let (is_agent, peer, local) = (Arc::clone(&self.places.is_agent), self.peer, self.local);
+        let (identify, peer, local) = (Arc::clone(&self.places.identify), self.peer, self.local);
         // The search holds the place to its end, also when the client goes away meanwhile.
-        let search = move || (!is_agent(peer, local)).then_some(permit);
+        let search = move || match identify(peer, local) {
+            TcpPeer::Descendant | TcpPeer::Unknown => None,
+            found @ (TcpPeer::Other | TcpPeer::Hidden) => Some(Admitted {
+                _permit: permit,
+                is_hidden: found == TcpPeer::Hidden,
+            }),
+        };
         // A panic there must not let anybody in.
-        if let Ok(Some(permit)) = tokio::task::spawn_blocking(search).await {
-            return Ok(permit);
+        if let Ok(Some(admitted)) = tokio::task::spawn_blocking(search).await {
+            return Ok(admitted);
         }
         if let Some(count) = self.places.agents.count() {
             tracing::warn!(%peer, count, "an agent asked at the HTTP API with a token: refused");
@@ -294,14 +324,15 @@ mod tests {
         let (started, mut searches) = tokio::sync::mpsc::unbounded_channel();
         let (end, ends) = std::sync::mpsc::channel::<()>();
         let ends = Mutex::new(ends);
-        let is_agent: IsAgent = Arc::new(move |_, _| {
+        let identify: Identify = Arc::new(move |_, _| {
             started.send(()).unwrap();
-            ends.lock().unwrap().recv().is_err()
+            ends.lock().unwrap().recv().unwrap();
+            TcpPeer::Other
         });
-        let places = Arc::new(TcpPlaces::new(is_agent));
+        let places = Arc::new(TcpPlaces::new(identify));
         let (peer, local) = ("192.0.2.1:5".parse().unwrap(), "192.0.2.2:80".parse().unwrap());
         let connection = places.enter(peer, local, CancellationToken::new());
-        let client = tokio::spawn(async move { connection.admit().await.is_ok() });
+        let client = tokio::spawn(async move { connection.admit(Token::Api).await.is_ok() });
         searches.recv().await.unwrap();
         client.abort();
         assert!(client.await.unwrap_err().is_cancelled());

@@ -25,6 +25,11 @@ const TOKEN: &str = "a-token-for-a-test";
 
 impl Served {
     fn new() -> Self {
+        Self::with_peer(vik_proc::TcpPeer::Other)
+    }
+
+    /// All connections come from such a peer.
+    fn with_peer(peer: vik_proc::TcpPeer) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let workflow = folder.path().join("workflow.yml");
         std::fs::write(&workflow, "").unwrap();
@@ -43,7 +48,7 @@ impl Served {
             feed: feed.clone(),
             metrics: Metrics::default(),
             keys: Arc::clone(&keys),
-            is_agent: Arc::new(|_, _| false),
+            identify: Arc::new(move |_, _| peer),
             tcp: Some(tcp),
         })
         .unwrap();
@@ -170,6 +175,27 @@ fn all_metrics_are_there_and_named_as_the_page_says() {
     });
     let text = String::from_utf8(metrics.text(&nobody, 0).unwrap()).unwrap();
     insta::assert_snapshot!(text);
+}
+
+/// A process that cannot be found may be an agent's, and agents may have read the API token.
+#[test]
+fn a_hidden_peer_needs_a_sign_in() {
+    let served = Served::with_peer(vik_proc::TcpPeer::Hidden);
+    let refused = served.client().get("/api/v1/openapi.json").expect(403);
+    assert!(refused.body.contains("vik status"), "{}", refused.body);
+    let code = served.keys.link();
+    let browser = HttpClient::tcp(&served.address);
+    let reply = browser.post("/api/v1/sign-in", &serde_json::json!({"code": code}));
+    let token = reply.expect(200).json()["token"].as_str().unwrap().to_owned();
+    let browser = browser.with("Authorization", &format!("Bearer {token}"));
+    let _ = browser.get("/api/v1/openapi.json").expect(200);
+    for peer in [vik_proc::TcpPeer::Descendant, vik_proc::TcpPeer::Unknown] {
+        let served = Served::with_peer(peer);
+        let _ = served.client().get("/api/v1/openapi.json").expect(403);
+        let code = served.keys.link();
+        let browser = HttpClient::tcp(&served.address);
+        let _ = browser.post("/api/v1/sign-in", &serde_json::json!({"code": code})).expect(403);
+    }
 }
 
 /// A reader of the feed is signed out with its sign-in, by a revocation or by time.

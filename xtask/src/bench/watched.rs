@@ -203,7 +203,7 @@ impl Served {
             feed: feed.clone(),
             metrics: Metrics::default(),
             keys: Arc::new(keys),
-            is_agent: Arc::new(|_, _| false),
+            identify: Arc::new(|_, _| vik_proc::TcpPeer::Other),
             tcp: Some(tcp),
         })
         .map_err(|error| words(&error))?;

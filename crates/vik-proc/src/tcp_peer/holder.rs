@@ -8,16 +8,17 @@ use std::path::Path;
 use crate::identity::ProcessId;
 use crate::{sys, tree};
 
-/// What a search found.
+/// The result of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
     /// This process has the socket open.
-    Process(i32),
-    /// No process that can be read has it, every process of the trees but their shims can be, and there is one outside of
-    /// them that cannot be: of another user, or one that hides its files as `sshd` does.
-    HiddenOutside,
-    /// Nobody has it, or one of the trees may have it.
-    Undetermined,
+    Process(ProcessId),
+    /// No process that can be read has it, and another user made it. No process of that user is in the trees.
+    OtherUser,
+    /// No process that can be read has it. One outside of the trees runs as the user that made it and cannot be read.
+    Hidden,
+    /// No process has it.
+    Nobody,
 }
 
 /// Searches all processes for one that has the socket open. Below `roots` each thread is searched, since a thread may
@@ -31,66 +32,73 @@ pub(super) fn search(inode: u32, uid: u32, roots: &[ProcessId]) -> Found {
     let mut inside: HashSet<i32> = tree::descendants(&roots).iter().map(|id| id.pid).collect();
     inside.extend(&roots);
     let socket = format!("socket:[{inode}]");
-    let mut hidden = Vec::new();
-    for pid in sys::all_pids() {
-        let held = if inside.contains(&pid) {
+    let holds = |pid| {
+        if inside.contains(&pid) {
             any_thread_holds(pid, &socket)
         } else {
             holds(Path::new(&format!("/proc/{pid}/fd")), &socket)
-        };
-        match held {
-            Ok(true) => return Found::Process(pid),
+        }
+    };
+    let mut hidden = Vec::new();
+    for pid in sys::all_pids() {
+        match holds(pid) {
+            // Once more: another process may have got the pid.
+            Ok(true) => match ProcessId::of(pid) {
+                Some(process) if holds(pid).is_ok_and(|holds| holds) => return Found::Process(process),
+                _ => {}
+            },
             Ok(false) => {}
             Err(_) => hidden.push(pid),
         }
     }
-    let mut hidden_outside = uid != nix::unistd::geteuid().as_raw();
-    for pid in hidden {
-        if !inside.contains(&pid) {
-            hidden_outside |= has_user(pid, uid);
-        } else if !roots.contains(&pid) && !is_init_of_namespace(pid) {
-            return Found::Undetermined;
-        }
+    // An agent of root can give its sockets to any user.
+    let own = nix::unistd::geteuid();
+    if uid != own.as_raw() && !own.is_root() && !inside.iter().any(|&pid| has_user(pid, uid)) {
+        return Found::OtherUser;
     }
-    // A socket on its way between two processes is open in neither.
-    if !hidden_outside || inside.iter().any(|&pid| sends_files(pid)) {
-        return Found::Undetermined;
+    let is_hidden = |pid: &i32| !inside.contains(pid) && has_user(*pid, uid);
+    if hidden.iter().any(is_hidden) {
+        Found::Hidden
+    } else {
+        Found::Nobody
     }
-    Found::HiddenOutside
 }
 
 /// An error where the process exists and its files cannot be read.
 fn holds(folder: &Path, socket: &str) -> io::Result<bool> {
-    match fs::read_dir(folder) {
-        Ok(files) => Ok(files
-            .flatten()
-            .any(|file| fs::read_link(file.path()).is_ok_and(|target| target.as_os_str() == socket))),
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(error),
-        // The process is gone.
-        Err(_) => Ok(false),
-    }
+    let read = || {
+        for file in fs::read_dir(folder)? {
+            match fs::read_link(file?.path()) {
+                Ok(target) if target.as_os_str() == socket => return Ok(true),
+                Err(error) if !is_gone(&error) => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(false)
+    };
+    read().or_else(|error| if is_gone(&error) { Ok(false) } else { Err(error) })
+}
+
+/// Returns whether a process, or a file of it, does not exist any more.
+fn is_gone(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(nix::libc::ESRCH)
 }
 
 fn any_thread_holds(pid: i32, socket: &str) -> io::Result<bool> {
-    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else {
-        return Ok(false);
+    let threads = match fs::read_dir(format!("/proc/{pid}/task")) {
+        Err(error) if is_gone(&error) => return Ok(false),
+        threads => threads?,
     };
-    for thread in threads.flatten() {
-        if holds(&thread.path().join("fd"), socket)? {
+    for thread in threads {
+        if holds(&thread?.path().join("fd"), socket)? {
             return Ok(true);
         }
     }
     Ok(false)
 }
 
-/// Shims hide their files from ordinary users, those within a namespace of processes too, where they are the first. An
-/// agent in a sandbox can make no such namespace.
-fn is_init_of_namespace(pid: i32) -> bool {
-    let pids = sys::pids_within(pid);
-    pids.len() > 1 && pids.last() == Some(&1)
-}
-
-/// Returns whether a process runs as this user. The owner of its folder does not tell: it is root for who hides.
+/// Returns whether a process runs as this user. The owner of its folder is no evidence: it is root where
+/// the process hides its files.
 fn has_user(pid: i32, uid: u32) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let users = status.lines().find_map(|line| line.strip_prefix("Uid:"));
@@ -98,20 +106,4 @@ fn has_user(pid: i32, uid: u32) -> bool {
         .unwrap_or_default()
         .split_ascii_whitespace()
         .any(|user| user.parse() == Ok(uid))
-}
-
-/// Returns whether a process has a Unix socket in which open files wait to be received.
-fn sends_files(pid: i32) -> bool {
-    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else {
-        return false;
-    };
-    threads
-        .flatten()
-        .filter_map(|thread| fs::read_dir(thread.path().join("fdinfo")).ok())
-        .flat_map(Iterator::flatten)
-        .filter_map(|file| fs::read_to_string(file.path()).ok())
-        .any(|info| {
-            let waiting = info.lines().find_map(|line| line.strip_prefix("scm_fds:"));
-            waiting.is_some_and(|count| count.trim() != "0")
-        })
 }

@@ -1,15 +1,28 @@
-//! macOS tells which process has a TCP connection by private interfaces only: there the token alone decides.
+//! macOS provides the process of a TCP connection by private interfaces only: there the token alone decides.
 
 use std::net::SocketAddr;
 
 use crate::identity::ProcessId;
 
-/// Returns `None`: macOS does not tell.
+/// Who is at the other end of a TCP connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TcpPeer {
+    /// A process that is one of those in question, or descends from one of them.
+    Descendant,
+    /// Another one.
+    Other,
+    /// A process that cannot be found.
+    Hidden,
+    /// Nobody to be trusted.
+    Unknown,
+}
+
+/// Returns `None`: macOS does not provide it.
 pub fn tcp_peer_user(_: SocketAddr, _: SocketAddr) -> Option<u32> {
     None
 }
 
-/// Returns `Some(false)`: nothing is known against any peer.
-pub fn tcp_peer_descends_from(_: SocketAddr, _: SocketAddr, _: &[ProcessId]) -> Option<bool> {
-    Some(false)
+/// Returns [`TcpPeer::Other`]: nothing is known against any peer.
+pub fn tcp_peer(_: SocketAddr, _: SocketAddr, _: &[ProcessId]) -> TcpPeer {
+    TcpPeer::Other
 }

@@ -58,16 +58,16 @@ fn the_process_at_the_other_end_is_found_by_every_address_of_this_machine() {
         let client = Client::run(port, &format!("exec 3<>/dev/tcp/{connect}/$PORT; read"));
         let (_stream, peer, local) = accept(&listener);
         assert_eq!(
-            tcp_peer_descends_from(peer, local, &[client.id()]),
-            Some(true),
+            tcp_peer(peer, local, &[client.id()]),
+            TcpPeer::Descendant,
             "{listen}"
         );
         assert_eq!(
-            tcp_peer_descends_from(peer, local, &[me()]),
-            Some(true),
+            tcp_peer(peer, local, &[me()]),
+            TcpPeer::Descendant,
             "{listen}"
         );
-        assert_eq!(tcp_peer_descends_from(peer, local, &[]), Some(false), "{listen}");
+        assert_eq!(tcp_peer(peer, local, &[]), TcpPeer::Other, "{listen}");
     }
 }
 
@@ -80,9 +80,9 @@ fn a_child_that_has_the_socket_alone_is_found_too() {
         "exec 3<>/dev/tcp/127.0.0.1/$PORT; (sleep 1000 >&- 2>&-) & exec 3>&-; echo closed >&2; read; kill %1";
     let mut client = Client::run(port, script);
     let (_stream, peer, local) = accept(&listener);
-    assert_eq!(tcp_peer_descends_from(peer, local, &[client.id()]), Some(true));
+    assert_eq!(tcp_peer(peer, local, &[client.id()]), TcpPeer::Descendant);
     let outside = Client::run(port, "read");
-    assert_eq!(tcp_peer_descends_from(peer, local, &[outside.id()]), Some(false));
+    assert_eq!(tcp_peer(peer, local, &[outside.id()]), TcpPeer::Other);
     client.0.stdin.take().unwrap().write_all(b"\n").unwrap();
     client.0.wait().unwrap();
 }
@@ -95,11 +95,11 @@ fn a_connection_that_its_process_has_closed_is_nobodys() {
     let (_stream, peer, local) = accept(&listener);
     client.0.wait().unwrap();
     let deadline = Instant::now() + Duration::from_secs(30);
-    while tcp_peer(peer, local) != TcpPeer::Closed {
-        assert!(Instant::now() < deadline, "{:?}", tcp_peer(peer, local));
+    while peer_socket(peer, local) != Socket::Closed {
+        assert!(Instant::now() < deadline, "{:?}", peer_socket(peer, local));
         std::thread::yield_now();
     }
-    assert_eq!(tcp_peer_descends_from(peer, local, &[]), None);
+    assert_eq!(tcp_peer(peer, local, &[]), TcpPeer::Unknown);
 }
 
 #[test]
@@ -107,11 +107,11 @@ fn a_peer_at_an_address_of_another_machine_is_remote() {
     let local = "127.0.0.1:8080".parse().unwrap();
     for peer in ["192.0.2.1:1234", "[2001:db8::1]:1234"] {
         let peer = peer.parse().unwrap();
-        assert_eq!(tcp_peer(peer, local), TcpPeer::Remote);
-        assert_eq!(tcp_peer_descends_from(peer, local, &[me()]), Some(false));
+        assert_eq!(peer_socket(peer, local), Socket::Remote);
+        assert_eq!(tcp_peer(peer, local, &[me()]), TcpPeer::Other);
     }
     let nobody = "127.0.0.1:1".parse().unwrap();
-    assert_eq!(tcp_peer(nobody, local), TcpPeer::Closed);
+    assert_eq!(peer_socket(nobody, local), Socket::Closed);
 }
 
 /// The addresses of all interfaces are this machine's, not only loopback.
@@ -128,57 +128,136 @@ fn an_address_of_an_interface_is_this_machines() {
     assert!(!is_own_address("192.0.2.1".parse().unwrap()));
 }
 
-/// What an ordinary user finds of a connection whose process it may not look into.
-fn judged_by_an_ordinary_user(peer: SocketAddr, local: SocketAddr, roots: &[ProcessId]) -> String {
-    let roots: Vec<_> = roots.iter().map(|root| root.pid.to_string()).collect();
+/// A program of Python as an ordinary user that inherits the orphans of its descendants, as a shim does. All of them are killed when
+/// this is dropped.
+struct Ordinary(Client);
+
+impl Ordinary {
+    /// Runs a program that may use `port` and `libc`, and waits until it has printed a line.
+    fn run(port: u16, program: &str) -> Self {
+        let program = format!(
+            "import array, ctypes, encodings.idna, os, signal, socket, sys, threading\nlibc = ctypes.CDLL(None)\nport = {port}\n\
+             os.setsid(); libc.prctl(36, 1, 0, 0, 0); signal.signal(signal.SIGCHLD, signal.SIG_IGN)\n\
+             os.setgroups([]); os.setgid(65534); os.setuid(65534); libc.prctl(4, 1, 0, 0, 0)\n{program}"
+        );
+        let mut child = Command::new("python3")
+            .args(["-c", &program])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let mut out = std::io::BufReader::new(child.stdout.take().unwrap());
+        std::io::BufRead::read_line(&mut out, &mut line).unwrap();
+        assert_eq!(line, "ready\n");
+        Self(Client(child))
+    }
+}
+
+impl Drop for Ordinary {
+    fn drop(&mut self) {
+        let group = nix::unistd::Pid::from_raw(self.0.id().pid);
+        let _ = nix::sys::signal::killpg(group, nix::sys::signal::Signal::SIGKILL);
+    }
+}
+
+/// Identifies a peer, as an ordinary user, a number of times.
+fn identified_by_an_ordinary_user(
+    peer: SocketAddr,
+    local: SocketAddr,
+    root: ProcessId,
+    rounds: u32,
+) -> Vec<String> {
     let output = Command::new("setpriv")
         .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
         .arg(std::env::current_exe().unwrap())
-        .args(["--ignored", "--exact", "--nocapture", "tcp_peer::tests::judge"])
-        .env("JUDGE", format!("{peer} {local} {}", roots.join(" ")))
+        .args(["--ignored", "--exact", "--nocapture", "tcp_peer::tests::identify"])
+        .env("IDENTIFY", format!("{peer} {local} {} {rounds}", root.pid))
         .output()
         .unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
-    let answer = text.lines().find_map(|line| line.split("judged: ").nth(1));
-    answer.unwrap_or_else(|| panic!("{text}")).to_owned()
+    let found = text.lines().filter_map(|line| line.split("identified: ").nth(1));
+    let found: Vec<_> = found.map(str::to_owned).collect();
+    assert_eq!(found.len(), usize::try_from(rounds).unwrap(), "{text}");
+    found
 }
 
 #[test]
 #[ignore = "it is run as another user"]
-fn judge() {
-    let asked = std::env::var("JUDGE").unwrap();
+fn identify() {
+    let asked = std::env::var("IDENTIFY").unwrap();
     let mut words = asked.split(' ');
     let mut address = || words.next().unwrap().parse().unwrap();
     let (peer, local) = (address(), address());
-    let roots: Vec<_> = words.filter_map(|pid| ProcessId::of(pid.parse().ok()?)).collect();
-    println!("judged: {:?}", tcp_peer_descends_from(peer, local, &roots));
+    let root = ProcessId::of(words.next().unwrap().parse().unwrap()).unwrap();
+    for _ in 0..words.next().unwrap().parse().unwrap() {
+        println!("\nidentified: {:?}", tcp_peer(peer, local, &[root]));
+    }
 }
 
-/// Shims hide their files, and nothing follows from that. An agent that hides its own may be who asks.
+const READY: &str = "print('ready', flush=True)\n";
+
+/// A process of the same user that hides its files, as `sshd` does.
+fn hidden(port: u16, program: &str) -> Ordinary {
+    Ordinary::run(port, &format!("libc.prctl(4, 0, 0, 0, 0)\n{program}{READY}sys.stdin.read()"))
+}
+
+const CONNECT: &str = "s = socket.create_connection(('127.0.0.1', port))\n";
+
 #[test]
-fn a_client_that_hides_is_let_in_beside_shims_and_not_beside_agents_that_hide() {
+fn the_connection_of_a_process_that_hides_is_hidden() {
     if !nix::unistd::geteuid().is_root() {
         return eprintln!("skipped: it needs root");
     }
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
-    let _hidden = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let shim = Ordinary::run(port, &format!("{READY}sys.stdin.read()"));
+    let _outside = hidden(port, CONNECT);
     let (_stream, peer, local) = accept(&listener);
-    let shim = Client::run(port, "read");
-    assert_eq!(
-        judged_by_an_ordinary_user(peer, local, &[shim.id()]),
-        "Some(false)"
-    );
-    let mut with_agent = Client::run(port, "sleep 1000 & read; kill %1");
-    let deadline = Instant::now() + Duration::from_secs(30);
-    while crate::tree::descendants(&[with_agent.id().pid]).is_empty() {
-        assert!(Instant::now() < deadline);
-        std::thread::yield_now();
+    assert_eq!(identified_by_an_ordinary_user(peer, local, shim.0.id(), 1), ["Hidden"]);
+    // The user of the socket is root, which no agent of an ordinary user can become.
+    let _of_root = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (_stream, peer, local) = accept(&listener);
+    assert_eq!(identified_by_an_ordinary_user(peer, local, shim.0.id(), 1), ["Other"]);
+}
+
+/// Where another process of the user hides its files, an agent that is faster than the search is not taken for a person.
+#[test]
+fn an_agent_that_keeps_its_connection_out_of_sight_is_never_another() {
+    if !nix::unistd::geteuid().is_root() {
+        return eprintln!("skipped: it needs root");
     }
-    assert_eq!(
-        judged_by_an_ordinary_user(peer, local, &[with_agent.id()]),
-        "None"
-    );
-    with_agent.0.stdin.take().unwrap().write_all(b"\n").unwrap();
-    with_agent.0.wait().unwrap();
+    // A call that waits for the answer keeps the connection that another thread has closed.
+    let blocked = "threading.Thread(target=libc.recv, args=(s.fileno(), bytes(1), 1, 0)).start()
+recvfrom = {'x86_64': '45', 'aarch64': '207'}[os.uname().machine]
+while open(f'/proc/self/task/{threading.enumerate()[-1].native_id}/syscall').read().split()[0] != recvfrom: pass
+s.close()
+print('ready', flush=True)
+";
+    // Each process hands the connection to its child and ends.
+    let forks = "print('ready', flush=True)
+for _ in range(100000):
+    if os.fork(): os._exit(0)
+";
+    // Two processes pass it to each other.
+    let passes = "a, b = socket.socketpair()
+fd = s.detach()
+if os.fork() == 0: os.close(fd); fd = None; a = b
+else: print('ready', flush=True)
+for _ in range(1000000):
+    if fd is not None: socket.send_fds(a, [b'x'], [fd]); os.close(fd)
+    fd = socket.recv_fds(a, 1, 1)[1][0]
+    socket.send_fds(a, [b'x'], [fd]); os.close(fd); fd = None
+";
+    for (program, rounds) in [(blocked, 1), (forks, 60), (passes, 60)] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let _outside = hidden(port, "");
+        // The first process is what a shim is to an agent.
+        let keeps = format!("if os.fork(): os.close(1); sys.stdin.read(); os._exit(0)\n{CONNECT}{program}sys.stdin.read()\n");
+        let agent = Ordinary::run(port, &keeps);
+        let (_stream, peer, local) = accept(&listener);
+        let found = identified_by_an_ordinary_user(peer, local, agent.0.id(), rounds);
+        assert!(!found.iter().any(|found| found == "Other"), "{found:?}\n{program}");
+    }
 }
