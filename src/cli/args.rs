@@ -445,7 +445,8 @@ pub struct LogsArgs {
 /// `vik top`
 #[derive(Debug, Args)]
 pub struct TopArgs {
-    /// A daemon elsewhere, as in http://127.0.0.1:8080; the token comes from VIK_API_TOKEN or VIK_API_TOKEN_FILE
+    /// A daemon elsewhere: the link that `vik status` prints there, or a URL as in http://127.0.0.1:8080 with the token in
+    /// VIK_API_TOKEN or VIK_API_TOKEN_FILE
     #[arg(long, value_name = "URL")]
     pub url: Option<String>,
 }

@@ -11,22 +11,26 @@ use crate::report::{Exit, Failure};
 
 /// Shows what a daemon does, until the person leaves.
 pub fn run(workflow: &Path, args: &TopArgs) -> Done {
-    let endpoint = match &args.url {
-        Some(url) => Endpoint::Tcp {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::failed("runtime", "cannot start", &error))?;
+    let link = args.url.as_ref().and_then(|url| url.split_once("/login#code="));
+    let endpoint = match (&args.url, link) {
+        (_, Some((url, code))) => runtime
+            .block_on(Endpoint::sign_in(url, code))
+            .map_err(|error| failure(&TopError::Daemon(error)))?,
+        (Some(url), None) => Endpoint::Tcp {
             url: url.clone(),
             token: Keys::given()
                 .map_err(|error| Failure::failed("api_token", "the token cannot be used", &error))?
                 .ok_or_else(|| {
                     Failure::new(Exit::Usage, "api_token", "`--url` needs the token of that daemon")
-                        .hint("give it in VIK_API_TOKEN, or name a file with it in VIK_API_TOKEN_FILE")
+                        .hint("give the link that `vik status` prints there as the URL, or the token in VIK_API_TOKEN or VIK_API_TOKEN_FILE")
                 })?,
         },
-        None => Endpoint::Unix(client::find(workflow)?.1.socket),
+        (None, None) => Endpoint::Unix(client::find(workflow)?.1.socket),
     };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::failed("runtime", "cannot start", &error))?;
     match runtime.block_on(vik_tui::run(endpoint, Options::default())) {
         Ok(()) => Ok(Exit::Done),
         Err(error) => Err(failure(&error)),

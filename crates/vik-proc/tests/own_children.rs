@@ -103,6 +103,14 @@ async fn what_a_lost_shim_leaves_comes_to_the_daemon(supervisor: &Supervisor) {
         .unwrap();
     let (tool, agent) = (ready(&path("tool")).await, ready(&path("agent")).await);
     kill(Pid::from_raw(supervised.shim().pid), Signal::SIGKILL).unwrap();
+    // Without a wait in between the supervisor has not noticed it yet: what is left may use the API in this instant.
+    while supervised.shim().is_alive() {
+        std::thread::yield_now();
+    }
+    for left in [tool, agent] {
+        assert_eq!(vik_proc::descends_from(left.pid, &[]), Some(true));
+    }
+    assert_eq!(vik_proc::descends_from(bystanding.pid, &[]), Some(false));
     let lost = tokio::time::timeout(DEADLINE, supervised.wait())
         .await
         .unwrap()

@@ -39,6 +39,26 @@ const WORK: Duration = Duration::from_secs(40);
 /// The longest answer that is read.
 const MAX_BODY: usize = 64 << 20;
 
+impl Endpoint {
+    /// Signs in with the code of a link that `vik status` prints, as a browser does.
+    ///
+    /// # Errors
+    ///
+    /// When the daemon cannot be asked, or refuses the code.
+    pub async fn sign_in(url: &str, code: &str) -> Result<Self, ClientError> {
+        #[derive(serde::Deserialize)]
+        struct SignedIn {
+            token: String,
+        }
+        let client = Client::tcp(url, "none")?;
+        let signed_in: SignedIn = client.post("sign-in", &serde_json::json!({"code": code})).await?;
+        Ok(Self::Tcp {
+            url: url.to_owned(),
+            token: signed_in.token,
+        })
+    }
+}
+
 impl Client {
     pub(crate) async fn state(&self) -> Result<Status, ClientError> {
         self.get("state", LOOK).await

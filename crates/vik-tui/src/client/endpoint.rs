@@ -17,7 +17,7 @@ pub enum Endpoint {
     Tcp {
         /// As in `http://127.0.0.1:8080`; without a scheme it is `http`. A path is put before `/api/v1`.
         url: String,
-        /// What the daemon wrote into its token file.
+        /// The API token of the daemon, or the token of a sign-in.
         token: String,
     },
 }
@@ -64,7 +64,7 @@ impl Client {
         }
     }
 
-    fn tcp(url: &str, token: &str) -> Result<Self, ClientError> {
+    pub(super) fn tcp(url: &str, token: &str) -> Result<Self, ClientError> {
         let wrong = |why| ClientError::Address {
             url: url.to_owned(),
             why,

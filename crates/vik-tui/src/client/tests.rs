@@ -196,6 +196,19 @@ async fn over_tcp_the_token_is_shown() {
 }
 
 #[tokio::test]
+async fn a_link_is_exchanged_for_a_token() {
+    let signed_in = json_answer(&json!({"schema": 1, "id": "1", "token": "s3cret", "expires_at": "2026-01-01T00:00:00Z"}));
+    let (address, asked) = on_tcp(vec![signed_in]).await;
+    let url = format!("http://{address}");
+    let endpoint = Endpoint::sign_in(&url, "c0de").await.unwrap();
+    let token = "s3cret".to_owned();
+    assert!(endpoint == Endpoint::Tcp { url, token });
+    let asked = requests(&asked);
+    let body = r#"{"code":"c0de"}"#.to_owned();
+    assert_eq!(asked, [("POST /api/v1/sign-in HTTP/1.1".to_owned(), body)]);
+}
+
+#[tokio::test]
 async fn refusals_say_why() {
     let problem = json!({"type": "about:blank", "title": "Unauthorized", "status": 401, "detail": "no token was given",
         "code": "unauthorized", "hint": "read it from the token file"});
