@@ -60,7 +60,10 @@ pub struct AgentShims(Arc<Mutex<Vec<ProcessId>>>);
 impl AgentShims {
     /// Adds shims, each before it starts anything.
     pub fn add(&self, shims: impl IntoIterator<Item = ProcessId>) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend(shims);
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .extend(shims);
     }
 
     /// Returns those that still run.

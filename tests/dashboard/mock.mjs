@@ -182,7 +182,7 @@ export async function startMock({ port = 0 } = {}) {
     let text = "";
     for await (const piece of request) text += piece;
     if (!world.codes.delete(JSON.parse(text).code))
-      return problem(response, 401, "sign_in", "the link was used already, or is too old", "`vik status` prints a new one");
+      return problem(response, 401, "sign_in", "the link was already used, or has expired", "`vik status` prints a new one");
     const id = `b0b0b0b${world.tokens.size}`;
     const token = `${id}.secret`;
     world.tokens.set(token, { id, user_agent: request.headers["user-agent"] });

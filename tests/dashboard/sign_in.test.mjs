@@ -58,7 +58,7 @@ describe("a browser", () => {
 
     // The link is used up, and neither the history nor a referrer has it.
     const other = await open(browser, link, { storageState: undefined });
-    await other.getByRole("alert").getByText("the link was used already, or is too old").waitFor();
+    await other.getByRole("alert").getByText("the link was already used, or has expired").waitFor();
     await locked(other);
     await other.context().close();
     await page.goBack().catch(() => {});

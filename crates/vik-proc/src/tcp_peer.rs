@@ -97,7 +97,7 @@ pub fn tcp_peer(peer: SocketAddr, local: SocketAddr, of: &[ProcessId]) -> TcpPee
     last
 }
 
-/// A listener for IPv6 sees peers of IPv4 as mapped addresses.
+/// Returns an IPv4 address for one that is mapped into IPv6, as a listener for IPv6 gets it.
 fn canonical(address: SocketAddr) -> SocketAddr {
     match address.ip().to_canonical() {
         ip @ IpAddr::V4(_) => SocketAddr::new(ip, address.port()),
@@ -105,7 +105,7 @@ fn canonical(address: SocketAddr) -> SocketAddr {
     }
 }
 
-/// Returns whether an address is one of this machine. Where the interfaces cannot be listed, any may be.
+/// Returns whether an address belongs to this machine; `true` where its interfaces cannot be listed.
 fn is_own_address(ip: IpAddr) -> bool {
     ip.is_loopback()
         || getifaddrs().map_or(true, |mut interfaces| {

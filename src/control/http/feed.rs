@@ -213,7 +213,9 @@ impl Feed {
             let revoked = sign_in.as_ref().map(|sign_in| sign_in.revoked.clone());
             let revoked = revoked.unwrap_or_default();
             loop {
-                let wait = sign_in.as_ref().map_or(HEARTBEAT, |sign_in| sign_in.left().min(HEARTBEAT));
+                let wait = sign_in
+                    .as_ref()
+                    .map_or(HEARTBEAT, |sign_in| sign_in.left().min(HEARTBEAT));
                 let bytes = tokio::select! {
                     () = connection.0.cancelled() => return,
                     () = revoked.cancelled() => return,

@@ -1,8 +1,8 @@
 //! The browsers that are signed in to the dashboard.
 //!
-//! A browser keeps the token of its sign-in where only pages of the dashboard's own origin, port included, can read it,
-//! and sends it with each request. On disk is only a proof of the token, made with a key that is the API token's: with
-//! another API token all sign-ins end.
+//! A browser keeps the token of its sign-in in the storage of the dashboard's origin, which includes the port, and sends
+//! it with each request. The file holds only an HMAC of the token. Its key is derived from the API token, so a new API
+//! token ends all sign-ins.
 
 use std::io;
 use std::net::IpAddr;
@@ -26,22 +26,22 @@ use crate::workspace::fs::{write_atomic, write_soon};
 /// How long a browser stays signed in.
 const LIFETIME: SignedDuration = SignedDuration::from_hours(7 * 24);
 
-/// How many browsers may be signed in; beyond that the one that was not used for the longest time is signed out.
+/// How many browsers may be signed in. One more signs out the one that was not used for the longest time.
 const MAX_SIGN_INS: usize = 32;
 
-/// How old the time of the last use may be on disk.
+/// The time of the last use is saved when the saved one is older than this.
 const SAVE_USE_AFTER: SignedDuration = SignedDuration::from_mins(5);
 
-/// How much is kept of what a browser calls itself.
+/// The longest `User-Agent` that is kept, in characters.
 const MAX_USER_AGENT: usize = 160;
 
-/// The layout of the file.
+/// The version of the file's layout.
 const SCHEMA: u32 = 1;
 
 #[derive(Serialize, Deserialize)]
 struct File {
     schema: u32,
-    /// Proves with which API token the entries were made.
+    /// An HMAC that shows with which API token the sign-ins were made.
     api_token_proof: String,
     sign_ins: Vec<Record>,
 }
@@ -65,14 +65,14 @@ struct Entry {
     revoked: CancellationToken,
 }
 
-/// A sign-in that a request came with.
+/// The sign-in of a request.
 #[derive(Clone, Debug)]
 pub struct SignInRef {
-    /// Its id.
+    /// The id, as lists show it.
     pub id: String,
-    /// When it ends by itself.
+    /// When the sign-in expires.
     pub expires_at: Timestamp,
-    /// Is cancelled when it is revoked.
+    /// Cancelled when the sign-in is revoked.
     pub revoked: CancellationToken,
 }
 
@@ -83,7 +83,7 @@ impl SignInRef {
     }
 }
 
-/// All sign-ins.
+/// The sign-ins of one daemon.
 pub struct SignIns {
     file: Option<PathBuf>,
     key: [u8; 64],
@@ -91,7 +91,7 @@ pub struct SignIns {
 }
 
 impl SignIns {
-    /// Reads those of an earlier daemon. A file that cannot be read signs everybody out.
+    /// Reads the sign-ins of an earlier daemon. Where that fails, there are none.
     pub fn load(file: &Path, api_token: &str) -> Self {
         let mut sign_ins = Self::in_memory(api_token);
         let records = match sign_ins.read(file) {
@@ -111,7 +111,7 @@ impl SignIns {
         sign_ins
     }
 
-    /// Sign-ins that end with the daemon.
+    /// Returns an empty list that is not saved.
     pub fn in_memory(api_token: &str) -> Self {
         let mut key = [0; 64];
         key[..32].copy_from_slice(&Sha256::digest(api_token.as_bytes()));
@@ -135,7 +135,7 @@ impl SignIns {
     /// Signs a browser in, and returns its token.
     ///
     /// # Errors
-    /// When that cannot be written down.
+    /// When the sign-in cannot be saved. Nothing has changed then.
     pub fn begin(
         &self,
         address: IpAddr,
@@ -174,7 +174,7 @@ impl SignIns {
         Ok((token, expires_at))
     }
 
-    /// Returns the sign-in with this token, and notes that it was used.
+    /// Returns the sign-in with this token, and records its use.
     pub fn find(&self, token: &str, address: IpAddr, now: Timestamp) -> Option<SignInRef> {
         let (id, _) = token.split_once('.')?;
         let mut entries = self.current(now);
@@ -192,12 +192,12 @@ impl SignIns {
         if now.duration_since(entry.saved_use) > SAVE_USE_AFTER
             && let Err(error) = self.save(&mut entries, write_soon)
         {
-            tracing::debug!(%error, "the last use of a sign-in cannot be written down");
+            tracing::debug!(%error, "the last use of a sign-in cannot be saved");
         }
         Some(found)
     }
 
-    /// Lists those that hold, the latest used first.
+    /// Lists the sign-ins that have not expired, the latest used first.
     pub fn list(&self, now: Timestamp) -> Vec<SignInView> {
         let entries = self.current(now);
         let mut views: Vec<_> = entries.iter().map(|entry| view(&entry.record)).collect();
@@ -205,10 +205,10 @@ impl SignIns {
         views
     }
 
-    /// Ends one sign-in, or all, with what runs for it, and returns how many there were.
+    /// Revokes one sign-in, or all, with their event streams. Returns how many there were.
     ///
     /// # Errors
-    /// When that cannot be written down: it would hold again after a restart.
+    /// When that cannot be saved. The sign-ins are revoked, and valid again after a restart.
     pub fn revoke(&self, id: Option<&str>, now: Timestamp) -> io::Result<usize> {
         let mut entries = self.current(now);
         let before = entries.len();
@@ -230,7 +230,7 @@ impl SignIns {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Those that have not expired.
+    /// Returns the sign-ins without those that have expired.
     fn current(&self, now: Timestamp) -> MutexGuard<'_, Vec<Entry>> {
         let mut entries = self.entries();
         entries.retain(|entry| now < entry.record.expires_at);
@@ -332,7 +332,7 @@ mod tests {
         let stored = std::fs::read_to_string(&file).unwrap();
         assert!(
             !stored.contains(token.split_once('.').unwrap().1),
-            "only a proof is stored"
+            "only an HMAC is stored"
         );
         let again = SignIns::load(&file, API_TOKEN);
         assert!(again.find(&token, here(), seconds(1)).is_some());

@@ -30,14 +30,14 @@ pub async fn sign_in(
         Refusal::new(
             StatusCode::UNAUTHORIZED,
             "sign_in",
-            "the link was used already, or is too old",
+            "the link was already used, or has expired",
         )
         .hint("`vik status` prints a new one")
     };
     let Door::Tcp(connection) = door else {
         return Err(refused());
     };
-    // An agent must not use up a link that is not its own.
+    // An agent that is refused must not use up a person's link.
     if !daemon.keys.is_link(&code) {
         return Err(refused());
     }
@@ -50,16 +50,13 @@ pub async fn sign_in(
     let address = connection.peer();
     let (token, expires_at) = daemon
         .reading(move |daemon| {
-            let begun = daemon
-                .keys
-                .sign_ins()
-                .begin(address, &user_agent, wall_clock());
-            begun.map_err(|error| Failure::failed("sign_in", "cannot write down the sign-in", &error).into())
+            let begun = daemon.keys.sign_ins().begin(address, &user_agent, wall_clock());
+            begun.map_err(|error| Failure::failed("sign_in", "cannot save the sign-in", &error).into())
         })
         .await?;
     let id = token.split('.').next().unwrap_or_default().to_owned();
     tracing::info!(id, %address, "a browser signed in to the dashboard");
-    // The token is for this answer alone: masked, it would be of no use.
+    // Masked, the token would be useless.
     Ok(Unmasked(SignedIn {
         schema: SCHEMA,
         id,
@@ -97,7 +94,7 @@ pub async fn revoke(
             let revoked = revoked.map_err(|error| {
                 Failure::failed(
                     "sign_in",
-                    "it is revoked until the daemon restarts: that cannot be written down",
+                    "cannot save the revocation: it holds until the daemon restarts",
                     &error,
                 )
             })?;

@@ -1,4 +1,4 @@
-//! Connections over TCP: how many there may be before anything is known of them, and who may not use the API at all.
+//! Connections over TCP: how many may be open, and which are an agent's.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -13,27 +13,27 @@ use vik_proc::TcpPeer;
 use super::answer::Refusal;
 use crate::control::REFUSED;
 
-/// How many connections that have shown a token are served at once.
+/// How many connections with a token are served at once.
 const MAX_AUTHORISED: usize = 1024;
 
-/// How many connections may be open that have not shown one.
+/// How many connections without a token may be open.
 const MAX_NEWCOMERS: usize = 256;
 
-/// How long a connection may be open without having shown one.
+/// How long a connection may be open without a token.
 const NEWCOMER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How often the log repeats a warning that others can cause.
+/// How often the log repeats a warning that clients can cause.
 const LOG_EVERY: Duration = Duration::from_secs(60);
 
 /// Finds out who is at the other end of a connection from the one address to the other.
 pub type Identify = Arc<dyn Fn(SocketAddr, SocketAddr) -> TcpPeer + Send + Sync>;
 
-/// Lets one of many warnings through each minute.
+/// Limits a warning to one each minute.
 #[derive(Debug, Default)]
 pub struct LogLimit(Mutex<(Option<Instant>, u64)>);
 
 impl LogLimit {
-    /// Counts an event. Returns how many there were since the last warning, when it is time for one.
+    /// Counts an event. Returns how many there were since the last warning, if the next one is due.
     pub fn count(&self) -> Option<u64> {
         self.count_at(Instant::now())
     }
@@ -49,12 +49,12 @@ impl LogLimit {
     }
 }
 
-/// Who opened a connection: places are shared fairly between these.
+/// Who opened a connection. Each has the same right to places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Origin {
     /// A user of this machine.
     User(u32),
-    /// Another machine; of IPv6 a whole network, as one machine may have all of its addresses.
+    /// Another machine. With IPv6 it is a network of 64 bits, all of which one machine may have.
     Network(IpAddr),
 }
 
@@ -77,7 +77,7 @@ struct Newcomer {
     end: CancellationToken,
 }
 
-/// The connections that have not shown a token yet, the oldest first.
+/// The connections without a token, the oldest first.
 #[derive(Default)]
 struct Newcomers {
     next: u64,
@@ -85,8 +85,8 @@ struct Newcomers {
 }
 
 impl Newcomers {
-    /// Takes one in. Where there is no room, the oldest of whoever has the most connections is closed: a flood closes its
-    /// own, and who comes later with a token gets through. Returns whether one was closed.
+    /// Adds a connection. Where there is no room, the oldest connection of the origin with the most is closed, so that a
+    /// flood closes its own. Returns whether one was closed.
     fn enter(&mut self, origin: Origin, end: CancellationToken) -> (u64, bool) {
         let closes = self.waiting.len() >= MAX_NEWCOMERS;
         if closes {
@@ -94,7 +94,7 @@ impl Newcomers {
             for one in &self.waiting {
                 *counts.entry(one.origin).or_default() += 1;
             }
-            // Of equals the one with the oldest connection.
+            // Among equal origins, that of the oldest connection.
             let most = counts.values().max();
             let victim = self
                 .waiting
@@ -123,7 +123,7 @@ pub struct TcpPlaces {
 }
 
 impl TcpPlaces {
-    /// All are free.
+    /// Returns places that are all free.
     pub fn new(identify: Identify) -> Self {
         Self {
             newcomers: Mutex::default(),
@@ -134,7 +134,7 @@ impl TcpPlaces {
         }
     }
 
-    /// Takes in a connection of which nothing is known yet; `end` is cancelled when it has to make room.
+    /// Adds a connection without a token. `end` is cancelled when it has to make room.
     pub fn enter(
         self: &Arc<Self>,
         peer: SocketAddr,
@@ -171,7 +171,7 @@ pub enum Token {
     SignIn,
 }
 
-/// Why a connection with a token is not served.
+/// Why a connection with a token is refused.
 #[derive(Clone, Copy, Debug)]
 enum Denied {
     Agent,
@@ -201,12 +201,12 @@ impl std::fmt::Debug for TcpConnection {
 }
 
 impl TcpConnection {
-    /// Whose address the other end has.
+    /// Returns the address of the other end.
     pub fn peer(&self) -> IpAddr {
         self.peer.ip().to_canonical()
     }
 
-    /// The port of this end.
+    /// Returns the port of this end.
     pub fn port(&self) -> u16 {
         self.local.port()
     }
@@ -262,10 +262,9 @@ impl TcpConnection {
         Err(Denied::Agent)
     }
 
-    /// Completes when a token should have been shown and was not.
+    /// Completes when the connection had a token too late, or was refused.
     pub async fn timed_out(&self) {
         tokio::time::sleep(NEWCOMER_TIMEOUT).await;
-        // One that was denied has no place: it is closed.
         if matches!(self.admission.get(), Some(Ok(_))) {
             std::future::pending::<()>().await;
         }

@@ -194,7 +194,9 @@ fn a_hidden_peer_needs_a_sign_in() {
         let _ = served.client().get("/api/v1/openapi.json").expect(403);
         let code = served.keys.link();
         let browser = HttpClient::tcp(&served.address);
-        let _ = browser.post("/api/v1/sign-in", &serde_json::json!({"code": code})).expect(403);
+        let _ = browser
+            .post("/api/v1/sign-in", &serde_json::json!({"code": code}))
+            .expect(403);
     }
 }
 

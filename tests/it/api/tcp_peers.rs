@@ -164,7 +164,7 @@ fn asked(world: World, names: &[&str]) -> Vec<bool> {
     let served = Served::of(world);
     let socket = instance(&served.world).join("vik.sock");
     let target = json!({"address": served.address, "token": served.token, "socket": socket});
-    served.world.env.write("work/target.tmp", &target.to_string());
+    served.world.env.write("work/target.tmp", target.to_string());
     let work = served.world.env.work();
     std::fs::rename(work.join("target.tmp"), work.join("target.json")).unwrap();
     eventually("the issue is done", || {
@@ -174,8 +174,13 @@ fn asked(world: World, names: &[&str]) -> Vec<bool> {
         let answers = served.world.workspace_file("1", &format!("{name}.json"));
         let answers: [String; 2] = serde_json::from_str(&answers).unwrap();
         let refused = answers.each_ref().map(|answer| answer.contains("agents may not"));
-        let served = answers.each_ref().map(|answer| answer.starts_with("HTTP/1.1 200"));
-        assert!(refused[0] == refused[1] && served == refused.map(|refused| !refused), "{name}: {answers:?}");
+        let served = answers
+            .each_ref()
+            .map(|answer| answer.starts_with("HTTP/1.1 200"));
+        assert!(
+            refused[0] == refused[1] && served == refused.map(|refused| !refused),
+            "{name}: {answers:?}"
+        );
         refused[0]
     };
     let refused = names.iter().map(refused).collect();

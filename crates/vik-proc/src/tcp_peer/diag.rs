@@ -12,7 +12,7 @@ use nix::sys::socket::{
 };
 use nix::sys::time::TimeVal;
 
-/// The kernel answers at once; nothing waits for it for longer.
+/// How long to wait for the kernel, which answers at once.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// `SOCK_DIAG_BY_FAMILY` of `linux/sock_diag.h`.
@@ -33,12 +33,12 @@ const INODE: usize = 68;
 /// Returns the inode and the user of the socket at `own` that is connected to `other`.
 ///
 /// # Errors
-/// When the kernel tells nothing of sockets.
+/// When the kernel does not list sockets.
 pub(super) fn find(own: SocketAddr, other: SocketAddr) -> io::Result<Option<(u32, u32)>> {
     let found = by_netlink(own, other);
     match found {
         Ok(Some(_)) => return found,
-        // The kernel says the same where it cannot search at all: then it does not know the other end either.
+        // The kernel answers the same where it cannot search: then it does not find the other end either.
         Ok(None) if by_netlink(other, own)?.is_some() => return found,
         _ => {}
     }
@@ -122,7 +122,7 @@ fn parse(answer: &[u8], id: &[u8; ADDRESSES]) -> io::Result<Option<(u32, u32)>> 
         };
     }
     let body = answer.get(HEADER..HEADER + ANSWER).ok_or_else(malformed)?;
-    // Without a connection of these addresses the kernel names a listener at the port.
+    // Without a connection between these addresses the kernel returns a listener at the port.
     let matches = body[STATE] != LISTENING && body[ID..ID + 4] == id[..4];
     Ok(matches.then_some((number(HEADER + INODE)?, number(HEADER + UID)?)))
 }
@@ -188,7 +188,7 @@ mod tests {
             let found = by_netlink(own, other).unwrap();
             assert!(found.is_some_and(|(inode, uid)| inode > 0 && uid == nix::unistd::getuid().as_raw()));
             assert_eq!(from_tables(own, other).unwrap(), found, "{listen}");
-            // Nothing is connected from the port of the listener; the listener itself is not meant.
+            // Nothing is connected from the port of the listener, and the listener itself must not be found.
             let nobody = SocketAddr::new(own.ip(), 1);
             assert_eq!(by_netlink(other, nobody).unwrap(), None);
             assert_eq!(from_tables(other, nobody).unwrap(), None);

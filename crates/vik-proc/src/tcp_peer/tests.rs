@@ -62,11 +62,7 @@ fn the_process_at_the_other_end_is_found_by_every_address_of_this_machine() {
             TcpPeer::Descendant,
             "{listen}"
         );
-        assert_eq!(
-            tcp_peer(peer, local, &[me()]),
-            TcpPeer::Descendant,
-            "{listen}"
-        );
+        assert_eq!(tcp_peer(peer, local, &[me()]), TcpPeer::Descendant, "{listen}");
         assert_eq!(tcp_peer(peer, local, &[]), TcpPeer::Other, "{listen}");
     }
 }
@@ -199,7 +195,10 @@ const READY: &str = "print('ready', flush=True)\n";
 
 /// A process of the same user that hides its files, as `sshd` does.
 fn hidden(port: u16, program: &str) -> Ordinary {
-    Ordinary::run(port, &format!("libc.prctl(4, 0, 0, 0, 0)\n{program}{READY}sys.stdin.read()"))
+    Ordinary::run(
+        port,
+        &format!("libc.prctl(4, 0, 0, 0, 0)\n{program}{READY}sys.stdin.read()"),
+    )
 }
 
 const CONNECT: &str = "s = socket.create_connection(('127.0.0.1', port))\n";
@@ -214,11 +213,17 @@ fn the_connection_of_a_process_that_hides_is_hidden() {
     let shim = Ordinary::run(port, &format!("{READY}sys.stdin.read()"));
     let _outside = hidden(port, CONNECT);
     let (_stream, peer, local) = accept(&listener);
-    assert_eq!(identified_by_an_ordinary_user(peer, local, shim.0.id(), 1), ["Hidden"]);
+    assert_eq!(
+        identified_by_an_ordinary_user(peer, local, shim.0.id(), 1),
+        ["Hidden"]
+    );
     // The user of the socket is root, which no agent of an ordinary user can become.
     let _of_root = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (_stream, peer, local) = accept(&listener);
-    assert_eq!(identified_by_an_ordinary_user(peer, local, shim.0.id(), 1), ["Other"]);
+    assert_eq!(
+        identified_by_an_ordinary_user(peer, local, shim.0.id(), 1),
+        ["Other"]
+    );
 }
 
 /// Where another process of the user hides its files, an agent that is faster than the search is not taken for a person.
@@ -254,10 +259,15 @@ for _ in range(1000000):
         let port = listener.local_addr().unwrap().port();
         let _outside = hidden(port, "");
         // The first process is what a shim is to an agent.
-        let keeps = format!("if os.fork(): os.close(1); sys.stdin.read(); os._exit(0)\n{CONNECT}{program}sys.stdin.read()\n");
+        let keeps = format!(
+            "if os.fork(): os.close(1); sys.stdin.read(); os._exit(0)\n{CONNECT}{program}sys.stdin.read()\n"
+        );
         let agent = Ordinary::run(port, &keeps);
         let (_stream, peer, local) = accept(&listener);
         let found = identified_by_an_ordinary_user(peer, local, agent.0.id(), rounds);
-        assert!(!found.iter().any(|found| found == "Other"), "{found:?}\n{program}");
+        assert!(
+            !found.iter().any(|found| found == "Other"),
+            "{found:?}\n{program}"
+        );
     }
 }

@@ -197,7 +197,9 @@ async fn over_tcp_the_token_is_shown() {
 
 #[tokio::test]
 async fn a_link_is_exchanged_for_a_token() {
-    let signed_in = json_answer(&json!({"schema": 1, "id": "1", "token": "s3cret", "expires_at": "2026-01-01T00:00:00Z"}));
+    let signed_in = json_answer(
+        &json!({"schema": 1, "id": "1", "token": "s3cret", "expires_at": "2026-01-01T00:00:00Z"}),
+    );
     let (address, asked) = on_tcp(vec![signed_in]).await;
     let url = format!("http://{address}");
     let endpoint = Endpoint::sign_in(&url, "c0de").await.unwrap();
