@@ -101,7 +101,8 @@ impl Place {
 /// The folder that the file `.git` names.
 fn named(workspace: &impl AsFd, path: &Path) -> Result<PathBuf, GitError> {
     let dot_git = path.join(".git");
-    let text = files::read_text(workspace, ".git").map_err(GitError::io("read", &dot_git))?;
+    let text = files::read_text(workspace, ".git")
+        .map_err(|error| GitError::changed(&dot_git, format!("cannot be read: {error}")))?;
     let text = text.unwrap_or_default();
     let folder = text
         .strip_prefix("gitdir:")

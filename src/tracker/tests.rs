@@ -367,7 +367,7 @@ fn a_lock_that_stays_is_named_with_its_owner_and_what_removes_it() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join(".vik-lock");
     std::fs::write(&file, "").unwrap();
-    let error = store::Store::open(dir.path()).unwrap().lock_held();
+    let error = Store::open(dir.path()).unwrap().lock_held();
     let user = nix::unistd::User::from_uid(nix::unistd::getuid())
         .unwrap()
         .unwrap();

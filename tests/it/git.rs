@@ -131,7 +131,12 @@ impl Clone {
             "nothing of it is left"
         );
         let headings = match code {
-            "git_no_record" => &["has no record of the git repository"][..],
+            "git" => &["git did not do it", "git ended with"][..],
+            "git_no_record" => &[
+                "has no record of the git repository",
+                "left as they are, since they were not there",
+            ],
+            "git_no_submodule" => &["is no submodule, and has none in it"],
             "git_no_remote" => &["no remote `"],
             "git_stale" => &["has commits that this workspace has not"],
             "git_unsafe" => &[

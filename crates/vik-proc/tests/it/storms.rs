@@ -7,6 +7,7 @@ use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
+use tokio::sync::RwLock;
 use vik_proc::{
     Backend, Calls, ExitRecord, Graces, Overrun, ProcessId, Proof, Reads, Sandbox, SandboxLimits, ShimSpec,
 };
@@ -17,6 +18,9 @@ use crate::support::*;
 const ROOM: u32 = 2000;
 /// How long the end of any tree may take.
 const IN_TIME: Duration = Duration::from_secs(30);
+
+/// Held alone by a test whose limit comes from the tasks of the whole machine: those of other storms would raise it.
+static STORMS: RwLock<()> = RwLock::const_new(());
 
 /// A cgroup in which the kernel bounds the number of tasks, for one test. All in it is killed at the end.
 struct Bounded(PathBuf);
@@ -173,6 +177,7 @@ fn proven(what: &str, end: &End) {
 
 #[tokio::test]
 async fn every_kind_of_chain_ends() {
+    let _others = STORMS.read().await;
     let Some(group) = Bounded::new("every_kind_of_chain_ends") else {
         return;
     };
@@ -196,6 +201,7 @@ async fn every_kind_of_chain_ends() {
 
 #[tokio::test]
 async fn what_only_takes_room_ends_too() {
+    let _others = STORMS.read().await;
     let Some(group) = Bounded::new("what_only_takes_room_ends_too") else {
         return;
     };
@@ -214,6 +220,7 @@ async fn what_only_takes_room_ends_too() {
 
 #[tokio::test]
 async fn chains_in_a_namespace_of_processes_end() {
+    let _others = STORMS.read().await;
     let Some(group) = Bounded::new("chains_in_a_namespace_of_processes_end") else {
         return;
     };
@@ -235,6 +242,7 @@ async fn an_ordinary_users_storms_end_too() {
     use std::os::unix::fs::PermissionsExt;
 
     let test = "an_ordinary_users_storms_end_too";
+    let _alone = STORMS.write().await;
     let Some(group) = Bounded::new(test) else { return };
     for words in [
         "comets setsid 40 ready @up hang",
@@ -259,6 +267,7 @@ async fn an_ordinary_users_storms_end_too() {
 #[tokio::test]
 async fn chains_in_a_sandbox_end() {
     let test = "chains_in_a_sandbox_end";
+    let _others = STORMS.read().await;
     let Some(group) = Bounded::new(test) else { return };
     let mut backends = vec![Backend::Landlock];
     backends.extend(bubblewrap("storms::chains_in_a_sandbox_end").then_some(Backend::Bubblewrap));
@@ -284,6 +293,7 @@ async fn chains_in_a_sandbox_end() {
 
 #[tokio::test]
 async fn what_has_ended_and_was_not_waited_for_counts() {
+    let _others = STORMS.read().await;
     let Some(group) = Bounded::new("what_has_ended_and_was_not_waited_for_counts") else {
         return;
     };
@@ -303,6 +313,7 @@ async fn what_has_ended_and_was_not_waited_for_counts() {
 
 #[tokio::test]
 async fn a_tree_may_take_half_of_what_the_system_has_room_for() {
+    let _others = STORMS.read().await;
     let Some(group) = Bounded::new("a_tree_may_take_half_of_what_the_system_has_room_for") else {
         return;
     };
