@@ -38,28 +38,30 @@ pub(crate) fn adopts() -> bool {
     ADOPTS.load(Ordering::Relaxed)
 }
 
-/// What lost shims have left to this process and is alive.
+/// Returns what lost shims have left to this process and is alive.
 pub(crate) fn orphans() -> Vec<ProcessId> {
-    orphans_of(own_children)
+    let mut orphans = shims::all_but(own_children);
+    orphans.retain(|stat| !stat.dead && session_of(stat).is_some() && is_left_behind(stat));
+    orphans.iter().map(Stat::id).collect()
 }
 
-/// Returns whether a child of this process was left to it by a lost shim.
+/// Returns whether a child of this process was left to it by a lost shim. One that has ended or was reaped meanwhile counts:
+/// its connections may be open in another process.
 pub(crate) fn is_orphan(child: i32) -> bool {
-    adopts() && !orphans_of(|| sys::stat(child).into_iter().collect()).is_empty()
+    if !adopts() {
+        return false;
+    }
+    let Some(stat) = sys::stat(child) else { return true };
+    shims::all_but(|| vec![stat]).iter().any(is_left_behind)
 }
 
-fn orphans_of(children: impl FnOnce() -> Vec<Stat>) -> Vec<ProcessId> {
-    let own_session = getsid(None);
-    let left = |stat: &Stat| {
-        // Without an answer it is gone already.
-        let session = getsid(Some(Pid::from_raw(stat.pid)));
-        !stat.dead && session.is_ok() && session != own_session
-    };
-    shims::all_but(children)
-        .into_iter()
-        .filter(left)
-        .map(|stat| stat.id())
-        .collect()
+/// Whether a child that is no shim is of another session. What this process starts by itself stays in its own.
+fn is_left_behind(child: &Stat) -> bool {
+    session_of(child) != getsid(None).ok()
+}
+
+fn session_of(child: &Stat) -> Option<Pid> {
+    getsid(Some(Pid::from_raw(child.pid))).ok()
 }
 
 /// Takes the end of processes that are known to be nobody's.

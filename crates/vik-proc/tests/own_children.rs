@@ -8,6 +8,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
 use vik_proc::{ProcessId, Proof, SHIM_VERB, ShimSpec, StdoutMode, Supervisor};
 
@@ -103,10 +104,10 @@ async fn what_a_lost_shim_leaves_comes_to_the_daemon(supervisor: &Supervisor) {
         .unwrap();
     let (tool, agent) = (ready(&path("tool")).await, ready(&path("agent")).await);
     kill(Pid::from_raw(supervised.shim().pid), Signal::SIGKILL).unwrap();
-    // Without a wait in between the supervisor has not noticed it yet: what is left may use the API in this instant.
-    while supervised.shim().is_alive() {
-        std::thread::yield_now();
-    }
+    // Its children are left to this process when the last of its threads has ended. Nothing of this task runs in between, so the
+    // supervisor has not noticed it yet: what is left may use the API in this instant.
+    let shim = Id::Pid(Pid::from_raw(supervised.shim().pid));
+    waitid(shim, WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT).unwrap();
     for left in [tool, agent] {
         assert_eq!(vik_proc::descends_from(left.pid, &[]), Some(true));
     }
