@@ -3,14 +3,19 @@
 //! A tree may have half of the tasks that were free when it started, so that other programs can always start processes.
 //! Reading how many are free is cheap; the tree is counted only when many are gone.
 
-use std::fs;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
+use std::thread::available_parallelism;
 use std::time::Duration;
 
 use crate::cgroup;
 
-/// The time between two counts, for each free task: a fork bomb cannot create more tasks than were free in that time.
-const PAUSE_PER_TASK: Duration = Duration::from_micros(2);
+/// The time between two counts for each free task, divided by the number of CPUs: a fork bomb cannot create half of the
+/// tasks that were free in that time. A task without memory of its own takes 20 to 30 microseconds of a CPU.
+const PAUSE_PER_TASK: Duration = Duration::from_micros(12);
+/// The least of it, since more CPUs create tasks only up to a rate: they all take one lock of the kernel.
+const MIN_PAUSE_PER_TASK: Duration = Duration::from_micros(2);
 const MIN_PAUSE: Duration = Duration::from_millis(4);
 const MAX_PAUSE: Duration = Duration::from_millis(500);
 
@@ -18,7 +23,10 @@ const MAX_PAUSE: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub(super) struct Tasks {
     bounds: Vec<Bound>,
+    /// `/proc/loadavg`, kept open: it is read several times a second for as long as the agent runs.
+    load: Option<File>,
     free_at_start: u64,
+    pause: Duration,
 }
 
 /// One limit, and where its use is read.
@@ -29,9 +37,9 @@ enum Bound {
 }
 
 impl Bound {
-    fn free(&self) -> Option<u64> {
+    fn free(&self, load: Option<&File>) -> Option<u64> {
         let (limit, used) = match self {
-            Self::Machine { limit } => (*limit, tasks_of_machine()?),
+            Self::Machine { limit } => (*limit, tasks_of_machine(load?)?),
             Self::Cgroup { folder } => {
                 let number = |name: &str| fs::read_to_string(folder.join(name)).ok()?.trim().parse().ok();
                 (number("pids.max")?, number("pids.current")?)
@@ -51,16 +59,20 @@ impl Tasks {
                 .into_iter()
                 .chain(groups.map(|folder| Bound::Cgroup { folder }))
                 .collect(),
+            load: File::open("/proc/loadavg").ok(),
             free_at_start: 0,
+            pause: MAX_PAUSE,
         };
         tasks.free_at_start = tasks.free();
+        let cpus = available_parallelism().map_or(1, |cpus| u32::try_from(cpus.get()).unwrap_or(u32::MAX));
+        tasks.pause = pause(tasks.free_at_start, cpus);
         tasks
     }
 
     fn free(&self) -> u64 {
         self.bounds
             .iter()
-            .filter_map(Bound::free)
+            .filter_map(|bound| bound.free(self.load.as_ref()))
             .min()
             .unwrap_or(u64::MAX)
     }
@@ -74,7 +86,7 @@ impl Tasks {
     /// Returns the limit on tasks of the whole user (`RLIMIT_NPROC`) that leaves the tree `allowed` ones. The kernel counts
     /// all tasks of the user, in other containers too, which are at most those of the machine. It does not limit root.
     pub(super) fn user_limit(&self, allowed: u64) -> Option<u64> {
-        tasks_of_machine().map(|others| others.saturating_add(allowed))
+        tasks_of_machine(self.load.as_ref()?).map(|others| others.saturating_add(allowed))
     }
 
     /// Returns how many fewer tasks are free than at the start.
@@ -84,9 +96,15 @@ impl Tasks {
 
     /// Returns the wait before the next check.
     pub(super) fn pause(&self) -> Duration {
-        let free = u32::try_from(self.free_at_start).unwrap_or(u32::MAX);
-        PAUSE_PER_TASK.saturating_mul(free).clamp(MIN_PAUSE, MAX_PAUSE)
+        self.pause
     }
+}
+
+/// Returns the time between two counts, given the number of free tasks and of CPUs.
+fn pause(free: u64, cpus: u32) -> Duration {
+    let free = u32::try_from(free).unwrap_or(u32::MAX);
+    let per_task = (PAUSE_PER_TASK / cpus.max(1)).max(MIN_PAUSE_PER_TASK);
+    per_task.saturating_mul(free).clamp(MIN_PAUSE, MAX_PAUSE)
 }
 
 /// The least limit of a tree, however few tasks are free.
@@ -100,9 +118,11 @@ fn limit_of_machine() -> Option<u64> {
 }
 
 /// Returns the number of tasks of the machine, zombies included.
-fn tasks_of_machine() -> Option<u64> {
-    let load = fs::read_to_string("/proc/loadavg").ok()?;
-    let (_, all) = load.split_ascii_whitespace().nth(3)?.split_once('/')?;
+fn tasks_of_machine(load: &File) -> Option<u64> {
+    let mut line = [0; 64];
+    let length = load.read_at(&mut line, 0).ok()?;
+    let line = std::str::from_utf8(line.get(..length)?).ok()?;
+    let (_, all) = line.split_ascii_whitespace().nth(3)?.split_once('/')?;
     all.parse().ok()
 }
 
@@ -121,15 +141,24 @@ mod tests {
         };
         let mut tasks = Tasks {
             bounds: vec![Bound::Machine { limit: u64::MAX }, group],
+            load: File::open("/proc/loadavg").ok(),
             free_at_start: 0,
+            pause: MAX_PAUSE,
         };
         tasks.free_at_start = tasks.free();
         assert_eq!((tasks.free_at_start, tasks.limit(), tasks.lost()), (800, 400, 0));
-        assert_eq!(tasks.pause(), MIN_PAUSE);
         set("pids.current", "700\n");
         assert_eq!(tasks.lost(), 500);
         set("pids.max", "max\n");
         assert_eq!(tasks.lost(), 0);
+    }
+
+    #[test]
+    fn checks_come_before_a_fork_bomb_has_half_of_the_tasks() {
+        assert_eq!(pause(800, 2), Duration::from_micros(4800));
+        assert_eq!(pause(32_000, 2), Duration::from_millis(192));
+        assert_eq!(pause(32_000, 64), Duration::from_millis(64));
+        assert_eq!((pause(10, 1), pause(u64::MAX, 1)), (MIN_PAUSE, MAX_PAUSE));
     }
 
     #[cfg(target_os = "linux")]
