@@ -4,7 +4,7 @@
 use libfuzzer_sys::fuzz_target;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use vik_api::{Opinion, Request, Unpark, WhichIssue};
+use vik_api::{ApprovalDecision, Request, Unpark, WhichIssue};
 
 fn again<T: DeserializeOwned + Serialize + PartialEq + std::fmt::Debug>(data: &[u8]) {
     if let Ok(body) = serde_json::from_slice::<T>(data) {
@@ -17,5 +17,5 @@ fuzz_target!(|data: &[u8]| {
     again::<Request>(data);
     again::<Unpark>(data);
     again::<WhichIssue>(data);
-    again::<Opinion>(data);
+    again::<ApprovalDecision>(data);
 });

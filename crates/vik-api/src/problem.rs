@@ -63,7 +63,8 @@ pub struct Unpark {
 /// `POST /api/v1/issues/{id}/approve`, `POST /api/v1/issues/{id}/deny`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Opinion {
+#[schemars(rename = "Opinion")]
+pub struct ApprovalDecision {
     /// The stage; absent: the only one that waits.
     #[serde(default)]
     pub stage: Option<vik_core::ids::StageName>,

@@ -139,7 +139,8 @@ pub enum Fact {
         /// The issue.
         issue_id: IssueId,
         /// What happened, in a person's words.
-        what: String,
+        #[serde(rename = "what")]
+        description: String,
     },
 }
 

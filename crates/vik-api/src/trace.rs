@@ -138,7 +138,8 @@ pub struct BrokenRecord {
     /// Its line in the file, from 1.
     pub line: u64,
     /// What is wrong.
-    pub what: String,
+    #[serde(rename = "what")]
+    pub problem: String,
 }
 
 /// What was changed for an issue: one of `vik trace map --json`.

@@ -18,8 +18,8 @@ use sse_stream::SseStream;
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 use vik_api::{
-    DiffView, EventsPage, Explained, FeedEvent, IssuesPage, Opinion, Problem, Status, Steered, Unpark,
-    WhichIssue,
+    ApprovalDecision, DiffView, EventsPage, Explained, FeedEvent, IssuesPage, Problem, Status, Steered,
+    Unpark, WhichIssue,
 };
 use vik_core::ids::IssueId;
 
@@ -296,8 +296,8 @@ impl Feed {
     }
 }
 
-fn opinion(request: &str, message: Option<&String>) -> Opinion {
-    Opinion {
+fn opinion(request: &str, message: Option<&String>) -> ApprovalDecision {
+    ApprovalDecision {
         stage: None,
         request: Some(request.to_owned()),
         message: message.cloned(),

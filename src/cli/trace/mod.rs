@@ -198,7 +198,7 @@ fn verify(trace: &Trace, json: bool) -> Done {
         head: found.head.map(|hash| hash.to_string()),
         broken: found.broken.map(|broken| BrokenRecord {
             line: broken.line,
-            what: broken.what.to_owned(),
+            problem: broken.what.to_owned(),
         }),
         cut_off: found.cut_off,
     };

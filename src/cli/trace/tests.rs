@@ -78,7 +78,7 @@ fn the_check_says_where_it_broke() {
     let mut told = text::check(&check, Path::new("/t/trace.jsonl"));
     check.broken = Some(BrokenRecord {
         line: 2,
-        what: "its content is not what was recorded".to_owned(),
+        problem: "its content is not what was recorded".to_owned(),
     });
     told.push_str(&text::check(&check, Path::new("/t/trace.jsonl")));
     insta::assert_snapshot!(told);

@@ -81,7 +81,7 @@ pub fn check(check: &TraceCheck, file: &Path) -> String {
             "the trace is broken at line {} of {}: {}\n{records} before it: whole\n",
             broken.line,
             clean(&file.to_string_lossy()),
-            broken.what
+            broken.problem
         ),
     }
 }

@@ -107,7 +107,7 @@ fn fact(progress: &Progress<'_>) -> Option<Fact> {
         // It stands in the state; the next look tells of it.
         Progress::Started(start, _) => Fact::Issue {
             issue_id: start.issue.id.clone(),
-            what: format!("`{}` starts, attempt {}", start.stage.name, start.attempt),
+            description: format!("`{}` starts, attempt {}", start.stage.name, start.attempt),
         },
         Progress::Ended(start, end) => Fact::SessionEnded {
             session_id: start.session.to_string(),
@@ -118,7 +118,7 @@ fn fact(progress: &Progress<'_>) -> Option<Fact> {
         },
         Progress::Note(issue, note) => Fact::Issue {
             issue_id: (*issue).clone(),
-            what: crate::control::view::note(note),
+            description: crate::control::view::note(note),
         },
         // The note beside it tells it.
         Progress::Parked(_) | Progress::Awaiting(_) | Progress::Warning { .. } => return None,

@@ -9,8 +9,9 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, post};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use vik_api::{
-    DecisionsPage, DiffView, EventsPage, Explained, FeedEvent, Health, IssuesPage, Opinion, ReportView,
-    RunsPage, SessionDetail, SignIn, SignInsPage, SignedIn, Status, StderrTail, Steered, Unpark, WhichIssue,
+    ApprovalDecision, DecisionsPage, DiffView, EventsPage, Explained, FeedEvent, Health, IssuesPage,
+    ReportView, RunsPage, SessionDetail, SignIn, SignInsPage, SignedIn, Status, StderrTail, Steered, Unpark,
+    WhichIssue,
 };
 
 use super::answer::Refusal;
@@ -222,12 +223,12 @@ pub fn routes() -> Vec<Route> {
             "Free what is parked for the issue",
             post(steer::unpark),
         ),
-        Route::post::<Opinion>(
+        Route::post::<ApprovalDecision>(
             "/issues/{id}/approve",
             "Let go on what waits for a person",
             post(steer::approve),
         ),
-        Route::post::<Opinion>(
+        Route::post::<ApprovalDecision>(
             "/issues/{id}/deny",
             "Deny what waits for a person; a message says what to do instead",
             post(steer::deny),

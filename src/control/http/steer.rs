@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Extension;
 use axum::extract::State;
-use vik_api::{Opinion, Response, Steered, Unpark, Verb, WhichIssue};
+use vik_api::{ApprovalDecision, Response, Steered, Unpark, Verb, WhichIssue};
 use vik_core::approval;
 use vik_core::ids::IssueId;
 use vik_core::scheduler::By;
@@ -60,24 +60,24 @@ pub async fn unpark(
     steer(&daemon, verb, by, Some(issue)).await
 }
 
-pub async fn approve(asked: Asked, issue: IssueInPath, opinion: Input<Opinion>) -> Answer<Steered> {
+pub async fn approve(asked: Asked, issue: IssueInPath, opinion: Input<ApprovalDecision>) -> Answer<Steered> {
     answer(asked, issue, opinion, |message| approval::Answer::Approve {
         message,
     })
     .await
 }
 
-pub async fn deny(asked: Asked, issue: IssueInPath, opinion: Input<Opinion>) -> Answer<Steered> {
+pub async fn deny(asked: Asked, issue: IssueInPath, opinion: Input<ApprovalDecision>) -> Answer<Steered> {
     answer(asked, issue, opinion, approval::Answer::denied).await
 }
 
 async fn answer(
     (State(daemon), Extension(by)): Asked,
     IssueInPath(issue): IssueInPath,
-    opinion: Input<Opinion>,
+    opinion: Input<ApprovalDecision>,
     say: impl FnOnce(Option<String>) -> approval::Answer,
 ) -> Answer<Steered> {
-    let Opinion {
+    let ApprovalDecision {
         stage,
         request,
         message,

@@ -69,7 +69,7 @@ impl Served {
     fn tell(&self, number: usize) {
         self.feed.tell(Fact::Issue {
             issue_id: number.to_string().as_str().into(),
-            what: "something ".repeat(1_000),
+            description: "something ".repeat(1_000),
         });
     }
 

@@ -133,7 +133,7 @@ pub fn feed() -> Done<Measured> {
             for number in telling.load(Ordering::Relaxed)..due {
                 feed.tell(Fact::Issue {
                     issue_id: number.to_string().as_str().into(),
-                    what: "`work` starts, attempt 1".to_owned(),
+                    description: "`work` starts, attempt 1".to_owned(),
                 });
             }
             telling.store(due, Ordering::Relaxed);
