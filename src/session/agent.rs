@@ -168,7 +168,7 @@ impl Work<'_> {
                 .map(|resume| resume.provider_session_id.as_str()),
             budget: start.budget,
             in_sandbox: self.sandbox_policy().is_some(),
-            asks,
+            interactive: asks,
             scope: start.intent.scope.as_ref(),
             is_root: nix::unistd::geteuid().is_root(),
             environment: &host.environment.shared(),

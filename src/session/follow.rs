@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use vik_agents::{Adapter, Ask, Verdict, Word};
+use vik_agents::{Adapter, AgentRequest, ApprovalRequest, Verdict};
 use vik_core::event::Event;
 use vik_core::outcome::Usage;
 use vik_proc::Overrun;
@@ -88,7 +88,7 @@ pub struct Follower {
     last_activity: Instant,
     tools: OpenTools,
     /// Requests of the agent that were not taken yet.
-    requests: Vec<Word>,
+    requests: Vec<AgentRequest>,
     kept: KeptOutput,
     overrun: Option<Overrun>,
     /// The first error of the log: nothing more is written to it, and the output is still mapped.
@@ -165,7 +165,7 @@ impl Follower {
         kept: KeptOutput,
     ) -> Result<Self, FollowError> {
         Ok(Self {
-            requests: adapter.words(),
+            requests: adapter.take_requests(),
             raw: private::open(raw).map_err(FollowError::Read)?,
             adapter,
             log,
@@ -222,12 +222,12 @@ impl Follower {
     }
 
     /// Takes the requests of the agent since the last call.
-    pub fn take_requests(&mut self) -> Vec<Word> {
+    pub fn take_requests(&mut self) -> Vec<AgentRequest> {
         std::mem::take(&mut self.requests)
     }
 
     /// Returns the lines of input that answer a question of the agent.
-    pub fn answer(&self, ask: &Ask, verdict: Verdict<'_>) -> Vec<String> {
+    pub fn answer(&self, ask: &ApprovalRequest, verdict: Verdict<'_>) -> Vec<String> {
         self.adapter.answer(ask, verdict)
     }
 
@@ -405,7 +405,7 @@ struct Mapper<'f> {
     log_error: &'f mut Option<Arc<StoreError>>,
     tools: &'f mut OpenTools,
     logged: &'f mut u64,
-    requests: &'f mut Vec<Word>,
+    requests: &'f mut Vec<AgentRequest>,
     answered: &'f mut bool,
 }
 
@@ -444,7 +444,7 @@ impl Mapper<'_> {
                 **log_error = log.push(*at, &event).err().map(Arc::new);
             }
         });
-        self.requests.append(&mut self.adapter.words());
+        self.requests.append(&mut self.adapter.take_requests());
     }
 
     /// Logs the start of a line that is too long. The adapter does not get such a line.

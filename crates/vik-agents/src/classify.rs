@@ -6,7 +6,7 @@
 use vik_core::outcome::FailureClass;
 
 /// Only this much of an error is looked at, in bytes.
-const LOOK: usize = 8 * 1024;
+const MAX_INSPECTED_BYTES: usize = 8 * 1024;
 
 const CONTEXT: &[&str] = &[
     "context window",
@@ -197,7 +197,7 @@ const USAGE: &[&str] = &[
 ];
 
 /// The class of an HTTP status, where it is sure. A 400 may be anything.
-pub(crate) fn status(status: u16) -> Option<FailureClass> {
+pub(crate) fn class_of_status(status: u16) -> Option<FailureClass> {
     match status {
         401 | 403 => Some(FailureClass::Auth),
         402 | 429 => Some(FailureClass::RateLimit),
@@ -213,9 +213,9 @@ pub(crate) fn status(status: u16) -> Option<FailureClass> {
 ///
 /// Some words are surer than a status: a 400 that is an overlong prompt, a 403 that is about the model, a 400 about
 /// the credit. The rest of the words count only where there is no status.
-pub(crate) fn error(told: Option<u16>, message: &str) -> Option<FailureClass> {
+pub(crate) fn class_of_error(reported_status: Option<u16>, message: &str) -> Option<FailureClass> {
     let text = lower(message);
-    let code = told.or_else(|| find_status(&text));
+    let code = reported_status.or_else(|| find_status(&text));
     let about_model = contains(&text, MODEL) || sentence_about_model(&text);
     match code {
         Some(429 | 402) => return Some(FailureClass::RateLimit),
@@ -228,7 +228,7 @@ pub(crate) fn error(told: Option<u16>, message: &str) -> Option<FailureClass> {
         Some(400 | 422) if contains(&text, AUTH) => return Some(FailureClass::Auth),
         Some(400 | 422) => return None,
         Some(other) => {
-            if let Some(class) = status(other) {
+            if let Some(class) = class_of_status(other) {
                 return Some(class);
             }
         }
@@ -265,20 +265,20 @@ pub(crate) fn error(told: Option<u16>, message: &str) -> Option<FailureClass> {
 
 /// The class of what an agent wrote to stderr before it gave up without a word on stdout. The command line is the
 /// likeliest cause, so it is asked first.
-pub(crate) fn stderr(tail: &str) -> Option<FailureClass> {
+pub(crate) fn class_of_stderr(tail: &str) -> Option<FailureClass> {
     let text = lower(tail);
     if contains(&text, USAGE) {
         return Some(FailureClass::Usage);
     }
-    error(None, tail)
+    class_of_error(None, tail)
 }
 
 fn lower(text: &str) -> String {
-    crate::state::head(text, LOOK).to_ascii_lowercase()
+    crate::state::head(text, MAX_INSPECTED_BYTES).to_ascii_lowercase()
 }
 
 fn contains(text: &str, table: &[&str]) -> bool {
-    table.iter().any(|words| text.contains(words))
+    table.iter().any(|phrase| text.contains(phrase))
 }
 
 /// Whether one sentence speaks of a model and says that there is none.
@@ -330,11 +330,11 @@ fn find_status(text: &str) -> Option<u16> {
             .iter()
             .find_map(|v| before.strip_suffix(v))
             .unwrap_or(before);
-        let word = before
+        let preceding = before
             .rsplit(|c: char| !c.is_ascii_alphanumeric() && c != '_')
             .next()
             .unwrap_or("");
-        if ANNOUNCE.contains(&word) {
+        if ANNOUNCE.contains(&preceding) {
             return Some(number);
         }
     }
@@ -348,7 +348,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_status_is_found_in_running_text() {
+    fn find_status_reads_running_text() {
         for (text, expected) in [
             (
                 "unexpected status 401 Unauthorized: x, url: http://127.0.0.1:41621/v1",
@@ -380,8 +380,8 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_classed_by_status_and_words() {
-        for (told, text, expected) in [
+    fn class_of_error_uses_status_and_text() {
+        for (status, text, expected) in [
             (
                 Some(400),
                 "prompt is too long: 250000 tokens > 200000 maximum",
@@ -476,20 +476,20 @@ mod tests {
                 None,
             ),
         ] {
-            assert_eq!(error(told, text), expected, "{told:?} {text}");
+            assert_eq!(class_of_error(status, text), expected, "{status:?} {text}");
         }
     }
 
     #[test]
-    fn a_refused_command_line_is_usage() {
+    fn class_of_stderr_refused_command_line_is_usage() {
         for text in [
             "error: unexpected argument '--full-auto' found\n\nFor more information, try '--help'.",
             "error: unknown option '--x'",
             "--dangerously-skip-permissions cannot be used with root/sudo privileges for security reasons",
             "Error loading config.toml: unknown configuration field `no_such_key`",
         ] {
-            assert_eq!(stderr(text), Some(Usage), "{text}");
+            assert_eq!(class_of_stderr(text), Some(Usage), "{text}");
         }
-        assert_eq!(stderr("Segmentation fault"), None);
+        assert_eq!(class_of_stderr("Segmentation fault"), None);
     }
 }

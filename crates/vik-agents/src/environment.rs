@@ -114,7 +114,7 @@ mod tests {
     use crate::testing::{context, profile};
 
     #[test]
-    fn only_the_allow_list_and_the_profiles_own_get_through() {
+    fn environment_holds_the_allow_list_and_the_profiles_own() {
         let mut profile = profile(Runtime::Codex);
         profile.env_pass = vec!["SSH_AUTH_SOCK".into(), "ABSENT".into(), "TERM".into()];
         profile.env = BTreeMap::from([("LANG".into(), "C".into())]);

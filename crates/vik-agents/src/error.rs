@@ -40,7 +40,7 @@ pub enum LaunchError {
     },
     /// Calls of this agent are to be asked about, and it has no way to ask.
     #[error("calls of an agent of runtime `{runtime}` cannot be asked about: {why}")]
-    Unaskable {
+    NotInteractive {
         /// The runtime, as in the workflow file.
         runtime: &'static str,
         /// Why not.

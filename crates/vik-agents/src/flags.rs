@@ -9,18 +9,18 @@ use vik_core::workflow::{AgentProfile, ArgValue, ArgsStyle};
 use crate::LaunchError;
 
 /// A flag that Vik sets itself.
-pub(crate) struct Fixed {
+pub(crate) struct ReservedFlag {
     /// Its names, without dashes.
     pub(crate) names: &'static [&'static str],
     /// The value that says what Vik says; `true` stands for the bare flag.
-    pub(crate) same: Option<&'static str>,
+    pub(crate) accepted_value: Option<&'static str>,
     /// What to do instead.
     pub(crate) instead: &'static str,
 }
 
 /// Which flags of a runtime are not the profile's own affair.
-pub(crate) struct Rules {
-    pub(crate) fixed: &'static [Fixed],
+pub(crate) struct FlagRules {
+    pub(crate) reserved: &'static [ReservedFlag],
     /// Flags that say what the agent may do.
     pub(crate) permission: &'static [&'static str],
 }
@@ -33,7 +33,7 @@ pub(crate) struct OwnFlags {
 }
 
 /// Turns `args` into arguments.
-pub(crate) fn own_flags(profile: &AgentProfile, rules: &Rules) -> Result<OwnFlags, LaunchError> {
+pub(crate) fn own_flags(profile: &AgentProfile, rules: &FlagRules) -> Result<OwnFlags, LaunchError> {
     let mut own = OwnFlags {
         argv: Vec::new(),
         permission: false,
@@ -43,8 +43,8 @@ pub(crate) fn own_flags(profile: &AgentProfile, rules: &Rules) -> Result<OwnFlag
         if name.is_empty() || name.contains(|c: char| c.is_whitespace() || c.is_control() || c == '=') {
             return Err(LaunchError::BadFlag { flag: key.clone() });
         }
-        if let Some(fixed) = rules.fixed.iter().find(|fixed| fixed.names.contains(&name)) {
-            if says_the_same(value, fixed.same) {
+        if let Some(fixed) = rules.reserved.iter().find(|fixed| fixed.names.contains(&name)) {
+            if is_accepted_value(value, fixed.accepted_value) {
                 continue;
             }
             return Err(LaunchError::ReservedFlag {
@@ -67,7 +67,7 @@ pub(crate) fn has(profile: &AgentProfile, names: &[&str]) -> bool {
     })
 }
 
-fn says_the_same(value: &ArgValue, same: Option<&str>) -> bool {
+fn is_accepted_value(value: &ArgValue, same: Option<&str>) -> bool {
     match (value, same) {
         (ArgValue::Switch(on), Some("true")) => *on,
         (ArgValue::Text(text), Some(same)) => text == same,
@@ -117,16 +117,16 @@ mod tests {
     use super::*;
     use crate::testing::profile;
 
-    const RULES: Rules = Rules {
-        fixed: &[
-            Fixed {
+    const RULES: FlagRules = FlagRules {
+        reserved: &[
+            ReservedFlag {
                 names: &["json"],
-                same: Some("true"),
+                accepted_value: Some("true"),
                 instead: "Vik reads JSON",
             },
-            Fixed {
+            ReservedFlag {
                 names: &["model", "m"],
-                same: None,
+                accepted_value: None,
                 instead: "use `model`",
             },
         ],
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn each_shape_becomes_its_flags() {
+    fn flags_are_built_from_each_value_shape() {
         let list = ArgValue::List(vec!["a".into(), "b=1".into()]);
         let args = [
             ("search", ArgValue::Switch(true)),
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flag_of_viks_is_dropped_or_refused() {
+    fn reserved_flag_is_dropped_or_refused() {
         assert!(
             flags(&[("json", ArgValue::Switch(true))], ArgsStyle::Repeat)
                 .unwrap()
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_permission_flag_is_noticed_only_when_it_is_set() {
+    fn permission_flag_counts_only_when_set() {
         assert!(
             flags(&[("s", text("read-only"))], ArgsStyle::Repeat)
                 .unwrap()
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_a_flag_is_refused() {
+    fn invalid_flag_name_is_refused() {
         for bad in ["", "--", "a b", "a=b", "a\n"] {
             assert!(
                 matches!(

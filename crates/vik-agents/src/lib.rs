@@ -4,7 +4,6 @@
 //! [`Launch`] from a [`LaunchContext`], turns output lines into [`Event`]s, and at the end, from what it saw and how
 //! the process ended, draws a [`Conclusion`].
 
-mod ask;
 mod classify;
 mod claude_code;
 mod codex;
@@ -13,6 +12,7 @@ mod environment;
 mod error;
 mod flags;
 mod login;
+mod request;
 mod reset;
 mod resume;
 mod state;
@@ -33,10 +33,10 @@ use vik_core::outcome::{FailureClass, Usage};
 use vik_core::scope::Scope;
 use vik_core::workflow::{AgentProfile, Runtime};
 
-pub use ask::{Ask, Opening, Verdict, Word};
 pub use environment::{COMMON, COMMON_PREFIXES, provider_names, provider_prefixes};
 pub use error::LaunchError;
 pub use login::{LoginSign, login_files, login_hint, login_signs, state_paths, temporary_variables};
+pub use request::{AgentRequest, ApprovalRequest, InitialInput, Verdict};
 pub use reset::reset_time;
 pub use resume::{resume_failure, valid_session_id};
 
@@ -61,7 +61,7 @@ pub struct LaunchContext<'a> {
     pub in_sandbox: bool,
     /// Whether it must ask before each call: then it is told everything on its standard input, the prompt too
     /// ([`asking`]).
-    pub asks: bool,
+    pub interactive: bool,
     /// What it may change, for an agent that refuses the rest itself.
     pub scope: Option<&'a Scope>,
     /// Whether the process will run as root.
@@ -152,12 +152,12 @@ pub trait Adapter: Send {
     fn activity(&self) -> Option<&str>;
 
     /// What it wanted of Vik since the last time this was called: before its first line, and after each.
-    fn words(&mut self) -> Vec<Word> {
+    fn take_requests(&mut self) -> Vec<AgentRequest> {
         Vec::new()
     }
 
     /// The lines that give a verdict on a call. At least the last of them begins as [`Ask::answered_by`] says.
-    fn answer(&self, _: &Ask, _: Verdict<'_>) -> Vec<String> {
+    fn answer(&self, _: &ApprovalRequest, _: Verdict<'_>) -> Vec<String> {
         Vec::new()
     }
 }
@@ -190,35 +190,35 @@ pub fn adapter(profile: &AgentProfile, previous_total: Option<PreviousTotal>) ->
 /// # Errors
 ///
 /// Where this agent cannot.
-pub fn asking(
+pub fn interactive_adapter(
     profile: &AgentProfile,
     previous_total: Option<PreviousTotal>,
-    opening: &Opening<'_>,
+    input: &InitialInput<'_>,
 ) -> Result<Box<dyn Adapter>, LaunchError> {
     match profile.runtime {
-        Runtime::ClaudeCode => Ok(Box::new(claude_code::ClaudeCode::asking(
+        Runtime::ClaudeCode => Ok(Box::new(claude_code::ClaudeCode::interactive(
             profile,
             previous_total,
-            opening.prompt,
+            input.prompt,
         ))),
-        Runtime::Vex => Ok(Box::new(vex::Vex::asking(opening.prompt))),
-        Runtime::Codex => Ok(Box::new(codex::Server::new(profile, previous_total, opening)?)),
-        Runtime::Command => Err(unaskable(profile)),
+        Runtime::Vex => Ok(Box::new(vex::Vex::interactive(input.prompt))),
+        Runtime::Codex => Ok(Box::new(codex::Server::new(profile, previous_total, input)?)),
+        Runtime::Command => Err(not_interactive(profile)),
     }
 }
 
 /// Whether an agent is held to a scope by being asked before each call, where nothing else asks for that: vex keeps to it by
 /// itself, and a profile with flags that leave no way to ask is judged at its end, as before.
-pub fn keeps_to_scope_by_asking(profile: &AgentProfile) -> bool {
+pub fn enforces_scope_interactively(profile: &AgentProfile) -> bool {
     match profile.runtime {
         Runtime::ClaudeCode => !flags::has(profile, &["bare"]),
-        Runtime::Codex => codex::unasked_flag(profile).is_none(),
+        Runtime::Codex => codex::non_interactive_flag(profile).is_none(),
         Runtime::Vex | Runtime::Command => false,
     }
 }
 
-fn unaskable(profile: &AgentProfile) -> LaunchError {
-    LaunchError::Unaskable {
+fn not_interactive(profile: &AgentProfile) -> LaunchError {
+    LaunchError::NotInteractive {
         runtime: profile.runtime.as_str(),
         why: "Vik knows no way to ask it",
     }
@@ -231,7 +231,7 @@ fn unaskable(profile: &AgentProfile) -> LaunchError {
 /// Where the profile cannot be put into a command line; see [`LaunchError`].
 pub fn launch(cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {
     match cx.profile.runtime {
-        Runtime::Command if cx.asks => Err(unaskable(cx.profile)),
+        Runtime::Command if cx.interactive => Err(not_interactive(cx.profile)),
         Runtime::Codex => codex::launch(cx),
         Runtime::ClaudeCode => claude_code::launch(cx),
         Runtime::Vex => vex::launch(cx),

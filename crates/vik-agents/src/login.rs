@@ -116,7 +116,7 @@ mod tests {
     use crate::testing::profile;
 
     #[test]
-    fn the_folder_of_the_agent_wins_over_home() {
+    fn login_signs_prefer_the_agents_folder_over_home() {
         let mut env = BTreeMap::from([("HOME".to_owned(), "/home/u".to_owned())]);
         let file = |env: &_| login_signs(&profile(Runtime::Codex), env).pop();
         assert_eq!(

@@ -17,7 +17,7 @@ const PHRASES: [&str; 6] = [
 ];
 
 /// No quota window is longer; a time beyond it was misread.
-const FARTHEST: Duration = Duration::from_secs(32 * 24 * 3600);
+const MAX_WINDOW: Duration = Duration::from_secs(32 * 24 * 3600);
 
 /// When the quota opens again, as `text` tells it: `try again at Nov 22nd, 2026 3:14 PM.`, `try again in 3 days 4 hours`,
 /// `resets Nov 23, 2:13am (UTC)`, `resets 5pm`. A time without a zone is one of `now`'s zone.
@@ -25,28 +25,28 @@ pub fn reset_time(text: &str, now: &Zoned) -> Option<Timestamp> {
     let lower = text.to_lowercase();
     PHRASES.iter().find_map(|phrase| {
         let at = lower.find(phrase)? + phrase.len();
-        let words = lower[at..].lines().next()?;
-        let then = wait(words)
+        let time_text = lower[at..].lines().next()?;
+        let then = wait(time_text)
             .and_then(|wait| now.timestamp().checked_add(wait).ok())
-            .or_else(|| moment(words, now))?;
+            .or_else(|| moment(time_text, now))?;
         let ahead = then.duration_since(now.timestamp());
-        (!ahead.is_negative() && ahead.unsigned_abs() <= FARTHEST).then_some(then)
+        (!ahead.is_negative() && ahead.unsigned_abs() <= MAX_WINDOW).then_some(then)
     })
 }
 
 /// `3 days 4 hours 13 minutes`, `1.5s`, `20 seconds`.
-fn wait(words: &str) -> Option<Duration> {
+fn wait(text: &str) -> Option<Duration> {
     let mut total = 0.0;
-    let mut rest = words.trim_start();
+    let mut remaining = text.trim_start();
     let mut found = false;
     loop {
-        let digits = rest
+        let digits = remaining
             .find(|c: char| !(c.is_ascii_digit() || c == '.'))
-            .unwrap_or(rest.len());
-        let Ok(number) = rest[..digits].trim_end_matches('.').parse::<f64>() else {
+            .unwrap_or(remaining.len());
+        let Ok(number) = remaining[..digits].trim_end_matches('.').parse::<f64>() else {
             break;
         };
-        let unit_at = rest[digits..].trim_start();
+        let unit_at = remaining[digits..].trim_start();
         let unit_end = unit_at
             .find(|c: char| !c.is_ascii_alphabetic())
             .unwrap_or(unit_at.len());
@@ -61,7 +61,7 @@ fn wait(words: &str) -> Option<Duration> {
         };
         total += number * seconds;
         found = true;
-        rest = unit_at[unit_end..]
+        remaining = unit_at[unit_end..]
             .trim_start_matches([',', ' '])
             .trim_start_matches("and ");
     }
@@ -69,32 +69,32 @@ fn wait(words: &str) -> Option<Duration> {
 }
 
 /// `nov 22nd, 2026 3:14 pm`, `nov 23, 2:13am (utc)`, `3:14 pm`, `5pm`.
-fn moment(words: &str, now: &Zoned) -> Option<Timestamp> {
-    let zone = if words.contains("(utc)") {
+fn moment(text: &str, now: &Zoned) -> Option<Timestamp> {
+    let zone = if text.contains("(utc)") {
         TimeZone::UTC
     } else {
         now.time_zone().clone()
     };
     let now = now.with_time_zone(zone.clone());
-    let words = words.split('(').next()?;
+    let text = text.split('(').next()?;
     let mut date: Option<(i8, i8)> = None;
     let mut year = None;
     let mut time = None;
     let mut month = None;
-    let mut tokens = words
+    let mut tokens = text
         .split([' ', ','])
-        .map(|word| word.trim_end_matches('.'))
-        .filter(|word| !word.is_empty())
+        .map(|token| token.trim_end_matches('.'))
+        .filter(|token| !token.is_empty())
         .peekable();
-    while let Some(word) = tokens.next() {
-        if let Some(number) = month_of(word) {
+    while let Some(token) = tokens.next() {
+        if let Some(number) = month_of(token) {
             month = Some(number);
         } else if let (Some(number), None) = (month, date) {
-            let day = word.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+            let day = token.trim_end_matches(|c: char| c.is_ascii_alphabetic());
             date = Some((number, day.parse().ok()?));
-        } else if word.len() == 4 && word.bytes().all(|byte| byte.is_ascii_digit()) {
-            year = Some(word.parse::<i16>().ok()?);
-        } else if let Some(found) = time_of(word, tokens.peek().copied()) {
+        } else if token.len() == 4 && token.bytes().all(|byte| byte.is_ascii_digit()) {
+            year = Some(token.parse::<i16>().ok()?);
+        } else if let Some(found) = time_of(token, tokens.peek().copied()) {
             time = Some(found);
             break;
         }
@@ -123,18 +123,18 @@ fn moment(words: &str, now: &Zoned) -> Option<Timestamp> {
     .map(|then| then.timestamp())
 }
 
-fn month_of(word: &str) -> Option<i8> {
+fn month_of(token: &str) -> Option<i8> {
     const MONTHS: [&str; 12] = [
         "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec",
     ];
-    let at = MONTHS.iter().position(|month| word.starts_with(month))?;
+    let at = MONTHS.iter().position(|month| token.starts_with(month))?;
     i8::try_from(at + 1).ok()
 }
 
 /// `3:14` and `pm`, `2:13am`, `5pm`, `15:04`.
-fn time_of(word: &str, next: Option<&str>) -> Option<Time> {
-    let digits = word.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let half = match &word[digits.len()..] {
+fn time_of(token: &str, next: Option<&str>) -> Option<Time> {
+    let digits = token.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let half = match &token[digits.len()..] {
         "" => next.unwrap_or(""),
         half => half,
     };
@@ -161,14 +161,14 @@ fn time_of(word: &str, next: Option<&str>) -> Option<Time> {
 mod tests {
     use super::*;
 
-    fn seen(text: &str) -> Option<String> {
+    fn parse(text: &str) -> Option<String> {
         let now: Timestamp = "2026-11-22T01:40:00Z".parse().unwrap();
         let now = now.to_zoned(TimeZone::fixed(jiff::tz::offset(1)));
         reset_time(text, &now).map(|then| then.to_string())
     }
 
     #[test]
-    fn the_words_of_the_agents_are_understood() {
+    fn reset_time_reads_the_phrases_of_agents() {
         let known = [
             (
                 "You've hit your limit · resets Nov 23, 2:13am (UTC)",
@@ -193,12 +193,12 @@ mod tests {
             ("try again in 20 minutes", "2026-11-22T02:00:00Z"),
         ];
         for (text, expected) in known {
-            assert_eq!(seen(text).as_deref(), Some(expected), "{text}");
+            assert_eq!(parse(text).as_deref(), Some(expected), "{text}");
         }
     }
 
     #[test]
-    fn what_is_no_time_is_none() {
+    fn reset_time_without_a_valid_time_is_none() {
         for text in [
             "",
             "Quota exceeded.",
@@ -209,14 +209,14 @@ mod tests {
             "try again at Nov 20th, 2026 3:14 PM",
             "try again in 99999999999999999999 days",
         ] {
-            assert_eq!(seen(text), None, "{text}");
+            assert_eq!(parse(text), None, "{text}");
         }
     }
 
     proptest::proptest! {
         #[test]
         fn no_text_breaks_it(text in "(try again (at|in) |resets )?[ -~\u{e4}]{0,40}") {
-            let _ = seen(&text);
+            let _ = parse(&text);
         }
     }
 }

@@ -26,19 +26,23 @@ pub fn valid_session_id(runtime: Runtime, id: &str) -> bool {
 }
 
 /// Why the conversation `asked` was not gone on with; `None` where it was.
-pub fn resume_failure<'a>(runtime: Runtime, asked: &str, conclusion: &'a Conclusion) -> Option<Cow<'a, str>> {
-    let words: &[&str] = match runtime {
+pub fn resume_failure<'a>(
+    runtime: Runtime,
+    requested_id: &str,
+    conclusion: &'a Conclusion,
+) -> Option<Cow<'a, str>> {
+    let phrases: &[&str] = match runtime {
         Runtime::Codex => &["no rollout found", "thread/resume failed"],
         Runtime::ClaudeCode => &["No conversation found", "requires a valid session ID"],
         Runtime::Vex => &["no session", "no such session"],
         Runtime::Command => &[],
     };
     let reason = conclusion.reason.as_deref().filter(|_| !conclusion.ok);
-    if let Some(reason) = reason.filter(|reason| words.iter().any(|words| reason.contains(words))) {
+    if let Some(reason) = reason.filter(|reason| phrases.iter().any(|phrase| reason.contains(phrase))) {
         return Some(Cow::Borrowed(reason));
     }
     let got = conclusion.provider_session_id.as_deref()?;
-    (!got.eq_ignore_ascii_case(asked))
+    (!got.eq_ignore_ascii_case(requested_id))
         .then(|| Cow::Owned(format!("the agent began another conversation, {got}")))
 }
 
@@ -49,7 +53,7 @@ mod tests {
     const ID: &str = "01a1ffcd-34e9-78d1-bc6d-b647a491f028";
 
     #[test]
-    fn only_what_an_agent_takes_is_an_id() {
+    fn valid_session_id_accepts_only_ids_of_the_runtime() {
         for runtime in [Runtime::Codex, Runtime::ClaudeCode, Runtime::Vex] {
             assert!(valid_session_id(runtime, ID), "{runtime:?}");
             for bad in ["", "-x", "--last", "a b", "a\n", "$(x)", "../a"] {
@@ -67,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn a_conversation_that_was_not_found_or_is_another_is_told() {
+    fn resume_failure_reports_a_missing_or_other_conversation() {
         let failed = |reason: &str| Conclusion {
             reason: Some(reason.to_owned()),
             ..Conclusion::default()

@@ -74,7 +74,7 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    pub(crate) fn say(&mut self, text: &str) {
+    pub(crate) fn set_last_message(&mut self, text: &str) {
         if !text.trim().is_empty() {
             self.message.clear();
             self.message.push_str(head(text, MESSAGE_MAX));
@@ -85,7 +85,7 @@ impl Session {
         Some(self.message.as_str()).filter(|text| !text.is_empty())
     }
 
-    pub(crate) fn fault(&mut self, message: &str, class: Option<FailureClass>, status: Option<u16>) {
+    pub(crate) fn record_fault(&mut self, message: &str, class: Option<FailureClass>, status: Option<u16>) {
         self.fault = Some(Fault {
             message: head(message, 16 * 1024).to_owned(),
             class,
@@ -94,12 +94,12 @@ impl Session {
     }
 
     /// Forgets the last error: the agent went on after it, so it explains no end.
-    pub(crate) fn progress(&mut self) {
+    pub(crate) fn clear_fault(&mut self) {
         self.fault = None;
     }
 
     /// Remembers the id of the conversation; says whether it is new.
-    pub(crate) fn identify(&mut self, id: &str) -> bool {
+    pub(crate) fn set_id(&mut self, id: &str) -> bool {
         let id = head(id, ID_MAX);
         if self.id.as_deref() == Some(id) {
             return false;
@@ -109,13 +109,13 @@ impl Session {
     }
 
     /// Shows a few fixed words as what the agent does now.
-    pub(crate) fn does(&mut self, words: &str) {
+    pub(crate) fn set_activity(&mut self, activity: &str) {
         self.activity.clear();
-        self.activity.push_str(words);
+        self.activity.push_str(activity);
     }
 
     /// Shows a tool call as what the agent does now.
-    pub(crate) fn does_tool(&mut self, tool: &str, input: Option<&RawValue>) {
+    pub(crate) fn set_tool_activity(&mut self, tool: &str, input: Option<&RawValue>) {
         self.activity.clear();
         self.activity.push_str(head(tool, ACTIVITY_MAX));
         if let Some(input) = input {
@@ -141,12 +141,12 @@ impl Session {
     }
 
     /// The conclusion of a session that failed: its last error, else the tail of stderr, else how it ended.
-    pub(crate) fn failed(&self, exit: Exit, stderr_tail: &str, otherwise: &str) -> Conclusion {
+    pub(crate) fn failed(&self, exit: Exit, stderr_tail: &str, default_reason: &str) -> Conclusion {
         let (class, reason) = match &self.fault {
             Some(fault) => (
                 fault
                     .class
-                    .or_else(|| classify::error(fault.status, &fault.message)),
+                    .or_else(|| classify::class_of_error(fault.status, &fault.message)),
                 fault.message.clone(),
             ),
             None => {
@@ -154,9 +154,9 @@ impl Session {
                 let class = if matches!(exit, Exit::Signal(_)) {
                     None
                 } else {
-                    classify::stderr(tail)
+                    classify::class_of_stderr(tail)
                 };
-                let mut reason = format!("{otherwise}; {exit}");
+                let mut reason = format!("{default_reason}; {exit}");
                 if !tail.is_empty() {
                     let _ = write!(reason, ":\n{tail}");
                 }
@@ -232,19 +232,19 @@ mod tests {
     }
 
     #[test]
-    fn an_activity_is_one_short_line() {
+    fn activity_is_one_short_line() {
         let mut session = Session::default();
         let raw: Box<RawValue> = serde_json::from_str(r#""echo \"a\"\n\tb""#).unwrap();
-        session.does_tool("Bash", Some(&raw));
+        session.set_tool_activity("Bash", Some(&raw));
         assert_eq!(session.activity(), Some(r#"Bash echo "a"  b"#));
         let long = format!("\"{}\"", "ä".repeat(200));
         let raw: Box<RawValue> = RawValue::from_string(long).unwrap();
-        session.does_tool("Bash", Some(&raw));
+        session.set_tool_activity("Bash", Some(&raw));
         assert!(session.activity().unwrap().len() < 2 * ACTIVITY_MAX);
     }
 
     #[test]
-    fn a_tail_keeps_whole_lines() {
+    fn tail_keeps_whole_lines() {
         assert_eq!(tail("one\ntwo\nthree\n", 8), "three");
         assert_eq!(tail("ääää", 3), "ä");
         assert_eq!(tail("short", 100), "short");

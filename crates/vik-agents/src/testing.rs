@@ -57,7 +57,7 @@ pub(crate) fn context(profile: &AgentProfile) -> LaunchContext<'_> {
         resume: None,
         budget: Limit::default(),
         in_sandbox: false,
-        asks: false,
+        interactive: false,
         scope: None,
         is_root: false,
         environment: &ENVIRONMENT,

@@ -133,7 +133,7 @@ pub(crate) fn line_text(line: &[u8]) -> Cow<'_, str> {
 }
 
 /// Hands on a line whose meaning is not known: as the value it is, or as the text it is.
-pub(crate) fn keep(line: &str, sink: &mut Sink<'_>) {
+pub(crate) fn emit_unparsed(line: &str, sink: &mut Sink<'_>) {
     match serde_json::from_str::<&RawValue>(line) {
         Ok(raw) => sink(Event::Unknown { raw }),
         Err(_) => sink(Event::Malformed {
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_borrows_unless_it_holds_escapes() {
+    fn text_borrows_unless_it_holds_escapes() {
         let plain: Text<'_> = serde_json::from_str(r#""plain""#).unwrap();
         assert!(matches!(plain.0, Cow::Borrowed("plain")));
         let escaped: Text<'_> = serde_json::from_str(r#""a\nb""#).unwrap();
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_count_forgives_every_shape() {
+    fn count_accepts_every_json_shape() {
         for (json, expected) in [
             ("7", 7),
             ("-7", 0),
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_byte_does_not_cost_the_line() {
+    fn line_text_replaces_invalid_utf8() {
         assert_eq!(line_text(b" {\"a\":\"\xff\"}\r"), "{\"a\":\"\u{fffd}\"}");
     }
 }

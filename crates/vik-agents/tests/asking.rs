@@ -6,7 +6,10 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use vik_agents::{Adapter, Ask, Conclusion, Exit, LaunchError, Opening, Verdict, Word, asking};
+use vik_agents::{
+    Adapter, AgentRequest, ApprovalRequest, Conclusion, Exit, InitialInput, LaunchError, Verdict,
+    interactive_adapter,
+};
 use vik_core::event::Event;
 use vik_core::workflow::{AgentProfile, ArgsStyle, Home, OutputFormat, Permission, Runtime};
 
@@ -34,8 +37,8 @@ fn profile(runtime: Runtime) -> AgentProfile {
     }
 }
 
-fn opening(prompt: &str) -> Opening<'_> {
-    Opening {
+fn initial_input(prompt: &str) -> InitialInput<'_> {
+    InitialInput {
         prompt,
         workdir: Path::new("/ws"),
         resume: None,
@@ -43,32 +46,32 @@ fn opening(prompt: &str) -> Opening<'_> {
     }
 }
 
-fn made(runtime: Runtime) -> Box<dyn Adapter> {
-    asking(&profile(runtime), None, &opening(PROMPT)).unwrap()
+fn interactive(runtime: Runtime) -> Box<dyn Adapter> {
+    interactive_adapter(&profile(runtime), None, &initial_input(PROMPT)).unwrap()
 }
 
 /// All that follows from some lines, one thing a line.
-fn heard(adapter: &mut dyn Adapter, lines: &str) -> (String, Conclusion) {
-    let mut told = String::new();
-    note(adapter, &mut told);
+fn replay(adapter: &mut dyn Adapter, lines: &str) -> (String, Conclusion) {
+    let mut log = String::new();
+    record_requests(adapter, &mut log);
     for line in lines.lines() {
         adapter.line(line.as_bytes(), &mut |event: Event<'_>| {
             let event = serde_json::to_string(&event).unwrap();
             let cut = event.floor_char_boundary(300);
-            let _ = writeln!(told, "  {}", &event[..cut]);
+            let _ = writeln!(log, "  {}", &event[..cut]);
         });
-        note(adapter, &mut told);
+        record_requests(adapter, &mut log);
     }
-    (told, adapter.conclude(Exit::Code(0), ""))
+    (log, adapter.conclude(Exit::Code(0), ""))
 }
 
 /// Writes down what is asked and told; what is out of the folder or secret is refused.
-fn note(adapter: &mut dyn Adapter, told: &mut String) {
-    for word in adapter.words() {
-        match &word {
-            Word::Ask(ask) => {
+fn record_requests(adapter: &mut dyn Adapter, log: &mut String) {
+    for request in adapter.take_requests() {
+        match &request {
+            AgentRequest::Approval(ask) => {
                 let _ = writeln!(
-                    told,
+                    log,
                     "? {} writes={}",
                     serde_json::to_string(&ask.call).unwrap(),
                     ask.writes
@@ -80,18 +83,18 @@ fn note(adapter: &mut dyn Adapter, told: &mut String) {
                     Verdict::Allow
                 };
                 let lines = adapter.answer(ask, verdict);
-                assert!(lines.last().unwrap().starts_with(&ask.answered_by), "{lines:?}");
+                assert!(lines.last().unwrap().starts_with(&ask.answer_prefix), "{lines:?}");
                 for line in lines {
                     let _: serde_json::Value = serde_json::from_str(&line).unwrap();
-                    let _ = writeln!(told, "> {line}");
+                    let _ = writeln!(log, "> {line}");
                 }
             }
-            Word::Send(line) => {
+            AgentRequest::Send(line) => {
                 let _: serde_json::Value = serde_json::from_str(line).unwrap();
-                let _ = writeln!(told, "> {line}");
+                let _ = writeln!(log, "> {line}");
             }
-            word => {
-                let _ = writeln!(told, "{word:?}");
+            request => {
+                let _ = writeln!(log, "{request:?}");
             }
         }
     }
@@ -105,28 +108,28 @@ fn recording(name: &str) -> String {
 }
 
 #[test]
-fn a_session_of_claude_code() {
-    let (told, conclusion) = heard(
-        made(Runtime::ClaudeCode).as_mut(),
+fn claude_code_session() {
+    let (log, conclusion) = replay(
+        interactive(Runtime::ClaudeCode).as_mut(),
         &recording("claude.stdout.jsonl"),
     );
-    insta::assert_snapshot!(told);
+    insta::assert_snapshot!(log);
     assert!(conclusion.ok);
     assert_eq!(conclusion.last_message.as_deref(), Some("Finished."));
 }
 
-fn words(runtime: Runtime, lines: &[&str]) -> Vec<Word> {
-    let mut adapter = made(runtime);
-    let mut words = adapter.words();
+fn requests_for(runtime: Runtime, lines: &[&str]) -> Vec<AgentRequest> {
+    let mut adapter = interactive(runtime);
+    let mut requests = adapter.take_requests();
     for line in lines {
         adapter.line(line.as_bytes(), &mut |_| {});
-        words.extend(adapter.words());
+        requests.extend(adapter.take_requests());
     }
-    words
+    requests
 }
 
 #[test]
-fn the_input_of_claude_code_stays_open_for_agents_in_the_background() {
+fn claude_code_input_stays_open_for_background_agents() {
     let tasks = |tasks: &str| {
         format!(r#"{{"type":"system","subtype":"background_tasks_changed","tasks":[{tasks}]}}"#)
     };
@@ -136,8 +139,11 @@ fn the_input_of_claude_code_stays_open_for_agents_in_the_background() {
     let shell = tasks(r#"{"task_id":"b","task_type":"local_bash"}"#);
     let result = r#"{"type":"result","subtype":"success","is_error":false,"result":"x","session_id":"s"}"#;
     let closed = |lines: &[&str]| {
-        let words = words(Runtime::ClaudeCode, lines);
-        words.iter().filter(|word| **word == Word::Close).count()
+        let requests = requests_for(Runtime::ClaudeCode, lines);
+        requests
+            .iter()
+            .filter(|request| **request == AgentRequest::Close)
+            .count()
     };
     assert_eq!(closed(&[result]), 1);
     assert_eq!(closed(&[&agent, result]), 0);
@@ -145,22 +151,25 @@ fn the_input_of_claude_code_stays_open_for_agents_in_the_background() {
     assert_eq!(closed(&[&shell, result]), 1);
 }
 
-fn is_broken(words: &[Word]) -> bool {
-    words.iter().any(|word| matches!(word, Word::Broken(_)))
+fn has_protocol_error(requests: &[AgentRequest]) -> bool {
+    requests
+        .iter()
+        .any(|request| matches!(request, AgentRequest::ProtocolError(_)))
 }
 
 #[test]
-fn claude_code_is_told_no_prompt_before_it_has_the_hook() {
+fn claude_code_gets_no_prompt_before_the_hook_is_accepted() {
     let refused =
         r#"{"type":"control_response","response":{"subtype":"error","request_id":"vik-init","error":"no"}}"#;
-    let words = words(Runtime::ClaudeCode, &[refused]);
-    assert!(is_broken(&words), "{words:?}");
-    let told = |word: &Word| matches!(word, Word::Send(line) if line.contains("Do it"));
-    assert!(!words.iter().any(told), "{words:?}");
+    let requests = requests_for(Runtime::ClaudeCode, &[refused]);
+    assert!(has_protocol_error(&requests), "{requests:?}");
+    let has_prompt =
+        |request: &AgentRequest| matches!(request, AgentRequest::Send(line) if line.contains("Do it"));
+    assert!(!requests.iter().any(has_prompt), "{requests:?}");
 }
 
 #[test]
-fn what_cannot_be_understood_is_never_allowed() {
+fn approval_request_that_cannot_be_parsed_is_never_allowed() {
     let callback = |input: &str| {
         format!(
             r#"{{"type":"control_request","request_id":"q","request":{{"subtype":"hook_callback","callback_id":"vik-hook","input":{input}}}}}"#
@@ -173,9 +182,9 @@ fn what_cannot_be_understood_is_never_allowed() {
         r#"{"hook_event_name":"PreToolUse","tool_name":"Bash","tool_input":[1],"tool_use_id":"t"}"#,
         r#"{"hook_event_name":"PostToolUse","tool_name":"Bash","tool_input":{},"tool_use_id":"t"}"#,
     ] {
-        let words = words(Runtime::ClaudeCode, &[&callback(input)]);
-        let Word::Send(line) = words.last().unwrap() else {
-            panic!("{input}: {words:?}")
+        let requests = requests_for(Runtime::ClaudeCode, &[&callback(input)]);
+        let AgentRequest::Send(line) = requests.last().unwrap() else {
+            panic!("{input}: {requests:?}")
         };
         assert!(line.contains(r#""permissionDecision":"deny""#), "{input}: {line}");
     }
@@ -184,44 +193,55 @@ fn what_cannot_be_understood_is_never_allowed() {
         r#"{"type":"control_request","request_id":7}"#,
         r#"{"type":"control_response"}"#,
     ] {
-        let words = words(Runtime::ClaudeCode, &[line]);
-        assert!(is_broken(&words), "{line}: {words:?}");
+        let requests = requests_for(Runtime::ClaudeCode, &[line]);
+        assert!(has_protocol_error(&requests), "{line}: {requests:?}");
     }
     let other = r#"{"type":"control_request","request_id":"q","request":{"subtype":"elicitation"}}"#;
-    let words = words(Runtime::ClaudeCode, &[other]);
-    assert!(matches!(words.last(), Some(Word::Send(line)) if line.contains(r#""subtype":"error""#)));
+    let requests = requests_for(Runtime::ClaudeCode, &[other]);
+    assert!(
+        matches!(requests.last(), Some(AgentRequest::Send(line)) if line.contains(r#""subtype":"error""#))
+    );
 }
 
 #[test]
-fn a_call_that_ran_unasked_breaks_the_session_off() {
+fn call_without_approval_ends_the_session() {
     let result = |error: bool| {
         format!(
             r#"{{"type":"user","message":{{"role":"user","content":[{{"type":"tool_result","tool_use_id":"t","content":"x","is_error":{error}}}]}}}}"#
         )
     };
-    assert!(is_broken(&words(Runtime::ClaudeCode, &[&result(false)])));
+    assert!(has_protocol_error(&requests_for(
+        Runtime::ClaudeCode,
+        &[&result(false)]
+    )));
     // One that Claude Code refused by itself did nothing.
-    assert!(!is_broken(&words(Runtime::ClaudeCode, &[&result(true)])));
+    assert!(!has_protocol_error(&requests_for(
+        Runtime::ClaudeCode,
+        &[&result(true)]
+    )));
 }
 
 #[test]
-fn a_session_of_codex() {
-    let (told, conclusion) = heard(made(Runtime::Codex).as_mut(), &recording("codex.stdout.jsonl"));
-    insta::assert_snapshot!(told);
+fn codex_session() {
+    let (log, conclusion) = replay(
+        interactive(Runtime::Codex).as_mut(),
+        &recording("codex.stdout.jsonl"),
+    );
+    insta::assert_snapshot!(log);
     assert!(conclusion.ok);
     assert_eq!(conclusion.last_message.as_deref(), Some("Finished."));
     assert_eq!(conclusion.usage.input_tokens, 9000);
 }
 
 #[test]
-fn codex_asks_for_tools_of_servers_and_says_why_it_failed() {
-    let (told, _) = heard(
-        made(Runtime::Codex).as_mut(),
+fn codex_asks_for_server_tools_and_reports_its_failure() {
+    let (log, _) = replay(
+        interactive(Runtime::Codex).as_mut(),
         &recording("codex-mcp.stdout.jsonl"),
     );
-    insta::assert_snapshot!(told);
-    let (_, conclusion) = heard(
-        made(Runtime::Codex).as_mut(),
+    insta::assert_snapshot!(log);
+    let (_, conclusion) = replay(
+        interactive(Runtime::Codex).as_mut(),
         &recording("codex-429.stdout.jsonl"),
     );
     assert!(!conclusion.ok);
@@ -232,14 +252,14 @@ fn codex_asks_for_tools_of_servers_and_says_why_it_failed() {
 }
 
 #[test]
-fn what_codex_asks_for_beside_a_call_is_refused() {
-    let begun = [
+fn codex_requests_beyond_a_call_are_refused() {
+    let start = [
         r#"{"id":1,"result":{}}"#,
         r#"{"id":2,"result":{"thread":{"id":"01a2064f-a111-7713-8406-06d53340135b"}}}"#,
     ];
     let command = r#"{"id":0,"method":"item/commandExecution/requestApproval","params":{"threadId":"t","turnId":"u"MORE}}"#;
     let command = |more: &str| command.replace("MORE", more);
-    for (asked, said) in [
+    for (request, expected) in [
         // A command that nobody can see, more permissions, another sandbox.
         (command(""), "decline"),
         (
@@ -267,24 +287,24 @@ fn what_codex_asks_for_beside_a_call_is_refused() {
             "error",
         ),
     ] {
-        let words = words(Runtime::Codex, &[begun[0], begun[1], &asked]);
-        let Some(Word::Send(line)) = words.last() else {
-            panic!("{asked}: {words:?}")
+        let requests = requests_for(Runtime::Codex, &[start[0], start[1], &request]);
+        let Some(AgentRequest::Send(line)) = requests.last() else {
+            panic!("{request}: {requests:?}")
         };
         assert!(
-            line.starts_with(r#"{"id":0,"#) && line.contains(said),
-            "{asked}: {line}"
+            line.starts_with(r#"{"id":0,"#) && line.contains(expected),
+            "{request}: {line}"
         );
     }
     let refused = r#"{"id":2,"error":{"code":-32600,"message":"no rollout found for thread id x"}}"#;
-    let mut adapter = made(Runtime::Codex);
-    let (told, conclusion) = heard(adapter.as_mut(), &[begun[0], refused].join("\n"));
-    assert!(told.ends_with("Close\n"), "{told}");
+    let mut adapter = interactive(Runtime::Codex);
+    let (log, conclusion) = replay(adapter.as_mut(), &[start[0], refused].join("\n"));
+    assert!(log.ends_with("Close\n"), "{log}");
     assert!(conclusion.reason.unwrap().contains("no rollout found"));
 }
 
 #[test]
-fn a_session_of_vex() {
+fn vex_session() {
     let lines = [
         r#"{"v":1,"seq":1,"type":"session_start","session_id":"s1","model":"m","version":"1"}"#,
         r#"{"v":1,"seq":2,"type":"tool_call","call_id":"c","tool":"write_file","input":{"path":"secret/x"}}"#,
@@ -293,54 +313,54 @@ fn a_session_of_vex() {
         r#"{"v":1,"seq":5,"type":"ask","ask":"2","call_id":"d","tool":"run_command","command":"ls \"a\"","writes":false}"#,
         r#"{"v":1,"seq":6,"type":"end","ok":true,"reason":"done","message":"Done.","exit_code":0}"#,
     ];
-    let (told, conclusion) = heard(made(Runtime::Vex).as_mut(), &lines.join("\n"));
-    insta::assert_snapshot!(told);
+    let (log, conclusion) = replay(interactive(Runtime::Vex).as_mut(), &lines.join("\n"));
+    insta::assert_snapshot!(log);
     assert!(conclusion.ok);
-    assert!(is_broken(&words(
+    assert!(has_protocol_error(&requests_for(
         Runtime::Vex,
         &[r#"{"v":1,"type":"ask","ask":7}"#]
     )));
 }
 
 #[test]
-fn a_question_that_is_taken_back_is_told() {
+fn approval_request_can_be_withdrawn() {
     let line = r#"{"type":"control_cancel_request","request_id":"q"}"#;
-    let withdrawn = Word::Withdraw { id: "q".to_owned() };
-    assert!(words(Runtime::ClaudeCode, &[line]).contains(&withdrawn));
+    let withdrawn = AgentRequest::Withdraw { id: "q".to_owned() };
+    assert!(requests_for(Runtime::ClaudeCode, &[line]).contains(&withdrawn));
 }
 
 #[test]
-fn an_agent_that_cannot_be_asked_is_refused() {
-    let made = asking(&profile(Runtime::Command), None, &opening(PROMPT));
-    assert!(matches!(made.err(), Some(LaunchError::Unaskable { .. })));
+fn interactive_adapter_refuses_runtime_command() {
+    let made = interactive_adapter(&profile(Runtime::Command), None, &initial_input(PROMPT));
+    assert!(matches!(made.err(), Some(LaunchError::NotInteractive { .. })));
 }
 
 /// A question of Claude Code's with this tool and input.
-fn question(tool: &str, input: &str) -> Ask {
+fn approval_request(tool: &str, input: &str) -> ApprovalRequest {
     let tool = serde_json::Value::from(tool);
     let line = format!(
         r#"{{"type":"control_request","request_id":"a\"b","request":{{"subtype":"hook_callback","callback_id":"vik-hook","input":{{"hook_event_name":"PreToolUse","tool_name":{tool},"tool_input":{input},"tool_use_id":"t"}}}}}}"#
     );
-    match words(Runtime::ClaudeCode, &[&line]).pop() {
-        Some(Word::Ask(ask)) => ask,
-        word => panic!("{word:?}"),
+    match requests_for(Runtime::ClaudeCode, &[&line]).pop() {
+        Some(AgentRequest::Approval(ask)) => ask,
+        request => panic!("{request:?}"),
     }
 }
 
 #[test]
-fn a_call_is_told_by_what_it_does() {
-    let bash = question("Bash", r#"{"command":"rm -rf \"$HOME\"\n","timeout":3}"#);
+fn approval_request_names_command_and_paths() {
+    let bash = approval_request("Bash", r#"{"command":"rm -rf \"$HOME\"\n","timeout":3}"#);
     assert_eq!(bash.call.command.as_deref(), Some("rm -rf \"$HOME\"\n"));
     assert!(bash.call.paths.is_empty());
-    let write = question("Write", r#"{"file_path":"/ws/a","content":"x"}"#);
+    let write = approval_request("Write", r#"{"file_path":"/ws/a","content":"x"}"#);
     assert_eq!(
         (write.writes, &*write.call.paths),
         (true, &["/ws/a".to_owned()][..])
     );
-    assert!(!question("Read", r#"{"file_path":"/ws/a"}"#).writes);
-    assert!(question("NotebookEdit", r#"{"notebook_path":"/ws/a"}"#).writes);
+    assert!(!approval_request("Read", r#"{"file_path":"/ws/a"}"#).writes);
+    assert!(approval_request("NotebookEdit", r#"{"notebook_path":"/ws/a"}"#).writes);
     // What is no text is judged as it is written.
-    let server = question("mcp__db__run", r#"{"command":["rm","-rf"],"path":{"a":1}}"#);
+    let server = approval_request("mcp__db__run", r#"{"command":["rm","-rf"],"path":{"a":1}}"#);
     assert_eq!(server.call.command.as_deref(), Some(r#"["rm","-rf"]"#));
     assert_eq!(
         (server.writes, &*server.call.paths),
@@ -361,9 +381,9 @@ fn mutated() -> impl proptest::strategy::Strategy<Value = (Runtime, Vec<Vec<u8>>
     (prop::sample::select(recordings.to_vec()), changes).prop_map(|((runtime, name), changes)| {
         let text = recording(name);
         let mut lines: Vec<Vec<u8>> = text.lines().map(|line| line.as_bytes().to_vec()).collect();
-        for (at, what, index, byte) in changes {
+        for (at, mutation, index, byte) in changes {
             let at = at % lines.len();
-            match what {
+            match mutation {
                 0 => drop(lines.remove(at)),
                 1 => lines.insert(at, lines[at].clone()),
                 2 => {
@@ -385,44 +405,44 @@ fn mutated() -> impl proptest::strategy::Strategy<Value = (Runtime, Vec<Vec<u8>>
 proptest::proptest! {
     /// Whatever an agent prints, it does no harm, and who reads it again comes to the same words.
     #[test]
-    fn the_same_lines_give_the_same_words((runtime, lines) in mutated()) {
+    fn requests_are_the_same_for_the_same_lines((runtime, lines) in mutated()) {
         let read = || {
-            let mut adapter = made(runtime);
-            let mut words = adapter.words();
+            let mut adapter = interactive(runtime);
+            let mut requests = adapter.take_requests();
             for line in &lines {
                 adapter.line(line, &mut |_| {});
-                words.append(&mut adapter.words());
+                requests.append(&mut adapter.take_requests());
             }
-            for word in &words {
-                if let Word::Ask(ask) = word {
+            for request in &requests {
+                if let AgentRequest::Approval(ask) = request {
                     for verdict in [Verdict::Allow, Verdict::Refuse("no")] {
                         let lines = adapter.answer(ask, verdict);
                         let last = lines.last().map(String::as_str).unwrap_or_default();
-                        assert!(last.starts_with(&ask.answered_by), "{last}");
+                        assert!(last.starts_with(&ask.answer_prefix), "{last}");
                         assert!(lines.iter().all(|line| serde_json::from_str::<serde_json::Value>(line).is_ok()));
                     }
                 }
             }
-            words
+            requests
         };
-        let words = read();
-        let closes = words.iter().filter(|word| matches!(word, Word::Close)).count();
+        let requests = read();
+        let closes = requests.iter().filter(|request| matches!(request, AgentRequest::Close)).count();
         proptest::prop_assert!(closes <= 1);
-        proptest::prop_assert_eq!(words, read());
+        proptest::prop_assert_eq!(requests, read());
     }
 
     /// Whatever a person or a rule says, the answer is one line of JSON that says it, and begins as it must.
     #[test]
-    fn an_answer_is_one_line_and_says_what_was_said(words in ".*") {
-        let ask = question("Bash", r#"{"command":"x"}"#);
-        let adapter = made(Runtime::ClaudeCode);
-        let lines = adapter.answer(&ask, Verdict::Refuse(&words));
+    fn answer_is_one_line_with_the_refusal_message(message in ".*") {
+        let ask = approval_request("Bash", r#"{"command":"x"}"#);
+        let adapter = interactive(Runtime::ClaudeCode);
+        let lines = adapter.answer(&ask, Verdict::Refuse(&message));
         proptest::prop_assert_eq!(lines.len(), 1);
-        proptest::prop_assert!(!lines[0].contains('\n') && lines[0].starts_with(&ask.answered_by));
+        proptest::prop_assert!(!lines[0].contains('\n') && lines[0].starts_with(&ask.answer_prefix));
         let line: serde_json::Value = serde_json::from_str(&lines[0]).unwrap();
         let response = &line["response"];
         proptest::prop_assert_eq!(response["request_id"].as_str(), Some("a\"b"));
         let reason = response["response"]["hookSpecificOutput"]["permissionDecisionReason"].as_str().unwrap();
-        proptest::prop_assert_eq!(reason.strip_prefix("Refused by Vik: "), Some(&*words));
+        proptest::prop_assert_eq!(reason.strip_prefix("Refused by Vik: "), Some(&*message));
     }
 }

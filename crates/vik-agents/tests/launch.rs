@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use vik_agents::{LaunchContext, LaunchError, keeps_to_scope_by_asking, launch, program, version_args};
+use vik_agents::{LaunchContext, LaunchError, enforces_scope_interactively, launch, program, version_args};
 use vik_core::limits::Limit;
 use vik_core::money::MicroUsd;
 use vik_core::scope::Scope;
@@ -67,7 +67,7 @@ fn context<'a>(profile: &'a AgentProfile, environment: &'a BTreeMap<String, Stri
         resume: None,
         budget: Limit::default(),
         in_sandbox: false,
-        asks: false,
+        interactive: false,
         scope: None,
         is_root: false,
         environment,
@@ -91,7 +91,7 @@ fn show(cx: &LaunchContext<'_>) -> String {
 }
 
 #[test]
-fn each_runtime_with_each_permission() {
+fn launch_of_each_runtime_with_each_permission() {
     let environment = environment();
     let mut all = String::new();
     for runtime in [
@@ -111,12 +111,12 @@ fn each_runtime_with_each_permission() {
 }
 
 #[test]
-fn each_runtime_that_asks_before_each_call() {
+fn launch_of_each_interactive_runtime() {
     let environment = environment();
     let mut all = String::new();
     let mut note = |profile: &AgentProfile, in_sandbox| {
         let cx = LaunchContext {
-            asks: true,
+            interactive: true,
             in_sandbox,
             resume: Some("01a1ffcd-34e9-78d1-bc6d-b647a491f028"),
             ..context(profile, &environment)
@@ -141,17 +141,17 @@ fn each_runtime_that_asks_before_each_call() {
     );
     note(&with(Runtime::Vex, "ask", ArgValue::Switch(true)), true);
     insta::assert_snapshot!(all);
-    assert!(keeps_to_scope_by_asking(&profile(Runtime::Codex)));
+    assert!(enforces_scope_interactively(&profile(Runtime::Codex)));
     let plain = with(Runtime::Codex, "c", ArgValue::Text("a=1".into()));
-    assert!(keeps_to_scope_by_asking(&plain));
+    assert!(enforces_scope_interactively(&plain));
     let other = with(Runtime::Codex, "s", ArgValue::Text("read-only".into()));
-    assert!(!keeps_to_scope_by_asking(&other));
+    assert!(!enforces_scope_interactively(&other));
     let bare = with(Runtime::ClaudeCode, "--bare", ArgValue::Switch(true));
-    assert!(!keeps_to_scope_by_asking(&bare));
+    assert!(!enforces_scope_interactively(&bare));
 }
 
 #[test]
-fn vex_keeps_to_a_scope_and_its_globs_are_in_no_argument() {
+fn vex_gets_its_scope_outside_of_the_arguments() {
     let environment = environment();
     let scope = Scope::new(["src/**", "!--flag"]).unwrap();
     let cx = |profile| LaunchContext {
@@ -179,9 +179,9 @@ fn vex_keeps_to_a_scope_and_its_globs_are_in_no_argument() {
 }
 
 #[test]
-fn vex_keeps_to_a_budget_in_tokens_whatever_the_model() {
+fn vex_gets_a_token_budget_for_every_model() {
     let environment = environment();
-    let told = |own: Option<&str>, left: u64| {
+    let limits = |own: Option<&str>, left: u64| {
         let mut profile = profile(Runtime::Vex);
         profile.provider = Some("local".into());
         let own = own.map(|own| ("max-tokens".to_owned(), ArgValue::Text(own.into())));
@@ -192,16 +192,16 @@ fn vex_keeps_to_a_budget_in_tokens_whatever_the_model() {
         let shown = |pair: &[String]| (pair[0] == "--max-tokens").then(|| pair[1].clone());
         argv.windows(2).filter_map(shown).collect::<Vec<_>>()
     };
-    assert_eq!(told(None, 5000), ["5000"]);
-    assert_eq!(told(Some("4000"), 5000), ["4000"]);
-    assert_eq!(told(Some("6000"), 5000), ["6000", "5000"]);
-    assert!(told(None, 0).is_empty(), "that is for the daemon to say");
+    assert_eq!(limits(None, 5000), ["5000"]);
+    assert_eq!(limits(Some("4000"), 5000), ["4000"]);
+    assert_eq!(limits(Some("6000"), 5000), ["6000", "5000"]);
+    assert!(limits(None, 0).is_empty(), "that is for the daemon to say");
 }
 
 #[test]
-fn vex_keeps_to_a_budget_in_money_where_it_knows_the_price() {
+fn vex_gets_a_cost_budget_when_the_price_is_known() {
     let environment = environment();
-    let told = |change: &dyn Fn(&mut AgentProfile)| {
+    let limits = |change: &dyn Fn(&mut AgentProfile)| {
         let mut profile = profile(Runtime::Vex);
         change(&mut profile);
         let mut cx = context(&profile, &environment);
@@ -212,24 +212,24 @@ fn vex_keeps_to_a_budget_in_money_where_it_knows_the_price() {
         argv.windows(2).filter_map(shown).collect::<Vec<_>>()
     };
     let limit = "--max-usd 1.500000";
-    assert_eq!(told(&|_| ()), [limit]);
-    assert!(told(&|profile| profile.base_url = Some("http://127.0.0.1:8080/v1".into())).is_empty());
-    assert!(told(&|profile| profile.provider = Some("ollama".into())).is_empty());
+    assert_eq!(limits(&|_| ()), [limit]);
+    assert!(limits(&|profile| profile.base_url = Some("http://127.0.0.1:8080/v1".into())).is_empty());
+    assert!(limits(&|profile| profile.provider = Some("ollama".into())).is_empty());
     let own = |usd: &'static str| {
         move |profile: &mut AgentProfile| {
             let value = ArgValue::Text(usd.into());
             profile.args = [("max-usd".to_owned(), value)].into_iter().collect();
         }
     };
-    assert_eq!(told(&own("1")), ["--max-usd 1"]);
-    assert_eq!(told(&own("2")), ["--max-usd 2", limit]);
+    assert_eq!(limits(&own("1")), ["--max-usd 1"]);
+    assert_eq!(limits(&own("2")), ["--max-usd 2", limit]);
     let price = Price {
         input: 1.0,
         cached_input: 0.1,
         cache_write: 0.0,
         output: 2.5,
     };
-    let priced = told(&|profile| {
+    let priced = limits(&|profile| {
         profile.model = Some("a \"b\"".into());
         profile.base_url = Some("http://127.0.0.1:8080/v1".into());
         profile.price = Some(price);
@@ -239,7 +239,7 @@ fn vex_keeps_to_a_budget_in_money_where_it_knows_the_price() {
 }
 
 #[test]
-fn everything_a_profile_can_say() {
+fn launch_with_every_profile_option() {
     let environment = environment();
     let mut all = String::new();
     for runtime in [
@@ -276,7 +276,7 @@ fn everything_a_profile_can_say() {
 }
 
 #[test]
-fn an_explicit_permission_flag_wins() {
+fn permission_flag_overrides_the_profile() {
     let environment = environment();
     for (runtime, flag, ours) in [
         (Runtime::Codex, "dangerously-bypass-approvals-and-sandbox", "-s"),
@@ -297,7 +297,7 @@ fn an_explicit_permission_flag_wins() {
 }
 
 #[test]
-fn what_would_break_the_protocol_is_refused() {
+fn launch_refuses_flags_that_break_the_protocol() {
     let environment = environment();
     for (runtime, flag, value) in [
         (Runtime::Codex, "m", "other"),
@@ -333,7 +333,7 @@ fn what_would_break_the_protocol_is_refused() {
 }
 
 #[test]
-fn a_conversation_is_resumed_only_by_an_id_that_can_be_one() {
+fn launch_refuses_an_invalid_resume_id() {
     let environment = environment();
     for runtime in [Runtime::Codex, Runtime::ClaudeCode] {
         let profile = profile(runtime);
@@ -348,7 +348,7 @@ fn a_conversation_is_resumed_only_by_an_id_that_can_be_one() {
 }
 
 #[test]
-fn a_profile_that_lacks_what_it_needs_is_refused() {
+fn launch_refuses_an_incomplete_profile() {
     let environment = environment();
     let mut codex = profile(Runtime::Codex);
     codex.model = None;
@@ -365,7 +365,7 @@ fn a_profile_that_lacks_what_it_needs_is_refused() {
 }
 
 #[test]
-fn the_program_can_be_another_one() {
+fn launch_uses_the_program_of_the_profile() {
     let mut codex = profile(Runtime::Codex);
     assert_eq!(
         (program(&codex), version_args(Runtime::Codex)),

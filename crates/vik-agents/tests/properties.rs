@@ -46,7 +46,7 @@ fn adapters() -> Vec<(&'static str, Box<dyn Adapter>)> {
 }
 
 /// The words of the protocols, so that generated lines come near to real ones.
-const WORDS: &[&str] = &[
+const VOCABULARY: &[&str] = &[
     "type",
     "subtype",
     "item",
@@ -139,8 +139,8 @@ fn known_silent(value: &Value) -> bool {
         || (kind == "message" && value["role"] == "user")
 }
 
-fn word() -> impl Strategy<Value = String> {
-    prop_oneof![4 => prop::sample::select(WORDS).prop_map(str::to_owned), 1 => ".{0,12}"]
+fn vocabulary_item() -> impl Strategy<Value = String> {
+    prop_oneof![4 => prop::sample::select(VOCABULARY).prop_map(str::to_owned), 1 => ".{0,12}"]
 }
 
 fn json() -> impl Strategy<Value = Value> {
@@ -149,23 +149,28 @@ fn json() -> impl Strategy<Value = Value> {
         any::<bool>().prop_map(Value::from),
         any::<i64>().prop_map(Value::from),
         any::<f64>().prop_map(Value::from),
-        word().prop_map(Value::from),
+        vocabulary_item().prop_map(Value::from),
     ];
     leaf.prop_recursive(5, 48, 6, |inner| {
         prop_oneof![
             prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
-            prop::collection::vec((word(), inner), 0..6).prop_map(|pairs| pairs.into_iter().collect()),
+            prop::collection::vec((vocabulary_item(), inner), 0..6)
+                .prop_map(|pairs| pairs.into_iter().collect()),
         ]
     })
 }
 
 /// An object whose `type` is a word of the protocols.
 fn line() -> impl Strategy<Value = Value> {
-    (word(), prop::collection::vec((word(), json()), 0..8)).prop_map(|(kind, pairs)| {
-        let mut map: serde_json::Map<String, Value> = pairs.into_iter().collect();
-        map.insert("type".to_owned(), Value::from(kind));
-        Value::Object(map)
-    })
+    (
+        vocabulary_item(),
+        prop::collection::vec((vocabulary_item(), json()), 0..8),
+    )
+        .prop_map(|(kind, pairs)| {
+            let mut map: serde_json::Map<String, Value> = pairs.into_iter().collect();
+            map.insert("type".to_owned(), Value::from(kind));
+            Value::Object(map)
+        })
 }
 
 proptest! {
@@ -173,7 +178,7 @@ proptest! {
 
     /// No bytes make an adapter panic, and none turns a failed exit green.
     #[test]
-    fn any_bytes_are_survived(lines in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 0..8), stderr in ".{0,200}") {
+    fn adapters_survive_any_bytes(lines in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 0..8), stderr in ".{0,200}") {
         for (name, mut adapter) in adapters() {
             for line in &lines {
                 adapter.line(line, &mut |event: Event<'_>| { serde_json::to_string(&event).unwrap(); });
@@ -185,7 +190,7 @@ proptest! {
 
     /// A line that is not JSON is kept as it is, and ends nothing.
     #[test]
-    fn what_is_not_json_is_kept(text in "[a-zA-Z<#:][^\\pC]{0,80}") {
+    fn non_json_lines_are_kept(text in "[a-zA-Z<#:][^\\pC]{0,80}") {
         prop_assume!(serde_json::from_str::<Value>(text.trim()).is_err());
         for (name, mut adapter) in adapters() {
             let mut kept = Vec::new();
@@ -200,21 +205,21 @@ proptest! {
 
     /// Each object gives an event, or is one that says nothing on purpose.
     #[test]
-    fn no_object_is_lost(value in line()) {
+    fn json_objects_are_never_lost(value in line()) {
         let text = value.to_string();
         for (name, mut adapter) in adapters() {
-            let mut told = 0;
+            let mut events = 0;
             adapter.line(text.as_bytes(), &mut |event: Event<'_>| {
                 serde_json::to_string(&event).unwrap();
-                told += 1;
+                events += 1;
             });
-            prop_assert!(told > 0 || known_silent(&value), "{name} lost {text}");
+            prop_assert!(events > 0 || known_silent(&value), "{name} lost {text}");
         }
     }
 
     /// An unknown kind is kept whole.
     #[test]
-    fn an_unknown_kind_is_kept_whole(value in json()) {
+    fn unknown_kinds_are_kept_whole(value in json()) {
         let line = serde_json::json!({"type": "xyzzy", "payload": value}).to_string();
         for (name, mut adapter) in adapters().into_iter().filter(|(name, _)| *name != "text") {
             let mut kept = Vec::new();
@@ -227,7 +232,7 @@ proptest! {
 
     /// Whatever the lines, a green conclusion needs exit code 0.
     #[test]
-    fn no_lines_make_a_bad_exit_green(values in prop::collection::vec(line(), 0..6), signal in 1..32) {
+    fn failing_exit_never_succeeds(values in prop::collection::vec(line(), 0..6), signal in 1..32) {
         for (name, mut adapter) in adapters() {
             for value in &values {
                 adapter.line(value.to_string().as_bytes(), &mut |_| {});
@@ -255,9 +260,9 @@ fn deep_nesting_is_survived() {
             let tail = if head.is_empty() { "" } else { "}" };
             let line = format!("{head}{}1{}{tail}", open.repeat(20_000), close.repeat(20_000));
             for (name, mut adapter) in adapters() {
-                let mut told = 0;
-                adapter.line(line.as_bytes(), &mut |_| told += 1);
-                assert!(told > 0, "{name}");
+                let mut events = 0;
+                adapter.line(line.as_bytes(), &mut |_| events += 1);
+                assert!(events > 0, "{name}");
             }
         }
     }

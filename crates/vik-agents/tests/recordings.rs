@@ -21,7 +21,7 @@ struct Case {
 }
 
 /// What an adapter made of it.
-struct Seen {
+struct Replay {
     conclusion: Conclusion,
     /// How many events of each kind.
     kinds: BTreeMap<String, usize>,
@@ -101,7 +101,7 @@ fn profile(case: &str) -> AgentProfile {
     }
 }
 
-fn run(case: &Case, mut adapter: Box<dyn Adapter>) -> Seen {
+fn run(case: &Case, mut adapter: Box<dyn Adapter>) -> Replay {
     let mut events: Vec<Value> = Vec::new();
     for line in case.stdout.split(|byte| *byte == b'\n') {
         adapter.line(line, &mut |event: Event<'_>| {
@@ -119,7 +119,7 @@ fn run(case: &Case, mut adapter: Box<dyn Adapter>) -> Seen {
             .entry(event["kind"].as_str().unwrap().to_owned())
             .or_insert(0) += 1;
     }
-    Seen {
+    Replay {
         conclusion,
         kinds,
         events,
@@ -127,7 +127,7 @@ fn run(case: &Case, mut adapter: Box<dyn Adapter>) -> Seen {
     }
 }
 
-fn see(case: &Case) -> Seen {
+fn replay(case: &Case) -> Replay {
     run(case, adapter(&profile(&case.name), None))
 }
 
@@ -139,7 +139,7 @@ fn lines(case: &Case) -> Vec<Value> {
 }
 
 #[test]
-fn each_recording_comes_out_as_expected() {
+fn recordings_come_out_as_expected() {
     let expected = std::fs::read(fixtures().join("expected.json")).unwrap();
     let expected: BTreeMap<String, Value> = serde_json::from_slice(&expected).unwrap();
     let mut wrong = String::new();
@@ -149,7 +149,7 @@ fn each_recording_comes_out_as_expected() {
             continue;
         };
         held += 1;
-        let seen = see(&case).conclusion;
+        let seen = replay(&case).conclusion;
         let outcome = if seen.ok { "succeeded" } else { "failed" };
         if expected["outcome"] != outcome {
             writeln!(
@@ -176,9 +176,9 @@ fn each_recording_comes_out_as_expected() {
 }
 
 #[test]
-fn what_all_conclusions_have_in_common() {
+fn conclusions_satisfy_the_common_invariants() {
     for case in cases() {
-        let seen = see(&case);
+        let seen = replay(&case);
         let conclusion = &seen.conclusion;
         let name = &case.name;
         assert_eq!(conclusion.ok, conclusion.failure_class.is_none(), "{name}");
@@ -213,12 +213,12 @@ fn what_all_conclusions_have_in_common() {
 
 /// The figures, read once more in another way.
 #[test]
-fn figures_are_those_of_the_last_word() {
+fn usage_is_that_of_the_last_report() {
     let number = |value: &Value| value.as_u64().unwrap_or(0);
     let (mut codex, mut claude, mut gemini, mut opencode) = (0, 0, 0, 0);
     for case in cases() {
         let name = &case.name;
-        let seen = see(&case).conclusion;
+        let seen = replay(&case).conclusion;
         let lines = lines(&case);
         let of = |kind: &str| lines.iter().rev().find(|line| line["type"] == kind);
         if name.starts_with("codex/") {
@@ -246,13 +246,13 @@ fn figures_are_those_of_the_last_word() {
                     number(&turn["usage"]["output_tokens"]),
                     "{name}"
                 );
-                let said = lines
+                let last_message = lines
                     .iter()
                     .rev()
                     .find(|line| line["item"]["type"] == "agent_message");
                 assert_eq!(
                     seen.last_message.as_deref(),
-                    said.and_then(|l| l["item"]["text"].as_str()),
+                    last_message.and_then(|l| l["item"]["text"].as_str()),
                     "{name}"
                 );
             }
@@ -349,11 +349,11 @@ fn find(name: &str) -> Case {
 }
 
 #[test]
-fn a_resumed_conversation_of_claude_code_is_charged_only_what_it_added() {
+fn claude_code_resume_is_charged_only_the_added_usage() {
     // The process before it ended by itself, and saved its figures: they are in those of this one.
-    let first = see(&find("claude/2.1.330/session-id")).conclusion;
+    let first = replay(&find("claude/2.1.330/session-id")).conclusion;
     let saved = find("claude/2.1.330/resume-same");
-    let total = see(&saved).conclusion;
+    let total = replay(&saved).conclusion;
     let previous = PreviousTotal {
         usage: first.usage,
         cost_usd: first.cost_usd.unwrap(),
@@ -369,7 +369,7 @@ fn a_resumed_conversation_of_claude_code_is_charged_only_what_it_added() {
     // The process before it was killed: these are its own, as they always were before that version.
     for name in ["claude/2.1.330/resume-killed", "claude/2.1.197/resume-fork"] {
         let case = find(name);
-        let own = see(&case).conclusion;
+        let own = replay(&case).conclusion;
         let seen = run(&case, adapter(&profile("claude"), Some(previous))).conclusion;
         assert_eq!((seen.usage, seen.cost_usd), (own.usage, own.cost_usd), "{name}");
     }
@@ -377,7 +377,7 @@ fn a_resumed_conversation_of_claude_code_is_charged_only_what_it_added() {
 
 /// 2.1.330 exits with 0 when it is interrupted, also during a tool call.
 #[test]
-fn an_interrupted_claude_code_is_no_success_whatever_its_exit_code() {
+fn claude_code_interrupt_is_never_a_success() {
     for name in [
         "sig-int-tool",
         "sig-int-stall",
@@ -387,7 +387,7 @@ fn an_interrupted_claude_code_is_no_success_whatever_its_exit_code() {
     ] {
         let case = find(&format!("claude/2.1.330/{name}"));
         assert_eq!(name.contains("sig-int"), case.exit.is_zero(), "{name}");
-        assert!(!see(&case).conclusion.ok, "{name}");
+        assert!(!replay(&case).conclusion.ok, "{name}");
         // Nor is one that was ended before it could write its result, or in the middle of it.
         let end = case.stdout.len();
         let result = lines(&case).len().saturating_sub(1);
@@ -405,17 +405,17 @@ fn an_interrupted_claude_code_is_no_success_whatever_its_exit_code() {
                 stderr: String::new(),
                 exit: Exit::Code(0),
             };
-            assert!(!see(&cut).conclusion.ok, "{name}");
+            assert!(!replay(&cut).conclusion.ok, "{name}");
         }
     }
 }
 
 #[test]
-fn a_resumed_thread_of_codex_is_charged_only_what_it_added() {
+fn codex_resume_is_charged_only_the_added_usage() {
     let case = |name: &str| find(&format!("codex/0.169.0/{name}"));
     let (first, third) = (case("resume-1"), case("resume-3-other-cwd"));
-    let before = see(&first).conclusion.usage;
-    let total = see(&third).conclusion.usage;
+    let before = replay(&first).conclusion.usage;
+    let total = replay(&third).conclusion.usage;
     assert!(total.input_tokens > before.input_tokens);
     let added = run(&third, adapter(&profile("codex"), Some(total_of(before))))
         .conclusion
@@ -435,7 +435,7 @@ fn a_resumed_thread_of_codex_is_charged_only_what_it_added() {
 }
 
 #[test]
-fn the_same_agents_run_through_command_come_out_the_same() {
+fn command_runtime_gives_the_same_conclusions() {
     for case in cases()
         .iter()
         .filter(|case| case.name.starts_with("codex/") || case.name.starts_with("claude/"))
@@ -443,7 +443,7 @@ fn the_same_agents_run_through_command_come_out_the_same() {
         if case.stdout.iter().all(u8::is_ascii_whitespace) || lines(case).is_empty() {
             continue;
         }
-        let own = see(case).conclusion;
+        let own = replay(case).conclusion;
         let through = run(case, adapter(&profile("command"), None)).conclusion;
         assert_eq!(
             (own.ok, own.failure_class, own.usage),
@@ -460,7 +460,7 @@ fn the_same_agents_run_through_command_come_out_the_same() {
 }
 
 #[test]
-fn every_line_is_told_or_known_to_say_nothing() {
+fn recorded_lines_give_an_event_or_are_known_to_be_silent() {
     const SILENT: &[&str] = &[
         "codex turn.started",
         "claude stream_event",
@@ -488,13 +488,13 @@ fn every_line_is_told_or_known_to_say_nothing() {
             .split(|byte| *byte == b'\n')
             .filter(|line| !line.is_empty())
         {
-            let mut told = 0;
-            adapter.line(line, &mut |_| told += 1);
+            let mut events = 0;
+            adapter.line(line, &mut |_| events += 1);
             let kind =
                 serde_json::from_slice::<Value>(line).map_or(String::new(), |line| line["type"].to_string());
             let key = format!("{cli} {}", kind.trim_matches('"'));
             assert!(
-                told > 0 || SILENT.contains(&key.as_str()),
+                events > 0 || SILENT.contains(&key.as_str()),
                 "{}: silent on {key}",
                 case.name
             );
@@ -504,10 +504,10 @@ fn every_line_is_told_or_known_to_say_nothing() {
 
 /// One line per recording, to be read by eye.
 #[test]
-fn the_whole_table() {
+fn recordings_table() {
     let mut table = String::new();
     for case in cases() {
-        let seen = see(&case);
+        let seen = replay(&case);
         let c = &seen.conclusion;
         let outcome = match (c.ok, c.over_budget) {
             (true, _) => "succeeded".to_owned(),

@@ -141,7 +141,7 @@ fn codex_tools_are_open_until_they_or_their_turn_end() {
 }
 
 #[test]
-fn an_error_before_progress_explains_no_later_end() {
+fn error_before_progress_is_not_the_failure_reason() {
     let lines = [
         r#"{"type":"error","message":"Reconnecting... 1/5 (rate limit)"}"#,
         r#"{"type":"item.completed","item":{"id":"i","type":"agent_message","text":"on it"}}"#,
@@ -153,15 +153,15 @@ fn an_error_before_progress_explains_no_later_end() {
 }
 
 #[test]
-fn a_schema_needs_a_structured_answer() {
+fn output_schema_needs_a_structured_answer() {
     let mut codex = profile(Runtime::Codex);
     codex.args = vec![("output-schema".to_owned(), ArgValue::Text("s.json".to_owned()))];
     for (text, ok) in [(r#"{\"a\": 1}"#, true), ("no json", false)] {
         let mut adapter = adapter(&codex, None);
-        let said = format!(
+        let message = format!(
             r#"{{"type":"item.completed","item":{{"id":"i","type":"agent_message","text":"{text}"}}}}"#
         );
-        feed(adapter.as_mut(), &[&said, DONE]);
+        feed(adapter.as_mut(), &[&message, DONE]);
         let seen = adapter.conclude(Exit::Code(0), "");
         assert_eq!((seen.ok, seen.result.is_some()), (ok, ok), "{text}");
     }
@@ -178,8 +178,8 @@ fn a_schema_needs_a_structured_answer() {
 
 #[test]
 fn claude_code_needs_a_good_result_and_exit_code() {
-    let result = |rest: &str| format!(r#"{{"type":"result",{rest}}}"#);
-    for (rest, ok) in [
+    let result = |fields: &str| format!(r#"{{"type":"result",{fields}}}"#);
+    for (fields, ok) in [
         (r#""subtype":"success","is_error":false,"result":"x""#, true),
         (
             r#""subtype":"success","is_error":true,"result":"API Error""#,
@@ -201,11 +201,11 @@ fn claude_code_needs_a_good_result_and_exit_code() {
             true,
         ),
     ] {
-        let seen = conclude(Runtime::ClaudeCode, &[&result(rest)], Exit::Code(0));
-        assert_eq!(seen.ok, ok, "{rest}: {:?}", seen.reason);
+        let seen = conclude(Runtime::ClaudeCode, &[&result(fields)], Exit::Code(0));
+        assert_eq!(seen.ok, ok, "{fields}: {:?}", seen.reason);
         assert!(
-            !conclude(Runtime::ClaudeCode, &[&result(rest)], Exit::Code(143)).ok,
-            "{rest}"
+            !conclude(Runtime::ClaudeCode, &[&result(fields)], Exit::Code(143)).ok,
+            "{fields}"
         );
     }
 }
@@ -328,7 +328,7 @@ fn claude_code_events() {
 }
 
 #[test]
-fn vex_says_how_it_ended_twice() {
+fn vex_end_event_and_exit_code_must_agree() {
     let lines = [
         r#"{"v":1,"seq":1,"type":"session_start","session_id":"x","model":"m","version":"0.2.0"}"#,
         r#"{"v":1,"seq":2,"type":"tool_call","call_id":"c1","tool":"run_command","input":{"command":"ls"}}"#,
@@ -384,7 +384,7 @@ fn vex_says_how_it_ended_twice() {
 
 /// vex's own test has one of each of its events in a snapshot: what is added there must be known here.
 #[test]
-fn every_event_of_vex_is_known() {
+fn vex_events_are_all_known() {
     let snapshot = concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/../vex/src/events/snapshots/vex__events__tests__every_event_fits_the_schema_and_tells_no_secret.snap"
@@ -407,7 +407,7 @@ fn every_event_of_vex_is_known() {
 }
 
 #[test]
-fn json_lines_of_no_known_dialect() {
+fn generic_json_lines_are_read() {
     let mut any = adapter(&profile(Runtime::Command), None);
     let events = feed(
         any.as_mut(),
@@ -439,7 +439,7 @@ fn json_lines_of_no_known_dialect() {
 }
 
 #[test]
-fn generic_lines_are_green_only_without_an_error_at_the_end() {
+fn generic_json_lines_fail_on_a_final_error() {
     for (lines, ok) in [
         (vec![], true),
         (vec![r#"{"text":"hi"}"#], true),

@@ -94,7 +94,7 @@ fn environment(
         resume: None,
         budget: vik_core::limits::Limit::default(),
         in_sandbox: false,
-        asks,
+        interactive: asks,
         scope: None,
         is_root: nix::unistd::geteuid().is_root(),
         environment: &host.environment.shared(),

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::mpsc;
-use vik_agents::{Adapter, Ask, Opening, PreviousTotal, Verdict, Word};
+use vik_agents::{Adapter, AgentRequest, ApprovalRequest, InitialInput, PreviousTotal, Verdict};
 use vik_core::approval::{self, Answer, Call, Request, TIME_LIMIT};
 use vik_core::event::Event;
 use vik_core::ids::{IssueId, SessionId};
@@ -101,7 +101,7 @@ impl Waited {
 
 /// A call that waits for a person.
 struct Waiting {
-    ask: Ask,
+    ask: ApprovalRequest,
     request: Request,
 }
 
@@ -111,7 +111,7 @@ impl Work<'_> {
         let start = self.start();
         // vex keeps to a scope by itself; an agent that cannot ask is judged at its end.
         start.stage.asks_before_calls()
-            || (start.intent.scope.is_some() && vik_agents::keeps_to_scope_by_asking(&self.kept.profile))
+            || (start.intent.scope.is_some() && vik_agents::enforces_scope_interactively(&self.kept.profile))
     }
 
     /// The translator of the agent, whether it asks or not: an earlier daemon may have started it.
@@ -125,7 +125,7 @@ impl Work<'_> {
         let prompt = private::read(&self.files.prompt())
             .and_then(|text| String::from_utf8(text).map_err(std::io::Error::other))
             .map_err(|error| failed(format!("cannot read the prompt: {error}")))?;
-        let opening = Opening {
+        let opening = InitialInput {
             prompt: &prompt,
             workdir: &self.host().layout.issue_dir(&start.issue.id),
             resume: start
@@ -134,7 +134,8 @@ impl Work<'_> {
                 .map(|resume| resume.provider_session_id.as_str()),
             in_sandbox: self.sandbox_policy().is_some(),
         };
-        vik_agents::asking(profile, before, &opening).map_err(|error| failed(report::chain(&error)))
+        vik_agents::interactive_adapter(profile, before, &opening)
+            .map_err(|error| failed(report::chain(&error)))
     }
 
     /// The gate of an agent that was told to ask; `None` for any other.
@@ -169,11 +170,11 @@ impl Gate {
     pub(super) fn tend(&mut self, follower: &mut Follower) -> Result<(), FollowError> {
         for word in follower.take_requests() {
             match word {
-                Word::Send(line) => self.input.tell(&line).map_err(FollowError::Answer)?,
-                Word::Ask(ask) => self.ask(ask, follower)?,
-                Word::Withdraw { id } => self.withdraw(&id, follower)?,
-                Word::Close => self.input.end().map_err(FollowError::Answer)?,
-                Word::Broken(why) => return Err(FollowError::Broken(why)),
+                AgentRequest::Send(line) => self.input.tell(&line).map_err(FollowError::Answer)?,
+                AgentRequest::Approval(ask) => self.ask(ask, follower)?,
+                AgentRequest::Withdraw { id } => self.withdraw(&id, follower)?,
+                AgentRequest::Close => self.input.end().map_err(FollowError::Answer)?,
+                AgentRequest::ProtocolError(why) => return Err(FollowError::Broken(why)),
             }
         }
         let now = Timestamp::now();
@@ -217,8 +218,8 @@ impl Gate {
         self.waited.total(Timestamp::now())
     }
 
-    fn ask(&mut self, ask: Ask, follower: &mut Follower) -> Result<(), FollowError> {
-        if self.input.has(&ask.answered_by) {
+    fn ask(&mut self, ask: ApprovalRequest, follower: &mut Follower) -> Result<(), FollowError> {
+        if self.input.has(&ask.answer_prefix) {
             return Ok(());
         }
         let (call, outside) = self.placed(&ask);
@@ -276,7 +277,7 @@ impl Gate {
     }
 
     /// The call with its paths as those of the workspace, and a path that it would change out of scope.
-    fn placed(&self, ask: &Ask) -> (Call, Option<String>) {
+    fn placed(&self, ask: &ApprovalRequest) -> (Call, Option<String>) {
         let mut call = Call {
             paths: Vec::new(),
             ..ask.call.clone()
@@ -310,7 +311,7 @@ impl Gate {
     /// Tells the agent an answer.
     fn tell(
         &mut self,
-        ask: &Ask,
+        ask: &ApprovalRequest,
         call: &Call,
         answered: &Answered,
         follower: &Follower,
@@ -323,7 +324,12 @@ impl Gate {
         self.give(ask, Verdict::Refuse(&words), follower)
     }
 
-    fn give(&mut self, ask: &Ask, verdict: Verdict<'_>, follower: &Follower) -> Result<(), FollowError> {
+    fn give(
+        &mut self,
+        ask: &ApprovalRequest,
+        verdict: Verdict<'_>,
+        follower: &Follower,
+    ) -> Result<(), FollowError> {
         for line in follower.answer(ask, verdict) {
             self.input.tell(&line).map_err(FollowError::Answer)?;
         }

@@ -101,13 +101,13 @@ impl Scene {
     fn begin(&mut self) {
         let path = |name: &str| self.dir.path().join(name);
         let journal = Journal::open(&path("journal")).unwrap();
-        let opening = Opening {
+        let opening = InitialInput {
             prompt: "Do it.",
             workdir: &path("ws"),
             resume: None,
             in_sandbox: false,
         };
-        let adapter = vik_agents::asking(&profile(), None, &opening).unwrap();
+        let adapter = vik_agents::interactive_adapter(&profile(), None, &opening).unwrap();
         let log = SessionLog::reopen(&path("log")).unwrap();
         let live = Live::default();
         let kept = KeptOutput {

@@ -10,20 +10,20 @@ use vik_core::outcome::{FailureClass, Usage};
 use vik_core::workflow::AgentProfile;
 
 use super::control::{self, Control};
+use super::errors::{class_of_code, exit_code, failure_text};
 use super::line::{
     Block, Content, ControlLine, Denial, Line, Message, ModelUsage, RateLimitLine, RequestUsage, ResultLine,
     System, Task,
 };
 use super::requests::Requests;
-use super::words::{class_of, exit_code, failure_text};
-use crate::ask::{Ask, Verdict as Said, Word};
+use crate::request::{AgentRequest, ApprovalRequest, Verdict};
 use crate::state::Session;
 use crate::wire::{self, Kind, Text};
 use crate::{Adapter, Conclusion, Exit, PreviousTotal, Sink, classify, flags};
 
 /// What the last `result` line said.
 #[derive(Clone, Debug, Default)]
-struct Verdict {
+struct FinalResult {
     ok: bool,
     over_budget: bool,
     structured: Option<Box<RawValue>>,
@@ -33,16 +33,16 @@ struct Verdict {
 #[derive(Debug)]
 pub(crate) struct ClaudeCode {
     session: Session,
-    verdict: Option<Verdict>,
+    final_result: Option<FinalResult>,
     requests: Requests,
     /// What the conversation had used before.
     previous: PreviousTotal,
     /// Usage of the main conversation, summed over `result` lines.
     results: Usage,
     /// Whether the result has told the usage.
-    told: bool,
+    usage_reported: bool,
     /// Whether an API failure was already told as a fatal error.
-    told_fatal: bool,
+    fatal_reported: bool,
     /// Whether the provider said no for now.
     rejected: bool,
     /// When it will say yes again.
@@ -58,11 +58,11 @@ impl ClaudeCode {
         Self {
             previous: previous_total.unwrap_or_default(),
             session: Session::default(),
-            verdict: None,
+            final_result: None,
             requests: Requests::default(),
             results: Usage::default(),
-            told: false,
-            told_fatal: false,
+            usage_reported: false,
+            fatal_reported: false,
             rejected: false,
             resets_at: None,
             wants_result: flags::has(profile, &["json-schema"]),
@@ -71,7 +71,7 @@ impl ClaudeCode {
     }
 
     /// A session that asks before each call, and is told its prompt on its standard input.
-    pub(crate) fn asking(
+    pub(crate) fn interactive(
         profile: &AgentProfile,
         previous_total: Option<PreviousTotal>,
         prompt: &str,
@@ -89,22 +89,22 @@ impl ClaudeCode {
                     let main = parsed.parent_tool_use_id.is_none();
                     self.assistant(line, message, main, wire::text(parsed.error), sink);
                 }
-                None => wire::keep(line, sink),
+                None => wire::emit_unparsed(line, sink),
             },
             "user" => match parsed.message {
                 Some(message) => self.user(line, message, sink),
-                None => wire::keep(line, sink),
+                None => wire::emit_unparsed(line, sink),
             },
             "system" => self.system(line, &parsed, sink),
             "result" => self.result(line, sink),
             "rate_limit_event" => self.rate_limit(line, sink),
             kind if kind.starts_with("control_") => match &mut self.control {
-                Some(control) => control.hear(kind, line),
+                Some(control) => control.on_line(kind, line),
                 None => self.control(line, sink),
             },
             // Pieces of a message that comes whole afterwards, and signs of life.
             "stream_event" | "keep_alive" => {}
-            _ => wire::keep(line, sink),
+            _ => wire::emit_unparsed(line, sink),
         }
     }
 
@@ -120,8 +120,8 @@ impl ClaudeCode {
             return self.api_failure(line, &message, &class, sink);
         }
         if let (Some(id), Some(usage)) = (&message.id, message.usage)
-            && !self.told
-            && self.requests.saw(id.as_str(), usage.into())
+            && !self.usage_reported
+            && self.requests.record(id.as_str(), usage.into())
         {
             self.session.usage = self.requests.sum();
             sink(Event::TokenUsage {
@@ -130,8 +130,8 @@ impl ClaudeCode {
             });
         }
         match message.content {
-            Content::None => wire::keep(line, sink),
-            Content::Text(text) => self.said(text.0, main, sink),
+            Content::None => wire::emit_unparsed(line, sink),
+            Content::Text(text) => self.on_text(text.0, main, sink),
             Content::Blocks(blocks) => {
                 // No content is no event, and no line is lost.
                 let mut strange = blocks.is_empty();
@@ -139,36 +139,36 @@ impl ClaudeCode {
                     strange |= !self.block(block, main, sink);
                 }
                 if strange {
-                    wire::keep(line, sink);
+                    wire::emit_unparsed(line, sink);
                 }
             }
         }
     }
 
-    fn said(&mut self, text: Cow<'_, str>, main: bool, sink: &mut Sink<'_>) {
-        self.session.progress();
+    fn on_text(&mut self, text: Cow<'_, str>, main: bool, sink: &mut Sink<'_>) {
+        self.session.clear_fault();
         if main {
-            self.session.say(&text);
+            self.session.set_last_message(&text);
         }
-        self.session.does("writing");
+        self.session.set_activity("writing");
         sink(Event::Message { text });
     }
 
     /// Whether the block is known.
     fn block(&mut self, block: Block<'_>, main: bool, sink: &mut Sink<'_>) -> bool {
         match (block.kind.as_str(), block.text, block.thinking) {
-            ("text", Some(text), _) => self.said(text.0, main, sink),
+            ("text", Some(text), _) => self.on_text(text.0, main, sink),
             ("thinking", _, Some(thinking)) => {
-                self.session.does("thinking");
+                self.session.set_activity("thinking");
                 sink(Event::Reasoning { text: thinking.0 });
             }
             ("tool_use" | "server_tool_use" | "mcp_tool_use", ..) => {
                 let (Some(id), Some(name)) = (block.id, block.name) else {
                     return false;
                 };
-                self.session.progress();
+                self.session.clear_fault();
                 self.session.open.open(id.as_str());
-                self.session.does_tool(name.as_str(), block.input);
+                self.session.set_tool_activity(name.as_str(), block.input);
                 sink(Event::ToolCall {
                     call_id: id.0,
                     tool: name.0,
@@ -182,7 +182,7 @@ impl ClaudeCode {
                 if let Some(control) = &mut self.control
                     && kind == "tool_result"
                 {
-                    control.result(id.as_str(), is_error, block.content);
+                    control.on_tool_result(id.as_str(), is_error, block.content);
                 }
                 sink(Event::ToolResult {
                     call_id: id.0,
@@ -206,10 +206,10 @@ impl ClaudeCode {
                 .unwrap_or(class),
             Content::None => class,
         };
-        let failure_class = class_of(class, None, text);
-        self.session.fault(text, failure_class, None);
-        self.session.does("failed");
-        self.told_fatal = true;
+        let failure_class = class_of_code(class, None, text);
+        self.session.record_fault(text, failure_class, None);
+        self.session.set_activity("failed");
+        self.fatal_reported = true;
         let message = Cow::Borrowed(text);
         sink(Event::Error {
             message,
@@ -218,13 +218,13 @@ impl ClaudeCode {
             http_status: None,
         });
         if text == class {
-            wire::keep(line, sink);
+            wire::emit_unparsed(line, sink);
         }
     }
 
     fn user<'a>(&mut self, line: &'a str, message: Message<'a>, sink: &mut Sink<'_>) {
         let Content::Blocks(blocks) = message.content else {
-            return wire::keep(line, sink);
+            return wire::emit_unparsed(line, sink);
         };
         let mut strange = blocks.is_empty();
         for block in blocks {
@@ -232,9 +232,9 @@ impl ClaudeCode {
             let is_result = block.kind.as_str().ends_with("tool_result");
             strange |= !(is_result && self.block(block, true, sink));
         }
-        self.session.does("thinking");
+        self.session.set_activity("thinking");
         if strange {
-            wire::keep(line, sink);
+            wire::emit_unparsed(line, sink);
         }
     }
 
@@ -245,7 +245,7 @@ impl ClaudeCode {
             return;
         }
         let Ok(system) = serde_json::from_str::<System<'a>>(line) else {
-            return wire::keep(line, sink);
+            return wire::emit_unparsed(line, sink);
         };
         match subtype {
             // What the lines about each task say, too.
@@ -262,9 +262,9 @@ impl ClaudeCode {
                 // It comes again with each message of a longer conversation.
                 let id = parsed.session_id.as_ref().map(|id| id.0.clone());
                 if let Some(id) = &id {
-                    self.session.identify(id);
+                    self.session.set_id(id);
                 }
-                self.session.does("thinking");
+                self.session.set_activity("thinking");
                 sink(Event::SessionStarted {
                     provider_session_id: id,
                     agent_version: system.claude_code_version.map(|version| version.0),
@@ -284,9 +284,10 @@ impl ClaudeCode {
                     system.max_retries.unwrap_or(0),
                     system.retry_delay_ms.unwrap_or(0.0)
                 );
-                let failure_class = class_of(class, system.error_status, "");
-                if !self.told_fatal {
-                    self.session.fault(&message, failure_class, system.error_status);
+                let failure_class = class_of_code(class, system.error_status, "");
+                if !self.fatal_reported {
+                    self.session
+                        .record_fault(&message, failure_class, system.error_status);
                 }
                 sink(Event::Error {
                     message: Cow::Owned(message),
@@ -306,7 +307,7 @@ impl ClaudeCode {
                 let failure_class = if refused { Some(FailureClass::Model) } else { None };
                 let message = message.unwrap_or(Cow::Borrowed(otherwise));
                 if refused {
-                    self.session.fault(&message, failure_class, None);
+                    self.session.record_fault(&message, failure_class, None);
                 }
                 sink(Event::Error {
                     message,
@@ -317,15 +318,15 @@ impl ClaudeCode {
             }
             subtype if subtype.starts_with("task_") => {
                 let patched = system.patch.and_then(|patch| patch.status);
-                let word = Cow::Borrowed(subtype.trim_start_matches("task_"));
-                let status = system.status.or(patched).map_or(word, |status| status.0);
+                let event = Cow::Borrowed(subtype.trim_start_matches("task_"));
+                let status = system.status.or(patched).map_or(event, |status| status.0);
                 sink(Event::Subagent {
                     id: system.task_id.map(|id| id.0),
                     status,
                     description: system.description.or(system.summary).map(|text| text.0),
                 });
             }
-            _ => wire::keep(line, sink),
+            _ => wire::emit_unparsed(line, sink),
         }
     }
 
@@ -334,7 +335,7 @@ impl ClaudeCode {
             rate_limit_info: info,
         }) = serde_json::from_str(line)
         else {
-            return wire::keep(line, sink);
+            return wire::emit_unparsed(line, sink);
         };
         self.rejected = info
             .status
@@ -363,25 +364,29 @@ impl ClaudeCode {
                     detail: wire::present(request.input).map(|input| Cow::Borrowed(input.get())),
                 });
             }
-            _ => wire::keep(line, sink),
+            _ => wire::emit_unparsed(line, sink),
         }
     }
 
     fn result(&mut self, line: &str, sink: &mut Sink<'_>) {
         let Ok(result) = serde_json::from_str::<ResultLine<'_>>(line) else {
-            return wire::keep(line, sink);
+            return wire::emit_unparsed(line, sink);
         };
         if let Some(id) = wire::text(result.session_id) {
-            self.session.identify(&id);
+            self.session.set_id(&id);
         }
         self.session.open.clear();
-        self.account(&result, sink);
+        self.record_usage(&result, sink);
         if let Some(control) = &mut self.control {
-            control.done();
+            control.on_turn_end();
         }
         for denial in wire::read::<Vec<Denial<'_>>>(result.permission_denials).unwrap_or_default() {
             let id = wire::text(denial.tool_use_id).unwrap_or_default();
-            if self.control.as_ref().is_some_and(|control| control.refused(&id)) {
+            if self
+                .control
+                .as_ref()
+                .is_some_and(|control| control.is_refused(&id))
+            {
                 continue;
             }
             sink(Event::Approval {
@@ -404,21 +409,21 @@ impl ClaudeCode {
         let stop = wire::text(result.stop_reason).unwrap_or(Cow::Borrowed(""));
         let text = wire::text(result.result);
         let structured = wire::present(result.structured_output);
-        let words = if ok || subtype == "success" {
+        let reasons = if ok || subtype == "success" {
             [&terminal, &stop, &subtype]
         } else {
             [&subtype, &terminal, &stop]
         };
-        let reason = words
+        let reason = reasons
             .into_iter()
-            .find(|word| !word.is_empty())
-            .map(|word| Cow::Borrowed(&**word));
+            .find(|reason| !reason.is_empty())
+            .map(|reason| Cow::Borrowed(&**reason));
         if ok {
             if let Some(text) = &text {
-                self.session.say(text);
+                self.session.set_last_message(text);
             }
             self.session.fault = None;
-            self.session.does("done");
+            self.session.set_activity("done");
             let message = self.session.last_message().map(Cow::Borrowed);
             sink(Event::Completed {
                 ok,
@@ -429,9 +434,9 @@ impl ClaudeCode {
         } else {
             let message = failure_text(&result, text.as_deref(), &subtype);
             let class = self.failure_class(status, &message, &terminal, &stop, &subtype);
-            self.session.fault(&message, class, status);
-            self.session.does("failed");
-            if !self.told_fatal {
+            self.session.record_fault(&message, class, status);
+            self.session.set_activity("failed");
+            if !self.fatal_reported {
                 let message = Cow::Borrowed(&*message);
                 sink(Event::Error {
                     message,
@@ -448,9 +453,9 @@ impl ClaudeCode {
                 reason,
             });
         }
-        self.told_fatal = false;
+        self.fatal_reported = false;
         let structured = structured.map(ToOwned::to_owned);
-        self.verdict = Some(Verdict {
+        self.final_result = Some(FinalResult {
             ok,
             over_budget,
             structured,
@@ -458,7 +463,7 @@ impl ClaudeCode {
     }
 
     /// Takes over the figures of a result line.
-    fn account(&mut self, result: &ResultLine<'_>, sink: &mut Sink<'_>) {
+    fn record_usage(&mut self, result: &ResultLine<'_>, sink: &mut Sink<'_>) {
         // `modelUsage` is of the whole process so far, `usage` of one message each. What the result says replaces the sum
         // over the requests seen, also where it is less.
         let main = wire::read::<RequestUsage>(result.usage).map(Usage::from);
@@ -467,13 +472,13 @@ impl ClaudeCode {
         let before = models
             .filter(|total| {
                 self.requests
-                    .leave_room(*total, self.results, self.previous.usage)
+                    .total_includes_previous(*total, self.results, self.previous.usage)
             })
             .map(|_| self.previous)
             .unwrap_or_default();
         if let Some(figures) = models.or(main.map(|_| self.results)) {
             self.session.usage = figures.since(before.usage);
-            self.told = true;
+            self.usage_reported = true;
         }
         if let Some(cost) = wire::read::<f64>(result.total_cost_usd) {
             self.session.cost_usd = Some((cost - before.cost_usd).max(0.0));
@@ -500,15 +505,15 @@ impl ClaudeCode {
             return Some(FailureClass::Agent);
         }
         // What the CLI called it on the line before is the surest, after the status.
-        let told = self
+        let reported = self
             .session
             .fault
             .as_ref()
-            .filter(|_| self.told_fatal)
+            .filter(|_| self.fatal_reported)
             .and_then(|fault| fault.class);
         let class = match status {
-            Some(_) => classify::error(status, message).or(told),
-            None => told.or_else(|| classify::error(None, message)),
+            Some(_) => classify::class_of_error(status, message).or(reported),
+            None => reported.or_else(|| classify::class_of_error(None, message)),
         };
         class
             .or_else(|| (stop == "refusal").then_some(FailureClass::Model))
@@ -516,15 +521,15 @@ impl ClaudeCode {
     }
 
     /// A line that does not have the shape of its kind. A result must still be one.
-    fn misshapen(&mut self, line: &str, sink: &mut Sink<'_>) {
+    fn on_malformed(&mut self, line: &str, sink: &mut Sink<'_>) {
         match wire::object::<Kind<'_>>(line) {
             Some(kind) if kind.kind.as_str() == "result" => self.result(line, sink),
             Some(kind) if kind.kind.as_str().starts_with("control_") && self.control.is_some() => {
                 if let Some(control) = &mut self.control {
-                    control.hear(kind.kind.as_str(), line);
+                    control.on_line(kind.kind.as_str(), line);
                 }
             }
-            _ => wire::keep(line, sink),
+            _ => wire::emit_unparsed(line, sink),
         }
     }
 }
@@ -537,25 +542,25 @@ impl Adapter for ClaudeCode {
         }
         match wire::object::<Line<'_>>(&text) {
             Some(parsed) => self.parsed(&text, parsed, sink),
-            None => self.misshapen(&text, sink),
+            None => self.on_malformed(&text, sink),
         }
     }
 
     fn conclude(&mut self, exit: Exit, stderr_tail: &str) -> Conclusion {
         self.session.open.clear();
-        let Some(verdict) = self.verdict.take() else {
+        let Some(final_result) = self.final_result.take() else {
             return self
                 .session
                 .failed(exit, stderr_tail, "Claude Code ended without a result");
         };
-        let mut conclusion = if !verdict.ok || !exit.is_zero() {
+        let mut conclusion = if !final_result.ok || !exit.is_zero() {
             self.session.failed(
                 exit,
                 stderr_tail,
                 "Claude Code told a result, yet did not end well",
             )
-        } else if self.wants_result && verdict.structured.is_none() {
-            self.session.fault(
+        } else if self.wants_result && final_result.structured.is_none() {
+            self.session.record_fault(
                 "Claude Code gave no structured output, though `json-schema` asks for it",
                 None,
                 None,
@@ -564,11 +569,11 @@ impl Adapter for ClaudeCode {
         } else {
             self.session.succeeded()
         };
-        conclusion.over_budget = verdict.over_budget;
+        conclusion.over_budget = final_result.over_budget;
         if conclusion.failure_class == Some(FailureClass::RateLimit) {
             conclusion.resets_at = self.resets_at;
         }
-        conclusion.result = verdict.structured;
+        conclusion.result = final_result.structured;
         conclusion
     }
 
@@ -584,11 +589,14 @@ impl Adapter for ClaudeCode {
         self.session.activity()
     }
 
-    fn words(&mut self) -> Vec<Word> {
-        self.control.as_mut().map(Control::take).unwrap_or_default()
+    fn take_requests(&mut self) -> Vec<AgentRequest> {
+        self.control
+            .as_mut()
+            .map(Control::take_requests)
+            .unwrap_or_default()
     }
 
-    fn answer(&self, ask: &Ask, verdict: Said<'_>) -> Vec<String> {
+    fn answer(&self, ask: &ApprovalRequest, verdict: Verdict<'_>) -> Vec<String> {
         vec![control::answer(ask, verdict)]
     }
 }

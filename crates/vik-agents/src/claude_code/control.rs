@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use vik_core::approval::Call;
 
-use crate::ask::{Ask, Verdict, Word, quoted};
+use crate::request::{AgentRequest, ApprovalRequest, Verdict, json_string};
 use crate::wire::{self, Text};
 
 /// The request by which Claude Code is told of the hook.
@@ -30,13 +30,13 @@ const READERS: [&str; 6] = ["Glob", "Grep", "LS", "NotebookRead", "Read", "Skill
 /// The side of the conversation that is about calls.
 #[derive(Debug)]
 pub(super) struct Control {
-    words: Vec<Word>,
+    requests: Vec<AgentRequest>,
     /// Told once the hook is there.
     prompt: Option<String>,
     /// The calls that were asked about and have no result yet.
-    asked: HashSet<String>,
+    asked_calls: HashSet<String>,
     /// Those that Vik refused: Claude Code tells them again at its end.
-    refused: HashSet<String>,
+    refused_calls: HashSet<String>,
     closed: bool,
     /// How many sub-agents run in the background.
     background_agents: usize,
@@ -122,65 +122,65 @@ impl Control {
             HOOK_TIMEOUT = HOOK_TIMEOUT,
         );
         Self {
-            words: vec![Word::Send(init)],
+            requests: vec![AgentRequest::Send(init)],
             prompt: Some(prompt.to_owned()),
-            asked: HashSet::new(),
-            refused: HashSet::new(),
+            asked_calls: HashSet::new(),
+            refused_calls: HashSet::new(),
             closed: false,
             background_agents: 0,
         }
     }
 
-    pub(super) fn take(&mut self) -> Vec<Word> {
-        std::mem::take(&mut self.words)
+    pub(super) fn take_requests(&mut self) -> Vec<AgentRequest> {
+        std::mem::take(&mut self.requests)
     }
 
     /// Takes in a line about control.
-    pub(super) fn hear(&mut self, kind: &str, line: &str) {
-        let heard = match kind {
+    pub(super) fn on_line(&mut self, kind: &str, line: &str) {
+        let handled = match kind {
             "control_request" => self.request(line),
             "control_response" => self.response(line),
             "control_cancel_request" => self.cancel(line),
             _ => Some(()),
         };
-        if heard.is_none() {
+        if handled.is_none() {
             // Whoever waits for an answer that cannot be given would wait for ever, or go on without one.
-            self.broken(format!(
+            self.protocol_error(format!(
                 "a line of Claude Code's control protocol is not understood ({kind})"
             ));
         }
     }
 
-    fn broken(&mut self, why: String) {
-        self.words.push(Word::Broken(why));
+    fn protocol_error(&mut self, why: String) {
+        self.requests.push(AgentRequest::ProtocolError(why));
     }
 
     fn request(&mut self, line: &str) -> Option<()> {
         let request: Request<'_> = wire::object(line)?;
         let id = request.request_id.as_str();
         match request.request.subtype.as_str() {
-            "hook_callback" => match question(id, request.request.input) {
+            "hook_callback" => match approval_request(id, request.request.input) {
                 Some((ask, call_id)) => {
-                    self.asked.insert(call_id);
-                    self.words.push(Word::Ask(ask));
+                    self.asked_calls.insert(call_id);
+                    self.requests.push(AgentRequest::Approval(ask));
                 }
                 // Refused, since nobody could say what it is.
-                None => self.words.push(Word::Send(refusal(
+                None => self.requests.push(AgentRequest::Send(refusal(
                     id,
                     "nobody can tell what this call would do.",
                 ))),
             },
             // What the permission mode does not allow is refused, as where nobody is asked.
             "can_use_tool" => {
-                let words = quoted("The permissions of this session do not allow this, and nobody is there to be asked.");
-                let head = success(id);
-                self.words.push(Word::Send(format!(
-                    r#"{head},"response":{{"behavior":"deny","message":{words}}}}}}}"#
+                let message = json_string("The permissions of this session do not allow this, and nobody is there to be asked.");
+                let head = success_prefix(id);
+                self.requests.push(AgentRequest::Send(format!(
+                    r#"{head},"response":{{"behavior":"deny","message":{message}}}}}}}"#
                 )));
             }
-            _ => self.words.push(Word::Send(format!(
+            _ => self.requests.push(AgentRequest::Send(format!(
                 r#"{{"type":"control_response","response":{{"subtype":"error","request_id":{},"error":"Vik does not do that"}}}}"#,
-                quoted(id)
+                json_string(id)
             ))),
         }
         Some(())
@@ -193,15 +193,15 @@ impl Control {
         }
         if response.subtype.as_str() != "success" {
             let why = wire::text(response.error).unwrap_or_default();
-            self.broken(format!(
+            self.protocol_error(format!(
                 "Claude Code did not take the hook that asks before each call: {why}"
             ));
             return Some(());
         }
         if let Some(prompt) = self.prompt.take() {
-            self.words.push(Word::Send(format!(
+            self.requests.push(AgentRequest::Send(format!(
                 r#"{{"type":"user","message":{{"role":"user","content":{}}}}}"#,
-                quoted(&prompt)
+                json_string(&prompt)
             )));
         }
         Some(())
@@ -209,28 +209,28 @@ impl Control {
 
     fn cancel(&mut self, line: &str) -> Option<()> {
         let cancel: Cancel<'_> = wire::object(line)?;
-        self.words.push(Word::Withdraw {
+        self.requests.push(AgentRequest::Withdraw {
             id: cancel.request_id.0.into_owned(),
         });
         Some(())
     }
 
     /// A call has ended.
-    pub(super) fn result(&mut self, call_id: &str, is_error: bool, content: Option<&RawValue>) {
-        let asked = self.asked.remove(call_id);
+    pub(super) fn on_tool_result(&mut self, call_id: &str, is_error: bool, content: Option<&RawValue>) {
+        let asked = self.asked_calls.remove(call_id);
         if asked && is_error && wire::text(content).is_some_and(|text| text.starts_with(REFUSED)) {
-            self.refused.insert(call_id.to_owned());
+            self.refused_calls.insert(call_id.to_owned());
         }
         if !asked && !is_error {
-            self.broken(format!(
+            self.protocol_error(format!(
                 "the call {call_id} ran, and Vik was not asked: this Claude Code does not call its hooks"
             ));
         }
     }
 
     /// Whether a denial that Claude Code tells at its end is one of Vik's own, which is told already.
-    pub(super) fn refused(&self, call_id: &str) -> bool {
-        self.refused.contains(call_id)
+    pub(super) fn is_refused(&self, call_id: &str) -> bool {
+        self.refused_calls.contains(call_id)
     }
 
     /// Takes in how many sub-agents run in the background: 2.1.330 ends its turn without waiting for them, and takes another
@@ -240,65 +240,65 @@ impl Control {
     }
 
     /// The turn is over. Sub-agents that still run ask about their calls as well, so they keep the input open.
-    pub(super) fn done(&mut self) {
+    pub(super) fn on_turn_end(&mut self) {
         if !self.closed && self.background_agents == 0 {
             self.closed = true;
-            self.words.push(Word::Close);
+            self.requests.push(AgentRequest::Close);
         }
     }
 }
 
 /// The line that gives a verdict.
-pub(super) fn answer(ask: &Ask, verdict: Verdict<'_>) -> String {
+pub(super) fn answer(ask: &ApprovalRequest, verdict: Verdict<'_>) -> String {
     match verdict {
-        Verdict::Allow => format!(r#"{},"response":{{"continue":true}}}}}}"#, ask.answered_by),
-        Verdict::Refuse(words) => refusal(&ask.id, words),
+        Verdict::Allow => format!(r#"{},"response":{{"continue":true}}}}}}"#, ask.answer_prefix),
+        Verdict::Refuse(message) => refusal(&ask.id, message),
     }
 }
 
-fn refusal(id: &str, words: &str) -> String {
+fn refusal(id: &str, message: &str) -> String {
     format!(
         concat!(
             r#"{},"response":{{"hookSpecificOutput":{{"hookEventName":"PreToolUse","permissionDecision":"deny","#,
             r#""permissionDecisionReason":{}}}}}}}}}"#
         ),
-        success(id),
-        quoted(&format!("{REFUSED}{words}"))
+        success_prefix(id),
+        json_string(&format!("{REFUSED}{message}"))
     )
 }
 
 /// How a good answer to a request begins.
-fn success(id: &str) -> String {
+fn success_prefix(id: &str) -> String {
     format!(
         r#"{{"type":"control_response","response":{{"subtype":"success","request_id":{}"#,
-        quoted(id)
+        json_string(id)
     )
 }
 
 /// The question of a hook, and the call that it is about.
-fn question(id: &str, input: Option<&RawValue>) -> Option<(Ask, String)> {
+fn approval_request(id: &str, input: Option<&RawValue>) -> Option<(ApprovalRequest, String)> {
     let input: HookInput<'_> = wire::object(input?.get())?;
     if input.hook_event_name.as_str() != "PreToolUse" {
         return None;
     }
     let tool = input.tool_name.0.into_owned();
-    let told: ToolInput<'_> = wire::object(input.tool_input.get())?;
+    let tool_input: ToolInput<'_> = wire::object(input.tool_input.get())?;
     // What is no text is judged as it is written.
     let text = |field: Option<&RawValue>| {
         let raw = wire::present(field)?;
         Some(wire::text(Some(raw)).map_or_else(|| raw.get().to_owned(), Into::into))
     };
-    let paths = [told.file_path, told.notebook_path, told.path];
-    let ask = Ask {
+    let paths = [tool_input.file_path, tool_input.notebook_path, tool_input.path];
+    let ask = ApprovalRequest {
         id: id.to_owned(),
         // A tool of a server's may mean anything by a path.
         writes: !READERS.contains(&tool.as_str()) && !tool.starts_with("mcp__"),
         call: Call {
             tool,
-            command: text(told.command),
+            command: text(tool_input.command),
             paths: paths.into_iter().filter_map(text).collect(),
         },
-        answered_by: success(id),
+        answer_prefix: success_prefix(id),
     };
     Some((ask, input.tool_use_id.0.into_owned()))
 }

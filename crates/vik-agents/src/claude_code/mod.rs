@@ -16,48 +16,48 @@
 
 mod adapter;
 mod control;
+mod errors;
 mod line;
 mod requests;
-mod words;
 
 pub(crate) use adapter::ClaudeCode;
 use vik_core::money::MicroUsd;
 use vik_core::workflow::{AgentProfile, ArgValue, Permission};
 
 use crate::environment::environment;
-use crate::flags::{Fixed, Rules, has, own_flags};
+use crate::flags::{FlagRules, ReservedFlag, has, own_flags};
 use crate::{Launch, LaunchContext, LaunchError, path_text, valid_session_id};
 
-const RULES: Rules = Rules {
-    fixed: &[
-        Fixed {
+const RULES: FlagRules = FlagRules {
+    reserved: &[
+        ReservedFlag {
             names: &["print", "p"],
-            same: Some("true"),
+            accepted_value: Some("true"),
             instead: "Vik sets it",
         },
-        Fixed {
+        ReservedFlag {
             names: &["verbose"],
-            same: Some("true"),
+            accepted_value: Some("true"),
             instead: "Vik sets it",
         },
-        Fixed {
+        ReservedFlag {
             names: &["output-format"],
-            same: Some("stream-json"),
+            accepted_value: Some("stream-json"),
             instead: "Vik reads Claude Code's `stream-json`",
         },
-        Fixed {
+        ReservedFlag {
             names: &["input-format"],
-            same: Some("text"),
+            accepted_value: Some("text"),
             instead: "Vik gives the prompt as text",
         },
-        Fixed {
+        ReservedFlag {
             names: &["model"],
-            same: None,
+            accepted_value: None,
             instead: "the profile's `model` names it",
         },
-        Fixed {
+        ReservedFlag {
             names: &["session-id", "resume", "r", "continue", "c", "fork-session"],
-            same: None,
+            accepted_value: None,
             instead: "Vik chooses which conversation goes on",
         },
     ],
@@ -89,9 +89,9 @@ pub(crate) fn launch(cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {
         runtime: "claude_code",
     })?;
     let own = own_flags(profile, &RULES)?;
-    if cx.asks && has(profile, &["bare"]) {
+    if cx.interactive && has(profile, &["bare"]) {
         // Measured: it leaves the hook out, and each call runs unasked.
-        return Err(LaunchError::Unaskable {
+        return Err(LaunchError::NotInteractive {
             runtime: "claude_code",
             why: "`args.bare` leaves out its hooks",
         });
@@ -123,7 +123,7 @@ pub(crate) fn launch(cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {
     argv.extend(own.argv);
     let mut push = |args: &[&str]| argv.extend(args.iter().map(|arg| (*arg).to_owned()));
     push(&["--verbose", "--output-format", "stream-json", "--model", model]);
-    if cx.asks {
+    if cx.interactive {
         push(&["--input-format", "stream-json"]);
     }
     if !own.permission {
@@ -153,7 +153,7 @@ pub(crate) fn launch(cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {
         None => push(&["--session-id", &cx.session_id.to_string()]),
     }
     let mut env = environment(cx, &set);
-    if cx.asks {
+    if cx.interactive {
         // Says the same as `--bare`.
         env.remove("CLAUDE_CODE_SIMPLE");
     }

@@ -15,7 +15,7 @@ impl Requests {
     const RECENT: usize = 8;
 
     /// Whether the sum changed. Every line of one message repeats its usage.
-    pub(super) fn saw(&mut self, message_id: &str, usage: Usage) -> bool {
+    pub(super) fn record(&mut self, message_id: &str, usage: Usage) -> bool {
         let key = hash(message_id);
         if let Some((_, seen)) = self.recent.iter_mut().rev().find(|(id, _)| *id == key) {
             let changed = usage.total() > seen.total();
@@ -35,7 +35,7 @@ impl Requests {
     /// Whether a total of the process has the usage of the conversation's earlier processes in it. Claude Code 2.1.330 begins
     /// with what the process before it saved, which one that was killed does not do; 2.1.197 always begins at 0. So the
     /// figures decide: there must be room for the usage before, beside all that this process was seen to use.
-    pub(super) fn leave_room(&self, total: Usage, results: Usage, previous: Usage) -> bool {
+    pub(super) fn total_includes_previous(&self, total: Usage, results: Usage, previous: Usage) -> bool {
         let seen = self.sum();
         let figures: [fn(Usage) -> u64; 4] = [
             |usage| usage.input_tokens,
@@ -74,21 +74,21 @@ mod tests {
     }
 
     #[test]
-    fn each_message_counts_once_however_many_lines_it_has() {
+    fn request_usage_counts_each_message_once() {
         let mut requests = Requests::default();
-        assert!(requests.saw("a", input(5)));
-        assert!(requests.saw("b", input(7)));
-        assert!(!requests.saw("a", input(5)), "the same message again");
+        assert!(requests.record("a", input(5)));
+        assert!(requests.record("b", input(7)));
+        assert!(!requests.record("a", input(5)), "the same message again");
         assert_eq!(requests.sum(), input(12));
-        assert!(requests.saw("a", input(6)), "it grew");
+        assert!(requests.record("a", input(6)), "it grew");
         assert_eq!(requests.sum(), input(13));
     }
 
     #[test]
-    fn old_messages_stay_in_the_sum() {
+    fn request_usage_keeps_old_messages_in_the_sum() {
         let mut requests = Requests::default();
         for n in 0..100 {
-            requests.saw(&format!("message {n}"), input(1));
+            requests.record(&format!("message {n}"), input(1));
         }
         assert_eq!(requests.sum(), input(100));
     }

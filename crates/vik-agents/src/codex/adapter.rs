@@ -27,7 +27,7 @@ pub(crate) struct Codex {
     session: Session,
     turn: Turn,
     /// What the thread had used before this attempt.
-    before: Usage,
+    previous_usage: Usage,
     /// Whether `--output-schema` asks for a structured answer, which Codex does not check.
     wants_result: bool,
 }
@@ -37,7 +37,7 @@ impl Codex {
         Self {
             session: Session::default(),
             turn: Turn::Open,
-            before: previous_total.unwrap_or_default().usage,
+            previous_usage: previous_total.unwrap_or_default().usage,
             wants_result: flags::has(profile, &["output-schema"]),
         }
     }
@@ -46,15 +46,15 @@ impl Codex {
         match (parsed.kind.as_str(), parsed.item) {
             ("item.completed", Some(item)) => self.item_completed(line, item, sink),
             ("item.started", Some(item)) => self.item_started(line, &item, sink),
-            ("thread.started", _) => self.begun(parsed.thread_id.map(|id| id.0), sink),
+            ("thread.started", _) => self.on_thread_started(parsed.thread_id.map(|id| id.0), sink),
             ("turn.started", _) => {
                 // It says nothing but that there is a turn.
                 self.turn = Turn::Open;
-                self.session.does("thinking");
+                self.session.set_activity("thinking");
             }
             ("turn.completed", _) => {
                 if let Some(usage) = parsed.usage {
-                    self.account(usage.into(), sink);
+                    self.record_usage(usage.into(), sink);
                 }
                 self.completed(sink);
             }
@@ -72,18 +72,18 @@ impl Codex {
                     .map(|text| text.0)
                     .or_else(|| wire::text(parsed.error));
                 let Some(text) = text else {
-                    return wire::keep(line, sink);
+                    return wire::emit_unparsed(line, sink);
                 };
                 self.error(text, sink);
             }
-            _ => wire::keep(line, sink),
+            _ => wire::emit_unparsed(line, sink),
         }
     }
 
     /// The thread is there.
-    pub(super) fn begun(&mut self, id: Option<Cow<'_, str>>, sink: &mut Sink<'_>) {
+    pub(super) fn on_thread_started(&mut self, id: Option<Cow<'_, str>>, sink: &mut Sink<'_>) {
         if let Some(id) = &id {
-            self.session.identify(id);
+            self.session.set_id(id);
         }
         sink(Event::SessionStarted {
             provider_session_id: id,
@@ -93,11 +93,15 @@ impl Codex {
     }
 
     /// Takes in the total of the thread.
-    pub(super) fn account(&mut self, total: Usage, sink: &mut Sink<'_>) {
+    pub(super) fn record_usage(&mut self, total: Usage, sink: &mut Sink<'_>) {
         // A total below the one before belongs to another thread.
-        let fresh =
-            total.input_tokens < self.before.input_tokens || total.output_tokens < self.before.output_tokens;
-        self.session.usage = if fresh { total } else { total.since(self.before) };
+        let fresh = total.input_tokens < self.previous_usage.input_tokens
+            || total.output_tokens < self.previous_usage.output_tokens;
+        self.session.usage = if fresh {
+            total
+        } else {
+            total.since(self.previous_usage)
+        };
         sink(Event::TokenUsage {
             usage: self.session.usage,
             cost_usd: None,
@@ -108,7 +112,7 @@ impl Codex {
     pub(super) fn completed(&mut self, sink: &mut Sink<'_>) {
         self.turn = Turn::Completed;
         self.session.open.clear();
-        self.session.does("done");
+        self.session.set_activity("done");
         let message = self.session.last_message().map(Cow::Borrowed);
         let reason = Some(Cow::Borrowed("turn.completed"));
         sink(Event::Completed {
@@ -120,16 +124,21 @@ impl Codex {
     }
 
     pub(super) fn failed(&mut self, message: &str, sink: &mut Sink<'_>) {
-        self.failed_as(message, None, sink);
+        self.failed_with_class(message, None, sink);
     }
 
     /// [`failed`](Self::failed), where its class is told, too.
-    pub(super) fn failed_as(&mut self, message: &str, class: Option<FailureClass>, sink: &mut Sink<'_>) {
+    pub(super) fn failed_with_class(
+        &mut self,
+        message: &str,
+        class: Option<FailureClass>,
+        sink: &mut Sink<'_>,
+    ) {
         self.turn = Turn::Failed;
         self.session.open.clear();
-        self.session.does("failed");
-        let failure_class = class.or_else(|| classify::error(None, message));
-        self.session.fault(message, failure_class, None);
+        self.session.set_activity("failed");
+        let failure_class = class.or_else(|| classify::class_of_error(None, message));
+        self.session.record_fault(message, failure_class, None);
         sink(Event::Error {
             message: Cow::Borrowed(message),
             fatal: true,
@@ -146,18 +155,18 @@ impl Codex {
 
     /// An error that is not, or not yet, the last word.
     fn error(&mut self, message: Cow<'_, str>, sink: &mut Sink<'_>) {
-        self.error_of(message, None, sink);
+        self.error_with_class(message, None, sink);
     }
 
     /// [`error`](Self::error), where its class is told, too.
-    pub(super) fn error_of(
+    pub(super) fn error_with_class(
         &mut self,
         message: Cow<'_, str>,
         class: Option<FailureClass>,
         sink: &mut Sink<'_>,
     ) {
-        let failure_class = class.or_else(|| classify::error(None, &message));
-        self.session.fault(&message, failure_class, None);
+        let failure_class = class.or_else(|| classify::class_of_error(None, &message));
+        self.session.record_fault(&message, failure_class, None);
         sink(Event::Error {
             message,
             fatal: false,
@@ -168,16 +177,16 @@ impl Codex {
 
     pub(super) fn item_started<'a>(&mut self, line: &'a str, item: &Item<'a>, sink: &mut Sink<'_>) {
         match tool(item) {
-            Some(tool) => self.opened(item, tool, sink),
-            None => wire::keep(line, sink),
+            Some(tool) => self.on_tool_opened(item, tool, sink),
+            None => wire::emit_unparsed(line, sink),
         }
     }
 
-    fn opened<'a>(&mut self, item: &Item<'a>, tool: Cow<'a, str>, sink: &mut Sink<'_>) {
+    fn on_tool_opened<'a>(&mut self, item: &Item<'a>, tool: Cow<'a, str>, sink: &mut Sink<'_>) {
         let input = input(item);
-        self.session.does_tool(&tool, input);
+        self.session.set_tool_activity(&tool, input);
         let call_id = id(item);
-        self.session.progress();
+        self.session.clear_fault();
         self.session.open.open(&call_id);
         sink(Event::ToolCall { call_id, tool, input });
     }
@@ -185,13 +194,13 @@ impl Codex {
     pub(super) fn item_completed<'a>(&mut self, line: &'a str, item: Item<'a>, sink: &mut Sink<'_>) {
         match (item.kind.as_str(), item.text, item.message) {
             ("agent_message", Some(text), _) => {
-                self.session.progress();
-                self.session.say(&text.0);
-                self.session.does("writing");
+                self.session.clear_fault();
+                self.session.set_last_message(&text.0);
+                self.session.set_activity("writing");
                 sink(Event::Message { text: text.0 });
             }
             ("reasoning", Some(text), _) => {
-                self.session.does("thinking");
+                self.session.set_activity("thinking");
                 sink(Event::Reasoning { text: text.0 });
             }
             // A warning of Codex's own, as that it has no data about a model. The run goes on, so it explains no end.
@@ -210,13 +219,13 @@ impl Codex {
                     ..item
                 };
                 let Some(tool) = tool(&item) else {
-                    return wire::keep(line, sink);
+                    return wire::emit_unparsed(line, sink);
                 };
                 if !self.session.open.close(&id(&item)) {
-                    self.opened(&item, tool, sink);
+                    self.on_tool_opened(&item, tool, sink);
                     self.session.open.close(&id(&item));
                 }
-                self.session.does("thinking");
+                self.session.set_activity("thinking");
                 sink(Event::ToolResult {
                     call_id: id(&item),
                     is_error: is_error(&item),
@@ -228,7 +237,7 @@ impl Codex {
     }
 
     /// A line that does not have the shape of its kind. What ends a turn must still end it.
-    fn misshapen(&mut self, line: &str, sink: &mut Sink<'_>) {
+    fn on_malformed(&mut self, line: &str, sink: &mut Sink<'_>) {
         match wire::object::<Kind<'_>>(line)
             .as_ref()
             .map(|kind| kind.kind.as_str())
@@ -240,7 +249,7 @@ impl Codex {
             Some("turn.failed") => self.failed("the turn failed", sink),
             _ => {}
         }
-        wire::keep(line, sink);
+        wire::emit_unparsed(line, sink);
     }
 }
 
@@ -252,7 +261,7 @@ impl Adapter for Codex {
         }
         match wire::object::<Line<'_>>(&text) {
             Some(parsed) => self.parsed(&text, parsed, sink),
-            None => self.misshapen(&text, sink),
+            None => self.on_malformed(&text, sink),
         }
     }
 
@@ -285,7 +294,7 @@ impl Adapter for Codex {
                 .last_message()
                 .and_then(|text| RawValue::from_string(text.to_owned()).ok());
             if result.is_none() {
-                self.session.fault(
+                self.session.record_fault(
                     "Codex's last message is not JSON, though `output-schema` asks for it",
                     None,
                     None,

@@ -47,7 +47,7 @@ pub(super) struct Thread<'a> {
 /// Which thread a note is of.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct OfThread<'a> {
+pub(super) struct ThreadRef<'a> {
     #[serde(borrow)]
     pub(super) thread_id: Text<'a>,
 }
@@ -72,7 +72,7 @@ pub(super) struct Warning<'a> {
 /// `item/commandExecution/requestApproval`
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct CommandAsk<'a> {
+pub(super) struct CommandApproval<'a> {
     #[serde(borrow)]
     pub(super) thread_id: Text<'a>,
     #[serde(borrow)]
@@ -90,7 +90,7 @@ pub(super) struct CommandAsk<'a> {
 /// `item/fileChange/requestApproval`
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct FileAsk<'a> {
+pub(super) struct FileChangeApproval<'a> {
     #[serde(borrow)]
     pub(super) thread_id: Text<'a>,
     #[serde(borrow)]
@@ -129,7 +129,7 @@ pub(super) struct ElicitationMeta<'a> {
 
 /// `item/started`, `item/completed`
 #[derive(Deserialize)]
-pub(super) struct ItemNote<'a> {
+pub(super) struct ItemNotification<'a> {
     #[serde(borrow)]
     pub(super) item: AppItem<'a>,
 }
@@ -203,7 +203,7 @@ impl FileChange<'_> {
 /// `thread/tokenUsage/updated`
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct UsageNote<'a> {
+pub(super) struct UsageNotification<'a> {
     #[serde(borrow)]
     pub(super) thread_id: Text<'a>,
     pub(super) token_usage: TokenUsage,
@@ -238,7 +238,7 @@ impl From<Total> for Usage {
 /// `account/rateLimits/updated`
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct LimitsNote {
+pub(super) struct RateLimitsNotification {
     pub(super) rate_limits: RateLimits,
 }
 
@@ -266,7 +266,7 @@ pub(super) struct Limits {
 
 /// `error`
 #[derive(Deserialize)]
-pub(super) struct ErrorNote<'a> {
+pub(super) struct ErrorNotification<'a> {
     #[serde(borrow)]
     pub(super) error: CodexError<'a>,
 }
@@ -301,14 +301,14 @@ impl CodexError<'_> {
         }
         let info: std::collections::BTreeMap<Cow<'_, str>, Status> = wire::read(Some(info))?;
         let status = info.values().find_map(|status| status.http_status_code);
-        classify::error(Some(status?), self.message.as_str())
+        classify::class_of_error(Some(status?), self.message.as_str())
     }
 }
 
 /// `turn/completed`
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct TurnNote<'a> {
+pub(super) struct TurnNotification<'a> {
     #[serde(borrow)]
     pub(super) thread_id: Text<'a>,
     #[serde(borrow)]

@@ -25,29 +25,29 @@ pub(crate) use server::Server;
 use vik_core::workflow::{AgentProfile, ArgValue, Permission};
 
 use crate::environment::environment;
-use crate::flags::{Fixed, Rules, own_flags};
+use crate::flags::{FlagRules, ReservedFlag, own_flags};
 use crate::{Launch, LaunchContext, LaunchError, path_text, valid_session_id};
 
-const RULES: Rules = Rules {
-    fixed: &[
-        Fixed {
+const RULES: FlagRules = FlagRules {
+    reserved: &[
+        ReservedFlag {
             names: &["json", "experimental-json"],
-            same: Some("true"),
+            accepted_value: Some("true"),
             instead: "Vik reads Codex's JSON",
         },
-        Fixed {
+        ReservedFlag {
             names: &["model", "m"],
-            same: None,
+            accepted_value: None,
             instead: "the profile's `model` names it",
         },
-        Fixed {
+        ReservedFlag {
             names: &["cd", "C"],
-            same: None,
+            accepted_value: None,
             instead: "an agent runs in its issue workspace",
         },
-        Fixed {
+        ReservedFlag {
             names: &["skip-git-repo-check"],
-            same: Some("true"),
+            accepted_value: Some("true"),
             instead: "Vik sets it",
         },
     ],
@@ -85,11 +85,11 @@ pub(crate) fn launch(cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {
         profile.command.clone()
     };
     let mut push = |args: &[&str]| argv.extend(args.iter().map(|arg| (*arg).to_owned()));
-    push(&[if cx.asks { "app-server" } else { "exec" }]);
+    push(&[if cx.interactive { "app-server" } else { "exec" }]);
     push(&own.argv.iter().map(String::as_str).collect::<Vec<_>>());
-    if cx.asks {
+    if cx.interactive {
         // What else there is to say is said in the protocol.
-        if let Some(flag) = unasked_flag(profile) {
+        if let Some(flag) = non_interactive_flag(profile) {
             return Err(LaunchError::ReservedFlag {
                 runtime: "codex",
                 flag: flag.to_owned(),
@@ -102,7 +102,7 @@ pub(crate) fn launch(cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {
     } else {
         push(&["--json", "-m", model, "-C", workdir, "--skip-git-repo-check"]);
     }
-    if cx.asks {
+    if cx.interactive {
         // The sandbox is named when the thread begins.
     } else if cx.in_sandbox {
         // Its own sandbox cannot be put up within Vik's, which says what the permission means.
@@ -152,18 +152,18 @@ pub(crate) fn launch(cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {
                 id: thread.to_owned(),
             });
         }
-        if !cx.asks {
+        if !cx.interactive {
             push(&["resume", thread]);
         }
     }
-    if !cx.asks {
+    if !cx.interactive {
         push(&["-"]);
     }
     Ok(Launch { argv, env })
 }
 
 /// The first of a profile's own flags that only `codex exec` takes.
-pub(crate) fn unasked_flag(profile: &AgentProfile) -> Option<&str> {
+pub(crate) fn non_interactive_flag(profile: &AgentProfile) -> Option<&str> {
     let taken = |name: &str| {
         matches!(
             name.trim_start_matches('-'),
@@ -173,7 +173,7 @@ pub(crate) fn unasked_flag(profile: &AgentProfile) -> Option<&str> {
     let mut flags = profile.args.iter();
     let found = flags.find(|(name, value)| {
         let fixed = RULES
-            .fixed
+            .reserved
             .iter()
             .any(|fixed| fixed.names.contains(&name.trim_start_matches('-')));
         !taken(name) && !fixed && !matches!(value, ArgValue::Switch(false))
@@ -217,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_toml_string_holds_any_path() {
+    fn toml_string_escapes_any_path() {
         assert_eq!(toml_string("/a\"b\\c\n"), r#""/a\"b\\c\u000A""#);
     }
 }

@@ -19,10 +19,11 @@ use vik_core::workflow::{AgentProfile, Permission};
 use super::adapter::Codex;
 use super::line::Item;
 use super::message::{
-    AppItem, CommandAsk, Elicitation, ErrorNote, ErrorText, FileAsk, FileChange, ItemNote, Limits,
-    LimitsNote, Message, OfThread, Resolved, ThreadResult, TurnNote, UsageNote, Warning,
+    AppItem, CommandApproval, Elicitation, ErrorNotification, ErrorText, FileChange, FileChangeApproval,
+    ItemNotification, Limits, Message, RateLimitsNotification, Resolved, ThreadRef, ThreadResult,
+    TurnNotification, UsageNotification, Warning,
 };
-use crate::ask::{Ask, Opening, Verdict, Word, quoted};
+use crate::request::{AgentRequest, ApprovalRequest, InitialInput, Verdict, json_string};
 use crate::wire::{self, Text};
 use crate::{Adapter, Conclusion, Exit, LaunchError, PreviousTotal, Sink, path_text};
 
@@ -38,7 +39,7 @@ const DECLINE: &str = r#"{"decision":"decline"}"#;
 const DECLINE_TOOL: &str = r#"{"action":"decline"}"#;
 
 /// A call, with the thread and the turn that it is of.
-type Asked = (Call, (String, String));
+type AskedCall = (Call, (String, String));
 
 /// How each refusal begins.
 const REFUSED: &str = "Refused by Vik: ";
@@ -47,13 +48,13 @@ const REFUSED: &str = "Refused by Vik: ";
 #[derive(Debug)]
 pub(crate) struct Server {
     exec: Codex,
-    words: Vec<Word>,
+    requests: Vec<AgentRequest>,
     /// What begins the thread, and with what; told in their turn.
-    thread: String,
+    thread_request: String,
     prompt: String,
-    id: Option<String>,
+    thread_id: Option<String>,
     /// Whether Codex has full access in any case: then there is nothing more that it could ask for.
-    is_open: bool,
+    has_full_access: bool,
     /// The thread and the turn of each question.
     turns: HashMap<String, (String, String)>,
     /// The paths of patches that were announced.
@@ -68,16 +69,16 @@ impl Server {
     pub(crate) fn new(
         profile: &AgentProfile,
         previous_total: Option<PreviousTotal>,
-        opening: &Opening<'_>,
+        input: &InitialInput<'_>,
     ) -> Result<Self, LaunchError> {
-        let is_open = opening.in_sandbox || profile.permission == Permission::Full;
+        let has_full_access = input.in_sandbox || profile.permission == Permission::Full;
         let sandbox = match profile.permission {
-            _ if is_open => "danger-full-access",
+            _ if has_full_access => "danger-full-access",
             Permission::ReadOnly => "read-only",
             Permission::WorkspaceWrite | Permission::Full => "workspace-write",
         };
-        let (method, resumed) = match opening.resume {
-            Some(id) => ("thread/resume", format!(r#""threadId":{},"#, quoted(id))),
+        let (method, resumed) = match input.resume {
+            Some(id) => ("thread/resume", format!(r#""threadId":{},"#, json_string(id))),
             None => ("thread/start", String::new()),
         };
         let thread = format!(
@@ -88,20 +89,20 @@ impl Server {
             id = THREAD,
             method = method,
             resumed = resumed,
-            cwd = quoted(path_text(opening.workdir)?),
-            model = quoted(profile.model.as_deref().unwrap_or_default()),
+            cwd = json_string(path_text(input.workdir)?),
+            model = json_string(profile.model.as_deref().unwrap_or_default()),
             sandbox = sandbox,
         );
-        let hello = format!(
+        let initialize = format!(
             r#"{{"id":{INITIALIZE},"method":"initialize","params":{{"clientInfo":{{"name":"vik","version":"1"}}}}}}"#
         );
         Ok(Self {
             exec: Codex::new(profile, previous_total),
-            words: vec![Word::Send(hello)],
-            thread,
-            prompt: opening.prompt.to_owned(),
-            id: None,
-            is_open,
+            requests: vec![AgentRequest::Send(initialize)],
+            thread_request: thread,
+            prompt: input.prompt.to_owned(),
+            thread_id: None,
+            has_full_access,
             turns: HashMap::new(),
             patches: HashMap::new(),
             limits: None,
@@ -111,22 +112,22 @@ impl Server {
     }
 
     fn send(&mut self, line: String) {
-        self.words.push(Word::Send(line));
+        self.requests.push(AgentRequest::Send(line));
     }
 
     fn close(&mut self) {
         if !self.closed {
             self.closed = true;
-            self.words.push(Word::Close);
+            self.requests.push(AgentRequest::Close);
         }
     }
 
     fn message(&mut self, line: &str, message: &Message<'_>, sink: &mut Sink<'_>) {
         match (&message.method, message.id) {
             (Some(method), Some(id)) => self.request(method.as_str(), id, message.params),
-            (Some(method), None) => self.note(line, method.as_str(), message.params, sink),
+            (Some(method), None) => self.notification(line, method.as_str(), message.params, sink),
             (None, Some(id)) => self.response(line, id, message, sink),
-            (None, None) => wire::keep(line, sink),
+            (None, None) => wire::emit_unparsed(line, sink),
         }
     }
 
@@ -138,33 +139,34 @@ impl Server {
         };
         if message.error.is_some() {
             let error: Option<ErrorText<'_>> = wire::read(message.error);
-            let words = error.map_or(Cow::Borrowed("Codex refused the session"), |error| {
+            let message = error.map_or(Cow::Borrowed("Codex refused the session"), |error| {
                 error.message.0
             });
-            self.exec.failed(&words, sink);
+            self.exec.failed(&message, sink);
             return self.close();
         }
         match id {
             INITIALIZE => {
                 self.send(r#"{"method":"initialized"}"#.to_owned());
-                let thread = self.thread.clone();
+                let thread = self.thread_request.clone();
                 self.send(thread);
             }
             THREAD => match wire::read::<ThreadResult<'_>>(message.result) {
                 Some(result) => {
                     let id = result.thread.id.0.into_owned();
-                    self.exec.begun(Some(Cow::Borrowed(&id)), sink);
+                    self.exec.on_thread_started(Some(Cow::Borrowed(&id)), sink);
                     let turn = format!(
                         r#"{{"id":{TURN},"method":"turn/start","params":{{"threadId":{},"input":[{{"type":"text","text":{}}}]}}}}"#,
-                        quoted(&id),
-                        quoted(&self.prompt)
+                        json_string(&id),
+                        json_string(&self.prompt)
                     );
-                    self.id = Some(id);
+                    self.thread_id = Some(id);
                     self.send(turn);
                 }
                 None => {
-                    self.words.push(Word::Broken("Codex named no thread".to_owned()));
-                    wire::keep(line, sink);
+                    self.requests
+                        .push(AgentRequest::ProtocolError("Codex named no thread".to_owned()));
+                    wire::emit_unparsed(line, sink);
                 }
             },
             _ => {}
@@ -174,34 +176,34 @@ impl Server {
     /// A request of Codex's: it waits for the answer.
     fn request(&mut self, method: &str, id: &RawValue, params: Option<&RawValue>) {
         let id = id.get();
-        let (asked, no) = match method {
+        let (asked_call, decline) = match method {
             "item/commandExecution/requestApproval" => (self.command(params), DECLINE),
             "item/fileChange/requestApproval" => (self.patch(params), DECLINE),
-            "mcpServer/elicitation/request" => (elicited(params), DECLINE_TOOL),
+            "mcpServer/elicitation/request" => (elicited_call(params), DECLINE_TOOL),
             _ => {
                 let error = r#"{"code":-32601,"message":"Vik does not do that"}"#;
                 return self.send(format!(r#"{{"id":{id},"error":{error}}}"#));
             }
         };
-        let Some((call, turn)) = asked else {
+        let Some((call, turn)) = asked_call else {
             // Refused, since it is more than a call, or nobody could say what it is.
-            return self.send(format!("{}{no}}}", head(id)));
+            return self.send(format!("{}{decline}}}", response_prefix(id)));
         };
         self.turns.insert(id.to_owned(), turn);
-        self.words.push(Word::Ask(Ask {
+        self.requests.push(AgentRequest::Approval(ApprovalRequest {
             id: id.to_owned(),
             writes: call.tool == PATCH,
             call,
-            answered_by: head(id),
+            answer_prefix: response_prefix(id),
         }));
     }
 
     /// A command; `None` where it is more than that, or cannot be told.
-    fn command(&self, params: Option<&RawValue>) -> Option<Asked> {
-        let ask: CommandAsk<'_> = wire::read(params)?;
+    fn command(&self, params: Option<&RawValue>) -> Option<AskedCall> {
+        let ask: CommandApproval<'_> = wire::read(params)?;
         let asks_for_more = wire::present(ask.additional_permissions).is_some()
             || wire::present(ask.network_approval_context).is_some()
-            || (wire::present(ask.reason).is_some() && !self.is_open);
+            || (wire::present(ask.reason).is_some() && !self.has_full_access);
         if asks_for_more {
             return None;
         }
@@ -214,10 +216,10 @@ impl Server {
     }
 
     /// A patch; its paths were told when it was announced.
-    fn patch(&self, params: Option<&RawValue>) -> Option<Asked> {
-        let ask: FileAsk<'_> = wire::read(params)?;
-        let asks_for_more =
-            wire::present(ask.grant_root).is_some() || (wire::present(ask.reason).is_some() && !self.is_open);
+    fn patch(&self, params: Option<&RawValue>) -> Option<AskedCall> {
+        let ask: FileChangeApproval<'_> = wire::read(params)?;
+        let asks_for_more = wire::present(ask.grant_root).is_some()
+            || (wire::present(ask.reason).is_some() && !self.has_full_access);
         let paths = self.patches.get(ask.item_id.as_str())?.clone();
         if asks_for_more || paths.is_empty() {
             return None;
@@ -230,7 +232,7 @@ impl Server {
         Some((call, (ask.thread_id.0.into_owned(), ask.turn_id.0.into_owned())))
     }
 
-    fn note(&mut self, line: &str, method: &str, params: Option<&RawValue>, sink: &mut Sink<'_>) {
+    fn notification(&mut self, line: &str, method: &str, params: Option<&RawValue>, sink: &mut Sink<'_>) {
         let known = match method {
             "item/started" | "item/completed" => self.item(line, method, params, sink),
             "thread/tokenUsage/updated" => self.usage(params, sink),
@@ -240,21 +242,21 @@ impl Server {
             "turn/completed" => self.turn_completed(params, sink),
             "serverRequest/resolved" => wire::read::<Resolved<'_>>(params).map(|resolved| {
                 let id = resolved.request_id.get().to_owned();
-                self.words.push(Word::Withdraw { id });
+                self.requests.push(AgentRequest::Withdraw { id });
             }),
             "warning" | "configWarning" | "deprecationNotice" => warning(params, sink),
-            method if says_nothing(method) => Some(()),
+            method if is_ignored(method) => Some(()),
             _ => None,
         };
         if known.is_none() {
-            wire::keep(line, sink);
+            wire::emit_unparsed(line, sink);
         }
     }
 
     /// Whether a note is of the thread of the attempt, and not of one of its sub-agents.
     fn is_main(&self, params: Option<&RawValue>) -> Option<bool> {
-        let of: OfThread<'_> = wire::read(params)?;
-        Some(Some(of.thread_id.as_str()) == self.id.as_deref())
+        let thread: ThreadRef<'_> = wire::read(params)?;
+        Some(Some(thread.thread_id.as_str()) == self.thread_id.as_deref())
     }
 
     fn item(
@@ -265,7 +267,7 @@ impl Server {
         sink: &mut Sink<'_>,
     ) -> Option<()> {
         let is_main = self.is_main(params)?;
-        let ItemNote { item } = wire::read(params)?;
+        let ItemNotification { item } = wire::read(params)?;
         let changes: Option<Vec<FileChange<'_>>> = wire::read(item.changes);
         if let (Some(changes), "item/started") = (&changes, method) {
             let paths = changes.iter().flat_map(FileChange::paths).collect();
@@ -289,16 +291,17 @@ impl Server {
     }
 
     fn usage(&mut self, params: Option<&RawValue>, sink: &mut Sink<'_>) -> Option<()> {
-        let note: UsageNote<'_> = wire::read(params)?;
-        if Some(note.thread_id.as_str()) == self.id.as_deref() {
-            self.exec.account(note.token_usage.total.into(), sink);
+        let notification: UsageNotification<'_> = wire::read(params)?;
+        if Some(notification.thread_id.as_str()) == self.thread_id.as_deref() {
+            self.exec
+                .record_usage(notification.token_usage.total.into(), sink);
         }
         Some(())
     }
 
     fn rate_limits(&mut self, params: Option<&RawValue>, sink: &mut Sink<'_>) -> Option<()> {
-        let note: LimitsNote = wire::read(params)?;
-        let Some(limits) = note.rate_limits.fullest()? else {
+        let notification: RateLimitsNotification = wire::read(params)?;
+        let Some(limits) = notification.rate_limits.fullest()? else {
             return Some(());
         };
         if self.limits.replace(limits) != Some(limits) {
@@ -312,16 +315,17 @@ impl Server {
     }
 
     fn error(&mut self, params: Option<&RawValue>, sink: &mut Sink<'_>) -> Option<()> {
-        let note: ErrorNote<'_> = wire::read(params)?;
-        let class = note.error.class();
+        let notification: ErrorNotification<'_> = wire::read(params)?;
+        let class = notification.error.class();
         self.class = class.or(self.class);
-        self.exec.error_of(note.error.message.0, class, sink);
+        self.exec
+            .error_with_class(notification.error.message.0, class, sink);
         Some(())
     }
 
     fn turn_completed(&mut self, params: Option<&RawValue>, sink: &mut Sink<'_>) -> Option<()> {
-        let TurnNote { thread_id, turn } = wire::read(params)?;
-        if Some(thread_id.as_str()) != self.id.as_deref() {
+        let TurnNotification { thread_id, turn } = wire::read(params)?;
+        if Some(thread_id.as_str()) != self.thread_id.as_deref() {
             return Some(());
         }
         match turn.status.as_str() {
@@ -330,8 +334,8 @@ impl Server {
                 let otherwise = || Cow::Owned(format!("the turn was {status}"));
                 let class = turn.error.as_ref().and_then(|error| error.class());
                 self.class = class.or(self.class);
-                let words = turn.error.map_or_else(otherwise, |error| error.message.0);
-                self.exec.failed_as(&words, self.class, sink);
+                let message = turn.error.map_or_else(otherwise, |error| error.message.0);
+                self.exec.failed_with_class(&message, self.class, sink);
             }
         }
         self.close();
@@ -347,7 +351,7 @@ impl Adapter for Server {
         }
         match wire::object::<Message<'_>>(&text) {
             Some(message) => self.message(&text, &message, sink),
-            None => wire::keep(&text, sink),
+            None => wire::emit_unparsed(&text, sink),
         }
     }
 
@@ -372,30 +376,30 @@ impl Adapter for Server {
         self.exec.activity()
     }
 
-    fn words(&mut self) -> Vec<Word> {
-        std::mem::take(&mut self.words)
+    fn take_requests(&mut self) -> Vec<AgentRequest> {
+        std::mem::take(&mut self.requests)
     }
 
-    fn answer(&self, ask: &Ask, verdict: Verdict<'_>) -> Vec<String> {
+    fn answer(&self, ask: &ApprovalRequest, verdict: Verdict<'_>) -> Vec<String> {
         let is_elicited = ask.call.tool.starts_with("mcp__");
-        let (yes, no) = if is_elicited {
+        let (approval, refusal) = if is_elicited {
             (r#"{"action":"accept","content":{}}"#, DECLINE_TOOL)
         } else {
             (r#"{"decision":"accept"}"#, DECLINE)
         };
-        let line = |said: &str| format!("{}{said}}}", ask.answered_by);
+        let line = |result: &str| format!("{}{result}}}", ask.answer_prefix);
         match verdict {
-            Verdict::Allow => vec![line(yes)],
-            Verdict::Refuse(words) => {
-                let told = self.turns.get(&ask.id).map(|turn| steer(&ask.id, turn, words));
-                told.into_iter().chain([line(no)]).collect()
+            Verdict::Allow => vec![line(approval)],
+            Verdict::Refuse(message) => {
+                let steering = self.turns.get(&ask.id).map(|turn| steer(&ask.id, turn, message));
+                steering.into_iter().chain([line(refusal)]).collect()
             }
         }
     }
 }
 
 /// Whether a note is a piece of what comes whole, or a sign of life.
-fn says_nothing(method: &str) -> bool {
+fn is_ignored(method: &str) -> bool {
     const FAMILIES: [&str; 8] = [
         "account/",
         "app/",
@@ -420,26 +424,26 @@ fn says_nothing(method: &str) -> bool {
 }
 
 /// How a good answer to a request of Codex's begins. A request of Vik's may have the same id.
-fn head(id: &str) -> String {
+fn response_prefix(id: &str) -> String {
     format!(r#"{{"id":{id},"result":"#)
 }
 
 /// The words of a refusal, for the turn that goes on.
-fn steer(id: &str, (thread, turn): &(String, String), words: &str) -> String {
+fn steer(id: &str, (thread, turn): &(String, String), message: &str) -> String {
     format!(
         concat!(
             r#"{{"id":{},"method":"turn/steer","params":{{"threadId":{},"expectedTurnId":{},"#,
             r#""input":[{{"type":"text","text":{}}}]}}}}"#
         ),
-        quoted(&format!("vik-{id}")),
-        quoted(thread),
-        quoted(turn),
-        quoted(&format!("{REFUSED}{words}")),
+        json_string(&format!("vik-{id}")),
+        json_string(thread),
+        json_string(turn),
+        json_string(&format!("{REFUSED}{message}")),
     )
 }
 
 /// A tool of a server, where that is what is asked; a form for a person is none.
-fn elicited(params: Option<&RawValue>) -> Option<Asked> {
+fn elicited_call(params: Option<&RawValue>) -> Option<AskedCall> {
     #[derive(Default, serde::Deserialize)]
     #[serde(default)]
     struct Params<'a> {

@@ -98,7 +98,7 @@ const SILENT: &[&str] = &[
 pub(super) struct Copilot {
     session: Session,
     /// The exit code in the `result` line.
-    told: Option<i64>,
+    exit_code: Option<i64>,
     aborted: bool,
 }
 
@@ -110,11 +110,11 @@ impl Copilot {
         }
         if kind == "result" {
             if let Some(id) = &parsed.session_id {
-                self.session.identify(id.as_str());
+                self.session.set_id(id.as_str());
             }
-            self.told = parsed.exit_code;
+            self.exit_code = parsed.exit_code;
             self.session.open.clear();
-            let ok = self.told == Some(0) && !self.aborted;
+            let ok = self.exit_code == Some(0) && !self.aborted;
             let message = self.session.last_message().map(Cow::Borrowed);
             sink(Event::Completed {
                 ok,
@@ -125,31 +125,31 @@ impl Copilot {
             return;
         }
         let Some(data) = wire::read::<Data<'a>>(parsed.data) else {
-            return wire::keep(line, sink);
+            return wire::emit_unparsed(line, sink);
         };
         match kind {
             "assistant.message" => {
                 // Empty where the message only calls tools; those come as events of their own.
                 if let Some(text) = data.content.filter(|text| !text.as_str().is_empty()) {
-                    self.session.progress();
+                    self.session.clear_fault();
                     if data.parent_tool_call_id.is_none() {
-                        self.session.say(text.as_str());
+                        self.session.set_last_message(text.as_str());
                     }
-                    self.session.does("writing");
+                    self.session.set_activity("writing");
                     sink(Event::Message { text: text.0 });
                 }
             }
             "assistant.reasoning" => match data.content {
                 Some(text) => sink(Event::Reasoning { text: text.0 }),
-                None => wire::keep(line, sink),
+                None => wire::emit_unparsed(line, sink),
             },
             "tool.execution_start" => {
                 let (Some(id), Some(tool)) = (data.tool_call_id, data.tool_name) else {
-                    return wire::keep(line, sink);
+                    return wire::emit_unparsed(line, sink);
                 };
-                self.session.progress();
+                self.session.clear_fault();
                 self.session.open.open(id.as_str());
-                self.session.does_tool(tool.as_str(), data.arguments);
+                self.session.set_tool_activity(tool.as_str(), data.arguments);
                 sink(Event::ToolCall {
                     call_id: id.0,
                     tool: tool.0,
@@ -158,10 +158,10 @@ impl Copilot {
             }
             "tool.execution_complete" => {
                 let Some(id) = data.tool_call_id else {
-                    return wire::keep(line, sink);
+                    return wire::emit_unparsed(line, sink);
                 };
                 self.session.open.close(id.as_str());
-                self.session.does("thinking");
+                self.session.set_activity("thinking");
                 if data
                     .error
                     .as_ref()
@@ -210,15 +210,15 @@ impl Copilot {
             }
             "assistant.idle" => {
                 self.aborted |= data.aborted == Some(true);
-                self.session.does("idle");
+                self.session.set_activity("idle");
             }
-            _ => wire::keep(line, sink),
+            _ => wire::emit_unparsed(line, sink),
         }
     }
 
     fn error(&mut self, message: Cow<'_, str>, http_status: Option<u16>, fatal: bool, sink: &mut Sink<'_>) {
-        let failure_class = classify::error(http_status, &message);
-        self.session.fault(&message, failure_class, http_status);
+        let failure_class = classify::class_of_error(http_status, &message);
+        self.session.record_fault(&message, failure_class, http_status);
         sink(Event::Error {
             message,
             fatal,
@@ -234,16 +234,16 @@ impl Adapter for Copilot {
         match wire::object::<Line<'_>>(&text) {
             _ if text.is_empty() => {}
             Some(parsed) => self.parsed(&text, &parsed, sink),
-            None => wire::keep(&text, sink),
+            None => wire::emit_unparsed(&text, sink),
         }
     }
 
     fn conclude(&mut self, exit: Exit, stderr_tail: &str) -> Conclusion {
         self.session.open.clear();
-        if self.told == Some(0) && !self.aborted && exit.is_zero() {
+        if self.exit_code == Some(0) && !self.aborted && exit.is_zero() {
             return self.session.succeeded();
         }
-        let otherwise = match self.told {
+        let otherwise = match self.exit_code {
             None => "Copilot ended without a result",
             Some(_) => "Copilot failed",
         };

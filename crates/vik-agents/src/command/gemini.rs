@@ -62,7 +62,7 @@ struct Stats {
 pub(super) struct Gemini {
     session: Session,
     /// The message that comes in pieces.
-    piece: String,
+    partial_text: String,
     ok: Option<bool>,
 }
 
@@ -70,13 +70,13 @@ impl Gemini {
     fn parsed<'a>(&mut self, line: &'a str, parsed: Line<'a>, sink: &mut Sink<'_>) {
         let kind = parsed.kind.as_str();
         if kind != "message" {
-            self.piece.clear();
+            self.partial_text.clear();
         }
         match (kind, parsed.tool_id) {
             ("init", _) => {
                 let id = parsed.session_id.map(|id| id.0);
                 if let Some(id) = &id {
-                    self.session.identify(id);
+                    self.session.set_id(id);
                 }
                 let model = parsed.model.map(|model| model.0);
                 sink(Event::SessionStarted {
@@ -88,21 +88,21 @@ impl Gemini {
             ("message", _) => match (parsed.role.as_ref().map(Text::as_str), parsed.content) {
                 (Some("assistant" | "model"), Some(text)) => {
                     if parsed.delta != Some(true) {
-                        self.piece.clear();
+                        self.partial_text.clear();
                     }
-                    self.piece.push_str(text.as_str());
-                    self.session.say(&self.piece);
-                    self.session.does("writing");
+                    self.partial_text.push_str(text.as_str());
+                    self.session.set_last_message(&self.partial_text);
+                    self.session.set_activity("writing");
                     sink(Event::Message { text: text.0 });
                 }
                 // The prompt, given back.
                 (Some("user"), Some(_)) => {}
-                _ => wire::keep(line, sink),
+                _ => wire::emit_unparsed(line, sink),
             },
             ("tool_use", Some(id)) => {
                 let tool = parsed.tool_name.map_or(Cow::Borrowed(""), |tool| tool.0);
                 self.session.open.open(id.as_str());
-                self.session.does_tool(&tool, parsed.parameters);
+                self.session.set_tool_activity(&tool, parsed.parameters);
                 sink(Event::ToolCall {
                     call_id: id.0,
                     tool,
@@ -111,7 +111,7 @@ impl Gemini {
             }
             ("tool_result", Some(id)) => {
                 self.session.open.close(id.as_str());
-                self.session.does("thinking");
+                self.session.set_activity("thinking");
                 let output = parsed.output.or(parsed.error.and_then(|error| error.message));
                 sink(Event::ToolResult {
                     call_id: id.0,
@@ -121,12 +121,12 @@ impl Gemini {
                 });
             }
             ("error", _) => {
-                let told = parsed.error.and_then(|error| wire::text(error.message));
-                let Some(message) = parsed.message.map(|text| text.0).or(told) else {
-                    return wire::keep(line, sink);
+                let detail = parsed.error.and_then(|error| wire::text(error.message));
+                let Some(message) = parsed.message.map(|text| text.0).or(detail) else {
+                    return wire::emit_unparsed(line, sink);
                 };
-                let failure_class = classify::error(None, &message);
-                self.session.fault(&message, failure_class, None);
+                let failure_class = classify::class_of_error(None, &message);
+                self.session.record_fault(&message, failure_class, None);
                 sink(Event::Error {
                     message,
                     fatal: false,
@@ -164,10 +164,10 @@ impl Gemini {
                     });
                     return;
                 }
-                let told = parsed.error.and_then(|error| wire::text(error.message));
-                let message = told.unwrap_or(Cow::Borrowed("Gemini says it failed, not why"));
-                let failure_class = classify::error(None, &message);
-                self.session.fault(&message, failure_class, None);
+                let detail = parsed.error.and_then(|error| wire::text(error.message));
+                let message = detail.unwrap_or(Cow::Borrowed("Gemini says it failed, not why"));
+                let failure_class = classify::class_of_error(None, &message);
+                self.session.record_fault(&message, failure_class, None);
                 sink(Event::Error {
                     message: Cow::Borrowed(&*message),
                     fatal: true,
@@ -181,7 +181,7 @@ impl Gemini {
                     reason,
                 });
             }
-            _ => wire::keep(line, sink),
+            _ => wire::emit_unparsed(line, sink),
         }
     }
 }
@@ -192,7 +192,7 @@ impl Adapter for Gemini {
         match wire::object::<Line<'_>>(&text) {
             _ if text.is_empty() => {}
             Some(parsed) => self.parsed(&text, parsed, sink),
-            None => wire::keep(&text, sink),
+            None => wire::emit_unparsed(&text, sink),
         }
     }
 
@@ -214,8 +214,8 @@ impl Adapter for Gemini {
         {
             // Codes of its own are small, so only 529 is looked for among the statuses above 511.
             fault.class = match code {
-                17 => classify::status(529),
-                144..=255 => u16::try_from(code + 256).ok().and_then(classify::status),
+                17 => classify::class_of_status(529),
+                144..=255 => u16::try_from(code + 256).ok().and_then(classify::class_of_status),
                 _ => None,
             };
         }

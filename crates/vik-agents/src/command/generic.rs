@@ -141,8 +141,8 @@ enum Topic {
     End,
 }
 
-fn topic(word: &str) -> Option<Topic> {
-    let word: String = word
+fn topic_of(kind: &str) -> Option<Topic> {
+    let kind: String = kind
         .chars()
         .map(|c| {
             if c.is_ascii_alphanumeric() {
@@ -153,7 +153,7 @@ fn topic(word: &str) -> Option<Topic> {
         })
         .take(64)
         .collect();
-    Some(match word.as_str() {
+    Some(match kind.as_str() {
         "message" | "text" | "assistant" | "agent_message" | "assistant_message" | "response" | "say"
         | "output" | "output_text" => Topic::Message,
         "reasoning" | "thinking" | "thought" => Topic::Reasoning,
@@ -174,7 +174,7 @@ fn topic(word: &str) -> Option<Topic> {
         | "final_result" | "session_end" | "run_completed" | "run_failed" | "failed" | "succeeded" => {
             Topic::End
         }
-        word if word == "fatal" || word.ends_with("error") || word.ends_with("_failure") => Topic::Error,
+        kind if kind == "fatal" || kind.ends_with("error") || kind.ends_with("_failure") => Topic::Error,
         _ => return None,
     })
 }
@@ -183,27 +183,27 @@ fn topic(word: &str) -> Option<Topic> {
 #[derive(Debug, Default)]
 pub(super) struct Generic {
     session: Session,
-    verdict: Option<bool>,
+    succeeded: Option<bool>,
     result: Option<Box<RawValue>>,
 }
 
 impl Generic {
     fn parsed<'a>(&mut self, raw: &'a str, line: &Line<'a>, sink: &mut Sink<'_>) {
-        let word = wire::text(line.kind_type)
+        let kind = wire::text(line.kind_type)
             .or_else(|| wire::text(line.event))
             .or_else(|| wire::text(line.kind));
         let role = wire::text(line.role);
-        let topic = match &word {
-            Some(word) => topic(word),
+        let topic = match &kind {
+            Some(kind) => topic_of(kind),
             None if wire::present(line.error).is_some() => Some(Topic::Error),
-            None if words(line).is_some() => Some(Topic::Message),
+            None if line_text(line).is_some() => Some(Topic::Message),
             None => None,
         };
         let known = match topic {
             Some(Topic::Message) => {
                 !matches!(role.as_deref(), Some("user" | "system")) && self.message(line, sink)
             }
-            Some(Topic::Reasoning) => match words(line) {
+            Some(Topic::Reasoning) => match line_text(line) {
                 Some(text) => {
                     sink(Event::Reasoning { text });
                     true
@@ -216,21 +216,21 @@ impl Generic {
             Some(Topic::Error) => self.error(line, sink),
             Some(Topic::Start) => self.start(line, sink),
             Some(Topic::End) => {
-                self.end(word.as_deref().unwrap_or(""), line, sink);
+                self.end(kind.as_deref().unwrap_or(""), line, sink);
                 true
             }
             None => false,
         };
         if !known {
-            wire::keep(raw, sink);
+            wire::emit_unparsed(raw, sink);
         }
     }
 
     fn message<'a>(&mut self, line: &Line<'a>, sink: &mut Sink<'_>) -> bool {
-        let Some(text) = words(line) else { return false };
-        self.session.progress();
-        self.session.say(&text);
-        self.session.does("writing");
+        let Some(text) = line_text(line) else { return false };
+        self.session.clear_fault();
+        self.session.set_last_message(&text);
+        self.session.set_activity("writing");
         sink(Event::Message { text });
         true
     }
@@ -244,12 +244,12 @@ impl Generic {
         };
         let call_id = call_id(line);
         let input = wire::present(line.input.or(line.arguments).or(line.args).or(line.parameters));
-        self.session.progress();
+        self.session.clear_fault();
         if !call_id.is_empty() {
             // Without an id nothing would ever close it.
             self.session.open.open(&call_id);
         }
-        self.session.does_tool(&tool, input);
+        self.session.set_tool_activity(&tool, input);
         sink(Event::ToolCall { call_id, tool, input });
         true
     }
@@ -258,7 +258,7 @@ impl Generic {
         let call_id = call_id(line);
         self.session.open.close(&call_id);
         let exit_code = wire::read::<i64>(line.exit_code);
-        let is_error = said_ok(line) == Some(false) || exit_code.is_some_and(|code| code != 0);
+        let is_error = reported_success(line) == Some(false) || exit_code.is_some_and(|code| code != 0);
         let output = wire::output(
             line.output
                 .or(line.result)
@@ -295,11 +295,11 @@ impl Generic {
     }
 
     fn error<'a>(&mut self, line: &Line<'a>, sink: &mut Sink<'_>) -> bool {
-        let Some(message) = words_in(line.error, 0).or_else(|| words(line)) else {
+        let Some(message) = nested_text(line.error, 0).or_else(|| line_text(line)) else {
             return false;
         };
-        let failure_class = classify::error(None, &message);
-        self.session.fault(&message, failure_class, None);
+        let failure_class = classify::class_of_error(None, &message);
+        self.session.record_fault(&message, failure_class, None);
         let fatal = wire::read::<bool>(line.fatal).unwrap_or(false);
         sink(Event::Error {
             message,
@@ -312,7 +312,7 @@ impl Generic {
 
     fn start<'a>(&mut self, line: &Line<'a>, sink: &mut Sink<'_>) -> bool {
         let Some(id) = session_id(line) else { return false };
-        self.session.identify(&id);
+        self.session.set_id(&id);
         sink(Event::SessionStarted {
             provider_session_id: Some(id),
             agent_version: wire::text(line.version),
@@ -321,24 +321,25 @@ impl Generic {
         true
     }
 
-    fn end<'a>(&mut self, word: &str, line: &Line<'a>, sink: &mut Sink<'_>) {
+    fn end<'a>(&mut self, kind: &str, line: &Line<'a>, sink: &mut Sink<'_>) {
         if let Some(id) = session_id(line) {
-            self.session.identify(&id);
+            self.session.set_id(&id);
         }
         self.figures(line, None, sink);
         self.session.open.clear();
-        let ok = !word.contains("fail") && said_ok(line).unwrap_or(true);
-        self.verdict = Some(ok);
-        let message = words(line).or_else(|| wire::text(line.result));
+        let ok = !kind.contains("fail") && reported_success(line).unwrap_or(true);
+        self.succeeded = Some(ok);
+        let message = line_text(line).or_else(|| wire::text(line.result));
         if ok {
             self.session.fault = None;
             if let Some(text) = &message {
-                self.session.say(text);
+                self.session.set_last_message(text);
             }
         } else {
-            let told = words_in(line.error, 0).or_else(|| message.clone());
-            let told = told.unwrap_or(Cow::Borrowed("the command says it failed, not why"));
-            self.session.fault(&told, classify::error(None, &told), None);
+            let error_text = nested_text(line.error, 0).or_else(|| message.clone());
+            let error_text = error_text.unwrap_or(Cow::Borrowed("the command says it failed, not why"));
+            self.session
+                .record_fault(&error_text, classify::class_of_error(None, &error_text), None);
         }
         let result = line.result.filter(|raw| raw.get().starts_with(['{', '[']));
         self.result = result.map(ToOwned::to_owned);
@@ -357,13 +358,13 @@ impl Adapter for Generic {
         match wire::object::<Line<'_>>(&text) {
             _ if text.is_empty() => {}
             Some(parsed) => self.parsed(&text, &parsed, sink),
-            None => wire::keep(&text, sink),
+            None => wire::emit_unparsed(&text, sink),
         }
     }
 
     fn conclude(&mut self, exit: Exit, stderr_tail: &str) -> Conclusion {
         self.session.open.clear();
-        let ok = self.verdict.unwrap_or(self.session.fault.is_none()) && exit.is_zero();
+        let ok = self.succeeded.unwrap_or(self.session.fault.is_none()) && exit.is_zero();
         let mut conclusion = if ok {
             self.session.succeeded()
         } else {
@@ -406,16 +407,16 @@ fn session_id<'a>(line: &Line<'a>) -> Option<Cow<'a, str>> {
 }
 
 /// The words of a line: text, or an object or blocks that hold one.
-fn words<'a>(line: &Line<'a>) -> Option<Cow<'a, str>> {
+fn line_text<'a>(line: &Line<'a>) -> Option<Cow<'a, str>> {
     [line.text, line.message, line.content, line.response]
         .into_iter()
-        .find_map(|raw| words_in(raw, 0))
+        .find_map(|raw| nested_text(raw, 0))
 }
 
 /// The words of one value.
 ///
 /// What is nested deeper than a few levels was not meant to be found, and could be nested without end.
-fn words_in(raw: Option<&RawValue>, depth: u8) -> Option<Cow<'_, str>> {
+fn nested_text(raw: Option<&RawValue>, depth: u8) -> Option<Cow<'_, str>> {
     if depth > 3 {
         return None;
     }
@@ -430,12 +431,12 @@ fn words_in(raw: Option<&RawValue>, depth: u8) -> Option<Cow<'_, str>> {
             .message
             .or(nested.text)
             .map(|text| text.0)
-            .or_else(|| words_in(nested.content, depth + 1));
+            .or_else(|| nested_text(nested.content, depth + 1));
     }
     let blocks = wire::read::<Vec<&RawValue>>(raw)?;
     let texts: Vec<Cow<'_, str>> = blocks
         .into_iter()
-        .filter_map(|block| words_in(Some(block), depth + 1))
+        .filter_map(|block| nested_text(Some(block), depth + 1))
         .collect();
     Some(texts.join(""))
         .filter(|text| !text.is_empty())
@@ -443,7 +444,7 @@ fn words_in(raw: Option<&RawValue>, depth: u8) -> Option<Cow<'_, str>> {
 }
 
 /// What a line says about success, in one of the usual ways.
-fn said_ok(line: &Line<'_>) -> Option<bool> {
+fn reported_success(line: &Line<'_>) -> Option<bool> {
     if wire::read::<bool>(line.is_error) == Some(true)
         || wire::present(line.error).is_some_and(|e| e.get() != "false")
     {

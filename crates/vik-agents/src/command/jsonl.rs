@@ -53,7 +53,7 @@ pub(super) struct Jsonl {
     profile: AgentProfile,
     /// The dialect found; before that, the generic one.
     dialect: Box<dyn Adapter>,
-    found: bool,
+    is_detected: bool,
 }
 
 impl Jsonl {
@@ -61,11 +61,11 @@ impl Jsonl {
         Self {
             profile: profile.clone(),
             dialect: Box::new(Generic::default()),
-            found: false,
+            is_detected: false,
         }
     }
 
-    fn dialect_of(&self, line: &str) -> Option<Box<dyn Adapter>> {
+    fn detect_dialect(&self, line: &str) -> Option<Box<dyn Adapter>> {
         let shape: Shape<'_> = wire::object(line)?;
         let kind = shape.kind.as_ref()?.as_str();
         let object = |raw: Option<&RawValue>| raw.is_some_and(|raw| raw.get().starts_with('{'));
@@ -100,11 +100,11 @@ impl Jsonl {
 
 impl Adapter for Jsonl {
     fn line(&mut self, line: &[u8], sink: &mut Sink<'_>) {
-        if !self.found
-            && let Some(dialect) = self.dialect_of(&wire::line_text(line))
+        if !self.is_detected
+            && let Some(dialect) = self.detect_dialect(&wire::line_text(line))
         {
             self.dialect = dialect;
-            self.found = true;
+            self.is_detected = true;
         }
         self.dialect.line(line, sink);
     }

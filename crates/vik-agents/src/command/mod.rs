@@ -17,11 +17,11 @@ mod text;
 use vik_core::workflow::{AgentProfile, OutputFormat};
 
 use crate::environment::environment;
-use crate::flags::{Rules, own_flags};
+use crate::flags::{FlagRules, own_flags};
 use crate::{Adapter, Launch, LaunchContext, LaunchError};
 
-const RULES: Rules = Rules {
-    fixed: &[],
+const RULES: FlagRules = FlagRules {
+    reserved: &[],
     permission: &[],
 };
 

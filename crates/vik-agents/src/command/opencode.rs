@@ -111,7 +111,7 @@ pub(super) struct OpenCode {
 impl OpenCode {
     fn parsed<'a>(&mut self, line: &'a str, parsed: Line<'a>, sink: &mut Sink<'_>) {
         if let Some(id) = parsed.session_id
-            && self.session.identify(id.as_str())
+            && self.session.set_id(id.as_str())
         {
             sink(Event::SessionStarted {
                 provider_session_id: Some(id.0),
@@ -122,7 +122,7 @@ impl OpenCode {
         match (parsed.kind.as_str(), parsed.part, parsed.error) {
             ("step_start", ..) => {
                 self.finished = false;
-                self.session.does("thinking");
+                self.session.set_activity("thinking");
             }
             (
                 "text",
@@ -135,9 +135,9 @@ impl OpenCode {
             ) => {
                 // A synthetic text is opencode's own word to the model.
                 if synthetic != Some(true) {
-                    self.session.say(text.as_str());
+                    self.session.set_last_message(text.as_str());
                 }
-                self.session.does("writing");
+                self.session.set_activity("writing");
                 sink(Event::Message { text: text.0 });
             }
             ("reasoning", Some(Part { text: Some(text), .. }), _) => sink(Event::Reasoning { text: text.0 }),
@@ -174,22 +174,22 @@ impl OpenCode {
             }
             ("error", _, Some(failure)) => {
                 let name = failure.name.as_ref().map_or("", Text::as_str).to_owned();
-                let (told, http_status) = failure
+                let (detail, http_status) = failure
                     .data
                     .map_or((None, None), |data| (data.message, data.status_code));
-                let message = told
+                let message = detail
                     .or(failure.message)
                     .map_or(Cow::Owned(name.clone()), |text| text.0);
                 let failure_class = match name.as_str() {
                     "ContextOverflowError" => Some(FailureClass::Context),
                     "ProviderAuthError" => Some(FailureClass::Auth),
                     "ProviderModelNotFoundError" => Some(FailureClass::Model),
-                    _ => classify::error(http_status, &message),
+                    _ => classify::class_of_error(http_status, &message),
                 };
                 self.finished = false;
-                self.session.fault(&message, failure_class, http_status);
+                self.session.record_fault(&message, failure_class, http_status);
                 self.error = self.session.fault.clone();
-                self.session.does("failed");
+                self.session.set_activity("failed");
                 sink(Event::Error {
                     message,
                     fatal: true,
@@ -197,17 +197,17 @@ impl OpenCode {
                     http_status,
                 });
             }
-            _ => wire::keep(line, sink),
+            _ => wire::emit_unparsed(line, sink),
         }
     }
 
     /// opencode tells a tool call when it is over.
     fn tool<'a>(&mut self, line: &'a str, part: Part<'a>, sink: &mut Sink<'_>) {
         let (Some(id), Some(tool), Some(state)) = (part.call_id, part.tool, part.state) else {
-            return wire::keep(line, sink);
+            return wire::emit_unparsed(line, sink);
         };
         let status = state.status.as_ref().map_or("", Text::as_str);
-        self.session.does_tool(tool.as_str(), state.input);
+        self.session.set_tool_activity(tool.as_str(), state.input);
         sink(Event::ToolCall {
             call_id: id.0.clone(),
             tool: tool.0,
@@ -234,7 +234,7 @@ impl Adapter for OpenCode {
         match wire::object::<Line<'_>>(&text) {
             _ if text.is_empty() => {}
             Some(parsed) => self.parsed(&text, parsed, sink),
-            None => wire::keep(&text, sink),
+            None => wire::emit_unparsed(&text, sink),
         }
     }
 

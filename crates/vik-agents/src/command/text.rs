@@ -10,15 +10,15 @@ use crate::state::{Session, head};
 use crate::{Adapter, Conclusion, Exit, Sink};
 
 /// How many lines make up the last message at most.
-const LINES: usize = 20;
+const MAX_KEPT_LINES: usize = 20;
 /// How many bytes of one line are kept for it.
-const LINE: usize = 2000;
+const MAX_LINE_BYTES: usize = 2000;
 
 /// The translator of one session of a command that prints text.
 #[derive(Debug, Default)]
 pub(crate) struct Text {
     session: Session,
-    last: VecDeque<String>,
+    last_lines: VecDeque<String>,
 }
 
 impl Adapter for Text {
@@ -28,24 +28,24 @@ impl Adapter for Text {
         if text.trim().is_empty() {
             return;
         }
-        let mut kept = if self.last.len() == LINES {
-            self.last.pop_front()
+        let mut kept = if self.last_lines.len() == MAX_KEPT_LINES {
+            self.last_lines.pop_front()
         } else {
             None
         }
         .unwrap_or_default();
         kept.clear();
-        kept.push_str(head(text, LINE));
-        self.session.does(head(text.trim(), 96));
-        self.last.push_back(kept);
+        kept.push_str(head(text, MAX_LINE_BYTES));
+        self.session.set_activity(head(text.trim(), 96));
+        self.last_lines.push_back(kept);
         sink(Event::Message {
             text: Cow::Borrowed(text),
         });
     }
 
     fn conclude(&mut self, exit: Exit, stderr_tail: &str) -> Conclusion {
-        let lines: Vec<&str> = self.last.iter().map(String::as_str).collect();
-        self.session.say(&lines.join("\n"));
+        let lines: Vec<&str> = self.last_lines.iter().map(String::as_str).collect();
+        self.session.set_last_message(&lines.join("\n"));
         if exit.is_zero() {
             self.session.succeeded()
         } else {
@@ -72,7 +72,7 @@ mod tests {
     use crate::testing::events;
 
     #[test]
-    fn each_line_is_a_message_and_the_exit_code_decides() {
+    fn text_lines_are_messages_and_the_exit_code_decides() {
         let mut text = Text::default();
         let seen = events(&mut text, &["one", "", "  ", "two\r"]);
         assert_eq!(

@@ -7,8 +7,8 @@ use serde_json::value::RawValue;
 use vik_core::event::Event;
 use vik_core::outcome::{FailureClass, Usage};
 
-use super::asking::{self, Asking};
-use crate::ask::{Ask, Verdict as Said, Word};
+use super::approvals::{self, Approvals};
+use crate::request::{AgentRequest, ApprovalRequest, Verdict};
 use crate::state::Session;
 use crate::wire::{self, Count, Kind, Text};
 use crate::{Adapter, Conclusion, Exit, Sink, classify};
@@ -110,7 +110,7 @@ struct End<'a> {
 
 /// What the `end` line said.
 #[derive(Debug)]
-struct Verdict {
+struct FinalResult {
     ok: bool,
     exit_code: Option<i32>,
     result: Option<Box<RawValue>>,
@@ -120,16 +120,16 @@ struct Verdict {
 #[derive(Debug, Default)]
 pub(crate) struct Vex {
     session: Session,
-    verdict: Option<Verdict>,
+    final_result: Option<FinalResult>,
     /// There where it asks before each call.
-    asking: Option<Asking>,
+    approvals: Option<Approvals>,
 }
 
 impl Vex {
     /// A session that asks before each call, and is told its prompt on its standard input.
-    pub(crate) fn asking(prompt: &str) -> Self {
+    pub(crate) fn interactive(prompt: &str) -> Self {
         Self {
-            asking: Some(Asking::new(prompt)),
+            approvals: Some(Approvals::new(prompt)),
             ..Self::default()
         }
     }
@@ -137,22 +137,22 @@ impl Vex {
     fn parsed<'a>(&mut self, line: &'a str, mut parsed: Line<'a>, sink: &mut Sink<'_>) {
         match (parsed.kind.as_str(), parsed.text.take(), parsed.call_id.take()) {
             ("message", Some(text), _) => {
-                self.session.progress();
-                self.session.say(text.as_str());
-                self.session.does("writing");
+                self.session.clear_fault();
+                self.session.set_last_message(text.as_str());
+                self.session.set_activity("writing");
                 sink(Event::Message { text: text.0 });
             }
             ("reasoning", Some(text), _) => {
-                self.session.does("thinking");
+                self.session.set_activity("thinking");
                 sink(Event::Reasoning { text: text.0 });
             }
             // That the line came is all it says: the answer itself follows, and the log needs no more of it.
-            ("activity", ..) => self.session.does("writing"),
+            ("activity", ..) => self.session.set_activity("writing"),
             ("tool_call", _, Some(id)) => {
                 let tool = parsed.tool.map_or(Cow::Borrowed(""), |tool| tool.0);
-                self.session.progress();
+                self.session.clear_fault();
                 self.session.open.open(id.as_str());
-                self.session.does_tool(&tool, parsed.input);
+                self.session.set_tool_activity(&tool, parsed.input);
                 sink(Event::ToolCall {
                     call_id: id.0,
                     tool,
@@ -161,7 +161,7 @@ impl Vex {
             }
             ("tool_result", _, Some(id)) => {
                 self.session.open.close(id.as_str());
-                self.session.does("thinking");
+                self.session.set_activity("thinking");
                 sink(Event::ToolResult {
                     call_id: id.0,
                     is_error: parsed.is_error.unwrap_or(false),
@@ -172,7 +172,7 @@ impl Vex {
             ("session_start", ..) => {
                 let id = parsed.session_id.map(|id| id.0);
                 if let Some(id) = &id {
-                    self.session.identify(id);
+                    self.session.set_id(id);
                 }
                 sink(Event::SessionStarted {
                     provider_session_id: id,
@@ -181,17 +181,18 @@ impl Vex {
                 });
             }
             ("usage", ..) => match serde_json::from_str::<Figures>(line) {
-                Ok(figures) => self.account(figures, sink),
-                Err(_) => wire::keep(line, sink),
+                Ok(figures) => self.record_usage(figures, sink),
+                Err(_) => wire::emit_unparsed(line, sink),
             },
             ("error", ..) => {
                 let Some(message) = parsed.message else {
-                    return wire::keep(line, sink);
+                    return wire::emit_unparsed(line, sink);
                 };
-                let told = parsed.class.and_then(|class| class_named(class.as_str()));
-                let failure_class = told.or_else(|| classify::error(parsed.http_status, message.as_str()));
+                let reported = parsed.class.and_then(|class| class_by_name(class.as_str()));
+                let failure_class =
+                    reported.or_else(|| classify::class_of_error(parsed.http_status, message.as_str()));
                 self.session
-                    .fault(message.as_str(), failure_class, parsed.http_status);
+                    .record_fault(message.as_str(), failure_class, parsed.http_status);
                 sink(Event::Error {
                     message: message.0,
                     fatal: parsed.fatal.unwrap_or(false),
@@ -200,20 +201,20 @@ impl Vex {
                 });
             }
             ("end", ..) => self.end(line, sink),
-            ("ask", ..) if self.asking.is_some() => {
-                if let Some(asking) = &mut self.asking {
-                    asking.hear(line);
+            ("ask", ..) if self.approvals.is_some() => {
+                if let Some(approvals) = &mut self.approvals {
+                    approvals.on_ask(line);
                 }
             }
-            (kind, ..) => match self.aside(kind, &parsed, sink) {
+            (kind, ..) => match self.side_event(kind, &parsed, sink) {
                 Some(()) => {}
-                None => wire::keep(line, sink),
+                None => wire::emit_unparsed(line, sink),
             },
         }
     }
 
     /// What is no word of the model and no tool, yet tells how the run fares.
-    fn aside(&mut self, kind: &str, line: &Line<'_>, sink: &mut Sink<'_>) -> Option<()> {
+    fn side_event(&mut self, kind: &str, line: &Line<'_>, sink: &mut Sink<'_>) -> Option<()> {
         let note = |message: String| Event::Error {
             failure_class: None,
             message: message.into(),
@@ -223,8 +224,8 @@ impl Vex {
         match kind {
             "retry" => {
                 let reason = line.reason.as_ref()?.as_str();
-                self.session.does("waiting for the provider");
-                match classify::error(None, reason) {
+                self.session.set_activity("waiting for the provider");
+                match classify::class_of_error(None, reason) {
                     Some(FailureClass::RateLimit) => sink(Event::RateLimit {
                         status: Some(reason.into()),
                         resets_at_unix: None,
@@ -268,7 +269,7 @@ impl Vex {
             }
             "verify" => {
                 let call_id = format!("verify_{}", line.attempt?);
-                self.session.does("checking");
+                self.session.set_activity("checking");
                 sink(Event::ToolCall {
                     call_id: call_id.clone().into(),
                     tool: "verify".into(),
@@ -286,7 +287,7 @@ impl Vex {
         Some(())
     }
 
-    fn account(&mut self, figures: Figures, sink: &mut Sink<'_>) {
+    fn record_usage(&mut self, figures: Figures, sink: &mut Sink<'_>) {
         self.session.usage = figures.into();
         self.session.cost_usd = figures.cost_usd.or(self.session.cost_usd);
         sink(Event::TokenUsage {
@@ -297,15 +298,15 @@ impl Vex {
 
     fn end(&mut self, line: &str, sink: &mut Sink<'_>) {
         let Ok(end) = serde_json::from_str::<End<'_>>(line) else {
-            return wire::keep(line, sink);
+            return wire::emit_unparsed(line, sink);
         };
         self.session.open.clear();
-        if let Some(asking) = &mut self.asking {
-            asking.done();
+        if let Some(approvals) = &mut self.approvals {
+            approvals.close_input();
         }
         if let Some(figures) = wire::read::<Figures>(end.usage) {
             let cost_usd = wire::read::<f64>(end.cost_usd).or(figures.cost_usd);
-            self.account(Figures { cost_usd, ..figures }, sink);
+            self.record_usage(Figures { cost_usd, ..figures }, sink);
         } else if let Some(cost) = wire::read::<f64>(end.cost_usd) {
             self.session.cost_usd = Some(cost);
         }
@@ -316,23 +317,26 @@ impl Vex {
         let result = wire::present(end.result).or(wire::present(end.evidence));
         if ok {
             self.session.fault = None;
-            self.session.does("done");
+            self.session.set_activity("done");
             if let Some(message) = &message {
-                self.session.say(message);
+                self.session.set_last_message(message);
             }
         } else {
-            let words = message
+            let failure = message
                 .as_deref()
                 .filter(|text| !text.trim().is_empty())
                 .or(reason.as_deref());
-            let words = words.unwrap_or("vex says it failed, not why");
-            let told = wire::text(end.class).and_then(|class| class_named(&class));
+            let failure = failure.unwrap_or("vex says it failed, not why");
+            let reported = wire::text(end.class).and_then(|class| class_by_name(&class));
             let earlier = self.session.fault.as_ref().and_then(|fault| fault.class);
-            self.session
-                .fault(words, told.or(earlier).or_else(|| class_of_exit(exit_code)), None);
-            self.session.does("failed");
+            self.session.record_fault(
+                failure,
+                reported.or(earlier).or_else(|| class_of_exit(exit_code)),
+                None,
+            );
+            self.session.set_activity("failed");
         }
-        self.verdict = Some(Verdict {
+        self.final_result = Some(FinalResult {
             ok,
             exit_code,
             result: result.map(ToOwned::to_owned),
@@ -356,12 +360,12 @@ impl Adapter for Vex {
             Some(parsed) => self.parsed(&text, parsed, sink),
             None => match wire::object::<Kind<'_>>(&text) {
                 Some(kind) if kind.kind.as_str() == "end" => self.end(&text, sink),
-                Some(kind) if kind.kind.as_str() == "ask" && self.asking.is_some() => {
-                    if let Some(asking) = &mut self.asking {
-                        asking.hear(&text);
+                Some(kind) if kind.kind.as_str() == "ask" && self.approvals.is_some() => {
+                    if let Some(approvals) = &mut self.approvals {
+                        approvals.on_ask(&text);
                     }
                 }
-                _ => wire::keep(&text, sink),
+                _ => wire::emit_unparsed(&text, sink),
             },
         }
     }
@@ -372,24 +376,28 @@ impl Adapter for Vex {
             Exit::Code(code) => Some(code),
             Exit::Signal(_) => None,
         };
-        let verdict = self.verdict.take();
-        let mut conclusion = match &verdict {
-            Some(verdict) if verdict.ok && exit.is_zero() => self.session.succeeded(),
+        let final_result = self.final_result.take();
+        let mut conclusion = match &final_result {
+            Some(final_result) if final_result.ok && exit.is_zero() => self.session.succeeded(),
             Some(_) => self
                 .session
                 .failed(exit, stderr_tail, "vex said how it ended, yet did not end well"),
             None => {
-                let told = self.session.fault.as_ref().and_then(|fault| fault.class);
+                let reported = self.session.fault.as_ref().and_then(|fault| fault.class);
                 let mut conclusion = self
                     .session
                     .failed(exit, stderr_tail, "vex ended without a result");
-                conclusion.failure_class = told.or_else(|| class_of_exit(code)).or(conclusion.failure_class);
+                conclusion.failure_class = reported
+                    .or_else(|| class_of_exit(code))
+                    .or(conclusion.failure_class);
                 conclusion
             }
         };
-        let told = verdict.as_ref().and_then(|verdict| verdict.exit_code);
-        conclusion.over_budget = !conclusion.ok && (code == Some(5) || told == Some(5));
-        conclusion.result = verdict.and_then(|verdict| verdict.result);
+        let reported = final_result
+            .as_ref()
+            .and_then(|final_result| final_result.exit_code);
+        conclusion.over_budget = !conclusion.ok && (code == Some(5) || reported == Some(5));
+        conclusion.result = final_result.and_then(|final_result| final_result.result);
         conclusion
     }
 
@@ -405,17 +413,20 @@ impl Adapter for Vex {
         self.session.activity()
     }
 
-    fn words(&mut self) -> Vec<Word> {
-        self.asking.as_mut().map(Asking::take).unwrap_or_default()
+    fn take_requests(&mut self) -> Vec<AgentRequest> {
+        self.approvals
+            .as_mut()
+            .map(Approvals::take_requests)
+            .unwrap_or_default()
     }
 
-    fn answer(&self, ask: &Ask, verdict: Said<'_>) -> Vec<String> {
-        vec![asking::answer(ask, verdict)]
+    fn answer(&self, ask: &ApprovalRequest, verdict: Verdict<'_>) -> Vec<String> {
+        vec![approvals::answer(ask, verdict)]
     }
 }
 
 /// A failure class by its name in JSON.
-fn class_named(name: &str) -> Option<FailureClass> {
+fn class_by_name(name: &str) -> Option<FailureClass> {
     use serde::de::value::{Error, StrDeserializer};
     FailureClass::deserialize(StrDeserializer::<Error>::new(name)).ok()
 }

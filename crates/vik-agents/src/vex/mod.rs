@@ -13,56 +13,56 @@
 //! Permissions are vex's own three profiles, of the same names.
 
 mod adapter;
-mod asking;
+mod approvals;
 
 pub(crate) use adapter::Vex;
 use vik_core::money::MicroUsd;
 use vik_core::workflow::{AgentProfile, ArgValue, Permission};
 
 use crate::environment::environment;
-use crate::flags::{Fixed, Rules, own_flags};
+use crate::flags::{FlagRules, ReservedFlag, own_flags};
 use crate::{Launch, LaunchContext, LaunchError, path_text, valid_session_id};
 
-const RULES: Rules = Rules {
-    fixed: &[
-        Fixed {
+const RULES: FlagRules = FlagRules {
+    reserved: &[
+        ReservedFlag {
             names: &["json"],
-            same: Some("true"),
+            accepted_value: Some("true"),
             instead: "Vik reads vex's JSON",
         },
-        Fixed {
+        ReservedFlag {
             names: &["model", "m"],
-            same: None,
+            accepted_value: None,
             instead: "the profile's `model` names it",
         },
-        Fixed {
+        ReservedFlag {
             names: &["provider"],
-            same: None,
+            accepted_value: None,
             instead: "the profile's `provider` names it",
         },
-        Fixed {
+        ReservedFlag {
             names: &["base-url"],
-            same: None,
+            accepted_value: None,
             instead: "the profile's `base_url` names it",
         },
-        Fixed {
+        ReservedFlag {
             names: &["cd", "C"],
-            same: None,
+            accepted_value: None,
             instead: "an agent runs in its issue workspace",
         },
-        Fixed {
+        ReservedFlag {
             names: &["resume", "fork"],
-            same: None,
+            accepted_value: None,
             instead: "Vik chooses which conversation goes on",
         },
-        Fixed {
+        ReservedFlag {
             names: &["scope", "scope-env"],
-            same: None,
+            accepted_value: None,
             instead: "the stage's `intent.owned_scope` says it",
         },
-        Fixed {
+        ReservedFlag {
             names: &["ask"],
-            same: None,
+            accepted_value: None,
             instead: "the stage's `approve.calls` says it",
         },
     ],
@@ -166,7 +166,7 @@ pub(crate) fn launch(cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {
         }
         push(&["--resume", id]);
     }
-    push(&[if cx.asks { "--ask" } else { "-" }]);
+    push(&[if cx.interactive { "--ask" } else { "-" }]);
     Ok(Launch {
         argv,
         env: environment(cx, &set),

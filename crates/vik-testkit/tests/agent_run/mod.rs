@@ -59,7 +59,7 @@ pub(crate) fn start(env: &TestEnv, profile: &AgentProfile, prompt: &str) -> Chil
         budget: vik_core::limits::Limit::default(),
         scope: None,
         in_sandbox: false,
-        asks: false,
+        interactive: false,
         is_root: nix::unistd::geteuid().is_root(),
         environment: &environment,
     })

@@ -94,7 +94,7 @@ impl Agent {
             budget: vik_core::limits::Limit::default(),
             scope: None,
             in_sandbox: false,
-            asks: false,
+            interactive: false,
             is_root: nix::unistd::geteuid().is_root(),
             environment: &environment,
         });

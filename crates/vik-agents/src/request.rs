@@ -9,11 +9,11 @@ use vik_core::approval::Call;
 
 /// What an agent wants of Vik.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Word {
+pub enum AgentRequest {
     /// This line belongs on its standard input.
     Send(String),
     /// It waits for a verdict on a call.
-    Ask(Ask),
+    Approval(ApprovalRequest),
     /// It waits for that verdict no more.
     Withdraw {
         /// The [`Ask`]'s.
@@ -22,12 +22,12 @@ pub enum Word {
     /// It has done its work: its input ends.
     Close,
     /// It cannot be held to what it was told: it must be stopped.
-    Broken(String),
+    ProtocolError(String),
 }
 
 /// A call that waits for a verdict.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ask {
+pub struct ApprovalRequest {
     /// The agent's name of the question.
     pub id: String,
     /// What it is about to do, with paths as the agent wrote them.
@@ -35,7 +35,7 @@ pub struct Ask {
     /// Whether the paths of the call are to be changed; a scope says nothing on those that are only read.
     pub writes: bool,
     /// How each line begins that answers this and nothing else: where one stands, there is an answer.
-    pub answered_by: String,
+    pub answer_prefix: String,
 }
 
 /// What is said to a call.
@@ -49,7 +49,7 @@ pub enum Verdict<'a> {
 
 /// What an agent must be told before it begins, where that is done on its standard input.
 #[derive(Clone, Copy, Debug)]
-pub struct Opening<'a> {
+pub struct InitialInput<'a> {
     /// The prompt.
     pub prompt: &'a str,
     /// The issue workspace.
@@ -61,6 +61,6 @@ pub struct Opening<'a> {
 }
 
 /// A JSON string.
-pub(crate) fn quoted(text: &str) -> String {
+pub(crate) fn json_string(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }

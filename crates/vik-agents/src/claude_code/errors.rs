@@ -10,15 +10,15 @@ use crate::classify;
 use crate::wire::{self, Text};
 
 /// The class behind a word of Claude Code's (`assistant.error`, `api_retry.error`).
-pub(super) fn class_of(word: &str, status: Option<u16>, text: &str) -> Option<FailureClass> {
-    match word {
+pub(super) fn class_of_code(code: &str, status: Option<u16>, text: &str) -> Option<FailureClass> {
+    match code {
         "rate_limit" | "billing_error" => Some(FailureClass::RateLimit),
         "overloaded" => Some(FailureClass::Overloaded),
         "authentication_failed" | "oauth_org_not_allowed" => Some(FailureClass::Auth),
         "model_not_found" => Some(FailureClass::Model),
         // Also said where no server was reached, or a connection broke.
-        "server_error" => classify::error(status, text).or(Some(FailureClass::Overloaded)),
-        _ => classify::error(status, text),
+        "server_error" => classify::class_of_error(status, text).or(Some(FailureClass::Overloaded)),
+        _ => classify::class_of_error(status, text),
     }
 }
 

@@ -4,19 +4,19 @@
 use serde::Deserialize;
 use vik_core::approval::Call;
 
-use crate::ask::{Ask, Verdict, Word, quoted};
+use crate::request::{AgentRequest, ApprovalRequest, Verdict, json_string};
 use crate::wire::{self, Text};
 
 /// The words of one session.
 #[derive(Debug)]
-pub(super) struct Asking {
-    words: Vec<Word>,
+pub(super) struct Approvals {
+    requests: Vec<AgentRequest>,
     closed: bool,
 }
 
 /// An event `ask`.
 #[derive(Deserialize)]
-struct Question<'a> {
+struct AskEvent<'a> {
     #[serde(borrow)]
     ask: Text<'a>,
     #[serde(borrow)]
@@ -28,25 +28,28 @@ struct Question<'a> {
     writes: bool,
 }
 
-impl Asking {
+impl Approvals {
     pub(super) fn new(prompt: &str) -> Self {
         Self {
-            words: vec![Word::Send(format!(r#"{{"prompt":{}}}"#, quoted(prompt)))],
+            requests: vec![AgentRequest::Send(format!(
+                r#"{{"prompt":{}}}"#,
+                json_string(prompt)
+            ))],
             closed: false,
         }
     }
 
-    pub(super) fn take(&mut self) -> Vec<Word> {
-        std::mem::take(&mut self.words)
+    pub(super) fn take_requests(&mut self) -> Vec<AgentRequest> {
+        std::mem::take(&mut self.requests)
     }
 
-    pub(super) fn hear(&mut self, line: &str) {
-        let Some(question) = wire::object::<Question<'_>>(line) else {
+    pub(super) fn on_ask(&mut self, line: &str) {
+        let Some(question) = wire::object::<AskEvent<'_>>(line) else {
             let why = "a question of vex is not understood".to_owned();
-            return self.words.push(Word::Broken(why));
+            return self.requests.push(AgentRequest::ProtocolError(why));
         };
         let id = question.ask.0.into_owned();
-        self.words.push(Word::Ask(Ask {
+        self.requests.push(AgentRequest::Approval(ApprovalRequest {
             call: Call {
                 tool: question.tool.0.into_owned(),
                 command: question.command.map(|command| command.0.into_owned()),
@@ -57,28 +60,30 @@ impl Asking {
                     .collect(),
             },
             writes: question.writes,
-            answered_by: head(&id),
+            answer_prefix: answer_prefix(&id),
             id,
         }));
     }
 
-    pub(super) fn done(&mut self) {
+    pub(super) fn close_input(&mut self) {
         if !self.closed {
             self.closed = true;
-            self.words.push(Word::Close);
+            self.requests.push(AgentRequest::Close);
         }
     }
 }
 
-fn head(id: &str) -> String {
-    format!(r#"{{"ask":{}"#, quoted(id))
+fn answer_prefix(id: &str) -> String {
+    format!(r#"{{"ask":{}"#, json_string(id))
 }
 
 /// The line that gives a verdict.
-pub(super) fn answer(ask: &Ask, verdict: Verdict<'_>) -> String {
-    let head = &ask.answered_by;
+pub(super) fn answer(ask: &ApprovalRequest, verdict: Verdict<'_>) -> String {
+    let head = &ask.answer_prefix;
     match verdict {
         Verdict::Allow => format!(r#"{head},"decision":"allow"}}"#),
-        Verdict::Refuse(words) => format!(r#"{head},"decision":"deny","message":{}}}"#, quoted(words)),
+        Verdict::Refuse(message) => {
+            format!(r#"{head},"decision":"deny","message":{}}}"#, json_string(message))
+        }
     }
 }
