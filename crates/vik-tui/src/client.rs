@@ -25,17 +25,17 @@ use vik_core::ids::IssueId;
 
 pub(crate) use endpoint::Client;
 pub use endpoint::Endpoint;
-use endpoint::{Way, encode};
+use endpoint::{Transport, encode};
 
 use crate::error::ClientError;
 use crate::msg::Action;
 
 /// How long a connection may take.
-const CONNECT: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a look at the state may take.
-const LOOK: Duration = Duration::from_secs(10);
+const READ_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long what starts a process at the daemon's side may take: a diff, the end of an agent.
-const WORK: Duration = Duration::from_secs(40);
+const STEER_TIMEOUT: Duration = Duration::from_secs(40);
 /// The longest answer that is read.
 const MAX_BODY: usize = 64 << 20;
 
@@ -61,7 +61,7 @@ impl Endpoint {
 
 impl Client {
     pub(crate) async fn state(&self) -> Result<Status, ClientError> {
-        self.get("state", LOOK).await
+        self.get("state", READ_TIMEOUT).await
     }
 
     pub(crate) async fn issues(
@@ -73,20 +73,22 @@ impl Client {
             None => format!("issues?limit={limit}"),
             Some(after) => format!("issues?limit={limit}&after={}", encode(after.as_str())),
         };
-        self.get(&path, LOOK).await
+        self.get(&path, READ_TIMEOUT).await
     }
 
     pub(crate) async fn issue(&self, id: &IssueId) -> Result<Explained, ClientError> {
-        self.get(&format!("issues/{}", encode(id.as_str())), LOOK).await
+        self.get(&format!("issues/{}", encode(id.as_str())), READ_TIMEOUT)
+            .await
     }
 
     pub(crate) async fn events(&self, id: &str, after: u64, limit: usize) -> Result<EventsPage, ClientError> {
         let path = format!("sessions/{}/events?after={after}&limit={limit}", encode(id));
-        self.get(&path, LOOK).await
+        self.get(&path, READ_TIMEOUT).await
     }
 
     pub(crate) async fn diff(&self, id: &str) -> Result<DiffView, ClientError> {
-        self.get(&format!("sessions/{}/diff", encode(id)), WORK).await
+        self.get(&format!("sessions/{}/diff", encode(id)), STEER_TIMEOUT)
+            .await
     }
 
     pub(crate) async fn steer(&self, action: &Action) -> Result<Steered, ClientError> {
@@ -108,11 +110,13 @@ impl Client {
             }
             Action::Approve(issue, request, message) => {
                 let path = format!("issues/{}/approve", encode(issue.as_str()));
-                self.post(&path, &opinion(request, message.as_ref())).await
+                self.post(&path, &approval_decision(request, message.as_ref()))
+                    .await
             }
             Action::Deny(issue, request, message) => {
                 let path = format!("issues/{}/deny", encode(issue.as_str()));
-                self.post(&path, &opinion(request, message.as_ref())).await
+                self.post(&path, &approval_decision(request, message.as_ref()))
+                    .await
             }
         }
     }
@@ -120,7 +124,7 @@ impl Client {
     /// Opens the feed; [`Feed::next`] gives what it tells.
     pub(crate) async fn feed(&self) -> Result<Feed, ClientError> {
         let request = self.request(&Method::GET, "events", "text/event-stream", Bytes::new())?;
-        let response = self.within(LOOK, self.send(request)).await?;
+        let response = self.with_timeout(READ_TIMEOUT, self.send(request)).await?;
         if !response.status().is_success() {
             return Err(self.refusal(response).await);
         }
@@ -131,13 +135,13 @@ impl Client {
 
     async fn get<T: DeserializeOwned>(&self, path: &str, limit: Duration) -> Result<T, ClientError> {
         let request = self.request(&Method::GET, path, "application/json", Bytes::new())?;
-        self.within(limit, self.answer(request)).await
+        self.with_timeout(limit, self.request_json(request)).await
     }
 
     async fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, ClientError> {
         let body = serde_json::to_vec(body).map_err(|source| self.decode(source))?;
         let request = self.request(&Method::POST, path, "application/json", body.into())?;
-        self.within(WORK, self.answer(request)).await
+        self.with_timeout(STEER_TIMEOUT, self.request_json(request)).await
     }
 
     fn request(
@@ -165,7 +169,7 @@ impl Client {
         })
     }
 
-    async fn within<T>(
+    async fn with_timeout<T>(
         &self,
         limit: Duration,
         work: impl Future<Output = Result<T, ClientError>>,
@@ -179,21 +183,26 @@ impl Client {
     }
 
     async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, ClientError> {
-        match &self.way {
-            Way::Unix(path) => {
-                let stream = self.connected(UnixStream::connect(path)).await?;
+        match &self.transport {
+            Transport::Unix(path) => {
+                let stream = self.connect_with_timeout(UnixStream::connect(path)).await?;
                 self.send_on(stream, request).await
             }
-            Way::Tcp(host, port) => {
-                let stream = self.connected(TcpStream::connect((host.as_str(), *port))).await?;
+            Transport::Tcp(host, port) => {
+                let stream = self
+                    .connect_with_timeout(TcpStream::connect((host.as_str(), *port)))
+                    .await?;
                 self.send_on(stream, request).await
             }
         }
     }
 
-    async fn connected<S>(&self, connecting: impl Future<Output = io::Result<S>>) -> Result<S, ClientError> {
+    async fn connect_with_timeout<S>(
+        &self,
+        connecting: impl Future<Output = io::Result<S>>,
+    ) -> Result<S, ClientError> {
         let late = || io::Error::from(io::ErrorKind::TimedOut);
-        timeout(CONNECT, connecting)
+        timeout(CONNECT_TIMEOUT, connecting)
             .await
             .unwrap_or_else(|_| Err(late()))
             .map_err(|source| ClientError::Connect {
@@ -212,16 +221,19 @@ impl Client {
     {
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
             .await
-            .map_err(|source| self.broken(source))?;
+            .map_err(|source| self.broken_connection(source))?;
         // Ends with the response body: how it ended is seen there.
         tokio::spawn(async move { connection.await.ok() });
         sender
             .send_request(request)
             .await
-            .map_err(|source| self.broken(source))
+            .map_err(|source| self.broken_connection(source))
     }
 
-    async fn answer<T: DeserializeOwned>(&self, request: Request<Full<Bytes>>) -> Result<T, ClientError> {
+    async fn request_json<T: DeserializeOwned>(
+        &self,
+        request: Request<Full<Bytes>>,
+    ) -> Result<T, ClientError> {
         let response = self.send(request).await?;
         if !response.status().is_success() {
             return Err(self.refusal(response).await);
@@ -250,7 +262,7 @@ impl Client {
         match limited.collect().await {
             Ok(body) => Ok(body.to_bytes()),
             Err(error) => match error.downcast::<hyper::Error>() {
-                Ok(source) => Err(self.broken(*source)),
+                Ok(source) => Err(self.broken_connection(*source)),
                 Err(other) => {
                     debug_assert!(other.is::<LengthLimitError>());
                     Err(ClientError::TooLong {
@@ -261,7 +273,7 @@ impl Client {
         }
     }
 
-    fn broken(&self, source: hyper::Error) -> ClientError {
+    fn broken_connection(&self, source: hyper::Error) -> ClientError {
         ClientError::Broken {
             target: self.target.clone(),
             source,
@@ -296,7 +308,7 @@ impl Feed {
     }
 }
 
-fn opinion(request: &str, message: Option<&String>) -> ApprovalDecision {
+fn approval_decision(request: &str, message: Option<&String>) -> ApprovalDecision {
     ApprovalDecision {
         stage: None,
         request: Some(request.to_owned()),

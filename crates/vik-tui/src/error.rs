@@ -14,10 +14,10 @@ pub enum TopError {
     #[error("this terminal cannot show a dashboard: TERM is `dumb`")]
     DumbTerminal,
     /// The terminal refused what it was told.
-    #[error("cannot {what} the terminal")]
+    #[error("cannot {operation} the terminal")]
     Terminal {
         /// What was tried, as `read from`.
-        what: &'static str,
+        operation: &'static str,
         /// Why not.
         source: io::Error,
     },
@@ -111,7 +111,7 @@ impl ClientError {
     }
 
     /// The error and its causes on one line.
-    pub(crate) fn whole(&self) -> String {
+    pub(crate) fn with_causes(&self) -> String {
         let mut text = self.to_string();
         let mut cause = std::error::Error::source(self);
         while let Some(error) = cause {

@@ -23,7 +23,7 @@ fn ago(seconds: i64) -> String {
     later(-seconds).to_string()
 }
 
-pub(crate) fn of<T: serde::de::DeserializeOwned>(value: Value) -> T {
+pub(crate) fn from_json<T: serde::de::DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).unwrap()
 }
 
@@ -52,7 +52,7 @@ pub(crate) fn session(n: usize) -> SessionView {
     } else {
         format!("PROJ-{}", 100 + n)
     };
-    of(json!({
+    from_json(json!({
         "session_id": format!("0198a7c2-1111-7000-8000-{n:012}"),
         "issue_id": issue, "issue_title": TITLES[n % 5],
         "stage": pick(n, &["plan", "implement", "review"]), "agent": pick(n, &["codex", "claude", "vex"]),
@@ -70,7 +70,7 @@ pub(crate) fn session(n: usize) -> SessionView {
 }
 
 pub(crate) fn parked(issue: &str) -> ParkedView {
-    of(json!({
+    from_json(json!({
         "run_id": "0198a7c2-3333-7000-8000-000000000001", "issue_id": issue, "stage": "implement",
         "since": ago(4_000), "reason": "no_progress",
         "detail": "3 attempts ended well, yet no commit and no file changed and the state stayed `ready`",
@@ -80,7 +80,7 @@ pub(crate) fn parked(issue: &str) -> ParkedView {
 
 pub(crate) fn approval(issue: &str, gate: &str) -> ApprovalView {
     let is_call = gate == "call";
-    of(json!({
+    from_json(json!({
         "run_id": "0198a7c2-3333-7000-8000-000000000001", "session_id": null, "issue_id": issue, "issue_title": TITLES[1],
         "stage": "implement", "id": format!("{issue}.{gate}"), "gate": gate,
         "call": is_call.then(|| json!({"tool": "Bash", "command": "git push --force origin main"})),
@@ -97,7 +97,7 @@ pub(crate) fn waiting(n: usize) -> WaitingView {
         "the last attempt failed (overloaded)",
         "blocked by 42, which is open",
     ];
-    of(json!({
+    from_json(json!({
         "run_id": null, "issue_id": format!("{}", 60 + n), "stage": pick(n, &["plan", "implement"]),
         "reason": pick(n, &["slot", "backoff", "blocked"]), "detail": details[n % 3],
         "until": (n % 3 == 1).then(|| later(42).to_string()), "attempts": n % 3,
@@ -105,7 +105,7 @@ pub(crate) fn waiting(n: usize) -> WaitingView {
 }
 
 pub(crate) fn explanation(issue: &str, n: usize) -> Explanation {
-    of(json!({
+    from_json(json!({
         "issue_id": issue, "issue_title": TITLES[n % 5], "issue_state": "ready", "present": n % 4 != 3, "paused": false,
         "hold": null,
         "stages": [{
@@ -129,7 +129,7 @@ pub(crate) fn explained(issue: &str) -> Explained {
             "usage": {"input_tokens": 120_000, "output_tokens": 3_000}, "cost_usd": 0.4, "log": "/l",
         })
     };
-    of(json!({
+    from_json(json!({
         "schema": 1, "daemon": {"state": "running", "pid": 1, "workflow_path": "/w"}, "issue_id": issue,
         "now": explanation(issue, 0),
         "decisions": [
@@ -142,7 +142,7 @@ pub(crate) fn explained(issue: &str) -> Explained {
 }
 
 pub(crate) fn status(sessions: usize) -> Status {
-    of(json!({
+    from_json(json!({
         "schema": 1, "state": "running", "pid": 4242, "started_at": ago(7_985), "version": "0.2.0",
         "workflow_path": "/home/me/projects/very/deep/project/workflow.yml", "home": "/home/me/project/.vik",
         "last_pull": {"at": ago(4), "ok": true, "issues": 17, "skipped": 1, "duration_ms": 200},
@@ -159,7 +159,7 @@ pub(crate) fn status(sessions: usize) -> Status {
 
 pub(crate) fn issues() -> IssuesPage {
     let issues: Vec<_> = (0..17).map(|n| explanation(&format!("{}", 30 + n), n)).collect();
-    of(json!({"schema": 1, "issues": issues, "next": null, "total": 17}))
+    from_json(json!({"schema": 1, "issues": issues, "next": null, "total": 17}))
 }
 
 pub(crate) fn page(events: &[Value], last_seq: u64, ended: bool) -> EventsPage {
@@ -169,11 +169,11 @@ pub(crate) fn page(events: &[Value], last_seq: u64, ended: bool) -> EventsPage {
     serde_json::from_str(&text.to_string()).unwrap()
 }
 
-pub(crate) fn event(seq: u64, kind: &str, mut rest: Value) -> Value {
-    rest["seq"] = seq.into();
-    rest["at"] = ago(1_000 - seq as i64).into();
-    rest["kind"] = kind.into();
-    rest
+pub(crate) fn event(seq: u64, kind: &str, mut fields: Value) -> Value {
+    fields["seq"] = seq.into();
+    fields["at"] = ago(1_000 - seq as i64).into();
+    fields["kind"] = kind.into();
+    fields
 }
 
 pub(crate) fn log() -> Vec<Value> {
@@ -236,7 +236,7 @@ pub(crate) fn diff() -> DiffView {
     let patch = "@@ -10,4 +10,5 @@ impl Span {\n fn parse(text: &str) {\n-    let trimmed = text;\n\
                  +    // Spaces around it are not wrong.\n+\tlet trimmed = text.trim();\n \
                  // and a line that is so long that it does not fit into the eighty columns of a small terminal at all\n";
-    of(json!({
+    from_json(json!({
         "schema": 1, "base": "0123456789abcdef0123", "files_left_out": 2, "note": null,
         "files": [
             {"path": "crates/core/src/duration.rs", "change": "modified", "added": 2, "removed": 1, "patch": patch},
@@ -254,13 +254,13 @@ pub(crate) fn blank(columns: u16, rows: u16) -> App {
 /// The dashboard with so many sessions.
 pub(crate) fn app(columns: u16, rows: u16, sessions: usize) -> App {
     let mut app = blank(columns, rows);
-    tell(&mut app, Msg::State(Ok(Box::new(status(sessions)))));
+    send(&mut app, Msg::State(Ok(Box::new(status(sessions)))));
     answer_issue(&mut app);
     app
 }
 
 /// Tells something, and answers what is asked about an issue.
-pub(crate) fn tell(app: &mut App, msg: Msg) -> Vec<Command> {
+pub(crate) fn send(app: &mut App, msg: Msg) -> Vec<Command> {
     app.update(now(), msg)
 }
 
@@ -268,6 +268,6 @@ pub(crate) fn tell(app: &mut App, msg: Msg) -> Vec<Command> {
 pub(crate) fn answer_issue(app: &mut App) {
     if let Some(issue) = app.current_issue().cloned() {
         let known = explained(issue.as_str());
-        tell(app, Msg::Issue(issue, Ok(Box::new(known))));
+        send(app, Msg::Issue(issue, Ok(Box::new(known))));
     }
 }

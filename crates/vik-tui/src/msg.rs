@@ -22,7 +22,7 @@ pub(crate) enum Msg {
     /// The feed broke off.
     FeedLost,
     /// The feed told something; `None`: something that this version does not know.
-    Fed(Option<FeedEvent>),
+    Feed(Option<FeedEvent>),
     /// `GET state`.
     State(Result<Box<Status>, ClientError>),
     /// A page of `GET issues`.
@@ -30,7 +30,7 @@ pub(crate) enum Msg {
     /// `GET issues/{id}`.
     Issue(IssueId, Result<Box<Explained>, ClientError>),
     /// `GET sessions/{id}/events`: what was asked for, and what came.
-    Events(EventsAsk, Result<EventsPage, ClientError>),
+    Events(EventsRequest, Result<EventsPage, ClientError>),
     /// `GET sessions/{id}/diff`.
     Diff(String, Result<DiffView, ClientError>),
     /// What came of an action.
@@ -47,7 +47,7 @@ pub(crate) enum Command {
     /// Load all about an issue.
     Issue(IssueId),
     /// Load events of a session.
-    Events(EventsAsk),
+    Events(EventsRequest),
     /// Load the diff of a session.
     Diff(String),
     /// Tell the daemon to do something.
@@ -60,7 +60,7 @@ pub(crate) enum Command {
 
 /// A page of a session log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct EventsAsk {
+pub(crate) struct EventsRequest {
     pub(crate) session_id: String,
     /// Events with a greater `seq`.
     pub(crate) after: u64,
@@ -88,7 +88,7 @@ pub(crate) enum Action {
 
 impl Action {
     /// While it is under way.
-    pub(crate) fn doing(&self) -> String {
+    pub(crate) fn progress_text(&self) -> String {
         match self {
             Self::Refresh => "asking for a look at the issues".to_owned(),
             Self::Pause(None) => "pausing everything".to_owned(),
@@ -103,7 +103,7 @@ impl Action {
     }
 
     /// When it is done.
-    pub(crate) fn done(&self, count: usize) -> String {
+    pub(crate) fn success_text(&self, count: usize) -> String {
         let attempts = crate::text::count(count, "attempt");
         let runs = crate::text::count(count, "run");
         match self {
@@ -120,7 +120,7 @@ impl Action {
     }
 
     /// What was tried, for `cannot …`.
-    pub(crate) fn what(&self) -> String {
+    pub(crate) fn command_text(&self) -> String {
         match self {
             Self::Refresh => "refresh".to_owned(),
             Self::Pause(None) => "pause".to_owned(),

@@ -11,15 +11,15 @@ use std::cmp::Ordering;
 use vik_api::{Explanation, SessionView, StageState};
 use vik_core::ids::IssueId;
 
-use crate::table::{CellText, Look, Tone};
-pub(crate) use waiting::starts;
+use crate::table::{CellText, RowContext, Tone};
+pub(crate) use waiting::starts_in;
 
 fn by_number(a: f64, b: f64) -> Ordering {
     a.total_cmp(&b)
 }
 
-fn issue_cell(issue: &IssueId, look: &Look<'_>) -> CellText {
-    if look.paused.contains(issue) {
+fn issue_cell(issue: &IssueId, context: &RowContext<'_>) -> CellText {
+    if context.paused.contains(issue) {
         CellText::new(format!("{issue} ||"), Tone::Warn)
     } else {
         CellText::new(issue.as_str(), Tone::Strong)
@@ -27,7 +27,7 @@ fn issue_cell(issue: &IssueId, look: &Look<'_>) -> CellText {
 }
 
 /// What a session does now, in a few words.
-pub(crate) fn doing(session: &SessionView) -> String {
+pub(crate) fn activity(session: &SessionView) -> String {
     match (session.phase.as_str(), session.activity.as_deref()) {
         ("running", Some(activity)) => activity.to_owned(),
         (phase, Some(activity)) => format!("{phase}: {activity}"),
@@ -36,17 +36,17 @@ pub(crate) fn doing(session: &SessionView) -> String {
 }
 
 /// How much of the budget of a session is used, 0 to 1; of tokens or money, what is nearer to its limit.
-pub(crate) fn used(session: &SessionView) -> Option<f64> {
+pub(crate) fn budget_share(session: &SessionView) -> Option<f64> {
     let money = session
         .budget
         .usd
-        .filter(|&most| most > 0.0)
-        .map(|most| session.charged.cost_usd / most);
+        .filter(|&limit| limit > 0.0)
+        .map(|limit| session.charged.cost_usd / limit);
     let tokens = session
         .budget
         .tokens
-        .filter(|&most| most > 0)
-        .map(|most| session.charged.tokens as f64 / most as f64);
+        .filter(|&limit| limit > 0)
+        .map(|limit| session.charged.tokens as f64 / limit as f64);
     match (money, tokens) {
         (Some(a), Some(b)) => Some(a.max(b)),
         (a, b) => a.or(b),
@@ -63,7 +63,7 @@ pub(crate) fn share_tone(share: f64) -> Tone {
 }
 
 /// Where an issue stands, in one word, and how that stands out. The busiest stage decides.
-pub(crate) fn stand(issue: &Explanation) -> (&'static str, Tone) {
+pub(crate) fn issue_status(issue: &Explanation) -> (&'static str, Tone) {
     let has = |state| issue.stages.iter().any(|stage| stage.state == state);
     if has(StageState::Running) {
         ("running", Tone::Good)

@@ -39,7 +39,7 @@ impl Default for Options {
     }
 }
 
-type Work = Pin<Box<dyn Future<Output = Msg> + Send>>;
+type PendingWork = Pin<Box<dyn Future<Output = Msg> + Send>>;
 
 /// Shows the dashboard until the user leaves it.
 ///
@@ -60,21 +60,21 @@ pub async fn run(endpoint: Endpoint, options: Options) -> Result<(), TopError> {
     };
     let mut screen = Screen::open()?;
     let size = screen.terminal.size().map_err(|source| TopError::Terminal {
-        what: "measure",
+        operation: "measure",
         source,
     })?;
     let size = (size.width, size.height);
     let now = Timestamp::now();
-    let mut top = Top {
+    let mut top = Dashboard {
         app: App::new(now, size, TimeZone::system(), client.target()),
         client,
         theme,
         work: FuturesUnordered::new(),
-        left: false,
-        anew: false,
+        is_quitting: false,
+        needs_clear: false,
     };
-    top.take(Msg::State(Ok(Box::new(first))));
-    top.go(&mut screen, signals).await
+    top.on_message(Msg::State(Ok(Box::new(first))));
+    top.run_loop(&mut screen, signals).await
 }
 
 /// What ends the dashboard from outside: it gives the terminal back first.
@@ -87,7 +87,7 @@ impl Signals {
     fn new() -> Result<Self, TopError> {
         let on = |kind| {
             signal(kind).map_err(|source| TopError::Terminal {
-                what: "watch the signals of",
+                operation: "watch the signals of",
                 source,
             })
         };
@@ -98,23 +98,23 @@ impl Signals {
     }
 }
 
-struct Top {
+struct Dashboard {
     app: App,
     client: Client,
     theme: Theme,
-    work: FuturesUnordered<Work>,
-    left: bool,
+    work: FuturesUnordered<PendingWork>,
+    is_quitting: bool,
     /// The terminal may not show what it was told.
-    anew: bool,
+    needs_clear: bool,
 }
 
 /// The feed, or the wait before it is opened.
-enum Link {
+enum FeedLink {
     Opening(Pin<Box<dyn Future<Output = Option<Feed>> + Send>>),
     Open(Box<Feed>),
 }
 
-impl Link {
+impl FeedLink {
     fn opening(client: &Client, pause: Duration) -> Self {
         let client = client.clone();
         Self::Opening(Box::pin(async move {
@@ -124,20 +124,20 @@ impl Link {
     }
 }
 
-impl Top {
-    async fn go(&mut self, screen: &mut Screen, mut signals: Signals) -> Result<(), TopError> {
+impl Dashboard {
+    async fn run_loop(&mut self, screen: &mut Screen, mut signals: Signals) -> Result<(), TopError> {
         let mut keys = EventStream::new();
         let mut seconds = interval(Duration::from_secs(1));
         seconds.set_missed_tick_behavior(MissedTickBehavior::Skip);
-        let mut link = Link::opening(&self.client, Duration::ZERO);
+        let mut link = FeedLink::opening(&self.client, Duration::ZERO);
         let mut draw_at = Instant::now();
         let mut changed = true;
         let client = self.client.clone();
-        while !self.left {
+        while !self.is_quitting {
             // A connection that died without a word looks open: where the daemon does not answer, it is made anew.
-            if self.app.trouble.is_some() && matches!(link, Link::Open(_)) {
-                link = Link::opening(&client, FEED_PAUSE);
-                self.take(Msg::FeedLost);
+            if self.app.connection_error.is_some() && matches!(link, FeedLink::Open(_)) {
+                link = FeedLink::opening(&client, FEED_PAUSE);
+                self.on_message(Msg::FeedLost);
             }
             if changed && Instant::now() >= draw_at {
                 self.draw(screen)?;
@@ -157,15 +157,15 @@ impl Top {
                             }
                             () = sleep_until(draw_at), if changed => {}
                             _ = seconds.tick() => {
-                                self.take(Msg::Tick);
+                                self.on_message(Msg::Tick);
                                 changed = true;
                             }
                             Some(message) = self.work.next(), if !self.work.is_empty() => {
-                                self.take(message);
+                                self.on_message(message);
                                 changed = true;
                             }
             messages = feed(&mut link, &client) => {
-                                messages.into_iter().for_each(|message| self.take(message));
+                                messages.into_iter().for_each(|message| self.on_message(message));
                                 changed = true;
                             }
                         }
@@ -174,18 +174,18 @@ impl Top {
     }
 
     fn draw(&mut self, screen: &mut Screen) -> Result<(), TopError> {
-        self.app.settle();
+        self.app.apply_feed();
         let failed = |source| TopError::Terminal {
-            what: "write to",
+            operation: "write to",
             source,
         };
-        if std::mem::take(&mut self.anew) {
+        if std::mem::take(&mut self.needs_clear) {
             screen.terminal.clear().map_err(failed)?;
         }
         // The window may be another before its event is here.
         let size = screen.terminal.size().map_err(failed)?;
         if (size.width, size.height) != self.app.size {
-            self.take(Msg::Resize(size.width, size.height));
+            self.on_message(Msg::Resize(size.width, size.height));
         }
         screen
             .terminal
@@ -196,51 +196,51 @@ impl Top {
 
     fn on_terminal(&mut self, event: io::Result<Event>) -> Result<(), TopError> {
         let event = event.map_err(|source| TopError::Terminal {
-            what: "read from",
+            operation: "read from",
             source,
         })?;
         match event {
-            Event::Key(key) => self.take(Msg::Key(key)),
-            Event::Paste(text) => self.take(Msg::Paste(text)),
-            Event::Resize(columns, rows) => self.take(Msg::Resize(columns, rows)),
+            Event::Key(key) => self.on_message(Msg::Key(key)),
+            Event::Paste(text) => self.on_message(Msg::Paste(text)),
+            Event::Resize(columns, rows) => self.on_message(Msg::Resize(columns, rows)),
             Event::FocusGained | Event::FocusLost | Event::Mouse(_) => {}
         }
         Ok(())
     }
 
-    fn take(&mut self, message: Msg) {
+    fn on_message(&mut self, message: Msg) {
         let commands = self.app.update(Timestamp::now(), message);
-        self.left |= commands.contains(&Command::Quit);
-        self.anew |= commands.contains(&Command::Redraw);
+        self.is_quitting |= commands.contains(&Command::Quit);
+        self.needs_clear |= commands.contains(&Command::Redraw);
         start(commands, &self.client, &self.work);
     }
 }
 
 /// Waits for the next fact, and gives all that are there with it. It may be dropped while it waits: nothing is lost.
-async fn feed(link: &mut Link, client: &Client) -> Vec<Msg> {
+async fn feed(link: &mut FeedLink, client: &Client) -> Vec<Msg> {
     let mut messages = Vec::new();
     let next = match link {
-        Link::Opening(opening) => match opening.await {
+        FeedLink::Opening(opening) => match opening.await {
             Some(feed) => {
                 messages.push(Msg::FeedOpen);
-                Some(Link::Open(Box::new(feed)))
+                Some(FeedLink::Open(Box::new(feed)))
             }
-            None => Some(Link::opening(client, FEED_PAUSE)),
+            None => Some(FeedLink::opening(client, FEED_PAUSE)),
         },
-        Link::Open(feed) => {
+        FeedLink::Open(feed) => {
             let mut event = feed.next().await;
             loop {
                 match event {
-                    Some(event) => messages.push(Msg::Fed(event)),
+                    Some(event) => messages.push(Msg::Feed(event)),
                     None => {
                         messages.push(Msg::FeedLost);
-                        break Some(Link::opening(client, FEED_PAUSE));
+                        break Some(FeedLink::opening(client, FEED_PAUSE));
                     }
                 }
                 match feed.next().now_or_never() {
                     Some(more) if messages.len() < BATCH => event = more,
                     Some(Some(more)) => {
-                        messages.push(Msg::Fed(more));
+                        messages.push(Msg::Feed(more));
                         break None;
                     }
                     _ => break None,
@@ -255,10 +255,10 @@ async fn feed(link: &mut Link, client: &Client) -> Vec<Msg> {
 }
 
 /// Carries out what the state asks for, beside the loop.
-fn start(commands: Vec<Command>, client: &Client, work: &FuturesUnordered<Work>) {
+fn start(commands: Vec<Command>, client: &Client, work: &FuturesUnordered<PendingWork>) {
     for command in commands {
         let client = client.clone();
-        let one: Work = match command {
+        let one: PendingWork = match command {
             Command::Quit | Command::Redraw => continue,
             Command::State => Box::pin(async move { Msg::State(client.state().await.map(Box::new)) }),
             Command::Issues(after) => Box::pin(async move {
@@ -269,9 +269,11 @@ fn start(commands: Vec<Command>, client: &Client, work: &FuturesUnordered<Work>)
                 let explained = client.issue(&id).await.map(Box::new);
                 Msg::Issue(id, explained)
             }),
-            Command::Events(ask) => Box::pin(async move {
-                let page = client.events(&ask.session_id, ask.after, ask.limit).await;
-                Msg::Events(ask, page)
+            Command::Events(request) => Box::pin(async move {
+                let page = client
+                    .events(&request.session_id, request.after, request.limit)
+                    .await;
+                Msg::Events(request, page)
             }),
             Command::Diff(id) => Box::pin(async move {
                 let diff = client.diff(&id).await;

@@ -10,7 +10,7 @@ use vik_core::ids::IssueId;
 use crate::text;
 
 /// What a cell is written with.
-pub(crate) struct Look<'a> {
+pub(crate) struct RowContext<'a> {
     pub(crate) now: Timestamp,
     /// Issues that a person paused.
     pub(crate) paused: &'a [IssueId],
@@ -72,9 +72,9 @@ pub(crate) struct Column<T: 'static> {
     pub(crate) name: &'static str,
     pub(crate) width: Width,
     /// Shown where the terminal has at least so many columns.
-    pub(crate) from: u16,
+    pub(crate) min_terminal_width: u16,
     pub(crate) right: bool,
-    pub(crate) cell: fn(&T, &Look<'_>) -> CellText,
+    pub(crate) cell: fn(&T, &RowContext<'_>) -> CellText,
     pub(crate) order: fn(&T, &T) -> Ordering,
 }
 
@@ -101,7 +101,7 @@ pub(crate) struct Table<T: Row> {
     /// The column, and whether it is reversed.
     pub(crate) sort: Option<(usize, bool)>,
     /// For each column how wide its contents are.
-    pub(crate) fits: Vec<usize>,
+    pub(crate) content_widths: Vec<usize>,
 }
 
 impl<T: Row> Table<T> {
@@ -112,7 +112,7 @@ impl<T: Row> Table<T> {
             selected: 0,
             key: None,
             sort: T::SORT,
-            fits: vec![0; T::COLUMNS.len()],
+            content_widths: vec![0; T::COLUMNS.len()],
         }
     }
 
@@ -132,7 +132,7 @@ impl<T: Row> Table<T> {
     }
 
     /// The row that stands at a place.
-    pub(crate) fn at(&self, place: usize) -> Option<&T> {
+    pub(crate) fn row_at(&self, place: usize) -> Option<&T> {
         self.order.get(place).and_then(|&row| self.rows.get(row))
     }
 
@@ -141,17 +141,17 @@ impl<T: Row> Table<T> {
     }
 
     pub(crate) fn current(&self) -> Option<&T> {
-        self.at(self.selected)
+        self.row_at(self.selected)
     }
 
     /// Other rows; what is selected stays so where it is still there.
-    pub(crate) fn set(&mut self, rows: Vec<T>, filter: &str, look: &Look<'_>) {
+    pub(crate) fn set(&mut self, rows: Vec<T>, filter: &str, context: &RowContext<'_>) {
         self.rows = rows;
-        self.arrange(filter, look);
+        self.arrange(filter, context);
     }
 
     /// Rows anew, or more of them.
-    pub(crate) fn put(&mut self, rows: Vec<T>, filter: &str, look: &Look<'_>) {
+    pub(crate) fn upsert(&mut self, rows: Vec<T>, filter: &str, context: &RowContext<'_>) {
         let mut places: HashMap<String, usize> = self
             .rows
             .iter()
@@ -167,21 +167,21 @@ impl<T: Row> Table<T> {
                 }
             }
         }
-        self.arrange(filter, look);
+        self.arrange(filter, context);
     }
 
     /// Filters and sorts.
-    pub(crate) fn arrange(&mut self, filter: &str, look: &Look<'_>) {
+    pub(crate) fn arrange(&mut self, filter: &str, context: &RowContext<'_>) {
         let needles: Vec<String> = filter.split_whitespace().map(str::to_lowercase).collect();
-        self.fits.fill(0);
+        self.content_widths.fill(0);
         self.order.clear();
         for (at, row) in self.rows.iter().enumerate() {
             let mut hay = String::new();
-            for (fit, column) in self.fits.iter_mut().zip(T::COLUMNS) {
+            for (fit, column) in self.content_widths.iter_mut().zip(T::COLUMNS) {
                 if needles.is_empty() && !matches!(column.width, Width::Fit(..)) {
                     continue;
                 }
-                let cell = (column.cell)(row, look);
+                let cell = (column.cell)(row, context);
                 if let Width::Fit(_, most) = column.width {
                     // No column is wider than that: what is longer need not be read.
                     *fit = (*fit).max(text::width(&text::fit(&cell.text, most)));
@@ -205,10 +205,10 @@ impl<T: Row> Table<T> {
                 if reverse { order.reverse() } else { order }
             });
         }
-        self.find_again();
+        self.restore_selection();
     }
 
-    fn find_again(&mut self) {
+    fn restore_selection(&mut self) {
         let found = self
             .key
             .as_ref()
@@ -233,7 +233,7 @@ impl<T: Row> Table<T> {
 
     /// Sorts by the next column that is shown.
     pub(crate) fn sort_next(&mut self, columns: u16) {
-        let visible = |&at: &usize| T::COLUMNS[at].from <= columns;
+        let visible = |&at: &usize| T::COLUMNS[at].min_terminal_width <= columns;
         let from = self.sort.map_or(0, |(column, _)| column + 1);
         let next = (from..T::COLUMNS.len())
             .chain(0..from.min(T::COLUMNS.len()))

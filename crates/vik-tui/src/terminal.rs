@@ -32,16 +32,16 @@ impl Screen {
         check()?;
         // This also sets a panic hook that gives the terminal back before the message is printed.
         let terminal = ratatui::try_init().map_err(|source| {
-            give_back();
+            restore();
             TopError::Terminal {
-                what: "take over",
+                operation: "take over",
                 source,
             }
         })?;
         let screen = Self { terminal };
         // Without it a pasted text would be keys: one that cancels, and one that says yes.
         execute!(io::stdout(), EnableBracketedPaste).map_err(|source| TopError::Terminal {
-            what: "write to",
+            operation: "write to",
             source,
         })?;
         Ok(screen)
@@ -50,11 +50,11 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        give_back();
+        restore();
     }
 }
 
-fn give_back() {
+fn restore() {
     // There is nobody left to tell of a failure, and no other way to try.
     let mut out = io::stdout();
     let _ = execute!(out, DisableBracketedPaste);

@@ -15,13 +15,13 @@ const TAB: usize = 4;
 /// Writes text from outside piece by piece, never a character that a terminal obeys.
 ///
 /// Calls `push` with what stands for each character and how many columns it takes, until that returns false.
-fn safe(text: &str, mut push: impl FnMut(&str, usize) -> bool) {
+fn for_each_safe(text: &str, mut push: impl FnMut(&str, usize) -> bool) {
     let mut marks = MAX_MARKS;
     let mut small = [0; 4];
     let mut escape = String::new();
     for c in text.chars() {
         let width = c.width();
-        let go_on = match (c, width) {
+        let proceed = match (c, width) {
             ('\t', _) => push(&"    "[..TAB], TAB),
             // Line breaks are the caller's to handle; here they are only a gap.
             ('\n', _) => push(" ", 1),
@@ -51,7 +51,7 @@ fn safe(text: &str, mut push: impl FnMut(&str, usize) -> bool) {
                 push(c.encode_utf8(&mut small), width)
             }
         };
-        if !go_on {
+        if !proceed {
             return;
         }
     }
@@ -83,7 +83,7 @@ pub(crate) fn fit_at(text: &str, skip: usize, width: usize) -> String {
     let (mut passed, mut used, mut cut) = (0, 0, false);
     // Where the text still had room for an ellipsis.
     let mut room_for_dots = 0;
-    safe(text, |piece, columns| {
+    for_each_safe(text, |piece, columns| {
         if passed < skip {
             passed += columns;
             return true;
@@ -110,7 +110,7 @@ pub(crate) fn fit_at(text: &str, skip: usize, width: usize) -> String {
 pub(crate) fn fit_end(text: &str, width: usize) -> String {
     let mut pieces = Vec::new();
     let mut total = 0;
-    safe(text, |piece, columns| {
+    for_each_safe(text, |piece, columns| {
         pieces.push((piece.to_owned(), columns));
         total += columns;
         true
@@ -138,7 +138,7 @@ pub(crate) fn fit_end(text: &str, width: usize) -> String {
 /// How many columns a text takes that went through [`fit`].
 pub(crate) fn width(text: &str) -> usize {
     let mut total = 0;
-    safe(text, |_, columns| {
+    for_each_safe(text, |_, columns| {
         total += columns;
         true
     });
@@ -147,16 +147,16 @@ pub(crate) fn width(text: &str) -> usize {
 
 /// A text of several lines as lines of at most `width` columns, broken between words where that is possible; at most
 /// `most` of them, and whether there are more.
-pub(crate) fn wrap(text: &str, width: usize, most: usize) -> (Vec<String>, bool) {
+pub(crate) fn wrap(text: &str, width: usize, max_lines: usize) -> (Vec<String>, bool) {
     let mut lines = Vec::new();
     if width == 0 {
         return (lines, !text.is_empty());
     }
     for line in text.lines() {
-        if lines.len() >= most {
+        if lines.len() >= max_lines {
             return (lines, true);
         }
-        if wrap_line(line, width, most, &mut lines) {
+        if wrap_line(line, width, max_lines, &mut lines) {
             return (lines, true);
         }
     }
@@ -164,16 +164,16 @@ pub(crate) fn wrap(text: &str, width: usize, most: usize) -> (Vec<String>, bool)
 }
 
 /// Whether something was left out.
-fn wrap_line(line: &str, width: usize, most: usize, lines: &mut Vec<String>) -> bool {
+fn wrap_line(line: &str, width: usize, max_lines: usize, lines: &mut Vec<String>) -> bool {
     let mut current = String::new();
     let mut used = 0;
     // The last gap in the current line: where the text before it ends, and where that behind it begins.
     let mut gap: Option<(usize, usize)> = None;
     let mut full = false;
-    safe(line, |piece, columns| {
+    for_each_safe(line, |piece, columns| {
         // Twice where the word that was moved down has no room for a long escape.
         while used + columns > width && !current.is_empty() {
-            if lines.len() + 1 >= most {
+            if lines.len() + 1 >= max_lines {
                 full = true;
                 return false;
             }
@@ -184,15 +184,15 @@ fn wrap_line(line: &str, width: usize, most: usize, lines: &mut Vec<String>) -> 
                 gap = None;
                 return true;
             }
-            let rest = match gap {
+            let remainder = match gap {
                 Some((end, start)) if end > 0 => {
-                    let rest = current[start..].to_owned();
+                    let remainder = current[start..].to_owned();
                     current.truncate(end);
-                    rest
+                    remainder
                 }
                 _ => String::new(),
             };
-            lines.push(std::mem::replace(&mut current, rest));
+            lines.push(std::mem::replace(&mut current, remainder));
             used = self::width(&current);
             gap = None;
         }
@@ -271,29 +271,29 @@ pub(crate) fn rough(seconds: u64) -> String {
 }
 
 /// `1 issue`, `2 issues`.
-pub(crate) fn count(number: usize, what: &str) -> String {
+pub(crate) fn count(number: usize, noun: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
-    format!("{number} {what}{plural}")
+    format!("{number} {noun}{plural}")
 }
 
 /// Snake case as words.
-pub(crate) fn words(name: &str) -> String {
+pub(crate) fn humanize(name: &str) -> String {
     name.replace('_', " ")
 }
 
 /// Orders texts as people do: `2` before `10`, `PROJ-9` before `PROJ-10`.
-pub(crate) fn natural(a: &str, b: &str) -> Ordering {
+pub(crate) fn natural_order(a: &str, b: &str) -> Ordering {
     let (mut left, mut right) = (a.as_bytes(), b.as_bytes());
     loop {
         match (left.first(), right.first()) {
             (Some(x), Some(y)) if x.is_ascii_digit() && y.is_ascii_digit() => {
-                let (number_a, rest_a) = digits(left);
-                let (number_b, rest_b) = digits(right);
+                let (number_a, suffix_a) = digits(left);
+                let (number_b, suffix_b) = digits(right);
                 let order = number_a.len().cmp(&number_b.len()).then(number_a.cmp(number_b));
                 if order != Ordering::Equal {
                     return order;
                 }
-                (left, right) = (rest_a, rest_b);
+                (left, right) = (suffix_a, suffix_b);
             }
             (Some(x), Some(y)) if x == y => (left, right) = (&left[1..], &right[1..]),
             // Equal but for zeros in front: any fixed order will do.
@@ -308,9 +308,9 @@ fn digits(text: &[u8]) -> (&[u8], &[u8]) {
         .iter()
         .position(|b| !b.is_ascii_digit())
         .unwrap_or(text.len());
-    let (number, rest) = text.split_at(end);
+    let (number, suffix) = text.split_at(end);
     let zeros = number.iter().take_while(|&&b| b == b'0').count();
-    (&number[zeros..], rest)
+    (&number[zeros..], suffix)
 }
 
 #[cfg(test)]

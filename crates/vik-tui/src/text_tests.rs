@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 
 #[test]
-fn nothing_is_obeyed() {
+fn fit_removes_control_characters() {
     assert_eq!(fit("a\x1b[31mb\u{202e}c\rd", 80), "a\\u{1b}[31mb\\u{202e}cd");
     assert_eq!(fit("one\ntwo\tthree", 80), "one two    three");
     assert_eq!(
@@ -15,7 +15,7 @@ fn nothing_is_obeyed() {
 }
 
 #[test]
-fn cuts_by_columns() {
+fn fit_cuts_by_columns() {
     assert_eq!(fit("abcdef", 4), "abc…");
     assert_eq!(fit("abcd", 4), "abcd");
     assert_eq!(fit("日本語です", 7), "日本語…");
@@ -29,7 +29,7 @@ fn cuts_by_columns() {
 }
 
 #[test]
-fn wraps_between_words() {
+fn wrap_breaks_between_tokens() {
     let lines = |text, width| wrap(text, width, 99).0;
     assert_eq!(lines("the quick brown fox", 10), ["the quick", "brown fox"]);
     assert_eq!(lines("abcdefghijkl", 5), ["abcde", "fghij", "kl"]);
@@ -46,7 +46,7 @@ fn wraps_between_words() {
 }
 
 #[test]
-fn figures() {
+fn numbers_are_shortened() {
     assert_eq!(span(59), "59s");
     assert_eq!(span(785), "13m05s");
     assert_eq!(span(7_980), "2h13m");
@@ -58,15 +58,15 @@ fn figures() {
 }
 
 #[test]
-fn ids_are_ordered_as_people_do() {
+fn natural_order_sorts_numbers_in_ids() {
     let mut ids = ["PROJ-10", "7", "PROJ-9", "10", "07", "a"];
-    ids.sort_by(|a, b| natural(a, b));
+    ids.sort_by(|a, b| natural_order(a, b));
     assert_eq!(ids, ["07", "7", "10", "PROJ-9", "PROJ-10", "a"]);
 }
 
 proptest! {
     #[test]
-    fn fits_and_is_safe(text in any::<String>(), columns in 0usize..40) {
+    fn fit_is_safe_and_within_the_width(text in any::<String>(), columns in 0usize..40) {
         let cut = fit(&text, columns);
         prop_assert!(width(&cut) <= columns, "{cut:?}");
         prop_assert!(!cut.contains(char::is_control));
@@ -80,10 +80,10 @@ proptest! {
     }
 
     #[test]
-    fn the_order_is_an_order(a in "[a-c0-2]{0,6}", b in "[a-c0-2]{0,6}", c in "[a-c0-2]{0,6}") {
-        prop_assert_eq!(natural(&a, &b), natural(&b, &a).reverse());
-        if natural(&a, &b) != Ordering::Greater && natural(&b, &c) != Ordering::Greater {
-            prop_assert!(natural(&a, &c) != Ordering::Greater);
+    fn natural_order_is_transitive(a in "[a-c0-2]{0,6}", b in "[a-c0-2]{0,6}", c in "[a-c0-2]{0,6}") {
+        prop_assert_eq!(natural_order(&a, &b), natural_order(&b, &a).reverse());
+        if natural_order(&a, &b) != Ordering::Greater && natural_order(&b, &c) != Ordering::Greater {
+            prop_assert!(natural_order(&a, &c) != Ordering::Greater);
         }
     }
 }

@@ -4,7 +4,7 @@ use vik_api::{DiffView, FileChange};
 use vik_core::ids::IssueId;
 
 use super::scroll::Scroll;
-use super::{App, Screen, with_hint};
+use super::{App, Screen, error_with_hint};
 use crate::error::ClientError;
 use crate::text::count;
 
@@ -13,7 +13,7 @@ pub(crate) struct DiffScreen {
     pub(crate) session_id: String,
     pub(crate) issue_id: IssueId,
     pub(crate) loading: bool,
-    pub(crate) trouble: Option<String>,
+    pub(crate) error: Option<String>,
     /// What is compared, and how much changed.
     pub(crate) summary: String,
     pub(crate) lines: Vec<DiffLine>,
@@ -57,7 +57,7 @@ impl DiffScreen {
             session_id: session_id.to_owned(),
             issue_id: issue_id.clone(),
             loading: true,
-            trouble: None,
+            error: None,
             summary: String::new(),
             lines: Vec::new(),
             files: Vec::new(),
@@ -141,7 +141,7 @@ impl DiffScreen {
             self.files.iter().map(|file| file.line).rfind(|&line| line < top)
         };
         if let Some(line) = to {
-            self.scroll.to(line);
+            self.scroll.scroll_to(line);
         }
     }
 }
@@ -177,10 +177,10 @@ impl App {
         screen.loading = false;
         match result {
             Ok(diff) => {
-                screen.trouble = None;
+                screen.error = None;
                 screen.set(diff);
             }
-            Err(error) => screen.trouble = Some(with_hint(&error)),
+            Err(error) => screen.error = Some(error_with_hint(&error)),
         }
     }
 }

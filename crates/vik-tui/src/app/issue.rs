@@ -9,9 +9,9 @@ use vik_core::ids::IssueId;
 use vik_core::outcome::{CostSource, Outcome};
 
 use super::scroll::Scroll;
-use crate::rows::{stage_state, stand};
+use crate::rows::{issue_status, stage_state};
 use crate::table::{CellText, Tone};
-use crate::text::{cost, count, money_limit, rough, seconds, short, span, words, wrap};
+use crate::text::{cost, count, humanize, money_limit, rough, seconds, short, span, wrap};
 
 /// Decisions that are shown.
 const MAX_DECISIONS: usize = 200;
@@ -19,7 +19,7 @@ const MAX_DECISIONS: usize = 200;
 /// The screen of an issue.
 pub(crate) struct IssueScreen {
     pub(crate) issue_id: IssueId,
-    pub(crate) trouble: Option<String>,
+    pub(crate) error: Option<String>,
     pub(crate) lines: Vec<Vec<CellText>>,
     pub(crate) scroll: Scroll,
 }
@@ -28,7 +28,7 @@ impl IssueScreen {
     pub(super) fn new(issue_id: &IssueId) -> Self {
         Self {
             issue_id: issue_id.clone(),
-            trouble: None,
+            error: None,
             lines: Vec::new(),
             scroll: Scroll::default(),
         }
@@ -36,7 +36,7 @@ impl IssueScreen {
 
     pub(super) fn lay_out(&mut self, known: Option<&Explained>, now: Timestamp, columns: usize, rows: usize) {
         if let Some(known) = known {
-            self.trouble = None;
+            self.error = None;
             self.lines = lines(known, now, columns);
         }
         self.scroll.fit(self.lines.len(), rows);
@@ -45,15 +45,15 @@ impl IssueScreen {
 
 /// What is known about an issue, as lines.
 fn lines(known: &Explained, now: Timestamp, columns: usize) -> Vec<Vec<CellText>> {
-    let mut out = Out {
+    let mut out = IssueLines {
         lines: Vec::new(),
         columns,
     };
     if let Some(explanation) = &known.now {
-        standing(explanation, now, &mut out);
+        current_status(explanation, now, &mut out);
     }
     if !known.runs.is_empty() {
-        out.head("RUNS");
+        out.heading("RUNS");
     }
     for run in known.runs.iter().rev() {
         let (state, tone) = match run.state {
@@ -71,10 +71,10 @@ fn lines(known: &Explained, now: Timestamp, columns: usize) -> Vec<Vec<CellText>
         run.attempts
             .iter()
             .rev()
-            .for_each(|attempt| one_attempt(attempt, now, &mut out));
+            .for_each(|attempt| attempt_lines(attempt, now, &mut out));
     }
     if !known.decisions.is_empty() {
-        out.head("DECISIONS, LATEST FIRST");
+        out.heading("DECISIONS, LATEST FIRST");
     }
     for decision in known.decisions.iter().rev().take(MAX_DECISIONS) {
         let stage = decision
@@ -88,28 +88,32 @@ fn lines(known: &Explained, now: Timestamp, columns: usize) -> Vec<Vec<CellText>
                 Tone::Faint,
             ),
             CellText::new(stage, Tone::Name),
-            CellText::plain(words(&decision.kind)),
+            CellText::plain(humanize(&decision.kind)),
         ]);
         out.text(&decision.detail, Tone::Faint, 12, 4);
     }
     out.lines
 }
 
-struct Out {
+struct IssueLines {
     lines: Vec<Vec<CellText>>,
     columns: usize,
 }
 
-impl Out {
-    fn head(&mut self, name: &str) {
+impl IssueLines {
+    fn heading(&mut self, name: &str) {
         if !self.lines.is_empty() {
             self.lines.push(Vec::new());
         }
         self.lines.push(vec![CellText::new(name, Tone::Strong)]);
     }
 
-    fn text(&mut self, text: &str, tone: Tone, indent: usize, most: usize) {
-        let (lines, _) = wrap(text.trim(), self.columns.saturating_sub(indent).max(10), most);
+    fn text(&mut self, text: &str, tone: Tone, indent: usize, max_lines: usize) {
+        let (lines, _) = wrap(
+            text.trim(),
+            self.columns.saturating_sub(indent).max(10),
+            max_lines,
+        );
         for line in lines.into_iter().filter(|line| !line.is_empty()) {
             self.lines.push(vec![
                 CellText::plain(" ".repeat(indent)),
@@ -129,7 +133,7 @@ impl Out {
     }
 
     fn hold(&mut self, hold: &HoldView, now: Timestamp) {
-        let mut text = words(&hold.reason);
+        let mut text = humanize(&hold.reason);
         if !hold.detail.is_empty() {
             text.push_str(": ");
             text.push_str(&hold.detail);
@@ -155,45 +159,45 @@ impl Out {
     }
 }
 
-fn standing(now_: &Explanation, now: Timestamp, out: &mut Out) {
-    let (name, tone) = stand(now_);
+fn current_status(explanation: &Explanation, now: Timestamp, out: &mut IssueLines) {
+    let (name, tone) = issue_status(explanation);
     out.lines.push(vec![
         CellText::new("state ", Tone::Faint),
-        CellText::plain(now_.issue_state.as_str()),
+        CellText::plain(explanation.issue_state.as_str()),
         CellText::new("   here it is ", Tone::Faint),
         CellText::new(name, tone),
     ]);
-    if now_.paused {
+    if explanation.paused {
         out.lines
             .push(vec![CellText::new("A person paused it.", Tone::Warn)]);
     }
-    if !now_.present {
+    if !explanation.present {
         out.lines
             .push(vec![CellText::new("The last pull did not bring it.", Tone::Warn)]);
     }
-    let (life, day) = (life(&now_.life), now_.day.as_ref().map(today));
+    let (life, day) = (life(&explanation.life), explanation.day.as_ref().map(today));
     out.lines
         .push(vec![CellText::new("life  ", Tone::Faint), CellText::plain(life)]);
     if let Some(day) = day {
         out.lines
             .push(vec![CellText::new("today ", Tone::Faint), CellText::plain(day)]);
     }
-    if let Some(hold) = &now_.hold {
+    if let Some(hold) = &explanation.hold {
         out.hold(hold, now);
     }
-    if !now_.stages.is_empty() {
-        out.head("STAGES");
+    if !explanation.stages.is_empty() {
+        out.heading("STAGES");
     }
-    for stage in &now_.stages {
+    for stage in &explanation.stages {
         let (name, tone) = stage_state(stage.state);
         let last = match (stage.last_outcome, stage.last_class) {
             (None, _) => String::new(),
-            (Some(outcome), None) => format!(", the last one {}", words(outcome.as_str())),
+            (Some(outcome), None) => format!(", the last one {}", humanize(outcome.as_str())),
             (Some(outcome), Some(class)) => {
                 format!(
                     ", the last one {} ({})",
-                    words(outcome.as_str()),
-                    words(class.as_str())
+                    humanize(outcome.as_str()),
+                    humanize(class.as_str())
                 )
             }
         };
@@ -213,16 +217,16 @@ fn standing(now_: &Explanation, now: Timestamp, out: &mut Out) {
     }
 }
 
-fn one_attempt(attempt: &AttemptView, now: Timestamp, out: &mut Out) {
+fn attempt_lines(attempt: &AttemptView, now: Timestamp, out: &mut IssueLines) {
     let (outcome, tone) = match attempt.outcome {
         None => ("running".to_owned(), Tone::Good),
         Some(Outcome::Succeeded) => ("succeeded".to_owned(), Tone::Good),
         Some(Outcome::Cancelled) => ("cancelled".to_owned(), Tone::Warn),
-        Some(other) => (words(other.as_str()), Tone::Bad),
+        Some(other) => (humanize(other.as_str()), Tone::Bad),
     };
     let class = attempt
         .failure_class
-        .map(|class| format!(" ({})", words(class.as_str())))
+        .map(|class| format!(" ({})", humanize(class.as_str())))
         .unwrap_or_default();
     let took = attempt
         .duration_ms
@@ -258,14 +262,14 @@ fn one_attempt(attempt: &AttemptView, now: Timestamp, out: &mut Out) {
 pub(crate) fn spent(spent: &SpendView, limit: &LimitView) -> String {
     let tokens = match limit.tokens {
         None => format!("{} tokens", short(spent.tokens)),
-        Some(most) => format!("{} of {} tokens", short(spent.tokens), short(most)),
+        Some(limit) => format!("{} of {} tokens", short(spent.tokens), short(limit)),
     };
     let all = cost(Some(spent.cost_usd));
     let parts = cost_text(Some(spent.cost_usd), spent.estimated_usd);
     match limit.usd {
         None => format!("{parts}, {tokens}"),
-        Some(most) if parts == all => format!("{all} of {}, {tokens}", money_limit(most)),
-        Some(most) => format!("{all} of {} ({parts}), {tokens}", money_limit(most)),
+        Some(limit) if parts == all => format!("{all} of {}, {tokens}", money_limit(limit)),
+        Some(limit) => format!("{all} of {} ({parts}), {tokens}", money_limit(limit)),
     }
 }
 
@@ -273,7 +277,7 @@ pub(crate) fn spent(spent: &SpendView, limit: &LimitView) -> String {
 pub(crate) fn life(life: &LifeView) -> String {
     let attempts = match life.max_attempts {
         None => count(life.attempts as usize, "attempt"),
-        Some(most) => format!("{} of {}", life.attempts, count(most as usize, "attempt")),
+        Some(limit) => format!("{} of {}", life.attempts, count(limit as usize, "attempt")),
     };
     format!("{attempts}, {}", spent(&life.spent, &life.limit))
 }

@@ -8,7 +8,7 @@ use super::{App, Mode, Screen, Tab};
 use crate::msg::{Action, Command};
 
 /// The longest message, in characters.
-const LONGEST_MESSAGE: usize = 4_000;
+const MAX_MESSAGE_CHARS: usize = 4_000;
 
 impl App {
     pub(super) fn on_key(&mut self, key: KeyEvent, commands: &mut Vec<Command>) {
@@ -24,7 +24,9 @@ impl App {
             Mode::Filter(before) => self.key_in_filter(key, control, before),
             Mode::Help(top) => self.key_in_help(key, top),
             Mode::Confirm(action) => self.key_in_confirm(key, action, commands),
-            Mode::Answer(yes, asked, text) => self.key_in_answer(key, control, (yes, asked, text), commands),
+            Mode::Answer(yes, approval, text) => {
+                self.key_in_answer(key, control, (yes, approval, text), commands);
+            }
             // Alt and Control change what a letter means: nothing is done by mistake.
             Mode::Normal if control || key.modifiers.contains(KeyModifiers::ALT) => {
                 self.control_key(key, commands);
@@ -38,9 +40,9 @@ impl App {
         match &mut self.mode {
             Mode::Filter(_) => {
                 self.filter.extend(plain.take(200));
-                self.arrange();
+                self.arrange_tables();
             }
-            Mode::Answer(_, _, text) => text.extend(plain.take(LONGEST_MESSAGE)),
+            Mode::Answer(_, _, text) => text.extend(plain.take(MAX_MESSAGE_CHARS)),
             _ => {}
         }
     }
@@ -68,7 +70,7 @@ impl App {
             KeyCode::Down => self.step(1),
             _ => {}
         }
-        self.arrange();
+        self.arrange_tables();
         if stay {
             self.mode = Mode::Filter(before);
         }
@@ -79,12 +81,12 @@ impl App {
         &mut self,
         key: KeyEvent,
         control: bool,
-        (yes, asked, mut text): (bool, Box<ApprovalView>, String),
+        (yes, approval, mut text): (bool, Box<ApprovalView>, String),
         commands: &mut Vec<Command>,
     ) {
         match key.code {
             KeyCode::Enter => {
-                let (issue, request) = (asked.issue_id, asked.request.id);
+                let (issue, request) = (approval.issue_id, approval.request.id);
                 let message = Some(text).filter(|text| !text.trim().is_empty());
                 let action = match yes {
                     true => Action::Approve(issue, request, message),
@@ -92,7 +94,7 @@ impl App {
                 };
                 return self.steer(action, commands);
             }
-            KeyCode::Esc => return self.say("nothing was said".to_owned()),
+            KeyCode::Esc => return self.notify("nothing was said".to_owned()),
             KeyCode::Char('u') if control => text.clear(),
             KeyCode::Char('w') if control => {
                 let end = text.trim_end().rfind(' ').map_or(0, |at| at + 1);
@@ -102,13 +104,13 @@ impl App {
             KeyCode::Backspace => drop(text.pop()),
             _ => {}
         }
-        self.mode = Mode::Answer(yes, asked, text);
+        self.mode = Mode::Answer(yes, approval, text);
     }
 
-    fn begin_answer(&mut self, yes: bool) {
+    fn start_answer(&mut self, yes: bool) {
         match self.current_approval() {
-            Some(asked) => self.mode = Mode::Answer(yes, Box::new(asked.clone()), String::new()),
-            None => self.say("nothing here waits for you; 5 lists what does".to_owned()),
+            Some(approval) => self.mode = Mode::Answer(yes, Box::new(approval.clone()), String::new()),
+            None => self.notify("nothing here waits for you; 5 lists what does".to_owned()),
         }
     }
 
@@ -128,7 +130,7 @@ impl App {
     fn key_in_confirm(&mut self, key: KeyEvent, action: Action, commands: &mut Vec<Command>) {
         match key.code {
             KeyCode::Char('y' | 'Y') => self.steer(action, commands),
-            KeyCode::Char('n' | 'N' | 'q') | KeyCode::Esc => self.say("nothing was done".to_owned()),
+            KeyCode::Char('n' | 'N' | 'q') | KeyCode::Esc => self.notify("nothing was done".to_owned()),
             // A key that was meant for something else neither says yes nor takes the question away.
             _ => self.mode = Mode::Confirm(action),
         }
@@ -141,8 +143,8 @@ impl App {
             KeyCode::Char('u') => self.half_page(-1, commands),
             KeyCode::Char('f') => self.page(1, commands),
             KeyCode::Char('b') => self.page(-1, commands),
-            KeyCode::Home => self.go_top(commands),
-            KeyCode::End => self.go_end(commands),
+            KeyCode::Home => self.jump_to_top(commands),
+            KeyCode::End => self.jump_to_end(commands),
             _ => {}
         }
     }
@@ -151,25 +153,25 @@ impl App {
         match code {
             KeyCode::Char('q') | KeyCode::Esc => self.back(code == KeyCode::Esc, commands),
             KeyCode::Char('?') | KeyCode::F(1) => self.mode = Mode::Help(0),
-            KeyCode::Up | KeyCode::Char('k') => self.by(-1, commands),
-            KeyCode::Down | KeyCode::Char('j') => self.by(1, commands),
+            KeyCode::Up | KeyCode::Char('k') => self.move_by(-1, commands),
+            KeyCode::Down | KeyCode::Char('j') => self.move_by(1, commands),
             KeyCode::PageUp => self.page(-1, commands),
             KeyCode::PageDown | KeyCode::Char(' ') => self.page(1, commands),
-            KeyCode::Home | KeyCode::Char('g') => self.go_top(commands),
-            KeyCode::End | KeyCode::Char('G') => self.go_end(commands),
-            KeyCode::Enter => self.enter(commands),
+            KeyCode::Home | KeyCode::Char('g') => self.jump_to_top(commands),
+            KeyCode::End | KeyCode::Char('G') => self.jump_to_end(commands),
+            KeyCode::Enter => self.open_selected(commands),
             KeyCode::Char('d') => self.open_diff(commands),
             KeyCode::Char('e') => self.open_issue(),
             KeyCode::Char('c') => {
                 self.with_issue(|app, issue| app.mode = Mode::Confirm(Action::Cancel(issue)));
             }
             KeyCode::Char('u') => {
-                if let Some(issue) = self.named_issue() {
+                if let Some(issue) = self.target_issue() {
                     self.steer(Action::Unpark(issue), commands);
                 }
             }
-            KeyCode::Char('a') => self.begin_answer(true),
-            KeyCode::Char('x') => self.begin_answer(false),
+            KeyCode::Char('a') => self.start_answer(true),
+            KeyCode::Char('x') => self.start_answer(false),
             KeyCode::Char('p') => self.pause_all(commands),
             KeyCode::Char('P') => self.pause_issue(commands),
             KeyCode::Char('r') => self.refresh(commands),
@@ -224,17 +226,17 @@ impl App {
         }
         if escape && !self.filter.is_empty() {
             self.filter.clear();
-            self.arrange();
+            self.arrange_tables();
         } else {
             commands.push(Command::Quit);
         }
     }
 
-    fn by(&mut self, lines: isize, commands: &mut Vec<Command>) {
+    fn move_by(&mut self, lines: isize, commands: &mut Vec<Command>) {
         match self.screens.last_mut() {
             Some(Screen::Transcript(screen)) => screen.scroll_by(lines, commands),
-            Some(Screen::Diff(screen)) => screen.scroll.by(lines),
-            Some(Screen::Issue(screen)) => screen.scroll.by(lines),
+            Some(Screen::Diff(screen)) => screen.scroll.scroll_by(lines),
+            Some(Screen::Issue(screen)) => screen.scroll.scroll_by(lines),
             None => self.step(lines),
         }
     }
@@ -250,28 +252,28 @@ impl App {
 
     fn page(&mut self, direction: isize, commands: &mut Vec<Command>) {
         let rows = self.rows();
-        self.by(direction * rows, commands);
+        self.move_by(direction * rows, commands);
     }
 
     fn half_page(&mut self, direction: isize, commands: &mut Vec<Command>) {
         let rows = (self.rows() / 2).max(1);
-        self.by(direction * rows, commands);
+        self.move_by(direction * rows, commands);
     }
 
-    fn go_top(&mut self, commands: &mut Vec<Command>) {
+    fn jump_to_top(&mut self, commands: &mut Vec<Command>) {
         match self.screens.last_mut() {
             Some(Screen::Transcript(screen)) => screen.scroll_to(0, commands),
-            Some(Screen::Diff(screen)) => screen.scroll.to(0),
-            Some(Screen::Issue(screen)) => screen.scroll.to(0),
+            Some(Screen::Diff(screen)) => screen.scroll.scroll_to(0),
+            Some(Screen::Issue(screen)) => screen.scroll.scroll_to(0),
             None => self.select(0),
         }
     }
 
-    fn go_end(&mut self, commands: &mut Vec<Command>) {
+    fn jump_to_end(&mut self, commands: &mut Vec<Command>) {
         match self.screens.last_mut() {
             Some(Screen::Transcript(screen)) => screen.scroll_to(usize::MAX, commands),
-            Some(Screen::Diff(screen)) => screen.scroll.to(usize::MAX),
-            Some(Screen::Issue(screen)) => screen.scroll.to(usize::MAX),
+            Some(Screen::Diff(screen)) => screen.scroll.scroll_to(usize::MAX),
+            Some(Screen::Issue(screen)) => screen.scroll.scroll_to(usize::MAX),
             None => self.select(usize::MAX),
         }
     }
@@ -307,20 +309,20 @@ impl App {
             };
         }
         each!(Sessions => sessions, Parked => parked, Waiting => waiting, Issues => issues, Approvals => approvals);
-        self.arrange();
+        self.arrange_tables();
     }
 
     fn pause_all(&mut self, commands: &mut Vec<Command>) {
         match self.status.as_ref().map(|status| status.paused) {
             // Whether it is paused is not known: neither can be meant.
-            None => self.complain("the daemon has not answered yet".to_owned()),
+            None => self.notify_error("the daemon has not answered yet".to_owned()),
             Some(true) => self.steer(Action::Continue(None), commands),
             Some(false) => self.steer(Action::Pause(None), commands),
         }
     }
 
     fn pause_issue(&mut self, commands: &mut Vec<Command>) {
-        if let Some(issue) = self.named_issue() {
+        if let Some(issue) = self.target_issue() {
             let action = match self.paused_issues().contains(&issue) {
                 true => Action::Continue(Some(issue)),
                 false => Action::Pause(Some(issue)),
@@ -338,7 +340,7 @@ impl App {
     }
 
     fn steer(&mut self, action: Action, commands: &mut Vec<Command>) {
-        self.note(format!("{} …", action.doing()), false, 60);
+        self.set_notice(format!("{} …", action.progress_text()), false, 60);
         commands.push(Command::Steer(action));
     }
 }

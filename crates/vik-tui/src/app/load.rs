@@ -4,10 +4,10 @@ use jiff::Timestamp;
 use vik_api::{Explained, Explanation, IssuesPage};
 use vik_core::ids::IssueId;
 
-use super::{App, Screen, Tab, with_hint};
+use super::{App, Screen, Tab, error_with_hint};
 use crate::error::ClientError;
 use crate::msg::Command;
-use crate::table::Look;
+use crate::table::RowContext;
 use crate::text::seconds;
 
 /// How often the state is loaded where no feed tells of changes.
@@ -30,18 +30,18 @@ pub(crate) struct Loads {
     state_busy: bool,
     state_at: Option<Timestamp>,
     /// Something changed since the last request.
-    state_old: bool,
+    state_stale: bool,
     /// The pages that came so far.
     issues: Option<Vec<Explanation>>,
     issues_at: Option<Timestamp>,
     explain_busy: Option<IssueId>,
     /// What was asked last, and when it came.
     explained_at: Option<(IssueId, Timestamp)>,
-    pub(super) explained_old: bool,
+    pub(super) explained_stale: bool,
 }
 
 impl Loads {
-    pub(super) fn state_came(&mut self, now: Timestamp) {
+    pub(super) fn on_state_loaded(&mut self, now: Timestamp) {
         self.state_busy = false;
         self.state_at = Some(now);
     }
@@ -49,10 +49,10 @@ impl Loads {
 
 impl App {
     /// Something changed: loads the state now, or within a second where that was just done.
-    pub(super) fn wake(&mut self, commands: &mut Vec<Command>) {
+    pub(super) fn on_change(&mut self, commands: &mut Vec<Command>) {
         let just_now = self.loads.state_at.is_some_and(|at| seconds(at, self.now) < 1);
         if self.loads.state_busy || just_now {
-            self.loads.state_old = true;
+            self.loads.state_stale = true;
         } else {
             self.load_state(commands);
         }
@@ -61,22 +61,22 @@ impl App {
     pub(super) fn load_state(&mut self, commands: &mut Vec<Command>) {
         if !self.loads.state_busy {
             self.loads.state_busy = true;
-            self.loads.state_old = false;
+            self.loads.state_stale = false;
             commands.push(Command::State);
         }
     }
 
     pub(super) fn on_tick(&mut self, commands: &mut Vec<Command>) {
         let pause = match self.loads.feed_open {
-            true if self.trouble.is_none() => SLOW_POLL_SECONDS,
+            true if self.connection_error.is_none() => SLOW_POLL_SECONDS,
             _ => POLL_SECONDS,
         };
         let due = |at: Timestamp| seconds(at, self.now) >= pause;
-        if self.loads.state_old || self.loads.state_at.is_none_or(due) {
+        if self.loads.state_stale || self.loads.state_at.is_none_or(due) {
             self.load_state(commands);
         }
         if let Some(Screen::Transcript(screen)) = self.screens.last_mut() {
-            screen.ask_more(commands);
+            screen.request_newer(commands);
         }
         if self
             .notice
@@ -118,38 +118,38 @@ impl App {
                     return;
                 }
                 let paused = self.paused_issues().to_vec();
-                let look = Look {
+                let context = RowContext {
                     now: self.now,
                     paused: &paused,
                 };
-                self.issues.set(issues, &self.filter, &look);
+                self.issues.set(issues, &self.filter, &context);
             }
-            Err(error) => self.complain(format!("cannot load the issues: {}", with_hint(&error))),
+            Err(error) => self.notify_error(format!("cannot load the issues: {}", error_with_hint(&error))),
         }
         self.loads.issues_at = Some(self.now);
     }
 
     /// Keeps what is known about the issue that is looked at, up to date.
-    pub(super) fn want_explained(&mut self, commands: &mut Vec<Command>) {
-        if self.loads.explain_busy.is_some() || self.status.is_none() || self.trouble.is_some() {
+    pub(super) fn load_explained(&mut self, commands: &mut Vec<Command>) {
+        if self.loads.explain_busy.is_some() || self.status.is_none() || self.connection_error.is_some() {
             return;
         }
-        let Some(wanted) = self.current_issue().cloned() else {
+        let Some(issue_id) = self.current_issue().cloned() else {
             return;
         };
         let fresh = match &self.loads.explained_at {
-            Some((issue, at)) if *issue == wanted => {
+            Some((issue, at)) if *issue == issue_id => {
                 let age = seconds(*at, self.now);
-                let old = self.loads.explained_old && age >= POLL_SECONDS;
-                let failed = self.explained_of(&wanted).is_none();
+                let old = self.loads.explained_stale && age >= POLL_SECONDS;
+                let failed = self.explained_for(&issue_id).is_none();
                 !(old || failed && age >= EXPLAIN_SECONDS)
             }
             _ => false,
         };
         if !fresh {
-            self.loads.explained_old = false;
-            self.loads.explain_busy = Some(wanted.clone());
-            commands.push(Command::Issue(wanted));
+            self.loads.explained_stale = false;
+            self.loads.explain_busy = Some(issue_id.clone());
+            commands.push(Command::Issue(issue_id));
         }
     }
 
@@ -162,7 +162,7 @@ impl App {
                 if let Some(Screen::Issue(screen)) = self.screens.last_mut()
                     && screen.issue_id == *id
                 {
-                    screen.trouble = Some(with_hint(&error));
+                    screen.error = Some(error_with_hint(&error));
                 }
             }
         }

@@ -1,12 +1,12 @@
 //! What the dashboard knows and shows, as plain state: [`App::update`] is told what happened and answers what is to be
 //! done. It reads no clock and does no I/O.
 
-mod answers;
 mod diff;
 mod issue;
 mod keys;
 mod load;
 mod open;
+mod responses;
 mod scroll;
 mod transcript;
 
@@ -22,7 +22,7 @@ pub(crate) use transcript::Transcript;
 
 use crate::error::ClientError;
 use crate::msg::{Action, Command, Msg};
-use crate::table::{Look, Table};
+use crate::table::{RowContext, Table};
 use crate::text;
 use load::Loads;
 pub(crate) use load::PAGE;
@@ -89,9 +89,9 @@ pub(crate) struct App {
     /// The last good answer, without its lists: these are in the tables.
     pub(crate) status: Option<Status>,
     /// When that came.
-    pub(crate) heard_at: Option<Timestamp>,
+    pub(crate) last_response_at: Option<Timestamp>,
     /// Why the last request for the state failed.
-    pub(crate) trouble: Option<String>,
+    pub(crate) connection_error: Option<String>,
     pub(crate) tab: Tab,
     pub(crate) sessions: Table<SessionView>,
     pub(crate) parked: Table<ParkedView>,
@@ -108,7 +108,7 @@ pub(crate) struct App {
     pub(crate) explained: Option<Explained>,
     pub(crate) notice: Option<Notice>,
     /// Sessions that the feed told of and that are not in the table yet.
-    fed: Vec<SessionView>,
+    feed_sessions: Vec<SessionView>,
     loads: Loads,
 }
 
@@ -120,8 +120,8 @@ impl App {
             time_zone,
             target: target.to_owned(),
             status: None,
-            heard_at: None,
-            trouble: None,
+            last_response_at: None,
+            connection_error: None,
             tab: Tab::Sessions,
             sessions: Table::new(),
             parked: Table::new(),
@@ -134,7 +134,7 @@ impl App {
             screens: Vec::new(),
             explained: None,
             notice: None,
-            fed: Vec::new(),
+            feed_sessions: Vec::new(),
             loads: Loads::default(),
         }
     }
@@ -145,7 +145,7 @@ impl App {
         let mut commands = Vec::new();
         match msg {
             Msg::Key(key) => {
-                self.settle();
+                self.apply_feed();
                 self.on_key(key, &mut commands);
             }
             Msg::Paste(text) => self.on_paste(&text),
@@ -153,34 +153,34 @@ impl App {
             Msg::Tick => self.on_tick(&mut commands),
             Msg::FeedOpen => {
                 self.loads.feed_open = true;
-                self.wake(&mut commands);
+                self.on_change(&mut commands);
             }
             Msg::FeedLost => self.loads.feed_open = false,
-            Msg::Fed(event) => self.on_fed(event, &mut commands),
+            Msg::Feed(event) => self.on_feed_event(event, &mut commands),
             Msg::State(result) => self.on_state(result, &mut commands),
             Msg::Issues(result) => self.on_issues(result, &mut commands),
             Msg::Issue(id, result) => self.on_issue(&id, result),
-            Msg::Events(ask, result) => self.on_events(&ask, result, &mut commands),
+            Msg::Events(request, result) => self.on_events(&request, result, &mut commands),
             Msg::Diff(id, result) => self.on_diff(&id, result),
             Msg::Steered(action, result) => self.on_steered(&action, result, &mut commands),
         }
-        self.want_explained(&mut commands);
+        self.load_explained(&mut commands);
         self.lay_out();
         commands
     }
 
     /// Puts what the feed told of into the table: once for many facts.
-    pub(crate) fn settle(&mut self) {
-        if self.fed.is_empty() {
+    pub(crate) fn apply_feed(&mut self) {
+        if self.feed_sessions.is_empty() {
             return;
         }
-        let fed = std::mem::take(&mut self.fed);
+        let sessions = std::mem::take(&mut self.feed_sessions);
         let paused = self.paused_issues().to_vec();
-        let look = Look {
+        let context = RowContext {
             now: self.now,
             paused: &paused,
         };
-        self.sessions.put(fed, &self.filter, &look);
+        self.sessions.upsert(sessions, &self.filter, &context);
     }
 
     pub(crate) fn paused_issues(&self) -> &[IssueId] {
@@ -188,23 +188,23 @@ impl App {
     }
 
     /// Filters and sorts all tables anew.
-    fn arrange(&mut self) {
+    fn arrange_tables(&mut self) {
         let paused = self.paused_issues().to_vec();
-        let look = Look {
+        let context = RowContext {
             now: self.now,
             paused: &paused,
         };
-        self.sessions.arrange(&self.filter, &look);
-        self.parked.arrange(&self.filter, &look);
-        self.waiting.arrange(&self.filter, &look);
-        self.issues.arrange(&self.filter, &look);
-        self.approvals.arrange(&self.filter, &look);
+        self.sessions.arrange(&self.filter, &context);
+        self.parked.arrange(&self.filter, &context);
+        self.waiting.arrange(&self.filter, &context);
+        self.issues.arrange(&self.filter, &context);
+        self.approvals.arrange(&self.filter, &context);
     }
 
     /// For how many seconds nothing good was heard; `None` while all is well.
     pub(crate) fn stale_seconds(&self) -> Option<u64> {
-        self.trouble.as_ref()?;
-        self.heard_at.map(|at| text::seconds(at, self.now))
+        self.connection_error.as_ref()?;
+        self.last_response_at.map(|at| text::seconds(at, self.now))
     }
 
     /// The session of the selected row, or of the screen.
@@ -250,19 +250,19 @@ impl App {
             return self.approvals.current();
         }
         let issue = self.current_issue()?;
-        let mut its = self.approvals.rows().iter().filter(|row| row.issue_id == *issue);
-        its.next().filter(|_| its.next().is_none())
+        let mut approvals = self.approvals.rows().iter().filter(|row| row.issue_id == *issue);
+        approvals.next().filter(|_| approvals.next().is_none())
     }
 
     /// What is known of an issue.
-    pub(crate) fn explained_of(&self, issue: &IssueId) -> Option<&Explained> {
+    pub(crate) fn explained_for(&self, issue: &IssueId) -> Option<&Explained> {
         self.explained.as_ref().filter(|known| known.issue_id == *issue)
     }
 
     /// The title of an issue, as far as one is known here.
     pub(crate) fn title_of(&self, issue: &IssueId) -> Option<&str> {
         let session = self.sessions.rows().iter().find(|row| row.issue_id == *issue);
-        let known = self.explained_of(issue);
+        let known = self.explained_for(issue);
         session
             .map(|row| row.issue_title.as_str())
             .or_else(|| known?.now.as_ref().map(|now| now.issue_title.as_str()))
@@ -285,7 +285,7 @@ impl App {
             return Some(live.session_id.clone());
         }
         let attempts = self
-            .explained_of(issue)?
+            .explained_for(issue)?
             .runs
             .iter()
             .flat_map(|run| &run.attempts);
@@ -294,15 +294,15 @@ impl App {
             .map(|attempt| attempt.session_id.clone())
     }
 
-    fn say(&mut self, text: String) {
-        self.note(text, false, 8);
+    fn notify(&mut self, text: String) {
+        self.set_notice(text, false, 8);
     }
 
-    fn complain(&mut self, text: String) {
-        self.note(text, true, 30);
+    fn notify_error(&mut self, text: String) {
+        self.set_notice(text, true, 30);
     }
 
-    fn note(&mut self, text: String, is_error: bool, seconds: i64) {
+    fn set_notice(&mut self, text: String, is_error: bool, seconds: i64) {
         let until = self
             .now
             .checked_add(jiff::SignedDuration::from_secs(seconds))
@@ -333,10 +333,10 @@ impl App {
 }
 
 /// An error with its causes and what to do about it.
-fn with_hint(error: &ClientError) -> String {
+fn error_with_hint(error: &ClientError) -> String {
     match error.hint() {
-        None => error.whole(),
-        Some(hint) => format!("{} ({hint})", error.whole()),
+        None => error.with_causes(),
+        Some(hint) => format!("{} ({hint})", error.with_causes()),
     }
 }
 

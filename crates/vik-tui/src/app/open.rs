@@ -7,31 +7,31 @@ use crate::msg::Command;
 
 impl App {
     /// Follows the session of the row or screen; where there is none, shows what is known of the issue.
-    pub(super) fn enter(&mut self, commands: &mut Vec<Command>) {
+    pub(super) fn open_selected(&mut self, commands: &mut Vec<Command>) {
         match self.screens.last() {
             Some(Screen::Transcript(_)) => {}
-            Some(_) => self.follow(commands),
-            None if self.tab == Tab::Sessions => self.follow(commands),
+            Some(_) => self.open_transcript(commands),
+            None if self.tab == Tab::Sessions => self.open_transcript(commands),
             None => self.open_issue(),
         }
     }
 
-    pub(super) fn follow(&mut self, commands: &mut Vec<Command>) {
-        let Some((session_id, issue)) = self.session_here() else {
+    pub(super) fn open_transcript(&mut self, commands: &mut Vec<Command>) {
+        let Some((session_id, issue)) = self.target_session() else {
             return;
         };
-        let (what, events) = match self.session(&session_id) {
+        let (label, events) = match self.session(&session_id) {
             Some(live) => (format!("{}, {}", live.stage, live.agent), live.events),
             None => (String::new(), 0),
         };
         let time_zone = self.time_zone.clone();
-        let screen = Transcript::new(&session_id, &issue, what, events, time_zone, commands);
+        let screen = Transcript::new(&session_id, &issue, label, events, time_zone, commands);
         self.open(Screen::Transcript(screen));
     }
 
     pub(super) fn open_diff(&mut self, commands: &mut Vec<Command>) {
         // Asked for again where it is open: what is changed changes.
-        let Some((session_id, issue)) = self.session_here() else {
+        let Some((session_id, issue)) = self.target_session() else {
             return;
         };
         commands.push(Command::Diff(session_id.clone()));
@@ -56,7 +56,7 @@ impl App {
     }
 
     /// The session of the row or screen, with its issue; says so where there is none.
-    pub(super) fn session_here(&mut self) -> Option<(String, IssueId)> {
+    pub(super) fn target_session(&mut self) -> Option<(String, IssueId)> {
         let found = match self.screens.last() {
             Some(Screen::Transcript(screen)) => Some((screen.session_id.clone(), screen.issue_id.clone())),
             Some(Screen::Diff(screen)) => Some((screen.session_id.clone(), screen.issue_id.clone())),
@@ -72,24 +72,24 @@ impl App {
         };
         if found.is_none() {
             match self.current_issue().cloned() {
-                Some(issue) => self.complain(format!("no session of {issue} is known")),
-                None => self.complain("nothing is selected".to_owned()),
+                Some(issue) => self.notify_error(format!("no session of {issue} is known")),
+                None => self.notify_error("nothing is selected".to_owned()),
             }
         }
         found
     }
 
     /// The issue that is meant; says so where there is none.
-    pub(super) fn named_issue(&mut self) -> Option<IssueId> {
+    pub(super) fn target_issue(&mut self) -> Option<IssueId> {
         let issue = self.current_issue().cloned();
         if issue.is_none() {
-            self.complain("nothing is selected".to_owned());
+            self.notify_error("nothing is selected".to_owned());
         }
         issue
     }
 
     pub(super) fn with_issue(&mut self, then: impl FnOnce(&mut Self, IssueId)) {
-        if let Some(issue) = self.named_issue() {
+        if let Some(issue) = self.target_issue() {
             then(self, issue);
         }
     }

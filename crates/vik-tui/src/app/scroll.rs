@@ -13,20 +13,20 @@ pub(crate) struct Scroll {
 
 impl Scroll {
     /// The last place it can go to.
-    pub(crate) fn last(&self) -> usize {
+    pub(crate) fn last_top(&self) -> usize {
         self.lines.saturating_sub(self.rows)
     }
 
     pub(crate) fn at_end(&self) -> bool {
-        self.top >= self.last()
+        self.top >= self.last_top()
     }
 
-    pub(crate) fn to(&mut self, top: usize) {
-        self.top = top.min(self.last());
+    pub(crate) fn scroll_to(&mut self, top: usize) {
+        self.top = top.min(self.last_top());
     }
 
-    pub(crate) fn by(&mut self, lines: isize) {
-        self.to(self.top.saturating_add_signed(lines));
+    pub(crate) fn scroll_by(&mut self, lines: isize) {
+        self.scroll_to(self.top.saturating_add_signed(lines));
     }
 
     /// Almost a whole window: one line stays to hold on to.
@@ -38,12 +38,12 @@ impl Scroll {
     pub(crate) fn fit(&mut self, lines: usize, rows: usize) {
         self.lines = lines;
         self.rows = rows;
-        self.to(self.top);
+        self.scroll_to(self.top);
     }
 
     /// How far down it is, in percent.
     pub(crate) fn percent(&self) -> usize {
-        match self.last() {
+        match self.last_top() {
             0 => 100,
             last => self.top * 100 / last,
         }

@@ -4,20 +4,20 @@ use vik_api::{Fact, FeedEvent, Problem, Steered};
 
 use super::*;
 use crate::fixtures::*;
-use crate::msg::EventsAsk;
+use crate::msg::EventsRequest;
 
 fn press(app: &mut App, code: KeyCode) -> Vec<Command> {
-    tell(app, Msg::Key(KeyEvent::new(code, KeyModifiers::NONE)))
+    send(app, Msg::Key(KeyEvent::new(code, KeyModifiers::NONE)))
 }
 
 fn control(app: &mut App, c: char) -> Vec<Command> {
-    tell(
+    send(
         app,
         Msg::Key(KeyEvent::new(KeyCode::Char(c), KeyModifiers::CONTROL)),
     )
 }
 
-fn typed(app: &mut App, keys: &str) -> Vec<Command> {
+fn type_keys(app: &mut App, keys: &str) -> Vec<Command> {
     keys.chars()
         .flat_map(|key| press(app, KeyCode::Char(key)))
         .collect()
@@ -45,10 +45,10 @@ fn refused(detail: &str, hint: &str) -> ClientError {
 }
 
 #[test]
-fn lists_are_chosen_and_walked() {
+fn tabs_and_rows_are_selected_by_keys() {
     let mut app = app(80, 24, 5);
     for (key, tab) in ['1', '2', '3', '4', '5'].into_iter().zip(Tab::ALL) {
-        typed(&mut app, &key.to_string());
+        type_keys(&mut app, &key.to_string());
         assert_eq!(app.tab, tab);
     }
     press(&mut app, KeyCode::Tab);
@@ -57,7 +57,7 @@ fn lists_are_chosen_and_walked() {
     assert_eq!(app.tab, Tab::Approvals);
     press(&mut app, KeyCode::Right);
 
-    typed(&mut app, "jjj");
+    type_keys(&mut app, "jjj");
     assert_eq!(app.sessions.selected(), 3);
     press(&mut app, KeyCode::Up);
     assert_eq!(app.sessions.selected(), 2);
@@ -86,17 +86,17 @@ fn lists_are_chosen_and_walked() {
     // A letter with Control or Alt is another key.
     assert_eq!(without_issue(control(&mut app, 'p')), []);
     let alt = KeyEvent::new(KeyCode::Char('p'), KeyModifiers::ALT);
-    assert_eq!(without_issue(tell(&mut app, Msg::Key(alt))), []);
+    assert_eq!(without_issue(send(&mut app, Msg::Key(alt))), []);
 }
 
 #[test]
-fn what_is_selected_stays_so() {
+fn selection_survives_new_data() {
     let mut app = app(80, 24, 5);
-    typed(&mut app, "jj");
+    type_keys(&mut app, "jj");
     let id = app.sessions.current().unwrap().session_id.clone();
     let mut other = status(9);
     other.sessions.rotate_left(4);
-    tell(&mut app, Msg::State(Ok(Box::new(other))));
+    send(&mut app, Msg::State(Ok(Box::new(other))));
     assert_eq!(app.sessions.current().unwrap().session_id, id);
     assert_eq!(
         app.sessions.selected(),
@@ -106,21 +106,21 @@ fn what_is_selected_stays_so() {
     // It is gone: what stands in its place is looked at, and followed from then on.
     let mut without = status(9);
     without.sessions.retain(|session| session.session_id != id);
-    tell(&mut app, Msg::State(Ok(Box::new(without))));
+    send(&mut app, Msg::State(Ok(Box::new(without))));
     assert_eq!(app.sessions.selected(), 6);
     assert_ne!(app.sessions.current().unwrap().session_id, id);
-    tell(&mut app, Msg::State(Ok(Box::new(status(0)))));
+    send(&mut app, Msg::State(Ok(Box::new(status(0)))));
     assert!(app.sessions.current().is_none());
 }
 
 #[test]
-fn sorting_goes_through_the_columns_that_are_seen() {
+fn sort_cycles_through_visible_columns() {
     let mut app = app(80, 24, 5);
     let name = |app: &App| <SessionView as crate::table::Row>::COLUMNS[app.sessions.sort.unwrap().0].name;
     assert_eq!((name(&app), app.sessions.sort.unwrap().1), ("TIME", true));
     let mut seen = Vec::new();
     for _ in 0..8 {
-        typed(&mut app, "s");
+        type_keys(&mut app, "s");
         seen.push(name(&app));
     }
     assert_eq!(
@@ -129,42 +129,42 @@ fn sorting_goes_through_the_columns_that_are_seen() {
             "HEARD", "TOKENS", "COST", "ISSUE", "STAGE", "AGENT", "DOES NOW", "TIME"
         ]
     );
-    typed(&mut app, "ssss");
+    type_keys(&mut app, "ssss");
     assert_eq!(name(&app), "ISSUE");
     let ids = |app: &App| -> Vec<String> {
         (0..5)
-            .map(|at| app.sessions.at(at).unwrap().issue_id.to_string())
+            .map(|at| app.sessions.row_at(at).unwrap().issue_id.to_string())
             .collect()
     };
     assert_eq!(ids(&app), ["41", "43", "PROJ-100", "PROJ-102", "PROJ-104"]);
-    typed(&mut app, "S");
+    type_keys(&mut app, "S");
     assert_eq!(ids(&app), ["PROJ-104", "PROJ-102", "PROJ-100", "43", "41"]);
 }
 
 #[test]
-fn the_filter_is_live_and_looks_into_every_column() {
+fn filter_is_live_and_matches_every_column() {
     let mut app = app(80, 24, 5);
-    typed(&mut app, "/");
+    type_keys(&mut app, "/");
     assert!(matches!(app.mode, Mode::Filter(_)));
-    typed(&mut app, "CLAUDE");
+    type_keys(&mut app, "CLAUDE");
     assert_eq!(app.sessions.shown(), 2);
     // A column that is not shown at 80, and a second word.
-    typed(&mut app, " backwards");
+    type_keys(&mut app, " backwards");
     assert_eq!(app.sessions.shown(), 1);
     control(&mut app, 'w');
     assert_eq!(app.filter, "CLAUDE ");
     press(&mut app, KeyCode::Enter);
     assert_eq!((app.mode.clone(), app.sessions.shown()), (Mode::Normal, 2));
     // Letters are keys again.
-    assert_eq!(typed(&mut app, "r"), steer(Action::Refresh));
-    typed(&mut app, "/x");
+    assert_eq!(type_keys(&mut app, "r"), steer(Action::Refresh));
+    type_keys(&mut app, "/x");
     assert_eq!(app.sessions.shown(), 0);
     press(&mut app, KeyCode::Esc);
     assert_eq!(app.filter, "CLAUDE ", "as it was before");
     assert!(without_issue(press(&mut app, KeyCode::Esc)).is_empty());
     assert_eq!((app.filter.as_str(), app.sessions.shown()), ("", 5));
-    typed(&mut app, "/");
-    tell(&mut app, Msg::Paste("vex\ny".to_owned()));
+    type_keys(&mut app, "/");
+    send(&mut app, Msg::Paste("vex\ny".to_owned()));
     assert_eq!(app.filter, "vex y");
     control(&mut app, 'u');
     press(&mut app, KeyCode::Backspace);
@@ -173,74 +173,74 @@ fn the_filter_is_live_and_looks_into_every_column() {
 }
 
 #[test]
-fn cancel_asks_first_and_means_the_issue_it_named() {
+fn cancel_asks_first_and_applies_to_the_named_issue() {
     let mut app = app(80, 24, 5);
-    assert_eq!(typed(&mut app, "c"), []);
+    assert_eq!(type_keys(&mut app, "c"), []);
     assert_eq!(app.mode, Mode::Confirm(Action::Cancel("PROJ-104".into())));
     // Neither moves the selection nor says yes.
-    assert_eq!(typed(&mut app, "jxc"), []);
+    assert_eq!(type_keys(&mut app, "jxc"), []);
     assert_eq!(press(&mut app, KeyCode::Enter), []);
-    tell(&mut app, Msg::Paste("y".to_owned()));
+    send(&mut app, Msg::Paste("y".to_owned()));
     let mut other = status(5);
     other
         .sessions
         .retain(|session| session.issue_id.as_str() != "PROJ-104");
-    tell(&mut app, Msg::State(Ok(Box::new(other))));
-    assert_eq!(typed(&mut app, "y"), steer(Action::Cancel("PROJ-104".into())));
+    send(&mut app, Msg::State(Ok(Box::new(other))));
+    assert_eq!(type_keys(&mut app, "y"), steer(Action::Cancel("PROJ-104".into())));
     for no in [KeyCode::Char('n'), KeyCode::Esc, KeyCode::Char('q')] {
-        typed(&mut app, "c");
+        type_keys(&mut app, "c");
         assert_eq!(press(&mut app, no), []);
         assert_eq!(app.mode, Mode::Normal);
     }
     // With nothing selected there is nothing to ask.
-    tell(&mut app, Msg::State(Ok(Box::new(status(0)))));
-    typed(&mut app, "c");
+    send(&mut app, Msg::State(Ok(Box::new(status(0)))));
+    type_keys(&mut app, "c");
     assert_eq!(app.mode, Mode::Normal);
     assert!(app.notice.as_ref().unwrap().is_error);
 }
 
 #[test]
-fn what_waits_for_a_person_is_answered_with_a_message_or_without() {
+fn approval_is_answered_with_or_without_a_message() {
     let mut app = app(80, 24, 5);
-    typed(&mut app, "5");
+    type_keys(&mut app, "5");
     let request = || "31.before".to_owned();
-    assert_eq!(typed(&mut app, "a"), []);
+    assert_eq!(type_keys(&mut app, "a"), []);
     assert_eq!(
         press(&mut app, KeyCode::Enter),
         steer(Action::Approve("31".into(), request(), None))
     );
-    typed(&mut app, "xnot now");
+    type_keys(&mut app, "xnot now");
     assert_eq!(
         press(&mut app, KeyCode::Enter),
         steer(Action::Deny("31".into(), request(), Some("not now".to_owned())))
     );
     // Letters of a message are no keys.
-    assert_eq!(typed(&mut app, "aquit"), []);
+    assert_eq!(type_keys(&mut app, "aquit"), []);
     assert_eq!(press(&mut app, KeyCode::Esc), []);
     assert_eq!(app.mode, Mode::Normal);
     // Of an issue that waits for nobody there is nothing to answer.
-    typed(&mut app, "1");
-    typed(&mut app, "a");
+    type_keys(&mut app, "1");
+    type_keys(&mut app, "a");
     assert_eq!(app.mode, Mode::Normal);
 }
 
 #[test]
-fn steering_and_what_came_of_it() {
+fn steering_shows_its_result() {
     let mut app = app(80, 24, 5);
-    assert_eq!(typed(&mut app, "p"), steer(Action::Pause(None)));
+    assert_eq!(type_keys(&mut app, "p"), steer(Action::Pause(None)));
     assert_eq!(
-        typed(&mut app, "P"),
+        type_keys(&mut app, "P"),
         steer(Action::Pause(Some("PROJ-104".into())))
     );
-    assert_eq!(typed(&mut app, "u"), steer(Action::Unpark("PROJ-104".into())));
-    assert_eq!(typed(&mut app, "r"), steer(Action::Refresh));
+    assert_eq!(type_keys(&mut app, "u"), steer(Action::Unpark("PROJ-104".into())));
+    assert_eq!(type_keys(&mut app, "r"), steer(Action::Refresh));
     let mut paused = status(5);
     paused.paused = true;
     paused.paused_issues = vec!["PROJ-104".into()];
-    tell(&mut app, Msg::State(Ok(Box::new(paused))));
-    assert_eq!(typed(&mut app, "p"), steer(Action::Continue(None)));
+    send(&mut app, Msg::State(Ok(Box::new(paused))));
+    assert_eq!(type_keys(&mut app, "p"), steer(Action::Continue(None)));
     assert_eq!(
-        typed(&mut app, "P"),
+        type_keys(&mut app, "P"),
         steer(Action::Continue(Some("PROJ-104".into())))
     );
 
@@ -262,13 +262,13 @@ fn steering_and_what_came_of_it() {
         count: 0,
         nothing: Some("nothing of it is parked".to_owned()),
     };
-    tell(&mut app, Msg::Steered(Action::Unpark("7".into()), Ok(nothing)));
+    send(&mut app, Msg::Steered(Action::Unpark("7".into()), Ok(nothing)));
     assert_eq!(
         app.notice.as_ref().unwrap().text,
         "nothing to unpark 7: nothing of it is parked"
     );
     let error = refused("the ledger cannot be written", "free space on the disk");
-    tell(&mut app, Msg::Steered(cancel(), Err(error)));
+    send(&mut app, Msg::Steered(cancel(), Err(error)));
     let notice = app.notice.clone().unwrap();
     assert!(notice.is_error);
     assert_eq!(
@@ -280,40 +280,40 @@ fn steering_and_what_came_of_it() {
     app.update(later(31), Msg::Tick);
     assert!(app.notice.is_none());
     // Before the daemon answered nothing can be meant.
-    assert_eq!(typed(&mut blank(80, 24), "pPcu"), []);
+    assert_eq!(type_keys(&mut blank(80, 24), "pPcu"), []);
 }
 
 #[test]
-fn leaving() {
+fn quit_keys_leave_the_dashboard() {
     let mut app = app(80, 24, 5);
-    assert_eq!(typed(&mut app, "q"), [Command::Quit]);
+    assert_eq!(type_keys(&mut app, "q"), [Command::Quit]);
     assert_eq!(press(&mut app, KeyCode::Esc), [Command::Quit]);
-    typed(&mut app, "?");
+    type_keys(&mut app, "?");
     assert_eq!(app.mode, Mode::Help(0));
     press(&mut app, KeyCode::Down);
     assert_eq!(app.mode, Mode::Help(1));
     press(&mut app, KeyCode::PageDown);
     assert_eq!(app.mode, Mode::Help(crate::view::help_scroll((80, 24))));
-    assert_eq!(typed(&mut app, "q"), [], "closes the help, and no more");
+    assert_eq!(type_keys(&mut app, "q"), [], "closes the help, and no more");
     for before in ["", "/", "c", "?"] {
-        typed(&mut app, before);
+        type_keys(&mut app, before);
         assert_eq!(control(&mut app, 'c'), [Command::Quit], "after `{before}`");
         app.mode = Mode::Normal;
     }
     press(&mut app, KeyCode::Enter);
     assert_eq!(app.screens.len(), 1);
-    assert_eq!(typed(&mut app, "d"), [Command::Diff(session(4).session_id)]);
+    assert_eq!(type_keys(&mut app, "d"), [Command::Diff(session(4).session_id)]);
     assert_eq!(app.screens.len(), 2);
     press(&mut app, KeyCode::Esc);
     assert!(matches!(app.screens.last(), Some(Screen::Transcript(_))));
-    typed(&mut app, "q");
+    type_keys(&mut app, "q");
     assert!(app.screens.is_empty());
     assert_eq!(press(&mut app, KeyCode::F(1)), []);
     assert_eq!(app.mode, Mode::Help(0));
 }
 
-fn ask(session: usize, after: u64, limit: usize) -> EventsAsk {
-    EventsAsk {
+fn events_request(session: usize, after: u64, limit: usize) -> EventsRequest {
+    EventsRequest {
         session_id: crate::fixtures::session(session).session_id,
         after,
         limit,
@@ -333,26 +333,29 @@ fn messages(seqs: std::ops::RangeInclusive<u64>) -> Vec<serde_json::Value> {
 }
 
 #[test]
-fn a_session_is_followed() {
+fn transcript_follows_a_session() {
     let mut app = app(80, 24, 5);
     // The log has 1,204 events: its end is asked for.
     let commands = press(&mut app, KeyCode::Enter);
-    assert_eq!(commands, [Command::Events(ask(4, 704, 500))]);
+    assert_eq!(commands, [Command::Events(events_request(4, 704, 500))]);
     let first = page(&messages(705..=1_204), 1_204, false);
-    assert_eq!(tell(&mut app, Msg::Events(ask(4, 704, 500), Ok(first))), []);
+    assert_eq!(
+        send(&mut app, Msg::Events(events_request(4, 704, 500), Ok(first))),
+        []
+    );
     let screen = transcript(&app);
     assert!(screen.tail && screen.scroll.at_end() && screen.scroll.top > 0);
 
     // New events are asked for, and the end stays in sight.
     assert_eq!(
         app.update(later(1), Msg::Tick),
-        [Command::Events(ask(4, 1_204, 500))]
+        [Command::Events(events_request(4, 1_204, 500))]
     );
     assert_eq!(app.update(later(1), Msg::Tick), [], "one request at a time");
-    tell(
+    send(
         &mut app,
         Msg::Events(
-            ask(4, 1_204, 500),
+            events_request(4, 1_204, 500),
             Ok(page(&messages(1_205..=1_210), 1_210, false)),
         ),
     );
@@ -362,25 +365,31 @@ fn a_session_is_followed() {
     // Scrolled up it stays where it is.
     press(&mut app, KeyCode::PageUp);
     let top = transcript(&app).scroll.top;
-    tell(&mut app, Msg::Tick);
-    tell(
+    send(&mut app, Msg::Tick);
+    send(
         &mut app,
         Msg::Events(
-            ask(4, 1_210, 500),
+            events_request(4, 1_210, 500),
             Ok(page(&messages(1_211..=1_300), 1_300, false)),
         ),
     );
     assert_eq!(transcript(&app).scroll.top, top);
-    typed(&mut app, "G");
+    type_keys(&mut app, "G");
     assert!(transcript(&app).tail);
 
     // At the top what was before is loaded, and the same line stays at the top.
-    assert_eq!(typed(&mut app, "g"), [Command::Events(ask(4, 204, 500))]);
+    assert_eq!(
+        type_keys(&mut app, "g"),
+        [Command::Events(events_request(4, 204, 500))]
+    );
     let line = |app: &App| transcript(app).lines[transcript(app).scroll.top][1].text.clone();
     let before = transcript(&app).lines[0].clone();
-    tell(
+    send(
         &mut app,
-        Msg::Events(ask(4, 204, 500), Ok(page(&messages(205..=704), 1_300, false))),
+        Msg::Events(
+            events_request(4, 204, 500),
+            Ok(page(&messages(205..=704), 1_300, false)),
+        ),
     );
     let screen = transcript(&app);
     assert_eq!(screen.scroll.top, 500, "{}", line(&app));
@@ -391,45 +400,45 @@ fn a_session_is_followed() {
     assert_eq!(screen.first_seq(), 205);
 
     // The end is the end.
-    typed(&mut app, "G");
-    tell(&mut app, Msg::Tick);
+    type_keys(&mut app, "G");
+    send(&mut app, Msg::Tick);
     let end = vec![event(
         1_301,
         "ended",
         json!({"outcome": "succeeded", "duration_ms": 61_000}),
     )];
-    tell(
+    send(
         &mut app,
-        Msg::Events(ask(4, 1_300, 500), Ok(page(&end, 1_301, true))),
+        Msg::Events(events_request(4, 1_300, 500), Ok(page(&end, 1_301, true))),
     );
     assert!(transcript(&app).ended);
     assert_eq!(without_issue(app.update(now(), Msg::Tick)), []);
 }
 
 #[test]
-fn a_log_of_unknown_length_is_read_from_its_end() {
+fn transcript_of_unknown_length_is_read_from_its_end() {
     let mut app = app(80, 24, 5);
-    typed(&mut app, "2");
+    type_keys(&mut app, "2");
     answer_issue(&mut app);
     press(&mut app, KeyCode::Enter);
     assert!(matches!(app.screens.last(), Some(Screen::Issue(_))));
     let commands = press(&mut app, KeyCode::Enter);
-    let latest = EventsAsk {
+    let latest = EventsRequest {
         session_id: "0198a7c2-2222-7000-8000-000000000002".to_owned(),
         after: 0,
         limit: 500,
     };
     assert_eq!(commands, [Command::Events(latest.clone())]);
-    let commands = tell(
+    let commands = send(
         &mut app,
         Msg::Events(latest.clone(), Ok(page(&messages(1..=500), 9_000, true))),
     );
-    let end = EventsAsk {
+    let end = EventsRequest {
         after: 8_500,
         ..latest
     };
     assert_eq!(commands, [Command::Events(end.clone())]);
-    tell(
+    send(
         &mut app,
         Msg::Events(end, Ok(page(&messages(8_501..=9_000), 9_000, true))),
     );
@@ -440,79 +449,83 @@ fn a_log_of_unknown_length_is_read_from_its_end() {
 }
 
 #[test]
-fn tool_calls_are_joined_and_folded() {
+fn transcript_joins_and_folds_tool_calls() {
     let mut app = app(80, 24, 5);
     press(&mut app, KeyCode::Enter);
-    tell(
+    send(
         &mut app,
-        Msg::Events(ask(4, 704, 500), Ok(page(&log(), 12, false))),
+        Msg::Events(events_request(4, 704, 500), Ok(page(&log(), 12, false))),
     );
     let folded = transcript(&app).lines.len();
-    typed(&mut app, "t");
+    type_keys(&mut app, "t");
     assert!(transcript(&app).unfolded && transcript(&app).lines.len() > folded);
-    typed(&mut app, "t");
+    type_keys(&mut app, "t");
     assert_eq!(transcript(&app).lines.len(), folded);
     // The result of a call that stands above goes to it.
-    tell(&mut app, Msg::Tick);
+    send(&mut app, Msg::Tick);
     let result = vec![event(
         13,
         "tool_result",
         json!({"call_id": "c", "is_error": false, "output": "fine"}),
     )];
-    tell(
+    send(
         &mut app,
-        Msg::Events(ask(4, 12, 500), Ok(page(&result, 13, false))),
+        Msg::Events(events_request(4, 12, 500), Ok(page(&result, 13, false))),
     );
     let last = transcript(&app).lines.last().unwrap();
     assert_eq!(last.last().unwrap().text, "ok, 1 line");
     // A page that cannot be read is asked for again.
-    tell(&mut app, Msg::Tick);
+    send(&mut app, Msg::Tick);
     let error = refused("no", "wait");
-    tell(&mut app, Msg::Events(ask(4, 13, 500), Err(error)));
-    assert_eq!(app.update(now(), Msg::Tick), [Command::Events(ask(4, 13, 500))]);
+    send(&mut app, Msg::Events(events_request(4, 13, 500), Err(error)));
+    assert_eq!(
+        app.update(now(), Msg::Tick),
+        [Command::Events(events_request(4, 13, 500))]
+    );
 }
 
 #[test]
-fn the_diff_is_walked() {
+fn diff_keys_move_between_files() {
     let mut app = app(80, 14, 5);
-    typed(&mut app, "d");
+    type_keys(&mut app, "d");
     let id = session(4).session_id;
-    tell(&mut app, Msg::Diff(id.clone(), Ok(diff())));
+    send(&mut app, Msg::Diff(id.clone(), Ok(diff())));
     let screen = |app: &App| match app.screens.last() {
         Some(Screen::Diff(screen)) => (screen.scroll.top, screen.skip, screen.loading),
         _ => panic!("no diff"),
     };
     assert_eq!(screen(&app), (0, 0, false));
-    typed(&mut app, "n");
+    type_keys(&mut app, "n");
     let (second, ..) = screen(&app);
     assert!(second > 0);
-    typed(&mut app, "N");
+    type_keys(&mut app, "N");
     assert_eq!(screen(&app).0, 0);
     press(&mut app, KeyCode::Right);
-    typed(&mut app, "l");
+    type_keys(&mut app, "l");
     assert_eq!(screen(&app).1, 16);
     press(&mut app, KeyCode::Left);
-    typed(&mut app, "hh");
+    type_keys(&mut app, "hh");
     assert_eq!(screen(&app).1, 0);
-    typed(&mut app, "G");
+    type_keys(&mut app, "G");
     assert!(screen(&app).0 > 0);
-    assert_eq!(typed(&mut app, "d"), [Command::Diff(id.clone())]);
+    assert_eq!(type_keys(&mut app, "d"), [Command::Diff(id.clone())]);
     assert!(screen(&app).2);
     assert_eq!(
-        typed(&mut app, "r"),
+        type_keys(&mut app, "r"),
         [Command::Steer(Action::Refresh), Command::Diff(id)]
     );
 }
 
 #[test]
-fn what_the_feed_tells_wakes_but_not_too_often() {
+fn feed_events_reload_the_state_at_a_limited_rate() {
     let mut app = app(80, 24, 5);
-    let fact = |what| of(json!({"at": now().to_string(), "type": "issue", "issue_id": "7", "what": what}));
+    let fact =
+        |what| from_json(json!({"at": now().to_string(), "type": "issue", "issue_id": "7", "what": what}));
     // The state came just now: a second later is soon enough.
-    assert_eq!(tell(&mut app, Msg::Fed(Some(fact("parked")))), []);
-    assert_eq!(tell(&mut app, Msg::Fed(None)), []);
+    assert_eq!(send(&mut app, Msg::Feed(Some(fact("parked")))), []);
+    assert_eq!(send(&mut app, Msg::Feed(None)), []);
     assert_eq!(app.update(later(1), Msg::Tick), [Command::State]);
-    assert_eq!(app.update(later(1), Msg::Fed(None)), [], "one is under way");
+    assert_eq!(app.update(later(1), Msg::Feed(None)), [], "one is under way");
     app.update(later(3), Msg::State(Ok(Box::new(status(5)))));
     assert!(
         app.update(later(4), Msg::Tick).contains(&Command::State),
@@ -528,26 +541,26 @@ fn what_the_feed_tells_wakes_but_not_too_often() {
 }
 
 #[test]
-fn sessions_of_the_feed_are_shown_without_a_request() {
+fn feed_sessions_are_shown_without_a_request() {
     let mut app = app(80, 24, 5);
-    let mut told = session(2);
-    told.activity = Some("Bash: cargo doc".to_owned());
+    let mut updated = session(2);
+    updated.activity = Some("Bash: cargo doc".to_owned());
     let fact = |session: &SessionView| FeedEvent {
         at: now(),
         fact: Fact::Session(Box::new(session.clone())),
     };
-    assert_eq!(tell(&mut app, Msg::Fed(Some(fact(&told)))), []);
-    tell(&mut app, Msg::Fed(Some(fact(&session(7)))));
-    app.settle();
+    assert_eq!(send(&mut app, Msg::Feed(Some(fact(&updated)))), []);
+    send(&mut app, Msg::Feed(Some(fact(&session(7)))));
+    app.apply_feed();
     assert_eq!(app.sessions.total(), 6);
     assert_eq!(
-        app.session(&told.session_id).unwrap().activity.as_deref(),
+        app.session(&updated.session_id).unwrap().activity.as_deref(),
         Some("Bash: cargo doc")
     );
 }
 
 #[test]
-fn a_lost_connection_is_told_and_tried_again() {
+fn lost_connection_is_shown_and_retried() {
     let mut app = app(80, 24, 5);
     let lost = || ClientError::TimedOut {
         target: "/run/vik.sock".to_owned(),
@@ -558,20 +571,20 @@ fn a_lost_connection_is_told_and_tried_again() {
     assert_eq!(app.sessions.total(), 5, "what was known stays");
     assert_eq!(app.update(later(14), Msg::Tick), [Command::State]);
     app.update(later(15), Msg::State(Ok(Box::new(status(5)))));
-    assert_eq!((app.stale_seconds(), app.trouble.clone()), (None, None));
+    assert_eq!((app.stale_seconds(), app.connection_error.clone()), (None, None));
 }
 
 #[test]
-fn issues_are_loaded_page_by_page() {
+fn issues_load_page_by_page() {
     let mut app = app(80, 24, 5);
-    let commands = without_issue(typed(&mut app, "4"));
+    let commands = without_issue(type_keys(&mut app, "4"));
     assert_eq!(commands, [Command::Issues(None)]);
     let mut first = issues();
     first.next = Some("46".into());
     first.total = 34;
-    let commands = without_issue(tell(&mut app, Msg::Issues(Ok(first))));
+    let commands = without_issue(send(&mut app, Msg::Issues(Ok(first))));
     assert_eq!(commands, [Command::Issues(Some("46".into()))]);
-    tell(&mut app, Msg::Issues(Ok(issues())));
+    send(&mut app, Msg::Issues(Ok(issues())));
     assert_eq!(app.issues.total(), 34);
     // A daemon that says there is more and gives nothing is not asked for ever.
     app.update(later(10), Msg::State(Ok(Box::new(status(5)))));

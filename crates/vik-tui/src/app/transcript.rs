@@ -10,7 +10,7 @@ use vik_api::EventsPage;
 use vik_core::ids::IssueId;
 
 use super::scroll::Scroll;
-use crate::msg::{Command, EventsAsk};
+use crate::msg::{Command, EventsRequest};
 use crate::table::CellText;
 use events::{Item, ItemKind};
 
@@ -24,8 +24,8 @@ pub(crate) struct Transcript {
     pub(crate) session_id: String,
     pub(crate) issue_id: IssueId,
     /// For people: stage and agent.
-    pub(crate) what: String,
-    pub(crate) trouble: Option<String>,
+    pub(crate) label: String,
+    pub(crate) error: Option<String>,
     /// Whether the last event is here.
     pub(crate) ended: bool,
     /// Whether a page came yet.
@@ -44,7 +44,7 @@ pub(crate) struct Transcript {
     calls: HashMap<String, usize>,
     /// The entries from here on have no lines yet, or old ones.
     stale_from: usize,
-    laid_columns: usize,
+    layout_columns: usize,
     pub(super) busy: bool,
     /// Where an earlier page is being asked for.
     pub(super) earlier_busy: bool,
@@ -62,7 +62,7 @@ impl Transcript {
     pub(super) fn new(
         session_id: &str,
         issue_id: &IssueId,
-        what: String,
+        label: String,
         events: u64,
         time_zone: TimeZone,
         commands: &mut Vec<Command>,
@@ -70,8 +70,8 @@ impl Transcript {
         let mut new = Self {
             session_id: session_id.to_owned(),
             issue_id: issue_id.clone(),
-            what,
-            trouble: None,
+            label,
+            error: None,
             ended: false,
             loaded: false,
             unfolded: false,
@@ -83,18 +83,18 @@ impl Transcript {
             starts: Vec::new(),
             calls: HashMap::new(),
             stale_from: 0,
-            laid_columns: 0,
+            layout_columns: 0,
             busy: false,
             earlier_busy: false,
             time_zone,
         };
-        new.ask(events.saturating_sub(PAGE), commands);
+        new.request_page(events.saturating_sub(PAGE), commands);
         new
     }
 
-    fn ask(&mut self, after: u64, commands: &mut Vec<Command>) {
+    fn request_page(&mut self, after: u64, commands: &mut Vec<Command>) {
         self.busy = true;
-        commands.push(Command::Events(EventsAsk {
+        commands.push(Command::Events(EventsRequest {
             session_id: self.session_id.clone(),
             after,
             limit: PAGE as usize,
@@ -102,20 +102,20 @@ impl Transcript {
     }
 
     /// Asks for what came since, where that is not under way and there may be some.
-    pub(super) fn ask_more(&mut self, commands: &mut Vec<Command>) {
+    pub(super) fn request_newer(&mut self, commands: &mut Vec<Command>) {
         if !self.busy && !self.ended {
-            self.ask(self.last_seq(), commands);
+            self.request_page(self.last_seq(), commands);
         }
     }
 
     /// Asks for the page before the first event, where there is one.
-    fn ask_earlier(&mut self, commands: &mut Vec<Command>) {
+    fn request_earlier(&mut self, commands: &mut Vec<Command>) {
         let first = self.first_seq();
         if first > 1 && !self.busy {
             self.busy = true;
             self.earlier_busy = true;
             let after = (first - 1).saturating_sub(PAGE);
-            commands.push(Command::Events(EventsAsk {
+            commands.push(Command::Events(EventsRequest {
                 session_id: self.session_id.clone(),
                 after,
                 limit: (first - 1 - after) as usize,
@@ -138,9 +138,14 @@ impl Transcript {
     }
 
     /// Takes in a page, in whatever order pages come.
-    pub(super) fn take(&mut self, ask: &EventsAsk, page: &EventsPage, commands: &mut Vec<Command>) {
+    pub(super) fn on_page(
+        &mut self,
+        request: &EventsRequest,
+        page: &EventsPage,
+        commands: &mut Vec<Command>,
+    ) {
         self.busy = false;
-        self.trouble = None;
+        self.error = None;
         let earlier = std::mem::take(&mut self.earlier_busy);
         let first_page = !std::mem::replace(&mut self.loaded, true);
         let mut new: Vec<Item> = page
@@ -149,37 +154,37 @@ impl Transcript {
             .filter_map(|raw| Item::read(raw.get()))
             .collect();
         new.sort_by_key(|item| item.seq);
-        let came_to = new.last().map_or(ask.after, |item| item.seq);
+        let last_received = new.last().map_or(request.after, |item| item.seq);
         if earlier && !self.items.is_empty() {
             let first = self.first_seq();
             new.retain(|item| item.seq < first);
             self.prepend(new);
             return;
         }
-        if first_page && page.last_seq.saturating_sub(came_to) > PAGE {
+        if first_page && page.last_seq.saturating_sub(last_received) > PAGE {
             // The log is longer than was known: its end is what is looked at.
-            self.ask(page.last_seq - PAGE, commands);
+            self.request_page(page.last_seq - PAGE, commands);
             return;
         }
         let last = self.last_seq();
         new.retain(|item| item.seq > last);
-        let moved_on = !new.is_empty();
+        let has_new = !new.is_empty();
         new.into_iter().for_each(|item| self.push(item));
         self.forget_oldest();
-        let whole = came_to >= page.last_seq;
-        self.ended = page.ended && whole;
-        if !whole && moved_on {
-            self.ask(self.last_seq(), commands);
+        let is_complete = last_received >= page.last_seq;
+        self.ended = page.ended && is_complete;
+        if !is_complete && has_new {
+            self.request_page(self.last_seq(), commands);
         }
     }
 
     fn push(&mut self, item: Item) {
         self.items.push(item);
-        self.enter(self.items.len() - 1);
+        self.add_entry(self.items.len() - 1);
     }
 
     /// Makes an entry of an event, or puts it to the one it belongs to.
-    fn enter(&mut self, at: usize) {
+    fn add_entry(&mut self, at: usize) {
         let entry = self.entries.len();
         match &self.items[at].kind {
             ItemKind::Hidden => return,
@@ -207,10 +212,10 @@ impl Transcript {
         let anchor = self.anchor();
         earlier.append(&mut self.items);
         self.items = earlier;
-        self.enter_all();
+        self.rebuild_entries();
         let more = self.entries.len().saturating_sub(was);
-        self.lay_all();
-        self.go_to(anchor.map(|(entry, line)| (entry + more, line)));
+        self.layout_all();
+        self.restore_anchor(anchor.map(|(entry, line)| (entry + more, line)));
     }
 
     fn forget_oldest(&mut self) {
@@ -221,17 +226,17 @@ impl Transcript {
         let anchor = self.anchor();
         // By a good piece, so that it is not done for each event.
         self.items.drain(..self.items.len() - MAX_ITEMS * 3 / 4);
-        self.enter_all();
+        self.rebuild_entries();
         let less = was.saturating_sub(self.entries.len());
-        self.lay_all();
-        self.go_to(anchor.map(|(entry, line)| (entry.saturating_sub(less), line)));
+        self.layout_all();
+        self.restore_anchor(anchor.map(|(entry, line)| (entry.saturating_sub(less), line)));
     }
 
-    fn enter_all(&mut self) {
+    fn rebuild_entries(&mut self) {
         self.entries.clear();
         self.calls.clear();
         self.stale_from = 0;
-        (0..self.items.len()).for_each(|at| self.enter(at));
+        (0..self.items.len()).for_each(|at| self.add_entry(at));
     }
 
     /// The entry at the top of the window, and the line within it.
@@ -247,26 +252,26 @@ impl Transcript {
     }
 
     /// Shows what was at the top before; without an anchor the end.
-    fn go_to(&mut self, anchor: Option<(usize, usize)>) {
+    fn restore_anchor(&mut self, anchor: Option<(usize, usize)>) {
         self.scroll.fit(self.lines.len(), self.scroll.rows);
         match anchor {
-            None if self.tail => self.scroll.to(usize::MAX),
+            None if self.tail => self.scroll.scroll_to(usize::MAX),
             None => {}
             Some((entry, line)) => {
                 let start = self.starts.get(entry).copied().unwrap_or(self.lines.len());
                 let end = self.starts.get(entry + 1).copied().unwrap_or(self.lines.len());
                 self.scroll
-                    .to((start + line).min(end.saturating_sub(1).max(start)));
+                    .scroll_to((start + line).min(end.saturating_sub(1).max(start)));
             }
         }
     }
 
-    fn lay_all(&mut self) {
+    fn layout_all(&mut self) {
         self.stale_from = 0;
-        self.lay_stale();
+        self.layout_stale();
     }
 
-    fn lay_stale(&mut self) {
+    fn layout_stale(&mut self) {
         let from = self.stale_from.min(self.entries.len());
         if let Some(&start) = self.starts.get(from) {
             self.lines.truncate(start);
@@ -276,11 +281,11 @@ impl Transcript {
             self.starts.push(self.lines.len());
             let entry = &self.entries[at];
             let result = entry.result.and_then(|at| self.items.get(at));
-            layout::lay(
+            layout::layout_item(
                 &self.items[entry.item],
                 result,
                 &layout::Page {
-                    columns: self.laid_columns,
+                    columns: self.layout_columns,
                     unfolded: self.unfolded,
                     time_zone: &self.time_zone,
                 },
@@ -293,18 +298,18 @@ impl Transcript {
     /// Wraps what is new, or everything where the window has another width.
     pub(super) fn lay_out(&mut self, columns: usize, rows: usize) {
         let anchor = self.anchor();
-        if columns != self.laid_columns {
-            self.laid_columns = columns;
+        if columns != self.layout_columns {
+            self.layout_columns = columns;
             self.stale_from = 0;
         }
         let changed = self.stale_from < self.entries.len() || self.starts.len() != self.entries.len();
         if changed {
-            self.lay_stale();
+            self.layout_stale();
         }
         let other_window = self.scroll.rows != rows;
         self.scroll.rows = rows;
         if changed || other_window {
-            self.go_to(anchor);
+            self.restore_anchor(anchor);
         }
     }
 
@@ -312,17 +317,17 @@ impl Transcript {
     pub(super) fn toggle_fold(&mut self) {
         let anchor = self.anchor();
         self.unfolded = !self.unfolded;
-        self.lay_all();
-        self.go_to(anchor);
+        self.layout_all();
+        self.restore_anchor(anchor);
     }
 
     pub(super) fn scroll_by(&mut self, lines: isize, commands: &mut Vec<Command>) {
-        self.scroll.by(lines);
+        self.scroll.scroll_by(lines);
         self.scrolled(commands);
     }
 
     pub(super) fn scroll_to(&mut self, line: usize, commands: &mut Vec<Command>) {
-        self.scroll.to(line);
+        self.scroll.scroll_to(line);
         self.scrolled(commands);
     }
 
@@ -330,7 +335,7 @@ impl Transcript {
         self.tail = self.scroll.at_end();
         if self.scroll.top == 0 && self.first_seq() > 1 {
             self.tail = false;
-            self.ask_earlier(commands);
+            self.request_earlier(commands);
         }
     }
 }

@@ -35,7 +35,7 @@ impl fmt::Debug for Endpoint {
 /// A client of one daemon.
 #[derive(Clone)]
 pub(crate) struct Client {
-    pub(super) way: Way,
+    pub(super) transport: Transport,
     /// For people: what is asked.
     pub(super) target: String,
     pub(super) host: HeaderValue,
@@ -45,7 +45,7 @@ pub(crate) struct Client {
 }
 
 #[derive(Clone)]
-pub(super) enum Way {
+pub(super) enum Transport {
     Unix(PathBuf),
     Tcp(String, u16),
 }
@@ -54,7 +54,7 @@ impl Client {
     pub(crate) fn new(endpoint: &Endpoint) -> Result<Self, ClientError> {
         match endpoint {
             Endpoint::Unix(path) => Ok(Self {
-                way: Way::Unix(path.clone()),
+                transport: Transport::Unix(path.clone()),
                 target: path.display().to_string(),
                 host: HeaderValue::from_static("localhost"),
                 token: None,
@@ -69,11 +69,11 @@ impl Client {
             url: url.to_owned(),
             why,
         };
-        let whole = match url.contains("://") {
+        let full_url = match url.contains("://") {
             true => url.to_owned(),
             false => format!("http://{url}"),
         };
-        let uri: Uri = whole.parse().map_err(|_| wrong("it cannot be read"))?;
+        let uri: Uri = full_url.parse().map_err(|_| wrong("it cannot be read"))?;
         match uri.scheme_str() {
             Some("http") => {}
             Some("https") => return Err(wrong("TLS is not spoken here; forward the port with ssh instead")),
@@ -90,7 +90,7 @@ impl Client {
         // `[::1]` is written with brackets in an address, and without them to the resolver.
         let name = authority.host().trim_start_matches('[').trim_end_matches(']');
         Ok(Self {
-            way: Way::Tcp(name.to_owned(), authority.port_u16().unwrap_or(80)),
+            transport: Transport::Tcp(name.to_owned(), authority.port_u16().unwrap_or(80)),
             target: authority.to_string(),
             host,
             token: Some(token),

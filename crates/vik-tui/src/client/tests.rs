@@ -10,19 +10,19 @@ use super::*;
 use crate::fixtures;
 
 /// What was asked: the head, and the body.
-type Asked = Arc<Mutex<Vec<(String, String)>>>;
+type RecordedRequests = Arc<Mutex<Vec<(String, String)>>>;
 
-fn whole(status: &str, kind: &str, body: &str) -> String {
+fn raw_response(status: &str, kind: &str, body: &str) -> String {
     let length = body.len();
     format!("HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n\r\n{body}")
 }
 
-fn json_answer(value: &Value) -> String {
-    whole("200 OK", "application/json", &value.to_string())
+fn json_response(value: &Value) -> String {
+    raw_response("200 OK", "application/json", &value.to_string())
 }
 
 /// Reads one request and gives one answer; the connection is closed then.
-async fn serve(mut stream: impl AsyncRead + AsyncWrite + Unpin, answer: String, asked: Asked) {
+async fn serve(mut stream: impl AsyncRead + AsyncWrite + Unpin, answer: String, recorded: RecordedRequests) {
     let mut bytes = Vec::new();
     let (head, length) = loop {
         let mut chunk = [0; 4096];
@@ -46,36 +46,36 @@ async fn serve(mut stream: impl AsyncRead + AsyncWrite + Unpin, answer: String, 
         bytes.extend(&chunk[..count]);
     }
     let body = String::from_utf8_lossy(&bytes[head.len() + 4..]).into_owned();
-    asked.lock().unwrap().push((head, body));
+    recorded.lock().unwrap().push((head, body));
     stream.write_all(answer.as_bytes()).await.unwrap();
     stream.shutdown().await.ok();
 }
 
-fn on_unix(path: &Path, answers: Vec<String>) -> Asked {
-    let asked = Asked::default();
+fn on_unix(path: &Path, answers: Vec<String>) -> RecordedRequests {
+    let recorded = RecordedRequests::default();
     let listener = UnixListener::bind(path).unwrap();
-    let given = Arc::clone(&asked);
+    let given = Arc::clone(&recorded);
     tokio::spawn(async move {
         for answer in answers {
             let (stream, _) = listener.accept().await.unwrap();
             serve(stream, answer, Arc::clone(&given)).await;
         }
     });
-    asked
+    recorded
 }
 
-async fn on_tcp(answers: Vec<String>) -> (String, Asked) {
-    let asked = Asked::default();
+async fn on_tcp(answers: Vec<String>) -> (String, RecordedRequests) {
+    let recorded = RecordedRequests::default();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    let given = Arc::clone(&asked);
+    let given = Arc::clone(&recorded);
     tokio::spawn(async move {
         for answer in answers {
             let (stream, _) = listener.accept().await.unwrap();
             serve(stream, answer, Arc::clone(&given)).await;
         }
     });
-    (address, asked)
+    (address, recorded)
 }
 
 fn tcp(url: &str) -> Client {
@@ -86,34 +86,34 @@ fn tcp(url: &str) -> Client {
     Client::new(&endpoint).unwrap()
 }
 
-fn requests(asked: &Asked) -> Vec<(String, String)> {
-    let asked = asked.lock().unwrap();
+fn requests(recorded: &RecordedRequests) -> Vec<(String, String)> {
+    let recorded = recorded.lock().unwrap();
     let first = |head: &str| head.lines().next().unwrap_or("").to_owned();
-    asked
+    recorded
         .iter()
         .map(|(head, body)| (first(head), body.clone()))
         .collect()
 }
 
 #[tokio::test]
-async fn every_request_over_a_unix_socket() {
+async fn client_sends_every_request_over_a_unix_socket() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("vik.sock");
-    let steered = || json_answer(&json!({"count": 2}));
+    let steered = || json_response(&json!({"count": 2}));
     let answers = vec![
-        json_answer(&json!(fixtures::status(3))),
-        json_answer(&json!(fixtures::issues())),
-        json_answer(&json!(fixtures::issues())),
-        json_answer(&json!(fixtures::explained("a/b"))),
-        json_answer(&json!(fixtures::page(&fixtures::log(), 12, true))),
-        json_answer(&json!(fixtures::diff())),
+        json_response(&json!(fixtures::status(3))),
+        json_response(&json!(fixtures::issues())),
+        json_response(&json!(fixtures::issues())),
+        json_response(&json!(fixtures::explained("a/b"))),
+        json_response(&json!(fixtures::page(&fixtures::log(), 12, true))),
+        json_response(&json!(fixtures::diff())),
         steered(),
         steered(),
         steered(),
         steered(),
-        json_answer(&json!({"count": 0, "nothing": "nothing is parked"})),
+        json_response(&json!({"count": 0, "nothing": "nothing is parked"})),
     ];
-    let asked = on_unix(&path, answers);
+    let recorded = on_unix(&path, answers);
     let client = Client::new(&Endpoint::Unix(path)).unwrap();
     let issue = || IssueId::from("a/b ?#%\u{e9}\r\n");
     assert_eq!(client.state().await.unwrap().sessions.len(), 3);
@@ -151,15 +151,15 @@ async fn every_request_over_a_unix_socket() {
         ("POST /api/v1/issues/7/unpark HTTP/1.1", r#"{"attempts":null}"#),
     ];
     let expected = expected.map(|(head, body)| (head.to_owned(), body.to_owned()));
-    assert_eq!(requests(&asked), expected);
-    let asked = asked.lock().unwrap();
+    assert_eq!(requests(&recorded), expected);
+    let recorded = recorded.lock().unwrap();
     assert!(
-        !asked
+        !recorded
             .iter()
             .any(|(head, _)| head.to_lowercase().contains("authorization"))
     );
     assert!(
-        asked[6]
+        recorded[6]
             .0
             .to_lowercase()
             .contains("content-type: application/json")
@@ -167,9 +167,9 @@ async fn every_request_over_a_unix_socket() {
 }
 
 #[tokio::test]
-async fn over_tcp_the_token_is_shown() {
-    let answers = vec![json_answer(&json!(fixtures::status(1))); 2];
-    let (address, asked) = on_tcp(answers).await;
+async fn client_sends_the_token_over_tcp() {
+    let answers = vec![json_response(&json!(fixtures::status(1))); 2];
+    let (address, recorded) = on_tcp(answers).await;
     assert_eq!(
         tcp(&format!("http://{address}"))
             .state()
@@ -180,14 +180,14 @@ async fn over_tcp_the_token_is_shown() {
         1
     );
     tcp(&format!("{address}/behind/")).state().await.unwrap();
-    let asked = asked.lock().unwrap();
-    let head = asked[0].0.to_lowercase();
+    let recorded = recorded.lock().unwrap();
+    let head = recorded[0].0.to_lowercase();
     assert!(
         head.contains("authorization: bearer s3cret\r\n") || head.ends_with("authorization: bearer s3cret"),
         "{head}"
     );
     assert!(head.contains(&format!("host: {address}")));
-    assert!(asked[1].0.starts_with("GET /behind/api/v1/state "));
+    assert!(recorded[1].0.starts_with("GET /behind/api/v1/state "));
     let endpoint = Endpoint::Tcp {
         url: "http://x".to_owned(),
         token: "s3cret".to_owned(),
@@ -196,8 +196,8 @@ async fn over_tcp_the_token_is_shown() {
 }
 
 #[tokio::test]
-async fn a_link_is_exchanged_for_a_token() {
-    let signed_in = json_answer(
+async fn client_exchanges_a_link_for_a_token() {
+    let signed_in = json_response(
         &json!({"schema": 1, "id": "1", "token": "s3cret", "expires_at": "2026-01-01T00:00:00Z"}),
     );
     let (address, asked) = on_tcp(vec![signed_in]).await;
@@ -211,30 +211,30 @@ async fn a_link_is_exchanged_for_a_token() {
 }
 
 #[tokio::test]
-async fn refusals_say_why() {
+async fn client_errors_name_the_reason() {
     let problem = json!({"type": "about:blank", "title": "Unauthorized", "status": 401, "detail": "no token was given",
         "code": "unauthorized", "hint": "read it from the token file"});
     let answers = vec![
-        whole(
+        raw_response(
             "401 Unauthorized",
             "application/problem+json",
             &problem.to_string(),
         ),
-        whole("502 Bad Gateway", "text/html", "<h1>no</h1>"),
-        whole("200 OK", "application/json", "{\"schema\":"),
+        raw_response("502 Bad Gateway", "text/html", "<h1>no</h1>"),
+        raw_response("200 OK", "application/json", "{\"schema\":"),
         "HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{".to_owned(),
         "HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n".to_owned(),
         "not HTTP at all\r\n\r\n".to_owned(),
     ];
-    let (address, asked) = on_tcp(answers).await;
+    let (address, recorded) = on_tcp(answers).await;
     let client = tcp(&address);
     let refused = client.state().await.unwrap_err();
-    assert_eq!(refused.whole(), "no token was given");
+    assert_eq!(refused.with_causes(), "no token was given");
     assert_eq!(refused.hint(), Some("read it from the token file"));
     assert!(!refused.is_unreachable());
     let gateway = client.state().await.unwrap_err();
     assert_eq!(
-        gateway.whole(),
+        gateway.with_causes(),
         format!("{address} answered with HTTP status 502")
     );
     let cut = client.state().await.unwrap_err();
@@ -252,11 +252,11 @@ async fn refusals_say_why() {
     );
     let nonsense = client.state().await.unwrap_err();
     assert!(matches!(nonsense, ClientError::Broken { .. }), "{nonsense:?}");
-    assert_eq!(asked.lock().unwrap().len(), 6);
+    assert_eq!(recorded.lock().unwrap().len(), 6);
 }
 
 #[tokio::test]
-async fn nobody_listens() {
+async fn client_reports_a_missing_daemon() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("vik.sock");
     let error = Client::new(&Endpoint::Unix(path))
@@ -272,7 +272,7 @@ async fn nobody_listens() {
 }
 
 #[test]
-fn addresses_that_are_none() {
+fn client_refuses_invalid_addresses() {
     for (url, why) in [
         (
             "https://host:1",
@@ -287,7 +287,7 @@ fn addresses_that_are_none() {
             token: "t".to_owned(),
         };
         match Client::new(&endpoint) {
-            Err(ClientError::Address { why: told, .. }) => assert_eq!(told, why, "{url}"),
+            Err(ClientError::Address { why: reported, .. }) => assert_eq!(reported, why, "{url}"),
             _ => panic!("{url} was taken"),
         }
     }
@@ -295,12 +295,12 @@ fn addresses_that_are_none() {
 }
 
 #[tokio::test]
-async fn the_feed_tells_until_it_breaks_off() {
-    let event = |kind: &str, rest: &Value| {
+async fn feed_yields_events_until_it_breaks_off() {
+    let event = |kind: &str, fields: &Value| {
         let mut data = json!({"at": fixtures::now().to_string(), "type": kind});
         data.as_object_mut()
             .unwrap()
-            .extend(rest.as_object().unwrap().clone());
+            .extend(fields.as_object().unwrap().clone());
         format!("event: {kind}\ndata: {data}\n\n")
     };
     let feed = [
@@ -311,7 +311,11 @@ async fn the_feed_tells_until_it_breaks_off() {
         event("news", &json!({"what": "of a later version"})),
         event("issue", &json!({"issue_id": "7", "what": "parked"})),
     ];
-    let (address, asked) = on_tcp(vec![feed.concat(), whole("404 Not Found", "text/plain", "")]).await;
+    let (address, recorded) = on_tcp(vec![
+        feed.concat(),
+        raw_response("404 Not Found", "text/plain", ""),
+    ])
+    .await;
     let client = tcp(&address);
     let mut feed = client.feed().await.unwrap();
     let fact = |event: Option<Option<FeedEvent>>| event.unwrap().map(|event| event.fact);
@@ -326,7 +330,7 @@ async fn the_feed_tells_until_it_breaks_off() {
     assert!(matches!(fact(feed.next().await), Some(Fact::Issue { .. })));
     assert!(feed.next().await.is_none());
     assert!(
-        asked.lock().unwrap()[0]
+        recorded.lock().unwrap()[0]
             .0
             .to_lowercase()
             .contains("accept: text/event-stream")

@@ -4,22 +4,22 @@ use vik_api::ApprovalView;
 
 use super::issue_cell;
 use crate::table::{CellText, Column, Row, Tone, Width};
-use crate::text::{natural, seconds, span};
+use crate::text::{natural_order, seconds, span};
 
 impl Row for ApprovalView {
     const COLUMNS: &'static [Column<Self>] = &[
         Column {
             name: "ISSUE",
             width: Width::Fit(6, 14),
-            from: 0,
+            min_terminal_width: 0,
             right: false,
-            cell: |row, look| issue_cell(&row.issue_id, look),
-            order: |a, b| natural(a.issue_id.as_str(), b.issue_id.as_str()),
+            cell: |row, context| issue_cell(&row.issue_id, context),
+            order: |a, b| natural_order(a.issue_id.as_str(), b.issue_id.as_str()),
         },
         Column {
             name: "STAGE",
             width: Width::Fit(5, 12),
-            from: 44,
+            min_terminal_width: 44,
             right: false,
             cell: |row, _| CellText::new(row.stage.as_str(), Tone::Name),
             order: |a, b| a.stage.cmp(&b.stage),
@@ -27,23 +27,23 @@ impl Row for ApprovalView {
         Column {
             name: "SINCE",
             width: Width::Fixed(6),
-            from: 50,
+            min_terminal_width: 50,
             right: true,
-            cell: |row, look| CellText::new(span(seconds(row.request.since, look.now)), Tone::Faint),
+            cell: |row, context| CellText::new(span(seconds(row.request.since, context.now)), Tone::Faint),
             order: |a, b| b.request.since.cmp(&a.request.since),
         },
         Column {
             name: "LEFT",
             width: Width::Fixed(6),
-            from: 66,
+            min_terminal_width: 66,
             right: true,
-            cell: |row, look| CellText::new(span(seconds(look.now, row.request.until)), Tone::Warn),
+            cell: |row, context| CellText::new(span(seconds(context.now, row.request.until)), Tone::Warn),
             order: |a, b| a.request.until.cmp(&b.request.until),
         },
         Column {
             name: "GATE",
             width: Width::Fixed(6),
-            from: 0,
+            min_terminal_width: 0,
             right: false,
             cell: |row, _| CellText::new(row.request.gate.as_str(), Tone::Warn),
             order: |a, b| a.request.gate.as_str().cmp(b.request.gate.as_str()),
@@ -51,7 +51,7 @@ impl Row for ApprovalView {
         Column {
             name: "WHAT",
             width: Width::Fill(10, 3),
-            from: 0,
+            min_terminal_width: 0,
             right: false,
             cell: |row, _| CellText::plain(row.detail.as_str()),
             order: |a, b| a.detail.cmp(&b.detail),

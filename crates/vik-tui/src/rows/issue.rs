@@ -2,9 +2,9 @@
 
 use vik_api::{Explanation, cost_text};
 
-use super::{by_number, share_tone, stand};
+use super::{by_number, issue_status, share_tone};
 use crate::table::{CellText, Column, Row, Tone, Width};
-use crate::text::{money_limit, natural, tokens, words};
+use crate::text::{humanize, money_limit, natural_order, tokens};
 
 fn stages(issue: &Explanation) -> String {
     let names: Vec<&str> = issue.stages.iter().map(|stage| stage.stage.as_str()).collect();
@@ -19,7 +19,7 @@ fn held_by(issue: &Explanation) -> String {
     let stage = issue.stages.iter().find_map(|stage| stage.hold.as_ref());
     match issue.hold.as_ref().or(stage) {
         None => String::new(),
-        Some(hold) if hold.detail.is_empty() => words(&hold.reason),
+        Some(hold) if hold.detail.is_empty() => humanize(&hold.reason),
         Some(hold) => hold.detail.clone(),
     }
 }
@@ -29,15 +29,15 @@ impl Row for Explanation {
         Column {
             name: "ISSUE",
             width: Width::Fit(6, 14),
-            from: 0,
+            min_terminal_width: 0,
             right: false,
             cell: |row, _| CellText::new(row.issue_id.as_str(), Tone::Strong),
-            order: |a, b| natural(a.issue_id.as_str(), b.issue_id.as_str()),
+            order: |a, b| natural_order(a.issue_id.as_str(), b.issue_id.as_str()),
         },
         Column {
             name: "STATE",
             width: Width::Fit(5, 14),
-            from: 50,
+            min_terminal_width: 50,
             right: false,
             cell: |row, _| CellText::plain(row.issue_state.as_str()),
             order: |a, b| a.issue_state.cmp(&b.issue_state),
@@ -45,18 +45,18 @@ impl Row for Explanation {
         Column {
             name: "NOW",
             width: Width::Fixed(7),
-            from: 0,
+            min_terminal_width: 0,
             right: false,
             cell: |row, _| {
-                let (name, tone) = stand(row);
+                let (name, tone) = issue_status(row);
                 CellText::new(name, tone)
             },
-            order: |a, b| stand(a).0.cmp(stand(b).0),
+            order: |a, b| issue_status(a).0.cmp(issue_status(b).0),
         },
         Column {
             name: "TITLE",
             width: Width::Fill(12, 3),
-            from: 0,
+            min_terminal_width: 0,
             right: false,
             cell: |row, _| CellText::plain(row.issue_title.as_str()),
             order: |a, b| a.issue_title.cmp(&b.issue_title),
@@ -64,7 +64,7 @@ impl Row for Explanation {
         Column {
             name: "STAGES",
             width: Width::Fit(6, 16),
-            from: 90,
+            min_terminal_width: 90,
             right: false,
             cell: |row, _| CellText::new(stages(row), Tone::Name),
             order: |a, b| stages(a).cmp(&stages(b)),
@@ -72,7 +72,7 @@ impl Row for Explanation {
         Column {
             name: "HELD BY",
             width: Width::Fill(14, 3),
-            from: 110,
+            min_terminal_width: 110,
             right: false,
             cell: |row, _| CellText::plain(held_by(row)),
             order: |a, b| held_by(a).cmp(&held_by(b)),
@@ -80,7 +80,7 @@ impl Row for Explanation {
         Column {
             name: "TRIES",
             width: Width::Fixed(6),
-            from: 64,
+            min_terminal_width: 64,
             right: true,
             cell: |row, _| CellText::plain(row.life.attempts.to_string()),
             order: |a, b| a.life.attempts.cmp(&b.life.attempts),
@@ -88,7 +88,7 @@ impl Row for Explanation {
         Column {
             name: "TOKENS",
             width: Width::Fixed(7),
-            from: 100,
+            min_terminal_width: 100,
             right: true,
             cell: |row, _| CellText::plain(tokens(row.life.spent.tokens)),
             order: |a, b| a.life.spent.tokens.cmp(&b.life.spent.tokens),
@@ -96,20 +96,20 @@ impl Row for Explanation {
         Column {
             name: "COST",
             width: Width::Fit(5, 16),
-            from: 56,
+            min_terminal_width: 56,
             right: true,
             cell: |row, _| {
                 let spent = &row.life.spent;
                 let spent = cost_text(Some(spent.cost_usd), spent.estimated_usd);
                 match row.life.limit.usd {
                     None => CellText::plain(spent),
-                    Some(most) => {
-                        let tone = if most > 0.0 {
-                            share_tone(row.life.spent.cost_usd / most)
+                    Some(limit) => {
+                        let tone = if limit > 0.0 {
+                            share_tone(row.life.spent.cost_usd / limit)
                         } else {
                             Tone::Bad
                         };
-                        CellText::new(format!("{spent}/{}", money_limit(most)), tone)
+                        CellText::new(format!("{spent}/{}", money_limit(limit)), tone)
                     }
                 }
             },

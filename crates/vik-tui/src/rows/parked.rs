@@ -4,22 +4,22 @@ use vik_api::ParkedView;
 
 use super::issue_cell;
 use crate::table::{CellText, Column, Row, Tone, Width};
-use crate::text::{natural, seconds, span, words};
+use crate::text::{humanize, natural_order, seconds, span};
 
 impl Row for ParkedView {
     const COLUMNS: &'static [Column<Self>] = &[
         Column {
             name: "ISSUE",
             width: Width::Fit(6, 14),
-            from: 0,
+            min_terminal_width: 0,
             right: false,
-            cell: |row, look| issue_cell(&row.issue_id, look),
-            order: |a, b| natural(a.issue_id.as_str(), b.issue_id.as_str()),
+            cell: |row, context| issue_cell(&row.issue_id, context),
+            order: |a, b| natural_order(a.issue_id.as_str(), b.issue_id.as_str()),
         },
         Column {
             name: "STAGE",
             width: Width::Fit(5, 12),
-            from: 44,
+            min_terminal_width: 44,
             right: false,
             cell: |row, _| CellText::new(row.stage.as_str(), Tone::Name),
             order: |a, b| a.stage.cmp(&b.stage),
@@ -27,23 +27,23 @@ impl Row for ParkedView {
         Column {
             name: "SINCE",
             width: Width::Fixed(6),
-            from: 50,
+            min_terminal_width: 50,
             right: true,
-            cell: |row, look| CellText::new(span(seconds(row.since, look.now)), Tone::Faint),
+            cell: |row, context| CellText::new(span(seconds(row.since, context.now)), Tone::Faint),
             order: |a, b| b.since.cmp(&a.since),
         },
         Column {
             name: "REASON",
             width: Width::Fit(6, 18),
-            from: 0,
+            min_terminal_width: 0,
             right: false,
-            cell: |row, _| CellText::new(words(&row.reason), Tone::Warn),
+            cell: |row, _| CellText::new(humanize(&row.reason), Tone::Warn),
             order: |a, b| a.reason.cmp(&b.reason),
         },
         Column {
             name: "DETAIL",
             width: Width::Fill(10, 3),
-            from: 60,
+            min_terminal_width: 60,
             right: false,
             cell: |row, _| CellText::plain(row.detail.as_str()),
             order: |a, b| a.detail.cmp(&b.detail),
@@ -51,7 +51,7 @@ impl Row for ParkedView {
         Column {
             name: "FREED BY",
             width: Width::Fill(12, 2),
-            from: 120,
+            min_terminal_width: 120,
             right: false,
             cell: |row, _| CellText::new(row.freed_by.as_str(), Tone::Faint),
             order: |a, b| a.freed_by.cmp(&b.freed_by),

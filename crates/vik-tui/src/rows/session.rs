@@ -2,9 +2,9 @@
 
 use vik_api::SessionView;
 
-use super::{by_number, doing, issue_cell, share_tone, used};
+use super::{activity, budget_share, by_number, issue_cell, share_tone};
 use crate::table::{CellText, Column, Row, Tone, Width};
-use crate::text::{cost, money_limit, natural, rough, seconds, short, span, tokens};
+use crate::text::{cost, money_limit, natural_order, rough, seconds, short, span, tokens};
 
 /// After so long without a word an agent is worth a look.
 const QUIET_SECONDS: u64 = 300;
@@ -13,10 +13,10 @@ fn session_cost(session: &SessionView) -> CellText {
     let known = session
         .cost_usd
         .or((session.charged.cost_usd > 0.0).then_some(session.charged.cost_usd));
-    let tone = used(session).map_or(Tone::Plain, share_tone);
+    let tone = budget_share(session).map_or(Tone::Plain, share_tone);
     match session.budget.usd {
-        Some(most) => CellText::new(
-            format!("{}/{}", cost(Some(known.unwrap_or(0.0))), money_limit(most)),
+        Some(limit) => CellText::new(
+            format!("{}/{}", cost(Some(known.unwrap_or(0.0))), money_limit(limit)),
             tone,
         ),
         None => CellText::new(cost(known), if known.is_some() { tone } else { Tone::Faint }),
@@ -28,15 +28,15 @@ impl Row for SessionView {
         Column {
             name: "ISSUE",
             width: Width::Fit(6, 14),
-            from: 0,
+            min_terminal_width: 0,
             right: false,
-            cell: |row, look| issue_cell(&row.issue_id, look),
-            order: |a, b| natural(a.issue_id.as_str(), b.issue_id.as_str()),
+            cell: |row, context| issue_cell(&row.issue_id, context),
+            order: |a, b| natural_order(a.issue_id.as_str(), b.issue_id.as_str()),
         },
         Column {
             name: "TITLE",
             width: Width::Fill(12, 3),
-            from: 110,
+            min_terminal_width: 110,
             right: false,
             cell: |row, _| CellText::plain(row.issue_title.as_str()),
             order: |a, b| a.issue_title.cmp(&b.issue_title),
@@ -44,7 +44,7 @@ impl Row for SessionView {
         Column {
             name: "STAGE",
             width: Width::Fit(5, 12),
-            from: 44,
+            min_terminal_width: 44,
             right: false,
             cell: |row, _| CellText::new(row.stage.as_str(), Tone::Name),
             order: |a, b| a.stage.cmp(&b.stage),
@@ -52,7 +52,7 @@ impl Row for SessionView {
         Column {
             name: "AGENT",
             width: Width::Fit(5, 10),
-            from: 72,
+            min_terminal_width: 72,
             right: false,
             cell: |row, _| CellText::plain(row.agent.as_str()),
             order: |a, b| a.agent.cmp(&b.agent),
@@ -60,7 +60,7 @@ impl Row for SessionView {
         Column {
             name: "MODEL",
             width: Width::Fit(5, 20),
-            from: 150,
+            min_terminal_width: 150,
             right: false,
             cell: |row, _| CellText::new(row.model.as_deref().unwrap_or("-"), Tone::Faint),
             order: |a, b| a.model.cmp(&b.model),
@@ -68,7 +68,7 @@ impl Row for SessionView {
         Column {
             name: "TRY",
             width: Width::Fixed(4),
-            from: 120,
+            min_terminal_width: 120,
             right: true,
             cell: |row, _| {
                 let tone = if row.attempt > 1 { Tone::Warn } else { Tone::Faint };
@@ -79,7 +79,7 @@ impl Row for SessionView {
         Column {
             name: "DOES NOW",
             width: Width::Fill(8, 4),
-            from: 0,
+            min_terminal_width: 0,
             right: false,
             cell: |row, _| {
                 let tone = if row.phase == "running" {
@@ -87,28 +87,28 @@ impl Row for SessionView {
                 } else {
                     Tone::Good
                 };
-                CellText::new(doing(row), tone)
+                CellText::new(activity(row), tone)
             },
-            order: |a, b| doing(a).cmp(&doing(b)),
+            order: |a, b| activity(a).cmp(&activity(b)),
         },
         Column {
             name: "TIME",
             width: Width::Fixed(7),
-            from: 0,
+            min_terminal_width: 0,
             right: true,
-            cell: |row, look| CellText::plain(span(seconds(row.since, look.now))),
+            cell: |row, context| CellText::plain(span(seconds(row.since, context.now))),
             // The later it began, the shorter it runs.
             order: |a, b| b.since.cmp(&a.since),
         },
         Column {
             name: "HEARD",
             width: Width::Fixed(6),
-            from: 60,
+            min_terminal_width: 60,
             right: true,
-            cell: |row, look| match row.last_event_at {
+            cell: |row, context| match row.last_event_at {
                 None => CellText::new("-", Tone::Faint),
                 Some(at) => {
-                    let ago = seconds(at, look.now);
+                    let ago = seconds(at, context.now);
                     let tone = if ago > QUIET_SECONDS {
                         Tone::Warn
                     } else {
@@ -122,7 +122,7 @@ impl Row for SessionView {
         Column {
             name: "EVENTS",
             width: Width::Fixed(6),
-            from: 170,
+            min_terminal_width: 170,
             right: true,
             cell: |row, _| CellText::new(short(row.events), Tone::Faint),
             order: |a, b| a.events.cmp(&b.events),
@@ -130,7 +130,7 @@ impl Row for SessionView {
         Column {
             name: "TOKENS",
             width: Width::Fixed(7),
-            from: 76,
+            min_terminal_width: 76,
             right: true,
             cell: |row, _| CellText::plain(tokens(row.usage.total().max(row.charged.tokens))),
             order: |a, b| {
@@ -141,7 +141,7 @@ impl Row for SessionView {
         Column {
             name: "COST",
             width: Width::Fit(5, 16),
-            from: 52,
+            min_terminal_width: 52,
             right: true,
             cell: |row, _| session_cost(row),
             order: |a, b| {

@@ -3,15 +3,15 @@
 use vik_api::WaitingView;
 
 use super::issue_cell;
-use crate::table::{CellText, Column, Look, Row, Tone, Width};
-use crate::text::{natural, seconds, span, words};
+use crate::table::{CellText, Column, Row, RowContext, Tone, Width};
+use crate::text::{humanize, natural_order, seconds, span};
 
 /// When a waiting one starts: `in 42s`, `now`, or nothing where that is not known.
-pub(crate) fn starts(row: &WaitingView, look: &Look<'_>) -> String {
+pub(crate) fn starts_in(row: &WaitingView, context: &RowContext<'_>) -> String {
     match row.until {
         None => "-".to_owned(),
-        Some(until) if until <= look.now => "now".to_owned(),
-        Some(until) => span(seconds(look.now, until)),
+        Some(until) if until <= context.now => "now".to_owned(),
+        Some(until) => span(seconds(context.now, until)),
     }
 }
 
@@ -20,15 +20,15 @@ impl Row for WaitingView {
         Column {
             name: "ISSUE",
             width: Width::Fit(6, 14),
-            from: 0,
+            min_terminal_width: 0,
             right: false,
-            cell: |row, look| issue_cell(&row.issue_id, look),
-            order: |a, b| natural(a.issue_id.as_str(), b.issue_id.as_str()),
+            cell: |row, context| issue_cell(&row.issue_id, context),
+            order: |a, b| natural_order(a.issue_id.as_str(), b.issue_id.as_str()),
         },
         Column {
             name: "STAGE",
             width: Width::Fit(5, 12),
-            from: 44,
+            min_terminal_width: 44,
             right: false,
             cell: |row, _| CellText::new(row.stage.as_str(), Tone::Name),
             order: |a, b| a.stage.cmp(&b.stage),
@@ -36,16 +36,16 @@ impl Row for WaitingView {
         Column {
             name: "STARTS",
             width: Width::Fixed(7),
-            from: 0,
+            min_terminal_width: 0,
             right: true,
-            cell: |row, look| CellText::plain(starts(row, look)),
+            cell: |row, context| CellText::plain(starts_in(row, context)),
             // What is not known stands last.
             order: |a, b| (a.until.is_none(), a.until).cmp(&(b.until.is_none(), b.until)),
         },
         Column {
             name: "TRIES",
             width: Width::Fixed(6),
-            from: 60,
+            min_terminal_width: 60,
             right: true,
             cell: |row, _| CellText::new(row.attempts.to_string(), Tone::Faint),
             order: |a, b| a.attempts.cmp(&b.attempts),
@@ -53,15 +53,15 @@ impl Row for WaitingView {
         Column {
             name: "WAITS FOR",
             width: Width::Fit(9, 18),
-            from: 0,
+            min_terminal_width: 0,
             right: false,
-            cell: |row, _| CellText::new(words(&row.reason), Tone::Warn),
+            cell: |row, _| CellText::new(humanize(&row.reason), Tone::Warn),
             order: |a, b| a.reason.cmp(&b.reason),
         },
         Column {
             name: "DETAIL",
             width: Width::Fill(10, 1),
-            from: 60,
+            min_terminal_width: 60,
             right: false,
             cell: |row, _| CellText::plain(row.detail.as_str()),
             order: |a, b| a.detail.cmp(&b.detail),

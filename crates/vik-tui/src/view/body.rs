@@ -6,7 +6,7 @@ use ratatui::style::{Color, Modifier, Style};
 use super::Rows;
 use super::paint::{Paint, side_by_side};
 use crate::app::{App, DiffScreen, IssueScreen, LineKind, Scroll, Transcript, change_name};
-use crate::rows::doing;
+use crate::rows::activity;
 use crate::table::{CellText, Tone};
 use crate::text::{cost, fit_at, fit_end, rough, seconds, span, tokens, wrap};
 
@@ -27,7 +27,7 @@ fn bar(rows: &Rows, left: &str, right: &str, paint: &mut Paint<'_>) {
     paint.over(Rect::new(0, rows.bar, width, 1), chosen);
 }
 
-fn place(scroll: &Scroll) -> String {
+fn scroll_position(scroll: &Scroll) -> String {
     match scroll.lines {
         0 => String::new(),
         lines if lines <= scroll.rows => "all".to_owned(),
@@ -39,14 +39,14 @@ fn place(scroll: &Scroll) -> String {
 }
 
 fn lines(lines: &[Vec<CellText>], scroll: &Scroll, body: Rect, paint: &mut Paint<'_>) {
-    let seen = lines.iter().skip(scroll.top);
-    for (y, line) in (body.top()..body.bottom()).zip(seen) {
+    let visible = lines.iter().skip(scroll.top);
+    for (y, line) in (body.top()..body.bottom()).zip(visible) {
         paint.line(body.x + 1, y, body.width.saturating_sub(2), line);
     }
 }
 
 /// Words in place of what is not there.
-fn say(text: &str, tone: Tone, body: Rect, paint: &mut Paint<'_>) {
+fn placeholder(text: &str, tone: Tone, body: Rect, paint: &mut Paint<'_>) {
     let (lines, _) = wrap(
         text,
         usize::from(body.width.saturating_sub(4)),
@@ -70,18 +70,18 @@ pub(super) fn live_rows(app: &App, screen: &Transcript, height: u16) -> usize {
 }
 
 pub(super) fn transcript(app: &App, screen: &Transcript, rows: &Rows, paint: &mut Paint<'_>) {
-    let left = match screen.what.as_str() {
+    let left = match screen.label.as_str() {
         "" => titled(app, &screen.issue_id),
-        what => format!("{}  ({what})", titled(app, &screen.issue_id)),
+        label => format!("{}  ({label})", titled(app, &screen.issue_id)),
     };
     let right = match (screen.ended, screen.tail) {
-        _ if screen.trouble.is_some() => "cannot be read, trying again".to_owned(),
+        _ if screen.error.is_some() => "cannot be read, trying again".to_owned(),
         (true, true) => "ended".to_owned(),
         (false, true) => "following".to_owned(),
         (_, false) if screen.scroll.top == 0 && screen.first_seq() > 1 => {
             "what was before is being loaded".to_owned()
         }
-        (_, false) => format!("{}, G to the end", place(&screen.scroll)),
+        (_, false) => format!("{}, G to the end", scroll_position(&screen.scroll)),
     };
     bar(rows, &left, &right, paint);
     let mut body = rows.body;
@@ -89,12 +89,12 @@ pub(super) fn transcript(app: &App, screen: &Transcript, rows: &Rows, paint: &mu
         && live_rows(app, screen, body.height) > 0
     {
         // What it does now, where the last lines do not tell.
-        let heard = live
+        let last_event = live
             .last_event_at
             .map(|at| format!("heard {} ago", rough(seconds(at, app.now))));
         let total = tokens(live.usage.total().max(live.charged.tokens));
         let parts = vec![
-            (0, vec![CellText::new(doing(live), Tone::Good)]),
+            (0, vec![CellText::new(activity(live), Tone::Good)]),
             (
                 1,
                 vec![CellText::new(
@@ -102,7 +102,10 @@ pub(super) fn transcript(app: &App, screen: &Transcript, rows: &Rows, paint: &mu
                     Tone::Faint,
                 )],
             ),
-            (2, vec![CellText::new(heard.unwrap_or_default(), Tone::Faint)]),
+            (
+                2,
+                vec![CellText::new(last_event.unwrap_or_default(), Tone::Faint)],
+            ),
             (3, vec![CellText::new(format!("{total} tokens"), Tone::Faint)]),
             (3, vec![CellText::new(cost(live.cost_usd), Tone::Faint)]),
         ];
@@ -111,9 +114,9 @@ pub(super) fn transcript(app: &App, screen: &Transcript, rows: &Rows, paint: &mu
         let line = side_by_side(usize::from(width), parts);
         paint.line(1, body.bottom(), width, &line);
     }
-    if let Some(trouble) = screen.trouble.as_deref().filter(|_| screen.lines.is_empty()) {
-        say(
-            &format!("The log cannot be read: {trouble}"),
+    if let Some(error) = screen.error.as_deref().filter(|_| screen.lines.is_empty()) {
+        placeholder(
+            &format!("The log cannot be read: {error}"),
             Tone::Bad,
             body,
             paint,
@@ -124,7 +127,7 @@ pub(super) fn transcript(app: &App, screen: &Transcript, rows: &Rows, paint: &mu
             (true, 0) => "Nothing is in the log yet.",
             (true, _) => "Nothing in the log is shown while it is folded; t unfolds.",
         };
-        say(text, Tone::Faint, body, paint);
+        placeholder(text, Tone::Faint, body, paint);
     } else {
         lines(&screen.lines, &screen.scroll, body, paint);
     }
@@ -134,19 +137,21 @@ pub(super) fn issue(app: &App, screen: &IssueScreen, rows: &Rows, paint: &mut Pa
     bar(
         rows,
         &titled(app, &screen.issue_id),
-        &place(&screen.scroll),
+        &scroll_position(&screen.scroll),
         paint,
     );
-    match &screen.trouble {
-        Some(trouble) if screen.lines.is_empty() => {
-            say(
-                &format!("Nothing can be told of this issue: {trouble}"),
+    match &screen.error {
+        Some(error) if screen.lines.is_empty() => {
+            placeholder(
+                &format!("Nothing can be told of this issue: {error}"),
                 Tone::Bad,
                 rows.body,
                 paint,
             );
         }
-        _ if screen.lines.is_empty() => say("The issue is being loaded.", Tone::Faint, rows.body, paint),
+        _ if screen.lines.is_empty() => {
+            placeholder("The issue is being loaded.", Tone::Faint, rows.body, paint);
+        }
         _ => lines(&screen.lines, &screen.scroll, rows.body, paint),
     }
 }
@@ -157,18 +162,18 @@ pub(super) fn diff(app: &App, screen: &DiffScreen, rows: &Rows, paint: &mut Pain
         (summary, None) => format!("diff of {}: {summary}", screen.issue_id),
         (summary, Some(title)) => format!("diff of {}: {summary}  {title}", screen.issue_id),
     };
-    let mut right = place(&screen.scroll);
+    let mut right = scroll_position(&screen.scroll);
     if screen.loading {
         right = "loading".to_owned();
     }
     bar(rows, &left, &right, paint);
     let mut body = rows.body;
-    if let Some(trouble) = &screen.trouble {
-        say(&format!("There is no diff: {trouble}"), Tone::Bad, body, paint);
+    if let Some(error) = &screen.error {
+        placeholder(&format!("There is no diff: {error}"), Tone::Bad, body, paint);
         return;
     }
     if screen.lines.is_empty() {
-        say("The diff is being made.", Tone::Faint, body, paint);
+        placeholder("The diff is being made.", Tone::Faint, body, paint);
         return;
     }
     if body.width >= FILES_FROM && screen.files.len() > 1 {
@@ -176,8 +181,8 @@ pub(super) fn diff(app: &App, screen: &DiffScreen, rows: &Rows, paint: &mut Pain
         body.x += FILES + 1;
         body.width -= FILES + 1;
     }
-    let seen = screen.lines.iter().skip(screen.scroll.top);
-    for (y, line) in (body.top()..body.bottom()).zip(seen) {
+    let visible = screen.lines.iter().skip(screen.scroll.top);
+    for (y, line) in (body.top()..body.bottom()).zip(visible) {
         let style = diff_style(line.kind, paint.theme.color);
         let width = body.width.saturating_sub(1);
         let skip = if line.kind == LineKind::File {

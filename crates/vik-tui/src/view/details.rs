@@ -5,9 +5,9 @@ use vik_api::{ApprovalView, Explained, HoldView, SessionView};
 
 use super::paint::Paint;
 use crate::app::{App, Tab, life, spent};
-use crate::rows::{doing, share_tone, stage_state, stand, starts, used};
-use crate::table::{CellText, Look, Tone};
-use crate::text::{count, fit_end, rough, seconds, short, span, words, wrap};
+use crate::rows::{activity, budget_share, issue_status, share_tone, stage_state, starts_in};
+use crate::table::{CellText, RowContext, Tone};
+use crate::text::{count, fit_end, humanize, rough, seconds, short, span, wrap};
 
 /// From so many columns on there is room for two halves.
 const TWO_FROM: u16 = 120;
@@ -20,11 +20,11 @@ struct Lines {
 }
 
 impl Lines {
-    fn put(&mut self, label: &str, text: &str, tone: Tone, most: usize) {
+    fn put(&mut self, label: &str, text: &str, tone: Tone, max_lines: usize) {
         if text.is_empty() {
             return;
         }
-        let (lines, _) = wrap(text, self.columns.saturating_sub(LABEL), most);
+        let (lines, _) = wrap(text, self.columns.saturating_sub(LABEL), max_lines);
         let mut label = format!("{label:<LABEL$}");
         for line in lines {
             let lead = std::mem::replace(&mut label, " ".repeat(LABEL));
@@ -54,14 +54,14 @@ pub(super) fn draw(app: &App, area: Rect, paint: &mut Paint<'_>) {
         width: area.width.saturating_sub(3),
         height: area.height - 1,
     };
-    let known = app.explained_of(issue);
+    let known = app.explained_for(issue);
     let two = area.width >= TWO_FROM;
     let left_width = if two { inner.width / 2 - 1 } else { inner.width };
     let mut left = Lines {
         lines: Vec::new(),
         columns: usize::from(left_width),
     };
-    of_row(app, known, &mut left);
+    row_details(app, known, &mut left);
     let mut right = Lines {
         lines: Vec::new(),
         columns: usize::from(if two {
@@ -97,8 +97,8 @@ fn write(lines: &[Vec<CellText>], area: Rect, paint: &mut Paint<'_>) {
     }
 }
 
-fn of_row(app: &App, known: Option<&Explained>, out: &mut Lines) {
-    let look = Look {
+fn row_details(app: &App, known: Option<&Explained>, out: &mut Lines) {
+    let context = RowContext {
         now: app.now,
         paused: app.paused_issues(),
     };
@@ -112,7 +112,7 @@ fn of_row(app: &App, known: Option<&Explained>, out: &mut Lines) {
             if let Some(row) = app.parked.current() {
                 out.put(
                     "reason",
-                    &format!("{}: {}", words(&row.reason), row.detail),
+                    &format!("{}: {}", humanize(&row.reason), row.detail),
                     Tone::Plain,
                     4,
                 );
@@ -131,11 +131,11 @@ fn of_row(app: &App, known: Option<&Explained>, out: &mut Lines) {
         Tab::Waiting => {
             if let Some(row) = app.waiting.current() {
                 let reason = match row.detail.as_str() {
-                    "" => words(&row.reason),
-                    detail => format!("{}: {detail}", words(&row.reason)),
+                    "" => humanize(&row.reason),
+                    detail => format!("{}: {detail}", humanize(&row.reason)),
                 };
                 out.put("waits", &format!("for {reason}"), Tone::Plain, 4);
-                let when = match starts(row, &look).as_str() {
+                let when = match starts_in(row, &context).as_str() {
                     "-" => "when it is there: no time is known".to_owned(),
                     "now" => "now".to_owned(),
                     span => format!("in {span}"),
@@ -159,7 +159,7 @@ fn of_row(app: &App, known: Option<&Explained>, out: &mut Lines) {
         }
         Tab::Issues => {
             if let Some(row) = app.issues.current() {
-                let (name, _) = stand(row);
+                let (name, _) = issue_status(row);
                 let mut text = format!("{}, here it is {name}", row.issue_state);
                 if !row.present {
                     text.push_str("; the last pull did not bring it");
@@ -211,8 +211,8 @@ fn approval(app: &App, row: &ApprovalView, out: &mut Lines) {
 
 fn held(label: &str, hold: &HoldView, out: &mut Lines) {
     let text = match hold.detail.as_str() {
-        "" => words(&hold.reason),
-        detail => format!("{}: {detail}", words(&hold.reason)),
+        "" => humanize(&hold.reason),
+        detail => format!("{}: {detail}", humanize(&hold.reason)),
     };
     out.put(label, &text, Tone::Warn, 2);
     if let Some(freed_by) = &hold.freed_by {
@@ -226,20 +226,20 @@ fn session(app: &App, row: &SessionView, known: Option<&Explained>, out: &mut Li
         .as_ref()
         .map(|model| format!(" ({model})"))
         .unwrap_or_default();
-    out.put("does now", &doing(row), Tone::Plain, 2);
+    out.put("does now", &activity(row), Tone::Plain, 2);
     let stage = format!("{}, attempt {}, by {}{model}", row.stage, row.attempt, row.agent);
     out.put("stage", &stage, Tone::Plain, 1);
-    let heard = match row.last_event_at {
+    let last_event = match row.last_event_at {
         None => "not heard yet".to_owned(),
         Some(at) => format!("heard {} ago", span(seconds(at, app.now))),
     };
     let started = format!(
-        "{} ago, {heard}, {}",
+        "{} ago, {last_event}, {}",
         span(seconds(row.since, app.now)),
         count(usize::try_from(row.events).unwrap_or(usize::MAX), "event")
     );
     out.put("started", &started, Tone::Plain, 1);
-    let share = used(row);
+    let share = budget_share(row);
     let gauge = share.map(|share| {
         format!(
             "  {} {:.0}%",
@@ -299,7 +299,7 @@ fn decisions(app: &App, known: &Explained, out: &mut Lines) {
             "" => String::new(),
             detail => format!(", {detail}"),
         };
-        let text = format!("{stage}{}{detail}", words(&decision.kind));
+        let text = format!("{stage}{}{detail}", humanize(&decision.kind));
         out.put(&format!("{ago} ago"), &text, Tone::Faint, 2);
     }
 }

@@ -44,16 +44,16 @@ fn state(status: &Status) -> (&'static str, Tone) {
 }
 
 fn daemon(app: &App, status: &Status, room: usize) -> Vec<CellText> {
-    let (word, tone) = match app.stale_seconds() {
+    let (name, tone) = match app.stale_seconds() {
         Some(age) => (format!("stale for {}", span(age)), Tone::Bad),
         None => {
-            let (word, tone) = state(status);
-            (word.to_owned(), tone)
+            let (name, tone) = state(status);
+            (name.to_owned(), tone)
         }
     };
     let mut parts = vec![
         (0, vec![CellText::new("vik", Tone::Strong)]),
-        (0, vec![CellText::new(word, tone)]),
+        (0, vec![CellText::new(name, tone)]),
     ];
     if let Some(started) = status.daemon.started_at {
         parts.push((
@@ -122,14 +122,14 @@ fn work(app: &App, status: &Status, room: usize) -> Vec<CellText> {
         parts.push((1, today(day, room)));
         let tokens = match day.limit.tokens {
             None => format!("{} tokens", short(day.spent.tokens)),
-            Some(most) => format!("{} of {} tokens", short(day.spent.tokens), short(most)),
+            Some(limit) => format!("{} of {} tokens", short(day.spent.tokens), short(limit)),
         };
         let tone = day
             .limit
             .tokens
-            .filter(|&most| most > 0)
-            .map_or(Tone::Faint, |most| {
-                match share_tone(day.spent.tokens as f64 / most as f64) {
+            .filter(|&limit| limit > 0)
+            .map_or(Tone::Faint, |limit| {
+                match share_tone(day.spent.tokens as f64 / limit as f64) {
                     Tone::Plain => Tone::Faint,
                     other => other,
                 }
@@ -164,7 +164,7 @@ fn pull(app: &App, status: &Status, room: usize) -> Vec<CellText> {
 
 fn today(day: &DayView, room: usize) -> Vec<CellText> {
     let parts = cost_text(Some(day.spent.cost_usd), day.spent.estimated_usd);
-    let Some(most) = day.limit.usd else {
+    let Some(limit) = day.limit.usd else {
         return vec![CellText::plain(format!("today {parts}"))];
     };
     let spent = cost(Some(day.spent.cost_usd));
@@ -173,15 +173,15 @@ fn today(day: &DayView, room: usize) -> Vec<CellText> {
     } else {
         format!("({parts}) ")
     };
-    let share = if most > 0.0 {
-        day.spent.cost_usd / most
+    let share = if limit > 0.0 {
+        day.spent.cost_usd / limit
     } else {
         1.0
     };
     let tone = share_tone(share);
     let bar = Paint::gauge(share, if room >= 110 { 20 } else { 6 });
     vec![
-        CellText::new(format!("today {spent} of {} {parts}", money_limit(most)), tone),
+        CellText::new(format!("today {spent} of {} {parts}", money_limit(limit)), tone),
         CellText::new(bar, if tone == Tone::Plain { Tone::Good } else { tone }),
         CellText::new(format!(" {:.0}%", (share * 100.0).min(9_999.0)), tone),
     ]
@@ -190,19 +190,19 @@ fn today(day: &DayView, room: usize) -> Vec<CellText> {
 /// What should be known above all, most important first; as many as there is room for.
 pub(super) fn notices(app: &App) -> Vec<(String, Tone)> {
     let mut all = Vec::new();
-    if let Some(trouble) = &app.trouble {
-        all.push((format!("CONNECTION LOST, trying again: {trouble}"), Tone::Bad));
+    if let Some(error) = &app.connection_error {
+        all.push((format!("CONNECTION LOST, trying again: {error}"), Tone::Bad));
     }
     if let Some(status) = &app.status {
-        of_daemon(status, &mut all);
+        daemon_notices(status, &mut all);
     }
-    let most = match app.size.1 {
+    let max_notices = match app.size.1 {
         ..16 => 1,
         16..30 => 2,
         _ => 5,
     };
-    let left_out = all.len().saturating_sub(most);
-    all.truncate(most);
+    let left_out = all.len().saturating_sub(max_notices);
+    all.truncate(max_notices);
     if left_out > 0
         && let Some((text, _)) = all.last_mut()
     {
@@ -212,7 +212,7 @@ pub(super) fn notices(app: &App) -> Vec<(String, Tone)> {
     all
 }
 
-fn of_daemon(status: &Status, all: &mut Vec<(String, Tone)>) {
+fn daemon_notices(status: &Status, all: &mut Vec<(String, Tone)>) {
     if let Some(error) = status.ledger.as_ref().and_then(|ledger| ledger.error.as_deref()) {
         all.push((format!("THE LEDGER CANNOT BE WRITTEN: {error}"), Tone::Bad));
     }

@@ -6,7 +6,7 @@ use ratatui::style::Modifier;
 use super::paint::Paint;
 use super::{Rows, details};
 use crate::app::{App, Tab};
-use crate::table::{Look, Row, Table, Tone, Width};
+use crate::table::{Row, RowContext, Table, Tone, Width};
 use crate::text;
 
 pub(super) fn draw(app: &App, rows: &Rows, paint: &mut Paint<'_>) {
@@ -75,11 +75,11 @@ fn tabs(app: &App, y: u16, paint: &mut Paint<'_>) {
 /// The columns that are shown: which, and how wide.
 fn columns<T: Row>(table: &Table<T>, width: u16) -> Vec<(usize, usize)> {
     let shown: Vec<usize> = (0..T::COLUMNS.len())
-        .filter(|&at| T::COLUMNS[at].from <= width)
+        .filter(|&at| T::COLUMNS[at].min_terminal_width <= width)
         .collect();
     let size = |at: usize| match T::COLUMNS[at].width {
         Width::Fixed(size) | Width::Fill(size, _) => size,
-        Width::Fit(least, most) => table.fits[at].clamp(least, most),
+        Width::Fit(least, most) => table.content_widths[at].clamp(least, most),
     };
     let mut sizes: Vec<(usize, usize)> = shown.iter().map(|&at| (at, size(at))).collect();
     // Two columns in front for the mark, one between columns.
@@ -132,7 +132,7 @@ fn table<T: Row>(app: &App, table: &Table<T>, head: u16, body: Rect, paint: &mut
     let columns = columns(table, body.width);
     titles(table, &columns, head, body.width, paint);
     if table.shown() == 0 {
-        let text = nothing(app, table.total());
+        let text = empty_text(app, table.total());
         let (lines, _) = text::wrap(
             &text,
             usize::from(body.width.saturating_sub(4)),
@@ -143,13 +143,13 @@ fn table<T: Row>(app: &App, table: &Table<T>, head: u16, body: Rect, paint: &mut
         }
         return;
     }
-    let look = Look {
+    let context = RowContext {
         now: app.now,
         paused: app.paused_issues(),
     };
     let from = first(table.selected(), table.shown(), usize::from(body.height));
     for (place, y) in (from..table.shown()).zip(body.top()..body.bottom()) {
-        let Some(row) = table.at(place) else {
+        let Some(row) = table.row_at(place) else {
             continue;
         };
         #[cfg(test)]
@@ -161,7 +161,7 @@ fn table<T: Row>(app: &App, table: &Table<T>, head: u16, body: Rect, paint: &mut
         let mut x = 2;
         for &(at, size) in &columns {
             let column = &T::COLUMNS[at];
-            let cell = (column.cell)(row, &look);
+            let cell = (column.cell)(row, &context);
             let size = u16::try_from(size)
                 .unwrap_or(u16::MAX)
                 .min(body.width.saturating_sub(x));
@@ -209,7 +209,7 @@ fn titles<T: Row>(table: &Table<T>, columns: &[(usize, usize)], y: u16, width: u
 }
 
 /// Why a list is empty.
-fn nothing(app: &App, total: usize) -> String {
+fn empty_text(app: &App, total: usize) -> String {
     if app.status.is_none() {
         return "The daemon has not answered yet.".to_owned();
     }

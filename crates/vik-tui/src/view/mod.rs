@@ -19,7 +19,7 @@ use paint::Paint;
 pub(crate) use theme::Theme;
 
 /// Nothing can be shown in less.
-const MIN: (u16, u16) = (40, 10);
+const MIN_SIZE: (u16, u16) = (40, 10);
 
 /// Where things stand, from top to bottom.
 struct Rows {
@@ -77,7 +77,7 @@ pub(crate) fn screen_size(app: &App) -> (usize, usize) {
 pub(crate) fn view(app: &App, theme: Theme, frame: &mut Frame<'_>) {
     let area = frame.area();
     let mut paint = Paint::new(frame.buffer_mut(), theme);
-    if area.width < MIN.0 || area.height < MIN.1 {
+    if area.width < MIN_SIZE.0 || area.height < MIN_SIZE.1 {
         too_small(area, &mut paint);
         return;
     }
@@ -103,7 +103,7 @@ pub(crate) fn view(app: &App, theme: Theme, frame: &mut Frame<'_>) {
 fn too_small(area: Rect, paint: &mut Paint<'_>) {
     let text = format!(
         "This terminal has {}x{}; the dashboard needs {}x{}. q quits.",
-        area.width, area.height, MIN.0, MIN.1
+        area.width, area.height, MIN_SIZE.0, MIN_SIZE.1
     );
     let (lines, _) = wrap(&text, usize::from(area.width), usize::from(area.height));
     for (y, line) in lines.iter().enumerate() {

@@ -66,9 +66,9 @@ pub(super) fn help(top: usize, area: Rect, paint: &mut Paint<'_>) {
         _ => "Keys (↑ ↓ scroll, any other key closes)",
     };
     let inner = paint.frame(frame, name);
-    for (y, (key, what)) in (inner.top()..inner.bottom()).zip(KEYS.iter().skip(top.min(last))) {
+    for (y, (key, description)) in (inner.top()..inner.bottom()).zip(KEYS.iter().skip(top.min(last))) {
         if key.is_empty() {
-            paint.tone(inner.x, y, inner.width, what, Tone::Strong);
+            paint.tone(inner.x, y, inner.width, description, Tone::Strong);
         } else {
             let lead = if inner.width >= 60 { 17 } else { 9 };
             paint.tone(inner.x + 1, y, lead, key, Tone::Name);
@@ -76,7 +76,7 @@ pub(super) fn help(top: usize, area: Rect, paint: &mut Paint<'_>) {
                 inner.x + 1 + lead,
                 y,
                 inner.width.saturating_sub(lead + 1),
-                what,
+                description,
                 Tone::Plain,
             );
         }
@@ -109,20 +109,20 @@ pub(super) fn confirm(app: &App, action: &Action, area: Rect, paint: &mut Paint<
             .iter()
             .filter(|row| row.issue_id == *issue)
             .count();
-        let what = match running {
+        let description = match running {
             0 => "No agent runs for it now. It will be parked.".to_owned(),
             1 => "The agent that runs for it is stopped, and the issue is parked.".to_owned(),
             many => format!("The {many} agents that run for it are stopped, and the issue is parked."),
         };
         lines.push((String::new(), Tone::Plain));
         lines.extend(
-            wrap(&what, inside, 3)
+            wrap(&description, inside, 3)
                 .0
                 .into_iter()
                 .map(|line| (line, Tone::Plain)),
         );
     } else {
-        lines.push((format!("Really {}?", action.what()), Tone::Strong));
+        lines.push((format!("Really {}?", action.command_text()), Tone::Strong));
     }
     lines.push((String::new(), Tone::Plain));
     lines.push(("y yes    n no".to_owned(), Tone::Warn));
@@ -152,9 +152,9 @@ pub(super) fn foot(app: &App, rows: &Rows, paint: &mut Paint<'_>) -> Option<u16>
         paint.tone(x + 1, y, columns.saturating_sub(x + 2), help, Tone::Faint);
         return Some(x.min(columns.saturating_sub(1)));
     }
-    if let Mode::Answer(yes, asked, text) = &app.mode {
+    if let Mode::Answer(yes, approval, text) = &app.mode {
         let verb = if *yes { "approve" } else { "deny" };
-        let lead = format!("{verb} {}, and say: ", asked.issue_id);
+        let lead = format!("{verb} {}, and say: ", approval.issue_id);
         let help = "  Enter sends it, Esc leaves";
         let space = usize::from(room)
             .saturating_sub(1 + width(&lead) + width(help))
@@ -172,7 +172,7 @@ pub(super) fn foot(app: &App, rows: &Rows, paint: &mut Paint<'_>) -> Option<u16>
     }
     let parts = hints(app)
         .iter()
-        .map(|&(rank, key, what)| {
+        .map(|&(rank, key, description)| {
             let paused = match key {
                 "p" => app.status.as_ref().is_some_and(|status| status.paused),
                 "P" => app
@@ -180,14 +180,14 @@ pub(super) fn foot(app: &App, rows: &Rows, paint: &mut Paint<'_>) -> Option<u16>
                     .is_some_and(|issue| app.paused_issues().contains(issue)),
                 _ => false,
             };
-            let what = match key {
+            let description = match key {
                 "p" if paused => "continue",
                 "P" if paused => "continue issue",
-                _ => what,
+                _ => description,
             };
             let pieces = vec![
                 CellText::new(key, Tone::Strong),
-                CellText::new(format!(" {what}"), Tone::Faint),
+                CellText::new(format!(" {description}"), Tone::Faint),
             ];
             (rank, pieces)
         })

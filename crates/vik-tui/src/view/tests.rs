@@ -13,7 +13,7 @@ use super::*;
 use crate::app::App;
 use crate::error::ClientError;
 use crate::fixtures::*;
-use crate::msg::{EventsAsk, Msg};
+use crate::msg::{EventsRequest, Msg};
 
 thread_local! {
     /// Rows of lists that were built.
@@ -47,7 +47,7 @@ fn text(buffer: &Buffer) -> String {
     out
 }
 
-fn shot(app: &App) -> String {
+fn screen_text(app: &App) -> String {
     text(&draw(app, true))
 }
 
@@ -58,64 +58,64 @@ fn press(app: &mut App, keys: &str) {
         } else {
             KeyCode::Char(key)
         };
-        tell(app, Msg::Key(KeyEvent::new(code, KeyModifiers::NONE)));
+        send(app, Msg::Key(KeyEvent::new(code, KeyModifiers::NONE)));
         answer_issue(app);
     }
 }
 
 fn followed(app: &mut App) {
     press(app, "\n");
-    let ask = EventsAsk {
+    let ask = EventsRequest {
         session_id: app.current_session().unwrap().session_id.clone(),
         after: 0,
         limit: 500,
     };
-    tell(app, Msg::Events(ask, Ok(page(&log(), 12, false))));
+    send(app, Msg::Events(ask, Ok(page(&log(), 12, false))));
 }
 
 fn with_diff(app: &mut App) {
     press(app, "d");
     let id = session(4).session_id;
-    tell(app, Msg::Diff(id, Ok(diff())));
+    send(app, Msg::Diff(id, Ok(diff())));
 }
 
 /// The same screen in a small terminal and in a large one.
-fn both(name: &str, prepare: impl Fn(&mut App)) {
+fn snapshot_in_two_sizes(name: &str, prepare: impl Fn(&mut App)) {
     for (columns, rows) in [(80, 24), (200, 50)] {
         let mut app = app(columns, rows, 5);
         prepare(&mut app);
-        insta::assert_snapshot!(format!("{name}_{columns}x{rows}"), shot(&app));
+        insta::assert_snapshot!(format!("{name}_{columns}x{rows}"), screen_text(&app));
     }
 }
 
 #[test]
 fn screens() {
-    both("sessions", |_| {});
-    both("parked", |app| press(app, "2"));
-    both("waiting", |app| press(app, "3"));
-    both("issues", |app| {
+    snapshot_in_two_sizes("sessions", |_| {});
+    snapshot_in_two_sizes("parked", |app| press(app, "2"));
+    snapshot_in_two_sizes("waiting", |app| press(app, "3"));
+    snapshot_in_two_sizes("issues", |app| {
         press(app, "4");
-        tell(app, Msg::Issues(Ok(issues())));
+        send(app, Msg::Issues(Ok(issues())));
         answer_issue(app);
     });
-    both("approvals", |app| press(app, "5j"));
-    both("answer", |app| press(app, "5jxnot to main"));
-    both("filter", |app| press(app, "/claude"));
-    both("filter_without_a_match", |app| press(app, "/nothing\n"));
-    both("help", |app| press(app, "?"));
-    both("confirm", |app| press(app, "jc"));
-    both("transcript", followed);
-    both("transcript_unfolded", |app| {
+    snapshot_in_two_sizes("approvals", |app| press(app, "5j"));
+    snapshot_in_two_sizes("answer", |app| press(app, "5jxnot to main"));
+    snapshot_in_two_sizes("filter", |app| press(app, "/claude"));
+    snapshot_in_two_sizes("filter_without_a_match", |app| press(app, "/nothing\n"));
+    snapshot_in_two_sizes("help", |app| press(app, "?"));
+    snapshot_in_two_sizes("confirm", |app| press(app, "jc"));
+    snapshot_in_two_sizes("transcript", followed);
+    snapshot_in_two_sizes("transcript_unfolded", |app| {
         followed(app);
         press(app, "tg");
     });
-    both("diff", with_diff);
-    both("issue", |app| press(app, "e"));
+    snapshot_in_two_sizes("diff", with_diff);
+    snapshot_in_two_sizes("issue", |app| press(app, "e"));
 }
 
 #[test]
-fn a_daemon_in_trouble() {
-    both("trouble", |app| {
+fn screens_of_a_failing_daemon() {
+    snapshot_in_two_sizes("trouble", |app| {
         let mut status = status(2);
         status.paused = true;
         status.paused_issues = vec!["41".into()];
@@ -124,49 +124,49 @@ fn a_daemon_in_trouble() {
         pull.ok = false;
         pull.error = Some("`gh issue list` exited with 4".to_owned());
         status.pulls.failed_in_a_row = 3;
-        status.workflow.as_mut().unwrap().rejected = Some(of(json!({
+        status.workflow.as_mut().unwrap().rejected = Some(from_json(json!({
             "at": now().to_string(), "more": 1,
             "diagnostics": ["workflow.yml:14:7: error: unknown agent `codx`", "workflow.yml:20:3: error: no prompt"],
         })));
         let day = status.day.as_mut().unwrap();
         day.spent.cost_usd = 21.5;
-        tell(app, Msg::State(Ok(Box::new(status))));
+        send(app, Msg::State(Ok(Box::new(status))));
     });
-    both("notifier_fails", |app| {
+    snapshot_in_two_sizes("notifier_fails", |app| {
         let mut status = status(2);
-        status.notify = vec![of(json!({
+        status.notify = vec![from_json(json!({
             "name": "team", "undelivered": 3, "failures_in_a_row": 4, "failing_since": now().to_string(),
             "error": "hooks.example answered 503\u{1b}[31m Service Unavailable", "given_up": 0,
         }))];
-        tell(app, Msg::State(Ok(Box::new(status))));
+        send(app, Msg::State(Ok(Box::new(status))));
     });
-    both("disconnected", |app| {
+    snapshot_in_two_sizes("disconnected", |app| {
         let lost = ClientError::Connect {
             target: "/run/vik.sock".to_owned(),
             source: std::io::Error::new(std::io::ErrorKind::ConnectionRefused, "connection refused"),
         };
         app.update(later(75), Msg::State(Err(lost)));
     });
-    both("failed_to_steer", |app| {
-        let problem = of(
+    snapshot_in_two_sizes("failed_to_steer", |app| {
+        let problem = from_json(
             json!({"type": "about:blank", "title": "Conflict", "status": 409, "code": "ledger",
             "detail": "the ledger cannot be written", "hint": "free space on the disk"}),
         );
         let action = crate::msg::Action::Pause(None);
-        tell(
+        send(
             app,
             Msg::Steered(action, Err(ClientError::Refused(Box::new(problem)))),
         );
     });
-    insta::assert_snapshot!("nothing_yet", shot(&blank(80, 24)));
-    insta::assert_snapshot!("idle", shot(&app(80, 24, 0)));
+    insta::assert_snapshot!("nothing_yet", screen_text(&blank(80, 24)));
+    insta::assert_snapshot!("idle", screen_text(&app(80, 24, 0)));
 }
 
 #[test]
-fn narrow_and_too_small() {
-    insta::assert_snapshot!("narrow_40x10", shot(&app(40, 10, 5)));
-    insta::assert_snapshot!("too_small_39x10", shot(&app(39, 10, 5)));
-    insta::assert_snapshot!("too_small_10x3", shot(&app(10, 3, 5)));
+fn screens_of_small_terminals() {
+    insta::assert_snapshot!("narrow_40x10", screen_text(&app(40, 10, 5)));
+    insta::assert_snapshot!("too_small_39x10", screen_text(&app(39, 10, 5)));
+    insta::assert_snapshot!("too_small_10x3", screen_text(&app(10, 3, 5)));
     for (columns, rows) in [(0, 0), (1, 1), (2, 50), (200, 2)] {
         draw(&app(columns, rows, 5), true);
     }
@@ -180,7 +180,7 @@ fn narrow_and_too_small() {
 }
 
 #[test]
-fn hostile_texts_are_shown_and_not_obeyed() {
+fn hostile_text_is_shown_as_text() {
     let mut status = status(3);
     status.sessions[0].issue_id = "1\x1b]0;owned\x07".into();
     status.sessions[0].issue_title = "\x1b[31mred\u{202e}txt.exe\u{202c}".to_owned();
@@ -191,16 +191,16 @@ fn hostile_texts_are_shown_and_not_obeyed() {
     status.sessions[2].activity = Some("x".repeat(10_000));
     for (columns, rows) in [(80, 24), (200, 50)] {
         let mut app = app(columns, rows, 0);
-        tell(&mut app, Msg::State(Ok(Box::new(status.clone()))));
+        send(&mut app, Msg::State(Ok(Box::new(status.clone()))));
         press(&mut app, "G");
         let buffer = draw(&app, true);
-        clean(&buffer);
+        assert_clean(&buffer);
         insta::assert_snapshot!(format!("hostile_{columns}x{rows}"), text(&buffer));
     }
 }
 
 /// No cell holds what a terminal obeys, or what is wider than it.
-fn clean(buffer: &Buffer) {
+fn assert_clean(buffer: &Buffer) {
     for cell in buffer.content() {
         let symbol = cell.symbol();
         assert!(!symbol.contains(char::is_control), "{symbol:?}");
@@ -213,7 +213,7 @@ fn clean(buffer: &Buffer) {
 }
 
 #[test]
-fn only_rows_that_are_seen_are_built() {
+fn list_builds_only_visible_rows() {
     for (columns, rows) in [(80, 24), (200, 50)] {
         let mut app = app(columns, rows, 1_000);
         press(&mut app, "jjj");
@@ -230,11 +230,11 @@ fn only_rows_that_are_seen_are_built() {
 }
 
 #[test]
-fn marks_stand_on_their_letter() {
+fn combining_marks_stay_on_their_letter() {
     let mut app = app(200, 50, 1);
     let mut status = status(1);
     status.sessions[0].issue_title = "か\u{3099}e\u{301}x".to_owned();
-    tell(&mut app, Msg::State(Ok(Box::new(status))));
+    send(&mut app, Msg::State(Ok(Box::new(status))));
     let buffer = draw(&app, true);
     let symbols: Vec<&str> = (11..16).map(|x| buffer[(x, 4)].symbol()).collect();
     assert_eq!(symbols, ["か\u{3099}", " ", "e\u{301}", "x", " "]);
@@ -255,7 +255,7 @@ fn prepared(columns: u16, rows: u16) -> Vec<App> {
                 target: "x".to_owned(),
                 seconds: 1,
             };
-            tell(app, Msg::State(Err(lost)));
+            send(app, Msg::State(Err(lost)));
         },
     ];
     all.iter()
@@ -268,13 +268,13 @@ fn prepared(columns: u16, rows: u16) -> Vec<App> {
 }
 
 #[test]
-fn without_colour_the_state_is_still_told() {
+fn state_is_readable_without_colour() {
     for app in prepared(200, 50) {
         let buffer = draw(&app, false);
         for cell in buffer.content() {
             assert_eq!((cell.fg, cell.bg), (Color::Reset, Color::Reset));
         }
-        assert_eq!(text(&buffer), shot(&app), "only the looks differ");
+        assert_eq!(text(&buffer), screen_text(&app), "only the looks differ");
         let modifiers = buffer
             .content()
             .iter()
@@ -312,7 +312,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_text_reaches_the_terminal_raw(text in hostile(), other in hostile(), (columns, rows) in sizes()) {
+    fn view_never_prints_raw_text(text in hostile(), other in hostile(), (columns, rows) in sizes()) {
         let mut status = status(2);
         let row = &mut status.sessions[0];
         row.issue_id = text.as_str().into();
@@ -331,23 +331,23 @@ proptest! {
         status.daemon.version = Some(other.clone());
         status.ledger.as_mut().unwrap().error = Some(text.clone());
         let mut app = app(columns, rows, 0);
-        tell(&mut app, Msg::State(Ok(Box::new(status))));
-        tell(&mut app, Msg::Key(KeyEvent::new(KeyCode::Char('G'), KeyModifiers::NONE)));
-        clean(&draw(&app, true));
+        send(&mut app, Msg::State(Ok(Box::new(status))));
+        send(&mut app, Msg::Key(KeyEvent::new(KeyCode::Char('G'), KeyModifiers::NONE)));
+        assert_clean(&draw(&app, true));
         let mut known = explained("x");
         known.issue_id = app.current_issue().unwrap().clone();
         known.decisions[0].detail.clone_from(&text);
         known.runs[0].attempts[0].reason = Some(other.clone());
-        tell(&mut app, Msg::Issue(known.issue_id.clone(), Ok(Box::new(known))));
+        send(&mut app, Msg::Issue(known.issue_id.clone(), Ok(Box::new(known))));
         for keys in ["2", "3", "c", "ne", "q"] {
             for key in keys.chars() {
-                tell(&mut app, Msg::Key(KeyEvent::new(KeyCode::Char(key), KeyModifiers::NONE)));
+                send(&mut app, Msg::Key(KeyEvent::new(KeyCode::Char(key), KeyModifiers::NONE)));
             }
-            clean(&draw(&app, true));
+            assert_clean(&draw(&app, true));
         }
         let mut app = self::app(columns, rows, 1);
-        tell(&mut app, Msg::Key(KeyEvent::new(KeyCode::Enter, KeyModifiers::NONE)));
-        let ask = EventsAsk { session_id: session(0).session_id, after: 0, limit: 500 };
+        send(&mut app, Msg::Key(KeyEvent::new(KeyCode::Enter, KeyModifiers::NONE)));
+        let ask = EventsRequest { session_id: session(0).session_id, after: 0, limit: 500 };
         let events = [
             event(1, "message", json!({"text": text})),
             event(2, "tool_call", json!({"call_id": text, "tool": other, "input": {"command": text}})),
@@ -355,24 +355,24 @@ proptest! {
             event(4, "error", json!({"message": other, "fatal": true})),
             event(5, &text, json!({"raw": other})),
         ];
-        tell(&mut app, Msg::Events(ask, Ok(page(&events, 5, false))));
-        clean(&draw(&app, true));
-        tell(&mut app, Msg::Key(KeyEvent::new(KeyCode::Char('t'), KeyModifiers::NONE)));
-        clean(&draw(&app, false));
-        tell(&mut app, Msg::Key(KeyEvent::new(KeyCode::Char('d'), KeyModifiers::NONE)));
+        send(&mut app, Msg::Events(ask, Ok(page(&events, 5, false))));
+        assert_clean(&draw(&app, true));
+        send(&mut app, Msg::Key(KeyEvent::new(KeyCode::Char('t'), KeyModifiers::NONE)));
+        assert_clean(&draw(&app, false));
+        send(&mut app, Msg::Key(KeyEvent::new(KeyCode::Char('d'), KeyModifiers::NONE)));
         let mut diff = diff();
         diff.files[0].path.clone_from(&text);
         diff.files[1].patch = Some(other.clone());
         diff.note = Some(text);
-        tell(&mut app, Msg::Diff(session(0).session_id, Ok(diff)));
+        send(&mut app, Msg::Diff(session(0).session_id, Ok(diff)));
         for _ in 0..3 {
-            clean(&draw(&app, true));
-            tell(&mut app, Msg::Key(KeyEvent::new(KeyCode::Right, KeyModifiers::NONE)));
+            assert_clean(&draw(&app, true));
+            send(&mut app, Msg::Key(KeyEvent::new(KeyCode::Right, KeyModifiers::NONE)));
         }
     }
 
     #[test]
-    fn no_keys_make_it_panic(steps in proptest::collection::vec((any::<u8>(), any::<u8>()), 0..60), (columns, rows) in sizes()) {
+    fn keys_never_panic(steps in proptest::collection::vec((any::<u8>(), any::<u8>()), 0..60), (columns, rows) in sizes()) {
         let mut app = app(columns, rows, 7);
         let mut at = 0;
         for (step, more) in steps {
@@ -415,8 +415,8 @@ proptest! {
                 };
                 app.update(later(at), message);
             }
-            app.settle();
-            clean(&draw(&app, step % 2 == 0));
+            app.apply_feed();
+            assert_clean(&draw(&app, step % 2 == 0));
         }
     }
 }

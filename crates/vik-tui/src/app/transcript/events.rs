@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use vik_api::cost_text;
 
 use crate::table::Tone;
-use crate::text::{self, short, span, words};
+use crate::text::{self, humanize, short, span};
 
 /// No more of one text is kept.
 const MAX_TEXT: usize = 64 << 10;
@@ -48,7 +48,7 @@ pub(super) struct CallResult {
 pub(super) struct Note {
     pub(super) tone: Tone,
     pub(super) text: String,
-    pub(super) more: String,
+    pub(super) body: String,
     /// Shown only where everything is.
     pub(super) detail: bool,
 }
@@ -59,7 +59,7 @@ struct Line {
     at: Timestamp,
     kind: String,
     #[serde(flatten)]
-    rest: Map<String, Value>,
+    fields: Map<String, Value>,
 }
 
 impl Item {
@@ -69,33 +69,33 @@ impl Item {
         Some(Self {
             seq: line.seq,
             at: line.at,
-            kind: read(&line.kind, &line.rest),
+            kind: read(&line.kind, &line.fields),
         })
     }
 }
 
-fn read(kind: &str, rest: &Map<String, Value>) -> ItemKind {
-    let text = |name| string(rest, name);
+fn read(kind: &str, fields: &Map<String, Value>) -> ItemKind {
+    let text = |name| string(fields, name);
     match kind {
         "message" => ItemKind::Message(cut(text("text").unwrap_or_default())),
         "reasoning" => ItemKind::Reasoning(cut(text("text").unwrap_or_default())),
         "tool_call" => {
-            let input = rest.get("input").filter(|input| !input.is_null());
+            let input = fields.get("input").filter(|input| !input.is_null());
             ItemKind::Call(Call {
                 id: cut(text("call_id").unwrap_or_default()),
                 tool: cut(text("tool").unwrap_or("tool")),
                 summary: input.map(summary).unwrap_or_default(),
-                input: input.map(whole).unwrap_or_default(),
+                input: input.map(full_text).unwrap_or_default(),
             })
         }
         "tool_result" => ItemKind::Result(CallResult {
             id: cut(text("call_id").unwrap_or_default()),
-            is_error: flag(rest, "is_error"),
-            exit_code: rest.get("exit_code").and_then(Value::as_i64),
-            output: rest
+            is_error: flag(fields, "is_error"),
+            exit_code: fields.get("exit_code").and_then(Value::as_i64),
+            output: fields
                 .get("output")
                 .filter(|output| !output.is_null())
-                .map(whole)
+                .map(full_text)
                 .unwrap_or_default(),
         }),
         "token_usage" => ItemKind::Hidden,
@@ -106,13 +106,13 @@ fn read(kind: &str, rest: &Map<String, Value>) -> ItemKind {
             note(Tone::Faint, &parts.join(", "))
         }
         "subagent" => {
-            let what = text("description").or(text("id")).unwrap_or_default();
+            let description = text("description").or(text("id")).unwrap_or_default();
             note(
                 Tone::Name,
-                &format!("sub-agent {}: {what}", text("status").unwrap_or("?")),
+                &format!("sub-agent {}: {description}", text("status").unwrap_or("?")),
             )
         }
-        "rate_limit" => rate_limit(rest),
+        "rate_limit" => rate_limit(fields),
         "approval" => {
             let (tool, decision) = (text("tool").unwrap_or("?"), text("decision").unwrap_or("?"));
             note_with(
@@ -122,13 +122,13 @@ fn read(kind: &str, rest: &Map<String, Value>) -> ItemKind {
             )
         }
         "error" => {
-            let fatal = flag(rest, "fatal");
+            let fatal = flag(fields, "fatal");
             let (tone, name) = if fatal {
                 (Tone::Bad, "fatal error")
             } else {
                 (Tone::Warn, "error")
             };
-            let class = text("failure_class").map(|class| format!(" ({})", words(class)));
+            let class = text("failure_class").map(|class| format!(" ({})", humanize(class)));
             let head = format!("{name}{}", class.unwrap_or_default());
             note_with(tone, &head, text("message"))
         }
@@ -136,7 +136,7 @@ fn read(kind: &str, rest: &Map<String, Value>) -> ItemKind {
             Tone::Warn,
             &format!("not JSON: {}", text("line").unwrap_or_default()),
         ),
-        "completed" => completed(rest),
+        "completed" => completed(fields),
         "resumed" => note(
             Tone::Faint,
             &format!(
@@ -157,39 +157,39 @@ fn read(kind: &str, rest: &Map<String, Value>) -> ItemKind {
                 _ => Tone::Bad,
             };
             let kind = text("output").filter(|kind| !kind.is_empty()).unwrap_or("output");
-            let head = format!("{} {}", words(kind), words(status));
+            let head = format!("{} {}", humanize(kind), humanize(status));
             note_with(tone, &head, text("reason").or(text("summary")))
         }
         "limit" => {
-            let percent = rest.get("percent").and_then(Value::as_u64).unwrap_or(0);
+            let percent = fields.get("percent").and_then(Value::as_u64).unwrap_or(0);
             let tone = if percent >= 100 { Tone::Bad } else { Tone::Warn };
             let (scope, unit) = (text("scope").unwrap_or("?"), text("unit").unwrap_or("?"));
             note(
                 tone,
-                &format!("{percent} % of the {} limit ({unit}) is used", words(scope)),
+                &format!("{percent} % of the {} limit ({unit}) is used", humanize(scope)),
             )
         }
-        "ended" => ended(rest),
+        "ended" => ended(fields),
         _ => {
-            let raw = rest.get("raw").map(Value::to_string).unwrap_or_default();
+            let raw = fields.get("raw").map(Value::to_string).unwrap_or_default();
             ItemKind::Note(Note {
                 tone: Tone::Faint,
                 text: cut(&format!("{kind}: {raw}")),
-                more: String::new(),
+                body: String::new(),
                 detail: true,
             })
         }
     }
 }
 
-fn rate_limit(rest: &Map<String, Value>) -> ItemKind {
-    let status = string(rest, "status").unwrap_or("allowed");
-    let used = rest.get("utilization").and_then(Value::as_f64);
+fn rate_limit(fields: &Map<String, Value>) -> ItemKind {
+    let status = string(fields, "status").unwrap_or("allowed");
+    let used = fields.get("utilization").and_then(Value::as_f64);
     if status == "allowed" && used.is_none_or(|used| used < 0.8) {
         return ItemKind::Hidden;
     }
     let used = used.map(|used| format!(", {:.0} % used", used * 100.0));
-    let text = format!("rate limit: {}{}", words(status), used.unwrap_or_default());
+    let text = format!("rate limit: {}{}", humanize(status), used.unwrap_or_default());
     note(
         if status == "rejected" {
             Tone::Bad
@@ -200,39 +200,40 @@ fn rate_limit(rest: &Map<String, Value>) -> ItemKind {
     )
 }
 
-fn completed(rest: &Map<String, Value>) -> ItemKind {
-    let reason = string(rest, "reason")
+fn completed(fields: &Map<String, Value>) -> ItemKind {
+    let reason = string(fields, "reason")
         .map(|reason| format!(" ({reason})"))
         .unwrap_or_default();
-    if flag(rest, "ok") {
+    if flag(fields, "ok") {
         // Its last message stands above.
         note(Tone::Good, &format!("the agent says it is done{reason}"))
     } else {
         note_with(
             Tone::Bad,
             &format!("the agent gave up{reason}"),
-            string(rest, "message"),
+            string(fields, "message"),
         )
     }
 }
 
-fn ended(rest: &Map<String, Value>) -> ItemKind {
-    let outcome = string(rest, "outcome").unwrap_or("?");
-    let mut text = format!("ended: {}", words(outcome));
-    if let Some(class) = string(rest, "failure_class") {
-        text.push_str(&format!(" ({})", words(class)));
+fn ended(fields: &Map<String, Value>) -> ItemKind {
+    let outcome = string(fields, "outcome").unwrap_or("?");
+    let mut text = format!("ended: {}", humanize(outcome));
+    if let Some(class) = string(fields, "failure_class") {
+        text.push_str(&format!(" ({})", humanize(class)));
     }
-    if let Some(code) = rest.get("exit_code").and_then(Value::as_i64) {
+    if let Some(code) = fields.get("exit_code").and_then(Value::as_i64) {
         text.push_str(&format!(", exit code {code}"));
     }
-    if let Some(signal) = rest.get("signal").and_then(Value::as_i64) {
+    if let Some(signal) = fields.get("signal").and_then(Value::as_i64) {
         text.push_str(&format!(", signal {signal}"));
     }
-    if let Some(ms) = rest.get("duration_ms").and_then(Value::as_u64) {
+    if let Some(ms) = fields.get("duration_ms").and_then(Value::as_u64) {
         text.push_str(&format!(", after {}", span(ms / 1_000)));
     }
     let count = |name| {
-        rest.get("usage")
+        fields
+            .get("usage")
             .and_then(|usage| usage.get(name)?.as_u64())
             .unwrap_or(0)
     };
@@ -240,8 +241,8 @@ fn ended(rest: &Map<String, Value>) -> ItemKind {
     if tokens > 0 {
         text.push_str(&format!(", {} tokens", short(tokens)));
     }
-    if let Some(usd) = rest.get("cost_usd").and_then(Value::as_f64) {
-        let is_estimate = rest.get("cost_source").and_then(Value::as_str) == Some("estimate");
+    if let Some(usd) = fields.get("cost_usd").and_then(Value::as_f64) {
+        let is_estimate = fields.get("cost_source").and_then(Value::as_str) == Some("estimate");
         let estimated = if is_estimate { usd } else { 0.0 };
         text.push_str(&format!(", {}", cost_text(Some(usd), estimated)));
     }
@@ -250,7 +251,7 @@ fn ended(rest: &Map<String, Value>) -> ItemKind {
     } else {
         Tone::Bad
     };
-    note_with(tone, &text, string(rest, "reason"))
+    note_with(tone, &text, string(fields, "reason"))
 }
 
 fn note(tone: Tone, text: &str) -> ItemKind {
@@ -261,17 +262,17 @@ fn note_with(tone: Tone, text: &str, more: Option<&str>) -> ItemKind {
     ItemKind::Note(Note {
         tone,
         text: cut(text),
-        more: cut(more.unwrap_or_default()),
+        body: cut(more.unwrap_or_default()),
         detail: false,
     })
 }
 
-fn string<'a>(rest: &'a Map<String, Value>, name: &str) -> Option<&'a str> {
-    rest.get(name).and_then(Value::as_str)
+fn string<'a>(fields: &'a Map<String, Value>, name: &str) -> Option<&'a str> {
+    fields.get(name).and_then(Value::as_str)
 }
 
-fn flag(rest: &Map<String, Value>, name: &str) -> bool {
-    rest.get(name).and_then(Value::as_bool).unwrap_or(false)
+fn flag(fields: &Map<String, Value>, name: &str) -> bool {
+    fields.get(name).and_then(Value::as_bool).unwrap_or(false)
 }
 
 fn cut(text: &str) -> String {
@@ -285,7 +286,7 @@ fn cut(text: &str) -> String {
 
 /// What a tool was asked to do, in one line: the argument that people look for, else all of them.
 fn summary(input: &Value) -> String {
-    const TELLING: [&str; 14] = [
+    const SUMMARY_KEYS: [&str; 14] = [
         "command",
         "cmd",
         "file_path",
@@ -301,16 +302,19 @@ fn summary(input: &Value) -> String {
         "text",
         "message",
     ];
-    let telling = TELLING.iter().find_map(|name| input.get(name)).unwrap_or(input);
-    text::fit(&inline(telling), 400)
+    let summary_value = SUMMARY_KEYS
+        .iter()
+        .find_map(|name| input.get(name))
+        .unwrap_or(input);
+    text::fit(&inline(summary_value), 400)
 }
 
 fn inline(value: &Value) -> String {
     match value {
         Value::String(text) => cut(text),
         Value::Array(items) if items.iter().all(Value::is_string) => {
-            let words: Vec<&str> = items.iter().filter_map(Value::as_str).collect();
-            cut(&words.join(" "))
+            let texts: Vec<&str> = items.iter().filter_map(Value::as_str).collect();
+            cut(&texts.join(" "))
         }
         Value::Array(items) => {
             // The files of a change: their paths tell most.
@@ -325,7 +329,7 @@ fn inline(value: &Value) -> String {
 }
 
 /// A value as a person reads it: texts as they are, one argument in a line.
-fn whole(value: &Value) -> String {
+fn full_text(value: &Value) -> String {
     match value {
         Value::String(text) => cut(text),
         Value::Object(map) => {

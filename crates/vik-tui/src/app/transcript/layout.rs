@@ -28,22 +28,22 @@ pub(super) struct Page<'a> {
 struct Lines<'a> {
     out: &'a mut Vec<Vec<CellText>>,
     /// What stands in front of the next line.
-    lead: String,
+    first_prefix: String,
     /// And in front of those after it.
-    rest: String,
+    next_prefix: String,
     columns: usize,
 }
 
 impl Lines<'_> {
     fn push(&mut self, pieces: Vec<CellText>) {
-        let lead = std::mem::replace(&mut self.lead, self.rest.clone());
+        let lead = std::mem::replace(&mut self.first_prefix, self.next_prefix.clone());
         let mut line = vec![CellText::new(lead, Tone::Faint)];
         line.extend(pieces);
         self.out.push(line);
     }
 
-    fn text(&mut self, text: &str, tone: Tone, indent: &str, most: usize) -> bool {
-        let (lines, cut) = wrap(text, self.columns.saturating_sub(width(indent)), most);
+    fn text(&mut self, text: &str, tone: Tone, indent: &str, max_lines: usize) -> bool {
+        let (lines, cut) = wrap(text, self.columns.saturating_sub(width(indent)), max_lines);
         for line in lines {
             self.push(vec![
                 CellText::new(indent, Tone::Faint),
@@ -55,15 +55,15 @@ impl Lines<'_> {
 }
 
 /// Lays out one entry.
-pub(super) fn lay(item: &Item, result: Option<&Item>, page: &Page<'_>, out: &mut Vec<Vec<CellText>>) {
+pub(super) fn layout_item(item: &Item, result: Option<&Item>, page: &Page<'_>, out: &mut Vec<Vec<CellText>>) {
     let room = if page.columns >= TIME_FROM { TIME } else { 0 };
     let mut lines = Lines {
-        lead: if room > 0 {
+        first_prefix: if room > 0 {
             time(item, page.time_zone)
         } else {
             String::new()
         },
-        rest: " ".repeat(room),
+        next_prefix: " ".repeat(room),
         columns: page.columns.saturating_sub(room).max(1),
         out,
     };
@@ -73,26 +73,26 @@ pub(super) fn lay(item: &Item, result: Option<&Item>, page: &Page<'_>, out: &mut
             lines.text(text.trim_end(), Tone::Plain, "", MAX_LINES);
         }
         ItemKind::Reasoning(text) => {
-            let most = if page.unfolded { MAX_LINES } else { FOLDED_THOUGHT };
-            lines.text(text.trim(), Tone::Faint, "~ ", most);
+            let max_lines = if page.unfolded { MAX_LINES } else { FOLDED_THOUGHT };
+            lines.text(text.trim(), Tone::Faint, "~ ", max_lines);
         }
-        ItemKind::Note(note) => lay_note(note, page, &mut lines),
+        ItemKind::Note(note) => layout_note(note, page, &mut lines),
         ItemKind::Call(call) => {
             let result = result.and_then(|item| match &item.kind {
                 ItemKind::Result(result) => Some(result),
                 _ => None,
             });
-            lay_call(call, result, page, &mut lines);
+            layout_call(call, result, page, &mut lines);
         }
         // Its call is not here: in a page before, or lost.
         ItemKind::Result(result) => {
-            let (text, tone) = end_of(Some(result));
+            let (text, tone) = call_end(Some(result));
             lines.push(vec![
                 CellText::new(mark(page), Tone::Name),
                 CellText::new("result of an earlier call: ", Tone::Faint),
                 CellText::new(text, tone),
             ]);
-            lay_output(result, page, &mut lines);
+            layout_output(result, page, &mut lines);
         }
     }
 }
@@ -106,23 +106,23 @@ fn mark(page: &Page<'_>) -> &'static str {
     if page.unfolded { "▾ " } else { "▸ " }
 }
 
-fn lay_note(note: &Note, page: &Page<'_>, lines: &mut Lines<'_>) {
+fn layout_note(note: &Note, page: &Page<'_>, lines: &mut Lines<'_>) {
     if note.detail && !page.unfolded {
         return;
     }
-    let most = if page.unfolded { MAX_LINES } else { 20 };
-    let more = note.more.trim();
-    let one = format!("{}: {more}", note.text);
-    if !more.is_empty() && !more.contains('\n') && width(&one) <= lines.columns {
-        lines.text(&one, note.tone, "", most);
+    let max_lines = if page.unfolded { MAX_LINES } else { 20 };
+    let body = note.body.trim();
+    let one = format!("{}: {body}", note.text);
+    if !body.is_empty() && !body.contains('\n') && width(&one) <= lines.columns {
+        lines.text(&one, note.tone, "", max_lines);
         return;
     }
-    lines.text(&note.text, note.tone, "", most);
-    lines.text(more, Tone::Plain, "  ", most);
+    lines.text(&note.text, note.tone, "", max_lines);
+    lines.text(body, Tone::Plain, "  ", max_lines);
 }
 
 /// How a call ended, in a word or two.
-fn end_of(result: Option<&CallResult>) -> (String, Tone) {
+fn call_end(result: Option<&CallResult>) -> (String, Tone) {
     let Some(result) = result else {
         return ("running".to_owned(), Tone::Good);
     };
@@ -140,8 +140,8 @@ fn end_of(result: Option<&CallResult>) -> (String, Tone) {
     (text, tone)
 }
 
-fn lay_call(call: &Call, result: Option<&CallResult>, page: &Page<'_>, lines: &mut Lines<'_>) {
-    let (end, tone) = end_of(result);
+fn layout_call(call: &Call, result: Option<&CallResult>, page: &Page<'_>, lines: &mut Lines<'_>) {
+    let (end, tone) = call_end(result);
     // Name, what it does, and how it ended share the line; what it does gives way.
     let tool = fit(&call.tool, (lines.columns / 3).max(8));
     let taken = 2 + width(&tool) + 2 + 2 + width(&end);
@@ -165,11 +165,11 @@ fn lay_call(call: &Call, result: Option<&CallResult>, page: &Page<'_>, lines: &m
         }
     }
     if let Some(result) = result {
-        lay_output(result, page, lines);
+        layout_output(result, page, lines);
     }
 }
 
-fn lay_output(result: &CallResult, page: &Page<'_>, lines: &mut Lines<'_>) {
+fn layout_output(result: &CallResult, page: &Page<'_>, lines: &mut Lines<'_>) {
     let output = result.output.trim_end();
     if page.unfolded {
         tool_text(output, Tone::Faint, lines);

@@ -2,62 +2,62 @@
 
 use vik_api::{EventsPage, Fact, FeedEvent, Status, Steered};
 
-use super::{App, Screen, Tab, with_hint};
+use super::{App, Screen, Tab, error_with_hint};
 use crate::error::ClientError;
-use crate::msg::{Action, Command, EventsAsk};
-use crate::table::Look;
+use crate::msg::{Action, Command, EventsRequest};
+use crate::table::RowContext;
 
 impl App {
-    pub(super) fn on_fed(&mut self, event: Option<FeedEvent>, commands: &mut Vec<Command>) {
+    pub(super) fn on_feed_event(&mut self, event: Option<FeedEvent>, commands: &mut Vec<Command>) {
         match event.map(|event| event.fact) {
             Some(Fact::Session(session)) => {
                 if let Some(Screen::Transcript(screen)) = self.screens.last_mut()
                     && screen.session_id == session.session_id
                 {
-                    screen.ask_more(commands);
+                    screen.request_newer(commands);
                 }
-                self.fed.push(*session);
+                self.feed_sessions.push(*session);
             }
             Some(Fact::SessionEnded { session_id, .. }) => {
                 if let Some(Screen::Transcript(screen)) = self.screens.last_mut()
                     && screen.session_id == session_id
                 {
-                    screen.ask_more(commands);
+                    screen.request_newer(commands);
                 }
-                self.wake(commands);
+                self.on_change(commands);
             }
-            _ => self.wake(commands),
+            _ => self.on_change(commands),
         }
     }
 
     pub(super) fn on_state(&mut self, result: Result<Box<Status>, ClientError>, commands: &mut Vec<Command>) {
-        self.loads.state_came(self.now);
+        self.loads.on_state_loaded(self.now);
         match result {
             Ok(status) => {
                 let mut status = *status;
-                self.trouble = None;
-                self.heard_at = Some(self.now);
+                self.connection_error = None;
+                self.last_response_at = Some(self.now);
                 // What the feed told of before is in it.
-                self.fed.clear();
-                let look = Look {
+                self.feed_sessions.clear();
+                let context = RowContext {
                     now: self.now,
                     paused: &status.paused_issues,
                 };
                 self.sessions
-                    .set(std::mem::take(&mut status.sessions), &self.filter, &look);
+                    .set(std::mem::take(&mut status.sessions), &self.filter, &context);
                 self.parked
-                    .set(std::mem::take(&mut status.parked), &self.filter, &look);
+                    .set(std::mem::take(&mut status.parked), &self.filter, &context);
                 self.waiting
-                    .set(std::mem::take(&mut status.waiting), &self.filter, &look);
+                    .set(std::mem::take(&mut status.waiting), &self.filter, &context);
                 self.approvals
-                    .set(std::mem::take(&mut status.approvals), &self.filter, &look);
+                    .set(std::mem::take(&mut status.approvals), &self.filter, &context);
                 self.status = Some(status);
-                self.loads.explained_old = true;
+                self.loads.explained_stale = true;
                 if self.tab == Tab::Issues {
                     self.load_issues(commands);
                 }
             }
-            Err(error) => self.trouble = Some(with_hint(&error)),
+            Err(error) => self.connection_error = Some(error_with_hint(&error)),
         }
     }
 
@@ -69,34 +69,38 @@ impl App {
     ) {
         match result {
             Ok(steered) => match steered.nothing {
-                Some(why) => self.say(format!("nothing to {}: {why}", action.what())),
-                None => self.say(action.done(steered.count)),
+                Some(why) => self.notify(format!("nothing to {}: {why}", action.command_text())),
+                None => self.notify(action.success_text(steered.count)),
             },
-            Err(error) => self.complain(format!("cannot {}: {}", action.what(), with_hint(&error))),
+            Err(error) => self.notify_error(format!(
+                "cannot {}: {}",
+                action.command_text(),
+                error_with_hint(&error)
+            )),
         }
-        self.wake(commands);
+        self.on_change(commands);
     }
 
     pub(super) fn on_events(
         &mut self,
-        ask: &EventsAsk,
+        request: &EventsRequest,
         result: Result<EventsPage, ClientError>,
         commands: &mut Vec<Command>,
     ) {
         let screen = self.screens.iter_mut().find_map(|screen| match screen {
-            Screen::Transcript(screen) if screen.session_id == ask.session_id => Some(screen),
+            Screen::Transcript(screen) if screen.session_id == request.session_id => Some(screen),
             _ => None,
         });
         let Some(screen) = screen else {
             return;
         };
         match result {
-            Ok(page) => screen.take(ask, &page, commands),
+            Ok(page) => screen.on_page(request, &page, commands),
             Err(error) => {
                 // Asked again with the next second.
                 screen.busy = false;
                 screen.earlier_busy = false;
-                screen.trouble = Some(with_hint(&error));
+                screen.error = Some(error_with_hint(&error));
             }
         }
     }
