@@ -117,7 +117,7 @@ fn every_path_needs_the_token() {
             let code = r#"{"code": "guess"}"#;
             let client = client.with("Content-Type", "application/json");
             let reply = client
-                .ask(&method, &path, (method == "POST").then_some(code))
+                .request(&method, &path, (method == "POST").then_some(code))
                 .expect(401);
             assert!(!reply.body.contains("todo"), "{reply:?}");
             assert_eq!(reply.header("x-content-type-options"), Some("nosniff"));
@@ -246,11 +246,11 @@ fn what_is_not_there_and_what_is_not_understood_is_said_as_a_problem() {
         (Some("{\"issue\":\"1\"}"), 422),
         (Some(huge.as_str()), 413),
     ] {
-        let reply = json.ask("POST", "/api/v1/pause", body);
+        let reply = json.request("POST", "/api/v1/pause", body);
         assert_eq!(reply.status, status, "{body:.40?}: {reply:?}");
     }
-    let _ = client.ask("POST", "/api/v1/pause", Some("{}")).expect(415);
-    let _ = client.ask("DELETE", "/api/v1/state", None).expect(405);
+    let _ = client.request("POST", "/api/v1/pause", Some("{}")).expect(415);
+    let _ = client.request("DELETE", "/api/v1/state", None).expect(405);
     assert_eq!(served.get("/state")["paused"], false);
     served.end();
 }

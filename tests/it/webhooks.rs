@@ -77,7 +77,7 @@ fn deliver(address: &str, hook: &str, id: &str) -> Reply {
         .with("X-GitHub-Event", "issues")
         .with("X-GitHub-Delivery", id)
         .with("X-Hub-Signature-256", &format!("sha256={}", sign(&body)))
-        .ask("POST", &format!("/hooks/{hook}"), Some(&body))
+        .request("POST", &format!("/hooks/{hook}"), Some(&body))
 }
 
 fn sign(body: &str) -> String {
@@ -148,7 +148,7 @@ fn strangers_get_nothing_and_no_pull() {
     }));
     let before = hooked.pulls();
     let client = || hooked.client();
-    let post = |client: &HttpClient, path: &str, body: &str| client.ask("POST", path, Some(body)).status;
+    let post = |client: &HttpClient, path: &str, body: &str| client.request("POST", path, Some(body)).status;
     assert_eq!(post(&client(), "/hooks/gh", "{}"), 401);
     let wrong = client().with("X-Hub-Signature-256", &format!("sha256={}", sign("other")));
     assert_eq!(post(&wrong, "/hooks/gh", "{}"), 401);
@@ -173,7 +173,7 @@ fn strangers_get_nothing_and_no_pull() {
         ("GET", "/healthz"),
         ("GET", "/metrics"),
     ] {
-        let reply = client().ask(method, path, None).expect(404);
+        let reply = client().request(method, path, None).expect(404);
         assert_eq!(reply.body, "");
     }
     let huge = "x".repeat(3 * 1024 * 1024);

@@ -251,7 +251,7 @@ impl Drop for TestEnv {
             self.may_leave || self.leftovers().is_empty()
         });
         let left = self.leftovers();
-        let gone = self.kill_all();
+        let all_killed = self.kill_all();
         if std::thread::panicking() || self.may_leave {
             return;
         }
@@ -260,7 +260,7 @@ impl Drop for TestEnv {
             "the test left processes (they were killed):\n{}",
             lines(&left)
         );
-        assert!(gone, "processes of the test cannot be killed");
+        assert!(all_killed, "processes of the test cannot be killed");
     }
 }
 

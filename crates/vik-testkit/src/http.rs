@@ -9,17 +9,17 @@ use std::time::Duration;
 use serde_json::Value;
 
 /// No answer takes longer, not even on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Asks one server.
 #[derive(Clone, Debug)]
 pub struct HttpClient {
-    place: Place,
+    address: Address,
     headers: Vec<(String, String)>,
 }
 
 #[derive(Clone, Debug)]
-enum Place {
+enum Address {
     Tcp(String),
     Unix(PathBuf),
 }
@@ -74,7 +74,7 @@ impl HttpClient {
     #[must_use]
     pub fn tcp(address: &str) -> Self {
         Self {
-            place: Place::Tcp(address.to_owned()),
+            address: Address::Tcp(address.to_owned()),
             headers: vec![("Host".to_owned(), address.to_owned())],
         }
     }
@@ -83,7 +83,7 @@ impl HttpClient {
     #[must_use]
     pub fn unix(path: impl Into<PathBuf>) -> Self {
         Self {
-            place: Place::Unix(path.into()),
+            address: Address::Unix(path.into()),
             headers: vec![("Host".to_owned(), "localhost".to_owned())],
         }
     }
@@ -101,7 +101,7 @@ impl HttpClient {
     #[must_use]
     #[track_caller]
     pub fn get(&self, path: &str) -> Reply {
-        self.ask("GET", path, None)
+        self.request("GET", path, None)
     }
 
     /// `POST` of JSON.
@@ -109,7 +109,7 @@ impl HttpClient {
     #[track_caller]
     pub fn post(&self, path: &str, body: &Value) -> Reply {
         let client = self.clone().with("Content-Type", "application/json");
-        client.ask("POST", path, Some(&body.to_string()))
+        client.request("POST", path, Some(&body.to_string()))
     }
 
     /// Any request, and its whole answer.
@@ -119,7 +119,7 @@ impl HttpClient {
     /// If there is no answer that makes sense.
     #[must_use]
     #[track_caller]
-    pub fn ask(&self, method: &str, path: &str, body: Option<&str>) -> Reply {
+    pub fn request(&self, method: &str, path: &str, body: Option<&str>) -> Reply {
         let closing = self.clone().with("Connection", "close");
         let mut stream = closing.open(method, path, body).expect("a server that answers");
         let (status, headers) = head(&mut stream).expect("the head of an answer");
@@ -159,15 +159,15 @@ impl HttpClient {
     }
 
     fn open(&self, method: &str, path: &str, body: Option<&str>) -> io::Result<BufReader<Box<dyn Duplex>>> {
-        let mut stream: Box<dyn Duplex> = match &self.place {
-            Place::Tcp(address) => {
+        let mut stream: Box<dyn Duplex> = match &self.address {
+            Address::Tcp(address) => {
                 let stream = TcpStream::connect(address)?;
-                stream.set_read_timeout(Some(PATIENCE))?;
+                stream.set_read_timeout(Some(TIMEOUT))?;
                 Box::new(stream)
             }
-            Place::Unix(path) => {
+            Address::Unix(path) => {
                 let stream = UnixStream::connect(path)?;
-                stream.set_read_timeout(Some(PATIENCE))?;
+                stream.set_read_timeout(Some(TIMEOUT))?;
                 Box::new(stream)
             }
         };

@@ -62,10 +62,10 @@ fn belongs(pid: i32, root: &Path, mark: &str) -> Option<Leftover> {
     if !alive(pid) {
         return None;
     }
-    let words = String::from_utf8_lossy(&cmdline).replace('\0', " ");
+    let command_line = String::from_utf8_lossy(&cmdline).replace('\0', " ");
     Some(Leftover {
         pid,
-        command: words.trim().chars().take(200).collect(),
+        command: command_line.trim().chars().take(200).collect(),
         found_by,
     })
 }
@@ -74,13 +74,14 @@ fn belongs(pid: i32, root: &Path, mark: &str) -> Option<Leftover> {
 pub fn alive(pid: i32) -> bool {
     match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
         // The state follows the name, which may hold anything, also `)`.
-        Ok(stat) => stat.rsplit_once(") ").is_some_and(|(_, rest)| {
+        Ok(stat) => stat.rsplit_once(") ").is_some_and(|(_, fields)| {
             // As long as other threads of a dead one are on their way out, its files are open and its locks are held.
-            let threads = rest
+            let threads = fields
                 .split_ascii_whitespace()
                 .nth(17)
                 .and_then(|count| count.parse::<u32>().ok());
-            !rest.starts_with(['Z', 'X']) || (rest.starts_with('Z') && threads.is_some_and(|count| count > 1))
+            !fields.starts_with(['Z', 'X'])
+                || (fields.starts_with('Z') && threads.is_some_and(|count| count > 1))
         }),
         Err(_) if cfg!(target_os = "linux") => false,
         Err(_) => nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), None).is_ok(),

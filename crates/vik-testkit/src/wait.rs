@@ -8,11 +8,11 @@ pub fn wait_for(deadline: Duration, mut condition: impl FnMut() -> bool) -> bool
 }
 
 /// Looks for a value every few milliseconds until there is one.
-pub fn wait_for_value<T>(deadline: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
+pub fn wait_for_value<T>(deadline: Duration, mut probe: impl FnMut() -> Option<T>) -> Option<T> {
     let end = Instant::now() + deadline;
     let mut pause = Duration::from_millis(1);
     loop {
-        if let Some(value) = look() {
+        if let Some(value) = probe() {
             return Some(value);
         }
         let now = Instant::now();
@@ -26,9 +26,9 @@ pub fn wait_for_value<T>(deadline: Duration, mut look: impl FnMut() -> Option<T>
 
 /// Waits up to 30 s, which is long on a busy machine, and panics with `what` if the condition never holds.
 #[track_caller]
-pub fn eventually(what: &str, condition: impl FnMut() -> bool) {
+pub fn eventually(description: &str, condition: impl FnMut() -> bool) {
     assert!(
         wait_for(Duration::from_secs(30), condition),
-        "waited 30 s in vain for: {what}"
+        "waited 30 s in vain for: {description}"
     );
 }

@@ -18,11 +18,11 @@ const RUNTIMES: [(Runtime, &str); 3] = [
 fn scripted(env: &TestEnv, runtime: Runtime, name: &str, script: &str) -> AgentRun {
     let mut profile = profile(runtime);
     profile.command = vec!["vik-scripted-agent".to_owned()];
-    AgentRun::of(env, &profile, &format!("Do it.\nSCRIPT: as {name}; {script}\n"))
+    AgentRun::run(env, &profile, &format!("Do it.\nSCRIPT: as {name}; {script}\n"))
 }
 
 #[test]
-fn a_good_session_is_understood_whole() {
+fn adapters_read_a_successful_session() {
     let env = TestEnv::new("/bin/true");
     let script = "start; reasoning Hm; message Well; do echo hi; file a.txt; retry 500 Wait; usage 100 7 40; done All good";
     for (runtime, name) in RUNTIMES {
@@ -61,7 +61,7 @@ fn a_good_session_is_understood_whole() {
 }
 
 #[test]
-fn a_failed_session_is_understood() {
+fn adapters_read_a_failed_session() {
     let env = TestEnv::new("/bin/true");
     for (runtime, name) in RUNTIMES {
         let run = scripted(

@@ -53,7 +53,7 @@ fn ask(server: &ModelServer, method: &str, path: &str, headers: &str, body: &str
     let mut bytes = Vec::new();
     let _ = stream.read_to_end(&mut bytes);
     let text = String::from_utf8(bytes).unwrap();
-    let Some((head, rest)) = text.split_once("\r\n\r\n") else {
+    let Some((head, remaining)) = text.split_once("\r\n\r\n") else {
         return Reply {
             head: text,
             body: String::new(),
@@ -63,16 +63,16 @@ fn ask(server: &ModelServer, method: &str, path: &str, headers: &str, body: &str
     if !head.contains("transfer-encoding: chunked") {
         return Reply {
             head: head.to_owned(),
-            body: rest.to_owned(),
+            body: remaining.to_owned(),
             complete: true,
         };
     }
-    let (mut body, mut rest, mut complete) = (String::new(), rest, false);
-    while let Some((size, more)) = rest.split_once("\r\n") {
+    let (mut body, mut remaining, mut complete) = (String::new(), remaining, false);
+    while let Some((size, more)) = remaining.split_once("\r\n") {
         let size = usize::from_str_radix(size, 16).unwrap();
         complete = size == 0;
         body.push_str(&more[..size]);
-        rest = &more[size + 2..];
+        remaining = &more[size + 2..];
     }
     Reply {
         head: head.to_owned(),
@@ -149,7 +149,7 @@ fn anthropic_streams_thinking_text_and_parallel_tools() {
 }
 
 #[test]
-fn responses_speak_to_classic_tools_and_to_code_mode() {
+fn responses_support_classic_tools_and_code_mode() {
     let script =
         json!([{"text": "a", "run": "echo 'x'"}, {"tools": [{"write": {"path": "p", "content": "1\n2\n"}}]}]);
     let server = ModelServer::start_json(script).unwrap();
@@ -193,7 +193,7 @@ fn responses_speak_to_classic_tools_and_to_code_mode() {
 }
 
 #[test]
-fn chat_completions_stream_and_come_whole() {
+fn chat_completions_stream_or_come_as_one_body() {
     let server =
         ModelServer::start_json(json!([{"thinking": "t", "text": "hello", "run": "ls", "times": 2}]))
             .unwrap();
@@ -215,7 +215,7 @@ fn chat_completions_stream_and_come_whole() {
 }
 
 #[test]
-fn a_prompt_chooses_its_script_and_a_key_shares_its_position() {
+fn prompt_chooses_the_script_and_key_shares_the_position() {
     let named = Script::parse(r#"[{"text":"one"},{"text":"two"}]"#).unwrap();
     let options = ModelServerOptions {
         scripts: HashMap::from([("named".to_owned(), named)]),
@@ -262,7 +262,7 @@ fn errors_have_their_status_headers_and_dialect() {
 }
 
 #[test]
-fn streams_break_where_the_script_says() {
+fn streams_break_at_the_scripted_point() {
     let text = "x".repeat(200);
     let script = json!([
         {"text": text, "drop": "mid"}, {"text": text, "drop": "before_done"}, {"run": "echo a long command", "drop": "tool"},
@@ -295,7 +295,7 @@ fn streams_break_where_the_script_says() {
 }
 
 #[test]
-fn a_server_stops_at_once_even_while_it_stalls() {
+fn server_stops_at_once_while_it_stalls() {
     let server = ModelServer::start_json(
         json!([{"text": "abc", "stall": "mid", "ping": true}, {"delay_ms": 600_000}]),
     )
@@ -364,7 +364,7 @@ fn side_calls_and_probes_take_no_turn_and_no_secret_is_kept() {
 }
 
 #[test]
-fn what_a_turn_expects_must_be_in_the_request() {
+fn turn_fails_without_the_expected_text() {
     let server =
         ModelServer::start_json(json!([{"expect": "a\"b", "text": "fine"}, {"expect": "missing"}])).unwrap();
     assert_eq!(claude(&server, "KEY: 1 a\"b", false).status(), 200);

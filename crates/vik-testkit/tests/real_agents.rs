@@ -68,7 +68,7 @@ fn edits_runs_and_commits(agent: RealAgent, test: &str, model: Option<&str>) {
     if let Some(model) = model {
         setup.profile.model = Some(model.to_owned());
     }
-    let run = AgentRun::of(&setup.env, &setup.profile, "Do the task.\n");
+    let run = AgentRun::run(&setup.env, &setup.profile, "Do the task.\n");
     assert_eq!(setup.server.failures(), [""; 0]);
     assert!(run.conclusion.ok, "{:?}", run.conclusion);
     assert_eq!(run.conclusion.last_message.as_deref(), Some("Finished."));
@@ -107,7 +107,7 @@ fn fails_on_a_model_error(agent: RealAgent, test: &str) {
     let Some(setup) = setup(agent, test, json!([{"status": 500, "times": "forever"}])) else {
         return;
     };
-    let run = AgentRun::of(&setup.env, &setup.profile, "Do the task.\n");
+    let run = AgentRun::run(&setup.env, &setup.profile, "Do the task.\n");
     assert!(!run.conclusion.ok);
     assert_eq!(
         run.conclusion.failure_class,
@@ -130,7 +130,7 @@ fn stops_in_mid_tool(agent: RealAgent, test: &str) {
     let pid = Pid::from_raw(child.id().cast_signed());
     let began = Instant::now();
     kill(pid, Signal::SIGINT).unwrap();
-    let run = AgentRun::end(child, &setup.profile);
+    let run = AgentRun::wait(child, &setup.profile);
     assert!(
         began.elapsed() < Duration::from_secs(10),
         "SIGINT took {:?}",

@@ -40,7 +40,7 @@ fn json_lines(output: &Output) -> Vec<Value> {
 }
 
 #[test]
-fn stands_in_for_codex_and_claude_by_name() {
+fn scripted_agent_acts_as_codex_and_claude_by_name() {
     let env = TestEnv::new("/bin/true");
     let prompt = "Do the task.\nSCRIPT: start; do echo hi; usage 10 5 2; done \"All good\"\nMore.";
     let codex = run_as(&env, "codex", &["exec", "--json", "-m", "x", "-"], prompt);
@@ -72,7 +72,7 @@ fn stands_in_for_codex_and_claude_by_name() {
 }
 
 #[test]
-fn takes_its_script_from_the_environment_first() {
+fn scripted_agent_prefers_the_script_of_the_environment() {
     let env = TestEnv::new("/bin/true");
     let file = env.write("s.txt", "line from file\nexit 7\n");
     let mut command = env.command(AGENT);
@@ -89,7 +89,7 @@ fn takes_its_script_from_the_environment_first() {
 }
 
 #[test]
-fn a_wrong_script_is_told() {
+fn scripted_agent_reports_a_wrong_script() {
     let env = TestEnv::new("/bin/true");
     let output = scripted(&env, "line a; no-such-step b");
     assert_eq!(output.status.code(), Some(2));
@@ -97,7 +97,7 @@ fn a_wrong_script_is_told() {
 }
 
 #[test]
-fn prints_what_no_reader_expects() {
+fn scripted_agent_prints_malformed_output() {
     let env = TestEnv::new("/bin/true");
     assert_eq!(scripted(&env, "bigline 3000000").stdout.len(), 3_000_001);
     assert_eq!(scripted(&env, "garbage 1000").stdout.len(), 1000);
@@ -109,7 +109,7 @@ fn prints_what_no_reader_expects() {
 }
 
 #[test]
-fn ends_as_told() {
+fn scripted_agent_ends_as_scripted() {
     use std::os::unix::process::ExitStatusExt;
     let env = TestEnv::new("/bin/true");
     assert_eq!(scripted(&env, "exit 42").status.code(), Some(42));
@@ -126,7 +126,7 @@ fn ends_as_told() {
 }
 
 #[test]
-fn counts_its_attempts() {
+fn scripted_agent_counts_its_attempts() {
     let env = TestEnv::new("/bin/true");
     let script = format!(
         "count {}; on 1 exit 3; on 2+ \"line again; exit 0\"",
@@ -139,7 +139,7 @@ fn counts_its_attempts() {
 }
 
 #[test]
-fn writes_files_and_commits() {
+fn scripted_agent_writes_files_and_commits() {
     let env = TestEnv::new("/bin/true");
     let output = scripted(
         &env,
@@ -164,7 +164,7 @@ fn writes_files_and_commits() {
 }
 
 #[test]
-fn hides_its_children_in_every_way_and_the_environment_finds_them() {
+fn test_env_finds_hidden_children() {
     let env = TestEnv::new("/bin/true");
     let script = "spawn setsid,pid=a 'hang'; spawn double,clearenv,pid=b 'ignore INT,TERM; hang'; \
         spawn double,clearenv,cwd=/,pid=PATH/c 'hang'; spawn hold-stdout,pid=d 'wait-file go'; line ready";
@@ -216,7 +216,7 @@ fn hides_its_children_in_every_way_and_the_environment_finds_them() {
 }
 
 #[test]
-fn the_environment_fails_a_test_that_leaves_a_process() {
+fn test_env_fails_a_test_that_leaves_a_process() {
     let env = TestEnv::new("/bin/true");
     scripted(&env, "daemonise 60000 pid=p");
     let pid = env.read_pid("work/p").unwrap();
@@ -227,7 +227,7 @@ fn the_environment_fails_a_test_that_leaves_a_process() {
 }
 
 #[test]
-fn traps_and_ignores_signals() {
+fn scripted_agent_traps_and_ignores_signals() {
     use nix::sys::signal::{Signal, kill};
     let env = TestEnv::new("/bin/true");
     let script = "ignore TERM; trap INT \"line cleaned up; exit 5\"; pidfile p; hang";
@@ -245,7 +245,7 @@ fn traps_and_ignores_signals() {
 }
 
 #[test]
-fn the_fake_tracker_keeps_what_concurrent_writers_say() {
+fn fake_tracker_keeps_concurrent_writes() {
     let env = TestEnv::new("/bin/true");
     let ids: Vec<String> = (0..8).map(|n| n.to_string()).collect();
     let issues: Vec<(&str, &str)> = ids.iter().map(|id| (id.as_str(), "todo")).collect();

@@ -89,7 +89,7 @@ fn a_cookie_never_authorises_a_request() {
                     let client = client.with("Content-Type", "application/json");
                     let path = path.replace("{id}", "1");
                     let body = (method == "post").then_some(r#"{"code": "x"}"#);
-                    let _ = client.ask(&method.to_uppercase(), &path, body).expect(401);
+                    let _ = client.request(&method.to_uppercase(), &path, body).expect(401);
                     asked += 1;
                 }
             }

@@ -17,7 +17,7 @@ const FRESH_GAP: Duration = Duration::from_millis(900);
 
 fn main() -> io::Result<()> {
     let start = nanos();
-    if std::env::args_os().nth(1).is_some_and(|word| word == "measure") {
+    if std::env::args_os().nth(1).is_some_and(|arg| arg == "measure") {
         return measure();
     }
     let program = std::env::current_exe()?;
@@ -59,7 +59,7 @@ fn measure() -> io::Result<()> {
 fn pull(scene: &Path, start: u64) -> io::Result<()> {
     let marks = scene.join("marks");
     let mut arguments = std::env::args_os().skip(1);
-    let fresh = arguments.next().is_some_and(|word| word == "fresh");
+    let fresh = arguments.next().is_some_and(|arg| arg == "fresh");
     let last = marks.join("last");
     let mut stdout = io::stdout().lock();
     if !fresh {
@@ -117,12 +117,12 @@ fn agent(scene: &Path, start: u64) -> io::Result<()> {
         Some(("flood", file)) => pour(Path::new(file), &mut stdout)?,
         // Opening a FIFO to read waits until somebody opens it to write.
         Some(("hold", fifo)) => drop(File::open(fifo)?),
-        Some(("pace", words)) if number(&issue) <= 100 => {
-            let (rate, file) = words.split_once(' ').unwrap_or((words, ""));
+        Some(("pace", args)) if number(&issue) <= 100 => {
+            let (rate, file) = args.split_once(' ').unwrap_or((args, ""));
             pace(rate.parse().unwrap_or(1), Path::new(file), &mut stdout)?;
         }
-        Some(("tell", words)) => {
-            let (file, fifo) = words.split_once(' ').unwrap_or((words, ""));
+        Some(("tell", args)) => {
+            let (file, fifo) = args.split_once(' ').unwrap_or((args, ""));
             pour(Path::new(file), &mut stdout)?;
             drop(File::open(fifo)?);
         }
@@ -146,14 +146,14 @@ fn number(issue: &str) -> u32 {
 fn pace(rate: u64, file: &Path, stdout: &mut File) -> io::Result<()> {
     let text = std::fs::read(file)?;
     let lines: Vec<&[u8]> = text.split_inclusive(|byte| *byte == b'\n').collect();
-    let (began, mut told) = (std::time::Instant::now(), 0);
+    let (began, mut printed) = (std::time::Instant::now(), 0);
     loop {
         let due = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX) * rate / 1000;
         let mut chunk = Vec::new();
-        for line in told..due {
+        for line in printed..due {
             chunk.extend_from_slice(lines[usize::try_from(line).unwrap_or(0) % lines.len()]);
         }
-        told = due;
+        printed = due;
         stdout.write_all(&chunk)?;
         std::thread::sleep(Duration::from_millis(10));
     }

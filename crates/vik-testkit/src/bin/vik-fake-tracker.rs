@@ -8,12 +8,12 @@ use vik_testkit::FakeTracker;
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let words: Vec<&str> = args.iter().map(String::as_str).collect();
-    let [file, words @ ..] = words.as_slice() else {
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let [file, args @ ..] = args.as_slice() else {
         return fail("which file?");
     };
     let tracker = FakeTracker::open(*file);
-    match words {
+    match args {
         ["list"] => print(&tracker.list()),
         ["show", id] => {
             let issue = tracker.issues().into_iter().find(|issue| issue.id == *id);

@@ -10,8 +10,8 @@ fn main() -> ExitCode {
     match start() {
         Ok(server) => {
             let mut stdout = std::io::stdout();
-            let told = writeln!(stdout, "{}", server.url()).and_then(|()| stdout.flush());
-            if told.is_err() {
+            let printed = writeln!(stdout, "{}", server.url()).and_then(|()| stdout.flush());
+            if printed.is_err() {
                 return ExitCode::FAILURE;
             }
             server.join();

@@ -21,8 +21,8 @@ const MAX_BODY: u64 = 256 * 1024 * 1024;
 pub(crate) fn read(stream: &TcpStream) -> io::Result<Option<HttpRequest>> {
     let mut reader = BufReader::new(stream);
     let line = read_line(&mut reader)?;
-    let mut words = line.split_whitespace();
-    let (Some(method), Some(target)) = (words.next(), words.next()) else {
+    let mut tokens = line.split_whitespace();
+    let (Some(method), Some(target)) = (tokens.next(), tokens.next()) else {
         return Ok(None);
     };
     let mut headers = BTreeMap::new();

@@ -29,7 +29,7 @@ use serde_json::{Value, json};
 use self::http::HttpRequest;
 pub use self::request::Dialect;
 use self::request::ModelRequest;
-pub use self::script::{Malformed, Place, Script, Times, TokenCount, Tool, Turn};
+pub use self::script::{Malformed, Script, StreamPoint, Times, TokenCount, Tool, Turn};
 
 /// A request as it came, and what became of it.
 #[derive(Clone, Debug, Serialize)]
@@ -272,7 +272,7 @@ impl Shared {
             return Ok(());
         };
         let body: Value = serde_json::from_slice(&http.body).unwrap_or(Value::Null);
-        let dialect = Dialect::of(&http.path).filter(|_| http.method == "POST");
+        let dialect = Dialect::of_path(&http.path).filter(|_| http.method == "POST");
         let Some(dialect) = dialect else {
             let (status, answer) = probe(&http, &body);
             let at = self.record(&http, body, None, "probe");
@@ -334,8 +334,8 @@ impl Shared {
                 json.hash(&mut hasher);
                 return (format!("inline-{:016x}", hasher.finish()), script);
             }
-            if let Some(rest) = after(text, "SCRIPT:") {
-                let name = rest.lines().next().unwrap_or_default().trim().to_owned();
+            if let Some(name_line) = after(text, "SCRIPT:") {
+                let name = name_line.lines().next().unwrap_or_default().trim().to_owned();
                 let script = self.named(&name);
                 return (name, script);
             }
@@ -425,10 +425,10 @@ impl Shared {
     }
 
     fn finish(&self, at: usize, outcome: io::Result<&'static str>) -> io::Result<()> {
-        let word = *outcome.as_ref().unwrap_or(&"client gone");
+        let outcome_name = *outcome.as_ref().unwrap_or(&"client gone");
         let state = &mut *lock(&self.state);
         if let Some(recorded) = state.recorded.get_mut(at) {
-            recorded.outcome = word;
+            recorded.outcome = outcome_name;
             if let Some(file) = &mut state.record
                 && let Ok(line) = serde_json::to_string(recorded)
             {
@@ -446,13 +446,13 @@ fn unix_nanos() -> u64 {
 
 /// What follows a mark at the start of a line.
 fn after<'a>(text: &'a str, mark: &str) -> Option<&'a str> {
-    let mut rest = text;
+    let mut remaining = text;
     loop {
-        let line = rest.trim_start_matches([' ', '\t']);
+        let line = remaining.trim_start_matches([' ', '\t']);
         if let Some(found) = line.strip_prefix(mark) {
             return Some(found);
         }
-        rest = &rest[rest.find('\n')? + 1..];
+        remaining = &remaining[remaining.find('\n')? + 1..];
     }
 }
 

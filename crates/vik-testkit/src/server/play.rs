@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::answer::{Answer, Part, SseEvent};
 use super::http::{Chunked, respond};
 use super::request::{Dialect, ModelRequest};
-use super::script::{Malformed, Place, Turn};
+use super::script::{Malformed, StreamPoint, Turn};
 use super::tools::translate;
 use super::{Pause, anthropic, chat, responses};
 
@@ -23,9 +23,9 @@ pub(crate) fn play(
 ) -> io::Result<&'static str> {
     pause.sleep(turn.delay_ms);
     match (turn.drop, turn.stall) {
-        (Some(Place::Headers), _) => return Ok("drop"),
-        (_, Some(Place::Headers)) => {
-            pause.until_gone(stream, || Ok(()));
+        (Some(StreamPoint::Headers), _) => return Ok("drop"),
+        (_, Some(StreamPoint::Headers)) => {
+            pause.wait_for_disconnect(stream, || Ok(()));
             return Ok("stall");
         }
         _ => {}
@@ -82,15 +82,15 @@ pub(crate) fn play(
         }
     };
     if !request.streams() {
-        return whole(stream, request, turn, &answer, headers, pause);
+        return play_whole(stream, request, turn, &answer, headers, pause);
     }
     headers.insert("content-type".to_owned(), "text/event-stream".to_owned());
     headers.insert("cache-control".to_owned(), "no-cache".to_owned());
     let mut out = Chunked::start(stream, &headers, turn.wire_bytes, turn.drop_bytes)?;
     let events = events(request, &answer);
     let cut = turn.drop.or(turn.end).or(turn.stall);
-    let cut = cut.map(|place| place_in(&events, place));
-    let broken = (!turn.sse_error.is_null()).then(|| place_in(&events, Place::Mid));
+    let cut = cut.map(|place| index_of_point(&events, place));
+    let broken = (!turn.sse_error.is_null()).then(|| index_of_point(&events, StreamPoint::Mid));
     for (at, event) in events.iter().enumerate() {
         if cut == Some(at) {
             if turn.drop.is_some() {
@@ -101,7 +101,7 @@ pub(crate) fn play(
                 return Ok("end");
             }
             let ping = ping(request.dialect);
-            pause.until_gone(stream, || {
+            pause.wait_for_disconnect(stream, || {
                 if turn.ping {
                     out.send(ping).map(drop)
                 } else {
@@ -138,7 +138,7 @@ pub(crate) fn side_call(stream: &TcpStream, request: &ModelRequest<'_>) -> io::R
     Ok("side call")
 }
 
-fn whole(
+fn play_whole(
     stream: &TcpStream,
     request: &ModelRequest<'_>,
     turn: &Turn,
@@ -150,7 +150,7 @@ fn whole(
         return Ok("drop");
     }
     if turn.stall.is_some() {
-        pause.until_gone(stream, || Ok(()));
+        pause.wait_for_disconnect(stream, || Ok(()));
         return Ok("stall");
     }
     if !turn.sse_error.is_null() {
@@ -203,17 +203,17 @@ fn events(request: &ModelRequest<'_>, answer: &Answer) -> Vec<SseEvent> {
 }
 
 /// The number of the event before which something happens.
-fn place_in(events: &[SseEvent], place: Place) -> usize {
+fn index_of_point(events: &[SseEvent], place: StreamPoint) -> usize {
     let middle_of = |part: Part| {
         let of_part: Vec<usize> = (0..events.len()).filter(|&at| events[at].part == part).collect();
         of_part.get(of_part.len() / 2).copied()
     };
     match place {
-        Place::Headers => 0,
-        Place::Start => 1,
-        Place::Mid => middle_of(Part::Text).unwrap_or(events.len() / 2),
-        Place::Tool => middle_of(Part::ToolArgs).unwrap_or(events.len() / 2),
-        Place::BeforeDone => events.len() - 1,
+        StreamPoint::Headers => 0,
+        StreamPoint::Start => 1,
+        StreamPoint::Mid => middle_of(Part::Text).unwrap_or(events.len() / 2),
+        StreamPoint::Tool => middle_of(Part::ToolArgs).unwrap_or(events.len() / 2),
+        StreamPoint::BeforeDone => events.len() - 1,
     }
 }
 
@@ -295,7 +295,7 @@ impl Pause {
     }
 
     /// Waits until the client or the server goes; `tick` is called about every half second.
-    pub(crate) fn until_gone(&self, stream: &TcpStream, mut tick: impl FnMut() -> io::Result<()>) {
+    pub(crate) fn wait_for_disconnect(&self, stream: &TcpStream, mut tick: impl FnMut() -> io::Result<()>) {
         let _ = stream.set_read_timeout(Some(Duration::from_millis(500)));
         let mut byte = [0];
         while !self.is_stopped() {

@@ -20,7 +20,7 @@ pub enum Dialect {
 
 impl Dialect {
     /// The dialect of a path.
-    pub(crate) fn of(path: &str) -> Option<Self> {
+    pub(crate) fn of_path(path: &str) -> Option<Self> {
         if path.ends_with("/chat/completions") {
             Some(Self::Chat)
         } else if path.ends_with("/responses") {
@@ -35,7 +35,7 @@ impl Dialect {
 
 /// A tool that the client offers.
 #[derive(Clone, Debug)]
-pub(crate) struct Offered {
+pub(crate) struct OfferedTool {
     pub(crate) name: String,
     /// Takes free text, no JSON.
     pub(crate) freeform: bool,
@@ -50,7 +50,7 @@ pub(crate) struct ModelRequest<'a> {
     pub(crate) body: Value,
     /// Codex's code mode: the only tool is JavaScript.
     pub(crate) code_mode: bool,
-    pub(crate) offered: Vec<Offered>,
+    pub(crate) offered: Vec<OfferedTool>,
 }
 
 impl<'a> ModelRequest<'a> {
@@ -156,7 +156,7 @@ impl<'a> ModelRequest<'a> {
     }
 }
 
-fn tools_of(list: &Value) -> Vec<Offered> {
+fn tools_of(list: &Value) -> Vec<OfferedTool> {
     let mut offered = Vec::new();
     for tool in list.as_array().into_iter().flatten() {
         // Chat Completions nests it.
@@ -174,7 +174,7 @@ fn tools_of(list: &Value) -> Vec<Offered> {
             &tool["parameters"]
         };
         let properties = schema["properties"].as_object().cloned().unwrap_or_default();
-        offered.push(Offered {
+        offered.push(OfferedTool {
             name: name.to_owned(),
             freeform: tool["type"] == "custom",
             properties: properties.into_iter().collect(),

@@ -72,13 +72,13 @@ pub struct Turn {
     /// More headers of the answer.
     pub headers: BTreeMap<String, String>,
     /// Cuts the connection.
-    pub drop: Option<Place>,
+    pub drop: Option<StreamPoint>,
     /// Cuts the connection after so many bytes of the stream.
     pub drop_bytes: Option<usize>,
     /// Ends the stream in good order, though the answer is not whole.
-    pub end: Option<Place>,
+    pub end: Option<StreamPoint>,
     /// Says nothing more, with the connection open.
-    pub stall: Option<Place>,
+    pub stall: Option<StreamPoint>,
     /// Pings while it stalls (Anthropic's `ping` events, else comments).
     pub ping: bool,
     /// An error event in the stream, in place of the end: a code or a whole error object.
@@ -100,7 +100,7 @@ pub struct Times(pub u64);
 #[serde(untagged)]
 enum TimesForm {
     Count(u64),
-    Word(String),
+    Text(String),
 }
 
 impl TryFrom<TimesForm> for Times {
@@ -109,8 +109,8 @@ impl TryFrom<TimesForm> for Times {
     fn try_from(form: TimesForm) -> Result<Self, String> {
         match form {
             TimesForm::Count(count) => Ok(Self(count)),
-            TimesForm::Word(word) if word == "forever" => Ok(Self(u64::MAX)),
-            TimesForm::Word(word) => Err(format!("`times` is a number or `forever`, not {word:?}")),
+            TimesForm::Text(text) if text == "forever" => Ok(Self(u64::MAX)),
+            TimesForm::Text(text) => Err(format!("`times` is a number or `forever`, not {text:?}")),
         }
     }
 }
@@ -152,7 +152,7 @@ impl Default for TokenCount {
 /// Where in an answer something happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Place {
+pub enum StreamPoint {
     /// Before the first byte of the answer.
     Headers,
     /// After the first event.
@@ -281,7 +281,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_position_finds_its_turn() {
+    fn script_finds_the_turn_of_a_position() {
         let script =
             Script::parse(r#"[{"status":500,"times":2},{"run":"true"},{"status":529,"times":"forever"}]"#)
                 .unwrap();
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_turn_is_told() {
+    fn script_error_names_the_turn() {
         assert!(
             Script::parse(r#"{"turns":[{"text":"a"},{"txt":"b"}]}"#)
                 .unwrap_err()

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::request::{ModelRequest, Offered};
+use super::request::{ModelRequest, OfferedTool};
 use super::script::Tool;
 
 /// A tool call as the client understands it.
@@ -128,7 +128,7 @@ pub(crate) fn translate(tool: &Tool, request: &ModelRequest<'_>) -> Result<Call,
 }
 
 /// A call with the names of arguments that this tool's schema has, else the first of each.
-fn call(tool: &Offered, arguments: Vec<(&[&str], Value)>) -> Call {
+fn call(tool: &OfferedTool, arguments: Vec<(&[&str], Value)>) -> Call {
     let mut input = Map::new();
     for (keys, value) in arguments {
         let known = keys.iter().find(|key| tool.properties.contains_key(**key));

@@ -77,12 +77,12 @@ pub(crate) fn start(env: &TestEnv, profile: &AgentProfile, prompt: &str) -> Chil
 
 impl AgentRun {
     /// Runs an agent to its end.
-    pub(crate) fn of(env: &TestEnv, profile: &AgentProfile, prompt: &str) -> Self {
-        Self::end(start(env, profile, prompt), profile)
+    pub(crate) fn run(env: &TestEnv, profile: &AgentProfile, prompt: &str) -> Self {
+        Self::wait(start(env, profile, prompt), profile)
     }
 
     /// Waits for an agent's end.
-    pub(crate) fn end(child: Child, profile: &AgentProfile) -> Self {
+    pub(crate) fn wait(child: Child, profile: &AgentProfile) -> Self {
         let output = child.wait_with_output().unwrap();
         let mut adapter = vik_agents::adapter(profile, None);
         let mut events = Vec::new();

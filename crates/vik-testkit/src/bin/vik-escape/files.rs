@@ -4,72 +4,72 @@ use std::fs::{self, OpenOptions};
 use std::os::unix::fs::{OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use crate::{Plan, tell, tell_all, text};
+use crate::{Plan, report, report_all, text};
 
 pub(crate) fn try_out(plan: &Plan) {
     let there = plan.outside.join("there");
-    tell("create", fs::write(plan.outside.join("new"), "x").map_err(text));
-    tell("overwrite", fs::write(&there, "x").map_err(text));
+    report("create", fs::write(plan.outside.join("new"), "x").map_err(text));
+    report("overwrite", fs::write(&there, "x").map_err(text));
     let append = OpenOptions::new().append(true).open(&there);
-    tell("append", append.map(drop).map_err(text));
+    report("append", append.map(drop).map_err(text));
     let truncate = OpenOptions::new()
         .read(true)
         .custom_flags(nix::libc::O_TRUNC)
         .open(&there);
-    tell(
+    report(
         "truncate at open",
-        truncate.and_then(|_| emptied(&there)).map_err(text),
+        truncate.and_then(|_| truncate_file(&there)).map_err(text),
     );
     let path = nix::unistd::truncate(&there, 0);
-    tell("truncate by path", path.map_err(text));
-    tell("remove", fs::remove_file(&there).map_err(text));
-    tell(
+    report("truncate by path", path.map_err(text));
+    report("remove", fs::remove_file(&there).map_err(text));
+    report(
         "make a folder",
         fs::create_dir(plan.outside.join("folder")).map_err(text),
     );
     for (number, secret) in plan.secrets.iter().enumerate() {
-        tell(
+        report(
             &format!("read {number}"),
             fs::read(secret).map(drop).map_err(text),
         );
         let folder = secret.parent().expect("a file is in a folder");
-        tell(
+        report(
             &format!("list {number}"),
             fs::read_dir(folder).map(drop).map_err(text),
         );
     }
     for (number, place) in plan.guarded.iter().enumerate() {
-        tell(&format!("write {number}"), plant(place).map_err(text));
+        report(&format!("write {number}"), plant(place).map_err(text));
     }
     let workdir = std::env::current_dir().unwrap_or_default();
     let another = [workdir.with_file_name("2")];
-    tell_all("look into another issue's workspace", &another, |folder| {
+    report_all("look into another issue's workspace", &another, |folder| {
         fs::read_dir(folder).map(drop)
     });
-    tell_all("read what another issue's agent made", &another, |folder| {
+    report_all("read what another issue's agent made", &another, |folder| {
         fs::read(folder.join("own")).map(drop)
     });
-    tell_all("write into another issue's workspace", &another, plant);
-    let of_vik = of_vik(plan);
-    tell_all("read what is Vik's", &of_vik, |path| {
+    report_all("write into another issue's workspace", &another, plant);
+    let of_vik = paths_of_vik(plan);
+    report_all("read what is Vik's", &of_vik, |path| {
         let read = OpenOptions::new()
             .read(true)
             .custom_flags(nix::libc::O_NONBLOCK)
             .open(path);
         read.map(drop)
     });
-    tell_all("write what is Vik's", &of_vik, |path| {
+    report_all("write what is Vik's", &of_vik, |path| {
         let write = OpenOptions::new()
             .append(true)
             .custom_flags(nix::libc::O_NONBLOCK)
             .open(path);
         write.map(drop)
     });
-    tell_all("remove what is Vik's", &of_vik, |path| fs::remove_file(path));
+    report_all("remove what is Vik's", &of_vik, |path| fs::remove_file(path));
 }
 
 /// What the daemon keeps, as the test has found it.
-pub(crate) fn of_vik(plan: &Plan) -> Vec<PathBuf> {
+pub(crate) fn paths_of_vik(plan: &Plan) -> Vec<PathBuf> {
     let list = fs::read_to_string(plan.beside.join("vik")).unwrap_or_default();
     list.lines().map(PathBuf::from).collect()
 }
@@ -83,7 +83,7 @@ fn plant(place: &Path) -> std::io::Result<()> {
     }
 }
 
-fn emptied(path: &Path) -> std::io::Result<()> {
+fn truncate_file(path: &Path) -> std::io::Result<()> {
     if fs::metadata(path)?.len() == 0 {
         Ok(())
     } else {
@@ -94,22 +94,22 @@ fn emptied(path: &Path) -> std::io::Result<()> {
 pub(crate) fn links(plan: &Plan) {
     let there = plan.outside.join("there");
     let _ = symlink(&plan.outside, "way-out");
-    tell(
+    report(
         "write through a link",
         fs::write("way-out/linked", "x").map_err(text),
     );
-    tell("link a file in", fs::hard_link(&there, "hard").map_err(text));
+    report("link a file in", fs::hard_link(&there, "hard").map_err(text));
     let _ = fs::write("own", "x");
-    tell(
+    report(
         "link a file out",
         fs::hard_link("own", plan.outside.join("hard")).map_err(text),
     );
-    tell("move a file in", fs::rename(&there, "moved").map_err(text));
-    tell(
+    report("move a file in", fs::rename(&there, "moved").map_err(text));
+    report(
         "move a file out",
         fs::rename("own", plan.outside.join("moved")).map_err(text),
     );
-    tell("put a link in place of the workspace", swap(plan).map_err(text));
+    report("put a link in place of the workspace", swap(plan).map_err(text));
     // Somebody exchanges a folder for a link while it is written through.
     let race = std::thread::spawn(|| {
         for _ in 0..2000 {
@@ -122,7 +122,7 @@ pub(crate) fn links(plan: &Plan) {
     while !race.is_finished() {
         let _ = fs::write("race/raced", "x");
     }
-    tell("race a link", came(&plan.outside.join("raced")));
+    report("race a link", was_created(&plan.outside.join("raced")));
     // The same with a name that is now a file of its own, now one from outside.
     let target = there.clone();
     let race = std::thread::spawn(move || {
@@ -142,7 +142,7 @@ pub(crate) fn links(plan: &Plan) {
     } else {
         Ok(())
     };
-    tell("race a hard link", raced);
+    report("race a hard link", raced);
 }
 
 /// Puts a link to the outside in place of the workspace.
@@ -151,7 +151,7 @@ pub(crate) fn swap(plan: &Plan) -> std::io::Result<()> {
     fs::rename(&workdir, workdir.with_extension("aside")).and_then(|()| symlink(&plan.outside, &workdir))
 }
 
-fn came(path: &Path) -> Result<(), String> {
+fn was_created(path: &Path) -> Result<(), String> {
     if path.exists() {
         Ok(())
     } else {

@@ -5,7 +5,7 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::{Plan, tell, text};
+use crate::{Plan, report, text};
 
 /// Who owns a pipe gets a signal when something comes, of the kind that the pipe was told.
 const BY_A_PIPE: &str = r#"perl -MFcntl -e '
@@ -64,13 +64,13 @@ pub(crate) fn try_out(plan: &Plan) {
             Ok(done) => Err(String::from_utf8_lossy(&done.stderr).trim().to_owned()),
             Err(error) => Err(text(error)),
         };
-        tell(name, tried);
+        report(name, tried);
     }
     let memory = File::options().read(true).open("/dev/mem");
-    tell("memory of the machine", memory.map(drop).map_err(text));
+    report("memory of the machine", memory.map(drop).map_err(text));
     // What is kept on it can be read there without asking for a file.
     let disk = disk().ok_or_else(|| "this machine has none".to_owned());
-    tell(
+    report(
         "read a disk",
         disk.and_then(|disk| File::open(disk).map(drop).map_err(text)),
     );
@@ -84,7 +84,7 @@ pub(crate) fn try_out(plan: &Plan) {
             .read(!write)
             .write(write)
             .custom_flags(nix::libc::O_NOCTTY | nix::libc::O_NONBLOCK);
-        tell(name, options.open(&terminal).map(drop).map_err(text));
+        report(name, options.open(&terminal).map(drop).map_err(text));
     }
     let _ = fs::set_permissions("own", fs::Permissions::from_mode(0o600));
 }

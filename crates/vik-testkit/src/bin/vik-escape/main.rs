@@ -12,8 +12,8 @@
 mod files;
 mod git;
 mod kernel;
-mod left;
 mod network;
+mod orphan;
 mod processes;
 mod proxy;
 mod vik;
@@ -76,13 +76,13 @@ struct Services {
     udp: SocketAddr,
 }
 
-type Try = Result<(), String>;
+type Attempt = Result<(), String>;
 
 fn main() {
     let plan = std::env::var_os("ESCAPE_PLAN").expect("ESCAPE_PLAN names a file");
     let plan: Plan = serde_json::from_slice(&fs::read(plan).expect("the plan")).expect("a plan");
-    if std::env::args().nth(1).as_deref() == Some(left::STAY) {
-        return left::stay(&plan);
+    if std::env::args().nth(1).as_deref() == Some(orphan::STAY) {
+        return orphan::stay(&plan);
     }
     let _ = std::io::stdin().read_to_end(&mut Vec::new());
     files::try_out(&plan);
@@ -92,7 +92,7 @@ fn main() {
     network::try_out(&plan);
     kernel::try_out(&plan);
     vik::try_out(&plan);
-    left::leave();
+    orphan::leave();
     let _ = std::io::stdout().flush();
 }
 
@@ -107,7 +107,7 @@ impl Plan {
     }
 }
 
-fn tell(name: &str, tried: Try) {
+fn report(name: &str, tried: Attempt) {
     match tried {
         Ok(()) => println!("escaped {name}"),
         Err(why) => println!("stopped {name}: {}", why.replace('\n', " ")),
@@ -115,7 +115,7 @@ fn tell(name: &str, tried: Try) {
 }
 
 /// Tells of the same try at many places at once: each that came through is noted.
-fn tell_all<'a>(
+fn report_all<'a>(
     name: &str,
     places: impl IntoIterator<Item = &'a PathBuf>,
     attempt: impl Fn(&Path) -> std::io::Result<()>,
@@ -130,7 +130,7 @@ fn tell_all<'a>(
             Err(why) => last = text(why),
         }
     }
-    tell(name, if out { Ok(()) } else { Err(last) });
+    report(name, if out { Ok(()) } else { Err(last) });
 }
 
 fn text(error: impl std::fmt::Display) -> String {

@@ -10,7 +10,7 @@ use nix::sys::socket::{
     AddressFamily, MsgFlags, SockFlag, SockType, UnixAddr, connect, send, socket, socketpair,
 };
 
-use crate::{Allowed, Plan, Services, Try, files, proxy, tell, tell_all, text};
+use crate::{Allowed, Attempt, Plan, Services, files, proxy, report, report_all, text};
 
 const WAIT: Duration = Duration::from_secs(2);
 
@@ -20,22 +20,22 @@ const QUESTION: &[u8] =
 
 pub(crate) fn try_out(plan: &Plan) {
     for (number, path) in plan.sockets.iter().enumerate() {
-        tell(
+        report(
             &format!("connect to socket {number}"),
             UnixStream::connect(path).map(drop).map_err(text),
         );
     }
-    tell_all("connect to what is Vik's", &files::of_vik(plan), |path| {
+    report_all("connect to what is Vik's", &files::paths_of_vik(plan), |path| {
         UnixStream::connect(path).map(drop)
     });
-    tell(
+    report(
         "datagrams of the machine",
         UnixDatagram::unbound().map(drop).map_err(text),
     );
     for kind in [SockType::Datagram, SockType::Raw, SockType::Rdm] {
         for flags in [SockFlag::empty(), SockFlag::SOCK_CLOEXEC] {
             let name = format!("send a datagram by a pair of type {kind:?} {flags:?}");
-            tell(&name, by_a_pair(&plan.datagrams, kind, flags));
+            report(&name, send_over_pair(&plan.datagrams, kind, flags));
         }
     }
     for (name, family, kind) in [
@@ -58,7 +58,7 @@ pub(crate) fn try_out(plan: &Plan) {
             SockType::SeqPacket,
         ),
     ] {
-        tell(
+        report(
             name,
             socket(family, kind, SockFlag::empty(), None)
                 .map(drop)
@@ -70,11 +70,11 @@ pub(crate) fn try_out(plan: &Plan) {
         Allowed::Off(services) => {
             reach(services);
             let udp = UdpSocket::bind("127.0.0.1:0").map(drop);
-            tell("UDP", udp.map_err(text));
+            report("UDP", udp.map_err(text));
             let udp = UdpSocket::bind("[::1]:0").map(drop);
-            tell("UDP of version 6", udp.map_err(text));
+            report("UDP of version 6", udp.map_err(text));
             let listener = TcpListener::bind("127.0.0.1:0").map(drop);
-            tell("a listener", listener.map_err(text));
+            report("a listener", listener.map_err(text));
         }
         Allowed::Hosts {
             open,
@@ -88,7 +88,7 @@ pub(crate) fn try_out(plan: &Plan) {
 }
 
 /// Connects one end of a pair again, to a socket of the machine.
-fn by_a_pair(to: &Path, kind: SockType, flags: SockFlag) -> Try {
+fn send_over_pair(to: &Path, kind: SockType, flags: SockFlag) -> Attempt {
     let (end, _other) = socketpair(AddressFamily::Unix, kind, None, flags).map_err(text)?;
     let to = UnixAddr::new(to).map_err(text)?;
     connect(end.as_raw_fd(), &to).map_err(text)?;
@@ -101,17 +101,17 @@ fn by_a_pair(to: &Path, kind: SockType, flags: SockFlag) -> Try {
 fn reach(services: &Services) {
     let to = SocketAddr::from(([127, 0, 0, 1], services.tcp));
     let tcp = TcpStream::connect_timeout(&to, WAIT).map(drop);
-    tell("TCP", tcp.map_err(text));
-    tell("an answer over UDP", answered(services.udp, b"x"));
-    tell("DNS over UDP", answered(services.udp, QUESTION));
+    report("TCP", tcp.map_err(text));
+    report("an answer over UDP", exchange(services.udp, b"x"));
+    report("DNS over UDP", exchange(services.udp, QUESTION));
     let resolver = SocketAddr::from(([127, 0, 0, 53], 53));
-    tell("DNS of the machine", answered(resolver, QUESTION));
+    report("DNS of the machine", exchange(resolver, QUESTION));
     let tcp = TcpStream::connect_timeout(&resolver, WAIT).map(drop);
-    tell("DNS of the machine over TCP", tcp.map_err(text));
+    report("DNS of the machine over TCP", tcp.map_err(text));
     for resolver in resolvers().filter(IpAddr::is_loopback) {
-        tell(
+        report(
             &format!("DNS of {resolver}"),
-            answered(SocketAddr::new(resolver, 53), QUESTION),
+            exchange(SocketAddr::new(resolver, 53), QUESTION),
         );
     }
 }
@@ -121,15 +121,15 @@ fn resolvers() -> impl Iterator<Item = IpAddr> {
     let text = std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
     let lines: Vec<String> = text.lines().map(str::to_owned).collect();
     lines.into_iter().filter_map(|line| {
-        let mut words = line.split_whitespace();
-        (words.next() == Some("nameserver")).then(|| words.next()?.parse().ok())?
+        let mut fields = line.split_whitespace();
+        (fields.next() == Some("nameserver")).then(|| fields.next()?.parse().ok())?
     })
 }
 
 /// Whether a datagram is answered: that it can be sent says nothing.
-fn answered(to: SocketAddr, words: &[u8]) -> Try {
+fn exchange(to: SocketAddr, payload: &[u8]) -> Attempt {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map_err(text)?;
     socket.set_read_timeout(Some(WAIT / 4)).map_err(text)?;
-    socket.send_to(words, to).map_err(text)?;
+    socket.send_to(payload, to).map_err(text)?;
     socket.recv(&mut [0; 512]).map(drop).map_err(text)
 }

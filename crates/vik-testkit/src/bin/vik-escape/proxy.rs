@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use crate::{Try, tell, text};
+use crate::{Attempt, report, text};
 
 /// Where the sandbox has it.
 const PROXY: (&str, u16) = ("127.0.0.1", 3128);
@@ -37,9 +37,9 @@ pub(crate) fn try_out(open: u16, named: u16, shut: u16) {
         "[::]",
     ] {
         let tunnel = format!("CONNECT {host}:{shut} HTTP/1.1\r\nHost: {host}\r\n\r\nGET / HTTP/1.1\r\n\r\n");
-        tell(&format!("tunnel to {host}"), reached(&tunnel));
+        report(&format!("tunnel to {host}"), reached(&tunnel));
         let get = format!("GET http://{host}:{shut}/ HTTP/1.1\r\nHost: {host}\r\n\r\n");
-        tell(&format!("ask for {host}"), reached(&get));
+        report(&format!("ask for {host}"), reached(&get));
     }
     for (name, request) in [
         (
@@ -114,12 +114,12 @@ pub(crate) fn try_out(open: u16, named: u16, shut: u16) {
             format!("CONNECT 127.0.0.1:{named} HTTP/1.1\r\n\r\nGET / HTTP/1.1\r\n\r\n"),
         ),
     ] {
-        tell(name, reached(&request));
+        report(name, reached(&request));
     }
 }
 
 /// Whether an answer comes from where nobody may go.
-fn reached(request: &str) -> Try {
+fn reached(request: &str) -> Attempt {
     let answer = ask(request);
     if ["\r\n\r\nshut", "\r\n\r\nnamed"]
         .iter()

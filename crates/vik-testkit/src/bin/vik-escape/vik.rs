@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::{Plan, tell, text};
+use crate::{Plan, report, text};
 
 pub(crate) fn try_out(plan: &Plan) {
     let id = std::env::var("VIK_ISSUE_ID").unwrap_or_default();
@@ -16,6 +16,6 @@ pub(crate) fn try_out(plan: &Plan) {
             Ok(done) => Err(String::from_utf8_lossy(&done.stderr).trim().to_owned()),
             Err(error) => Err(text(error)),
         };
-        tell(&format!("vik {verb}"), tried);
+        report(&format!("vik {verb}"), tried);
     }
 }

@@ -28,38 +28,41 @@ pub(crate) struct Options {
 impl Options {
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let mut options = Self::default();
-        for word in text.split(',').filter(|word| !word.is_empty() && *word != "-") {
-            match word.split_once('=').unwrap_or((word, "")) {
+        for option in text
+            .split(',')
+            .filter(|option| !option.is_empty() && *option != "-")
+        {
+            match option.split_once('=').unwrap_or((option, "")) {
                 ("setsid", "") => options.setsid = true,
                 ("double", "") => options.double = true,
                 ("clearenv", "") => options.clear_env = true,
                 ("hold-stdout", "") => options.hold_stdout = true,
                 ("cwd", path) => options.chdir = Some(path.to_owned()),
                 ("pid", path) => options.pid_file = Some(path.to_owned()),
-                _ => return Err(format!("unknown option of a child: {word}")),
+                _ => return Err(format!("unknown option of a child: {option}")),
             }
         }
         Ok(options)
     }
 
     fn text(&self) -> String {
-        let mut words = Vec::new();
-        for (set, word) in [
+        let mut options = Vec::new();
+        for (set, option) in [
             (self.setsid, "setsid"),
             (self.double, "double"),
             (self.clear_env, "clearenv"),
             (self.hold_stdout, "hold-stdout"),
         ] {
             if set {
-                words.push(word.to_owned());
+                options.push(option.to_owned());
             }
         }
-        words.extend(self.chdir.iter().map(|path| format!("cwd={path}")));
-        words.extend(self.pid_file.iter().map(|path| format!("pid={path}")));
-        if words.is_empty() {
+        options.extend(self.chdir.iter().map(|path| format!("cwd={path}")));
+        options.extend(self.pid_file.iter().map(|path| format!("pid={path}")));
+        if options.is_empty() {
             "-".to_owned()
         } else {
-            words.join(",")
+            options.join(",")
         }
     }
 

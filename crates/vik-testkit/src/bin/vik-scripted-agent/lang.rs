@@ -6,7 +6,7 @@ pub(crate) struct Step {
     /// The first word.
     pub(crate) name: String,
     /// Everything after it, trimmed, quotes still in place.
-    pub(crate) rest: String,
+    pub(crate) args_text: String,
 }
 
 /// Cuts a script into steps at newlines and `;`, except inside quotes or after a backslash.
@@ -17,7 +17,7 @@ pub(crate) fn parse(script: &str) -> Result<Vec<Step>, String> {
     let mut steps = Vec::new();
     let mut current = String::new();
     let mut quote: Option<char> = None;
-    let mut at_word_start = true;
+    let mut at_token_start = true;
     let mut chars = script.chars().peekable();
     while let Some(c) = chars.next() {
         match (quote, c) {
@@ -29,7 +29,7 @@ pub(crate) fn parse(script: &str) -> Result<Vec<Step>, String> {
             (None, '\n' | ';') => {
                 push(&mut steps, &current);
                 current.clear();
-                at_word_start = true;
+                at_token_start = true;
                 continue;
             }
             (_, '\\') => match (quote, chars.next()) {
@@ -45,7 +45,7 @@ pub(crate) fn parse(script: &str) -> Result<Vec<Step>, String> {
                 quote = Some('"');
                 current.push(c);
             }
-            (None, '\'') if at_word_start => {
+            (None, '\'') if at_token_start => {
                 quote = Some('\'');
                 current.push(c);
             }
@@ -55,7 +55,7 @@ pub(crate) fn parse(script: &str) -> Result<Vec<Step>, String> {
             }
             _ => current.push(c),
         }
-        at_word_start = quote.is_none() && c.is_whitespace();
+        at_token_start = quote.is_none() && c.is_whitespace();
     }
     if quote.is_some() {
         return Err(format!(
@@ -73,57 +73,57 @@ fn push(steps: &mut Vec<Step>, text: &str) {
     if text.is_empty() {
         return;
     }
-    let (name, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
+    let (name, remaining) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
     steps.push(Step {
         name: name.to_owned(),
-        rest: rest.trim().to_owned(),
+        args_text: remaining.trim().to_owned(),
     });
 }
 
 impl Step {
     /// The arguments as words. `"…"` knows `\n \t \" \\`, `'…'` knows only `\'`.
-    pub(crate) fn words(&self) -> Vec<String> {
-        let mut words = Vec::new();
-        let mut rest = self.rest.as_str();
-        while let Some((word, tail)) = next_word(rest) {
-            words.push(word);
-            rest = tail;
+    pub(crate) fn args(&self) -> Vec<String> {
+        let mut args = Vec::new();
+        let mut remaining = self.args_text.as_str();
+        while let Some((token, tail)) = next_token(remaining) {
+            args.push(token);
+            remaining = tail;
         }
-        words
+        args
     }
 
     /// The arguments as one text: without its quotes where it is one quoted string, else as it stands.
     pub(crate) fn text(&self) -> String {
-        text_of(&self.rest)
+        text_of(&self.args_text)
     }
 
     /// The first `count` words, and what comes after them as one text.
     pub(crate) fn split(&self, count: usize) -> (Vec<String>, String) {
-        let mut words = Vec::new();
-        let mut rest = self.rest.as_str();
-        while words.len() < count {
-            let Some((word, tail)) = next_word(rest) else {
+        let mut args = Vec::new();
+        let mut remaining = self.args_text.as_str();
+        while args.len() < count {
+            let Some((token, tail)) = next_token(remaining) else {
                 break;
             };
-            words.push(word);
-            rest = tail;
+            args.push(token);
+            remaining = tail;
         }
-        (words, text_of(rest))
+        (args, text_of(remaining))
     }
 }
 
-fn text_of(rest: &str) -> String {
-    let rest = rest.trim();
-    if rest.starts_with(['"', '\''])
-        && let Some((word, tail)) = next_word(rest)
+fn text_of(remaining: &str) -> String {
+    let remaining = remaining.trim();
+    if remaining.starts_with(['"', '\''])
+        && let Some((token, tail)) = next_token(remaining)
         && tail.trim().is_empty()
     {
-        return word;
+        return token;
     }
-    rest.to_owned()
+    remaining.to_owned()
 }
 
-fn next_word(text: &str) -> Option<(String, &str)> {
+fn next_token(text: &str) -> Option<(String, &str)> {
     let text = text.trim_start();
     let mut chars = text.char_indices();
     let (_, first) = chars.next()?;
@@ -131,24 +131,24 @@ fn next_word(text: &str) -> Option<(String, &str)> {
         let end = text.find(char::is_whitespace).unwrap_or(text.len());
         return Some((text[..end].to_owned(), &text[end..]));
     }
-    let mut word = String::new();
+    let mut token = String::new();
     while let Some((at, c)) = chars.next() {
         match c {
             '\\' => match chars.next() {
-                Some((_, 'n')) if first == '"' => word.push('\n'),
-                Some((_, 't')) if first == '"' => word.push('\t'),
-                Some((_, next)) if next == first || (next == '\\' && first == '"') => word.push(next),
+                Some((_, 'n')) if first == '"' => token.push('\n'),
+                Some((_, 't')) if first == '"' => token.push('\t'),
+                Some((_, next)) if next == first || (next == '\\' && first == '"') => token.push(next),
                 Some((_, next)) => {
-                    word.push('\\');
-                    word.push(next);
+                    token.push('\\');
+                    token.push(next);
                 }
-                None => word.push('\\'),
+                None => token.push('\\'),
             },
-            c if c == first => return Some((word, &text[at + 1..])),
-            c => word.push(c),
+            c if c == first => return Some((token, &text[at + 1..])),
+            c => token.push(c),
         }
     }
-    Some((word, ""))
+    Some((token, ""))
 }
 
 #[cfg(test)]
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_end_at_newlines_and_semicolons_outside_of_quotes() {
+    fn parse_ends_steps_at_unquoted_newlines_and_semicolons() {
         let steps = names_and_texts(
             "line a b; # a comment; still\nrun 'echo 1; echo 2' ;line {\"a\":\"b;c\"}\nline it's 1\\;2",
         );
@@ -178,9 +178,9 @@ mod tests {
     }
 
     #[test]
-    fn words_undo_their_quotes() {
+    fn args_are_unquoted() {
         let step = &parse(r#"write "a b" "x\n\"y\"" 'c \'d' e"#).unwrap()[0];
-        assert_eq!(step.words(), ["a b", "x\n\"y\"", "c 'd", "e"]);
+        assert_eq!(step.args(), ["a b", "x\n\"y\"", "c 'd", "e"]);
         assert_eq!(
             step.split(2),
             (
@@ -191,15 +191,15 @@ mod tests {
     }
 
     #[test]
-    fn nested_scripts_survive_one_quoting() {
+    fn split_keeps_nested_scripts() {
         let step = &parse(r#"spawn setsid "ignore INT; line \"a;b\"; hang""#).unwrap()[0];
-        let (words, script) = step.split(1);
-        assert_eq!(words, ["setsid"]);
+        let (args, script) = step.split(1);
+        assert_eq!(args, ["setsid"]);
         assert_eq!(parse(&script).unwrap().len(), 3);
     }
 
     #[test]
-    fn an_open_quote_is_an_error() {
+    fn parse_refuses_an_open_quote() {
         assert!(parse("line \"abc").unwrap_err().contains("not closed"));
     }
 }

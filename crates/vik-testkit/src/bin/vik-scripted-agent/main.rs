@@ -4,7 +4,7 @@
 //! (stdin, else an argument). Each is a path or the script itself. With none of them it is a good session. All other
 //! arguments are taken and ignored. The language is described in the README of this crate.
 
-mod asking;
+mod approval;
 mod child;
 mod lang;
 mod provider;
@@ -46,8 +46,8 @@ fn main() -> ExitCode {
         .or_else(|| value_after(&argv, "--script").map(str::to_owned));
     let given = given.map(|script| load(&script));
     let mut prompt = None;
-    if asking::is_wanted(&argv) {
-        prompt = asking::prompt();
+    if approval::is_wanted(&argv) {
+        prompt = approval::prompt();
     } else if given
         .as_ref()
         .is_none_or(|script| !script.contains("never-read-stdin"))

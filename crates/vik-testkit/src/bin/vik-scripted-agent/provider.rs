@@ -41,7 +41,7 @@ pub(crate) struct Session {
 }
 
 /// One thing that happens in a session.
-pub(crate) enum Said<'a> {
+pub(crate) enum AgentEvent<'a> {
     Start,
     Message(&'a str),
     Reasoning(&'a str),
@@ -83,42 +83,42 @@ pub(crate) enum Said<'a> {
 
 impl Session {
     /// The lines for one thing, each without its newline.
-    pub(crate) fn lines(&mut self, provider: Provider, said: &Said<'_>) -> Vec<String> {
+    pub(crate) fn lines(&mut self, provider: Provider, event: &AgentEvent<'_>) -> Vec<String> {
         self.items += 1;
         match provider {
-            Provider::Codex => self.codex(said).iter().map(Value::to_string).collect(),
-            Provider::Claude => self.claude(said).iter().map(Value::to_string).collect(),
-            Provider::Vex => self.vex(said).iter().map(Value::to_string).collect(),
-            Provider::Text => text(said),
+            Provider::Codex => self.codex(event).iter().map(Value::to_string).collect(),
+            Provider::Claude => self.claude(event).iter().map(Value::to_string).collect(),
+            Provider::Vex => self.vex(event).iter().map(Value::to_string).collect(),
+            Provider::Text => text(event),
         }
     }
 
-    fn codex(&self, said: &Said<'_>) -> Vec<Value> {
+    fn codex(&self, event: &AgentEvent<'_>) -> Vec<Value> {
         let item = |phase: &str, item: Value| json!({"type": format!("item.{phase}"), "item": item});
         let id = format!("item_{}", self.items);
-        match *said {
-            Said::Start => {
+        match *event {
+            AgentEvent::Start => {
                 vec![
                     json!({"type": "thread.started", "thread_id": self.id}),
                     json!({"type": "turn.started"}),
                 ]
             }
-            Said::Message(text) => {
+            AgentEvent::Message(text) => {
                 vec![item(
                     "completed",
                     json!({"id": id, "type": "agent_message", "text": text}),
                 )]
             }
-            Said::Reasoning(text) => vec![item(
+            AgentEvent::Reasoning(text) => vec![item(
                 "completed",
                 json!({"id": id, "type": "reasoning", "text": text}),
             )],
-            Said::Tool { id, command } => vec![item(
+            AgentEvent::Tool { id, command } => vec![item(
                 "started",
                 json!({"id": id, "type": "command_execution", "command": shell(command), "aggregated_output": "",
                     "exit_code": null, "status": "in_progress"}),
             )],
-            Said::ToolEnd {
+            AgentEvent::ToolEnd {
                 id,
                 command,
                 exit_code,
@@ -128,7 +128,7 @@ impl Session {
                 json!({"id": id, "type": "command_execution", "command": shell(command), "aggregated_output": output,
                     "exit_code": exit_code, "status": if exit_code == 0 { "completed" } else { "failed" }}),
             )],
-            Said::File { path, change } => ["in_progress", "completed"]
+            AgentEvent::File { path, change } => ["in_progress", "completed"]
                 .iter()
                 .zip(["started", "completed"])
                 .map(|(status, phase)| {
@@ -139,12 +139,12 @@ impl Session {
                     )
                 })
                 .collect(),
-            Said::Retry { message, .. } => {
+            AgentEvent::Retry { message, .. } => {
                 vec![json!({"type": "error", "message": format!("Reconnecting... 1/5 ({message})")})]
             }
             // Codex tells nothing of rate limits in this mode.
-            Said::RateLimit { .. } => Vec::new(),
-            Said::Done { text } => {
+            AgentEvent::RateLimit { .. } => Vec::new(),
+            AgentEvent::Done { text } => {
                 let mut lines = Vec::new();
                 if !text.is_empty() {
                     lines.push(item(
@@ -159,16 +159,16 @@ impl Session {
                 );
                 lines
             }
-            Said::Failed { message, .. } => vec![
+            AgentEvent::Failed { message, .. } => vec![
                 json!({"type": "error", "message": message}),
                 json!({"type": "turn.failed", "error": {"message": message}}),
             ],
             // Codex says nothing when it is interrupted.
-            Said::Stopped { .. } => Vec::new(),
+            AgentEvent::Stopped { .. } => Vec::new(),
         }
     }
 
-    fn claude(&self, said: &Said<'_>) -> Vec<Value> {
+    fn claude(&self, event: &AgentEvent<'_>) -> Vec<Value> {
         let message = format!("msg_{:024}", self.items);
         let assistant = |content: Value| {
             json!({"type": "assistant", "message": {"id": message, "type": "message", "role": "assistant",
@@ -177,25 +177,25 @@ impl Session {
                     "output_tokens": 1, "service_tier": "standard"}},
                 "parent_tool_use_id": null, "session_id": self.id, "uuid": self.uuid(1)})
         };
-        match *said {
-            Said::Start => vec![
+        match *event {
+            AgentEvent::Start => vec![
                 json!({"type": "system", "subtype": "init", "cwd": self.cwd, "session_id": self.id,
                 "tools": ["Bash", "Edit", "Read", "Write"], "mcp_servers": [], "model": self.model,
                 "permissionMode": "bypassPermissions", "slash_commands": [], "apiKeySource": "ANTHROPIC_API_KEY",
                 "claude_code_version": "2.1.330", "agents": [], "skills": [], "plugins": [], "uuid": self.uuid(0)}),
             ],
-            Said::Message(text) => vec![assistant(json!({"type": "text", "text": text}))],
-            Said::Reasoning(text) => {
+            AgentEvent::Message(text) => vec![assistant(json!({"type": "text", "text": text}))],
+            AgentEvent::Reasoning(text) => {
                 vec![assistant(
                     json!({"type": "thinking", "thinking": text, "signature": "c2ln"}),
                 )]
             }
-            Said::Tool { id, command } => {
+            AgentEvent::Tool { id, command } => {
                 vec![assistant(
                     json!({"type": "tool_use", "id": id, "name": "Bash", "input": {"command": command}}),
                 )]
             }
-            Said::ToolEnd {
+            AgentEvent::ToolEnd {
                 id,
                 exit_code,
                 output,
@@ -212,7 +212,7 @@ impl Session {
                     "is_error": failed}),
                 )]
             }
-            Said::File { path, .. } => {
+            AgentEvent::File { path, .. } => {
                 let id = format!("toolu_{}", self.items);
                 let input = json!({"file_path": path, "content": ""});
                 vec![
@@ -220,15 +220,15 @@ impl Session {
                     self.user(&json!({"tool_use_id": id, "type": "tool_result", "content": "File written."})),
                 ]
             }
-            Said::Retry { status, message } => {
+            AgentEvent::Retry { status, message } => {
                 vec![json!({"type": "system", "subtype": "api_retry", "attempt": 1,
                 "max_retries": 4, "retry_delay_ms": 500, "error_status": status, "error": message,
                 "session_id": self.id, "uuid": self.uuid(0)})]
             }
-            Said::RateLimit { status } => vec![json!({"type": "rate_limit_event", "rate_limit_info": {
+            AgentEvent::RateLimit { status } => vec![json!({"type": "rate_limit_event", "rate_limit_info": {
                 "status": status, "resetsAt": 1_795_400_000_u64, "rateLimitType": "five_hour", "utilization": 0.92,
                 "isUsingOverage": false}, "session_id": self.id, "uuid": self.uuid(0)})],
-            Said::Done { text } => {
+            AgentEvent::Done { text } => {
                 let mut lines = Vec::new();
                 if !text.is_empty() {
                     lines.push(assistant(json!({"type": "text", "text": text})));
@@ -236,9 +236,9 @@ impl Session {
                 lines.push(self.result("success", false, None, Some(text), None));
                 lines
             }
-            Said::Failed {
+            AgentEvent::Failed {
                 status,
-                message: words,
+                message: text,
             } => {
                 let class = match status {
                     401 | 403 => "authentication_failed",
@@ -247,7 +247,7 @@ impl Session {
                     0 | 500.. => "server_error",
                     _ => "unknown",
                 };
-                let mut line = assistant(json!({"type": "text", "text": words}));
+                let mut line = assistant(json!({"type": "text", "text": text}));
                 line["message"]["model"] = json!("<synthetic>");
                 line["error"] = json!(class);
                 vec![
@@ -256,12 +256,12 @@ impl Session {
                         "success",
                         true,
                         Some(status).filter(|s| *s != 0),
-                        Some(words),
+                        Some(text),
                         None,
                     ),
                 ]
             }
-            Said::Stopped { subtype } => {
+            AgentEvent::Stopped { subtype } => {
                 vec![self.result(
                     subtype,
                     true,
@@ -310,7 +310,7 @@ impl Session {
         line
     }
 
-    fn vex(&self, said: &Said<'_>) -> Vec<Value> {
+    fn vex(&self, event: &AgentEvent<'_>) -> Vec<Value> {
         let figures = json!({"input_tokens": self.input_tokens, "cached_input_tokens": self.cached_tokens,
             "cache_write_input_tokens": 0, "output_tokens": self.output_tokens});
         let line = |kind: &str, more: Value| {
@@ -328,21 +328,21 @@ impl Session {
                 "usage": figures, "cost_usd": self.cost_usd, "evidence": evidence}),
             )
         };
-        match *said {
-            Said::Start => vec![line(
+        match *event {
+            AgentEvent::Start => vec![line(
                 "session_start",
                 json!({"session_id": self.id, "model": self.model,
                 "version": env!("CARGO_PKG_VERSION"), "provider": "scripted", "cwd": self.cwd,
                 "permission": "workspace-write"}),
             )],
-            Said::Message(text) => vec![line("message", json!({"text": text}))],
-            Said::Reasoning(text) => vec![line("reasoning", json!({"text": text}))],
-            Said::Tool { id, command } => vec![line(
+            AgentEvent::Message(text) => vec![line("message", json!({"text": text}))],
+            AgentEvent::Reasoning(text) => vec![line("reasoning", json!({"text": text}))],
+            AgentEvent::Tool { id, command } => vec![line(
                 "tool_call",
                 json!({"call_id": id, "tool": "run_command",
                 "input": {"command": command}}),
             )],
-            Said::ToolEnd {
+            AgentEvent::ToolEnd {
                 id,
                 exit_code,
                 output,
@@ -352,7 +352,7 @@ impl Session {
                 json!({"call_id": id,
                 "is_error": exit_code != 0, "exit_code": exit_code, "output": output}),
             )],
-            Said::File { path, .. } => {
+            AgentEvent::File { path, .. } => {
                 let id = format!("call_{}", self.items);
                 vec![
                     line(
@@ -365,22 +365,22 @@ impl Session {
                     ),
                 ]
             }
-            Said::Retry { status, message } => {
+            AgentEvent::Retry { status, message } => {
                 vec![line(
                     "error",
                     json!({"message": message, "fatal": false, "http_status": status}),
                 )]
             }
             // vex has no event for it.
-            Said::RateLimit { .. } => Vec::new(),
-            Said::Done { text } => {
+            AgentEvent::RateLimit { .. } => Vec::new(),
+            AgentEvent::Done { text } => {
                 vec![
                     line("message", json!({"text": text})),
                     line("usage", figures.clone()),
                     end(true, "done", text, 0),
                 ]
             }
-            Said::Failed { status, message } => {
+            AgentEvent::Failed { status, message } => {
                 let class = match status {
                     401 | 403 => "auth",
                     429 => "rate_limit",
@@ -390,7 +390,7 @@ impl Session {
                 let error = json!({"message": message, "fatal": true, "class": class, "http_status": status});
                 vec![line("error", error), end(false, "failed", message, 1)]
             }
-            Said::Stopped { .. } => vec![end(false, "limit", "a limit was reached", 5)],
+            AgentEvent::Stopped { .. } => vec![end(false, "limit", "a limit was reached", 5)],
         }
     }
 
@@ -405,17 +405,17 @@ impl Session {
     }
 }
 
-fn text(said: &Said<'_>) -> Vec<String> {
-    match *said {
-        Said::Start | Said::RateLimit { .. } => Vec::new(),
-        Said::Message(text) | Said::Reasoning(text) => vec![text.to_owned()],
-        Said::Tool { command, .. } => vec![format!("$ {command}")],
-        Said::ToolEnd { output, .. } => output.lines().map(str::to_owned).collect(),
-        Said::File { path, change } => vec![format!("{change} {path}")],
-        Said::Retry { message, .. } => vec![format!("retrying: {message}")],
-        Said::Done { text } => vec![text.to_owned()],
-        Said::Failed { message, .. } => vec![format!("error: {message}")],
-        Said::Stopped { subtype } => vec![format!("stopped: {subtype}")],
+fn text(event: &AgentEvent<'_>) -> Vec<String> {
+    match *event {
+        AgentEvent::Start | AgentEvent::RateLimit { .. } => Vec::new(),
+        AgentEvent::Message(text) | AgentEvent::Reasoning(text) => vec![text.to_owned()],
+        AgentEvent::Tool { command, .. } => vec![format!("$ {command}")],
+        AgentEvent::ToolEnd { output, .. } => output.lines().map(str::to_owned).collect(),
+        AgentEvent::File { path, change } => vec![format!("{change} {path}")],
+        AgentEvent::Retry { message, .. } => vec![format!("retrying: {message}")],
+        AgentEvent::Done { text } => vec![text.to_owned()],
+        AgentEvent::Failed { message, .. } => vec![format!("error: {message}")],
+        AgentEvent::Stopped { subtype } => vec![format!("stopped: {subtype}")],
     }
 }
 

@@ -8,12 +8,13 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, raise};
 
-use crate::asking::{self, Answer};
+use crate::approval::{self, Answer};
 use crate::child::{self, Options};
 use crate::lang::{self, Step};
-use crate::provider::{Provider, Said, Session};
+use crate::provider::{AgentEvent, Provider, Session};
 use crate::util::{
-    Done, Stop, in_chunks, needs, number, open_fds, out, put, shell, status_and_text, two_numbers,
+    StepResult, Stop, in_chunks, missing_args, number, open_fds, out, put, shell, status_and_text,
+    two_numbers,
 };
 use crate::wait::{self, Woken};
 use crate::{exit, provider_of, value_after};
@@ -90,7 +91,7 @@ fn fresh_id() -> String {
 }
 
 impl Agent {
-    fn script(&mut self, script: &str) -> Done {
+    fn script(&mut self, script: &str) -> StepResult {
         for step in lang::parse(script)? {
             self.step(&step).map_err(|stop| match stop {
                 Stop::Fail(code, reason) => Stop::Fail(code, format!("{}: {reason}", step.name)),
@@ -100,57 +101,57 @@ impl Agent {
         Ok(())
     }
 
-    fn step(&mut self, step: &Step) -> Done {
+    fn step(&mut self, step: &Step) -> StepResult {
         // `codex.message T` says it as Codex, whatever the current provider is.
         if let Some((name, verb)) = step.name.split_once('.')
             && let Some(provider) = Provider::parse(name)
         {
             let before = std::mem::replace(&mut self.provider, provider);
-            let said = self.speak(verb, step);
+            let event = self.provider_step(verb, step);
             self.provider = before;
-            return if said? {
+            return if event? {
                 Ok(())
             } else {
                 Err(format!("unknown event {}", step.name).into())
             };
         }
-        if self.speak(&step.name, step)? || self.act(step)? || self.misbehave(step)? {
+        if self.provider_step(&step.name, step)? || self.action_step(step)? || self.fault_step(step)? {
             return Ok(());
         }
         Err(format!("unknown step {}", step.name).into())
     }
 
     /// Steps that print what a provider prints.
-    fn speak(&mut self, verb: &str, step: &Step) -> Result<bool, Stop> {
+    fn provider_step(&mut self, verb: &str, step: &Step) -> Result<bool, Stop> {
         match verb {
             "start" | "init" => {
                 let text = step.text();
                 if !text.is_empty() {
                     self.session.id = text;
                 }
-                self.say(&Said::Start)?;
+                self.emit(&AgentEvent::Start)?;
             }
-            "message" | "assistant" => self.say(&Said::Message(&step.text()))?,
-            "reasoning" | "thinking" => self.say(&Said::Reasoning(&step.text()))?,
+            "message" | "assistant" => self.emit(&AgentEvent::Message(&step.text()))?,
+            "reasoning" | "thinking" => self.emit(&AgentEvent::Reasoning(&step.text()))?,
             "tool" => {
-                let (words, command) = step.split(1);
-                let [id] = words.as_slice() else {
-                    return Err(needs("ID COMMAND"));
+                let (args, command) = step.split(1);
+                let [id] = args.as_slice() else {
+                    return Err(missing_args("ID COMMAND"));
                 };
                 self.tools.insert(id.clone(), command.clone());
-                self.say(&Said::Tool {
+                self.emit(&AgentEvent::Tool {
                     id,
                     command: &command,
                 })?;
             }
             "toolend" => {
-                let (words, output) = step.split(2);
-                let Some(id) = words.first() else {
-                    return Err(needs("ID [EXIT [OUTPUT]]"));
+                let (args, output) = step.split(2);
+                let Some(id) = args.first() else {
+                    return Err(missing_args("ID [EXIT [OUTPUT]]"));
                 };
-                let exit_code = words.get(1).map_or(Ok(0), |code| number(code))?;
+                let exit_code = args.get(1).map_or(Ok(0), |code| number(code))?;
                 let command = self.tools.remove(id).unwrap_or_default();
-                self.say(&Said::ToolEnd {
+                self.emit(&AgentEvent::ToolEnd {
                     id,
                     command: &command,
                     exit_code,
@@ -158,42 +159,42 @@ impl Agent {
                 })?;
             }
             "file" => {
-                let words = step.words();
-                let [path, more @ ..] = words.as_slice() else {
-                    return Err(needs("PATH [add|update|delete]"));
+                let args = step.args();
+                let [path, more @ ..] = args.as_slice() else {
+                    return Err(missing_args("PATH [add|update|delete]"));
                 };
-                self.say(&Said::File {
+                self.emit(&AgentEvent::File {
                     path,
                     change: more.first().map_or("add", String::as_str),
                 })?;
             }
             "retry" | "error" => {
                 let (status, message) = status_and_text(step, 500);
-                self.say(&Said::Retry {
+                self.emit(&AgentEvent::Retry {
                     status,
                     message: &message,
                 })?;
             }
-            "ratelimit" => self.say(&Said::RateLimit { status: &step.text() })?,
-            "done" => self.say(&Said::Done { text: &step.text() })?,
+            "ratelimit" => self.emit(&AgentEvent::RateLimit { status: &step.text() })?,
+            "done" => self.emit(&AgentEvent::Done { text: &step.text() })?,
             "failed" => {
                 let (status, message) = status_and_text(step, 0);
-                self.say(&Said::Failed {
+                self.emit(&AgentEvent::Failed {
                     status,
                     message: &message,
                 })?;
             }
-            "stopped" => self.say(&Said::Stopped {
+            "stopped" => self.emit(&AgentEvent::Stopped {
                 subtype: &step.text(),
             })?,
             "ok" => {
-                self.say(&Said::Start)?;
-                self.say(&Said::Done { text: &step.text() })?;
+                self.emit(&AgentEvent::Start)?;
+                self.emit(&AgentEvent::Done { text: &step.text() })?;
             }
             "fail" => {
                 let (status, message) = status_and_text(step, 500);
-                self.say(&Said::Start)?;
-                self.say(&Said::Failed {
+                self.emit(&AgentEvent::Start)?;
+                self.emit(&AgentEvent::Failed {
                     status,
                     message: &message,
                 })?;
@@ -201,12 +202,12 @@ impl Agent {
             }
             "usage" => {
                 let numbers: Vec<u64> = step
-                    .words()
+                    .args()
                     .iter()
                     .map(|word| number(word))
                     .collect::<Result<_, _>>()?;
                 let [input, output, more @ ..] = numbers.as_slice() else {
-                    return Err(needs("IN OUT [CACHED]"));
+                    return Err(missing_args("IN OUT [CACHED]"));
                 };
                 self.session.input_tokens = *input;
                 self.session.output_tokens = *output;
@@ -219,7 +220,7 @@ impl Agent {
     }
 
     /// Steps that do what agents do.
-    fn act(&mut self, step: &Step) -> Result<bool, Stop> {
+    fn action_step(&mut self, step: &Step) -> Result<bool, Stop> {
         match step.name.as_str() {
             "as" => {
                 let name = step.text();
@@ -227,14 +228,14 @@ impl Agent {
             }
             // `emit codex-ok TEXT`: a whole session of a provider in one step.
             "emit" => {
-                let (words, text) = step.split(1);
-                let what = words.first().map_or("", String::as_str);
-                let (name, verb) = what
+                let (args, text) = step.split(1);
+                let qualified = args.first().map_or("", String::as_str);
+                let (name, verb) = qualified
                     .rsplit_once('-')
-                    .ok_or_else(|| needs("PROVIDER-ok|fail [TEXT]"))?;
+                    .ok_or_else(|| missing_args("PROVIDER-ok|fail [TEXT]"))?;
                 let inner = Step {
                     name: format!("{name}.{verb}"),
-                    rest: text,
+                    args_text: text,
                 };
                 self.step(&inner)?;
             }
@@ -242,9 +243,9 @@ impl Agent {
             "partial" => out(step.text().as_bytes())?,
             "stderr" => std::io::stderr().write_all(format!("{}\n", step.text()).as_bytes())?,
             "write" | "append" => {
-                let (words, text) = step.split(1);
-                let Some(path) = words.first() else {
-                    return Err(needs("FILE TEXT"));
+                let (args, text) = step.split(1);
+                let Some(path) = args.first() else {
+                    return Err(missing_args("FILE TEXT"));
                 };
                 put(Path::new(path), text.as_bytes(), step.name == "append")?;
             }
@@ -262,11 +263,11 @@ impl Agent {
             }
             "hang" => self.wait(None)?,
             "wait-file" => {
-                let words = step.words();
-                let Some(path) = words.first() else {
-                    return Err(needs("FILE [MS]"));
+                let args = step.args();
+                let Some(path) = args.first() else {
+                    return Err(missing_args("FILE [MS]"));
                 };
-                self.wait_file(Path::new(path), words.get(1).map_or(Ok(60_000), |ms| number(ms))?)?;
+                self.wait_file(Path::new(path), args.get(1).map_or(Ok(60_000), |ms| number(ms))?)?;
             }
             "exit" => return Err(Stop::Exit(number(&step.text())?)),
             "count" => {
@@ -275,31 +276,31 @@ impl Agent {
                 self.count = std::fs::metadata(&path)?.len();
             }
             "on" => {
-                let (words, rest) = step.split(1);
-                let Some(which) = words.first() else {
-                    return Err(needs("N|N+ STEPS"));
+                let (args, script) = step.split(1);
+                let Some(which) = args.first() else {
+                    return Err(missing_args("N|N+ STEPS"));
                 };
                 let wanted: u64 = number(which.trim_end_matches('+'))?;
                 if self.count == wanted || (which.ends_with('+') && self.count > wanted) {
-                    self.script(&rest)?;
+                    self.script(&script)?;
                 }
             }
             "if-file" | "unless-file" => {
-                let (words, rest) = step.split(1);
-                let Some(path) = words.first() else {
-                    return Err(needs("FILE STEPS"));
+                let (args, script) = step.split(1);
+                let Some(path) = args.first() else {
+                    return Err(missing_args("FILE STEPS"));
                 };
                 if Path::new(path).exists() == (step.name == "if-file") {
-                    self.script(&rest)?;
+                    self.script(&script)?;
                 }
             }
             "repeat" => {
-                let (words, rest) = step.split(1);
-                let Some(times) = words.first() else {
-                    return Err(needs("N STEPS"));
+                let (args, script) = step.split(1);
+                let Some(times) = args.first() else {
+                    return Err(missing_args("N STEPS"));
                 };
                 for _ in 0..number::<u64>(times)? {
-                    self.script(&rest)?;
+                    self.script(&script)?;
                 }
             }
             "expect-prompt" => {
@@ -323,14 +324,14 @@ impl Agent {
             "pidfile" => child::write_pid(Path::new(&step.text()))?,
             // ID TOOL INPUT: asks before a call, and waits for the answer.
             "ask" => {
-                let (words, input) = step.split(2);
-                let [id, tool] = words.as_slice() else {
-                    return Err(needs("ID TOOL INPUT"));
+                let (args, input) = step.split(2);
+                let [id, tool] = args.as_slice() else {
+                    return Err(missing_args("ID TOOL INPUT"));
                 };
-                self.say(&Said::Tool { id, command: &input })?;
+                self.emit(&AgentEvent::Tool { id, command: &input })?;
                 let input = serde_json::from_str(&input).map_err(|error| Stop::from(error.to_string()))?;
-                let answer = asking::ask(id, tool, &input)?;
-                self.say(&Said::ToolEnd {
+                let answer = approval::ask(id, tool, &input)?;
+                self.emit(&AgentEvent::ToolEnd {
                     id,
                     command: tool,
                     exit_code: i32::from(!answer.allowed),
@@ -356,7 +357,7 @@ impl Agent {
     }
 
     /// Steps that do what agents should not do.
-    fn misbehave(&mut self, step: &Step) -> Result<bool, Stop> {
+    fn fault_step(&mut self, step: &Step) -> Result<bool, Stop> {
         match step.name.as_str() {
             "flood" | "stderrflood" => {
                 let (lines, bytes) = two_numbers(step, 100)?;
@@ -370,7 +371,7 @@ impl Agent {
                 let provider = self.provider;
                 let session = &mut self.session;
                 in_chunks(events, true, |chunk, number| {
-                    for line in session.lines(provider, &Said::Message(&format!("{number} {text}"))) {
+                    for line in session.lines(provider, &AgentEvent::Message(&format!("{number} {text}"))) {
                         chunk.extend_from_slice(line.as_bytes());
                         chunk.push(b'\n');
                     }
@@ -396,8 +397,8 @@ impl Agent {
                 nix::unistd::close(1).map_err(|e| Stop::Fail(exit::STEP, e.to_string()))?;
             }
             "spawn" => {
-                let (words, script) = step.split(1);
-                let options = words.first().map_or("-", String::as_str);
+                let (args, script) = step.split(1);
+                let options = args.first().map_or("-", String::as_str);
                 self.spawn(options, &script)?;
             }
             // MS [OPTIONS]: a grandchild of the supervisor that only sleeps.
@@ -406,10 +407,10 @@ impl Agent {
             "daemonise" => self.sleeper(step, "double")?,
             "clearenv" => {
                 use std::os::unix::process::CommandExt;
-                let rest = step.text();
+                let script = step.text();
                 let error = Command::new(std::env::current_exe()?)
                     .arg0(self.argv.first().map_or("agent", String::as_str))
-                    .args(["--script", &rest])
+                    .args(["--script", &script])
                     .env_clear()
                     .stdin(Stdio::null())
                     .exec();
@@ -421,9 +422,9 @@ impl Agent {
                 wait::hold(&signals)?;
             }
             "trap" => {
-                let (words, script) = step.split(1);
-                let Some(name) = words.first() else {
-                    return Err(needs("SIGNAL STEPS"));
+                let (args, script) = step.split(1);
+                let Some(name) = args.first() else {
+                    return Err(missing_args("SIGNAL STEPS"));
                 };
                 let signal = wait::signal(name)?;
                 wait::hold(&[signal])?;
@@ -443,25 +444,25 @@ impl Agent {
         Ok(true)
     }
 
-    fn say(&mut self, said: &Said<'_>) -> Done {
-        let mut text = self.session.lines(self.provider, said).join("\n");
+    fn emit(&mut self, event: &AgentEvent<'_>) -> StepResult {
+        let mut text = self.session.lines(self.provider, event).join("\n");
         if !text.is_empty() {
             text.push('\n');
         }
         out(text.as_bytes())
     }
 
-    fn spawn(&self, options: &str, script: &str) -> Done {
+    fn spawn(&self, options: &str, script: &str) -> StepResult {
         let options = Options::parse(options)?;
         let program = self.argv.first().map_or("agent", String::as_str);
         child::spawn(&options, program, script).map_err(|reason| Stop::Fail(exit::STEP, reason))
     }
 
-    fn sleeper(&self, step: &Step, kind: &str) -> Done {
-        let words = step.words();
-        let millis = words.first().map_or("600000", String::as_str);
+    fn sleeper(&self, step: &Step, kind: &str) -> StepResult {
+        let args = step.args();
+        let millis = args.first().map_or("600000", String::as_str);
         number::<u64>(millis)?;
-        let more = words
+        let more = args
             .get(1)
             .map(|options| format!(",{options}"))
             .unwrap_or_default();
@@ -469,7 +470,7 @@ impl Agent {
     }
 
     /// Runs a shell command; what it prints goes to stderr, as an agent's stdout is for events.
-    fn command(&self, command: &str, may_fail: bool) -> Done {
+    fn command(&self, command: &str, may_fail: bool) -> StepResult {
         let output = shell(command).output()?;
         std::io::stderr().write_all(&output.stdout)?;
         std::io::stderr().write_all(&output.stderr)?;
@@ -480,13 +481,13 @@ impl Agent {
     }
 
     /// Runs a shell command as a tool call, with its events.
-    fn tool_run(&mut self, command: &str) -> Done {
+    fn tool_run(&mut self, command: &str) -> StepResult {
         let id = format!("tool_{}", self.session.items);
-        self.say(&Said::Tool { id: &id, command })?;
+        self.emit(&AgentEvent::Tool { id: &id, command })?;
         let output = shell(command).output()?;
         let text = [output.stdout, output.stderr].concat();
         let exit_code = output.status.code().unwrap_or(-1);
-        self.say(&Said::ToolEnd {
+        self.emit(&AgentEvent::ToolEnd {
             id: &id,
             command,
             exit_code,
@@ -494,22 +495,22 @@ impl Agent {
         })
     }
 
-    fn wait(&mut self, deadline: Option<Instant>) -> Done {
+    fn wait(&mut self, deadline: Option<Instant>) -> StepResult {
         let trapped: Vec<Signal> = self.traps.keys().copied().collect();
         loop {
             match wait::until(deadline, &trapped)? {
                 Woken::Time => return Ok(()),
-                Woken::Signal(signal) => self.trapped(signal)?,
+                Woken::Signal(signal) => self.on_trapped(signal)?,
             }
         }
     }
 
-    fn wait_file(&mut self, path: &Path, millis: u64) -> Done {
+    fn wait_file(&mut self, path: &Path, millis: u64) -> StepResult {
         let deadline = Instant::now() + Duration::from_millis(millis);
         let trapped: Vec<Signal> = self.traps.keys().copied().collect();
         while let Some(woken) = wait::file_or_tick(path, &trapped)? {
             if let Woken::Signal(signal) = woken {
-                self.trapped(signal)?;
+                self.on_trapped(signal)?;
             }
             if Instant::now() > deadline {
                 return Err(Stop::Fail(
@@ -521,7 +522,7 @@ impl Agent {
         Ok(())
     }
 
-    fn trapped(&mut self, signal: Signal) -> Done {
+    fn on_trapped(&mut self, signal: Signal) -> StepResult {
         let script = self.traps.get(&signal).cloned().unwrap_or_default();
         self.script(&script)
     }

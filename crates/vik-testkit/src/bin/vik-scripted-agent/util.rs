@@ -26,7 +26,7 @@ impl From<std::io::Error> for Stop {
 }
 
 /// What a step gives.
-pub(crate) type Done = Result<(), Stop>;
+pub(crate) type StepResult = Result<(), Stop>;
 
 pub(crate) fn shell(command: &str) -> Command {
     let mut shell = Command::new("sh");
@@ -34,8 +34,8 @@ pub(crate) fn shell(command: &str) -> Command {
     shell
 }
 
-pub(crate) fn needs(what: &str) -> Stop {
-    Stop::Fail(exit::BAD_SCRIPT, format!("needs {what}"))
+pub(crate) fn missing_args(usage: &str) -> Stop {
+    Stop::Fail(exit::BAD_SCRIPT, format!("needs {usage}"))
 }
 
 pub(crate) fn number<T: std::str::FromStr>(text: &str) -> Result<T, Stop> {
@@ -45,24 +45,21 @@ pub(crate) fn number<T: std::str::FromStr>(text: &str) -> Result<T, Stop> {
 }
 
 pub(crate) fn two_numbers(step: &Step, second: usize) -> Result<(u64, usize), Stop> {
-    let words = step.words();
-    let first = words.first().ok_or_else(|| needs("N [BYTES]"))?;
-    Ok((
-        number(first)?,
-        words.get(1).map_or(Ok(second), |word| number(word))?,
-    ))
+    let args = step.args();
+    let first = args.first().ok_or_else(|| missing_args("N [BYTES]"))?;
+    Ok((number(first)?, args.get(1).map_or(Ok(second), |arg| number(arg))?))
 }
 
 /// An HTTP status in front of a text, where there is one.
 pub(crate) fn status_and_text(step: &Step, default: u16) -> (u16, String) {
-    let (words, text) = step.split(1);
-    match words.first().and_then(|word| word.parse().ok()) {
+    let (args, text) = step.split(1);
+    match args.first().and_then(|arg| arg.parse().ok()) {
         Some(status) => (status, text),
         None => (default, step.text()),
     }
 }
 
-pub(crate) fn out(bytes: &[u8]) -> Done {
+pub(crate) fn out(bytes: &[u8]) -> StepResult {
     let mut stdout = std::io::stdout().lock();
     stdout.write_all(bytes)?;
     stdout.flush()?;
@@ -70,7 +67,7 @@ pub(crate) fn out(bytes: &[u8]) -> Done {
 }
 
 /// Prints `count` pieces in writes of about 64 KiB.
-pub(crate) fn in_chunks(count: u64, to_stdout: bool, mut piece: impl FnMut(&mut Vec<u8>, u64)) -> Done {
+pub(crate) fn in_chunks(count: u64, to_stdout: bool, mut piece: impl FnMut(&mut Vec<u8>, u64)) -> StepResult {
     let mut chunk = Vec::with_capacity(80 * 1024);
     for number in 0..count {
         piece(&mut chunk, number);
@@ -86,7 +83,7 @@ pub(crate) fn in_chunks(count: u64, to_stdout: bool, mut piece: impl FnMut(&mut 
     Ok(())
 }
 
-pub(crate) fn put(path: &Path, bytes: &[u8], append: bool) -> Done {
+pub(crate) fn put(path: &Path, bytes: &[u8], append: bool) -> StepResult {
     if let Some(parent) = path.parent() {
         std::fs::create_dir_all(parent)?;
     }

@@ -37,11 +37,11 @@ pub(crate) fn ask(id: &str, tool: &str, input: &Value) -> Result<Answer, Stop> {
     out(format!("{request}\n").as_bytes())?;
     let line = read()?;
     let answer: Value = serde_json::from_str(&line).map_err(|error| Stop::from(error.to_string()))?;
-    let told = &answer["response"];
-    if told["request_id"] != format!("ask-{id}") {
+    let response = &answer["response"];
+    if response["request_id"] != format!("ask-{id}") {
         return Err(format!("an answer to something else: {line}").into());
     }
-    let decision = &told["response"]["hookSpecificOutput"]["permissionDecision"];
+    let decision = &response["response"]["hookSpecificOutput"]["permissionDecision"];
     Ok(Answer {
         allowed: decision != "deny",
         line,

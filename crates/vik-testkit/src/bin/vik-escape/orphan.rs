@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use vik_testkit::wait_for;
 
-use crate::{Plan, files, tell};
+use crate::{Plan, files, report};
 
 /// The argument by which this program is the one that is left behind.
 pub(crate) const STAY: &str = "stay";
@@ -41,7 +41,7 @@ pub(crate) fn stay(plan: &Plan) {
     let _ = fs::rename("left-behind.new", PID);
     let swapped = wait_for(Duration::from_secs(60), || files::swap(plan).is_ok());
     if swapped {
-        tell(
+        report(
             "swap the workspace afterwards",
             fs::write(plan.outside.join("swapped"), "x").map_err(crate::text),
         );
