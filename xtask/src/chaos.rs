@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use crate::repo::{self, Done};
+use crate::repo::{self, TaskResult};
 
 /// Where the report stands.
 const PAGE: &str = "docs/reports/chaos.md";
@@ -21,7 +21,7 @@ pub struct ChaosArgs {
     write: bool,
 }
 
-pub fn run(args: &ChaosArgs) -> Done {
+pub fn run(args: &ChaosArgs) -> TaskResult {
     let mut test = repo::cargo();
     test.args([
         "test",
@@ -38,8 +38,8 @@ pub fn run(args: &ChaosArgs) -> Done {
     if let Some(seed) = args.seed {
         test.env("VIK_CHAOS_SEED", seed.to_string());
     }
-    let said = repo::output(&mut test)?;
-    let shown: Vec<&str> = said
+    let log = repo::output(&mut test)?;
+    let shown: Vec<&str> = log
         .lines()
         .filter(|line| line.contains("blow") || line.starts_with("VIK_CHAOS") || line.ends_with("... ok"))
         .collect();

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use clap::Args;
 
-use crate::repo::{self, Done};
+use crate::repo::{self, TaskResult};
 
 /// What libFuzzer needs to see which code was reached.
 const COVERAGE: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
@@ -36,7 +36,7 @@ pub struct FuzzArgs {
 
 const MARKS: (&str, &str) = ("<!-- figures -->", "<!-- end of figures -->");
 
-pub fn run(args: &FuzzArgs) -> Done {
+pub fn run(args: &FuzzArgs) -> TaskResult {
     let fuzz = repo::root().join("fuzz");
     let target = build(&fuzz)?;
     let (mut failed, mut rows) = (Vec::new(), String::new());
@@ -67,7 +67,7 @@ pub fn run(args: &FuzzArgs) -> Done {
 }
 
 /// The names of all targets, or of those that were named.
-fn chosen(fuzz: &Path, named: &[String]) -> Done<Vec<String>> {
+fn chosen(fuzz: &Path, named: &[String]) -> TaskResult<Vec<String>> {
     let manifest = repo::read(&fuzz.join("Cargo.toml"))?;
     let bins = manifest.split("[[bin]]").skip(1);
     let all: Vec<String> = bins
@@ -83,7 +83,7 @@ fn chosen(fuzz: &Path, named: &[String]) -> Done<Vec<String>> {
 }
 
 /// Builds all targets; gives the folder of the programs.
-fn build(fuzz: &Path) -> Done<PathBuf> {
+fn build(fuzz: &Path) -> TaskResult<PathBuf> {
     let target =
         std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| repo::root().join("target"), PathBuf::from);
     let target = target.join("fuzz");
@@ -108,15 +108,15 @@ fn build(fuzz: &Path) -> Done<PathBuf> {
 }
 
 /// The machine that this runs on, as the compiler calls it.
-fn host() -> Done<String> {
-    let told = repo::output(repo::program("rustc").arg("-vV"))?;
-    let host = told.lines().find_map(|line| line.strip_prefix("host: "));
+fn host() -> TaskResult<String> {
+    let version = repo::output(repo::program("rustc").arg("-vV"))?;
+    let host = version.lines().find_map(|line| line.strip_prefix("host: "));
     host.map(str::to_owned)
         .ok_or_else(|| "`rustc -vV` names no host".to_owned())
 }
 
 /// Runs one target; gives how often, and how many edges it reached.
-fn one(fuzz: &Path, programs: &Path, name: &str, args: &FuzzArgs) -> Done<(u64, u64)> {
+fn one(fuzz: &Path, programs: &Path, name: &str, args: &FuzzArgs) -> TaskResult<(u64, u64)> {
     let corpus = fuzz.join("corpus").join(name);
     let artifacts = fuzz.join("artifacts").join(name);
     for folder in [&corpus, &artifacts] {
@@ -139,14 +139,14 @@ fn one(fuzz: &Path, programs: &Path, name: &str, args: &FuzzArgs) -> Done<(u64, 
         .stdin(Stdio::null())
         .output()
         .map_err(|error| format!("it cannot be started: {error}"))?;
-    let told = String::from_utf8_lossy(&output.stderr);
+    let log = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() {
-        let end: Vec<&str> = told.lines().rev().take(40).collect();
+        let end: Vec<&str> = log.lines().rev().take(40).collect();
         let end: Vec<&str> = end.into_iter().rev().collect();
         return Err(format!("ended with {}\n{}", output.status, end.join("\n")));
     }
     let after = |mark: &str| {
-        let figure = told.rsplit(mark).next()?.split_whitespace().next()?;
+        let figure = log.rsplit(mark).next()?.split_whitespace().next()?;
         figure.parse().ok()
     };
     match (after("stat::number_of_executed_units:"), after("cov:")) {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// What a task gives back: an error is one sentence or several lines for a person.
-pub type Done<T = ()> = Result<T, String>;
+pub type TaskResult<T = ()> = Result<T, String>;
 
 /// The root of this repository.
 pub fn root() -> &'static Path {
@@ -34,7 +34,7 @@ pub fn program(name: &str) -> Command {
 }
 
 /// Runs a command whose output goes to the terminal.
-pub fn run(command: &mut Command) -> Done {
+pub fn run(command: &mut Command) -> TaskResult {
     let status = command
         .stdin(Stdio::null())
         .status()
@@ -46,7 +46,7 @@ pub fn run(command: &mut Command) -> Done {
 }
 
 /// Runs a command and gives what it printed.
-pub fn output(command: &mut Command) -> Done<String> {
+pub fn output(command: &mut Command) -> TaskResult<String> {
     let output = command
         .stdin(Stdio::null())
         .output()
@@ -64,7 +64,7 @@ pub fn output(command: &mut Command) -> Done<String> {
 }
 
 /// Finds a program; as root on Debian it is installed where it is missing.
-pub fn installed(program: &str, package: &str) -> Done {
+pub fn installed(program: &str, package: &str) -> TaskResult {
     let there = || {
         Command::new(program)
             .arg("--version")
@@ -92,7 +92,7 @@ pub fn installed(program: &str, package: &str) -> Done {
 }
 
 /// The files of this repository that git knows, and new ones that it does not ignore; relative paths.
-pub fn files() -> Done<Vec<PathBuf>> {
+pub fn files() -> TaskResult<Vec<PathBuf>> {
     let mut git = program("git");
     git.args([
         "-c",
@@ -113,12 +113,12 @@ pub fn files() -> Done<Vec<PathBuf>> {
 }
 
 /// Reads a file, with its path in the error.
-pub fn read(path: &Path) -> Done<String> {
+pub fn read(path: &Path) -> TaskResult<String> {
     std::fs::read_to_string(path).map_err(|error| format!("cannot read {}: {error}", path.display()))
 }
 
 /// Writes a file and its folder, with its path in the error.
-pub fn write(path: &Path, text: &str) -> Done {
+pub fn write(path: &Path, text: &str) -> TaskResult {
     let folder = path.parent().unwrap_or(path);
     std::fs::create_dir_all(folder)
         .and_then(|()| std::fs::write(path, text))
@@ -134,7 +134,7 @@ pub fn target() -> PathBuf {
 }
 
 /// Builds a program of this repository for release.
-pub fn release(package: &str, program: &str) -> Done<PathBuf> {
+pub fn release(package: &str, program: &str) -> TaskResult<PathBuf> {
     run(cargo().args(["build", "--release", "--package", package, "--bin", program]))?;
     Ok(target().join("release").join(program))
 }
@@ -146,12 +146,14 @@ pub fn load() -> String {
 }
 
 /// When, and on what kind of machine.
-pub fn machine() -> Done<String> {
+pub fn machine() -> TaskResult<String> {
     let date = output(program("date").args(["-u", "+%Y-%m-%d"]))?;
     let system = output(program("uname").args(["-s", "-r", "-m"]))?;
     // The kernel's version, not who built it.
-    let words = system.split_whitespace();
-    let words: Vec<_> = words.map(|word| word.split('-').next().unwrap_or(word)).collect();
+    let fields = system.split_whitespace();
+    let fields: Vec<_> = fields
+        .map(|field| field.split('-').next().unwrap_or(field))
+        .collect();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     // The name of the processor tells nothing about where it stands.
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
@@ -162,22 +164,22 @@ pub fn machine() -> Done<String> {
     Ok(format!(
         "{}, {cores} cores ({processor}), {}, load {}",
         date.trim(),
-        words.join(" "),
+        fields.join(" "),
         load()
     ))
 }
 
 /// Replaces what stands between two marks of a page.
-pub fn put_between(path: &Path, marks: (&str, &str), text: &str) -> Done {
+pub fn put_between(path: &Path, marks: (&str, &str), text: &str) -> TaskResult {
     let page = read(path)?;
     let lacks = |mark: &str| format!("{} has no line {mark}", path.display());
-    let (before, rest) = page.split_once(marks.0).ok_or_else(|| lacks(marks.0))?;
-    let (_, after) = rest.split_once(marks.1).ok_or_else(|| lacks(marks.1))?;
+    let (before, tail) = page.split_once(marks.0).ok_or_else(|| lacks(marks.0))?;
+    let (_, after) = tail.split_once(marks.1).ok_or_else(|| lacks(marks.1))?;
     write(path, &format!("{before}{}\n{text}\n{}{after}", marks.0, marks.1))
 }
 
 fn shown(command: &Command) -> String {
-    let words = std::iter::once(command.get_program()).chain(command.get_args());
-    let words: Vec<_> = words.map(|word| word.to_string_lossy().into_owned()).collect();
-    format!("`{}`", words.join(" "))
+    let args = std::iter::once(command.get_program()).chain(command.get_args());
+    let args: Vec<_> = args.map(|arg| arg.to_string_lossy().into_owned()).collect();
+    format!("`{}`", args.join(" "))
 }

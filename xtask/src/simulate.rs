@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::process::Stdio;
 
-use crate::repo::{self, Done};
+use crate::repo::{self, TaskResult};
 
 /// Where `--report` goes.
 const REPORT: &str = "docs/reports/simulation.md";
@@ -15,7 +15,7 @@ pub struct SimulateArgs {
     options: Vec<OsString>,
 }
 
-pub fn run(args: &SimulateArgs) -> Done {
+pub fn run(args: &SimulateArgs) -> TaskResult {
     let mut simulate = repo::cargo();
     simulate
         .args(["run", "--quiet", "--release", "--package", "vik-sim", "--"])

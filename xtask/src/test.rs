@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use clap::Args;
 
-use crate::repo::{self, Done};
+use crate::repo::{self, TaskResult};
 
 /// `cargo xtask test`
 #[derive(Debug, Args)]
@@ -22,7 +22,7 @@ pub struct TestArgs {
     args: Vec<OsString>,
 }
 
-pub fn run(args: &TestArgs) -> Done {
+pub fn run(args: &TestArgs) -> TaskResult {
     let began = Instant::now();
     let missing = if args.no_agents {
         None
@@ -41,14 +41,14 @@ pub fn run(args: &TestArgs) -> Done {
     if let Err(reason) = &bubblewrap {
         eprintln!("The tests of namespaces are skipped by name: {reason}\n");
     }
-    let seen = cargo_test(&args.args, bubblewrap.is_ok())?;
-    seen.close(began, missing.as_deref())
+    let summary = cargo_test(&args.args, bubblewrap.is_ok())?;
+    summary.close(began, missing.as_deref())
 }
 
 // --- the agent CLIs
 
 /// `npm ci`, unless the lock file is the one that was installed last.
-fn install_agents() -> Done {
+fn install_agents() -> TaskResult {
     let folder = repo::root().join("tests/agents");
     let lock = repo::read(&folder.join("package-lock.json"))?;
     let modules = folder.join("node_modules");
@@ -71,7 +71,7 @@ fn install_agents() -> Done {
 }
 
 /// npm succeeds without the program where there is none for this platform.
-fn answers(modules: &Path, name: &str) -> Done {
+fn answers(modules: &Path, name: &str) -> TaskResult {
     let mut command = Command::new(modules.join(".bin").join(name));
     let version = repo::output(command.arg("--version"))?;
     eprintln!("  {name}: {}", version.trim());
@@ -79,7 +79,7 @@ fn answers(modules: &Path, name: &str) -> Done {
 }
 
 /// bubblewrap can be there where the system lets nobody make namespaces.
-fn namespaces() -> Done {
+fn namespaces() -> TaskResult {
     let space = ["--unshare-user", "--unshare-pid", "--ro-bind", "/", "/", "true"];
     repo::output(Command::new("bwrap").args(space)).map(drop)
 }
@@ -88,7 +88,7 @@ fn namespaces() -> Done {
 
 /// What was seen in the output of the tests.
 #[derive(Debug, Default)]
-struct Seen {
+struct TestSummary {
     success: bool,
     results: usize,
     passed: u64,
@@ -98,7 +98,7 @@ struct Seen {
     skipped: Vec<String>,
 }
 
-fn cargo_test(args: &[OsString], bubblewrap: bool) -> Done<Seen> {
+fn cargo_test(args: &[OsString], bubblewrap: bool) -> TaskResult<TestSummary> {
     let mut cargo = repo::cargo();
     cargo.args(["test", "--no-fail-fast"]);
     if bubblewrap {
@@ -127,22 +127,22 @@ fn cargo_test(args: &[OsString], bubblewrap: bool) -> Done<Seen> {
         .map_err(|error| format!("cannot start cargo: {error}"))?;
     let stderr = child.stderr.take();
     let from_stderr = thread::spawn(move || stderr.map(|stream| forward(stream, std::io::stderr())));
-    let mut seen = Seen::default();
+    let mut summary = TestSummary::default();
     let stdout = child
         .stdout
         .take()
         .map(|stream| forward(stream, std::io::stdout()));
     for line in stdout.into_iter().flatten() {
-        seen.line(&line);
+        summary.line(&line);
     }
     for line in from_stderr.join().ok().flatten().into_iter().flatten() {
-        seen.line(&line);
+        summary.line(&line);
     }
     let status = child
         .wait()
         .map_err(|error| format!("cannot wait for cargo: {error}"))?;
-    seen.success = status.success();
-    Ok(seen)
+    summary.success = status.success();
+    Ok(summary)
 }
 
 /// Passes a stream on line by line and keeps the lines that tell something at the end.
@@ -154,7 +154,7 @@ fn forward(stream: impl Read, mut to: impl Write) -> Vec<String> {
         // A terminal that went away ends the showing, not the tests.
         let _ = to.write_all(&line).and_then(|()| to.flush());
         let text = String::from_utf8_lossy(&line);
-        if is_telling(text.trim_end()) {
+        if is_result_line(text.trim_end()) {
             kept.push(text.trim_end().to_owned());
         }
         line.clear();
@@ -162,13 +162,13 @@ fn forward(stream: impl Read, mut to: impl Write) -> Vec<String> {
     kept
 }
 
-fn is_telling(line: &str) -> bool {
+fn is_result_line(line: &str) -> bool {
     line.starts_with("test result: ")
         || line.starts_with("skipped: ")
         || (line.starts_with("test ") && line.ends_with("FAILED"))
 }
 
-impl Seen {
+impl TestSummary {
     fn line(&mut self, line: &str) {
         if let Some(result) = line.strip_prefix("test result: ") {
             self.results += 1;
@@ -188,12 +188,12 @@ impl Seen {
     }
 
     /// Cargo counts a test that skipped itself as passed.
-    fn passed_in_earnest(&self) -> u64 {
+    fn passed_without_skipped(&self) -> u64 {
         self.passed.saturating_sub(self.skipped.len() as u64)
     }
 
     /// The closing lines.
-    fn close(mut self, began: Instant, missing: Option<&str>) -> Done {
+    fn close(mut self, began: Instant, missing: Option<&str>) -> TaskResult {
         self.skipped.sort();
         println!();
         if !self.skipped.is_empty() {
@@ -216,7 +216,7 @@ impl Seen {
         let seconds = began.elapsed().as_secs();
         println!(
             "all tests{agents}: {} passed, {} failed, {} ignored, {} skipped by name, in {} programs, {}m {:02}s",
-            self.passed_in_earnest(),
+            self.passed_without_skipped(),
             self.failed,
             self.ignored,
             self.skipped.len(),
@@ -254,31 +254,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_closing_counts_come_from_the_lines() {
+    fn summary_counts_come_from_the_lines() {
         let output = "running 3 tests\ntest a ... ok\ntest b ... FAILED\nskipped: c: codex is not installed\n\
             test result: FAILED. 1 passed; 1 failed; 2 ignored; 0 measured; 0 filtered out; finished in 0.10s\n\
             test result: ok. 4 passed; 0 failed; 0 ignored; 0 measured; 9 filtered out; finished in 0.00s\n";
         let mut shown = Vec::new();
-        let mut seen = Seen::default();
+        let mut summary = TestSummary::default();
         for line in forward(output.as_bytes(), &mut shown) {
-            seen.line(&line);
+            summary.line(&line);
         }
         assert_eq!(shown, output.as_bytes());
         assert_eq!(
-            (seen.results, seen.passed, seen.failed, seen.ignored),
+            (summary.results, summary.passed, summary.failed, summary.ignored),
             (2, 5, 1, 2)
         );
-        assert_eq!(seen.passed_in_earnest(), 4, "one of the five skipped itself");
-        assert_eq!(seen.failures, ["test b ... FAILED"]);
-        assert_eq!(seen.skipped, ["c: codex is not installed"]);
+        assert_eq!(
+            summary.passed_without_skipped(),
+            4,
+            "one of the five skipped itself"
+        );
+        assert_eq!(summary.failures, ["test b ... FAILED"]);
+        assert_eq!(summary.skipped, ["c: codex is not installed"]);
     }
 
     #[test]
-    fn nothing_run_is_not_green() {
-        let seen = Seen {
+    fn summary_without_tests_is_a_failure() {
+        let summary = TestSummary {
             success: true,
-            ..Seen::default()
+            ..TestSummary::default()
         };
-        assert!(seen.close(Instant::now(), None).is_err());
+        assert!(summary.close(Instant::now(), None).is_err());
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::repo::{self, Done};
+use crate::repo::{self, TaskResult};
 
 /// A source file longer than this is two files.
 const MAX_LINES: usize = 600;
@@ -18,7 +18,7 @@ const OTHERS: &[&str] = &[
     "fuzz/corpus/",
 ];
 
-pub fn run() -> Done {
+pub fn run() -> TaskResult {
     let mut findings = Vec::new();
     let files = repo::files()?;
     for path in files.iter().filter(|path| is_ours(path)) {
@@ -54,7 +54,7 @@ fn file(path: &Path, text: &str) -> Vec<String> {
         findings.push(format!(": {lines} lines, at most {MAX_LINES}: split it"));
     }
     for (number, line) in text.lines().enumerate() {
-        let mut found = |what: &str| findings.push(format!(":{}: {what}", number + 1));
+        let mut found = |description: &str| findings.push(format!(":{}: {description}", number + 1));
         for note in notes() {
             if leaves_note(line, &note) {
                 found("a note that something is left to do: do it, or write an issue");
@@ -105,7 +105,7 @@ fn names_folder(line: &str, folder: &str) -> bool {
 }
 
 /// Every crate says what it is: a description, and a page of documentation at its root.
-fn crates(files: &[PathBuf]) -> Done<Vec<String>> {
+fn crates(files: &[PathBuf]) -> TaskResult<Vec<String>> {
     let mut findings = Vec::new();
     for manifest in files
         .iter()
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_found_where_it_is() {
+    fn findings_name_the_line() {
         let text = format!(
             "fn a() {{}}\n// {}: more\nlet b = \"{}x\";\n",
             notes()[0],
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_a_path_or_of_a_word_is_no_finding() {
+    fn partial_matches_are_no_findings() {
         for line in [
             "../work/a",
             "{{ root }}/work/x",

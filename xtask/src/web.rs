@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use clap::{Args, ValueEnum};
 use serde_json::Value;
 
-use crate::repo::{self, Done};
+use crate::repo::{self, TaskResult};
 
 /// The version of schemathesis that is used.
 const SCHEMATHESIS: &str = "4.32.5";
@@ -42,7 +42,7 @@ enum Part {
     Metrics,
 }
 
-pub fn run(args: &WebArgs) -> Done {
+pub fn run(args: &WebArgs) -> TaskResult {
     let wanted = |part: Part| args.only.is_empty() || args.only.contains(&part);
     let pages = repo::root().join("tests/dashboard");
     if wanted(Part::Pages) || wanted(Part::Daemon) {
@@ -83,7 +83,7 @@ pub fn run(args: &WebArgs) -> Done {
     Ok(())
 }
 
-fn schemathesis(daemon: &Daemon, args: &WebArgs) -> Done {
+fn schemathesis(daemon: &Daemon, args: &WebArgs) -> TaskResult {
     let folder = repo::target().join("ci-tools/schemathesis");
     let program = folder.join("bin/schemathesis");
     let version = |program: &Path| repo::output(Command::new(program).arg("--version")).unwrap_or_default();
@@ -146,7 +146,7 @@ const ISSUES: &str = r#"[
 ]"#;
 
 impl Daemon {
-    fn start() -> Done<Self> {
+    fn start() -> TaskResult<Self> {
         repo::run(repo::cargo().args(["build", "--quiet", "-p", "vik"]))?;
         let vik = repo::target().join("debug/vik");
         let folder = tempfile::tempdir().map_err(|error| format!("cannot make a folder: {error}"))?;
@@ -195,9 +195,11 @@ impl Daemon {
     }
 
     /// The link that opens its dashboard.
-    fn link(&self) -> Done<String> {
-        let said = repo::output(Self::command(&self.vik, self.folder.path()).arg("status"))?;
-        let link = said.split_whitespace().find(|word| word.contains("/login#code="));
+    fn link(&self) -> TaskResult<String> {
+        let output = repo::output(Self::command(&self.vik, self.folder.path()).arg("status"))?;
+        let link = output
+            .split_whitespace()
+            .find(|token| token.contains("/login#code="));
         link.map(str::to_owned)
             .ok_or("`vik status` prints no link".to_owned())
     }

@@ -11,7 +11,7 @@ use clap::Args;
 use vik_testkit::server::{ModelServer, ModelServerOptions};
 use vik_testkit::{RealAgent, TestEnv};
 
-use crate::repo::{self, Done};
+use crate::repo::{self, TaskResult};
 
 /// `cargo xtask whole-run`
 #[derive(Debug, Args)]
@@ -45,7 +45,7 @@ struct Story {
     requests: usize,
 }
 
-pub fn run(args: &WholeRunArgs) -> Done {
+pub fn run(args: &WholeRunArgs) -> TaskResult {
     repo::run(repo::cargo().args(["build", "--quiet", "--package", "vik", "--bin", "vik"]))?;
     let scene = Scene::new()?;
     let story = scene.play()?;
@@ -60,7 +60,7 @@ pub fn run(args: &WholeRunArgs) -> Done {
 }
 
 impl Scene {
-    fn new() -> Done<Self> {
+    fn new() -> TaskResult<Self> {
         let own = std::env::current_exe().map_err(|error| format!("cannot find this program: {error}"))?;
         let env = TestEnv::new(own.with_file_name("vik"));
         for agent in [RealAgent::Codex, RealAgent::Claude] {
@@ -81,7 +81,7 @@ impl Scene {
         Ok(Self { env, server })
     }
 
-    fn play(&self) -> Done<Story> {
+    fn play(&self) -> TaskResult<Story> {
         let origin = self.env.work().join("origin.git");
         repo::output(
             self.env
@@ -104,7 +104,7 @@ impl Scene {
             );
             version.map(|text| format!("{name}: {}", text.trim()))
         });
-        let versions = versions.into_iter().collect::<Done<_>>()?;
+        let versions = versions.into_iter().collect::<TaskResult<_>>()?;
 
         let first = self.vik_run(0)?;
         let failures = self.server.failures();
@@ -132,13 +132,13 @@ impl Scene {
             first,
             second,
             issues: repo::output(&mut self.env.vik(["issue", "list"]))?,
-            branches: branches.collect::<Done<_>>()?,
+            branches: branches.collect::<TaskResult<_>>()?,
             log: self.log()?,
             requests,
         })
     }
 
-    fn git(&self, args: &[&str]) -> Done<String> {
+    fn git(&self, args: &[&str]) -> TaskResult<String> {
         repo::output(
             self.env
                 .command("git")
@@ -149,7 +149,7 @@ impl Scene {
     }
 
     /// `vik run --once`, with the keys that the CLIs want to see, and the toolchain of whoever runs this.
-    fn vik_run(&self, expected: i32) -> Done<Printed> {
+    fn vik_run(&self, expected: i32) -> TaskResult<Printed> {
         let mut vik = self.env.vik(["run", "--once"]);
         vik.env("OPENAI_API_KEY", "sk-scripted")
             .env("ANTHROPIC_API_KEY", "sk-scripted");
@@ -173,7 +173,7 @@ impl Scene {
     }
 
     /// The log of the implementation of the first issue.
-    fn log(&self) -> Done<String> {
+    fn log(&self) -> TaskResult<String> {
         let runs = repo::output(&mut self.env.vik(["runs", "--json", "--issue", "1"]))?;
         let runs: serde_json::Value =
             serde_json::from_str(&runs).map_err(|error| format!("vik runs: {error}"))?;

@@ -57,7 +57,7 @@ pub enum Key {
 
 /// How the values of all rounds become one.
 #[derive(Clone, Copy, Debug)]
-enum Of {
+enum Statistic {
     Median,
     P99,
     Least,
@@ -74,7 +74,7 @@ enum Target {
 
 struct Row {
     key: Key,
-    of: Of,
+    statistic: Statistic,
     label: &'static str,
     unit: &'static str,
     target: Target,
@@ -83,7 +83,7 @@ struct Row {
 const fn row(key: Key, label: &'static str, unit: &'static str, target: Target) -> Row {
     Row {
         key,
-        of: Of::Median,
+        statistic: Statistic::Median,
         label,
         unit,
         target,
@@ -99,7 +99,7 @@ const ROWS: &[Row] = &[
     ),
     Row {
         key: Key::PollToExec,
-        of: Of::P99,
+        statistic: Statistic::P99,
         label: "the same, p99",
         unit: "ms",
         target: Target::None,
@@ -118,7 +118,7 @@ const ROWS: &[Row] = &[
     ),
     Row {
         key: Key::FloodedPoll,
-        of: Of::P99,
+        statistic: Statistic::P99,
         label: "— p99",
         unit: "ms",
         target: Target::None,
@@ -137,7 +137,7 @@ const ROWS: &[Row] = &[
     ),
     Row {
         key: Key::WatchedPoll,
-        of: Of::P99,
+        statistic: Statistic::P99,
         label: "— p99",
         unit: "ms",
         target: Target::None,
@@ -150,7 +150,7 @@ const ROWS: &[Row] = &[
     ),
     Row {
         key: Key::WatchedFacts,
-        of: Of::Least,
+        statistic: Statistic::Least,
         label: "— facts in a second to the client that got least",
         unit: "",
         target: Target::None,
@@ -163,7 +163,7 @@ const ROWS: &[Row] = &[
     ),
     Row {
         key: Key::FeedShare,
-        of: Of::Least,
+        statistic: Statistic::Least,
         label: "— of them, what the client got that got least",
         unit: "%",
         target: Target::None,
@@ -177,7 +177,7 @@ const ROWS: &[Row] = &[
     ),
     Row {
         key: Key::LoopAlone,
-        of: Of::P99,
+        statistic: Statistic::P99,
         label: "— p99",
         unit: "ms",
         target: Target::None,
@@ -185,7 +185,7 @@ const ROWS: &[Row] = &[
     row(Key::LoopBeside, "— beside it, p50", "ms", Target::None),
     Row {
         key: Key::LoopBeside,
-        of: Of::P99,
+        statistic: Statistic::P99,
         label: "— p99",
         unit: "ms",
         target: Target::None,
@@ -286,7 +286,7 @@ const ROWS: &[Row] = &[
     ),
     Row {
         key: Key::Adopted,
-        of: Of::P99,
+        statistic: Statistic::P99,
         label: "— the same, p99",
         unit: "ms",
         target: Target::Below(1000.0),
@@ -354,10 +354,10 @@ impl Row {
             .clone();
         values.sort_by(f64::total_cmp);
         let last = values.len() - 1;
-        let index = match self.of {
-            Of::Median => last / 2,
-            Of::P99 => (last as f64 * 0.99).ceil() as usize,
-            Of::Least => 0,
+        let index = match self.statistic {
+            Statistic::Median => last / 2,
+            Statistic::P99 => (last as f64 * 0.99).ceil() as usize,
+            Statistic::Least => 0,
         };
         values.get(index).copied()
     }
@@ -379,7 +379,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn medians_ratios_and_targets_are_told() {
+    fn table_shows_medians_ratios_and_targets() {
         let ours = Measured::from([
             (Key::PollToExec, vec![9.0, 20.0, 10.0]),
             (Key::EventsCpu, vec![2.0]),

@@ -15,7 +15,7 @@ use clap::{Args, Subcommand};
 use self::metric::Measured;
 use self::scenarios::{Extent, Scenario};
 use self::scene::Subject;
-use crate::repo::{self, Done};
+use crate::repo::{self, TaskResult};
 
 /// The version that is measured beside ours.
 const PREDECESSOR: &str = "0.1.3";
@@ -58,7 +58,7 @@ enum Other {
     Vex(vex::VexBenchArgs),
 }
 
-pub fn run(args: &BenchArgs) -> Done {
+pub fn run(args: &BenchArgs) -> TaskResult {
     if !cfg!(target_os = "linux") {
         return Err("the benchmark reads /proc: it runs on Linux only".to_owned());
     }
@@ -73,7 +73,7 @@ pub fn run(args: &BenchArgs) -> Done {
         idle: Duration::from_secs(30),
         pulled: 10_000,
         living: 1_000,
-        told: 100,
+        events_printed: 100,
     };
     let program = args.vik.clone().map_or_else(|| repo::release("vik", "vik"), Ok)?;
     let ours = Subject { name: "vik", program };
@@ -154,7 +154,7 @@ fn predecessor(given: Option<&Path>) -> Option<Subject> {
 }
 
 /// Puts a table between its marks in the page.
-fn write(marks: (&str, &str), table: &str) -> Done {
+fn write(marks: (&str, &str), table: &str) -> TaskResult {
     let path = repo::root().join(PAGE);
     repo::put_between(&path, marks, &format!("{}\n\n{table}", repo::machine()?))
 }

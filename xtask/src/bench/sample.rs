@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::repo::Done;
+use crate::repo::TaskResult;
 
 /// A clock tick of `/proc/PID/stat`; the kernel's interface fixes it on all platforms that matter here.
 const TICK: Duration = Duration::from_millis(10);
@@ -27,7 +27,7 @@ pub struct Sample {
 
 impl Sample {
     /// Looks at a process.
-    pub fn of(pid: u32) -> Done<Self> {
+    pub fn read(pid: u32) -> TaskResult<Self> {
         let read = |file: &str| {
             let path = format!("/proc/{pid}/{file}");
             std::fs::read_to_string(&path).map_err(|error| format!("cannot read {path}: {error}"))
@@ -57,7 +57,7 @@ impl Sample {
 fn kilobytes(text: &str, name: &str) -> u64 {
     let line = text.lines().find_map(|line| line.strip_prefix(name));
     let number = line
-        .and_then(|rest| rest.split_whitespace().next())
+        .and_then(|value| value.split_whitespace().next())
         .and_then(|text| text.parse::<u64>().ok());
     number.unwrap_or(0) * 1024
 }

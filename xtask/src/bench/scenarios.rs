@@ -8,7 +8,7 @@ use super::metric::{Key, Measured};
 use super::sample;
 use super::scene::{Scene, Setting, Subject};
 use super::watched;
-use crate::repo::Done;
+use crate::repo::TaskResult;
 
 /// One question to a daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -49,12 +49,12 @@ pub struct Extent {
     /// Sessions that live, are taken over and are stopped.
     pub living: usize,
     /// Events that each of those has printed.
-    pub told: usize,
+    pub events_printed: usize,
 }
 
 impl Scenario {
     /// Asks it once.
-    pub fn measure(self, subject: &Subject, helper: &Path, extent: &Extent) -> Done<Measured> {
+    pub fn measure(self, subject: &Subject, helper: &Path, extent: &Extent) -> TaskResult<Measured> {
         match self {
             Self::Latency => latency(subject, helper, extent),
             Self::Events => events(subject, helper, extent),
@@ -73,7 +73,7 @@ impl Scenario {
     }
 }
 
-fn latency(subject: &Subject, helper: &Path, extent: &Extent) -> Done<Measured> {
+fn latency(subject: &Subject, helper: &Path, extent: &Extent) -> TaskResult<Measured> {
     let setting = Setting {
         pull: "{scene}/bin/pull fresh".to_owned(),
         idle_secs: 1,
@@ -94,7 +94,7 @@ fn latency(subject: &Subject, helper: &Path, extent: &Extent) -> Done<Measured> 
     Ok(Measured::from([(Key::PollToExec, times), (Key::Claim, claims)]))
 }
 
-fn events(subject: &Subject, helper: &Path, extent: &Extent) -> Done<Measured> {
+fn events(subject: &Subject, helper: &Path, extent: &Extent) -> TaskResult<Measured> {
     let lines = tempfile::NamedTempFile::new().map_err(|error| format!("cannot make a file: {error}"))?;
     std::fs::write(lines.path(), output(extent.events))
         .map_err(|error| format!("cannot write lines: {error}"))?;
@@ -121,7 +121,7 @@ fn events(subject: &Subject, helper: &Path, extent: &Extent) -> Done<Measured> {
     ]))
 }
 
-fn crowd(subject: &Subject, helper: &Path, extent: &Extent) -> Done<Measured> {
+fn crowd(subject: &Subject, helper: &Path, extent: &Extent) -> TaskResult<Measured> {
     let setting = Setting {
         pull: "cat {scene}/issues.json".to_owned(),
         idle_secs: 5,
@@ -152,7 +152,7 @@ fn crowd(subject: &Subject, helper: &Path, extent: &Extent) -> Done<Measured> {
 }
 
 /// The three kinds of idleness at once: they hardly use the machine.
-fn idle(subject: &Subject, helper: &Path, extent: &Extent) -> Done<Measured> {
+fn idle(subject: &Subject, helper: &Path, extent: &Extent) -> TaskResult<Measured> {
     let setting = |issues: String| Setting {
         pull: "cat {scene}/issues.json".to_owned(),
         idle_secs: 5,
@@ -197,7 +197,7 @@ fn idle(subject: &Subject, helper: &Path, extent: &Extent) -> Done<Measured> {
 }
 
 /// What a pull costs: with issues that match no stage, and with as many that match while one agent has the only place.
-fn pulls(subject: &Subject, helper: &Path, extent: &Extent) -> Done<Measured> {
+fn pulls(subject: &Subject, helper: &Path, extent: &Extent) -> TaskResult<Measured> {
     let setting = |issues: String| Setting {
         pull: "cat {scene}/issues.json".to_owned(),
         idle_secs: 1,
@@ -226,9 +226,9 @@ fn pulls(subject: &Subject, helper: &Path, extent: &Extent) -> Done<Measured> {
     Ok(measured)
 }
 
-fn thousand(subject: &Subject, helper: &Path, extent: &Extent) -> Done<Measured> {
+fn thousand(subject: &Subject, helper: &Path, extent: &Extent) -> TaskResult<Measured> {
     let lines = tempfile::NamedTempFile::new().map_err(|error| format!("cannot make a file: {error}"))?;
-    std::fs::write(lines.path(), output(extent.told))
+    std::fs::write(lines.path(), output(extent.events_printed))
         .map_err(|error| format!("cannot write lines: {error}"))?;
     let setting = Setting {
         pull: "cat {scene}/issues.json".to_owned(),
@@ -244,7 +244,7 @@ fn thousand(subject: &Subject, helper: &Path, extent: &Extent) -> Done<Measured>
     sleep(Duration::from_secs(10));
     let used = scene.sample()?;
     let idle = (used.cpu - began.cpu).as_secs_f64() / 10.0;
-    let events = (extent.living * extent.told) as f64;
+    let events = (extent.living * extent.events_printed) as f64;
     let shims = scene.shims_private();
     let adopted = scene.kill_and_restart(extent.living)?;
     let after = scene.sample()?;

@@ -14,10 +14,10 @@ use tempfile::TempDir;
 
 use super::sample::{self, Sample};
 use super::scenarios::millis;
-use crate::repo::{self, Done};
+use crate::repo::{self, TaskResult};
 
 /// How often a condition is looked at.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// How long a daemon may take to end before it is killed.
 const STOP_WITHIN: Duration = Duration::from_secs(40);
 
@@ -60,13 +60,13 @@ pub struct Scene {
     program: PathBuf,
     folder: TempDir,
     daemon: Child,
-    began: Instant,
-    began_unix: Duration,
+    started: Instant,
+    started_unix: Duration,
 }
 
 impl Scene {
     /// Makes the scenario and starts the daemon.
-    pub fn start(subject: &Subject, helper: &Path, setting: &Setting) -> Done<Self> {
+    pub fn start(subject: &Subject, helper: &Path, setting: &Setting) -> TaskResult<Self> {
         // A short path: sockets have short names.
         let folder = tempfile::Builder::new()
             .prefix("vb")
@@ -99,14 +99,14 @@ impl Scene {
             program,
             folder,
             daemon,
-            began,
-            began_unix,
+            started: began,
+            started_unix: began_unix,
         })
     }
 
     /// Kills the daemon alone and starts another. Gives, for each of its sessions, how long after that the new one had
     /// taken it over.
-    pub fn kill_and_restart(&mut self, sessions: usize) -> Done<Vec<Duration>> {
+    pub fn kill_and_restart(&mut self, sessions: usize) -> TaskResult<Vec<Duration>> {
         let _ = self.daemon.kill();
         let _ = self.daemon.wait();
         let began = unix_now();
@@ -123,7 +123,7 @@ impl Scene {
                     times.len()
                 ));
             }
-            sleep(LOOK);
+            sleep(POLL_INTERVAL);
         }
     }
 
@@ -161,7 +161,7 @@ impl Scene {
     }
 
     /// `vik stop`, until nothing of it lives.
-    pub fn stop_all(mut self) -> Done<Duration> {
+    pub fn stop_all(mut self) -> TaskResult<Duration> {
         let began = Instant::now();
         let mut stop = command(self.root(), &self.program);
         stop.args(["stop", "workflow.yml", "--timeout", "120"])
@@ -181,7 +181,7 @@ impl Scene {
         let shims = self.shims();
         shims
             .into_iter()
-            .filter_map(|pid| Some(Sample::of(pid).ok()?.private))
+            .filter_map(|pid| Some(Sample::read(pid).ok()?.private))
             .collect()
     }
 
@@ -192,12 +192,12 @@ impl Scene {
 
     /// Since the daemon was started.
     pub fn elapsed(&self) -> Duration {
-        self.began.elapsed()
+        self.started.elapsed()
     }
 
     /// What the daemon uses now.
-    pub fn sample(&self) -> Done<Sample> {
-        Sample::of(self.daemon.id())
+    pub fn sample(&self) -> TaskResult<Sample> {
+        Sample::read(self.daemon.id())
     }
 
     /// How many marks of this kind there are: files `marks/*.KIND`.
@@ -220,7 +220,10 @@ impl Scene {
         let time = |path: PathBuf| {
             let issue = path.file_stem()?.to_str()?.to_owned();
             let nanos: u64 = std::fs::read_to_string(&path).ok()?.parse().ok()?;
-            Some((issue, Duration::from_nanos(nanos).saturating_sub(self.began_unix)))
+            Some((
+                issue,
+                Duration::from_nanos(nanos).saturating_sub(self.started_unix),
+            ))
         };
         let paths = entries.map(|entry| entry.path());
         paths
@@ -241,23 +244,23 @@ impl Scene {
     }
 
     /// Waits until there are so many marks of this kind.
-    pub fn wait_for(&mut self, kind: &str, count: usize, within: Duration) -> Done {
+    pub fn wait_for(&mut self, kind: &str, count: usize, within: Duration) -> TaskResult {
         let deadline = Instant::now() + within;
         while self.marks(kind) < count {
-            let gone = self.daemon.try_wait().map_err(|error| error.to_string())?;
-            if gone.is_some() || Instant::now() > deadline {
-                let what = gone.map_or_else(
+            let exited = self.daemon.try_wait().map_err(|error| error.to_string())?;
+            if exited.is_some() || Instant::now() > deadline {
+                let how = exited.map_or_else(
                     || "took too long".to_owned(),
                     |status| format!("ended with {status}"),
                 );
-                let said = std::fs::read_to_string(self.root().join("daemon.stderr")).unwrap_or_default();
-                let said: Vec<&str> = said.lines().rev().take(5).collect();
+                let stderr = std::fs::read_to_string(self.root().join("daemon.stderr")).unwrap_or_default();
+                let stderr: Vec<&str> = stderr.lines().rev().take(5).collect();
                 let have = self.marks(kind);
                 return Err(format!(
-                    "the daemon {what}: {have} of {count} marks `{kind}`; it said: {said:?}"
+                    "the daemon {how}: {have} of {count} marks `{kind}`; it said: {stderr:?}"
                 ));
             }
-            sleep(LOOK);
+            sleep(POLL_INTERVAL);
         }
         Ok(())
     }
@@ -267,7 +270,7 @@ impl Scene {
         let shims = self.shims();
         shims
             .into_iter()
-            .filter_map(|pid| Sample::of(pid).ok())
+            .filter_map(|pid| Sample::read(pid).ok())
             .map(|sample| sample.pss)
             .sum()
     }
@@ -293,7 +296,7 @@ impl Scene {
             let _ = kill(pid, Signal::SIGTERM);
             let deadline = Instant::now() + STOP_WITHIN;
             while matches!(self.daemon.try_wait(), Ok(None)) && Instant::now() < deadline {
-                sleep(LOOK);
+                sleep(POLL_INTERVAL);
             }
             let _ = self.daemon.kill();
             let _ = self.daemon.wait();
@@ -307,7 +310,7 @@ impl Scene {
             for pid in left {
                 let _ = kill(Pid::from_raw(pid.cast_signed()), Signal::SIGKILL);
             }
-            sleep(LOOK);
+            sleep(POLL_INTERVAL);
         }
     }
 }
@@ -356,7 +359,7 @@ fn command(root: &Path, program: &Path) -> Command {
 }
 
 /// Starts the daemon.
-fn run(root: &Path, program: &Path) -> Done<Child> {
+fn run(root: &Path, program: &Path) -> TaskResult<Child> {
     command(root, program)
         .args(["run", "workflow.yml"])
         .stdout(Stdio::null())
@@ -365,7 +368,7 @@ fn run(root: &Path, program: &Path) -> Done<Child> {
         .map_err(|error| format!("cannot start {}: {error}", program.display()))
 }
 
-fn log(path: &Path) -> Done<Stdio> {
+fn log(path: &Path) -> TaskResult<Stdio> {
     let file =
         std::fs::File::create(path).map_err(|error| format!("cannot make {}: {error}", path.display()))?;
     Ok(file.into())

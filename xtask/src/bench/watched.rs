@@ -15,7 +15,7 @@ use vik_testkit::HttpClient;
 use super::metric::{Key, Measured};
 use super::scenarios::{Extent, issues, millis, output};
 use super::scene::{Scene, Setting, Subject};
-use crate::repo::Done;
+use crate::repo::TaskResult;
 
 /// How many watch.
 const READERS: usize = 200;
@@ -27,13 +27,13 @@ const RATE: usize = 10_000;
 const AGENTS: usize = 10;
 
 /// How often a loop that waits for messages is sent one.
-const KNOCK: Duration = Duration::from_millis(5);
+const PROBE_INTERVAL: Duration = Duration::from_millis(5);
 
 /// How long the feed alone is measured.
-const LASTS: Duration = Duration::from_secs(10);
+const PROBE_DURATION: Duration = Duration::from_secs(10);
 
 /// From a pull to its agent, beside agents that print 10,000 events a second: unwatched, and with 200 readers.
-pub fn watched(subject: &Subject, helper: &Path, extent: &Extent) -> Done<Measured> {
+pub fn watched(subject: &Subject, helper: &Path, extent: &Extent) -> TaskResult<Measured> {
     let lines = tempfile::NamedTempFile::new().map_err(|error| format!("cannot make a file: {error}"))?;
     std::fs::write(lines.path(), output(1_000)).map_err(|error| format!("cannot write lines: {error}"))?;
     let mut measured = Measured::new();
@@ -79,7 +79,7 @@ pub fn watched(subject: &Subject, helper: &Path, extent: &Extent) -> Done<Measur
 }
 
 /// The control socket of the only daemon of a scenario.
-fn socket(root: &Path) -> Done<PathBuf> {
+fn socket(root: &Path) -> TaskResult<PathBuf> {
     let folder = root.join("state/vik/instances");
     let found = std::fs::read_dir(&folder)
         .ok()
@@ -90,14 +90,14 @@ fn socket(root: &Path) -> Done<PathBuf> {
 }
 
 /// 10,000 facts a second to 200 readers, in this process: what arrives, and how late a loop beside it gets its messages.
-pub fn feed() -> Done<Measured> {
+pub fn feed() -> TaskResult<Measured> {
     if cfg!(debug_assertions) {
         eprintln!(
             "the feed is measured in this process, a debug build: use cargo run --release -p xtask -- bench feed"
         );
     }
     let served = Served::start()?;
-    let alone = served.knock();
+    let alone = served.loop_delays();
     let (address, token) = (served.address.clone(), served.token.clone());
     let clients = Clients::connect(READERS, || {
         let mut stream = TcpStream::connect(&address).map_err(|error| format!("cannot connect: {error}"))?;
@@ -107,12 +107,12 @@ pub fn feed() -> Done<Measured> {
         std::io::Write::write_all(&mut stream, request.as_bytes()).map_err(|error| error.to_string())?;
         Ok(move |seen: &AtomicU64| {
             let mut bytes = vec![0; 256 * 1024];
-            let mut rest = Vec::new();
+            let mut unread = Vec::new();
             while let Ok(count @ 1..) = stream.read(&mut bytes) {
-                rest.extend_from_slice(&bytes[..count]);
-                let facts = rest.windows(END.len()).filter(|window| *window == END).count();
+                unread.extend_from_slice(&bytes[..count]);
+                let facts = unread.windows(END.len()).filter(|window| *window == END).count();
                 seen.fetch_add(facts as u64, Ordering::Relaxed);
-                rest.drain(..rest.len().saturating_sub(END.len() - 1));
+                unread.drain(..unread.len().saturating_sub(END.len() - 1));
             }
         })
     })?;
@@ -121,37 +121,37 @@ pub fn feed() -> Done<Measured> {
         if Instant::now() > until {
             return Err(format!("only {} readers came", served.feed.readers()));
         }
-        sleep(KNOCK);
+        sleep(PROBE_INTERVAL);
     }
-    let (feed, told) = (served.feed.clone(), Arc::new(AtomicU64::new(0)));
-    let (stop, telling) = (Arc::new(AtomicBool::new(false)), Arc::clone(&told));
+    let (feed, sent) = (served.feed.clone(), Arc::new(AtomicU64::new(0)));
+    let (stop, sender_count) = (Arc::new(AtomicBool::new(false)), Arc::clone(&sent));
     let stopped = Arc::clone(&stop);
     let began = Instant::now();
-    let teller = std::thread::spawn(move || {
+    let sender = std::thread::spawn(move || {
         while !stopped.load(Ordering::Relaxed) {
             let due = (began.elapsed().as_secs_f64() * RATE as f64) as u64;
-            for number in telling.load(Ordering::Relaxed)..due {
+            for number in sender_count.load(Ordering::Relaxed)..due {
                 feed.tell(Fact::Issue {
                     issue_id: number.to_string().as_str().into(),
                     description: "`work` starts, attempt 1".to_owned(),
                 });
             }
-            telling.store(due, Ordering::Relaxed);
+            sender_count.store(due, Ordering::Relaxed);
             sleep(Duration::from_millis(1));
         }
     });
-    let beside = served.knock();
+    let beside = served.loop_delays();
     let lasted = began.elapsed().as_secs_f64();
     stop.store(true, Ordering::Relaxed);
-    let _ = teller.join();
-    let told = told.load(Ordering::Relaxed);
+    let _ = sender.join();
+    let sent = sent.load(Ordering::Relaxed);
     let until = Instant::now() + Duration::from_secs(20);
-    while clients.least() < told && Instant::now() < until {
-        sleep(KNOCK);
+    while clients.least() < sent && Instant::now() < until {
+        sleep(PROBE_INTERVAL);
     }
     let share: Vec<f64> = clients
         .counts()
-        .map(|seen| seen as f64 * 100.0 / told as f64)
+        .map(|seen| seen as f64 * 100.0 / sent as f64)
         .collect();
     let kept = served.feed.readers();
     drop(served);
@@ -160,7 +160,7 @@ pub fn feed() -> Done<Measured> {
         eprintln!("{} of {READERS} readers were let go", READERS - kept);
     }
     Ok(Measured::from([
-        (Key::FeedRate, vec![told as f64 / lasted]),
+        (Key::FeedRate, vec![sent as f64 / lasted]),
         (Key::FeedShare, share),
         (Key::FeedKept, vec![kept as f64]),
         (Key::LoopAlone, alone),
@@ -182,23 +182,23 @@ struct Served {
 }
 
 impl Served {
-    fn start() -> Done<Self> {
-        let words = |error: &dyn std::fmt::Display| format!("cannot serve the API: {error}");
-        let folder = tempfile::tempdir().map_err(|error| words(&error))?;
+    fn start() -> TaskResult<Self> {
+        let context = |error: &dyn std::fmt::Display| format!("cannot serve the API: {error}");
+        let folder = tempfile::tempdir().map_err(|error| context(&error))?;
         let workflow = folder.path().join("workflow.yml");
-        std::fs::write(&workflow, "").map_err(|error| words(&error))?;
+        std::fs::write(&workflow, "").map_err(|error| context(&error))?;
         let root = vik_core::workflow::WorkspaceRoot::Path(folder.path().join("home").display().to_string());
-        let layout = vik::workspace::Layout::resolve(&workflow, &root).map_err(|error| words(&error))?;
-        let tcp = Tcp::bind(([127, 0, 0, 1], 0).into()).map_err(|error| words(&error))?;
+        let layout = vik::workspace::Layout::resolve(&workflow, &root).map_err(|error| context(&error))?;
+        let tcp = Tcp::bind(([127, 0, 0, 1], 0).into()).map_err(|error| context(&error))?;
         let address = tcp.address().to_string();
         let file = folder.path().join("api.token");
-        let keys = Keys::load(&file).map_err(|error| words(&error))?;
-        let token = std::fs::read_to_string(&file).map_err(|error| words(&error))?;
+        let keys = Keys::load(&file).map_err(|error| context(&error))?;
+        let token = std::fs::read_to_string(&file).map_err(|error| context(&error))?;
         let (asks, receiver) = tokio::sync::mpsc::channel(1);
         let feed = Feed::default();
         let server = HttpServer::start(Setup {
             layout,
-            supervisor: vik_proc::Supervisor::this_program().map_err(|error| words(&error))?,
+            supervisor: vik_proc::Supervisor::this_program().map_err(|error| context(&error))?,
             asks,
             feed: feed.clone(),
             metrics: Metrics::default(),
@@ -206,7 +206,7 @@ impl Served {
             identify: Arc::new(|_, _| vik_proc::TcpPeer::Other),
             tcp: Some(tcp),
         })
-        .map_err(|error| words(&error))?;
+        .map_err(|error| context(&error))?;
         Ok(Self {
             _folder: folder,
             _server: server,
@@ -218,7 +218,7 @@ impl Served {
     }
 
     /// How late a runtime like the daemon's gets its messages.
-    fn knock(&self) -> Vec<f64> {
+    fn loop_delays(&self) -> Vec<f64> {
         let Ok(runtime) = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()
@@ -227,10 +227,10 @@ impl Served {
             return Vec::new();
         };
         let (sender, mut receiver) = tokio::sync::mpsc::channel::<Instant>(64);
-        let knocker = std::thread::spawn(move || {
-            let until = Instant::now() + LASTS;
+        let prober = std::thread::spawn(move || {
+            let until = Instant::now() + PROBE_DURATION;
             while Instant::now() < until && sender.blocking_send(Instant::now()).is_ok() {
-                sleep(KNOCK);
+                sleep(PROBE_INTERVAL);
             }
         });
         let late = runtime.block_on(async {
@@ -243,7 +243,7 @@ impl Served {
             });
             taking.await.unwrap_or_default()
         });
-        let _ = knocker.join();
+        let _ = prober.join();
         late
     }
 }
@@ -255,7 +255,7 @@ struct Clients {
 }
 
 impl Clients {
-    fn connect<R>(count: usize, open: impl Fn() -> Done<R>) -> Done<Self>
+    fn connect<R>(count: usize, open: impl Fn() -> TaskResult<R>) -> TaskResult<Self>
     where
         R: FnOnce(&AtomicU64) + Send + 'static,
     {

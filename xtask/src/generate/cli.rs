@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_verb_has_its_section() {
+    fn markdown_has_a_section_for_every_verb() {
         let page = markdown();
         for verb in vik::cli::command()
             .get_subcommands()

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::repo::{self, Done};
+use crate::repo::{self, TaskResult};
 
 /// `cargo xtask generate`
 #[derive(Debug, Args)]
@@ -46,7 +46,7 @@ fn all() -> Vec<Generated> {
     files
 }
 
-pub fn run(args: &GenerateArgs) -> Done {
+pub fn run(args: &GenerateArgs) -> TaskResult {
     let mut stale = Vec::new();
     for (name, text) in all() {
         let path: PathBuf = repo::root().join(name);

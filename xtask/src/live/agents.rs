@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use vik_testkit::RealAgent;
 
-use super::Try;
+use super::Attempt;
 use super::tasks::Task;
-use crate::repo::{self, Done};
+use crate::repo::{self, TaskResult};
 
 /// The name that the local model is asked for by.
 const MODEL: &str = "qwen2.5-coder-1.5b";
@@ -54,7 +54,7 @@ pub struct Programs {
 
 impl Programs {
     /// Builds and installs what is asked for.
-    pub fn prepare(dir: &Path, agents: &[Agent]) -> Done<Self> {
+    pub fn prepare(dir: &Path, agents: &[Agent]) -> TaskResult<Self> {
         let mut programs = Self {
             vex: None,
             codex: None,
@@ -74,7 +74,7 @@ impl Programs {
         Ok(programs)
     }
 
-    fn of(&self, agent: Agent) -> Done<&Path> {
+    fn program_of(&self, agent: Agent) -> TaskResult<&Path> {
         let program = match agent {
             Agent::Vex => &self.vex,
             Agent::Codex => &self.codex,
@@ -86,7 +86,7 @@ impl Programs {
     }
 }
 
-fn opencode(dir: &Path) -> Done<PathBuf> {
+fn opencode(dir: &Path) -> TaskResult<PathBuf> {
     let place = dir.join("opencode");
     let program = place.join("node_modules/.bin/opencode");
     if !program.exists() {
@@ -106,7 +106,7 @@ pub fn attempt(
     number: u8,
     url: &str,
     dir: &Path,
-) -> Done<Try> {
+) -> TaskResult<Attempt> {
     // Always the same place: what is told of it stays in the server's cache from try to try, for every agent.
     let scratch = dir.join("try");
     if scratch.exists() {
@@ -123,7 +123,7 @@ pub fn attempt(
     };
     let mut command = Command::new("timeout");
     command.args(["--kill-after=10", &TIMEOUT_S.to_string()]);
-    command.arg(programs.of(agent)?);
+    command.arg(programs.program_of(agent)?);
     match agent {
         Agent::Vex => vex(&mut command, task, protocol, url),
         Agent::Codex => codex(&mut command, task, url),
@@ -151,7 +151,7 @@ pub fn attempt(
     kept.extend_from_slice(&output.stderr);
     std::fs::write(&transcript, kept)
         .map_err(|error| format!("cannot write {}: {error}", transcript.display()))?;
-    let mut one = Try {
+    let mut one = Attempt {
         agent,
         task: task.name.clone(),
         number,
@@ -167,7 +167,7 @@ pub fn attempt(
     };
     for line in output.stdout.split(|&byte| byte == b'\n') {
         if let Ok(event) = serde_json::from_slice::<Value>(line) {
-            hear(&mut one, &event);
+            on_event(&mut one, &event);
         }
     }
     Ok(one)
@@ -234,7 +234,7 @@ fn opencode_run(command: &mut Command, task: &Task, url: &str) {
 }
 
 /// Takes the figures from an event of any of them.
-fn hear(one: &mut Try, event: &Value) {
+fn on_event(one: &mut Attempt, event: &Value) {
     let number = |value: &Value| value.as_u64().unwrap_or_default();
     match (one.agent, event["type"].as_str().unwrap_or_default()) {
         (Agent::Vex, "usage") => one.turns += 1,

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use self::agents::Agent;
 use self::tasks::Task;
-use crate::repo::{self, Done};
+use crate::repo::{self, TaskResult};
 
 /// The tasks that the other agents get, too: one of each kind.
 const COMPARED: [&str; 5] = [
@@ -46,8 +46,8 @@ pub struct LiveArgs {
     #[arg(long, value_name = "URL")]
     server: Option<String>,
     /// Forget earlier results
-    #[arg(long)]
-    anew: bool,
+    #[arg(long = "anew")]
+    discard_results: bool,
     /// Write the table to docs/performance.md
     #[arg(long)]
     write: bool,
@@ -55,7 +55,7 @@ pub struct LiveArgs {
 
 /// One try of one agent at one task.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Try {
+struct Attempt {
     agent: Agent,
     task: String,
     number: u8,
@@ -74,18 +74,18 @@ struct Try {
     seconds: f64,
 }
 
-pub fn run(args: &LiveArgs) -> Done {
+pub fn run(args: &LiveArgs) -> TaskResult {
     let dir = args.dir.clone().unwrap_or_else(|| repo::target().join("live"));
     let dir = std::fs::create_dir_all(&dir)
         .and_then(|()| dir.canonicalize())
         .map_err(|error| format!("cannot make {}: {error}", dir.display()))?;
     let results = dir.join("results.jsonl");
-    if args.anew {
+    if args.discard_results {
         let _ = std::fs::remove_file(&results);
     }
     let all = tasks::load(&args.tasks)?;
     let mut done = read(&results)?;
-    let open = open_tries(args, &all, &done);
+    let open = remaining_attempts(args, &all, &done);
     if !open.is_empty() {
         let server = model::serve(&dir, args.server.as_deref())?;
         let programs = agents::Programs::prepare(&dir, &args.agents)?;
@@ -108,7 +108,7 @@ pub fn run(args: &LiveArgs) -> Done {
                 one.seconds,
                 one.turns
             );
-            keep(&results, &one)?;
+            append(&results, &one)?;
             done.push(one);
         }
     }
@@ -118,14 +118,15 @@ pub fn run(args: &LiveArgs) -> Done {
 }
 
 /// What is left to do, vex first.
-fn open_tries<'a>(args: &LiveArgs, all: &'a [Task], done: &[Try]) -> Vec<(Agent, &'a Task, u8)> {
+fn remaining_attempts<'a>(args: &LiveArgs, all: &'a [Task], done: &[Attempt]) -> Vec<(Agent, &'a Task, u8)> {
     let mut open = Vec::new();
     for &agent in &args.agents {
         let tries = if agent == Agent::Vex { args.tries } else { 1 };
         for number in 1..=tries {
             for task in all {
                 let is_due = agent == Agent::Vex || COMPARED.contains(&task.name.as_str());
-                let is_done = |one: &Try| one.agent == agent && one.task == task.name && one.number == number;
+                let is_done =
+                    |one: &Attempt| one.agent == agent && one.task == task.name && one.number == number;
                 if is_due && !done.iter().any(is_done) {
                     open.push((agent, task, number));
                 }
@@ -135,7 +136,7 @@ fn open_tries<'a>(args: &LiveArgs, all: &'a [Task], done: &[Try]) -> Vec<(Agent,
     open
 }
 
-fn read(path: &std::path::Path) -> Done<Vec<Try>> {
+fn read(path: &std::path::Path) -> TaskResult<Vec<Attempt>> {
     let Ok(text) = std::fs::read_to_string(path) else {
         return Ok(Vec::new());
     };
@@ -146,7 +147,7 @@ fn read(path: &std::path::Path) -> Done<Vec<Try>> {
         .collect())
 }
 
-fn keep(path: &std::path::Path, one: &Try) -> Done {
+fn append(path: &std::path::Path, one: &Attempt) -> TaskResult {
     let line = serde_json::to_string(one).map_err(|error| error.to_string())?;
     let mut file = OpenOptions::new()
         .create(true)

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::repo::{self, Done};
+use crate::repo::{self, TaskResult};
 
 /// Wheels with the parts of Qwen2.5-Coder-1.5B-Instruct (Apache-2.0).
 const PARTS: u32 = 22;
@@ -44,7 +44,7 @@ impl Drop for Server {
 }
 
 /// The given server, or one that is fetched where it is missing, and started.
-pub fn serve(dir: &Path, given: Option<&str>) -> Done<Server> {
+pub fn serve(dir: &Path, given: Option<&str>) -> TaskResult<Server> {
     if let Some(url) = given {
         return Ok(Server {
             url: url.trim_end_matches('/').to_owned(),
@@ -61,7 +61,7 @@ pub fn serve(dir: &Path, given: Option<&str>) -> Done<Server> {
     }
 }
 
-fn start(dir: &Path, program: &Path, model: &Path, options: &[&str]) -> Done<Server> {
+fn start(dir: &Path, program: &Path, model: &Path, options: &[&str]) -> TaskResult<Server> {
     let port = TcpListener::bind("127.0.0.1:0")
         .and_then(|listener| listener.local_addr())
         .map_err(|error| format!("no free port: {error}"))?
@@ -120,7 +120,7 @@ fn is_healthy(port: u16) -> bool {
 }
 
 /// llama.cpp's server; building it takes about ten minutes.
-fn program(dir: &Path) -> Done<PathBuf> {
+fn program(dir: &Path) -> TaskResult<PathBuf> {
     let venv = dir.join(".venv-llm");
     let find = || -> Option<PathBuf> {
         let mut find = repo::program("find");
@@ -139,7 +139,7 @@ fn program(dir: &Path) -> Done<PathBuf> {
 
 /// A wheel holds no links, so the names that the server asks for (`libllama.so.0`) are made from those that are there
 /// (`libllama.so.0.6.0`).
-fn link_libraries(program: &Path) -> Done {
+fn link_libraries(program: &Path) -> TaskResult {
     let folder = program.parent().unwrap_or(Path::new("."));
     let entries =
         std::fs::read_dir(folder).map_err(|error| format!("cannot list {}: {error}", folder.display()))?;
@@ -162,7 +162,7 @@ fn link_libraries(program: &Path) -> Done {
 }
 
 /// The model's file, joined from its parts.
-fn model(dir: &Path) -> Done<PathBuf> {
+fn model(dir: &Path) -> TaskResult<PathBuf> {
     let model = dir.join("qwen.gguf");
     if model.metadata().is_ok_and(|meta| meta.len() == MODEL_BYTES) {
         return Ok(model);

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 
 use super::agents::Agent;
 use super::tasks::Task;
-use super::{COMPARED, Try};
-use crate::repo::{self, Done};
+use super::{Attempt, COMPARED};
+use crate::repo::{self, TaskResult};
 
 const PAGE: &str = "docs/performance.md";
 const MARKS: (&str, &str) = (
@@ -15,9 +15,9 @@ const MARKS: (&str, &str) = (
 );
 
 /// What is known so far, as Markdown.
-pub fn table(done: &[Try], all: &[Task]) -> String {
+pub fn table(done: &[Attempt], all: &[Task]) -> String {
     let mut text = String::new();
-    let vex: Vec<&Try> = done.iter().filter(|one| one.agent == Agent::Vex).collect();
+    let vex: Vec<&Attempt> = done.iter().filter(|one| one.agent == Agent::Vex).collect();
     text.push_str(
         "| task | solved | claimed, not solved | turns | tokens in / out | repaired calls | seconds |\n",
     );
@@ -53,9 +53,11 @@ pub fn table(done: &[Try], all: &[Task]) -> String {
     text
 }
 
-fn row(text: &mut String, name: &str, tries: &[&Try]) {
-    let count = |of: fn(&Try) -> bool| tries.iter().filter(|one| of(one)).count();
-    let mean = |of: fn(&Try) -> f64| tries.iter().map(|one| of(one)).sum::<f64>() / tries.len().max(1) as f64;
+fn row(text: &mut String, name: &str, tries: &[&Attempt]) {
+    let count = |value: fn(&Attempt) -> bool| tries.iter().filter(|one| value(one)).count();
+    let mean = |value: fn(&Attempt) -> f64| {
+        tries.iter().map(|one| value(one)).sum::<f64>() / tries.len().max(1) as f64
+    };
     let _ = writeln!(
         text,
         "| {name} | {} of {} | {} | {:.1} | {:.0} / {:.0} | {:.1} | {:.0} |",
@@ -71,7 +73,7 @@ fn row(text: &mut String, name: &str, tries: &[&Try]) {
 }
 
 /// Puts the tables into the page.
-pub fn write(table: &str) -> Done {
+pub fn write(table: &str) -> TaskResult {
     let path = repo::root().join(PAGE);
     repo::put_between(&path, MARKS, &format!("{}\n\n{table}", repo::machine()?))
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::repo::{self, Done};
+use crate::repo::{self, TaskResult};
 
 /// A task.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ pub struct Task {
 }
 
 /// The named tasks, all if none is named.
-pub fn load(names: &[String]) -> Done<Vec<Task>> {
+pub fn load(names: &[String]) -> TaskResult<Vec<Task>> {
     let root = repo::root().join("xtask/live");
     let folders =
         std::fs::read_dir(&root).map_err(|error| format!("cannot list {}: {error}", root.display()))?;
@@ -41,7 +41,7 @@ pub fn load(names: &[String]) -> Done<Vec<Task>> {
 }
 
 impl Task {
-    fn read(root: &Path, name: String) -> Done<Self> {
+    fn read(root: &Path, name: String) -> TaskResult<Self> {
         let dir = root.join(&name);
         let verify = dir.join("verify.sh");
         Ok(Self {
@@ -58,7 +58,7 @@ impl Task {
     }
 
     /// Lays out what the agent finds: a git repository with one commit.
-    pub fn lay_out(&self, place: &Path) -> Done {
+    pub fn lay_out(&self, place: &Path) -> TaskResult {
         let script = "set -e; mkdir -p \"$1\"; if [ -d \"$2\" ]; then cp -R \"$2/.\" \"$1\"; fi; cd \"$1\"; git init -q .; \
              git config user.name Tester; git config user.email tester@localhost; git add -A; \
              git commit -q --allow-empty -m 'The beginning'";

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde_json::{Value, json};
 use vik_testkit::server::Script;
 
-use crate::repo::Done;
+use crate::repo::TaskResult;
 
 /// The issues: title, description.
 pub const ISSUES: [(&str, &str); 3] = [
@@ -24,7 +24,7 @@ pub const ISSUES: [(&str, &str); 3] = [
 ];
 
 /// A conversation for each stage of each issue, by the name that the prompt gives.
-pub fn scripts() -> Done<HashMap<String, Script>> {
+pub fn scripts() -> TaskResult<HashMap<String, Script>> {
     let conversations = [
         (
             "plan-1",
@@ -96,9 +96,9 @@ pub fn scripts() -> Done<HashMap<String, Script>> {
 }
 
 /// Looks, writes PLAN.md, commits it.
-fn plan(look: &str, seen: &str, plan: &str) -> Value {
+fn plan(inspect: &str, seen: &str, plan: &str) -> Value {
     json!([
-        {"thinking": "First see what is there.", "text": "I look at what is there.", "run": look,
+        {"thinking": "First see what is there.", "text": "I look at what is there.", "run": inspect,
             "usage": {"input": 4200, "cached": 3000, "output": 60, "reasoning": 20}},
         {"tools": [{"write": {"path": "PLAN.md", "content": format!("# Plan\n\n{plan}\n")}}], "expect": seen,
             "usage": {"input": 4600, "cached": 4200, "output": 140}},

@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_log_shows_its_ends() {
+    fn head_and_tail_shortens_a_long_log() {
         let log: String = (1..=20).map(|n| format!("line {n}\n")).collect();
         let shown = head_and_tail(&log);
         assert!(shown.starts_with("line 1\n") && shown.ends_with("line 20"));

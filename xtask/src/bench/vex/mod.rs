@@ -13,7 +13,7 @@ use self::run::Agent;
 use self::table::Figures;
 use self::tasks::Task;
 use super::write;
-use crate::repo::{self, Done};
+use crate::repo::{self, TaskResult};
 
 const MARKS: (&str, &str) = (
     "<!-- begin: cargo xtask bench vex -->",
@@ -40,7 +40,7 @@ pub struct VexBenchArgs {
     write: bool,
 }
 
-pub fn run(args: &VexBenchArgs) -> Done {
+pub fn run(args: &VexBenchArgs) -> TaskResult {
     let helper = repo::release("vik-testkit", "vik-bench-helper")?;
     let vex = args.vex.clone().map_or_else(|| repo::release("vex", "vex"), Ok)?;
     let mut agents = vec![Agent::vex(vex)?];

@@ -11,7 +11,7 @@ use vik_testkit::RealAgent;
 use vik_testkit::server::ModelServer;
 
 use super::tasks::Task;
-use crate::repo::{self, Done};
+use crate::repo::{self, TaskResult};
 
 /// An agent program.
 pub struct Agent {
@@ -24,7 +24,7 @@ pub struct Agent {
 
 impl Agent {
     /// The one of this repository.
-    pub fn vex(program: PathBuf) -> Done<Self> {
+    pub fn vex(program: PathBuf) -> TaskResult<Self> {
         Ok(Self {
             name: "vex".to_owned(),
             runtime: Runtime::Vex,
@@ -34,11 +34,11 @@ impl Agent {
     }
 
     /// Another one.
-    pub fn real(agent: RealAgent, program: PathBuf) -> Done<Self> {
-        let told = repo::output(Command::new(&program).arg("--version"))?;
-        let version = told
+    pub fn real(agent: RealAgent, program: PathBuf) -> TaskResult<Self> {
+        let version_output = repo::output(Command::new(&program).arg("--version"))?;
+        let version = version_output
             .split_whitespace()
-            .find(|word| word.starts_with(|c: char| c.is_ascii_digit()));
+            .find(|token| token.starts_with(|c: char| c.is_ascii_digit()));
         let (name, runtime, model) = match agent {
             RealAgent::Codex => ("Codex CLI", Runtime::Codex, "gpt-5.5"),
             RealAgent::Claude => ("Claude Code", Runtime::ClaudeCode, "claude-sonnet-4-5"),
@@ -52,7 +52,7 @@ impl Agent {
     }
 
     /// Its command line without the program, and its environment, as the daemon builds them.
-    fn launch(&self, folder: &Path, server: &ModelServer) -> Done<vik_agents::Launch> {
+    fn launch(&self, folder: &Path, server: &ModelServer) -> TaskResult<vik_agents::Launch> {
         let codex = self.runtime == Runtime::Codex;
         let profile = AgentProfile {
             runtime: self.runtime,
@@ -104,7 +104,7 @@ impl Agent {
 
 /// What one run used.
 #[derive(Clone, Copy, Debug)]
-pub struct Ran {
+pub struct RunFigures {
     /// From the start of the process to the first request, read to its end, in milliseconds.
     pub first_request_ms: f64,
     /// The whole run, in milliseconds.
@@ -120,7 +120,7 @@ pub struct Ran {
 }
 
 /// Runs an agent in a fresh home and a fresh repository.
-pub fn run(agent: &Agent, task: Task, helper: &Path) -> Done<Ran> {
+pub fn run(agent: &Agent, task: Task, helper: &Path) -> TaskResult<RunFigures> {
     let folder = tempfile::Builder::new().prefix("vb").tempdir();
     let folder = folder.map_err(|error| format!("cannot make a folder: {error}"))?;
     let root = folder.path();
@@ -139,7 +139,7 @@ pub fn run(agent: &Agent, task: Task, helper: &Path) -> Done<Ran> {
     let open = |path: &Path, file: std::io::Result<File>| {
         file.map_err(|error| format!("cannot open {}: {error}", path.display()))
     };
-    let (prompt, told) = (root.join("prompt"), root.join("stderr"));
+    let (prompt, stderr) = (root.join("prompt"), root.join("stderr"));
     let figures = root.join("figures");
     let status = Command::new(helper)
         .arg("measure")
@@ -150,27 +150,30 @@ pub fn run(agent: &Agent, task: Task, helper: &Path) -> Done<Ran> {
         .current_dir(root.join("work"))
         .stdin(open(&prompt, File::open(&prompt))?)
         .stdout(Stdio::null())
-        .stderr(open(&told, File::create(&told))?)
+        .stderr(open(&stderr, File::create(&stderr))?)
         .status()
         .map_err(|error| format!("cannot start {}: {error}", helper.display()))?;
     let turns = server.turns();
-    let words = repo::read(&figures).unwrap_or_default();
-    let numbers: Vec<f64> = words.split(' ').filter_map(|word| word.parse().ok()).collect();
+    let measured = repo::read(&figures).unwrap_or_default();
+    let numbers: Vec<f64> = measured
+        .split(' ')
+        .filter_map(|number| number.parse().ok())
+        .collect();
     let ([start, wall, cpu, peak, exit], [first, ..]) = (&numbers[..], &turns[..]) else {
-        let told = repo::read(&told).unwrap_or_default();
-        return Err(format!("{} asked nothing ({status}): {told}", agent.name));
+        let stderr = repo::read(&stderr).unwrap_or_default();
+        return Err(format!("{} asked nothing ({status}): {stderr}", agent.name));
     };
     if *exit != 0.0 || turns.len() != task.answers() {
-        let told = repo::read(&told).unwrap_or_default();
+        let stderr = repo::read(&stderr).unwrap_or_default();
         return Err(format!(
-            "{} ended with {exit} after {} of {} answers: {told}",
+            "{} ended with {exit} after {} of {} answers: {stderr}",
             agent.name,
             turns.len(),
             task.answers()
         ));
     }
     let sent: usize = server.requests().iter().map(|request| request.bytes).sum();
-    Ok(Ran {
+    Ok(RunFigures {
         first_request_ms: (first.at_unix_ns as f64 - start) / 1e6,
         wall_ms: wall / 1e6,
         cpu_ms: cpu / 1e3,

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::super::metric::short;
-use super::run::Ran;
+use super::run::RunFigures;
 use super::tasks::Task;
 
 /// What an agent used, run by run.
-pub type Figures = BTreeMap<Task, Vec<Ran>>;
+pub type Figures = BTreeMap<Task, Vec<RunFigures>>;
 
 /// What a figure should be.
 #[derive(Clone, Copy)]
@@ -22,7 +22,7 @@ enum Target {
 struct Row {
     label: &'static str,
     unit: &'static str,
-    value: fn(&Ran) -> f64,
+    value: fn(&RunFigures) -> f64,
     /// What it should be in each task.
     target: fn(Task) -> Target,
 }
@@ -157,7 +157,7 @@ fn verdict(target: Target, ours: f64, lightest: Option<f64>, unit: &str) -> Stri
     }
 }
 
-fn median(figures: &Figures, task: Task, value: fn(&Ran) -> f64) -> Option<f64> {
+fn median(figures: &Figures, task: Task, value: fn(&RunFigures) -> f64) -> Option<f64> {
     let mut values: Vec<f64> = figures.get(&task)?.iter().map(value).collect();
     values.sort_by(f64::total_cmp);
     values.get(values.len().checked_sub(1)? / 2).copied()
@@ -167,8 +167,8 @@ fn median(figures: &Figures, task: Task, value: fn(&Ran) -> f64) -> Option<f64> 
 mod tests {
     use super::*;
 
-    fn ran(cpu_ms: f64) -> Ran {
-        Ran {
+    fn ran(cpu_ms: f64) -> RunFigures {
+        RunFigures {
             first_request_ms: 14.0,
             wall_ms: 20.0,
             cpu_ms,
@@ -179,33 +179,34 @@ mod tests {
     }
 
     #[test]
-    fn medians_ratios_and_targets_are_told() {
-        let of = |cpu: &[f64]| Figures::from([(Task::Nothing, cpu.iter().map(|cpu| ran(*cpu)).collect())]);
-        let all = [of(&[9.0, 5.0, 6.0]), of(&[600.0]), of(&[90.0])];
-        let told = table(&["vex", "a 1", "b 2"], &all, 3);
-        assert!(told.contains("| vex | a 1 | b 2 | of the lighter |"), "{told}");
+    fn table_shows_medians_ratios_and_targets() {
+        let figures =
+            |cpu: &[f64]| Figures::from([(Task::Nothing, cpu.iter().map(|cpu| ran(*cpu)).collect())]);
+        let all = [figures(&[9.0, 5.0, 6.0]), figures(&[600.0]), figures(&[90.0])];
+        let text = table(&["vex", "a 1", "b 2"], &all, 3);
+        assert!(text.contains("| vex | a 1 | b 2 | of the lighter |"), "{text}");
         assert!(
-            told.contains("first request | 14.0 ms | 14.0 ms | 14.0 ms | 1.00 | < 15 ms: reached |"),
-            "{told}"
+            text.contains("first request | 14.0 ms | 14.0 ms | 14.0 ms | 1.00 | < 15 ms: reached |"),
+            "{text}"
         );
         assert!(
-            told.contains("processes | 6.00 ms | 600 ms | 90.0 ms | 0.07 | at most 0.10: reached |"),
-            "{told}"
+            text.contains("processes | 6.00 ms | 600 ms | 90.0 ms | 0.07 | at most 0.10: reached |"),
+            "{text}"
         );
         assert!(
-            told.contains("memory | 16.0 MB | 16.0 MB | 16.0 MB | 1.00 | < 15 MB: **not reached** |"),
-            "{told}"
+            text.contains("memory | 16.0 MB | 16.0 MB | 16.0 MB | 1.00 | < 15 MB: **not reached** |"),
+            "{text}"
         );
         assert!(
-            !told.contains("50 tool calls"),
-            "what was not measured is not shown: {told}"
+            !text.contains("50 tool calls"),
+            "what was not measured is not shown: {text}"
         );
     }
 
     #[test]
-    fn the_growth_is_told() {
-        let of = |cpu: f64| vec![ran(cpu)];
-        let vex = Figures::from([(Task::Answer, of(30.0)), (Task::LongAnswer, of(90.0))]);
+    fn table_shows_the_growth() {
+        let figures = |cpu: f64| vec![ran(cpu)];
+        let vex = Figures::from([(Task::Answer, figures(30.0)), (Task::LongAnswer, figures(90.0))]);
         assert!(
             table(&["vex"], &[vex], 1).contains("3.00 times (linear is 2, target < 2.5: **not reached**)")
         );
