@@ -1,11 +1,13 @@
-//! What kind of failure an error is: from its HTTP status where one is told, else from its words.
+//! Classifies errors: by HTTP status where the agent reports one, otherwise by the text of the
+//! message.
 //!
-//! Agents tell errors in prose that changes from version to version, so what is looked for is short and general, and
-//! the order of the tables decides. An error that matches nothing has no class; the adapter calls it `agent`.
+//! The wording of agents changes from version to version, so the phrases are short and general, and
+//! the order of the tables decides. An error that matches nothing has no class; the adapter uses
+//! `agent`.
 
 use vik_core::outcome::FailureClass;
 
-/// Only this much of an error is looked at, in bytes.
+/// Bytes of an error message that are inspected.
 const MAX_INSPECTED_BYTES: usize = 8 * 1024;
 
 const CONTEXT: &[&str] = &[
@@ -119,7 +121,7 @@ const MODEL: &[&str] = &[
     "refusal",
 ];
 
-/// With `model` in the same sentence.
+/// These count only together with `model` in the same sentence.
 const MODEL_MISSING: &[&str] = &[
     "not found",
     "does not exist",
@@ -196,7 +198,7 @@ const USAGE: &[&str] = &[
     "for more information, try '--help'",
 ];
 
-/// The class of an HTTP status, where it is sure. A 400 may be anything.
+/// Returns the class of an HTTP status if the status alone decides it. A 400 may mean anything.
 pub(crate) fn class_of_status(status: u16) -> Option<FailureClass> {
     match status {
         401 | 403 => Some(FailureClass::Auth),
@@ -209,10 +211,10 @@ pub(crate) fn class_of_status(status: u16) -> Option<FailureClass> {
     }
 }
 
-/// The class of an error that an agent reported about its model API.
+/// Returns the class of an error that an agent reported about its model API.
 ///
-/// Some words are surer than a status: a 400 that is an overlong prompt, a 403 that is about the model, a 400 about
-/// the credit. The rest of the words count only where there is no status.
+/// Some phrases are more reliable than the status: a 400 for an overlong prompt, a 403 about the
+/// model, a 400 about the credit. All other phrases count only without a status.
 pub(crate) fn class_of_error(reported_status: Option<u16>, message: &str) -> Option<FailureClass> {
     let text = lower(message);
     let code = reported_status.or_else(|| find_status(&text));
@@ -243,7 +245,7 @@ pub(crate) fn class_of_error(reported_status: Option<u16>, message: &str) -> Opt
             return Some(class);
         }
     }
-    // "model: gpt-x" is all that Codex says of an unknown one.
+    // Codex reports an unknown model only as "model: gpt-x".
     if about_model
         || text
             .trim_start_matches(['[', ' '])
@@ -263,8 +265,8 @@ pub(crate) fn class_of_error(reported_status: Option<u16>, message: &str) -> Opt
         .map(|(_, class)| class)
 }
 
-/// The class of what an agent wrote to stderr before it gave up without a word on stdout. The command line is the
-/// likeliest cause, so it is asked first.
+/// Returns the class of what an agent wrote to stderr before it exited without output on stdout.
+/// The command line is the most likely cause, so its phrases are tried first.
 pub(crate) fn class_of_stderr(tail: &str) -> Option<FailureClass> {
     let text = lower(tail);
     if contains(&text, USAGE) {
@@ -281,15 +283,16 @@ fn contains(text: &str, table: &[&str]) -> bool {
     table.iter().any(|phrase| text.contains(phrase))
 }
 
-/// Whether one sentence speaks of a model and says that there is none.
+/// Returns whether one sentence says that a model is missing.
 fn sentence_about_model(text: &str) -> bool {
     text.split(['\n', ';'])
         .flat_map(|line| line.split(". "))
         .any(|sentence| sentence.contains("model") && contains(sentence, MODEL_MISSING))
 }
 
-/// An HTTP error status in running text: three digits on their own, after a word that announces one
-/// (`status 401`, `last status: 429`, `HTTP 503`, `API Error: 500`, `rejected (429)`, `"code":401`).
+/// Finds an HTTP error status in running text: three digits on their own, after a term that
+/// announces one (`status 401`, `last status: 429`, `HTTP 503`, `API Error: 500`, `rejected (429)`,
+/// `"code":401`).
 fn find_status(text: &str) -> Option<u16> {
     const ANNOUNCE: &[&str] = &[
         "status",
@@ -324,7 +327,7 @@ fn find_status(text: &str) -> Option<u16> {
         if !(400..=599).contains(&number) {
             continue;
         }
-        // Only punctuation may stand between the word and the number.
+        // Only punctuation is allowed between the term and the number.
         let before = text[..start].trim_end_matches([' ', ':', '(', '"', '=', '[', ',']);
         let before = ["/1.1", "/1.0", "/2", "/3"]
             .iter()

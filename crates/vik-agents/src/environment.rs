@@ -1,7 +1,8 @@
-//! The agent's environment: an allow-list of the daemon's, what the adapter sets, and the profile's own.
+//! The environment of an agent: an allow-list of the daemon's variables, the adapter's, and the
+//! profile's own.
 //!
-//! Later ones win: the allow-list, the adapter's quiet switches, `env_pass`, `env`. Nothing else of the daemon's
-//! environment reaches an agent.
+//! Later ones win: the allow-list, the adapter's quiet switches, `env_pass`, `env`. No other
+//! variable of the daemon reaches an agent.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +10,8 @@ use vik_core::workflow::Runtime;
 
 use crate::LaunchContext;
 
-/// What every agent gets: where programs and settings are, locale, terminal, proxy, certificates.
+/// The variables that every agent gets: search path, settings, locale, terminal, proxy,
+/// certificates.
 pub const COMMON: &[&str] = &[
     "PATH",
     "HOME",
@@ -34,10 +36,10 @@ pub const COMMON: &[&str] = &[
     "SSL_CERT_DIR",
 ];
 
-/// What every agent gets, by the beginning of the name.
+/// The prefixes of variables that every agent gets.
 pub const COMMON_PREFIXES: &[&str] = &["LC_", "XDG_"];
 
-/// The names of its provider's keys and settings that an agent of this runtime gets.
+/// Returns the names of provider keys and settings that an agent of this runtime gets.
 pub fn provider_names(runtime: Runtime) -> &'static [&'static str] {
     match runtime {
         Runtime::Codex => &[
@@ -64,7 +66,7 @@ pub fn provider_names(runtime: Runtime) -> &'static [&'static str] {
     }
 }
 
-/// The same, by the beginning of the name.
+/// Returns the prefixes of provider variables that an agent of this runtime gets.
 pub fn provider_prefixes(runtime: Runtime) -> &'static [&'static str] {
     match runtime {
         Runtime::ClaudeCode => &["ANTHROPIC_"],
@@ -73,7 +75,7 @@ pub fn provider_prefixes(runtime: Runtime) -> &'static [&'static str] {
     }
 }
 
-/// Builds the environment; `set` is what the adapter sets.
+/// Builds the environment; `set` has the adapter's variables.
 pub(crate) fn environment(cx: &LaunchContext<'_>, set: &[(&str, String)]) -> BTreeMap<String, String> {
     let runtime = cx.profile.runtime;
     let mut env: BTreeMap<String, String> = cx

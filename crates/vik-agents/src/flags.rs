@@ -1,8 +1,8 @@
-//! `agents.N.args`: the profile's own flags, which go before the ones that Vik sets.
+//! `agents.N.args`: the profile's own flags, which precede the ones that Vik sets.
 //!
-//! A flag that Vik sets itself is dropped from `args` when it says the same (`json: true`), and refused when it says
-//! otherwise. An explicit permission flag wins over the profile's `permission`, so that workflows written before there
-//! was `permission` keep their meaning.
+//! A flag that Vik sets itself is dropped from `args` if it has the same value (`json: true`), and
+//! refused otherwise. An explicit permission flag overrides the profile's `permission`, so that
+//! workflows from before `permission` keep their meaning.
 
 use vik_core::workflow::{AgentProfile, ArgValue, ArgsStyle};
 
@@ -12,27 +12,31 @@ use crate::LaunchError;
 pub(crate) struct ReservedFlag {
     /// Its names, without dashes.
     pub(crate) names: &'static [&'static str],
-    /// The value that says what Vik says; `true` stands for the bare flag.
+    /// The value that Vik sets as well; `true` means the bare flag.
     pub(crate) accepted_value: Option<&'static str>,
-    /// What to do instead.
+    /// What to use instead.
     pub(crate) instead: &'static str,
 }
 
-/// Which flags of a runtime are not the profile's own affair.
+/// The flags of a runtime that a profile may not set freely.
 pub(crate) struct FlagRules {
     pub(crate) reserved: &'static [ReservedFlag],
-    /// Flags that say what the agent may do.
+    /// The flags that control the permissions of the agent.
     pub(crate) permission: &'static [&'static str],
 }
 
 /// The profile's own flags as arguments.
 pub(crate) struct OwnFlags {
     pub(crate) argv: Vec<String>,
-    /// Whether one of them is a permission flag.
+    /// Whether one of the flags controls permissions.
     pub(crate) permission: bool,
 }
 
-/// Turns `args` into arguments.
+/// Converts `args` to arguments.
+///
+/// # Errors
+///
+/// Returns an error for an invalid name and for a reserved flag with another value.
 pub(crate) fn own_flags(profile: &AgentProfile, rules: &FlagRules) -> Result<OwnFlags, LaunchError> {
     let mut own = OwnFlags {
         argv: Vec::new(),
@@ -60,7 +64,7 @@ pub(crate) fn own_flags(profile: &AgentProfile, rules: &FlagRules) -> Result<Own
     Ok(own)
 }
 
-/// Whether a flag is among the profile's own, under one of these names.
+/// Returns whether the profile sets a flag under one of these names.
 pub(crate) fn has(profile: &AgentProfile, names: &[&str]) -> bool {
     profile.args.iter().any(|(key, value)| {
         names.contains(&key.trim_start_matches('-')) && !matches!(value, ArgValue::Switch(false))
@@ -89,7 +93,8 @@ fn push(argv: &mut Vec<String>, name: &str, value: &ArgValue, style: ArgsStyle) 
     }
 }
 
-/// `--name value`; a value that begins with a dash would be read as a flag of its own, so it is tied to its name.
+/// Appends `--name value`. A value with a leading dash would be read as a flag, so it is joined to
+/// its name.
 fn pair(argv: &mut Vec<String>, name: &str, value: &str) {
     if !value.starts_with('-') {
         argv.extend([dashed(name), value.to_owned()]);

@@ -1,8 +1,8 @@
-//! Adapters: how each agent is started, and what its output means.
+//! Adapters: how to start each agent, and how to interpret its output.
 //!
-//! An adapter is pure. It never spawns a process, never reads a file and never looks at the clock: it builds a
-//! [`Launch`] from a [`LaunchContext`], turns output lines into [`Event`]s, and at the end, from what it saw and how
-//! the process ended, draws a [`Conclusion`].
+//! An adapter is pure. It spawns no process, reads no file and no clock: it builds a [`Launch`]
+//! from a [`LaunchContext`], maps output lines to [`Event`]s, and at the end builds a
+//! [`Conclusion`] from them and from the exit of the process.
 
 mod classify;
 mod claude_code;
@@ -40,56 +40,56 @@ pub use request::{AgentRequest, ApprovalRequest, InitialInput, Verdict};
 pub use reset::reset_time;
 pub use resume::{resume_failure, valid_session_id};
 
-/// What an adapter may look at when it builds the command line.
+/// The input for building a command line.
 #[derive(Clone, Copy)]
 pub struct LaunchContext<'a> {
-    /// The profile in force.
+    /// The profile after all overrides.
     pub profile: &'a AgentProfile,
-    /// The issue workspace, absolute; also the working directory of the process.
+    /// The issue workspace, absolute. It is also the working directory of the process.
     pub workdir: &'a Path,
-    /// Vik's own program, absolute: it is also vex.
+    /// The absolute path of Vik's own program, which is also vex.
     pub vik: &'a Path,
-    /// A folder of Vik's to be the agent's home, where the profile says `home: private`.
+    /// The home of the agent with `home: private`.
     pub private_home: Option<&'a Path>,
-    /// A fresh UUID that an agent may use as its conversation id.
+    /// A new UUID that the agent may use as its conversation id.
     pub session_id: uuid::Uuid,
-    /// The conversation to resume, where it is one.
+    /// The conversation to resume.
     pub resume: Option<&'a str>,
-    /// What the session may spend at most, for an agent that can keep to that itself.
+    /// The budget of the session, for an agent that enforces one itself.
     pub budget: Limit,
-    /// Whether the process will run in Vik's sandbox: then a sandbox of its own, which cannot work in it, is left off.
+    /// Whether the process will run in Vik's sandbox. The agent's own sandbox cannot be nested and
+    /// is disabled then.
     pub in_sandbox: bool,
-    /// Whether it must ask before each call: then it is told everything on its standard input, the prompt too
-    /// ([`asking`]).
+    /// Whether the agent must ask before each call. It then gets all input on stdin, including the
+    /// prompt ([`interactive_adapter`]).
     pub interactive: bool,
-    /// What it may change, for an agent that refuses the rest itself.
+    /// The paths that the agent may change, for an agent that enforces a scope itself.
     pub scope: Option<&'a Scope>,
     /// Whether the process will run as root.
     pub is_root: bool,
-    /// The daemon's environment.
     pub environment: &'a BTreeMap<String, String>,
 }
 
 /// How to start an agent. The prompt goes to its stdin, which is then closed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Launch {
-    /// The program (a name to look up on PATH, or a path) and its arguments. Never holds text from an issue.
+    /// The program (a name on PATH, or a path) and its arguments. They never contain text of an
+    /// issue.
     pub argv: Vec<String>,
-    /// The whole environment of the process: the allow-list, what the adapter sets, and the profile's own.
+    /// The whole environment of the process: the allow-list, the adapter's variables, and the
+    /// profile's own.
     pub env: BTreeMap<String, String>,
 }
 
-/// How the agent's process ended.
+/// How the process of the agent ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// It exited with this code.
     Code(i32),
-    /// This signal ended it.
     Signal(i32),
 }
 
 impl Exit {
-    /// Whether it exited with code 0.
+    /// Returns whether the process exited with code 0.
     pub fn is_zero(self) -> bool {
         self == Self::Code(0)
     }
@@ -104,78 +104,79 @@ impl fmt::Display for Exit {
     }
 }
 
-/// What the adapter makes of a whole session.
+/// The result of a whole session.
 #[derive(Clone, Debug, Default)]
 pub struct Conclusion {
     /// Whether the work succeeded, from the final event *and* the exit code.
     pub ok: bool,
-    /// Why not. `Some` whenever `ok` is false.
+    /// Always `Some` if `ok` is false.
     pub failure_class: Option<FailureClass>,
-    /// Why not, in a person's words: the agent's error, else the tail of stderr.
+    /// The reason of the failure for people: the agent's error, or the tail of stderr.
     pub reason: Option<String>,
-    /// The agent's last message.
     pub last_message: Option<String>,
-    /// The structured result, where there is one.
+    /// The structured result, if there is one.
     pub result: Option<Box<RawValue>>,
     /// Tokens of this attempt.
     pub usage: Usage,
-    /// The cost the agent itself reported.
+    /// The cost that the agent itself reported.
     pub cost_usd: Option<f64>,
     /// The provider's id of the conversation.
     pub provider_session_id: Option<String>,
-    /// Whether the agent was stopped by its own limit on money or turns (outcome `over_budget`).
+    /// Whether a cost or turn limit of the agent's own ended it (outcome `over_budget`).
     pub over_budget: bool,
-    /// When the quota that ended it opens again, where the agent told that as a number.
+    /// When the exhausted quota resets, if the agent reported it as a number.
     pub resets_at: Option<Timestamp>,
 }
 
-/// Takes the events that a line gave.
+/// Receives the events of a line.
 pub type Sink<'s> = dyn FnMut(Event<'_>) + 's;
 
-/// The translator of one agent, for one session.
+/// Maps the output of one agent in one session.
 pub trait Adapter: Send {
-    /// Maps one output line (without its newline). Bad lines become [`Event::Malformed`], unknown ones [`Event::Unknown`].
+    /// Maps one output line (without its newline). Malformed lines become [`Event::Malformed`],
+    /// unknown ones [`Event::Unknown`].
     fn line(&mut self, line: &[u8], sink: &mut Sink<'_>);
 
-    /// Draws the conclusion after the last line.
+    /// Builds the conclusion after the last line.
     ///
     /// `stderr_tail` is the end of what the process wrote to stderr.
     fn conclude(&mut self, exit: Exit, stderr_tail: &str) -> Conclusion;
 
-    /// How many tool calls are open now. While one is, silence is no stall.
+    /// Returns the number of open tool calls. During a call, silence does not count as a stall.
     fn open_tools(&self) -> usize;
 
-    /// The usage of this attempt so far.
+    /// Returns the usage and the cost of this attempt so far.
     fn usage(&self) -> (Usage, Option<f64>);
 
-    /// What the agent does now, in a few words, for a status line.
+    /// Returns a short text for a status line about what the agent is doing.
     fn activity(&self) -> Option<&str>;
 
-    /// What it wanted of Vik since the last time this was called: before its first line, and after each.
+    /// Returns the requests of the agent since the last call. Called before the first line and
+    /// after each one.
     fn take_requests(&mut self) -> Vec<AgentRequest> {
         Vec::new()
     }
 
-    /// The lines that give a verdict on a call. At least the last of them begins as [`Ask::answered_by`] says.
+    /// Returns the lines that answer an approval request. At least the last one starts with
+    /// [`ApprovalRequest::answer_prefix`].
     fn answer(&self, _: &ApprovalRequest, _: Verdict<'_>) -> Vec<String> {
         Vec::new()
     }
 }
 
-/// What a conversation had used before an attempt that resumes it.
+/// The usage of a conversation before the attempt that resumes it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PreviousTotal {
-    /// Its tokens.
     pub usage: Usage,
-    /// Its cost, as far as the agent reported it.
+    /// The cost, as far as the agent reported it.
     pub cost_usd: f64,
 }
 
-/// Makes the translator for one session of this agent.
+/// Creates the adapter for one session of an agent.
 ///
-/// `previous_total` is there where a conversation is resumed: Codex reports totals of the conversation, and so does Claude
-/// Code where its earlier process could save them. After the attempt the conversation's total is `previous_total` plus the
-/// attempt's own usage.
+/// `previous_total` is set for a resumed conversation: Codex reports totals of the conversation,
+/// and so does Claude Code if its previous process could save them. After the attempt the
+/// conversation's total is `previous_total` plus the attempt's own usage.
 pub fn adapter(profile: &AgentProfile, previous_total: Option<PreviousTotal>) -> Box<dyn Adapter> {
     match profile.runtime {
         Runtime::Codex => Box::new(codex::Codex::new(profile, previous_total)),
@@ -185,11 +186,12 @@ pub fn adapter(profile: &AgentProfile, previous_total: Option<PreviousTotal>) ->
     }
 }
 
-/// Makes the translator for one session of an agent that asks before each call; see [`LaunchContext::asks`].
+/// Creates the adapter for one session of an agent that asks before each call; see
+/// [`LaunchContext::interactive`].
 ///
 /// # Errors
 ///
-/// Where this agent cannot.
+/// Returns an error if this agent has no way to ask.
 pub fn interactive_adapter(
     profile: &AgentProfile,
     previous_total: Option<PreviousTotal>,
@@ -207,8 +209,8 @@ pub fn interactive_adapter(
     }
 }
 
-/// Whether an agent is held to a scope by being asked before each call, where nothing else asks for that: vex keeps to it by
-/// itself, and a profile with flags that leave no way to ask is judged at its end, as before.
+/// Returns whether an agent's scope is enforced by approving each call. vex enforces its scope
+/// itself, and a profile with flags that prevent asking is checked only at its end.
 pub fn enforces_scope_interactively(profile: &AgentProfile) -> bool {
     match profile.runtime {
         Runtime::ClaudeCode => !flags::has(profile, &["bare"]),
@@ -228,7 +230,7 @@ fn not_interactive(profile: &AgentProfile) -> LaunchError {
 ///
 /// # Errors
 ///
-/// Where the profile cannot be put into a command line; see [`LaunchError`].
+/// Returns an error if the profile cannot be expressed as a command line; see [`LaunchError`].
 pub fn launch(cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {
     match cx.profile.runtime {
         Runtime::Command if cx.interactive => Err(not_interactive(cx.profile)),
@@ -239,8 +241,8 @@ pub fn launch(cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {
     }
 }
 
-/// The program that must be found on PATH (or is a path) for this agent to start; `None` for the built-in agent, which
-/// is Vik's own program.
+/// Returns the program (a name on PATH, or a path) that this agent needs; `None` for the built-in
+/// agent, which is Vik's own program.
 pub fn program(profile: &AgentProfile) -> Option<&str> {
     let own = profile.command.first().map(String::as_str);
     own.or(match profile.runtime {
@@ -250,8 +252,8 @@ pub fn program(profile: &AgentProfile) -> Option<&str> {
     })
 }
 
-/// The arguments, after the program's own ([`AgentProfile::command`] without its first), that make an agent print its
-/// version; empty where that is not known.
+/// Returns the arguments that make an agent print its version. They follow the program's own
+/// arguments ([`AgentProfile::command`] without its first); empty if unknown.
 pub fn version_args(runtime: Runtime) -> &'static [&'static str] {
     match runtime {
         Runtime::Codex | Runtime::ClaudeCode => &["--version"],
@@ -260,7 +262,7 @@ pub fn version_args(runtime: Runtime) -> &'static [&'static str] {
     }
 }
 
-/// A path as text, to go on a command line or into a variable.
+/// Returns a path as text for a command line or a variable.
 fn path_text(path: &Path) -> Result<&str, LaunchError> {
     path.to_str().ok_or_else(|| LaunchError::PathNotUtf8 {
         path: path.to_owned(),

@@ -1,29 +1,29 @@
-//! Where a login of an agent would show, for `doctor`. Only a list: the caller looks.
+//! Where a login of an agent can be detected, for `doctor`. The caller checks these places.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use vik_core::workflow::{AgentProfile, Runtime};
 
-/// A place where a login shows.
+/// A sign of a login.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LoginSign {
-    /// This variable is set in the agent's environment, to something.
+    /// This variable of the agent's environment is set and not empty.
     Variable(&'static str),
-    /// This file exists.
     File(PathBuf),
 }
 
-/// The folder that a variable names, else one below the home directory.
+/// Returns the folder that a variable names, or a folder in the home directory.
 fn folder(environment: &BTreeMap<String, String>, variable: &str, below: &str) -> Option<PathBuf> {
     let set = |name: &str| environment.get(name).filter(|value| !value.is_empty());
     let own = set(variable).map(PathBuf::from);
     own.or_else(|| set("HOME").map(|home| PathBuf::from(home).join(below)))
 }
 
-/// Where an agent keeps its own things: settings, logins, conversations. It must be able to write there to work at all.
+/// Returns the paths of an agent's own settings, logins and conversations, which it must be able to
+/// write.
 ///
-/// `environment` is the agent's own, as [`crate::Launch::env`] has it.
+/// `environment` is the agent's own, as in [`crate::Launch::env`].
 pub fn state_paths(profile: &AgentProfile, environment: &BTreeMap<String, String>) -> Vec<PathBuf> {
     let folder = |variable: &str, below: &str| folder(environment, variable, below);
     let program = profile
@@ -49,7 +49,7 @@ pub fn state_paths(profile: &AgentProfile, environment: &BTreeMap<String, String
     places.into_iter().flatten().collect()
 }
 
-/// The variables that tell an agent of this runtime where to put temporary files.
+/// Returns the variables that tell an agent of this runtime where to put temporary files.
 pub fn temporary_variables(runtime: Runtime) -> &'static [&'static str] {
     match runtime {
         Runtime::ClaudeCode => &["TMPDIR", "CLAUDE_CODE_TMPDIR"],
@@ -57,9 +57,10 @@ pub fn temporary_variables(runtime: Runtime) -> &'static [&'static str] {
     }
 }
 
-/// The places where a login of this agent shows; one is enough. Empty where the agent needs none that Vik knows of.
+/// Returns the signs of a login of this agent, of which one is enough. Empty if no login is known
+/// to be necessary.
 ///
-/// `environment` is the agent's own, as [`crate::Launch::env`] has it.
+/// `environment` is the agent's own, as in [`crate::Launch::env`].
 pub fn login_signs(profile: &AgentProfile, environment: &BTreeMap<String, String>) -> Vec<LoginSign> {
     use LoginSign::{File, Variable};
     let home = |variable: &str, below: &str| folder(environment, variable, below);
@@ -91,7 +92,8 @@ pub fn login_signs(profile: &AgentProfile, environment: &BTreeMap<String, String
     }
 }
 
-/// The files in an agent's own folder that hold its login, and that it writes anew when it refreshes its tokens.
+/// Returns the files in an agent's own folder that hold its login and that it rewrites when it
+/// refreshes its tokens.
 pub fn login_files(runtime: Runtime) -> &'static [&'static str] {
     match runtime {
         Runtime::Codex => &["auth.json"],
@@ -100,7 +102,7 @@ pub fn login_files(runtime: Runtime) -> &'static [&'static str] {
     }
 }
 
-/// What a person does to log this agent in.
+/// Returns what a person does to log this agent in.
 pub fn login_hint(profile: &AgentProfile) -> Option<&'static str> {
     match profile.runtime {
         Runtime::Codex => Some("run `codex login`, or set OPENAI_API_KEY"),

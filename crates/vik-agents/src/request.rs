@@ -1,66 +1,66 @@
-//! What an agent that is listened to says between its lines: that it asks, and what it waits for.
+//! What an interactive agent asks of Vik between its output lines.
 //!
-//! Such an agent reads its standard input to its end. What Vik tells it there follows from what it printed, and nothing
-//! else: from the same lines come the same words, in the same order. So whoever reads them again knows what was told.
+//! Such an agent keeps its stdin open. What Vik sends depends only on what the agent printed: the
+//! same lines give the same requests in the same order. So a daemon that reads them again knows
+//! what was sent.
 
 use std::path::Path;
 
 use vik_core::approval::Call;
 
-/// What an agent wants of Vik.
+/// A request of an agent to Vik.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AgentRequest {
-    /// This line belongs on its standard input.
+    /// Send this line to the agent's stdin.
     Send(String),
-    /// It waits for a verdict on a call.
+    /// A call waits for a verdict.
     Approval(ApprovalRequest),
-    /// It waits for that verdict no more.
+    /// The agent no longer waits for that verdict.
     Withdraw {
-        /// The [`Ask`]'s.
+        /// The id of the [`ApprovalRequest`].
         id: String,
     },
-    /// It has done its work: its input ends.
+    /// The work is done: close the agent's stdin.
     Close,
-    /// It cannot be held to what it was told: it must be stopped.
+    /// The agent violated the protocol and must be stopped.
     ProtocolError(String),
 }
 
 /// A call that waits for a verdict.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApprovalRequest {
-    /// The agent's name of the question.
+    /// The id that the agent gave the request.
     pub id: String,
-    /// What it is about to do, with paths as the agent wrote them.
+    /// The call, with paths as the agent wrote them.
     pub call: Call,
-    /// Whether the paths of the call are to be changed; a scope says nothing on those that are only read.
+    /// Whether the call changes its paths. A scope does not restrict paths that are only read.
     pub writes: bool,
-    /// How each line begins that answers this and nothing else: where one stands, there is an answer.
+    /// The prefix of every line that answers this request. A line with it means that there is an
+    /// answer.
     pub answer_prefix: String,
 }
 
-/// What is said to a call.
+/// The answer to an approval request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict<'a> {
-    /// It goes on as if nobody had been asked. No permission that it needs beside is given.
+    /// The call continues as without approval. The verdict grants no further permission.
     Allow,
-    /// It does not run, and the model is told this.
+    /// The call does not run, and the model gets this message.
     Refuse(&'a str),
 }
 
-/// What an agent must be told before it begins, where that is done on its standard input.
+/// The input that an interactive agent gets on stdin before it starts.
 #[derive(Clone, Copy, Debug)]
 pub struct InitialInput<'a> {
-    /// The prompt.
     pub prompt: &'a str,
-    /// The issue workspace.
     pub workdir: &'a Path,
-    /// The conversation to resume, where it is one.
+    /// The conversation to resume.
     pub resume: Option<&'a str>,
     /// Whether the process runs in Vik's sandbox.
     pub in_sandbox: bool,
 }
 
-/// A JSON string.
+/// Returns a JSON string.
 pub(crate) fn json_string(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }

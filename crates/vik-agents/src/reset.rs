@@ -1,4 +1,4 @@
-//! When a quota opens again, from the words of an agent that tells it in no other way.
+//! When a quota resets, from the text of agents that report it in no other form.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use jiff::civil::{Date, Time};
 use jiff::tz::TimeZone;
 use jiff::{Span, Timestamp, Zoned};
 
-/// The phrases that a time or a wait follows.
+/// The phrases that precede a time or a duration.
 const PHRASES: [&str; 6] = [
     "try again at ",
     "try again in ",
@@ -16,11 +16,12 @@ const PHRASES: [&str; 6] = [
     "retry after ",
 ];
 
-/// No quota window is longer; a time beyond it was misread.
+/// No quota window is longer: a later time was misread.
 const MAX_WINDOW: Duration = Duration::from_secs(32 * 24 * 3600);
 
-/// When the quota opens again, as `text` tells it: `try again at Nov 22nd, 2026 3:14 PM.`, `try again in 3 days 4 hours`,
-/// `resets Nov 23, 2:13am (UTC)`, `resets 5pm`. A time without a zone is one of `now`'s zone.
+/// Returns when the quota resets, according to `text`: `try again at Nov 22nd, 2026 3:14 PM.`, `try
+/// again in 3 days 4 hours`, `resets Nov 23, 2:13am (UTC)`, `resets 5pm`. A time without a zone has
+/// the zone of `now`.
 pub fn reset_time(text: &str, now: &Zoned) -> Option<Timestamp> {
     let lower = text.to_lowercase();
     PHRASES.iter().find_map(|phrase| {
@@ -34,7 +35,7 @@ pub fn reset_time(text: &str, now: &Zoned) -> Option<Timestamp> {
     })
 }
 
-/// `3 days 4 hours 13 minutes`, `1.5s`, `20 seconds`.
+/// Parses `3 days 4 hours 13 minutes`, `1.5s`, `20 seconds`.
 fn wait(text: &str) -> Option<Duration> {
     let mut total = 0.0;
     let mut remaining = text.trim_start();
@@ -68,7 +69,7 @@ fn wait(text: &str) -> Option<Duration> {
     found.then(|| Duration::try_from_secs_f64(total).ok())?
 }
 
-/// `nov 22nd, 2026 3:14 pm`, `nov 23, 2:13am (utc)`, `3:14 pm`, `5pm`.
+/// Parses `nov 22nd, 2026 3:14 pm`, `nov 23, 2:13am (utc)`, `3:14 pm`, `5pm`.
 fn moment(text: &str, now: &Zoned) -> Option<Timestamp> {
     let zone = if text.contains("(utc)") {
         TimeZone::UTC
@@ -115,7 +116,7 @@ fn moment(text: &str, now: &Zoned) -> Option<Timestamp> {
     };
     match year {
         Some(year) => at(year),
-        // The turn of the year may lie between.
+        // The time may be in the next year.
         None => at(now.year())
             .filter(|then| *then >= now)
             .or_else(|| at(now.year() + 1)),
@@ -131,7 +132,7 @@ fn month_of(token: &str) -> Option<i8> {
     i8::try_from(at + 1).ok()
 }
 
-/// `3:14` and `pm`, `2:13am`, `5pm`, `15:04`.
+/// Parses `3:14` and `pm`, `2:13am`, `5pm`, `15:04`.
 fn time_of(token: &str, next: Option<&str>) -> Option<Time> {
     let digits = token.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let half = match &token[digits.len()..] {
@@ -150,7 +151,7 @@ fn time_of(token: &str, next: Option<&str>) -> Option<Time> {
         ("am", hour) => hour,
         ("pm", 12) => 12,
         ("pm", hour) => hour.checked_add(12)?,
-        // A bare number is no time.
+        // A bare number is not a time.
         (_, hour) if digits.contains(':') => hour,
         _ => return None,
     };

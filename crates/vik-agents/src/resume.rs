@@ -1,4 +1,4 @@
-//! Going on with an earlier conversation: which ids an agent takes, and how it says that it cannot.
+//! Resuming an earlier conversation: which ids an agent accepts, and how it reports a failure.
 
 use std::borrow::Cow;
 
@@ -6,15 +6,16 @@ use vik_core::workflow::Runtime;
 
 use crate::Conclusion;
 
-/// The longest id that is taken for one.
+/// The maximum length of an id.
 const MAX_ID_BYTES: usize = 128;
 
-/// Whether a text can be the id of a conversation with an agent of this runtime. It comes from what an agent printed, and
-/// goes on a command line: Codex would silently begin a new conversation on garbage, with exit code 0.
+/// Returns whether a text can be a conversation id of an agent of this runtime. It comes from the
+/// agent's output and goes on a command line: with garbage, Codex would silently start a new
+/// conversation and exit with 0.
 pub fn valid_session_id(runtime: Runtime, id: &str) -> bool {
     match runtime {
         Runtime::Codex | Runtime::ClaudeCode => uuid::Uuid::try_parse(id).is_ok_and(|uuid| {
-            // Other ways to write a UUID (in braces, as a URN) are no ids of theirs.
+            // Agents do not use the other forms of a UUID (in braces, as a URN).
             uuid.hyphenated().to_string().eq_ignore_ascii_case(id)
         }),
         Runtime::Vex => {
@@ -25,7 +26,7 @@ pub fn valid_session_id(runtime: Runtime, id: &str) -> bool {
     }
 }
 
-/// Why the conversation `asked` was not gone on with; `None` where it was.
+/// Returns why the conversation `requested_id` was not resumed; `None` if it was.
 pub fn resume_failure<'a>(
     runtime: Runtime,
     requested_id: &str,

@@ -1,4 +1,4 @@
-//! What every adapter remembers of its session.
+//! The state that every adapter keeps of its session.
 
 use std::fmt::Write as _;
 
@@ -7,15 +7,15 @@ use vik_core::outcome::{FailureClass, Usage};
 
 use crate::{Conclusion, Exit, classify};
 
-/// The longest message that is kept for the conclusion, in bytes.
+/// The maximum bytes of the message in the conclusion.
 const MESSAGE_MAX: usize = 256 * 1024;
-/// The longest activity line, in bytes.
+/// The maximum bytes of an activity text.
 const ACTIVITY_MAX: usize = 96;
-/// The most open tool calls that are remembered.
+/// The maximum number of remembered open tool calls.
 const OPEN_MAX: usize = 1024;
-/// The longest id that is remembered, of a tool call or of a conversation, in bytes.
+/// The maximum bytes of a remembered id of a tool call or a conversation.
 const ID_MAX: usize = 1024;
-/// The longest tail of stderr in a reason, in bytes.
+/// The maximum bytes of stderr in a reason.
 const STDERR_MAX: usize = 2000;
 
 /// An error that the agent reported.
@@ -26,7 +26,7 @@ pub(crate) struct Fault {
     pub(crate) status: Option<u16>,
 }
 
-/// The tool calls that are open now. Few at a time, so a scan from the newest is the quickest map.
+/// The open tool calls. There are few at a time, so a linear scan from the newest is fast.
 #[derive(Debug, Default)]
 pub(crate) struct OpenTools(Vec<String>);
 
@@ -38,7 +38,7 @@ impl OpenTools {
         }
     }
 
-    /// Whether it was open.
+    /// Closes a call and returns whether it was open.
     pub(crate) fn close(&mut self, id: &str) -> bool {
         let id = head(id, ID_MAX);
         match self.0.iter().rposition(|open| open == id) {
@@ -59,7 +59,7 @@ impl OpenTools {
     }
 }
 
-/// What every adapter remembers of its session.
+/// The state of one session.
 #[derive(Debug, Default)]
 pub(crate) struct Session {
     /// The provider's id of the conversation.
@@ -93,12 +93,12 @@ impl Session {
         });
     }
 
-    /// Forgets the last error: the agent went on after it, so it explains no end.
+    /// Clears the last error: the agent continued after it, so it is not the reason of a failure.
     pub(crate) fn clear_fault(&mut self) {
         self.fault = None;
     }
 
-    /// Remembers the id of the conversation; says whether it is new.
+    /// Sets the id of the conversation and returns whether it is new.
     pub(crate) fn set_id(&mut self, id: &str) -> bool {
         let id = head(id, ID_MAX);
         if self.id.as_deref() == Some(id) {
@@ -108,13 +108,13 @@ impl Session {
         true
     }
 
-    /// Shows a few fixed words as what the agent does now.
+    /// Sets the activity to a fixed text.
     pub(crate) fn set_activity(&mut self, activity: &str) {
         self.activity.clear();
         self.activity.push_str(activity);
     }
 
-    /// Shows a tool call as what the agent does now.
+    /// Sets the activity to a tool call.
     pub(crate) fn set_tool_activity(&mut self, tool: &str, input: Option<&RawValue>) {
         self.activity.clear();
         self.activity.push_str(head(tool, ACTIVITY_MAX));
@@ -128,7 +128,7 @@ impl Session {
         Some(self.activity.as_str()).filter(|text| !text.is_empty())
     }
 
-    /// The conclusion of a session that succeeded.
+    /// Returns the conclusion of a successful session.
     pub(crate) fn succeeded(&self) -> Conclusion {
         Conclusion {
             ok: true,
@@ -140,7 +140,8 @@ impl Session {
         }
     }
 
-    /// The conclusion of a session that failed: its last error, else the tail of stderr, else how it ended.
+    /// Returns the conclusion of a failed session. The reason is the last error, else the tail of
+    /// stderr, else the exit.
     pub(crate) fn failed(&self, exit: Exit, stderr_tail: &str, default_reason: &str) -> Conclusion {
         let (class, reason) = match &self.fault {
             Some(fault) => (
@@ -172,12 +173,13 @@ impl Session {
     }
 }
 
-/// The first bytes of a text, whole characters only.
+/// Returns at most the first `max` bytes of a text, in whole characters.
 pub(crate) fn head(text: &str, max: usize) -> &str {
     &text[..text.floor_char_boundary(max)]
 }
 
-/// The last bytes of a text, whole lines where possible, whole characters always.
+/// Returns at most the last `max` bytes of a text, in whole lines if possible and always in whole
+/// characters.
 pub(crate) fn tail(text: &str, max: usize) -> &str {
     let text = text.trim();
     if text.len() <= max {
@@ -190,7 +192,8 @@ pub(crate) fn tail(text: &str, max: usize) -> &str {
     }
 }
 
-/// Appends the start of a JSON value on one line: a string without its quotes and escapes, anything else as it is.
+/// Appends the start of a JSON value on one line: a string without its quotes and escapes, anything
+/// else verbatim.
 fn one_line(json: &str, max: usize, into: &mut String) {
     let end = into.len() + max;
     let inner = json.strip_prefix('"').and_then(|json| json.strip_suffix('"'));

@@ -64,7 +64,7 @@ pub(crate) fn context(profile: &AgentProfile) -> LaunchContext<'_> {
     }
 }
 
-/// The events of some lines, each as its JSON.
+/// Returns the events of some lines as JSON.
 pub(crate) fn events(adapter: &mut dyn Adapter, lines: &[&str]) -> Vec<String> {
     let mut out = Vec::new();
     for line in lines {

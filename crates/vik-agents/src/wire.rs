@@ -1,4 +1,5 @@
-//! Reading JSON lines without copying them: small types that borrow, and forgive what does not matter.
+//! Decodes JSON lines without copying them: small borrowing types that tolerate unexpected shapes
+//! of unimportant fields.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,7 +11,7 @@ use vik_core::event::{Event, ToolOutput};
 
 use crate::Sink;
 
-/// A JSON string, borrowed where it holds no escapes. (`Option<Cow<str>>` would always copy.)
+/// A JSON string, borrowed if it contains no escapes. (`Option<Cow<str>>` would always copy.)
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Text<'a>(pub(crate) Cow<'a, str>);
 
@@ -42,8 +43,8 @@ impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
     }
 }
 
-/// A count: any JSON value, of which only a number says something. A figure that changed its shape in a new version of
-/// an agent must not make the agent's final event unreadable.
+/// A count: any JSON value is accepted, and only a number counts. A count whose type changes in a
+/// new version of an agent must not make the agent's final event unreadable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Count(pub(crate) u64);
 
@@ -62,7 +63,7 @@ impl<'de> Deserialize<'de> for Count {
                 Ok(Count(u64::try_from(n).unwrap_or(0)))
             }
             fn visit_f64<E>(self, n: f64) -> Result<Count, E> {
-                // A float-to-integer cast saturates, and takes NaN to 0.
+                // A float-to-integer cast saturates, and turns NaN into 0.
                 Ok(Count(n as u64))
             }
             fn visit_bool<E>(self, _: bool) -> Result<Count, E> {
@@ -87,14 +88,14 @@ impl<'de> Deserialize<'de> for Count {
     }
 }
 
-/// The `type` of a line, and nothing else of it.
+/// The `type` of a line, without its other fields.
 #[derive(Deserialize)]
 pub(crate) struct Kind<'a> {
     #[serde(rename = "type", borrow)]
     pub(crate) kind: Text<'a>,
 }
 
-/// Reads a line that is an object. (Serde would read an array as the fields in their order.)
+/// Decodes a line that is an object. (Serde would decode an array as the fields in their order.)
 pub(crate) fn object<'a, T: Deserialize<'a>>(line: &'a str) -> Option<T> {
     if line.starts_with('{') {
         serde_json::from_str(line).ok()
@@ -103,28 +104,28 @@ pub(crate) fn object<'a, T: Deserialize<'a>>(line: &'a str) -> Option<T> {
     }
 }
 
-/// Reads a value out of a raw one; `None` where it has another shape.
+/// Decodes a raw value; `None` if it has another type.
 pub(crate) fn read<'a, T: Deserialize<'a>>(raw: Option<&'a RawValue>) -> Option<T> {
     serde_json::from_str(raw?.get()).ok()
 }
 
-/// Reads a text out of a raw value.
+/// Decodes a string from a raw value.
 pub(crate) fn text<'a>(raw: Option<&'a RawValue>) -> Option<Cow<'a, str>> {
     read::<Text<'a>>(raw).map(|text| text.0)
 }
 
-/// The raw value, unless it is `null`.
+/// Returns the raw value, unless it is `null`.
 pub(crate) fn present(raw: Option<&RawValue>) -> Option<&RawValue> {
     raw.filter(|raw| raw.get() != "null")
 }
 
-/// A raw value as a tool's output, unless it is absent or `null`.
+/// Returns a raw value as a tool's output, unless it is absent or `null`.
 pub(crate) fn output(raw: Option<&RawValue>) -> Option<ToolOutput<'_>> {
     present(raw).map(ToolOutput::Raw)
 }
 
-/// The line as text, without what surrounds it. Bytes that are not UTF-8 are replaced: a broken byte in a tool's output
-/// must not cost the event that holds it.
+/// Returns the trimmed line as text. Invalid UTF-8 is replaced: a broken byte in a tool's output
+/// must not lose its event.
 pub(crate) fn line_text(line: &[u8]) -> Cow<'_, str> {
     match std::str::from_utf8(line) {
         Ok(text) => Cow::Borrowed(text.trim()),
@@ -132,7 +133,7 @@ pub(crate) fn line_text(line: &[u8]) -> Cow<'_, str> {
     }
 }
 
-/// Hands on a line whose meaning is not known: as the value it is, or as the text it is.
+/// Emits a line of unknown meaning: as a JSON value if possible, otherwise as text.
 pub(crate) fn emit_unparsed(line: &str, sink: &mut Sink<'_>) {
     match serde_json::from_str::<&RawValue>(line) {
         Ok(raw) => sink(Event::Unknown { raw }),

@@ -1,4 +1,4 @@
-//! Agents that ask before each call: what is told to them, from what the real ones printed.
+//! Interactive agents: the requests and answers that follow from recorded output.
 
 #![allow(clippy::unwrap_used, reason = "a helper of a test may fail the test")]
 
@@ -50,7 +50,7 @@ fn interactive(runtime: Runtime) -> Box<dyn Adapter> {
     interactive_adapter(&profile(runtime), None, &initial_input(PROMPT)).unwrap()
 }
 
-/// All that follows from some lines, one thing a line.
+/// Returns everything that follows from some lines, one entry per line.
 fn replay(adapter: &mut dyn Adapter, lines: &str) -> (String, Conclusion) {
     let mut log = String::new();
     record_requests(adapter, &mut log);
@@ -65,7 +65,7 @@ fn replay(adapter: &mut dyn Adapter, lines: &str) -> (String, Conclusion) {
     (log, adapter.conclude(Exit::Code(0), ""))
 }
 
-/// Writes down what is asked and told; what is out of the folder or secret is refused.
+/// Records requests and answers. Calls on paths with `secret` are refused.
 fn record_requests(adapter: &mut dyn Adapter, log: &mut String) {
     for request in adapter.take_requests() {
         match &request {
@@ -135,7 +135,7 @@ fn claude_code_input_stays_open_for_background_agents() {
     };
     let agent =
         tasks(r#"{"task_id":"a","task_type":"local_agent"},{"task_id":"b","task_type":"local_bash"}"#);
-    // A command in the background may run for ever: Claude Code itself ends it.
+    // A background command may run for ever: Claude Code itself ends it.
     let shell = tasks(r#"{"task_id":"b","task_type":"local_bash"}"#);
     let result = r#"{"type":"result","subtype":"success","is_error":false,"result":"x","session_id":"s"}"#;
     let closed = |lines: &[&str]| {
@@ -214,7 +214,7 @@ fn call_without_approval_ends_the_session() {
         Runtime::ClaudeCode,
         &[&result(false)]
     )));
-    // One that Claude Code refused by itself did nothing.
+    // A call that Claude Code refused itself had no effect.
     assert!(!has_protocol_error(&requests_for(
         Runtime::ClaudeCode,
         &[&result(true)]
@@ -260,7 +260,7 @@ fn codex_requests_beyond_a_call_are_refused() {
     let command = r#"{"id":0,"method":"item/commandExecution/requestApproval","params":{"threadId":"t","turnId":"u"MORE}}"#;
     let command = |more: &str| command.replace("MORE", more);
     for (request, expected) in [
-        // A command that nobody can see, more permissions, another sandbox.
+        // An unknown command, more permissions, another sandbox.
         (command(""), "decline"),
         (
             command(r#","command":"ls","additionalPermissions":{"network":{"enabled":true}}"#),
@@ -335,7 +335,7 @@ fn interactive_adapter_refuses_runtime_command() {
     assert!(matches!(made.err(), Some(LaunchError::NotInteractive { .. })));
 }
 
-/// A question of Claude Code's with this tool and input.
+/// Returns the approval request of Claude Code for this tool and input.
 fn approval_request(tool: &str, input: &str) -> ApprovalRequest {
     let tool = serde_json::Value::from(tool);
     let line = format!(
@@ -359,7 +359,7 @@ fn approval_request_names_command_and_paths() {
     );
     assert!(!approval_request("Read", r#"{"file_path":"/ws/a"}"#).writes);
     assert!(approval_request("NotebookEdit", r#"{"notebook_path":"/ws/a"}"#).writes);
-    // What is no text is judged as it is written.
+    // A value that is not a string is checked in its JSON form.
     let server = approval_request("mcp__db__run", r#"{"command":["rm","-rf"],"path":{"a":1}}"#);
     assert_eq!(server.call.command.as_deref(), Some(r#"["rm","-rf"]"#));
     assert_eq!(
@@ -368,7 +368,7 @@ fn approval_request_names_command_and_paths() {
     );
 }
 
-/// Lines of a recording, some of them broken, doubled or left out.
+/// Generates recordings with some lines broken, repeated or removed.
 fn mutated() -> impl proptest::strategy::Strategy<Value = (Runtime, Vec<Vec<u8>>)> {
     use proptest::prelude::*;
     let recordings = [
@@ -403,7 +403,7 @@ fn mutated() -> impl proptest::strategy::Strategy<Value = (Runtime, Vec<Vec<u8>>
 }
 
 proptest::proptest! {
-    /// Whatever an agent prints, it does no harm, and who reads it again comes to the same words.
+    /// Any output is handled without a panic, and reading it again gives the same requests.
     #[test]
     fn requests_are_the_same_for_the_same_lines((runtime, lines) in mutated()) {
         let read = || {
@@ -431,7 +431,8 @@ proptest::proptest! {
         proptest::prop_assert_eq!(requests, read());
     }
 
-    /// Whatever a person or a rule says, the answer is one line of JSON that says it, and begins as it must.
+    /// For any refusal message, the answer is one JSON line with this message and the required
+    /// prefix.
     #[test]
     fn answer_is_one_line_with_the_refusal_message(message in ".*") {
         let ask = approval_request("Bash", r#"{"command":"x"}"#);

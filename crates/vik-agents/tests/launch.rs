@@ -128,7 +128,7 @@ fn launch_of_each_interactive_runtime() {
         note(&profile(runtime), true);
         note(&profile(runtime), false);
     }
-    // What leaves no way to ask is refused, and nothing begins unasked.
+    // Flags that prevent asking are refused, so that no call runs without approval.
     let with = |runtime, flag: &str, value: ArgValue| AgentProfile {
         args: vec![(flag.to_owned(), value)],
         ..profile(runtime)
@@ -168,7 +168,7 @@ fn vex_gets_its_scope_outside_of_the_arguments() {
             .any(|pair| pair == ["--scope-env", "VIK_SCOPE"])
     );
     assert!(!launched.argv.iter().any(|arg| arg.contains("src/**")));
-    // Without one nothing is set: all may be changed.
+    // Without a scope nothing is set: every path may be changed.
     let launched = launch(&context(&vex, &environment)).unwrap();
     assert!(!launched.env.contains_key("VIK_SCOPE"));
     assert!(!launched.argv.iter().any(|arg| arg.starts_with("--scope")));
@@ -256,7 +256,7 @@ fn launch_with_every_profile_option() {
             ("effort".to_owned(), ArgValue::Text("high".into())),
         ];
         if runtime == Runtime::ClaudeCode {
-            // `-c` is `--continue` there.
+            // `-c` means `--continue` there.
             profile.args[0].0 = "allowedTools".to_owned();
         }
         profile.base_url = Some("http://127.0.0.1:8099/v1".to_owned());

@@ -1,4 +1,4 @@
-//! What holds for any line whatever.
+//! Properties of every adapter for arbitrary lines.
 
 #![allow(clippy::unwrap_used, reason = "a helper of a test may fail the test")]
 
@@ -45,7 +45,7 @@ fn adapters() -> Vec<(&'static str, Box<dyn Adapter>)> {
     ]
 }
 
-/// The words of the protocols, so that generated lines come near to real ones.
+/// Terms of the protocols, so that generated lines resemble real ones.
 const VOCABULARY: &[&str] = &[
     "type",
     "subtype",
@@ -120,7 +120,7 @@ const VOCABULARY: &[&str] = &[
     "patch",
 ];
 
-/// Lines that say nothing on purpose, by `type` and `subtype`.
+/// Returns whether a line has no event on purpose, by `type` and `subtype`.
 fn known_silent(value: &Value) -> bool {
     let kind = value["type"].as_str().unwrap_or("");
     let subtype = value["subtype"].as_str().unwrap_or("");
@@ -160,7 +160,7 @@ fn json() -> impl Strategy<Value = Value> {
     })
 }
 
-/// An object whose `type` is a word of the protocols.
+/// Generates an object whose `type` is a term of the protocols.
 fn line() -> impl Strategy<Value = Value> {
     (
         vocabulary_item(),
@@ -176,7 +176,7 @@ fn line() -> impl Strategy<Value = Value> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// No bytes make an adapter panic, and none turns a failed exit green.
+    /// No bytes make an adapter panic, and none turn a failed exit into a success.
     #[test]
     fn adapters_survive_any_bytes(lines in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 0..8), stderr in ".{0,200}") {
         for (name, mut adapter) in adapters() {
@@ -188,7 +188,7 @@ proptest! {
         }
     }
 
-    /// A line that is not JSON is kept as it is, and ends nothing.
+    /// A line that is not JSON is kept verbatim and ends nothing.
     #[test]
     fn non_json_lines_are_kept(text in "[a-zA-Z<#:][^\\pC]{0,80}") {
         prop_assume!(serde_json::from_str::<Value>(text.trim()).is_err());
@@ -203,7 +203,7 @@ proptest! {
         }
     }
 
-    /// Each object gives an event, or is one that says nothing on purpose.
+    /// Each object gives an event, or has none on purpose.
     #[test]
     fn json_objects_are_never_lost(value in line()) {
         let text = value.to_string();
@@ -217,7 +217,6 @@ proptest! {
         }
     }
 
-    /// An unknown kind is kept whole.
     #[test]
     fn unknown_kinds_are_kept_whole(value in json()) {
         let line = serde_json::json!({"type": "xyzzy", "payload": value}).to_string();
@@ -230,7 +229,7 @@ proptest! {
         }
     }
 
-    /// Whatever the lines, a green conclusion needs exit code 0.
+    /// A successful conclusion needs exit code 0, whatever the lines are.
     #[test]
     fn failing_exit_never_succeeds(values in prop::collection::vec(line(), 0..6), signal in 1..32) {
         for (name, mut adapter) in adapters() {
@@ -242,7 +241,7 @@ proptest! {
     }
 }
 
-/// Depth costs no stack.
+/// Nesting does not exhaust the stack.
 #[test]
 fn deep_nesting_is_survived() {
     for (open, close) in [

@@ -1,4 +1,4 @@
-//! Every adapter against what the real CLIs printed.
+//! Runs every adapter on recorded output of the real CLIs.
 
 #![allow(clippy::unwrap_used, reason = "a helper of a test may fail the test")]
 
@@ -12,7 +12,6 @@ use vik_core::event::Event;
 use vik_core::outcome::Usage;
 use vik_core::workflow::{AgentProfile, ArgsStyle, Home, OutputFormat, Permission, Runtime};
 
-/// One recording.
 struct Case {
     name: String,
     stdout: Vec<u8>,
@@ -20,10 +19,10 @@ struct Case {
     exit: Exit,
 }
 
-/// What an adapter made of it.
+/// The result of one replay.
 struct Replay {
     conclusion: Conclusion,
-    /// How many events of each kind.
+    /// The number of events of each kind.
     kinds: BTreeMap<String, usize>,
     events: Vec<Value>,
     open_before_end: usize,
@@ -194,7 +193,7 @@ fn conclusions_satisfy_the_common_invariants() {
             .rev()
             .find(|event| event["kind"] == "completed")
         {
-            // A green end needs a green last word.
+            // A successful conclusion needs a successful last event.
             assert!(!conclusion.ok || last["ok"] == true, "{name}");
         }
         let totals: Vec<u64> = seen
@@ -203,7 +202,7 @@ fn conclusions_satisfy_the_common_invariants() {
             .filter(|event| event["kind"] == "token_usage")
             .map(|event| event["usage"]["input_tokens"].as_u64().unwrap())
             .collect();
-        // Claude Code's result may take back what a failed request was said to have used.
+        // The result of Claude Code may be lower than the usage that a failed request reported.
         assert!(
             !conclusion.ok || totals.is_sorted(),
             "{name}: a running total never shrinks: {totals:?}"
@@ -211,7 +210,7 @@ fn conclusions_satisfy_the_common_invariants() {
     }
 }
 
-/// The figures, read once more in another way.
+/// Computes the usage again in another way.
 #[test]
 fn usage_is_that_of_the_last_report() {
     let number = |value: &Value| value.as_u64().unwrap_or(0);
@@ -315,7 +314,7 @@ fn usage_is_that_of_the_last_report() {
                     .filter(|line| line["type"] == "step_finish")
                     .map(|line| &line["part"])
             };
-            // Their own total of each step: input, output, reasoning, cache.
+            // The totals of each step: input, output, reasoning, cache.
             let total: u64 = steps().map(|step| number(&step["tokens"]["total"])).sum();
             assert_eq!(seen.usage.total(), total, "{name}");
             let cost: f64 = steps().filter_map(|step| step["cost"].as_f64()).sum();
@@ -350,7 +349,7 @@ fn find(name: &str) -> Case {
 
 #[test]
 fn claude_code_resume_is_charged_only_the_added_usage() {
-    // The process before it ended by itself, and saved its figures: they are in those of this one.
+    // The previous process exited by itself and saved its usage, which is included in this one.
     let first = replay(&find("claude/2.1.330/session-id")).conclusion;
     let saved = find("claude/2.1.330/resume-same");
     let total = replay(&saved).conclusion;
@@ -366,7 +365,7 @@ fn claude_code_resume_is_charged_only_the_added_usage() {
         cost > 0.0 && (cost - (total.cost_usd.unwrap() - previous.cost_usd)).abs() < 1e-9,
         "{cost}"
     );
-    // The process before it was killed: these are its own, as they always were before that version.
+    // The previous process was killed, so this usage is its own, as in all earlier versions.
     for name in ["claude/2.1.330/resume-killed", "claude/2.1.197/resume-fork"] {
         let case = find(name);
         let own = replay(&case).conclusion;
@@ -375,7 +374,7 @@ fn claude_code_resume_is_charged_only_the_added_usage() {
     }
 }
 
-/// 2.1.330 exits with 0 when it is interrupted, also during a tool call.
+/// Version 2.1.330 exits with 0 when it is interrupted, also during a tool call.
 #[test]
 fn claude_code_interrupt_is_never_a_success() {
     for name in [
@@ -388,7 +387,7 @@ fn claude_code_interrupt_is_never_a_success() {
         let case = find(&format!("claude/2.1.330/{name}"));
         assert_eq!(name.contains("sig-int"), case.exit.is_zero(), "{name}");
         assert!(!replay(&case).conclusion.ok, "{name}");
-        // Nor is one that was ended before it could write its result, or in the middle of it.
+        // Neither is a session that ended before or during the writing of its result.
         let end = case.stdout.len();
         let result = lines(&case).len().saturating_sub(1);
         let before_result: Vec<u8> = case
@@ -421,7 +420,7 @@ fn codex_resume_is_charged_only_the_added_usage() {
         .conclusion
         .usage;
     assert_eq!(added, total.since(before));
-    // A total below what the thread had already used is another thread's.
+    // A total below the previous usage of the thread belongs to another thread.
     let larger = Usage {
         input_tokens: total.input_tokens + 1,
         ..Usage::default()
@@ -502,7 +501,7 @@ fn recorded_lines_give_an_event_or_are_known_to_be_silent() {
     }
 }
 
-/// One line per recording, to be read by eye.
+/// Writes one line per recording, for review.
 #[test]
 fn recordings_table() {
     let mut table = String::new();

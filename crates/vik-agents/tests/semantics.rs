@@ -1,4 +1,4 @@
-//! What a session means, line by line, where the recordings do not show it.
+//! The meaning of a session, line by line, for cases that the recordings do not cover.
 
 #![allow(clippy::unwrap_used, reason = "a helper of a test may fail the test")]
 
@@ -100,7 +100,7 @@ fn codex_needs_the_turn_and_the_exit_code() {
         (seen.ok, seen.failure_class),
         (false, Some(FailureClass::Overloaded))
     );
-    // New shapes of what does not matter must not cost the end of the turn.
+    // Unexpected shapes of unimportant fields must not lose the end of the turn.
     for odd in [
         r#"{"type":"turn.completed","usage":{"input_tokens":null,"output_tokens":"2"}}"#,
         r#"{"type":"turn.completed","usage":7}"#,
@@ -382,7 +382,7 @@ fn vex_end_event_and_exit_code_must_agree() {
     );
 }
 
-/// vex's own test has one of each of its events in a snapshot: what is added there must be known here.
+/// A test of vex has a snapshot with one of each of its events: a new event must be known here.
 #[test]
 fn vex_events_are_all_known() {
     let snapshot = concat!(

@@ -1,4 +1,4 @@
-//! The translator of Claude Code's lines.
+//! The adapter of Claude Code.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -21,7 +21,7 @@ use crate::state::Session;
 use crate::wire::{self, Kind, Text};
 use crate::{Adapter, Conclusion, Exit, PreviousTotal, Sink, classify, flags};
 
-/// What the last `result` line said.
+/// The content of the last `result` line.
 #[derive(Clone, Debug, Default)]
 struct FinalResult {
     ok: bool,
@@ -29,27 +29,28 @@ struct FinalResult {
     structured: Option<Box<RawValue>>,
 }
 
-/// The translator of one session of Claude Code.
+/// The adapter of one session of Claude Code.
 #[derive(Debug)]
 pub(crate) struct ClaudeCode {
     session: Session,
     final_result: Option<FinalResult>,
     requests: Requests,
-    /// What the conversation had used before.
+    /// The usage of the conversation before this session.
     previous: PreviousTotal,
     /// Usage of the main conversation, summed over `result` lines.
     results: Usage,
-    /// Whether the result has told the usage.
+    /// Whether a result line has reported the usage.
     usage_reported: bool,
-    /// Whether an API failure was already told as a fatal error.
+    /// Whether an API failure was already reported as a fatal error.
     fatal_reported: bool,
-    /// Whether the provider said no for now.
+    /// Whether the provider rejected the last request because of a rate limit.
     rejected: bool,
-    /// When it will say yes again.
+    /// When the rate limit resets.
     resets_at: Option<Timestamp>,
-    /// Whether `--json-schema` asks for a structured answer, which a model may never give, with exit code 0.
+    /// Whether `--json-schema` asks for a structured answer. A model may omit it and still exit
+    /// with 0.
     wants_result: bool,
-    /// There where it asks before each call.
+    /// Present in an interactive session.
     control: Option<Control>,
 }
 
@@ -70,7 +71,7 @@ impl ClaudeCode {
         }
     }
 
-    /// A session that asks before each call, and is told its prompt on its standard input.
+    /// Creates the adapter of a session that asks before each call and reads its prompt from stdin.
     pub(crate) fn interactive(
         profile: &AgentProfile,
         previous_total: Option<PreviousTotal>,
@@ -102,7 +103,7 @@ impl ClaudeCode {
                 Some(control) => control.on_line(kind, line),
                 None => self.control(line, sink),
             },
-            // Pieces of a message that comes whole afterwards, and signs of life.
+            // Parts of a message that follows as a whole, and keep-alives.
             "stream_event" | "keep_alive" => {}
             _ => wire::emit_unparsed(line, sink),
         }
@@ -133,7 +134,7 @@ impl ClaudeCode {
             Content::None => wire::emit_unparsed(line, sink),
             Content::Text(text) => self.on_text(text.0, main, sink),
             Content::Blocks(blocks) => {
-                // No content is no event, and no line is lost.
+                // A message without content gives no event, so the line is passed through.
                 let mut strange = blocks.is_empty();
                 for block in blocks {
                     strange |= !self.block(block, main, sink);
@@ -154,7 +155,7 @@ impl ClaudeCode {
         sink(Event::Message { text });
     }
 
-    /// Whether the block is known.
+    /// Returns whether the kind of the block is known.
     fn block(&mut self, block: Block<'_>, main: bool, sink: &mut Sink<'_>) -> bool {
         match (block.kind.as_str(), block.text, block.thinking) {
             ("text", Some(text), _) => self.on_text(text.0, main, sink),
@@ -196,7 +197,7 @@ impl ClaudeCode {
         true
     }
 
-    /// A line that the CLI itself wrote in the model's place: the API failed for good.
+    /// Handles a line that the CLI wrote in place of the model: the API request failed permanently.
     fn api_failure(&mut self, line: &str, message: &Message<'_>, class: &str, sink: &mut Sink<'_>) {
         let text = match &message.content {
             Content::Text(text) => text.as_str(),
@@ -228,7 +229,7 @@ impl ClaudeCode {
         };
         let mut strange = blocks.is_empty();
         for block in blocks {
-            // Text on a user line is what somebody told the agent, not what it said.
+            // Text on a user line is input of the agent, not its output.
             let is_result = block.kind.as_str().ends_with("tool_result");
             strange |= !(is_result && self.block(block, true, sink));
         }
@@ -241,14 +242,14 @@ impl ClaudeCode {
     fn system<'a>(&mut self, line: &'a str, parsed: &Line<'a>, sink: &mut Sink<'_>) {
         let subtype = parsed.subtype.as_ref().map_or("", Text::as_str);
         if let "status" | "thinking_tokens" | "permission_denied" | "vcs_state_changed" = subtype {
-            // Signs of life, and what the result of a call says, too.
+            // Keep-alives, and lines whose content is repeated by the result of the call.
             return;
         }
         let Ok(system) = serde_json::from_str::<System<'a>>(line) else {
             return wire::emit_unparsed(line, sink);
         };
         match subtype {
-            // What the lines about each task say, too.
+            // The lines of each task repeat this.
             "background_tasks_changed" => {
                 let tasks = wire::read::<Vec<Task<'_>>>(system.tasks).unwrap_or_default();
                 let agents = tasks
@@ -259,7 +260,7 @@ impl ClaudeCode {
                 }
             }
             "init" => {
-                // It comes again with each message of a longer conversation.
+                // Every message of a longer conversation repeats this line.
                 let id = parsed.session_id.as_ref().map(|id| id.0.clone());
                 if let Some(id) = &id {
                     self.session.set_id(id);
@@ -400,7 +401,7 @@ impl ClaudeCode {
         let subtype = wire::text(result.subtype).unwrap_or(Cow::Borrowed(""));
         let terminal = wire::text(result.terminal_reason).unwrap_or(Cow::Borrowed(""));
         let status = wire::read::<u16>(result.api_error_status);
-        // `subtype` says success for API failures too; an interrupt may come without `is_error`.
+        // `subtype` is `success` for API failures too; an interrupt may come without `is_error`.
         let ok = subtype == "success"
             && wire::read::<bool>(result.is_error) == Some(false)
             && wire::present(result.api_error_status).is_none()
@@ -462,10 +463,10 @@ impl ClaudeCode {
         });
     }
 
-    /// Takes over the figures of a result line.
+    /// Records the usage and the cost of a result line.
     fn record_usage(&mut self, result: &ResultLine<'_>, sink: &mut Sink<'_>) {
-        // `modelUsage` is of the whole process so far, `usage` of one message each. What the result says replaces the sum
-        // over the requests seen, also where it is less.
+        // `modelUsage` covers the whole process so far, `usage` one message each. The result
+        // replaces the sum over the requests, even if it is lower.
         let main = wire::read::<RequestUsage>(result.usage).map(Usage::from);
         let models = wire::read::<ModelUsage>(result.model_usage).and_then(|usage| usage.0);
         self.results = self.results.plus(main.unwrap_or_default());
@@ -501,10 +502,11 @@ impl ClaudeCode {
             return Some(FailureClass::Context);
         }
         if subtype.starts_with("error_max") {
-            // Its own limit.
+            // A limit of the agent's own.
             return Some(FailureClass::Agent);
         }
-        // What the CLI called it on the line before is the surest, after the status.
+        // After the status, the class that the CLI gave on the line before is the most reliable
+        // one.
         let reported = self
             .session
             .fault
@@ -520,7 +522,7 @@ impl ClaudeCode {
             .or_else(|| self.rejected.then_some(FailureClass::RateLimit))
     }
 
-    /// A line that does not have the shape of its kind. A result must still be one.
+    /// Handles a line whose fields do not match its kind. A result must still end the session.
     fn on_malformed(&mut self, line: &str, sink: &mut Sink<'_>) {
         match wire::object::<Kind<'_>>(line) {
             Some(kind) if kind.kind.as_str() == "result" => self.result(line, sink),

@@ -1,9 +1,13 @@
-//! Asking before each call: a hook that Claude Code calls back in-band, on its stdout and stdin.
+//! Approval before each call: a hook that Claude Code calls back in-band, over stdout and stdin.
 //!
-//! - The hook is there before the prompt is: Claude Code is told the prompt only when it has said that it took the hook.
-//! - A hook that says nothing for its time refuses the call (measured). The time is as long as it can be: a person answers.
-//! - What the hook lets pass is decided on as before by the permission mode; a verdict never widens that.
-//! - A call that ran and was not asked about breaks the session off: flags and variables exist that leave hooks out.
+//! - The hook is registered before the prompt: Claude Code gets the prompt only after it has
+//!   confirmed the hook.
+//! - A hook that does not answer in time refuses the call (measured). The timeout is as long as
+//!   possible, because a person answers.
+//! - A call that the hook allows is still subject to the permission mode; a verdict never widens
+//!   it.
+//! - A call that ran without a request ends the session: there are flags and variables that disable
+//!   hooks.
 
 use std::collections::HashSet;
 
@@ -14,31 +18,31 @@ use vik_core::approval::Call;
 use crate::request::{AgentRequest, ApprovalRequest, Verdict, json_string};
 use crate::wire::{self, Text};
 
-/// The request by which Claude Code is told of the hook.
+/// The id of the request that registers the hook.
 const INIT: &str = "vik-init";
 const HOOK: &str = "vik-hook";
 
-/// In seconds: 23 days. A timer of JavaScript that counts more than 2^31 milliseconds fires at once.
+/// In seconds: 23 days. A JavaScript timer of more than 2^31 milliseconds fires at once.
 const HOOK_TIMEOUT: u32 = 2_000_000;
 
-/// How each refusal begins.
+/// The prefix of every refusal.
 const REFUSED: &str = "Refused by Vik: ";
 
-/// The tools whose paths are read only. What is not known to read is taken to write.
+/// Tools that only read their paths. An unknown tool is assumed to write.
 const READERS: [&str; 6] = ["Glob", "Grep", "LS", "NotebookRead", "Read", "Skill"];
 
-/// The side of the conversation that is about calls.
+/// The control protocol of one session.
 #[derive(Debug)]
 pub(super) struct Control {
     requests: Vec<AgentRequest>,
-    /// Told once the hook is there.
+    /// Sent once the hook is confirmed.
     prompt: Option<String>,
-    /// The calls that were asked about and have no result yet.
+    /// The calls that Vik was asked about and that have no result yet.
     asked_calls: HashSet<String>,
-    /// Those that Vik refused: Claude Code tells them again at its end.
+    /// The calls that Vik refused: Claude Code repeats them as denials in its result.
     refused_calls: HashSet<String>,
     closed: bool,
-    /// How many sub-agents run in the background.
+    /// The number of sub-agents that run in the background.
     background_agents: usize,
 }
 
@@ -59,7 +63,7 @@ struct Body<'a> {
     input: Option<&'a RawValue>,
 }
 
-/// What a hook is told before a call.
+/// The input of the hook.
 #[derive(Deserialize)]
 struct HookInput<'a> {
     #[serde(borrow)]
@@ -72,7 +76,7 @@ struct HookInput<'a> {
     tool_use_id: Text<'a>,
 }
 
-/// What of a tool's input says what it does.
+/// The fields of a tool's input that say what the call does.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct ToolInput<'a> {
@@ -135,7 +139,7 @@ impl Control {
         std::mem::take(&mut self.requests)
     }
 
-    /// Takes in a line about control.
+    /// Handles a line of the control protocol.
     pub(super) fn on_line(&mut self, kind: &str, line: &str) {
         let handled = match kind {
             "control_request" => self.request(line),
@@ -144,7 +148,7 @@ impl Control {
             _ => Some(()),
         };
         if handled.is_none() {
-            // Whoever waits for an answer that cannot be given would wait for ever, or go on without one.
+            // Without an answer the agent would wait for ever, or continue without approval.
             self.protocol_error(format!(
                 "a line of Claude Code's control protocol is not understood ({kind})"
             ));
@@ -164,13 +168,14 @@ impl Control {
                     self.asked_calls.insert(call_id);
                     self.requests.push(AgentRequest::Approval(ask));
                 }
-                // Refused, since nobody could say what it is.
+                // Refused, because the call cannot be determined.
                 None => self.requests.push(AgentRequest::Send(refusal(
                     id,
                     "nobody can tell what this call would do.",
                 ))),
             },
-            // What the permission mode does not allow is refused, as where nobody is asked.
+            // A call that the permission mode does not allow is refused, as in a session without
+            // approvals.
             "can_use_tool" => {
                 let message = json_string("The permissions of this session do not allow this, and nobody is there to be asked.");
                 let head = success_prefix(id);
@@ -215,7 +220,7 @@ impl Control {
         Some(())
     }
 
-    /// A call has ended.
+    /// Handles the result of a call.
     pub(super) fn on_tool_result(&mut self, call_id: &str, is_error: bool, content: Option<&RawValue>) {
         let asked = self.asked_calls.remove(call_id);
         if asked && is_error && wire::text(content).is_some_and(|text| text.starts_with(REFUSED)) {
@@ -228,18 +233,20 @@ impl Control {
         }
     }
 
-    /// Whether a denial that Claude Code tells at its end is one of Vik's own, which is told already.
+    /// Returns whether a denial in the result of the session is one of Vik's own, which was already
+    /// reported.
     pub(super) fn is_refused(&self, call_id: &str) -> bool {
         self.refused_calls.contains(call_id)
     }
 
-    /// Takes in how many sub-agents run in the background: 2.1.330 ends its turn without waiting for them, and takes another
-    /// one when the last of them has ended.
+    /// Sets the number of sub-agents in the background. Version 2.1.330 ends its turn without
+    /// waiting for them, and starts another turn when the last one has ended.
     pub(super) fn set_background_agents(&mut self, count: usize) {
         self.background_agents = count;
     }
 
-    /// The turn is over. Sub-agents that still run ask about their calls as well, so they keep the input open.
+    /// Closes the input at the end of a turn. Running sub-agents still ask for approval, so the
+    /// input stays open for them.
     pub(super) fn on_turn_end(&mut self) {
         if !self.closed && self.background_agents == 0 {
             self.closed = true;
@@ -248,7 +255,7 @@ impl Control {
     }
 }
 
-/// The line that gives a verdict.
+/// Returns the line that answers an approval request.
 pub(super) fn answer(ask: &ApprovalRequest, verdict: Verdict<'_>) -> String {
     match verdict {
         Verdict::Allow => format!(r#"{},"response":{{"continue":true}}}}}}"#, ask.answer_prefix),
@@ -267,7 +274,7 @@ fn refusal(id: &str, message: &str) -> String {
     )
 }
 
-/// How a good answer to a request begins.
+/// Returns the prefix of a successful answer to a request.
 fn success_prefix(id: &str) -> String {
     format!(
         r#"{{"type":"control_response","response":{{"subtype":"success","request_id":{}"#,
@@ -275,7 +282,7 @@ fn success_prefix(id: &str) -> String {
     )
 }
 
-/// The question of a hook, and the call that it is about.
+/// Returns the approval request of a hook and the id of its call.
 fn approval_request(id: &str, input: Option<&RawValue>) -> Option<(ApprovalRequest, String)> {
     let input: HookInput<'_> = wire::object(input?.get())?;
     if input.hook_event_name.as_str() != "PreToolUse" {
@@ -283,7 +290,7 @@ fn approval_request(id: &str, input: Option<&RawValue>) -> Option<(ApprovalReque
     }
     let tool = input.tool_name.0.into_owned();
     let tool_input: ToolInput<'_> = wire::object(input.tool_input.get())?;
-    // What is no text is judged as it is written.
+    // A value that is not a string is checked in its JSON form.
     let text = |field: Option<&RawValue>| {
         let raw = wire::present(field)?;
         Some(wire::text(Some(raw)).map_or_else(|| raw.get().to_owned(), Into::into))
@@ -291,7 +298,7 @@ fn approval_request(id: &str, input: Option<&RawValue>) -> Option<(ApprovalReque
     let paths = [tool_input.file_path, tool_input.notebook_path, tool_input.path];
     let ask = ApprovalRequest {
         id: id.to_owned(),
-        // A tool of a server's may mean anything by a path.
+        // The path of an MCP tool may mean anything.
         writes: !READERS.contains(&tool.as_str()) && !tool.starts_with("mcp__"),
         call: Call {
             tool,

@@ -1,4 +1,4 @@
-//! What Claude Code's words mean.
+//! The meaning of Claude Code's error codes and texts.
 
 use std::borrow::Cow;
 
@@ -9,20 +9,21 @@ use super::line::ResultLine;
 use crate::classify;
 use crate::wire::{self, Text};
 
-/// The class behind a word of Claude Code's (`assistant.error`, `api_retry.error`).
+/// Returns the failure class of an error code of Claude Code (`assistant.error`,
+/// `api_retry.error`).
 pub(super) fn class_of_code(code: &str, status: Option<u16>, text: &str) -> Option<FailureClass> {
     match code {
         "rate_limit" | "billing_error" => Some(FailureClass::RateLimit),
         "overloaded" => Some(FailureClass::Overloaded),
         "authentication_failed" | "oauth_org_not_allowed" => Some(FailureClass::Auth),
         "model_not_found" => Some(FailureClass::Model),
-        // Also said where no server was reached, or a connection broke.
+        // Also used when no server was reached or a connection broke.
         "server_error" => classify::class_of_error(status, text).or(Some(FailureClass::Overloaded)),
         _ => classify::class_of_error(status, text),
     }
 }
 
-/// Why a run failed, in Claude Code's words.
+/// Returns the reason of a failed run, as Claude Code reports it.
 pub(super) fn failure_text<'a>(
     result: &ResultLine<'a>,
     text: Option<&'a str>,
@@ -32,7 +33,7 @@ pub(super) fn failure_text<'a>(
         return Cow::Borrowed(text);
     }
     let errors = wire::read::<Vec<Text<'_>>>(result.errors).unwrap_or_default();
-    // Diagnostics of its own say nothing to a person.
+    // Internal diagnostics are of no use to a person.
     let errors: Vec<&str> = errors
         .iter()
         .map(Text::as_str)
@@ -48,7 +49,8 @@ pub(super) fn failure_text<'a>(
     }
 }
 
-/// The exit code of a command, which Claude Code tells only in the text of a failed one.
+/// Returns the exit code of a failed command, which Claude Code reports only in the text of the
+/// result.
 pub(super) fn exit_code(content: Option<&RawValue>) -> Option<i64> {
     let digits = content?.get().strip_prefix("\"Exit code ")?;
     let end = digits.find(|c: char| !c.is_ascii_digit())?;

@@ -28,7 +28,7 @@ pub(super) struct Line<'a> {
     pub(super) error: Option<&'a RawValue>,
 }
 
-/// What is said on one `assistant` or `user` line.
+/// The message of an `assistant` or `user` line.
 #[derive(Deserialize)]
 pub(super) struct Message<'a> {
     #[serde(borrow)]
@@ -38,7 +38,6 @@ pub(super) struct Message<'a> {
     pub(super) usage: Option<RequestUsage>,
 }
 
-/// Text, or blocks.
 #[derive(Default)]
 pub(super) enum Content<'a> {
     #[default]
@@ -119,7 +118,7 @@ impl From<RequestUsage> for Usage {
     }
 }
 
-/// Anthropic's input tokens are without the cache's; ours are with.
+/// Anthropic's input tokens exclude the cached ones; Vik's include them.
 fn with_cache(fresh: Count, read: Count, written: Count, output: Count) -> Usage {
     Usage {
         input_tokens: fresh.0.saturating_add(read.0).saturating_add(written.0),
@@ -129,7 +128,7 @@ fn with_cache(fresh: Count, read: Count, written: Count, output: Count) -> Usage
     }
 }
 
-/// `modelUsage`, summed over the models; `None` where it names none.
+/// `modelUsage`, summed over the models; `None` if it names none.
 pub(super) struct ModelUsage(pub(super) Option<Usage>);
 
 impl<'de> Deserialize<'de> for ModelUsage {
@@ -166,7 +165,8 @@ impl<'de> Deserialize<'de> for ModelUsage {
     }
 }
 
-/// The `result` line. Each field is read on its own, so that none in a new shape costs the others.
+/// The `result` line. Each field is decoded on its own, so that an unexpected shape of one does not
+/// lose the others.
 #[derive(Deserialize)]
 pub(super) struct ResultLine<'a> {
     #[serde(borrow)]
@@ -208,7 +208,7 @@ pub(super) struct Denial<'a> {
     pub(super) tool_input: Option<&'a RawValue>,
 }
 
-/// A `system` line, read again for what only a few of them have.
+/// A `system` line, decoded again for fields that only a few of them have.
 #[derive(Deserialize)]
 pub(super) struct System<'a> {
     #[serde(borrow)]
@@ -237,7 +237,7 @@ pub(super) struct System<'a> {
     pub(super) tasks: Option<&'a RawValue>,
 }
 
-/// What runs in the background, in `system/background_tasks_changed.tasks`.
+/// A background task, in `system/background_tasks_changed.tasks`.
 #[derive(Deserialize)]
 pub(super) struct Task<'a> {
     #[serde(borrow)]
@@ -258,7 +258,6 @@ pub(super) struct RateLimitLine<'a> {
     pub(super) rate_limit_info: RateLimitInfo<'a>,
 }
 
-/// What it tells.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct RateLimitInfo<'a> {
@@ -275,7 +274,6 @@ pub(super) struct ControlLine<'a> {
     pub(super) request: ControlRequest<'a>,
 }
 
-/// What it asks.
 #[derive(Deserialize)]
 pub(super) struct ControlRequest<'a> {
     #[serde(borrow)]

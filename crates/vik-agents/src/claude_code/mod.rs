@@ -1,18 +1,20 @@
 //! Claude Code: `claude -p --output-format stream-json`.
 //!
 //! - The prompt goes to stdin, never on the command line.
-//! - The `result` line decides, and only with exit code 0: an API failure is told as `subtype: success` with `is_error:
-//!   true`, and an interrupt may exit 0. It need not be the last line.
-//! - `modelUsage` and `total_cost_usd` count all of the run, sub-agents included; `usage` only the main conversation. The
-//!   input tokens of both are without the cache's, which are added here. Until the result is there, the usage is the sum
-//!   over the requests seen, which is a little low.
-//! - A tool call that was refused is a tool result with an error, and is listed in `permission_denials`; the run goes on.
+//! - The `result` line decides, together with exit code 0: an API failure has `subtype: success`
+//!   with `is_error: true`, and an interrupt may exit with 0. It is not always the last line.
+//! - `modelUsage` and `total_cost_usd` cover the whole run including sub-agents; `usage` covers
+//!   only the main conversation. The input tokens of both exclude the cached ones, which are added
+//!   here. Until the result arrives, the usage is the sum over the requests, which is slightly low.
+//! - A refused tool call is a tool result with an error, and is listed in `permission_denials`; the
+//!   run continues.
 //!
-//! Where calls are asked about, Claude Code reads stream-json too: `control.rs`.
+//! In an interactive session Claude Code also reads stream-json: `control.rs`.
 //!
-//! Permissions: Claude Code has no OS sandbox in this mode. `workspace-write` and `full` are therefore the same,
-//! `bypassPermissions`: nobody is there to be asked, and anything less refuses `git commit`. `read-only` denies the
-//! tools that write, the shell among them; a deny rule holds whatever the user's settings allow.
+//! Permissions: Claude Code has no OS sandbox in this mode. `workspace-write` and `full` are
+//! therefore the same, `bypassPermissions`: nobody can answer a prompt, and anything less refuses
+//! `git commit`. `read-only` denies the tools that write, including the shell; a deny rule applies
+//! whatever the user's settings allow.
 
 mod adapter;
 mod control;
@@ -68,10 +70,10 @@ const RULES: FlagRules = FlagRules {
     ],
 };
 
-/// The tools that can change something, the shell among them; `Monitor` runs a shell command, too.
+/// The tools that can change something. `Monitor` runs a shell command, too.
 const WRITERS: &str = "Bash,Edit,EnterWorktree,Monitor,NotebookEdit,Write";
 
-/// `--max-budget-usd` of the profile's own flags.
+/// Returns the `--max-budget-usd` of the profile's own flags.
 fn own_budget(profile: &AgentProfile) -> Option<MicroUsd> {
     profile
         .args
@@ -90,21 +92,21 @@ pub(crate) fn launch(cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {
     })?;
     let own = own_flags(profile, &RULES)?;
     if cx.interactive && has(profile, &["bare"]) {
-        // Measured: it leaves the hook out, and each call runs unasked.
+        // Measured: this flag skips the hook, and every call runs without approval.
         return Err(LaunchError::NotInteractive {
             runtime: "claude_code",
             why: "`args.bare` leaves out its hooks",
         });
     }
 
-    // Vik does the waiting: few retries, and a bound on a request that is never answered.
+    // Vik does the waiting: few retries, and a timeout for requests without an answer.
     let mut set = vec![
         ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1".to_owned()),
         ("CLAUDE_CODE_MAX_RETRIES", "3".to_owned()),
         ("API_TIMEOUT_MS", "120000".to_owned()),
     ];
     if cx.is_root {
-        // Without it Claude Code refuses to bypass permissions as root.
+        // Otherwise Claude Code refuses to bypass permissions as root.
         set.push(("IS_SANDBOX", "1".to_owned()));
     }
     if let Some(home) = cx.private_home {
@@ -134,7 +136,7 @@ pub(crate) fn launch(cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {
             }
         }
     }
-    // The last one counts: the profile's own stays where it is the smaller one.
+    // The last flag counts: the profile's own one stays if it is lower.
     if let Some(budget) = cx
         .budget
         .usd
@@ -154,7 +156,7 @@ pub(crate) fn launch(cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {
     }
     let mut env = environment(cx, &set);
     if cx.interactive {
-        // Says the same as `--bare`.
+        // Has the same effect as `--bare`.
         env.remove("CLAUDE_CODE_SIMPLE");
     }
     Ok(Launch { argv, env })

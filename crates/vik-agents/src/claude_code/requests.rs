@@ -1,20 +1,21 @@
-//! The usage of a run that has not told its own yet.
+//! The usage of a run before its result reports it.
 
 use vik_core::outcome::Usage;
 
-/// The usage of the requests seen, until the result tells it.
+/// The usage of the requests so far.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
-    /// The last few messages: their lines come in a row, but those of sub-agents may lie between.
+    /// The last few messages. The lines of one message are consecutive, except for lines of
+    /// sub-agents between them.
     recent: Vec<(u64, Usage)>,
-    /// All older ones.
     older: Usage,
 }
 
 impl Requests {
     const RECENT: usize = 8;
 
-    /// Whether the sum changed. Every line of one message repeats its usage.
+    /// Records the usage of a message and returns whether the sum changed. Every line of a message
+    /// repeats its usage.
     pub(super) fn record(&mut self, message_id: &str, usage: Usage) -> bool {
         let key = hash(message_id);
         if let Some((_, seen)) = self.recent.iter_mut().rev().find(|(id, _)| *id == key) {
@@ -32,9 +33,10 @@ impl Requests {
         usage != Usage::default()
     }
 
-    /// Whether a total of the process has the usage of the conversation's earlier processes in it. Claude Code 2.1.330 begins
-    /// with what the process before it saved, which one that was killed does not do; 2.1.197 always begins at 0. So the
-    /// figures decide: there must be room for the usage before, beside all that this process was seen to use.
+    /// Returns whether the total of the process includes the usage of earlier processes of the
+    /// conversation. Claude Code 2.1.330 starts with what the previous process saved, which a
+    /// killed process does not do; 2.1.197 always starts at 0. So the numbers decide: the total
+    /// must be large enough for the previous usage plus the usage of this process.
     pub(super) fn total_includes_previous(&self, total: Usage, results: Usage, previous: Usage) -> bool {
         let seen = self.sum();
         let figures: [fn(Usage) -> u64; 4] = [

@@ -1,4 +1,4 @@
-//! The translator of Codex's lines.
+//! The adapter of `codex exec`.
 
 use std::borrow::Cow;
 
@@ -15,20 +15,20 @@ use crate::{Adapter, Conclusion, Exit, PreviousTotal, Sink, classify, flags};
 /// How the last turn ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Turn {
-    /// No turn has ended, or another one began.
+    /// No turn has ended, or another one has started.
     Open,
     Completed,
     Failed,
 }
 
-/// The translator of one session of Codex.
+/// The adapter of one session of Codex.
 #[derive(Debug)]
 pub(crate) struct Codex {
     session: Session,
     turn: Turn,
-    /// What the thread had used before this attempt.
+    /// The usage of the thread before this attempt.
     previous_usage: Usage,
-    /// Whether `--output-schema` asks for a structured answer, which Codex does not check.
+    /// Whether `--output-schema` asks for a structured answer, which Codex does not validate.
     wants_result: bool,
 }
 
@@ -48,7 +48,7 @@ impl Codex {
             ("item.started", Some(item)) => self.item_started(line, &item, sink),
             ("thread.started", _) => self.on_thread_started(parsed.thread_id.map(|id| id.0), sink),
             ("turn.started", _) => {
-                // It says nothing but that there is a turn.
+                // The line says only that there is a turn.
                 self.turn = Turn::Open;
                 self.session.set_activity("thinking");
             }
@@ -80,7 +80,7 @@ impl Codex {
         }
     }
 
-    /// The thread is there.
+    /// Handles the start of the thread.
     pub(super) fn on_thread_started(&mut self, id: Option<Cow<'_, str>>, sink: &mut Sink<'_>) {
         if let Some(id) = &id {
             self.session.set_id(id);
@@ -92,9 +92,9 @@ impl Codex {
         });
     }
 
-    /// Takes in the total of the thread.
+    /// Records the total usage of the thread.
     pub(super) fn record_usage(&mut self, total: Usage, sink: &mut Sink<'_>) {
-        // A total below the one before belongs to another thread.
+        // A total below the previous one belongs to another thread.
         let fresh = total.input_tokens < self.previous_usage.input_tokens
             || total.output_tokens < self.previous_usage.output_tokens;
         self.session.usage = if fresh {
@@ -108,7 +108,7 @@ impl Codex {
         });
     }
 
-    /// The turn ended well.
+    /// Handles the successful end of the turn.
     pub(super) fn completed(&mut self, sink: &mut Sink<'_>) {
         self.turn = Turn::Completed;
         self.session.open.clear();
@@ -127,7 +127,7 @@ impl Codex {
         self.failed_with_class(message, None, sink);
     }
 
-    /// [`failed`](Self::failed), where its class is told, too.
+    /// Like [`failed`](Self::failed), with a class that Codex reported.
     pub(super) fn failed_with_class(
         &mut self,
         message: &str,
@@ -153,12 +153,12 @@ impl Codex {
         });
     }
 
-    /// An error that is not, or not yet, the last word.
+    /// Handles an error that does not, or not yet, end the turn.
     fn error(&mut self, message: Cow<'_, str>, sink: &mut Sink<'_>) {
         self.error_with_class(message, None, sink);
     }
 
-    /// [`error`](Self::error), where its class is told, too.
+    /// Like [`error`](Self::error), with a class that Codex reported.
     pub(super) fn error_with_class(
         &mut self,
         message: Cow<'_, str>,
@@ -203,7 +203,8 @@ impl Codex {
                 self.session.set_activity("thinking");
                 sink(Event::Reasoning { text: text.0 });
             }
-            // A warning of Codex's own, as that it has no data about a model. The run goes on, so it explains no end.
+            // A warning of Codex itself, for example that it has no data about a model. The run
+            // continues, so this is not the reason of a failure.
             ("error", _, Some(message)) => {
                 sink(Event::Error {
                     message: message.0,
@@ -236,7 +237,8 @@ impl Codex {
         }
     }
 
-    /// A line that does not have the shape of its kind. What ends a turn must still end it.
+    /// Handles a line whose fields do not match its kind. A line that ends a turn must still end
+    /// it.
     fn on_malformed(&mut self, line: &str, sink: &mut Sink<'_>) {
         match wire::object::<Kind<'_>>(line)
             .as_ref()
@@ -277,12 +279,12 @@ impl Adapter for Codex {
                 Turn::Open => "Codex ended without finishing its turn",
             };
             if self.turn == Turn::Completed {
-                // What was reported before a turn that completed is no reason for what came after.
+                // An error before a completed turn is not the reason of a later failure.
                 self.session.fault = None;
             }
             let mut conclusion = self.session.failed(exit, stderr, otherwise);
             if exit == Exit::Code(2) && self.session.id.is_none() {
-                // The exit code of a refused command line, whatever the words.
+                // The exit code of a refused command line, whatever stderr says.
                 conclusion.failure_class = Some(FailureClass::Usage);
             }
             return conclusion;
@@ -323,7 +325,8 @@ fn id<'a>(item: &Item<'a>) -> Cow<'a, str> {
     item.id.as_ref().map_or(Cow::Borrowed(""), |id| id.0.clone())
 }
 
-/// The name of the tool, where the item is a tool call: of a known kind, or of a new kind that is in progress.
+/// Returns the tool's name if the item is a tool call: of a known kind, or of an unknown kind with
+/// a status.
 fn tool<'a>(item: &Item<'a>) -> Option<Cow<'a, str>> {
     match item.kind.as_str() {
         "command_execution" | "file_change" | "web_search" => Some(item.kind.0.clone()),

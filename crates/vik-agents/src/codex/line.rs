@@ -22,7 +22,7 @@ pub(super) struct Line<'a> {
     pub(super) usage: Option<ThreadUsage>,
 }
 
-/// `item.*`: one thing that the agent said or did.
+/// `item.*`: a message, a reasoning or a tool call.
 #[derive(Deserialize)]
 pub(super) struct Item<'a> {
     #[serde(default, borrow)]
@@ -80,7 +80,7 @@ impl From<ThreadUsage> for Usage {
     }
 }
 
-/// `turn.failed.error`, where it is an object.
+/// `turn.failed.error`, if it is an object.
 #[derive(Deserialize)]
 pub(super) struct TurnError<'a> {
     #[serde(borrow)]

@@ -1,4 +1,5 @@
-//! The messages of `codex app-server`, as far as they are understood. Each is an object: an array is none.
+//! The messages of `codex app-server` that are understood. Each one is an object: an array is
+//! rejected.
 
 use std::borrow::Cow;
 
@@ -9,7 +10,7 @@ use vik_core::outcome::{FailureClass, Usage};
 use crate::classify;
 use crate::wire::{self, Count, Text};
 
-/// Any line: a request has `method` and `id`, a note only `method`, an answer only `id`.
+/// Any line: a request has `method` and `id`, a notification only `method`, a response only `id`.
 #[derive(Deserialize)]
 pub(super) struct Message<'a> {
     #[serde(borrow)]
@@ -24,14 +25,14 @@ pub(super) struct Message<'a> {
     pub(super) error: Option<&'a RawValue>,
 }
 
-/// The `error` of an answer.
+/// The `error` of a response.
 #[derive(Deserialize)]
 pub(super) struct ErrorText<'a> {
     #[serde(borrow)]
     pub(super) message: Text<'a>,
 }
 
-/// What `thread/start` and `thread/resume` give.
+/// The result of `thread/start` and `thread/resume`.
 #[derive(Deserialize)]
 pub(super) struct ThreadResult<'a> {
     #[serde(borrow)]
@@ -44,7 +45,7 @@ pub(super) struct Thread<'a> {
     pub(super) id: Text<'a>,
 }
 
-/// Which thread a note is of.
+/// The thread of a notification.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ThreadRef<'a> {
@@ -60,7 +61,7 @@ pub(super) struct Resolved<'a> {
     pub(super) request_id: &'a RawValue,
 }
 
-/// `warning` and its like.
+/// `warning` and similar notifications.
 #[derive(Deserialize)]
 pub(super) struct Warning<'a> {
     #[serde(borrow)]
@@ -134,7 +135,7 @@ pub(super) struct ItemNotification<'a> {
     pub(super) item: AppItem<'a>,
 }
 
-/// One thing that the agent said or did.
+/// An item: a message, a reasoning or a tool call.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct AppItem<'a> {
@@ -171,7 +172,7 @@ pub(super) struct AppItem<'a> {
     pub(super) error: Option<&'a RawValue>,
 }
 
-/// A file of a patch; written as `codex exec` tells it, without its diff.
+/// A file of a patch, serialised as in `codex exec`, without its diff.
 #[derive(Deserialize, Serialize)]
 pub(super) struct FileChange<'a> {
     #[serde(borrow)]
@@ -193,7 +194,7 @@ fn plain_kind<S: serde::Serializer>(kind: &ChangeKind<'_>, serializer: S) -> Res
 }
 
 impl FileChange<'_> {
-    /// Where it is, and where it goes.
+    /// Returns the path and, for a move, the new path.
     pub(super) fn paths(&self) -> impl Iterator<Item = String> {
         let moved = self.kind.move_path.as_deref();
         std::iter::once(&*self.path).chain(moved).map(str::to_owned)
@@ -249,14 +250,13 @@ pub(super) struct RateLimits {
 }
 
 impl RateLimits {
-    /// The window of which most is used.
+    /// Returns the rate limit window with the highest usage.
     pub(super) fn fullest(&self) -> Option<Option<Limits>> {
         let windows = [self.primary, self.secondary].into_iter().flatten();
         Some(windows.max_by(|a, b| a.used_percent.total_cmp(&b.used_percent)))
     }
 }
 
-/// One window.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Limits {
@@ -271,7 +271,7 @@ pub(super) struct ErrorNotification<'a> {
     pub(super) error: CodexError<'a>,
 }
 
-/// An error, with Codex's own class of it.
+/// An error with the class that Codex assigns.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct CodexError<'a> {
@@ -282,7 +282,7 @@ pub(super) struct CodexError<'a> {
 }
 
 impl CodexError<'_> {
-    /// Its class, as far as Codex tells it.
+    /// Returns the failure class, if Codex reports one.
     pub(super) fn class(&self) -> Option<FailureClass> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]

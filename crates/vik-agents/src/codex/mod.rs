@@ -1,19 +1,24 @@
 //! Codex CLI: `codex exec --json`.
 //!
-//! - The prompt goes to stdin (`-`): no length limit, and a prompt that begins with a dash is no flag.
-//! - stdout is JSON Lines; a line may be 1 MB. A turn ends with `turn.completed` or `turn.failed`; success is the former
-//!   and exit code 0.
-//! - A plain `error` line may be transient (`Reconnecting... 2/5`) or the last word; only `turn.failed` says which.
-//! - `turn.completed.usage` is the total of the *thread*. After a resume it holds the earlier attempts too, so their
-//!   total is subtracted.
-//! - A command that still runs when the turn ends is never reported as completed: the end of the turn closes it.
+//! - The prompt goes to stdin (`-`): it has no length limit, and a leading dash does not make it a
+//!   flag.
+//! - stdout is JSON Lines; a line may have 1 MB. A turn ends with `turn.completed` or
+//!   `turn.failed`; success is the former together with exit code 0.
+//! - A plain `error` line may be transient (`Reconnecting... 2/5`) or final; only `turn.failed`
+//!   decides.
+//! - `turn.completed.usage` is the total of the *thread*. After a resume it includes the earlier
+//!   attempts, so their total is subtracted.
+//! - A command that is still running at the end of the turn is never reported as completed: the end
+//!   of the turn closes it.
 //!
-//! In Vik's sandbox Codex runs without its own, which cannot be put up there: `--dangerously-bypass-approvals-and-sandbox`.
+//! In Vik's sandbox Codex runs without its own sandbox, which cannot be nested:
+//! `--dangerously-bypass-approvals-and-sandbox`.
 //!
-//! Permissions, where there is none: `read-only` and `workspace-write` are Codex's own OS sandbox; in the latter `.git` of the workspace is
-//! made writable, since Codex keeps it read-only otherwise and `git commit` fails. Where `.git` is a file (a linked
-//! worktree) the repository behind it stays read-only: give its path yourself with `-c`
-//! `sandbox_workspace_write.writable_roots`, or use `full`, which is `--dangerously-bypass-approvals-and-sandbox`.
+//! Permissions without Vik's sandbox: `read-only` and `workspace-write` are Codex's own OS sandbox.
+//! In the latter `.git` of the workspace is made writable, because Codex keeps it read-only
+//! otherwise and `git commit` fails. If `.git` is a file (a linked worktree), the repository behind
+//! it stays read-only: pass its path with `-c` `sandbox_workspace_write.writable_roots`, or use
+//! `full`, which is `--dangerously-bypass-approvals-and-sandbox`.
 
 mod adapter;
 mod line;
@@ -61,7 +66,7 @@ const RULES: FlagRules = FlagRules {
     ],
 };
 
-/// A way of retrying that leaves the long waits to Vik.
+/// Few retries: Vik does the long waits.
 const RETRIES: &str = "request_max_retries=2,stream_max_retries=2";
 
 pub(crate) fn launch(cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {
@@ -88,7 +93,7 @@ pub(crate) fn launch(cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {
     push(&[if cx.interactive { "app-server" } else { "exec" }]);
     push(&own.argv.iter().map(String::as_str).collect::<Vec<_>>());
     if cx.interactive {
-        // What else there is to say is said in the protocol.
+        // Everything else is sent in the protocol.
         if let Some(flag) = non_interactive_flag(profile) {
             return Err(LaunchError::ReservedFlag {
                 runtime: "codex",
@@ -103,9 +108,9 @@ pub(crate) fn launch(cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {
         push(&["--json", "-m", model, "-C", workdir, "--skip-git-repo-check"]);
     }
     if cx.interactive {
-        // The sandbox is named when the thread begins.
+        // The sandbox is selected when the thread starts.
     } else if cx.in_sandbox {
-        // Its own sandbox cannot be put up within Vik's, which says what the permission means.
+        // Codex's own sandbox cannot be nested in Vik's, which enforces the permission.
         if let Some(flag) = own_sandbox(profile) {
             return Err(LaunchError::SecondSandbox { flag });
         }
@@ -131,7 +136,7 @@ pub(crate) fn launch(cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {
     ]);
     push(&["--disable", "unbounded_connection_retries"]);
     if let Some(base_url) = &profile.base_url {
-        // Naming a variable that is not set would be an error; a local server may need no key.
+        // Naming an unset variable would be an error; a local server may need no key.
         let key = ["CODEX_API_KEY", "OPENAI_API_KEY"]
             .into_iter()
             .find(|key| env.contains_key(*key));
@@ -145,7 +150,7 @@ pub(crate) fn launch(cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {
         push(&["-c", "model_provider=vik", "-c", &provider]);
     }
     if let Some(thread) = cx.resume {
-        // With anything but the id of a thread Codex silently begins a new one, and exits 0.
+        // With anything but a thread id Codex silently starts a new thread and exits with 0.
         if !valid_session_id(profile.runtime, thread) {
             return Err(LaunchError::BadResumeId {
                 runtime: "codex",
@@ -162,7 +167,7 @@ pub(crate) fn launch(cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {
     Ok(Launch { argv, env })
 }
 
-/// The first of a profile's own flags that only `codex exec` takes.
+/// Returns the first of the profile's own flags that only `codex exec` accepts.
 pub(crate) fn non_interactive_flag(profile: &AgentProfile) -> Option<&str> {
     let taken = |name: &str| {
         matches!(
@@ -181,13 +186,13 @@ pub(crate) fn non_interactive_flag(profile: &AgentProfile) -> Option<&str> {
     found.map(|(name, _)| name.as_str())
 }
 
-/// Makes `.git` of the workspace writable in Codex's own sandbox.
+/// Returns the setting that makes `.git` of the workspace writable in Codex's own sandbox.
 fn git_root(workdir: &str) -> String {
     let git = toml_string(&format!("{}/.git", workdir.trim_end_matches('/')));
     format!("sandbox_workspace_write.writable_roots=[{git}]")
 }
 
-/// The flag by which a profile asks for a sandbox of Codex's own.
+/// Returns the flag by which a profile asks for Codex's own sandbox.
 fn own_sandbox(profile: &AgentProfile) -> Option<String> {
     let mut flags = profile.args.iter();
     let is_sandbox = |name: &str| matches!(name.trim_start_matches('-'), "sandbox" | "s");
@@ -196,7 +201,7 @@ fn own_sandbox(profile: &AgentProfile) -> Option<String> {
     found.map(|(name, _)| name.clone())
 }
 
-/// A basic string of TOML.
+/// Returns a basic TOML string.
 fn toml_string(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');

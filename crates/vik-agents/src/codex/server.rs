@@ -1,10 +1,13 @@
-//! The translator of `codex app-server`: Codex as it asks before each call, over JSON-RPC on its stdout and stdin.
+//! The adapter of `codex app-server`: interactive Codex over JSON-RPC on stdout and stdin.
 //!
-//! - What it says and does is told as by `codex exec`: its items have the same fields under other names.
-//! - It asks for commands, patches and tools of servers (approval policy `untrusted`), and waits for the answer. What Codex
-//!   itself knows to be harmless it may run unasked. What is asked for beside, as more permissions, is refused.
-//! - A refusal has no words in this protocol: they come first, as a word of the user's to the turn that goes on.
-//! - What would let a model write to a command that runs is off: `unified_exec_tty`.
+//! - Its items become the same events as those of `codex exec`: they have the same fields under
+//!   other names.
+//! - It asks for approval of commands, patches and MCP tools (approval policy `untrusted`) and
+//!   waits for the answer. It may run commands without asking that it knows to be harmless. Any
+//!   other request, for example for more permissions, is refused.
+//! - A refusal has no message in this protocol: the message is sent before it, as user input to the
+//!   running turn.
+//! - `unified_exec_tty`, which would let a model write to a running command, is off.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -27,40 +30,40 @@ use crate::request::{AgentRequest, ApprovalRequest, InitialInput, Verdict, json_
 use crate::wire::{self, Text};
 use crate::{Adapter, Conclusion, Exit, LaunchError, PreviousTotal, Sink, path_text};
 
-/// The ids of Vik's own requests; Codex counts its own from zero, apart.
+/// The ids of Vik's own requests. Codex counts its ids separately, from zero.
 const INITIALIZE: u64 = 1;
 const THREAD: u64 = 2;
 const TURN: u64 = 3;
 
-/// What a patch is called, as by `codex exec`.
+/// The tool name of a patch, as in `codex exec`.
 const PATCH: &str = "file_change";
 
 const DECLINE: &str = r#"{"decision":"decline"}"#;
 const DECLINE_TOOL: &str = r#"{"action":"decline"}"#;
 
-/// A call, with the thread and the turn that it is of.
+/// A call with the ids of its thread and turn.
 type AskedCall = (Call, (String, String));
 
-/// How each refusal begins.
+/// The prefix of every refusal.
 const REFUSED: &str = "Refused by Vik: ";
 
-/// The translator of one session.
+/// The adapter of one interactive session of Codex.
 #[derive(Debug)]
 pub(crate) struct Server {
     exec: Codex,
     requests: Vec<AgentRequest>,
-    /// What begins the thread, and with what; told in their turn.
+    /// The request that starts or resumes the thread; the prompt follows it.
     thread_request: String,
     prompt: String,
     thread_id: Option<String>,
-    /// Whether Codex has full access in any case: then there is nothing more that it could ask for.
+    /// Whether Codex has full access anyway, so that it cannot ask for more.
     has_full_access: bool,
-    /// The thread and the turn of each question.
+    /// The thread and the turn of each approval request.
     turns: HashMap<String, (String, String)>,
-    /// The paths of patches that were announced.
+    /// The paths of announced patches.
     patches: HashMap<String, Vec<String>>,
     limits: Option<Limits>,
-    /// What the provider said of a failure, which is surer than its words.
+    /// The class of a failure that the provider reported; more reliable than its text.
     class: Option<FailureClass>,
     closed: bool,
 }
@@ -131,10 +134,10 @@ impl Server {
         }
     }
 
-    /// An answer to a request of Vik's.
+    /// Handles a response to one of Vik's requests.
     fn response(&mut self, line: &str, id: &RawValue, message: &Message<'_>, sink: &mut Sink<'_>) {
         let Some(id) = id.get().parse::<u64>().ok().filter(|id| *id <= TURN) else {
-            // To words beside a refusal, which may come too late for their turn.
+            // A response to the message of a refusal, which may arrive after the end of its turn.
             return;
         };
         if message.error.is_some() {
@@ -173,7 +176,7 @@ impl Server {
         }
     }
 
-    /// A request of Codex's: it waits for the answer.
+    /// Handles a request of Codex, which waits for the response.
     fn request(&mut self, method: &str, id: &RawValue, params: Option<&RawValue>) {
         let id = id.get();
         let (asked_call, decline) = match method {
@@ -186,7 +189,8 @@ impl Server {
             }
         };
         let Some((call, turn)) = asked_call else {
-            // Refused, since it is more than a call, or nobody could say what it is.
+            // Refused, because it asks for more than a call, or because the call cannot be
+            // determined.
             return self.send(format!("{}{decline}}}", response_prefix(id)));
         };
         self.turns.insert(id.to_owned(), turn);
@@ -198,7 +202,8 @@ impl Server {
         }));
     }
 
-    /// A command; `None` where it is more than that, or cannot be told.
+    /// Returns the command to approve; `None` if the request asks for more, or if the command is
+    /// unknown.
     fn command(&self, params: Option<&RawValue>) -> Option<AskedCall> {
         let ask: CommandApproval<'_> = wire::read(params)?;
         let asks_for_more = wire::present(ask.additional_permissions).is_some()
@@ -215,7 +220,7 @@ impl Server {
         Some((call, (ask.thread_id.0.into_owned(), ask.turn_id.0.into_owned())))
     }
 
-    /// A patch; its paths were told when it was announced.
+    /// Returns the patch to approve. Its paths were announced before.
     fn patch(&self, params: Option<&RawValue>) -> Option<AskedCall> {
         let ask: FileChangeApproval<'_> = wire::read(params)?;
         let asks_for_more = wire::present(ask.grant_root).is_some()
@@ -253,7 +258,8 @@ impl Server {
         }
     }
 
-    /// Whether a note is of the thread of the attempt, and not of one of its sub-agents.
+    /// Returns whether a notification belongs to the thread of the attempt and not to one of its
+    /// sub-agents.
     fn is_main(&self, params: Option<&RawValue>) -> Option<bool> {
         let thread: ThreadRef<'_> = wire::read(params)?;
         Some(Some(thread.thread_id.as_str()) == self.thread_id.as_deref())
@@ -276,7 +282,7 @@ impl Server {
         let changes = changes.and_then(|changes| to_raw_value(&changes).ok());
         let kind = snake_case(item.kind.as_str());
         match &*kind {
-            // What Vik itself said.
+            // Vik's own input.
             "user_message" => return Some(()),
             "agent_message" | "reasoning" if !is_main || method == "item/started" => return Some(()),
             _ => {}
@@ -398,7 +404,7 @@ impl Adapter for Server {
     }
 }
 
-/// Whether a note is a piece of what comes whole, or a sign of life.
+/// Returns whether a notification is a part of a message that follows as a whole, or a keep-alive.
 fn is_ignored(method: &str) -> bool {
     const FAMILIES: [&str; 8] = [
         "account/",
@@ -423,12 +429,13 @@ fn is_ignored(method: &str) -> bool {
     is_delta || OTHERS.contains(&method) || FAMILIES.iter().any(|family| method.starts_with(family))
 }
 
-/// How a good answer to a request of Codex's begins. A request of Vik's may have the same id.
+/// Returns the prefix of a successful response to a request of Codex. A request of Vik's may have
+/// the same id.
 fn response_prefix(id: &str) -> String {
     format!(r#"{{"id":{id},"result":"#)
 }
 
-/// The words of a refusal, for the turn that goes on.
+/// Returns the input that gives the message of a refusal to the running turn.
 fn steer(id: &str, (thread, turn): &(String, String), message: &str) -> String {
     format!(
         concat!(
@@ -442,7 +449,7 @@ fn steer(id: &str, (thread, turn): &(String, String), message: &str) -> String {
     )
 }
 
-/// A tool of a server, where that is what is asked; a form for a person is none.
+/// Returns the MCP tool call that is to be approved; `None` for a form that a person would fill in.
 fn elicited_call(params: Option<&RawValue>) -> Option<AskedCall> {
     #[derive(Default, serde::Deserialize)]
     #[serde(default)]
@@ -478,7 +485,7 @@ fn warning(params: Option<&RawValue>, sink: &mut Sink<'_>) -> Option<()> {
     Some(())
 }
 
-/// An item as `codex exec` would tell it.
+/// Converts an item to the form that `codex exec` prints.
 fn as_exec<'a>(item: AppItem<'a>, kind: String, changes: Option<&'a RawValue>) -> Item<'a> {
     let thought = || {
         let parts: Vec<String> = wire::read(item.summary)?;
@@ -506,7 +513,7 @@ fn as_exec<'a>(item: AppItem<'a>, kind: String, changes: Option<&'a RawValue>) -
     }
 }
 
-/// `commandExecution` is `command_execution` to `codex exec`.
+/// Converts a name such as `commandExecution` to `command_execution`, as `codex exec` writes it.
 fn snake_case(name: &str) -> String {
     let mut snake = String::with_capacity(name.len() + 4);
     for c in name.chars() {

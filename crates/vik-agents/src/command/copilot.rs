@@ -1,7 +1,8 @@
-//! GitHub Copilot CLI (`--output-format json`): `{"type":"assistant.message","data":{…},…}`, at last a `result`.
+//! GitHub Copilot CLI (`--output-format json`): `{"type":"assistant.message","data":{…},…}`, with a
+//! `result` at the end.
 //!
-//! It tells no tokens and no cost. After a signal it still writes a `result` with exit code 0, so an `abort` decides
-//! against it.
+//! It reports neither tokens nor cost. After a signal it still writes a `result` with exit code 0,
+//! so an `abort` event overrides it.
 
 use std::borrow::Cow;
 
@@ -26,7 +27,7 @@ struct Line<'a> {
     exit_code: Option<i64>,
 }
 
-/// `data`, of any line that is of interest.
+/// The `data` of any line that is read.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Data<'a> {
@@ -76,7 +77,7 @@ struct Shell {
     exit_code: Option<i64>,
 }
 
-/// Pieces of what comes whole afterwards, and signs of life.
+/// Parts of a message that follows as a whole, and keep-alives.
 const SILENT: &[&str] = &[
     "assistant.message_start",
     "assistant.message_delta",
@@ -93,7 +94,7 @@ const SILENT: &[&str] = &[
     "tool.shell_output",
 ];
 
-/// The translator of one session of Copilot.
+/// The adapter of one session of Copilot.
 #[derive(Debug, Default)]
 pub(super) struct Copilot {
     session: Session,
@@ -129,7 +130,7 @@ impl Copilot {
         };
         match kind {
             "assistant.message" => {
-                // Empty where the message only calls tools; those come as events of their own.
+                // Empty if the message only calls tools, which are events of their own.
                 if let Some(text) = data.content.filter(|text| !text.as_str().is_empty()) {
                     self.session.clear_fault();
                     if data.parent_tool_call_id.is_none() {
@@ -186,7 +187,7 @@ impl Copilot {
                 });
             }
             "model.call_failure" => {
-                // Copilot tries again; `session.error` says when it gave up.
+                // Copilot retries; `session.error` reports when it gives up.
                 let message = data.error_message.or(data.message);
                 let message = message.map_or(Cow::Borrowed("the call of the model failed"), |text| text.0);
                 self.error(message, data.status_code, false, sink);
@@ -195,7 +196,7 @@ impl Copilot {
                 let message = data
                     .message
                     .map_or(Cow::Borrowed("the session failed"), |text| text.0);
-                // What the provider said is on the line before; Copilot's words may hide it.
+                // The line before has the provider's error; Copilot's text may hide it.
                 let earlier = self.session.fault.as_ref().and_then(|fault| fault.class);
                 self.error(message, data.status_code, true, sink);
                 if let Some(fault) = &mut self.session.fault {

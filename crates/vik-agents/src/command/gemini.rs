@@ -1,6 +1,8 @@
-//! Gemini CLI (`-o stream-json`): `init`, `message`, `tool_use`, `tool_result`, `error`, `result {status, stats}`.
+//! Gemini CLI (`-o stream-json`): `init`, `message`, `tool_use`, `tool_result`, `error`, `result
+//! {status, stats}`.
 //!
-//! Messages come in pieces (`delta: true`). The exit code of a failure is the HTTP status modulo 256.
+//! Messages arrive in parts (`delta: true`). The exit code of a failure is the HTTP status modulo
+//! 256.
 
 use std::borrow::Cow;
 
@@ -57,11 +59,11 @@ struct Stats {
     cached: Count,
 }
 
-/// The translator of one session of Gemini.
+/// The adapter of one session of Gemini.
 #[derive(Debug, Default)]
 pub(super) struct Gemini {
     session: Session,
-    /// The message that comes in pieces.
+    /// The parts of the current message.
     partial_text: String,
     ok: Option<bool>,
 }
@@ -95,7 +97,7 @@ impl Gemini {
                     self.session.set_activity("writing");
                     sink(Event::Message { text: text.0 });
                 }
-                // The prompt, given back.
+                // An echo of the prompt.
                 (Some("user"), Some(_)) => {}
                 _ => wire::emit_unparsed(line, sink),
             },
@@ -212,7 +214,8 @@ impl Adapter for Gemini {
         if let (Some(fault), Exit::Code(code)) = (&mut self.session.fault, exit)
             && fault.class.is_none()
         {
-            // Codes of its own are small, so only 529 is looked for among the statuses above 511.
+            // Gemini's own exit codes are small, so among the statuses above 511 only 529 is
+            // recognised.
             fault.class = match code {
                 17 => classify::class_of_status(529),
                 144..=255 => u16::try_from(code + 256).ok().and_then(classify::class_of_status),

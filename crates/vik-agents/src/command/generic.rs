@@ -1,8 +1,9 @@
-//! JSON Lines of no known dialect: what is obvious is understood, the rest is kept.
+//! JSON Lines of no known dialect: obvious lines are understood, all others are passed through.
 //!
-//! What a line is, `type`, `event` or `kind` says: a word for a message (`message`, `text`, `assistant`), for reasoning, for
-//! a tool call and its result, for usage (taken as totals so far), for an error, for the end (`result`, `end`, `done`,
-//! `completed`). A line without one is a message if it has a `role` of `assistant` or a text, an error if it has an `error`.
+//! `type`, `event` or `kind` gives the topic of a line: a message (`message`, `text`, `assistant`),
+//! reasoning, a tool call and its result, usage (totals so far), an error, or the end (`result`,
+//! `end`, `done`, `completed`). Without one, a line is a message if it has a text or a `role` of
+//! `assistant`, and an error if it has an `error`.
 
 use std::borrow::Cow;
 
@@ -15,7 +16,7 @@ use crate::state::Session;
 use crate::wire::{self, Count, Text};
 use crate::{Adapter, Conclusion, Exit, Sink, classify};
 
-/// Any field may have any shape.
+/// Any field may have any JSON type.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Line<'a> {
@@ -129,7 +130,7 @@ struct Nested<'a> {
     content: Option<&'a RawValue>,
 }
 
-/// What a line is about.
+/// The topic of a line.
 enum Topic {
     Message,
     Reasoning,
@@ -179,7 +180,7 @@ fn topic_of(kind: &str) -> Option<Topic> {
     })
 }
 
-/// The translator of one session of an unknown command.
+/// The adapter of one session of an unknown command.
 #[derive(Debug, Default)]
 pub(super) struct Generic {
     session: Session,
@@ -246,7 +247,7 @@ impl Generic {
         let input = wire::present(line.input.or(line.arguments).or(line.args).or(line.parameters));
         self.session.clear_fault();
         if !call_id.is_empty() {
-            // Without an id nothing would ever close it.
+            // A call without an id could never be closed.
             self.session.open.open(&call_id);
         }
         self.session.set_tool_activity(&tool, input);
@@ -275,7 +276,7 @@ impl Generic {
         true
     }
 
-    /// Figures may stand under `usage`, or on the line itself.
+    /// Records usage, which is under `usage` or on the line itself.
     fn figures(&mut self, line: &Line<'_>, raw: Option<&str>, sink: &mut Sink<'_>) -> bool {
         let figures = wire::read::<Figures>(line.usage).or_else(|| serde_json::from_str(raw?).ok());
         let usage = figures
@@ -406,16 +407,16 @@ fn session_id<'a>(line: &Line<'a>) -> Option<Cow<'a, str>> {
     .filter(|id| !id.is_empty())
 }
 
-/// The words of a line: text, or an object or blocks that hold one.
+/// Returns the text of a line: a string, or an object or blocks that contain one.
 fn line_text<'a>(line: &Line<'a>) -> Option<Cow<'a, str>> {
     [line.text, line.message, line.content, line.response]
         .into_iter()
         .find_map(|raw| nested_text(raw, 0))
 }
 
-/// The words of one value.
+/// Returns the text of one value.
 ///
-/// What is nested deeper than a few levels was not meant to be found, and could be nested without end.
+/// The depth is limited, because nesting could be endless.
 fn nested_text(raw: Option<&RawValue>, depth: u8) -> Option<Cow<'_, str>> {
     if depth > 3 {
         return None;
@@ -443,7 +444,7 @@ fn nested_text(raw: Option<&RawValue>, depth: u8) -> Option<Cow<'_, str>> {
         .map(Cow::Owned)
 }
 
-/// What a line says about success, in one of the usual ways.
+/// Returns whether a line reports success, in one of the usual forms.
 fn reported_success(line: &Line<'_>) -> Option<bool> {
     if wire::read::<bool>(line.is_error) == Some(true)
         || wire::present(line.error).is_some_and(|e| e.get() != "false")

@@ -1,4 +1,4 @@
-//! Lines of JSON: which dialect they are is found by the shape of the first line that has one.
+//! JSON Lines: the shape of the first recognised line decides the dialect.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -15,7 +15,7 @@ use crate::vex::Vex;
 use crate::wire::{self, Text};
 use crate::{Adapter, Conclusion, Exit, Sink};
 
-/// What tells the dialects apart.
+/// The fields that distinguish the dialects.
 #[derive(Deserialize)]
 struct Shape<'a> {
     #[serde(rename = "type", borrow)]
@@ -48,10 +48,10 @@ struct Shape<'a> {
     v: Option<&'a RawValue>,
 }
 
-/// The translator of one session of a command that prints JSON Lines.
+/// The adapter of one session of a command that prints JSON Lines.
 pub(super) struct Jsonl {
     profile: AgentProfile,
-    /// The dialect found; before that, the generic one.
+    /// The detected dialect; the generic one before that.
     dialect: Box<dyn Adapter>,
     is_detected: bool,
 }

@@ -1,11 +1,13 @@
 //! Any other command line: `runtime: command`.
 //!
-//! The prompt goes to stdin. With `output: text` each line is a message, and exit code 0 is success. With `output: jsonl`
-//! the dialect is found by the shape of the lines: GitHub Copilot CLI, Gemini CLI, opencode, and whatever speaks like
-//! Codex, Claude Code or vex; each then has to end as its protocol says. Anything else is read as generic JSON Lines
-//! (see [`generic`]), and exit code 0 without an error event at the end is success.
+//! The prompt goes to stdin. With `output: text` each line is a message, and exit code 0 is
+//! success. With `output: jsonl` the shape of the lines decides the dialect: GitHub Copilot CLI,
+//! Gemini CLI, opencode, or the format of Codex, Claude Code or vex; each must then end as its
+//! protocol requires. Anything else is read as generic JSON Lines (see [`generic`]), and exit code
+//! 0 without a final error event is success.
 //!
-//! `permission` cannot be mapped: Vik does not know the command's switches. Give them in `command` or `args`.
+//! `permission` cannot be mapped, because Vik does not know the flags of the command. Put them in
+//! `command` or `args`.
 
 mod copilot;
 mod gemini;

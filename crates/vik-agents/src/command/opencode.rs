@@ -1,8 +1,8 @@
-//! opencode (`run --format json`): `step_start`, `text`, `tool_use` (when it is over), `step_finish`, `error`;
-//! `sessionID` on every line.
+//! opencode (`run --format json`): `step_start`, `text`, `tool_use` (after the call),
+//! `step_finish`, `error`; `sessionID` on every line.
 //!
-//! There is no line for the end: the last step's reason says whether more was to come. An error after which it went on
-//! (it compacts a conversation that grew too long) still makes it exit with 1.
+//! No line marks the end: the reason of the last step says whether more follows. After an error
+//! opencode exits with 1, even if it continued (for example by compacting a long conversation).
 
 use std::borrow::Cow;
 
@@ -63,7 +63,7 @@ struct Metadata {
     exit: Option<i64>,
 }
 
-/// Input without the cache's, output without the reasoning.
+/// Input excludes cached tokens, output excludes reasoning.
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(default)]
 struct Tokens {
@@ -98,13 +98,13 @@ struct FailureData<'a> {
     status_code: Option<u16>,
 }
 
-/// The translator of one session of opencode.
+/// The adapter of one session of opencode.
 #[derive(Debug, Default)]
 pub(super) struct OpenCode {
     session: Session,
-    /// Whether the last step was the last one that was to come.
+    /// Whether the last step was final.
     finished: bool,
-    /// The last error of the session: it gives exit code 1, whatever came after it.
+    /// The last error of the session: it leads to exit code 1, whatever follows.
     error: Option<Fault>,
 }
 
@@ -133,7 +133,7 @@ impl OpenCode {
                 }),
                 _,
             ) => {
-                // A synthetic text is opencode's own word to the model.
+                // A synthetic text is input from opencode to the model.
                 if synthetic != Some(true) {
                     self.session.set_last_message(text.as_str());
                 }
@@ -201,7 +201,7 @@ impl OpenCode {
         }
     }
 
-    /// opencode tells a tool call when it is over.
+    /// Handles a tool call, which opencode reports when it is over.
     fn tool<'a>(&mut self, line: &'a str, part: Part<'a>, sink: &mut Sink<'_>) {
         let (Some(id), Some(tool), Some(state)) = (part.call_id, part.tool, part.state) else {
             return wire::emit_unparsed(line, sink);

@@ -1,4 +1,4 @@
-//! Lines of text: each is a message.
+//! Plain text: each line is a message.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -9,12 +9,12 @@ use vik_core::outcome::Usage;
 use crate::state::{Session, head};
 use crate::{Adapter, Conclusion, Exit, Sink};
 
-/// How many lines make up the last message at most.
+/// The maximum number of lines in the last message.
 const MAX_KEPT_LINES: usize = 20;
-/// How many bytes of one line are kept for it.
+/// The maximum number of bytes kept of each line.
 const MAX_LINE_BYTES: usize = 2000;
 
-/// The translator of one session of a command that prints text.
+/// The adapter of one session of a command that prints text.
 #[derive(Debug, Default)]
 pub(crate) struct Text {
     session: Session,

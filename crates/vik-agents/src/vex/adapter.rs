@@ -1,4 +1,4 @@
-//! The translator of vex's lines.
+//! The adapter of vex.
 
 use std::borrow::Cow;
 
@@ -63,7 +63,7 @@ struct Step<'a> {
     status: Text<'a>,
 }
 
-/// The figures of a `usage` line or an `end` line: totals of the run so far.
+/// The totals of the run so far, in a `usage` or an `end` line.
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(default)]
 struct Figures {
@@ -85,7 +85,8 @@ impl From<Figures> for Usage {
     }
 }
 
-/// The `end` line. Each field is read on its own, so that none in a new shape costs the others.
+/// The `end` line. Each field is decoded on its own, so that an unexpected shape of one does not
+/// lose the others.
 #[derive(Deserialize)]
 struct End<'a> {
     #[serde(borrow)]
@@ -108,7 +109,7 @@ struct End<'a> {
     evidence: Option<&'a RawValue>,
 }
 
-/// What the `end` line said.
+/// The content of the `end` line.
 #[derive(Debug)]
 struct FinalResult {
     ok: bool,
@@ -116,17 +117,17 @@ struct FinalResult {
     result: Option<Box<RawValue>>,
 }
 
-/// The translator of one session of vex.
+/// The adapter of one session of vex.
 #[derive(Debug, Default)]
 pub(crate) struct Vex {
     session: Session,
     final_result: Option<FinalResult>,
-    /// There where it asks before each call.
+    /// Present in an interactive session.
     approvals: Option<Approvals>,
 }
 
 impl Vex {
-    /// A session that asks before each call, and is told its prompt on its standard input.
+    /// Creates the adapter of a session that asks before each call and reads its prompt from stdin.
     pub(crate) fn interactive(prompt: &str) -> Self {
         Self {
             approvals: Some(Approvals::new(prompt)),
@@ -146,7 +147,7 @@ impl Vex {
                 self.session.set_activity("thinking");
                 sink(Event::Reasoning { text: text.0 });
             }
-            // That the line came is all it says: the answer itself follows, and the log needs no more of it.
+            // The line itself is the information: the answer follows, and the log needs no more.
             ("activity", ..) => self.session.set_activity("writing"),
             ("tool_call", _, Some(id)) => {
                 let tool = parsed.tool.map_or(Cow::Borrowed(""), |tool| tool.0);
@@ -213,7 +214,7 @@ impl Vex {
         }
     }
 
-    /// What is no word of the model and no tool, yet tells how the run fares.
+    /// Handles events that are neither messages nor tool calls but show the progress of the run.
     fn side_event(&mut self, kind: &str, line: &Line<'_>, sink: &mut Sink<'_>) -> Option<()> {
         let note = |message: String| Event::Error {
             failure_class: None,
@@ -425,13 +426,13 @@ impl Adapter for Vex {
     }
 }
 
-/// A failure class by its name in JSON.
+/// Returns the failure class with this name in JSON.
 fn class_by_name(name: &str) -> Option<FailureClass> {
     use serde::de::value::{Error, StrDeserializer};
     FailureClass::deserialize(StrDeserializer::<Error>::new(name)).ok()
 }
 
-/// What an exit code of vex's says on its own.
+/// Returns the failure class of an exit code of vex.
 fn class_of_exit(code: Option<i32>) -> Option<FailureClass> {
     match code? {
         2 | 3 => Some(FailureClass::Usage),

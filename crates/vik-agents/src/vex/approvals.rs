@@ -1,5 +1,5 @@
-//! Asking before each call, natively: `vex exec --ask`. vex decides nothing by itself there, and a vex that does not know the
-//! flag ends with a usage error.
+//! Native approval before each call: `vex exec --ask`. vex decides nothing itself in this mode, and
+//! a vex without this flag exits with a usage error.
 
 use serde::Deserialize;
 use vik_core::approval::Call;
@@ -7,7 +7,7 @@ use vik_core::approval::Call;
 use crate::request::{AgentRequest, ApprovalRequest, Verdict, json_string};
 use crate::wire::{self, Text};
 
-/// The words of one session.
+/// The pending requests of one session.
 #[derive(Debug)]
 pub(super) struct Approvals {
     requests: Vec<AgentRequest>,
@@ -77,7 +77,7 @@ fn answer_prefix(id: &str) -> String {
     format!(r#"{{"ask":{}"#, json_string(id))
 }
 
-/// The line that gives a verdict.
+/// Returns the line that answers an approval request.
 pub(super) fn answer(ask: &ApprovalRequest, verdict: Verdict<'_>) -> String {
     let head = &ask.answer_prefix;
     match verdict {

@@ -1,16 +1,18 @@
 //! vex, the built-in agent: `vik vex exec --json`.
 //!
-//! One JSON object a line, `{"v":1,"seq":N,"type":…}`; `docs/reference/vex-events.schema.json` tells them all. `usage`
-//! has running totals of the run. The exit code says the same as `end`: 0 done, 1 failed, 2 usage, 3 configuration,
-//! 4 login or model refused, 5 a limit reached, 6 no progress, 7 denied, 130 interrupted.
+//! One JSON object per line, `{"v":1,"seq":N,"type":…}`; `docs/reference/vex-events.schema.json`
+//! describes them. `usage` has running totals. The exit code matches `end`: 0 done, 1 failed, 2
+//! usage, 3 configuration, 4 login or model refused, 5 a limit reached, 6 no progress, 7 denied,
+//! 130 interrupted.
 //!
-//! vex keeps to what a session may spend by itself. For money it must know what the model costs: from its own table, or
-//! from the profile's `price`.
+//! vex enforces the budget of a session itself. For a budget in money it needs the price of the
+//! model: from its own table, or from the profile's `price`.
 //!
-//! vex refuses by itself what is out of an attempt's scope. Globs may be an issue's, so they stand in the environment and
-//! in no argument; a vex that does not know the flag ends with a usage error, and so no attempt runs without it.
+//! vex refuses calls outside of the attempt's scope. Globs may come from an issue, so they are
+//! passed in the environment and not as arguments. A vex that does not know the flag exits with a
+//! usage error, so no attempt runs without a scope.
 //!
-//! Permissions are vex's own three profiles, of the same names.
+//! Permissions are vex's own three profiles of the same names.
 
 mod adapter;
 mod approvals;
@@ -69,10 +71,10 @@ const RULES: FlagRules = FlagRules {
     permission: &["permission"],
 };
 
-/// The variable in which vex finds what it may change.
+/// The variable with the scope of vex.
 const SCOPE_ENV: &str = "VIK_SCOPE";
 
-/// A number among the profile's own flags.
+/// Returns the number of one of the profile's own flags.
 fn own_number<T: std::str::FromStr>(profile: &AgentProfile, flag: &str) -> Option<T> {
     let (_, value) = profile
         .args
@@ -84,7 +86,8 @@ fn own_number<T: std::str::FromStr>(profile: &AgentProfile, flag: &str) -> Optio
     }
 }
 
-/// Whether vex can know what the model costs: a server at an address of the profile's own has no list of prices.
+/// Returns whether vex can know the price of the model. A server at an address of the profile's own
+/// has no price list.
 fn is_priced(profile: &AgentProfile) -> bool {
     let is_listed = !matches!(profile.provider.as_deref(), Some("ollama" | "local"));
     profile.price.is_some() || (profile.base_url.is_none() && is_listed)
@@ -134,7 +137,7 @@ pub(crate) fn launch(cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {
         push(&["--scope-env", SCOPE_ENV]);
     }
     if let Some(price) = &profile.price {
-        // A text in JSON is one in TOML, too.
+        // A JSON string is also a TOML string.
         let model = serde_json::Value::from(model);
         for (key, usd) in [
             ("input", price.input),
@@ -145,14 +148,14 @@ pub(crate) fn launch(cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {
             push(&["--config", &format!("models.{model}.{key}={usd:?}")]);
         }
     }
-    // The last one counts: the profile's own stays where it is the smaller one.
+    // The last flag counts: the profile's own one stays if it is lower.
     let own_usd = own_number(profile, "max-usd").map(MicroUsd::from_usd);
     let usd = cx.budget.usd.filter(|_| is_priced(profile));
     if let Some(usd) = usd.filter(|usd| own_usd.is_none_or(|own| *usd < own)) {
         push(&["--max-usd", &format!("{:.6}", usd.usd())]);
     }
     let own_tokens = own_number(profile, "max-tokens");
-    // None at all is for the daemon to say; vex takes no such limit.
+    // The daemon handles a budget of zero; vex accepts no such limit.
     let tokens = cx.budget.tokens.filter(|tokens| *tokens > 0);
     if let Some(tokens) = tokens.filter(|tokens| own_tokens.is_none_or(|own| *tokens < own)) {
         push(&["--max-tokens", &tokens.to_string()]);
