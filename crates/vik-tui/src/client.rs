@@ -1,6 +1,7 @@
-//! A client of the daemon's HTTP API: plain HTTP/1.1 over a Unix socket or TCP, one connection for each request.
+//! A client of the daemon's HTTP API: plain HTTP/1.1 over a Unix socket or TCP, one connection per
+//! request.
 //!
-//! Nothing between: no proxy is asked, no redirect followed, so the token goes to that address and nowhere else.
+//! It uses no proxy and follows no redirect, so the token goes only to this address.
 
 mod endpoint;
 
@@ -30,13 +31,13 @@ use endpoint::{Transport, encode};
 use crate::error::ClientError;
 use crate::msg::Action;
 
-/// How long a connection may take.
+/// The timeout of a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a look at the state may take.
+/// The timeout of a request that reads the state.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long what starts a process at the daemon's side may take: a diff, the end of an agent.
+/// The timeout of a request that starts a process in the daemon: a diff, the end of an agent.
 const STEER_TIMEOUT: Duration = Duration::from_secs(40);
-/// The longest answer that is read.
+/// The maximum bytes of a response.
 const MAX_BODY: usize = 64 << 20;
 
 impl Endpoint {
@@ -121,7 +122,7 @@ impl Client {
         }
     }
 
-    /// Opens the feed; [`Feed::next`] gives what it tells.
+    /// Opens the feed; [`Feed::next`] returns its events.
     pub(crate) async fn feed(&self) -> Result<Feed, ClientError> {
         let request = self.request(&Method::GET, "events", "text/event-stream", Bytes::new())?;
         let response = self.with_timeout(READ_TIMEOUT, self.send(request)).await?;
@@ -222,7 +223,7 @@ impl Client {
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
             .await
             .map_err(|source| self.broken_connection(source))?;
-        // Ends with the response body: how it ended is seen there.
+        // Ends with the response body, which reports any error.
         tokio::spawn(async move { connection.await.ok() });
         sender
             .send_request(request)
@@ -288,15 +289,15 @@ impl Client {
     }
 }
 
-/// What the daemon tells by itself.
+/// The events that the daemon sends by itself.
 pub(crate) struct Feed {
     stream: SseStream<Incoming>,
 }
 
 impl Feed {
-    /// The next fact; `None` when the feed broke off.
+    /// Returns the next event; `None` when the feed broke off.
     ///
-    /// A fact that this version does not know is `Some(None)`: something changed.
+    /// An event that this version does not know is `Some(None)`: something changed.
     pub(crate) async fn next(&mut self) -> Option<Option<FeedEvent>> {
         use futures_util::StreamExt as _;
         loop {

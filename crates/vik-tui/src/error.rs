@@ -1,4 +1,4 @@
-//! What can go wrong.
+//! Errors of the dashboard.
 
 use std::io;
 
@@ -7,18 +7,17 @@ use vik_api::Problem;
 /// Why the dashboard could not be shown, or had to end.
 #[derive(Debug, thiserror::Error)]
 pub enum TopError {
-    /// Input or output is a file or a pipe.
+    /// Standard input or output is a file or a pipe.
     #[error("the dashboard needs a terminal, and {0} is none")]
     NotATerminal(&'static str),
-    /// `TERM=dumb`: the terminal cannot place text.
+    /// `TERM=dumb`: the terminal cannot position text.
     #[error("this terminal cannot show a dashboard: TERM is `dumb`")]
     DumbTerminal,
-    /// The terminal refused what it was told.
+    /// An operation of the terminal failed.
     #[error("cannot {operation} the terminal")]
     Terminal {
-        /// What was tried, as `read from`.
+        /// The operation, for example `read from`.
         operation: &'static str,
-        /// Why not.
         source: io::Error,
     },
     /// The daemon did not answer the first request.
@@ -29,67 +28,37 @@ pub enum TopError {
 /// Why a request to the daemon failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// The address is none that can be asked.
+    /// The address is invalid.
     #[error("`{url}` is not an address of the API: {why}")]
-    Address {
-        /// The address.
-        url: String,
-        /// What is wrong with it.
-        why: &'static str,
-    },
-    /// Nobody listens there.
+    Address { url: String, why: &'static str },
+    /// No process listens at the address.
     #[error("cannot connect to {target}")]
-    Connect {
-        /// Where.
-        target: String,
-        /// Why not.
-        source: io::Error,
-    },
-    /// The connection broke before the whole answer came.
+    Connect { target: String, source: io::Error },
+    /// The connection broke before the end of the response.
     #[error("the connection to {target} broke")]
-    Broken {
-        /// Where.
-        target: String,
-        /// How.
-        source: hyper::Error,
-    },
-    /// No answer in time.
+    Broken { target: String, source: hyper::Error },
+    /// There was no response in time.
     #[error("{target} gave no answer in {seconds} s")]
-    TimedOut {
-        /// Where.
-        target: String,
-        /// How long it was waited for.
-        seconds: u64,
-    },
-    /// The answer is longer than anything the API sends.
+    TimedOut { target: String, seconds: u64 },
+    /// The response is longer than any response of the API.
     #[error("the answer of {target} is too long")]
-    TooLong {
-        /// Where.
-        target: String,
-    },
-    /// The daemon said no.
+    TooLong { target: String },
+    /// The daemon refused the request.
     #[error("{}", .0.detail)]
     Refused(Box<Problem>),
-    /// An answer that is no problem document: something else listens there.
+    /// An error response that is not a problem document: another service listens there.
     #[error("{target} answered with HTTP status {status}")]
-    Status {
-        /// Where.
-        target: String,
-        /// The status.
-        status: u16,
-    },
-    /// The answer is not what this program knows.
+    Status { target: String, status: u16 },
+    /// The response has an unknown format.
     #[error("cannot read the answer of {target}")]
     Decode {
-        /// Where.
         target: String,
-        /// Why not.
         source: serde_json::Error,
     },
 }
 
 impl ClientError {
-    /// Whether the daemon could not be reached at all, so that asking again may help.
+    /// Returns whether the daemon could not be reached at all, so that a retry may help.
     pub fn is_unreachable(&self) -> bool {
         matches!(
             self,
@@ -97,7 +66,7 @@ impl ClientError {
         )
     }
 
-    /// What to do about it.
+    /// Returns what to do about the error.
     pub fn hint(&self) -> Option<&str> {
         match self {
             Self::Refused(problem) => problem.hint.as_deref(),
@@ -110,7 +79,7 @@ impl ClientError {
         }
     }
 
-    /// The error and its causes on one line.
+    /// Returns the error and its causes on one line.
     pub(crate) fn with_causes(&self) -> String {
         let mut text = self.to_string();
         let mut cause = std::error::Error::source(self);

@@ -1,4 +1,4 @@
-//! A daemon as tests see it.
+//! Data of a daemon for tests.
 
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
@@ -165,7 +165,7 @@ pub(crate) fn issues() -> IssuesPage {
 pub(crate) fn page(events: &[Value], last_seq: u64, ended: bool) -> EventsPage {
     let text =
         json!({"schema": 1, "session_id": "s", "events": events, "last_seq": last_seq, "ended": ended});
-    // `RawValue` is read from text only.
+    // `RawValue` can be read from text only.
     serde_json::from_str(&text.to_string()).unwrap()
 }
 
@@ -246,12 +246,12 @@ pub(crate) fn diff() -> DiffView {
     }))
 }
 
-/// The dashboard before it was told anything.
+/// Returns a dashboard before the first message.
 pub(crate) fn blank(columns: u16, rows: u16) -> App {
     App::new(now(), (columns, rows), TimeZone::UTC, "/run/vik.sock")
 }
 
-/// The dashboard with so many sessions.
+/// Returns a dashboard with this number of sessions.
 pub(crate) fn app(columns: u16, rows: u16, sessions: usize) -> App {
     let mut app = blank(columns, rows);
     send(&mut app, Msg::State(Ok(Box::new(status(sessions)))));
@@ -259,12 +259,12 @@ pub(crate) fn app(columns: u16, rows: u16, sessions: usize) -> App {
     app
 }
 
-/// Tells something, and answers what is asked about an issue.
+/// Sends a message and answers the request for an issue.
 pub(crate) fn send(app: &mut App, msg: Msg) -> Vec<Command> {
     app.update(now(), msg)
 }
 
-/// Answers the request for the issue that is looked at.
+/// Answers the request for the current issue.
 pub(crate) fn answer_issue(app: &mut App) {
     if let Some(issue) = app.current_issue().cloned() {
         let known = explained(issue.as_str());

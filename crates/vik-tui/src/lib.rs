@@ -1,10 +1,8 @@
 //! The dashboard in the terminal, `vik top`: a client of the daemon's HTTP API and of nothing else.
 //!
-//! [`run`] is told what happens (keys, answers, the feed), lets the plain state in `app` take it in, carries out what
-//! that asks for, and has `view` draw it. Text from outside reaches the terminal only through `text`, which lets no
-//! control character pass.
-
-#![warn(missing_docs)]
+//! [`run`] receives messages (keys, responses, the feed), updates the plain state in `app`, carries
+//! out the commands that it returns, and draws it with `view`. Text from outside reaches the
+//! terminal only through `text`, which removes control characters.
 
 mod app;
 mod client;

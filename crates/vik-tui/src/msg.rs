@@ -1,4 +1,4 @@
-//! What the dashboard is told, and what it asks for.
+//! The messages and commands of the dashboard.
 
 use crossterm::event::KeyEvent;
 use vik_api::{DiffView, EventsPage, Explained, FeedEvent, IssuesPage, Status, Steered};
@@ -6,22 +6,19 @@ use vik_core::ids::IssueId;
 
 use crate::error::ClientError;
 
-/// What happened.
+/// A message to the dashboard.
 #[derive(Debug)]
 pub(crate) enum Msg {
-    /// A key was pressed.
     Key(KeyEvent),
-    /// Text was pasted: it is no row of keys.
+    /// Text was pasted: it is not a sequence of keys.
     Paste(String),
-    /// The terminal has so many columns and rows.
+    /// The terminal has this number of columns and rows.
     Resize(u16, u16),
-    /// A second passed.
     Tick,
-    /// The feed is open.
     FeedOpen,
     /// The feed broke off.
     FeedLost,
-    /// The feed told something; `None`: something that this version does not know.
+    /// An event of the feed; `None` for one that this version does not know.
     Feed(Option<FeedEvent>),
     /// `GET state`.
     State(Result<Box<Status>, ClientError>),
@@ -29,32 +26,29 @@ pub(crate) enum Msg {
     Issues(Result<IssuesPage, ClientError>),
     /// `GET issues/{id}`.
     Issue(IssueId, Result<Box<Explained>, ClientError>),
-    /// `GET sessions/{id}/events`: what was asked for, and what came.
+    /// `GET sessions/{id}/events`: the request and its result.
     Events(EventsRequest, Result<EventsPage, ClientError>),
     /// `GET sessions/{id}/diff`.
     Diff(String, Result<DiffView, ClientError>),
-    /// What came of an action.
+    /// The result of an action.
     Steered(Action, Result<Steered, ClientError>),
 }
 
-/// What is to be done.
+/// A command of the dashboard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Command {
-    /// Load the state.
     State,
-    /// Load a page of issues, behind this one.
+    /// Load a page of issues, after this one.
     Issues(Option<IssueId>),
-    /// Load all about an issue.
+    /// Load all details of an issue.
     Issue(IssueId),
-    /// Load events of a session.
     Events(EventsRequest),
     /// Load the diff of a session.
     Diff(String),
-    /// Tell the daemon to do something.
+    /// Send an action to the daemon.
     Steer(Action),
-    /// Draw the whole screen: something else wrote on it.
+    /// Draw the whole screen, because another program wrote to it.
     Redraw,
-    /// Leave.
     Quit,
 }
 
@@ -62,32 +56,32 @@ pub(crate) enum Command {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EventsRequest {
     pub(crate) session_id: String,
-    /// Events with a greater `seq`.
+    /// Only events with a greater `seq`.
     pub(crate) after: u64,
     pub(crate) limit: usize,
 }
 
-/// What the daemon is told to do.
+/// An action of the daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// Look at the workflow and the issues now.
+    /// Check the workflow and the issues now.
     Refresh,
-    /// Start nothing more, for an issue or at all.
+    /// Start no more work, for one issue or at all.
     Pause(Option<IssueId>),
-    /// Take that back.
+    /// Resume after a pause.
     Continue(Option<IssueId>),
-    /// Stop what runs for the issue, and park it.
+    /// Stop the work on an issue, and park it.
     Cancel(IssueId),
-    /// Free what is parked for the issue.
+    /// Free an issue that is parked.
     Unpark(IssueId),
-    /// Let go on what waits: the issue, the request, and what is said with it.
+    /// Approve a request: the issue, the request, and a message.
     Approve(IssueId, String, Option<String>),
-    /// Deny it.
+    /// Deny a request: the issue, the request, and a message.
     Deny(IssueId, String, Option<String>),
 }
 
 impl Action {
-    /// While it is under way.
+    /// Returns the text while the action is running.
     pub(crate) fn progress_text(&self) -> String {
         match self {
             Self::Refresh => "asking for a look at the issues".to_owned(),
@@ -102,7 +96,7 @@ impl Action {
         }
     }
 
-    /// When it is done.
+    /// Returns the text after the action succeeded.
     pub(crate) fn success_text(&self, count: usize) -> String {
         let attempts = crate::text::count(count, "attempt");
         let runs = crate::text::count(count, "run");
@@ -119,7 +113,7 @@ impl Action {
         }
     }
 
-    /// What was tried, for `cannot …`.
+    /// Returns the name of the action, for `cannot …`.
     pub(crate) fn command_text(&self) -> String {
         match self {
             Self::Refresh => "refresh".to_owned(),

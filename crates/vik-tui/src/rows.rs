@@ -26,7 +26,7 @@ fn issue_cell(issue: &IssueId, context: &RowContext<'_>) -> CellText {
     }
 }
 
-/// What a session does now, in a few words.
+/// Returns a short text about what a session is doing.
 pub(crate) fn activity(session: &SessionView) -> String {
     match (session.phase.as_str(), session.activity.as_deref()) {
         ("running", Some(activity)) => activity.to_owned(),
@@ -35,7 +35,8 @@ pub(crate) fn activity(session: &SessionView) -> String {
     }
 }
 
-/// How much of the budget of a session is used, 0 to 1; of tokens or money, what is nearer to its limit.
+/// Returns the used share of a session's budget, from 0 to 1: of tokens or money, whichever is
+/// higher.
 pub(crate) fn budget_share(session: &SessionView) -> Option<f64> {
     let money = session
         .budget
@@ -53,7 +54,7 @@ pub(crate) fn budget_share(session: &SessionView) -> Option<f64> {
     }
 }
 
-/// How a share of a limit stands out.
+/// Returns the tone of a share of a limit.
 pub(crate) fn share_tone(share: f64) -> Tone {
     match share {
         s if s >= 1.0 => Tone::Bad,
@@ -62,7 +63,7 @@ pub(crate) fn share_tone(share: f64) -> Tone {
     }
 }
 
-/// Where an issue stands, in one word, and how that stands out. The busiest stage decides.
+/// Returns the status of an issue as one term, and its tone. The busiest stage decides.
 pub(crate) fn issue_status(issue: &Explanation) -> (&'static str, Tone) {
     let has = |state| issue.stages.iter().any(|stage| stage.state == state);
     if has(StageState::Running) {
@@ -82,7 +83,7 @@ pub(crate) fn issue_status(issue: &Explanation) -> (&'static str, Tone) {
     }
 }
 
-/// The name of a stage's state.
+/// Returns the name of a stage's state.
 pub(crate) fn stage_state(state: StageState) -> (&'static str, Tone) {
     match state {
         StageState::Running => ("running", Tone::Good),

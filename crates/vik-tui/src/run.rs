@@ -1,4 +1,4 @@
-//! The loop: what happens goes in, what is to be done comes out, and the screen is drawn where something changed.
+//! The main loop: messages go in, commands come out, and the screen is drawn after changes.
 
 use std::io;
 use std::pin::Pin;
@@ -19,17 +19,17 @@ use crate::msg::{Command, Msg};
 use crate::terminal::{self, Screen};
 use crate::view::{Theme, view};
 
-/// What changed by itself is drawn at most so often: over a slow line each picture costs.
+/// The minimum time between two draws without a key: over a slow line each draw is expensive.
 const DRAW_PAUSE: Duration = Duration::from_millis(100);
-/// How long to wait before the feed is opened again.
+/// The time before the feed is opened again.
 const FEED_PAUSE: Duration = Duration::from_secs(3);
-/// Facts that are taken in before keys are looked at again.
+/// The maximum number of feed events that are handled before keys.
 const BATCH: usize = 1_000;
 
-/// How the dashboard looks.
+/// The display options of the dashboard.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Whether colours are used; `NO_COLOR` in the environment wins over it.
+    /// Whether colours are used; `NO_COLOR` in the environment overrides it.
     pub color: bool,
 }
 
@@ -41,14 +41,14 @@ impl Default for Options {
 
 type PendingWork = Pin<Box<dyn Future<Output = Msg> + Send>>;
 
-/// Shows the dashboard until the user leaves it.
+/// Runs the dashboard until the user quits.
 ///
-/// The daemon is asked once before the terminal is taken over: where it does not answer, that is an error like that of
-/// any other verb. Later failures are shown, and tried again.
+/// The first request is sent before the dashboard takes over the terminal: if it fails, the error
+/// is reported as for any other verb. Later errors are shown and retried.
 ///
 /// # Errors
 ///
-/// Where there is no terminal, or it fails; where the first request to the daemon fails.
+/// Returns an error without a terminal, if the terminal fails, or if the first request fails.
 pub async fn run(endpoint: Endpoint, options: Options) -> Result<(), TopError> {
     terminal::check()?;
     let client = Client::new(&endpoint).map_err(TopError::Daemon)?;
@@ -77,7 +77,7 @@ pub async fn run(endpoint: Endpoint, options: Options) -> Result<(), TopError> {
     top.run_loop(&mut screen, signals).await
 }
 
-/// What ends the dashboard from outside: it gives the terminal back first.
+/// The signals that end the dashboard: it restores the terminal first.
 struct Signals {
     terminate: Signal,
     hangup: Signal,
@@ -104,11 +104,11 @@ struct Dashboard {
     theme: Theme,
     work: FuturesUnordered<PendingWork>,
     is_quitting: bool,
-    /// The terminal may not show what it was told.
+    /// Whether the terminal may show something else than what was drawn.
     needs_clear: bool,
 }
 
-/// The feed, or the wait before it is opened.
+/// The open feed, or the wait before it is opened.
 enum FeedLink {
     Opening(Pin<Box<dyn Future<Output = Option<Feed>> + Send>>),
     Open(Box<Feed>),
@@ -134,7 +134,7 @@ impl Dashboard {
         let mut changed = true;
         let client = self.client.clone();
         while !self.is_quitting {
-            // A connection that died without a word looks open: where the daemon does not answer, it is made anew.
+            // A dead connection may look open: if the daemon does not respond, it is opened again.
             if self.app.connection_error.is_some() && matches!(link, FeedLink::Open(_)) {
                 link = FeedLink::opening(&client, FEED_PAUSE);
                 self.on_message(Msg::FeedLost);
@@ -151,7 +151,7 @@ impl Dashboard {
                             event = keys.next() => {
                                 let Some(event) = event else { return Ok(()) };
                                 self.on_terminal(event)?;
-                                // What a person does is seen at once.
+                                // A key takes effect at once.
                                 draw_at = Instant::now();
                                 changed = true;
                             }
@@ -182,7 +182,7 @@ impl Dashboard {
         if std::mem::take(&mut self.needs_clear) {
             screen.terminal.clear().map_err(failed)?;
         }
-        // The window may be another before its event is here.
+        // The size may change before its event arrives.
         let size = screen.terminal.size().map_err(failed)?;
         if (size.width, size.height) != self.app.size {
             self.on_message(Msg::Resize(size.width, size.height));
@@ -216,7 +216,8 @@ impl Dashboard {
     }
 }
 
-/// Waits for the next fact, and gives all that are there with it. It may be dropped while it waits: nothing is lost.
+/// Waits for the next event of the feed, and returns all that are available with it. It is
+/// cancel-safe.
 async fn feed(link: &mut FeedLink, client: &Client) -> Vec<Msg> {
     let mut messages = Vec::new();
     let next = match link {
@@ -254,7 +255,7 @@ async fn feed(link: &mut FeedLink, client: &Client) -> Vec<Msg> {
     messages
 }
 
-/// Carries out what the state asks for, beside the loop.
+/// Starts the commands as futures beside the loop.
 fn start(commands: Vec<Command>, client: &Client, work: &FuturesUnordered<PendingWork>) {
     for command in commands {
         let client = client.clone();

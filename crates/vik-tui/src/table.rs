@@ -1,4 +1,4 @@
-//! Rows that are filtered, sorted and selected; which of them are drawn is the view's matter.
+//! Tables with filter, order and selection. The view decides which rows it draws.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -9,34 +9,29 @@ use vik_core::ids::IssueId;
 
 use crate::text;
 
-/// What a cell is written with.
+/// The context for formatting a cell.
 pub(crate) struct RowContext<'a> {
     pub(crate) now: Timestamp,
-    /// Issues that a person paused.
+    /// Issues that are paused.
     pub(crate) paused: &'a [IssueId],
 }
 
-/// How a cell stands out.
+/// How a cell is highlighted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Tone {
-    /// As text.
     #[default]
     Plain,
-    /// What the row is about.
+    /// The subject of the row.
     Strong,
-    /// Less important.
     Faint,
-    /// It goes well.
     Good,
-    /// It should be looked at.
+    /// It needs attention.
     Warn,
-    /// It failed.
     Bad,
-    /// A name of something.
     Name,
 }
 
-/// What stands in a cell; not yet safe for a terminal.
+/// The text of a cell; not yet safe for a terminal.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CellText {
     pub(crate) text: String,
@@ -56,51 +51,48 @@ impl CellText {
     }
 }
 
-/// How wide a column is.
+/// The width of a column.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Width {
-    /// Always so wide.
     Fixed(usize),
-    /// As wide as what stands in it, within these.
+    /// As wide as its contents, within these limits.
     Fit(usize, usize),
-    /// At least so wide, and a share of the room that is left.
+    /// At least this width, and a share of the remaining space.
     Fill(usize, usize),
 }
 
-/// One column.
 pub(crate) struct Column<T: 'static> {
     pub(crate) name: &'static str,
     pub(crate) width: Width,
-    /// Shown where the terminal has at least so many columns.
+    /// The minimum number of terminal columns for showing it.
     pub(crate) min_terminal_width: u16,
     pub(crate) right: bool,
     pub(crate) cell: fn(&T, &RowContext<'_>) -> CellText,
     pub(crate) order: fn(&T, &T) -> Ordering,
 }
 
-/// What a table has as rows.
+/// A row of a table.
 pub(crate) trait Row: Sized + 'static {
-    /// Its columns.
     const COLUMNS: &'static [Column<Self>];
-    /// The column that sorts it at first, and whether that is reversed; `None`: as it comes.
+    /// The column of the initial order, and whether it is reversed; `None` keeps the given order.
     const SORT: Option<(usize, bool)>;
 
-    /// What makes it the same row after a refresh.
+    /// Returns the key that identifies the row after a refresh.
     fn key(&self) -> String;
 }
 
-/// Rows, and what is looked at.
+/// Rows with their order and selection.
 pub(crate) struct Table<T: Row> {
     rows: Vec<T>,
-    /// Which rows are shown, in which order.
+    /// The indices of the visible rows, in order.
     order: Vec<usize>,
-    /// The place in `order`.
+    /// An index of `order`.
     selected: usize,
-    /// The selected row, to find it again.
+    /// The key of the selected row.
     key: Option<String>,
-    /// The column, and whether it is reversed.
+    /// The column of the order, and whether it is reversed.
     pub(crate) sort: Option<(usize, bool)>,
-    /// For each column how wide its contents are.
+    /// The content width of each column.
     pub(crate) content_widths: Vec<usize>,
 }
 
@@ -116,22 +108,21 @@ impl<T: Row> Table<T> {
         }
     }
 
-    /// How many rows there are.
+    /// Returns the number of rows.
     pub(crate) fn total(&self) -> usize {
         self.rows.len()
     }
 
-    /// How many rows are shown.
+    /// Returns the number of visible rows.
     pub(crate) fn shown(&self) -> usize {
         self.order.len()
     }
 
-    /// All rows.
     pub(crate) fn rows(&self) -> &[T] {
         &self.rows
     }
 
-    /// The row that stands at a place.
+    /// Returns the row at an index of the order.
     pub(crate) fn row_at(&self, place: usize) -> Option<&T> {
         self.order.get(place).and_then(|&row| self.rows.get(row))
     }
@@ -144,13 +135,13 @@ impl<T: Row> Table<T> {
         self.row_at(self.selected)
     }
 
-    /// Other rows; what is selected stays so where it is still there.
+    /// Replaces all rows and keeps the selection if possible.
     pub(crate) fn set(&mut self, rows: Vec<T>, filter: &str, context: &RowContext<'_>) {
         self.rows = rows;
         self.arrange(filter, context);
     }
 
-    /// Rows anew, or more of them.
+    /// Replaces or adds rows.
     pub(crate) fn upsert(&mut self, rows: Vec<T>, filter: &str, context: &RowContext<'_>) {
         let mut places: HashMap<String, usize> = self
             .rows
@@ -170,7 +161,7 @@ impl<T: Row> Table<T> {
         self.arrange(filter, context);
     }
 
-    /// Filters and sorts.
+    /// Filters and sorts the rows.
     pub(crate) fn arrange(&mut self, filter: &str, context: &RowContext<'_>) {
         let needles: Vec<String> = filter.split_whitespace().map(str::to_lowercase).collect();
         self.content_widths.fill(0);
@@ -183,7 +174,7 @@ impl<T: Row> Table<T> {
                 }
                 let cell = (column.cell)(row, context);
                 if let Width::Fit(_, most) = column.width {
-                    // No column is wider than that: what is longer need not be read.
+                    // The column is never wider than that, so the remaining text need not be read.
                     *fit = (*fit).max(text::width(&text::fit(&cell.text, most)));
                 }
                 hay.push_str(&cell.text.to_lowercase());
@@ -215,23 +206,23 @@ impl<T: Row> Table<T> {
             .and_then(|key| self.order.iter().position(|&row| self.rows[row].key() == *key));
         match found {
             Some(place) => self.selected = place,
-            // It is gone: its neighbour takes its place.
+            // The row was removed: its neighbour is selected.
             None => self.select(self.selected),
         }
     }
 
-    /// Selects what stands at a place, or the last one.
+    /// Selects the row at an index, or the last one.
     pub(crate) fn select(&mut self, place: usize) {
         self.selected = place.min(self.order.len().saturating_sub(1));
         self.key = self.current().map(T::key);
     }
 
-    /// Selects by steps up or down.
+    /// Moves the selection by this number of rows.
     pub(crate) fn step(&mut self, steps: isize) {
         self.select(self.selected.saturating_add_signed(steps));
     }
 
-    /// Sorts by the next column that is shown.
+    /// Sorts by the next visible column.
     pub(crate) fn sort_next(&mut self, columns: u16) {
         let visible = |&at: &usize| T::COLUMNS[at].min_terminal_width <= columns;
         let from = self.sort.map_or(0, |(column, _)| column + 1);
@@ -240,8 +231,6 @@ impl<T: Row> Table<T> {
             .find(visible);
         self.sort = next.map(|column| (column, false));
     }
-
-    /// Turns the order around.
     pub(crate) fn sort_reverse(&mut self) {
         self.sort = Some(
             self.sort

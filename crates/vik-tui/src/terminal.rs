@@ -1,4 +1,4 @@
-//! The terminal: taken over, and given back as it was, whatever happens.
+//! Takes over the terminal and always restores it.
 
 use std::io::{self, IsTerminal, Write as _};
 
@@ -8,12 +8,12 @@ use ratatui::DefaultTerminal;
 
 use crate::error::TopError;
 
-/// The terminal while the dashboard has it; given back when this goes, also by a panic.
+/// The terminal while the dashboard uses it; dropping it restores the terminal, also in a panic.
 pub(crate) struct Screen {
     pub(crate) terminal: DefaultTerminal,
 }
 
-/// Refuses what is no terminal, before anything is written to it.
+/// Returns an error if there is no terminal, before anything is written.
 pub(crate) fn check() -> Result<(), TopError> {
     if !io::stdin().is_terminal() {
         return Err(TopError::NotATerminal("stdin"));
@@ -30,7 +30,7 @@ pub(crate) fn check() -> Result<(), TopError> {
 impl Screen {
     pub(crate) fn open() -> Result<Self, TopError> {
         check()?;
-        // This also sets a panic hook that gives the terminal back before the message is printed.
+        // This also sets a panic hook that restores the terminal before the message is printed.
         let terminal = ratatui::try_init().map_err(|source| {
             restore();
             TopError::Terminal {
@@ -39,7 +39,7 @@ impl Screen {
             }
         })?;
         let screen = Self { terminal };
-        // Without it a pasted text would be keys: one that cancels, and one that says yes.
+        // Otherwise pasted text would be keys: one that cancels, and one that confirms.
         execute!(io::stdout(), EnableBracketedPaste).map_err(|source| TopError::Terminal {
             operation: "write to",
             source,
@@ -55,10 +55,10 @@ impl Drop for Screen {
 }
 
 fn restore() {
-    // There is nobody left to tell of a failure, and no other way to try.
+    // There is no way to report or retry a failure here.
     let mut out = io::stdout();
     let _ = execute!(out, DisableBracketedPaste);
-    // In a panic the hook did that, and to leave a screen twice would put the cursor over the message.
+    // In a panic the hook did that; leaving the screen twice would put the cursor over the message.
     if !std::thread::panicking() {
         let _ = ratatui::try_restore();
     }

@@ -1,4 +1,4 @@
-//! Small pieces of text: made safe for a terminal, cut and wrapped by the columns they take.
+//! Makes text safe for a terminal, and cuts and wraps it by columns.
 
 use std::cmp::Ordering;
 use std::fmt::Write as _;
@@ -6,15 +6,16 @@ use std::fmt::Write as _;
 use jiff::Timestamp;
 use unicode_width::UnicodeWidthChar;
 
-/// Marks that may stand on one character: some languages need two; more is a prank that grows into other lines.
+/// The maximum number of combining marks on one character: some languages need two; more could grow
+/// into other lines.
 const MAX_MARKS: usize = 3;
 
-/// How many columns a tab takes.
+/// The number of columns of a tab.
 const TAB: usize = 4;
 
-/// Writes text from outside piece by piece, never a character that a terminal obeys.
+/// Passes text from outside on without terminal control characters.
 ///
-/// Calls `push` with what stands for each character and how many columns it takes, until that returns false.
+/// Calls `push` with the replacement of each character and its columns, until it returns false.
 fn for_each_safe(text: &str, mut push: impl FnMut(&str, usize) -> bool) {
     let mut marks = MAX_MARKS;
     let mut small = [0; 4];
@@ -23,7 +24,7 @@ fn for_each_safe(text: &str, mut push: impl FnMut(&str, usize) -> bool) {
         let width = c.width();
         let proceed = match (c, width) {
             ('\t', _) => push(&"    "[..TAB], TAB),
-            // Line breaks are the caller's to handle; here they are only a gap.
+            // Line breaks are handled by the caller; here they are only a gap.
             ('\n', _) => push(" ", 1),
             ('\r', _) => true,
             _ if is_joiner(c) => true,
@@ -57,13 +58,14 @@ fn for_each_safe(text: &str, mut push: impl FnMut(&str, usize) -> bool) {
     }
 }
 
-/// Joiners, variation selectors and skin tones: terminals do not agree on how wide what they join is, so it is drawn
-/// apart.
+/// Returns whether a character is a joiner, a variation selector or a skin tone. Terminals disagree
+/// on the width of joined characters, so they are drawn separately.
 fn is_joiner(c: char) -> bool {
     matches!(c, '\u{200c}' | '\u{200d}' | '\u{fe00}'..='\u{fe0f}' | '\u{1f3fb}'..='\u{1f3ff}')
 }
 
-/// What turns or hides text: directions, spaces of no width, tags, and the separators that break lines.
+/// Returns whether a character reorders or hides text: directions, zero-width spaces, tags, and
+/// line separators.
 fn is_invisible(c: char) -> bool {
     matches!(c,
         '\u{ad}' | '\u{61c}' | '\u{180b}'..='\u{180f}' | '\u{200b}' | '\u{200e}' | '\u{200f}'
@@ -72,16 +74,17 @@ fn is_invisible(c: char) -> bool {
         | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// The text on one line, safe, and cut to `width` columns with an ellipsis. Never reads more of it than it shows.
+/// Returns safe text on one line, cut to `width` columns with an ellipsis. Reads no more of the
+/// text than it shows.
 pub(crate) fn fit(text: &str, width: usize) -> String {
     fit_at(text, 0, width)
 }
 
-/// The same, without its first `skip` columns.
+/// Like [`fit`], without the first `skip` columns.
 pub(crate) fn fit_at(text: &str, skip: usize, width: usize) -> String {
     let mut out = String::new();
     let (mut passed, mut used, mut cut) = (0, 0, false);
-    // Where the text still had room for an ellipsis.
+    // The last position with room for an ellipsis.
     let mut room_for_dots = 0;
     for_each_safe(text, |piece, columns| {
         if passed < skip {
@@ -106,7 +109,7 @@ pub(crate) fn fit_at(text: &str, skip: usize, width: usize) -> String {
     out
 }
 
-/// The end of a text, for paths: `…/project/workflow.yml`.
+/// Returns the end of a text, for paths: `…/project/workflow.yml`.
 pub(crate) fn fit_end(text: &str, width: usize) -> String {
     let mut pieces = Vec::new();
     let mut total = 0;
@@ -135,7 +138,7 @@ pub(crate) fn fit_end(text: &str, width: usize) -> String {
     out
 }
 
-/// How many columns a text takes that went through [`fit`].
+/// Returns the columns of a text that [`fit`] returned.
 pub(crate) fn width(text: &str) -> usize {
     let mut total = 0;
     for_each_safe(text, |_, columns| {
@@ -145,8 +148,8 @@ pub(crate) fn width(text: &str) -> usize {
     total
 }
 
-/// A text of several lines as lines of at most `width` columns, broken between words where that is possible; at most
-/// `most` of them, and whether there are more.
+/// Wraps a text at `width` columns, between words if possible. Returns at most `max_lines` lines,
+/// and whether there are more.
 pub(crate) fn wrap(text: &str, width: usize, max_lines: usize) -> (Vec<String>, bool) {
     let mut lines = Vec::new();
     if width == 0 {
@@ -163,22 +166,23 @@ pub(crate) fn wrap(text: &str, width: usize, max_lines: usize) -> (Vec<String>, 
     (lines, false)
 }
 
-/// Whether something was left out.
+/// Wraps one line and returns whether something was left out.
 fn wrap_line(line: &str, width: usize, max_lines: usize, lines: &mut Vec<String>) -> bool {
     let mut current = String::new();
     let mut used = 0;
-    // The last gap in the current line: where the text before it ends, and where that behind it begins.
+    // The last gap in the current line: the end of the text before it, and the start of the text
+    // after it.
     let mut gap: Option<(usize, usize)> = None;
     let mut full = false;
     for_each_safe(line, |piece, columns| {
-        // Twice where the word that was moved down has no room for a long escape.
+        // Twice if the moved word leaves no room for a long escape.
         while used + columns > width && !current.is_empty() {
             if lines.len() + 1 >= max_lines {
                 full = true;
                 return false;
             }
             if piece.starts_with(' ') {
-                // The gap itself falls on the break.
+                // The break replaces the gap.
                 lines.push(std::mem::take(&mut current));
                 used = 0;
                 gap = None;
@@ -216,12 +220,12 @@ fn wrap_line(line: &str, width: usize, max_lines: usize, lines: &mut Vec<String>
     false
 }
 
-/// A cost, or a dash where none is known.
+/// Returns a cost, or a dash if it is unknown.
 pub(crate) fn cost(usd: Option<f64>) -> String {
     vik_api::cost_text(usd, 0.0)
 }
 
-/// A limit of money: `$5`, `$2.50`.
+/// Formats a limit of money: `$5`, `$2.50`.
 pub(crate) fn money_limit(usd: f64) -> String {
     if usd.fract().abs() < 0.005 {
         format!("${usd:.0}")
@@ -230,7 +234,7 @@ pub(crate) fn money_limit(usd: f64) -> String {
     }
 }
 
-/// A number, short: `12.3k`.
+/// Formats a number with a unit: `12.3k`.
 pub(crate) fn short(number: u64) -> String {
     match number {
         n if n < 1_000 => n.to_string(),
@@ -240,17 +244,17 @@ pub(crate) fn short(number: u64) -> String {
     }
 }
 
-/// A count of tokens; a dash for none.
+/// Formats a count of tokens; a dash for zero.
 pub(crate) fn tokens(count: u64) -> String {
     if count == 0 { "-".to_owned() } else { short(count) }
 }
 
-/// Seconds between two times, never negative: two clocks may differ.
+/// Returns the seconds between two times, never negative: clocks may differ.
 pub(crate) fn seconds(from: Timestamp, to: Timestamp) -> u64 {
     to.duration_since(from).as_secs().max(0).unsigned_abs()
 }
 
-/// How long, in at most two units: `42s`, `13m05s`, `2h13m`, `3d04h`.
+/// Formats a duration in at most two units: `42s`, `13m05s`, `2h13m`, `3d04h`.
 pub(crate) fn span(seconds: u64) -> String {
     match seconds {
         s if s < 60 => format!("{s}s"),
@@ -260,7 +264,7 @@ pub(crate) fn span(seconds: u64) -> String {
     }
 }
 
-/// How long, in one unit: `42s`, `13m`, `2h`, `3d`.
+/// Formats a duration in one unit: `42s`, `13m`, `2h`, `3d`.
 pub(crate) fn rough(seconds: u64) -> String {
     match seconds {
         s if s < 60 => format!("{s}s"),
@@ -270,18 +274,18 @@ pub(crate) fn rough(seconds: u64) -> String {
     }
 }
 
-/// `1 issue`, `2 issues`.
+/// Formats a number with its noun: `1 issue`, `2 issues`.
 pub(crate) fn count(number: usize, noun: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{number} {noun}{plural}")
 }
 
-/// Snake case as words.
+/// Returns snake case as separate words.
 pub(crate) fn humanize(name: &str) -> String {
     name.replace('_', " ")
 }
 
-/// Orders texts as people do: `2` before `10`, `PROJ-9` before `PROJ-10`.
+/// Compares texts with numbers by value: `2` before `10`, `PROJ-9` before `PROJ-10`.
 pub(crate) fn natural_order(a: &str, b: &str) -> Ordering {
     let (mut left, mut right) = (a.as_bytes(), b.as_bytes());
     loop {
@@ -296,7 +300,7 @@ pub(crate) fn natural_order(a: &str, b: &str) -> Ordering {
                 (left, right) = (suffix_a, suffix_b);
             }
             (Some(x), Some(y)) if x == y => (left, right) = (&left[1..], &right[1..]),
-            // Equal but for zeros in front: any fixed order will do.
+            // Equal except for leading zeros: any fixed order will do.
             (None, None) => return a.cmp(b),
             (x, y) => return x.cmp(&y),
         }

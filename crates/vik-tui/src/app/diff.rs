@@ -8,19 +8,19 @@ use super::{App, Screen, error_with_hint};
 use crate::error::ClientError;
 use crate::text::count;
 
-/// A diff, and what of it is seen.
+/// A diff and its visible part.
 pub(crate) struct DiffScreen {
     pub(crate) session_id: String,
     pub(crate) issue_id: IssueId,
     pub(crate) loading: bool,
     pub(crate) error: Option<String>,
-    /// What is compared, and how much changed.
+    /// The commit that is compared, and the size of the change.
     pub(crate) summary: String,
     pub(crate) lines: Vec<DiffLine>,
-    /// Where each file begins, and what to call it.
+    /// The files with their first lines.
     pub(crate) files: Vec<DiffFile>,
     pub(crate) scroll: Scroll,
-    /// Columns that are scrolled away.
+    /// The number of columns that are scrolled away.
     pub(crate) skip: usize,
 }
 
@@ -30,7 +30,7 @@ pub(crate) struct DiffFile {
     pub(crate) change: FileChange,
     pub(crate) added: u64,
     pub(crate) removed: u64,
-    /// The line where it begins.
+    /// The index of its first line.
     pub(crate) line: usize,
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct DiffLine {
     pub(crate) text: String,
 }
 
-/// What a line of a diff is.
+/// The kind of a line of a diff.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LineKind {
     File,
@@ -127,12 +127,12 @@ impl DiffScreen {
         self.scroll.fit(self.lines.len(), rows);
     }
 
-    /// The file whose lines are seen at the top.
+    /// Returns the index of the file at the top of the window.
     pub(crate) fn file(&self) -> Option<usize> {
         self.files.iter().rposition(|file| file.line <= self.scroll.top)
     }
 
-    /// Goes to the next file, or to the one before.
+    /// Scrolls to the next or the previous file.
     pub(super) fn jump(&mut self, forward: bool) {
         let top = self.scroll.top;
         let to = if forward {
@@ -146,7 +146,7 @@ impl DiffScreen {
     }
 }
 
-/// How a change is called.
+/// Returns the name of a change.
 pub(crate) fn change_name(change: FileChange) -> &'static str {
     match change {
         FileChange::Added => "added",

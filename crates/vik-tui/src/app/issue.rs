@@ -1,4 +1,4 @@
-//! All that is known about one issue.
+//! The screen with all details of one issue.
 
 use jiff::Timestamp;
 use vik_api::{
@@ -13,7 +13,7 @@ use crate::rows::{issue_status, stage_state};
 use crate::table::{CellText, Tone};
 use crate::text::{cost, count, humanize, money_limit, rough, seconds, short, span, wrap};
 
-/// Decisions that are shown.
+/// The maximum number of decisions that are shown.
 const MAX_DECISIONS: usize = 200;
 
 /// The screen of an issue.
@@ -43,7 +43,7 @@ impl IssueScreen {
     }
 }
 
-/// What is known about an issue, as lines.
+/// Returns the details of an issue as lines.
 fn lines(known: &Explained, now: Timestamp, columns: usize) -> Vec<Vec<CellText>> {
     let mut out = IssueLines {
         lines: Vec::new(),
@@ -258,7 +258,7 @@ fn attempt_lines(attempt: &AttemptView, now: Timestamp, out: &mut IssueLines) {
     }
 }
 
-/// What was spent, and of how much where that is limited.
+/// Returns the spent amount and, if there is one, the limit.
 pub(crate) fn spent(spent: &SpendView, limit: &LimitView) -> String {
     let tokens = match limit.tokens {
         None => format!("{} tokens", short(spent.tokens)),
@@ -273,7 +273,7 @@ pub(crate) fn spent(spent: &SpendView, limit: &LimitView) -> String {
     }
 }
 
-/// An issue's life in a line.
+/// Returns the totals of an issue's life in one line.
 pub(crate) fn life(life: &LifeView) -> String {
     let attempts = match life.max_attempts {
         None => count(life.attempts as usize, "attempt"),

@@ -1,4 +1,4 @@
-//! What keys do.
+//! The effects of keys.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
@@ -7,7 +7,7 @@ use vik_api::ApprovalView;
 use super::{App, Mode, Screen, Tab};
 use crate::msg::{Action, Command};
 
-/// The longest message, in characters.
+/// The maximum length of a message, in characters.
 const MAX_MESSAGE_CHARS: usize = 4_000;
 
 impl App {
@@ -27,7 +27,7 @@ impl App {
             Mode::Answer(yes, approval, text) => {
                 self.key_in_answer(key, control, (yes, approval, text), commands);
             }
-            // Alt and Control change what a letter means: nothing is done by mistake.
+            // Alt and Control change the meaning of a letter, so such a key is ignored.
             Mode::Normal if control || key.modifiers.contains(KeyModifiers::ALT) => {
                 self.control_key(key, commands);
             }
@@ -52,7 +52,7 @@ impl App {
         match key.code {
             KeyCode::Enter => stay = false,
             KeyCode::Esc => {
-                // As it was, or none at all where it was not changed.
+                // Restores the filter from before the edit, or clears an unchanged one.
                 let changed = self.filter != before;
                 self.filter = if changed { before.clone() } else { String::new() };
                 stay = false;
@@ -76,7 +76,7 @@ impl App {
         }
     }
 
-    /// The message of an answer is written; it may stay empty.
+    /// Edits the message of an approval; it may stay empty.
     fn key_in_answer(
         &mut self,
         key: KeyEvent,
@@ -131,7 +131,7 @@ impl App {
         match key.code {
             KeyCode::Char('y' | 'Y') => self.steer(action, commands),
             KeyCode::Char('n' | 'N' | 'q') | KeyCode::Esc => self.notify("nothing was done".to_owned()),
-            // A key that was meant for something else neither says yes nor takes the question away.
+            // An unrelated key neither confirms nor closes the question.
             _ => self.mode = Mode::Confirm(action),
         }
     }
@@ -219,7 +219,7 @@ impl App {
         }
     }
 
-    /// Closes what lies on top; with nothing left to close, leaves.
+    /// Closes the topmost screen; quits if there is none.
     fn back(&mut self, escape: bool, commands: &mut Vec<Command>) {
         if self.screens.pop().is_some() {
             return;
@@ -314,7 +314,7 @@ impl App {
 
     fn pause_all(&mut self, commands: &mut Vec<Command>) {
         match self.status.as_ref().map(|status| status.paused) {
-            // Whether it is paused is not known: neither can be meant.
+            // The status is unknown, so neither pause nor resume can be chosen.
             None => self.notify_error("the daemon has not answered yet".to_owned()),
             Some(true) => self.steer(Action::Continue(None), commands),
             Some(false) => self.steer(Action::Pause(None), commands),

@@ -1,4 +1,5 @@
-//! When what is loaded: the feed wakes, a slow poll makes sure, and nothing is asked twice at a time.
+//! Schedules requests: the feed triggers them, a slow poll is the fallback, and no request runs
+//! twice at a time.
 
 use jiff::Timestamp;
 use vik_api::{Explained, Explanation, IssuesPage};
@@ -10,32 +11,32 @@ use crate::msg::Command;
 use crate::table::RowContext;
 use crate::text::seconds;
 
-/// How often the state is loaded where no feed tells of changes.
+/// The interval of loading the state without a feed.
 const POLL_SECONDS: u64 = 2;
-/// How often where one does: elapsed budgets and the like have no event.
+/// The interval of loading the state with a feed: elapsed budgets, for example, have no event.
 const SLOW_POLL_SECONDS: u64 = 10;
-/// Issues in one page.
+/// The number of issues in one page.
 pub(crate) const PAGE: usize = 500;
-/// No more issues than that are kept.
+/// The maximum number of issues that are kept.
 const MAX_ISSUES: usize = 20_000;
-/// A long list of issues is loaded less often.
+/// A longer list of issues is loaded less often.
 const MANY_ISSUES: usize = 1_000;
-/// How long a failed or old explanation stands before it is asked for again.
+/// The time before a failed or stale explanation is requested again.
 const EXPLAIN_SECONDS: u64 = 5;
 
-/// What is under way, and what was asked when.
+/// The requests that are running, and when each kind was last answered.
 #[derive(Default)]
 pub(crate) struct Loads {
     pub(super) feed_open: bool,
     state_busy: bool,
     state_at: Option<Timestamp>,
-    /// Something changed since the last request.
+    /// Whether something changed since the last request.
     state_stale: bool,
-    /// The pages that came so far.
+    /// The pages received so far.
     issues: Option<Vec<Explanation>>,
     issues_at: Option<Timestamp>,
     explain_busy: Option<IssueId>,
-    /// What was asked last, and when it came.
+    /// The issue of the last request, and when the response arrived.
     explained_at: Option<(IssueId, Timestamp)>,
     pub(super) explained_stale: bool,
 }
@@ -48,7 +49,7 @@ impl Loads {
 }
 
 impl App {
-    /// Something changed: loads the state now, or within a second where that was just done.
+    /// Loads the state after a change: now, or within a second if that was just done.
     pub(super) fn on_change(&mut self, commands: &mut Vec<Command>) {
         let just_now = self.loads.state_at.is_some_and(|at| seconds(at, self.now) < 1);
         if self.loads.state_busy || just_now {
@@ -129,7 +130,7 @@ impl App {
         self.loads.issues_at = Some(self.now);
     }
 
-    /// Keeps what is known about the issue that is looked at, up to date.
+    /// Keeps the details of the current issue up to date.
     pub(super) fn load_explained(&mut self, commands: &mut Vec<Command>) {
         if self.loads.explain_busy.is_some() || self.status.is_none() || self.connection_error.is_some() {
             return;
@@ -168,7 +169,6 @@ impl App {
         }
     }
 
-    /// Shows another list.
     pub(super) fn show_tab(&mut self, tab: Tab, commands: &mut Vec<Command>) {
         self.tab = tab;
         if tab == Tab::Issues {

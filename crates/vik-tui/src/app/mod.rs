@@ -1,5 +1,5 @@
-//! What the dashboard knows and shows, as plain state: [`App::update`] is told what happened and answers what is to be
-//! done. It reads no clock and does no I/O.
+//! The state of the dashboard: [`App::update`] takes a message and returns commands. It reads no
+//! clock and does no I/O.
 
 mod diff;
 mod issue;
@@ -47,29 +47,30 @@ impl Tab {
     ];
 }
 
-/// What lies over the lists.
+/// A screen over the lists.
 pub(crate) enum Screen {
     Transcript(Transcript),
     Diff(DiffScreen),
     Issue(IssueScreen),
 }
 
-/// What keys go to.
+/// The receiver of keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// The list or the screen over it.
+    /// The list, or the screen over it.
     Normal,
-    /// The filter is being written; what it was before stands here.
+    /// The filter is being edited; this is its previous value.
     Filter(String),
-    /// The keys are shown, from this line on.
+    /// The help is shown, from this line on.
     Help(usize),
-    /// A person has to say yes first.
+    /// An action waits for confirmation.
     Confirm(Action),
-    /// An answer is being written: whether it is yes, to what, and the message so far.
+    /// The answer to an approval is being edited: whether it is approved, the approval, and the
+    /// message so far.
     Answer(bool, Box<ApprovalView>, String),
 }
 
-/// A line about what was done.
+/// A line about the last action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Notice {
     pub(crate) text: String,
@@ -77,20 +78,19 @@ pub(crate) struct Notice {
     pub(crate) until: Timestamp,
 }
 
-/// All that the view draws.
+/// The state that the view draws.
 pub(crate) struct App {
     pub(crate) now: Timestamp,
-    /// Columns and rows of the terminal.
+    /// The columns and rows of the terminal.
     pub(crate) size: (u16, u16),
-    /// Times of day are written in it.
+    /// The time zone of displayed times.
     pub(crate) time_zone: TimeZone,
-    /// For people: which daemon.
+    /// The address of the daemon, for display.
     pub(crate) target: String,
-    /// The last good answer, without its lists: these are in the tables.
+    /// The last successful status, without its lists, which are in the tables.
     pub(crate) status: Option<Status>,
-    /// When that came.
     pub(crate) last_response_at: Option<Timestamp>,
-    /// Why the last request for the state failed.
+    /// The error of the last request for the state.
     pub(crate) connection_error: Option<String>,
     pub(crate) tab: Tab,
     pub(crate) sessions: Table<SessionView>,
@@ -98,16 +98,16 @@ pub(crate) struct App {
     pub(crate) waiting: Table<WaitingView>,
     pub(crate) issues: Table<Explanation>,
     pub(crate) approvals: Table<ApprovalView>,
-    /// How many issues the daemon has; known once they were loaded.
+    /// The number of issues of the daemon; known after they were loaded.
     pub(crate) issues_total: Option<usize>,
     pub(crate) filter: String,
     pub(crate) mode: Mode,
-    /// What lies over the lists; the last one is seen.
+    /// The screens over the lists; the last one is visible.
     pub(crate) screens: Vec<Screen>,
-    /// All about one issue: the selected one, or that of the screen.
+    /// The details of one issue: the selected one, or that of the screen.
     pub(crate) explained: Option<Explained>,
     pub(crate) notice: Option<Notice>,
-    /// Sessions that the feed told of and that are not in the table yet.
+    /// Sessions from the feed that are not in the table yet.
     feed_sessions: Vec<SessionView>,
     loads: Loads,
 }
@@ -139,7 +139,7 @@ impl App {
         }
     }
 
-    /// Takes in what happened, and says what is to be done.
+    /// Handles a message and returns the commands to carry out.
     pub(crate) fn update(&mut self, now: Timestamp, msg: Msg) -> Vec<Command> {
         self.now = now;
         let mut commands = Vec::new();
@@ -169,7 +169,7 @@ impl App {
         commands
     }
 
-    /// Puts what the feed told of into the table: once for many facts.
+    /// Puts the sessions from the feed into the table: once for many events.
     pub(crate) fn apply_feed(&mut self) {
         if self.feed_sessions.is_empty() {
             return;
@@ -187,7 +187,7 @@ impl App {
         self.status.as_ref().map_or(&[], |status| &status.paused_issues)
     }
 
-    /// Filters and sorts all tables anew.
+    /// Filters and sorts all tables again.
     fn arrange_tables(&mut self) {
         let paused = self.paused_issues().to_vec();
         let context = RowContext {
@@ -201,13 +201,13 @@ impl App {
         self.approvals.arrange(&self.filter, &context);
     }
 
-    /// For how many seconds nothing good was heard; `None` while all is well.
+    /// Returns the seconds since the last successful response; `None` without a connection error.
     pub(crate) fn stale_seconds(&self) -> Option<u64> {
         self.connection_error.as_ref()?;
         self.last_response_at.map(|at| text::seconds(at, self.now))
     }
 
-    /// The session of the selected row, or of the screen.
+    /// Returns the session of the selected row or of the screen.
     pub(crate) fn current_session(&self) -> Option<&SessionView> {
         match self.screens.last() {
             Some(Screen::Transcript(transcript)) => self.session(&transcript.session_id),
@@ -224,7 +224,7 @@ impl App {
             .find(|session| session.session_id == id)
     }
 
-    /// The issue of the screen, or of the selected row.
+    /// Returns the issue of the screen or of the selected row.
     pub(crate) fn current_issue(&self) -> Option<&IssueId> {
         match self.screens.last() {
             Some(Screen::Transcript(screen)) => Some(&screen.issue_id),
@@ -244,7 +244,8 @@ impl App {
         }
     }
 
-    /// What waits for a person and is meant here: the selected one, or the only one of the issue that is looked at.
+    /// Returns the approval that a key applies to: the selected one, or the only one of the current
+    /// issue.
     pub(crate) fn current_approval(&self) -> Option<&ApprovalView> {
         if self.screens.is_empty() && self.tab == Tab::Approvals {
             return self.approvals.current();
@@ -254,12 +255,12 @@ impl App {
         approvals.next().filter(|_| approvals.next().is_none())
     }
 
-    /// What is known of an issue.
+    /// Returns the details of an issue, if they are loaded.
     pub(crate) fn explained_for(&self, issue: &IssueId) -> Option<&Explained> {
         self.explained.as_ref().filter(|known| known.issue_id == *issue)
     }
 
-    /// The title of an issue, as far as one is known here.
+    /// Returns the title of an issue, if it is known.
     pub(crate) fn title_of(&self, issue: &IssueId) -> Option<&str> {
         let session = self.sessions.rows().iter().find(|row| row.issue_id == *issue);
         let known = self.explained_for(issue);
@@ -273,7 +274,7 @@ impl App {
             })
     }
 
-    /// The attempt of an issue that is looked at: the one under way, else the latest.
+    /// Returns the attempt to show for an issue: the running one, or else the latest.
     fn latest_session(&self, issue: &IssueId) -> Option<String> {
         let live = self
             .sessions
@@ -314,7 +315,8 @@ impl App {
         });
     }
 
-    /// What hangs on the size or on what came: lines are wrapped once, not at each draw.
+    /// Updates everything that depends on the size or on new data: lines are wrapped once, not at
+    /// each draw.
     fn lay_out(&mut self) {
         let (columns, rows) = crate::view::screen_size(self);
         match self.screens.last_mut() {
@@ -332,7 +334,7 @@ impl App {
     }
 }
 
-/// An error with its causes and what to do about it.
+/// Returns an error with its causes and its hint.
 fn error_with_hint(error: &ClientError) -> String {
     match error.hint() {
         None => error.with_causes(),

@@ -1,4 +1,4 @@
-//! What is opened for the selected row, and what that row means.
+//! Opens screens for the selected row.
 
 use vik_core::ids::IssueId;
 
@@ -6,7 +6,7 @@ use super::{App, DiffScreen, IssueScreen, Screen, Tab, Transcript};
 use crate::msg::Command;
 
 impl App {
-    /// Follows the session of the row or screen; where there is none, shows what is known of the issue.
+    /// Opens the transcript of the current session, or the details of the issue if there is none.
     pub(super) fn open_selected(&mut self, commands: &mut Vec<Command>) {
         match self.screens.last() {
             Some(Screen::Transcript(_)) => {}
@@ -30,7 +30,7 @@ impl App {
     }
 
     pub(super) fn open_diff(&mut self, commands: &mut Vec<Command>) {
-        // Asked for again where it is open: what is changed changes.
+        // Requested again if it is open, because the workspace changes.
         let Some((session_id, issue)) = self.target_session() else {
             return;
         };
@@ -48,14 +48,14 @@ impl App {
         self.with_issue(|app, issue| app.open(Screen::Issue(IssueScreen::new(&issue))));
     }
 
-    /// Opens a screen; no screen of the same kind stays below it, so that there are never many.
+    /// Opens a screen and closes any other of the same kind, so that the stack stays small.
     pub(super) fn open(&mut self, screen: Screen) {
         let kind = std::mem::discriminant(&screen);
         self.screens.retain(|open| std::mem::discriminant(open) != kind);
         self.screens.push(screen);
     }
 
-    /// The session of the row or screen, with its issue; says so where there is none.
+    /// Returns the session of the row or screen with its issue; shows a notice if there is none.
     pub(super) fn target_session(&mut self) -> Option<(String, IssueId)> {
         let found = match self.screens.last() {
             Some(Screen::Transcript(screen)) => Some((screen.session_id.clone(), screen.issue_id.clone())),
@@ -79,7 +79,7 @@ impl App {
         found
     }
 
-    /// The issue that is meant; says so where there is none.
+    /// Returns the issue of the row or screen; shows a notice if there is none.
     pub(super) fn target_issue(&mut self) -> Option<IssueId> {
         let issue = self.current_issue().cloned();
         if issue.is_none() {

@@ -1,4 +1,4 @@
-//! What is told from outside: answers, and the feed.
+//! Handles responses of the daemon and events of the feed.
 
 use vik_api::{EventsPage, Fact, FeedEvent, Status, Steered};
 
@@ -37,7 +37,7 @@ impl App {
                 let mut status = *status;
                 self.connection_error = None;
                 self.last_response_at = Some(self.now);
-                // What the feed told of before is in it.
+                // The status includes all earlier events of the feed.
                 self.feed_sessions.clear();
                 let context = RowContext {
                     now: self.now,
@@ -97,7 +97,7 @@ impl App {
         match result {
             Ok(page) => screen.on_page(request, &page, commands),
             Err(error) => {
-                // Asked again with the next second.
+                // The next tick requests it again.
                 screen.busy = false;
                 screen.earlier_busy = false;
                 screen.error = Some(error_with_hint(&error));

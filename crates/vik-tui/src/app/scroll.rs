@@ -1,18 +1,18 @@
-//! A window that moves over lines.
+//! A window that scrolls over lines.
 
-/// Which of many lines are seen.
+/// The visible part of many lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Scroll {
-    /// The first line that is seen.
+    /// The first visible line.
     pub(crate) top: usize,
-    /// How many lines there are.
+    /// The number of lines.
     pub(crate) lines: usize,
-    /// How many are seen at a time.
+    /// The number of visible lines.
     pub(crate) rows: usize,
 }
 
 impl Scroll {
-    /// The last place it can go to.
+    /// Returns the maximum of `top`.
     pub(crate) fn last_top(&self) -> usize {
         self.lines.saturating_sub(self.rows)
     }
@@ -29,19 +29,19 @@ impl Scroll {
         self.scroll_to(self.top.saturating_add_signed(lines));
     }
 
-    /// Almost a whole window: one line stays to hold on to.
+    /// Returns almost a whole window: one line stays visible for orientation.
     pub(crate) fn page(&self) -> isize {
         isize::try_from(self.rows.saturating_sub(1).max(1)).unwrap_or(1)
     }
 
-    /// Other lines or another window.
+    /// Sets the number of lines and the size of the window.
     pub(crate) fn fit(&mut self, lines: usize, rows: usize) {
         self.lines = lines;
         self.rows = rows;
         self.scroll_to(self.top);
     }
 
-    /// How far down it is, in percent.
+    /// Returns the scroll position in percent.
     pub(crate) fn percent(&self) -> usize {
         match self.last_top() {
             0 => 100,

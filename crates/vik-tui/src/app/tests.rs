@@ -27,7 +27,7 @@ fn steer(action: Action) -> Vec<Command> {
     vec![Command::Steer(action)]
 }
 
-/// Without what is asked about the selected issue.
+/// Removes the requests for the selected issue.
 fn without_issue(commands: Vec<Command>) -> Vec<Command> {
     commands
         .into_iter()
@@ -103,7 +103,7 @@ fn selection_survives_new_data() {
         6,
         "four longer running ones came before it"
     );
-    // It is gone: what stands in its place is looked at, and followed from then on.
+    // The row was removed: the row in its place is selected, and followed from then on.
     let mut without = status(9);
     without.sessions.retain(|session| session.session_id != id);
     send(&mut app, Msg::State(Ok(Box::new(without))));
@@ -148,7 +148,7 @@ fn filter_is_live_and_matches_every_column() {
     assert!(matches!(app.mode, Mode::Filter(_)));
     type_keys(&mut app, "CLAUDE");
     assert_eq!(app.sessions.shown(), 2);
-    // A column that is not shown at 80, and a second word.
+    // A column that is hidden at 80 columns, and a second term.
     type_keys(&mut app, " backwards");
     assert_eq!(app.sessions.shown(), 1);
     control(&mut app, 'w');
@@ -177,7 +177,7 @@ fn cancel_asks_first_and_applies_to_the_named_issue() {
     let mut app = app(80, 24, 5);
     assert_eq!(type_keys(&mut app, "c"), []);
     assert_eq!(app.mode, Mode::Confirm(Action::Cancel("PROJ-104".into())));
-    // Neither moves the selection nor says yes.
+    // Neither moves the selection nor confirms.
     assert_eq!(type_keys(&mut app, "jxc"), []);
     assert_eq!(press(&mut app, KeyCode::Enter), []);
     send(&mut app, Msg::Paste("y".to_owned()));
@@ -192,7 +192,7 @@ fn cancel_asks_first_and_applies_to_the_named_issue() {
         assert_eq!(press(&mut app, no), []);
         assert_eq!(app.mode, Mode::Normal);
     }
-    // With nothing selected there is nothing to ask.
+    // Without a selection there is nothing to ask.
     send(&mut app, Msg::State(Ok(Box::new(status(0)))));
     type_keys(&mut app, "c");
     assert_eq!(app.mode, Mode::Normal);
@@ -214,11 +214,11 @@ fn approval_is_answered_with_or_without_a_message() {
         press(&mut app, KeyCode::Enter),
         steer(Action::Deny("31".into(), request(), Some("not now".to_owned())))
     );
-    // Letters of a message are no keys.
+    // Letters of a message are not keys.
     assert_eq!(type_keys(&mut app, "aquit"), []);
     assert_eq!(press(&mut app, KeyCode::Esc), []);
     assert_eq!(app.mode, Mode::Normal);
-    // Of an issue that waits for nobody there is nothing to answer.
+    // An issue without an approval has nothing to answer.
     type_keys(&mut app, "1");
     type_keys(&mut app, "a");
     assert_eq!(app.mode, Mode::Normal);
@@ -279,7 +279,7 @@ fn steering_shows_its_result() {
     assert!(app.notice.is_some());
     app.update(later(31), Msg::Tick);
     assert!(app.notice.is_none());
-    // Before the daemon answered nothing can be meant.
+    // Before the first response neither can be chosen.
     assert_eq!(type_keys(&mut blank(80, 24), "pPcu"), []);
 }
 
@@ -335,7 +335,7 @@ fn messages(seqs: std::ops::RangeInclusive<u64>) -> Vec<serde_json::Value> {
 #[test]
 fn transcript_follows_a_session() {
     let mut app = app(80, 24, 5);
-    // The log has 1,204 events: its end is asked for.
+    // The log has 1,204 events: its end is requested.
     let commands = press(&mut app, KeyCode::Enter);
     assert_eq!(commands, [Command::Events(events_request(4, 704, 500))]);
     let first = page(&messages(705..=1_204), 1_204, false);
@@ -346,7 +346,7 @@ fn transcript_follows_a_session() {
     let screen = transcript(&app);
     assert!(screen.tail && screen.scroll.at_end() && screen.scroll.top > 0);
 
-    // New events are asked for, and the end stays in sight.
+    // New events are requested, and the end stays visible.
     assert_eq!(
         app.update(later(1), Msg::Tick),
         [Command::Events(events_request(4, 1_204, 500))]
@@ -362,7 +362,7 @@ fn transcript_follows_a_session() {
     assert!(transcript(&app).scroll.at_end());
     assert_eq!(transcript(&app).events(), 506);
 
-    // Scrolled up it stays where it is.
+    // After scrolling up it keeps its position.
     press(&mut app, KeyCode::PageUp);
     let top = transcript(&app).scroll.top;
     send(&mut app, Msg::Tick);
@@ -377,7 +377,7 @@ fn transcript_follows_a_session() {
     type_keys(&mut app, "G");
     assert!(transcript(&app).tail);
 
-    // At the top what was before is loaded, and the same line stays at the top.
+    // At the top earlier events are loaded, and the same line stays at the top.
     assert_eq!(
         type_keys(&mut app, "g"),
         [Command::Events(events_request(4, 204, 500))]
@@ -399,7 +399,7 @@ fn transcript_follows_a_session() {
     );
     assert_eq!(screen.first_seq(), 205);
 
-    // The end is the end.
+    // A log that has ended is not requested again.
     type_keys(&mut app, "G");
     send(&mut app, Msg::Tick);
     let end = vec![event(
@@ -461,7 +461,7 @@ fn transcript_joins_and_folds_tool_calls() {
     assert!(transcript(&app).unfolded && transcript(&app).lines.len() > folded);
     type_keys(&mut app, "t");
     assert_eq!(transcript(&app).lines.len(), folded);
-    // The result of a call that stands above goes to it.
+    // The result of an earlier call is added to it.
     send(&mut app, Msg::Tick);
     let result = vec![event(
         13,
@@ -474,7 +474,7 @@ fn transcript_joins_and_folds_tool_calls() {
     );
     let last = transcript(&app).lines.last().unwrap();
     assert_eq!(last.last().unwrap().text, "ok, 1 line");
-    // A page that cannot be read is asked for again.
+    // A page that cannot be decoded is requested again.
     send(&mut app, Msg::Tick);
     let error = refused("no", "wait");
     send(&mut app, Msg::Events(events_request(4, 13, 500), Err(error)));
@@ -521,7 +521,7 @@ fn feed_events_reload_the_state_at_a_limited_rate() {
     let mut app = app(80, 24, 5);
     let fact =
         |what| from_json(json!({"at": now().to_string(), "type": "issue", "issue_id": "7", "what": what}));
-    // The state came just now: a second later is soon enough.
+    // The state was just loaded: a second later is soon enough.
     assert_eq!(send(&mut app, Msg::Feed(Some(fact("parked")))), []);
     assert_eq!(send(&mut app, Msg::Feed(None)), []);
     assert_eq!(app.update(later(1), Msg::Tick), [Command::State]);
@@ -586,7 +586,7 @@ fn issues_load_page_by_page() {
     assert_eq!(commands, [Command::Issues(Some("46".into()))]);
     send(&mut app, Msg::Issues(Ok(issues())));
     assert_eq!(app.issues.total(), 34);
-    // A daemon that says there is more and gives nothing is not asked for ever.
+    // A daemon that announces more and sends nothing is not asked for ever.
     app.update(later(10), Msg::State(Ok(Box::new(status(5)))));
     let mut empty = issues();
     empty.issues.clear();

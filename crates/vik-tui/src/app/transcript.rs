@@ -1,4 +1,4 @@
-//! What an agent said and did, as it stands in its session log.
+//! The transcript of a session, from its session log.
 
 mod events;
 mod layout;
@@ -14,51 +14,51 @@ use crate::msg::{Command, EventsRequest};
 use crate::table::CellText;
 use events::{Item, ItemKind};
 
-/// Events in one request.
+/// The number of events in one request.
 const PAGE: u64 = 500;
-/// No more events than that are kept: the oldest go, and can be loaded again.
+/// The maximum number of events that are kept: the oldest are dropped and can be loaded again.
 const MAX_ITEMS: usize = 8_000;
 
-/// A session that is followed.
+/// The transcript of one session.
 pub(crate) struct Transcript {
     pub(crate) session_id: String,
     pub(crate) issue_id: IssueId,
-    /// For people: stage and agent.
+    /// The stage and the agent, for display.
     pub(crate) label: String,
     pub(crate) error: Option<String>,
-    /// Whether the last event is here.
+    /// Whether the last event is loaded.
     pub(crate) ended: bool,
-    /// Whether a page came yet.
+    /// Whether a page was received yet.
     pub(crate) loaded: bool,
-    /// Whether tool calls are shown with what went in and came out, and thoughts whole.
+    /// Whether tool calls are shown with input and output, and reasoning in full.
     pub(crate) unfolded: bool,
-    /// Whether the newest line stays in sight.
+    /// Whether the newest line stays visible.
     pub(crate) tail: bool,
     pub(crate) scroll: Scroll,
     pub(crate) lines: Vec<Vec<CellText>>,
     items: Vec<Item>,
     entries: Vec<Entry>,
-    /// Where the lines of each entry begin.
+    /// The first line of each entry.
     starts: Vec<usize>,
-    /// The entry of each open or closed call.
+    /// The entry of each call.
     calls: HashMap<String, usize>,
-    /// The entries from here on have no lines yet, or old ones.
+    /// The first entry without lines or with outdated ones.
     stale_from: usize,
     layout_columns: usize,
     pub(super) busy: bool,
-    /// Where an earlier page is being asked for.
+    /// Whether the running request is for an earlier page.
     pub(super) earlier_busy: bool,
     time_zone: TimeZone,
 }
 
-/// What is shown together: an event, and for a tool call its result.
+/// Events that are shown together: an event, and for a tool call its result.
 struct Entry {
     item: usize,
     result: Option<usize>,
 }
 
 impl Transcript {
-    /// `events` is how many the log has, as far as that is known.
+    /// `events` is the number of events in the log, if it is known.
     pub(super) fn new(
         session_id: &str,
         issue_id: &IssueId,
@@ -101,14 +101,14 @@ impl Transcript {
         }));
     }
 
-    /// Asks for what came since, where that is not under way and there may be some.
+    /// Requests new events, unless a request is running or the log has ended.
     pub(super) fn request_newer(&mut self, commands: &mut Vec<Command>) {
         if !self.busy && !self.ended {
             self.request_page(self.last_seq(), commands);
         }
     }
 
-    /// Asks for the page before the first event, where there is one.
+    /// Requests the page before the first event, if there is one.
     fn request_earlier(&mut self, commands: &mut Vec<Command>) {
         let first = self.first_seq();
         if first > 1 && !self.busy {
@@ -127,17 +127,17 @@ impl Transcript {
         self.items.last().map_or(0, |item| item.seq)
     }
 
-    /// The first event that is here; 0 where there is none.
+    /// Returns the `seq` of the first loaded event; 0 if there is none.
     pub(crate) fn first_seq(&self) -> u64 {
         self.items.first().map_or(0, |item| item.seq)
     }
 
-    /// How many events are here.
+    /// Returns the number of loaded events.
     pub(crate) fn events(&self) -> usize {
         self.items.len()
     }
 
-    /// Takes in a page, in whatever order pages come.
+    /// Handles a page; pages may arrive in any order.
     pub(super) fn on_page(
         &mut self,
         request: &EventsRequest,
@@ -162,7 +162,7 @@ impl Transcript {
             return;
         }
         if first_page && page.last_seq.saturating_sub(last_received) > PAGE {
-            // The log is longer than was known: its end is what is looked at.
+            // The log is longer than expected: show its end.
             self.request_page(page.last_seq - PAGE, commands);
             return;
         }
@@ -183,7 +183,7 @@ impl Transcript {
         self.add_entry(self.items.len() - 1);
     }
 
-    /// Makes an entry of an event, or puts it to the one it belongs to.
+    /// Adds an entry for an event, or adds the event to the entry of its call.
     fn add_entry(&mut self, at: usize) {
         let entry = self.entries.len();
         match &self.items[at].kind {
@@ -224,7 +224,7 @@ impl Transcript {
         }
         let was = self.entries.len();
         let anchor = self.anchor();
-        // By a good piece, so that it is not done for each event.
+        // Drops many at once, so that it does not happen for every event.
         self.items.drain(..self.items.len() - MAX_ITEMS * 3 / 4);
         self.rebuild_entries();
         let less = was.saturating_sub(self.entries.len());
@@ -239,7 +239,7 @@ impl Transcript {
         (0..self.items.len()).for_each(|at| self.add_entry(at));
     }
 
-    /// The entry at the top of the window, and the line within it.
+    /// Returns the entry at the top of the window, and the line within it.
     fn anchor(&self) -> Option<(usize, usize)> {
         if self.tail {
             return None;
@@ -251,7 +251,7 @@ impl Transcript {
         Some((entry, self.scroll.top - self.starts[entry]))
     }
 
-    /// Shows what was at the top before; without an anchor the end.
+    /// Scrolls to the former top; without an anchor to the end.
     fn restore_anchor(&mut self, anchor: Option<(usize, usize)>) {
         self.scroll.fit(self.lines.len(), self.scroll.rows);
         match anchor {
@@ -295,7 +295,7 @@ impl Transcript {
         self.stale_from = self.entries.len();
     }
 
-    /// Wraps what is new, or everything where the window has another width.
+    /// Wraps new entries, or all of them if the width has changed.
     pub(super) fn lay_out(&mut self, columns: usize, rows: usize) {
         let anchor = self.anchor();
         if columns != self.layout_columns {
@@ -313,7 +313,7 @@ impl Transcript {
         }
     }
 
-    /// Shows tool calls whole, or as one line each.
+    /// Shows tool calls in full, or as one line each.
     pub(super) fn toggle_fold(&mut self) {
         let anchor = self.anchor();
         self.unfolded = !self.unfolded;

@@ -1,4 +1,4 @@
-//! Where the daemon is asked, and how its addresses are written.
+//! The address of the daemon, and the forms of addresses.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,14 +8,15 @@ use hyper::header::HeaderValue;
 
 use crate::error::ClientError;
 
-/// Where the daemon is asked.
+/// The address of the daemon.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Endpoint {
-    /// Its Unix socket; who may open it is decided by the file's mode.
+    /// Its Unix socket; the mode of the file decides who may open it.
     Unix(PathBuf),
     /// The API over TCP.
     Tcp {
-        /// As in `http://127.0.0.1:8080`; without a scheme it is `http`. A path is put before `/api/v1`.
+        /// As in `http://127.0.0.1:8080`; the default scheme is `http`. A path is put before
+        /// `/api/v1`.
         url: String,
         /// The API token of the daemon, or the token of a sign-in.
         token: String,
@@ -36,11 +37,11 @@ impl fmt::Debug for Endpoint {
 #[derive(Clone)]
 pub(crate) struct Client {
     pub(super) transport: Transport,
-    /// For people: what is asked.
+    /// The address, for display.
     pub(super) target: String,
     pub(super) host: HeaderValue,
     pub(super) token: Option<HeaderValue>,
-    /// What stands before `/api/v1`.
+    /// The path before `/api/v1`.
     pub(super) prefix: String,
 }
 
@@ -87,7 +88,7 @@ impl Client {
         let mut token = HeaderValue::from_str(&format!("Bearer {}", token.trim()))
             .map_err(|_| wrong("its token is no token"))?;
         token.set_sensitive(true);
-        // `[::1]` is written with brackets in an address, and without them to the resolver.
+        // `[::1]` has brackets in a URL, and none for the resolver.
         let name = authority.host().trim_start_matches('[').trim_end_matches(']');
         Ok(Self {
             transport: Transport::Tcp(name.to_owned(), authority.port_u16().unwrap_or(80)),
@@ -98,20 +99,20 @@ impl Client {
         })
     }
 
-    /// For people: what is asked.
+    /// Returns the address, for display.
     pub(crate) fn target(&self) -> &str {
         &self.target
     }
 }
 
-/// A piece of a path or query: everything but letters, digits, `-`, `_` and `.` is escaped.
+/// Escapes a part of a path or query: everything but letters, digits, `-`, `_` and `.`.
 pub(super) fn encode(text: &str) -> String {
     let dots_only = text.bytes().all(|b| b == b'.');
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
         match byte {
             b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' => out.push(char::from(byte)),
-            // `..` would be a step up.
+            // `..` would be the parent folder.
             b'.' if !dots_only => out.push('.'),
             _ => out.push_str(&format!("%{byte:02X}")),
         }

@@ -9,7 +9,7 @@ use vik_api::Fact;
 use super::*;
 use crate::fixtures;
 
-/// What was asked: the head, and the body.
+/// The requests that were received: head and body.
 type RecordedRequests = Arc<Mutex<Vec<(String, String)>>>;
 
 fn raw_response(status: &str, kind: &str, body: &str) -> String {
@@ -21,7 +21,7 @@ fn json_response(value: &Value) -> String {
     raw_response("200 OK", "application/json", &value.to_string())
 }
 
-/// Reads one request and gives one answer; the connection is closed then.
+/// Reads one request, sends one response, and closes the connection.
 async fn serve(mut stream: impl AsyncRead + AsyncWrite + Unpin, answer: String, recorded: RecordedRequests) {
     let mut bytes = Vec::new();
     let (head, length) = loop {
@@ -244,7 +244,7 @@ async fn client_errors_name_the_reason() {
         matches!(broken, ClientError::Broken { .. }) && broken.is_unreachable(),
         "{broken:?}"
     );
-    // A redirect is no answer, and is not followed.
+    // A redirect is an error and is not followed.
     let elsewhere = client.state().await.unwrap_err();
     assert!(
         matches!(elsewhere, ClientError::Status { status: 302, .. }),

@@ -1,4 +1,4 @@
-//! The columns of what waits for a person.
+//! The columns of the approvals.
 
 use vik_api::ApprovalView;
 
@@ -57,7 +57,7 @@ impl Row for ApprovalView {
             order: |a, b| a.detail.cmp(&b.detail),
         },
     ];
-    // What has waited longest stands first.
+    // The longest wait comes first.
     const SORT: Option<(usize, bool)> = Some((2, true));
 
     fn key(&self) -> String {

@@ -1,4 +1,4 @@
-//! The columns of what is parked.
+//! The columns of the parked issues.
 
 use vik_api::ParkedView;
 
@@ -57,7 +57,7 @@ impl Row for ParkedView {
             order: |a, b| a.freed_by.cmp(&b.freed_by),
         },
     ];
-    // The latest first: that is what is new.
+    // The most recent comes first.
     const SORT: Option<(usize, bool)> = Some((2, false));
 
     fn key(&self) -> String {

@@ -6,7 +6,7 @@ use super::{activity, budget_share, by_number, issue_cell, share_tone};
 use crate::table::{CellText, Column, Row, Tone, Width};
 use crate::text::{cost, money_limit, natural_order, rough, seconds, short, span, tokens};
 
-/// After so long without a word an agent is worth a look.
+/// After this time without output a session is highlighted.
 const QUIET_SECONDS: u64 = 300;
 
 fn session_cost(session: &SessionView) -> CellText {
@@ -97,7 +97,7 @@ impl Row for SessionView {
             min_terminal_width: 0,
             right: true,
             cell: |row, context| CellText::plain(span(seconds(row.since, context.now))),
-            // The later it began, the shorter it runs.
+            // A later start means a shorter run time.
             order: |a, b| b.since.cmp(&a.since),
         },
         Column {
@@ -150,7 +150,7 @@ impl Row for SessionView {
             },
         },
     ];
-    // The longest running first.
+    // The longest run time comes first.
     const SORT: Option<(usize, bool)> = Some((7, true));
 
     fn key(&self) -> String {

@@ -1,4 +1,4 @@
-//! The columns of what waits.
+//! The columns of the waiting issues.
 
 use vik_api::WaitingView;
 
@@ -6,7 +6,7 @@ use super::issue_cell;
 use crate::table::{CellText, Column, Row, RowContext, Tone, Width};
 use crate::text::{humanize, natural_order, seconds, span};
 
-/// When a waiting one starts: `in 42s`, `now`, or nothing where that is not known.
+/// Returns when a waiting issue starts: `in 42s`, `now`, or nothing if unknown.
 pub(crate) fn starts_in(row: &WaitingView, context: &RowContext<'_>) -> String {
     match row.until {
         None => "-".to_owned(),
@@ -39,7 +39,7 @@ impl Row for WaitingView {
             min_terminal_width: 0,
             right: true,
             cell: |row, context| CellText::plain(starts_in(row, context)),
-            // What is not known stands last.
+            // Unknown times come last.
             order: |a, b| (a.until.is_none(), a.until).cmp(&(b.until.is_none(), b.until)),
         },
         Column {

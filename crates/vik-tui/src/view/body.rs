@@ -1,4 +1,4 @@
-//! The screens that lie over the lists: a transcript, a diff, an issue.
+//! The screens over the lists: a transcript, a diff, an issue.
 
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
@@ -10,11 +10,11 @@ use crate::rows::activity;
 use crate::table::{CellText, Tone};
 use crate::text::{cost, fit_at, fit_end, rough, seconds, span, tokens, wrap};
 
-/// From so many columns on the files of a diff stand beside it.
+/// The minimum number of columns for the file list beside a diff.
 const FILES_FROM: u16 = 120;
 const FILES: u16 = 42;
 
-/// The bar with the name of the screen.
+/// Draws the bar with the name of the screen.
 fn bar(rows: &Rows, left: &str, right: &str, paint: &mut Paint<'_>) {
     let width = rows.body.width;
     let style = Style::new().add_modifier(Modifier::BOLD);
@@ -45,7 +45,7 @@ fn lines(lines: &[Vec<CellText>], scroll: &Scroll, body: Rect, paint: &mut Paint
     }
 }
 
-/// Words in place of what is not there.
+/// Draws a text in place of missing content.
 fn placeholder(text: &str, tone: Tone, body: Rect, paint: &mut Paint<'_>) {
     let (lines, _) = wrap(
         text,
@@ -64,7 +64,7 @@ fn titled(app: &App, issue: &vik_core::ids::IssueId) -> String {
     }
 }
 
-/// How many rows of the body tell what the session does now.
+/// Returns the number of rows for the current activity of the session.
 pub(super) fn live_rows(app: &App, screen: &Transcript, height: u16) -> usize {
     usize::from(height > 5 && app.session(&screen.session_id).is_some())
 }
@@ -88,7 +88,7 @@ pub(super) fn transcript(app: &App, screen: &Transcript, rows: &Rows, paint: &mu
     if let Some(live) = app.session(&screen.session_id)
         && live_rows(app, screen, body.height) > 0
     {
-        // What it does now, where the last lines do not tell.
+        // The current activity, if the last lines do not show it.
         let last_event = live
             .last_event_at
             .map(|at| format!("heard {} ago", rough(seconds(at, app.now))));

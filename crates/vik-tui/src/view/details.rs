@@ -1,4 +1,4 @@
-//! What is known of the selected row.
+//! The details of the selected row.
 
 use ratatui::layout::Rect;
 use vik_api::{ApprovalView, Explained, HoldView, SessionView};
@@ -9,9 +9,9 @@ use crate::rows::{activity, budget_share, issue_status, share_tone, stage_state,
 use crate::table::{CellText, RowContext, Tone};
 use crate::text::{count, fit_end, humanize, rough, seconds, short, span, wrap};
 
-/// From so many columns on there is room for two halves.
+/// The minimum number of columns for two halves.
 const TWO_FROM: u16 = 120;
-/// The names in front.
+/// The width of the labels.
 const LABEL: usize = 9;
 
 struct Lines {

@@ -1,4 +1,4 @@
-//! The daemon in two lines, and what should be known above all.
+//! The daemon in two lines, and the important notices.
 
 use vik_api::{DaemonState, DayView, Status, cost_text};
 
@@ -74,7 +74,7 @@ fn daemon(app: &App, status: &Status, room: usize) -> Vec<CellText> {
             vec![CellText::new(format!("http://{}", api.address), Tone::Faint)],
         ));
     }
-    // The path takes what the others leave; its end tells most.
+    // The path takes the remaining space; its end is the most informative.
     let path = status.daemon.workflow_path.display().to_string();
     let enough = width(&path).min(48);
     let size = |parts: &[(u8, Vec<CellText>)]| {
@@ -134,7 +134,7 @@ fn work(app: &App, status: &Status, room: usize) -> Vec<CellText> {
                     other => other,
                 }
             });
-        // A limit that is reached is never left out for want of room.
+        // A reached limit is always shown, even if there is little space.
         let rank = if tone == Tone::Bad { 1 } else { 4 };
         parts.push((rank, vec![CellText::new(tokens, tone)]));
     }
@@ -187,7 +187,7 @@ fn today(day: &DayView, room: usize) -> Vec<CellText> {
     ]
 }
 
-/// What should be known above all, most important first; as many as there is room for.
+/// Returns the notices that fit, most important first.
 pub(super) fn notices(app: &App) -> Vec<(String, Tone)> {
     let mut all = Vec::new();
     if let Some(error) = &app.connection_error {
@@ -206,7 +206,7 @@ pub(super) fn notices(app: &App) -> Vec<(String, Tone)> {
     if left_out > 0
         && let Some((text, _)) = all.last_mut()
     {
-        // In front: the end of a long notice is cut.
+        // At the start, because the end of a long notice is cut.
         *text = format!("(+{left_out} more) {text}");
     }
     all

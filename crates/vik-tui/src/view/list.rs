@@ -1,4 +1,4 @@
-//! The tabs, and the list that is looked at.
+//! The tabs and the current list.
 
 use ratatui::layout::Rect;
 use ratatui::style::Modifier;
@@ -43,7 +43,7 @@ fn tabs(app: &App, y: u16, paint: &mut Paint<'_>) {
         };
         let of_all = total + more;
         let figure = match (&*app.filter, tab, app.issues_total) {
-            // The list of issues is loaded when it is looked at.
+            // The list of issues is loaded when it is opened.
             (_, Tab::Issues, None) => String::new(),
             ("", ..) => format!(" {of_all}"),
             _ => format!(" {shown}/{of_all}"),
@@ -72,7 +72,7 @@ fn tabs(app: &App, y: u16, paint: &mut Paint<'_>) {
     }
 }
 
-/// The columns that are shown: which, and how wide.
+/// Returns the visible columns with their widths.
 fn columns<T: Row>(table: &Table<T>, width: u16) -> Vec<(usize, usize)> {
     let shown: Vec<usize> = (0..T::COLUMNS.len())
         .filter(|&at| T::COLUMNS[at].min_terminal_width <= width)
@@ -106,7 +106,7 @@ fn columns<T: Row>(table: &Table<T>, width: u16) -> Vec<(usize, usize)> {
             }
         }
     } else {
-        // What fits its contents gives way, the widest first.
+        // Columns that fit their contents are shortened, the widest first.
         let mut over = taken - room;
         while over > 0 {
             let widest = sizes
@@ -123,7 +123,7 @@ fn columns<T: Row>(table: &Table<T>, width: u16) -> Vec<(usize, usize)> {
     sizes
 }
 
-/// The first row that is seen: the selected one is kept in the middle.
+/// Returns the first visible row: the selected one is kept in the middle.
 fn first(selected: usize, shown: usize, rows: usize) -> usize {
     selected.saturating_sub(rows / 2).min(shown.saturating_sub(rows))
 }
@@ -192,7 +192,7 @@ fn titles<T: Row>(table: &Table<T>, columns: &[(usize, usize)], y: u16, width: u
         let size = u16::try_from(size)
             .unwrap_or(u16::MAX)
             .min(width.saturating_sub(x));
-        // The mark is what must be seen: a name that fills its column gives its last letter.
+        // The mark must be visible: it replaces the last letter of a name that fills its column.
         let room = usize::from(size).saturating_sub(mark.len());
         let name = &column.name[..column.name.len().min(room)];
         let text = format!("{name}{mark}");
@@ -208,7 +208,7 @@ fn titles<T: Row>(table: &Table<T>, columns: &[(usize, usize)], y: u16, width: u
     paint.over(Rect::new(0, y, width, 1), style);
 }
 
-/// Why a list is empty.
+/// Returns why a list is empty.
 fn empty_text(app: &App, total: usize) -> String {
     if app.status.is_none() {
         return "The daemon has not answered yet.".to_owned();

@@ -1,4 +1,4 @@
-//! Draws what the [`App`] knows. Nothing is decided here, and only what is seen is built.
+//! Draws the [`App`]. It decides nothing, and builds only what is visible.
 
 mod body;
 mod details;
@@ -18,10 +18,10 @@ pub(crate) use overlay::help_scroll;
 use paint::Paint;
 pub(crate) use theme::Theme;
 
-/// Nothing can be shown in less.
+/// The minimum size of the terminal.
 const MIN_SIZE: (u16, u16) = (40, 10);
 
-/// Where things stand, from top to bottom.
+/// The parts of the screen, from top to bottom.
 struct Rows {
     notices: u16,
     /// The tabs, or the name of the screen.
@@ -43,7 +43,7 @@ fn rows(app: &App) -> Rows {
     let room = foot.saturating_sub(top);
     let details = match height {
         _ if !on_list => 0,
-        // As many as there is to say, and most of the room to the list.
+        // As many notices as there are, but most of the space for the list.
         20..30 => (room / 2).min(7),
         30.. => (room * 2 / 5).min(18),
         _ => 0,
@@ -58,12 +58,12 @@ fn rows(app: &App) -> Rows {
     }
 }
 
-/// How many rows of a list are seen.
+/// Returns the number of visible rows of a list.
 pub(crate) fn list_rows(app: &App) -> usize {
     usize::from(rows(app).body.height)
 }
 
-/// Columns and rows for the lines of a screen.
+/// Returns the columns and rows for the lines of a screen.
 pub(crate) fn screen_size(app: &App) -> (usize, usize) {
     let body = rows(app).body;
     let mut lines = usize::from(body.height);
@@ -73,7 +73,6 @@ pub(crate) fn screen_size(app: &App) -> (usize, usize) {
     (usize::from(body.width.saturating_sub(2)), lines)
 }
 
-/// Draws everything.
 pub(crate) fn view(app: &App, theme: Theme, frame: &mut Frame<'_>) {
     let area = frame.area();
     let mut paint = Paint::new(frame.buffer_mut(), theme);

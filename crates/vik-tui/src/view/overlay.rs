@@ -1,4 +1,4 @@
-//! The last line, the question, and the keys.
+//! The last line, the confirmation, and the help.
 
 use ratatui::layout::Rect;
 
@@ -46,13 +46,13 @@ const KEYS: &[(&str, &str)] = &[
     ("Enter", "follow its latest session"),
 ];
 
-/// The room of the help, in a terminal of this size.
+/// Returns the area of the help in a terminal of this size.
 fn help_area(columns: u16, rows: u16) -> Rect {
     let (width, height) = (columns.min(84), rows.min(KEYS.len() as u16 + 2));
     Rect::new((columns - width) / 2, (rows - height) / 2, width, height)
 }
 
-/// The last line that the help can begin with.
+/// Returns the maximum scroll position of the help.
 pub(crate) fn help_scroll((columns, rows): (u16, u16)) -> usize {
     let inner = usize::from(help_area(columns, rows).height.saturating_sub(2));
     KEYS.len().saturating_sub(inner)
@@ -139,7 +139,7 @@ pub(super) fn confirm(app: &App, action: &Action, area: Rect, paint: &mut Paint<
     }
 }
 
-/// The last line; and where the cursor stands, where something is written.
+/// Draws the last line. Returns the column of the cursor if text is being edited.
 pub(super) fn foot(app: &App, rows: &Rows, paint: &mut Paint<'_>) -> Option<u16> {
     let (y, columns) = (rows.foot, app.size.0);
     let room = columns.saturating_sub(2);
@@ -197,7 +197,7 @@ pub(super) fn foot(app: &App, rows: &Rows, paint: &mut Paint<'_>) -> Option<u16>
     None
 }
 
-/// The keys that matter here; those with the greatest number go first where there is no room.
+/// Returns the keys of the current mode. Those with the greatest number are left out first.
 fn hints(app: &App) -> &'static [(u8, &'static str, &'static str)] {
     match app.screens.last() {
         Some(Screen::Transcript(screen)) if screen.unfolded => &[

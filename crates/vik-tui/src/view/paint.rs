@@ -1,4 +1,4 @@
-//! The only way to the buffer: every text is made safe and cut here.
+//! The only access to the buffer: every text is made safe and cut here.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -19,7 +19,7 @@ impl<'a> Paint<'a> {
         Self { buffer, theme }
     }
 
-    /// Writes a text of at most `width` columns, and says how many it took.
+    /// Writes a text of at most `width` columns, and returns the number of columns it took.
     pub(super) fn put(&mut self, x: u16, y: u16, width: u16, text: &str, style: Style) -> u16 {
         let area = self.buffer.area;
         if y >= area.bottom() || x >= area.right() {
@@ -27,7 +27,8 @@ impl<'a> Paint<'a> {
         }
         let width = width.min(area.right() - x);
         let safe = text::fit(text, usize::from(width));
-        // Character by character, as the text was measured: what a terminal joins to one sign is a matter of its version.
+        // Character by character, as the text was measured: joined characters differ between
+        // terminals.
         let (mut end, mut last) = (x, x);
         for c in safe.chars() {
             let columns = u16::try_from(c.width().unwrap_or(0)).unwrap_or(0);
@@ -58,7 +59,7 @@ impl<'a> Paint<'a> {
         self.put(x, y, width, text, style)
     }
 
-    /// Writes pieces one behind the other.
+    /// Writes pieces one after the other.
     pub(super) fn line(&mut self, x: u16, y: u16, width: u16, pieces: &[CellText]) -> u16 {
         let mut used = 0;
         for piece in pieces {
@@ -70,19 +71,18 @@ impl<'a> Paint<'a> {
         used
     }
 
-    /// Writes a text so that it ends where the room does.
+    /// Writes a text aligned to the right.
     pub(super) fn right(&mut self, x: u16, y: u16, width: u16, text: &str, style: Style) {
         let safe = text::fit(text, usize::from(width));
         let takes = u16::try_from(text::width(&safe)).unwrap_or(width).min(width);
         self.put(x + (width - takes), y, takes, &safe, style);
     }
 
-    /// Lays a style over what is written.
+    /// Applies a style to an area.
     pub(super) fn over(&mut self, area: Rect, style: Style) {
         self.buffer.set_style(area.intersection(self.buffer.area), style);
     }
 
-    /// Empties an area.
     pub(super) fn clear(&mut self, area: Rect) {
         let area = area.intersection(self.buffer.area);
         for y in area.top()..area.bottom() {
@@ -94,7 +94,7 @@ impl<'a> Paint<'a> {
         }
     }
 
-    /// A line across, with a name in it.
+    /// Draws a horizontal line with a name in it.
     pub(super) fn rule(&mut self, x: u16, y: u16, width: u16, name: &[CellText]) {
         let line = "─".repeat(usize::from(width));
         self.tone(x, y, width, &line, Tone::Faint);
@@ -105,7 +105,7 @@ impl<'a> Paint<'a> {
         }
     }
 
-    /// A bar of which a share is filled.
+    /// Returns a bar of which a share is filled.
     pub(super) fn gauge(share: f64, width: usize) -> String {
         let share = if share.is_finite() {
             share.clamp(0.0, 1.0)
@@ -116,7 +116,7 @@ impl<'a> Paint<'a> {
         format!("{}{}", "█".repeat(full), "░".repeat(width - full))
     }
 
-    /// A box with a frame, and the room within it.
+    /// Draws a box with a frame, and returns the area within it.
     pub(super) fn frame(&mut self, area: Rect, name: &str) -> Rect {
         self.clear(area);
         let inner = usize::from(area.width.saturating_sub(2));
@@ -143,7 +143,7 @@ impl<'a> Paint<'a> {
     }
 }
 
-/// Pieces side by side, two columns between them; those with the greatest number go first where there is no room.
+/// Joins pieces with two columns between them. Those with the greatest number are left out first.
 pub(super) fn side_by_side(width: usize, mut parts: Vec<(u8, Vec<CellText>)>) -> Vec<CellText> {
     let size = |part: &[CellText]| part.iter().map(|piece| text::width(&piece.text)).sum::<usize>();
     parts.retain(|(_, part)| part.iter().any(|piece| !piece.text.is_empty()));

@@ -16,7 +16,7 @@ use crate::fixtures::*;
 use crate::msg::{EventsRequest, Msg};
 
 thread_local! {
-    /// Rows of lists that were built.
+    /// The number of rows of lists that were built.
     pub(super) static BUILT: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -30,7 +30,7 @@ fn draw_in(app: &App, color: bool, (columns, rows): (u16, u16)) -> Buffer {
     terminal.backend().buffer().clone()
 }
 
-/// What a person sees, and with `reversed` where it is marked.
+/// Returns the visible text, with `reversed` where it is marked.
 fn text(buffer: &Buffer) -> String {
     let mut out = String::new();
     for y in 0..buffer.area.height {
@@ -79,7 +79,7 @@ fn with_diff(app: &mut App) {
     send(app, Msg::Diff(id, Ok(diff())));
 }
 
-/// The same screen in a small terminal and in a large one.
+/// Takes snapshots of the same screen in a small and in a large terminal.
 fn snapshot_in_two_sizes(name: &str, prepare: impl Fn(&mut App)) {
     for (columns, rows) in [(80, 24), (200, 50)] {
         let mut app = app(columns, rows, 5);
@@ -170,7 +170,7 @@ fn screens_of_small_terminals() {
     for (columns, rows) in [(0, 0), (1, 1), (2, 50), (200, 2)] {
         draw(&app(columns, rows, 5), true);
     }
-    // The window became another one, and that was not told yet.
+    // The window was resized, and the event has not arrived yet.
     for app in prepared(200, 50) {
         draw_in(&app, true, (41, 11));
     }
@@ -199,7 +199,7 @@ fn hostile_text_is_shown_as_text() {
     }
 }
 
-/// No cell holds what a terminal obeys, or what is wider than it.
+/// Asserts that no cell has a control character, or text wider than the cell.
 fn assert_clean(buffer: &Buffer) {
     for cell in buffer.content() {
         let symbol = cell.symbol();
@@ -404,7 +404,7 @@ proptest! {
                 _ => Msg::Key(KeyEvent::new(code, modifiers)),
             };
             let mut answers = app.update(later(at), message);
-            // The daemon answers, sometimes.
+            // The daemon responds, sometimes.
             for command in answers.drain(..).filter(|_| more % 3 != 0).collect::<Vec<_>>() {
                 use crate::msg::Command;
                 let message = match command {

@@ -1,10 +1,9 @@
-//! How things stand out: with colours of the terminal's own palette, or without any.
+//! Styles of tones: colours of the terminal's own palette, or none.
 
 use ratatui::style::{Color, Modifier, Style};
 
 use crate::table::Tone;
 
-/// Colours or none.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Theme {
     pub(crate) color: bool,
@@ -16,7 +15,7 @@ impl Theme {
         let style = match tone {
             Tone::Plain => plain,
             Tone::Strong | Tone::Warn => plain.add_modifier(Modifier::BOLD),
-            // Grey is unreadable in some palettes; dim is made from the text's own colour.
+            // Grey is unreadable in some palettes; dim is derived from the text's own colour.
             Tone::Faint => plain.add_modifier(Modifier::DIM),
             Tone::Bad => plain.add_modifier(Modifier::BOLD | Modifier::UNDERLINED),
             Tone::Good | Tone::Name => plain,
@@ -33,7 +32,7 @@ impl Theme {
         }
     }
 
-    /// The row, tab or bar that is looked at.
+    /// Returns the style of the selected row, tab or bar.
     pub(super) fn chosen(self) -> Style {
         Style::new().add_modifier(Modifier::REVERSED)
     }

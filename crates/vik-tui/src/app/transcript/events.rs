@@ -1,4 +1,4 @@
-//! Lines of a session log, read as far as they are shown.
+//! Decodes the lines of a session log for display.
 
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -8,32 +8,31 @@ use vik_api::cost_text;
 use crate::table::Tone;
 use crate::text::{self, humanize, short, span};
 
-/// No more of one text is kept.
+/// The maximum bytes of one text.
 const MAX_TEXT: usize = 64 << 10;
 
-/// One event.
 pub(super) struct Item {
     pub(super) seq: u64,
     pub(super) at: Timestamp,
     pub(super) kind: ItemKind,
 }
 
-/// What it is, in texts that are not yet safe for a terminal.
+/// The content of an event, in texts that are not yet safe for a terminal.
 pub(super) enum ItemKind {
     Message(String),
     Reasoning(String),
     Call(Call),
     Result(CallResult),
-    /// A line of its own, and more below it.
+    /// A line, and more text below it.
     Note(Note),
-    /// It is no line: a count of tokens, a rate limit that is far away.
+    /// Not shown: token counts, and rate limits that are far away.
     Hidden,
 }
 
 pub(super) struct Call {
     pub(super) id: String,
     pub(super) tool: String,
-    /// What it does, on one line.
+    /// The call on one line.
     pub(super) summary: String,
     pub(super) input: String,
 }
@@ -49,7 +48,7 @@ pub(super) struct Note {
     pub(super) tone: Tone,
     pub(super) text: String,
     pub(super) body: String,
-    /// Shown only where everything is.
+    /// Whether it is shown only if everything is.
     pub(super) detail: bool,
 }
 
@@ -63,7 +62,7 @@ struct Line {
 }
 
 impl Item {
-    /// Reads a line; `None` where that is none of a session log.
+    /// Decodes a line; `None` if it is not a line of a session log.
     pub(super) fn read(line: &str) -> Option<Self> {
         let line: Line = serde_json::from_str(line).ok()?;
         Some(Self {
@@ -205,7 +204,7 @@ fn completed(fields: &Map<String, Value>) -> ItemKind {
         .map(|reason| format!(" ({reason})"))
         .unwrap_or_default();
     if flag(fields, "ok") {
-        // Its last message stands above.
+        // The last message is already shown above.
         note(Tone::Good, &format!("the agent says it is done{reason}"))
     } else {
         note_with(
@@ -284,7 +283,7 @@ fn cut(text: &str) -> String {
     out
 }
 
-/// What a tool was asked to do, in one line: the argument that people look for, else all of them.
+/// Returns a tool call's input on one line: its most informative argument, else all of them.
 fn summary(input: &Value) -> String {
     const SUMMARY_KEYS: [&str; 14] = [
         "command",
@@ -317,7 +316,7 @@ fn inline(value: &Value) -> String {
             cut(&texts.join(" "))
         }
         Value::Array(items) => {
-            // The files of a change: their paths tell most.
+            // For the files of a change the paths are the most informative.
             let paths: Option<Vec<&str>> = items.iter().map(|item| item.get("path")?.as_str()).collect();
             match paths {
                 Some(paths) => cut(&paths.join(" ")),
@@ -328,7 +327,7 @@ fn inline(value: &Value) -> String {
     }
 }
 
-/// A value as a person reads it: texts as they are, one argument in a line.
+/// Returns a value in readable form: texts verbatim, one argument per line.
 fn full_text(value: &Value) -> String {
     match value {
         Value::String(text) => cut(text),
@@ -339,7 +338,7 @@ fn full_text(value: &Value) -> String {
                 .collect();
             cut(&lines.join("\n"))
         }
-        // What Claude Code gives: `[{"type":"text","text":"…"}]`.
+        // The form of Claude Code: `[{"type":"text","text":"…"}]`.
         Value::Array(items) => {
             let texts: Option<Vec<&str>> = items.iter().map(|item| item.get("text")?.as_str()).collect();
             match texts {

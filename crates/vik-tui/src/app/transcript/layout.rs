@@ -1,4 +1,4 @@
-//! Events as lines.
+//! Formats events as lines.
 
 use jiff::tz::TimeZone;
 
@@ -6,19 +6,19 @@ use super::events::{Call, CallResult, Item, ItemKind, Note};
 use crate::table::{CellText, Tone};
 use crate::text::{count, fit, width, wrap};
 
-/// Lines of one text, where everything is shown.
+/// The maximum number of lines of one text, unfolded.
 const MAX_LINES: usize = 1_000;
-/// Lines of what a tool was given or gave, where everything is shown.
+/// The maximum number of lines of a tool's input or output, unfolded.
 const MAX_TOOL_LINES: usize = 200;
-/// Lines of a thought, where it is folded.
+/// The number of lines of reasoning, folded.
 const FOLDED_THOUGHT: usize = 2;
-/// Lines of what a failed tool said last, where it is folded.
+/// The number of final output lines of a failed tool, folded.
 const FOLDED_FAILURE: usize = 3;
-/// The time stands in front of entries where there is so much room.
+/// The minimum number of columns for a time in front of entries.
 const TIME_FROM: usize = 60;
 const TIME: usize = 9;
 
-/// What lines are made for.
+/// The parameters of the layout.
 pub(super) struct Page<'a> {
     pub(super) columns: usize,
     pub(super) unfolded: bool,
@@ -27,9 +27,9 @@ pub(super) struct Page<'a> {
 
 struct Lines<'a> {
     out: &'a mut Vec<Vec<CellText>>,
-    /// What stands in front of the next line.
+    /// The prefix of the next line.
     first_prefix: String,
-    /// And in front of those after it.
+    /// The prefix of the lines after it.
     next_prefix: String,
     columns: usize,
 }
@@ -53,8 +53,6 @@ impl Lines<'_> {
         cut
     }
 }
-
-/// Lays out one entry.
 pub(super) fn layout_item(item: &Item, result: Option<&Item>, page: &Page<'_>, out: &mut Vec<Vec<CellText>>) {
     let room = if page.columns >= TIME_FROM { TIME } else { 0 };
     let mut lines = Lines {
@@ -84,7 +82,7 @@ pub(super) fn layout_item(item: &Item, result: Option<&Item>, page: &Page<'_>, o
             });
             layout_call(call, result, page, &mut lines);
         }
-        // Its call is not here: in a page before, or lost.
+        // The call is in an earlier page, or lost.
         ItemKind::Result(result) => {
             let (text, tone) = call_end(Some(result));
             lines.push(vec![
@@ -121,7 +119,7 @@ fn layout_note(note: &Note, page: &Page<'_>, lines: &mut Lines<'_>) {
     lines.text(body, Tone::Plain, "  ", max_lines);
 }
 
-/// How a call ended, in a word or two.
+/// Returns a short text about the end of a call.
 fn call_end(result: Option<&CallResult>) -> (String, Tone) {
     let Some(result) = result else {
         return ("running".to_owned(), Tone::Good);
@@ -142,7 +140,7 @@ fn call_end(result: Option<&CallResult>) -> (String, Tone) {
 
 fn layout_call(call: &Call, result: Option<&CallResult>, page: &Page<'_>, lines: &mut Lines<'_>) {
     let (end, tone) = call_end(result);
-    // Name, what it does, and how it ended share the line; what it does gives way.
+    // Name, summary and end share the line; the summary is shortened.
     let tool = fit(&call.tool, (lines.columns / 3).max(8));
     let taken = 2 + width(&tool) + 2 + 2 + width(&end);
     let summary = fit(&call.summary, lines.columns.saturating_sub(taken));
@@ -159,7 +157,7 @@ fn layout_call(call: &Call, result: Option<&CallResult>, page: &Page<'_>, lines:
     lines.push(line);
     if page.unfolded {
         let input = call.input.trim_end();
-        // What is on the line above need not be said twice.
+        // The line above has it already.
         if input.contains('\n') || width(input) > lines.columns / 2 {
             tool_text(input, Tone::Plain, lines);
         }
