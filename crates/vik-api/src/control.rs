@@ -10,100 +10,91 @@ use crate::{ErrorBody, Explanation, IssuesPage, SignInsPage, Status};
 /// The version of the protocol.
 pub const PROTOCOL: u32 = 1;
 
-/// One request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
-    /// [`PROTOCOL`].
+    /// Always [`PROTOCOL`].
     pub v: u32,
-    /// What is asked.
     #[serde(flatten)]
     pub verb: Verb,
 }
 
-/// What can be asked of a daemon.
+/// A request to the daemon.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "verb", rename_all = "snake_case")]
 pub enum Verb {
-    /// What it does now.
     Status,
-    /// Look at the workflow file and at the issues now.
+    /// Check the workflow file and the issues now.
     Refresh,
-    /// Stop gracefully; the response comes at once, the end of the daemon is seen by its lock.
+    /// Stop gracefully. The response is sent at once; the daemon releases its lock when it has
+    /// ended.
     Stop {
-        /// Leave the agents to their shims, for the next daemon to take up.
+        /// Leave the agents to their shims, for the next daemon.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         keep_sessions: bool,
     },
-    /// Start nothing more for this issue, or at all; what runs goes on.
+    /// Start no more work, for one issue or at all; running work continues.
     Pause {
-        /// The issue; all where absent.
+        /// The issue; all if absent.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         issue: Option<IssueId>,
     },
-    /// Take `pause` back.
+    /// Resume after a pause.
     Continue {
-        /// The issue; all where absent.
+        /// The issue; all if absent.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         issue: Option<IssueId>,
     },
-    /// Stop what runs for the issue, and park it.
+    /// Stop the work on the issue, and park it.
     Cancel {
-        /// The issue.
         issue: IssueId,
     },
     /// Free what is parked for the issue.
     Unpark {
-        /// The issue.
         issue: IssueId,
-        /// Allow at least so many attempts more.
+        /// Allow at least this many more attempts.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         attempts: Option<u32>,
     },
-    /// Answer what waits for a person.
+    /// Answer a request for approval.
     Answer {
-        /// The issue.
         issue: IssueId,
-        /// The stage; the only one that waits where absent.
+        /// The stage; if absent, the only one with a request.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         stage: Option<StageName>,
-        /// The request that the person has seen; whichever waits where absent.
+        /// The request that the person has seen; if absent, the current one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         request: Option<String>,
-        /// What is said.
         #[serde(flatten)]
         answer: Answer,
     },
-    /// Start nothing more, and end when nothing runs.
+    /// Start no more work, and end when nothing is running.
     Drain,
-    /// Where issues stand, in the order of their ids.
+    /// List the issues by id.
     Issues {
-        /// Go on after this one.
+        /// Only issues after this one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         after: Option<IssueId>,
-        /// Only those with this in their id, title or state, in any case.
+        /// Only issues with this text in their id, title or state, ignoring case.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         query: Option<String>,
-        /// How many at most.
+        /// The maximum number of issues.
         limit: u32,
     },
-    /// A link that opens the dashboard once.
+    /// Create a link that opens the dashboard once.
     Link,
     /// List the browsers that are signed in to the dashboard.
     SignIns,
-    /// End a sign-in.
     RevokeSignIn {
-        /// Its id; all of them where absent.
+        /// The id; all if absent.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         id: Option<String>,
     },
-    /// Why this issue runs, why not, and when next.
+    /// Explain the status of an issue, and when it starts next.
     Explain {
-        /// The issue.
         issue: IssueId,
     },
 }
 
-/// One response.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Response {
@@ -115,26 +106,23 @@ pub enum Response {
     Issues(Box<IssuesPage>),
     /// The answer to `link`.
     Link {
-        /// It works once.
         url: String,
     },
     /// The answer to `sign_ins`.
     SignIns(SignInsPage),
-    /// It will be done.
+    /// The request will be carried out.
     Accepted,
-    /// It is done, and on disk.
+    /// The request is carried out, and on disk.
     Done {
-        /// How many attempts, runs or issues it touched.
+        /// The number of affected attempts, runs or issues.
         count: usize,
     },
-    /// No such issue is known.
+    /// There is no such issue.
     NotFound,
     /// There was nothing to do.
     Nothing {
-        /// Why.
         why: String,
     },
-    /// It was refused.
     Error(ErrorBody),
 }
 
@@ -162,7 +150,7 @@ mod tests {
             verb(r#"{"v":1,"verb":"unpark","issue":"7","attempts":2}"#),
             unpark
         );
-        // What an older daemon is asked looks as it always did.
+        // A request to an older daemon keeps its form.
         let request = |verb| serde_json::to_string(&Request { v: PROTOCOL, verb }).unwrap();
         assert_eq!(
             request(Verb::Stop { keep_sessions: false }),

@@ -1,4 +1,4 @@
-//! What notifiers are sent.
+//! The content of notifications.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! Lists that are given in pages.
+//! Lists in pages.
 
 use jiff::Timestamp;
 use schemars::JsonSchema;

@@ -28,7 +28,7 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// An error as the answer with this status.
+    /// Creates a problem with this status from an error.
     pub fn new(status: u16, title: &str, error: ErrorBody) -> Self {
         Self {
             kind: "about:blank".to_owned(),
@@ -86,7 +86,7 @@ pub struct Steered {
     pub nothing: Option<String>,
 }
 
-/// A whole number as JSON has it: `3.0` is one too.
+/// Deserialises a whole number in any JSON form: `3.0` is one too.
 fn whole<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
     let Some(number) = Option::<serde_json::Number>::deserialize(deserializer)? else {
         return Ok(None);

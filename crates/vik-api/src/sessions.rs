@@ -1,4 +1,4 @@
-//! One attempt, seen from outside.
+//! One attempt, for clients.
 
 use jiff::Timestamp;
 use schemars::JsonSchema;

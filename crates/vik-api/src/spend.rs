@@ -1,4 +1,4 @@
-//! What was spent, and how much may be.
+//! Amounts that were spent, and their limits.
 
 use jiff::civil::Date;
 use schemars::JsonSchema;
@@ -21,7 +21,7 @@ pub struct SpendView {
 }
 
 impl SpendView {
-    /// A sum, and the part of it that is an estimate.
+    /// Creates a sum with its estimated part.
     pub fn of(spend: Spend, estimated: Spend) -> Self {
         Self {
             tokens: spend.tokens,
@@ -49,7 +49,8 @@ impl From<Spend> for SpendView {
     }
 }
 
-/// Returns a cost for people, its estimated part apart: `$1.20 + ~$0.50 estimated`; a dash where none is known.
+/// Returns a cost for display, with its estimated part: `$1.20 + ~$0.50 estimated`; a dash if it is
+/// unknown.
 pub fn cost_text(usd: Option<f64>, estimated_usd: f64) -> String {
     let money = |usd: f64| {
         if usd > 0.0 && usd < 0.01 {
@@ -58,7 +59,7 @@ pub fn cost_text(usd: Option<f64>, estimated_usd: f64) -> String {
             format!("${usd:.2}")
         }
     };
-    // Sums of fractions are not exact: less than a millionth is nothing.
+    // Sums of fractions are not exact: less than a millionth counts as zero.
     const NOTHING: f64 = 5e-7;
     match usd {
         None => "-".to_owned(),
@@ -82,7 +83,7 @@ pub struct LimitView {
 }
 
 impl LimitView {
-    /// Whether anything is limited.
+    /// Returns whether there is any limit.
     pub fn is_some(&self) -> bool {
         self.tokens.is_some() || self.usd.is_some()
     }

@@ -65,7 +65,7 @@ pub struct Status {
 }
 
 impl Status {
-    /// A daemon of which nothing but itself is known.
+    /// Creates a status of a daemon without any other data.
     pub fn of(daemon: Daemon) -> Self {
         Self {
             schema: SCHEMA,

@@ -1,4 +1,4 @@
-//! The trace, as `vik trace … --json` tells it. `vik trace export` tells it in the schema of Agent Trace.
+//! The output of `vik trace … --json`. `vik trace export` uses the schema of Agent Trace instead.
 
 use std::collections::BTreeMap;
 
