@@ -1,20 +1,17 @@
-//! Where the programs of this workspace are, as seen from a test.
+//! The paths of this workspace's programs, for tests.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::SystemTime;
 
-/// The scripted agent.
 pub fn scripted_agent() -> PathBuf {
     built("vik-testkit", "vik-scripted-agent")
 }
 
-/// The fake tracker.
 pub fn fake_tracker() -> PathBuf {
     built("vik-testkit", "vik-fake-tracker")
 }
 
-/// The agent that tries to get out of its sandbox.
 pub fn escape() -> PathBuf {
     built("vik-testkit", "vik-escape")
 }
@@ -24,14 +21,15 @@ pub fn model_server() -> PathBuf {
     built("vik-testkit", "vik-model-server")
 }
 
-/// The program `name` of `package`, for the profile of the running test.
+/// Returns the program `name` of `package`, for the profile of the running test.
 ///
-/// Cargo builds the programs of a package for its own tests only. So a program of this crate that is not there, or is
-/// older than its sources, is built first, which happens when only one package is tested.
+/// Cargo builds the programs of a package only for its own tests. So a program of this crate that
+/// is missing or older than its sources is built first, which happens if only one package is
+/// tested.
 ///
 /// # Panics
 ///
-/// If it cannot be built.
+/// Panics if it cannot be built.
 pub fn built(package: &str, name: &str) -> PathBuf {
     let folder = profile_folder();
     let path = folder.join(format!("{name}{}", std::env::consts::EXE_SUFFIX));
@@ -51,7 +49,7 @@ pub fn built(package: &str, name: &str) -> PathBuf {
         .and_then(|name| name.to_str())
         .unwrap_or("debug");
     cargo.args(["--profile", if profile == "debug" { "dev" } else { profile }]);
-    // What cargo set for the running test would make it build things anew.
+    // Cargo's variables of the running test would make it rebuild everything.
     for (key, _) in std::env::vars_os() {
         let key = key.to_string_lossy().into_owned();
         if key.starts_with("CARGO_PKG_") || key.starts_with("CARGO_MANIFEST_") {
@@ -64,14 +62,14 @@ pub fn built(package: &str, name: &str) -> PathBuf {
         "cannot build {name}: {}",
         String::from_utf8_lossy(&output.stderr)
     );
-    // Cargo leaves the time of a program alone where there was nothing to do.
+    // Cargo does not update the time of a program that is up to date.
     if let Ok(file) = std::fs::File::open(&path) {
         let _ = file.set_modified(SystemTime::now());
     }
     path
 }
 
-/// The folder of this workspace.
+/// Returns the root folder of this workspace.
 pub fn workspace() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .ancestors()
@@ -79,7 +77,7 @@ pub fn workspace() -> &'static Path {
         .expect("this crate is in crates/")
 }
 
-/// `target/debug` or the like: where the running test's program is, without `deps`.
+/// Returns `target/debug` or similar: the folder of the running test's program, without `deps`.
 fn profile_folder() -> PathBuf {
     let exe = std::env::current_exe().expect("a test knows its own program");
     let folder = exe.parent().expect("a program is in a folder");
@@ -92,7 +90,7 @@ fn profile_folder() -> PathBuf {
     folder.to_owned()
 }
 
-/// Whether a program of this crate is newer than all its sources.
+/// Returns whether a program of this crate is newer than all its sources.
 fn is_fresh(program: &Path) -> bool {
     let Ok(built_at) = std::fs::metadata(program).and_then(|meta| meta.modified()) else {
         return false;

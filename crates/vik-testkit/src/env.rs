@@ -1,4 +1,4 @@
-//! A world of its own for one test.
+//! An isolated environment for one test.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,9 +11,9 @@ use crate::leftovers::{Leftover, leftovers_of};
 use crate::tracker::FakeTracker;
 use crate::{bins, wait_for};
 
-/// A temporary root with its own HOME, state folder and PATH. All that it starts carries its mark.
+/// A temporary root with its own HOME, state folder and PATH. All its processes carry its mark.
 ///
-/// When it is dropped it kills the processes that the test left, and fails the test if there were any.
+/// Dropping it kills the processes that the test left, and fails the test if there were any.
 ///
 /// | below the root | |
 /// | --- | --- |
@@ -30,27 +30,29 @@ pub struct TestEnv {
 }
 
 impl TestEnv {
-    /// The variable that marks every process of a test. Agents get it where the workflow passes it (`env_pass`); they
-    /// are found without it too, by HOME and by their folder.
+    /// The variable that marks every process of a test. Agents get it if the workflow passes it
+    /// (`env_pass`); they are also found by HOME and by their folder.
     pub const MARK: &'static str = "VIK_TEST_ENV";
 
-    /// A fresh world. `vik` is the program under test, `env!("CARGO_BIN_EXE_vik")` in its own tests.
+    /// Creates an environment. `vik` is the program under test, `env!("CARGO_BIN_EXE_vik")` in its
+    /// own tests.
     ///
     /// # Panics
     ///
-    /// If the folders cannot be made.
+    /// Panics if the folders cannot be created.
     #[must_use]
     pub fn new(vik: impl Into<PathBuf>) -> Self {
         Self::below(&std::env::temp_dir(), vik)
     }
 
-    /// The same in another folder than that for temporary files, which is not seen within some sandboxes.
+    /// Creates an environment below a folder other than that for temporary files, which some
+    /// sandboxes hide.
     ///
     /// # Panics
     ///
-    /// As [`new`](Self::new).
+    /// Like [`new`](Self::new).
     pub fn below(parent: &Path, vik: impl Into<PathBuf>) -> Self {
-        // A short name, since sockets below it have short paths.
+        // A short name, because paths of sockets must be short.
         let folder = tempfile::Builder::new()
             .prefix("vk-")
             .tempdir_in(parent)
@@ -82,53 +84,52 @@ impl TestEnv {
         env
     }
 
-    /// The root; all that the test makes is below it.
+    /// Returns the root; all files of the test are below it.
     pub fn root(&self) -> &Path {
         self.folder.path()
     }
 
-    /// The folder in which commands run and workflows are written.
+    /// Returns the folder in which commands run and workflows are written.
     pub fn work(&self) -> PathBuf {
         self.root().join("work")
     }
 
-    /// HOME.
     pub fn home(&self) -> PathBuf {
         self.root().join("home")
     }
 
-    /// `XDG_STATE_HOME`.
+    /// Returns `XDG_STATE_HOME`.
     pub fn state(&self) -> PathBuf {
         self.root().join("state")
     }
 
-    /// A path below the root.
+    /// Returns a path below the root.
     pub fn path(&self, relative: impl AsRef<Path>) -> PathBuf {
         self.root().join(relative)
     }
 
-    /// The value of [`TestEnv::MARK`].
+    /// Returns the value of [`TestEnv::MARK`].
     pub fn mark(&self) -> &str {
         &self.mark
     }
 
-    /// Puts a program on this world's PATH under a name, in place of one that was there.
+    /// Puts a program on the PATH under a name, in place of a previous one.
     ///
     /// # Panics
     ///
-    /// If the link cannot be made.
+    /// Panics if the link cannot be created.
     pub fn link(&self, name: &str, program: &Path) {
         let link = self.root().join("bin").join(name);
         let _ = std::fs::remove_file(&link);
         std::os::unix::fs::symlink(program, &link).expect("a link in bin");
     }
 
-    /// Takes a program off this world's PATH.
+    /// Removes a program from the PATH.
     pub fn unlink(&self, name: &str) {
         let _ = std::fs::remove_file(self.root().join("bin").join(name));
     }
 
-    /// A `vik` command with these arguments.
+    /// Returns a `vik` command with these arguments.
     pub fn vik<I>(&self, args: I) -> Command
     where
         I: IntoIterator,
@@ -139,7 +140,7 @@ impl TestEnv {
         command
     }
 
-    /// Any command in this world: run in `work`, with this world's environment only.
+    /// Returns a command that runs in `work`, with only the environment of this test.
     pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new(program);
         command
@@ -149,7 +150,7 @@ impl TestEnv {
         command
     }
 
-    /// The environment of all commands. `VIK_HOME` is not in it.
+    /// Returns the environment of all commands. `VIK_HOME` is not set.
     pub fn environment(&self) -> Vec<(String, String)> {
         let text = |path: PathBuf| path.display().to_string();
         let path = std::env::var("PATH").unwrap_or_else(|_| "/usr/local/bin:/usr/bin:/bin".to_owned());
@@ -167,11 +168,11 @@ impl TestEnv {
         ]
     }
 
-    /// Writes a file below the root, with its folders.
+    /// Writes a file below the root, and creates its folders.
     ///
     /// # Panics
     ///
-    /// If it cannot be written.
+    /// Panics if it cannot be written.
     pub fn write(&self, relative: impl AsRef<Path>, text: impl AsRef<[u8]>) -> PathBuf {
         let path = self.root().join(relative);
         std::fs::create_dir_all(path.parent().expect("a file below the root"))
@@ -180,13 +181,13 @@ impl TestEnv {
         path
     }
 
-    /// Reads a file below the root; empty while it is not there.
+    /// Reads a file below the root; empty if it does not exist.
     pub fn read(&self, relative: impl AsRef<Path>) -> String {
         let bytes = std::fs::read(self.root().join(relative)).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// The number in a file below the root, as `pidfile` writes it.
+    /// Reads the number in a file below the root, as `pidfile` writes it.
     pub fn read_pid(&self, relative: impl AsRef<Path>) -> Option<i32> {
         self.read(relative).trim().parse().ok()
     }
@@ -201,28 +202,29 @@ impl TestEnv {
         self.write("work/issues.json", json.to_string())
     }
 
-    /// A tracker with these issues (id, state), in `work/tracker.json`.
+    /// Creates a tracker with these issues (id, state) in `work/tracker.json`.
     pub fn tracker(&self, issues: &[(&str, &str)]) -> FakeTracker {
         FakeTracker::create(self.work().join("tracker.json"), issues)
     }
 
-    /// The processes of this world that are alive now.
+    /// Returns the live processes of this environment.
     pub fn leftovers(&self) -> Vec<Leftover> {
         leftovers_of(self.root(), &self.mark)
     }
 
-    /// Fails the test if a process of this world is alive now, at once and without a grace.
+    /// Fails the test if a process of this environment is alive now, without a grace period.
     ///
     /// # Panics
     ///
-    /// If one is.
+    /// Panics if there is one.
     #[track_caller]
     pub fn assert_nothing_left(&self) {
         let left = self.leftovers();
         assert!(left.is_empty(), "processes were left:\n{}", lines(&left));
     }
 
-    /// Kills all processes of this world and waits until they are gone.
+    /// Kills all processes of this environment and waits until they have exited. Returns whether
+    /// they have.
     pub fn kill_all(&self) -> bool {
         wait_for(Duration::from_secs(10), || {
             let left = self.leftovers();
@@ -233,12 +235,13 @@ impl TestEnv {
         })
     }
 
-    /// Says that processes may be alive when the test ends (as after a `kill -9` of the daemon). They are killed still.
+    /// Allows live processes at the end of the test (as after a `kill -9` of the daemon). They are
+    /// still killed.
     pub fn allow_leftovers(&mut self) {
         self.may_leave = true;
     }
 
-    /// Keeps the folder when the test is over, to look at it.
+    /// Keeps the folder after the test, for inspection.
     pub fn keep(&mut self) {
         self.folder.disable_cleanup(true);
     }
@@ -246,7 +249,7 @@ impl TestEnv {
 
 impl Drop for TestEnv {
     fn drop(&mut self) {
-        // A process that is just going is not left over.
+        // A process that is just exiting is not a leftover.
         wait_for(Duration::from_secs(1), || {
             self.may_leave || self.leftovers().is_empty()
         });

@@ -1,4 +1,4 @@
-//! A client that says exactly what a test wants it to say.
+//! An HTTP client that sends exactly what a test asks for.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -8,10 +8,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-/// No answer takes longer, not even on a busy machine.
+/// The timeout of a response, long enough for a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Asks one server.
 #[derive(Clone, Debug)]
 pub struct HttpClient {
     address: Address,
@@ -24,30 +23,27 @@ enum Address {
     Unix(PathBuf),
 }
 
-/// What came back.
 #[derive(Clone, Debug)]
 pub struct Reply {
-    /// The status.
     pub status: u16,
     /// The headers, names in lower case.
     pub headers: Vec<(String, String)>,
-    /// The body.
     pub body: String,
 }
 
 impl Reply {
-    /// The body as JSON.
+    /// Returns the body as JSON.
     ///
     /// # Panics
     ///
-    /// If it is none.
+    /// Panics if it is not JSON.
     #[must_use]
     #[track_caller]
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("no JSON ({error}): {self:?}"))
     }
 
-    /// The first header of this name, which is in lower case.
+    /// Returns the first header of this lower-case name.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers
@@ -56,11 +52,11 @@ impl Reply {
             .map(|(_, value)| value.as_str())
     }
 
-    /// The same, when it has this status.
+    /// Returns the reply if it has this status.
     ///
     /// # Panics
     ///
-    /// If it has another one.
+    /// Panics if it has another one.
     #[must_use]
     #[track_caller]
     pub fn expect(self, status: u16) -> Self {
@@ -70,7 +66,7 @@ impl Reply {
 }
 
 impl HttpClient {
-    /// Of a server on TCP (`127.0.0.1:8080`).
+    /// Creates a client of a server on TCP (`127.0.0.1:8080`).
     #[must_use]
     pub fn tcp(address: &str) -> Self {
         Self {
@@ -79,7 +75,7 @@ impl HttpClient {
         }
     }
 
-    /// Of a server on a Unix socket.
+    /// Creates a client of a server on a Unix socket.
     #[must_use]
     pub fn unix(path: impl Into<PathBuf>) -> Self {
         Self {
@@ -88,7 +84,7 @@ impl HttpClient {
         }
     }
 
-    /// The same with one more header, or another value of it.
+    /// Adds or replaces a header.
     #[must_use]
     pub fn with(mut self, name: &str, value: &str) -> Self {
         self.headers
@@ -97,14 +93,14 @@ impl HttpClient {
         self
     }
 
-    /// `GET`.
+    /// Sends a `GET` request.
     #[must_use]
     #[track_caller]
     pub fn get(&self, path: &str) -> Reply {
         self.request("GET", path, None)
     }
 
-    /// `POST` of JSON.
+    /// Sends a `POST` request with JSON.
     #[must_use]
     #[track_caller]
     pub fn post(&self, path: &str, body: &Value) -> Reply {
@@ -112,11 +108,11 @@ impl HttpClient {
         client.request("POST", path, Some(&body.to_string()))
     }
 
-    /// Any request, and its whole answer.
+    /// Sends any request and reads the whole response.
     ///
     /// # Panics
     ///
-    /// If there is no answer that makes sense.
+    /// Panics without a valid response.
     #[must_use]
     #[track_caller]
     pub fn request(&self, method: &str, path: &str, body: Option<&str>) -> Reply {
@@ -141,11 +137,11 @@ impl HttpClient {
         }
     }
 
-    /// Begins to read server-sent events.
+    /// Starts to read server-sent events.
     ///
     /// # Panics
     ///
-    /// If it is refused.
+    /// Panics if the request is refused.
     #[must_use]
     #[track_caller]
     pub fn events(&self, path: &str) -> EventStream {
@@ -180,7 +176,7 @@ impl HttpClient {
         }
         text.push_str("\r\n");
         text.push_str(body.unwrap_or(""));
-        // One that refuses before it has read all closes early: its answer is what counts.
+        // A server that refuses before it has read everything closes early: its response counts.
         let _ = stream.write_all(text.as_bytes());
         Ok(BufReader::new(stream))
     }
@@ -189,27 +185,23 @@ impl HttpClient {
 trait Duplex: Read + Write + Send {}
 impl<T: Read + Write + Send> Duplex for T {}
 
-/// Events as they come.
+/// The events of a stream.
 pub struct EventStream {
     stream: BufReader<Box<dyn Duplex>>,
     text: String,
 }
 
-/// One event.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ServerEvent {
-    /// Its id, where it has one.
     pub id: Option<String>,
-    /// Its type.
     pub event: String,
-    /// Its data as JSON.
     pub data: Value,
 }
 
 impl Iterator for EventStream {
     type Item = ServerEvent;
 
-    /// The next event; `None` when the server has closed.
+    /// Returns the next event; `None` when the server has closed the connection.
     fn next(&mut self) -> Option<ServerEvent> {
         loop {
             while let Some(end) = self.text.find("\n\n") {

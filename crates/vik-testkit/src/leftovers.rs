@@ -1,16 +1,15 @@
-//! Finding the processes that a test left behind, however well they hide.
+//! Finds the processes that a test left behind, even hidden ones.
 
 use std::fmt;
 use std::path::Path;
 
-/// A process that should not be there any more.
+/// A process that should have exited.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leftover {
-    /// Its process id.
     pub pid: i32,
-    /// Its command line, cut at 200 characters.
+    /// The command line, cut at 200 characters.
     pub command: String,
-    /// How it was recognised: `environ`, `cwd`, `cmdline` or `fd`.
+    /// How it was found: `environ`, `cwd`, `cmdline` or `fd`.
     pub found_by: &'static str,
 }
 
@@ -20,10 +19,11 @@ impl fmt::Display for Leftover {
     }
 }
 
-/// The live processes (no zombies, not this one) that belong to a test's root: the mark or the root is in their
-/// environment or command line, they work below the root, or hold a file below it open.
+/// Returns the live processes (no zombies, not this one) of a test: those with its mark or root in
+/// their environment or command line, with a working directory below the root, or with an open file
+/// below it.
 ///
-/// Only Linux tells all that; elsewhere nothing is found.
+/// Only Linux has this information; elsewhere the list is empty.
 pub fn leftovers_of(root: &Path, mark: &str) -> Vec<Leftover> {
     let Ok(entries) = std::fs::read_dir("/proc") else {
         return Vec::new();
@@ -70,12 +70,13 @@ fn belongs(pid: i32, root: &Path, mark: &str) -> Option<Leftover> {
     })
 }
 
-/// Whether a process is there and no zombie.
+/// Returns whether a process exists and is not a zombie.
 pub fn alive(pid: i32) -> bool {
     match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
-        // The state follows the name, which may hold anything, also `)`.
+        // The state follows the name, which may contain anything, including `)`.
         Ok(stat) => stat.rsplit_once(") ").is_some_and(|(_, fields)| {
-            // As long as other threads of a dead one are on their way out, its files are open and its locks are held.
+            // While other threads of a dead process are still exiting, its files are open and its
+            // locks are held.
             let threads = fields
                 .split_ascii_whitespace()
                 .nth(17)

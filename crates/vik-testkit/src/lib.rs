@@ -1,7 +1,8 @@
-//! What Vik's tests stand on: a scripted agent, a scripted model server, a fake tracker, a test environment.
+//! Helpers of Vik's tests: a scripted agent, a scripted model server, a fake tracker, a test
+//! environment.
 //!
-//! Development only. It panics where a test could not go on anyway; the message says what was wrong. How scripts of
-//! the agent and of the model server are written is in the README of this crate.
+//! For development only. It panics if a test cannot continue; the message says what was wrong. The
+//! README of this crate describes the scripts of the agent and of the model server.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! The real agent CLIs, where they are installed (`npm ci --prefix tests/agents`).
+//! The real agent CLIs, if they are installed (`npm ci --prefix tests/agents`).
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -8,14 +8,12 @@ use crate::bins::workspace;
 /// An agent CLI whose version is pinned under `tests/agents`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RealAgent {
-    /// Codex CLI.
     Codex,
-    /// Claude Code.
     Claude,
 }
 
 impl RealAgent {
-    /// The name it is started by.
+    /// Returns the name of the command.
     pub fn name(self) -> &'static str {
         match self {
             Self::Codex => "codex",
@@ -23,7 +21,8 @@ impl RealAgent {
         }
     }
 
-    /// What npm links: a Node program for Codex, the program itself for Claude Code.
+    /// Returns the command that npm links: a Node program for Codex, the program itself for Claude
+    /// Code.
     pub fn installed(self) -> Option<PathBuf> {
         let path = workspace()
             .join("tests/agents/node_modules/.bin")
@@ -31,7 +30,7 @@ impl RealAgent {
         path.exists().then_some(path)
     }
 
-    /// The program itself: no Node between it and a signal.
+    /// Returns the native program, without a Node process that would receive the signals.
     pub fn native(self) -> Option<PathBuf> {
         if self == Self::Claude {
             return std::fs::canonicalize(self.installed()?).ok();
@@ -47,18 +46,19 @@ impl RealAgent {
             .find(|path| path.is_file())
     }
 
-    /// Like [`RealAgent::installed`]; where it is not, says by name that the test is skipped.
+    /// Like [`RealAgent::installed`]; if it is missing, reports that the test is skipped.
     ///
     /// # Panics
     ///
-    /// Where it is not installed and `VIK_REQUIRE_REAL_AGENTS` is set, so that CI skips nothing unseen.
+    /// Panics if it is not installed and `VIK_REQUIRE_REAL_AGENTS` is set, so that CI skips nothing
+    /// silently.
     pub fn or_skip(self, test: &str) -> Option<PathBuf> {
         let found = self.installed();
         if found.is_none() {
             let hint = "npm ci --prefix tests/agents";
             let required = std::env::var_os("VIK_REQUIRE_REAL_AGENTS").is_some();
             assert!(!required, "{test} needs {}: {hint}", self.name());
-            // Not `eprintln!`, which the test runner keeps to itself.
+            // Not `eprintln!`, which the test runner captures.
             let _ = writeln!(
                 std::io::stderr(),
                 "skipped: {test}: {} is not installed ({hint})",

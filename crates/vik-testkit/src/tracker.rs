@@ -1,4 +1,4 @@
-//! A tracker in one JSON file, for the `vik-fake-tracker` program and for tests that look into it.
+//! A tracker in one JSON file, for the `vik-fake-tracker` program and for tests.
 
 use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use nix::fcntl::{Flock, FlockArg};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// A tracker whose issues stand in a file; the daemon's hooks and the test change it at the same time.
+/// A tracker with its issues in a file, which the daemon's hooks and the test change concurrently.
 #[derive(Clone, Debug)]
 pub struct FakeTracker {
     path: PathBuf,
@@ -16,18 +16,15 @@ pub struct FakeTracker {
 /// One issue of the tracker.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TrackedIssue {
-    /// Its id.
     pub id: String,
-    /// Its title.
     pub title: String,
-    /// Its state.
     pub state: String,
     /// Anything else, also shown by `list`.
     #[serde(flatten)]
     pub more: Map<String, Value>,
 }
 
-/// The file: the issues, and what was done to them.
+/// The content of the file: the issues, and the log of calls.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Content {
     issues: Vec<TrackedIssue>,
@@ -36,11 +33,11 @@ struct Content {
 }
 
 impl FakeTracker {
-    /// A tracker in a new file.
+    /// Creates a tracker in a new file.
     ///
     /// # Panics
     ///
-    /// If the file cannot be written.
+    /// Panics if the file cannot be written.
     pub fn create(path: impl Into<PathBuf>, issues: &[(&str, &str)]) -> Self {
         let tracker = Self { path: path.into() };
         tracker.edit(|content| {
@@ -57,22 +54,21 @@ impl FakeTracker {
         tracker
     }
 
-    /// The tracker in a file that is there.
+    /// Opens the tracker in an existing file.
     pub fn open(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into() }
     }
 
-    /// Its file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The pull command, for `issues.pull.command`.
+    /// Returns the pull command, for `issues.pull.command`.
     pub fn pull_command(&self) -> String {
         format!("vik-fake-tracker {} list", self.path.display())
     }
 
-    /// The command that moves the issue of a template, for a hook.
+    /// Returns the command that moves the issue of a template, for a hook.
     pub fn move_command(&self, state: &str) -> String {
         format!(
             "vik-fake-tracker {} move {{{{ issue.id }}}} {state}",
@@ -80,7 +76,7 @@ impl FakeTracker {
         )
     }
 
-    /// What `list` prints. Counts as a call.
+    /// Returns the output of `list`, and counts as a call.
     pub fn list(&self) -> String {
         self.edit(|content| {
             content.calls.push("list".to_owned());
@@ -88,12 +84,11 @@ impl FakeTracker {
         })
     }
 
-    /// All issues now.
     pub fn issues(&self) -> Vec<TrackedIssue> {
         self.edit(|content| content.issues.clone())
     }
 
-    /// The state of one issue.
+    /// Returns the state of one issue.
     pub fn state(&self, id: &str) -> Option<String> {
         self.issues()
             .into_iter()
@@ -101,17 +96,17 @@ impl FakeTracker {
             .map(|issue| issue.state)
     }
 
-    /// What was asked of the tracker, oldest first.
+    /// Returns the calls, oldest first.
     pub fn calls(&self) -> Vec<String> {
         self.edit(|content| content.calls.clone())
     }
 
-    /// How often it was listed: the number of pulls.
+    /// Returns the number of `list` calls, which is the number of pulls.
     pub fn pulls(&self) -> usize {
         self.calls().iter().filter(|call| *call == "list").count()
     }
 
-    /// Moves an issue. `false`: there is none of that id.
+    /// Moves an issue. Returns `false` if there is none with this id.
     pub fn move_to(&self, id: &str, state: &str) -> bool {
         self.change(id, &format!("move {id} {state}"), |issue| {
             issue.state = state.to_owned();
@@ -127,7 +122,6 @@ impl FakeTracker {
         })
     }
 
-    /// Adds an issue.
     pub fn add(&self, id: &str, title: &str, state: &str) {
         let issue = TrackedIssue {
             id: id.to_owned(),
@@ -138,7 +132,6 @@ impl FakeTracker {
         self.edit(|content| content.issues.push(issue));
     }
 
-    /// Removes an issue.
     pub fn remove(&self, id: &str) {
         self.edit(|content| content.issues.retain(|issue| issue.id != id));
     }
@@ -179,8 +172,8 @@ impl FakeTracker {
         let result = change(&mut content);
         let after = serde_json::to_string(&content).unwrap();
         if before != after || text.is_empty() {
-            // In one write over what was there, with blanks for what is left: a tracker that is killed must leave no
-            // empty file.
+            // In one write over the old content, padded with blanks: a killed tracker must not
+            // leave an empty file.
             let whole = after.clone() + &" ".repeat(text.len().saturating_sub(after.len()));
             file.rewind()
                 .and_then(|()| file.write_all(whole.as_bytes()))

@@ -1,13 +1,13 @@
-//! Waiting for a condition with a deadline, instead of sleeping.
+//! Waits for a condition with a deadline, instead of sleeping.
 
 use std::time::{Duration, Instant};
 
-/// Looks at the condition every few milliseconds until it holds. `false`: it did not hold before the deadline.
+/// Checks a condition every few milliseconds until it holds. Returns `false` after the deadline.
 pub fn wait_for(deadline: Duration, mut condition: impl FnMut() -> bool) -> bool {
     wait_for_value(deadline, || condition().then_some(())).is_some()
 }
 
-/// Looks for a value every few milliseconds until there is one.
+/// Polls for a value every few milliseconds until there is one.
 pub fn wait_for_value<T>(deadline: Duration, mut probe: impl FnMut() -> Option<T>) -> Option<T> {
     let end = Instant::now() + deadline;
     let mut pause = Duration::from_millis(1);
@@ -24,7 +24,8 @@ pub fn wait_for_value<T>(deadline: Duration, mut probe: impl FnMut() -> Option<T
     }
 }
 
-/// Waits up to 30 s, which is long on a busy machine, and panics with `what` if the condition never holds.
+/// Waits up to 30 s, which is enough on a busy machine, and panics with `description` if the
+/// condition never holds.
 #[track_caller]
 pub fn eventually(description: &str, condition: impl FnMut() -> bool) {
     assert!(

@@ -1,6 +1,7 @@
-//! The scripted agent against Vik's adapters: both must speak the agents' language, so neither may drift alone.
+//! The scripted agent against Vik's adapters: both must match the agents' formats, so that neither
+//! can drift alone.
 
-#![allow(missing_docs, clippy::unwrap_used, reason = "a test")]
+#![allow(clippy::unwrap_used, reason = "a test")]
 
 mod agent_run;
 

@@ -1,6 +1,6 @@
-//! The model server, spoken to as its clients speak.
+//! The model server with requests like those of its clients.
 
-#![allow(missing_docs, clippy::unwrap_used, reason = "a test")]
+#![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -13,7 +13,7 @@ use vik_testkit::server::{ModelServer, ModelServerOptions, Script};
 struct Reply {
     head: String,
     body: String,
-    /// Whether the last chunk came, or all that was promised.
+    /// Whether the last chunk or the announced length was received.
     complete: bool,
 }
 
@@ -226,7 +226,7 @@ fn prompt_chooses_the_script_and_key_shares_the_position() {
     assert_eq!(text("x\nSCRIPT: named\nKEY: k"), "one");
     assert_eq!(text("another run\n  SCRIPT: named\nKEY: k"), "two");
     assert_eq!(text("SCRIPT: named\nKEY: k"), "Done.");
-    // Without a key the same words begin anew when the script is at its end.
+    // Without a key the same message starts again when the script has ended.
     let again: Vec<Value> = (0..3).map(|_| text("SCRIPT: named")).collect();
     assert_eq!(again, ["one", "two", "one"]);
     assert_eq!(text("SCRIPT_JSON: [{\"text\":\n\"inline\"}]\nmore"), "inline");

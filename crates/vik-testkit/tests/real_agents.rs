@@ -1,8 +1,9 @@
-//! The real Codex and Claude Code against the scripted model server, started with what Vik's adapters build.
+//! The real Codex and Claude Code against the scripted model server, with the command lines of
+//! Vik's adapters.
 //!
-//! They need `npm ci --prefix tests/agents`; without it each test says by name that it is skipped.
+//! They need `npm ci --prefix tests/agents`; otherwise each test reports that it is skipped.
 
-#![allow(missing_docs, clippy::unwrap_used, reason = "a test")]
+#![allow(clippy::unwrap_used, reason = "a test")]
 
 mod agent_run;
 

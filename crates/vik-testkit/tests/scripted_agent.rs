@@ -1,6 +1,6 @@
-//! The scripted agent and the test environment, tried on each other.
+//! The scripted agent and the test environment, tested with each other.
 
-#![allow(missing_docs, clippy::unwrap_used, reason = "a test")]
+#![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
@@ -153,7 +153,7 @@ fn scripted_agent_writes_files_and_commits() {
     assert_eq!(env.read("work/a/b.txt"), "x\ny\n");
     let log = env.command("git").args(["log", "--format=%s"]).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&log.stdout), "It's \"done\"\n");
-    // There may be more: those that the test itself was started with.
+    // There may be more: inherited ones of the test itself.
     let fds = env.read("work/fds");
     assert!(
         ["0 pipe:", "1 pipe:", "2 pipe:"]
@@ -205,7 +205,7 @@ fn test_env_finds_hidden_children() {
             .unwrap()
             .is_empty()
     );
-    // Stdout is held by the last one until the file is there.
+    // The last child holds stdout until the file exists.
     let mut stdout = child.stdout.take().unwrap();
     env.write("work/go", "");
     let mut text = String::new();

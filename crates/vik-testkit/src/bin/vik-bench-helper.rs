@@ -1,8 +1,9 @@
-//! Stands in for the pull command and for the agent of `cargo xtask bench`, and notes when things happened.
+//! The pull command and the agent of `cargo xtask bench`; it records times.
 //!
-//! It is small, so that what is measured is not itself. Copied as `pull` and as `codex` into the `bin` folder of a
-//! scenario, it tells by its name what it is; under its own name it runs a program and notes what that used. The scenario's folder holds `agent`
-//! (what the agent does) and `marks/`, where it notes times as nanoseconds since the Unix epoch.
+//! It is small, so that it does not distort the measurement. As `pull` and `codex` in the `bin`
+//! folder of a scenario its name decides what it does; under its own name it runs a program and
+//! records its resource usage. The scenario's folder has `agent` (what the agent does) and
+//! `marks/`, which gets times as nanoseconds since the Unix epoch.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -12,7 +13,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::{TimeVal, TimeValLike};
 
-/// The least time between two fresh issues, so that one is worked on at a time.
+/// The minimum time between two fresh issues, so that one is worked on at a time.
 const FRESH_GAP: Duration = Duration::from_millis(900);
 
 fn main() -> io::Result<()> {
@@ -35,9 +36,10 @@ fn nanos() -> u64 {
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// `measure FILE PROGRAM ARGUMENTS…`: runs the program. FILE gets five numbers: nanoseconds since the Unix epoch when it
-/// was started, those that it took, microseconds of CPU of it and of all its descendants that were waited for, bytes of
-/// memory that the largest of them held at most, its exit code.
+/// `measure FILE PROGRAM ARGUMENTS…`: runs the program. FILE gets five numbers: the start in
+/// nanoseconds since the Unix epoch, the duration in nanoseconds, the CPU time of the program and
+/// its waited-for descendants in microseconds, the peak memory of the largest of them in bytes, and
+/// the exit code.
 fn measure() -> io::Result<()> {
     let mut arguments = std::env::args_os().skip(2);
     let file = arguments.next().unwrap_or_default();
@@ -55,7 +57,8 @@ fn measure() -> io::Result<()> {
     )
 }
 
-/// `pull fresh [FILE]`: at first the file, where there is one, then one new issue at most every [`FRESH_GAP`]. `pull once FILE`: the file at first, then nothing.
+/// `pull fresh [FILE]`: first the issues of the file, if there is one, then one new issue at most
+/// every [`FRESH_GAP`]. `pull once FILE`: first the issues of the file, then none.
 fn pull(scene: &Path, start: u64) -> io::Result<()> {
     let marks = scene.join("marks");
     let mut arguments = std::env::args_os().skip(1);
@@ -94,7 +97,7 @@ fn pull(scene: &Path, start: u64) -> io::Result<()> {
     std::fs::write(marks.join(format!("b-{number}.pull")), end.to_string())
 }
 
-/// A session in the words of Codex; `agent` says what is between its first and its last lines.
+/// Prints a session of Codex; `agent` says what is between its first and its last lines.
 fn agent(scene: &Path, start: u64) -> io::Result<()> {
     let issue = std::env::current_dir()?;
     let issue = issue
@@ -107,7 +110,7 @@ fn agent(scene: &Path, start: u64) -> io::Result<()> {
         start.to_string(),
     )?;
     io::copy(&mut io::stdin(), &mut io::sink())?;
-    // Not `Stdout`: what follows may be large, and it looks at every line.
+    // Not `Stdout`, which scans every line: the output may be large.
     let mut stdout = File::from(std::os::fd::AsFd::as_fd(&io::stdout()).try_clone_to_owned()?);
     let opening = "{\"type\":\"thread.started\",\"thread_id\":\"01a1ffcc-0000-7000-8000-000000000000\"}\n\
                    {\"type\":\"turn.started\"}\n";
@@ -115,7 +118,7 @@ fn agent(scene: &Path, start: u64) -> io::Result<()> {
     let plan = std::fs::read_to_string(scene.join("agent"))?;
     match plan.split_once(' ') {
         Some(("flood", file)) => pour(Path::new(file), &mut stdout)?,
-        // Opening a FIFO to read waits until somebody opens it to write.
+        // Opening a FIFO for reading waits until it is opened for writing.
         Some(("hold", fifo)) => drop(File::open(fifo)?),
         Some(("pace", args)) if number(&issue) <= 100 => {
             let (rate, file) = args.split_once(' ').unwrap_or((args, ""));
@@ -133,7 +136,7 @@ fn agent(scene: &Path, start: u64) -> io::Result<()> {
     stdout.write_all(closing.as_bytes())
 }
 
-/// The number in `b-NUMBER`.
+/// Returns the number of `b-NUMBER`.
 fn number(issue: &str) -> u32 {
     issue
         .rsplit('-')
@@ -142,7 +145,7 @@ fn number(issue: &str) -> u32 {
         .unwrap_or(0)
 }
 
-/// Prints so many lines of the file a second, over and over, until it is killed.
+/// Prints this many lines of the file per second, again and again, until it is killed.
 fn pace(rate: u64, file: &Path, stdout: &mut File) -> io::Result<()> {
     let text = std::fs::read(file)?;
     let lines: Vec<&[u8]> = text.split_inclusive(|byte| *byte == b'\n').collect();

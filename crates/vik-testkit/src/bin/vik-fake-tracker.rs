@@ -1,5 +1,5 @@
-//! A tracker in one JSON file: `vik-fake-tracker FILE list | show ID | move ID STATE | set ID FIELD JSON | add ID TITLE
-//! STATE`.
+//! A tracker in one JSON file: `vik-fake-tracker FILE list | show ID | move ID STATE | set ID FIELD
+//! JSON | add ID TITLE STATE`.
 
 use std::io::Write;
 use std::process::ExitCode;

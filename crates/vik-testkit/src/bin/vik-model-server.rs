@@ -1,5 +1,6 @@
-//! The scripted model server as a program: `vik-model-server [--port N] [--script FILE] [--script-dir DIR] [--record
-//! FILE]`. It prints its address as the first line and runs until it is ended.
+//! The scripted model server as a program: `vik-model-server [--port N] [--script FILE]
+//! [--script-dir DIR] [--record FILE]`. It prints its address as the first line and runs until it
+//! is killed.
 
 use std::io::Write;
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! An answer before it has a dialect, and the events that a dialect makes of it.
+//! An answer independent of the dialect, and the events of a dialect.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::script::TokenCount;
 use super::tools::Call;
 
-/// All that the model says in one turn.
+/// The model's whole answer in one turn.
 pub(crate) struct Answer {
     pub(crate) id: u64,
     pub(crate) model: String,
@@ -18,18 +18,18 @@ pub(crate) struct Answer {
     pub(crate) with_usage: bool,
     pub(crate) stop: Option<String>,
     pub(crate) chunk_chars: usize,
-    /// Breaks the arguments of tool calls.
+    /// Makes the arguments of tool calls invalid JSON.
     pub(crate) bad_args: bool,
 }
 
 impl Answer {
-    /// A number that no other answer of this process has.
+    /// Returns a number that is unique in this process.
     pub(crate) fn fresh_id() -> u64 {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         NEXT.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The arguments of a call as text.
+    /// Returns the arguments of a call as text.
     pub(crate) fn arguments(&self, call: &Call) -> String {
         let text = match &call.input {
             super::tools::Input::Json(value) => value.to_string(),
@@ -42,7 +42,7 @@ impl Answer {
         }
     }
 
-    /// The pieces in which a text is streamed.
+    /// Splits a text into the pieces of a stream.
     pub(crate) fn pieces(&self, text: &str) -> Vec<String> {
         let chars: Vec<char> = text.chars().collect();
         chars
@@ -52,7 +52,7 @@ impl Answer {
     }
 }
 
-/// Which part of an answer an event belongs to.
+/// The part of an answer that an event belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     Start,
@@ -60,7 +60,6 @@ pub(crate) enum Part {
     Text,
     /// A piece of a tool's arguments.
     ToolArgs,
-    /// Anything between.
     Other,
     End,
 }
@@ -68,12 +67,12 @@ pub(crate) enum Part {
 /// One event of a stream.
 pub(crate) struct SseEvent {
     pub(crate) part: Part,
-    /// As it goes over the wire.
+    /// The bytes on the wire.
     pub(crate) wire: String,
 }
 
 impl SseEvent {
-    /// `event:` and `data:`.
+    /// Creates an event with `event:` and `data:`.
     pub(crate) fn named(part: Part, data: &Value) -> Self {
         let name = data["type"].as_str().unwrap_or("message");
         Self {
@@ -82,7 +81,7 @@ impl SseEvent {
         }
     }
 
-    /// `data:` alone.
+    /// Creates an event with `data:` only.
     pub(crate) fn plain(part: Part, data: &impl std::fmt::Display) -> Self {
         Self {
             part,

@@ -9,7 +9,7 @@ const SIGNATURE: &str = "c2NyaXB0ZWQgc2lnbmF0dXJl";
 
 fn usage(answer: &Answer, output: u64) -> Value {
     let usage = answer.usage;
-    // Here the input is only what was neither read from the cache nor written to it.
+    // This input excludes what was read from or written to the cache.
     let fresh = usage.input.saturating_sub(usage.cached + usage.cache_write);
     json!({"input_tokens": fresh, "cache_creation_input_tokens": usage.cache_write,
         "cache_read_input_tokens": usage.cached, "output_tokens": output, "service_tier": "standard"})
@@ -43,14 +43,13 @@ fn blocks(answer: &Answer) -> Vec<Value> {
     blocks
 }
 
-/// The whole message.
 pub(crate) fn whole(answer: &Answer) -> Value {
     json!({"id": format!("msg_{}", answer.id), "type": "message", "role": "assistant", "model": answer.model,
         "content": blocks(answer), "stop_reason": stop_reason(answer), "stop_sequence": null,
         "usage": usage(answer, answer.usage.output)})
 }
 
-/// The events of a stream.
+/// Returns the events of a stream.
 pub(crate) fn events(answer: &Answer) -> Vec<SseEvent> {
     let mut message = whole(answer);
     message["content"] = json!([]);
@@ -132,7 +131,7 @@ pub(crate) fn events(answer: &Answer) -> Vec<SseEvent> {
     events
 }
 
-/// The event of an error in mid-stream.
+/// Returns the event of an error in mid-stream.
 pub(crate) fn error_event(code: &str, message: &str) -> SseEvent {
     SseEvent::named(
         Part::End,

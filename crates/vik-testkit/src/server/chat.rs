@@ -20,7 +20,6 @@ fn finish_reason(answer: &Answer) -> String {
     }
 }
 
-/// The whole completion.
 pub(crate) fn whole(answer: &Answer) -> Value {
     let mut message = json!({"role": "assistant", "content": answer.text});
     if !answer.thinking.is_empty() {
@@ -38,7 +37,7 @@ pub(crate) fn whole(answer: &Answer) -> Value {
         "choices": [{"index": 0, "message": message, "finish_reason": finish_reason(answer)}]})
 }
 
-/// The events of a stream.
+/// Returns the events of a stream.
 pub(crate) fn events(answer: &Answer, with_usage: bool) -> Vec<SseEvent> {
     let chunk = |delta: Value, finish: Value| {
         json!({"id": format!("chatcmpl-{}", answer.id), "object": "chat.completion.chunk", "created": 1_700_000_000,
@@ -79,7 +78,7 @@ pub(crate) fn events(answer: &Answer, with_usage: bool) -> Vec<SseEvent> {
     events
 }
 
-/// The event of an error in mid-stream.
+/// Returns the event of an error in mid-stream.
 pub(crate) fn error_event(code: &str, message: &str) -> SseEvent {
     SseEvent::plain(
         Part::End,

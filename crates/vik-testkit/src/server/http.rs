@@ -1,13 +1,11 @@
-//! As much of HTTP/1.1 as model clients need: one request a connection, answers whole or in chunks.
+//! The part of HTTP/1.1 that model clients need: one request per connection, responses as a whole
+//! or in chunks.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-
-/// A request, read to its end.
 pub(crate) struct HttpRequest {
     pub(crate) method: String,
-    /// Without the query.
     pub(crate) path: String,
     /// Names in lower case.
     pub(crate) headers: BTreeMap<String, String>,
@@ -17,7 +15,7 @@ pub(crate) struct HttpRequest {
 const MAX_LINE: u64 = 64 * 1024;
 const MAX_BODY: u64 = 256 * 1024 * 1024;
 
-/// Reads one request; `None` where the client went without one.
+/// Reads one request; `None` if the client disconnects before sending one.
 pub(crate) fn read(stream: &TcpStream) -> io::Result<Option<HttpRequest>> {
     let mut reader = BufReader::new(stream);
     let line = read_line(&mut reader)?;
@@ -95,7 +93,7 @@ fn read_chunks(reader: &mut impl BufRead) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Writes a whole answer.
+/// Writes a whole response.
 pub(crate) fn respond(
     mut stream: &TcpStream,
     status: u16,
@@ -112,12 +110,12 @@ pub(crate) fn respond(
     stream.flush()
 }
 
-/// An answer in chunks. Without [`Chunked::finish`] the client sees that it was cut.
+/// A chunked response. Without [`Chunked::finish`] the client notices the truncation.
 pub(crate) struct Chunked<'a> {
     stream: &'a TcpStream,
-    /// The size of a chunk, where it is not that of what is sent.
+    /// The size of a chunk, if it differs from that of the text.
     size: Option<usize>,
-    /// Bytes that may still be sent.
+    /// The remaining bytes that may be sent.
     left: usize,
 }
 
@@ -138,7 +136,7 @@ impl<'a> Chunked<'a> {
         })
     }
 
-    /// Sends a text as far as it may be sent; `false` where not all of it was.
+    /// Sends a text within the byte limit; returns `false` if not all of it was sent.
     pub(crate) fn send(&mut self, text: &str) -> io::Result<bool> {
         let bytes = text.as_bytes();
         let bytes = &bytes[..bytes.len().min(self.left)];

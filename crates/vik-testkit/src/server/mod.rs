@@ -1,7 +1,8 @@
-//! A model server that says what a script says, in each dialect that the agents speak.
+//! A scripted model server for each dialect of the agents.
 //!
-//! OpenAI Responses (with Codex's code mode), Chat Completions and Anthropic Messages, streamed and whole; `/v1/models`,
-//! `count_tokens` and the probes that the real CLIs make. It needs no runtime: a thread a connection.
+//! OpenAI Responses (with Codex's code mode), Chat Completions and Anthropic Messages, streamed and
+//! whole; `/v1/models`, `count_tokens` and the probes of the real CLIs. It needs no async runtime:
+//! one thread per connection.
 
 mod answer;
 mod anthropic;
@@ -31,47 +32,46 @@ pub use self::request::Dialect;
 use self::request::ModelRequest;
 pub use self::script::{Malformed, Script, StreamPoint, Times, TokenCount, Tool, Turn};
 
-/// A request as it came, and what became of it.
+/// A request and its outcome.
 #[derive(Clone, Debug, Serialize)]
 pub struct Recorded {
     /// Milliseconds since the server was started.
     pub at_ms: u64,
     /// Nanoseconds since the Unix epoch.
     pub at_unix_ns: u64,
-    /// GET, HEAD, POST.
     pub method: String,
     /// The path, without a query.
     pub path: String,
-    /// The headers, names in lower case; the values of secret ones are taken out.
+    /// The headers, names in lower case; secret values are removed.
     pub headers: BTreeMap<String, String>,
-    /// The length of its body.
+    /// The length of the body.
     pub bytes: usize,
-    /// The body, where it was JSON.
+    /// The body, if it is JSON.
     pub body: Value,
-    /// The script that answered, and the number of its answer, from 0; absent for probes and side calls.
+    /// The script that answered; absent for probes and side calls.
     pub script: Option<String>,
-    /// See `script`.
+    /// The number of the script's answer, from 0.
     pub position: Option<u64>,
-    /// `ok`, `status`, `drop`, `end`, `stall`, `sse_error`, `malformed`, `side call`, `probe`, `bad script`, `unexpected`.
+    /// `ok`, `status`, `drop`, `end`, `stall`, `sse_error`, `malformed`, `side call`, `probe`, `bad
+    /// script`, `unexpected`.
     pub outcome: &'static str,
 }
 
-/// What a server is started with.
+/// The options of a server.
 #[derive(Debug, Default)]
 pub struct ModelServerOptions {
     /// The port; 0 for a free one.
     pub port: u16,
     /// The script of requests that name none.
     pub default: Script,
-    /// Scripts by name.
     pub scripts: HashMap<String, Script>,
-    /// A folder of scripts, `NAME.json`, read when they are asked for.
+    /// A folder of scripts, `NAME.json`, which are read on demand.
     pub script_dir: Option<PathBuf>,
-    /// A file that gets a line of JSON for each request.
+    /// A file that gets a JSON line for each request.
     pub record: Option<PathBuf>,
 }
 
-/// A running server. It stops when it is dropped.
+/// A running server, which stops when it is dropped.
 #[derive(Debug)]
 pub struct ModelServer {
     addr: SocketAddr,
@@ -89,7 +89,7 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    /// How many answers a conversation had, by script and conversation.
+    /// The number of answers per script and conversation.
     positions: HashMap<String, u64>,
     recorded: Vec<Recorded>,
     failures: Vec<String>,
@@ -108,7 +108,7 @@ impl Pause {
         *lock(&self.0.0)
     }
 
-    /// Waits; `true` if the server stopped meanwhile.
+    /// Waits; returns `true` if the server stopped.
     fn wait(&self, time: Duration) -> bool {
         let guard = lock(&self.0.0);
         let waited = self.0.1.wait_timeout_while(guard, time, |stopped| !*stopped);
@@ -130,11 +130,11 @@ impl ModelServer {
         })
     }
 
-    /// The same, from JSON.
+    /// Starts a server with a script in JSON.
     ///
     /// # Panics
     ///
-    /// If the script is wrong.
+    /// Panics if the script is invalid.
     #[track_caller]
     pub fn start_json(script: Value) -> io::Result<Self> {
         Self::start(Script::from_value(script).unwrap_or_else(|reason| panic!("{reason}")))
@@ -171,27 +171,26 @@ impl ModelServer {
         })
     }
 
-    /// Where it listens.
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
 
-    /// `http://127.0.0.1:PORT`: what `ANTHROPIC_BASE_URL` wants.
+    /// Returns `http://127.0.0.1:PORT`, for `ANTHROPIC_BASE_URL`.
     pub fn url(&self) -> String {
         format!("http://{}", self.addr)
     }
 
-    /// `http://127.0.0.1:PORT/v1`: what OpenAI's clients and Codex want.
+    /// Returns `http://127.0.0.1:PORT/v1`, for OpenAI's clients and Codex.
     pub fn v1(&self) -> String {
         format!("{}/v1", self.url())
     }
 
-    /// The requests that were answered so far, oldest first, probes included.
+    /// Returns the requests so far, oldest first, including probes.
     pub fn requests(&self) -> Vec<Recorded> {
         lock(&self.shared.state).recorded.clone()
     }
 
-    /// The requests that took a turn of a script.
+    /// Returns the requests that used a turn of a script.
     pub fn turns(&self) -> Vec<Recorded> {
         self.requests()
             .into_iter()
@@ -199,17 +198,17 @@ impl ModelServer {
             .collect()
     }
 
-    /// What went against a turn's `expect`, and scripts that are wrong or cannot be found.
+    /// Returns violations of a turn's `expect`, and invalid or missing scripts.
     pub fn failures(&self) -> Vec<String> {
         lock(&self.shared.state).failures.clone()
     }
 
-    /// Stops: cuts the open connections and waits until all threads ended.
+    /// Stops the server: closes the connections and waits for all threads.
     pub fn stop(mut self) {
         self.shut_down();
     }
 
-    /// Blocks until the server stops: for the program.
+    /// Blocks until the server stops, for the program.
     pub fn join(mut self) {
         if let Some(accepting) = self.accepting.take() {
             let _ = accepting.join();
@@ -218,7 +217,7 @@ impl ModelServer {
 
     fn shut_down(&mut self) {
         self.shared.pause.stop();
-        // Wakes the thread that accepts.
+        // Wakes the accepting thread.
         let _ = TcpStream::connect(self.addr);
         if let Some(accepting) = self.accepting.take() {
             let _ = accepting.join();
@@ -258,7 +257,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
         state.threads.retain(|thread| !thread.is_finished());
         state.threads.push(std::thread::spawn(move || {
             let _ = stream.set_nodelay(true);
-            // A client that goes away is nothing to speak of.
+            // A client that disconnects is not an error.
             let _ = for_thread.serve(&stream);
             lock(&for_thread.state).streams.remove(&id);
             let _ = stream.shutdown(Shutdown::Both);
@@ -319,11 +318,11 @@ impl Shared {
         http::respond(stream, 400, &headers, body.as_bytes(), true)
     }
 
-    /// The script that the newest `SCRIPT` line of the user names, else the default; and its name.
+    /// Returns the script of the newest `SCRIPT` line of the user, or the default, with its name.
     fn choose(&self, request: &ModelRequest<'_>) -> (String, Result<Script, String>) {
         for text in request.user_texts().iter().rev() {
             if let Some(json) = after(text, "SCRIPT_JSON:") {
-                // The object may go over several lines, with more text after it.
+                // The object may span several lines, with more text after it.
                 let mut values = serde_json::Deserializer::from_str(json).into_iter::<Value>();
                 let script = match values.next() {
                     Some(Ok(value)) => Script::from_value(value),
@@ -359,7 +358,8 @@ impl Shared {
         Script::parse(&text).map_err(|e| format!("{}: {e}", path.display()))
     }
 
-    /// Counts the answers of a conversation: of a `KEY` line, else of the client's own conversation, else of its first words.
+    /// Counts the answers of a conversation: by a `KEY` line, else by the client's conversation id,
+    /// else by its first message.
     fn next_position(&self, request: &ModelRequest<'_>, name: &str, script: &Script) -> u64 {
         let texts = request.user_texts();
         let key = texts
@@ -376,7 +376,7 @@ impl Shared {
         let mut state = lock(&self.state);
         let next = state.positions.entry(key).or_insert(0);
         if unnamed && request.is_fresh() && script.turn(*next).is_none() {
-            // Said to its end, and the same words again: a new run of the same test.
+            // The script has ended and the first message is repeated: a new run of the same test.
             *next = 0;
         }
         let position = *next;
@@ -444,7 +444,7 @@ fn unix_nanos() -> u64 {
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// What follows a mark at the start of a line.
+/// Returns the text after a mark at the start of a line.
 fn after<'a>(text: &'a str, mark: &str) -> Option<&'a str> {
     let mut remaining = text;
     loop {
@@ -456,7 +456,7 @@ fn after<'a>(text: &'a str, mark: &str) -> Option<&'a str> {
     }
 }
 
-/// All strings of a body, as their readers see them.
+/// Returns all strings of a body without their escapes.
 fn unescaped(body: &Value) -> String {
     match body {
         Value::String(text) => format!("{text}\n"),
@@ -466,7 +466,7 @@ fn unescaped(body: &Value) -> String {
     }
 }
 
-/// Answers what is no question to a model.
+/// Answers requests that are not for a model.
 fn probe(http: &HttpRequest, body: &Value) -> (u16, Value) {
     let path = http.path.as_str();
     if path.ends_with("/messages/count_tokens") {

@@ -1,4 +1,4 @@
-//! Plays one turn to one client, in its dialect, with the faults that the turn asks for.
+//! Plays one turn to one client in its dialect, with the faults of the turn.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -14,7 +14,7 @@ use super::script::{Malformed, StreamPoint, Turn};
 use super::tools::translate;
 use super::{Pause, anthropic, chat, responses};
 
-/// Plays a turn. Returns what became of it, for the record.
+/// Plays a turn. Returns the outcome for the record.
 pub(crate) fn play(
     stream: &TcpStream,
     request: &ModelRequest<'_>,
@@ -126,7 +126,7 @@ pub(crate) fn play(
     Ok("ok")
 }
 
-/// A plain answer to one of the client's own small questions.
+/// Answers one of the client's own side requests.
 pub(crate) fn side_call(stream: &TcpStream, request: &ModelRequest<'_>) -> io::Result<&'static str> {
     let wants_json = !request.body["output_config"].is_null() || !request.body["output_format"].is_null();
     let text = if wants_json {
@@ -202,7 +202,7 @@ fn events(request: &ModelRequest<'_>, answer: &Answer) -> Vec<SseEvent> {
     }
 }
 
-/// The number of the event before which something happens.
+/// Returns the index of the event before which a fault happens.
 fn index_of_point(events: &[SseEvent], place: StreamPoint) -> usize {
     let middle_of = |part: Part| {
         let of_part: Vec<usize> = (0..events.len()).filter(|&at| events[at].part == part).collect();
@@ -256,7 +256,7 @@ fn send_json(
     respond(stream, status, &headers, body.to_string().as_bytes(), true)
 }
 
-/// The body of an HTTP error: the script's own object, or the dialect's around its message.
+/// Returns the body of an HTTP error: the script's own object, or the dialect's with its message.
 pub(crate) fn error_body(dialect: Dialect, status: u16, error: &Value) -> Value {
     if error["error"].is_object() {
         return error.clone();
@@ -287,21 +287,22 @@ pub(crate) fn error_body(dialect: Dialect, status: u16, error: &Value) -> Value 
 }
 
 impl Pause {
-    /// Sleeps, but no longer than the server lives.
+    /// Sleeps, but no longer than the server runs.
     pub(crate) fn sleep(&self, millis: u64) {
         if millis > 0 {
             self.wait(Duration::from_millis(millis));
         }
     }
 
-    /// Waits until the client or the server goes; `tick` is called about every half second.
+    /// Waits until the client disconnects or the server stops; calls `tick` about every half
+    /// second.
     pub(crate) fn wait_for_disconnect(&self, stream: &TcpStream, mut tick: impl FnMut() -> io::Result<()>) {
         let _ = stream.set_read_timeout(Some(Duration::from_millis(500)));
         let mut byte = [0];
         while !self.is_stopped() {
             match stream.peek(&mut byte) {
                 Ok(0) => return,
-                // A client that says more while it waits; there is no hurry to find out when it goes.
+                // The client sends more while it waits; its disconnect may be noticed later.
                 Ok(_) => {
                     if self.wait(Duration::from_millis(500)) {
                         return;

@@ -1,4 +1,4 @@
-//! What a client asks: its dialect, its conversation, the tools that it offers.
+//! A client's request: its dialect, its conversation, and the tools that it offers.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -7,19 +7,16 @@ use serde_json::Value;
 
 use super::http::HttpRequest;
 
-/// The language a client speaks.
+/// The API of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
-    /// OpenAI Responses.
     Responses,
-    /// OpenAI Chat Completions.
     Chat,
-    /// Anthropic Messages.
     Anthropic,
 }
 
 impl Dialect {
-    /// The dialect of a path.
+    /// Returns the dialect of a path.
     pub(crate) fn of_path(path: &str) -> Option<Self> {
         if path.ends_with("/chat/completions") {
             Some(Self::Chat)
@@ -37,13 +34,13 @@ impl Dialect {
 #[derive(Clone, Debug)]
 pub(crate) struct OfferedTool {
     pub(crate) name: String,
-    /// Takes free text, no JSON.
+    /// Whether it takes free text instead of JSON.
     pub(crate) freeform: bool,
     /// The properties of its schema.
     pub(crate) properties: BTreeMap<String, Value>,
 }
 
-/// A request for an answer.
+/// A request for an answer of the model.
 pub(crate) struct ModelRequest<'a> {
     pub(crate) dialect: Dialect,
     pub(crate) http: &'a HttpRequest,
@@ -81,13 +78,14 @@ impl<'a> ModelRequest<'a> {
         self.body["model"].as_str().unwrap_or("unknown")
     }
 
-    /// Whether it is one of Claude Code's own small questions (a title, a topic), which no script speaks of.
+    /// Returns whether it is one of Claude Code's own side requests (a title, a topic), which no
+    /// script covers.
     pub(crate) fn is_side_call(&self) -> bool {
         let agent = self.http.headers.get("user-agent").map_or("", String::as_str);
         self.dialect == Dialect::Anthropic && agent.starts_with("claude-cli") && self.offered.is_empty()
     }
 
-    /// The texts that the user wrote, oldest first; no tool results.
+    /// Returns the texts of the user, oldest first, without tool results.
     pub(crate) fn user_texts(&self) -> Vec<String> {
         if let Some(text) = self.body["input"].as_str() {
             return vec![text.to_owned()];
@@ -118,7 +116,7 @@ impl<'a> ModelRequest<'a> {
         texts
     }
 
-    /// Whether the model has not said anything yet.
+    /// Returns whether the model has not answered yet.
     pub(crate) fn is_fresh(&self) -> bool {
         let list = if self.dialect == Dialect::Responses {
             &self.body["input"]
@@ -132,7 +130,7 @@ impl<'a> ModelRequest<'a> {
         })
     }
 
-    /// The client's own name of the conversation.
+    /// Returns the client's own conversation id.
     pub(crate) fn conversation(&self) -> Option<String> {
         let headers = [
             "x-claude-code-session-id",
@@ -148,7 +146,7 @@ impl<'a> ModelRequest<'a> {
             .or_else(|| self.body["metadata"]["user_id"].as_str().map(str::to_owned))
     }
 
-    /// A number for the conversation of a client that gives it no name.
+    /// Returns a hash that identifies the conversation of a client without ids.
     pub(crate) fn fingerprint(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         self.user_texts().first().hash(&mut hasher);
@@ -159,7 +157,7 @@ impl<'a> ModelRequest<'a> {
 fn tools_of(list: &Value) -> Vec<OfferedTool> {
     let mut offered = Vec::new();
     for tool in list.as_array().into_iter().flatten() {
-        // Chat Completions nests it.
+        // Chat Completions nests the function.
         let tool = if tool["function"].is_object() {
             &tool["function"]
         } else {

@@ -58,7 +58,7 @@ fn items(answer: &Answer) -> Vec<Value> {
     items
 }
 
-/// The whole response object.
+/// Returns the whole response object.
 pub(crate) fn whole(answer: &Answer) -> Value {
     let mut response = json!({"id": format!("resp_{}", answer.id), "object": "response", "created_at": 1_700_000_000,
         "status": "completed", "model": answer.model, "output": items(answer), "usage": usage(answer)});
@@ -77,7 +77,7 @@ pub(crate) fn whole(answer: &Answer) -> Value {
     response
 }
 
-/// The events of a stream.
+/// Returns the events of a stream.
 pub(crate) fn events(answer: &Answer) -> Vec<SseEvent> {
     let response = whole(answer);
     let mut started = response.clone();
@@ -186,7 +186,7 @@ pub(crate) fn events(answer: &Answer) -> Vec<SseEvent> {
     events
 }
 
-/// The event of an error in mid-stream.
+/// Returns the event of an error in mid-stream.
 pub(crate) fn error_event(code: &str, message: &str) -> SseEvent {
     let error = json!({"code": code, "message": message});
     let response = json!({"id": "resp_failed", "object": "response", "status": "failed", "error": error});

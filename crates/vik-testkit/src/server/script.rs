@@ -1,15 +1,16 @@
-//! What the model says, turn by turn.
+//! The script of a model, turn by turn.
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use serde_json::Value;
 
-/// A script: the turns of a model in one conversation. In JSON an array of turns, or an object with `turns`.
+/// A script: the turns of a model in one conversation. In JSON an array of turns, or an object with
+/// `turns`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(from = "ScriptForm")]
 pub struct Script {
-    /// The turns. After the last one the model only says `Done.`.
+    /// The turns. After the last one the model only answers `Done.`.
     pub turns: Vec<Turn>,
 }
 
@@ -40,28 +41,26 @@ impl From<ScriptForm> for Script {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Turn {
-    /// What the model says.
+    /// The text of the answer.
     pub text: String,
-    /// What it thinks before that; with a signature, or as a reasoning summary.
+    /// The thinking before the text; with a signature, or as a reasoning summary.
     #[serde(alias = "reasoning")]
     pub thinking: String,
-    /// The tools it calls, in one answer.
+    /// The tool calls of the answer.
     pub tools: Vec<Tool>,
-    /// Short for one tool that runs a shell command.
+    /// Shorthand for one tool that runs a shell command.
     pub run: Option<String>,
-    /// Tokens that are reported.
     pub usage: TokenCount,
-    /// Reports none.
     pub no_usage: bool,
-    /// How often this turn is given.
+    /// How often this turn is played.
     pub times: Times,
     /// Milliseconds before the first byte of the answer.
     pub delay_ms: u64,
     /// Milliseconds between the pieces of the answer.
     pub chunk_ms: u64,
-    /// How many characters a piece of text has.
+    /// The number of characters in a piece of text.
     pub chunk_chars: Option<usize>,
-    /// Sends the bytes of the stream in pieces of this size, wherever that cuts them.
+    /// The size of the writes of the stream in bytes, regardless of its events.
     pub wire_bytes: Option<usize>,
     /// An HTTP status in place of an answer.
     pub status: Option<u16>,
@@ -71,27 +70,27 @@ pub struct Turn {
     pub retry_after: Option<f64>,
     /// More headers of the answer.
     pub headers: BTreeMap<String, String>,
-    /// Cuts the connection.
     pub drop: Option<StreamPoint>,
-    /// Cuts the connection after so many bytes of the stream.
+    /// Closes the connection after this many bytes of the stream.
     pub drop_bytes: Option<usize>,
-    /// Ends the stream in good order, though the answer is not whole.
+    /// Ends the stream properly before the answer is complete.
     pub end: Option<StreamPoint>,
-    /// Says nothing more, with the connection open.
+    /// Sends nothing more and keeps the connection open.
     pub stall: Option<StreamPoint>,
     /// Pings while it stalls (Anthropic's `ping` events, else comments).
     pub ping: bool,
     /// An error event in the stream, in place of the end: a code or a whole error object.
     pub sse_error: Value,
-    /// Something that is no answer.
     pub malformed: Option<Malformed>,
-    /// The stop reason, in the words of the dialect, in place of the fitting one. `max_tokens` fits all.
+    /// The stop reason in the terms of the dialect, instead of the default. `max_tokens` works for
+    /// all.
     pub stop: Option<String>,
-    /// What must be in the request, else it is answered with 400 and counted in `failures`.
+    /// Text that the request must contain. Otherwise the response is 400, and it counts in
+    /// `failures`.
     pub expect: Option<String>,
 }
 
-/// How often a turn is given.
+/// How often a turn is played.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "TimesForm")]
 pub struct Times(pub u64);
@@ -121,17 +120,15 @@ impl Default for Times {
     }
 }
 
-/// Tokens of one answer. The input is all of it, cached parts included.
+/// The tokens of one answer. The input includes cached parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TokenCount {
-    /// All input tokens.
     pub input: u64,
     /// The part of the input read from the cache.
     pub cached: u64,
     /// The part of the input written to the cache.
     pub cache_write: u64,
-    /// All output tokens.
     pub output: u64,
     /// The part of the output that was reasoning.
     pub reasoning: u64,
@@ -149,7 +146,7 @@ impl Default for TokenCount {
     }
 }
 
-/// Where in an answer something happens.
+/// A point of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StreamPoint {
@@ -157,22 +154,20 @@ pub enum StreamPoint {
     Headers,
     /// After the first event.
     Start,
-    /// In the middle of the text, or of the events where there is none.
+    /// In the middle of the text, or of the events if there is none.
     #[serde(alias = "text")]
     Mid,
     /// In the middle of a tool's arguments.
     Tool,
-    /// When all is said but the end.
+    /// Before the final events.
     BeforeDone,
 }
 
-/// Something that is no answer, with status 200.
+/// An invalid response with status 200.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Malformed {
-    /// A web page.
     Html,
-    /// Nothing.
     Empty,
     /// Events whose data is not JSON.
     Sse,
@@ -180,7 +175,7 @@ pub enum Malformed {
     Args,
 }
 
-/// A tool call in neutral words; the server turns it into what the client offers.
+/// A tool call independent of the client; the server maps it to a tool that the client offers.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Tool {
@@ -188,45 +183,38 @@ pub enum Tool {
     Run(String),
     /// Writes a whole file.
     Write {
-        /// Its path.
         path: String,
-        /// All that is in it.
         content: String,
     },
     /// Replaces a text in a file.
     Edit {
-        /// Its path.
         path: String,
-        /// What is there, whole lines.
+        /// The present text, in whole lines.
         old: String,
-        /// What shall be there.
         new: String,
     },
-    /// Reads a file.
     Read(String),
     /// Calls a tool by its own name; in code mode `input` may be the JavaScript.
     Call {
-        /// Its name.
         name: String,
         /// Its namespace, for Codex's MCP tools.
         #[serde(default)]
         namespace: Option<String>,
-        /// Its arguments.
         #[serde(default)]
         input: Value,
     },
 }
 
 impl Script {
-    /// A script from JSON text.
+    /// Parses a script from JSON text.
     pub fn parse(json: &str) -> Result<Self, String> {
         let script: Value = serde_json::from_str(json).map_err(|e| format!("the script is not JSON: {e}"))?;
         Self::from_value(script)
     }
 
-    /// A script from a JSON value.
+    /// Parses a script from a JSON value.
     pub fn from_value(script: Value) -> Result<Self, String> {
-        // An untagged enum would only say that nothing fits.
+        // An untagged enum would only report that no variant matches.
         let turns = match script {
             Value::Array(turns) => turns,
             Value::Object(mut object) if object.len() == 1 && object.contains_key("turns") => {
@@ -245,7 +233,7 @@ impl Script {
         })
     }
 
-    /// The turn for the request number `position`, counted from 0.
+    /// Returns the turn for the request number `position`, counted from 0.
     pub(crate) fn turn(&self, position: u64) -> Option<&Turn> {
         let mut left = position;
         self.turns.iter().find(|turn| {
@@ -257,7 +245,7 @@ impl Script {
 }
 
 impl Turn {
-    /// A turn that only says something.
+    /// Creates a turn with only a text.
     pub fn text(text: impl Into<String>) -> Self {
         Self {
             text: text.into(),
@@ -265,7 +253,7 @@ impl Turn {
         }
     }
 
-    /// All tool calls, the short form included.
+    /// Returns all tool calls, including the shorthand.
     pub(crate) fn calls(&self) -> Vec<Tool> {
         self.run
             .iter()

@@ -1,11 +1,11 @@
-//! Turns neutral tool calls into those that the client offers.
+//! Maps tool calls of a script to the tools that the client offers.
 
 use serde_json::{Map, Value, json};
 
 use super::request::{ModelRequest, OfferedTool};
 use super::script::Tool;
 
-/// A tool call as the client understands it.
+/// A tool call in the form of the client.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Call {
     pub(crate) name: String,
@@ -13,7 +13,6 @@ pub(crate) struct Call {
     pub(crate) input: Input,
 }
 
-/// Its arguments.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Input {
     Json(Value),
@@ -41,7 +40,7 @@ const CONTENT_KEYS: &[&str] = &["content", "contents", "file_text", "text"];
 const OLD_KEYS: &[&str] = &["old_string", "old_text", "old_str", "oldString", "old"];
 const NEW_KEYS: &[&str] = &["new_string", "new_text", "new_str", "newString", "new"];
 
-/// The call, or why the client cannot make it.
+/// Returns the call, or why the client cannot make it.
 pub(crate) fn translate(tool: &Tool, request: &ModelRequest<'_>) -> Result<Call, String> {
     if request.code_mode {
         return Ok(javascript(tool));
@@ -127,7 +126,7 @@ pub(crate) fn translate(tool: &Tool, request: &ModelRequest<'_>) -> Result<Call,
     }
 }
 
-/// A call with the names of arguments that this tool's schema has, else the first of each.
+/// Creates a call with the argument names of this tool's schema, or the first of each list.
 fn call(tool: &OfferedTool, arguments: Vec<(&[&str], Value)>) -> Call {
     let mut input = Map::new();
     for (keys, value) in arguments {
@@ -162,7 +161,7 @@ fn patch(text: &str) -> Call {
     }
 }
 
-/// The JavaScript of Codex's code mode.
+/// Creates a call with JavaScript for Codex's code mode.
 fn javascript(tool: &Tool) -> Call {
     let code = match tool {
         Tool::Run(command) => command_code(command),

@@ -1,5 +1,5 @@
-//! Runs an agent as the daemon does, only without a daemon: command line and environment from its adapter, the prompt on
-//! stdin, its lines mapped at the end.
+//! Runs an agent as the daemon does, but without a daemon: command line and environment from its
+//! adapter, the prompt on stdin, its lines mapped at the end.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -10,11 +10,9 @@ use serde_json::Value;
 use vik_agents::{Conclusion, Exit, LaunchContext};
 use vik_core::workflow::{AgentProfile, ArgsStyle, Home, OutputFormat, Permission, Runtime};
 use vik_testkit::TestEnv;
-
-/// An attempt that ended.
 pub(crate) struct AgentRun {
     pub(crate) conclusion: Conclusion,
-    /// Vik's events, as they stand in a session log.
+    /// The events, as in a session log.
     pub(crate) events: Vec<Value>,
 }
 
@@ -44,7 +42,7 @@ pub(crate) fn profile(runtime: Runtime) -> AgentProfile {
     }
 }
 
-/// Starts an agent in the test's work folder, with its prompt given and stdin closed.
+/// Starts an agent in the test's work folder, writes the prompt and closes stdin.
 pub(crate) fn start(env: &TestEnv, profile: &AgentProfile, prompt: &str) -> Child {
     let mut environment: BTreeMap<String, String> = env.environment().into_iter().collect();
     environment.insert("OPENAI_API_KEY".to_owned(), "sk-scripted".to_owned());
@@ -76,12 +74,12 @@ pub(crate) fn start(env: &TestEnv, profile: &AgentProfile, prompt: &str) -> Chil
 }
 
 impl AgentRun {
-    /// Runs an agent to its end.
+    /// Runs an agent until it exits.
     pub(crate) fn run(env: &TestEnv, profile: &AgentProfile, prompt: &str) -> Self {
         Self::wait(start(env, profile, prompt), profile)
     }
 
-    /// Waits for an agent's end.
+    /// Waits until an agent exits.
     pub(crate) fn wait(child: Child, profile: &AgentProfile) -> Self {
         let output = child.wait_with_output().unwrap();
         let mut adapter = vik_agents::adapter(profile, None);

@@ -1,4 +1,4 @@
-//! Files outside: plainly, through links, and in races.
+//! Files outside: directly, through links, and in races.
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::{OpenOptionsExt, symlink};
@@ -68,7 +68,7 @@ pub(crate) fn try_out(plan: &Plan) {
     report_all("remove what is Vik's", &of_vik, |path| fs::remove_file(path));
 }
 
-/// What the daemon keeps, as the test has found it.
+/// Returns the paths of the daemon, as the test found them.
 pub(crate) fn paths_of_vik(plan: &Plan) -> Vec<PathBuf> {
     let list = fs::read_to_string(plan.beside.join("vik")).unwrap_or_default();
     list.lines().map(PathBuf::from).collect()
@@ -110,7 +110,7 @@ pub(crate) fn links(plan: &Plan) {
         fs::rename("own", plan.outside.join("moved")).map_err(text),
     );
     report("put a link in place of the workspace", swap(plan).map_err(text));
-    // Somebody exchanges a folder for a link while it is written through.
+    // A folder is exchanged for a link while it is written through.
     let race = std::thread::spawn(|| {
         for _ in 0..2000 {
             let _ = fs::create_dir("race");
@@ -123,7 +123,7 @@ pub(crate) fn links(plan: &Plan) {
         let _ = fs::write("race/raced", "x");
     }
     report("race a link", was_created(&plan.outside.join("raced")));
-    // The same with a name that is now a file of its own, now one from outside.
+    // The same with a name that alternates between its own file and one from outside.
     let target = there.clone();
     let race = std::thread::spawn(move || {
         for _ in 0..2000 {

@@ -1,4 +1,5 @@
-//! Settings and hooks of git that run programs: whoever runs git in this workspace later, outside, is to spring them.
+//! Git settings and hooks that run programs: traps for any git that runs in this workspace later,
+//! outside of the sandbox.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -30,7 +31,8 @@ const HOOKS: &[&str] = &[
     "fsmonitor-watchman",
 ];
 
-/// Not told as a try: who works in a repository may set this. What it must not do is spring.
+/// Sets the traps. This is not reported as an attempt, because it is allowed; no trap may run
+/// outside.
 pub(crate) fn set_traps(plan: &Plan) {
     let spring = format!("touch {}; cat", plan.outside.join("sprung-by-git").display());
     let git = |args: &[&str]| {
@@ -44,7 +46,7 @@ pub(crate) fn set_traps(plan: &Plan) {
             .status();
         done.is_ok_and(|status| status.success())
     };
-    // A repository with a commit, so that there is something to ask it for.
+    // A repository with a commit, so that git has something to do.
     let mut set = git(&["init", "-q"]);
     set &=
         fs::write("tracked", "one\n").is_ok() && git(&["add", "tracked"]) && git(&["commit", "-qm", "one"]);
@@ -63,7 +65,7 @@ pub(crate) fn set_traps(plan: &Plan) {
     }
     set &= fs::create_dir_all(".git/info").is_ok();
     set &= fs::write(".git/info/attributes", "* filter=trap diff=trap\n").is_ok();
-    // Content that git has to read again.
+    // Content that git must read again.
     set &= fs::write("tracked", "two\n").is_ok();
     println!("note: traps for git are {}set", if set { "" } else { "not " });
 }

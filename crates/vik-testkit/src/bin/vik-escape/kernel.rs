@@ -7,7 +7,7 @@ use std::process::Command;
 
 use crate::{Plan, report, text};
 
-/// Who owns a pipe gets a signal when something comes, of the kind that the pipe was told.
+/// The owner of a pipe gets a signal on input, of the kind that was set on the pipe.
 const BY_A_PIPE: &str = r#"perl -MFcntl -e '
     pipe(my $read, my $write);
     fcntl($read, F_SETOWN, $ENV{VICTIM} + 0) or die "F_SETOWN: $!\n";
@@ -17,7 +17,7 @@ const BY_A_PIPE: &str = r#"perl -MFcntl -e '
     open(my $stat, "<", "/proc/$ENV{VICTIM}/stat") or exit 0;
     die "it is alive\n" unless <$stat> =~ /\) [ZX] /;'"#;
 
-/// Memory of System V stays when all processes that used it have ended. What is made is removed again.
+/// System V shared memory stays after all its processes have ended. It is removed again.
 const MEMORY_THAT_STAYS: &str =
     r#"perl -e 'defined(my $id = shmget(0, 1 << 20, 01600)) or die "$!\n"; shmctl($id, 0, 0)'"#;
 const QUEUE_THAT_STAYS: &str =
@@ -68,7 +68,7 @@ pub(crate) fn try_out(plan: &Plan) {
     }
     let memory = File::options().read(true).open("/dev/mem");
     report("memory of the machine", memory.map(drop).map_err(text));
-    // What is kept on it can be read there without asking for a file.
+    // Files could be read from the disk without opening them.
     let disk = disk().ok_or_else(|| "this machine has none".to_owned());
     report(
         "read a disk",
@@ -89,7 +89,7 @@ pub(crate) fn try_out(plan: &Plan) {
     let _ = fs::set_permissions("own", fs::Permissions::from_mode(0o600));
 }
 
-/// The first disk of this machine.
+/// Returns the first disk of this machine.
 fn disk() -> Option<PathBuf> {
     let partitions = fs::read_to_string("/proc/partitions").ok()?;
     let names = partitions

@@ -1,7 +1,8 @@
-//! A hostile agent: it tries to get out of its sandbox in every way that is known here, and says of each whether it came
-//! through. What it tries to reach stands in the JSON file that `ESCAPE_PLAN` names.
+//! A hostile agent: it tries every known way out of its sandbox and reports each result. The JSON
+//! file in `ESCAPE_PLAN` names its targets.
 //!
-//! Each line of its output is `escaped NAME`, `stopped NAME: WHY`, or `note …`. It exits with 0 whatever came of it.
+//! Each line of its output is `escaped NAME`, `stopped NAME: WHY`, or `note …`. It always exits
+//! with 0.
 
 #![allow(
     clippy::expect_used,
@@ -24,55 +25,49 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
-
-/// What there is to reach.
 #[derive(Deserialize)]
 struct Plan {
     /// A folder outside of the workspace, with a file `there`.
     outside: PathBuf,
-    /// Files that are not to be read.
+    /// Files that must not be readable.
     secrets: Vec<PathBuf>,
-    /// Files and folders that are not to be written, though they are this user's.
+    /// Files and folders that must not be writable, though they belong to this user.
     guarded: Vec<PathBuf>,
-    /// Sockets of the machine that somebody listens on.
+    /// Sockets of the machine with a listener.
     sockets: Vec<PathBuf>,
-    /// One that somebody reads datagrams from.
+    /// A datagram socket with a reader.
     datagrams: PathBuf,
-    /// The program of its daemon.
+    /// The program of the daemon.
     vik: PathBuf,
-    /// A folder with what is only known when it runs: in `victim` the id of a process of this user that is not of this
-    /// tree, in `neighbour` that of an agent of another issue; in `vik` the files, pipes and sockets of the daemon, one a
-    /// line.
+    /// A folder with values that are known only at run time: `victim` has the id of a process of
+    /// this user outside of this tree, `neighbour` that of an agent of another issue; `vik` lists
+    /// the files, pipes and sockets of the daemon, one per line.
     beside: PathBuf,
-    /// What of the network is allowed.
     network: Allowed,
 }
 
-/// What of the network is allowed. All that is tried is on the loopback.
+/// The allowed network. All attempts use the loopback.
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Allowed {
-    /// All of it.
     On,
-    /// Nothing.
     Off(Services),
-    /// Listed hosts.
     Hosts {
-        /// A port of 127.0.0.1 that is listed.
+        /// A listed port of 127.0.0.1.
         open: u16,
-        /// A port that is listed by a name that leads to 127.0.0.1, `127.1`.
+        /// A port that is listed by the name `127.1`, which resolves to 127.0.0.1.
         named: u16,
-        /// What is not listed.
+        /// Services that are not listed.
         services: Services,
     },
 }
 
-/// What listens on the loopback.
+/// The services on the loopback.
 #[derive(Deserialize)]
 struct Services {
-    /// A port of 127.0.0.1 at which a web server answers `shut`.
+    /// A port of 127.0.0.1 with a web server that answers `shut`.
     tcp: u16,
-    /// Where each datagram is answered.
+    /// An address at which each datagram is answered.
     udp: SocketAddr,
 }
 
@@ -97,7 +92,7 @@ fn main() {
 }
 
 impl Plan {
-    /// The process whose id stands in a file beside.
+    /// Returns the process id from a file in `beside`.
     fn process(&self, name: &str) -> Option<i32> {
         fs::read_to_string(self.beside.join(name))
             .ok()?
@@ -114,7 +109,7 @@ fn report(name: &str, tried: Attempt) {
     }
 }
 
-/// Tells of the same try at many places at once: each that came through is noted.
+/// Reports the same attempt on several targets as one. Prints a note for each success.
 fn report_all<'a>(
     name: &str,
     places: impl IntoIterator<Item = &'a PathBuf>,

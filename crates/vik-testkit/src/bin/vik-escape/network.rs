@@ -14,7 +14,7 @@ use crate::{Allowed, Attempt, Plan, Services, files, proxy, report, report_all, 
 
 const WAIT: Duration = Duration::from_secs(2);
 
-/// A question for the address of `a.invalid`.
+/// A DNS query for the address of `a.invalid`.
 const QUESTION: &[u8] =
     b"\x13\x37\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x01a\x07invalid\x00\x00\x01\x00\x01";
 
@@ -87,7 +87,7 @@ pub(crate) fn try_out(plan: &Plan) {
     }
 }
 
-/// Connects one end of a pair again, to a socket of the machine.
+/// Connects one end of a socket pair to a socket of the machine.
 fn send_over_pair(to: &Path, kind: SockType, flags: SockFlag) -> Attempt {
     let (end, _other) = socketpair(AddressFamily::Unix, kind, None, flags).map_err(text)?;
     let to = UnixAddr::new(to).map_err(text)?;
@@ -97,7 +97,7 @@ fn send_over_pair(to: &Path, kind: SockType, flags: SockFlag) -> Attempt {
         .map_err(text)
 }
 
-/// What no list names.
+/// Tries to reach services that are not listed.
 fn reach(services: &Services) {
     let to = SocketAddr::from(([127, 0, 0, 1], services.tcp));
     let tcp = TcpStream::connect_timeout(&to, WAIT).map(drop);
@@ -116,7 +116,7 @@ fn reach(services: &Services) {
     }
 }
 
-/// Those that this machine asks.
+/// Returns the resolvers of this machine.
 fn resolvers() -> impl Iterator<Item = IpAddr> {
     let text = std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
     let lines: Vec<String> = text.lines().map(str::to_owned).collect();
@@ -126,7 +126,7 @@ fn resolvers() -> impl Iterator<Item = IpAddr> {
     })
 }
 
-/// Whether a datagram is answered: that it can be sent says nothing.
+/// Tries to get an answer to a datagram: that it can be sent proves nothing.
 fn exchange(to: SocketAddr, payload: &[u8]) -> Attempt {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map_err(text)?;
     socket.set_read_timeout(Some(WAIT / 4)).map_err(text)?;

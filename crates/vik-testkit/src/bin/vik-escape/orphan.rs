@@ -1,5 +1,5 @@
-//! A process that is left behind, to act when nobody looks any more: after the end of the agent, before `after_run`, before
-//! the workspace is removed.
+//! A process that stays behind, to act later: after the end of the agent, before `after_run`,
+//! before the workspace is removed.
 
 use std::fs;
 use std::path::Path;
@@ -10,12 +10,13 @@ use vik_testkit::wait_for;
 
 use crate::{Plan, files, report};
 
-/// The argument by which this program is the one that is left behind.
+/// The argument that makes this program the process that stays behind.
 pub(crate) const STAY: &str = "stay";
-/// Where its id stands, in the workspace.
+/// The file with its id, in the workspace.
 const PID: &str = "left-behind";
 
-/// Leaves it: no child of this process, in a session of its own, without an environment that tells whose it is.
+/// Starts it: not as a child of this process, in a session of its own, without an environment that
+/// identifies it.
 pub(crate) fn leave() {
     let (Ok(own), Some(plan)) = (std::env::current_exe(), std::env::var_os("ESCAPE_PLAN")) else {
         return;

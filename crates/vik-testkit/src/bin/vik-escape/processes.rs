@@ -1,4 +1,4 @@
-//! Processes of others: signals, `/proc`, debugging.
+//! Other processes: signals, `/proc`, debugging.
 
 use std::fs::{self, File, OpenOptions};
 use std::path::PathBuf;
@@ -84,7 +84,7 @@ fn proc(victim: i32) {
     ] {
         report(&format!("write {target}"), writable(target.into()));
     }
-    // What it was given to print on may be a file of Vik's.
+    // The output of this process may be a file of Vik's.
     let record = fs::read_link("/proc/self/fd/1").unwrap_or_default();
     if record.to_string_lossy().ends_with(".raw.jsonl") {
         let read = fs::read("/proc/self/fd/1").map(drop);
@@ -99,7 +99,7 @@ fn try_on(name: &str, pid: Option<i32>, attempt: impl FnOnce(Pid) -> Attempt) {
     report(name, pid.map(Pid::from_raw).and_then(attempt));
 }
 
-/// The shim above this process: only what is below it is its own.
+/// Returns the shim above this process, which may access only its own descendants.
 fn shim() -> Option<i32> {
     let mut pid = getppid().as_raw();
     while pid > 1 {
@@ -114,7 +114,7 @@ fn shim() -> Option<i32> {
 
 fn parent(pid: i32) -> Option<i32> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name before it may hold anything.
+    // The name before it may contain anything.
     let (_, fields) = stat.rsplit_once(") ")?;
     fields.split(' ').nth(1)?.parse().ok()
 }

@@ -1,4 +1,4 @@
-//! Ways around a list of hosts, by the proxy that leads to them.
+//! Ways around a list of hosts, through the proxy of the list.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use crate::{Attempt, report, text};
 
-/// Where the sandbox has it.
+/// The address of the proxy in the sandbox.
 const PROXY: (&str, u16) = ("127.0.0.1", 3128);
 
-/// `open` is listed, `named` by a name that leads to this machine, `shut` not. Each answers every request with its name
-/// here.
+/// `open` is listed, `named` is listed by a name that resolves to this machine, `shut` is not
+/// listed. Each answers every request with its name here.
 pub(crate) fn try_out(open: u16, named: u16, shut: u16) {
     let ok = ask(&format!("GET http://127.0.0.1:{open}/ HTTP/1.1\r\n\r\n"));
-    // Else nothing of the following would say anything.
+    // Otherwise the following attempts would prove nothing.
     println!(
         "note: the proxy leads to the listed host: {}",
         ok.contains("open")
@@ -118,7 +118,7 @@ pub(crate) fn try_out(open: u16, named: u16, shut: u16) {
     }
 }
 
-/// Whether an answer comes from where nobody may go.
+/// Returns whether the response comes from a host that is not allowed.
 fn reached(request: &str) -> Attempt {
     let answer = ask(request);
     if ["\r\n\r\nshut", "\r\n\r\nnamed"]

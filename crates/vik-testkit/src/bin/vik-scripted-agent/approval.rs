@@ -1,5 +1,5 @@
-//! Claude Code's in-band protocol, as far as a supervisor that is asked before each call needs it: the hook is taken, the
-//! prompt comes as a line, and each `ask` waits for its answer.
+//! Claude Code's in-band approval protocol, as far as a supervisor needs it: the hook is
+//! registered, the prompt is a line, and each `ask` waits for its answer.
 
 use std::io::BufRead;
 
@@ -7,19 +7,17 @@ use serde_json::{Value, json};
 
 use crate::util::{Stop, out};
 
-/// What was answered.
 pub(crate) struct Answer {
     pub(crate) allowed: bool,
-    /// The line, as it came.
     pub(crate) line: String,
 }
 
-/// Whether the arguments ask for the protocol.
+/// Returns whether the arguments ask for the protocol.
 pub(crate) fn is_wanted(argv: &[String]) -> bool {
     crate::value_after(argv, "--input-format") == Some("stream-json")
 }
 
-/// Takes the hook, and gives the prompt.
+/// Accepts the hook and returns the prompt.
 pub(crate) fn prompt() -> Option<Vec<u8>> {
     let init: Value = serde_json::from_str(&read().ok()?).ok()?;
     let response = json!({"type": "control_response", "response": {
@@ -29,7 +27,7 @@ pub(crate) fn prompt() -> Option<Vec<u8>> {
     Some(user["message"]["content"].as_str()?.as_bytes().to_vec())
 }
 
-/// Asks before a call of this tool, and waits for the answer.
+/// Asks for approval of a call of this tool and waits for the answer.
 pub(crate) fn ask(id: &str, tool: &str, input: &Value) -> Result<Answer, Stop> {
     let request = json!({"type": "control_request", "request_id": format!("ask-{id}"), "request": {
         "subtype": "hook_callback", "callback_id": "vik-hook", "tool_use_id": id, "input": {

@@ -1,7 +1,8 @@
-//! Children of the scripted agent, with each way of getting away from a supervisor.
+//! Children of the scripted agent, with each way of escaping from a supervisor.
 //!
-//! A child is this program again. It says over its stdin, which is a socket, that it is where it shall be (in its own
-//! session, its pid written); only then the parent goes on. So a test that sees the parent's next step knows the child.
+//! A child is this program again. It reports over its stdin, which is a socket, that it is ready
+//! (in its own session, its pid written); only then the parent continues. So a test that sees the
+//! parent's next step can rely on the child.
 
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
@@ -14,7 +15,7 @@ use crate::steps;
 /// Marks the command line of a child: `FLAG OPTIONS PROGRAM STEPS`.
 pub(crate) const FLAG: &str = "--vik-scripted-child";
 
-/// How a child is started, as `setsid,clearenv,pid=FILE`.
+/// The options of a child, as `setsid,clearenv,pid=FILE`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Options {
     setsid: bool,
@@ -80,7 +81,8 @@ impl Options {
     }
 }
 
-/// Starts a child and waits until it is ready. A `double` one is then no child of ours any more.
+/// Starts a child and waits until it is ready. With `double` it is then no longer a child of this
+/// process.
 pub(crate) fn spawn(options: &Options, program: &str, script: &str) -> Result<(), String> {
     let (mut ours, theirs) = UnixStream::pair().map_err(|e| e.to_string())?;
     let mut command = options.command(program, script).map_err(|e| e.to_string())?;
@@ -98,7 +100,7 @@ pub(crate) fn spawn(options: &Options, program: &str, script: &str) -> Result<()
     Ok(())
 }
 
-/// The life of a child.
+/// The main function of a child.
 pub(crate) fn main(argv: &[String]) -> ExitCode {
     let [_, _, options, program, script, ..] = argv else {
         return steps::fail(crate::exit::BAD_SCRIPT, "a child without a script");
@@ -110,7 +112,7 @@ pub(crate) fn main(argv: &[String]) -> ExitCode {
     }
 }
 
-/// Takes the place that the options name. `false`: a child of this process took it.
+/// Applies the options. Returns `false` if a child of this process continues instead.
 fn enter(options: &str, program: &str, script: &str) -> Result<bool, String> {
     let mut options = Options::parse(options)?;
     if options.setsid || options.double {
@@ -119,7 +121,7 @@ fn enter(options: &str, program: &str, script: &str) -> Result<bool, String> {
     if options.double {
         options.double = false;
         options.setsid = false;
-        // It inherits our stdin, and with it the duty to say that it is ready.
+        // It inherits stdin, and with it the task of reporting readiness.
         options
             .command(program, script)
             .and_then(|mut command| command.stdin(Stdio::inherit()).spawn())
@@ -139,7 +141,7 @@ fn enter(options: &str, program: &str, script: &str) -> Result<bool, String> {
     Ok(true)
 }
 
-/// Writes our process id so that whoever sees the file sees all of it.
+/// Writes the own process id atomically.
 pub(crate) fn write_pid(path: &Path) -> Result<(), String> {
     let pid = std::process::id();
     let mut name = path.as_os_str().to_owned();

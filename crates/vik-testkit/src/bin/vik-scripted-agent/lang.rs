@@ -1,18 +1,18 @@
-//! The script language: how a script is cut into steps and a step into words.
+//! The script language: splitting a script into steps and a step into arguments.
 
 /// One step of a script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Step {
-    /// The first word.
     pub(crate) name: String,
-    /// Everything after it, trimmed, quotes still in place.
+    /// Everything after the name, trimmed, with its quotes.
     pub(crate) args_text: String,
 }
 
-/// Cuts a script into steps at newlines and `;`, except inside quotes or after a backslash.
+/// Splits a script into steps at newlines and `;`, except in quotes or after a backslash.
 ///
-/// A double quote opens a string anywhere; a single quote only at the start of a word, so that an apostrophe in plain
-/// text does not. `#` at the start of a step makes it a comment that ends with the line.
+/// A double quote opens a string anywhere; a single quote only at the start of a token, so that an
+/// apostrophe in plain text does not. `#` at the start of a step makes it a comment that ends with
+/// the line.
 pub(crate) fn parse(script: &str) -> Result<Vec<Step>, String> {
     let mut steps = Vec::new();
     let mut current = String::new();
@@ -33,7 +33,7 @@ pub(crate) fn parse(script: &str) -> Result<Vec<Step>, String> {
                 continue;
             }
             (_, '\\') => match (quote, chars.next()) {
-                // The only escape that is undone here; the others belong to the words.
+                // The only escape that is resolved here; the others belong to the arguments.
                 (None, Some(';')) => current.push(';'),
                 (_, Some(next)) => {
                     current.push('\\');
@@ -81,7 +81,8 @@ fn push(steps: &mut Vec<Step>, text: &str) {
 }
 
 impl Step {
-    /// The arguments as words. `"…"` knows `\n \t \" \\`, `'…'` knows only `\'`.
+    /// Returns the arguments. `"…"` supports `
+    ///  \t \" \\`, `'…'` only `\'`.
     pub(crate) fn args(&self) -> Vec<String> {
         let mut args = Vec::new();
         let mut remaining = self.args_text.as_str();
@@ -92,12 +93,13 @@ impl Step {
         args
     }
 
-    /// The arguments as one text: without its quotes where it is one quoted string, else as it stands.
+    /// Returns the arguments as one text: without quotes if it is one quoted string, otherwise
+    /// verbatim.
     pub(crate) fn text(&self) -> String {
         text_of(&self.args_text)
     }
 
-    /// The first `count` words, and what comes after them as one text.
+    /// Returns the first `count` arguments, and the remaining text.
     pub(crate) fn split(&self, count: usize) -> (Vec<String>, String) {
         let mut args = Vec::new();
         let mut remaining = self.args_text.as_str();

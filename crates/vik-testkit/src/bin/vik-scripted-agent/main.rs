@@ -1,8 +1,10 @@
-//! An agent that does exactly what a script says, well or badly. It stands in for `codex`, `claude` or any command.
+//! An agent that does exactly what a script says, well or badly, in place of `codex`, `claude` or
+//! any command.
 //!
-//! The script comes from the first of: `VIK_SCRIPT`, the argument after `--script`, the lines `SCRIPT: …` of the prompt
-//! (stdin, else an argument). Each is a path or the script itself. With none of them it is a good session. All other
-//! arguments are taken and ignored. The language is described in the README of this crate.
+//! The script comes from the first of: `VIK_SCRIPT`, the argument after `--script`, the lines
+//! `SCRIPT: …` of the prompt (stdin, else an argument). Each is a path or the script itself.
+//! Without a script it is a successful session. All other arguments are ignored. The README of this
+//! crate describes the language.
 
 mod approval;
 mod child;
@@ -19,15 +21,15 @@ use crate::provider::Provider;
 
 /// Exit codes of the scripted agent itself, apart from those that a script asks for.
 pub(crate) mod exit {
-    /// The script is wrong.
+    /// The script is invalid.
     pub(crate) const BAD_SCRIPT: i32 = 2;
-    /// The prompt has not what `expect-prompt` asks for.
+    /// The prompt does not contain the text of `expect-prompt`.
     pub(crate) const PROMPT: i32 = 96;
     /// A command of `run`, `do` or `commit` failed.
     pub(crate) const COMMAND: i32 = 97;
-    /// A step could not be done (a file that cannot be written, a closed stdout).
+    /// A step failed (a file that cannot be written, a closed stdout).
     pub(crate) const STEP: i32 = 98;
-    /// `wait-file` waited in vain.
+    /// `wait-file` timed out.
     pub(crate) const DEADLINE: i32 = 99;
 }
 
@@ -53,7 +55,7 @@ fn main() -> ExitCode {
         .is_none_or(|script| !script.contains("never-read-stdin"))
     {
         let mut bytes = Vec::new();
-        // A prompt that cannot be read is an empty prompt.
+        // An unreadable prompt is an empty prompt.
         let _ = std::io::stdin().read_to_end(&mut bytes);
         prompt = Some(bytes);
     }
@@ -64,7 +66,7 @@ fn main() -> ExitCode {
     steps::run(&argv, prompt.unwrap_or_default(), &script)
 }
 
-/// Answers what a supervisor asks of a CLI before it uses it.
+/// Answers the questions that a supervisor asks of a CLI before using it.
 fn answer_questions(argv: &[String]) -> Option<ExitCode> {
     let text = match argv.get(1)?.as_str() {
         "--version" | "-V" => match provider_of(&argv[0]) {
@@ -85,13 +87,13 @@ fn answer_questions(argv: &[String]) -> Option<ExitCode> {
     })
 }
 
-/// Whose lines a program of this name prints.
+/// Returns the provider whose lines a program of this name prints.
 pub(crate) fn provider_of(program: &str) -> Provider {
     let name = program.rsplit('/').next().unwrap_or(program);
     Provider::parse(name).unwrap_or(Provider::Text)
 }
 
-/// The argument after a flag, as `--session-id X` or `--session-id=X`.
+/// Returns the argument after a flag, as `--session-id X` or `--session-id=X`.
 pub(crate) fn value_after<'a>(argv: &'a [String], flag: &str) -> Option<&'a str> {
     argv.iter().enumerate().skip(1).find_map(|(at, arg)| {
         if arg == flag {
@@ -101,7 +103,7 @@ pub(crate) fn value_after<'a>(argv: &'a [String], flag: &str) -> Option<&'a str>
     })
 }
 
-/// The text of a script that is given as a path or as itself.
+/// Returns the text of a script that is given as a path or inline.
 fn load(script: &str) -> String {
     let path = script.trim();
     if !path.contains('\n')
@@ -112,7 +114,7 @@ fn load(script: &str) -> String {
     script.to_owned()
 }
 
-/// The script in the `SCRIPT:` lines of a prompt.
+/// Returns the script in the `SCRIPT:` lines of a prompt.
 fn from_prompt(prompt: &str) -> Option<String> {
     let lines: Vec<String> = prompt
         .lines()

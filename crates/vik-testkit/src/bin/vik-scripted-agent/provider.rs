@@ -1,8 +1,8 @@
-//! The lines that each provider's CLI prints, as recorded from the real ones.
+//! The output lines of each provider's CLI, as recorded from the real ones.
 
 use serde_json::{Value, json};
 
-/// Whose lines are printed.
+/// The provider whose lines are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Provider {
     /// `codex exec --json`.
@@ -11,7 +11,6 @@ pub(crate) enum Provider {
     Claude,
     /// `vex exec --json`.
     Vex,
-    /// Plain text.
     Text,
 }
 
@@ -27,7 +26,7 @@ impl Provider {
     }
 }
 
-/// What is known of the session that the lines belong to.
+/// The session of the lines.
 pub(crate) struct Session {
     pub(crate) id: String,
     pub(crate) model: String,
@@ -36,11 +35,10 @@ pub(crate) struct Session {
     pub(crate) cached_tokens: u64,
     pub(crate) output_tokens: u64,
     pub(crate) cost_usd: f64,
-    /// Numbers the messages.
     pub(crate) items: u64,
 }
 
-/// One thing that happens in a session.
+/// An event of a session.
 pub(crate) enum AgentEvent<'a> {
     Start,
     Message(&'a str),
@@ -59,7 +57,7 @@ pub(crate) enum AgentEvent<'a> {
         path: &'a str,
         change: &'a str,
     },
-    /// A transient error: the agent goes on.
+    /// A transient error: the agent continues.
     Retry {
         status: u16,
         message: &'a str,
@@ -70,7 +68,7 @@ pub(crate) enum AgentEvent<'a> {
     Done {
         text: &'a str,
     },
-    /// The agent gives up. The status is 0 where no HTTP answer stands behind it.
+    /// The agent gives up. The status is 0 without an HTTP response.
     Failed {
         status: u16,
         message: &'a str,
@@ -82,7 +80,7 @@ pub(crate) enum AgentEvent<'a> {
 }
 
 impl Session {
-    /// The lines for one thing, each without its newline.
+    /// Returns the lines of an event, each without its newline.
     pub(crate) fn lines(&mut self, provider: Provider, event: &AgentEvent<'_>) -> Vec<String> {
         self.items += 1;
         match provider {
@@ -142,7 +140,7 @@ impl Session {
             AgentEvent::Retry { message, .. } => {
                 vec![json!({"type": "error", "message": format!("Reconnecting... 1/5 ({message})")})]
             }
-            // Codex tells nothing of rate limits in this mode.
+            // Codex does not report rate limits in this mode.
             AgentEvent::RateLimit { .. } => Vec::new(),
             AgentEvent::Done { text } => {
                 let mut lines = Vec::new();
@@ -163,7 +161,7 @@ impl Session {
                 json!({"type": "error", "message": message}),
                 json!({"type": "turn.failed", "error": {"message": message}}),
             ],
-            // Codex says nothing when it is interrupted.
+            // Codex prints nothing when it is interrupted.
             AgentEvent::Stopped { .. } => Vec::new(),
         }
     }
@@ -394,7 +392,7 @@ impl Session {
         }
     }
 
-    /// A made-up but well-formed UUID: the same session prints different ones.
+    /// Returns a well-formed UUID; the salt distinguishes those of one session.
     fn uuid(&self, salt: u64) -> String {
         let pid = u64::from(std::process::id());
         format!(

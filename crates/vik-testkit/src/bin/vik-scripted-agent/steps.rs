@@ -1,4 +1,4 @@
-//! Carries out the steps of a script.
+//! Executes the steps of a script.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -24,16 +24,16 @@ struct Agent {
     prompt: Vec<u8>,
     provider: Provider,
     session: Session,
-    /// Tool calls that were opened, with their commands.
+    /// The commands of open tool calls.
     tools: HashMap<String, String>,
     traps: HashMap<Signal, String>,
-    /// How often `count` has counted, this time included.
+    /// The value of `count`, including this run.
     count: u64,
-    /// What the last `ask` was answered.
+    /// The answer to the last `ask`.
     answer: Option<Answer>,
 }
 
-/// Says why on stderr.
+/// Prints the reason on stderr and returns the exit code.
 pub(crate) fn fail(code: i32, reason: &str) -> ExitCode {
     let _ = writeln!(std::io::stderr(), "vik-scripted-agent: {reason}");
     ExitCode::from(u8::try_from(code).unwrap_or(1))
@@ -73,7 +73,7 @@ pub(crate) fn run(argv: &[String], prompt: Vec<u8>, script: &str) -> ExitCode {
     }
 }
 
-/// A UUID made of the time and our process id.
+/// Returns a UUID made of the time and the process id.
 fn fresh_id() -> String {
     let now = std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)
@@ -102,7 +102,7 @@ impl Agent {
     }
 
     fn step(&mut self, step: &Step) -> StepResult {
-        // `codex.message T` says it as Codex, whatever the current provider is.
+        // `codex.message T` prints it as Codex, whatever the current provider is.
         if let Some((name, verb)) = step.name.split_once('.')
             && let Some(provider) = Provider::parse(name)
         {
@@ -121,7 +121,7 @@ impl Agent {
         Err(format!("unknown step {}", step.name).into())
     }
 
-    /// Steps that print what a provider prints.
+    /// Executes a step that prints a provider's event. Returns whether the step is one.
     fn provider_step(&mut self, verb: &str, step: &Step) -> Result<bool, Stop> {
         match verb {
             "start" | "init" => {
@@ -219,7 +219,7 @@ impl Agent {
         Ok(true)
     }
 
-    /// Steps that do what agents do.
+    /// Executes a step of normal agent behaviour. Returns whether the step is one.
     fn action_step(&mut self, step: &Step) -> Result<bool, Stop> {
         match step.name.as_str() {
             "as" => {
@@ -310,7 +310,7 @@ impl Agent {
                 }
             }
             "dump-env" => {
-                // From the kernel, so that it is what the process was started with.
+                // Read from the kernel, so that it is the environment at the start of the process.
                 let env = std::fs::read("/proc/self/environ")?;
                 let lines: Vec<u8> = env.iter().map(|&b| if b == 0 { b'\n' } else { b }).collect();
                 put(Path::new(&step.text()), &lines, false)?;
@@ -322,7 +322,7 @@ impl Agent {
             "dump-stdin" => put(Path::new(&step.text()), &self.prompt, false)?,
             "dump-fds" => put(Path::new(&step.text()), open_fds()?.as_bytes(), false)?,
             "pidfile" => child::write_pid(Path::new(&step.text()))?,
-            // ID TOOL INPUT: asks before a call, and waits for the answer.
+            // ID TOOL INPUT: asks for approval of a call and waits for the answer.
             "ask" => {
                 let (args, input) = step.split(2);
                 let [id, tool] = args.as_slice() else {
@@ -356,7 +356,7 @@ impl Agent {
         Ok(true)
     }
 
-    /// Steps that do what agents should not do.
+    /// Executes a step of faulty agent behaviour. Returns whether the step is one.
     fn fault_step(&mut self, step: &Step) -> Result<bool, Stop> {
         match step.name.as_str() {
             "flood" | "stderrflood" => {
@@ -434,8 +434,8 @@ impl Agent {
             "signal" => {
                 let signal = wait::signal(&step.text())?;
                 wait::release(signal);
-                // Whatever stands in its way: the runtime's own handler of SIGSEGV, or a SIGINT that whoever started
-                // the tests in the background had ignored.
+                // Other handlers are removed: that of the runtime for SIGSEGV, or an inherited
+                // ignored SIGINT of a test run in the background.
                 signal_hook::low_level::emulate_default_handler(signal as i32)
                     .map_err(|e| Stop::Fail(exit::STEP, e.to_string()))?;
             }
@@ -469,7 +469,7 @@ impl Agent {
         self.spawn(&format!("{kind}{more}"), &format!("sleep {millis}"))
     }
 
-    /// Runs a shell command; what it prints goes to stderr, as an agent's stdout is for events.
+    /// Runs a shell command. Its output goes to stderr, because stdout is for events.
     fn command(&self, command: &str, may_fail: bool) -> StepResult {
         let output = shell(command).output()?;
         std::io::stderr().write_all(&output.stdout)?;

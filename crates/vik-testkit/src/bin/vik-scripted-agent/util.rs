@@ -1,4 +1,4 @@
-//! Why a step stops, and what the steps have in common.
+//! Helpers of the steps.
 
 use std::io::Write;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use crate::exit;
 use crate::lang::Step;
 
-/// Why a script goes no further.
+/// Why a script stops.
 pub(crate) enum Stop {
     Exit(i32),
     Fail(i32, String),
@@ -25,7 +25,7 @@ impl From<std::io::Error> for Stop {
     }
 }
 
-/// What a step gives.
+/// The result of a step.
 pub(crate) type StepResult = Result<(), Stop>;
 
 pub(crate) fn shell(command: &str) -> Command {
@@ -50,7 +50,7 @@ pub(crate) fn two_numbers(step: &Step, second: usize) -> Result<(u64, usize), St
     Ok((number(first)?, args.get(1).map_or(Ok(second), |arg| number(arg))?))
 }
 
-/// An HTTP status in front of a text, where there is one.
+/// Returns the HTTP status before a text, if there is one, and the text.
 pub(crate) fn status_and_text(step: &Step, default: u16) -> (u16, String) {
     let (args, text) = step.split(1);
     match args.first().and_then(|arg| arg.parse().ok()) {
@@ -93,7 +93,7 @@ pub(crate) fn put(path: &Path, bytes: &[u8], append: bool) -> StepResult {
     written.map_err(|e| Stop::Fail(exit::STEP, format!("{}: {e}", path.display())))
 }
 
-/// What each of our descriptors is, one a line: `FD TARGET`.
+/// Returns the target of each open descriptor, one per line: `FD TARGET`.
 pub(crate) fn open_fds() -> Result<String, Stop> {
     let mut lines = Vec::new();
     for entry in std::fs::read_dir("/proc/self/fd")? {
@@ -101,7 +101,7 @@ pub(crate) fn open_fds() -> Result<String, Stop> {
         let Ok(target) = std::fs::read_link(entry.path()) else {
             continue;
         };
-        // The descriptor of this very listing.
+        // The descriptor of this listing.
         if !target.ends_with(format!("{}/fd", std::process::id())) {
             lines.push(format!(
                 "{} {}\n",

@@ -1,11 +1,11 @@
-//! Waiting, with signals that the script wants to hear of.
+//! Waiting, with signals that the script traps.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 
-/// The signal of a name with or without `SIG`, or of a number.
+/// Parses a signal name with or without `SIG`, or a number.
 pub(crate) fn signal(name: &str) -> Result<Signal, String> {
     if let Ok(number) = name.parse::<i32>() {
         return Signal::try_from(number).map_err(|_| format!("no signal {number}"));
@@ -19,7 +19,8 @@ pub(crate) fn signal(name: &str) -> Result<Signal, String> {
     full.parse().map_err(|_| format!("no signal {name}"))
 }
 
-/// Holds signals back. A held signal does nothing, as an ignored one; unlike that, children do not inherit it.
+/// Blocks signals. A blocked signal has no effect, like an ignored one, but children do not inherit
+/// it.
 pub(crate) fn hold(signals: &[Signal]) -> Result<(), String> {
     let mut set = SigSet::empty();
     for &signal in signals {
@@ -27,23 +28,20 @@ pub(crate) fn hold(signals: &[Signal]) -> Result<(), String> {
     }
     sigprocmask(SigmaskHow::SIG_BLOCK, Some(&set), None).map_err(|e| format!("sigprocmask: {e}"))
 }
-
-/// Lets one signal through again.
 pub(crate) fn release(signal: Signal) {
     let mut set = SigSet::empty();
     set.add(signal);
     let _ = sigprocmask(SigmaskHow::SIG_UNBLOCK, Some(&set), None);
 }
 
-/// What ended a wait.
+/// Why a wait ended.
 pub(crate) enum Woken {
-    /// The time is over.
     Time,
-    /// A trapped signal came.
+    /// A trapped signal arrived.
     Signal(Signal),
 }
 
-/// Sleeps until the deadline (or for ever), or until a trapped signal comes.
+/// Sleeps until the deadline (or for ever), or until a trapped signal arrives.
 #[cfg(target_os = "linux")]
 pub(crate) fn until(deadline: Option<Instant>, trapped: &[Signal]) -> Result<Woken, String> {
     use std::os::fd::AsFd;
@@ -63,7 +61,7 @@ pub(crate) fn until(deadline: Option<Instant>, trapped: &[Signal]) -> Result<Wok
         let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
         let timeout = match left {
             None => PollTimeout::NONE,
-            // Rounded up, so that the last turn does not spin.
+            // Rounded up, so that the last iteration does not spin.
             Some(left) => PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX),
         };
         match poll(&mut [PollFd::new(fd.as_fd(), PollFlags::POLLIN)], timeout) {
@@ -81,7 +79,8 @@ pub(crate) fn until(deadline: Option<Instant>, trapped: &[Signal]) -> Result<Wok
     }
 }
 
-/// Sleeps until the deadline (or for ever). Here `trap` cannot hear a signal before the wait is over.
+/// Sleeps until the deadline (or for ever). On this platform `trap` gets a signal only after the
+/// wait.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn until(deadline: Option<Instant>, _trapped: &[Signal]) -> Result<Woken, String> {
     plain(deadline)
@@ -99,7 +98,7 @@ fn plain(deadline: Option<Instant>) -> Result<Woken, String> {
     }
 }
 
-/// Whether a file is there, looked at again after a moment.
+/// Waits a moment if the file is missing; returns `None` if it exists.
 pub(crate) fn file_or_tick(path: &Path, trapped: &[Signal]) -> Result<Option<Woken>, String> {
     if path.exists() {
         return Ok(None);
