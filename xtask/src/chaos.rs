@@ -1,10 +1,10 @@
-//! `cargo xtask chaos`: the tests that kill, with more blows than in CI, and a report of them.
+//! `cargo xtask chaos`: the tests that kill processes, with more kills than in CI, and a report.
 
 use clap::Args;
 
 use crate::repo::{self, TaskResult};
 
-/// Where the report stands.
+/// The page of the report.
 const PAGE: &str = "docs/reports/chaos.md";
 
 /// `cargo xtask chaos`

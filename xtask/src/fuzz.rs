@@ -1,6 +1,7 @@
-//! `cargo xtask fuzz`: every fuzz target for a while, with the stable compiler.
+//! `cargo xtask fuzz`: every fuzz target for some time, with the stable compiler.
 //!
-//! Coverage comes from flags that stable has; the address sanitizer, which it has not, matters little where nothing is unsafe.
+//! Coverage comes from flags of the stable compiler. It has no address sanitizer, which matters
+//! little without unsafe code.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -11,7 +12,7 @@ use clap::Args;
 
 use crate::repo::{self, TaskResult};
 
-/// What libFuzzer needs to see which code was reached.
+/// The flags that give libFuzzer its coverage.
 const COVERAGE: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares";
@@ -66,7 +67,7 @@ pub fn run(args: &FuzzArgs) -> TaskResult {
     Err(failed.join("\n"))
 }
 
-/// The names of all targets, or of those that were named.
+/// Returns the names of all targets, or of the selected ones.
 fn chosen(fuzz: &Path, named: &[String]) -> TaskResult<Vec<String>> {
     let manifest = repo::read(&fuzz.join("Cargo.toml"))?;
     let bins = manifest.split("[[bin]]").skip(1);
@@ -82,12 +83,13 @@ fn chosen(fuzz: &Path, named: &[String]) -> TaskResult<Vec<String>> {
     Ok(if named.is_empty() { all } else { named.to_vec() })
 }
 
-/// Builds all targets; gives the folder of the programs.
+/// Builds all targets; returns the folder of the programs.
 fn build(fuzz: &Path) -> TaskResult<PathBuf> {
     let target =
         std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| repo::root().join("target"), PathBuf::from);
     let target = target.join("fuzz");
-    // With a target named, the flags are for what is fuzzed alone, not for build scripts and macros.
+    // With an explicit target platform, the flags apply only to the fuzzed code, not to build
+    // scripts and macros.
     let host = host()?;
     let mut build = repo::cargo();
     build
@@ -107,7 +109,7 @@ fn build(fuzz: &Path) -> TaskResult<PathBuf> {
     Ok(target.join(host).join("release"))
 }
 
-/// The machine that this runs on, as the compiler calls it.
+/// Returns the host platform, as the compiler names it.
 fn host() -> TaskResult<String> {
     let version = repo::output(repo::program("rustc").arg("-vV"))?;
     let host = version.lines().find_map(|line| line.strip_prefix("host: "));
@@ -115,7 +117,7 @@ fn host() -> TaskResult<String> {
         .ok_or_else(|| "`rustc -vV` names no host".to_owned())
 }
 
-/// Runs one target; gives how often, and how many edges it reached.
+/// Runs one target; returns the number of runs and of covered edges.
 fn one(fuzz: &Path, programs: &Path, name: &str, args: &FuzzArgs) -> TaskResult<(u64, u64)> {
     let corpus = fuzz.join("corpus").join(name);
     let artifacts = fuzz.join("artifacts").join(name);
@@ -150,7 +152,7 @@ fn one(fuzz: &Path, programs: &Path, name: &str, args: &FuzzArgs) -> TaskResult<
         figure.parse().ok()
     };
     match (after("stat::number_of_executed_units:"), after("cov:")) {
-        // A target that sees nothing of the code looks for nothing.
+        // A target without coverage finds nothing.
         (Some(runs), Some(covered)) if covered > 100 => Ok((runs, covered)),
         (runs, covered) => Err(format!(
             "{runs:?} runs reached {covered:?} edges: it was built without coverage"

@@ -1,22 +1,22 @@
-//! The repository, and programs run in it.
+//! The repository, and programs that run in it.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What a task gives back: an error is one sentence or several lines for a person.
+/// The result of a task: an error is one sentence or several lines for a person.
 pub type TaskResult<T = ()> = Result<T, String>;
 
-/// The root of this repository.
+/// Returns the root of this repository.
 pub fn root() -> &'static Path {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
     manifest.parent().unwrap_or(manifest)
 }
 
-/// The cargo that runs this task.
+/// Returns the cargo that runs this task.
 pub fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root());
-    // What cargo set for this task would make it build things anew.
+    // Cargo's variables of this task would make it rebuild everything.
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();
         if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
@@ -26,7 +26,7 @@ pub fn cargo() -> Command {
     command
 }
 
-/// Any program, in the root of this repository.
+/// Returns a command for a program in the root of this repository.
 pub fn program(name: &str) -> Command {
     let mut command = Command::new(name);
     command.current_dir(root());
@@ -45,7 +45,7 @@ pub fn run(command: &mut Command) -> TaskResult {
     Err(format!("{} ended with {status}", shown(command)))
 }
 
-/// Runs a command and gives what it printed.
+/// Runs a command and returns its output.
 pub fn output(command: &mut Command) -> TaskResult<String> {
     let output = command
         .stdin(Stdio::null())
@@ -63,7 +63,7 @@ pub fn output(command: &mut Command) -> TaskResult<String> {
     ))
 }
 
-/// Finds a program; as root on Debian it is installed where it is missing.
+/// Checks that a program exists; as root on Debian it is installed if it is missing.
 pub fn installed(program: &str, package: &str) -> TaskResult {
     let there = || {
         Command::new(program)
@@ -91,7 +91,8 @@ pub fn installed(program: &str, package: &str) -> TaskResult {
     }
 }
 
-/// The files of this repository that git knows, and new ones that it does not ignore; relative paths.
+/// Returns the tracked files of this repository and new ones that are not ignored, as relative
+/// paths.
 pub fn files() -> TaskResult<Vec<PathBuf>> {
     let mut git = program("git");
     git.args([
@@ -108,16 +109,16 @@ pub fn files() -> TaskResult<Vec<PathBuf>> {
         .split('\0')
         .filter(|path| !path.is_empty())
         .map(PathBuf::from);
-    // A file that is deleted and not yet committed is still listed.
+    // A deleted file that is not committed yet is still listed.
     Ok(paths.filter(|path| root().join(path).is_file()).collect())
 }
 
-/// Reads a file, with its path in the error.
+/// Reads a file; the error names its path.
 pub fn read(path: &Path) -> TaskResult<String> {
     std::fs::read_to_string(path).map_err(|error| format!("cannot read {}: {error}", path.display()))
 }
 
-/// Writes a file and its folder, with its path in the error.
+/// Writes a file and creates its folder; the error names its path.
 pub fn write(path: &Path, text: &str) -> TaskResult {
     let folder = path.parent().unwrap_or(path);
     std::fs::create_dir_all(folder)
@@ -125,7 +126,7 @@ pub fn write(path: &Path, text: &str) -> TaskResult {
         .map_err(|error| format!("cannot write {}: {error}", path.display()))
 }
 
-/// The folder that cargo builds into.
+/// Returns the target folder of cargo.
 pub fn target() -> PathBuf {
     // This program is in its folder `debug` or `release`.
     let own = std::env::current_exe().ok();
@@ -139,13 +140,13 @@ pub fn release(package: &str, program: &str) -> TaskResult<PathBuf> {
     Ok(target().join("release").join(program))
 }
 
-/// How much else runs.
+/// Returns the load of the machine.
 pub fn load() -> String {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split(' ').next().unwrap_or_default().to_owned()
 }
 
-/// When, and on what kind of machine.
+/// Returns the date and the kind of machine.
 pub fn machine() -> TaskResult<String> {
     let date = output(program("date").args(["-u", "+%Y-%m-%d"]))?;
     let system = output(program("uname").args(["-s", "-r", "-m"]))?;
@@ -155,7 +156,7 @@ pub fn machine() -> TaskResult<String> {
         .map(|field| field.split('-').next().unwrap_or(field))
         .collect();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    // The name of the processor tells nothing about where it stands.
+    // The name of the processor does not identify the machine.
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let processor = info
         .lines()
@@ -169,7 +170,7 @@ pub fn machine() -> TaskResult<String> {
     ))
 }
 
-/// Replaces what stands between two marks of a page.
+/// Replaces the text between two marks of a page.
 pub fn put_between(path: &Path, marks: (&str, &str), text: &str) -> TaskResult {
     let page = read(path)?;
     let lacks = |mark: &str| format!("{} has no line {mark}", path.display());

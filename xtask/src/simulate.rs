@@ -1,11 +1,11 @@
-//! `cargo xtask simulate`: the core in simulated worlds, by an optimised `vik-sim`.
+//! `cargo xtask simulate`: the core in simulated worlds, with an optimised `vik-sim`.
 
 use std::ffi::OsString;
 use std::process::Stdio;
 
 use crate::repo::{self, TaskResult};
 
-/// Where `--report` goes.
+/// The default page of `--report`.
 const REPORT: &str = "docs/reports/simulation.md";
 
 #[derive(Debug, clap::Args)]

@@ -1,4 +1,5 @@
-//! `cargo xtask test`: the agent CLIs and bubblewrap, then all tests, then what was skipped.
+//! `cargo xtask test`: installs the agent CLIs and bubblewrap, runs all tests, and lists the
+//! skipped ones.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, IsTerminal, Read, Write};
@@ -47,7 +48,7 @@ pub fn run(args: &TestArgs) -> TaskResult {
 
 // --- the agent CLIs
 
-/// `npm ci`, unless the lock file is the one that was installed last.
+/// Runs `npm ci`, unless the lock file was already installed.
 fn install_agents() -> TaskResult {
     let folder = repo::root().join("tests/agents");
     let lock = repo::read(&folder.join("package-lock.json"))?;
@@ -63,14 +64,14 @@ fn install_agents() -> TaskResult {
     match installed {
         Ok(()) => repo::write(&stamp, &lock),
         Err(reason) => {
-            // Half of them would not be told from all of them.
+            // A partial installation would look like a complete one.
             let _ = std::fs::remove_dir_all(&modules);
             Err(reason)
         }
     }
 }
 
-/// npm succeeds without the program where there is none for this platform.
+/// Checks that an agent runs: npm succeeds without the program if there is none for this platform.
 fn answers(modules: &Path, name: &str) -> TaskResult {
     let mut command = Command::new(modules.join(".bin").join(name));
     let version = repo::output(command.arg("--version"))?;
@@ -78,7 +79,7 @@ fn answers(modules: &Path, name: &str) -> TaskResult {
     Ok(())
 }
 
-/// bubblewrap can be there where the system lets nobody make namespaces.
+/// Checks that namespaces work: bubblewrap may be installed on a system that does not allow them.
 fn namespaces() -> TaskResult {
     let space = ["--unshare-user", "--unshare-pid", "--ro-bind", "/", "/", "true"];
     repo::output(Command::new("bwrap").args(space)).map(drop)
@@ -86,7 +87,7 @@ fn namespaces() -> TaskResult {
 
 // --- the tests
 
-/// What was seen in the output of the tests.
+/// The results in the output of the tests.
 #[derive(Debug, Default)]
 struct TestSummary {
     success: bool,
@@ -102,7 +103,7 @@ fn cargo_test(args: &[OsString], bubblewrap: bool) -> TaskResult<TestSummary> {
     let mut cargo = repo::cargo();
     cargo.args(["test", "--no-fail-fast"]);
     if bubblewrap {
-        // What was installed and does not work is no reason to skip unseen.
+        // A program that is installed but does not work must not skip tests silently.
         cargo.env("VIK_REQUIRE_BUBBLEWRAP", "1");
     }
     let names_package = |arg: &OsString| {
@@ -110,11 +111,11 @@ fn cargo_test(args: &[OsString], bubblewrap: bool) -> TaskResult<TestSummary> {
             .is_some_and(|arg| arg.starts_with("-p") || arg.starts_with("--package"))
     };
     if !args.iter().any(names_package) {
-        // Beside it, a package would not be the only one.
+        // With `--workspace` a package would not be the only one.
         cargo.arg("--workspace");
     }
     cargo.args(args);
-    // Both streams go through here, so that what was skipped can be told again at the end.
+    // Both streams are read here, so that the skipped tests can be listed at the end.
     if std::io::stderr().is_terminal() && std::env::var_os("CARGO_TERM_COLOR").is_none() {
         cargo.env("CARGO_TERM_COLOR", "always");
     }
@@ -145,13 +146,13 @@ fn cargo_test(args: &[OsString], bubblewrap: bool) -> TaskResult<TestSummary> {
     Ok(summary)
 }
 
-/// Passes a stream on line by line and keeps the lines that tell something at the end.
+/// Forwards a stream line by line and returns the lines with results.
 fn forward(stream: impl Read, mut to: impl Write) -> Vec<String> {
     let mut kept = Vec::new();
     let mut stream = BufReader::new(stream);
     let mut line = Vec::new();
     while stream.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
-        // A terminal that went away ends the showing, not the tests.
+        // A closed terminal ends the output, not the tests.
         let _ = to.write_all(&line).and_then(|()| to.flush());
         let text = String::from_utf8_lossy(&line);
         if is_result_line(text.trim_end()) {
@@ -187,12 +188,11 @@ impl TestSummary {
         }
     }
 
-    /// Cargo counts a test that skipped itself as passed.
+    /// Returns the number of passed tests without the skipped ones, which cargo counts as passed.
     fn passed_without_skipped(&self) -> u64 {
         self.passed.saturating_sub(self.skipped.len() as u64)
     }
 
-    /// The closing lines.
     fn close(mut self, began: Instant, missing: Option<&str>) -> TaskResult {
         self.skipped.sort();
         println!();
@@ -232,7 +232,7 @@ impl TestSummary {
     }
 }
 
-/// `ok. 3 passed; 0 failed; …` as pairs of number and name.
+/// Splits `ok. 3 passed; 0 failed; …` into pairs of number and name.
 fn counts(result: &str) -> impl Iterator<Item = (u64, &str)> {
     let parts = result.split([';', '.']);
     parts.filter_map(|part| {

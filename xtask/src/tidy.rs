@@ -1,16 +1,16 @@
-//! `cargo xtask tidy`: what no compiler checks.
+//! `cargo xtask tidy`: checks beyond the compiler.
 
 use std::path::{Path, PathBuf};
 
 use crate::repo::{self, TaskResult};
 
-/// A source file longer than this is two files.
+/// A longer source file must be split.
 const MAX_LINES: usize = 600;
 
-/// Files with these endings are read; recordings and lock files are others' words.
+/// The endings of checked files. Recordings and lock files are excluded.
 const TEXT: &[&str] = &["rs", "md", "toml", "yml", "yaml", "sh", "json"];
 
-/// What others wrote or recorded, as they wrote it.
+/// Third-party or recorded files, which stay verbatim.
 const OTHERS: &[&str] = &[
     "crates/vex/tests/corpus/",
     "crates/vik-agents/tests/fixtures/",
@@ -45,7 +45,7 @@ fn is_ours(path: &Path) -> bool {
     (is_text || is_script) && !OTHERS.iter().any(|folder| path.starts_with(folder))
 }
 
-/// What is wrong in one file, each with `:line` in front where it has one.
+/// Returns the findings of one file, with `:line` in front where it applies.
 fn file(path: &Path, text: &str) -> Vec<String> {
     let mut findings = Vec::new();
     let lines = text.lines().count();
@@ -72,7 +72,7 @@ fn file(path: &Path, text: &str) -> Vec<String> {
     findings
 }
 
-/// Put together here, so that this file does not find itself.
+/// Built from parts, so that this file does not match itself.
 fn notes() -> [String; 2] {
     [["TO", "DO"].concat(), ["FIX", "ME"].concat()]
 }
@@ -83,7 +83,7 @@ fn machine_folders() -> Vec<String> {
         .into()
 }
 
-/// Whether the word stands as a note: at the start of a comment, or with a colon or a name behind it.
+/// Returns whether the line has this note: at the start of a comment, or before a colon or a name.
 fn leaves_note(line: &str, note: &str) -> bool {
     line.match_indices(note).any(|(at, _)| {
         let (before, after) = (&line[..at], &line[at + note.len()..]);
@@ -96,7 +96,7 @@ fn leaves_note(line: &str, note: &str) -> bool {
     })
 }
 
-/// Whether an absolute path below `folder` stands in the line: not as a part of a longer path.
+/// Returns whether the line has an absolute path below `folder`, not as part of a longer path.
 fn names_folder(line: &str, folder: &str) -> bool {
     line.match_indices(folder).any(|(at, _)| {
         let before = line[..at].chars().next_back();
@@ -104,7 +104,7 @@ fn names_folder(line: &str, folder: &str) -> bool {
     })
 }
 
-/// Every crate says what it is: a description, and a page of documentation at its root.
+/// Checks that every crate has a description and documentation at its root.
 fn crates(files: &[PathBuf]) -> TaskResult<Vec<String>> {
     let mut findings = Vec::new();
     for manifest in files

@@ -1,4 +1,5 @@
-//! `cargo xtask web`: the dashboard in a real browser, and the HTTP API against its own OpenAPI document.
+//! `cargo xtask web`: the dashboard in a real browser, and the HTTP API against its own OpenAPI
+//! document.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -9,10 +10,10 @@ use serde_json::Value;
 
 use crate::repo::{self, TaskResult};
 
-/// The version of schemathesis that is used.
+/// The version of schemathesis.
 const SCHEMATHESIS: &str = "4.32.5";
 
-/// How long a daemon may take to come up.
+/// The timeout of starting a daemon.
 const UP_WITHIN: Duration = Duration::from_secs(60);
 
 /// `cargo xtask web`
@@ -29,7 +30,7 @@ pub struct WebArgs {
     seed: u64,
 }
 
-/// What is looked at.
+/// A part of the checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Part {
     /// The pages, in Chromium, against a mock of the API
@@ -101,7 +102,7 @@ fn schemathesis(daemon: &Daemon, args: &WebArgs) -> TaskResult {
         .args(["--header", &format!("Authorization: Bearer {TOKEN}")])
         .args(["--checks", "all", "--max-examples", &args.examples.to_string()])
         .args(["--seed", &args.seed.to_string()])
-        // The one never ends, the other ends the daemon.
+        // The former never ends, the latter ends the daemon.
         .args([
             "--exclude-path",
             "/api/v1/events",
@@ -113,7 +114,7 @@ fn schemathesis(daemon: &Daemon, args: &WebArgs) -> TaskResult {
 
 const TOKEN: &str = "the-token-of-a-test-of-the-api";
 
-/// A real daemon with something of everything on its board. It is stopped when dropped.
+/// A real daemon with data of every kind. It is stopped when dropped.
 struct Daemon {
     folder: tempfile::TempDir,
     child: Child,
@@ -184,7 +185,7 @@ impl Daemon {
         command
     }
 
-    /// Its address, when there is something of everything.
+    /// Returns its address once there is data of every kind.
     fn ready(&self) -> Option<String> {
         let text =
             repo::output(Self::command(&self.vik, self.folder.path()).args(["status", "--json"])).ok()?;
@@ -194,7 +195,7 @@ impl Daemon {
             .then(|| status["api"]["address"].as_str().map(str::to_owned))?
     }
 
-    /// The link that opens its dashboard.
+    /// Returns the link that opens its dashboard.
     fn link(&self) -> TaskResult<String> {
         let output = repo::output(Self::command(&self.vik, self.folder.path()).arg("status"))?;
         let link = output

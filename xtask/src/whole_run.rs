@@ -1,5 +1,6 @@
-//! `cargo xtask whole-run`: this repository as the workspace, the real Codex and Claude Code on the scripted model
-//! server, three issues of the embedded tracker, two stages each, two at once. What happened is a report in Markdown.
+//! `cargo xtask whole-run`: this repository as the workspace, the real Codex and Claude Code on the
+//! scripted model server, three issues of the embedded tracker, two stages each, two at once. The
+//! result is a report in Markdown.
 
 mod model;
 mod report;
@@ -21,19 +22,19 @@ pub struct WholeRunArgs {
     report: Option<PathBuf>,
 }
 
-/// Where the run happens, and what it talks to.
+/// The environment and the model server of the run.
 struct Scene {
     env: TestEnv,
     server: ModelServer,
 }
 
-/// What a command of vik printed.
+/// The output of a `vik` command.
 struct Printed {
     out: String,
     err: String,
 }
 
-/// What the run left to tell.
+/// The data for the report.
 struct Story {
     versions: Vec<String>,
     workflow: String,
@@ -90,7 +91,7 @@ impl Scene {
                 .arg(repo::root())
                 .arg(&origin),
         )?;
-        // Whatever is checked out here is `main` there.
+        // The commit that is checked out here is `main` there.
         self.git(&["update-ref", "refs/heads/main", "HEAD"])?;
         for (title, body) in model::ISSUES {
             repo::output(&mut self.env.vik(["issue", "new", title, "--body", body]))?;
@@ -148,7 +149,8 @@ impl Scene {
         )
     }
 
-    /// `vik run --once`, with the keys that the CLIs want to see, and the toolchain of whoever runs this.
+    /// Runs `vik run --once` with the API keys that the CLIs require, and the toolchain of the
+    /// caller.
     fn vik_run(&self, expected: i32) -> TaskResult<Printed> {
         let mut vik = self.env.vik(["run", "--once"]);
         vik.env("OPENAI_API_KEY", "sk-scripted")
@@ -172,7 +174,7 @@ impl Scene {
         ))
     }
 
-    /// The log of the implementation of the first issue.
+    /// Returns the log of the implementation of the first issue.
     fn log(&self) -> TaskResult<String> {
         let runs = repo::output(&mut self.env.vik(["runs", "--json", "--issue", "1"]))?;
         let runs: serde_json::Value =
@@ -185,10 +187,10 @@ impl Scene {
         repo::read(Path::new(path))
     }
 
-    /// Paths of this machine, and what stands for them in a report.
+    /// Returns the paths of this machine with their placeholders in a report.
     fn private_paths(&self) -> Vec<(String, &'static str)> {
         let root = self.env.root().display().to_string();
-        // The key of a workflow in Vik's home is its path, written otherwise.
+        // The key of a workflow in Vik's home is its escaped path.
         let key = root.replace('/', "-");
         let repository = repo::root().display().to_string();
         let mut paths = vec![
@@ -210,7 +212,7 @@ fn toolchain(command: &mut Command) {
             command.env(name, path);
         }
     }
-    // Built dependencies are there already; this task's own folder is `target/debug`.
+    // The dependencies are built already; this task's own folder is `target/debug`.
     let target = std::env::current_exe()
         .ok()
         .and_then(|own| Some(own.parent()?.parent()?.to_owned()));

@@ -1,14 +1,11 @@
-//! The figures, what they should be, and the table.
+//! The metrics, their targets, and the table.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// Values of one round, by what they are.
+/// The values of one round, by metric.
 pub type Measured = BTreeMap<Key, Vec<f64>>;
-
-/// What a value is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[allow(missing_docs, reason = "`ROWS` says what each is")]
 pub enum Key {
     PollToExec,
     Claim,
@@ -55,7 +52,7 @@ pub enum Key {
     StoppedAll,
 }
 
-/// How the values of all rounds become one.
+/// How the values of all rounds are combined.
 #[derive(Clone, Copy, Debug)]
 enum Statistic {
     Median,
@@ -63,12 +60,12 @@ enum Statistic {
     Least,
 }
 
-/// What a figure should be.
+/// The target of a metric.
 #[derive(Clone, Copy, Debug)]
 enum Target {
     None,
     Below(f64),
-    /// At most this part of the predecessor's.
+    /// At most this share of the predecessor's value.
     Part(f64),
 }
 
@@ -305,7 +302,7 @@ const ROWS: &[Row] = &[
     ),
 ];
 
-/// The table, and one line for each target: (reached, what).
+/// Returns the table and its targets.
 pub fn table(ours: &Measured, theirs: Option<&Measured>, rounds: usize) -> String {
     let mut text = format!(
         "| median of {rounds} rounds | vik | vik 0.1.3 | ratio | target |\n| --- | ---: | ---: | ---: | --- |\n"
@@ -363,7 +360,7 @@ impl Row {
     }
 }
 
-/// A figure with three digits.
+/// Formats a number with three digits.
 pub fn short(value: f64) -> String {
     if value >= 100.0 {
         format!("{value:.0}")

@@ -1,4 +1,5 @@
-//! `cargo xtask bench`: whole processes, this Vik and the published vik 0.1.3 by turns, on one machine in one run.
+//! `cargo xtask bench`: whole processes, this Vik and the published vik 0.1.3 alternately, on one
+//! machine in one run.
 
 mod metric;
 mod sample;
@@ -17,9 +18,9 @@ use self::scenarios::{Extent, Scenario};
 use self::scene::Subject;
 use crate::repo::{self, TaskResult};
 
-/// The version that is measured beside ours.
+/// The version that is measured for comparison.
 const PREDECESSOR: &str = "0.1.3";
-/// Where the table stands, and between which lines.
+/// The page of the table, and the marks around it.
 const PAGE: &str = "docs/performance.md";
 const MARKS: (&str, &str) = (
     "<!-- begin: cargo xtask bench -->",
@@ -84,7 +85,7 @@ pub fn run(args: &BenchArgs) -> TaskResult {
         predecessor(args.predecessor.as_deref())
     };
     let subjects: Vec<&Subject> = std::iter::once(&ours).chain(&theirs).collect();
-    // What a busy machine spoils comes first, the long wait last.
+    // Scenarios that are sensitive to load come first, the long wait last.
     let all = [
         Scenario::Latency,
         Scenario::Watched,
@@ -127,7 +128,7 @@ pub fn run(args: &BenchArgs) -> TaskResult {
     if args.write { write(MARKS, &table) } else { Ok(()) }
 }
 
-/// The published predecessor, installed where it is missing; `None` where it cannot be.
+/// Returns the published predecessor, and installs it if it is missing; `None` if that fails.
 fn predecessor(given: Option<&Path>) -> Option<Subject> {
     let name = "vik 0.1.3";
     if let Some(program) = given {

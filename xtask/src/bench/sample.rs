@@ -1,39 +1,39 @@
-//! What the kernel tells about a process. Linux only.
+//! Resource usage of a process, from the kernel. Linux only.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::repo::TaskResult;
 
-/// A clock tick of `/proc/PID/stat`; the kernel's interface fixes it on all platforms that matter here.
+/// A clock tick of `/proc/PID/stat`; the kernel's interface fixes it on all relevant platforms.
 const TICK: Duration = Duration::from_millis(10);
 
-/// The use of resources of one process at one moment.
+/// The resource usage of one process at one time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sample {
     /// User and system time of the process itself.
     pub cpu: Duration,
-    /// The same of the children that it waited for.
+    /// User and system time of the waited-for children.
     pub children_cpu: Duration,
     /// Resident memory now, in bytes.
     pub rss: u64,
     /// The highest resident memory so far, in bytes.
     pub peak_rss: u64,
-    /// Resident memory with shared pages divided among those who share them, in bytes.
+    /// Resident memory with shared pages divided among their users, in bytes.
     pub pss: u64,
     /// Resident memory that no other process shares, in bytes.
     pub private: u64,
 }
 
 impl Sample {
-    /// Looks at a process.
+    /// Reads the usage of a process.
     pub fn read(pid: u32) -> TaskResult<Self> {
         let read = |file: &str| {
             let path = format!("/proc/{pid}/{file}");
             std::fs::read_to_string(&path).map_err(|error| format!("cannot read {path}: {error}"))
         };
         let stat = read("stat")?;
-        // The name may hold anything; what follows its last bracket does not.
+        // The name may contain anything; the fields after its last bracket do not.
         let fields: Vec<&str> = stat
             .rsplit(')')
             .next()
@@ -62,7 +62,7 @@ fn kilobytes(text: &str, name: &str) -> u64 {
     number.unwrap_or(0) * 1024
 }
 
-/// The processes that run a program below this folder, or that have it as their home.
+/// Returns the processes that run a program below this folder, or that have it as their home.
 pub fn below(folder: &Path) -> Vec<u32> {
     let mark = [b"HOME=", folder.as_os_str().as_encoded_bytes()].concat();
     let Ok(entries) = std::fs::read_dir("/proc") else {
@@ -81,7 +81,7 @@ pub fn below(folder: &Path) -> Vec<u32> {
     .collect()
 }
 
-/// The files below a folder whose names end so.
+/// Returns the files below a folder with this ending.
 pub fn files_below(folder: &Path, end: &str) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let mut found = Vec::new();
@@ -96,7 +96,7 @@ pub fn files_below(folder: &Path, end: &str) -> Vec<PathBuf> {
     found
 }
 
-/// The bytes of all files below a folder.
+/// Returns the total bytes of all files below a folder.
 pub fn bytes_below(folder: &Path) -> u64 {
     let Ok(entries) = std::fs::read_dir(folder) else {
         return 0;

@@ -1,4 +1,4 @@
-//! What is measured.
+//! The scenarios that are measured.
 
 use std::path::Path;
 use std::thread::sleep;
@@ -31,29 +31,27 @@ pub enum Scenario {
     Thousand,
 }
 
-/// How much is measured.
+/// The extent of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Extent {
-    /// Issues one after the other in each round.
+    /// The number of consecutive issues in each round.
     pub issues: usize,
-    /// Sessions at once that print events.
+    /// The number of concurrent sessions that print events.
     pub sessions: usize,
-    /// Events of each.
     pub events: usize,
-    /// Sessions at once that only live.
+    /// The number of concurrent sessions that only wait.
     pub crowd: usize,
-    /// How long an idle daemon is watched.
+    /// How long an idle daemon is observed.
     pub idle: Duration,
-    /// Issues in a large pull.
+    /// The number of issues in a large pull.
     pub pulled: usize,
-    /// Sessions that live, are taken over and are stopped.
+    /// The number of sessions that wait, are adopted and are stopped.
     pub living: usize,
-    /// Events that each of those has printed.
+    /// The number of events that each of them has printed.
     pub events_printed: usize,
 }
 
 impl Scenario {
-    /// Asks it once.
     pub fn measure(self, subject: &Subject, helper: &Path, extent: &Extent) -> TaskResult<Measured> {
         match self {
             Self::Latency => latency(subject, helper, extent),
@@ -67,7 +65,8 @@ impl Scenario {
         }
     }
 
-    /// Whether the predecessor can be asked too: it has nothing that outlives a daemon, and no feed.
+    /// Returns whether the predecessor can be measured too: it has no agents that outlive a daemon,
+    /// and no feed.
     pub fn suits_predecessor(self) -> bool {
         !matches!(self, Self::Thousand | Self::Watched | Self::Feed)
     }
@@ -138,7 +137,7 @@ fn crowd(subject: &Subject, helper: &Path, extent: &Extent) -> TaskResult<Measur
         .map(|(_, time)| time)
         .max()
         .unwrap_or_default();
-    // All live; what the start needed for a moment is over, and a pull has been read beside them.
+    // All sessions run; the resources of the start are released, and a pull was read beside them.
     sleep(Duration::from_secs(6));
     let used = scene.sample()?;
     let shims = scene.shims_pss();
@@ -151,7 +150,7 @@ fn crowd(subject: &Subject, helper: &Path, extent: &Extent) -> TaskResult<Measur
     ]))
 }
 
-/// The three kinds of idleness at once: they hardly use the machine.
+/// The three kinds of idling at once: they hardly load the machine.
 fn idle(subject: &Subject, helper: &Path, extent: &Extent) -> TaskResult<Measured> {
     let setting = |issues: String| Setting {
         pull: "cat {scene}/issues.json".to_owned(),
@@ -164,7 +163,7 @@ fn idle(subject: &Subject, helper: &Path, extent: &Extent) -> TaskResult<Measure
     let empty = Scene::start(subject, helper, &setting("[]".to_owned()))?;
     let other = Scene::start(subject, helper, &setting(issues(extent.pulled, "backlog")))?;
     let waiting = Scene::start(subject, helper, &setting(issues(extent.pulled, "todo")))?;
-    // Two pulls, and the agent that takes the only place.
+    // Two pulls, and the agent in the only slot.
     sleep(Duration::from_secs(8));
     let scenes = [empty, other, waiting];
     let before = scenes.each_ref().map(Scene::sample);
@@ -196,7 +195,8 @@ fn idle(subject: &Subject, helper: &Path, extent: &Extent) -> TaskResult<Measure
     Ok(measured)
 }
 
-/// What a pull costs: with issues that match no stage, and with as many that match while one agent has the only place.
+/// The cost of a pull: with issues that match no stage, and with as many matching ones while one
+/// agent has the only slot.
 fn pulls(subject: &Subject, helper: &Path, extent: &Extent) -> TaskResult<Measured> {
     let setting = |issues: String| Setting {
         pull: "cat {scene}/issues.json".to_owned(),
@@ -272,7 +272,7 @@ fn megabytes(bytes: u64) -> f64 {
     bytes as f64 / 1e6
 }
 
-/// A pull of so many issues, about 350 bytes each.
+/// Returns a pull with this many issues, about 350 bytes each.
 pub fn issues(count: usize, state: &str) -> String {
     let text =
         "The command prints amounts without cents, so that totals look wrong to people who read them. "
@@ -285,7 +285,7 @@ pub fn issues(count: usize, state: &str) -> String {
     format!("[{}]", (1..=count).map(issue).collect::<Vec<_>>().join(",\n"))
 }
 
-/// What an agent prints: lines of about 400 bytes in the words of Codex.
+/// Returns the output of an agent: lines of about 400 bytes in the format of Codex.
 pub fn output(events: usize) -> String {
     let prose = "The tests pass now; what is left is the error path of the parser. ".repeat(5);
     let log = "test result: ok. 12 passed; 0 failed; 0 ignored\\n".repeat(4);

@@ -1,4 +1,4 @@
-//! One daemon at work: its own folder, home and state, the workflow, the stand-ins, and a sure end.
+//! One daemon with its own folder, home and state, the workflow, the stand-ins, and a reliable end.
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
@@ -16,30 +16,26 @@ use super::sample::{self, Sample};
 use super::scenarios::millis;
 use crate::repo::{self, TaskResult};
 
-/// How often a condition is looked at.
+/// The interval of checking a condition.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// How long a daemon may take to end before it is killed.
+/// The time for a daemon to end before it is killed.
 const STOP_WITHIN: Duration = Duration::from_secs(40);
 
-/// A daemon program.
 #[derive(Clone, Debug)]
 pub struct Subject {
-    /// Its name in the table.
+    /// The name in the table.
     pub name: &'static str,
-    /// Where it is.
     pub program: PathBuf,
 }
 
-/// What a scenario needs beside the daemon.
+/// The parameters of a scenario.
 #[derive(Clone, Debug)]
 pub struct Setting {
     /// The pull command; `{scene}` is the scenario's folder.
     pub pull: String,
-    /// Seconds between pulls.
     pub idle_secs: u32,
-    /// Issues at once.
     pub concurrency: u32,
-    /// What the agent does; see the helper.
+    /// The plan of the agent; see the helper.
     pub agent: String,
     /// The file `issues.json` of the scenario.
     pub issues: String,
@@ -48,7 +44,7 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// The same, with agents that outlive their daemon.
+    /// Returns the setting with agents that outlive their daemon.
     pub fn outliving(mut self) -> Self {
         self.outlive = true;
         self
@@ -65,9 +61,9 @@ pub struct Scene {
 }
 
 impl Scene {
-    /// Makes the scenario and starts the daemon.
+    /// Creates the scenario and starts the daemon.
     pub fn start(subject: &Subject, helper: &Path, setting: &Setting) -> TaskResult<Self> {
-        // A short path: sockets have short names.
+        // A short path, because the names of sockets are short.
         let folder = tempfile::Builder::new()
             .prefix("vb")
             .tempdir()
@@ -80,7 +76,7 @@ impl Scene {
             std::fs::copy(helper, root.join("bin").join(name))
                 .map_err(|error| format!("cannot copy {}: {error}", helper.display()))?;
         }
-        // Its own copy: pages that a second daemon of the same file shares would not count.
+        // A separate copy: pages shared with a second daemon of the same file would not count.
         let program = root
             .join("daemon")
             .join(subject.program.file_name().unwrap_or_default());
@@ -104,8 +100,8 @@ impl Scene {
         })
     }
 
-    /// Kills the daemon alone and starts another. Gives, for each of its sessions, how long after that the new one had
-    /// taken it over.
+    /// Kills only the daemon and starts another. Returns, for each session, the time until the new
+    /// one has adopted it.
     pub fn kill_and_restart(&mut self, sessions: usize) -> TaskResult<Vec<Duration>> {
         let _ = self.daemon.kill();
         let _ = self.daemon.wait();
@@ -127,7 +123,7 @@ impl Scene {
         }
     }
 
-    /// When sessions were taken over, by the daemon's log.
+    /// Returns when sessions were adopted, according to the daemon's log.
     fn adoptions(&self, since: Duration) -> Vec<Duration> {
         let home = self.root().join("home/vik");
         let logs = sample::files_below(&home, "")
@@ -144,11 +140,11 @@ impl Scene {
         times.collect()
     }
 
-    /// For each attempt, how long it took from its decision until its claim was on disk.
+    /// Returns, for each attempt, the time from its decision until its claim was on disk.
     pub fn claims(&self) -> Vec<Duration> {
         let journals = sample::files_below(&self.root().join("home/vik"), ".steps.jsonl");
         let times = journals.iter().filter_map(|path| {
-            // The id is made when it is decided on, and tells when that was.
+            // The id is created with the decision and contains its time.
             let id = path.file_name()?.to_str()?.strip_suffix(".steps.jsonl")?;
             let id: String = id.chars().rev().filter(|c| *c != '-').take(32).collect();
             let id: String = id.chars().rev().take(12).collect();
@@ -160,7 +156,7 @@ impl Scene {
         times.collect()
     }
 
-    /// `vik stop`, until nothing of it lives.
+    /// Runs `vik stop` and returns the time until no process is left.
     pub fn stop_all(mut self) -> TaskResult<Duration> {
         let began = Instant::now();
         let mut stop = command(self.root(), &self.program);
@@ -176,7 +172,7 @@ impl Scene {
         Ok(took)
     }
 
-    /// The private memory of each process between the daemon and its agents.
+    /// Returns the private memory of each process between the daemon and its agents.
     pub fn shims_private(&self) -> Vec<u64> {
         let shims = self.shims();
         shims
@@ -185,22 +181,21 @@ impl Scene {
             .collect()
     }
 
-    /// The scenario's folder.
     pub fn root(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Since the daemon was started.
+    /// Returns the time since the start of the daemon.
     pub fn elapsed(&self) -> Duration {
         self.started.elapsed()
     }
 
-    /// What the daemon uses now.
+    /// Returns the current usage of the daemon.
     pub fn sample(&self) -> TaskResult<Sample> {
         Sample::read(self.daemon.id())
     }
 
-    /// How many marks of this kind there are: files `marks/*.KIND`.
+    /// Returns the number of marks of this kind: files `marks/*.KIND`.
     pub fn marks(&self, kind: &str) -> usize {
         let entries = std::fs::read_dir(self.root().join("marks"))
             .into_iter()
@@ -211,7 +206,7 @@ impl Scene {
             .count()
     }
 
-    /// The times of marks of this kind, by issue, since the daemon was started.
+    /// Returns the times of the marks of this kind, by issue, since the start of the daemon.
     pub fn times(&self, kind: &str) -> Vec<(String, Duration)> {
         let entries = std::fs::read_dir(self.root().join("marks"))
             .into_iter()
@@ -232,7 +227,8 @@ impl Scene {
             .collect()
     }
 
-    /// From the end of each pull's output to the first instruction of its agent, in milliseconds.
+    /// Returns the times from the end of each pull's output to the first instruction of its agent,
+    /// in milliseconds.
     pub fn latencies(&self) -> Vec<f64> {
         let agents = self.times("agent");
         let pulls = self.times("pull").into_iter();
@@ -243,7 +239,7 @@ impl Scene {
         times.collect()
     }
 
-    /// Waits until there are so many marks of this kind.
+    /// Waits until there are this many marks of this kind.
     pub fn wait_for(&mut self, kind: &str, count: usize, within: Duration) -> TaskResult {
         let deadline = Instant::now() + within;
         while self.marks(kind) < count {
@@ -265,7 +261,8 @@ impl Scene {
         Ok(())
     }
 
-    /// The memory of the processes between the daemon and its agents, shared pages divided among them.
+    /// Returns the memory of the processes between the daemon and its agents, with shared pages
+    /// divided among them.
     pub fn shims_pss(&self) -> u64 {
         let shims = self.shims();
         shims
@@ -285,7 +282,7 @@ impl Scene {
         shims.collect()
     }
 
-    /// Ends the daemon and all it started.
+    /// Ends the daemon and all its processes.
     pub fn stop(mut self) {
         self.end();
     }
@@ -331,7 +328,7 @@ fn workflow(setting: &Setting) -> String {
         ..
     } = setting;
     let grace = if *outlive { "\n  orphan_grace: 10m" } else { "" };
-    // Only what both programs know.
+    // Only keys that both programs know.
     let _ = write!(
         text,
         "loop:\n  max_issue_concurrency: {concurrency}{grace}\nworkspace:\n  root: home/vik\n\
@@ -343,7 +340,7 @@ fn workflow(setting: &Setting) -> String {
     text
 }
 
-/// A command of the daemon's program, in the world of the scenario.
+/// Returns a command of the daemon's program in the environment of the scenario.
 fn command(root: &Path, program: &Path) -> Command {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let path = [root.join("bin").as_os_str(), &path].join(OsStr::new(":"));
@@ -358,7 +355,6 @@ fn command(root: &Path, program: &Path) -> Command {
     command
 }
 
-/// Starts the daemon.
 fn run(root: &Path, program: &Path) -> TaskResult<Child> {
     command(root, program)
         .args(["run", "workflow.yml"])
@@ -374,7 +370,7 @@ fn log(path: &Path) -> TaskResult<Stdio> {
     Ok(file.into())
 }
 
-/// A time in a log, since 1970.
+/// Parses a time in a log, since 1970.
 fn unix(text: &str) -> Option<Duration> {
     let at: jiff::Timestamp = text.parse().ok()?;
     Duration::try_from(at.duration_since(jiff::Timestamp::UNIX_EPOCH)).ok()

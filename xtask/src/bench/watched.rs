@@ -1,4 +1,4 @@
-//! Whether who watches costs those who work: the feed of the API with many readers.
+//! The influence of readers on the daemon: the feed of the API with many clients.
 
 use std::io::Read;
 use std::net::TcpStream;
@@ -17,22 +17,23 @@ use super::scenarios::{Extent, issues, millis, output};
 use super::scene::{Scene, Setting, Subject};
 use crate::repo::TaskResult;
 
-/// How many watch.
+/// The number of readers.
 const READERS: usize = 200;
 
-/// How many facts or events come in a second.
+/// The number of events per second.
 const RATE: usize = 10_000;
 
-/// How many agents those events come from.
+/// The number of agents that print them.
 const AGENTS: usize = 10;
 
-/// How often a loop that waits for messages is sent one.
+/// The interval of messages to a loop whose delays are measured.
 const PROBE_INTERVAL: Duration = Duration::from_millis(5);
 
-/// How long the feed alone is measured.
+/// The duration of measuring the feed alone.
 const PROBE_DURATION: Duration = Duration::from_secs(10);
 
-/// From a pull to its agent, beside agents that print 10,000 events a second: unwatched, and with 200 readers.
+/// Measures the time from a pull to its agent, beside agents that print 10,000 events a second:
+/// without readers, and with 200.
 pub fn watched(subject: &Subject, helper: &Path, extent: &Extent) -> TaskResult<Measured> {
     let lines = tempfile::NamedTempFile::new().map_err(|error| format!("cannot make a file: {error}"))?;
     std::fs::write(lines.path(), output(1_000)).map_err(|error| format!("cannot write lines: {error}"))?;
@@ -78,7 +79,7 @@ pub fn watched(subject: &Subject, helper: &Path, extent: &Extent) -> TaskResult<
     Ok(measured)
 }
 
-/// The control socket of the only daemon of a scenario.
+/// Returns the control socket of the only daemon of a scenario.
 fn socket(root: &Path) -> TaskResult<PathBuf> {
     let folder = root.join("state/vik/instances");
     let found = std::fs::read_dir(&folder)
@@ -89,7 +90,8 @@ fn socket(root: &Path) -> TaskResult<PathBuf> {
         .ok_or_else(|| format!("there is no instance in {}", folder.display()))
 }
 
-/// 10,000 facts a second to 200 readers, in this process: what arrives, and how late a loop beside it gets its messages.
+/// Measures 10,000 events a second to 200 readers, in this process: how many arrive, and how late a
+/// loop beside it gets its messages.
 pub fn feed() -> TaskResult<Measured> {
     if cfg!(debug_assertions) {
         eprintln!(
@@ -168,10 +170,10 @@ pub fn feed() -> TaskResult<Measured> {
     ]))
 }
 
-/// What only the end of a fact looks like.
+/// The bytes that mark the end of an event.
 const END: &[u8] = b"}\n\n";
 
-/// An API without a daemon behind it.
+/// An API without a daemon.
 struct Served {
     _folder: tempfile::TempDir,
     _server: HttpServer,
@@ -217,7 +219,7 @@ impl Served {
         })
     }
 
-    /// How late a runtime like the daemon's gets its messages.
+    /// Measures the delays of messages in a runtime like the daemon's.
     fn loop_delays(&self) -> Vec<f64> {
         let Ok(runtime) = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
@@ -248,7 +250,7 @@ impl Served {
     }
 }
 
-/// Readers, a thread each.
+/// Readers with a thread each.
 struct Clients {
     threads: Vec<JoinHandle<()>>,
     seen: Vec<Arc<AtomicU64>>,
@@ -280,12 +282,12 @@ impl Clients {
         self.counts().min().unwrap_or(0)
     }
 
-    /// What each got in a second.
+    /// Returns the events per second of each reader.
     fn rates(&self, seconds: f64) -> Vec<f64> {
         self.counts().map(|seen| seen as f64 / seconds).collect()
     }
 
-    /// The server is gone, so they end.
+    /// Waits for the readers, which end because the server has stopped.
     fn end(self) {
         for thread in self.threads {
             let _ = thread.join();

@@ -1,10 +1,10 @@
-//! The reference of the command line: every help text on one page.
+//! The reference of the command line: all help texts on one page.
 
 use std::fmt::Write;
 
 use clap::{Command, CommandFactory};
 
-/// Help is wrapped as in a terminal of this width, whatever this one has.
+/// The terminal width for wrapping the help, independent of the real one.
 const WIDTH: usize = 100;
 
 pub fn markdown() -> String {
@@ -17,7 +17,7 @@ pub fn markdown() -> String {
     page
 }
 
-/// One command and all below it, each with its whole name.
+/// Writes one command and all below it, each with its full name.
 fn section(page: &mut String, command: Command, parents: &[&str]) {
     let mut names: Vec<&str> = parents.to_vec();
     let own = command.get_name().to_owned();
@@ -27,7 +27,7 @@ fn section(page: &mut String, command: Command, parents: &[&str]) {
         .bin_name(full.clone())
         .term_width(WIDTH)
         .disable_help_subcommand(true)
-        // A value from this machine's environment has no place in a page.
+        // A value from this machine's environment must not get into the page.
         .mut_args(|arg| arg.hide_env_values(true));
     command.build();
     let help = command.render_long_help().to_string();
@@ -47,7 +47,8 @@ fn section(page: &mut String, command: Command, parents: &[&str]) {
     }
 }
 
-/// `vik vex` passes all on to vex, whose own help follows the page's end.
+/// Returns whether a command is listed. `vik vex` passes everything on to vex, whose own help is at
+/// the end of the page.
 fn shown(command: &Command) -> bool {
     !command.is_hide_set() && !["help", "vex"].contains(&command.get_name())
 }

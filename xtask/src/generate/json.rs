@@ -58,7 +58,7 @@ pub fn schemas() -> Vec<Generated> {
     ]
 }
 
-/// The schema of a line of `vex exec --json`, and that of its settings, which editors use.
+/// Returns the schemas of a line of `vex exec --json` and of vex's settings, which editors use.
 pub fn vex_schemas() -> Vec<Generated> {
     let events = vex::events::json_schema();
     vec![

@@ -1,4 +1,4 @@
-//! `cargo xtask generate`: the files under `docs/reference` that are made from the code.
+//! `cargo xtask generate`: the files under `docs/reference` that are generated from the code.
 
 mod cli;
 mod json;
@@ -17,7 +17,7 @@ pub struct GenerateArgs {
     check: bool,
 }
 
-/// One generated file: its path in the repository, and what belongs in it.
+/// A generated file: its path in the repository, and its content.
 type Generated = (&'static str, String);
 
 fn all() -> Vec<Generated> {

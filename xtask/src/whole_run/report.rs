@@ -1,13 +1,13 @@
-//! The report: what was printed, as it was printed, without the paths of one machine.
+//! The report: the verbatim output, without the paths of this machine.
 
 use std::fmt::Write;
 
 use super::Story;
 
-/// Lines shown of each end of the session log.
+/// The number of lines shown of each end of the session log.
 const LOG_LINES: usize = 6;
 
-/// Characters shown of a line of the session log.
+/// The number of characters shown of a line of the session log.
 const LOG_WIDTH: usize = 260;
 
 pub fn markdown(story: &Story, private: &[(String, &'static str)]) -> String {
@@ -68,7 +68,7 @@ fn section(page: &mut String, title: &str, text: &str) {
     let _ = write!(page, "\n## {title}\n\n```text\n{}\n```\n", text.trim_end());
 }
 
-/// Git's blank line between a subject and its files goes.
+/// Removes git's blank line between a subject and its files.
 fn spaced(log: &str) -> String {
     let lines: Vec<_> = log
         .lines()
@@ -88,7 +88,7 @@ fn head_and_tail(log: &str) -> String {
     format!("{}\n… {between} lines …\n{}", head.join("\n"), tail.join("\n"))
 }
 
-/// The beginning of a long line; the last line's figures stand at its end, so that is shown too.
+/// Returns the start of a long line, and its end, which has the figures.
 fn cut(line: &str, width: usize) -> String {
     let chars: Vec<char> = line.chars().collect();
     if chars.len() <= 2 * width {

@@ -1,4 +1,5 @@
-//! `cargo xtask bench vex`: whole runs of vex, Codex CLI and Claude Code by turns, on one scripted model in one process.
+//! `cargo xtask bench vex`: whole runs of vex, Codex CLI and Claude Code alternately, with one
+//! scripted model in one process.
 
 mod run;
 mod table;

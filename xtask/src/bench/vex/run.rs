@@ -1,4 +1,4 @@
-//! One run of one agent, and what it used.
+//! One run of one agent, and its resource usage.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -13,9 +13,8 @@ use vik_testkit::server::ModelServer;
 use super::tasks::Task;
 use crate::repo::{self, TaskResult};
 
-/// An agent program.
 pub struct Agent {
-    /// Its name and version.
+    /// The name and version.
     pub name: String,
     runtime: Runtime,
     program: PathBuf,
@@ -23,7 +22,7 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// The one of this repository.
+    /// Creates the agent of this repository.
     pub fn vex(program: PathBuf) -> TaskResult<Self> {
         Ok(Self {
             name: "vex".to_owned(),
@@ -33,7 +32,6 @@ impl Agent {
         })
     }
 
-    /// Another one.
     pub fn real(agent: RealAgent, program: PathBuf) -> TaskResult<Self> {
         let version_output = repo::output(Command::new(&program).arg("--version"))?;
         let version = version_output
@@ -51,7 +49,7 @@ impl Agent {
         })
     }
 
-    /// Its command line without the program, and its environment, as the daemon builds them.
+    /// Returns the arguments and the environment, as the daemon builds them.
     fn launch(&self, folder: &Path, server: &ModelServer) -> TaskResult<vik_agents::Launch> {
         let codex = self.runtime == Runtime::Codex;
         let profile = AgentProfile {
@@ -102,24 +100,24 @@ impl Agent {
     }
 }
 
-/// What one run used.
+/// The resource usage of one run.
 #[derive(Clone, Copy, Debug)]
 pub struct RunFigures {
-    /// From the start of the process to the first request, read to its end, in milliseconds.
+    /// From the start of the process to the end of the first request, in milliseconds.
     pub first_request_ms: f64,
     /// The whole run, in milliseconds.
     pub wall_ms: f64,
-    /// User and system time of the process and all that it started and waited for, in milliseconds.
+    /// User and system time of the process and its waited-for descendants, in milliseconds.
     pub cpu_ms: f64,
-    /// Memory that its largest process held at most, in megabytes.
+    /// The peak memory of its largest process, in megabytes.
     pub peak_mb: f64,
-    /// The body of the first request for an answer, in kilobytes.
+    /// The body of the first request to the model, in kilobytes.
     pub first_kb: f64,
-    /// All that was sent, in kilobytes.
+    /// The bodies of all requests, in kilobytes.
     pub sent_kb: f64,
 }
 
-/// Runs an agent in a fresh home and a fresh repository.
+/// Runs an agent in a new home and a new repository.
 pub fn run(agent: &Agent, task: Task, helper: &Path) -> TaskResult<RunFigures> {
     let folder = tempfile::Builder::new().prefix("vb").tempdir();
     let folder = folder.map_err(|error| format!("cannot make a folder: {error}"))?;

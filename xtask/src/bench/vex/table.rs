@@ -1,4 +1,4 @@
-//! The figures side by side, and what they should be.
+//! The table of the agents, with targets.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -7,15 +7,15 @@ use super::super::metric::short;
 use super::run::RunFigures;
 use super::tasks::Task;
 
-/// What an agent used, run by run.
+/// The usage of an agent, by task and run.
 pub type Figures = BTreeMap<Task, Vec<RunFigures>>;
 
-/// What a figure should be.
+/// The target of a metric.
 #[derive(Clone, Copy)]
 enum Target {
     None,
     Below(f64),
-    /// At most this part of the smaller one of the others.
+    /// At most this share of the lowest of the other agents.
     Part(f64),
 }
 
@@ -23,7 +23,7 @@ struct Row {
     label: &'static str,
     unit: &'static str,
     value: fn(&RunFigures) -> f64,
-    /// What it should be in each task.
+    /// The target for each task.
     target: fn(Task) -> Target,
 }
 
@@ -83,12 +83,11 @@ const ROWS: &[Row] = &[
     },
 ];
 
-/// Most of their time the server needs to say them.
+/// Returns whether the server takes most of the time to send the answer.
 fn is_answer(task: Task) -> bool {
     matches!(task, Task::Answer | Task::LongAnswer)
 }
 
-/// The table.
 pub fn table(names: &[&str], figures: &[Figures], rounds: u16) -> String {
     let mut text = format!("| median of {rounds} rounds |");
     for name in names {
@@ -135,7 +134,7 @@ pub fn table(names: &[&str], figures: &[Figures], rounds: u16) -> String {
     text
 }
 
-/// How much more CPU an answer of twice the length takes.
+/// Returns the ratio of the CPU times for answers of double and single length.
 fn growth(vex: &Figures) -> Option<f64> {
     let cpu = |task| median(vex, task, |ran| ran.cpu_ms);
     Some(cpu(Task::LongAnswer)? / cpu(Task::Answer)?)

@@ -1,4 +1,4 @@
-//! What the agents do, as the model's script says.
+//! The tasks of the agents, as scripts of the model.
 
 use clap::ValueEnum;
 use serde_json::{Value, json};
@@ -30,7 +30,7 @@ impl Task {
         Self::LongAnswer,
     ];
 
-    /// Its name in the table.
+    /// Returns the name in the table.
     pub fn label(self) -> &'static str {
         match self {
             Self::Nothing => "no tool call",
@@ -42,12 +42,12 @@ impl Task {
         }
     }
 
-    /// The requests that it takes.
+    /// Returns the number of requests.
     pub fn answers(self) -> usize {
         self.script().as_array().map_or(0, Vec::len)
     }
 
-    /// What the model says.
+    /// Returns the script of the model.
     pub fn script(self) -> Value {
         let done = json!({"text": "The task is done, and all that was asked for was looked at."});
         match self {
