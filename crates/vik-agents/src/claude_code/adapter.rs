@@ -47,8 +47,7 @@ pub(crate) struct ClaudeCode {
     rejected: bool,
     /// When the rate limit resets.
     resets_at: Option<Timestamp>,
-    /// Whether `--json-schema` asks for a structured answer. A model may omit it and still exit
-    /// with 0.
+    /// Whether `--json-schema` asks for a structured answer; without one the exit code may be 0.
     wants_result: bool,
     /// Present in an interactive session.
     control: Option<Control>,
@@ -383,11 +382,7 @@ impl ClaudeCode {
         }
         for denial in wire::read::<Vec<Denial<'_>>>(result.permission_denials).unwrap_or_default() {
             let id = wire::text(denial.tool_use_id).unwrap_or_default();
-            if self
-                .control
-                .as_ref()
-                .is_some_and(|control| control.is_refused(&id))
-            {
+            if self.control.as_ref().is_some_and(|c| c.is_refused(&id)) {
                 continue;
             }
             sink(Event::Approval {
