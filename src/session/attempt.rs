@@ -484,7 +484,7 @@ impl Attempt {
         })?;
         let refused = start
             .resume
-            .take_if(|resume| !vik_agents::valid_session_id(profile.runtime, &resume.provider_session_id));
+            .take_if(|resume| !vik_agents::is_valid_session_id(profile.runtime, &resume.provider_session_id));
         Ok(AttemptRecord {
             schema: 2,
             run_id: start.run,

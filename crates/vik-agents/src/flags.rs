@@ -22,14 +22,14 @@ pub(crate) struct ReservedFlag {
 pub(crate) struct FlagRules {
     pub(crate) reserved: &'static [ReservedFlag],
     /// The flags that control the permissions of the agent.
-    pub(crate) permission: &'static [&'static str],
+    pub(crate) permission_flags: &'static [&'static str],
 }
 
 /// The profile's own flags as arguments.
 pub(crate) struct OwnFlags {
     pub(crate) argv: Vec<String>,
     /// Whether one of the flags controls permissions.
-    pub(crate) permission: bool,
+    pub(crate) has_permission_flag: bool,
 }
 
 /// Converts `args` to arguments.
@@ -40,7 +40,7 @@ pub(crate) struct OwnFlags {
 pub(crate) fn own_flags(profile: &AgentProfile, rules: &FlagRules) -> Result<OwnFlags, LaunchError> {
     let mut own = OwnFlags {
         argv: Vec::new(),
-        permission: false,
+        has_permission_flag: false,
     };
     for (key, value) in &profile.args {
         let name = key.trim_start_matches('-');
@@ -59,13 +59,13 @@ pub(crate) fn own_flags(profile: &AgentProfile, rules: &FlagRules) -> Result<Own
         }
         let before = own.argv.len();
         push(&mut own.argv, name, value, profile.args_style);
-        own.permission |= own.argv.len() > before && rules.permission.contains(&name);
+        own.has_permission_flag |= own.argv.len() > before && rules.permission_flags.contains(&name);
     }
     Ok(own)
 }
 
 /// Returns whether the profile sets a flag under one of these names.
-pub(crate) fn has(profile: &AgentProfile, names: &[&str]) -> bool {
+pub(crate) fn has_flag(profile: &AgentProfile, names: &[&str]) -> bool {
     profile.args.iter().any(|(key, value)| {
         names.contains(&key.trim_start_matches('-')) && !matches!(value, ArgValue::Switch(false))
     })
@@ -84,18 +84,18 @@ fn push(argv: &mut Vec<String>, name: &str, value: &ArgValue, style: ArgsStyle) 
     match value {
         ArgValue::Switch(false) => {}
         ArgValue::Switch(true) => argv.push(dashed(name)),
-        ArgValue::Text(text) => pair(argv, name, text),
+        ArgValue::Text(text) => push_pair(argv, name, text),
         ArgValue::List(list) if list.is_empty() => {}
         ArgValue::List(list) => match style {
-            ArgsStyle::Repeat => list.iter().for_each(|item| pair(argv, name, item)),
-            ArgsStyle::Join => pair(argv, name, &list.join(",")),
+            ArgsStyle::Repeat => list.iter().for_each(|item| push_pair(argv, name, item)),
+            ArgsStyle::Join => push_pair(argv, name, &list.join(",")),
         },
     }
 }
 
 /// Appends `--name value`. A value with a leading dash would be read as a flag, so it is joined to
 /// its name.
-fn pair(argv: &mut Vec<String>, name: &str, value: &str) {
+fn push_pair(argv: &mut Vec<String>, name: &str, value: &str) {
     if !value.starts_with('-') {
         argv.extend([dashed(name), value.to_owned()]);
     } else if is_short(name) {
@@ -135,7 +135,7 @@ mod tests {
                 instead: "use `model`",
             },
         ],
-        permission: &["s", "sandbox"],
+        permission_flags: &["s", "sandbox"],
     };
 
     fn flags(args: &[(&str, ArgValue)], style: ArgsStyle) -> Result<OwnFlags, LaunchError> {
@@ -204,12 +204,12 @@ mod tests {
         assert!(
             flags(&[("s", text("read-only"))], ArgsStyle::Repeat)
                 .unwrap()
-                .permission
+                .has_permission_flag
         );
         assert!(
             !flags(&[("sandbox", ArgValue::Switch(false))], ArgsStyle::Repeat)
                 .unwrap()
-                .permission
+                .has_permission_flag
         );
     }
 

@@ -38,7 +38,7 @@ pub use error::LaunchError;
 pub use login::{LoginSign, login_files, login_hint, login_signs, state_paths, temporary_variables};
 pub use request::{AgentRequest, ApprovalRequest, InitialInput, Verdict};
 pub use reset::reset_time;
-pub use resume::{resume_failure, valid_session_id};
+pub use resume::{is_valid_session_id, resume_failure};
 
 /// The input for building a command line.
 #[derive(Clone, Copy)]
@@ -204,7 +204,7 @@ pub fn interactive_adapter(
             input.prompt,
         ))),
         Runtime::Vex => Ok(Box::new(vex::Vex::interactive(input.prompt))),
-        Runtime::Codex => Ok(Box::new(codex::Server::new(profile, previous_total, input)?)),
+        Runtime::Codex => Ok(Box::new(codex::AppServer::new(profile, previous_total, input)?)),
         Runtime::Command => Err(not_interactive(profile)),
     }
 }
@@ -213,7 +213,7 @@ pub fn interactive_adapter(
 /// itself, and a profile with flags that prevent asking is checked only at its end.
 pub fn enforces_scope_interactively(profile: &AgentProfile) -> bool {
     match profile.runtime {
-        Runtime::ClaudeCode => !flags::has(profile, &["bare"]),
+        Runtime::ClaudeCode => !flags::has_flag(profile, &["bare"]),
         Runtime::Codex => codex::non_interactive_flag(profile).is_none(),
         Runtime::Vex | Runtime::Command => false,
     }

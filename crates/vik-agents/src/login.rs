@@ -14,7 +14,7 @@ pub enum LoginSign {
 }
 
 /// Returns the folder that a variable names, or a folder in the home directory.
-fn folder(environment: &BTreeMap<String, String>, variable: &str, below: &str) -> Option<PathBuf> {
+fn configured_folder(environment: &BTreeMap<String, String>, variable: &str, below: &str) -> Option<PathBuf> {
     let set = |name: &str| environment.get(name).filter(|value| !value.is_empty());
     let own = set(variable).map(PathBuf::from);
     own.or_else(|| set("HOME").map(|home| PathBuf::from(home).join(below)))
@@ -25,7 +25,7 @@ fn folder(environment: &BTreeMap<String, String>, variable: &str, below: &str) -
 ///
 /// `environment` is the agent's own, as in [`crate::Launch::env`].
 pub fn state_paths(profile: &AgentProfile, environment: &BTreeMap<String, String>) -> Vec<PathBuf> {
-    let folder = |variable: &str, below: &str| folder(environment, variable, below);
+    let folder = |variable: &str, below: &str| configured_folder(environment, variable, below);
     let program = profile
         .command
         .first()
@@ -63,7 +63,7 @@ pub fn temporary_variables(runtime: Runtime) -> &'static [&'static str] {
 /// `environment` is the agent's own, as in [`crate::Launch::env`].
 pub fn login_signs(profile: &AgentProfile, environment: &BTreeMap<String, String>) -> Vec<LoginSign> {
     use LoginSign::{File, Variable};
-    let home = |variable: &str, below: &str| folder(environment, variable, below);
+    let home = |variable: &str, below: &str| configured_folder(environment, variable, below);
     match profile.runtime {
         Runtime::Codex => {
             let mut signs = vec![Variable("CODEX_API_KEY"), Variable("OPENAI_API_KEY")];

@@ -12,7 +12,7 @@ const MAX_ID_BYTES: usize = 128;
 /// Returns whether a text can be a conversation id of an agent of this runtime. It comes from the
 /// agent's output and goes on a command line: with garbage, Codex would silently start a new
 /// conversation and exit with 0.
-pub fn valid_session_id(runtime: Runtime, id: &str) -> bool {
+pub fn is_valid_session_id(runtime: Runtime, id: &str) -> bool {
     match runtime {
         Runtime::Codex | Runtime::ClaudeCode => uuid::Uuid::try_parse(id).is_ok_and(|uuid| {
             // Agents do not use the other forms of a UUID (in braces, as a URN).
@@ -56,9 +56,9 @@ mod tests {
     #[test]
     fn valid_session_id_accepts_only_ids_of_the_runtime() {
         for runtime in [Runtime::Codex, Runtime::ClaudeCode, Runtime::Vex] {
-            assert!(valid_session_id(runtime, ID), "{runtime:?}");
+            assert!(is_valid_session_id(runtime, ID), "{runtime:?}");
             for bad in ["", "-x", "--last", "a b", "a\n", "$(x)", "../a"] {
-                assert!(!valid_session_id(runtime, bad), "{runtime:?} {bad:?}");
+                assert!(!is_valid_session_id(runtime, bad), "{runtime:?} {bad:?}");
             }
         }
         for bad in [
@@ -66,9 +66,9 @@ mod tests {
             "{01a1ffcd-34e9-78d1-bc6d-b647a491f028}",
             "01a1ffcd34e978d1bc6db647a491f028",
         ] {
-            assert!(!valid_session_id(Runtime::Codex, bad), "{bad}");
+            assert!(!is_valid_session_id(Runtime::Codex, bad), "{bad}");
         }
-        assert!(!valid_session_id(Runtime::Command, ID));
+        assert!(!is_valid_session_id(Runtime::Command, ID));
     }
 
     #[test]

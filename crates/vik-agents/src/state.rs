@@ -64,7 +64,7 @@ impl OpenTools {
 pub(crate) struct Session {
     /// The provider's id of the conversation.
     pub(crate) id: Option<String>,
-    pub(crate) open: OpenTools,
+    pub(crate) open_tools: OpenTools,
     pub(crate) usage: Usage,
     pub(crate) cost_usd: Option<f64>,
     /// The last error, transient or not.

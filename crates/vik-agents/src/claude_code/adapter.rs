@@ -15,7 +15,7 @@ use super::line::{
     Block, Content, ControlLine, Denial, Line, Message, ModelUsage, RateLimitLine, RequestUsage, ResultLine,
     System, Task,
 };
-use super::requests::Requests;
+use super::requests::RequestUsages;
 use crate::request::{AgentRequest, ApprovalRequest, Verdict};
 use crate::state::Session;
 use crate::wire::{self, Kind, Text};
@@ -34,7 +34,7 @@ struct FinalResult {
 pub(crate) struct ClaudeCode {
     session: Session,
     final_result: Option<FinalResult>,
-    requests: Requests,
+    requests: RequestUsages,
     /// The usage of the conversation before this session.
     previous: PreviousTotal,
     /// Usage of the main conversation, summed over `result` lines.
@@ -59,13 +59,13 @@ impl ClaudeCode {
             previous: previous_total.unwrap_or_default(),
             session: Session::default(),
             final_result: None,
-            requests: Requests::default(),
+            requests: RequestUsages::default(),
             results: Usage::default(),
             usage_reported: false,
             fatal_reported: false,
             rejected: false,
             resets_at: None,
-            wants_result: flags::has(profile, &["json-schema"]),
+            wants_result: flags::has_flag(profile, &["json-schema"]),
             control: None,
         }
     }
@@ -167,7 +167,7 @@ impl ClaudeCode {
                     return false;
                 };
                 self.session.clear_fault();
-                self.session.open.open(id.as_str());
+                self.session.open_tools.open(id.as_str());
                 self.session.set_tool_activity(name.as_str(), block.input);
                 sink(Event::ToolCall {
                     call_id: id.0,
@@ -177,7 +177,7 @@ impl ClaudeCode {
             }
             (kind, ..) if kind.ends_with("tool_result") => {
                 let Some(id) = block.tool_use_id else { return false };
-                self.session.open.close(id.as_str());
+                self.session.open_tools.close(id.as_str());
                 let is_error = block.is_error.unwrap_or(false);
                 if let Some(control) = &mut self.control
                     && kind == "tool_result"
@@ -375,7 +375,7 @@ impl ClaudeCode {
         if let Some(id) = wire::text(result.session_id) {
             self.session.set_id(&id);
         }
-        self.session.open.clear();
+        self.session.open_tools.clear();
         self.record_usage(&result, sink);
         if let Some(control) = &mut self.control {
             control.on_turn_end();
@@ -544,7 +544,7 @@ impl Adapter for ClaudeCode {
     }
 
     fn conclude(&mut self, exit: Exit, stderr_tail: &str) -> Conclusion {
-        self.session.open.clear();
+        self.session.open_tools.clear();
         let Some(final_result) = self.final_result.take() else {
             return self
                 .session
@@ -575,7 +575,7 @@ impl Adapter for ClaudeCode {
     }
 
     fn open_tools(&self) -> usize {
-        self.session.open.len()
+        self.session.open_tools.len()
     }
 
     fn usage(&self) -> (Usage, Option<f64>) {

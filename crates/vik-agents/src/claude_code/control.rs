@@ -29,7 +29,7 @@ const HOOK_TIMEOUT: u32 = 2_000_000;
 const REFUSED: &str = "Refused by Vik: ";
 
 /// Tools that only read their paths. An unknown tool is assumed to write.
-const READERS: [&str; 6] = ["Glob", "Grep", "LS", "NotebookRead", "Read", "Skill"];
+const READING_TOOLS: [&str; 6] = ["Glob", "Grep", "LS", "NotebookRead", "Read", "Skill"];
 
 /// The control protocol of one session.
 #[derive(Debug)]
@@ -299,7 +299,7 @@ fn approval_request(id: &str, input: Option<&RawValue>) -> Option<(ApprovalReque
     let ask = ApprovalRequest {
         id: id.to_owned(),
         // The path of an MCP tool may mean anything.
-        writes: !READERS.contains(&tool.as_str()) && !tool.starts_with("mcp__"),
+        writes: !READING_TOOLS.contains(&tool.as_str()) && !tool.starts_with("mcp__"),
         call: Call {
             tool,
             command: text(tool_input.command),

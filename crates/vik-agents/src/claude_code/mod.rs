@@ -27,8 +27,8 @@ use vik_core::money::MicroUsd;
 use vik_core::workflow::{AgentProfile, ArgValue, Permission};
 
 use crate::environment::environment;
-use crate::flags::{FlagRules, ReservedFlag, has, own_flags};
-use crate::{Launch, LaunchContext, LaunchError, path_text, valid_session_id};
+use crate::flags::{FlagRules, ReservedFlag, has_flag, own_flags};
+use crate::{Launch, LaunchContext, LaunchError, is_valid_session_id, path_text};
 
 const RULES: FlagRules = FlagRules {
     reserved: &[
@@ -63,7 +63,7 @@ const RULES: FlagRules = FlagRules {
             instead: "Vik chooses which conversation goes on",
         },
     ],
-    permission: &[
+    permission_flags: &[
         "permission-mode",
         "dangerously-skip-permissions",
         "allow-dangerously-skip-permissions",
@@ -71,7 +71,7 @@ const RULES: FlagRules = FlagRules {
 };
 
 /// The tools that can change something. `Monitor` runs a shell command, too.
-const WRITERS: &str = "Bash,Edit,EnterWorktree,Monitor,NotebookEdit,Write";
+const WRITING_TOOLS: &str = "Bash,Edit,EnterWorktree,Monitor,NotebookEdit,Write";
 
 /// Returns the `--max-budget-usd` of the profile's own flags.
 fn own_budget(profile: &AgentProfile) -> Option<MicroUsd> {
@@ -91,7 +91,7 @@ pub(crate) fn launch(cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {
         runtime: "claude_code",
     })?;
     let own = own_flags(profile, &RULES)?;
-    if cx.interactive && has(profile, &["bare"]) {
+    if cx.interactive && has_flag(profile, &["bare"]) {
         // Measured: this flag skips the hook, and every call runs without approval.
         return Err(LaunchError::NotInteractive {
             runtime: "claude_code",
@@ -128,9 +128,11 @@ pub(crate) fn launch(cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {
     if cx.interactive {
         push(&["--input-format", "stream-json"]);
     }
-    if !own.permission {
+    if !own.has_permission_flag {
         match profile.permission {
-            Permission::ReadOnly => push(&["--permission-mode", "default", "--disallowedTools", WRITERS]),
+            Permission::ReadOnly => {
+                push(&["--permission-mode", "default", "--disallowedTools", WRITING_TOOLS])
+            }
             Permission::WorkspaceWrite | Permission::Full => {
                 push(&["--permission-mode", "bypassPermissions"]);
             }
@@ -145,7 +147,7 @@ pub(crate) fn launch(cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {
         push(&["--max-budget-usd", &format!("{:.6}", budget.usd())]);
     }
     match cx.resume {
-        Some(id) if !valid_session_id(profile.runtime, id) => {
+        Some(id) if !is_valid_session_id(profile.runtime, id) => {
             return Err(LaunchError::BadResumeId {
                 runtime: "claude_code",
                 id: id.to_owned(),

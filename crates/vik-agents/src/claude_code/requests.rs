@@ -4,14 +4,14 @@ use vik_core::outcome::Usage;
 
 /// The usage of the requests so far.
 #[derive(Debug, Default)]
-pub(super) struct Requests {
+pub(super) struct RequestUsages {
     /// The last few messages. The lines of one message are consecutive, except for lines of
     /// sub-agents between them.
     recent: Vec<(u64, Usage)>,
     older: Usage,
 }
 
-impl Requests {
+impl RequestUsages {
     const RECENT: usize = 8;
 
     /// Records the usage of a message and returns whether the sum changed. Every line of a message
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn request_usage_counts_each_message_once() {
-        let mut requests = Requests::default();
+        let mut requests = RequestUsages::default();
         assert!(requests.record("a", input(5)));
         assert!(requests.record("b", input(7)));
         assert!(!requests.record("a", input(5)), "the same message again");
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn request_usage_keeps_old_messages_in_the_sum() {
-        let mut requests = Requests::default();
+        let mut requests = RequestUsages::default();
         for n in 0..100 {
             requests.record(&format!("message {n}"), input(1));
         }

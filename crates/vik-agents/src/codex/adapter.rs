@@ -38,7 +38,7 @@ impl Codex {
             session: Session::default(),
             turn: Turn::Open,
             previous_usage: previous_total.unwrap_or_default().usage,
-            wants_result: flags::has(profile, &["output-schema"]),
+            wants_result: flags::has_flag(profile, &["output-schema"]),
         }
     }
 
@@ -111,7 +111,7 @@ impl Codex {
     /// Handles the successful end of the turn.
     pub(super) fn completed(&mut self, sink: &mut Sink<'_>) {
         self.turn = Turn::Completed;
-        self.session.open.clear();
+        self.session.open_tools.clear();
         self.session.set_activity("done");
         let message = self.session.last_message().map(Cow::Borrowed);
         let reason = Some(Cow::Borrowed("turn.completed"));
@@ -135,7 +135,7 @@ impl Codex {
         sink: &mut Sink<'_>,
     ) {
         self.turn = Turn::Failed;
-        self.session.open.clear();
+        self.session.open_tools.clear();
         self.session.set_activity("failed");
         let failure_class = class.or_else(|| classify::class_of_error(None, message));
         self.session.record_fault(message, failure_class, None);
@@ -187,7 +187,7 @@ impl Codex {
         self.session.set_tool_activity(&tool, input);
         let call_id = id(item);
         self.session.clear_fault();
-        self.session.open.open(&call_id);
+        self.session.open_tools.open(&call_id);
         sink(Event::ToolCall { call_id, tool, input });
     }
 
@@ -222,9 +222,9 @@ impl Codex {
                 let Some(tool) = tool(&item) else {
                     return wire::emit_unparsed(line, sink);
                 };
-                if !self.session.open.close(&id(&item)) {
+                if !self.session.open_tools.close(&id(&item)) {
                     self.on_tool_opened(&item, tool, sink);
-                    self.session.open.close(&id(&item));
+                    self.session.open_tools.close(&id(&item));
                 }
                 self.session.set_activity("thinking");
                 sink(Event::ToolResult {
@@ -246,7 +246,7 @@ impl Codex {
         {
             Some("turn.completed") => {
                 self.turn = Turn::Completed;
-                self.session.open.clear();
+                self.session.open_tools.clear();
             }
             Some("turn.failed") => self.failed("the turn failed", sink),
             _ => {}
@@ -268,7 +268,7 @@ impl Adapter for Codex {
     }
 
     fn conclude(&mut self, exit: Exit, stderr_tail: &str) -> Conclusion {
-        self.session.open.clear();
+        self.session.open_tools.clear();
         if self.turn != Turn::Completed || !exit.is_zero() {
             let stderr = stderr_tail
                 .trim_start()
@@ -309,7 +309,7 @@ impl Adapter for Codex {
     }
 
     fn open_tools(&self) -> usize {
-        self.session.open.len()
+        self.session.open_tools.len()
     }
 
     fn usage(&self) -> (Usage, Option<f64>) {

@@ -26,12 +26,12 @@ mod message;
 mod server;
 
 pub(crate) use adapter::Codex;
-pub(crate) use server::Server;
+pub(crate) use server::AppServer;
 use vik_core::workflow::{AgentProfile, ArgValue, Permission};
 
 use crate::environment::environment;
 use crate::flags::{FlagRules, ReservedFlag, own_flags};
-use crate::{Launch, LaunchContext, LaunchError, path_text, valid_session_id};
+use crate::{Launch, LaunchContext, LaunchError, is_valid_session_id, path_text};
 
 const RULES: FlagRules = FlagRules {
     reserved: &[
@@ -56,7 +56,7 @@ const RULES: FlagRules = FlagRules {
             instead: "Vik sets it",
         },
     ],
-    permission: &[
+    permission_flags: &[
         "sandbox",
         "s",
         "full-auto",
@@ -114,10 +114,10 @@ pub(crate) fn launch(cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {
         if let Some(flag) = own_sandbox(profile) {
             return Err(LaunchError::SecondSandbox { flag });
         }
-        if !own.permission {
+        if !own.has_permission_flag {
             push(&["--dangerously-bypass-approvals-and-sandbox"]);
         }
-    } else if !own.permission {
+    } else if !own.has_permission_flag {
         match profile.permission {
             Permission::ReadOnly => push(&["-s", "read-only"]),
             Permission::WorkspaceWrite => {
@@ -151,7 +151,7 @@ pub(crate) fn launch(cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {
     }
     if let Some(thread) = cx.resume {
         // With anything but a thread id Codex silently starts a new thread and exits with 0.
-        if !valid_session_id(profile.runtime, thread) {
+        if !is_valid_session_id(profile.runtime, thread) {
             return Err(LaunchError::BadResumeId {
                 runtime: "codex",
                 id: thread.to_owned(),

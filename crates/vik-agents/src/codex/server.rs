@@ -49,7 +49,7 @@ const REFUSED: &str = "Refused by Vik: ";
 
 /// The adapter of one interactive session of Codex.
 #[derive(Debug)]
-pub(crate) struct Server {
+pub(crate) struct AppServer {
     exec: Codex,
     requests: Vec<AgentRequest>,
     /// The request that starts or resumes the thread; the prompt follows it.
@@ -64,11 +64,11 @@ pub(crate) struct Server {
     patches: HashMap<String, Vec<String>>,
     limits: Option<Limits>,
     /// The class of a failure that the provider reported; more reliable than its text.
-    class: Option<FailureClass>,
+    failure_class: Option<FailureClass>,
     closed: bool,
 }
 
-impl Server {
+impl AppServer {
     pub(crate) fn new(
         profile: &AgentProfile,
         previous_total: Option<PreviousTotal>,
@@ -109,7 +109,7 @@ impl Server {
             turns: HashMap::new(),
             patches: HashMap::new(),
             limits: None,
-            class: None,
+            failure_class: None,
             closed: false,
         })
     }
@@ -287,7 +287,7 @@ impl Server {
             "agent_message" | "reasoning" if !is_main || method == "item/started" => return Some(()),
             _ => {}
         }
-        let item = as_exec(item, kind, changes.as_deref());
+        let item = to_exec_item(item, kind, changes.as_deref());
         if method == "item/started" {
             self.exec.item_started(line, &item, sink);
         } else {
@@ -323,7 +323,7 @@ impl Server {
     fn error(&mut self, params: Option<&RawValue>, sink: &mut Sink<'_>) -> Option<()> {
         let notification: ErrorNotification<'_> = wire::read(params)?;
         let class = notification.error.class();
-        self.class = class.or(self.class);
+        self.failure_class = class.or(self.failure_class);
         self.exec
             .error_with_class(notification.error.message.0, class, sink);
         Some(())
@@ -339,9 +339,9 @@ impl Server {
             status => {
                 let otherwise = || Cow::Owned(format!("the turn was {status}"));
                 let class = turn.error.as_ref().and_then(|error| error.class());
-                self.class = class.or(self.class);
+                self.failure_class = class.or(self.failure_class);
                 let message = turn.error.map_or_else(otherwise, |error| error.message.0);
-                self.exec.failed_with_class(&message, self.class, sink);
+                self.exec.failed_with_class(&message, self.failure_class, sink);
             }
         }
         self.close();
@@ -349,7 +349,7 @@ impl Server {
     }
 }
 
-impl Adapter for Server {
+impl Adapter for AppServer {
     fn line(&mut self, line: &[u8], sink: &mut Sink<'_>) {
         let text = wire::line_text(line);
         if text.is_empty() {
@@ -486,7 +486,7 @@ fn warning(params: Option<&RawValue>, sink: &mut Sink<'_>) -> Option<()> {
 }
 
 /// Converts an item to the form that `codex exec` prints.
-fn as_exec<'a>(item: AppItem<'a>, kind: String, changes: Option<&'a RawValue>) -> Item<'a> {
+fn to_exec_item<'a>(item: AppItem<'a>, kind: String, changes: Option<&'a RawValue>) -> Item<'a> {
     let thought = || {
         let parts: Vec<String> = wire::read(item.summary)?;
         Some(Text(Cow::Owned(parts.join("\n\n")))).filter(|text| !text.0.is_empty())

@@ -114,7 +114,7 @@ impl Copilot {
                 self.session.set_id(id.as_str());
             }
             self.exit_code = parsed.exit_code;
-            self.session.open.clear();
+            self.session.open_tools.clear();
             let ok = self.exit_code == Some(0) && !self.aborted;
             let message = self.session.last_message().map(Cow::Borrowed);
             sink(Event::Completed {
@@ -149,7 +149,7 @@ impl Copilot {
                     return wire::emit_unparsed(line, sink);
                 };
                 self.session.clear_fault();
-                self.session.open.open(id.as_str());
+                self.session.open_tools.open(id.as_str());
                 self.session.set_tool_activity(tool.as_str(), data.arguments);
                 sink(Event::ToolCall {
                     call_id: id.0,
@@ -161,7 +161,7 @@ impl Copilot {
                 let Some(id) = data.tool_call_id else {
                     return wire::emit_unparsed(line, sink);
                 };
-                self.session.open.close(id.as_str());
+                self.session.open_tools.close(id.as_str());
                 self.session.set_activity("thinking");
                 if data
                     .error
@@ -205,7 +205,7 @@ impl Copilot {
             }
             "abort" | "agent.interrupted" => {
                 self.aborted = true;
-                self.session.open.clear();
+                self.session.open_tools.clear();
                 let reason = data.reason.map_or("interrupted", |_| "aborted");
                 self.error(Cow::Borrowed(reason), None, false, sink);
             }
@@ -240,7 +240,7 @@ impl Adapter for Copilot {
     }
 
     fn conclude(&mut self, exit: Exit, stderr_tail: &str) -> Conclusion {
-        self.session.open.clear();
+        self.session.open_tools.clear();
         if self.exit_code == Some(0) && !self.aborted && exit.is_zero() {
             return self.session.succeeded();
         }
@@ -252,7 +252,7 @@ impl Adapter for Copilot {
     }
 
     fn open_tools(&self) -> usize {
-        self.session.open.len()
+        self.session.open_tools.len()
     }
 
     fn usage(&self) -> (Usage, Option<f64>) {

@@ -103,7 +103,7 @@ impl Gemini {
             },
             ("tool_use", Some(id)) => {
                 let tool = parsed.tool_name.map_or(Cow::Borrowed(""), |tool| tool.0);
-                self.session.open.open(id.as_str());
+                self.session.open_tools.open(id.as_str());
                 self.session.set_tool_activity(&tool, parsed.parameters);
                 sink(Event::ToolCall {
                     call_id: id.0,
@@ -112,7 +112,7 @@ impl Gemini {
                 });
             }
             ("tool_result", Some(id)) => {
-                self.session.open.close(id.as_str());
+                self.session.open_tools.close(id.as_str());
                 self.session.set_activity("thinking");
                 let output = parsed.output.or(parsed.error.and_then(|error| error.message));
                 sink(Event::ToolResult {
@@ -142,7 +142,7 @@ impl Gemini {
                     .as_ref()
                     .is_some_and(|status| status.as_str() == "success");
                 self.ok = Some(ok);
-                self.session.open.clear();
+                self.session.open_tools.clear();
                 if let Some(stats) = parsed.stats {
                     self.session.usage = Usage {
                         input_tokens: stats.input_tokens.0,
@@ -199,7 +199,7 @@ impl Adapter for Gemini {
     }
 
     fn conclude(&mut self, exit: Exit, stderr_tail: &str) -> Conclusion {
-        self.session.open.clear();
+        self.session.open_tools.clear();
         if self.ok == Some(true) {
             self.session.fault = None;
             if exit.is_zero() {
@@ -226,7 +226,7 @@ impl Adapter for Gemini {
     }
 
     fn open_tools(&self) -> usize {
-        self.session.open.len()
+        self.session.open_tools.len()
     }
 
     fn usage(&self) -> (Usage, Option<f64>) {

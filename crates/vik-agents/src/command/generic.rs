@@ -248,7 +248,7 @@ impl Generic {
         self.session.clear_fault();
         if !call_id.is_empty() {
             // A call without an id could never be closed.
-            self.session.open.open(&call_id);
+            self.session.open_tools.open(&call_id);
         }
         self.session.set_tool_activity(&tool, input);
         sink(Event::ToolCall { call_id, tool, input });
@@ -257,7 +257,7 @@ impl Generic {
 
     fn tool_result<'a>(&mut self, line: &Line<'a>, sink: &mut Sink<'_>) -> bool {
         let call_id = call_id(line);
-        self.session.open.close(&call_id);
+        self.session.open_tools.close(&call_id);
         let exit_code = wire::read::<i64>(line.exit_code);
         let is_error = reported_success(line) == Some(false) || exit_code.is_some_and(|code| code != 0);
         let output = wire::output(
@@ -327,7 +327,7 @@ impl Generic {
             self.session.set_id(&id);
         }
         self.figures(line, None, sink);
-        self.session.open.clear();
+        self.session.open_tools.clear();
         let ok = !kind.contains("fail") && reported_success(line).unwrap_or(true);
         self.succeeded = Some(ok);
         let message = line_text(line).or_else(|| wire::text(line.result));
@@ -364,7 +364,7 @@ impl Adapter for Generic {
     }
 
     fn conclude(&mut self, exit: Exit, stderr_tail: &str) -> Conclusion {
-        self.session.open.clear();
+        self.session.open_tools.clear();
         let ok = self.succeeded.unwrap_or(self.session.fault.is_none()) && exit.is_zero();
         let mut conclusion = if ok {
             self.session.succeeded()
@@ -376,7 +376,7 @@ impl Adapter for Generic {
     }
 
     fn open_tools(&self) -> usize {
-        self.session.open.len()
+        self.session.open_tools.len()
     }
 
     fn usage(&self) -> (Usage, Option<f64>) {

@@ -24,7 +24,7 @@ use crate::{Adapter, Launch, LaunchContext, LaunchError};
 
 const RULES: FlagRules = FlagRules {
     reserved: &[],
-    permission: &[],
+    permission_flags: &[],
 };
 
 pub(crate) fn launch(cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {

@@ -214,10 +214,10 @@ impl OpenCode {
             input: wire::present(state.input),
         });
         if let "pending" | "running" = status {
-            self.session.open.open(id.as_str());
+            self.session.open_tools.open(id.as_str());
             return;
         }
-        self.session.open.close(id.as_str());
+        self.session.open_tools.close(id.as_str());
         let exit_code = wire::read::<Metadata>(state.metadata).and_then(|metadata| metadata.exit);
         sink(Event::ToolResult {
             call_id: id.0,
@@ -239,7 +239,7 @@ impl Adapter for OpenCode {
     }
 
     fn conclude(&mut self, exit: Exit, stderr_tail: &str) -> Conclusion {
-        self.session.open.clear();
+        self.session.open_tools.clear();
         if self.finished && exit.is_zero() {
             return self.session.succeeded();
         }
@@ -253,7 +253,7 @@ impl Adapter for OpenCode {
     }
 
     fn open_tools(&self) -> usize {
-        self.session.open.len()
+        self.session.open_tools.len()
     }
 
     fn usage(&self) -> (Usage, Option<f64>) {

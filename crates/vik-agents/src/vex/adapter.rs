@@ -152,7 +152,7 @@ impl Vex {
             ("tool_call", _, Some(id)) => {
                 let tool = parsed.tool.map_or(Cow::Borrowed(""), |tool| tool.0);
                 self.session.clear_fault();
-                self.session.open.open(id.as_str());
+                self.session.open_tools.open(id.as_str());
                 self.session.set_tool_activity(&tool, parsed.input);
                 sink(Event::ToolCall {
                     call_id: id.0,
@@ -161,7 +161,7 @@ impl Vex {
                 });
             }
             ("tool_result", _, Some(id)) => {
-                self.session.open.close(id.as_str());
+                self.session.open_tools.close(id.as_str());
                 self.session.set_activity("thinking");
                 sink(Event::ToolResult {
                     call_id: id.0,
@@ -301,7 +301,7 @@ impl Vex {
         let Ok(end) = serde_json::from_str::<End<'_>>(line) else {
             return wire::emit_unparsed(line, sink);
         };
-        self.session.open.clear();
+        self.session.open_tools.clear();
         if let Some(approvals) = &mut self.approvals {
             approvals.close_input();
         }
@@ -372,7 +372,7 @@ impl Adapter for Vex {
     }
 
     fn conclude(&mut self, exit: Exit, stderr_tail: &str) -> Conclusion {
-        self.session.open.clear();
+        self.session.open_tools.clear();
         let code = match exit {
             Exit::Code(code) => Some(code),
             Exit::Signal(_) => None,
@@ -403,7 +403,7 @@ impl Adapter for Vex {
     }
 
     fn open_tools(&self) -> usize {
-        self.session.open.len()
+        self.session.open_tools.len()
     }
 
     fn usage(&self) -> (Usage, Option<f64>) {

@@ -23,7 +23,7 @@ use vik_core::workflow::{AgentProfile, ArgValue, Permission};
 
 use crate::environment::environment;
 use crate::flags::{FlagRules, ReservedFlag, own_flags};
-use crate::{Launch, LaunchContext, LaunchError, path_text, valid_session_id};
+use crate::{Launch, LaunchContext, LaunchError, is_valid_session_id, path_text};
 
 const RULES: FlagRules = FlagRules {
     reserved: &[
@@ -68,7 +68,7 @@ const RULES: FlagRules = FlagRules {
             instead: "the stage's `approve.calls` says it",
         },
     ],
-    permission: &["permission"],
+    permission_flags: &["permission"],
 };
 
 /// The variable with the scope of vex.
@@ -125,7 +125,7 @@ pub(crate) fn launch(cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {
         push(&["--base-url", base_url]);
     }
     push(&["-C", path_text(cx.workdir)?]);
-    if !own.permission {
+    if !own.has_permission_flag {
         let permission = match profile.permission {
             Permission::ReadOnly => "read-only",
             Permission::WorkspaceWrite => "workspace-write",
@@ -161,7 +161,7 @@ pub(crate) fn launch(cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {
         push(&["--max-tokens", &tokens.to_string()]);
     }
     if let Some(id) = cx.resume {
-        if !valid_session_id(profile.runtime, id) {
+        if !is_valid_session_id(profile.runtime, id) {
             return Err(LaunchError::BadResumeId {
                 runtime: "vex",
                 id: id.to_owned(),
