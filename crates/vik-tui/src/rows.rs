@@ -14,7 +14,7 @@ use vik_core::ids::IssueId;
 use crate::table::{CellText, RowContext, Tone};
 pub(crate) use waiting::starts_in;
 
-fn by_number(a: f64, b: f64) -> Ordering {
+fn compare_numbers(a: f64, b: f64) -> Ordering {
     a.total_cmp(&b)
 }
 

@@ -263,7 +263,7 @@ fn start(commands: Vec<Command>, client: &Client, work: &FuturesUnordered<Pendin
             Command::Quit | Command::Redraw => continue,
             Command::State => Box::pin(async move { Msg::State(client.state().await.map(Box::new)) }),
             Command::Issues(after) => Box::pin(async move {
-                let page = client.issues(after.as_ref(), crate::app::PAGE).await;
+                let page = client.issues(after.as_ref(), crate::app::ISSUES_PER_PAGE).await;
                 Msg::Issues(page)
             }),
             Command::Issue(id) => Box::pin(async move {

@@ -231,6 +231,7 @@ impl<T: Row> Table<T> {
             .find(visible);
         self.sort = next.map(|column| (column, false));
     }
+
     pub(crate) fn sort_reverse(&mut self) {
         self.sort = Some(
             self.sort

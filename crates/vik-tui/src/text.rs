@@ -8,7 +8,7 @@ use unicode_width::UnicodeWidthChar;
 
 /// The maximum number of combining marks on one character: some languages need two; more could grow
 /// into other lines.
-const MAX_MARKS: usize = 3;
+const MAX_COMBINING_MARKS: usize = 3;
 
 /// The number of columns of a tab.
 const TAB: usize = 4;
@@ -17,7 +17,7 @@ const TAB: usize = 4;
 ///
 /// Calls `push` with the replacement of each character and its columns, until it returns false.
 fn for_each_safe(text: &str, mut push: impl FnMut(&str, usize) -> bool) {
-    let mut marks = MAX_MARKS;
+    let mut marks = MAX_COMBINING_MARKS;
     let mut small = [0; 4];
     let mut escape = String::new();
     for c in text.chars() {
@@ -40,7 +40,7 @@ fn for_each_safe(text: &str, mut push: impl FnMut(&str, usize) -> bool) {
             }
             (_, None) => true,
             (_, Some(0)) => {
-                if marks >= MAX_MARKS {
+                if marks >= MAX_COMBINING_MARKS {
                     true
                 } else {
                     marks += 1;
@@ -235,7 +235,7 @@ pub(crate) fn money_limit(usd: f64) -> String {
 }
 
 /// Formats a number with a unit: `12.3k`.
-pub(crate) fn short(number: u64) -> String {
+pub(crate) fn short_number(number: u64) -> String {
     match number {
         n if n < 1_000 => n.to_string(),
         n if n < 999_950 => format!("{:.1}k", n as f64 / 1e3),
@@ -246,16 +246,20 @@ pub(crate) fn short(number: u64) -> String {
 
 /// Formats a count of tokens; a dash for zero.
 pub(crate) fn tokens(count: u64) -> String {
-    if count == 0 { "-".to_owned() } else { short(count) }
+    if count == 0 {
+        "-".to_owned()
+    } else {
+        short_number(count)
+    }
 }
 
 /// Returns the seconds between two times, never negative: clocks may differ.
-pub(crate) fn seconds(from: Timestamp, to: Timestamp) -> u64 {
+pub(crate) fn seconds_between(from: Timestamp, to: Timestamp) -> u64 {
     to.duration_since(from).as_secs().max(0).unsigned_abs()
 }
 
 /// Formats a duration in at most two units: `42s`, `13m05s`, `2h13m`, `3d04h`.
-pub(crate) fn span(seconds: u64) -> String {
+pub(crate) fn duration(seconds: u64) -> String {
     match seconds {
         s if s < 60 => format!("{s}s"),
         s if s < 3_600 => format!("{}m{:02}s", s / 60, s % 60),
@@ -265,7 +269,7 @@ pub(crate) fn span(seconds: u64) -> String {
 }
 
 /// Formats a duration in one unit: `42s`, `13m`, `2h`, `3d`.
-pub(crate) fn rough(seconds: u64) -> String {
+pub(crate) fn short_duration(seconds: u64) -> String {
     match seconds {
         s if s < 60 => format!("{s}s"),
         s if s < 3_600 => format!("{}m", s / 60),

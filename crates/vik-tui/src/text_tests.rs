@@ -47,11 +47,11 @@ fn wrap_breaks_between_tokens() {
 
 #[test]
 fn numbers_are_shortened() {
-    assert_eq!(span(59), "59s");
-    assert_eq!(span(785), "13m05s");
-    assert_eq!(span(7_980), "2h13m");
-    assert_eq!(span(273_600), "3d04h");
-    assert_eq!(short(999_999), "1.0M");
+    assert_eq!(duration(59), "59s");
+    assert_eq!(duration(785), "13m05s");
+    assert_eq!(duration(7_980), "2h13m");
+    assert_eq!(duration(273_600), "3d04h");
+    assert_eq!(short_number(999_999), "1.0M");
     assert_eq!(cost(Some(0.0012)), "$0.0012");
     assert_eq!(money_limit(20.0), "$20");
     assert_eq!(money_limit(2.5), "$2.50");

@@ -11,7 +11,9 @@ use vik_core::outcome::{CostSource, Outcome};
 use super::scroll::Scroll;
 use crate::rows::{issue_status, stage_state};
 use crate::table::{CellText, Tone};
-use crate::text::{cost, count, humanize, money_limit, rough, seconds, short, span, wrap};
+use crate::text::{
+    cost, count, duration, humanize, money_limit, seconds_between, short_duration, short_number, wrap,
+};
 
 /// The maximum number of decisions that are shown.
 const MAX_DECISIONS: usize = 200;
@@ -84,7 +86,7 @@ fn lines(known: &Explained, now: Timestamp, columns: usize) -> Vec<Vec<CellText>
             .unwrap_or_default();
         out.lines.push(vec![
             CellText::new(
-                format!("{:>6} ago  ", rough(seconds(decision.at, now))),
+                format!("{:>6} ago  ", short_duration(seconds_between(decision.at, now))),
                 Tone::Faint,
             ),
             CellText::new(stage, Tone::Name),
@@ -142,14 +144,14 @@ impl IssueLines {
         if let Some(since) = hold.since {
             self.labelled(
                 "since",
-                &format!("{} ago", span(seconds(since, now))),
+                &format!("{} ago", duration(seconds_between(since, now))),
                 Tone::Plain,
             );
         }
         if let Some(until) = hold.until {
             let text = match until <= now {
                 true => "now".to_owned(),
-                false => format!("{} from now", span(seconds(now, until))),
+                false => format!("{} from now", duration(seconds_between(now, until))),
             };
             self.labelled("until", &text, Tone::Plain);
         }
@@ -230,7 +232,7 @@ fn attempt_lines(attempt: &AttemptView, now: Timestamp, out: &mut IssueLines) {
         .unwrap_or_default();
     let took = attempt
         .duration_ms
-        .map_or_else(|| seconds(attempt.started_at, now), |ms| ms / 1_000);
+        .map_or_else(|| seconds_between(attempt.started_at, now), |ms| ms / 1_000);
     let estimated = match attempt.cost_source {
         CostSource::Estimate => attempt.cost_usd.unwrap_or_default(),
         _ => 0.0,
@@ -240,12 +242,15 @@ fn attempt_lines(attempt: &AttemptView, now: Timestamp, out: &mut IssueLines) {
         CellText::new(format!("{outcome}{class}"), tone),
         CellText::plain(format!(
             "  {}  {} tokens  {}",
-            span(took),
-            short(attempt.usage.total()),
+            duration(took),
+            short_number(attempt.usage.total()),
             cost_text(attempt.cost_usd, estimated)
         )),
         CellText::new(
-            format!("  {} ago  ", rough(seconds(attempt.started_at, now))),
+            format!(
+                "  {} ago  ",
+                short_duration(seconds_between(attempt.started_at, now))
+            ),
             Tone::Faint,
         ),
     ];
@@ -261,8 +266,8 @@ fn attempt_lines(attempt: &AttemptView, now: Timestamp, out: &mut IssueLines) {
 /// Returns the spent amount and, if there is one, the limit.
 pub(crate) fn spent(spent: &SpendView, limit: &LimitView) -> String {
     let tokens = match limit.tokens {
-        None => format!("{} tokens", short(spent.tokens)),
-        Some(limit) => format!("{} of {} tokens", short(spent.tokens), short(limit)),
+        None => format!("{} tokens", short_number(spent.tokens)),
+        Some(limit) => format!("{} of {} tokens", short_number(spent.tokens), short_number(limit)),
     };
     let all = cost(Some(spent.cost_usd));
     let parts = cost_text(Some(spent.cost_usd), spent.estimated_usd);

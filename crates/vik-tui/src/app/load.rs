@@ -9,14 +9,14 @@ use super::{App, Screen, Tab, error_with_hint};
 use crate::error::ClientError;
 use crate::msg::Command;
 use crate::table::RowContext;
-use crate::text::seconds;
+use crate::text::seconds_between;
 
 /// The interval of loading the state without a feed.
 const POLL_SECONDS: u64 = 2;
 /// The interval of loading the state with a feed: elapsed budgets, for example, have no event.
 const SLOW_POLL_SECONDS: u64 = 10;
 /// The number of issues in one page.
-pub(crate) const PAGE: usize = 500;
+pub(crate) const ISSUES_PER_PAGE: usize = 500;
 /// The maximum number of issues that are kept.
 const MAX_ISSUES: usize = 20_000;
 /// A longer list of issues is loaded less often.
@@ -26,7 +26,7 @@ const EXPLAIN_SECONDS: u64 = 5;
 
 /// The requests that are running, and when each kind was last answered.
 #[derive(Default)]
-pub(crate) struct Loads {
+pub(crate) struct RequestState {
     pub(super) feed_open: bool,
     state_busy: bool,
     state_at: Option<Timestamp>,
@@ -41,7 +41,7 @@ pub(crate) struct Loads {
     pub(super) explained_stale: bool,
 }
 
-impl Loads {
+impl RequestState {
     pub(super) fn on_state_loaded(&mut self, now: Timestamp) {
         self.state_busy = false;
         self.state_at = Some(now);
@@ -51,7 +51,10 @@ impl Loads {
 impl App {
     /// Loads the state after a change: now, or within a second if that was just done.
     pub(super) fn on_change(&mut self, commands: &mut Vec<Command>) {
-        let just_now = self.loads.state_at.is_some_and(|at| seconds(at, self.now) < 1);
+        let just_now = self
+            .loads
+            .state_at
+            .is_some_and(|at| seconds_between(at, self.now) < 1);
         if self.loads.state_busy || just_now {
             self.loads.state_stale = true;
         } else {
@@ -72,7 +75,7 @@ impl App {
             true if self.connection_error.is_none() => SLOW_POLL_SECONDS,
             _ => POLL_SECONDS,
         };
-        let due = |at: Timestamp| seconds(at, self.now) >= pause;
+        let due = |at: Timestamp| seconds_between(at, self.now) >= pause;
         if self.loads.state_stale || self.loads.state_at.is_none_or(due) {
             self.load_state(commands);
         }
@@ -94,7 +97,7 @@ impl App {
         let recent = self
             .loads
             .issues_at
-            .is_some_and(|at| seconds(at, self.now) < pause);
+            .is_some_and(|at| seconds_between(at, self.now) < pause);
         if self.loads.issues.is_none() && !recent {
             self.loads.issues = Some(Vec::new());
             commands.push(Command::Issues(None));
@@ -140,7 +143,7 @@ impl App {
         };
         let fresh = match &self.loads.explained_at {
             Some((issue, at)) if *issue == issue_id => {
-                let age = seconds(*at, self.now);
+                let age = seconds_between(*at, self.now);
                 let old = self.loads.explained_stale && age >= POLL_SECONDS;
                 let failed = self.explained_for(&issue_id).is_none();
                 !(old || failed && age >= EXPLAIN_SECONDS)

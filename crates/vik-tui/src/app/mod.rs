@@ -24,8 +24,8 @@ use crate::error::ClientError;
 use crate::msg::{Action, Command, Msg};
 use crate::table::{RowContext, Table};
 use crate::text;
-use load::Loads;
-pub(crate) use load::PAGE;
+pub(crate) use load::ISSUES_PER_PAGE;
+use load::RequestState;
 
 /// One of the lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,7 +109,7 @@ pub(crate) struct App {
     pub(crate) notice: Option<Notice>,
     /// Sessions from the feed that are not in the table yet.
     feed_sessions: Vec<SessionView>,
-    loads: Loads,
+    loads: RequestState,
 }
 
 impl App {
@@ -135,7 +135,7 @@ impl App {
             explained: None,
             notice: None,
             feed_sessions: Vec::new(),
-            loads: Loads::default(),
+            loads: RequestState::default(),
         }
     }
 
@@ -204,7 +204,8 @@ impl App {
     /// Returns the seconds since the last successful response; `None` without a connection error.
     pub(crate) fn stale_seconds(&self) -> Option<u64> {
         self.connection_error.as_ref()?;
-        self.last_response_at.map(|at| text::seconds(at, self.now))
+        self.last_response_at
+            .map(|at| text::seconds_between(at, self.now))
     }
 
     /// Returns the session of the selected row or of the screen.

@@ -15,7 +15,7 @@ use crate::table::CellText;
 use events::{Item, ItemKind};
 
 /// The number of events in one request.
-const PAGE: u64 = 500;
+const EVENTS_PER_PAGE: u64 = 500;
 /// The maximum number of events that are kept: the oldest are dropped and can be loaded again.
 const MAX_ITEMS: usize = 8_000;
 
@@ -88,7 +88,7 @@ impl Transcript {
             earlier_busy: false,
             time_zone,
         };
-        new.request_page(events.saturating_sub(PAGE), commands);
+        new.request_page(events.saturating_sub(EVENTS_PER_PAGE), commands);
         new
     }
 
@@ -97,7 +97,7 @@ impl Transcript {
         commands.push(Command::Events(EventsRequest {
             session_id: self.session_id.clone(),
             after,
-            limit: PAGE as usize,
+            limit: EVENTS_PER_PAGE as usize,
         }));
     }
 
@@ -114,7 +114,7 @@ impl Transcript {
         if first > 1 && !self.busy {
             self.busy = true;
             self.earlier_busy = true;
-            let after = (first - 1).saturating_sub(PAGE);
+            let after = (first - 1).saturating_sub(EVENTS_PER_PAGE);
             commands.push(Command::Events(EventsRequest {
                 session_id: self.session_id.clone(),
                 after,
@@ -161,9 +161,9 @@ impl Transcript {
             self.prepend(new);
             return;
         }
-        if first_page && page.last_seq.saturating_sub(last_received) > PAGE {
+        if first_page && page.last_seq.saturating_sub(last_received) > EVENTS_PER_PAGE {
             // The log is longer than expected: show its end.
-            self.request_page(page.last_seq - PAGE, commands);
+            self.request_page(page.last_seq - EVENTS_PER_PAGE, commands);
             return;
         }
         let last = self.last_seq();

@@ -4,7 +4,7 @@ use vik_api::ApprovalView;
 
 use super::issue_cell;
 use crate::table::{CellText, Column, Row, Tone, Width};
-use crate::text::{natural_order, seconds, span};
+use crate::text::{duration, natural_order, seconds_between};
 
 impl Row for ApprovalView {
     const COLUMNS: &'static [Column<Self>] = &[
@@ -29,7 +29,12 @@ impl Row for ApprovalView {
             width: Width::Fixed(6),
             min_terminal_width: 50,
             right: true,
-            cell: |row, context| CellText::new(span(seconds(row.request.since, context.now)), Tone::Faint),
+            cell: |row, context| {
+                CellText::new(
+                    duration(seconds_between(row.request.since, context.now)),
+                    Tone::Faint,
+                )
+            },
             order: |a, b| b.request.since.cmp(&a.request.since),
         },
         Column {
@@ -37,7 +42,12 @@ impl Row for ApprovalView {
             width: Width::Fixed(6),
             min_terminal_width: 66,
             right: true,
-            cell: |row, context| CellText::new(span(seconds(context.now, row.request.until)), Tone::Warn),
+            cell: |row, context| {
+                CellText::new(
+                    duration(seconds_between(context.now, row.request.until)),
+                    Tone::Warn,
+                )
+            },
             order: |a, b| a.request.until.cmp(&b.request.until),
         },
         Column {

@@ -2,7 +2,7 @@
 
 use vik_api::{Explanation, cost_text};
 
-use super::{by_number, issue_status, share_tone};
+use super::{compare_numbers, issue_status, share_tone};
 use crate::table::{CellText, Column, Row, Tone, Width};
 use crate::text::{humanize, money_limit, natural_order, tokens};
 
@@ -15,7 +15,7 @@ fn stages(issue: &Explanation) -> String {
     }
 }
 
-fn held_by(issue: &Explanation) -> String {
+fn hold_text(issue: &Explanation) -> String {
     let stage = issue.stages.iter().find_map(|stage| stage.hold.as_ref());
     match issue.hold.as_ref().or(stage) {
         None => String::new(),
@@ -74,8 +74,8 @@ impl Row for Explanation {
             width: Width::Fill(14, 3),
             min_terminal_width: 110,
             right: false,
-            cell: |row, _| CellText::plain(held_by(row)),
-            order: |a, b| held_by(a).cmp(&held_by(b)),
+            cell: |row, _| CellText::plain(hold_text(row)),
+            order: |a, b| hold_text(a).cmp(&hold_text(b)),
         },
         Column {
             name: "TRIES",
@@ -113,7 +113,7 @@ impl Row for Explanation {
                     }
                 }
             },
-            order: |a, b| by_number(a.life.spent.cost_usd, b.life.spent.cost_usd),
+            order: |a, b| compare_numbers(a.life.spent.cost_usd, b.life.spent.cost_usd),
         },
     ];
     const SORT: Option<(usize, bool)> = Some((0, false));

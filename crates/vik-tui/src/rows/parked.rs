@@ -4,7 +4,7 @@ use vik_api::ParkedView;
 
 use super::issue_cell;
 use crate::table::{CellText, Column, Row, Tone, Width};
-use crate::text::{humanize, natural_order, seconds, span};
+use crate::text::{duration, humanize, natural_order, seconds_between};
 
 impl Row for ParkedView {
     const COLUMNS: &'static [Column<Self>] = &[
@@ -29,7 +29,9 @@ impl Row for ParkedView {
             width: Width::Fixed(6),
             min_terminal_width: 50,
             right: true,
-            cell: |row, context| CellText::new(span(seconds(row.since, context.now)), Tone::Faint),
+            cell: |row, context| {
+                CellText::new(duration(seconds_between(row.since, context.now)), Tone::Faint)
+            },
             order: |a, b| b.since.cmp(&a.since),
         },
         Column {

@@ -2,9 +2,11 @@
 
 use vik_api::SessionView;
 
-use super::{activity, budget_share, by_number, issue_cell, share_tone};
+use super::{activity, budget_share, compare_numbers, issue_cell, share_tone};
 use crate::table::{CellText, Column, Row, Tone, Width};
-use crate::text::{cost, money_limit, natural_order, rough, seconds, short, span, tokens};
+use crate::text::{
+    cost, duration, money_limit, natural_order, seconds_between, short_duration, short_number, tokens,
+};
 
 /// After this time without output a session is highlighted.
 const QUIET_SECONDS: u64 = 300;
@@ -96,7 +98,7 @@ impl Row for SessionView {
             width: Width::Fixed(7),
             min_terminal_width: 0,
             right: true,
-            cell: |row, context| CellText::plain(span(seconds(row.since, context.now))),
+            cell: |row, context| CellText::plain(duration(seconds_between(row.since, context.now))),
             // A later start means a shorter run time.
             order: |a, b| b.since.cmp(&a.since),
         },
@@ -108,13 +110,13 @@ impl Row for SessionView {
             cell: |row, context| match row.last_event_at {
                 None => CellText::new("-", Tone::Faint),
                 Some(at) => {
-                    let ago = seconds(at, context.now);
+                    let ago = seconds_between(at, context.now);
                     let tone = if ago > QUIET_SECONDS {
                         Tone::Warn
                     } else {
                         Tone::Faint
                     };
-                    CellText::new(rough(ago), tone)
+                    CellText::new(short_duration(ago), tone)
                 }
             },
             order: |a, b| b.last_event_at.cmp(&a.last_event_at),
@@ -124,7 +126,7 @@ impl Row for SessionView {
             width: Width::Fixed(6),
             min_terminal_width: 170,
             right: true,
-            cell: |row, _| CellText::new(short(row.events), Tone::Faint),
+            cell: |row, _| CellText::new(short_number(row.events), Tone::Faint),
             order: |a, b| a.events.cmp(&b.events),
         },
         Column {
@@ -146,7 +148,7 @@ impl Row for SessionView {
             cell: |row, _| session_cost(row),
             order: |a, b| {
                 let cost = |s: &Self| s.cost_usd.unwrap_or(s.charged.cost_usd);
-                by_number(cost(a), cost(b))
+                compare_numbers(cost(a), cost(b))
             },
         },
     ];

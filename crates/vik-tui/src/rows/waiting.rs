@@ -4,14 +4,14 @@ use vik_api::WaitingView;
 
 use super::issue_cell;
 use crate::table::{CellText, Column, Row, RowContext, Tone, Width};
-use crate::text::{humanize, natural_order, seconds, span};
+use crate::text::{duration, humanize, natural_order, seconds_between};
 
 /// Returns when a waiting issue starts: `in 42s`, `now`, or nothing if unknown.
 pub(crate) fn starts_in(row: &WaitingView, context: &RowContext<'_>) -> String {
     match row.until {
         None => "-".to_owned(),
         Some(until) if until <= context.now => "now".to_owned(),
-        Some(until) => span(seconds(context.now, until)),
+        Some(until) => duration(seconds_between(context.now, until)),
     }
 }
 

@@ -3,28 +3,28 @@
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
 
-use super::Rows;
+use super::ScreenLayout;
 use super::paint::{Paint, side_by_side};
 use crate::app::{App, DiffScreen, IssueScreen, LineKind, Scroll, Transcript, change_name};
 use crate::rows::activity;
 use crate::table::{CellText, Tone};
-use crate::text::{cost, fit_at, fit_end, rough, seconds, span, tokens, wrap};
+use crate::text::{cost, duration, fit_at, fit_end, seconds_between, short_duration, tokens, wrap};
 
 /// The minimum number of columns for the file list beside a diff.
-const FILES_FROM: u16 = 120;
-const FILES: u16 = 42;
+const FILES_MIN_COLUMNS: u16 = 120;
+const FILES_COLUMNS: u16 = 42;
 
 /// Draws the bar with the name of the screen.
-fn bar(rows: &Rows, left: &str, right: &str, paint: &mut Paint<'_>) {
+fn bar(rows: &ScreenLayout, left: &str, right: &str, paint: &mut Paint<'_>) {
     let width = rows.body.width;
     let style = Style::new().add_modifier(Modifier::BOLD);
     let end = u16::try_from(crate::text::width(right))
         .unwrap_or(0)
         .min(width / 2);
     paint.put(1, rows.bar, width.saturating_sub(end + 4), left, style);
-    paint.right(width.saturating_sub(end + 1), rows.bar, end, right, Style::new());
-    let chosen = paint.theme.chosen();
-    paint.over(Rect::new(0, rows.bar, width, 1), chosen);
+    paint.put_right(width.saturating_sub(end + 1), rows.bar, end, right, Style::new());
+    let chosen = paint.theme.selected();
+    paint.set_style(Rect::new(0, rows.bar, width, 1), chosen);
 }
 
 fn scroll_position(scroll: &Scroll) -> String {
@@ -69,7 +69,7 @@ pub(super) fn live_rows(app: &App, screen: &Transcript, height: u16) -> usize {
     usize::from(height > 5 && app.session(&screen.session_id).is_some())
 }
 
-pub(super) fn transcript(app: &App, screen: &Transcript, rows: &Rows, paint: &mut Paint<'_>) {
+pub(super) fn transcript(app: &App, screen: &Transcript, rows: &ScreenLayout, paint: &mut Paint<'_>) {
     let left = match screen.label.as_str() {
         "" => titled(app, &screen.issue_id),
         label => format!("{}  ({label})", titled(app, &screen.issue_id)),
@@ -91,14 +91,14 @@ pub(super) fn transcript(app: &App, screen: &Transcript, rows: &Rows, paint: &mu
         // The current activity, if the last lines do not show it.
         let last_event = live
             .last_event_at
-            .map(|at| format!("heard {} ago", rough(seconds(at, app.now))));
+            .map(|at| format!("heard {} ago", short_duration(seconds_between(at, app.now))));
         let total = tokens(live.usage.total().max(live.charged.tokens));
         let parts = vec![
             (0, vec![CellText::new(activity(live), Tone::Good)]),
             (
                 1,
                 vec![CellText::new(
-                    format!("for {}", span(seconds(live.since, app.now))),
+                    format!("for {}", duration(seconds_between(live.since, app.now))),
                     Tone::Faint,
                 )],
             ),
@@ -133,7 +133,7 @@ pub(super) fn transcript(app: &App, screen: &Transcript, rows: &Rows, paint: &mu
     }
 }
 
-pub(super) fn issue(app: &App, screen: &IssueScreen, rows: &Rows, paint: &mut Paint<'_>) {
+pub(super) fn issue(app: &App, screen: &IssueScreen, rows: &ScreenLayout, paint: &mut Paint<'_>) {
     bar(
         rows,
         &titled(app, &screen.issue_id),
@@ -156,7 +156,7 @@ pub(super) fn issue(app: &App, screen: &IssueScreen, rows: &Rows, paint: &mut Pa
     }
 }
 
-pub(super) fn diff(app: &App, screen: &DiffScreen, rows: &Rows, paint: &mut Paint<'_>) {
+pub(super) fn diff(app: &App, screen: &DiffScreen, rows: &ScreenLayout, paint: &mut Paint<'_>) {
     let left = match (screen.summary.as_str(), app.title_of(&screen.issue_id)) {
         ("", _) => format!("diff of {}", titled(app, &screen.issue_id)),
         (summary, None) => format!("diff of {}: {summary}", screen.issue_id),
@@ -176,10 +176,17 @@ pub(super) fn diff(app: &App, screen: &DiffScreen, rows: &Rows, paint: &mut Pain
         placeholder("The diff is being made.", Tone::Faint, body, paint);
         return;
     }
-    if body.width >= FILES_FROM && screen.files.len() > 1 {
-        files(screen, Rect { width: FILES, ..body }, paint);
-        body.x += FILES + 1;
-        body.width -= FILES + 1;
+    if body.width >= FILES_MIN_COLUMNS && screen.files.len() > 1 {
+        files(
+            screen,
+            Rect {
+                width: FILES_COLUMNS,
+                ..body
+            },
+            paint,
+        );
+        body.x += FILES_COLUMNS + 1;
+        body.width -= FILES_COLUMNS + 1;
     }
     let visible = screen.lines.iter().skip(screen.scroll.top);
     for (y, line) in (body.top()..body.bottom()).zip(visible) {
@@ -224,10 +231,10 @@ fn files(screen: &DiffScreen, area: Rect, paint: &mut Paint<'_>) {
         paint.tone(area.x + 1, y, 2, &letter, Tone::Name);
         paint.tone(area.x + 3, y, area.width.saturating_sub(4), &path, Tone::Plain);
         let style = paint.theme.tone(Tone::Faint);
-        paint.right(area.x + 3, y, area.width.saturating_sub(4), &figures, style);
+        paint.put_right(area.x + 3, y, area.width.saturating_sub(4), &figures, style);
         if at == here {
-            let chosen = paint.theme.chosen();
-            paint.over(Rect::new(area.x, y, area.width, 1), chosen);
+            let chosen = paint.theme.selected();
+            paint.set_style(Rect::new(area.x, y, area.width, 1), chosen);
         }
     }
     for y in area.top()..area.bottom() {

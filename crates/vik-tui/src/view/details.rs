@@ -7,10 +7,10 @@ use super::paint::Paint;
 use crate::app::{App, Tab, life, spent};
 use crate::rows::{activity, budget_share, issue_status, share_tone, stage_state, starts_in};
 use crate::table::{CellText, RowContext, Tone};
-use crate::text::{count, fit_end, humanize, rough, seconds, short, span, wrap};
+use crate::text::{count, duration, fit_end, humanize, seconds_between, short_duration, short_number, wrap};
 
 /// The minimum number of columns for two halves.
-const TWO_FROM: u16 = 120;
+const TWO_HALVES_MIN_COLUMNS: u16 = 120;
 /// The width of the labels.
 const LABEL: usize = 9;
 
@@ -55,7 +55,7 @@ pub(super) fn draw(app: &App, area: Rect, paint: &mut Paint<'_>) {
         height: area.height - 1,
     };
     let known = app.explained_for(issue);
-    let two = area.width >= TWO_FROM;
+    let two = area.width >= TWO_HALVES_MIN_COLUMNS;
     let left_width = if two { inner.width / 2 - 1 } else { inner.width };
     let mut left = Lines {
         lines: Vec::new(),
@@ -117,7 +117,7 @@ fn row_details(app: &App, known: Option<&Explained>, out: &mut Lines) {
                     4,
                 );
                 out.put("freed by", &row.freed_by, Tone::Good, 3);
-                let ago = span(seconds(row.since, app.now));
+                let ago = duration(seconds_between(row.since, app.now));
                 out.put(
                     "parked",
                     &format!("{ago} ago, in stage {}", row.stage),
@@ -191,7 +191,7 @@ fn approval(app: &App, row: &ApprovalView, out: &mut Lines) {
     if let Some(call) = request.call.as_ref().filter(|call| !call.paths.is_empty()) {
         out.put("paths", &call.paths.join(" "), Tone::Plain, 4);
     }
-    let left = span(seconds(app.now, request.until));
+    let left = duration(seconds_between(app.now, request.until));
     let then = request.on_timeout.done();
     out.put(
         "answer",
@@ -199,7 +199,7 @@ fn approval(app: &App, row: &ApprovalView, out: &mut Lines) {
         Tone::Good,
         2,
     );
-    let ago = span(seconds(request.since, app.now));
+    let ago = duration(seconds_between(request.since, app.now));
     out.put(
         "since",
         &format!("{ago} ago, in stage {}", row.stage),
@@ -231,11 +231,11 @@ fn session(app: &App, row: &SessionView, known: Option<&Explained>, out: &mut Li
     out.put("stage", &stage, Tone::Plain, 1);
     let last_event = match row.last_event_at {
         None => "not heard yet".to_owned(),
-        Some(at) => format!("heard {} ago", span(seconds(at, app.now))),
+        Some(at) => format!("heard {} ago", duration(seconds_between(at, app.now))),
     };
     let started = format!(
         "{} ago, {last_event}, {}",
-        span(seconds(row.since, app.now)),
+        duration(seconds_between(row.since, app.now)),
         count(usize::try_from(row.events).unwrap_or(usize::MAX), "event")
     );
     out.put("started", &started, Tone::Plain, 1);
@@ -257,12 +257,12 @@ fn session(app: &App, row: &SessionView, known: Option<&Explained>, out: &mut Li
     let usage = row.usage;
     let cached = match usage.cached_input_tokens {
         0 => String::new(),
-        count => format!(" ({} cached)", short(count)),
+        count => format!(" ({} cached)", short_number(count)),
     };
     let text = format!(
         "{} in{cached}, {} out",
-        short(usage.input_tokens),
-        short(usage.output_tokens)
+        short_number(usage.input_tokens),
+        short_number(usage.output_tokens)
     );
     out.put("tokens", &text, Tone::Plain, 1);
     if let Some(before) = &row.resumed_from {
@@ -289,7 +289,7 @@ fn issue_life(known: Option<&Explained>, out: &mut Lines) {
 
 fn decisions(app: &App, known: &Explained, out: &mut Lines) {
     for decision in known.decisions.iter().rev().take(20) {
-        let ago = rough(seconds(decision.at, app.now));
+        let ago = short_duration(seconds_between(decision.at, app.now));
         let stage = decision
             .stage
             .as_ref()

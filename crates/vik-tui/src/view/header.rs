@@ -2,14 +2,16 @@
 
 use vik_api::{DaemonState, DayView, Status, cost_text};
 
-use super::Rows;
+use super::ScreenLayout;
 use super::paint::{Paint, side_by_side};
 use crate::app::App;
 use crate::rows::share_tone;
 use crate::table::{CellText, Tone};
-use crate::text::{cost, count, fit_end, money_limit, rough, seconds, short, span, width};
+use crate::text::{
+    cost, count, duration, fit_end, money_limit, seconds_between, short_duration, short_number, width,
+};
 
-pub(super) fn draw(app: &App, rows: &Rows, paint: &mut Paint<'_>) {
+pub(super) fn draw(app: &App, rows: &ScreenLayout, paint: &mut Paint<'_>) {
     let columns = app.size.0;
     let room = usize::from(columns.saturating_sub(2));
     let lines = match &app.status {
@@ -45,7 +47,7 @@ fn state(status: &Status) -> (&'static str, Tone) {
 
 fn daemon(app: &App, status: &Status, room: usize) -> Vec<CellText> {
     let (name, tone) = match app.stale_seconds() {
-        Some(age) => (format!("stale for {}", span(age)), Tone::Bad),
+        Some(age) => (format!("stale for {}", duration(age)), Tone::Bad),
         None => {
             let (name, tone) = state(status);
             (name.to_owned(), tone)
@@ -58,7 +60,10 @@ fn daemon(app: &App, status: &Status, room: usize) -> Vec<CellText> {
     if let Some(started) = status.daemon.started_at {
         parts.push((
             1,
-            vec![CellText::plain(format!("up {}", span(seconds(started, app.now))))],
+            vec![CellText::plain(format!(
+                "up {}",
+                duration(seconds_between(started, app.now))
+            ))],
         ));
     }
     let mut ends = Vec::new();
@@ -121,8 +126,12 @@ fn work(app: &App, status: &Status, room: usize) -> Vec<CellText> {
     if let Some(day) = &status.day {
         parts.push((1, today(day, room)));
         let tokens = match day.limit.tokens {
-            None => format!("{} tokens", short(day.spent.tokens)),
-            Some(limit) => format!("{} of {} tokens", short(day.spent.tokens), short(limit)),
+            None => format!("{} tokens", short_number(day.spent.tokens)),
+            Some(limit) => format!(
+                "{} of {} tokens",
+                short_number(day.spent.tokens),
+                short_number(limit)
+            ),
         };
         let tone = day
             .limit
@@ -145,7 +154,7 @@ fn pull(app: &App, status: &Status, room: usize) -> Vec<CellText> {
     match &status.last_pull {
         None => vec![CellText::new("no pull yet", Tone::Faint)],
         Some(pull) => {
-            let ago = rough(seconds(pull.at, app.now));
+            let ago = short_duration(seconds_between(pull.at, app.now));
             if pull.ok {
                 if room < 100 {
                     return vec![CellText::plain(format!("pull {ago} ago"))];

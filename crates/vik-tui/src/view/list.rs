@@ -4,12 +4,12 @@ use ratatui::layout::Rect;
 use ratatui::style::Modifier;
 
 use super::paint::Paint;
-use super::{Rows, details};
+use super::{ScreenLayout, details};
 use crate::app::{App, Tab};
 use crate::table::{Row, RowContext, Table, Tone, Width};
 use crate::text;
 
-pub(super) fn draw(app: &App, rows: &Rows, paint: &mut Paint<'_>) {
+pub(super) fn draw(app: &App, rows: &ScreenLayout, paint: &mut Paint<'_>) {
     tabs(app, rows.bar, paint);
     let head = rows.bar + 1;
     match app.tab {
@@ -55,14 +55,14 @@ fn tabs(app: &App, y: u16, paint: &mut Paint<'_>) {
         let room = columns.saturating_sub(x);
         let used = paint.tone(x, y, room, &text, Tone::Plain);
         if tab == app.tab {
-            let style = paint.theme.chosen().add_modifier(Modifier::BOLD);
-            paint.over(Rect::new(x, y, used, 1), style);
+            let style = paint.theme.selected().add_modifier(Modifier::BOLD);
+            paint.set_style(Rect::new(x, y, used, 1), style);
         }
         x += used;
     }
     if !app.filter.is_empty() {
         let style = paint.theme.tone(Tone::Warn);
-        paint.right(
+        paint.put_right(
             x + 1,
             y,
             columns.saturating_sub(x + 2),
@@ -167,15 +167,15 @@ fn table<T: Row>(app: &App, table: &Table<T>, head: u16, body: Rect, paint: &mut
                 .min(body.width.saturating_sub(x));
             let style = paint.theme.tone(cell.tone);
             if column.right {
-                paint.right(x, y, size, &cell.text, style);
+                paint.put_right(x, y, size, &cell.text, style);
             } else {
                 paint.put(x, y, size, &cell.text, style);
             }
             x = x.saturating_add(size + 1);
         }
         if chosen {
-            let style = paint.theme.chosen();
-            paint.over(Rect::new(0, y, body.width, 1), style);
+            let style = paint.theme.selected();
+            paint.set_style(Rect::new(0, y, body.width, 1), style);
         }
     }
 }
@@ -198,14 +198,14 @@ fn titles<T: Row>(table: &Table<T>, columns: &[(usize, usize)], y: u16, width: u
         let text = format!("{name}{mark}");
         let style = paint.theme.tone(Tone::Faint);
         if column.right {
-            paint.right(x, y, size, &text, style);
+            paint.put_right(x, y, size, &text, style);
         } else {
             paint.put(x, y, size, &text, style);
         }
         x = x.saturating_add(size + 1);
     }
     let style = ratatui::style::Style::new().add_modifier(Modifier::UNDERLINED);
-    paint.over(Rect::new(0, y, width, 1), style);
+    paint.set_style(Rect::new(0, y, width, 1), style);
 }
 
 /// Returns why a list is empty.

@@ -22,7 +22,7 @@ pub(crate) use theme::Theme;
 const MIN_SIZE: (u16, u16) = (40, 10);
 
 /// The parts of the screen, from top to bottom.
-struct Rows {
+struct ScreenLayout {
     notices: u16,
     /// The tabs, or the name of the screen.
     bar: u16,
@@ -30,10 +30,10 @@ struct Rows {
     body: Rect,
     /// The details of the selected row, with the rule above them.
     details: Option<Rect>,
-    foot: u16,
+    last_row: u16,
 }
 
-fn rows(app: &App) -> Rows {
+fn rows(app: &App) -> ScreenLayout {
     let (columns, height) = app.size;
     let notices = header::notices(app).len() as u16;
     let head = 2 + notices;
@@ -49,12 +49,12 @@ fn rows(app: &App) -> Rows {
         _ => 0,
     };
     let body = Rect::new(0, top, columns, room.saturating_sub(details));
-    Rows {
+    ScreenLayout {
         notices,
         bar: head,
         body,
         details: (details > 1).then(|| Rect::new(0, body.bottom(), columns, details)),
-        foot,
+        last_row: foot,
     }
 }
 
@@ -88,14 +88,14 @@ pub(crate) fn view(app: &App, theme: Theme, frame: &mut Frame<'_>) {
         Some(Screen::Diff(screen)) => body::diff(app, screen, &rows, &mut paint),
         Some(Screen::Issue(screen)) => body::issue(app, screen, &rows, &mut paint),
     }
-    let cursor = overlay::foot(app, &rows, &mut paint);
+    let cursor = overlay::last_line(app, &rows, &mut paint);
     match &app.mode {
         Mode::Help(top) => overlay::help(*top, area, &mut paint),
         Mode::Confirm(action) => overlay::confirm(app, action, area, &mut paint),
         Mode::Normal | Mode::Filter(_) | Mode::Answer(..) => {}
     }
     if let Some(x) = cursor {
-        frame.set_cursor_position(Position::new(x, rows.foot));
+        frame.set_cursor_position(Position::new(x, rows.last_row));
     }
 }
 

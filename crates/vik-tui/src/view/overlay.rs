@@ -2,7 +2,7 @@
 
 use ratatui::layout::Rect;
 
-use super::Rows;
+use super::ScreenLayout;
 use super::paint::{Paint, side_by_side};
 use crate::app::{App, Mode, Screen, Tab};
 use crate::msg::Action;
@@ -140,8 +140,8 @@ pub(super) fn confirm(app: &App, action: &Action, area: Rect, paint: &mut Paint<
 }
 
 /// Draws the last line. Returns the column of the cursor if text is being edited.
-pub(super) fn foot(app: &App, rows: &Rows, paint: &mut Paint<'_>) -> Option<u16> {
-    let (y, columns) = (rows.foot, app.size.0);
+pub(super) fn last_line(app: &App, rows: &ScreenLayout, paint: &mut Paint<'_>) -> Option<u16> {
+    let (y, columns) = (rows.last_row, app.size.0);
     let room = columns.saturating_sub(2);
     if let Mode::Filter(_) = app.mode {
         let help = "  Enter keeps it, Esc takes it back";

@@ -72,14 +72,14 @@ impl<'a> Paint<'a> {
     }
 
     /// Writes a text aligned to the right.
-    pub(super) fn right(&mut self, x: u16, y: u16, width: u16, text: &str, style: Style) {
+    pub(super) fn put_right(&mut self, x: u16, y: u16, width: u16, text: &str, style: Style) {
         let safe = text::fit(text, usize::from(width));
         let takes = u16::try_from(text::width(&safe)).unwrap_or(width).min(width);
         self.put(x + (width - takes), y, takes, &safe, style);
     }
 
     /// Applies a style to an area.
-    pub(super) fn over(&mut self, area: Rect, style: Style) {
+    pub(super) fn set_style(&mut self, area: Rect, style: Style) {
         self.buffer.set_style(area.intersection(self.buffer.area), style);
     }
 

@@ -33,7 +33,7 @@ impl Theme {
     }
 
     /// Returns the style of the selected row, tab or bar.
-    pub(super) fn chosen(self) -> Style {
+    pub(super) fn selected(self) -> Style {
         Style::new().add_modifier(Modifier::REVERSED)
     }
 }

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use vik_api::cost_text;
 
 use crate::table::Tone;
-use crate::text::{self, humanize, short, span};
+use crate::text::{self, duration, humanize, short_number};
 
 /// The maximum bytes of one text.
 const MAX_TEXT: usize = 64 << 10;
@@ -228,7 +228,7 @@ fn ended(fields: &Map<String, Value>) -> ItemKind {
         text.push_str(&format!(", signal {signal}"));
     }
     if let Some(ms) = fields.get("duration_ms").and_then(Value::as_u64) {
-        text.push_str(&format!(", after {}", span(ms / 1_000)));
+        text.push_str(&format!(", after {}", duration(ms / 1_000)));
     }
     let count = |name| {
         fields
@@ -238,7 +238,7 @@ fn ended(fields: &Map<String, Value>) -> ItemKind {
     };
     let tokens = count("input_tokens").saturating_add(count("output_tokens"));
     if tokens > 0 {
-        text.push_str(&format!(", {} tokens", short(tokens)));
+        text.push_str(&format!(", {} tokens", short_number(tokens)));
     }
     if let Some(usd) = fields.get("cost_usd").and_then(Value::as_f64) {
         let is_estimate = fields.get("cost_source").and_then(Value::as_str) == Some("estimate");

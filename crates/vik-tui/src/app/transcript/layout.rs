@@ -15,8 +15,8 @@ const FOLDED_THOUGHT: usize = 2;
 /// The number of final output lines of a failed tool, folded.
 const FOLDED_FAILURE: usize = 3;
 /// The minimum number of columns for a time in front of entries.
-const TIME_FROM: usize = 60;
-const TIME: usize = 9;
+const TIME_MIN_COLUMNS: usize = 60;
+const TIME_COLUMNS: usize = 9;
 
 /// The parameters of the layout.
 pub(super) struct Page<'a> {
@@ -53,8 +53,13 @@ impl Lines<'_> {
         cut
     }
 }
+
 pub(super) fn layout_item(item: &Item, result: Option<&Item>, page: &Page<'_>, out: &mut Vec<Vec<CellText>>) {
-    let room = if page.columns >= TIME_FROM { TIME } else { 0 };
+    let room = if page.columns >= TIME_MIN_COLUMNS {
+        TIME_COLUMNS
+    } else {
+        0
+    };
     let mut lines = Lines {
         first_prefix: if room > 0 {
             time(item, page.time_zone)
