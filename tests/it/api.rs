@@ -49,7 +49,7 @@ impl Served {
     /// Somebody with the token.
     fn client(&self) -> HttpClient {
         self.stranger()
-            .with("Authorization", &format!("Bearer {}", self.token))
+            .with_header("Authorization", &format!("Bearer {}", self.token))
     }
 
     fn stranger(&self) -> HttpClient {
@@ -57,13 +57,16 @@ impl Served {
     }
 
     fn get(&self, path: &str) -> Value {
-        self.client().get(&format!("/api/v1{path}")).expect(200).json()
+        self.client()
+            .get(&format!("/api/v1{path}"))
+            .expect_status(200)
+            .json()
     }
 
     fn post(&self, path: &str, body: &Value) -> Value {
         self.client()
             .post(&format!("/api/v1{path}"), body)
-            .expect(200)
+            .expect_status(200)
             .json()
     }
 
@@ -106,19 +109,19 @@ fn every_path_needs_the_token() {
     for (method, path) in all {
         for client in [
             served.stranger(),
-            served.stranger().with("Authorization", &other_token),
-            served.stranger().with("Authorization", "Bearer "),
-            served.stranger().with("Authorization", &served.token),
-            served.stranger().with("Cookie", "vik_1=1.2; vik=x"),
+            served.stranger().with_header("Authorization", &other_token),
+            served.stranger().with_header("Authorization", "Bearer "),
+            served.stranger().with_header("Authorization", &served.token),
+            served.stranger().with_header("Cookie", "vik_1=1.2; vik=x"),
             served
                 .stranger()
-                .with("Authorization", &format!("Basic {}", served.token)),
+                .with_header("Authorization", &format!("Basic {}", served.token)),
         ] {
             let code = r#"{"code": "guess"}"#;
-            let client = client.with("Content-Type", "application/json");
+            let client = client.with_header("Content-Type", "application/json");
             let reply = client
                 .request(&method, &path, (method == "POST").then_some(code))
-                .expect(401);
+                .expect_status(401);
             assert!(!reply.body.contains("todo"), "{reply:?}");
             assert_eq!(reply.header("x-content-type-options"), Some("nosniff"));
         }
@@ -131,7 +134,7 @@ fn other_sites_and_bent_names_are_turned_away() {
     let served = done();
     let client = served.client();
     for host in ["evil.example", "127.0.0.1.evil.example", ""] {
-        let reply = client.clone().with("Host", host).get("/api/v1/state");
+        let reply = client.clone().with_header("Host", host).get("/api/v1/state");
         assert!(matches!(reply.status, 400 | 421), "{host}: {reply:?}");
     }
     for (name, value) in [
@@ -141,12 +144,18 @@ fn other_sites_and_bent_names_are_turned_away() {
         ("Sec-Fetch-Site", "cross-site"),
         ("Sec-Fetch-Site", "same-site"),
     ] {
-        let reply = client.clone().with(name, value).post("/api/v1/pause", &json!({}));
-        let reply = reply.expect(403);
+        let reply = client
+            .clone()
+            .with_header(name, value)
+            .post("/api/v1/pause", &json!({}));
+        let reply = reply.expect_status(403);
         assert_eq!(reply.json()["code"], "origin", "{name}: {value}");
     }
-    let own = client.with("Origin", &format!("http://{}", served.address));
-    assert_eq!(own.get("/api/v1/state").expect(200).json()["paused"], false);
+    let own = client.with_header("Origin", &format!("http://{}", served.address));
+    assert_eq!(
+        own.get("/api/v1/state").expect_status(200).json()["paused"],
+        false
+    );
     served.end();
 }
 
@@ -227,7 +236,7 @@ fn what_is_not_there_and_what_is_not_understood_is_said_as_a_problem() {
         ("/api/v1/issues/%ff", 400, "bad_request"),
         ("/assets/..%2f..%2fetc%2fpasswd", 404, "not_found"),
     ] {
-        let reply = client.get(path).expect(status);
+        let reply = client.get(path).expect_status(status);
         assert_eq!(
             reply.header("content-type"),
             Some("application/problem+json"),
@@ -237,7 +246,7 @@ fn what_is_not_there_and_what_is_not_understood_is_said_as_a_problem() {
         assert_eq!(problem["code"], code, "{path}");
         assert_eq!(problem["status"], status, "{path}");
     }
-    let json = client.clone().with("Content-Type", "application/json");
+    let json = client.clone().with_header("Content-Type", "application/json");
     let huge = format!("{{\"issue_id\":\"{}\"}}", "x".repeat(100_000));
     for (body, status) in [
         (None, 400),
@@ -249,8 +258,10 @@ fn what_is_not_there_and_what_is_not_understood_is_said_as_a_problem() {
         let reply = json.request("POST", "/api/v1/pause", body);
         assert_eq!(reply.status, status, "{body:.40?}: {reply:?}");
     }
-    let _ = client.request("POST", "/api/v1/pause", Some("{}")).expect(415);
-    let _ = client.request("DELETE", "/api/v1/state", None).expect(405);
+    let _ = client
+        .request("POST", "/api/v1/pause", Some("{}"))
+        .expect_status(415);
+    let _ = client.request("DELETE", "/api/v1/state", None).expect_status(405);
     assert_eq!(served.get("/state")["paused"], false);
     served.end();
 }
@@ -331,7 +342,7 @@ fn the_feed_tells_what_happens_and_what_was_missed() {
     let first = numbered[0].id.clone().unwrap();
     let again = served
         .client()
-        .with("Last-Event-ID", &first)
+        .with_header("Last-Event-ID", &first)
         .events("/api/v1/events");
     let missed: Vec<_> = again.take(numbered.len() - 1).collect();
     assert_eq!(missed.iter().collect::<Vec<_>>(), numbered[1..]);
@@ -339,7 +350,7 @@ fn the_feed_tells_what_happens_and_what_was_missed() {
     for strange in ["1-1", "nonsense", &format!("{first}0000000000")] {
         let mut reader = served
             .client()
-            .with("Last-Event-ID", strange)
+            .with_header("Last-Event-ID", strange)
             .events("/api/v1/events");
         assert_eq!(reader.next().unwrap().event, "reset", "{strange}");
     }
@@ -388,10 +399,10 @@ fn the_control_socket_speaks_http_too() {
     let world = World::new(&[("1", "todo")]);
     let daemon = world.daemon();
     let client = HttpClient::unix(instance(&world).join("vik.sock"));
-    let state = client.get("/api/v1/state").expect(200).json();
+    let state = client.get("/api/v1/state").expect_status(200).json();
     assert_eq!(state["api"], Value::Null);
-    let _ = client.post("/api/v1/pause", &json!({})).expect(200);
-    let decided = client.get("/api/v1/decisions?limit=1").expect(200).json();
+    let _ = client.post("/api/v1/pause", &json!({})).expect_status(200);
+    let decided = client.get("/api/v1/decisions?limit=1").expect_status(200).json();
     let detail = decided["decisions"][0]["detail"].as_str().unwrap().to_owned();
     let own = format!("a person (control socket, pid {}) paused it", std::process::id());
     assert_eq!(detail, own);
@@ -418,8 +429,8 @@ fn the_token_is_for_the_daemon_alone() {
         .as_str()
         .unwrap()
         .to_owned();
-    let client = HttpClient::tcp(&address).with("Authorization", &format!("Bearer {token}"));
-    let _ = client.get("/api/v1/healthz").expect(200);
+    let client = HttpClient::tcp(&address).with_header("Authorization", &format!("Bearer {token}"));
+    let _ = client.get("/api/v1/healthz").expect_status(200);
     assert!(!instance(&world).join("api.token").exists());
     eventually("the attempt is over", || {
         world.status().unwrap()["sessions"] == json!([])

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 use vik_testkit::RealAgent;
-use vik_testkit::server::{ModelServer, Recorded};
+use vik_testkit::server::{ModelServer, RecordedRequest};
 
 use crate::real_agents::Real;
 use crate::support::*;
@@ -423,7 +423,7 @@ fn asks_by_its_shell(test: &str, agent: RealAgent) {
     assert_eq!(server.failures(), [""; 0]);
     asking.world.session("1").expect("succeeded", None);
     assert_eq!(asking.text("done"), "label|area/ui|\nstate|review|\n");
-    let told = |request: &Recorded| request.body.to_string().contains("$VIK_OUTPUTS");
+    let told = |request: &RecordedRequest| request.body.to_string().contains("$VIK_OUTPUTS");
     assert!(server.turns().iter().any(told), "the prompt says how to ask");
     asking.world.env.assert_nothing_left();
 }

@@ -322,7 +322,7 @@ fn row_13_a_port_is_served() {
     assert!(said.contains(&address), "{said}");
     let _ = vik_testkit::HttpClient::tcp(&address)
         .get("/api/v1/state")
-        .expect(401);
+        .expect_status(401);
     world.vik(&["stop"]).expect(0);
     // An address without a port would be served nowhere.
     let done = world.vik(&["run", "--bind-address", "::1"]).expect(2);

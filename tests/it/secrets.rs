@@ -207,9 +207,9 @@ fn none_is_shown(secrets: &[String]) {
     let status = status.unwrap_or_else(|| panic!("it is not over: {}", daemon.err()));
     let client = HttpClient::tcp(status["api"]["address"].as_str().unwrap());
     let token = std::fs::read_to_string(world.instance().join("api.token")).unwrap();
-    let client = client.with("Authorization", &format!("Bearer {token}"));
+    let client = client.with_header("Authorization", &format!("Bearer {token}"));
     let get = |path: &str| {
-        let reply = client.get(&format!("/api/v1{path}")).expect(200);
+        let reply = client.get(&format!("/api/v1{path}")).expect_status(200);
         hidden.check(path, &reply.body);
         reply.body
     };
@@ -286,13 +286,15 @@ fn none_is_shown(secrets: &[String]) {
 fn told_by_the_feed(client: &HttpClient) -> String {
     let mut now = client.events("/api/v1/events");
     for verb in ["pause", "continue"] {
-        let _ = client.post(&format!("/api/v1/{verb}"), &json!({})).expect(200);
+        let _ = client
+            .post(&format!("/api/v1/{verb}"), &json!({}))
+            .expect_status(200);
     }
     let last = now.find_map(|event| event.id).unwrap();
     let (epoch, count) = last.split_once('-').unwrap();
     let all = client
         .clone()
-        .with("Last-Event-ID", &format!("{epoch}-0"))
+        .with_header("Last-Event-ID", &format!("{epoch}-0"))
         .events("/api/v1/events");
     let all = all.take(count.parse().unwrap());
     all.map(|event| event.data.to_string() + "\n").collect()

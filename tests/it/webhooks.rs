@@ -74,9 +74,9 @@ impl Hooked {
 fn deliver(address: &str, hook: &str, id: &str) -> Reply {
     let body = json!({"action": "opened", "id": id}).to_string();
     HttpClient::tcp(address)
-        .with("X-GitHub-Event", "issues")
-        .with("X-GitHub-Delivery", id)
-        .with("X-Hub-Signature-256", &format!("sha256={}", sign(&body)))
+        .with_header("X-GitHub-Event", "issues")
+        .with_header("X-GitHub-Delivery", id)
+        .with_header("X-Hub-Signature-256", &format!("sha256={}", sign(&body)))
         .request("POST", &format!("/hooks/{hook}"), Some(&body))
 }
 
@@ -150,15 +150,23 @@ fn strangers_get_nothing_and_no_pull() {
     let client = || hooked.client();
     let post = |client: &HttpClient, path: &str, body: &str| client.request("POST", path, Some(body)).status;
     assert_eq!(post(&client(), "/hooks/gh", "{}"), 401);
-    let wrong = client().with("X-Hub-Signature-256", &format!("sha256={}", sign("other")));
+    let wrong = client().with_header("X-Hub-Signature-256", &format!("sha256={}", sign("other")));
     assert_eq!(post(&wrong, "/hooks/gh", "{}"), 401);
     assert_eq!(
-        post(&client().with("X-Gitlab-Token", "wrong"), "/hooks/gl", "{}"),
+        post(
+            &client().with_header("X-Gitlab-Token", "wrong"),
+            "/hooks/gl",
+            "{}"
+        ),
         401
     );
     let old = json!({"type": "Issue", "webhookTimestamp": 1_676_056_940_508_i64}).to_string();
     assert_eq!(
-        post(&client().with("Linear-Signature", &sign(&old)), "/hooks/ln", &old),
+        post(
+            &client().with_header("Linear-Signature", &sign(&old)),
+            "/hooks/ln",
+            &old
+        ),
         401
     );
     assert_eq!(hooked.deliver("unset", "a").status, 401);
@@ -173,12 +181,12 @@ fn strangers_get_nothing_and_no_pull() {
         ("GET", "/healthz"),
         ("GET", "/metrics"),
     ] {
-        let reply = client().request(method, path, None).expect(404);
+        let reply = client().request(method, path, None).expect_status(404);
         assert_eq!(reply.body, "");
     }
     let huge = "x".repeat(3 * 1024 * 1024);
     assert_eq!(post(&wrong, "/hooks/gh", &huge), 413);
-    let good = client().with("X-Gitlab-Token", SECRET);
+    let good = client().with_header("X-Gitlab-Token", SECRET);
     assert_eq!(hooked.pulls(), before, "nobody was believed");
     assert_eq!(post(&good, "/hooks/gl", "{}"), 202);
     eventually("who was believed made a pull", || hooked.pulls() == before + 1);

@@ -26,7 +26,7 @@ pub struct TestEnv {
     folder: tempfile::TempDir,
     vik: PathBuf,
     mark: String,
-    may_leave: bool,
+    allows_leftovers: bool,
 }
 
 impl TestEnv {
@@ -67,7 +67,7 @@ impl TestEnv {
             folder,
             vik: vik.into(),
             mark: format!("mark-{mark}"),
-            may_leave: false,
+            allows_leftovers: false,
         };
         for name in ["bin", "home", "state", "tmp", "work"] {
             std::fs::create_dir(env.root().join(name)).expect("a folder in the root");
@@ -238,7 +238,7 @@ impl TestEnv {
     /// Allows live processes at the end of the test (as after a `kill -9` of the daemon). They are
     /// still killed.
     pub fn allow_leftovers(&mut self) {
-        self.may_leave = true;
+        self.allows_leftovers = true;
     }
 
     /// Keeps the folder after the test, for inspection.
@@ -251,11 +251,11 @@ impl Drop for TestEnv {
     fn drop(&mut self) {
         // A process that is just exiting is not a leftover.
         wait_for(Duration::from_secs(1), || {
-            self.may_leave || self.leftovers().is_empty()
+            self.allows_leftovers || self.leftovers().is_empty()
         });
         let left = self.leftovers();
         let all_killed = self.kill_all();
-        if std::thread::panicking() || self.may_leave {
+        if std::thread::panicking() || self.allows_leftovers {
             return;
         }
         assert!(

@@ -59,7 +59,7 @@ impl Reply {
     /// Panics if it has another one.
     #[must_use]
     #[track_caller]
-    pub fn expect(self, status: u16) -> Self {
+    pub fn expect_status(self, status: u16) -> Self {
         assert_eq!(self.status, status, "{self:?}");
         self
     }
@@ -86,7 +86,7 @@ impl HttpClient {
 
     /// Adds or replaces a header.
     #[must_use]
-    pub fn with(mut self, name: &str, value: &str) -> Self {
+    pub fn with_header(mut self, name: &str, value: &str) -> Self {
         self.headers
             .retain(|(known, _)| !known.eq_ignore_ascii_case(name));
         self.headers.push((name.to_owned(), value.to_owned()));
@@ -104,7 +104,7 @@ impl HttpClient {
     #[must_use]
     #[track_caller]
     pub fn post(&self, path: &str, body: &Value) -> Reply {
-        let client = self.clone().with("Content-Type", "application/json");
+        let client = self.clone().with_header("Content-Type", "application/json");
         client.request("POST", path, Some(&body.to_string()))
     }
 
@@ -116,15 +116,15 @@ impl HttpClient {
     #[must_use]
     #[track_caller]
     pub fn request(&self, method: &str, path: &str, body: Option<&str>) -> Reply {
-        let closing = self.clone().with("Connection", "close");
+        let closing = self.clone().with_header("Connection", "close");
         let mut stream = closing.open(method, path, body).expect("a server that answers");
-        let (status, headers) = head(&mut stream).expect("the head of an answer");
+        let (status, headers) = read_head(&mut stream).expect("the head of an answer");
         let chunked = headers
             .iter()
             .any(|(name, value)| name == "transfer-encoding" && value == "chunked");
         let mut bytes = Vec::new();
         if chunked {
-            while let Some(chunk) = chunk(&mut stream).expect("a chunk") {
+            while let Some(chunk) = read_chunk(&mut stream).expect("a chunk") {
                 bytes.extend(chunk);
             }
         } else {
@@ -146,7 +146,7 @@ impl HttpClient {
     #[track_caller]
     pub fn events(&self, path: &str) -> EventStream {
         let mut stream = self.open("GET", path, None).expect("a server that answers");
-        let (status, _) = head(&mut stream).expect("the head of an answer");
+        let (status, _) = read_head(&mut stream).expect("the head of an answer");
         assert_eq!(status, 200);
         EventStream {
             stream,
@@ -219,7 +219,7 @@ impl Iterator for EventStream {
                     return Some(event);
                 }
             }
-            match chunk(&mut self.stream) {
+            match read_chunk(&mut self.stream) {
                 Ok(Some(bytes)) => self.text.push_str(&String::from_utf8_lossy(&bytes)),
                 _ => return None,
             }
@@ -229,7 +229,7 @@ impl Iterator for EventStream {
 
 type Headers = Vec<(String, String)>;
 
-fn head(stream: &mut impl BufRead) -> io::Result<(u16, Headers)> {
+fn read_head(stream: &mut impl BufRead) -> io::Result<(u16, Headers)> {
     let mut line = String::new();
     stream.read_line(&mut line)?;
     let status = line.split(' ').nth(1).and_then(|status| status.parse().ok());
@@ -245,7 +245,7 @@ fn head(stream: &mut impl BufRead) -> io::Result<(u16, Headers)> {
     }
 }
 
-fn chunk(stream: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
+fn read_chunk(stream: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
     let mut line = String::new();
     if stream.read_line(&mut line)? == 0 {
         return Ok(None);

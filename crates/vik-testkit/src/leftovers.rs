@@ -44,11 +44,11 @@ fn belongs(pid: i32, root: &Path, mark: &str) -> Option<Leftover> {
     let below_root = |link: &Path| std::fs::read_link(link).is_ok_and(|target| target.starts_with(root));
     let environ = std::fs::read(proc.join("environ")).unwrap_or_default();
     let cmdline = std::fs::read(proc.join("cmdline")).unwrap_or_default();
-    let found_by = if holds(&environ, root_bytes) || holds(&environ, mark.as_bytes()) {
+    let found_by = if contains_bytes(&environ, root_bytes) || contains_bytes(&environ, mark.as_bytes()) {
         "environ"
     } else if below_root(&proc.join("cwd")) {
         "cwd"
-    } else if holds(&cmdline, root_bytes) {
+    } else if contains_bytes(&cmdline, root_bytes) {
         "cmdline"
     } else if std::fs::read_dir(proc.join("fd"))
         .ok()?
@@ -89,6 +89,6 @@ pub fn alive(pid: i32) -> bool {
     }
 }
 
-fn holds(haystack: &[u8], needle: &[u8]) -> bool {
+fn contains_bytes(haystack: &[u8], needle: &[u8]) -> bool {
     !needle.is_empty() && haystack.windows(needle.len()).any(|window| window == needle)
 }

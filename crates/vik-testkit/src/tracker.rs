@@ -21,7 +21,7 @@ pub struct TrackedIssue {
     pub state: String,
     /// Anything else, also shown by `list`.
     #[serde(flatten)]
-    pub more: Map<String, Value>,
+    pub extra: Map<String, Value>,
 }
 
 /// The content of the file: the issues, and the log of calls.
@@ -40,14 +40,14 @@ impl FakeTracker {
     /// Panics if the file cannot be written.
     pub fn create(path: impl Into<PathBuf>, issues: &[(&str, &str)]) -> Self {
         let tracker = Self { path: path.into() };
-        tracker.edit(|content| {
+        tracker.update_file(|content| {
             content.issues = issues
                 .iter()
                 .map(|(id, state)| TrackedIssue {
                     id: (*id).to_owned(),
                     title: format!("Issue {id}"),
                     state: (*state).to_owned(),
-                    more: Map::new(),
+                    extra: Map::new(),
                 })
                 .collect();
         });
@@ -78,14 +78,14 @@ impl FakeTracker {
 
     /// Returns the output of `list`, and counts as a call.
     pub fn list(&self) -> String {
-        self.edit(|content| {
+        self.update_file(|content| {
             content.calls.push("list".to_owned());
             serde_json::to_string(&content.issues).unwrap()
         })
     }
 
     pub fn issues(&self) -> Vec<TrackedIssue> {
-        self.edit(|content| content.issues.clone())
+        self.update_file(|content| content.issues.clone())
     }
 
     /// Returns the state of one issue.
@@ -98,7 +98,7 @@ impl FakeTracker {
 
     /// Returns the calls, oldest first.
     pub fn calls(&self) -> Vec<String> {
-        self.edit(|content| content.calls.clone())
+        self.update_file(|content| content.calls.clone())
     }
 
     /// Returns the number of `list` calls, which is the number of pulls.
@@ -108,17 +108,17 @@ impl FakeTracker {
 
     /// Moves an issue. Returns `false` if there is none with this id.
     pub fn move_to(&self, id: &str, state: &str) -> bool {
-        self.change(id, &format!("move {id} {state}"), |issue| {
+        self.update_issue(id, &format!("move {id} {state}"), |issue| {
             issue.state = state.to_owned();
         })
     }
 
     /// Sets a field (`title`, `state` or any other) of an issue.
     pub fn set(&self, id: &str, field: &str, value: Value) -> bool {
-        self.change(id, &format!("set {id} {field}"), |issue| match (field, value) {
+        self.update_issue(id, &format!("set {id} {field}"), |issue| match (field, value) {
             ("title", Value::String(text)) => issue.title = text,
             ("state", Value::String(text)) => issue.state = text,
-            (_, value) => drop(issue.more.insert(field.to_owned(), value)),
+            (_, value) => drop(issue.extra.insert(field.to_owned(), value)),
         })
     }
 
@@ -127,17 +127,17 @@ impl FakeTracker {
             id: id.to_owned(),
             title: title.to_owned(),
             state: state.to_owned(),
-            more: Map::new(),
+            extra: Map::new(),
         };
-        self.edit(|content| content.issues.push(issue));
+        self.update_file(|content| content.issues.push(issue));
     }
 
     pub fn remove(&self, id: &str) {
-        self.edit(|content| content.issues.retain(|issue| issue.id != id));
+        self.update_file(|content| content.issues.retain(|issue| issue.id != id));
     }
 
-    fn change(&self, id: &str, call: &str, change: impl FnOnce(&mut TrackedIssue)) -> bool {
-        self.edit(|content| {
+    fn update_issue(&self, id: &str, call: &str, change: impl FnOnce(&mut TrackedIssue)) -> bool {
+        self.update_file(|content| {
             content.calls.push(call.to_owned());
             content
                 .issues
@@ -149,7 +149,7 @@ impl FakeTracker {
     }
 
     /// Reads, changes and writes the file under its lock.
-    fn edit<T>(&self, change: impl FnOnce(&mut Content) -> T) -> T {
+    fn update_file<T>(&self, change: impl FnOnce(&mut Content) -> T) -> T {
         let mut options = std::fs::OpenOptions::new();
         let file = options
             .create(true)

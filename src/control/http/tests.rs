@@ -63,7 +63,7 @@ impl Served {
     }
 
     fn client(&self) -> HttpClient {
-        HttpClient::tcp(&self.address).with("Authorization", &format!("Bearer {TOKEN}"))
+        HttpClient::tcp(&self.address).with_header("Authorization", &format!("Bearer {TOKEN}"))
     }
 
     fn tell(&self, number: usize) {
@@ -181,22 +181,25 @@ fn all_metrics_are_there_and_named_as_the_page_says() {
 #[test]
 fn a_hidden_peer_needs_a_sign_in() {
     let served = Served::with_peer(vik_proc::TcpPeer::Hidden);
-    let refused = served.client().get("/api/v1/openapi.json").expect(403);
+    let refused = served.client().get("/api/v1/openapi.json").expect_status(403);
     assert!(refused.body.contains("vik status"), "{}", refused.body);
     let code = served.keys.link();
     let browser = HttpClient::tcp(&served.address);
     let reply = browser.post("/api/v1/sign-in", &serde_json::json!({"code": code}));
-    let token = reply.expect(200).json()["token"].as_str().unwrap().to_owned();
-    let browser = browser.with("Authorization", &format!("Bearer {token}"));
-    let _ = browser.get("/api/v1/openapi.json").expect(200);
+    let token = reply.expect_status(200).json()["token"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let browser = browser.with_header("Authorization", &format!("Bearer {token}"));
+    let _ = browser.get("/api/v1/openapi.json").expect_status(200);
     for peer in [vik_proc::TcpPeer::Descendant, vik_proc::TcpPeer::Unknown] {
         let served = Served::with_peer(peer);
-        let _ = served.client().get("/api/v1/openapi.json").expect(403);
+        let _ = served.client().get("/api/v1/openapi.json").expect_status(403);
         let code = served.keys.link();
         let browser = HttpClient::tcp(&served.address);
         let _ = browser
             .post("/api/v1/sign-in", &serde_json::json!({"code": code}))
-            .expect(403);
+            .expect_status(403);
     }
 }
 
@@ -207,7 +210,7 @@ fn a_stream_ends_with_its_sign_in() {
     let now = jiff::Timestamp::now();
     let here = "127.0.0.1".parse().unwrap();
     let (token, _) = served.keys.sign_ins().begin(here, "Firefox", now).unwrap();
-    let reader = HttpClient::tcp(&served.address).with("Authorization", &format!("Bearer {token}"));
+    let reader = HttpClient::tcp(&served.address).with_header("Authorization", &format!("Bearer {token}"));
     let mut events = reader.events("/api/v1/events");
     served.readers(1);
     assert_eq!(served.keys.sign_ins().revoke(None, now).unwrap(), 1);
@@ -216,7 +219,7 @@ fn a_stream_ends_with_its_sign_in() {
     let soon = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(2)
         - jiff::SignedDuration::from_hours(7 * 24);
     let (token, _) = served.keys.sign_ins().begin(here, "Firefox", soon).unwrap();
-    let reader = HttpClient::tcp(&served.address).with("Authorization", &format!("Bearer {token}"));
+    let reader = HttpClient::tcp(&served.address).with_header("Authorization", &format!("Bearer {token}"));
     assert_eq!(reader.events("/api/v1/events").next(), None);
-    let _ = reader.get("/api/v1/events").expect(401);
+    let _ = reader.get("/api/v1/events").expect_status(401);
 }

@@ -20,15 +20,18 @@ fn code(served: &Served) -> String {
 
 /// Signs a browser in, and returns its token.
 fn sign_in(served: &Served, user_agent: &str) -> String {
-    let client = served.stranger().with("User-Agent", user_agent);
+    let client = served.stranger().with_header("User-Agent", user_agent);
     let reply = client.post("/api/v1/sign-in", &json!({"code": code(served)}));
-    reply.expect(200).json()["token"].as_str().unwrap().to_owned()
+    reply.expect_status(200).json()["token"]
+        .as_str()
+        .unwrap()
+        .to_owned()
 }
 
 fn browser(served: &Served, token: &str) -> HttpClient {
     served
         .stranger()
-        .with("Authorization", &format!("Bearer {token}"))
+        .with_header("Authorization", &format!("Bearer {token}"))
 }
 
 /// Reads what came before the end. The daemon looks at its issues all the time: a stream that goes on has always more.
@@ -45,22 +48,22 @@ fn a_link_signs_a_browser_in_once_and_it_steers_by_its_token() {
     let refused = served
         .stranger()
         .post("/api/v1/sign-in", &json!({"code": "guess"}));
-    assert_eq!(refused.expect(401).json()["code"], "sign_in");
+    assert_eq!(refused.expect_status(401).json()["code"], "sign_in");
     let code = code(&served);
     // Whoever only loads the link, as a preview does, does not use it up: the code is not in the request.
-    let _ = served.stranger().get("/login").expect(200);
+    let _ = served.stranger().get("/login").expect_status(200);
     let reply = served
         .stranger()
         .post("/api/v1/sign-in", &json!({"code": code}))
-        .expect(200);
+        .expect_status(200);
     assert_eq!(reply.header("set-cookie"), None);
     assert_eq!(reply.header("cache-control"), Some("no-store"));
     let token = reply.json()["token"].as_str().unwrap().to_owned();
     let again = served.stranger().post("/api/v1/sign-in", &json!({"code": code}));
-    let _ = again.expect(401);
+    let _ = again.expect_status(401);
     let browser = browser(&served, &token);
-    let _ = browser.get("/api/v1/state").expect(200);
-    let _ = browser.post("/api/v1/pause", &json!({})).expect(200);
+    let _ = browser.get("/api/v1/state").expect_status(200);
+    let _ = browser.post("/api/v1/pause", &json!({})).expect_status(200);
     let decided = &served.get("/decisions?limit=1")["decisions"][0];
     assert_eq!(decided["detail"], "a person (dashboard, 127.0.0.1) paused it");
     served.end();
@@ -80,16 +83,18 @@ fn a_cookie_never_authorises_a_request() {
                 for origin in [None, Some(format!("http://{}", served.address))] {
                     let cookie =
                         format!("vik_{port}={value}; vik={value}; vik.sign-in={value}; token={value}");
-                    let mut client = served.stranger().with("Cookie", &cookie);
+                    let mut client = served.stranger().with_header("Cookie", &cookie);
                     if let Some(origin) = origin {
                         client = client
-                            .with("Origin", &origin)
-                            .with("Sec-Fetch-Site", "same-origin");
+                            .with_header("Origin", &origin)
+                            .with_header("Sec-Fetch-Site", "same-origin");
                     }
-                    let client = client.with("Content-Type", "application/json");
+                    let client = client.with_header("Content-Type", "application/json");
                     let path = path.replace("{id}", "1");
                     let body = (method == "post").then_some(r#"{"code": "x"}"#);
-                    let _ = client.request(&method.to_uppercase(), &path, body).expect(401);
+                    let _ = client
+                        .request(&method.to_uppercase(), &path, body)
+                        .expect_status(401);
                     asked += 1;
                 }
             }
@@ -100,9 +105,9 @@ fn a_cookie_never_authorises_a_request() {
     for path in ["/", "/issues/1", "/assets/app.js"] {
         let page = served
             .stranger()
-            .with("Cookie", &format!("a=b; vik_{port}=1.2"))
+            .with_header("Cookie", &format!("a=b; vik_{port}=1.2"))
             .get(path)
-            .expect(200);
+            .expect_status(200);
         assert!(
             !page.body.contains(&served.token) && !page.body.contains("todo"),
             "{page:?}"
@@ -115,7 +120,7 @@ fn a_cookie_never_authorises_a_request() {
         assert_eq!(
             served
                 .stranger()
-                .with("Cookie", "vik_1=x")
+                .with_header("Cookie", "vik_1=x")
                 .get(path)
                 .header("set-cookie"),
             None
@@ -130,7 +135,7 @@ fn sign_ins_are_listed_and_revoked_and_their_streams_end() {
     let served = done();
     let tokens = ["Firefox\t\u{9b}31m one", "Chromium two"].map(|name| sign_in(&served, name));
     let [first, second] = tokens.each_ref().map(|token| browser(&served, token));
-    let listed = first.get("/api/v1/sign-ins").expect(200).json();
+    let listed = first.get("/api/v1/sign-ins").expect_status(200).json();
     let list = listed["sign_ins"].as_array().unwrap();
     assert_eq!(list.len(), 2);
     assert_eq!(list.iter().filter(|one| one["current"] == true).count(), 1);
@@ -155,19 +160,19 @@ fn sign_ins_are_listed_and_revoked_and_their_streams_end() {
     let done = served.world.vik(&["sign-ins", "revoke", id]).expect(0);
     assert_eq!(done.out, "1 browser signed out\n");
     ends(&mut streams[0]);
-    let _ = first.get("/api/v1/state").expect(401);
+    let _ = first.get("/api/v1/state").expect_status(401);
     until(&mut streams[1], |event| event.event == "pulled");
     let unknown = served.world.vik(&["sign-ins", "revoke", id]).expect(8);
     assert!(unknown.err.contains("vik sign-ins"), "{}", unknown.err);
     let _ = second
         .post(&format!("/api/v1/sign-ins/{id}/revoke"), &json!({}))
-        .expect(404);
+        .expect_status(404);
     let own = tokens[1].split_once('.').unwrap().0;
     let _ = second
         .post(&format!("/api/v1/sign-ins/{own}/revoke"), &json!({}))
-        .expect(200);
+        .expect_status(200);
     ends(&mut streams[1]);
-    let _ = second.get("/api/v1/state").expect(401);
+    let _ = second.get("/api/v1/state").expect_status(401);
     assert_eq!(served.get("/sign-ins")["sign_ins"], json!([]));
     served.end();
 }
@@ -185,8 +190,8 @@ fn a_stream_ends_with_its_sign_in_when_only_the_wall_clock_shows_it() {
     std::fs::write(folder.join("clock.new"), (8 * 24 * 3600).to_string()).unwrap();
     std::fs::rename(folder.join("clock.new"), folder.join("clock")).unwrap();
     ends(&mut events);
-    let _ = browser(&served, &token).get("/api/v1/state").expect(401);
-    let _ = served.client().get("/api/v1/state").expect(200);
+    let _ = browser(&served, &token).get("/api/v1/state").expect_status(401);
+    let _ = served.client().get("/api/v1/state").expect_status(200);
     served.end();
 }
 
@@ -201,10 +206,10 @@ fn sign_ins_outlive_the_daemon_and_a_revocation_does_too() {
     let none = world.vik(&["sign-ins"]).expect(4);
     assert!(none.err.contains("no daemon"), "{}", none.err);
     let served = Served::of(world);
-    let _ = browser(&served, &kept).get("/api/v1/state").expect(200);
-    let _ = browser(&served, &revoked).get("/api/v1/state").expect(401);
+    let _ = browser(&served, &kept).get("/api/v1/state").expect_status(200);
+    let _ = browser(&served, &revoked).get("/api/v1/state").expect_status(401);
     let done = served.world.vik(&["sign-ins", "revoke", "--all"]).expect(0);
     assert_eq!(done.out, "1 browser signed out\n");
-    let _ = browser(&served, &kept).get("/api/v1/state").expect(401);
+    let _ = browser(&served, &kept).get("/api/v1/state").expect_status(401);
     served.end();
 }

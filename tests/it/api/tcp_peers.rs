@@ -127,7 +127,7 @@ fn an_agent_with_the_token_is_refused_however_it_connects() {
     // A person with the same token, and the link that the agent has tried, gets in.
     assert_eq!(served.get("/state")["paused"], false);
     let reply = served.stranger().post("/api/v1/sign-in", &json!({"code": code}));
-    let _ = reply.expect(200);
+    let _ = reply.expect_status(200);
     assert_eq!(log_lines(&served.world, "an agent asked at the HTTP API"), 1);
     std::fs::write(workspace.join("go"), "").unwrap();
     eventually("it went on", || {
@@ -230,7 +230,7 @@ fn a_flood_of_connections_without_a_token_keeps_nobody_out() {
             HttpClient::unix(instance(&served.world).join("vik.sock")),
         ] {
             let began = Instant::now();
-            let _ = client.get("/api/v1/state").expect(200);
+            let _ = client.get("/api/v1/state").expect_status(200);
             assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
         }
     }

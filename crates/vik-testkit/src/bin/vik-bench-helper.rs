@@ -117,16 +117,16 @@ fn agent(scene: &Path, start: u64) -> io::Result<()> {
     stdout.write_all(opening.as_bytes())?;
     let plan = std::fs::read_to_string(scene.join("agent"))?;
     match plan.split_once(' ') {
-        Some(("flood", file)) => pour(Path::new(file), &mut stdout)?,
+        Some(("flood", file)) => print_all(Path::new(file), &mut stdout)?,
         // Opening a FIFO for reading waits until it is opened for writing.
         Some(("hold", fifo)) => drop(File::open(fifo)?),
         Some(("pace", args)) if number(&issue) <= 100 => {
             let (rate, file) = args.split_once(' ').unwrap_or((args, ""));
-            pace(rate.parse().unwrap_or(1), Path::new(file), &mut stdout)?;
+            print_at_rate(rate.parse().unwrap_or(1), Path::new(file), &mut stdout)?;
         }
         Some(("tell", args)) => {
             let (file, fifo) = args.split_once(' ').unwrap_or((args, ""));
-            pour(Path::new(file), &mut stdout)?;
+            print_all(Path::new(file), &mut stdout)?;
             drop(File::open(fifo)?);
         }
         _ => {}
@@ -146,7 +146,7 @@ fn number(issue: &str) -> u32 {
 }
 
 /// Prints this many lines of the file per second, again and again, until it is killed.
-fn pace(rate: u64, file: &Path, stdout: &mut File) -> io::Result<()> {
+fn print_at_rate(rate: u64, file: &Path, stdout: &mut File) -> io::Result<()> {
     let text = std::fs::read(file)?;
     let lines: Vec<&[u8]> = text.split_inclusive(|byte| *byte == b'\n').collect();
     let (began, mut printed) = (std::time::Instant::now(), 0);
@@ -162,7 +162,7 @@ fn pace(rate: u64, file: &Path, stdout: &mut File) -> io::Result<()> {
     }
 }
 
-fn pour(file: &Path, stdout: &mut File) -> io::Result<()> {
+fn print_all(file: &Path, stdout: &mut File) -> io::Result<()> {
     let mut file = File::open(file)?;
     let mut chunk = vec![0; 64 * 1024];
     loop {

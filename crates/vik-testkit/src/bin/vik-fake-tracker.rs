@@ -19,10 +19,10 @@ fn main() -> ExitCode {
             let issue = tracker.issues().into_iter().find(|issue| issue.id == *id);
             print(&serde_json::to_string(&issue).unwrap_or_else(|_| "null".to_owned()))
         }
-        ["move", id, state] => found(tracker.move_to(id, state), id),
+        ["move", id, state] => exit_if_found(tracker.move_to(id, state), id),
         ["set", id, field, json] => match serde_json::from_str(json) {
-            Ok(value) => found(tracker.set(id, field, value), id),
-            Err(_) => found(tracker.set(id, field, (*json).into()), id),
+            Ok(value) => exit_if_found(tracker.set(id, field, value), id),
+            Err(_) => exit_if_found(tracker.set(id, field, (*json).into()), id),
         },
         ["add", id, title, state] => {
             tracker.add(id, title, state);
@@ -32,7 +32,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn found(found: bool, id: &str) -> ExitCode {
+fn exit_if_found(found: bool, id: &str) -> ExitCode {
     if found {
         ExitCode::SUCCESS
     } else {

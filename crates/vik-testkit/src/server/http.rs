@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+
 pub(crate) struct HttpRequest {
     pub(crate) method: String,
     pub(crate) path: String,

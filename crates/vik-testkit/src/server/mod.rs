@@ -34,7 +34,7 @@ pub use self::script::{Malformed, Script, StreamPoint, Times, TokenCount, Tool, 
 
 /// A request and its outcome.
 #[derive(Clone, Debug, Serialize)]
-pub struct Recorded {
+pub struct RecordedRequest {
     /// Milliseconds since the server was started.
     pub at_ms: u64,
     /// Nanoseconds since the Unix epoch.
@@ -83,7 +83,7 @@ pub struct ModelServer {
 struct Shared {
     options: ModelServerOptions,
     started: Instant,
-    pause: Pause,
+    pause: StopSignal,
     state: Mutex<State>,
 }
 
@@ -91,7 +91,7 @@ struct Shared {
 struct State {
     /// The number of answers per script and conversation.
     positions: HashMap<String, u64>,
-    recorded: Vec<Recorded>,
+    recorded: Vec<RecordedRequest>,
     failures: Vec<String>,
     record: Option<File>,
     streams: HashMap<u64, TcpStream>,
@@ -101,9 +101,9 @@ struct State {
 
 /// Waits that end when the server stops.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Pause(Arc<(Mutex<bool>, Condvar)>);
+pub(crate) struct StopSignal(Arc<(Mutex<bool>, Condvar)>);
 
-impl Pause {
+impl StopSignal {
     fn is_stopped(&self) -> bool {
         *lock(&self.0.0)
     }
@@ -155,7 +155,7 @@ impl ModelServer {
         let shared = Arc::new(Shared {
             options,
             started: Instant::now(),
-            pause: Pause::default(),
+            pause: StopSignal::default(),
             state: Mutex::new(state),
         });
         let accepting = {
@@ -186,12 +186,12 @@ impl ModelServer {
     }
 
     /// Returns the requests so far, oldest first, including probes.
-    pub fn requests(&self) -> Vec<Recorded> {
+    pub fn requests(&self) -> Vec<RecordedRequest> {
         lock(&self.shared.state).recorded.clone()
     }
 
     /// Returns the requests that used a turn of a script.
-    pub fn turns(&self) -> Vec<Recorded> {
+    pub fn turns(&self) -> Vec<RecordedRequest> {
         self.requests()
             .into_iter()
             .filter(|request| request.script.is_some())
@@ -286,7 +286,7 @@ impl Shared {
             let outcome = play::side_call(stream, &request);
             return self.finish(at, outcome);
         }
-        let (name, chosen) = self.choose(&request);
+        let (name, chosen) = self.select_script(&request);
         let script = match chosen {
             Ok(script) => script,
             Err(reason) => {
@@ -319,9 +319,9 @@ impl Shared {
     }
 
     /// Returns the script of the newest `SCRIPT` line of the user, or the default, with its name.
-    fn choose(&self, request: &ModelRequest<'_>) -> (String, Result<Script, String>) {
+    fn select_script(&self, request: &ModelRequest<'_>) -> (String, Result<Script, String>) {
         for text in request.user_texts().iter().rev() {
-            if let Some(json) = after(text, "SCRIPT_JSON:") {
+            if let Some(json) = text_after(text, "SCRIPT_JSON:") {
                 // The object may span several lines, with more text after it.
                 let mut values = serde_json::Deserializer::from_str(json).into_iter::<Value>();
                 let script = match values.next() {
@@ -333,16 +333,16 @@ impl Shared {
                 json.hash(&mut hasher);
                 return (format!("inline-{:016x}", hasher.finish()), script);
             }
-            if let Some(name_line) = after(text, "SCRIPT:") {
+            if let Some(name_line) = text_after(text, "SCRIPT:") {
                 let name = name_line.lines().next().unwrap_or_default().trim().to_owned();
-                let script = self.named(&name);
+                let script = self.load_script(&name);
                 return (name, script);
             }
         }
         ("default".to_owned(), Ok(self.options.default.clone()))
     }
 
-    fn named(&self, name: &str) -> Result<Script, String> {
+    fn load_script(&self, name: &str) -> Result<Script, String> {
         if let Some(script) = self.options.scripts.get(name) {
             return Ok(script.clone());
         }
@@ -365,7 +365,7 @@ impl Shared {
         let key = texts
             .iter()
             .rev()
-            .find_map(|text| after(text, "KEY:")?.lines().next().map(str::trim));
+            .find_map(|text| text_after(text, "KEY:")?.lines().next().map(str::trim));
         let conversation = request.conversation();
         let key = match (key, &conversation) {
             (Some(key), _) => format!("{name} key {key}"),
@@ -407,7 +407,7 @@ impl Shared {
             )
         });
         let (script, position) = script.unzip();
-        let recorded = Recorded {
+        let recorded = RecordedRequest {
             at_unix_ns: unix_nanos(),
             bytes: http.body.len(),
             at_ms: u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX),
@@ -445,7 +445,7 @@ fn unix_nanos() -> u64 {
 }
 
 /// Returns the text after a mark at the start of a line.
-fn after<'a>(text: &'a str, mark: &str) -> Option<&'a str> {
+fn text_after<'a>(text: &'a str, mark: &str) -> Option<&'a str> {
     let mut remaining = text;
     loop {
         let line = remaining.trim_start_matches([' ', '\t']);

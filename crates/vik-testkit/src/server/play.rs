@@ -12,14 +12,14 @@ use super::http::{Chunked, respond};
 use super::request::{Dialect, ModelRequest};
 use super::script::{Malformed, StreamPoint, Turn};
 use super::tools::translate;
-use super::{Pause, anthropic, chat, responses};
+use super::{StopSignal, anthropic, chat, responses};
 
 /// Plays a turn. Returns the outcome for the record.
 pub(crate) fn play(
     stream: &TcpStream,
     request: &ModelRequest<'_>,
     turn: &Turn,
-    pause: &Pause,
+    pause: &StopSignal,
 ) -> io::Result<&'static str> {
     pause.sleep(turn.delay_ms);
     match (turn.drop, turn.stall) {
@@ -134,7 +134,7 @@ pub(crate) fn side_call(stream: &TcpStream, request: &ModelRequest<'_>) -> io::R
     } else {
         "Scripted run"
     };
-    play(stream, request, &Turn::text(text), &Pause::default())?;
+    play(stream, request, &Turn::text(text), &StopSignal::default())?;
     Ok("side call")
 }
 
@@ -144,7 +144,7 @@ fn play_whole(
     turn: &Turn,
     answer: &Answer,
     headers: BTreeMap<String, String>,
-    pause: &Pause,
+    pause: &StopSignal,
 ) -> io::Result<&'static str> {
     if turn.drop.is_some() {
         return Ok("drop");
@@ -286,7 +286,7 @@ pub(crate) fn error_body(dialect: Dialect, status: u16, error: &Value) -> Value 
     }
 }
 
-impl Pause {
+impl StopSignal {
     /// Sleeps, but no longer than the server runs.
     pub(crate) fn sleep(&self, millis: u64) {
         if millis > 0 {

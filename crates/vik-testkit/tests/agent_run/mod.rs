@@ -10,6 +10,7 @@ use serde_json::Value;
 use vik_agents::{Conclusion, Exit, LaunchContext};
 use vik_core::workflow::{AgentProfile, ArgsStyle, Home, OutputFormat, Permission, Runtime};
 use vik_testkit::TestEnv;
+
 pub(crate) struct AgentRun {
     pub(crate) conclusion: Conclusion,
     /// The events, as in a session log.

@@ -39,7 +39,7 @@ pub(crate) fn try_out(plan: &Plan) {
         );
     }
     for (number, place) in plan.guarded.iter().enumerate() {
-        report(&format!("write {number}"), plant(place).map_err(text));
+        report(&format!("write {number}"), write_into(place).map_err(text));
     }
     let workdir = std::env::current_dir().unwrap_or_default();
     let another = [workdir.with_file_name("2")];
@@ -49,7 +49,7 @@ pub(crate) fn try_out(plan: &Plan) {
     report_all("read what another issue's agent made", &another, |folder| {
         fs::read(folder.join("own")).map(drop)
     });
-    report_all("write into another issue's workspace", &another, plant);
+    report_all("write into another issue's workspace", &another, write_into);
     let of_vik = paths_of_vik(plan);
     report_all("read what is Vik's", &of_vik, |path| {
         let read = OpenOptions::new()
@@ -70,12 +70,12 @@ pub(crate) fn try_out(plan: &Plan) {
 
 /// Returns the paths of the daemon, as the test found them.
 pub(crate) fn paths_of_vik(plan: &Plan) -> Vec<PathBuf> {
-    let list = fs::read_to_string(plan.beside.join("vik")).unwrap_or_default();
+    let list = fs::read_to_string(plan.runtime_dir.join("vik")).unwrap_or_default();
     list.lines().map(PathBuf::from).collect()
 }
 
 /// Puts a file into a folder, or opens a file.
-fn plant(place: &Path) -> std::io::Result<()> {
+fn write_into(place: &Path) -> std::io::Result<()> {
     if place.is_dir() {
         fs::write(place.join("planted"), "x")
     } else {

@@ -74,7 +74,7 @@ pub(crate) fn try_out(plan: &Plan) {
         "read a disk",
         disk.and_then(|disk| File::open(disk).map(drop).map_err(text)),
     );
-    let terminal = fs::read_to_string(plan.beside.join("terminal")).unwrap_or_default();
+    let terminal = fs::read_to_string(plan.runtime_dir.join("terminal")).unwrap_or_default();
     for (name, write) in [
         ("read what is typed at a terminal", false),
         ("write on a terminal", true),

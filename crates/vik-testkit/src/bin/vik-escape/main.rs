@@ -25,6 +25,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+
 #[derive(Deserialize)]
 struct Plan {
     /// A folder outside of the workspace, with a file `there`.
@@ -42,7 +43,8 @@ struct Plan {
     /// A folder with values that are known only at run time: `victim` has the id of a process of
     /// this user outside of this tree, `neighbour` that of an agent of another issue; `vik` lists
     /// the files, pipes and sockets of the daemon, one per line.
-    beside: PathBuf,
+    #[serde(rename = "beside")]
+    runtime_dir: PathBuf,
     network: Allowed,
 }
 
@@ -92,9 +94,9 @@ fn main() {
 }
 
 impl Plan {
-    /// Returns the process id from a file in `beside`.
+    /// Returns the process id from a file in the run-time folder.
     fn process(&self, name: &str) -> Option<i32> {
-        fs::read_to_string(self.beside.join(name))
+        fs::read_to_string(self.runtime_dir.join(name))
             .ok()?
             .trim()
             .parse()

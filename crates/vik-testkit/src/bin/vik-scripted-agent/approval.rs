@@ -5,7 +5,7 @@ use std::io::BufRead;
 
 use serde_json::{Value, json};
 
-use crate::util::{Stop, out};
+use crate::util::{Stop, print};
 
 pub(crate) struct Answer {
     pub(crate) allowed: bool,
@@ -22,7 +22,7 @@ pub(crate) fn prompt() -> Option<Vec<u8>> {
     let init: Value = serde_json::from_str(&read().ok()?).ok()?;
     let response = json!({"type": "control_response", "response": {
         "subtype": "success", "request_id": init["request_id"], "response": {}}});
-    out(format!("{response}\n").as_bytes()).ok()?;
+    print(format!("{response}\n").as_bytes()).ok()?;
     let user: Value = serde_json::from_str(&read().ok()?).ok()?;
     Some(user["message"]["content"].as_str()?.as_bytes().to_vec())
 }
@@ -32,7 +32,7 @@ pub(crate) fn ask(id: &str, tool: &str, input: &Value) -> Result<Answer, Stop> {
     let request = json!({"type": "control_request", "request_id": format!("ask-{id}"), "request": {
         "subtype": "hook_callback", "callback_id": "vik-hook", "tool_use_id": id, "input": {
             "hook_event_name": "PreToolUse", "tool_name": tool, "tool_input": input, "tool_use_id": id}}});
-    out(format!("{request}\n").as_bytes())?;
+    print(format!("{request}\n").as_bytes())?;
     let line = read()?;
     let answer: Value = serde_json::from_str(&line).map_err(|error| Stop::from(error.to_string()))?;
     let response = &answer["response"];

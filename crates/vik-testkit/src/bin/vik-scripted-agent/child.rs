@@ -105,7 +105,7 @@ pub(crate) fn main(argv: &[String]) -> ExitCode {
     let [_, _, options, program, script, ..] = argv else {
         return steps::fail(crate::exit::BAD_SCRIPT, "a child without a script");
     };
-    match enter(options, program, script) {
+    match apply_options(options, program, script) {
         Ok(true) => steps::run(std::slice::from_ref(program), Vec::new(), script),
         Ok(false) => ExitCode::SUCCESS,
         Err(reason) => steps::fail(crate::exit::STEP, &reason),
@@ -113,7 +113,7 @@ pub(crate) fn main(argv: &[String]) -> ExitCode {
 }
 
 /// Applies the options. Returns `false` if a child of this process continues instead.
-fn enter(options: &str, program: &str, script: &str) -> Result<bool, String> {
+fn apply_options(options: &str, program: &str, script: &str) -> Result<bool, String> {
     let mut options = Options::parse(options)?;
     if options.setsid || options.double {
         nix::unistd::setsid().map_err(|e| format!("setsid: {e}"))?;

@@ -13,10 +13,10 @@ use crate::child::{self, Options};
 use crate::lang::{self, Step};
 use crate::provider::{AgentEvent, Provider, Session};
 use crate::util::{
-    StepResult, Stop, in_chunks, missing_args, number, open_fds, out, put, shell, status_and_text,
-    two_numbers,
+    StepResult, Stop, missing_args, number, open_fds, print, print_pieces, shell, status_and_text,
+    two_numbers, write_file,
 };
-use crate::wait::{self, Woken};
+use crate::wait::{self, WakeReason};
 use crate::{exit, provider_of, value_after};
 
 struct Agent {
@@ -239,17 +239,17 @@ impl Agent {
                 };
                 self.step(&inner)?;
             }
-            "line" => out(format!("{}\n", step.text()).as_bytes())?,
-            "partial" => out(step.text().as_bytes())?,
+            "line" => print(format!("{}\n", step.text()).as_bytes())?,
+            "partial" => print(step.text().as_bytes())?,
             "stderr" => std::io::stderr().write_all(format!("{}\n", step.text()).as_bytes())?,
             "write" | "append" => {
                 let (args, text) = step.split(1);
                 let Some(path) = args.first() else {
                     return Err(missing_args("FILE TEXT"));
                 };
-                put(Path::new(path), text.as_bytes(), step.name == "append")?;
+                write_file(Path::new(path), text.as_bytes(), step.name == "append")?;
             }
-            "touch" => put(Path::new(&step.text()), b"", true)?,
+            "touch" => write_file(Path::new(&step.text()), b"", true)?,
             "run" => self.command(&step.text(), false)?,
             "try" => self.command(&step.text(), true)?,
             "do" => self.tool_run(&step.text())?,
@@ -272,7 +272,7 @@ impl Agent {
             "exit" => return Err(Stop::Exit(number(&step.text())?)),
             "count" => {
                 let path = step.text();
-                put(Path::new(&path), b"+", true)?;
+                write_file(Path::new(&path), b"+", true)?;
                 self.count = std::fs::metadata(&path)?.len();
             }
             "on" => {
@@ -313,14 +313,14 @@ impl Agent {
                 // Read from the kernel, so that it is the environment at the start of the process.
                 let env = std::fs::read("/proc/self/environ")?;
                 let lines: Vec<u8> = env.iter().map(|&b| if b == 0 { b'\n' } else { b }).collect();
-                put(Path::new(&step.text()), &lines, false)?;
+                write_file(Path::new(&step.text()), &lines, false)?;
             }
             "dump-argv" => {
                 let lines: String = self.argv.iter().map(|arg| format!("{arg}\n")).collect();
-                put(Path::new(&step.text()), lines.as_bytes(), false)?;
+                write_file(Path::new(&step.text()), lines.as_bytes(), false)?;
             }
-            "dump-stdin" => put(Path::new(&step.text()), &self.prompt, false)?,
-            "dump-fds" => put(Path::new(&step.text()), open_fds()?.as_bytes(), false)?,
+            "dump-stdin" => write_file(Path::new(&step.text()), &self.prompt, false)?,
+            "dump-fds" => write_file(Path::new(&step.text()), open_fds()?.as_bytes(), false)?,
             "pidfile" => child::write_pid(Path::new(&step.text()))?,
             // ID TOOL INPUT: asks for approval of a call and waits for the answer.
             "ask" => {
@@ -347,7 +347,7 @@ impl Agent {
             }
             "dump-answer" => {
                 let line = self.answer.as_ref().map_or("", |answer| &answer.line);
-                put(Path::new(&step.text()), line.as_bytes(), false)?;
+                write_file(Path::new(&step.text()), line.as_bytes(), false)?;
             }
             "chdir" => std::env::set_current_dir(step.text())?,
             "never-read-stdin" => {}
@@ -363,14 +363,14 @@ impl Agent {
                 let (lines, bytes) = two_numbers(step, 100)?;
                 let line = [vec![b'x'; bytes.saturating_sub(1)], vec![b'\n']].concat();
                 let to_stdout = step.name == "flood";
-                in_chunks(lines, to_stdout, |chunk, _| chunk.extend_from_slice(&line))?;
+                print_pieces(lines, to_stdout, |chunk, _| chunk.extend_from_slice(&line))?;
             }
             "flood-events" => {
                 let (events, bytes) = two_numbers(step, 100)?;
                 let text = "x".repeat(bytes);
                 let provider = self.provider;
                 let session = &mut self.session;
-                in_chunks(events, true, |chunk, number| {
+                print_pieces(events, true, |chunk, number| {
                     for line in session.lines(provider, &AgentEvent::Message(&format!("{number} {text}"))) {
                         chunk.extend_from_slice(line.as_bytes());
                         chunk.push(b'\n');
@@ -379,19 +379,19 @@ impl Agent {
             }
             "bigline" => {
                 let bytes: u64 = number(&step.text())?;
-                in_chunks(bytes, true, |chunk, _| chunk.push(b'x'))?;
-                out(b"\n")?;
+                print_pieces(bytes, true, |chunk, _| chunk.push(b'x'))?;
+                print(b"\n")?;
             }
             "garbage" => {
                 let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-                in_chunks(number(&step.text())?, true, |chunk, _| {
+                print_pieces(number(&step.text())?, true, |chunk, _| {
                     state ^= state << 13;
                     state ^= state >> 7;
                     state ^= state << 17;
                     chunk.push(state.to_le_bytes()[3]);
                 })?;
             }
-            "nonutf8" => out(b"{\"type\":\"\xff\xfe broken \xc3\x28\"}\n")?,
+            "nonutf8" => print(b"{\"type\":\"\xff\xfe broken \xc3\x28\"}\n")?,
             "close-stdout" => {
                 std::io::stdout().flush()?;
                 nix::unistd::close(1).map_err(|e| Stop::Fail(exit::STEP, e.to_string()))?;
@@ -418,22 +418,25 @@ impl Agent {
             }
             "ignore" => {
                 let text = step.text();
-                let signals: Vec<Signal> = text.split(',').map(wait::signal).collect::<Result<_, _>>()?;
-                wait::hold(&signals)?;
+                let signals: Vec<Signal> = text
+                    .split(',')
+                    .map(wait::parse_signal)
+                    .collect::<Result<_, _>>()?;
+                wait::block_signals(&signals)?;
             }
             "trap" => {
                 let (args, script) = step.split(1);
                 let Some(name) = args.first() else {
                     return Err(missing_args("SIGNAL STEPS"));
                 };
-                let signal = wait::signal(name)?;
-                wait::hold(&[signal])?;
+                let signal = wait::parse_signal(name)?;
+                wait::block_signals(&[signal])?;
                 self.traps.insert(signal, script);
             }
             "stop-self" => raise(Signal::SIGSTOP).map_err(|e| Stop::Fail(exit::STEP, e.to_string()))?,
             "signal" => {
-                let signal = wait::signal(&step.text())?;
-                wait::release(signal);
+                let signal = wait::parse_signal(&step.text())?;
+                wait::unblock_signal(signal);
                 // Other handlers are removed: that of the runtime for SIGSEGV, or an inherited
                 // ignored SIGINT of a test run in the background.
                 signal_hook::low_level::emulate_default_handler(signal as i32)
@@ -449,7 +452,7 @@ impl Agent {
         if !text.is_empty() {
             text.push('\n');
         }
-        out(text.as_bytes())
+        print(text.as_bytes())
     }
 
     fn spawn(&self, options: &str, script: &str) -> StepResult {
@@ -499,8 +502,8 @@ impl Agent {
         let trapped: Vec<Signal> = self.traps.keys().copied().collect();
         loop {
             match wait::until(deadline, &trapped)? {
-                Woken::Time => return Ok(()),
-                Woken::Signal(signal) => self.on_trapped(signal)?,
+                WakeReason::Deadline => return Ok(()),
+                WakeReason::Signal(signal) => self.on_trapped(signal)?,
             }
         }
     }
@@ -509,7 +512,7 @@ impl Agent {
         let deadline = Instant::now() + Duration::from_millis(millis);
         let trapped: Vec<Signal> = self.traps.keys().copied().collect();
         while let Some(woken) = wait::file_or_tick(path, &trapped)? {
-            if let Woken::Signal(signal) = woken {
+            if let WakeReason::Signal(signal) = woken {
                 self.on_trapped(signal)?;
             }
             if Instant::now() > deadline {

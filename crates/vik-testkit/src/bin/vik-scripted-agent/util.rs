@@ -59,7 +59,7 @@ pub(crate) fn status_and_text(step: &Step, default: u16) -> (u16, String) {
     }
 }
 
-pub(crate) fn out(bytes: &[u8]) -> StepResult {
+pub(crate) fn print(bytes: &[u8]) -> StepResult {
     let mut stdout = std::io::stdout().lock();
     stdout.write_all(bytes)?;
     stdout.flush()?;
@@ -67,13 +67,17 @@ pub(crate) fn out(bytes: &[u8]) -> StepResult {
 }
 
 /// Prints `count` pieces in writes of about 64 KiB.
-pub(crate) fn in_chunks(count: u64, to_stdout: bool, mut piece: impl FnMut(&mut Vec<u8>, u64)) -> StepResult {
+pub(crate) fn print_pieces(
+    count: u64,
+    to_stdout: bool,
+    mut piece: impl FnMut(&mut Vec<u8>, u64),
+) -> StepResult {
     let mut chunk = Vec::with_capacity(80 * 1024);
     for number in 0..count {
         piece(&mut chunk, number);
         if chunk.len() >= 64 * 1024 || number + 1 == count {
             if to_stdout {
-                out(&chunk)?;
+                print(&chunk)?;
             } else {
                 std::io::stderr().write_all(&chunk)?;
             }
@@ -83,7 +87,7 @@ pub(crate) fn in_chunks(count: u64, to_stdout: bool, mut piece: impl FnMut(&mut 
     Ok(())
 }
 
-pub(crate) fn put(path: &Path, bytes: &[u8], append: bool) -> StepResult {
+pub(crate) fn write_file(path: &Path, bytes: &[u8], append: bool) -> StepResult {
     if let Some(parent) = path.parent() {
         std::fs::create_dir_all(parent)?;
     }
