@@ -42,9 +42,9 @@ pub fn run(args: &FuzzArgs) -> TaskResult {
     let target = build(&fuzz)?;
     let (mut failed, mut rows) = (Vec::new(), String::new());
     let all = Instant::now();
-    for name in chosen(&fuzz, &args.targets)? {
+    for name in selected_targets(&fuzz, &args.targets)? {
         let began = Instant::now();
-        let (runs, covered) = match one(&fuzz, &target, &name, args) {
+        let (runs, covered) = match run_target(&fuzz, &target, &name, args) {
             Ok(figures) => figures,
             Err(error) => {
                 failed.push(format!("{name}: {error}"));
@@ -68,7 +68,7 @@ pub fn run(args: &FuzzArgs) -> TaskResult {
 }
 
 /// Returns the names of all targets, or of the selected ones.
-fn chosen(fuzz: &Path, named: &[String]) -> TaskResult<Vec<String>> {
+fn selected_targets(fuzz: &Path, named: &[String]) -> TaskResult<Vec<String>> {
     let manifest = repo::read(&fuzz.join("Cargo.toml"))?;
     let bins = manifest.split("[[bin]]").skip(1);
     let all: Vec<String> = bins
@@ -118,7 +118,7 @@ fn host() -> TaskResult<String> {
 }
 
 /// Runs one target; returns the number of runs and of covered edges.
-fn one(fuzz: &Path, programs: &Path, name: &str, args: &FuzzArgs) -> TaskResult<(u64, u64)> {
+fn run_target(fuzz: &Path, programs: &Path, name: &str, args: &FuzzArgs) -> TaskResult<(u64, u64)> {
     let corpus = fuzz.join("corpus").join(name);
     let artifacts = fuzz.join("artifacts").join(name);
     for folder in [&corpus, &artifacts] {

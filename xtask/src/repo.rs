@@ -42,7 +42,7 @@ pub fn run(command: &mut Command) -> TaskResult {
     if status.success() {
         return Ok(());
     }
-    Err(format!("{} ended with {status}", shown(command)))
+    Err(format!("{} ended with {status}", display(command)))
 }
 
 /// Runs a command and returns its output.
@@ -58,7 +58,7 @@ pub fn output(command: &mut Command) -> TaskResult<String> {
     let stderr = String::from_utf8_lossy(&output.stderr);
     Err(format!(
         "{} ended with {}\n{stdout}{stderr}",
-        shown(command),
+        display(command),
         output.status
     ))
 }
@@ -141,7 +141,7 @@ pub fn release(package: &str, program: &str) -> TaskResult<PathBuf> {
 }
 
 /// Returns the load of the machine.
-pub fn load() -> String {
+pub fn load_average() -> String {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split(' ').next().unwrap_or_default().to_owned()
 }
@@ -166,7 +166,7 @@ pub fn machine() -> TaskResult<String> {
         "{}, {cores} cores ({processor}), {}, load {}",
         date.trim(),
         fields.join(" "),
-        load()
+        load_average()
     ))
 }
 
@@ -179,7 +179,7 @@ pub fn put_between(path: &Path, marks: (&str, &str), text: &str) -> TaskResult {
     write(path, &format!("{before}{}\n{text}\n{}{after}", marks.0, marks.1))
 }
 
-fn shown(command: &Command) -> String {
+fn display(command: &Command) -> String {
     let args = std::iter::once(command.get_program()).chain(command.get_args());
     let args: Vec<_> = args.map(|arg| arg.to_string_lossy().into_owned()).collect();
     format!("`{}`", args.join(" "))

@@ -38,12 +38,12 @@ pub fn run(args: &TestArgs) -> TaskResult {
             return Err("VIK_REQUIRE_REAL_AGENTS is set, and the agent CLIs are not there".to_owned());
         }
     }
-    let bubblewrap = repo::installed("bwrap", "bubblewrap").and_then(|()| namespaces());
+    let bubblewrap = repo::installed("bwrap", "bubblewrap").and_then(|()| check_namespaces());
     if let Err(reason) = &bubblewrap {
         eprintln!("The tests of namespaces are skipped by name: {reason}\n");
     }
     let summary = cargo_test(&args.args, bubblewrap.is_ok())?;
-    summary.close(began, missing.as_deref())
+    summary.print_summary(began, missing.as_deref())
 }
 
 // --- the agent CLIs
@@ -59,8 +59,8 @@ fn install_agents() -> TaskResult {
     }
     eprintln!("Installing the pinned Codex and Claude Code (about 650 MB): npm ci --prefix tests/agents");
     let installed = repo::run(repo::program("npm").args(["ci", "--prefix", "tests/agents"]))
-        .and_then(|()| answers(&modules, "codex"))
-        .and_then(|()| answers(&modules, "claude"));
+        .and_then(|()| check_agent(&modules, "codex"))
+        .and_then(|()| check_agent(&modules, "claude"));
     match installed {
         Ok(()) => repo::write(&stamp, &lock),
         Err(reason) => {
@@ -72,7 +72,7 @@ fn install_agents() -> TaskResult {
 }
 
 /// Checks that an agent runs: npm succeeds without the program if there is none for this platform.
-fn answers(modules: &Path, name: &str) -> TaskResult {
+fn check_agent(modules: &Path, name: &str) -> TaskResult {
     let mut command = Command::new(modules.join(".bin").join(name));
     let version = repo::output(command.arg("--version"))?;
     eprintln!("  {name}: {}", version.trim());
@@ -80,7 +80,7 @@ fn answers(modules: &Path, name: &str) -> TaskResult {
 }
 
 /// Checks that namespaces work: bubblewrap may be installed on a system that does not allow them.
-fn namespaces() -> TaskResult {
+fn check_namespaces() -> TaskResult {
     let space = ["--unshare-user", "--unshare-pid", "--ro-bind", "/", "/", "true"];
     repo::output(Command::new("bwrap").args(space)).map(drop)
 }
@@ -193,7 +193,7 @@ impl TestSummary {
         self.passed.saturating_sub(self.skipped.len() as u64)
     }
 
-    fn close(mut self, began: Instant, missing: Option<&str>) -> TaskResult {
+    fn print_summary(mut self, began: Instant, missing: Option<&str>) -> TaskResult {
         self.skipped.sort();
         println!();
         if !self.skipped.is_empty() {
@@ -283,6 +283,6 @@ mod tests {
             success: true,
             ..TestSummary::default()
         };
-        assert!(summary.close(Instant::now(), None).is_err());
+        assert!(summary.print_summary(Instant::now(), None).is_err());
     }
 }

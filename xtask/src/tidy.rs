@@ -24,12 +24,12 @@ pub fn run() -> TaskResult {
     for path in files.iter().filter(|path| is_ours(path)) {
         let text = repo::read(&repo::root().join(path))?;
         findings.extend(
-            file(path, &text)
+            check_file(path, &text)
                 .into_iter()
                 .map(|finding| format!("{}{finding}", path.display())),
         );
     }
-    findings.extend(crates(&files)?);
+    findings.extend(check_crates(&files)?);
     if findings.is_empty() {
         println!("tidy: {} files", files.len());
         return Ok(());
@@ -46,7 +46,7 @@ fn is_ours(path: &Path) -> bool {
 }
 
 /// Returns the findings of one file, with `:line` in front where it applies.
-fn file(path: &Path, text: &str) -> Vec<String> {
+fn check_file(path: &Path, text: &str) -> Vec<String> {
     let mut findings = Vec::new();
     let lines = text.lines().count();
     let is_rust = path.extension().is_some_and(|end| end == "rs");
@@ -105,7 +105,7 @@ fn names_folder(line: &str, folder: &str) -> bool {
 }
 
 /// Checks that every crate has a description and documentation at its root.
-fn crates(files: &[PathBuf]) -> TaskResult<Vec<String>> {
+fn check_crates(files: &[PathBuf]) -> TaskResult<Vec<String>> {
     let mut findings = Vec::new();
     for manifest in files
         .iter()
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     fn found(name: &str, text: &str) -> Vec<String> {
-        file(Path::new(name), text)
+        check_file(Path::new(name), text)
     }
 
     #[test]

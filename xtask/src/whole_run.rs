@@ -29,17 +29,17 @@ struct Scene {
 }
 
 /// The output of a `vik` command.
-struct Printed {
+struct CommandOutput {
     out: String,
     err: String,
 }
 
 /// The data for the report.
-struct Story {
+struct RunRecord {
     versions: Vec<String>,
     workflow: String,
-    first: Printed,
-    second: Printed,
+    first: CommandOutput,
+    second: CommandOutput,
     issues: String,
     branches: Vec<(String, String)>,
     log: String,
@@ -49,7 +49,7 @@ struct Story {
 pub fn run(args: &WholeRunArgs) -> TaskResult {
     repo::run(repo::cargo().args(["build", "--quiet", "--package", "vik", "--bin", "vik"]))?;
     let scene = Scene::new()?;
-    let story = scene.play()?;
+    let story = scene.execute()?;
     let text = report::markdown(&story, &scene.private_paths());
     match &args.report {
         Some(path) => repo::write(path, &text),
@@ -82,7 +82,7 @@ impl Scene {
         Ok(Self { env, server })
     }
 
-    fn play(&self) -> TaskResult<Story> {
+    fn execute(&self) -> TaskResult<RunRecord> {
         let origin = self.env.work().join("origin.git");
         repo::output(
             self.env
@@ -127,7 +127,7 @@ impl Scene {
             let log = self.git(&["log", "--reverse", "--stat=100", "--format=%n%h %an: %s", &range])?;
             Ok((branch, log.trim().to_owned()))
         });
-        Ok(Story {
+        Ok(RunRecord {
             versions,
             workflow: std::fs::read_to_string(self.env.work().join("workflow.yml")).unwrap_or_default(),
             first,
@@ -151,7 +151,7 @@ impl Scene {
 
     /// Runs `vik run --once` with the API keys that the CLIs require, and the toolchain of the
     /// caller.
-    fn vik_run(&self, expected: i32) -> TaskResult<Printed> {
+    fn vik_run(&self, expected: i32) -> TaskResult<CommandOutput> {
         let mut vik = self.env.vik(["run", "--once"]);
         vik.env("OPENAI_API_KEY", "sk-scripted")
             .env("ANTHROPIC_API_KEY", "sk-scripted");
@@ -161,7 +161,7 @@ impl Scene {
             .output()
             .map_err(|error| format!("cannot start vik: {error}"))?;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let printed = Printed {
+        let printed = CommandOutput {
             out: text(&output.stdout),
             err: text(&output.stderr),
         };

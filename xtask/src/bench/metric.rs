@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 /// The values of one round, by metric.
 pub type Measured = BTreeMap<Key, Vec<f64>>;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Key {
     PollToExec,

@@ -72,8 +72,8 @@ pub fn run(args: &BenchArgs) -> TaskResult {
         events: 100_000,
         crowd: 500,
         idle: Duration::from_secs(30),
-        pulled: 10_000,
-        living: 1_000,
+        pulled_issues: 10_000,
+        waiting_sessions: 1_000,
         events_printed: 100,
     };
     let program = args.vik.clone().map_or_else(|| repo::release("vik", "vik"), Ok)?;
@@ -106,13 +106,13 @@ pub fn run(args: &BenchArgs) -> TaskResult {
     for scenario in scenarios {
         for round in 1..=rounds {
             for (nth, (subject, measured)) in subjects.iter().zip(&mut measured).enumerate() {
-                if nth > 0 && !scenario.suits_predecessor() {
+                if nth > 0 && !scenario.supports_predecessor() {
                     continue;
                 }
                 eprintln!(
                     "{scenario:?}, round {round} of {rounds}: {} (load {})",
                     subject.name,
-                    repo::load()
+                    repo::load_average()
                 );
                 for (key, values) in scenario.measure(subject, &helper, &extent)? {
                     measured.entry(key).or_default().extend(values);

@@ -63,7 +63,7 @@ fn kilobytes(text: &str, name: &str) -> u64 {
 }
 
 /// Returns the processes that run a program below this folder, or that have it as their home.
-pub fn below(folder: &Path) -> Vec<u32> {
+pub fn processes_below(folder: &Path) -> Vec<u32> {
     let mark = [b"HOME=", folder.as_os_str().as_encoded_bytes()].concat();
     let Ok(entries) = std::fs::read_dir("/proc") else {
         return Vec::new();

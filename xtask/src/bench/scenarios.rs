@@ -44,9 +44,9 @@ pub struct Extent {
     /// How long an idle daemon is observed.
     pub idle: Duration,
     /// The number of issues in a large pull.
-    pub pulled: usize,
+    pub pulled_issues: usize,
     /// The number of sessions that wait, are adopted and are stopped.
-    pub living: usize,
+    pub waiting_sessions: usize,
     /// The number of events that each of them has printed.
     pub events_printed: usize,
 }
@@ -67,7 +67,7 @@ impl Scenario {
 
     /// Returns whether the predecessor can be measured too: it has no agents that outlive a daemon,
     /// and no feed.
-    pub fn suits_predecessor(self) -> bool {
+    pub fn supports_predecessor(self) -> bool {
         !matches!(self, Self::Thousand | Self::Watched | Self::Feed)
     }
 }
@@ -161,8 +161,8 @@ fn idle(subject: &Subject, helper: &Path, extent: &Extent) -> TaskResult<Measure
         outlive: false,
     };
     let empty = Scene::start(subject, helper, &setting("[]".to_owned()))?;
-    let other = Scene::start(subject, helper, &setting(issues(extent.pulled, "backlog")))?;
-    let waiting = Scene::start(subject, helper, &setting(issues(extent.pulled, "todo")))?;
+    let other = Scene::start(subject, helper, &setting(issues(extent.pulled_issues, "backlog")))?;
+    let waiting = Scene::start(subject, helper, &setting(issues(extent.pulled_issues, "todo")))?;
     // Two pulls, and the agent in the only slot.
     sleep(Duration::from_secs(8));
     let scenes = [empty, other, waiting];
@@ -206,8 +206,8 @@ fn pulls(subject: &Subject, helper: &Path, extent: &Extent) -> TaskResult<Measur
         issues,
         outlive: false,
     };
-    let other = Scene::start(subject, helper, &setting(issues(extent.pulled, "backlog")))?;
-    let waiting = Scene::start(subject, helper, &setting(issues(extent.pulled, "todo")))?;
+    let other = Scene::start(subject, helper, &setting(issues(extent.pulled_issues, "backlog")))?;
+    let waiting = Scene::start(subject, helper, &setting(issues(extent.pulled_issues, "todo")))?;
     sleep(Duration::from_secs(5));
     let scenes = [other, waiting];
     let before = scenes.each_ref().map(Scene::sample);
@@ -233,20 +233,20 @@ fn thousand(subject: &Subject, helper: &Path, extent: &Extent) -> TaskResult<Mea
     let setting = Setting {
         pull: "cat {scene}/issues.json".to_owned(),
         idle_secs: 60,
-        concurrency: u32::try_from(extent.living).unwrap_or(u32::MAX),
+        concurrency: u32::try_from(extent.waiting_sessions).unwrap_or(u32::MAX),
         agent: format!("tell {} {{scene}}/gate", lines.path().display()),
-        issues: issues(extent.living, "todo"),
+        issues: issues(extent.waiting_sessions, "todo"),
         outlive: false,
     };
     let mut scene = Scene::start(subject, helper, &setting.outliving())?;
-    scene.wait_for("agent", extent.living, Duration::from_secs(300))?;
+    scene.wait_for("agent", extent.waiting_sessions, Duration::from_secs(300))?;
     let began = scene.sample()?;
     sleep(Duration::from_secs(10));
     let used = scene.sample()?;
     let idle = (used.cpu - began.cpu).as_secs_f64() / 10.0;
-    let events = (extent.living * extent.events_printed) as f64;
+    let events = (extent.waiting_sessions * extent.events_printed) as f64;
     let shims = scene.shims_private();
-    let adopted = scene.kill_and_restart(extent.living)?;
+    let adopted = scene.kill_and_restart(extent.waiting_sessions)?;
     let after = scene.sample()?;
     let stopped = scene.stop_all()?;
     Ok(Measured::from([

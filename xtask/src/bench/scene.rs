@@ -164,7 +164,7 @@ impl Scene {
             .stdout(Stdio::null());
         repo::run(&mut stop)?;
         let took = began.elapsed();
-        let left = sample::below(self.root()).len();
+        let left = sample::processes_below(self.root()).len();
         let _ = self.daemon.wait();
         if left > 0 {
             return Err(format!("{left} processes live after `vik stop`"));
@@ -275,7 +275,7 @@ impl Scene {
     fn shims(&self) -> Vec<u32> {
         let own = self.daemon.id();
         let agents = self.root().join("bin");
-        let shims = sample::below(self.root()).into_iter().filter(|pid| {
+        let shims = sample::processes_below(self.root()).into_iter().filter(|pid| {
             *pid != own
                 && !std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe.starts_with(&agents))
         });
@@ -300,7 +300,7 @@ impl Scene {
         }
         let deadline = Instant::now() + STOP_WITHIN;
         loop {
-            let left = sample::below(self.folder.path());
+            let left = sample::processes_below(self.folder.path());
             if left.is_empty() || Instant::now() > deadline {
                 return;
             }

@@ -98,7 +98,7 @@ pub fn feed() -> TaskResult<Measured> {
             "the feed is measured in this process, a debug build: use cargo run --release -p xtask -- bench feed"
         );
     }
-    let served = Served::start()?;
+    let served = ApiServer::start()?;
     let alone = served.loop_delays();
     let (address, token) = (served.address.clone(), served.token.clone());
     let clients = Clients::connect(READERS, || {
@@ -174,7 +174,7 @@ pub fn feed() -> TaskResult<Measured> {
 const END: &[u8] = b"}\n\n";
 
 /// An API without a daemon.
-struct Served {
+struct ApiServer {
     _folder: tempfile::TempDir,
     _server: HttpServer,
     _asks: tokio::sync::mpsc::Receiver<vik::orchestrator::Asking>,
@@ -183,7 +183,7 @@ struct Served {
     token: String,
 }
 
-impl Served {
+impl ApiServer {
     fn start() -> TaskResult<Self> {
         let context = |error: &dyn std::fmt::Display| format!("cannot serve the API: {error}");
         let folder = tempfile::tempdir().map_err(|error| context(&error))?;

@@ -39,7 +39,7 @@ fn section(page: &mut String, command: Command, parents: &[&str]) {
     page.push_str("```\n");
     let below: Vec<Command> = command
         .get_subcommands()
-        .filter(|below| shown(below))
+        .filter(|below| is_listed(below))
         .cloned()
         .collect();
     for below in below {
@@ -49,7 +49,7 @@ fn section(page: &mut String, command: Command, parents: &[&str]) {
 
 /// Returns whether a command is listed. `vik vex` passes everything on to vex, whose own help is at
 /// the end of the page.
-fn shown(command: &Command) -> bool {
+fn is_listed(command: &Command) -> bool {
     !command.is_hide_set() && !["help", "vex"].contains(&command.get_name())
 }
 

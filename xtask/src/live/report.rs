@@ -25,10 +25,10 @@ pub fn table(done: &[Attempt], all: &[Task]) -> String {
     for task in all {
         let tries: Vec<_> = vex.iter().copied().filter(|one| one.task == task.name).collect();
         if !tries.is_empty() {
-            row(&mut text, &task.name, &tries);
+            append_row(&mut text, &task.name, &tries);
         }
     }
-    row(&mut text, "**all**", &vex);
+    append_row(&mut text, "**all**", &vex);
     let protocols: BTreeSet<_> = vex.iter().map(|one| one.protocol.as_str()).collect();
     let protocols: Vec<_> = protocols.into_iter().collect();
     let _ = writeln!(
@@ -47,13 +47,13 @@ pub fn table(done: &[Attempt], all: &[Task]) -> String {
             .filter(|one| one.agent == agent && one.number == 1 && COMPARED.contains(&one.task.as_str()))
             .collect();
         if !tries.is_empty() {
-            row(&mut text, &agent.to_string(), &tries);
+            append_row(&mut text, &agent.to_string(), &tries);
         }
     }
     text
 }
 
-fn row(text: &mut String, name: &str, tries: &[&Attempt]) {
+fn append_row(text: &mut String, name: &str, tries: &[&Attempt]) {
     let count = |value: fn(&Attempt) -> bool| tries.iter().filter(|one| value(one)).count();
     let mean = |value: fn(&Attempt) -> f64| {
         tries.iter().map(|one| value(one)).sum::<f64>() / tries.len().max(1) as f64

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::Story;
+use super::RunRecord;
 
 /// The number of lines shown of each end of the session log.
 const LOG_LINES: usize = 6;
@@ -10,7 +10,7 @@ const LOG_LINES: usize = 6;
 /// The number of characters shown of a line of the session log.
 const LOG_WIDTH: usize = 260;
 
-pub fn markdown(story: &Story, private: &[(String, &'static str)]) -> String {
+pub fn markdown(story: &RunRecord, private: &[(String, &'static str)]) -> String {
     let mut page = String::from(
         "# A whole run\n\n<!-- Made by `cargo xtask whole-run --report docs/reports/whole-run.md`. -->\n\n\
         This repository is the workspace. The real Codex plans, the real Claude Code implements; the model behind them is the\n\

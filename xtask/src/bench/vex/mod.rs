@@ -69,7 +69,7 @@ pub fn run(args: &VexBenchArgs) -> TaskResult {
                     "{task:?}, round {round} of {}: {} (load {})",
                     args.rounds,
                     agent.name,
-                    repo::load()
+                    repo::load_average()
                 );
                 let ran = run::run(agent, task, &helper)?;
                 figures.entry(task).or_default().push(ran);
