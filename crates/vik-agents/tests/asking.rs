@@ -69,21 +69,24 @@ fn replay(adapter: &mut dyn Adapter, lines: &str) -> (String, Conclusion) {
 fn record_requests(adapter: &mut dyn Adapter, log: &mut String) {
     for request in adapter.take_requests() {
         match &request {
-            AgentRequest::Approval(ask) => {
+            AgentRequest::Approval(approval) => {
                 let _ = writeln!(
                     log,
                     "? {} writes={}",
-                    serde_json::to_string(&ask.call).unwrap(),
-                    ask.writes
+                    serde_json::to_string(&approval.call).unwrap(),
+                    approval.writes
                 );
-                let secret = ask.call.paths.iter().any(|path| path.contains("secret"));
+                let secret = approval.call.paths.iter().any(|path| path.contains("secret"));
                 let verdict = if secret {
                     Verdict::Refuse("\"secret\" is out of scope.\nWrite elsewhere.")
                 } else {
                     Verdict::Allow
                 };
-                let lines = adapter.answer(ask, verdict);
-                assert!(lines.last().unwrap().starts_with(&ask.answer_prefix), "{lines:?}");
+                let lines = adapter.answer(approval, verdict);
+                assert!(
+                    lines.last().unwrap().starts_with(&approval.answer_prefix),
+                    "{lines:?}"
+                );
                 for line in lines {
                     let _: serde_json::Value = serde_json::from_str(&line).unwrap();
                     let _ = writeln!(log, "> {line}");
@@ -342,7 +345,7 @@ fn approval_request(tool: &str, input: &str) -> ApprovalRequest {
         r#"{{"type":"control_request","request_id":"a\"b","request":{{"subtype":"hook_callback","callback_id":"vik-hook","input":{{"hook_event_name":"PreToolUse","tool_name":{tool},"tool_input":{input},"tool_use_id":"t"}}}}}}"#
     );
     match requests_for(Runtime::ClaudeCode, &[&line]).pop() {
-        Some(AgentRequest::Approval(ask)) => ask,
+        Some(AgentRequest::Approval(approval)) => approval,
         request => panic!("{request:?}"),
     }
 }
@@ -414,11 +417,11 @@ proptest::proptest! {
                 requests.append(&mut adapter.take_requests());
             }
             for request in &requests {
-                if let AgentRequest::Approval(ask) = request {
+                if let AgentRequest::Approval(approval) = request {
                     for verdict in [Verdict::Allow, Verdict::Refuse("no")] {
-                        let lines = adapter.answer(ask, verdict);
+                        let lines = adapter.answer(approval, verdict);
                         let last = lines.last().map(String::as_str).unwrap_or_default();
-                        assert!(last.starts_with(&ask.answer_prefix), "{last}");
+                        assert!(last.starts_with(&approval.answer_prefix), "{last}");
                         assert!(lines.iter().all(|line| serde_json::from_str::<serde_json::Value>(line).is_ok()));
                     }
                 }
@@ -435,11 +438,11 @@ proptest::proptest! {
     /// prefix.
     #[test]
     fn answer_is_one_line_with_the_refusal_message(message in ".*") {
-        let ask = approval_request("Bash", r#"{"command":"x"}"#);
+        let approval = approval_request("Bash", r#"{"command":"x"}"#);
         let adapter = interactive(Runtime::ClaudeCode);
-        let lines = adapter.answer(&ask, Verdict::Refuse(&message));
+        let lines = adapter.answer(&approval, Verdict::Refuse(&message));
         proptest::prop_assert_eq!(lines.len(), 1);
-        proptest::prop_assert!(!lines[0].contains('\n') && lines[0].starts_with(&ask.answer_prefix));
+        proptest::prop_assert!(!lines[0].contains('\n') && lines[0].starts_with(&approval.answer_prefix));
         let line: serde_json::Value = serde_json::from_str(&lines[0]).unwrap();
         let response = &line["response"];
         proptest::prop_assert_eq!(response["request_id"].as_str(), Some("a\"b"));

@@ -151,7 +151,7 @@ pub fn attempt(
     kept.extend_from_slice(&output.stderr);
     std::fs::write(&transcript, kept)
         .map_err(|error| format!("cannot write {}: {error}", transcript.display()))?;
-    let mut one = Attempt {
+    let mut attempt = Attempt {
         agent,
         task: task.name.clone(),
         number,
@@ -167,10 +167,10 @@ pub fn attempt(
     };
     for line in output.stdout.split(|&byte| byte == b'\n') {
         if let Ok(event) = serde_json::from_slice::<Value>(line) {
-            on_event(&mut one, &event);
+            on_event(&mut attempt, &event);
         }
     }
-    Ok(one)
+    Ok(attempt)
 }
 
 fn agent_name(agent: Agent) -> &'static str {
@@ -234,25 +234,25 @@ fn opencode_run(command: &mut Command, task: &Task, url: &str) {
 }
 
 /// Reads the metrics from an event of any agent.
-fn on_event(one: &mut Attempt, event: &Value) {
+fn on_event(attempt: &mut Attempt, event: &Value) {
     let number = |value: &Value| value.as_u64().unwrap_or_default();
-    match (one.agent, event["type"].as_str().unwrap_or_default()) {
-        (Agent::Vex, "usage") => one.turns += 1,
-        (Agent::Vex, "tool_call") if event["repaired"] == true => one.repaired += 1,
+    match (attempt.agent, event["type"].as_str().unwrap_or_default()) {
+        (Agent::Vex, "usage") => attempt.turns += 1,
+        (Agent::Vex, "tool_call") if event["repaired"] == true => attempt.repaired += 1,
         (Agent::Vex, "end") => {
-            one.input_tokens = number(&event["usage"]["input_tokens"]);
-            one.output_tokens = number(&event["usage"]["output_tokens"]);
+            attempt.input_tokens = number(&event["usage"]["input_tokens"]);
+            attempt.output_tokens = number(&event["usage"]["output_tokens"]);
         }
-        (Agent::Codex, "item.completed") => one.turns += 1,
+        (Agent::Codex, "item.completed") => attempt.turns += 1,
         (Agent::Codex, "turn.completed") => {
-            one.input_tokens = number(&event["usage"]["input_tokens"]);
-            one.output_tokens = number(&event["usage"]["output_tokens"]);
+            attempt.input_tokens = number(&event["usage"]["input_tokens"]);
+            attempt.output_tokens = number(&event["usage"]["output_tokens"]);
         }
         (Agent::Opencode, "step_finish") => {
             let tokens = &event["part"]["tokens"];
-            one.turns += 1;
-            one.input_tokens += number(&tokens["input"]) + number(&tokens["cache"]["read"]);
-            one.output_tokens += number(&tokens["output"]);
+            attempt.turns += 1;
+            attempt.input_tokens += number(&tokens["input"]) + number(&tokens["cache"]["read"]);
+            attempt.output_tokens += number(&tokens["output"]);
         }
         _ => {}
     }

@@ -149,8 +149,8 @@ fn read(path: &std::path::Path) -> TaskResult<Vec<Attempt>> {
         .collect())
 }
 
-fn append(path: &std::path::Path, one: &Attempt) -> TaskResult {
-    let line = serde_json::to_string(one).map_err(|error| error.to_string())?;
+fn append(path: &std::path::Path, attempt: &Attempt) -> TaskResult {
+    let line = serde_json::to_string(attempt).map_err(|error| error.to_string())?;
     let mut file = OpenOptions::new()
         .create(true)
         .append(true)

@@ -593,7 +593,7 @@ impl Adapter for ClaudeCode {
             .unwrap_or_default()
     }
 
-    fn answer(&self, ask: &ApprovalRequest, verdict: Verdict<'_>) -> Vec<String> {
-        vec![control::answer(ask, verdict)]
+    fn answer(&self, approval: &ApprovalRequest, verdict: Verdict<'_>) -> Vec<String> {
+        vec![control::answer(approval, verdict)]
     }
 }

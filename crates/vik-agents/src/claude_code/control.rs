@@ -164,9 +164,9 @@ impl Control {
         let id = request.request_id.as_str();
         match request.request.subtype.as_str() {
             "hook_callback" => match approval_request(id, request.request.input) {
-                Some((ask, call_id)) => {
+                Some((approval, call_id)) => {
                     self.asked_calls.insert(call_id);
-                    self.requests.push(AgentRequest::Approval(ask));
+                    self.requests.push(AgentRequest::Approval(approval));
                 }
                 // Refused, because the call cannot be determined.
                 None => self.requests.push(AgentRequest::Send(refusal(
@@ -256,10 +256,10 @@ impl Control {
 }
 
 /// Returns the line that answers an approval request.
-pub(super) fn answer(ask: &ApprovalRequest, verdict: Verdict<'_>) -> String {
+pub(super) fn answer(approval: &ApprovalRequest, verdict: Verdict<'_>) -> String {
     match verdict {
-        Verdict::Allow => format!(r#"{},"response":{{"continue":true}}}}}}"#, ask.answer_prefix),
-        Verdict::Refuse(message) => refusal(&ask.id, message),
+        Verdict::Allow => format!(r#"{},"response":{{"continue":true}}}}}}"#, approval.answer_prefix),
+        Verdict::Refuse(message) => refusal(&approval.id, message),
     }
 }
 
@@ -296,7 +296,7 @@ fn approval_request(id: &str, input: Option<&RawValue>) -> Option<(ApprovalReque
         Some(wire::text(Some(raw)).map_or_else(|| raw.get().to_owned(), Into::into))
     };
     let paths = [tool_input.file_path, tool_input.notebook_path, tool_input.path];
-    let ask = ApprovalRequest {
+    let approval = ApprovalRequest {
         id: id.to_owned(),
         // The path of an MCP tool may mean anything.
         writes: !READING_TOOLS.contains(&tool.as_str()) && !tool.starts_with("mcp__"),
@@ -307,5 +307,5 @@ fn approval_request(id: &str, input: Option<&RawValue>) -> Option<(ApprovalReque
         },
         answer_prefix: success_prefix(id),
     };
-    Some((ask, input.tool_use_id.0.into_owned()))
+    Some((approval, input.tool_use_id.0.into_owned()))
 }

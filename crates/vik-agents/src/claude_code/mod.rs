@@ -131,7 +131,7 @@ pub(crate) fn launch(cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {
     if !own.has_permission_flag {
         match profile.permission {
             Permission::ReadOnly => {
-                push(&["--permission-mode", "default", "--disallowedTools", WRITING_TOOLS])
+                push(&["--permission-mode", "default", "--disallowedTools", WRITING_TOOLS]);
             }
             Permission::WorkspaceWrite | Permission::Full => {
                 push(&["--permission-mode", "bypassPermissions"]);

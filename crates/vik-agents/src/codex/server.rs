@@ -205,27 +205,30 @@ impl AppServer {
     /// Returns the command to approve; `None` if the request asks for more, or if the command is
     /// unknown.
     fn command(&self, params: Option<&RawValue>) -> Option<AskedCall> {
-        let ask: CommandApproval<'_> = wire::read(params)?;
-        let asks_for_more = wire::present(ask.additional_permissions).is_some()
-            || wire::present(ask.network_approval_context).is_some()
-            || (wire::present(ask.reason).is_some() && !self.has_full_access);
+        let approval: CommandApproval<'_> = wire::read(params)?;
+        let asks_for_more = wire::present(approval.additional_permissions).is_some()
+            || wire::present(approval.network_approval_context).is_some()
+            || (wire::present(approval.reason).is_some() && !self.has_full_access);
         if asks_for_more {
             return None;
         }
         let call = Call {
             tool: "command_execution".to_owned(),
-            command: Some(ask.command?.0.into_owned()),
+            command: Some(approval.command?.0.into_owned()),
             paths: Vec::new(),
         };
-        Some((call, (ask.thread_id.0.into_owned(), ask.turn_id.0.into_owned())))
+        Some((
+            call,
+            (approval.thread_id.0.into_owned(), approval.turn_id.0.into_owned()),
+        ))
     }
 
     /// Returns the patch to approve. Its paths were announced before.
     fn patch(&self, params: Option<&RawValue>) -> Option<AskedCall> {
-        let ask: FileChangeApproval<'_> = wire::read(params)?;
-        let asks_for_more = wire::present(ask.grant_root).is_some()
-            || (wire::present(ask.reason).is_some() && !self.has_full_access);
-        let paths = self.patches.get(ask.item_id.as_str())?.clone();
+        let approval: FileChangeApproval<'_> = wire::read(params)?;
+        let asks_for_more = wire::present(approval.grant_root).is_some()
+            || (wire::present(approval.reason).is_some() && !self.has_full_access);
+        let paths = self.patches.get(approval.item_id.as_str())?.clone();
         if asks_for_more || paths.is_empty() {
             return None;
         }
@@ -234,7 +237,10 @@ impl AppServer {
             command: None,
             paths,
         };
-        Some((call, (ask.thread_id.0.into_owned(), ask.turn_id.0.into_owned())))
+        Some((
+            call,
+            (approval.thread_id.0.into_owned(), approval.turn_id.0.into_owned()),
+        ))
     }
 
     fn notification(&mut self, line: &str, method: &str, params: Option<&RawValue>, sink: &mut Sink<'_>) {
@@ -386,18 +392,21 @@ impl Adapter for AppServer {
         std::mem::take(&mut self.requests)
     }
 
-    fn answer(&self, ask: &ApprovalRequest, verdict: Verdict<'_>) -> Vec<String> {
-        let is_elicited = ask.call.tool.starts_with("mcp__");
+    fn answer(&self, request: &ApprovalRequest, verdict: Verdict<'_>) -> Vec<String> {
+        let is_elicited = request.call.tool.starts_with("mcp__");
         let (approval, refusal) = if is_elicited {
             (r#"{"action":"accept","content":{}}"#, DECLINE_TOOL)
         } else {
             (r#"{"decision":"accept"}"#, DECLINE)
         };
-        let line = |result: &str| format!("{}{result}}}", ask.answer_prefix);
+        let line = |result: &str| format!("{}{result}}}", request.answer_prefix);
         match verdict {
             Verdict::Allow => vec![line(approval)],
             Verdict::Refuse(message) => {
-                let steering = self.turns.get(&ask.id).map(|turn| steer(&ask.id, turn, message));
+                let steering = self
+                    .turns
+                    .get(&request.id)
+                    .map(|turn| steer(&request.id, turn, message));
                 steering.into_iter().chain([line(refusal)]).collect()
             }
         }
@@ -457,8 +466,8 @@ fn elicited_call(params: Option<&RawValue>) -> Option<AskedCall> {
         #[serde(borrow)]
         path: Option<&'a RawValue>,
     }
-    let ask: Elicitation<'_> = wire::read(params)?;
-    let meta = ask.meta?;
+    let approval: Elicitation<'_> = wire::read(params)?;
+    let meta = approval.meta?;
     if meta.codex_approval_kind?.as_str() != "mcp_tool_call" {
         return None;
     }
@@ -466,11 +475,21 @@ fn elicited_call(params: Option<&RawValue>) -> Option<AskedCall> {
         .tool_params
         .and_then(|params| wire::object::<Params<'_>>(params.get())?.path);
     let call = Call {
-        tool: format!("mcp__{}__{}", ask.server_name.as_str(), meta.tool_name?.as_str()),
+        tool: format!(
+            "mcp__{}__{}",
+            approval.server_name.as_str(),
+            meta.tool_name?.as_str()
+        ),
         command: None,
         paths: wire::text(path).map(Cow::into_owned).into_iter().collect(),
     };
-    Some((call, (ask.thread_id.0.into_owned(), ask.turn_id?.0.into_owned())))
+    Some((
+        call,
+        (
+            approval.thread_id.0.into_owned(),
+            approval.turn_id?.0.into_owned(),
+        ),
+    ))
 }
 
 fn warning(params: Option<&RawValue>, sink: &mut Sink<'_>) -> Option<()> {

@@ -421,8 +421,8 @@ impl Adapter for Vex {
             .unwrap_or_default()
     }
 
-    fn answer(&self, ask: &ApprovalRequest, verdict: Verdict<'_>) -> Vec<String> {
-        vec![approvals::answer(ask, verdict)]
+    fn answer(&self, approval: &ApprovalRequest, verdict: Verdict<'_>) -> Vec<String> {
+        vec![approvals::answer(approval, verdict)]
     }
 }
 

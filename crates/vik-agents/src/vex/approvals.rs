@@ -44,22 +44,18 @@ impl Approvals {
     }
 
     pub(super) fn on_ask(&mut self, line: &str) {
-        let Some(question) = wire::object::<AskEvent<'_>>(line) else {
+        let Some(event) = wire::object::<AskEvent<'_>>(line) else {
             let why = "a question of vex is not understood".to_owned();
             return self.requests.push(AgentRequest::ProtocolError(why));
         };
-        let id = question.ask.0.into_owned();
+        let id = event.ask.0.into_owned();
         self.requests.push(AgentRequest::Approval(ApprovalRequest {
             call: Call {
-                tool: question.tool.0.into_owned(),
-                command: question.command.map(|command| command.0.into_owned()),
-                paths: question
-                    .paths
-                    .into_iter()
-                    .map(|path| path.0.into_owned())
-                    .collect(),
+                tool: event.tool.0.into_owned(),
+                command: event.command.map(|command| command.0.into_owned()),
+                paths: event.paths.into_iter().map(|path| path.0.into_owned()).collect(),
             },
-            writes: question.writes,
+            writes: event.writes,
             answer_prefix: answer_prefix(&id),
             id,
         }));
@@ -78,8 +74,8 @@ fn answer_prefix(id: &str) -> String {
 }
 
 /// Returns the line that answers an approval request.
-pub(super) fn answer(ask: &ApprovalRequest, verdict: Verdict<'_>) -> String {
-    let head = &ask.answer_prefix;
+pub(super) fn answer(approval: &ApprovalRequest, verdict: Verdict<'_>) -> String {
+    let head = &approval.answer_prefix;
     match verdict {
         Verdict::Allow => format!(r#"{head},"decision":"allow"}}"#),
         Verdict::Refuse(message) => {
