@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use vik_api::{AttemptView, OutputView, RunState, RunView, SpendView, Status};
-use vik_core::ids::{IssueId, RunId, SessionId};
+use vik_core::ids::{AttemptId, IssueId, RunId};
 use vik_core::limits::estimated;
 use vik_core::outcome::CostSource;
 use vik_store::ledger::{LedgerError, Reader, StoredAttempt, StoredRun};
@@ -15,7 +15,7 @@ use crate::workspace::Layout;
 /// What the ledger says of attempts and runs.
 #[derive(Debug, Default)]
 pub struct Books {
-    attempts: HashMap<SessionId, StoredAttempt>,
+    attempts: HashMap<AttemptId, StoredAttempt>,
     /// Where runs stand.
     phases: HashMap<RunId, String>,
 }
@@ -36,7 +36,7 @@ impl Books {
         let attempts = attempts.into_iter();
         Self {
             attempts: attempts
-                .map(|attempt| (attempt.started.session, attempt))
+                .map(|attempt| (attempt.started.attempt_id, attempt))
                 .collect(),
             phases: runs.into_iter().map(|run| (run.id, run.phase)).collect(),
         }
@@ -96,7 +96,7 @@ pub fn attempt(
     layout: &Layout,
     ledger: &Reader,
     status: Option<&Status>,
-    session: SessionId,
+    session: AttemptId,
 ) -> Result<Option<(PastAttempt, AttemptView)>, LedgerError> {
     let Some(stored) = ledger.attempt(session)? else {
         return Ok(None);
@@ -115,7 +115,7 @@ pub fn files(layout: &Layout, attempt: &StoredAttempt) -> AttemptFiles {
     AttemptFiles::new(
         &layout.issue_sessions_dir(&started.issue),
         &started.stage,
-        started.session,
+        started.attempt_id,
     )
 }
 

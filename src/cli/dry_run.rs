@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use vik_core::ids::{RunId, SessionId};
+use vik_core::ids::{AttemptId, RunId};
 use vik_core::intent::Intent;
 use vik_core::scheduler::{Filter, Hold, Input, Scheduler, Start};
 use vik_core::time::{Mono, Now};
@@ -69,12 +69,12 @@ pub fn run(loaded: &LoadedWorkflow, filter: Filter) -> Done {
         starts.len()
     );
     for (issue, stage) in &starts {
-        let (run, session) = (RunId(uuid::Uuid::nil()), SessionId(uuid::Uuid::nil()));
+        let (run, session) = (RunId(uuid::Uuid::nil()), AttemptId(uuid::Uuid::nil()));
         let start = Start {
             issue: (*issue).clone(),
             stage: (*stage).clone(),
             run,
-            session,
+            attempt_id: session,
             attempt: 1,
             previous: None,
             resume: None,

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use vik_core::duration::Span;
 use vik_core::event::Ended;
-use vik_core::ids::SessionId;
+use vik_core::ids::AttemptId;
 use vik_core::machine::Note;
 use vik_core::outcome::Outcome;
 use vik_core::scheduler::Start;
@@ -75,7 +75,7 @@ struct Screen {
     pen: Option<Pen>,
     terminal: bool,
     color: bool,
-    running: HashMap<SessionId, (String, Live, Instant)>,
+    running: HashMap<AttemptId, (String, Live, Instant)>,
     /// Whether the last line on the terminal is the one that is rewritten.
     dirty: bool,
 }
@@ -242,12 +242,12 @@ impl Observer for Lines {
                 ));
                 screen
                     .running
-                    .insert(start.session, (name(start), (*live).clone(), Instant::now()));
+                    .insert(start.attempt_id, (name(start), (*live).clone(), Instant::now()));
             }
             Progress::Ended(start, end) => {
                 let after_run = screen
                     .running
-                    .remove(&start.session)
+                    .remove(&start.attempt_id)
                     .and_then(|(_, live, _)| live.get().after_run_error);
                 let line = ended_line(&screen, start, end);
                 screen.line(&line);

@@ -62,7 +62,7 @@ pub fn day(scheduler: &Scheduler, workflow: &Workflow, now: Now) -> DayView {
 
 fn stage(told: &StageExplanation) -> StageView {
     let state = match &told.hold {
-        None if told.session.is_some() => StageState::Running,
+        None if told.attempt_id.is_some() => StageState::Running,
         None => StageState::Ready,
         Some(hold) if passes(hold) => StageState::Waiting,
         Some(_) => StageState::Held,
@@ -71,7 +71,7 @@ fn stage(told: &StageExplanation) -> StageView {
         stage: told.stage.clone(),
         state,
         run_id: told.run.map(|run| run.to_string()),
-        session_id: told.session.map(|session| session.to_string()),
+        session_id: told.attempt_id.map(|session| session.to_string()),
         last_outcome: told.last_outcome,
         last_class: told.last_class,
         attempts: told.attempts,
@@ -253,7 +253,7 @@ pub fn approval(awaited: &Awaited<'_>, issue_title: String) -> ApprovalView {
     let Awaited { issue, run, request } = awaited;
     ApprovalView {
         run_id: run.id.to_string(),
-        session_id: run.active().map(|start| start.session.to_string()),
+        session_id: run.active().map(|start| start.attempt_id.to_string()),
         issue_id: (*issue).clone(),
         issue_title,
         stage: run.stage.clone(),
@@ -284,7 +284,7 @@ pub fn decision(decision: Decision) -> DecisionView {
         at: decision.at,
         stage: decision.stage,
         run_id: decision.run.map(|run| run.to_string()),
-        session_id: decision.session.map(|session| session.to_string()),
+        session_id: decision.attempt_id.map(|session| session.to_string()),
         kind: decision.kind,
         detail: decision.detail,
     }

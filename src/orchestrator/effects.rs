@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use vik_core::changes::{Changes, Decision};
-use vik_core::ids::{IssueId, SessionId};
+use vik_core::ids::{AttemptId, IssueId};
 use vik_core::issue::Issue;
 use vik_core::limits::Spend;
 use vik_core::machine::{Note, Report};
@@ -40,19 +40,28 @@ impl Orchestrator {
         for effect in effects {
             match effect {
                 Effect::Start(start) => self.start(start),
-                Effect::Stop { session, why } => {
+                Effect::Stop {
+                    attempt_id: session,
+                    why,
+                } => {
                     if let Some(running) = self.running.get(&session) {
                         tracing::info!(%session, ?why, "stopping an attempt");
                         running.tell.stop(why);
                     }
                 }
-                Effect::Tell { session, answered } => {
+                Effect::Tell {
+                    attempt_id: session,
+                    answered,
+                } => {
                     if let Some(running) = self.running.get(&session) {
                         tracing::info!(%session, by = answered.by, answer = answered.answer.as_str(), "answered");
                         running.tell.answer(answered);
                     }
                 }
-                Effect::Warn { session, limit } => {
+                Effect::Warn {
+                    attempt_id: session,
+                    limit,
+                } => {
                     if let Some(running) = self.running.get(&session) {
                         tracing::warn!(%session, ?limit, "a limit is near");
                         running.tell.warn(limit);
@@ -87,20 +96,20 @@ impl Orchestrator {
             };
             return self.handle(Input::Ended {
                 issue: start.issue.id.clone(),
-                session: start.session,
+                attempt_id: start.attempt_id,
                 report,
             });
         }
         tracing::info!(
             issue = start.issue.id.as_str(), stage = %start.stage.name, agent = %start.stage.agent,
-            attempt = start.attempt, session = %start.session, "attempt started"
+            attempt = start.attempt, session = %start.attempt_id, "attempt started"
         );
         self.take_up(start, Timestamp::now(), false);
     }
 
     /// Makes an attempt, or goes on with one that an earlier daemon began.
     pub(super) fn take_up(&mut self, start: Box<Start>, since: Timestamp, adopted: bool) {
-        let session = start.session;
+        let session = start.attempt_id;
         let live = Live::default();
         let (tell, orders) = Orders::new(self.stop.1.clone());
         self.observer.on(&Progress::Started(&start, &live));
@@ -161,19 +170,19 @@ impl Orchestrator {
                 }
                 self.handle(Input::Spent {
                     issue,
-                    session,
+                    attempt_id: session,
                     spend,
                 });
             }
             What::Awaits(request) => self.handle(Input::Awaits {
                 issue,
-                session,
+                attempt_id: session,
                 request,
             }),
         }
     }
 
-    pub(super) fn on_ended(&mut self, session: SessionId, end: AttemptEnd) {
+    pub(super) fn on_ended(&mut self, session: AttemptId, end: AttemptEnd) {
         crash::point("reported");
         // It may have filled the disk.
         self.pressure_due = std::time::Instant::now();
@@ -189,13 +198,13 @@ impl Orchestrator {
         self.closing.add_attempt(&start, &end);
         self.handle(Input::Ended {
             issue: start.issue.id.clone(),
-            session,
+            attempt_id: session,
             report: end.report,
         });
         self.tell_day();
     }
 
-    pub(super) fn on_detached(&mut self, session: SessionId) {
+    pub(super) fn on_detached(&mut self, session: AttemptId) {
         if let Some(Running { start, .. }) = self.running.remove(&session) {
             tracing::info!(issue = start.issue.id.as_str(), %session, "its agent was left to its shim");
         }
@@ -339,7 +348,7 @@ impl Orchestrator {
             issue: Some(issue.clone()),
             stage: None,
             run: None,
-            session: None,
+            attempt_id: None,
             kind: "not_removing_workspace".to_owned(),
             detail: one_line(why, 500),
         };

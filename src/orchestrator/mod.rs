@@ -24,7 +24,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use vik_api::{ApiView, DaemonState, LastPull, PullCounts, Request, Response};
 use vik_core::changes::Stored;
-use vik_core::ids::{IssueId, SessionId};
+use vik_core::ids::{AttemptId, IssueId};
 use vik_core::issue::{FieldWarning, Pull};
 use vik_core::limits::Spend;
 use vik_core::machine::Phase;
@@ -100,9 +100,9 @@ enum Event {
     Printed(Printed),
     Pulled(Duration, u64, Pull),
     PullFailed(Duration, PullError),
-    Ended(SessionId, Box<AttemptEnd>),
-    Detached(SessionId),
-    Unkept(SessionId, Arc<LedgerError>),
+    Ended(AttemptId, Box<AttemptEnd>),
+    Detached(AttemptId),
+    Unkept(AttemptId, Arc<LedgerError>),
     Shown(IssueId, Result<Seen, String>),
     Removed(IssueId, Removal),
 }
@@ -164,7 +164,7 @@ pub struct Orchestrator {
     epoch: Instant,
     events: (mpsc::UnboundedSender<Event>, mpsc::UnboundedReceiver<Event>),
     stop: (watch::Sender<StopLevel>, Stop),
-    running: HashMap<SessionId, Running>,
+    running: HashMap<AttemptId, Running>,
     state: DaemonState,
     started_at: Timestamp,
     pulling: bool,
@@ -301,8 +301,8 @@ impl Orchestrator {
     }
 
     /// The attempts that an earlier daemon began, and that this one takes up.
-    pub fn inherited(&self) -> impl Iterator<Item = SessionId> {
-        self.inherited.iter().map(|start| start.session)
+    pub fn inherited(&self) -> impl Iterator<Item = AttemptId> {
+        self.inherited.iter().map(|start| start.attempt_id)
     }
 
     /// Runs until it is stopped, or until there is nothing left to do where the options say so.
@@ -334,7 +334,7 @@ impl Orchestrator {
     fn begin(&mut self) {
         for start in std::mem::take(&mut self.inherited) {
             tracing::info!(
-                issue = start.issue.id.as_str(), stage = %start.stage.name, session = %start.session,
+                issue = start.issue.id.as_str(), stage = %start.stage.name, session = %start.attempt_id,
                 "taking up an attempt of an earlier daemon"
             );
             let since = self.since(&start).unwrap_or(self.started_at);
@@ -348,7 +348,11 @@ impl Orchestrator {
     fn since(&self, start: &Start) -> Option<Timestamp> {
         let runs = self.scheduler.machine(&start.issue.id)?.runs();
         runs.iter().find_map(|run| match run.phase {
-            Phase::Active { session, since, .. } if session == start.session => Some(since),
+            Phase::Active {
+                attempt_id: session,
+                since,
+                ..
+            } if session == start.attempt_id => Some(since),
             _ => None,
         })
     }

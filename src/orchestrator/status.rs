@@ -91,7 +91,7 @@ impl Orchestrator {
         }
     }
 
-    fn session(&self, id: &vik_core::ids::SessionId, running: &Running) -> SessionView {
+    fn session(&self, id: &vik_core::ids::AttemptId, running: &Running) -> SessionView {
         let (start, facts) = (&running.start, running.live.get());
         let profile = self.workflow.agents.get(&start.stage.agent);
         SessionView {
@@ -112,7 +112,7 @@ impl Orchestrator {
             charged: running.spent.into(),
             budget: start.budget.into(),
             adopted: running.adopted,
-            resumed_from: start.resume.as_ref().map(|resume| resume.session.to_string()),
+            resumed_from: start.resume.as_ref().map(|resume| resume.attempt_id.to_string()),
             log: crate::session::files(&self.host, start).log(),
         }
     }

@@ -161,7 +161,7 @@ impl Work<'_> {
             workdir,
             vik: &host.vik,
             private_home: home.as_deref(),
-            session_id: start.session.0,
+            session_id: start.attempt_id.0,
             resume: start
                 .resume
                 .as_ref()

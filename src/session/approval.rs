@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use tokio::time::sleep;
 use vik_core::approval::{Answer, Gate, Request, TIME_LIMIT};
 use vik_core::event::Event;
-use vik_core::ids::{IssueId, SessionId};
+use vik_core::ids::{AttemptId, IssueId};
 use vik_core::limits::Spend;
 use vik_core::machine::Answered;
 use vik_core::outcome::FailureClass;
@@ -28,7 +28,7 @@ pub struct News {
     /// The issue it is for.
     pub issue: IssueId,
     /// The attempt.
-    pub session: SessionId,
+    pub session: AttemptId,
     /// What is new.
     pub what: What,
 }
@@ -51,7 +51,7 @@ impl Work<'_> {
         let start = self.start();
         let _ = self.attempt.news.send(News {
             issue: start.issue.id.clone(),
-            session: start.session,
+            session: start.attempt_id,
             what,
         });
     }

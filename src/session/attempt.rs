@@ -139,7 +139,7 @@ pub(super) struct Work<'a> {
 /// The files of an attempt.
 pub fn files(host: &Host, start: &Start) -> AttemptFiles {
     let dir = host.layout.issue_sessions_dir(&start.issue.id);
-    AttemptFiles::new(&dir, &start.stage.name, start.session)
+    AttemptFiles::new(&dir, &start.stage.name, start.attempt_id)
 }
 
 /// Makes the attempt, or takes it up where an earlier daemon left it. Whatever happens, it ends with a report, unless it
@@ -212,7 +212,7 @@ impl<'a> Work<'a> {
             attempt,
             kept,
             files,
-            id: attempt.start.session.to_string(),
+            id: attempt.start.attempt_id.to_string(),
             began: record.started_at,
             journal: Arc::new(Mutex::new(journal)),
             log: Some(log.log),
@@ -488,7 +488,7 @@ impl Attempt {
         Ok(AttemptRecord {
             schema: 2,
             run_id: start.run,
-            session_id: start.session,
+            session_id: start.attempt_id,
             issue_id: start.issue.id.clone(),
             issue_title: start.issue.title.to_string(),
             issue_state: start.issue.state.to_string(),
@@ -509,7 +509,7 @@ impl Attempt {
                 create_timeout: self.workflow.issue.hook_timeout,
                 create_in_sandbox: self.workflow.issue.hooks_in_sandbox,
                 create_secrets: self.workflow.issue.hook_secrets.clone(),
-                resume_refused: refused.map(|resume| resume.session),
+                resume_refused: refused.map(|resume| resume.attempt_id),
             })),
         })
     }
@@ -531,7 +531,7 @@ fn open_log(files: &AttemptFiles, kept: &Kept) -> Result<Reopened, StoreError> {
         let now = Timestamp::now();
         if let Some(resume) = &kept.start.resume {
             let resumed = Event::Resumed {
-                resumed_from: resume.session,
+                resumed_from: resume.attempt_id,
                 provider_session_id: resume.provider_session_id.as_str().into(),
             };
             log.push(now, &resumed)?;

@@ -121,7 +121,7 @@ impl Work<'_> {
         if let Some(resume) = self.start().resume.as_ref().filter(|_| report.resume_failed) {
             let why = self.resume_failure.as_deref().or(reason);
             let failed = Event::ResumeFailed {
-                resumed_from: resume.session,
+                resumed_from: resume.attempt_id,
                 reason: why.unwrap_or_default().into(),
             };
             log.push(now, &failed)?;
@@ -215,7 +215,7 @@ impl AttemptEnd {
     /// ended: a slot comes free only after that.
     pub async fn broken(host: &Host, start: &Start, trouble: Trouble) -> Self {
         let files = files(host, start);
-        let id = start.session.to_string();
+        let id = start.attempt_id.to_string();
         let census = Census::read(&files.census());
         let spec = shim_spec(&files, &id, "", Path::new("/"));
         let nobody = ProcessId {

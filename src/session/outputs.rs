@@ -215,7 +215,7 @@ impl Work<'_> {
         if !told.is_empty() || self.start().stage.outputs.is_none() {
             return told;
         }
-        let own = self.start().session;
+        let own = self.start().attempt_id;
         let notes = self.last_notes().into_iter();
         notes
             .filter(|note| note.session == own)
@@ -357,7 +357,7 @@ impl Work<'_> {
         let next = core::next(last.as_ref().map(|note| note.progress), scripts.check.is_some());
         match (next, &scripts.check) {
             (Next::Skip, _) => {
-                let own = self.start().session;
+                let own = self.start().attempt_id;
                 self.outputs_told
                     .extend(last.map(|note| Told::of(&note, note.session == own)));
                 return Ok(());
@@ -452,7 +452,7 @@ impl Work<'_> {
     ) -> Result<(), Trouble> {
         let note = OutputNote {
             at: Timestamp::now(),
-            session: self.start().session,
+            session: self.start().attempt_id,
             key: line.key.clone(),
             progress,
             output: line.output.clone(),

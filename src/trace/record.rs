@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use vik_core::file_change::{ChangeKind, ContentHash, FileChange, RelPath};
-use vik_core::ids::{AgentName, IssueId, RunId, SessionId, StageName};
+use vik_core::ids::{AgentName, AttemptId, IssueId, RunId, StageName};
 use vik_core::mutation::{MutationClass, Texts, classify};
 use vik_store::AttemptRecord;
 
@@ -24,7 +24,7 @@ pub struct Record {
     /// The version of Agent Trace.
     pub version: String,
     /// The attempt's session: there is one record of each that changed something.
-    pub id: SessionId,
+    pub id: AttemptId,
     /// When it was recorded.
     pub timestamp: Timestamp,
     /// The commit that was checked out when the agent had ended, where it is the agent's own.
@@ -140,7 +140,7 @@ pub struct Added {
     /// The attempt's number in its run.
     pub attempt: u32,
     /// The attempt's session.
-    pub session: SessionId,
+    pub session: AttemptId,
     /// The agent's profile.
     pub agent: AgentName,
     /// The agent.

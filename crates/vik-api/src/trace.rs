@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use vik_core::ids::{AgentName, IssueId, RunId, SessionId, StageName};
+use vik_core::ids::{AgentName, AttemptId, IssueId, RunId, StageName};
 
 /// An attempt that changed something.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -28,7 +28,7 @@ pub struct TracedAttempt {
     pub attempt: u32,
     /// Its session.
     #[schemars(with = "String")]
-    pub session_id: SessionId,
+    pub session_id: AttemptId,
     /// The agent's profile.
     pub agent: AgentName,
     /// The agent.

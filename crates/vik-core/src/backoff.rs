@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::ids::SessionId;
+use crate::ids::AttemptId;
 use crate::workflow::Retry;
 
 /// The wait after the `failed`th attempt (from 1): `initial_backoff`, doubled each time, at most `max_backoff`.
@@ -17,14 +17,14 @@ pub fn wait_after(failed: u32, retry: &Retry) -> Duration {
 
 /// Three quarters of the wait up to the whole of it: what failed together is not tried again together. The same
 /// attempt always gets the same.
-pub fn jittered(wait: Duration, session: SessionId) -> Duration {
-    wait - (wait / 4).mul_f64(fraction(session))
+pub fn jittered(wait: Duration, attempt_id: AttemptId) -> Duration {
+    wait - (wait / 4).mul_f64(fraction(attempt_id))
 }
 
 /// A number in 0..1 that is as good as random, and the same for the same attempt.
-pub(crate) fn fraction(session: SessionId) -> f64 {
+pub(crate) fn fraction(attempt_id: AttemptId) -> f64 {
     // The finalizer of SplitMix64: ids of one daemon differ in few bits.
-    let (high, low) = session.0.as_u64_pair();
+    let (high, low) = attempt_id.0.as_u64_pair();
     let mut bits = high.rotate_left(32) ^ low;
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -55,9 +55,9 @@ mod tests {
         let wait = Duration::from_secs(100);
         let mut quarters = [0; 4];
         for number in 0..1000_u128 {
-            let session = SessionId(uuid::Uuid::from_u128(number << 40));
-            let jittered = jittered(wait, session);
-            assert_eq!(jittered, super::jittered(wait, session));
+            let attempt_id = AttemptId(uuid::Uuid::from_u128(number << 40));
+            let jittered = jittered(wait, attempt_id);
+            assert_eq!(jittered, super::jittered(wait, attempt_id));
             let missing = (wait - jittered).as_secs_f64();
             assert!((0.0..25.0).contains(&missing), "{missing}");
             quarters[(missing / 6.25) as usize] += 1;

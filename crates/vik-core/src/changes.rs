@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use jiff::civil::Date;
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{AgentName, IssueId, RunId, SessionId, StageName};
+use crate::ids::{AgentName, AttemptId, IssueId, RunId, StageName};
 use crate::limits::Spend;
 use crate::machine::{Machine, Report};
 use crate::outcome::CostSource;
@@ -37,7 +37,8 @@ pub struct Changes {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StartedAttempt {
     /// The attempt, which is also its session log's id.
-    pub session: SessionId,
+    #[serde(rename = "session")]
+    pub attempt_id: AttemptId,
     /// Its run.
     pub run: RunId,
     /// The issue.
@@ -49,7 +50,7 @@ pub struct StartedAttempt {
     /// Its number within the run, from 1.
     pub attempt: u32,
     /// The attempt whose conversation it goes on with.
-    pub resumed_from: Option<SessionId>,
+    pub resumed_from: Option<AttemptId>,
     /// When.
     pub at: Timestamp,
 }
@@ -58,7 +59,8 @@ pub struct StartedAttempt {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EndedAttempt {
     /// The attempt.
-    pub session: SessionId,
+    #[serde(rename = "session")]
+    pub attempt_id: AttemptId,
     /// When.
     pub at: Timestamp,
     /// What was told.
@@ -94,7 +96,8 @@ pub struct Decision {
     /// The run it is about.
     pub run: Option<RunId>,
     /// The attempt it is about.
-    pub session: Option<SessionId>,
+    #[serde(rename = "session")]
+    pub attempt_id: Option<AttemptId>,
     /// What was decided: a stable name in snake case, such as `started`, `parked`, `backing_off`.
     pub kind: String,
     /// Why, for people.

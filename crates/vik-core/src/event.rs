@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::ids::SessionId;
+use crate::ids::AttemptId;
 use crate::limits::LimitHit;
 use crate::outcome::{CostSource, FailureClass, Outcome, Usage};
 
@@ -150,14 +150,14 @@ pub enum Event<'a> {
     /// The attempt goes on with an earlier conversation; written by Vik.
     Resumed {
         /// The attempt whose conversation it is.
-        resumed_from: SessionId,
+        resumed_from: AttemptId,
         /// The provider's id of the conversation.
         provider_session_id: Cow<'a, str>,
     },
     /// The earlier conversation could not be gone on with; written by Vik.
     ResumeFailed {
         /// The attempt whose conversation it was.
-        resumed_from: SessionId,
+        resumed_from: AttemptId,
         /// Why.
         reason: Cow<'a, str>,
     },

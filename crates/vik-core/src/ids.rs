@@ -91,5 +91,5 @@ uuid_id! {
 }
 uuid_id! {
     /// One try within a run. It is also the id of the attempt's session log (contract: `<stage>-<uuid-v7>`).
-    SessionId
+    AttemptId
 }

@@ -240,7 +240,7 @@ impl World {
                 let start = self.running.remove(at);
                 self.tell(Input::Ended {
                     issue: id,
-                    session: start.session,
+                    attempt_id: start.attempt_id,
                     report: Report::of(outcome),
                 });
             }
@@ -277,7 +277,7 @@ impl World {
                 .find(|stage| stage.stage == awaited.run.stage)
                 .unwrap();
             assert!(stage.hold.is_some(), "{stage:?}");
-            assert!(stage.session.is_none());
+            assert!(stage.attempt_id.is_none());
             // Its time limit is never slept through, also where it passed while no daemon was there.
             let limit = SignedDuration::try_from(self.scheduler.next_wakeup(self.now).unwrap()).unwrap();
             assert!(self.now.wall + limit <= awaited.request.until.max(self.now.wall));

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use proptest::prelude::*;
-use vik_core::ids::{IssueId, SessionId, StageName};
+use vik_core::ids::{AttemptId, IssueId, StageName};
 use vik_core::issue::Issue;
 use vik_core::machine::{Note, ParkReason, Phase, Report};
 use vik_core::outcome::{FailureClass, Outcome};
@@ -178,15 +178,15 @@ impl World {
                 }
                 self.tell(Input::Ended {
                     issue: id,
-                    session: start.session,
+                    attempt_id: start.attempt_id,
                     report: report(*outcome),
                 });
             }
             Step::Ghost(id) => {
-                let (issue, session) = (IssueId::new(id.to_string()), SessionId(uuid::Uuid::nil()));
+                let (issue, attempt_id) = (IssueId::new(id.to_string()), AttemptId(uuid::Uuid::nil()));
                 self.tell(Input::Ended {
                     issue,
-                    session,
+                    attempt_id,
                     report: report(Outcome::Succeeded),
                 });
             }
@@ -225,7 +225,7 @@ proptest! {
         let run = || {
             let mut world = World::new(2, 3);
             steps.iter().for_each(|step| world.apply(step));
-            world.running.iter().map(|start| (start.run, start.session)).collect::<Vec<_>>()
+            world.running.iter().map(|start| (start.run, start.attempt_id)).collect::<Vec<_>>()
         };
         prop_assert_eq!(run(), run());
     }
@@ -309,7 +309,7 @@ fn an_end_that_cannot_be_proven_parks_the_issue() {
     };
     world.tell(Input::Ended {
         issue: start.issue.id,
-        session: start.session,
+        attempt_id: start.attempt_id,
         report,
     });
     world.apply(&Step::Pull(vec![Some(0)]));

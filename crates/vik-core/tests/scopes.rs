@@ -83,7 +83,7 @@ impl World {
         let start = self.running.remove(at.unwrap());
         self.tell(Input::Ended {
             issue: start.issue.id.clone(),
-            session: start.session,
+            attempt_id: start.attempt_id,
             report: Report::of(Outcome::Succeeded),
         });
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::civil::Date;
 use vik_core::changes::{Changes, EndedAttempt, StartedAttempt, Stored};
-use vik_core::ids::{IssueId, SessionId};
+use vik_core::ids::{AttemptId, IssueId};
 use vik_core::limits::Spend;
 use vik_core::machine::Machine;
 
@@ -14,11 +14,11 @@ pub struct Disk {
     /// Machines as they were committed last.
     pub machines: BTreeMap<IssueId, Machine>,
     /// Attempts without an end.
-    pub claims: BTreeMap<SessionId, StartedAttempt>,
+    pub claims: BTreeMap<AttemptId, StartedAttempt>,
     /// Attempts with their end and their charge.
-    pub ended: BTreeMap<SessionId, EndedAttempt>,
+    pub ended: BTreeMap<AttemptId, EndedAttempt>,
     /// The issue of every attempt.
-    pub issue_of: BTreeMap<SessionId, IssueId>,
+    pub issue_of: BTreeMap<AttemptId, IssueId>,
     /// What was spent on each day.
     pub days: BTreeMap<Date, Spend>,
     /// Whether everything is paused.
@@ -32,14 +32,16 @@ impl Disk {
             self.machines.insert(machine.issue().id.clone(), machine.clone());
         }
         for started in &changes.started {
-            self.issue_of.insert(started.session, started.issue.clone());
-            if !self.ended.contains_key(&started.session) {
-                self.claims.insert(started.session, started.clone());
+            self.issue_of.insert(started.attempt_id, started.issue.clone());
+            if !self.ended.contains_key(&started.attempt_id) {
+                self.claims.insert(started.attempt_id, started.clone());
             }
         }
         for ended in &changes.ended {
-            self.claims.remove(&ended.session);
-            self.ended.entry(ended.session).or_insert_with(|| ended.clone());
+            self.claims.remove(&ended.attempt_id);
+            self.ended
+                .entry(ended.attempt_id)
+                .or_insert_with(|| ended.clone());
         }
         self.days.extend(changes.days.iter().copied());
         self.paused = changes.paused.unwrap_or(self.paused);

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use vik_core::ids::SessionId;
+use vik_core::ids::AttemptId;
 use vik_core::limits::Spend;
 use vik_core::machine::Report;
 use vik_core::money::MicroUsd;
@@ -15,9 +15,9 @@ use crate::rng::Rng;
 #[derive(Clone, Debug, Default)]
 pub struct Host {
     /// Live process trees.
-    pub trees: BTreeMap<SessionId, Tree>,
+    pub trees: BTreeMap<AttemptId, Tree>,
     /// What attempts wrote down.
-    pub files: BTreeMap<SessionId, Files>,
+    pub files: BTreeMap<AttemptId, Files>,
     /// Issues that have a workspace.
     pub workspaces: BTreeSet<usize>,
 }

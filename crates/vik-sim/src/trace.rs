@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
-use vik_core::ids::SessionId;
+use vik_core::ids::AttemptId;
 use vik_core::outcome::Outcome;
 
 /// So many events are kept for a report, where nothing else is said.
@@ -63,17 +63,17 @@ events! {
     /// Somebody changes an issue.
     Edited { issue: usize, what: &'static str } = "issue changes";
     /// A session's own task does a step.
-    Task { session: SessionId, step: &'static str } = "attempt's step";
+    Task { attempt_id: AttemptId, step: &'static str } = "attempt's step";
     /// An agent works.
-    Works { session: SessionId, tokens: u64, micro_usd: u64 } = "agent works";
+    Works { attempt_id: AttemptId, tokens: u64, micro_usd: u64 } = "agent works";
     /// A process tree is gone.
-    Gone { session: SessionId, how: &'static str } = "process tree ends";
+    Gone { attempt_id: AttemptId, how: &'static str } = "process tree ends";
     /// The scheduler is told what an attempt has spent.
-    Spent { session: SessionId, tokens: u64, micro_usd: u64 } = "spend told";
+    Spent { attempt_id: AttemptId, tokens: u64, micro_usd: u64 } = "spend told";
     /// The scheduler is told the end of an attempt.
-    Ended { session: SessionId, outcome: Outcome } = "end told";
+    Ended { attempt_id: AttemptId, outcome: Outcome } = "end told";
     /// An old report comes again.
-    Again { session: SessionId, what: &'static str } = "old report again";
+    Again { attempt_id: AttemptId, what: &'static str } = "old report again";
     /// A person asks.
     Asks { what: &'static str, issue: Option<usize> } = "person asks";
     /// The workflow is edited.
@@ -81,9 +81,9 @@ events! {
     /// The machine's load changes.
     Load { high: bool } = "load changes";
     /// A start is decided.
-    DecidesStart { issue: usize, session: SessionId, attempt: u32 } = "start decided";
+    DecidesStart { issue: usize, attempt_id: AttemptId, attempt: u32 } = "start decided";
     /// A stop is decided.
-    DecidesStop { session: SessionId, why: &'static str } = "stop decided";
+    DecidesStop { attempt_id: AttemptId, why: &'static str } = "stop decided";
     /// A run is parked.
     Parks { issue: usize, reason: &'static str } = "parked";
     /// A run waits.

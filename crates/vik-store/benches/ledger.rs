@@ -9,7 +9,7 @@ use serde_json::json;
 use tempfile::TempDir;
 use uuid::Uuid;
 use vik_core::changes::{Changes, Decision, StartedAttempt};
-use vik_core::ids::{RunId, SessionId};
+use vik_core::ids::{AttemptId, RunId};
 use vik_store::Ledger;
 
 /// On the disk of the build, which a folder for temporary files may not be.
@@ -25,15 +25,15 @@ fn start(number: u64) -> Changes {
         "issue": {"id": id, "title": "T", "state": "todo", "payload": payload.to_string()},
         "present": true, "runs": [], "life": {"attempts": number / 1000},
     });
-    let (run, session) = (
+    let (run, attempt_id) = (
         RunId(Uuid::from_u64_pair(1, number)),
-        SessionId(Uuid::from_u64_pair(2, number)),
+        AttemptId(Uuid::from_u64_pair(2, number)),
     );
     let at = jiff::Timestamp::UNIX_EPOCH;
     Changes {
         machines: vec![serde_json::from_value(machine).unwrap_or_else(|error| panic!("{error}"))],
         started: vec![StartedAttempt {
-            session,
+            attempt_id,
             run,
             issue: id.as_str().into(),
             // A stage of its own: the attempts do not end.
@@ -48,7 +48,7 @@ fn start(number: u64) -> Changes {
             issue: Some(id.as_str().into()),
             stage: Some("plan".into()),
             run: Some(run),
-            session: Some(session),
+            attempt_id: Some(attempt_id),
             kind: "started".to_owned(),
             detail: "the first of 3 that could start".to_owned(),
         }],

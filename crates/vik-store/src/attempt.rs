@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use vik_core::duration::Span;
-use vik_core::ids::{AgentName, IssueId, RunId, SessionId, StageName};
+use vik_core::ids::{AgentName, AttemptId, IssueId, RunId, StageName};
 use vik_core::scheduler::Start;
 use vik_core::workflow::AgentProfile;
 
@@ -39,7 +39,7 @@ pub struct AttemptRecord {
     /// The run it belongs to.
     pub run_id: RunId,
     /// Its own id.
-    pub session_id: SessionId,
+    pub session_id: AttemptId,
     /// The issue.
     pub issue_id: IssueId,
     /// The issue's title at the start.
@@ -84,7 +84,7 @@ pub struct Kept {
     pub create_secrets: Vec<String>,
     /// The attempt whose conversation it was to go on with, where that has no id that its agent would take.
     #[serde(default)]
-    pub resume_refused: Option<SessionId>,
+    pub resume_refused: Option<AttemptId>,
 }
 
 impl AttemptRecord {
@@ -115,7 +115,7 @@ pub struct AttemptFiles {
 
 impl AttemptFiles {
     /// The files of an attempt in the folder of its issue's sessions.
-    pub fn new(issue_sessions_dir: &Path, stage: &StageName, session: SessionId) -> Self {
+    pub fn new(issue_sessions_dir: &Path, stage: &StageName, session: AttemptId) -> Self {
         Self {
             dir: issue_sessions_dir.to_owned(),
             stem: format!("{stage}-{session}"),

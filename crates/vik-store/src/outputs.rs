@@ -6,7 +6,7 @@ use std::path::Path;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use vik_core::ids::SessionId;
+use vik_core::ids::AttemptId;
 use vik_core::outputs::{Output, OutputKey, Progress};
 
 use crate::StoreError;
@@ -18,7 +18,7 @@ pub struct OutputNote {
     /// When that was.
     pub at: Timestamp,
     /// The attempt that asked for it.
-    pub session: SessionId,
+    pub session: AttemptId,
     /// By what it is known again.
     pub key: OutputKey,
     /// How far it is.
@@ -108,7 +108,7 @@ mod tests {
         };
         OutputNote {
             at: Timestamp::UNIX_EPOCH,
-            session: SessionId(uuid::Uuid::nil()),
+            session: AttemptId(uuid::Uuid::nil()),
             key: pursuit.key(&output),
             progress,
             output,

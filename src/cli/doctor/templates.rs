@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
-use vik_core::ids::{RunId, SessionId};
+use vik_core::ids::{AttemptId, RunId};
 use vik_core::issue::Issue;
 use vik_core::scheduler::Start;
 use vik_core::workflow::{Stage, Workflow};
@@ -188,7 +188,7 @@ fn context(host: &Host, kind: Kind, stage: &Stage, issue: &Issue) -> Value {
         issue: issue.clone(),
         stage: stage.clone(),
         run: RunId(nil),
-        session: SessionId(nil),
+        attempt_id: AttemptId(nil),
         attempt: 1,
         previous: None,
         resume: None,

@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 use unicode_width::UnicodeWidthStr;
 use uuid::Uuid;
-use vik_core::ids::{RunId, SessionId};
+use vik_core::ids::{AttemptId, RunId};
 use vik_store::AttemptRecord;
 
 use super::style::{Line, Paper, Tone};
@@ -17,7 +17,7 @@ fn record(number: u64) -> AttemptRecord {
     AttemptRecord {
         schema: 2,
         run_id: RunId(Uuid::from_u64_pair(1, number)),
-        session_id: SessionId(Uuid::from_u64_pair(2, number)),
+        session_id: AttemptId(Uuid::from_u64_pair(2, number)),
         issue_id: (&*format!("{}", 40 + number)).into(),
         issue_title: "Fix \u{1b}[31mthe\u{202e} login".to_owned(),
         issue_state: "todo".to_owned(),

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use serde_json::Value;
-use vik_core::ids::SessionId;
+use vik_core::ids::AttemptId;
 use vik_store::AttemptRecord;
 
 use super::event;
@@ -21,9 +21,9 @@ const LABEL: usize = 60;
 #[derive(Debug)]
 pub struct Transcript {
     paper: Paper,
-    sessions: HashMap<SessionId, Told>,
+    sessions: HashMap<AttemptId, Told>,
     /// Whose event came last.
-    last: Option<SessionId>,
+    last: Option<AttemptId>,
 }
 
 /// What was told of one session.

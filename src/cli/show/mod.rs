@@ -40,7 +40,7 @@ pub fn run(workflow: &Path, args: &ShowArgs) -> Done {
         decisions.reverse();
         let attempts = ledger.attempts(Some(&issue), u32::MAX).map_err(fail)?;
         let of = |attempt: vik_store::ledger::StoredAttempt| {
-            (attempt.started.session.to_string(), attempt.started.agent)
+            (attempt.started.attempt_id.to_string(), attempt.started.agent)
         };
         agents = attempts.into_iter().map(of).collect();
     }

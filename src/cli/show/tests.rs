@@ -8,7 +8,7 @@ use vik_api::{
     RunState, RunView, SCHEMA, SpendView, StageState, StageView,
 };
 use vik_core::changes::Decision;
-use vik_core::ids::SessionId;
+use vik_core::ids::AttemptId;
 use vik_core::outcome::{CostSource, FailureClass, Outcome, Usage};
 
 use super::timeline::{Life, timeline};
@@ -18,8 +18,8 @@ fn at(seconds: i64) -> Timestamp {
     start + SignedDuration::from_secs(seconds)
 }
 
-fn session(number: u64) -> SessionId {
-    SessionId(Uuid::from_u64_pair(2, number))
+fn session(number: u64) -> AttemptId {
+    AttemptId(Uuid::from_u64_pair(2, number))
 }
 
 fn outputs() -> Vec<OutputView> {
@@ -78,7 +78,7 @@ fn decision(seconds: i64, stage: Option<&str>, of: Option<u64>, kind: &str, deta
         issue: Some("42".into()),
         stage: stage.map(Into::into),
         run: None,
-        session: of.map(session),
+        attempt_id: of.map(session),
         kind: kind.to_owned(),
         detail: detail.to_owned(),
     }

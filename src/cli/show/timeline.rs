@@ -120,7 +120,7 @@ fn items(life: &Life<'_>) -> Vec<Item> {
         .chain(attempts.values().map(|(_, attempt)| attempt.started_at))
         .min();
     for decision in life.decisions {
-        let session = decision.session.map(|session| session.to_string());
+        let session = decision.attempt_id.map(|session| session.to_string());
         let attempt = session.as_deref().and_then(|session| attempts.get(session));
         match (decision.kind.as_str(), session, attempt) {
             // The attempt itself tells more.

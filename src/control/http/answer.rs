@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use vik_api::{ErrorBody, PROBLEM_JSON, Problem};
-use vik_core::ids::{IssueId, SessionId};
+use vik_core::ids::{AttemptId, IssueId};
 
 use crate::report::{Exit, Failure};
 
@@ -179,7 +179,7 @@ impl<S: Send + Sync> FromRequestParts<S> for IssueInPath {
 
 /// The attempt that the path names.
 #[derive(Debug)]
-pub struct SessionInPath(pub SessionId);
+pub struct SessionInPath(pub AttemptId);
 
 impl<S: Send + Sync> FromRequestParts<S> for SessionInPath {
     type Rejection = Refusal;
@@ -187,7 +187,7 @@ impl<S: Send + Sync> FromRequestParts<S> for SessionInPath {
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
         let id = text_in_path(parts, state).await?;
         match uuid::Uuid::try_parse(&id) {
-            Ok(uuid) => Ok(Self(SessionId(uuid))),
+            Ok(uuid) => Ok(Self(AttemptId(uuid))),
             Err(_) => Err(unknown_session(&id)),
         }
     }

@@ -110,7 +110,7 @@ fn fact(progress: &Progress<'_>) -> Option<Fact> {
             description: format!("`{}` starts, attempt {}", start.stage.name, start.attempt),
         },
         Progress::Ended(start, end) => Fact::SessionEnded {
-            session_id: start.session.to_string(),
+            session_id: start.attempt_id.to_string(),
             issue_id: start.issue.id.clone(),
             stage: start.stage.name.clone(),
             outcome: end.ended.outcome.to_string(),

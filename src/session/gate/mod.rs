@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 use vik_agents::{Adapter, AgentRequest, ApprovalRequest, InitialInput, PreviousTotal, Verdict};
 use vik_core::approval::{self, Answer, Call, Request, TIME_LIMIT};
 use vik_core::event::Event;
-use vik_core::ids::{IssueId, SessionId};
+use vik_core::ids::{AttemptId, IssueId};
 use vik_core::machine::Answered;
 use vik_core::outcome::FailureClass;
 use vik_core::scope::Scope;
@@ -47,7 +47,7 @@ pub(super) struct Gate {
     workdir: PathBuf,
     journal: Arc<Mutex<Journal>>,
     issue: IssueId,
-    session: SessionId,
+    session: AttemptId,
     news: mpsc::UnboundedSender<News>,
     input: Input,
     waited: Waited,
@@ -155,7 +155,7 @@ impl Work<'_> {
             workdir: self.host().layout.issue_dir(&start.issue.id),
             journal,
             issue: start.issue.id.clone(),
-            session: start.session,
+            session: start.attempt_id,
             news: self.attempt.news.clone(),
             input: Input::open(&path)?,
             waited,

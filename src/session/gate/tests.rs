@@ -124,7 +124,7 @@ impl Scene {
             waited: Waited::of(&journal),
             journal: Arc::new(Mutex::new(journal)),
             issue: IssueId::new("1"),
-            session: SessionId(uuid::Uuid::nil()),
+            session: AttemptId(uuid::Uuid::nil()),
             news: self.news.clone(),
             input: Input::open(&path("stdin")).unwrap(),
             waiting: Vec::new(),

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 use tempfile::TempDir;
 use vik_core::file_change::{ChangeKind, ContentHash, FileChange, RelPath, Side};
-use vik_core::ids::{IssueId, RunId, SessionId, StageName};
+use vik_core::ids::{AttemptId, IssueId, RunId, StageName};
 use vik_store::AttemptRecord;
 
 use super::*;
@@ -29,7 +29,7 @@ fn attempt(issue: &str) -> AttemptRecord {
     AttemptRecord {
         schema: 2,
         run_id: RunId(uuid::Uuid::now_v7()),
-        session_id: SessionId(uuid::Uuid::now_v7()),
+        session_id: AttemptId(uuid::Uuid::now_v7()),
         issue_id: IssueId::new(issue),
         issue_title: "Say \"hello\"\u{7} {{ x }}".to_owned(),
         issue_state: "todo".to_owned(),

@@ -1,7 +1,7 @@
 //! Conversations that are gone on with.
 
 use serde_json::json;
-use vik_core::ids::SessionId;
+use vik_core::ids::AttemptId;
 use vik_core::machine::Report;
 use vik_core::money::MicroUsd;
 use vik_core::outcome::{CostSource, Outcome, Usage};
@@ -21,7 +21,7 @@ fn resuming(agent: &str, script: &str, id: &str) -> Scene {
         ..Report::of(Outcome::TimedOut)
     });
     scene.start.resume = Some(Resume {
-        session: SessionId(uuid::Uuid::now_v7()),
+        attempt_id: AttemptId(uuid::Uuid::now_v7()),
         provider_session_id: id.to_owned(),
         total: Usage {
             input_tokens: 100,

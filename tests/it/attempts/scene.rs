@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use vik::host::{Host, own_environment};
 use vik::session::{self, Attempt, Finish, Live, Orders, Stop};
 use vik::workspace::Layout;
-use vik_core::ids::{RunId, SessionId};
+use vik_core::ids::{AttemptId, RunId};
 use vik_core::issue::Issue;
 use vik_core::limits::{Limit, LimitHit, LimitScope, LimitUnit};
 use vik_core::machine::Report;
@@ -142,7 +142,7 @@ impl Scene {
             issue: Issue::parse(r#"{"id":"1","title":"An issue","state":"todo"}"#).unwrap(),
             stage: workflow.issue.stages[0].clone(),
             run: RunId(uuid::Uuid::now_v7()),
-            session: SessionId(uuid::Uuid::now_v7()),
+            attempt_id: AttemptId(uuid::Uuid::now_v7()),
             attempt: 1,
             previous: None,
             resume: None,
@@ -158,7 +158,7 @@ impl Scene {
     pub fn become_another(&mut self, stage: &str) {
         let workflow = read_workflow(&self.world.env.path("work/workflow.yml"));
         self.start.stage = workflow.stage(&stage.into()).unwrap().clone();
-        self.start.session = SessionId(uuid::Uuid::now_v7());
+        self.start.attempt_id = AttemptId(uuid::Uuid::now_v7());
     }
 
     /// Starts a process that takes the attempt up.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{Answered, Approved, Machine, Note, ParkReason, Phase, Run, Wait};
 use crate::approval::{Answer, Gate, Request};
-use crate::ids::{RunId, SessionId, StageName};
+use crate::ids::{AttemptId, RunId, StageName};
 use crate::issue::Issue;
 use crate::time::Now;
 use crate::workflow::{ApprovePolicy, Stage};
@@ -112,11 +112,10 @@ impl Machine {
     }
 
     /// An attempt that is under way waits for a person, or does no longer. Gives what is new.
-    pub fn awaits(&mut self, session: SessionId, request: Option<Request>) -> Option<Note> {
-        let run = self
-            .runs
-            .iter_mut()
-            .find(|run| matches!(run.phase, Phase::Active { session: active, .. } if active == session))?;
+    pub fn awaits(&mut self, attempt_id: AttemptId, request: Option<Request>) -> Option<Note> {
+        let run = self.runs.iter_mut().find(
+            |run| matches!(run.phase, Phase::Active { attempt_id: active, .. } if active == attempt_id),
+        )?;
         let Phase::Active {
             awaiting, answered, ..
         } = &mut run.phase
@@ -142,15 +141,15 @@ impl Machine {
     }
 
     /// An attempt that waits for a person is answered; the answer stays until it tells that it heard.
-    pub fn tell(&mut self, session: SessionId, answer: Answered) {
+    pub fn tell(&mut self, attempt_id: AttemptId, answer: Answered) {
         for run in &mut self.runs {
             if let Phase::Active {
-                session: active,
+                attempt_id: active,
                 awaiting,
                 answered,
                 ..
             } = &mut run.phase
-                && *active == session
+                && *active == attempt_id
             {
                 *awaiting = None;
                 *answered = Some(Box::new(answer));
@@ -160,13 +159,13 @@ impl Machine {
     }
 
     /// Answers that attempts may not have heard.
-    pub fn unheard(&self) -> impl Iterator<Item = (SessionId, &Answered)> {
+    pub fn unheard(&self) -> impl Iterator<Item = (AttemptId, &Answered)> {
         self.runs.iter().filter_map(|run| match &run.phase {
             Phase::Active {
-                session,
+                attempt_id,
                 answered: Some(answered),
                 ..
-            } => Some((*session, &**answered)),
+            } => Some((*attempt_id, &**answered)),
             _ => None,
         })
     }

@@ -17,7 +17,7 @@ use std::time::Duration;
 use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{RunId, SessionId, StageName};
+use crate::ids::{AttemptId, RunId, StageName};
 use crate::intent::Intent;
 use crate::issue::Issue;
 use crate::limits::{Limit, LimitHit, LimitScope, Spend};
@@ -377,7 +377,7 @@ impl Machine {
     pub fn start(
         &mut self,
         stage: &Stage,
-        (new_run, session): (RunId, SessionId),
+        (new_run, attempt_id): (RunId, AttemptId),
         (budget, fenced): (Limit, bool),
         agent: Option<&AgentProfile>,
         now: Now,
@@ -404,7 +404,7 @@ impl Machine {
             issue: self.issue.clone(),
             stage: stage.clone(),
             run: run.id,
-            session,
+            attempt_id,
             attempt: run.attempts + 1,
             previous: run.last.clone(),
             resume,
@@ -418,7 +418,7 @@ impl Machine {
                 .and_then(|approved| approved.message.clone()),
         };
         run.phase = Phase::Active {
-            session,
+            attempt_id,
             since: now.wall,
             start: Box::new(start.clone()),
             estimate: agent.map(|agent| agent.estimate).unwrap_or_default(),
@@ -432,28 +432,28 @@ impl Machine {
 
     /// The attempt that is under way with this id: what it was started with, what it costs at least, and what it was
     /// told to stop for.
-    pub fn active(&self, session: SessionId) -> Option<(&Start, Spend, Option<&StopWhy>)> {
+    pub fn active(&self, attempt_id: AttemptId) -> Option<(&Start, Spend, Option<&StopWhy>)> {
         self.runs.iter().find_map(|run| match &run.phase {
             Phase::Active {
-                session: active,
+                attempt_id: active,
                 start,
                 estimate,
                 stopping,
                 ..
-            } if *active == session => Some((&**start, *estimate, stopping.as_ref())),
+            } if *active == attempt_id => Some((&**start, *estimate, stopping.as_ref())),
             _ => None,
         })
     }
 
     /// An attempt is told to stop. False where it was told before; what a person says holds over what was said before.
-    pub fn stop(&mut self, session: SessionId, why: StopWhy) -> bool {
+    pub fn stop(&mut self, attempt_id: AttemptId, why: StopWhy) -> bool {
         for run in &mut self.runs {
             if let Phase::Active {
-                session: active,
+                attempt_id: active,
                 stopping,
                 ..
             } = &mut run.phase
-                && *active == session
+                && *active == attempt_id
             {
                 let is_first = stopping.is_none();
                 if is_first || why == StopWhy::Cancelled {
@@ -469,14 +469,14 @@ impl Machine {
     /// `None`.
     pub fn ended(
         &mut self,
-        session: SessionId,
+        attempt_id: AttemptId,
         report: Report,
         stopped: Option<StopWhy>,
         charged: Spend,
         after: PullNo,
         now: Now,
     ) -> Option<Observed> {
-        let start = self.active(session)?.0.clone();
+        let start = self.active(attempt_id)?.0.clone();
         let run = self.runs.iter_mut().find(|run| run.id == start.run)?;
         // Losing a host, or being drained, uses no attempt.
         let is_drained = report.outcome == Outcome::Cancelled && stopped.is_none();

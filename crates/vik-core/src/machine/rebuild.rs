@@ -29,7 +29,7 @@ impl Machine {
         // What came before it may be lost; its number is not.
         run.attempts = run.attempts.max(start.attempt.saturating_sub(1));
         run.phase = Phase::Active {
-            session: start.session,
+            attempt_id: start.attempt_id,
             since,
             start: Box::new(start),
             estimate,

@@ -6,7 +6,7 @@ use jiff::SignedDuration;
 
 use super::{MOST_LOST_IN_A_ROW, ParkReason, Report};
 use crate::backoff;
-use crate::ids::SessionId;
+use crate::ids::AttemptId;
 use crate::limits::LimitScope;
 use crate::outcome::{FailureClass, Outcome};
 use crate::scheduler::StopWhy;
@@ -25,7 +25,7 @@ pub(super) struct Case<'a> {
     /// How the last attempt ended.
     pub report: &'a Report,
     /// Which it was.
-    pub session: SessionId,
+    pub attempt_id: AttemptId,
     /// What Vik stopped it for.
     pub stopped: Option<&'a StopWhy>,
     /// Attempts of the run that count.
@@ -80,7 +80,7 @@ impl Case<'_> {
         let backoff = |nth: u32| {
             Next::After(backoff::jittered(
                 backoff::wait_after(nth, self.retry),
-                self.session,
+                self.attempt_id,
             ))
         };
         if report.outcome == Outcome::Lost {
@@ -124,7 +124,7 @@ impl Case<'_> {
         let is_quota = self.report.failure_class == Some(FailureClass::RateLimit);
         let opens = self.report.resets_at.filter(|_| is_quota)?;
         let wait = Duration::try_from(SignedDuration::try_from(opens - now.wall).ok()?).ok()?;
-        let spread = QUOTA_SPREAD.mul_f64(backoff::fraction(self.session));
+        let spread = QUOTA_SPREAD.mul_f64(backoff::fraction(self.attempt_id));
         (!wait.is_zero()).then(|| wait.min(LONGEST_QUOTA_WAIT) + spread)
     }
 }
@@ -174,7 +174,7 @@ mod tests {
     fn case(report: &Report) -> Case<'_> {
         Case {
             report,
-            session: SessionId(Uuid::nil()),
+            attempt_id: AttemptId(Uuid::nil()),
             stopped: None,
             attempts: 1,
             allowed: 3,

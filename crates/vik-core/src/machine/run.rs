@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::retry::{self, Case, Next};
 use super::{Life, Note, ParkReason, PullNo, Report};
 use crate::approval::{Answer, Request};
-use crate::ids::{AgentName, RunId, SessionId, StageName};
+use crate::ids::{AgentName, AttemptId, RunId, StageName};
 use crate::issue::{Fingerprint, Issue};
 use crate::limits::{LimitHit, Spend};
 use crate::outcome::{CostSource, FailureClass, Outcome};
@@ -34,8 +34,8 @@ pub struct Run {
     /// How the last attempt ended.
     pub last: Option<Report>,
     /// Which it was.
-    #[serde(default)]
-    pub last_session: Option<SessionId>,
+    #[serde(default, rename = "last_session")]
+    pub last_attempt: Option<AttemptId>,
     /// What Vik stopped it for.
     #[serde(default)]
     pub last_stopped: Option<StopWhy>,
@@ -65,7 +65,8 @@ pub enum Phase {
     /// An attempt is under way: reserved before anything is done for it.
     Active {
         /// The attempt's id.
-        session: SessionId,
+        #[serde(rename = "session")]
+        attempt_id: AttemptId,
         /// Since when.
         since: Timestamp,
         /// All it was started with, so that another daemon can take it up.
@@ -155,7 +156,7 @@ impl Run {
             extra_attempts: 0,
             changed: false,
             last: None,
-            last_session: None,
+            last_attempt: None,
             last_stopped: None,
             conversation: None,
             approved: None,
@@ -271,7 +272,7 @@ impl Run {
         self.changed |= report.changed == Some(true);
         self.conversation = conversation(start, &report).map(|resume| (start.stage.agent.clone(), resume));
         self.last = Some(report);
-        self.last_session = Some(start.session);
+        self.last_attempt = Some(start.attempt_id);
         self.last_stopped = stopped;
         self.phase = Phase::Settling { after, ended: now };
     }
@@ -287,10 +288,10 @@ impl Run {
         now: Now,
     ) -> Note {
         // Without a report there is nothing to hold against it.
-        let next = match (&self.last, self.last_session) {
-            (Some(report), Some(session)) => Case {
+        let next = match (&self.last, self.last_attempt) {
+            (Some(report), Some(attempt_id)) => Case {
                 report,
-                session,
+                attempt_id,
                 stopped: self.last_stopped.as_ref(),
                 attempts: self.attempts,
                 allowed: self.allowed(stage),
@@ -419,7 +420,7 @@ fn conversation(start: &Start, report: &Report) -> Option<Resume> {
         .map(|spend| spend.usd)
         .unwrap_or_default();
     Some(Resume {
-        session: start.session,
+        attempt_id: start.attempt_id,
         provider_session_id: id.clone(),
         total: before.plus(report.usage),
         cost: cost_before.plus(cost),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Answer, By, Effect, Reply, Scheduler};
 use crate::approval::{self, Request, TIME_LIMIT};
-use crate::ids::{IssueId, SessionId, StageName};
+use crate::ids::{AttemptId, IssueId, StageName};
 use crate::machine::{Answered, Note, Observed, Phase, Run};
 use crate::time::Now;
 use crate::workflow::Stage;
@@ -35,11 +35,17 @@ impl Scheduler {
     }
 
     /// An attempt waits for a person, or does no longer.
-    pub(super) fn awaits(&mut self, issue: &IssueId, session: SessionId, request: Option<Request>, now: Now) {
+    pub(super) fn awaits(
+        &mut self,
+        issue: &IssueId,
+        attempt_id: AttemptId,
+        request: Option<Request>,
+        now: Now,
+    ) {
         let gate = request.as_ref().map(|request| request.gate);
-        self.spending.await_person(session, gate);
+        self.spending.await_person(attempt_id, gate);
         if let Some(machine) = self.machines.get_mut(issue) {
-            let notes = machine.awaits(session, request);
+            let notes = machine.awaits(attempt_id, request);
             let observed = Observed {
                 notes: notes.into_iter().collect(),
                 changed: true,
@@ -176,8 +182,8 @@ impl Scheduler {
         };
         let (stage, by) = (run.stage.clone(), by.to_string());
         match &run.phase {
-            Phase::Active { session, .. } => {
-                let (session, request) = (*session, asked.id.clone());
+            Phase::Active { attempt_id, .. } => {
+                let (attempt_id, request) = (*attempt_id, asked.id.clone());
                 let note = Note::Answered {
                     run: run.id,
                     stage,
@@ -188,10 +194,10 @@ impl Scheduler {
                 self.note(&issue, note, now);
                 let answered = Answered { request, answer, by };
                 if let Some(machine) = self.machines.get_mut(&issue) {
-                    machine.tell(session, answered.clone());
+                    machine.tell(attempt_id, answered.clone());
                     self.changed.insert(issue);
                 }
-                self.effects.push(Effect::Tell { session, answered });
+                self.effects.push(Effect::Tell { attempt_id, answered });
             }
             _ => self.answer_start(&issue, &stage, answer, &by, now),
         }

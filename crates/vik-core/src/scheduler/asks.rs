@@ -58,9 +58,9 @@ impl Scheduler {
             return Answer::UnknownIssue;
         }
         self.shows.do_not_start(issue);
-        let sessions = self.active_sessions(issue);
-        for session in &sessions {
-            self.stop(issue, *session, StopWhy::Cancelled, now);
+        let attempt_ids = self.active_attempts(issue);
+        for attempt_id in &attempt_ids {
+            self.stop(issue, *attempt_id, StopWhy::Cancelled, now);
         }
         let stages = self.workflow.issue.stages.clone();
         let mut notes = Vec::new();
@@ -84,7 +84,7 @@ impl Scheduler {
                 notes.push(machine.park((&stage, &state), run, ParkReason::Cancelled, None, now));
             }
         }
-        let count = sessions.len() + notes.len();
+        let count = attempt_ids.len() + notes.len();
         let changed = count > 0;
         if !changed {
             return Answer::Nothing("nothing runs or waits for it");

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::Scheduler;
 use super::dispatch::{Slots, due};
 use crate::approval::Request;
-use crate::ids::{AgentName, IssueId, RunId, SessionId, StageName};
+use crate::ids::{AgentName, AttemptId, IssueId, RunId, StageName};
 use crate::intent::Intent;
 use crate::limits::{Limit, LimitHit};
 use crate::machine::{Life, Machine, ParkReason, Phase, Run, Wait};
@@ -245,7 +245,8 @@ pub struct StageExplanation {
     /// Its run, where it has one.
     pub run: Option<RunId>,
     /// The attempt that is under way.
-    pub session: Option<SessionId>,
+    #[serde(rename = "session")]
+    pub attempt_id: Option<AttemptId>,
     /// Attempts of the run that count.
     pub attempts: u32,
     /// How many there may be.
@@ -340,7 +341,7 @@ impl Scheduler {
             intent,
             stage: stage.name.clone(),
             run: run.map(|run| run.id),
-            session: active.map(|start| start.session),
+            attempt_id: active.map(|start| start.attempt_id),
             attempts: run.map_or(0, |run| run.attempts),
             allowed_attempts: run.map_or(stage.retry.max_attempts, |run| run.allowed(stage)),
             last_outcome: last.map(|report| report.outcome),

@@ -1,6 +1,6 @@
 //! Ids that a replay makes again.
 
-use crate::ids::{RunId, SessionId};
+use crate::ids::{AttemptId, RunId};
 use crate::time::Now;
 
 /// Makes ids from the time, a seed and a counter, so that a replay makes the same ones.
@@ -16,8 +16,8 @@ impl IdSource {
     }
 
     /// For an attempt, and its run should it be a new one.
-    pub(super) fn pair(&mut self, now: Now) -> (RunId, SessionId) {
-        (RunId(self.uuid(now)), SessionId(self.uuid(now)))
+    pub(super) fn pair(&mut self, now: Now) -> (RunId, AttemptId) {
+        (RunId(self.uuid(now)), AttemptId(self.uuid(now)))
     }
 
     pub(super) fn run(&mut self, now: Now) -> RunId {

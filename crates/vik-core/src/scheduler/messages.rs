@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::approval::{self, Request};
-use crate::ids::{IssueId, RunId, SessionId, StageName};
+use crate::ids::{AttemptId, IssueId, RunId, StageName};
 use crate::intent::Intent;
 use crate::issue::Issue;
 use crate::limits::{Limit, LimitHit, Spend};
@@ -30,7 +30,7 @@ pub enum Input {
         /// The issue it was for.
         issue: IssueId,
         /// The attempt.
-        session: SessionId,
+        attempt_id: AttemptId,
         /// How.
         report: Report,
     },
@@ -39,7 +39,7 @@ pub enum Input {
         /// The issue it is for.
         issue: IssueId,
         /// The attempt.
-        session: SessionId,
+        attempt_id: AttemptId,
         /// The total so far.
         spend: Spend,
     },
@@ -48,7 +48,7 @@ pub enum Input {
         /// The issue it is for.
         issue: IssueId,
         /// The attempt.
-        session: SessionId,
+        attempt_id: AttemptId,
         /// With what.
         request: Option<Box<Request>>,
     },
@@ -169,21 +169,21 @@ pub enum Effect {
     /// Stop this attempt.
     Stop {
         /// The attempt.
-        session: SessionId,
+        attempt_id: AttemptId,
         /// Why.
         why: StopWhy,
     },
     /// Tell this attempt what a person says to what it waits with.
     Tell {
         /// The attempt.
-        session: SessionId,
+        attempt_id: AttemptId,
         /// To which request, and what.
         answered: Answered,
     },
     /// A limit is near (80 %): say so in the attempt's log.
     Warn {
         /// The attempt.
-        session: SessionId,
+        attempt_id: AttemptId,
         /// The limit.
         limit: LimitHit,
     },
@@ -231,7 +231,8 @@ impl fmt::Display for StopWhy {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resume {
     /// The attempt that it was.
-    pub session: SessionId,
+    #[serde(rename = "session")]
+    pub attempt_id: AttemptId,
     /// The provider's id of it, as that attempt told. It is text from an agent: checked before use.
     pub provider_session_id: String,
     /// What the conversation had used, in all attempts before this one.
@@ -251,7 +252,8 @@ pub struct Start {
     /// The run.
     pub run: RunId,
     /// The attempt's own id, also the name of its session log.
-    pub session: SessionId,
+    #[serde(rename = "session")]
+    pub attempt_id: AttemptId,
     /// Its number within the run, from 1.
     pub attempt: u32,
     /// How the attempt before it ended.

@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use crate::changes::{Changes, Decision, EndedAttempt, RunOver, StartedAttempt, Stored};
-use crate::ids::{IssueId, RunId, SessionId, StageName};
+use crate::ids::{AttemptId, IssueId, RunId, StageName};
 use crate::issue::Wanted;
 use crate::machine::{Life, Machine, Note, Observed, PullNo, Report, Run};
 use crate::plural::count;
@@ -79,7 +79,7 @@ struct About<'a> {
     issue: Option<&'a IssueId>,
     stage: Option<&'a StageName>,
     run: Option<RunId>,
-    session: Option<SessionId>,
+    attempt_id: Option<AttemptId>,
 }
 
 impl<'a> About<'a> {
@@ -95,7 +95,7 @@ impl<'a> About<'a> {
             issue: Some(&start.issue.id),
             stage: Some(&start.stage.name),
             run: Some(start.run),
-            session: Some(start.session),
+            attempt_id: Some(start.attempt_id),
         }
     }
 }
@@ -148,16 +148,16 @@ impl Scheduler {
             starts.extend(machine.runs().iter().filter_map(Run::active).cloned());
             scheduler.machines.insert(id, machine);
         }
-        starts.sort_by_key(|start| start.session);
+        starts.sort_by_key(|start| start.attempt_id);
         for start in &starts {
             scheduler.spending.begin(start);
             let machine = scheduler.machines.get(&start.issue.id);
             let stopping = machine
-                .and_then(|machine| machine.active(start.session))
+                .and_then(|machine| machine.active(start.attempt_id))
                 .and_then(|(_, _, stopping)| stopping);
             if let Some(why) = stopping {
                 scheduler.effects.push(Effect::Stop {
-                    session: start.session,
+                    attempt_id: start.attempt_id,
                     why: why.clone(),
                 });
             }
@@ -166,8 +166,8 @@ impl Scheduler {
             let unheard = machine.unheard();
             scheduler
                 .effects
-                .extend(unheard.map(|(session, answered)| Effect::Tell {
-                    session,
+                .extend(unheard.map(|(attempt_id, answered)| Effect::Tell {
+                    attempt_id,
                     answered: answered.clone(),
                 }));
         }
@@ -204,19 +204,19 @@ impl Scheduler {
             Input::PulledSame => self.pulled_same(now),
             Input::Ended {
                 issue,
-                session,
+                attempt_id,
                 report,
-            } => self.ended(&issue, session, report, now),
+            } => self.ended(&issue, attempt_id, report, now),
             Input::Spent {
                 issue,
-                session,
+                attempt_id,
                 spend,
-            } => self.spent(&issue, session, spend, now),
+            } => self.spent(&issue, attempt_id, spend, now),
             Input::Awaits {
                 issue,
-                session,
+                attempt_id,
                 request,
-            } => self.awaits(&issue, session, request.map(|request| *request), now),
+            } => self.awaits(&issue, attempt_id, request.map(|request| *request), now),
             Input::Shown { issue, seen } => self.shown(&issue, seen, now),
             Input::Workspaces(issues) => self.workspaces.extend(issues),
             Input::WorkspaceRemoved { issue, removed } => self.workspace_removed(&issue, removed, now),
@@ -261,15 +261,17 @@ impl Scheduler {
     }
 
     /// An attempt ended.
-    fn ended(&mut self, issue: &IssueId, session: SessionId, mut report: Report, now: Now) {
+    fn ended(&mut self, issue: &IssueId, attempt_id: AttemptId, mut report: Report, now: Now) {
         let Some(machine) = self.machines.get_mut(issue) else {
             return;
         };
-        let Some((start, estimate, stopping)) = machine.active(session) else {
+        let Some((start, estimate, stopping)) = machine.active(attempt_id) else {
             return;
         };
         let (start, stopping) = (start.clone(), stopping.cloned());
-        let (charged, source) = self.spending.charge(issue, session, &mut report, estimate, now);
+        let (charged, source) = self
+            .spending
+            .charge(issue, attempt_id, &mut report, estimate, now);
         let limits = self
             .spending
             .limits(&self.workflow, machine, &start, charged, now);
@@ -281,13 +283,13 @@ impl Scheduler {
         };
         let began_anew = report.resume_failed;
         let ended = EndedAttempt {
-            session,
+            attempt_id,
             at: now.wall,
             report: report.clone(),
             charged,
             source,
         };
-        let observed = machine.ended(session, report, stopped, charged, after, now);
+        let observed = machine.ended(attempt_id, report, stopped, charged, after, now);
         self.changes.ended.push(ended);
         self.note_day(now);
         if began_anew {
@@ -325,7 +327,7 @@ impl Scheduler {
             issue: about.issue.cloned(),
             stage: about.stage.cloned(),
             run: about.run,
-            session: about.session,
+            attempt_id: about.attempt_id,
             kind: kind.to_owned(),
             detail,
         });
@@ -382,7 +384,7 @@ impl Scheduler {
             issue: Some(issue),
             stage: Some(stage),
             run: Some(run),
-            session: None,
+            attempt_id: None,
         };
         self.decide(now, kind, about, detail);
         let succeeded = match &note {
@@ -404,35 +406,35 @@ impl Scheduler {
     fn record_start(&mut self, start: &Start, why: String, now: Now) {
         self.changed.insert(start.issue.id.clone());
         self.changes.started.push(StartedAttempt {
-            session: start.session,
+            attempt_id: start.attempt_id,
             run: start.run,
             issue: start.issue.id.clone(),
             stage: start.stage.name.clone(),
             agent: start.stage.agent.clone(),
             attempt: start.attempt,
-            resumed_from: start.resume.as_ref().map(|resume| resume.session),
+            resumed_from: start.resume.as_ref().map(|resume| resume.attempt_id),
             at: now.wall,
         });
         self.decide(now, "started", About::start(start), why);
     }
 
     /// Tells an attempt to stop, once.
-    fn stop(&mut self, issue: &IssueId, session: SessionId, why: StopWhy, now: Now) -> bool {
+    fn stop(&mut self, issue: &IssueId, attempt_id: AttemptId, why: StopWhy, now: Now) -> bool {
         let Some(machine) = self.machines.get_mut(issue) else {
             return false;
         };
-        let is_first = machine.stop(session, why.clone());
+        let is_first = machine.stop(attempt_id, why.clone());
         // What a person says is remembered even where it was told to stop before.
         if is_first || why == StopWhy::Cancelled {
             self.changed.insert(issue.clone());
         }
         if is_first {
             let about = About {
-                session: Some(session),
+                attempt_id: Some(attempt_id),
                 ..About::issue(issue)
             };
             self.decide(now, "stopped", about, why.to_string());
-            self.effects.push(Effect::Stop { session, why });
+            self.effects.push(Effect::Stop { attempt_id, why });
         }
         is_first
     }

@@ -9,7 +9,7 @@ use jiff::tz::Offset;
 use super::{About, Effect, Scheduler, Start, StopWhy};
 use crate::approval::Gate;
 use crate::changes::Estimates;
-use crate::ids::{AgentName, IssueId, SessionId, StageName};
+use crate::ids::{AgentName, AttemptId, IssueId, StageName};
 use crate::limits::{self, Limit, LimitHit, LimitScope, LimitUnit, Spend};
 use crate::machine::{Machine, Report};
 use crate::outcome::{CostSource, Outcome};
@@ -23,7 +23,7 @@ pub(super) struct Spending {
     days: BTreeMap<Date, Spend>,
     /// The parts of all charges that are estimates.
     estimates: Estimates,
-    running: BTreeMap<SessionId, Running>,
+    running: BTreeMap<AttemptId, Running>,
 }
 
 /// An attempt that is under way.
@@ -58,12 +58,12 @@ impl Spending {
             spent: Spend::default(),
             warned: Vec::new(),
         };
-        self.running.insert(start.session, running);
+        self.running.insert(start.attempt_id, running);
     }
 
     /// An attempt waits for a person, or does no longer.
-    pub(super) fn await_person(&mut self, session: SessionId, gate: Option<Gate>) {
-        if let Some(running) = self.running.get_mut(&session) {
+    pub(super) fn await_person(&mut self, attempt_id: AttemptId, gate: Option<Gate>) {
+        if let Some(running) = self.running.get_mut(&attempt_id) {
             running.awaits = gate;
         }
     }
@@ -78,12 +78,12 @@ impl Spending {
     pub(super) fn charge(
         &mut self,
         issue: &IssueId,
-        session: SessionId,
+        attempt_id: AttemptId,
         report: &mut Report,
         estimate: Spend,
         now: Now,
     ) -> (Spend, CostSource) {
-        let running = self.running.remove(&session);
+        let running = self.running.remove(&attempt_id);
         let told = running.map(|running| running.spent).unwrap_or_default();
         report.spend = match report.spend {
             Some(spend) => Some(spend.max(told)),
@@ -112,7 +112,7 @@ impl Spending {
     pub(super) fn live(&self, machine: &Machine) -> Spend {
         let active = machine.runs().iter().filter_map(|run| run.active());
         active
-            .filter_map(|start| self.running.get(&start.session))
+            .filter_map(|start| self.running.get(&start.attempt_id))
             .fold(Spend::default(), |sum, running| sum.plus(running.spent))
     }
 
@@ -126,7 +126,7 @@ impl Spending {
         ended: Spend,
         now: Now,
     ) -> Vec<LimitHit> {
-        let spent = self.running.get(&start.session).map_or(ended, |it| it.spent);
+        let spent = self.running.get(&start.attempt_id).map_or(ended, |it| it.spent);
         let life = machine.life();
         let lived = life.spend.plus(self.live(machine)).plus(ended);
         let attempt = start.stage.limit.hits(LimitScope::Attempt, spent);
@@ -155,8 +155,8 @@ impl Spending {
 
 impl Scheduler {
     /// An attempt told what it has spent so far.
-    pub(super) fn spent(&mut self, issue: &IssueId, session: SessionId, spend: Spend, now: Now) {
-        let running = self.spending.running.get_mut(&session);
+    pub(super) fn spent(&mut self, issue: &IssueId, attempt_id: AttemptId, spend: Spend, now: Now) {
+        let running = self.spending.running.get_mut(&attempt_id);
         let Some(running) = running.filter(|running| running.issue == *issue) else {
             return;
         };
@@ -166,7 +166,7 @@ impl Scheduler {
         }
         running.spent = running.spent.max(spend);
         if self
-            .enforce(session, now)
+            .enforce(attempt_id, now)
             .is_some_and(|scope| scope != LimitScope::Attempt)
         {
             self.enforce_all(now);
@@ -175,23 +175,23 @@ impl Scheduler {
 
     /// Holds the limits against all that runs: what was charged to the day or an issue is charged to all of them.
     pub(super) fn enforce_all(&mut self, now: Now) {
-        let sessions: Vec<_> = self.spending.running.keys().copied().collect();
-        for session in sessions {
-            self.enforce(session, now);
+        let attempt_ids: Vec<_> = self.spending.running.keys().copied().collect();
+        for attempt_id in attempt_ids {
+            self.enforce(attempt_id, now);
         }
     }
 
     /// Warns of the limits that are near, and stops the attempt at one that is reached. Tells which that is.
-    fn enforce(&mut self, session: SessionId, now: Now) -> Option<LimitScope> {
-        let issue = self.spending.running.get(&session)?.issue.clone();
+    fn enforce(&mut self, attempt_id: AttemptId, now: Now) -> Option<LimitScope> {
+        let issue = self.spending.running.get(&attempt_id)?.issue.clone();
         let machine = self.machines.get(&issue)?;
-        let (start, _, _) = machine.active(session)?;
+        let (start, _, _) = machine.active(attempt_id)?;
         let start = start.clone();
         let hits = self
             .spending
             .limits(&self.workflow, machine, &start, Spend::default(), now);
         if let Some(hit) = hits.iter().find(|hit| hit.is_reached()) {
-            self.stop(&issue, session, StopWhy::OverBudget(*hit), now);
+            self.stop(&issue, attempt_id, StopWhy::OverBudget(*hit), now);
             return Some(hit.scope);
         }
         for hit in hits.into_iter().filter(LimitHit::is_near) {
@@ -201,7 +201,7 @@ impl Scheduler {
     }
 
     pub(super) fn warn(&mut self, start: &Start, limit: LimitHit, now: Now) {
-        let Some(running) = self.spending.running.get_mut(&start.session) else {
+        let Some(running) = self.spending.running.get_mut(&start.attempt_id) else {
             return;
         };
         let of = (limit.scope, limit.unit);
@@ -211,7 +211,7 @@ impl Scheduler {
         running.warned.push(of);
         self.decide(now, "limit_near", About::start(start), limit.to_string());
         self.effects.push(Effect::Warn {
-            session: start.session,
+            attempt_id: start.attempt_id,
             limit,
         });
     }

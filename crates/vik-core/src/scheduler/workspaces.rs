@@ -91,10 +91,10 @@ impl Scheduler {
             .filter(|start| {
                 start.stage.when_state != **state && start.stage.on_state_change == OnStateChange::Cancel
             })
-            .map(|start| start.session)
+            .map(|start| start.attempt_id)
             .collect();
-        for session in cancelled {
-            self.stop(issue, session, StopWhy::StateChanged, now);
+        for attempt_id in cancelled {
+            self.stop(issue, attempt_id, StopWhy::StateChanged, now);
         }
     }
 
@@ -114,17 +114,17 @@ impl Scheduler {
             } else {
                 StopWhy::Terminal
             };
-            for session in self.active_sessions(&issue) {
-                self.stop(&issue, session, why.clone(), now);
+            for attempt_id in self.active_attempts(&issue) {
+                self.stop(&issue, attempt_id, why.clone(), now);
             }
         }
     }
 
-    pub(super) fn active_sessions(&self, issue: &IssueId) -> Vec<crate::ids::SessionId> {
+    pub(super) fn active_attempts(&self, issue: &IssueId) -> Vec<crate::ids::AttemptId> {
         let runs = self.machines.get(issue).map(Machine::runs).unwrap_or_default();
         runs.iter()
             .filter_map(|run| run.active())
-            .map(|start| start.session)
+            .map(|start| start.attempt_id)
             .collect()
     }
 

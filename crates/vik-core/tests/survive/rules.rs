@@ -92,10 +92,10 @@ impl Story {
 
     fn end(&mut self, report: Report) -> &mut Self {
         let start = self.starts.last().unwrap();
-        let (issue, session) = (start.issue.id.clone(), start.session);
+        let (issue, attempt_id) = (start.issue.id.clone(), start.attempt_id);
         self.tell(Input::Ended {
             issue,
-            session,
+            attempt_id,
             report,
         })
     }
@@ -104,7 +104,7 @@ impl Story {
         let start = self.starts.last().unwrap();
         let input = Input::Spent {
             issue: start.issue.id.clone(),
-            session: start.session,
+            attempt_id: start.attempt_id,
             spend: tokens_of(tokens),
         };
         self.tell(input)
@@ -414,8 +414,8 @@ fn what_was_cut_off_is_resumed_by_the_same_agent() {
         .wait(600);
     let resume = story.starts[1].resume.clone().unwrap();
     assert_eq!(
-        (resume.session, &*resume.provider_session_id),
-        (story.starts[0].session, "x")
+        (resume.attempt_id, &*resume.provider_session_id),
+        (story.starts[0].attempt_id, "x")
     );
     let failed = Report {
         resume_failed: true,

@@ -9,7 +9,7 @@ use jiff::civil::Date;
 use jiff::tz::Offset;
 use jiff::{SignedDuration, Timestamp};
 use vik_core::changes::{Changes, Stored};
-use vik_core::ids::{IssueId, RunId, SessionId, StageName};
+use vik_core::ids::{AttemptId, IssueId, RunId, StageName};
 use vik_core::issue::Issue;
 use vik_core::limits::Spend;
 use vik_core::machine::{Life, Machine, Note, Report};
@@ -63,8 +63,8 @@ pub struct Ledger {
     machines: BTreeMap<IssueId, String>,
     pub days: BTreeMap<Date, Spend>,
     paused: bool,
-    pub started: HashMap<SessionId, IssueId>,
-    pub ended: HashMap<SessionId, Spend>,
+    pub started: HashMap<AttemptId, IssueId>,
+    pub ended: HashMap<AttemptId, Spend>,
 }
 
 impl Ledger {
@@ -74,15 +74,15 @@ impl Ledger {
             self.machines.insert(machine.issue().id.clone(), text);
         }
         for started in changes.started {
-            let twice = self.started.insert(started.session, started.issue);
+            let twice = self.started.insert(started.attempt_id, started.issue);
             assert!(twice.is_none(), "a session is started once");
         }
         for ended in changes.ended {
             assert!(
-                self.started.contains_key(&ended.session),
+                self.started.contains_key(&ended.attempt_id),
                 "what ended was started"
             );
-            let twice = self.ended.insert(ended.session, ended.charged);
+            let twice = self.ended.insert(ended.attempt_id, ended.charged);
             assert!(twice.is_none(), "a session is charged once");
         }
         for (day, total) in changes.days {
@@ -140,8 +140,8 @@ pub enum Step {
 pub struct World {
     pub scheduler: Scheduler,
     pub ledger: Ledger,
-    pub running: BTreeMap<SessionId, Start>,
-    pub stopped: HashMap<SessionId, StopWhy>,
+    pub running: BTreeMap<AttemptId, Start>,
+    pub stopped: HashMap<AttemptId, StopWhy>,
     pub now: Now,
     show: bool,
     daemons: u8,
@@ -213,7 +213,7 @@ impl World {
         let dispatches = !matches!(input, Input::Spent { .. } | Input::PullStarted);
         let effects = self.scheduler.handle(self.now, input);
         let changes = self.scheduler.take_changes();
-        let new: HashSet<_> = changes.started.iter().map(|started| started.session).collect();
+        let new: HashSet<_> = changes.started.iter().map(|started| started.attempt_id).collect();
         let machines: HashSet<_> = changes
             .machines
             .iter()
@@ -223,12 +223,12 @@ impl World {
         for effect in effects {
             match effect {
                 Effect::Start(start) => {
-                    assert!(new.contains(&start.session) && machines.contains(&start.issue.id));
+                    assert!(new.contains(&start.attempt_id) && machines.contains(&start.issue.id));
                     self.check_start(*start);
                 }
-                Effect::Stop { session, why } => {
-                    assert!(self.running.contains_key(&session));
-                    self.stopped.insert(session, why);
+                Effect::Stop { attempt_id, why } => {
+                    assert!(self.running.contains_key(&attempt_id));
+                    self.stopped.insert(attempt_id, why);
                 }
                 Effect::Note(issue, note) => self.note(issue, &note),
                 Effect::Show(issue) => self.shows.push(issue),
@@ -309,7 +309,7 @@ impl World {
                 .tokens
                 .is_some_and(|tokens| tokens > 0 && tokens <= ISSUE_TOKENS)
         );
-        self.running.insert(start.session, start);
+        self.running.insert(start.attempt_id, start);
     }
 
     fn check(&mut self, dispatched: bool) {
@@ -335,7 +335,7 @@ impl World {
                 "what counts is counted"
             );
             let charged = self.ledger.ended.iter();
-            let charged = charged.filter(|(session, _)| self.ledger.started[*session] == id);
+            let charged = charged.filter(|(attempt_id, _)| self.ledger.started[*attempt_id] == id);
             let sum = charged.fold(Spend::default(), |sum, (_, spend)| sum.plus(*spend));
             assert_eq!(life.spend, sum, "the life is charged what its attempts are");
             let stored = self.ledger.machine(&id).map(|machine| *machine.life());
@@ -343,7 +343,7 @@ impl World {
             if dispatched && let Some(explanation) = self.scheduler.explain(&id, self.now) {
                 for stage in explanation.stages {
                     assert!(
-                        stage.session.is_some() || stage.hold.is_some(),
+                        stage.attempt_id.is_some() || stage.hold.is_some(),
                         "what does not start is held by something: {id} {}",
                         stage.stage
                     );
@@ -382,11 +382,14 @@ impl World {
                 };
                 self.tell(Input::Spent {
                     issue: start.issue.id,
-                    session: start.session,
+                    attempt_id: start.attempt_id,
                     spend,
                 });
                 if tokens >= STAGE_TOKENS && start.stage.name.as_str() != "review" {
-                    assert!(self.stopped.contains_key(&start.session), "its limit is reached");
+                    assert!(
+                        self.stopped.contains_key(&start.attempt_id),
+                        "its limit is reached"
+                    );
                 }
             }
             Step::Wait(seconds) => {
@@ -443,8 +446,8 @@ impl World {
 
     pub fn end(&mut self, nth: usize, outcome: Outcome, class: Option<FailureClass>, tokens: Option<u64>) {
         let Some(start) = self.nth(nth) else { return };
-        self.running.remove(&start.session);
-        let stopped = self.stopped.remove(&start.session);
+        self.running.remove(&start.attempt_id);
+        let stopped = self.stopped.remove(&start.attempt_id);
         let is_drained = outcome == Outcome::Cancelled && stopped.is_none();
         if outcome != Outcome::Lost && !is_drained {
             *self.counted_life.entry(start.issue.id.clone()).or_default() += 1;
@@ -463,7 +466,7 @@ impl World {
         let before = self.counted.get(&start.run).copied().unwrap_or_default();
         let input = Input::Ended {
             issue: start.issue.id.clone(),
-            session: start.session,
+            attempt_id: start.attempt_id,
             report,
         };
         self.counted.insert(start.run, before + 1);
@@ -503,12 +506,12 @@ impl World {
         let stopping = std::mem::take(&mut self.stopped);
         let workspaces = self.ledger.started.values().cloned().collect();
         self.tell(Input::Workspaces(workspaces));
-        for session in stopping
+        for attempt_id in stopping
             .keys()
-            .filter(|session| self.running.contains_key(session))
+            .filter(|attempt_id| self.running.contains_key(attempt_id))
         {
             assert!(
-                self.stopped.contains_key(session),
+                self.stopped.contains_key(attempt_id),
                 "what was to stop is told again"
             );
         }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
-use vik_core::ids::{AgentName, IssueId, RunId, SessionId, StageName};
+use vik_core::ids::{AgentName, AttemptId, IssueId, RunId, StageName};
 use vik_core::issue::Fingerprint;
 use vik_core::limits::Spend;
 use vik_core::machine::{Machine, ParkReason, Phase};
@@ -60,8 +60,8 @@ pub(super) struct Lived {
 /// All of it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Books {
-    pub active: BTreeMap<SessionId, Active>,
-    pub over: BTreeSet<SessionId>,
+    pub active: BTreeMap<AttemptId, Active>,
+    pub over: BTreeSet<AttemptId>,
     /// Attempts of a run that count, and how many a person allowed beyond.
     pub runs: BTreeMap<RunId, (u32, u32)>,
     pub lives: Vec<Lived>,
@@ -96,22 +96,22 @@ impl Books {
         books.parked_as = before.parked_as.clone();
         let mut charged = vec![Spend::default(); issues];
         for ended in disk.ended.values() {
-            books.over.insert(ended.session);
-            let issue = disk.issue_of.get(&ended.session).map_or(0, number);
+            books.over.insert(ended.attempt_id);
+            let issue = disk.issue_of.get(&ended.attempt_id).map_or(0, number);
             charged[issue] = charged[issue].plus(ended.charged);
             let sum = books.days.entry(day(ended.at)).or_default();
             *sum = sum.plus(ended.charged);
         }
-        for (session, claim) in &disk.claims {
+        for (attempt_id, claim) in &disk.claims {
             let machine = disk.machines.get(&claim.issue);
-            let Some((start, _, stopping)) = machine.and_then(|machine| machine.active(*session)) else {
+            let Some((start, _, stopping)) = machine.and_then(|machine| machine.active(*attempt_id)) else {
                 return Err(Broken::new(
                     "3: what is durable is whole",
-                    format!("the claim of {session} is durable, and its machine does not have it"),
+                    format!("the claim of {attempt_id} is durable, and its machine does not have it"),
                 ));
             };
             books.active.insert(
-                *session,
+                *attempt_id,
                 Active {
                     issue: number(&claim.issue),
                     stage: claim.stage.clone(),
@@ -145,11 +145,11 @@ impl Books {
             )?;
             for run in machine.runs() {
                 books.runs.insert(run.id, (run.attempts, run.extra_attempts));
-                if let Some(session) = run.active().map(|start| start.session) {
+                if let Some(attempt_id) = run.active().map(|start| start.attempt_id) {
                     ensure(
-                        disk.claims.contains_key(&session),
+                        disk.claims.contains_key(&attempt_id),
                         "3: what is durable is whole",
-                        || format!("the machine of issue {issue} claims {session}, the ledger does not"),
+                        || format!("the machine of issue {issue} claims {attempt_id}, the ledger does not"),
                     )?;
                 }
             }

@@ -2,7 +2,7 @@
 
 use vik_core::approval::{self, Request};
 use vik_core::changes::Changes;
-use vik_core::ids::{IssueId, RunId, SessionId, StageName};
+use vik_core::ids::{AttemptId, IssueId, RunId, StageName};
 use vik_core::limits::{LimitScope, Spend};
 use vik_core::machine::{Machine, Note, ParkReason, Report, Wait};
 use vik_core::money::MicroUsd;
@@ -27,8 +27,8 @@ impl Oracle {
     ) -> Held {
         self.seq += 1;
         self.hears(told);
-        if let Told::Ended { session, report } = told {
-            self.attempt_ended(*session, report, changes, now)?;
+        if let Told::Ended { attempt_id, report } = told {
+            self.attempt_ended(*attempt_id, report, changes, now)?;
         } else {
             ensure(changes.ended.is_empty(), "an end is told, never made up", || {
                 format!("{:?}", changes.ended)
@@ -54,12 +54,15 @@ impl Oracle {
             match effect {
                 Effect::Start(start) => {
                     self.starts(start, scheduler, now)?;
-                    let noted = changes.started.iter().filter(|one| one.session == start.session);
+                    let noted = changes
+                        .started
+                        .iter()
+                        .filter(|one| one.attempt_id == start.attempt_id);
                     ensure(noted.count() == 1, "3: intent first", || {
-                        format!("the start of {} is in no change", start.session)
+                        format!("the start of {} is in no change", start.attempt_id)
                     })?;
                 }
-                Effect::Stop { session, why } => self.stops(*session, why)?,
+                Effect::Stop { attempt_id, why } => self.stops(*attempt_id, why)?,
                 Effect::Note(
                     issue,
                     Note::BackingOff {
@@ -108,8 +111,8 @@ impl Oracle {
         ensure(starts == changes.started.len(), "3: intent first", || {
             format!("{starts} starts, and {} in the changes", changes.started.len())
         })?;
-        if let Told::Spent { session, .. } = told {
-            self.is_within_limits(*session, now)?;
+        if let Told::Spent { attempt_id, .. } = told {
+            self.is_within_limits(*attempt_id, now)?;
         }
         Ok(())
     }
@@ -125,8 +128,8 @@ impl Oracle {
     /// What is told, before anything is decided on it.
     pub(crate) fn hears(&mut self, told: &Told) {
         match told {
-            Told::Spent { session, spend } => {
-                if let Some(active) = self.books.active.get_mut(session) {
+            Told::Spent { attempt_id, spend } => {
+                if let Some(active) = self.books.active.get_mut(attempt_id) {
                     active.live = Spend {
                         tokens: active.live.tokens.max(spend.tokens),
                         usd: active.live.usd.max(spend.usd),
@@ -145,36 +148,41 @@ impl Oracle {
         }
     }
 
-    fn attempt_ended(&mut self, session: SessionId, told: &Report, changes: &Changes, now: Now) -> Held {
-        let Some(active) = self.books.active.remove(&session) else {
+    fn attempt_ended(&mut self, attempt_id: AttemptId, told: &Report, changes: &Changes, now: Now) -> Held {
+        let Some(active) = self.books.active.remove(&attempt_id) else {
             return ensure(changes.ended.is_empty(), "an old report changes nothing", || {
-                format!("{session} was over, and is ended again")
+                format!("{attempt_id} was over, and is ended again")
             });
         };
         let [ended] = &changes.ended[..] else {
             return Err(Broken::new(
                 "3: what is decided is durable",
-                format!("{session} ended, and the changes have {:?}", changes.ended),
+                format!("{attempt_id} ended, and the changes have {:?}", changes.ended),
             ));
         };
-        ensure(ended.session == session, "an end is told, never made up", || {
-            format!("{session} ended, and {} is ended", ended.session)
-        })?;
+        ensure(
+            ended.attempt_id == attempt_id,
+            "an end is told, never made up",
+            || format!("{attempt_id} ended, and {} is ended", ended.attempt_id),
+        )?;
         let (key, run) = ((active.issue, active.stage.clone()), active.run);
         self.ended.insert(key, (self.seq, now.mono));
-        self.last_of_run.insert(run, session);
-        self.books.over.insert(session);
-        let report = self.facts.get(&session).and_then(|facts| facts.report.as_ref());
+        self.last_of_run.insert(run, attempt_id);
+        self.books.over.insert(attempt_id);
+        let report = self
+            .facts
+            .get(&attempt_id)
+            .and_then(|facts| facts.report.as_ref());
         let report = report.unwrap_or(told).clone();
         let went_on = matches!(
             report.outcome,
             Outcome::Succeeded | Outcome::TimedOut | Outcome::Stalled
         );
-        let heeded = !went_on || !self.told_in_time.remove(&session);
+        let heeded = !went_on || !self.told_in_time.remove(&attempt_id);
         ensure(heeded, "an attempt that is told to stop is stopped", || {
-            format!("{session} {}", report.outcome)
+            format!("{attempt_id} {}", report.outcome)
         })?;
-        let charge = self.charge(session, &report);
+        let charge = self.charge(attempt_id, &report);
         let life = &mut self.books.lives[active.issue];
         life.spend = life.spend.plus(charge);
         let today = self.books.days.entry(day(ended.at)).or_default();
@@ -191,9 +199,9 @@ impl Oracle {
     }
 
     /// What an attempt must be charged: all that was told, and never nothing for work that was cut off.
-    fn charge(&self, session: SessionId, report: &Report) -> Spend {
+    fn charge(&self, attempt_id: AttemptId, report: &Report) -> Spend {
         let told = report.spend.unwrap_or_default();
-        let Some(facts) = self.facts.get(&session) else {
+        let Some(facts) = self.facts.get(&attempt_id) else {
             return told;
         };
         // Of the classes that are never estimated, and of what never answered, only what was reported counts.
@@ -219,15 +227,20 @@ impl Oracle {
     /// What goes to the ledger charges each attempt what it must.
     pub(crate) fn charged(&self, changes: &Changes) -> Held {
         for ended in &changes.ended {
-            let Some(facts) = self.facts.get(&ended.session) else {
+            let Some(facts) = self.facts.get(&ended.attempt_id) else {
                 continue;
             };
             let report = facts.report.as_ref().unwrap_or(&ended.report);
-            let charge = self.charge(ended.session, report);
+            let charge = self.charge(ended.attempt_id, report);
             ensure(
                 ended.charged == charge,
                 "5: each attempt is charged once, and right",
-                || format!("{} is charged {:?}, not {charge:?}", ended.session, ended.charged),
+                || {
+                    format!(
+                        "{} is charged {:?}, not {charge:?}",
+                        ended.attempt_id, ended.charged
+                    )
+                },
             )?;
         }
         Ok(())
@@ -349,7 +362,7 @@ impl Oracle {
         let left = |run: &RunId, stage: &StageName| {
             let last = last_of_run
                 .get(run)
-                .and_then(|session| facts.get(session)?.report.as_ref());
+                .and_then(|attempt_id| facts.get(attempt_id)?.report.as_ref());
             let stays = policy
                 .stage(stage)
                 .is_some_and(|stage| Some(&*stage.when_state) == state);
@@ -366,12 +379,12 @@ impl Oracle {
         Ok(())
     }
 
-    fn stops(&mut self, session: SessionId, why: &StopWhy) -> Held {
-        let Some(active) = self.books.active.get_mut(&session) else {
-            return Err(Broken::new("what is over is not stopped", session.to_string()));
+    fn stops(&mut self, attempt_id: AttemptId, why: &StopWhy) -> Held {
+        let Some(active) = self.books.active.get_mut(&attempt_id) else {
+            return Err(Broken::new("what is over is not stopped", attempt_id.to_string()));
         };
-        let again = !self.stopped.insert(session) && *why != StopWhy::Cancelled;
-        ensure(!again, "a stop is told once", || format!("{session}: {why:?}"))?;
+        let again = !self.stopped.insert(attempt_id) && *why != StopWhy::Cancelled;
+        ensure(!again, "a stop is told once", || format!("{attempt_id}: {why:?}"))?;
         if active.stopped.is_none() || *why == StopWhy::Cancelled {
             active.stopped = Some(why.clone());
         }
@@ -379,11 +392,11 @@ impl Oracle {
     }
 
     /// An attempt that has told of more than a limit allows is told to stop.
-    fn is_within_limits(&self, session: SessionId, now: Now) -> Held {
-        let Some(active) = self.books.active.get(&session) else {
+    fn is_within_limits(&self, attempt_id: AttemptId, now: Now) -> Held {
+        let Some(active) = self.books.active.get(&attempt_id) else {
             return Ok(());
         };
-        let started_with = self.facts.get(&session).map(|facts| facts.start.stage.limit);
+        let started_with = self.facts.get(&attempt_id).map(|facts| facts.start.stage.limit);
         let life = self.books.lives[active.issue];
         let attempt = started_with.and_then(|limit| limit.reached(LimitScope::Attempt, active.live));
         let limit = self.policy.issue.limit.above(life.forgiven);
@@ -395,14 +408,14 @@ impl Oracle {
         let day = self.policy.day_limit.reached(LimitScope::Day, today);
         let hit = attempt.or(issue).or(day);
         ensure(
-            hit.is_none() || self.stopped.contains(&session),
+            hit.is_none() || self.stopped.contains(&attempt_id),
             "5: an attempt that crosses a limit is stopped",
-            || format!("{session} crossed {hit:?}"),
+            || format!("{attempt_id} crossed {hit:?}"),
         )
     }
 
     /// Remembers what an attempt was started with.
     pub(super) fn remember(&mut self, facts: Facts) {
-        self.facts.insert(facts.start.session, facts);
+        self.facts.insert(facts.start.attempt_id, facts);
     }
 }

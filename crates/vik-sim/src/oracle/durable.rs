@@ -1,6 +1,6 @@
 //! What is durable: nothing is acted on before, nothing is forgotten after.
 
-use vik_core::ids::SessionId;
+use vik_core::ids::AttemptId;
 use vik_core::scheduler::{Answer, Ask, Effect, Scheduler, Start};
 
 use super::books::Books;
@@ -16,17 +16,17 @@ impl Oracle {
         const DURABLE: &str = "3: nothing is acted on that is not durable";
         match effect {
             Effect::Start(start) => {
-                let claimed = disk.claims.contains_key(&start.session);
+                let claimed = disk.claims.contains_key(&start.attempt_id);
                 let machine = disk.machines.get(&start.issue.id);
-                let has = machine.is_some_and(|machine| machine.active(start.session).is_some());
+                let has = machine.is_some_and(|machine| machine.active(start.attempt_id).is_some());
                 ensure(claimed && has, DURABLE, || {
-                    format!("the start of {}", start.session)
+                    format!("the start of {}", start.attempt_id)
                 })
             }
-            Effect::Stop { session, .. } => {
-                let facts = self.facts.get(session);
+            Effect::Stop { attempt_id, .. } => {
+                let facts = self.facts.get(attempt_id);
                 if facts.is_some_and(|facts| facts.report.is_none()) {
-                    self.told_in_time.insert(*session);
+                    self.told_in_time.insert(*attempt_id);
                 }
                 Ok(())
             }
@@ -86,9 +86,10 @@ impl Oracle {
             *may_change |= !runs.contains_key(run);
         }
         let over = &self.books.over;
-        self.last_of_run.retain(|_, session| over.contains(session));
-        let durable = |session: &SessionId| over.contains(session) || disk.claims.contains_key(session);
-        self.facts.retain(|session, _| durable(session));
+        self.last_of_run.retain(|_, attempt_id| over.contains(attempt_id));
+        let durable =
+            |attempt_id: &AttemptId| over.contains(attempt_id) || disk.claims.contains_key(attempt_id);
+        self.facts.retain(|attempt_id, _| durable(attempt_id));
         Ok(())
     }
 
@@ -101,32 +102,35 @@ impl Oracle {
         scheduler: &Scheduler,
     ) -> Held {
         const KNOWN: &str = "4: after a restart no live agent is unknown, none doubled";
-        for (session, tree) in host.trees.iter().filter(|(_, tree)| !tree.given_up) {
-            let known = starts.iter().filter(|start| start.session == *session).count();
+        for (attempt_id, tree) in host.trees.iter().filter(|(_, tree)| !tree.given_up) {
+            let known = starts
+                .iter()
+                .filter(|start| start.attempt_id == *attempt_id)
+                .count();
             ensure(known == 1, KNOWN, || {
-                format!("{session} of issue {} is taken up {known} times", tree.issue)
+                format!("{attempt_id} of issue {} is taken up {known} times", tree.issue)
             })?;
         }
         ensure(starts.len() == disk.claims.len(), KNOWN, || {
             format!("{} claims, {} taken up", disk.claims.len(), starts.len())
         })?;
         for start in starts {
-            let session = start.session;
-            ensure(disk.claims.contains_key(&session), KNOWN, || {
-                format!("{session} is no claim")
+            let attempt_id = start.attempt_id;
+            ensure(disk.claims.contains_key(&attempt_id), KNOWN, || {
+                format!("{attempt_id} is no claim")
             })?;
             let same = self
                 .facts
-                .get(&session)
+                .get(&attempt_id)
                 .is_some_and(|facts| facts.start == *start);
             ensure(same, "4: an attempt is taken up as it was started", || {
                 format!("{start:?}")
             })?;
             let machine = scheduler.machine(&start.issue.id);
             ensure(
-                machine.is_some_and(|machine| machine.active(session).is_some()),
+                machine.is_some_and(|machine| machine.active(attempt_id).is_some()),
                 "1: a claim outlives its process",
-                || format!("{session} is taken up without one"),
+                || format!("{attempt_id} is taken up without one"),
             )?;
         }
         Ok(())

@@ -80,7 +80,7 @@ impl Oracle {
                 // A look that is under way for another reason serves this one too.
                 && !self.looking.contains(&issue)
                 && pulled.is_some_and(|item| *item.state == *told.state);
-            for stage in told.stages.into_iter().filter(|stage| stage.session.is_none()) {
+            for stage in told.stages.into_iter().filter(|stage| stage.attempt_id.is_none()) {
                 match told.hold.as_ref().or(stage.hold.as_ref()) {
                     None if turn => expected.free.push((issue, stage.stage)),
                     None => {}

@@ -11,16 +11,16 @@ type Held = Result<(), Broken>;
 impl Oracle {
     /// What must hold at every instant, whatever happened last.
     pub(crate) fn standing(&self, host: &Host, disk: &Disk, scheduler: Option<&Scheduler>) -> Held {
-        for (session, tree) in host.trees.iter().filter(|(_, tree)| !tree.given_up) {
+        for (attempt_id, tree) in host.trees.iter().filter(|(_, tree)| !tree.given_up) {
             const CLAIM: &str = "1: a claim outlives its process";
-            ensure(disk.claims.contains_key(session), CLAIM, || {
-                format!("{session} lives, and the ledger has no claim")
+            ensure(disk.claims.contains_key(attempt_id), CLAIM, || {
+                format!("{attempt_id} lives, and the ledger has no claim")
             })?;
             if let Some(scheduler) = scheduler {
                 let machine = scheduler.machine(&tree.start.issue.id);
-                let claims = machine.is_some_and(|machine| machine.active(*session).is_some());
+                let claims = machine.is_some_and(|machine| machine.active(*attempt_id).is_some());
                 ensure(claims, CLAIM, || {
-                    format!("{session} lives, and the scheduler has no claim")
+                    format!("{attempt_id} lives, and the scheduler has no claim")
                 })?;
             }
         }
@@ -29,9 +29,9 @@ impl Oracle {
 
     /// A shim is started.
     pub(crate) fn spawns(&self, issue: usize, start: &Start, host: &Host, disk: &Disk) -> Held {
-        let session = start.session;
-        ensure(disk.claims.contains_key(&session), "3: intent first", || {
-            format!("{session} is spawned, and its claim is not durable")
+        let attempt_id = start.attempt_id;
+        ensure(disk.claims.contains_key(&attempt_id), "3: intent first", || {
+            format!("{attempt_id} is spawned, and its claim is not durable")
         })?;
         let same = |tree: &&Tree| tree.issue == issue && !tree.given_up;
         for tree in host.trees.values().filter(same) {
@@ -40,7 +40,7 @@ impl Oracle {
             ensure(
                 beside,
                 "1: at most one live tree per (issue, stage), one stage at a time per workspace",
-                || format!("{session} is spawned beside {}", tree.start.session),
+                || format!("{attempt_id} is spawned beside {}", tree.start.attempt_id),
             )?;
         }
         Ok(())
@@ -58,7 +58,7 @@ impl Oracle {
             || {
                 format!(
                     "issue {issue}: {}",
-                    lives.map_or_else(String::new, |tree| tree.start.session.to_string())
+                    lives.map_or_else(String::new, |tree| tree.start.attempt_id.to_string())
                 )
             },
         )?;

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-use vik_core::ids::{IssueId, RunId, SessionId, StageName};
+use vik_core::ids::{AttemptId, IssueId, RunId, StageName};
 use vik_core::limits::Spend;
 use vik_core::machine::Report;
 use vik_core::scheduler::{Ask, Input, Start};
@@ -68,8 +68,14 @@ pub(crate) fn number(id: &IssueId) -> usize {
 /// What the scheduler is told, as far as it matters here.
 #[derive(Clone, Debug)]
 pub(crate) enum Told {
-    Ended { session: SessionId, report: Box<Report> },
-    Spent { session: SessionId, spend: Spend },
+    Ended {
+        attempt_id: AttemptId,
+        report: Box<Report>,
+    },
+    Spent {
+        attempt_id: AttemptId,
+        spend: Spend,
+    },
     Ask(u64, Ask),
     Reloaded,
     Pressure(bool),
@@ -80,12 +86,16 @@ pub(crate) enum Told {
 impl Told {
     pub(crate) fn of(input: &Input) -> Self {
         match input {
-            Input::Ended { session, report, .. } => Self::Ended {
-                session: *session,
+            Input::Ended {
+                attempt_id, report, ..
+            } => Self::Ended {
+                attempt_id: *attempt_id,
                 report: Box::new(report.clone()),
             },
-            Input::Spent { session, spend, .. } => Self::Spent {
-                session: *session,
+            Input::Spent {
+                attempt_id, spend, ..
+            } => Self::Spent {
+                attempt_id: *attempt_id,
                 spend: *spend,
             },
             Input::Ask(number, ask, _) => Self::Ask(*number, ask.clone()),
@@ -129,7 +139,7 @@ pub(crate) struct Oracle {
     /// Counts what the scheduler is told.
     seq: u64,
     books: Books,
-    facts: BTreeMap<SessionId, Facts>,
+    facts: BTreeMap<AttemptId, Facts>,
     known: Vec<Known>,
     /// The issues of the last good pull.
     pulled: Vec<Option<Arc<Item>>>,
@@ -143,15 +153,15 @@ pub(crate) struct Oracle {
     /// The request that was approved last: it names a run and a text.
     approved: BTreeMap<(usize, StageName), String>,
     /// The last attempt of each run that ended.
-    last_of_run: BTreeMap<RunId, SessionId>,
+    last_of_run: BTreeMap<RunId, AttemptId>,
     /// When the next attempt of a run may start at the earliest.
     due: BTreeMap<RunId, Mono>,
     busy: bool,
     draining: bool,
     /// Attempts that this daemon told to stop.
-    stopped: BTreeSet<SessionId>,
+    stopped: BTreeSet<AttemptId>,
     /// Those of them that were told before their end was in their log.
-    told_in_time: BTreeSet<SessionId>,
+    told_in_time: BTreeSet<AttemptId>,
     /// Issues with a look under way.
     looking: BTreeSet<usize>,
     /// Not answered yet.
@@ -188,8 +198,8 @@ impl Oracle {
     }
 
     /// An attempt's end is in its log.
-    pub(crate) fn knows_end(&mut self, session: SessionId, report: &Report) {
-        if let Some(facts) = self.facts.get_mut(&session) {
+    pub(crate) fn knows_end(&mut self, attempt_id: AttemptId, report: &Report) {
+        if let Some(facts) = self.facts.get_mut(&attempt_id) {
             facts.report = Some(report.clone());
         }
     }
@@ -278,11 +288,11 @@ impl Oracle {
     }
 
     /// An attempt of this issue that is under way.
-    pub(crate) fn active_session(&self, issue: usize) -> Option<SessionId> {
+    pub(crate) fn active_attempt(&self, issue: usize) -> Option<AttemptId> {
         let active = self.books.active.iter();
         active
             .filter(|(_, active)| active.issue == issue)
-            .map(|(session, _)| *session)
+            .map(|(attempt_id, _)| *attempt_id)
             .next()
     }
 }

@@ -29,7 +29,7 @@ impl Oracle {
             report: None,
         });
         self.books.active.insert(
-            start.session,
+            start.attempt_id,
             Active {
                 issue,
                 stage: start.stage.name.clone(),
@@ -46,18 +46,18 @@ impl Oracle {
         self.has_slots(issue, start)?;
         let claims = scheduler.machine(&start.issue.id);
         ensure(
-            claims.is_some_and(|machine| machine.active(start.session).is_some()),
+            claims.is_some_and(|machine| machine.active(start.attempt_id).is_some()),
             "1: a claim outlives its process",
-            || format!("{} starts without one", start.session),
+            || format!("{} starts without one", start.attempt_id),
         )
     }
 
     fn nothing_holds(&self, issue: usize, start: &Start) -> Held {
         ensure(!self.draining, "nothing starts while draining", || {
-            start.session.to_string()
+            start.attempt_id.to_string()
         })?;
         ensure(!self.busy, "nothing starts under pressure", || {
-            start.session.to_string()
+            start.attempt_id.to_string()
         })?;
         let paused = self.books.paused || self.books.paused_issues.contains(&issue);
         ensure(!paused, "nothing starts while paused", || {
@@ -159,7 +159,7 @@ impl Oracle {
     /// Nothing else runs where it runs.
     fn is_free(&self, issue: usize, start: &Start) -> Held {
         const ONE: &str = "1: at most one live tree per (issue, stage), one stage at a time per workspace";
-        for (session, active) in self
+        for (attempt_id, active) in self
             .books
             .active
             .iter()
@@ -167,11 +167,11 @@ impl Oracle {
         {
             let beside = active.stage != start.stage.name && (active.parallel || start.stage.parallel);
             ensure(beside, ONE, || {
-                format!("{} starts beside {session}", start.session)
+                format!("{} starts beside {attempt_id}", start.attempt_id)
             })?;
         }
-        let known = self.facts.contains_key(&start.session);
-        ensure(!known, ONE, || format!("{} is started again", start.session))
+        let known = self.facts.contains_key(&start.attempt_id);
+        ensure(!known, ONE, || format!("{} is started again", start.attempt_id))
     }
 
     fn has_slots(&self, issue: usize, start: &Start) -> Held {
@@ -282,17 +282,17 @@ impl Oracle {
         let last = self
             .last_of_run
             .get(&start.run)
-            .and_then(|session| self.facts.get(session));
+            .and_then(|attempt_id| self.facts.get(attempt_id));
         let report = last.and_then(|facts| facts.report.as_ref());
         ensure(
             start.previous.as_ref() == report,
             "an attempt knows the one before it",
-            || format!("{} has {:?}, not {report:?}", start.session, start.previous),
+            || format!("{} has {:?}, not {report:?}", start.attempt_id, start.previous),
         )?;
         let Some(resume) = &start.resume else {
             return Ok(());
         };
-        let earlier = self.facts.get(&resume.session);
+        let earlier = self.facts.get(&resume.attempt_id);
         let right = earlier.is_some_and(|facts| {
             facts.start.run == start.run
                 && facts.start.stage.agent == start.stage.agent
@@ -304,7 +304,7 @@ impl Oracle {
         ensure(
             right && start.stage.resume,
             "a conversation is resumed within its run",
-            || format!("{} resumes {}", start.session, resume.session),
+            || format!("{} resumes {}", start.attempt_id, resume.attempt_id),
         )
     }
 }

@@ -1,6 +1,6 @@
 //! One attempt as its session does it: each step is on disk before the next, and recovery is the same way gone again.
 
-use vik_core::ids::{IssueId, SessionId};
+use vik_core::ids::{AttemptId, IssueId};
 use vik_core::limits::Spend;
 use vik_core::machine::Report;
 use vik_core::outcome::{FailureClass, Outcome};
@@ -57,18 +57,18 @@ impl World {
             return Ok(false);
         }
         let at = self.rng.below(daemon.tasks.len());
-        let Some((&session, _)) = daemon.tasks.iter().nth(at) else {
+        let Some((&attempt_id, _)) = daemon.tasks.iter().nth(at) else {
             return Ok(false);
         };
-        self.attempt_step(session)
+        self.attempt_step(attempt_id)
     }
 
     /// This attempt does its next step, where there is one.
-    pub(super) fn attempt_step(&mut self, session: SessionId) -> Result<bool, Broken> {
+    pub(super) fn attempt_step(&mut self, attempt_id: AttemptId) -> Result<bool, Broken> {
         let Some(mut task) = self
             .daemon
             .as_mut()
-            .and_then(|daemon| daemon.tasks.remove(&session))
+            .and_then(|daemon| daemon.tasks.remove(&attempt_id))
         else {
             return Ok(false);
         };
@@ -79,31 +79,31 @@ impl World {
             }
             let issue = task.start.issue.id;
             self.trace.note(Event::Ended {
-                session,
+                attempt_id,
                 outcome: report.outcome,
             });
-            self.reports.push((issue.clone(), session, report.clone()));
+            self.reports.push((issue.clone(), attempt_id, report.clone()));
             self.tell(Input::Ended {
                 issue,
-                session,
+                attempt_id,
                 report,
             })?;
             return Ok(true);
         }
         if let Some(daemon) = &mut self.daemon {
-            daemon.tasks.insert(session, task);
+            daemon.tasks.insert(attempt_id, task);
         }
         if let Did::Step(step) = did {
-            self.trace.note(Event::Task { session, step });
+            self.trace.note(Event::Task { attempt_id, step });
         }
         Ok(matches!(did, Did::Step(_)))
     }
 
     fn do_step(&mut self, task: &mut Task) -> Result<Did, Broken> {
-        let session = task.start.session;
+        let attempt_id = task.start.attempt_id;
         let issue = number(&task.start.issue.id);
-        let Some(files) = self.host.files.get(&session) else {
-            self.host.files.insert(session, Files::new());
+        let Some(files) = self.host.files.get(&attempt_id) else {
+            self.host.files.insert(attempt_id, Files::new());
             return Ok(Did::Step("begun"));
         };
         let step = files.step;
@@ -116,35 +116,35 @@ impl World {
                     let mut report = Report::of(Outcome::Failed);
                     report.failure_class = Some(FailureClass::Hook);
                     report.preparing = true;
-                    self.conclude(session, report)
+                    self.conclude(attempt_id, report)
                 } else {
-                    self.at(session, Step::Prepared, "prepared")
+                    self.at(attempt_id, Step::Prepared, "prepared")
                 }
             }
-            Step::Prepared if stage.before_run.is_none() => self.at(session, Step::HookEnded, "no hook"),
+            Step::Prepared if stage.before_run.is_none() => self.at(attempt_id, Step::HookEnded, "no hook"),
             Step::Prepared | Step::HookEnded if task.stop.is_some() => {
                 let outcome = self.stopped(task).unwrap_or(Outcome::Cancelled);
-                self.conclude(session, Report::of(outcome))
+                self.conclude(attempt_id, Report::of(outcome))
             }
             Step::Prepared => {
                 task.in_hook = true;
-                self.hook_starts(session, 0)?;
-                self.at(session, Step::HookStarted, "before_run starts")
+                self.hook_starts(attempt_id, 0)?;
+                self.at(attempt_id, Step::HookStarted, "before_run starts")
             }
             Step::HookStarted if !task.in_hook => {
                 task.in_hook = true;
-                self.hook_starts(session, 0)?;
+                self.hook_starts(attempt_id, 0)?;
                 Did::Step("before_run starts again")
             }
             Step::HookStarted => {
                 task.in_hook = false;
-                self.hook_ends(session, 0);
+                self.hook_ends(attempt_id, 0);
                 if self.rng.percent(5) {
                     let mut report = Report::of(Outcome::Failed);
                     report.failure_class = Some(FailureClass::Hook);
-                    self.conclude(session, report)
+                    self.conclude(attempt_id, report)
                 } else {
-                    self.at(session, Step::HookEnded, "before_run ends")
+                    self.at(attempt_id, Step::HookEnded, "before_run ends")
                 }
             }
             Step::HookEnded => self.spawn(issue, &task.start)?,
@@ -155,58 +155,58 @@ impl World {
                     .as_ref()
                     .is_some_and(|report| report.outcome == Outcome::Cancelled);
                 if cancelled || stage.after_run.is_none() {
-                    self.at(session, Step::Over, "no after_run")
+                    self.at(attempt_id, Step::Over, "no after_run")
                 } else {
                     task.in_hook = true;
-                    self.hook_starts(session, 1)?;
-                    self.at(session, Step::AfterStarted, "after_run starts")
+                    self.hook_starts(attempt_id, 1)?;
+                    self.at(attempt_id, Step::AfterStarted, "after_run starts")
                 }
             }
             Step::AfterStarted if !task.in_hook => {
                 task.in_hook = true;
-                self.hook_starts(session, 1)?;
+                self.hook_starts(attempt_id, 1)?;
                 Did::Step("after_run starts again")
             }
             Step::AfterStarted => {
                 task.in_hook = false;
-                self.hook_ends(session, 1);
-                self.at(session, Step::Over, "after_run ends")
+                self.hook_ends(attempt_id, 1);
+                self.at(attempt_id, Step::Over, "after_run ends")
             }
             Step::Over => Did::Over(files.report.clone().unwrap_or_else(|| Report::of(Outcome::Lost))),
         })
     }
 
-    fn at(&mut self, session: SessionId, step: Step, name: &'static str) -> Did {
-        if let Some(files) = self.host.files.get_mut(&session) {
+    fn at(&mut self, attempt_id: AttemptId, step: Step, name: &'static str) -> Did {
+        if let Some(files) = self.host.files.get_mut(&attempt_id) {
             files.step = step;
         }
         Did::Step(name)
     }
 
-    fn hook_starts(&mut self, session: SessionId, hook: usize) -> Held {
-        let Some(files) = self.host.files.get_mut(&session) else {
+    fn hook_starts(&mut self, attempt_id: AttemptId, hook: usize) -> Held {
+        let Some(files) = self.host.files.get_mut(&attempt_id) else {
             return Ok(());
         };
         let (started, ended) = &mut files.hooks[hook];
         if *ended > 0 {
             return Err(Broken::new(
                 "3: a hook runs twice only where death fell between its start and its end",
-                format!("the hook of {session} is started again, and its end is on disk"),
+                format!("the hook of {attempt_id} is started again, and its end is on disk"),
             ));
         }
         *started += 1;
         Ok(())
     }
 
-    fn hook_ends(&mut self, session: SessionId, hook: usize) {
-        if let Some(files) = self.host.files.get_mut(&session) {
+    fn hook_ends(&mut self, attempt_id: AttemptId, hook: usize) {
+        if let Some(files) = self.host.files.get_mut(&attempt_id) {
             files.hooks[hook].1 += 1;
         }
     }
 
     /// The shim is started, and the agent with it.
     fn spawn(&mut self, issue: usize, start: &Start) -> Result<Did, Broken> {
-        let session = start.session;
+        let attempt_id = start.attempt_id;
         if self
             .host
             .trees
@@ -214,22 +214,22 @@ impl World {
             .any(|tree| tree.issue == issue && tree.given_up)
         {
             // The shim that lives on holds the workspace's lock.
-            return Ok(self.conclude(session, Report::of(Outcome::Lost)));
+            return Ok(self.conclude(attempt_id, Report::of(Outcome::Lost)));
         }
         let times = 1 + usize::from(self.has(Fault::DoubleSpawn) && self.rng.percent(20));
         for _ in 0..times {
             self.oracle.spawns(issue, start, &self.host, &self.disk)?;
             let tree = Tree::new(issue, start.clone(), &self.plan.temper, &mut self.rng);
-            self.host.trees.insert(session, tree);
+            self.host.trees.insert(attempt_id, tree);
         }
-        Ok(self.at(session, Step::Spawned, "agent starts"))
+        Ok(self.at(attempt_id, Step::Spawned, "agent starts"))
     }
 
     /// The agent is followed until its tree is gone.
     fn follow(&mut self, issue: usize, task: &Task) -> Result<Did, Broken> {
-        let session = task.start.session;
+        let attempt_id = task.start.attempt_id;
         let stopped = self.stopped(task);
-        if let Some(tree) = self.host.trees.get_mut(&session) {
+        if let Some(tree) = self.host.trees.get_mut(&attempt_id) {
             if self.fault == Some(Fault::AdoptionDoubles) && task.restored {
                 return self.spawn(issue, &task.start);
             }
@@ -241,13 +241,13 @@ impl World {
             }
             return Ok(Did::Nothing);
         }
-        let Some(files) = self.host.files.get(&session) else {
+        let Some(files) = self.host.files.get(&attempt_id) else {
             return Ok(Did::Nothing);
         };
         let Some(exit) = files.exit else {
             let mut report = ran(Outcome::Lost, files.told);
             report.proof = Some("reboot".to_owned());
-            return Ok(self.conclude(session, report));
+            return Ok(self.conclude(attempt_id, report));
         };
         let mut report = exit.report(stopped, &mut self.rng);
         let verified = report.outcome == Outcome::Succeeded && task.start.stage.verify.is_some();
@@ -260,23 +260,23 @@ impl World {
             let seconds = self.rng.between(0, 20_000) as i64 - 100;
             report.resets_at = Some(later(self.clock.now().wall, seconds));
         }
-        Ok(self.conclude(session, report))
+        Ok(self.conclude(attempt_id, report))
     }
 
     /// The end is in the log.
-    fn conclude(&mut self, session: SessionId, mut report: Report) -> Did {
+    fn conclude(&mut self, attempt_id: AttemptId, mut report: Report) -> Did {
         if self.has(Fault::ChargedNever) && report.spend.is_none() {
             // Only what is told is spoilt: the log has the truth.
-            self.oracle.knows_end(session, &report);
+            self.oracle.knows_end(attempt_id, &report);
             report.ran = false;
             report.answered = None;
         } else {
-            self.oracle.knows_end(session, &report);
+            self.oracle.knows_end(attempt_id, &report);
         }
-        if let Some(files) = self.host.files.get_mut(&session) {
+        if let Some(files) = self.host.files.get_mut(&attempt_id) {
             files.report = Some(report);
         }
-        self.at(session, Step::Logged, "ended")
+        self.at(attempt_id, Step::Logged, "ended")
     }
 
     /// The outcome of an attempt that Vik stops.
@@ -292,31 +292,31 @@ impl World {
         let Some(daemon) = &mut self.daemon else {
             return Ok(false);
         };
-        let news = daemon.tasks.iter_mut().filter_map(|(session, task)| {
-            let tree = self.host.trees.get(session)?;
+        let news = daemon.tasks.iter_mut().filter_map(|(attempt_id, task)| {
+            let tree = self.host.trees.get(attempt_id)?;
             let known = tree.tells && !tree.given_up && tree.spent != task.told;
-            known.then_some((*session, tree.spent, task))
+            known.then_some((*attempt_id, tree.spent, task))
         });
         let mut news: Vec<_> = news.collect();
         if news.is_empty() {
             return Ok(false);
         }
-        let (session, spend, task) = news.swap_remove(self.rng.below(news.len()));
+        let (attempt_id, spend, task) = news.swap_remove(self.rng.below(news.len()));
         task.told = spend;
         let issue = task.start.issue.id.clone();
         self.trace.note(Event::Spent {
-            session,
+            attempt_id,
             tokens: spend.tokens,
             micro_usd: spend.usd.0,
         });
         if self.fault == Some(Fault::SpendUnheard) {
-            let told = Told::Spent { session, spend };
+            let told = Told::Spent { attempt_id, spend };
             self.oracle.hears(&told);
             return self.tick();
         }
         self.tell(Input::Spent {
             issue,
-            session,
+            attempt_id,
             spend,
         })?;
         Ok(true)

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use vik_core::changes::Changes;
-use vik_core::ids::{IssueId, SessionId};
+use vik_core::ids::{AttemptId, IssueId};
 use vik_core::machine::Note;
 use vik_core::scheduler::{Effect, Input, Scheduler, Start, StopWhy};
 use vik_core::time::{Mono, Now};
@@ -26,7 +26,7 @@ pub(crate) struct Daemon {
     waiting: VecDeque<Batch>,
     /// Committed, not yet carried out.
     acting: VecDeque<Effect>,
-    pub(super) tasks: BTreeMap<SessionId, Task>,
+    pub(super) tasks: BTreeMap<AttemptId, Task>,
     pub(super) pull: Option<Pulling>,
     /// What the last good pull printed.
     pub(super) pulled: Option<String>,
@@ -224,9 +224,9 @@ impl World {
                 self.take_up(*start, false)?;
                 "start"
             }
-            Effect::Stop { session, why } => {
+            Effect::Stop { attempt_id, why } => {
                 if self.fault != Some(Fault::StopIgnored)
-                    && let Some(task) = daemon.tasks.get_mut(&session)
+                    && let Some(task) = daemon.tasks.get_mut(&attempt_id)
                 {
                     task.stop.get_or_insert(why);
                     if self.fault == Some(Fault::RemovedUnderAgent) {
@@ -255,8 +255,8 @@ impl World {
 
     /// An attempt is taken up: begun, or gone on with where its files say that it stands.
     pub(super) fn take_up(&mut self, start: Start, restored: bool) -> Held {
-        let session = start.session;
-        if let Some(files) = self.host.files.get_mut(&session).filter(|_| restored) {
+        let attempt_id = start.attempt_id;
+        if let Some(files) = self.host.files.get_mut(&attempt_id).filter(|_| restored) {
             match self.fault {
                 Some(Fault::JournalIgnored) => files.step = Step::Begun,
                 Some(Fault::HooksAgain) => {
@@ -270,7 +270,7 @@ impl World {
             }
         }
         if let Some(daemon) = &mut self.daemon {
-            daemon.tasks.insert(session, Task::new(start, restored));
+            daemon.tasks.insert(attempt_id, Task::new(start, restored));
         }
         Ok(())
     }
@@ -293,11 +293,11 @@ fn note(trace: &mut crate::trace::Trace, effect: &Effect) {
     trace.note(match effect {
         Effect::Start(start) => Event::DecidesStart {
             issue: number(&start.issue.id),
-            session: start.session,
+            attempt_id: start.attempt_id,
             attempt: start.attempt,
         },
-        Effect::Stop { session, why } => Event::DecidesStop {
-            session: *session,
+        Effect::Stop { attempt_id, why } => Event::DecidesStop {
+            attempt_id: *attempt_id,
             why: match why {
                 StopWhy::StateChanged => "state changed",
                 StopWhy::Terminal => "terminal",

@@ -7,7 +7,7 @@ mod quiet;
 
 use std::sync::Arc;
 
-use vik_core::ids::{IssueId, SessionId};
+use vik_core::ids::{AttemptId, IssueId};
 use vik_core::machine::Report;
 use vik_core::scheduler::Filter;
 use vik_core::workflow::Workflow;
@@ -39,7 +39,7 @@ pub struct World {
     daemon: Option<Daemon>,
     busy: bool,
     /// Reports of attempts that were told once.
-    reports: Vec<(IssueId, SessionId, Report)>,
+    reports: Vec<(IssueId, AttemptId, Report)>,
     oracle: Oracle,
     trace: Trace,
     plan: Plan,
@@ -177,13 +177,14 @@ impl World {
     /// What must hold at every instant.
     fn check(&mut self) -> Held {
         if let Some(daemon) = &self.daemon {
-            for (session, tree) in self.host.trees.iter().filter(|(_, tree)| !tree.given_up) {
+            for (attempt_id, tree) in self.host.trees.iter().filter(|(_, tree)| !tree.given_up) {
                 // A fault that frees a claim is found by what follows.
-                let known = daemon.tasks.contains_key(session) || !self.disk.claims.contains_key(session);
+                let known =
+                    daemon.tasks.contains_key(attempt_id) || !self.disk.claims.contains_key(attempt_id);
                 ensure(
                     known,
                     "4: after a restart no live agent is unknown, none doubled",
-                    || format!("nobody follows {session} of issue {}", tree.issue),
+                    || format!("nobody follows {attempt_id} of issue {}", tree.issue),
                 )?;
             }
         }

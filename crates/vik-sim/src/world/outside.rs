@@ -303,18 +303,23 @@ impl World {
             return Ok(false);
         }
         let at = self.rng.below(self.host.trees.len());
-        let Some((&session, tree)) = self.host.trees.iter_mut().nth(at) else {
+        let Some((&attempt_id, tree)) = self.host.trees.iter_mut().nth(at) else {
             return Ok(false);
         };
         let exit = tree.work();
         let (issue, spent, tells) = (tree.issue, tree.spent, tree.tells);
         let given_up = tree.given_up;
         self.trace.note(Event::Works {
-            session,
+            attempt_id,
             tokens: spent.tokens,
             micro_usd: spent.usd.0,
         });
-        if let Some(files) = self.host.files.get_mut(&session).filter(|_| tells && !given_up) {
+        if let Some(files) = self
+            .host
+            .files
+            .get_mut(&attempt_id)
+            .filter(|_| tells && !given_up)
+        {
             files.told = Some(spent);
         }
         let Some(exit) = exit else {
@@ -322,17 +327,17 @@ impl World {
         };
         if exit.is_unproven() && !given_up {
             // It lives on for a while, and nobody can tell.
-            if let Some(tree) = self.host.trees.get_mut(&session) {
+            if let Some(tree) = self.host.trees.get_mut(&attempt_id) {
                 tree.give_up();
             }
         } else {
-            self.host.trees.remove(&session);
+            self.host.trees.remove(&attempt_id);
         }
         if given_up {
             return Ok(true);
         }
         self.trace.note(Event::Gone {
-            session,
+            attempt_id,
             how: if exit.is_unproven() { "unproven" } else { "itself" },
         });
         if exit.moves() {
@@ -343,7 +348,7 @@ impl World {
                 what: "moved by its agent",
             });
         }
-        if let Some(files) = self.host.files.get_mut(&session) {
+        if let Some(files) = self.host.files.get_mut(&attempt_id) {
             files.exit = Some(exit);
         }
         Ok(true)
@@ -355,20 +360,20 @@ impl World {
             return Ok(false);
         }
         let at = self.rng.below(self.host.trees.len());
-        let Some((&session, tree)) = self.host.trees.iter().nth(at) else {
+        let Some((&attempt_id, tree)) = self.host.trees.iter().nth(at) else {
             return Ok(false);
         };
         let alone = self.rng.percent(50);
         let (exit, given_up) = (tree.killed(), tree.given_up);
-        self.host.trees.remove(&session);
+        self.host.trees.remove(&attempt_id);
         if !given_up
             && alone
-            && let Some(files) = self.host.files.get_mut(&session)
+            && let Some(files) = self.host.files.get_mut(&attempt_id)
         {
             files.exit = Some(exit);
         }
         self.trace.note(Event::Gone {
-            session,
+            attempt_id,
             how: if alone {
                 "agent killed"
             } else {
@@ -383,29 +388,32 @@ impl World {
             return Ok(false);
         }
         let at = self.rng.below(self.reports.len());
-        let (issue, mut session, report) = self.reports[at].clone();
+        let (issue, mut attempt_id, report) = self.reports[at].clone();
         if self.rng.percent(30) {
             self.trace.note(Event::Again {
-                session,
+                attempt_id,
                 what: "spend",
             });
             let spend = report.spend.unwrap_or_default();
             self.tell(Input::Spent {
                 issue,
-                session,
+                attempt_id,
                 spend,
             })?;
             return Ok(true);
         }
-        self.trace.note(Event::Again { session, what: "end" });
+        self.trace.note(Event::Again {
+            attempt_id,
+            what: "end",
+        });
         if self.has(Fault::StaleEndAccepted)
-            && let Some(now) = self.oracle.active_session(number(&issue))
+            && let Some(now) = self.oracle.active_attempt(number(&issue))
         {
-            session = now;
+            attempt_id = now;
         }
         self.tell(Input::Ended {
             issue,
-            session,
+            attempt_id,
             report,
         })?;
         Ok(true)

@@ -114,8 +114,8 @@ impl World {
             .iter()
             .flat_map(|daemon| daemon.tasks.keys().copied())
             .collect();
-        for session in tasks {
-            if self.attempt_step(session)? {
+        for attempt_id in tasks {
+            if self.attempt_step(attempt_id)? {
                 return Ok(true);
             }
         }

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use jiff::civil::Date;
 use rusqlite::{Connection, OpenFlags, Row, params};
 use vik_core::changes::{Decision, EndedAttempt, Estimates, StartedAttempt, Stored};
-use vik_core::ids::{IssueId, RunId, SessionId, StageName};
+use vik_core::ids::{AttemptId, IssueId, RunId, StageName};
 use vik_core::limits::Spend;
 
 use super::files::Files;
@@ -152,7 +152,7 @@ impl Reader {
     ///
     /// # Errors
     /// When it cannot be read.
-    pub fn attempt(&self, session: SessionId) -> Result<Option<StoredAttempt>, LedgerError> {
+    pub fn attempt(&self, session: AttemptId) -> Result<Option<StoredAttempt>, LedgerError> {
         let found = self.list(
             &format!("{ATTEMPTS} WHERE session = ?1"),
             [session.to_string()],
@@ -269,7 +269,7 @@ pub(super) fn run(row: &Row<'_>) -> rusqlite::Result<StoredRun> {
 
 fn started(row: &Row<'_>) -> rusqlite::Result<StartedAttempt> {
     Ok(StartedAttempt {
-        session: read_session(row, 0)?,
+        attempt_id: read_session(row, 0)?,
         run: read_run(row, 1)?,
         issue: read_name(row, 2)?,
         stage: read_name(row, 3)?,
@@ -286,7 +286,7 @@ pub(super) fn attempt(row: &Row<'_>) -> rusqlite::Result<StoredAttempt> {
     let ended = match read_optional_time(row, 8)? {
         None => None,
         Some(at) => Some(EndedAttempt {
-            session: started.session,
+            attempt_id: started.attempt_id,
             at,
             report: read_json(row, 9)?,
             charged: read_spend(row, 10)?,
@@ -302,7 +302,7 @@ pub(super) fn decision(row: &Row<'_>) -> rusqlite::Result<Decision> {
         issue: read_optional_name(row, 1)?,
         stage: read_optional_name(row, 2)?,
         run: read_optional_run(row, 3)?,
-        session: read_optional_session(row, 4)?,
+        attempt_id: read_optional_session(row, 4)?,
         kind: row.get(5)?,
         detail: row.get(6)?,
     })

@@ -7,7 +7,7 @@ use rusqlite::types::Type;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use uuid::Uuid;
-use vik_core::ids::{RunId, SessionId};
+use vik_core::ids::{AttemptId, RunId};
 use vik_core::limits::Spend;
 use vik_core::money::MicroUsd;
 
@@ -57,11 +57,11 @@ pub(super) fn read_day(row: &Row<'_>, at: usize) -> rusqlite::Result<Date> {
     text(row, at, str::parse)
 }
 
-pub(super) fn read_session(row: &Row<'_>, at: usize) -> rusqlite::Result<SessionId> {
-    text(row, at, Uuid::try_parse).map(SessionId)
+pub(super) fn read_session(row: &Row<'_>, at: usize) -> rusqlite::Result<AttemptId> {
+    text(row, at, Uuid::try_parse).map(AttemptId)
 }
 
-pub(super) fn read_optional_session(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<SessionId>> {
+pub(super) fn read_optional_session(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<AttemptId>> {
     optional(row, at, read_session)
 }
 

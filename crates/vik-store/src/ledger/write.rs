@@ -145,7 +145,7 @@ fn put_started(db: &Connection, started: &StartedAttempt) -> rusqlite::Result<()
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (session) DO NOTHING",
     )?
     .execute(params![
-        started.session.to_string(),
+        started.attempt_id.to_string(),
         started.run.to_string(),
         started.issue.as_str(),
         started.stage.as_str(),
@@ -157,7 +157,7 @@ fn put_started(db: &Connection, started: &StartedAttempt) -> rusqlite::Result<()
         "INSERT INTO sessions (session, resumed_from) VALUES (?1, ?2) ON CONFLICT (session) DO NOTHING",
     )?
     .execute(params![
-        started.session.to_string(),
+        started.attempt_id.to_string(),
         started.resumed_from.map(|id| id.to_string())
     ])?;
     Ok(())
@@ -169,14 +169,14 @@ fn put_claim(db: &Connection, started: &StartedAttempt) -> rusqlite::Result<()> 
          SELECT session, issue, stage FROM attempts WHERE session = ?1 AND ended_at IS NULL
          ON CONFLICT (session) DO NOTHING",
     )?
-    .execute([started.session.to_string()])?;
+    .execute([started.attempt_id.to_string()])?;
     Ok(())
 }
 
 /// The end of an attempt that has ended already changes nothing; one of an attempt that is not known is refused by the
 /// key of `usage`.
 fn put_ended(db: &Connection, ended: &EndedAttempt) -> rusqlite::Result<()> {
-    let session = ended.session.to_string();
+    let session = ended.attempt_id.to_string();
     let report = &ended.report;
     db.prepare_cached(
         "UPDATE attempts SET ended_at = ?2, outcome = ?3, failure_class = ?4, proof = ?5, report = ?6
@@ -236,7 +236,7 @@ fn put_decision(db: &Connection, decision: &Decision) -> rusqlite::Result<()> {
         decision.issue.as_ref().map(|id| id.as_str()),
         decision.stage.as_ref().map(|name| name.as_str()),
         decision.run.map(|id| id.to_string()),
-        decision.session.map(|id| id.to_string()),
+        decision.attempt_id.map(|id| id.to_string()),
         decision.kind,
         decision.detail,
     ])?;

@@ -48,7 +48,7 @@ fn found(past: PastAttempt) -> Found {
         let report = journaled(&files.journal()).unwrap_or_else(|| report(&ended));
         let (charged, source) = charge(&report, report.spend, estimate);
         EndedAttempt {
-            session: record.session_id,
+            attempt_id: record.session_id,
             at,
             report,
             charged,
@@ -65,13 +65,13 @@ fn found(past: PastAttempt) -> Found {
 fn started(record: &AttemptRecord) -> StartedAttempt {
     let resume = record.kept.as_ref().and_then(|kept| kept.start.resume.as_ref());
     StartedAttempt {
-        session: record.session_id,
+        attempt_id: record.session_id,
         run: record.run_id,
         issue: record.issue_id.clone(),
         stage: record.stage.clone(),
         agent: record.agent.clone(),
         attempt: record.attempt,
-        resumed_from: resume.map(|resume| resume.session),
+        resumed_from: resume.map(|resume| resume.attempt_id),
         at: record.started_at,
     }
 }

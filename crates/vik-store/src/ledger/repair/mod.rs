@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use rusqlite::{Connection, OpenFlags};
 use vik_core::changes::Changes;
-use vik_core::ids::SessionId;
+use vik_core::ids::AttemptId;
 
 use super::files::{self, Files, Lock};
 use super::{COMMITS, LedgerError, commits, read, schema, sound, write};
@@ -43,7 +43,7 @@ pub struct Repaired {
     /// Attempts that it knows.
     pub attempts: usize,
     /// Attempts that have no end yet: the next daemon takes them up.
-    pub open: Vec<SessionId>,
+    pub open: Vec<AttemptId>,
 }
 
 /// Looks at a ledger as closely as can be, also beside a daemon.
@@ -126,8 +126,8 @@ pub fn repair(service_dir: &Path, sessions_dir: &Path) -> Result<Repaired, Ledge
     let moved = set_aside(&files)?;
     files.finish_new()?;
     lock.acknowledge(commit);
-    let ended: HashSet<_> = changes.ended.iter().map(|ended| ended.session).collect();
-    let sessions = changes.started.iter().map(|started| started.session);
+    let ended: HashSet<_> = changes.ended.iter().map(|ended| ended.attempt_id).collect();
+    let sessions = changes.started.iter().map(|started| started.attempt_id);
     Ok(Repaired {
         moved,
         issues: changes.machines.len(),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use vik_core::changes::{Changes, Decision, EndedAttempt, StartedAttempt};
-use vik_core::ids::{IssueId, SessionId};
+use vik_core::ids::{AttemptId, IssueId};
 use vik_core::limits::Spend;
 use vik_core::machine::{Life, Machine, PullNo, Report};
 use vik_core::outcome::{CostSource, Outcome};
@@ -33,8 +33,8 @@ pub(super) fn rebuild(salvaged: Salvaged, found: Vec<Found>, now: Timestamp) -> 
         decisions: salvaged.decisions,
         ..Changes::default()
     };
-    let mut issues: BTreeMap<IssueId, BTreeMap<SessionId, Known>> = BTreeMap::new();
-    for (session, stored) in salvaged.attempts {
+    let mut issues: BTreeMap<IssueId, BTreeMap<AttemptId, Known>> = BTreeMap::new();
+    for (attempt_id, stored) in salvaged.attempts {
         let known = Known {
             started: stored.started,
             start: None,
@@ -42,11 +42,11 @@ pub(super) fn rebuild(salvaged: Salvaged, found: Vec<Found>, now: Timestamp) -> 
             was_stored: true,
         };
         let issue = known.started.issue.clone();
-        issues.entry(issue).or_default().insert(session, known);
+        issues.entry(issue).or_default().insert(attempt_id, known);
     }
     for found in found {
         let attempts = issues.entry(found.started.issue.clone()).or_default();
-        let known = attempts.entry(found.started.session).or_insert_with(|| Known {
+        let known = attempts.entry(found.started.attempt_id).or_insert_with(|| Known {
             started: found.started,
             start: None,
             ended: None,
@@ -61,7 +61,7 @@ pub(super) fn rebuild(salvaged: Salvaged, found: Vec<Found>, now: Timestamp) -> 
     }
     for (issue, attempts) in issues {
         let mut attempts: Vec<_> = attempts.into_values().collect();
-        attempts.sort_by_key(|known| (known.started.at, known.started.session));
+        attempts.sort_by_key(|known| (known.started.at, known.started.attempt_id));
         if let Some(machine) = one(&issue, machines.remove(&issue), &mut attempts, now) {
             changes.machines.push(machine);
             for known in attempts {
@@ -76,7 +76,7 @@ pub(super) fn rebuild(salvaged: Salvaged, found: Vec<Found>, now: Timestamp) -> 
         issue: None,
         stage: None,
         run: None,
-        session: None,
+        attempt_id: None,
         kind: "repaired".to_owned(),
         detail:
             "the ledger was damaged or gone; it was rebuilt from what could be read of it and from the session logs"
@@ -107,9 +107,9 @@ fn one(
     let under_way = active(&machine);
     let last_stored = newest_of(&machine, attempts);
     for known in attempts.iter() {
-        let key = (known.started.at, known.started.session);
+        let key = (known.started.at, known.started.attempt_id);
         let is_later = is_new || (!known.was_stored && last_stored.is_none_or(|last| key > last));
-        let is_open = known.ended.is_none() && !under_way.contains(&known.started.session);
+        let is_open = known.ended.is_none() && !under_way.contains(&known.started.attempt_id);
         if let Some((start, estimate)) = known.start.as_ref().filter(|_| is_later || is_open) {
             machine.take_up(start.clone(), *estimate, known.started.at);
             if let Some(ended) = &known.ended {
@@ -120,14 +120,14 @@ fn one(
     let under_way = active(&machine);
     let mut life = Life::default();
     for known in attempts.iter_mut() {
-        if under_way.contains(&known.started.session) {
+        if under_way.contains(&known.started.attempt_id) {
             // The daemon that takes it up tells its end, and charges it.
             known.ended = None;
             continue;
         }
         let ended = known
             .ended
-            .get_or_insert_with(|| lost(known.started.session, now));
+            .get_or_insert_with(|| lost(known.started.attempt_id, now));
         life.attempts += u32::from(!matches!(
             ended.report.outcome,
             Outcome::Lost | Outcome::Cancelled
@@ -138,7 +138,7 @@ fn one(
     for start in machine.runs().iter().filter_map(|run| run.active()) {
         if attempts
             .iter()
-            .all(|known| known.started.session != start.session)
+            .all(|known| known.started.attempt_id != start.attempt_id)
         {
             attempts.push(Known {
                 started: claim(start, now),
@@ -151,19 +151,19 @@ fn one(
     Some(machine)
 }
 
-fn active(machine: &Machine) -> BTreeSet<SessionId> {
+fn active(machine: &Machine) -> BTreeSet<AttemptId> {
     let starts = machine.runs().iter().filter_map(|run| run.active());
-    starts.map(|start| start.session).collect()
+    starts.map(|start| start.attempt_id).collect()
 }
 
 /// The latest attempt that the stored machine knows: what is later is not in its counters.
-fn newest_of(machine: &Machine, attempts: &[Known]) -> Option<(Timestamp, SessionId)> {
+fn newest_of(machine: &Machine, attempts: &[Known]) -> Option<(Timestamp, AttemptId)> {
     let mut named = active(machine);
-    named.extend(machine.runs().iter().filter_map(|run| run.last_session));
+    named.extend(machine.runs().iter().filter_map(|run| run.last_attempt));
     attempts
         .iter()
-        .filter(|known| known.was_stored || named.contains(&known.started.session))
-        .map(|known| (known.started.at, known.started.session))
+        .filter(|known| known.was_stored || named.contains(&known.started.attempt_id))
+        .map(|known| (known.started.at, known.started.attempt_id))
         .max()
 }
 
@@ -174,12 +174,12 @@ fn end(machine: &mut Machine, ended: &EndedAttempt) {
     };
     // The first pull of the next daemon tells what it did.
     let report = ended.report.clone();
-    machine.ended(ended.session, report, None, ended.charged, PullNo(1), then);
+    machine.ended(ended.attempt_id, report, None, ended.charged, PullNo(1), then);
 }
 
-fn lost(session: SessionId, at: Timestamp) -> EndedAttempt {
+fn lost(attempt_id: AttemptId, at: Timestamp) -> EndedAttempt {
     EndedAttempt {
-        session,
+        attempt_id,
         at,
         report: Report {
             reason: Some("the ledger was damaged, and nothing tells how it ended".to_owned()),
@@ -192,13 +192,13 @@ fn lost(session: SessionId, at: Timestamp) -> EndedAttempt {
 
 fn claim(start: &Start, at: Timestamp) -> StartedAttempt {
     StartedAttempt {
-        session: start.session,
+        attempt_id: start.attempt_id,
         run: start.run,
         issue: start.issue.id.clone(),
         stage: start.stage.name.clone(),
         agent: start.stage.agent.clone(),
         attempt: start.attempt,
-        resumed_from: start.resume.as_ref().map(|resume| resume.session),
+        resumed_from: start.resume.as_ref().map(|resume| resume.attempt_id),
         at,
     }
 }

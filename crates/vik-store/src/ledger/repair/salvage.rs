@@ -9,7 +9,7 @@ use jiff::civil::Date;
 use rusqlite::{Connection, Row};
 use serde_json::json;
 use vik_core::changes::{Decision, RunOver};
-use vik_core::ids::{IssueId, RunId, SessionId, StageName};
+use vik_core::ids::{AttemptId, IssueId, RunId, StageName};
 use vik_core::issue::Issue;
 use vik_core::limits::Spend;
 use vik_core::machine::{Life, Machine, ParkReason};
@@ -25,7 +25,7 @@ pub(super) struct Salvaged {
     /// The number of the last commit.
     pub(super) commits: u64,
     pub(super) machines: BTreeMap<IssueId, Machine>,
-    pub(super) attempts: BTreeMap<SessionId, StoredAttempt>,
+    pub(super) attempts: BTreeMap<AttemptId, StoredAttempt>,
     pub(super) over: Vec<RunOver>,
     pub(super) days: BTreeMap<Date, Spend>,
     pub(super) paused: bool,
@@ -80,7 +80,7 @@ fn one(path: &Path) -> Option<Salvaged> {
     let attempts = rows(
         &db,
         &format!("SELECT * FROM ({}) ORDER BY session", read::ATTEMPTS),
-        |attempt: &StoredAttempt| attempt.started.session,
+        |attempt: &StoredAttempt| attempt.started.attempt_id,
         read::attempt,
     );
     Some(Salvaged {
@@ -88,7 +88,7 @@ fn one(path: &Path) -> Option<Salvaged> {
         machines: machines(&db),
         attempts: attempts
             .into_iter()
-            .map(|attempt| (attempt.started.session, attempt))
+            .map(|attempt| (attempt.started.attempt_id, attempt))
             .collect(),
         over: rows(
             &db,

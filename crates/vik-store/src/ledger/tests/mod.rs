@@ -7,7 +7,7 @@ use serde_json::json;
 use tempfile::TempDir;
 use uuid::Uuid;
 use vik_core::changes::{Decision, EndedAttempt, RunOver, StartedAttempt};
-use vik_core::ids::{IssueId, RunId, SessionId};
+use vik_core::ids::{AttemptId, IssueId, RunId};
 use vik_core::limits::Spend;
 use vik_core::machine::{Machine, Report};
 use vik_core::money::MicroUsd;
@@ -31,8 +31,8 @@ fn run_id(number: u64) -> RunId {
     RunId(Uuid::from_u64_pair(1, number))
 }
 
-fn session_id(number: u64) -> SessionId {
-    SessionId(Uuid::from_u64_pair(2, number))
+fn session_id(number: u64) -> AttemptId {
+    AttemptId(Uuid::from_u64_pair(2, number))
 }
 
 /// A machine by its stored form, with these runs.
@@ -67,7 +67,7 @@ fn parked(reason: &str) -> serde_json::Value {
 
 fn started(issue: &str, stage: &str, run: u64, session: u64) -> StartedAttempt {
     StartedAttempt {
-        session: session_id(session),
+        attempt_id: session_id(session),
         run: run_id(run),
         issue: issue.into(),
         stage: stage.into(),
@@ -80,7 +80,7 @@ fn started(issue: &str, stage: &str, run: u64, session: u64) -> StartedAttempt {
 
 fn ended(session: u64, tokens: u64) -> EndedAttempt {
     EndedAttempt {
-        session: session_id(session),
+        attempt_id: session_id(session),
         at: at(i64::try_from(session).unwrap() + 1),
         report: Report {
             ran: true,
@@ -102,7 +102,7 @@ fn decision(issue: Option<&str>, second: i64) -> Decision {
         issue: issue.map(IssueId::from),
         stage: Some("plan".into()),
         run: Some(run_id(1)),
-        session: None,
+        attempt_id: None,
         kind: "started".to_owned(),
         detail: format!("decision {second}"),
     }

@@ -51,7 +51,7 @@ fn start_of(left: &Left) -> Start {
             .find(|stage| *stage.name.as_str() == *left.stage)
             .unwrap(),
         run: run_id(left.run),
-        session: session_id(left.session),
+        attempt_id: session_id(left.session),
         attempt: left.attempt,
         previous: None,
         resume: None,
@@ -67,7 +67,7 @@ fn write(sessions: &Path, left: &Left) {
     let start = start_of(left);
     let started = at(i64::try_from(left.session).unwrap());
     let record: AttemptRecord = serde_json::from_value(json!({
-        "schema": 2, "run_id": start.run, "session_id": start.session, "issue_id": left.issue,
+        "schema": 2, "run_id": start.run, "session_id": start.attempt_id, "issue_id": left.issue,
         "issue_title": "T", "issue_state": "todo", "stage": left.stage, "agent": "coder", "runtime": "command",
         "model": null, "attempt": left.attempt, "started_at": started, "workdir": "w",
         "kept": {
@@ -155,7 +155,7 @@ fn from_the_logs_alone_limits_still_hold_and_what_runs_is_taken_up() {
     );
     assert!(matches!(first.runs()[0].phase, Phase::Settling { .. }));
     let open = by_id(&stored, "A-2").runs()[0].active().unwrap();
-    assert_eq!(open.session, session_id(5));
+    assert_eq!(open.attempt_id, session_id(5));
     assert_eq!(stored.days[0].1.tokens, 557);
     let reader = Reader::open(service.path()).unwrap().unwrap();
     assert_eq!(reader.claims().unwrap().len(), 1);
@@ -222,7 +222,7 @@ fn an_older_copy_and_the_logs_after_it_give_the_larger_of_both() {
     );
     assert_eq!(machine.life().spend.tokens, 70);
     assert_eq!((machine.runs()[0].id, machine.runs()[0].attempts), (run_id(1), 2));
-    assert_eq!(machine.runs()[0].active().unwrap().session, session_id(9));
+    assert_eq!(machine.runs()[0].active().unwrap().attempt_id, session_id(9));
     assert_eq!(stored.days[0].1.tokens, 70, "20 and 10 of the copy, 40 after it");
 }
 

@@ -254,11 +254,11 @@ issue:
     let pulled = json!([{"id": "A-1", "title": "T", "state": "todo"}]).to_string();
     let mut before = Scheduler::new(Arc::clone(&workflow), Filter::default(), [0; 6]);
     let effects = before.handle(now, Input::Pulled(Pull::parse(pulled.as_bytes()).unwrap().issues));
-    let session = effects.iter().find_map(|effect| match effect {
-        Effect::Start(start) => Some(start.session),
+    let attempt_id = effects.iter().find_map(|effect| match effect {
+        Effect::Start(start) => Some(start.attempt_id),
         _ => None,
     });
-    let session = session.unwrap();
+    let attempt_id = attempt_id.unwrap();
     let reported = Spend {
         tokens: 7,
         usd: MicroUsd(0),
@@ -267,7 +267,7 @@ issue:
         now,
         Input::Spent {
             issue: issue.clone(),
-            session,
+            attempt_id,
             spend: reported,
         },
     );
@@ -280,7 +280,7 @@ issue:
         now,
         Input::Ended {
             issue: issue.clone(),
-            session,
+            attempt_id,
             report,
         },
     );
