@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use vik_core::duration::Span;
 use vik_core::event::Ended;
 use vik_core::ids::AttemptId;
-use vik_core::machine::Note;
+use vik_core::machine::RunEvent;
 use vik_core::outcome::Outcome;
 use vik_core::scheduler::Start;
 
@@ -259,7 +259,7 @@ impl Observer for Lines {
             Progress::Note(issue, note) => {
                 let id = one_line(issue.as_str(), 24);
                 match note {
-                    Note::BackingOff {
+                    RunEvent::BackingOff {
                         stage,
                         wait,
                         attempts,
@@ -268,19 +268,19 @@ impl Observer for Lines {
                         let after = count((*attempts).into(), "attempt");
                         screen.line(&format!("  {id} {stage} waits {} after {after}", Span(*wait)));
                     }
-                    Note::Parked { stage, reason, .. } => {
+                    RunEvent::Parked { stage, reason, .. } => {
                         let mark = screen.paint("33", "parked:");
                         screen.line(&format!("  {id} {stage} {mark} {}", reason.as_str()));
                     }
-                    Note::Freed { stage, .. } => {
+                    RunEvent::Freed { stage, .. } => {
                         screen.line(&format!("  {id} {stage} was changed: it is freed"));
                     }
-                    Note::Awaiting { stage, request, .. } => {
+                    RunEvent::Awaiting { stage, request, .. } => {
                         let mark = screen.paint("33", "waits for you:");
                         screen.line(&format!("  {id} {stage} {mark} {}", request.words()));
                         screen.line(&format!("    `vik approve {id}` or `vik deny {id}`"));
                     }
-                    Note::Answered {
+                    RunEvent::Answered {
                         stage,
                         request,
                         answer,
@@ -290,12 +290,12 @@ impl Observer for Lines {
                         let said = one_line(&request.answered(answer, by), 200);
                         screen.line(&format!("  {id} {stage}: {said}"));
                     }
-                    Note::Closed { stage, .. } => {
+                    RunEvent::Closed { stage, .. } => {
                         screen.line(&format!(
                             "  {id} {stage}: the issue was closed, it is parked no more"
                         ));
                     }
-                    Note::Ended { .. } | Note::Unparked { .. } => {}
+                    RunEvent::Ended { .. } | RunEvent::Unparked { .. } => {}
                 }
             }
             Progress::Warning { text } => {

@@ -12,7 +12,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use vik_api::{ApiView, ErrorBody, Request, Response, SCHEMA, SignInsPage, Verb};
-use vik_core::scheduler::By;
+use vik_core::scheduler::Actor;
 
 use super::http::{Keys, LogLimit};
 use crate::orchestrator::Asking;
@@ -212,7 +212,7 @@ async fn answer(request: Request, peer: i32, behind: &Behind) -> Response {
     }
     let (answer, receiver) = oneshot::channel();
     let gone = || error(STOPPING, "the daemon is ending");
-    let by = By::way(&format!("command line, pid {peer}"));
+    let by = Actor::person(&format!("command line, pid {peer}"));
     if behind.asks.send(Asking { request, by, answer }).await.is_err() {
         return gone();
     }

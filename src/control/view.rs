@@ -8,9 +8,9 @@ use vik_core::approval::Request;
 use vik_core::changes::Decision;
 use vik_core::duration::Span;
 use vik_core::ids::IssueId;
-use vik_core::machine::Note;
+use vik_core::machine::RunEvent;
 use vik_core::outcome::Outcome;
-use vik_core::scheduler::{Awaited, Hold, Scheduler, StageExplanation, Waiting};
+use vik_core::scheduler::{Hold, PendingApproval, Scheduler, StageExplanation, Waiting};
 use vik_core::time::Now;
 use vik_core::workflow::Workflow;
 
@@ -93,7 +93,7 @@ fn passes(hold: &Hold) -> bool {
             | Hold::NoStage
             | Hold::Terminal
             | Hold::NotPresent
-            | Hold::Gone
+            | Hold::Missing
             | Hold::BadIntent { .. }
             | Hold::Untrusted { .. }
             | Hold::Approval { .. }
@@ -201,15 +201,15 @@ fn detail(hold: &Hold) -> String {
         }
         Hold::Approval { request } => request.words(),
         Hold::Settling => "an attempt ended, and no pull has shown the issue since".to_owned(),
-        Hold::Looking => "the issue is looked at once more before it starts".to_owned(),
-        Hold::ShowFailed => "the look at the issue failed; the next pull tries again".to_owned(),
+        Hold::LookupPending => "the issue is looked at once more before it starts".to_owned(),
+        Hold::LookupFailed => "the look at the issue failed; the next pull tries again".to_owned(),
         Hold::OtherStage { stage } => format!("the stage `{stage}` of the issue comes first"),
         Hold::Filtered => "this daemon was told to leave it out (`--issue`, `--stage`)".to_owned(),
         Hold::NoStage => "no stage takes issues in this state".to_owned(),
         Hold::Terminal => "the issue is done with".to_owned(),
         Hold::NotPulled => "no pull has told of it since the start".to_owned(),
         Hold::NotPresent => "the last pull did not bring the issue".to_owned(),
-        Hold::Gone => "the tracker does not have it any more, says `issues.show`".to_owned(),
+        Hold::Missing => "the tracker does not have it any more, says `issues.show`".to_owned(),
         Hold::Removing => "its workspace is being removed".to_owned(),
     }
 }
@@ -249,8 +249,8 @@ pub fn waiting(waiting: &Waiting, issue_title: String) -> WaitingView {
 }
 
 /// What waits for a person, for `status`.
-pub fn approval(awaited: &Awaited<'_>, issue_title: String) -> ApprovalView {
-    let Awaited { issue, run, request } = awaited;
+pub fn approval(awaited: &PendingApproval<'_>, issue_title: String) -> ApprovalView {
+    let PendingApproval { issue, run, request } = awaited;
     ApprovalView {
         run_id: run.id.to_string(),
         session_id: run.active().map(|start| start.attempt_id.to_string()),
@@ -301,29 +301,29 @@ pub fn unknown_issue(issue: &str) -> Failure {
 }
 
 /// How a run moved on, on one line.
-pub fn note(note: &Note) -> String {
+pub fn note(note: &RunEvent) -> String {
     match note {
-        Note::Ended { stage, succeeded, .. } => {
+        RunEvent::Ended { stage, succeeded, .. } => {
             let how = if *succeeded { "succeeded" } else { "was given up" };
             format!("`{stage}` {how}")
         }
-        Note::BackingOff {
+        RunEvent::BackingOff {
             stage,
             wait,
             attempts,
             ..
         } => format!("`{stage}` waits {} after attempt {attempts}", Span(*wait)),
-        Note::Awaiting { stage, request, .. } => format!("`{stage}`: {}", request.words()),
-        Note::Answered {
+        RunEvent::Awaiting { stage, request, .. } => format!("`{stage}`: {}", request.words()),
+        RunEvent::Answered {
             stage,
             request,
             answer,
             by,
             ..
         } => format!("`{stage}`: {}", request.answered(answer, by)),
-        Note::Parked { stage, reason, .. } => format!("`{stage}` is parked: {}", reason.as_str()),
-        Note::Closed { stage, .. } => format!("the issue was closed: `{stage}` is parked no more"),
-        Note::Freed { stage, .. } => format!("the issue was changed: `{stage}` is freed"),
-        Note::Unparked { stage, .. } => format!("`{stage}` is unparked"),
+        RunEvent::Parked { stage, reason, .. } => format!("`{stage}` is parked: {}", reason.as_str()),
+        RunEvent::Closed { stage, .. } => format!("the issue was closed: `{stage}` is parked no more"),
+        RunEvent::Freed { stage, .. } => format!("the issue was changed: `{stage}` is freed"),
+        RunEvent::Unparked { stage, .. } => format!("`{stage}` is unparked"),
     }
 }

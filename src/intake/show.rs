@@ -6,7 +6,7 @@ use serde_json::json;
 use vik_core::duration::Span;
 use vik_core::ids::IssueId;
 use vik_core::issue::Pull;
-use vik_core::scheduler::Seen;
+use vik_core::scheduler::LookupResult;
 use vik_core::workflow::{Show, Workflow};
 use vik_proc::{Limits, Output};
 
@@ -73,7 +73,7 @@ pub async fn show(
     show: &Show,
     issue: &IssueId,
     cancel: impl Future<Output = ()>,
-) -> Result<Seen, ShowError> {
+) -> Result<LookupResult, ShowError> {
     let context = json!({"issue": {"id": issue.as_str()}});
     let script =
         template::script(&show.command, &context).map_err(|error| ShowError::Template(Box::new(error)))?;
@@ -129,20 +129,20 @@ pub async fn show(
 }
 
 /// Reads a snapshot, or `null`.
-fn read(output: &[u8], asked: &IssueId) -> Result<Seen, ShowError> {
+fn read(output: &[u8], asked: &IssueId) -> Result<LookupResult, ShowError> {
     let output = output
         .strip_prefix(b"\xef\xbb\xbf")
         .unwrap_or(output)
         .trim_ascii();
     if output == b"null" {
-        return Ok(Seen::Gone);
+        return Ok(LookupResult::Missing);
     }
     // An issue is read here as it is read in a pull.
     let list = [b"[", output, b"]"].concat();
     let pull = Pull::parse(&list).map_err(|error| ShowError::Garbage(error.into_json()))?;
     let mut issues = pull.issues;
     match (issues.pop(), issues.is_empty(), pull.skipped.first()) {
-        (Some(issue), true, None) if issue.id == *asked => Ok(Seen::Snapshot(Box::new(issue))),
+        (Some(issue), true, None) if issue.id == *asked => Ok(LookupResult::Snapshot(Box::new(issue))),
         (Some(_), true, None) => Err(ShowError::Another),
         (None, _, Some(skipped)) => Err(ShowError::NoIssue(skipped.reason.clone())),
         _ => Err(ShowError::NoIssue("there must be one".to_owned())),
@@ -153,13 +153,14 @@ fn read(output: &[u8], asked: &IssueId) -> Result<Seen, ShowError> {
 mod tests {
     use super::*;
 
-    fn seen(output: &str) -> Result<Seen, ShowError> {
+    fn seen(output: &str) -> Result<LookupResult, ShowError> {
         read(output.as_bytes(), &IssueId::new("7"))
     }
 
     #[test]
     fn a_snapshot_is_read_as_in_a_pull() {
-        let Ok(Seen::Snapshot(issue)) = seen("\u{feff} {\"id\": 7, \"title\": \"t\", \"state\": \"todo\"}\n")
+        let Ok(LookupResult::Snapshot(issue)) =
+            seen("\u{feff} {\"id\": 7, \"title\": \"t\", \"state\": \"todo\"}\n")
         else {
             panic!("no snapshot")
         };
@@ -168,7 +169,7 @@ mod tests {
 
     #[test]
     fn null_is_gone() {
-        assert!(matches!(seen(" null\n"), Ok(Seen::Gone)));
+        assert!(matches!(seen(" null\n"), Ok(LookupResult::Missing)));
     }
 
     #[test]

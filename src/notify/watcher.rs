@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::{mpsc, watch};
 use vik_core::ids::{IssueId, StageName};
-use vik_core::machine::Note;
+use vik_core::machine::RunEvent;
 use vik_core::outcome::Outcome;
 use vik_core::workflow::Workflow;
 
@@ -85,12 +85,12 @@ impl Watcher {
             }
             Progress::Note(issue, note) => {
                 // An attempt that waits goes on: nothing follows from the one before it yet.
-                if matches!(note, Note::Awaiting { .. } | Note::Answered { .. }) {
+                if matches!(note, RunEvent::Awaiting { .. } | RunEvent::Answered { .. }) {
                     return None;
                 }
                 let (run, stage) = note.about();
                 let failed = self.failed.remove(&((*issue).clone(), stage.clone()))?;
-                let Note::Ended { succeeded: false, .. } = note else {
+                let RunEvent::Ended { succeeded: false, .. } = note else {
                     return None;
                 };
                 let about = About {

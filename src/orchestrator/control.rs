@@ -3,7 +3,7 @@
 use tokio::sync::oneshot;
 use vik_api::{ErrorBody, IssuesPage, PROTOCOL, Response, SCHEMA, Verb};
 use vik_core::ids::IssueId;
-use vik_core::scheduler::{Answer, Ask, By, Input, Reply};
+use vik_core::scheduler::{Actor, ApprovalReply, Command, CommandResult, Input};
 
 use super::{Asking, Orchestrator};
 use crate::control::view;
@@ -45,26 +45,26 @@ impl Orchestrator {
                 }
                 tell(answer_to, Response::Accepted);
             }
-            Verb::Pause { issue } => self.ask(Ask::Pause(issue), by, answer_to),
-            Verb::Continue { issue } => self.ask(Ask::Continue(issue), by, answer_to),
-            Verb::Cancel { issue } => self.ask(Ask::Cancel(issue), by, answer_to),
-            Verb::Unpark { issue, attempts } => self.ask(Ask::Unpark(issue, attempts), by, answer_to),
+            Verb::Pause { issue } => self.ask(Command::Pause(issue), by, answer_to),
+            Verb::Continue { issue } => self.ask(Command::Resume(issue), by, answer_to),
+            Verb::Cancel { issue } => self.ask(Command::Cancel(issue), by, answer_to),
+            Verb::Unpark { issue, attempts } => self.ask(Command::Unpark(issue, attempts), by, answer_to),
             Verb::Answer {
                 issue,
                 stage,
                 request,
                 answer,
             } => {
-                let reply = Reply {
+                let reply = ApprovalReply {
                     issue,
                     stage,
                     request,
                     answer,
                 };
-                self.ask(Ask::Answer(reply), by, answer_to);
+                self.ask(Command::Answer(reply), by, answer_to);
             }
             Verb::Drain => {
-                self.ask(Ask::Drain, by, answer_to);
+                self.ask(Command::Drain, by, answer_to);
                 self.begin_drain();
             }
             Verb::Issues { after, query, limit } => {
@@ -120,14 +120,14 @@ impl Orchestrator {
     }
 
     /// Has the scheduler decide; the answer goes out when what it decided is on disk.
-    fn ask(&mut self, ask: Ask, by: By, answer: oneshot::Sender<Response>) {
+    fn ask(&mut self, ask: Command, by: Actor, answer: oneshot::Sender<Response>) {
         if let Some(broken) = &self.broken {
             let message = crate::report::chain(&broken.error);
             return tell(answer, error("ledger", message, "the daemon is ending"));
         }
         self.next_ask += 1;
         self.answers.insert(self.next_ask, answer);
-        self.handle(Input::Ask(self.next_ask, ask, by));
+        self.handle(Input::Command(self.next_ask, ask, by));
     }
 }
 
@@ -150,11 +150,11 @@ fn tell(answer: oneshot::Sender<Response>, response: Response) {
 }
 
 /// What came of a request, on the wire.
-pub(super) fn response(answer: &Answer) -> Response {
+pub(super) fn response(answer: &CommandResult) -> Response {
     match answer {
-        Answer::Done(count) => Response::Done { count: *count },
-        Answer::UnknownIssue => Response::NotFound,
-        Answer::Nothing(why) => Response::Nothing {
+        CommandResult::Done(count) => Response::Done { count: *count },
+        CommandResult::UnknownIssue => Response::NotFound,
+        CommandResult::NoEffect(why) => Response::Nothing {
             why: (*why).to_owned(),
         },
     }

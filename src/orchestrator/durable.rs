@@ -108,7 +108,7 @@ mod tests {
 
     use proptest::prelude::*;
     use tokio::sync::oneshot;
-    use vik_core::scheduler::Answer;
+    use vik_core::scheduler::CommandResult;
     use vik_store::ledger::LedgerError;
 
     use super::*;
@@ -142,12 +142,12 @@ mod tests {
     }
 
     fn effect(number: u64) -> Vec<Effect> {
-        vec![Effect::Answer(number, Answer::Done(0))]
+        vec![Effect::CommandResult(number, CommandResult::Done(0))]
     }
 
     fn numbers(effects: Vec<Effect>) -> Vec<u64> {
         let number = |effect| match effect {
-            Effect::Answer(number, _) => number,
+            Effect::CommandResult(number, _) => number,
             other => panic!("{other:?}"),
         };
         effects.into_iter().map(number).collect()

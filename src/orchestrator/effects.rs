@@ -7,9 +7,9 @@ use vik_core::changes::{Changes, Decision};
 use vik_core::ids::{AttemptId, IssueId};
 use vik_core::issue::Issue;
 use vik_core::limits::Spend;
-use vik_core::machine::{Note, Report};
+use vik_core::machine::{AttemptResult, RunEvent};
 use vik_core::outcome::{FailureClass, Outcome};
-use vik_core::scheduler::{Effect, Input, Seen, Start};
+use vik_core::scheduler::{Effect, Input, LookupResult, Start};
 use vik_store::Trouble;
 
 use super::control::response;
@@ -49,7 +49,7 @@ impl Orchestrator {
                         running.tell.stop(why);
                     }
                 }
-                Effect::Tell {
+                Effect::DeliverAnswer {
                     attempt_id: session,
                     answered,
                 } => {
@@ -67,16 +67,16 @@ impl Orchestrator {
                         running.tell.warn(limit);
                     }
                 }
-                Effect::Show(issue) => self.show(issue),
+                Effect::LookUp(issue) => self.show(issue),
                 Effect::RemoveWorkspace(issue) => self.remove_workspace(issue),
-                Effect::Answer(number, answer) => {
+                Effect::CommandResult(number, answer) => {
                     if let Some(asker) = self.answers.remove(&number) {
                         // Who asked may be gone.
                         let _ = asker.send(response(&answer));
                     }
                 }
                 Effect::Pull => self.ask_for_pull(),
-                Effect::Note(issue, note) => self.on_note(&issue, &note),
+                Effect::RunEvent(issue, note) => self.on_note(&issue, &note),
             }
         }
     }
@@ -90,9 +90,9 @@ impl Orchestrator {
             return;
         }
         if self.stop.1.is_set() {
-            let report = Report {
+            let report = AttemptResult {
                 reason: Some("Vik was stopped".to_owned()),
-                ..Report::of(Outcome::Cancelled)
+                ..AttemptResult::new(Outcome::Cancelled)
             };
             return self.handle(Input::Ended {
                 issue: start.issue.id.clone(),
@@ -174,7 +174,7 @@ impl Orchestrator {
                     spend,
                 });
             }
-            What::Awaits(request) => self.handle(Input::Awaits {
+            What::Awaits(request) => self.handle(Input::ApprovalPending {
                 issue,
                 attempt_id: session,
                 request,
@@ -210,12 +210,12 @@ impl Orchestrator {
         }
     }
 
-    fn on_note(&mut self, issue: &IssueId, note: &Note) {
+    fn on_note(&mut self, issue: &IssueId, note: &RunEvent) {
         match note {
-            Note::Ended { stage, succeeded, .. } => {
+            RunEvent::Ended { stage, succeeded, .. } => {
                 tracing::info!(issue = issue.as_str(), %stage, succeeded, "run ended");
             }
-            Note::BackingOff {
+            RunEvent::BackingOff {
                 stage,
                 attempts,
                 wait,
@@ -223,27 +223,27 @@ impl Orchestrator {
             } => {
                 tracing::info!(issue = issue.as_str(), %stage, attempts, wait_ms = millis(*wait), "backing off");
             }
-            Note::Parked { stage, reason, .. } => {
+            RunEvent::Parked { stage, reason, .. } => {
                 tracing::warn!(issue = issue.as_str(), %stage, reason = reason.as_str(), "parked");
             }
-            Note::Awaiting { stage, request, .. } => {
+            RunEvent::Awaiting { stage, request, .. } => {
                 tracing::warn!(issue = issue.as_str(), %stage, gate = request.gate.as_str(), "waits for a person");
             }
-            Note::Answered {
+            RunEvent::Answered {
                 stage, answer, by, ..
             } => {
                 tracing::info!(issue = issue.as_str(), %stage, by, answer = answer.as_str(), "a person answered");
             }
-            Note::Freed { stage, .. } => {
+            RunEvent::Freed { stage, .. } => {
                 tracing::info!(issue = issue.as_str(), %stage, "the issue was changed: freed");
             }
-            Note::Closed { stage, .. } => {
+            RunEvent::Closed { stage, .. } => {
                 tracing::info!(issue = issue.as_str(), %stage, "the issue was closed: parked no more");
             }
-            Note::Unparked { stage, .. } => tracing::info!(issue = issue.as_str(), %stage, "unparked"),
+            RunEvent::Unparked { stage, .. } => tracing::info!(issue = issue.as_str(), %stage, "unparked"),
         }
         self.observer.on(&Progress::Note(issue, note));
-        if let Note::Parked { run, .. } = note {
+        if let RunEvent::Parked { run, .. } = note {
             // It may be free again already: then there is nothing to tell.
             let machine = self.scheduler.machine(issue);
             let dependents = self.scheduler.dependents(issue);
@@ -255,7 +255,7 @@ impl Orchestrator {
                 self.observer.on(&Progress::Parked(&parked));
             }
         }
-        if let Note::Awaiting { run, stage, request } = note
+        if let RunEvent::Awaiting { run, stage, request } = note
             && let Some(machine) = self.scheduler.machine(issue)
         {
             self.observer.on(&Progress::Awaiting(&Awaiting {
@@ -273,9 +273,9 @@ impl Orchestrator {
     fn show(&mut self, issue: IssueId) {
         let Some(show) = self.workflow.show.clone() else {
             // The workflow was edited meanwhile.
-            return self.handle(Input::Shown {
+            return self.handle(Input::LookupFinished {
                 issue,
-                seen: Seen::Unknown,
+                result: LookupResult::Unknown,
             });
         };
         self.chores += 1;
@@ -293,7 +293,7 @@ impl Orchestrator {
         });
     }
 
-    pub(super) fn on_shown(&mut self, issue: IssueId, seen: Result<Seen, String>) {
+    pub(super) fn on_shown(&mut self, issue: IssueId, seen: Result<LookupResult, String>) {
         self.chores -= 1;
         let seen = match seen {
             Ok(seen) => {
@@ -306,10 +306,10 @@ impl Orchestrator {
                     tracing::warn!(issue = issue.as_str(), error, "the look at an issue failed");
                     self.look_errors.insert(issue.clone(), error);
                 }
-                Seen::Unknown
+                LookupResult::Unknown
             }
         };
-        self.handle(Input::Shown { issue, seen });
+        self.handle(Input::LookupFinished { issue, result: seen });
     }
 
     fn remove_workspace(&mut self, issue: Box<Issue>) {

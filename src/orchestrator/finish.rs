@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use jiff::Timestamp;
 use vik_core::event::Ended;
 use vik_core::ids::IssueId;
-use vik_core::machine::{Machine, Note, ParkReason, Phase, Run};
+use vik_core::machine::{IssueMachine, ParkReason, Phase, Run, RunEvent};
 use vik_core::outcome::Outcome;
 use vik_core::scheduler::{Filter, Hold, Start};
 use vik_store::ledger::CommitError;
@@ -83,18 +83,18 @@ impl Closing {
         });
     }
 
-    pub(super) fn add_note(&mut self, issue: &IssueId, note: &Note) {
+    pub(super) fn add_note(&mut self, issue: &IssueId, note: &RunEvent) {
         let id = issue;
         let issue = one_line(id.as_str(), SHOWN_ID);
         match note {
             // The issue left the state of the stage.
-            Note::Ended { succeeded: true, .. } => self.changed = true,
-            Note::Ended {
+            RunEvent::Ended { succeeded: true, .. } => self.changed = true,
+            RunEvent::Ended {
                 stage,
                 succeeded: false,
                 ..
             }
-            | Note::Closed {
+            | RunEvent::Closed {
                 stage,
                 succeeded: false,
                 ..
@@ -107,13 +107,13 @@ impl Closing {
                     ));
                 }
             }
-            Note::BackingOff { .. }
-            | Note::Awaiting { .. }
-            | Note::Answered { .. }
-            | Note::Parked { .. }
-            | Note::Freed { .. }
-            | Note::Closed { .. }
-            | Note::Unparked { .. } => {}
+            RunEvent::BackingOff { .. }
+            | RunEvent::Awaiting { .. }
+            | RunEvent::Answered { .. }
+            | RunEvent::Parked { .. }
+            | RunEvent::Freed { .. }
+            | RunEvent::Closed { .. }
+            | RunEvent::Unparked { .. } => {}
         }
     }
 
@@ -253,7 +253,10 @@ impl Orchestrator {
             .collect();
         runs.sort_by_key(|(id, run)| (*id, &run.stage));
         for (issue, run) in runs {
-            let is_present = self.scheduler.machine(issue).is_some_and(Machine::is_present);
+            let is_present = self
+                .scheduler
+                .machine(issue)
+                .is_some_and(IssueMachine::is_present);
             let ended_here = closing
                 .rows
                 .iter()

@@ -28,7 +28,7 @@ use vik_core::ids::{AttemptId, IssueId};
 use vik_core::issue::{FieldWarning, Pull};
 use vik_core::limits::Spend;
 use vik_core::machine::Phase;
-use vik_core::scheduler::{By, Filter, Input, Rest, Scheduler, Seen, Start};
+use vik_core::scheduler::{Actor, Filter, Input, LookupResult, Quiescence, Scheduler, Start};
 use vik_core::time::{Mono, Now};
 use vik_core::workflow::Workflow;
 use vik_store::ledger::{CommitError, LedgerError};
@@ -91,7 +91,7 @@ pub struct Asking {
     /// What is asked.
     pub request: Request,
     /// By whom.
-    pub by: By,
+    pub by: Actor,
     /// Where the answer goes.
     pub answer: oneshot::Sender<Response>,
 }
@@ -103,7 +103,7 @@ enum Event {
     Ended(AttemptId, Box<AttemptEnd>),
     Detached(AttemptId),
     Unkept(AttemptId, Arc<LedgerError>),
-    Shown(IssueId, Result<Seen, String>),
+    Shown(IssueId, Result<LookupResult, String>),
     Removed(IssueId, Removal),
 }
 
@@ -432,10 +432,10 @@ impl Orchestrator {
         if self.counts.failed_in_a_row > 0 {
             return self.counts.failed_in_a_row >= ONCE_PULL_TRIES;
         }
-        match self.scheduler.rest(self.now()) {
-            Rest::Running | Rest::NeedsPull => false,
-            Rest::Idle => true,
-            Rest::At(then) => self.now().mono.until(then) > ONCE_LONGEST_WAIT,
+        match self.scheduler.quiescence(self.now()) {
+            Quiescence::Running | Quiescence::NeedsPull => false,
+            Quiescence::Idle => true,
+            Quiescence::At(then) => self.now().mono.until(then) > ONCE_LONGEST_WAIT,
         }
     }
 }

@@ -9,7 +9,7 @@ use vik_core::approval::Request;
 use vik_core::ids::{IssueId, RunId, StageName};
 use vik_core::issue::{FieldWarning, Issue, Skipped};
 use vik_core::limits::LimitHit;
-use vik_core::machine::{Note, ParkReason};
+use vik_core::machine::{ParkReason, RunEvent};
 use vik_core::scheduler::Start;
 use vik_core::workflow::{Edit, Workflow};
 
@@ -42,7 +42,7 @@ pub enum Progress<'a> {
     /// An attempt ended.
     Ended(&'a Start, &'a AttemptEnd),
     /// A run moved on.
-    Note(&'a IssueId, &'a Note),
+    Note(&'a IssueId, &'a RunEvent),
     /// An issue is parked; told beside the note that says so.
     Parked(&'a Parked<'a>),
     /// Something waits for a person; told beside the note that says so.

@@ -93,10 +93,10 @@ impl Orchestrator {
             output,
         } = printed;
         if let Some(known) = self.last_good.filter(|known| known.digest == digest)
-            && self.scheduler.knows_pull()
+            && self.scheduler.can_skip_unchanged_pull()
         {
             self.pulled_well(known, &[], started.elapsed());
-            self.handle(Input::PulledSame);
+            self.handle(Input::PulledUnchanged);
             return;
         }
         let (events, wanted) = (self.events.0.clone(), self.scheduler.wanted());

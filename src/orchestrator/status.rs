@@ -47,7 +47,7 @@ impl Orchestrator {
             })
             .collect();
         parked.sort_by(|a, b| (a.since, &a.issue_id).cmp(&(b.since, &b.issue_id)));
-        let approvals = self.scheduler.awaited().into_iter().map(|awaited| {
+        let approvals = self.scheduler.pending_approvals().into_iter().map(|awaited| {
             let title = title(awaited.issue);
             view::approval(&awaited, title)
         });

@@ -19,7 +19,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 use vik_api::{DaemonState, LastRun, PROTOCOL, Request, Response, ScheduleResult, SkippedRun, Verb};
-use vik_core::scheduler::By;
+use vik_core::scheduler::Actor;
 use vik_core::workflow::Workflow;
 
 use crate::crash::wall_clock;
@@ -281,7 +281,11 @@ impl Keeper {
             self.keep();
         }
         if result == ScheduleResult::Ok && !self.stop.is_cancelled() {
-            refresh(&self.setup.asks, By::part(&format!("the schedule ({name})"))).await;
+            refresh(
+                &self.setup.asks,
+                Actor::component(&format!("the schedule ({name})")),
+            )
+            .await;
         }
     }
 
@@ -302,7 +306,7 @@ impl Keeper {
                 v: PROTOCOL,
                 verb: Verb::Status,
             },
-            by: By::default(),
+            by: Actor::default(),
             answer,
         };
         let status = match self.setup.asks.send(asking).await {

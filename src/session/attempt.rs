@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 use vik_agents::Conclusion;
 use vik_core::event::{Ended, Event};
-use vik_core::machine::Report;
+use vik_core::machine::AttemptResult;
 use vik_core::outcome::{FailureClass, Outcome};
 use vik_core::scheduler::Start;
 use vik_core::workflow::Workflow;
@@ -70,7 +70,7 @@ pub enum Finish {
 #[derive(Clone, Debug)]
 pub struct AttemptEnd {
     /// For the scheduler.
-    pub report: Report,
+    pub report: AttemptResult,
     /// The last line of its log.
     pub ended: Ended,
     /// Its log.
@@ -453,7 +453,7 @@ impl<'a> Work<'a> {
         Value::Object(stage_context(self.host(), self.start(), workdir))
     }
 
-    fn close_log(&mut self, ended: &Ended, report: &Report) {
+    fn close_log(&mut self, ended: &Ended, report: &AttemptResult) {
         if self.log_is_ended {
             return;
         }

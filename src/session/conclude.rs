@@ -7,7 +7,7 @@ use jiff::{Timestamp, Zoned};
 use vik_agents::{Exit, resume_failure};
 use vik_core::event::{Ended, Event};
 use vik_core::limits::{LimitHit, LimitScope, Spend, charge};
-use vik_core::machine::Report;
+use vik_core::machine::AttemptResult;
 use vik_core::money::MicroUsd;
 use vik_core::outcome::{CostSource, FailureClass, Outcome, Usage};
 use vik_core::scheduler::Start;
@@ -47,7 +47,7 @@ impl Work<'_> {
         self.start().stage.limit.reached(LimitScope::Attempt, spend?)
     }
 
-    pub(super) fn conclude(&self, trouble: Option<Trouble>) -> (Ended, Report) {
+    pub(super) fn conclude(&self, trouble: Option<Trouble>) -> (Ended, AttemptResult) {
         let trouble = trouble.map(|trouble| Trouble {
             reason: masked(trouble.reason),
             feedback: trouble.feedback.map(masked),
@@ -72,7 +72,7 @@ impl Work<'_> {
             .unwrap_or_else(Timestamp::now);
         let took = until.duration_since(self.began).as_millis();
         let proof = self.proof.map(str::to_owned);
-        let report = Report {
+        let report = AttemptResult {
             outcome,
             failure_class,
             reason: reason.clone(),
@@ -113,7 +113,7 @@ impl Work<'_> {
     pub(super) fn own_lines(
         &mut self,
         ended: &Ended,
-        report: &Report,
+        report: &AttemptResult,
         log: &mut SessionLog,
     ) -> Result<(), StoreError> {
         let now = Timestamp::now();
@@ -245,12 +245,12 @@ impl AttemptEnd {
             workspace_changed: None,
             proof: Some(proof.name().to_owned()),
         };
-        let report = Report {
+        let report = AttemptResult {
             failure_class: ended.failure_class,
             reason: ended.reason.clone(),
             ran,
             proof: ended.proof.clone(),
-            ..Report::of(ended.outcome)
+            ..AttemptResult::new(ended.outcome)
         };
         Self {
             report,

@@ -4,7 +4,7 @@ use tokio::sync::watch;
 use vik_core::limits::LimitHit;
 use vik_core::machine::Answered;
 use vik_core::outcome::Outcome;
-use vik_core::scheduler::StopWhy;
+use vik_core::scheduler::StopReason;
 use vik_store::Trouble;
 
 use super::stop::{Stop, StopLevel};
@@ -12,7 +12,7 @@ use super::stop::{Stop, StopLevel};
 /// All that one attempt was told so far.
 #[derive(Clone, Debug, Default)]
 struct Told {
-    stop: Option<StopWhy>,
+    stop: Option<StopReason>,
     detach: bool,
     warnings: Vec<LimitHit>,
     answers: Vec<Answered>,
@@ -24,7 +24,7 @@ pub struct Tell(watch::Sender<Told>);
 
 impl Tell {
     /// Stop, and why. The first reason stands.
-    pub fn stop(&self, why: StopWhy) {
+    pub fn stop(&self, why: StopReason) {
         self.0.send_if_modified(|told| {
             let first = told.stop.is_none();
             told.stop.get_or_insert(why);
@@ -62,7 +62,7 @@ pub enum Halt {
     /// Everything stops.
     All,
     /// This attempt.
-    Own(StopWhy),
+    Own(StopReason),
 }
 
 impl Halt {
@@ -70,19 +70,19 @@ impl Halt {
     pub fn trouble(&self) -> Trouble {
         let (outcome, reason) = match self {
             Self::All => (Outcome::Cancelled, "Vik was stopped".to_owned()),
-            Self::Own(StopWhy::StateChanged) => (
+            Self::Own(StopReason::StateChanged) => (
                 Outcome::Cancelled,
                 "the issue left the state of the stage".to_owned(),
             ),
-            Self::Own(StopWhy::Terminal) => {
+            Self::Own(StopReason::Terminal) => {
                 (Outcome::Cancelled, "the issue is in a terminal state".to_owned())
             }
-            Self::Own(StopWhy::Gone) => (
+            Self::Own(StopReason::Missing) => (
                 Outcome::Cancelled,
                 "the tracker does not have the issue any more".to_owned(),
             ),
-            Self::Own(StopWhy::Cancelled) => (Outcome::Cancelled, "it was cancelled".to_owned()),
-            Self::Own(StopWhy::OverBudget(hit)) => {
+            Self::Own(StopReason::Cancelled) => (Outcome::Cancelled, "it was cancelled".to_owned()),
+            Self::Own(StopReason::OverBudget(hit)) => {
                 (Outcome::OverBudget, format!("a limit is reached: {hit}"))
             }
         };
@@ -92,7 +92,7 @@ impl Halt {
     /// The limit that was crossed, where it is one.
     pub fn limit(&self) -> Option<LimitHit> {
         match self {
-            Self::Own(StopWhy::OverBudget(hit)) => Some(*hit),
+            Self::Own(StopReason::OverBudget(hit)) => Some(*hit),
             _ => None,
         }
     }

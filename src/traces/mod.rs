@@ -25,7 +25,7 @@ use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::{SpanData, SpanExporter as _};
 use reqwest::Url;
 use vik_core::ids::{IssueId, RunId, StageName};
-use vik_core::machine::Note;
+use vik_core::machine::RunEvent;
 
 use crate::orchestrator::{Observer, Progress};
 use crate::outbound;
@@ -192,7 +192,7 @@ fn over(progress: &Progress<'_>) -> Option<Over> {
         _ => return None,
     };
     let (id, stage, state, succeeded) = match note {
-        Note::Ended {
+        RunEvent::Ended {
             run,
             stage,
             succeeded,
@@ -202,7 +202,7 @@ fn over(progress: &Progress<'_>) -> Option<Over> {
             if *succeeded { "succeeded" } else { "ended" },
             *succeeded,
         ),
-        Note::Parked { run, stage, reason } => (run, stage, reason.as_str(), false),
+        RunEvent::Parked { run, stage, reason } => (run, stage, reason.as_str(), false),
         _ => return None,
     };
     Some(Over::Run(Run {

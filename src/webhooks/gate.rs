@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use axum::http::HeaderMap;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use vik_api::{PROTOCOL, Request, Response, Verb};
-use vik_core::scheduler::By;
+use vik_core::scheduler::Actor;
 use vik_core::workflow::{Hook, Workflow};
 
 use super::pace::{Bucket, Pacer};
@@ -161,12 +161,12 @@ impl Gate {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
             state.pacer.ask(self.epoch.elapsed());
         }
-        refresh(asks, By::part("a webhook")).await;
+        refresh(asks, Actor::component("a webhook")).await;
     }
 }
 
 /// Asks the daemon's loop to look at the workflow and the issues.
-pub async fn refresh(asks: &mpsc::Sender<Asking>, by: By) {
+pub async fn refresh(asks: &mpsc::Sender<Asking>, by: Actor) {
     let (answer, answered) = oneshot::channel();
     let asking = Asking {
         request: Request {

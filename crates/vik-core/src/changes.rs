@@ -11,14 +11,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::{AgentName, AttemptId, IssueId, RunId, StageName};
 use crate::limits::Spend;
-use crate::machine::{Machine, Report};
+use crate::machine::{AttemptResult, IssueMachine};
 use crate::outcome::CostSource;
 
 /// Everything that one or more decisions changed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Changes {
     /// Machines as they now are, whole: life counters, runs, claims and parked entries follow from them.
-    pub machines: Vec<Machine>,
+    pub machines: Vec<IssueMachine>,
     /// Attempts that were decided on. Each is a claim until it has ended.
     pub started: Vec<StartedAttempt>,
     /// Attempts that ended.
@@ -64,7 +64,7 @@ pub struct EndedAttempt {
     /// When.
     pub at: Timestamp,
     /// What was told.
-    pub report: Report,
+    pub report: AttemptResult,
     /// What it was charged.
     pub charged: Spend,
     /// Where the charge comes from.
@@ -108,7 +108,7 @@ pub struct Decision {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Stored {
     /// Every machine that was ever stored.
-    pub machines: Vec<Machine>,
+    pub machines: Vec<IssueMachine>,
     /// What was spent on the latest days, newest last.
     pub days: Vec<(Date, Spend)>,
     /// The parts of all charges that are estimates.

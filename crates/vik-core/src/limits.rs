@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::machine::Report;
+use crate::machine::AttemptResult;
 use crate::money::MicroUsd;
 use crate::outcome::{CostSource, FailureClass, Outcome};
 use crate::plural::count;
@@ -196,7 +196,7 @@ impl fmt::Display for LimitHit {
 /// What was reported counts. An attempt that failed or was cut off after its model had answered, and that reported no
 /// tokens or no cost, is charged the profile's estimate in place of what is missing. Failures of the login, the command
 /// line, a hook or the prompt are never estimated.
-pub fn charge(report: &Report, reported: Option<Spend>, estimate: Spend) -> (Spend, CostSource) {
+pub fn charge(report: &AttemptResult, reported: Option<Spend>, estimate: Spend) -> (Spend, CostSource) {
     let reported = reported.unwrap_or_default();
     let source = report.cost_source;
     let is_free = matches!(
@@ -276,12 +276,12 @@ mod tests {
         Some(FailureClass::UnprovenEnd),
     ];
 
-    fn report(outcome: Outcome, class: Option<FailureClass>, answered: bool) -> Report {
-        Report {
+    fn report(outcome: Outcome, class: Option<FailureClass>, answered: bool) -> AttemptResult {
+        AttemptResult {
             ran: true,
             answered: Some(answered),
             failure_class: class,
-            ..Report::of(outcome)
+            ..AttemptResult::new(outcome)
         }
     }
 
@@ -318,7 +318,7 @@ mod tests {
             (spend(7, 5), CostSource::Estimate)
         );
         assert_eq!(estimated(tokens, spend(7, 5), CostSource::Estimate), spend(0, 5));
-        let priced = Report {
+        let priced = AttemptResult {
             cost_source: CostSource::Price,
             ..failed
         };
@@ -338,9 +338,9 @@ mod tests {
     #[test]
     fn unknown_answer_counts_as_one_where_the_agent_ran() {
         for ran in [false, true] {
-            let lost = Report {
+            let lost = AttemptResult {
                 ran,
-                ..Report::of(Outcome::Lost)
+                ..AttemptResult::new(Outcome::Lost)
             };
             let (charged, _) = charge(&lost, None, spend(100, 5));
             assert_eq!(charged == spend(100, 5), ran);
@@ -358,8 +358,8 @@ mod tests {
         ) {
             let reported = reported.map(|(tokens, usd)| spend(tokens, usd));
             let cost_source = if is_priced { CostSource::Reported } else { CostSource::None };
-            let report = Report {
-                ran, answered, cost_source, failure_class: CLASSES[class], ..Report::of(OUTCOMES[outcome])
+            let report = AttemptResult {
+                ran, answered, cost_source, failure_class: CLASSES[class], ..AttemptResult::new(OUTCOMES[outcome])
             };
             let (charged, source) = charge(&report, reported, spend(estimate.0, estimate.1));
             let known = reported.unwrap_or_default();

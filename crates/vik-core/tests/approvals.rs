@@ -11,9 +11,11 @@ use vik_core::approval::Answer;
 use vik_core::changes::Stored;
 use vik_core::ids::{IssueId, StageName};
 use vik_core::issue::Issue;
-use vik_core::machine::{Note, ParkReason, Report};
+use vik_core::machine::{AttemptResult, ParkReason, RunEvent};
 use vik_core::outcome::Outcome;
-use vik_core::scheduler::{self, Ask, By, Effect, Filter, Hold, Input, Reply, Rest, Scheduler, Start};
+use vik_core::scheduler::{
+    self, Actor, ApprovalReply, Command, Effect, Filter, Hold, Input, Quiescence, Scheduler, Start,
+};
 use vik_core::time::{Mono, Now};
 use vik_core::workflow::{Workflow, load};
 
@@ -90,7 +92,7 @@ fn step() -> impl Strategy<Value = Step> {
 struct World {
     workflow: Arc<Workflow>,
     scheduler: Scheduler,
-    stored: HashMap<IssueId, vik_core::machine::Machine>,
+    stored: HashMap<IssueId, vik_core::machine::IssueMachine>,
     now: Now,
     tracker: Vec<(u32, &'static str)>,
     running: Vec<Start>,
@@ -124,7 +126,7 @@ impl World {
         let limit = self.workflow.issue.stages[0].approve.as_ref().unwrap().on_timeout;
         let overdue: Vec<_> = self
             .scheduler
-            .awaited()
+            .pending_approvals()
             .into_iter()
             .filter(|awaited| awaited.request.until <= self.now.wall)
             .map(|awaited| {
@@ -159,9 +161,11 @@ impl World {
                     }
                     self.running.push((**start).clone());
                 }
-                Effect::Note(
+                Effect::RunEvent(
                     issue,
-                    Note::Ended { stage, .. } | Note::Closed { stage, .. } | Note::Freed { stage, .. },
+                    RunEvent::Ended { stage, .. }
+                    | RunEvent::Closed { stage, .. }
+                    | RunEvent::Freed { stage, .. },
                 ) => {
                     self.approved.remove(&(issue.clone(), stage.clone()));
                 }
@@ -175,7 +179,7 @@ impl World {
         let id: IssueId = issue.to_string().as_str().into();
         let waits = self
             .scheduler
-            .awaited()
+            .pending_approvals()
             .into_iter()
             .find(|awaited| *awaited.issue == id);
         let waits = waits.map(|awaited| (awaited.run.stage.clone(), awaited.request.clone()));
@@ -195,22 +199,22 @@ impl World {
                 .insert((id.clone(), stage.clone()), request.id.clone());
         }
         self.asks += 1;
-        let reply = Reply {
+        let reply = ApprovalReply {
             issue: id,
             stage: None,
             request,
             answer,
         };
         let number = self.asks;
-        let effects = self.tell(Input::Ask(number, Ask::Answer(reply), By::default()));
+        let effects = self.tell(Input::Command(number, Command::Answer(reply), Actor::default()));
         let told = effects.iter().find_map(|effect| match effect {
-            Effect::Answer(of, told) if *of == number => Some(told.clone()),
+            Effect::CommandResult(of, told) if *of == number => Some(told.clone()),
             _ => None,
         });
         if in_time && !matches!(named, Named::Stale) {
-            assert_eq!(told, Some(scheduler::Answer::Done(1)));
+            assert_eq!(told, Some(scheduler::CommandResult::Done(1)));
         } else if matches!(named, Named::Stale) {
-            assert_ne!(told, Some(scheduler::Answer::Done(1)));
+            assert_ne!(told, Some(scheduler::CommandResult::Done(1)));
         }
     }
 
@@ -241,7 +245,7 @@ impl World {
                 self.tell(Input::Ended {
                     issue: id,
                     attempt_id: start.attempt_id,
-                    report: Report::of(outcome),
+                    report: AttemptResult::new(outcome),
                 });
             }
             Step::Wait(seconds) => {
@@ -269,7 +273,7 @@ impl World {
     }
 
     fn check(&self) {
-        for awaited in self.scheduler.awaited() {
+        for awaited in self.scheduler.pending_approvals() {
             let explained = self.scheduler.explain(awaited.issue, self.now).unwrap();
             let stage = explained
                 .stages
@@ -282,8 +286,8 @@ impl World {
             let limit = SignedDuration::try_from(self.scheduler.next_wakeup(self.now).unwrap()).unwrap();
             assert!(self.now.wall + limit <= awaited.request.until.max(self.now.wall));
         }
-        if !self.scheduler.awaited().is_empty() && self.running.is_empty() {
-            assert_ne!(self.scheduler.rest(self.now), Rest::Running);
+        if !self.scheduler.pending_approvals().is_empty() && self.running.is_empty() {
+            assert_ne!(self.scheduler.quiescence(self.now), Quiescence::Running);
         }
     }
 }
@@ -307,13 +311,13 @@ proptest! {
 fn an_issue_that_was_edited_after_its_approval_waits_again() {
     let mut world = World::new("deny");
     world.step(Step::Pull);
-    assert_eq!(world.scheduler.awaited().len(), 3);
-    assert!(matches!(world.scheduler.rest(world.now), Rest::At(_)));
-    let before = world.scheduler.awaited()[0].request.clone();
+    assert_eq!(world.scheduler.pending_approvals().len(), 3);
+    assert!(matches!(world.scheduler.quiescence(world.now), Quiescence::At(_)));
+    let before = world.scheduler.pending_approvals()[0].request.clone();
     // Nobody has seen the text that is there now.
     world.step(Step::Edit(0));
     world.step(Step::Pull);
-    let after = world.scheduler.awaited()[0].request.clone();
+    let after = world.scheduler.pending_approvals()[0].request.clone();
     assert_ne!(before.id, after.id);
     let approve = Answer::Approve {
         message: Some("gently".to_owned()),
@@ -327,7 +331,7 @@ fn an_issue_that_was_edited_after_its_approval_waits_again() {
     world.step(Step::Pull);
     world.step(Step::Wait(60));
     world.step(Step::Pull);
-    assert_eq!((world.starts, world.scheduler.awaited().len()), (1, 3));
+    assert_eq!((world.starts, world.scheduler.pending_approvals().len()), (1, 3));
     world.step(Step::Answer(
         0,
         Answer::Approve { message: None },
@@ -345,15 +349,15 @@ fn an_issue_that_was_edited_after_its_approval_waits_again() {
 fn a_time_limit_that_has_passed_answers_before_anybody_rests() {
     let mut world = World::new("approve");
     world.step(Step::Pull);
-    assert_eq!(world.scheduler.awaited().len(), 3);
+    assert_eq!(world.scheduler.pending_approvals().len(), 3);
     // The clock went on since the last word.
     world.pass(3601);
-    assert!(matches!(world.scheduler.rest(world.now), Rest::At(then) if then <= world.now.mono));
+    assert!(matches!(world.scheduler.quiescence(world.now), Quiescence::At(then) if then <= world.now.mono));
     // No daemon was there.
     world.step(Step::Restart(0));
     assert_eq!(world.scheduler.next_wakeup(world.now), Some(Duration::ZERO));
     world.step(Step::Wait(0));
-    assert_eq!(world.scheduler.awaited().len(), 0);
+    assert_eq!(world.scheduler.pending_approvals().len(), 0);
     world.step(Step::Pull);
     assert_eq!(world.starts, 3);
 }
@@ -368,7 +372,7 @@ fn what_is_denied_rests_where_an_edit_gave_its_stage_another_state() {
     // Its way to that state is no change that somebody made to what was denied.
     world.tracker[0].1 = "moved";
     world.step(Step::Pull);
-    assert_eq!((world.starts, world.scheduler.awaited().len()), (0, 0));
+    assert_eq!((world.starts, world.scheduler.pending_approvals().len()), (0, 0));
     let explained = world.scheduler.explain(&"0".into(), world.now).unwrap();
     let hold = explained.stages[0].hold.clone().unwrap();
     assert!(matches!(hold, Hold::Parked { .. }), "{hold:?}");
@@ -391,7 +395,7 @@ fn what_is_denied_rests_and_the_time_limit_denies() {
         ),
         "{hold:?}"
     );
-    assert_eq!(world.scheduler.awaited().len(), 2);
+    assert_eq!(world.scheduler.pending_approvals().len(), 2);
     world.step(Step::Restart(0));
     world.step(Step::Pull);
     // Restarts do not begin the hour anew.
@@ -399,6 +403,6 @@ fn what_is_denied_rests_and_the_time_limit_denies() {
     world.step(Step::Restart(0));
     world.step(Step::Pull);
     world.step(Step::Wait(101));
-    assert_eq!(world.scheduler.awaited().len(), 0);
+    assert_eq!(world.scheduler.pending_approvals().len(), 0);
     assert_eq!(world.starts, 0);
 }

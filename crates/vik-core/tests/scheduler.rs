@@ -10,9 +10,9 @@ use jiff::Timestamp;
 use proptest::prelude::*;
 use vik_core::ids::{AttemptId, IssueId, StageName};
 use vik_core::issue::Issue;
-use vik_core::machine::{Note, ParkReason, Phase, Report};
+use vik_core::machine::{AttemptResult, ParkReason, Phase, RunEvent};
 use vik_core::outcome::{FailureClass, Outcome};
-use vik_core::scheduler::{Effect, Filter, Input, Rest, Scheduler, Start};
+use vik_core::scheduler::{Effect, Filter, Input, Quiescence, Scheduler, Start};
 use vik_core::time::{Mono, Now};
 use vik_core::workflow::{Workflow, load};
 
@@ -37,8 +37,8 @@ fn issue(id: usize, state: &str, title: &str) -> Issue {
     Issue::parse(&format!(r#"{{"id":"{id}","state":"{state}","title":"{title}"}}"#)).unwrap()
 }
 
-fn report(outcome: Outcome) -> Report {
-    Report::of(outcome)
+fn report(outcome: Outcome) -> AttemptResult {
+    AttemptResult::new(outcome)
 }
 
 /// One step of a random schedule.
@@ -112,9 +112,11 @@ impl World {
         for effect in self.scheduler.handle(self.now, input) {
             match effect {
                 Effect::Start(start) => self.check_start(*start),
-                Effect::Note(
+                Effect::RunEvent(
                     issue,
-                    Note::Ended { stage, .. } | Note::Closed { stage, .. } | Note::Freed { stage, .. },
+                    RunEvent::Ended { stage, .. }
+                    | RunEvent::Closed { stage, .. }
+                    | RunEvent::Freed { stage, .. },
                 ) => {
                     self.counted.remove(&(issue, stage));
                 }
@@ -236,7 +238,7 @@ proptest! {
         let mut states = [0usize; 5];
         for _ in 0..100 {
             world.apply(&Step::Pull(states.iter().map(|state| Some(*state)).collect()));
-            if world.scheduler.rest(world.now) == Rest::Idle {
+            if world.scheduler.quiescence(world.now) == Quiescence::Idle {
                 break;
             }
             while let Some(start) = world.running.first() {
@@ -246,7 +248,7 @@ proptest! {
             }
         }
         prop_assert_eq!(states, [2; 5]);
-        prop_assert_eq!(world.scheduler.rest(world.now), Rest::Idle);
+        prop_assert_eq!(world.scheduler.quiescence(world.now), Quiescence::Idle);
         prop_assert_eq!(world.scheduler.runs().count(), 0);
     }
 }
@@ -303,7 +305,7 @@ fn an_end_that_cannot_be_proven_parks_the_issue() {
     let mut world = World::new(1, 3);
     world.apply(&Step::Pull(vec![Some(0)]));
     let start = world.running.remove(0);
-    let report = Report {
+    let report = AttemptResult {
         failure_class: Some(FailureClass::UnprovenEnd),
         ..report(Outcome::Failed)
     };

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use vik_core::issue::Issue;
-use vik_core::machine::Report;
+use vik_core::machine::AttemptResult;
 use vik_core::outcome::Outcome;
-use vik_core::scheduler::{Effect, Filter, Hold, Input, Rest, Scheduler, Start};
+use vik_core::scheduler::{Effect, Filter, Hold, Input, Quiescence, Scheduler, Start};
 use vik_core::time::{Mono, Now};
 use vik_core::trust::Trust;
 use vik_core::workflow::{Workflow, load};
@@ -84,7 +84,7 @@ impl World {
         self.tell(Input::Ended {
             issue: start.issue.id.clone(),
             attempt_id: start.attempt_id,
-            report: Report::of(Outcome::Succeeded),
+            report: AttemptResult::new(Outcome::Succeeded),
         });
     }
 
@@ -120,7 +120,7 @@ fn overlapping_scopes_run_one_after_the_other_and_explain_names_the_other() {
     assert_eq!(world.hold("c"), conflict("a", false));
     let (waiting, count) = world.scheduler.waiting(NOW, 9);
     assert_eq!((count, Some(waiting[0].hold.clone())), (1, conflict("a", false)));
-    assert_eq!(world.scheduler.rest(NOW), Rest::Running);
+    assert_eq!(world.scheduler.quiescence(NOW), Quiescence::Running);
     world.end("a");
     assert_eq!(world.running(), ["b", "c", "d"]);
 
@@ -224,7 +224,11 @@ fn an_intent_that_cannot_be_followed_holds_the_issue_and_nothing_waits_for_it() 
     let done = Issue::parse(r#"{"id":"c","state":"done"}"#).unwrap();
     world.end("c");
     world.pull(&[issue("a", 1, "docs"), issue("b", 2, "../x"), done]);
-    assert_eq!(world.scheduler.rest(NOW), Rest::Idle, "`run --once` ends");
+    assert_eq!(
+        world.scheduler.quiescence(NOW),
+        Quiescence::Idle,
+        "`run --once` ends"
+    );
 }
 
 #[test]

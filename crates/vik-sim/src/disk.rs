@@ -6,13 +6,13 @@ use jiff::civil::Date;
 use vik_core::changes::{Changes, EndedAttempt, StartedAttempt, Stored};
 use vik_core::ids::{AttemptId, IssueId};
 use vik_core::limits::Spend;
-use vik_core::machine::Machine;
+use vik_core::machine::IssueMachine;
 
 /// What is durable.
 #[derive(Clone, Debug, Default)]
 pub struct Disk {
     /// Machines as they were committed last.
-    pub machines: BTreeMap<IssueId, Machine>,
+    pub machines: BTreeMap<IssueId, IssueMachine>,
     /// Attempts without an end.
     pub claims: BTreeMap<AttemptId, StartedAttempt>,
     /// Attempts with their end and their charge.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use vik_core::ids::AttemptId;
 use vik_core::limits::Spend;
-use vik_core::machine::Report;
+use vik_core::machine::AttemptResult;
 use vik_core::money::MicroUsd;
 use vik_core::outcome::{CostSource, FailureClass, Outcome};
 use vik_core::scheduler::Start;
@@ -90,7 +90,7 @@ pub struct Files {
     /// What is known of its spending.
     pub told: Option<Spend>,
     /// The end in its log.
-    pub report: Option<Report>,
+    pub report: Option<AttemptResult>,
 }
 
 /// How far an attempt came. Each is on disk before the next begins.
@@ -198,7 +198,7 @@ impl Exit {
     }
 
     /// What is told of it. `stopped` is the outcome where Vik stopped it.
-    pub fn report(&self, stopped: Option<Outcome>, rng: &mut Rng) -> Report {
+    pub fn report(&self, stopped: Option<Outcome>, rng: &mut Rng) -> AttemptResult {
         let (outcome, class) = match (self.end, stopped) {
             (Some(AgentEnd::Unproven), _) => (Outcome::Failed, Some(FailureClass::UnprovenEnd)),
             (_, Some(stopped)) => (stopped, None),
@@ -219,12 +219,12 @@ impl Exit {
 }
 
 /// The report of an attempt whose agent was started.
-pub fn ran(outcome: Outcome, told: Option<Spend>) -> Report {
-    Report {
+pub fn ran(outcome: Outcome, told: Option<Spend>) -> AttemptResult {
+    AttemptResult {
         ran: true,
         spend: told,
         cost_source: told.map_or(CostSource::None, |_| CostSource::Reported),
-        ..Report::of(outcome)
+        ..AttemptResult::new(outcome)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use vik_core::changes::{Changes, Stored};
-use vik_core::machine::Machine;
+use vik_core::machine::IssueMachine;
 
 use crate::fault::Fault;
 
@@ -57,12 +57,12 @@ fn patch(stored: &mut Stored, change: impl Fn(&mut Value)) {
     }
 }
 
-fn patch_one(machine: &mut Machine, change: impl Fn(&mut Value)) {
+fn patch_one(machine: &mut IssueMachine, change: impl Fn(&mut Value)) {
     let Ok(mut value) = serde_json::to_value(&*machine) else {
         return;
     };
     change(&mut value);
-    if let Ok(changed) = serde_json::from_value::<Machine>(value) {
+    if let Ok(changed) = serde_json::from_value::<IssueMachine>(value) {
         *machine = changed;
     }
 }

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use vik_core::approval::{Gate, Request};
 use vik_core::event::Ended;
-use vik_core::machine::{Answered, Report};
+use vik_core::machine::{Answered, AttemptResult};
 use vik_core::outcome::{FailureClass, Outcome};
 
 use crate::StoreError;
@@ -112,7 +112,7 @@ pub enum Step {
         /// The last line of its log.
         ended: Box<Ended>,
         /// For the scheduler.
-        report: Box<Report>,
+        report: Box<AttemptResult>,
     },
     /// A step that a later version knows.
     #[serde(other)]
@@ -155,7 +155,7 @@ pub enum Plan {
         /// The last line of its log.
         ended: Box<Ended>,
         /// For the scheduler.
-        report: Box<Report>,
+        report: Box<AttemptResult>,
     },
 }
 

@@ -14,7 +14,7 @@ use jiff::Timestamp;
 use vik_api::{Daemon, DaemonState, Explained, Explanation, HoldView, Response, SCHEMA, StageState, Verb};
 use vik_core::changes::Decision;
 use vik_core::ids::IssueId;
-use vik_core::machine::Machine;
+use vik_core::machine::IssueMachine;
 use vik_core::scheduler::{Filter, Hold, Scheduler, nearest};
 use vik_core::time::{Mono, Now};
 use vik_core::workflow::Workflow;
@@ -189,7 +189,7 @@ fn from_ledger(path: &Path, ledger: &Reader, issue: &IssueId) -> Result<Option<E
 fn block(
     ledger: &Reader,
     workflow: &Workflow,
-    machines: &[Machine],
+    machines: &[IssueMachine],
     issue: &IssueId,
 ) -> Result<Option<HoldView>, Failure> {
     let fail = |error| ledger_failure(&error);

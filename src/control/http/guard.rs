@@ -7,7 +7,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use vik_core::scheduler::By;
+use vik_core::scheduler::Actor;
 
 use super::answer::Refusal;
 use super::door::Door;
@@ -23,7 +23,7 @@ pub async fn guard(State(keys): State<Arc<Keys>>, mut request: Request, next: Ne
     let door = request.extensions().get::<Door>().cloned();
     let by = match &door {
         // The socket lies in a folder of the user's own, and agents were turned away when they connected.
-        Some(Door::Socket { pid }) => By::way(&format!("control socket, pid {pid}")),
+        Some(Door::Socket { pid }) => Actor::person(&format!("control socket, pid {pid}")),
         Some(Door::Tcp(connection)) => {
             if let Err(refusal) = same_place(request.headers()) {
                 return refusal.into_response();
@@ -48,10 +48,10 @@ pub async fn guard(State(keys): State<Arc<Keys>>, mut request: Request, next: Ne
                 return refusal.closing();
             }
             match credential {
-                Credential::ApiToken => By::way(&format!("API token, {peer}")),
+                Credential::ApiToken => Actor::person(&format!("API token, {peer}")),
                 Credential::SignIn(sign_in) => {
                     request.extensions_mut().insert(sign_in);
-                    By::way(&format!("dashboard, {peer}"))
+                    Actor::person(&format!("dashboard, {peer}"))
                 }
             }
         }

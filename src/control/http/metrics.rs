@@ -126,7 +126,7 @@ impl Metrics {
                     self.estimated.with_label_values(&[agent]).inc_by(estimated);
                 }
             }
-            Progress::Note(_, vik_core::machine::Note::Parked { stage, reason, .. }) => {
+            Progress::Note(_, vik_core::machine::RunEvent::Parked { stage, reason, .. }) => {
                 self.parked
                     .with_label_values(&[stage.as_str(), reason.as_str()])
                     .inc();

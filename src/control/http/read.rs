@@ -17,7 +17,7 @@ use vik_api::{
     Request, Response, RunsPage, SCHEMA, Status, Verb,
 };
 use vik_core::ids::IssueId;
-use vik_core::scheduler::By;
+use vik_core::scheduler::Actor;
 use vik_proc::Supervisor;
 use vik_store::ledger::Reader;
 
@@ -84,7 +84,7 @@ impl Daemon {
     }
 
     /// Asks the loop.
-    pub async fn ask(&self, verb: Verb, by: By) -> Result<Response, Refusal> {
+    pub async fn ask(&self, verb: Verb, by: Actor) -> Result<Response, Refusal> {
         let gone = || {
             Refusal::new(
                 StatusCode::SERVICE_UNAVAILABLE,
@@ -116,7 +116,7 @@ impl Daemon {
         {
             return Ok(Arc::clone(status));
         }
-        let Response::Status(status) = self.ask(Verb::Status, By::default()).await? else {
+        let Response::Status(status) = self.ask(Verb::Status, Actor::default()).await? else {
             return Err(Refusal::nonsense());
         };
         let status = Arc::new(*status);
@@ -205,7 +205,7 @@ pub async fn issues(
         query: query.q,
         limit: Limit::or(query.limit, 200),
     };
-    match daemon.ask(verb, By::default()).await? {
+    match daemon.ask(verb, Actor::default()).await? {
         Response::Issues(page) => Ok(Json(*page)),
         _ => Err(Refusal::nonsense()),
     }
@@ -215,7 +215,7 @@ pub async fn issues(
 pub async fn issue(State(daemon): State<Arc<Daemon>>, IssueInPath(issue): IssueInPath) -> Answer<Explained> {
     let status = daemon.status().await?;
     let verb = Verb::Explain { issue: issue.clone() };
-    let now: Option<Explanation> = match daemon.ask(verb, By::default()).await? {
+    let now: Option<Explanation> = match daemon.ask(verb, Actor::default()).await? {
         Response::Explanation(now) => Some(*now),
         Response::NotFound => None,
         _ => return Err(Refusal::nonsense()),

@@ -7,12 +7,12 @@ use axum::extract::State;
 use vik_api::{ApprovalDecision, Response, Steered, Unpark, Verb, WhichIssue};
 use vik_core::approval;
 use vik_core::ids::IssueId;
-use vik_core::scheduler::By;
+use vik_core::scheduler::Actor;
 
 use super::answer::{Answer, Input, IssueInPath, Json, Refusal};
 use super::read::Daemon;
 
-type Asked = (State<Arc<Daemon>>, Extension<By>);
+type Asked = (State<Arc<Daemon>>, Extension<Actor>);
 
 /// A body without anything in it.
 #[derive(Debug, serde::Deserialize, schemars::JsonSchema)]
@@ -91,7 +91,7 @@ async fn answer(
     steer(&daemon, verb, by, Some(issue)).await
 }
 
-async fn steer(daemon: &Daemon, verb: Verb, by: By, issue: Option<IssueId>) -> Answer<Steered> {
+async fn steer(daemon: &Daemon, verb: Verb, by: Actor, issue: Option<IssueId>) -> Answer<Steered> {
     let done = |count, nothing| Ok(Json(Steered { count, nothing }));
     let response = daemon.ask(verb, by).await?;
     // What was seen before is not what is now.

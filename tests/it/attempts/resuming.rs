@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use vik_core::ids::AttemptId;
-use vik_core::machine::Report;
+use vik_core::machine::AttemptResult;
 use vik_core::money::MicroUsd;
 use vik_core::outcome::{CostSource, Outcome, Usage};
 use vik_core::scheduler::Resume;
@@ -16,9 +16,9 @@ fn resuming(agent: &str, script: &str, id: &str) -> Scene {
     let world = World::new(&[("1", "todo")]).agent(agent);
     let mut scene = Scene::new(world);
     scene.start.attempt = 2;
-    scene.start.previous = Some(Report {
+    scene.start.previous = Some(AttemptResult {
         feedback: Some("the test failed".to_owned()),
-        ..Report::of(Outcome::TimedOut)
+        ..AttemptResult::new(Outcome::TimedOut)
     });
     scene.start.resume = Some(Resume {
         attempt_id: AttemptId(uuid::Uuid::now_v7()),

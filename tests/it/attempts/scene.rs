@@ -12,8 +12,8 @@ use vik::workspace::Layout;
 use vik_core::ids::{AttemptId, RunId};
 use vik_core::issue::Issue;
 use vik_core::limits::{Limit, LimitHit, LimitScope, LimitUnit};
-use vik_core::machine::Report;
-use vik_core::scheduler::{Start, StopWhy};
+use vik_core::machine::AttemptResult;
+use vik_core::scheduler::{Start, StopReason};
 use vik_core::workflow::Workflow;
 use vik_proc::Supervisor;
 
@@ -117,7 +117,7 @@ fn hidden_process() {
                     limit: most.trim().parse().unwrap(),
                 };
                 if hit.is_reached() {
-                    tell.stop(StopWhy::OverBudget(hit));
+                    tell.stop(StopReason::OverBudget(hit));
                 } else if hit.is_near() && !warned {
                     warned = true;
                     tell.warn(hit);
@@ -191,7 +191,7 @@ impl Scene {
 
     /// The attempt, taken up to its end.
     #[track_caller]
-    pub fn finish(&self) -> Report {
+    pub fn finish(&self) -> AttemptResult {
         self.begin().report()
     }
 
@@ -256,7 +256,7 @@ impl Made {
     }
 
     #[track_caller]
-    pub fn report(self) -> Report {
+    pub fn report(self) -> AttemptResult {
         let word = self.word();
         serde_json::from_value(word.clone()).unwrap_or_else(|error| panic!("{error}: {word}"))
     }

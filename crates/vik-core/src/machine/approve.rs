@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Answered, Approved, Machine, Note, ParkReason, Phase, Run, Wait};
+use super::{Answered, Approved, IssueMachine, ParkReason, Phase, Run, RunEvent, WaitReason};
 use crate::approval::{Answer, Gate, Request};
 use crate::ids::{AttemptId, RunId, StageName};
 use crate::issue::Issue;
@@ -11,7 +11,7 @@ use crate::workflow::{ApprovePolicy, Stage};
 
 impl Run {
     /// Waits for a person to let it start.
-    pub(super) fn ask(&mut self, issue: &Issue, policy: &ApprovePolicy, now: Now) -> Note {
+    pub(super) fn request_approval(&mut self, issue: &Issue, policy: &ApprovePolicy, now: Now) -> RunEvent {
         let text = issue.text_fingerprint();
         let id = format!("{}.{text}", self.id);
         let request = Box::new(Request::new(id, Gate::Before, policy, now.wall));
@@ -21,24 +21,24 @@ impl Run {
             request: request.clone(),
             text,
         };
-        Note::Awaiting {
+        RunEvent::Awaiting {
             run: self.id,
             stage: self.stage.clone(),
             request,
         }
     }
 
-    fn go_on(&mut self, now: Now) {
+    fn resume(&mut self, now: Now) {
         self.phase = Phase::BackingOff {
             since: now.wall,
             wait: Duration::ZERO,
             until: now.mono,
-            why: Wait::Backoff,
+            why: WaitReason::Backoff,
         };
     }
 }
 
-impl Machine {
+impl IssueMachine {
     /// Whether a stage that is due has to be approved first.
     pub fn needs_approval(&self, stage: &Stage) -> bool {
         let approved = self.run(&stage.name).and_then(|run| run.approved.as_ref());
@@ -46,10 +46,10 @@ impl Machine {
     }
 
     /// A stage that is due waits for a person. `None` where nobody has to be asked.
-    pub fn ask(&mut self, stage: &Stage, new_run: RunId, now: Now) -> Option<Note> {
+    pub fn request_approval(&mut self, stage: &Stage, new_run: RunId, now: Now) -> Option<RunEvent> {
         let policy = stage.approve.as_ref().filter(|policy| policy.before)?;
         let at = self.run_at(&stage.name, new_run, now);
-        Some(self.runs[at].ask(&self.issue, policy, now))
+        Some(self.runs[at].request_approval(&self.issue, policy, now))
     }
 
     /// A start that waited is answered. Gives what happened; nothing where that stage does not wait. `when_state` is
@@ -61,7 +61,7 @@ impl Machine {
         answer: Answer,
         by: &str,
         now: Now,
-    ) -> Vec<Note> {
+    ) -> Vec<RunEvent> {
         let fingerprint = self.issue.fingerprint_in(when_state.unwrap_or(&self.issue.state));
         let Some(run) = self.runs.iter_mut().find(|run| run.stage == *stage) else {
             return Vec::new();
@@ -70,7 +70,7 @@ impl Machine {
             return Vec::new();
         };
         let (request, text) = (request.clone(), *text);
-        let mut notes = vec![Note::Answered {
+        let mut events = vec![RunEvent::Answered {
             run: run.id,
             stage: stage.clone(),
             request,
@@ -80,21 +80,21 @@ impl Machine {
         match answer {
             Answer::Approve { message } => {
                 run.approved = Some(Approved { text, message });
-                run.go_on(now);
+                run.resume(now);
             }
             Answer::Deny { .. } | Answer::Instruct { .. } => {
-                notes.push(run.park(ParkReason::Denied, fingerprint, None, None, now));
+                events.push(run.park(ParkReason::Denied, fingerprint, None, None, now));
             }
         }
-        notes
+        events
     }
 
     /// Lets go on what waits for a person though nobody has to be asked any more: the workflow was edited.
-    pub fn free_unasked(&mut self, asks: impl Fn(&StageName) -> bool, now: Now) -> bool {
+    pub fn release_unneeded_approvals(&mut self, asks: impl Fn(&StageName) -> bool, now: Now) -> bool {
         let mut changed = false;
         for run in &mut self.runs {
             if matches!(run.phase, Phase::Awaiting { .. }) && !asks(&run.stage) {
-                run.go_on(now);
+                run.resume(now);
                 changed = true;
             }
         }
@@ -112,7 +112,11 @@ impl Machine {
     }
 
     /// An attempt that is under way waits for a person, or does no longer. Gives what is new.
-    pub fn awaits(&mut self, attempt_id: AttemptId, request: Option<Request>) -> Option<Note> {
+    pub fn set_approval_request(
+        &mut self,
+        attempt_id: AttemptId,
+        request: Option<Request>,
+    ) -> Option<RunEvent> {
         let run = self.runs.iter_mut().find(
             |run| matches!(run.phase, Phase::Active { attempt_id: active, .. } if active == attempt_id),
         )?;
@@ -133,7 +137,7 @@ impl Machine {
         }
         *answered = None;
         awaiting.clone_from(&request);
-        request.map(|request| Note::Awaiting {
+        request.map(|request| RunEvent::Awaiting {
             run: run.id,
             stage: run.stage.clone(),
             request,
@@ -141,7 +145,7 @@ impl Machine {
     }
 
     /// An attempt that waits for a person is answered; the answer stays until it tells that it heard.
-    pub fn tell(&mut self, attempt_id: AttemptId, answer: Answered) {
+    pub fn record_answer(&mut self, attempt_id: AttemptId, answer: Answered) {
         for run in &mut self.runs {
             if let Phase::Active {
                 attempt_id: active,
@@ -159,7 +163,7 @@ impl Machine {
     }
 
     /// Answers that attempts may not have heard.
-    pub fn unheard(&self) -> impl Iterator<Item = (AttemptId, &Answered)> {
+    pub fn undelivered_answers(&self) -> impl Iterator<Item = (AttemptId, &Answered)> {
         self.runs.iter().filter_map(|run| match &run.phase {
             Phase::Active {
                 attempt_id,

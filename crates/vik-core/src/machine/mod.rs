@@ -4,13 +4,13 @@
 //! data, so that the same machine can be simulated, stored and moved.
 
 mod approve;
-mod life;
-mod note;
+mod attempt_result;
+mod lifetime;
 mod park;
 mod rebuild;
-mod report;
 mod retry;
 mod run;
+mod run_event;
 
 use std::time::Duration;
 
@@ -22,15 +22,15 @@ use crate::intent::Intent;
 use crate::issue::Issue;
 use crate::limits::{Limit, LimitHit, LimitScope, Spend};
 use crate::outcome::Outcome;
-use crate::scheduler::{RootCause, Start, StopWhy};
+use crate::scheduler::{RootCause, Start, StopReason};
 use crate::time::{Mono, Now};
 use crate::workflow::{AgentProfile, IssuePolicy, Stage, Workflow};
 
-pub use life::Life;
-pub use note::Note;
+pub use attempt_result::AttemptResult;
+pub use lifetime::LifetimeUsage;
 pub use park::ParkReason;
-pub use report::Report;
-pub use run::{Answered, Approved, Phase, Run, Wait};
+pub use run::{Answered, Approved, Phase, Run, WaitReason};
+pub use run_event::RunEvent;
 
 /// The number of a pull, counted from 1 when it *starts*: only a pull that started after an attempt ended can tell
 /// what the attempt did.
@@ -43,14 +43,14 @@ const MOST_LOST_IN_A_ROW: u32 = 5;
 
 /// All that is known about one issue.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Machine {
+pub struct IssueMachine {
     issue: Issue,
     /// Whether the last good pull brought it.
     present: bool,
     runs: Vec<Run>,
     /// What the issue has used in its whole life.
     #[serde(default)]
-    life: Life,
+    life: LifetimeUsage,
     /// Attempts lost in a row, whatever the run: they do not count as tries, but they must not go on for ever either.
     #[serde(default)]
     lost_in_a_row: u32,
@@ -61,16 +61,16 @@ pub struct Machine {
 
 /// What an observation did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Observed {
+pub struct Observation {
     /// What happened to runs.
-    pub notes: Vec<Note>,
+    pub events: Vec<RunEvent>,
     /// Whether anything changed that must be remembered.
     pub changed: bool,
 }
 
-impl Machine {
+impl IssueMachine {
     /// A machine for an issue seen for the first time, or again after nothing but its counters were kept.
-    pub fn new(issue: Issue, life: Life) -> Self {
+    pub fn new(issue: Issue, life: LifetimeUsage) -> Self {
         Self {
             issue,
             present: true,
@@ -128,7 +128,7 @@ impl Machine {
     }
 
     /// What it has used.
-    pub fn life(&self) -> &Life {
+    pub fn life(&self) -> &LifetimeUsage {
         &self.life
     }
 
@@ -158,12 +158,12 @@ impl Machine {
             let stage = workflow.stage(&run.stage);
             stage.is_some_and(|stage| stage.when_state == *self.issue.state)
         };
-        let mut parked = self.runs.iter().filter(|run| run.parked_for().is_some());
+        let mut parked = self.runs.iter().filter(|run| run.park_reason().is_some());
         let run = parked.clone().find(takes).or_else(|| parked.next())?;
         Some(RootCause {
             issue: self.issue.id.clone(),
             stage: run.stage.clone(),
-            reason: run.parked_for()?,
+            reason: run.park_reason()?,
         })
     }
 
@@ -178,17 +178,23 @@ impl Machine {
     }
 
     /// The issue is in a pull.
-    pub fn observe(&mut self, issue: Issue, pull: PullNo, now: Now, workflow: &Workflow) -> Observed {
+    pub fn observe(&mut self, issue: Issue, pull: PullNo, now: Now, workflow: &Workflow) -> Observation {
         // Of thousands that are parked, most are as they were: that costs nothing.
         let is_same = self.issue == issue;
         self.issue = issue;
         self.present = true;
-        self.seen(is_same, pull, now, workflow)
+        self.apply_pull(is_same, pull, now, workflow)
     }
 
     /// The issue is in a pull; `is_same`: as it was in the one before.
-    pub(crate) fn seen(&mut self, is_same: bool, pull: PullNo, now: Now, workflow: &Workflow) -> Observed {
-        let mut observed = Observed::default();
+    pub(crate) fn apply_pull(
+        &mut self,
+        is_same: bool,
+        pull: PullNo,
+        now: Now,
+        workflow: &Workflow,
+    ) -> Observation {
+        let mut observed = Observation::default();
         let Self {
             issue,
             runs,
@@ -199,7 +205,7 @@ impl Machine {
         let is_closed = workflow.is_terminal(&issue.state);
         runs.retain_mut(|run| {
             if is_closed && run.is_over_when_closed() {
-                observed.notes.push(run.closed());
+                observed.events.push(run.closed_event());
                 return false;
             }
             let stage = workflow.stage(&run.stage);
@@ -225,7 +231,7 @@ impl Machine {
                             *fingerprint = issue.fingerprint_in(&stage.when_state);
                         }
                         if succeeded && matching.is_none() {
-                            observed.notes.push(run.over());
+                            observed.events.push(run.ended_event());
                             return false;
                         }
                         return true;
@@ -236,7 +242,7 @@ impl Machine {
                         && *fingerprint != issue.fingerprint();
                     if freed {
                         *lost_in_a_row = 0;
-                        observed.notes.push(Note::Freed {
+                        observed.events.push(RunEvent::Freed {
                             run: run.id,
                             stage: run.stage.clone(),
                         });
@@ -249,7 +255,7 @@ impl Machine {
                         && let Some(policy) = stage.and_then(|stage| stage.approve.as_ref())
                     {
                         // What was read by whoever is about to answer is another text now.
-                        observed.notes.push(run.ask(issue, policy, now));
+                        observed.events.push(run.request_approval(issue, policy, now));
                     }
                     true
                 }
@@ -259,26 +265,26 @@ impl Machine {
                     if let Some(stage) = matching {
                         let so_far = (&*life, *lost_in_a_row);
                         observed
-                            .notes
+                            .events
                             .push(run.settle(ended, stage, issue, so_far, &workflow.issue, now));
                     }
                     true
                 }
                 Phase::BackingOff { .. } if matching.is_some() => true,
                 Phase::Settling { .. } | Phase::BackingOff { .. } | Phase::Awaiting { .. } => {
-                    observed.notes.push(run.over());
+                    observed.events.push(run.ended_event());
                     false
                 }
             }
         });
-        observed.changed |= !observed.notes.is_empty();
+        observed.changed |= !observed.events.is_empty();
         observed
     }
 
     /// The issue is not in a good pull. Its counters stay: a tracker may lose sight of an issue for a while.
-    pub fn vanish(&mut self, pull: PullNo, now: Now, workflow: &Workflow) -> Observed {
+    pub fn on_absent(&mut self, pull: PullNo, now: Now, workflow: &Workflow) -> Observation {
         self.present = false;
-        let mut observed = Observed::default();
+        let mut observed = Observation::default();
         let Self {
             issue,
             runs,
@@ -294,24 +300,24 @@ impl Machine {
                     Some(stage) => {
                         let so_far = (&*life, *lost_in_a_row);
                         observed
-                            .notes
+                            .events
                             .push(run.settle(ended, stage, issue, so_far, &workflow.issue, now));
                         true
                     }
                     None => {
-                        observed.notes.push(run.over());
+                        observed.events.push(run.ended_event());
                         false
                     }
                 }
             }
             _ => true,
         });
-        observed.changed = !observed.notes.is_empty();
+        observed.changed = !observed.events.is_empty();
         observed
     }
 
     /// The issue was looked at on its own. What ended is judged by pulls only.
-    pub fn look(&mut self, issue: Issue, now: Now, workflow: &Workflow) -> Observed {
+    pub fn apply_lookup(&mut self, issue: Issue, now: Now, workflow: &Workflow) -> Observation {
         let present = self.present;
         let observed = self.observe(issue, PullNo::default(), now, workflow);
         self.present = present;
@@ -319,19 +325,19 @@ impl Machine {
     }
 
     /// The tracker does not have the issue any more: what waits or is parked is over.
-    pub fn gone(&mut self) -> Observed {
+    pub fn on_missing(&mut self) -> Observation {
         self.present = false;
-        let mut observed = Observed::default();
+        let mut observed = Observation::default();
         self.runs.retain(|run| {
             let waits = matches!(run.phase, Phase::BackingOff { .. } | Phase::Awaiting { .. });
             if waits {
-                observed.notes.push(run.over());
+                observed.events.push(run.ended_event());
             } else if run.is_over_when_closed() {
-                observed.notes.push(run.closed());
+                observed.events.push(run.closed_event());
             }
             !waits && !run.is_over_when_closed()
         });
-        observed.changed = !observed.notes.is_empty();
+        observed.changed = !observed.events.is_empty();
         observed
     }
 
@@ -343,7 +349,7 @@ impl Machine {
         now: Now,
         allowed: impl Fn(&StageName) -> bool,
     ) -> Option<&'w Stage> {
-        if self.rests() || workflow.is_terminal(&self.issue.state) {
+        if self.cannot_start() || workflow.is_terminal(&self.issue.state) {
             return None;
         }
         let matches = |stage: &&Stage| stage.when_state == *self.issue.state && allowed(&stage.name);
@@ -353,18 +359,18 @@ impl Machine {
                 Some(Phase::BackingOff { until, .. }) => *until <= now.mono,
                 Some(_) => false,
             };
-            is_due && self.beside(stage).is_none()
+            is_due && self.conflicting_stage(stage).is_none()
         })
     }
 
     /// Whether no stage may start, whichever it is.
-    fn rests(&self) -> bool {
+    fn cannot_start(&self) -> bool {
         let blocks = |run: &Run| run.is_unseen() || run.is_unproven();
         !self.present || self.runs.iter().any(blocks)
     }
 
     /// The stage that runs and beside which this one may not.
-    pub fn beside(&self, stage: &Stage) -> Option<&StageName> {
+    pub fn conflicting_stage(&self, stage: &Stage) -> Option<&StageName> {
         let mut active = self.runs.iter().filter_map(Run::active);
         let blocks =
             |start: &&Start| start.stage.name != stage.name && !(stage.parallel || start.stage.parallel);
@@ -432,7 +438,7 @@ impl Machine {
 
     /// The attempt that is under way with this id: what it was started with, what it costs at least, and what it was
     /// told to stop for.
-    pub fn active(&self, attempt_id: AttemptId) -> Option<(&Start, Spend, Option<&StopWhy>)> {
+    pub fn active(&self, attempt_id: AttemptId) -> Option<(&Start, Spend, Option<&StopReason>)> {
         self.runs.iter().find_map(|run| match &run.phase {
             Phase::Active {
                 attempt_id: active,
@@ -446,7 +452,7 @@ impl Machine {
     }
 
     /// An attempt is told to stop. False where it was told before; what a person says holds over what was said before.
-    pub fn stop(&mut self, attempt_id: AttemptId, why: StopWhy) -> bool {
+    pub fn stop(&mut self, attempt_id: AttemptId, why: StopReason) -> bool {
         for run in &mut self.runs {
             if let Phase::Active {
                 attempt_id: active,
@@ -456,7 +462,7 @@ impl Machine {
                 && *active == attempt_id
             {
                 let is_first = stopping.is_none();
-                if is_first || why == StopWhy::Cancelled {
+                if is_first || why == StopReason::Cancelled {
                     *stopping = Some(why);
                 }
                 return is_first;
@@ -467,25 +473,26 @@ impl Machine {
 
     /// An attempt ended, and this is charged. A report about any other attempt than an active one changes nothing:
     /// `None`.
-    pub fn ended(
+    pub fn on_attempt_ended(
         &mut self,
         attempt_id: AttemptId,
-        report: Report,
-        stopped: Option<StopWhy>,
+        report: AttemptResult,
+        stopped: Option<StopReason>,
         charged: Spend,
         after: PullNo,
         now: Now,
-    ) -> Option<Observed> {
+    ) -> Option<Observation> {
         let start = self.active(attempt_id)?.0.clone();
         let run = self.runs.iter_mut().find(|run| run.id == start.run)?;
         // Losing a host, or being drained, uses no attempt.
         let is_drained = report.outcome == Outcome::Cancelled && stopped.is_none();
         let is_lost = report.outcome == Outcome::Lost;
-        let by_day = matches!(&stopped, Some(StopWhy::OverBudget(hit)) if hit.scope == LimitScope::Day);
+        let is_day_limit =
+            matches!(&stopped, Some(StopReason::OverBudget(hit)) if hit.scope == LimitScope::Day);
         if !is_lost && !is_drained {
             self.life.attempts += 1;
             // A day that is used up says nothing against the run: it goes on when the day turns.
-            run.attempts += u32::from(!by_day);
+            run.attempts += u32::from(!is_day_limit);
         }
         self.life.spend = self.life.spend.plus(charged);
         if is_lost {
@@ -493,12 +500,12 @@ impl Machine {
         } else if !is_drained {
             self.lost_in_a_row = 0;
         }
-        let reason = retry::at_once(&report, stopped.as_ref());
+        let reason = retry::immediate_park_reason(&report, stopped.as_ref());
         run.attempt_ended(&start, stopped, report, after, now);
         let fingerprint = self.issue.fingerprint_in(&start.stage.when_state);
-        let notes = reason.map(|reason| run.park(reason, fingerprint, Some(after), None, now));
-        Some(Observed {
-            notes: notes.into_iter().collect(),
+        let events = reason.map(|reason| run.park(reason, fingerprint, Some(after), None, now));
+        Some(Observation {
+            events: events.into_iter().collect(),
             changed: true,
         })
     }
@@ -512,7 +519,7 @@ impl Machine {
         reason: ParkReason,
         used_up: Option<LimitHit>,
         now: Now,
-    ) -> Note {
+    ) -> RunEvent {
         let fingerprint = self.issue.fingerprint_in(when_state);
         let at = self.run_at(stage, new_run, now);
         let unseen_until = match self.runs[at].phase {
@@ -536,10 +543,10 @@ impl Machine {
     }
 
     /// Frees all that is parked, and allows so many attempts more; `None`: as many as a run of the stage has.
-    pub fn unpark(&mut self, attempts: Option<u32>, workflow: &Workflow, now: Now) -> Vec<Note> {
+    pub fn unpark(&mut self, attempts: Option<u32>, workflow: &Workflow, now: Now) -> Vec<RunEvent> {
         let policy = &workflow.issue;
-        let mut notes = Vec::new();
-        for run in self.runs.iter_mut().filter(|run| run.parked_for().is_some()) {
+        let mut events = Vec::new();
+        for run in self.runs.iter_mut().filter(|run| run.park_reason().is_some()) {
             let most = workflow.stage(&run.stage).map(|stage| stage.retry.max_attempts);
             let more = attempts.or(most).unwrap_or(1).max(1);
             let wanted = run.attempts.saturating_add(more);
@@ -548,9 +555,9 @@ impl Machine {
             let wanted = self.life.attempts.saturating_add(more);
             let extra = wanted.saturating_sub(policy.max_attempts);
             self.life.extra_attempts = self.life.extra_attempts.max(extra);
-            notes.push(run.release(now));
+            events.push(run.release(now));
         }
-        if !notes.is_empty() {
+        if !events.is_empty() {
             self.lost_in_a_row = 0;
             if self
                 .life
@@ -561,12 +568,12 @@ impl Machine {
                 self.life.forgiven = self.life.spend;
             }
         }
-        notes
+        events
     }
 
     /// Frees what the issue's limits parked, should they have been raised.
-    pub fn free_raised(&mut self, policy: &IssuePolicy, now: Now) -> Vec<Note> {
-        let by_limit = |run: &&mut Run| run.parked_for() == Some(ParkReason::IssueLimit);
+    pub fn free_raised(&mut self, policy: &IssuePolicy, now: Now) -> Vec<RunEvent> {
+        let by_limit = |run: &&mut Run| run.park_reason() == Some(ParkReason::IssueLimit);
         if self.life.used_up(policy).is_some() {
             return Vec::new();
         }

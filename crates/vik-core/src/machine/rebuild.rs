@@ -4,18 +4,18 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::{Life, Machine, Phase, PullNo, Run};
+use super::{IssueMachine, LifetimeUsage, Phase, PullNo, Run};
 use crate::limits::Spend;
 use crate::scheduler::Start;
 use crate::time::{Mono, Now};
 
-impl Machine {
+impl IssueMachine {
     /// An attempt was started with this. What came of it is told by [`ended`](Machine::ended), or found out by the
     /// daemon that takes it up.
-    pub fn take_up(&mut self, start: Start, estimate: Spend, since: Timestamp) {
+    pub fn restore_attempt(&mut self, start: Start, estimate: Spend, since: Timestamp) {
         self.issue = start.issue.clone();
         let at = self.runs.iter().position(|run| run.stage == start.stage.name);
-        let known = at
+        let existing = at
             .map(|at| self.runs.remove(at))
             .filter(|run| run.id == start.run);
         let nothing_yet = Phase::Settling {
@@ -25,7 +25,7 @@ impl Machine {
                 mono: Mono(Duration::ZERO),
             },
         };
-        let mut run = known.unwrap_or_else(|| Run::new(start.run, start.stage.name.clone(), nothing_yet));
+        let mut run = existing.unwrap_or_else(|| Run::new(start.run, start.stage.name.clone(), nothing_yet));
         // What came before it may be lost; its number is not.
         run.attempts = run.attempts.max(start.attempt.saturating_sub(1));
         run.phase = Phase::Active {
@@ -41,12 +41,12 @@ impl Machine {
     }
 
     /// What was counted elsewhere stays counted: each counter becomes the larger one.
-    pub fn raise(&mut self, life: &Life) {
+    pub fn raise_usage(&mut self, life: &LifetimeUsage) {
         let larger = |a: Spend, b: Spend| Spend {
             tokens: a.tokens.max(b.tokens),
             usd: a.usd.max(b.usd),
         };
-        self.life = Life {
+        self.life = LifetimeUsage {
             attempts: self.life.attempts.max(life.attempts),
             extra_attempts: self.life.extra_attempts.max(life.extra_attempts),
             spend: larger(self.life.spend, life.spend),

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 
-use super::{MOST_LOST_IN_A_ROW, ParkReason, Report};
+use super::{AttemptResult, MOST_LOST_IN_A_ROW, ParkReason};
 use crate::backoff;
 use crate::ids::AttemptId;
 use crate::limits::LimitScope;
 use crate::outcome::{FailureClass, Outcome};
-use crate::scheduler::StopWhy;
+use crate::scheduler::StopReason;
 use crate::time::Now;
 use crate::workflow::Retry;
 
@@ -21,13 +21,13 @@ const QUOTA_SPREAD: Duration = Duration::from_secs(30);
 
 /// What decides.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Case<'a> {
+pub(super) struct RetryInput<'a> {
     /// How the last attempt ended.
-    pub report: &'a Report,
+    pub report: &'a AttemptResult,
     /// Which it was.
     pub attempt_id: AttemptId,
     /// What Vik stopped it for.
-    pub stopped: Option<&'a StopWhy>,
+    pub stopped: Option<&'a StopReason>,
     /// Attempts of the run that count.
     pub attempts: u32,
     /// How many there may be.
@@ -42,7 +42,7 @@ pub(super) struct Case<'a> {
 
 /// What follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Next {
+pub(super) enum RetryDecision {
     /// Nothing, until a person does something.
     Park(ParkReason),
     /// Another attempt, so long after the end of the last one.
@@ -53,11 +53,14 @@ pub(super) enum Next {
 
 /// What parks at once, without asking whether another attempt is left: a further one would end the same way, or run
 /// beside something that still lives.
-pub(super) fn at_once(report: &Report, stopped: Option<&StopWhy>) -> Option<ParkReason> {
+pub(super) fn immediate_park_reason(
+    report: &AttemptResult,
+    stopped: Option<&StopReason>,
+) -> Option<ParkReason> {
     if report.failure_class == Some(FailureClass::UnprovenEnd) {
         return Some(ParkReason::UnprovenEnd);
     }
-    if stopped == Some(&StopWhy::Cancelled) {
+    if stopped == Some(&StopReason::Cancelled) {
         return Some(ParkReason::Cancelled);
     }
     if report.outcome != Outcome::Failed {
@@ -73,49 +76,49 @@ pub(super) fn at_once(report: &Report, stopped: Option<&StopWhy>) -> Option<Park
     }
 }
 
-impl Case<'_> {
+impl RetryInput<'_> {
     /// The retry table.
-    pub(super) fn next(&self, now: Now) -> Next {
+    pub(super) fn next(&self, now: Now) -> RetryDecision {
         let report = self.report;
         let backoff = |nth: u32| {
-            Next::After(backoff::jittered(
+            RetryDecision::After(backoff::jittered(
                 backoff::wait_after(nth, self.retry),
                 self.attempt_id,
             ))
         };
         if report.outcome == Outcome::Lost {
             return match self.lost_in_a_row {
-                MOST_LOST_IN_A_ROW.. => Next::Park(ParkReason::Lost),
+                MOST_LOST_IN_A_ROW.. => RetryDecision::Park(ParkReason::Lost),
                 // What was cut off goes on at once; a second time, or what never began, is given time.
-                0..=1 if report.ran => Next::After(Duration::ZERO),
+                0..=1 if report.ran => RetryDecision::After(Duration::ZERO),
                 nth => backoff(nth),
             };
         }
         let scope = match self.stopped {
-            Some(StopWhy::OverBudget(hit)) => Some(hit.scope),
+            Some(StopReason::OverBudget(hit)) => Some(hit.scope),
             _ => None,
         };
         match scope {
-            Some(LimitScope::Attempt) => return Next::Park(ParkReason::OverBudget),
-            Some(LimitScope::Issue) => return Next::Park(ParkReason::IssueLimit),
+            Some(LimitScope::Attempt) => return RetryDecision::Park(ParkReason::OverBudget),
+            Some(LimitScope::Issue) => return RetryDecision::Park(ParkReason::IssueLimit),
             Some(LimitScope::Day) | None => {}
         }
         if self.attempts >= self.allowed {
-            return Next::Park(if report.outcome == Outcome::Succeeded {
+            return RetryDecision::Park(if report.outcome == Outcome::Succeeded {
                 ParkReason::NoProgress
             } else {
                 ParkReason::AttemptsUsedUp
             });
         }
         if self.life_used_up {
-            return Next::Park(ParkReason::IssueLimit);
+            return RetryDecision::Park(ParkReason::IssueLimit);
         }
         // It was drained: that says nothing against going on.
         if report.outcome == Outcome::Cancelled && self.stopped.is_none() {
-            return Next::After(Duration::ZERO);
+            return RetryDecision::After(Duration::ZERO);
         }
         match self.quota_wait(now) {
-            Some(wait) => Next::Quota(wait),
+            Some(wait) => RetryDecision::Quota(wait),
             None => backoff(self.attempts),
         }
     }
@@ -130,7 +133,7 @@ impl Case<'_> {
 }
 
 /// Whether the conversation of an attempt that ended like this is worth going on with: it was cut off, not finished.
-pub(super) fn is_resumable(report: &Report) -> bool {
+pub(super) fn is_resumable(report: &AttemptResult) -> bool {
     match report.outcome {
         Outcome::TimedOut | Outcome::Stalled | Outcome::Lost | Outcome::Cancelled | Outcome::OverBudget => {
             true
@@ -163,16 +166,16 @@ mod tests {
         }
     }
 
-    fn failed(class: FailureClass) -> Report {
-        Report {
+    fn failed(class: FailureClass) -> AttemptResult {
+        AttemptResult {
             failure_class: Some(class),
             ran: true,
-            ..Report::of(Outcome::Failed)
+            ..AttemptResult::new(Outcome::Failed)
         }
     }
 
-    fn case(report: &Report) -> Case<'_> {
-        Case {
+    fn case(report: &AttemptResult) -> RetryInput<'_> {
+        RetryInput {
             report,
             attempt_id: AttemptId(Uuid::nil()),
             stopped: None,
@@ -184,8 +187,8 @@ mod tests {
         }
     }
 
-    fn waits(next: Next, seconds: u64) {
-        let Next::After(wait) = next else {
+    fn waits(next: RetryDecision, seconds: u64) {
+        let RetryDecision::After(wait) = next else {
             panic!("{next:?}")
         };
         let longest = Duration::from_secs(seconds);
@@ -215,30 +218,33 @@ mod tests {
                 Class::UnprovenEnd => Some(ParkReason::UnprovenEnd),
                 _ => None,
             };
-            assert_eq!(at_once(&failed(class), None), parked, "{class}");
+            assert_eq!(immediate_park_reason(&failed(class), None), parked, "{class}");
             if parked.is_none() {
                 waits(case(&failed(class)).next(now()), 100);
             }
         }
-        let making = Report {
+        let making = AttemptResult {
             preparing: true,
             ..failed(Class::Hook)
         };
-        assert_eq!(at_once(&making, None), None);
+        assert_eq!(immediate_park_reason(&making, None), None);
         assert_eq!(
-            at_once(&Report::of(Outcome::Succeeded), Some(&StopWhy::Cancelled)),
+            immediate_park_reason(
+                &AttemptResult::new(Outcome::Succeeded),
+                Some(&StopReason::Cancelled)
+            ),
             Some(ParkReason::Cancelled)
         );
     }
 
     #[test]
     fn the_quota_window_is_waited_for_and_no_longer_than_one_can_be() {
-        let at = |seconds: i64| Report {
+        let at = |seconds: i64| AttemptResult {
             resets_at: Some(Timestamp::from_second(seconds).unwrap()),
             ..failed(FailureClass::RateLimit)
         };
         let quota = |seconds: i64| match case(&at(seconds)).next(now()) {
-            Next::Quota(wait) => wait.as_secs(),
+            RetryDecision::Quota(wait) => wait.as_secs(),
             next => panic!("{next:?}"),
         };
         assert!((3600..=3630).contains(&quota(3600)));
@@ -246,27 +252,36 @@ mod tests {
         assert!((longest..=longest + 30).contains(&quota(200_000_000_000)));
         waits(case(&at(-5)).next(now()), 100);
         let report = at(3600);
-        let used_up = Case {
+        let used_up = RetryInput {
             attempts: 3,
             ..case(&report)
         };
-        assert_eq!(used_up.next(now()), Next::Park(ParkReason::AttemptsUsedUp));
+        assert_eq!(
+            used_up.next(now()),
+            RetryDecision::Park(ParkReason::AttemptsUsedUp)
+        );
     }
 
     #[test]
     fn attempts_and_the_life_come_to_an_end() {
-        let (done, fail) = (Report::of(Outcome::Succeeded), failed(FailureClass::Agent));
+        let (done, fail) = (
+            AttemptResult::new(Outcome::Succeeded),
+            failed(FailureClass::Agent),
+        );
         let with = |report, attempts, life_used_up| {
-            Case {
+            RetryInput {
                 attempts,
                 life_used_up,
                 ..case(report)
             }
             .next(now())
         };
-        assert_eq!(with(&done, 3, false), Next::Park(ParkReason::NoProgress));
-        assert_eq!(with(&fail, 3, true), Next::Park(ParkReason::AttemptsUsedUp));
-        assert_eq!(with(&fail, 1, true), Next::Park(ParkReason::IssueLimit));
+        assert_eq!(with(&done, 3, false), RetryDecision::Park(ParkReason::NoProgress));
+        assert_eq!(
+            with(&fail, 3, true),
+            RetryDecision::Park(ParkReason::AttemptsUsedUp)
+        );
+        assert_eq!(with(&fail, 1, true), RetryDecision::Park(ParkReason::IssueLimit));
         waits(with(&done, 1, false), 100);
         waits(with(&fail, 2, false), 200);
     }
@@ -274,51 +289,57 @@ mod tests {
     #[test]
     fn a_lost_one_goes_on_at_once_and_not_for_ever() {
         let lost = |ran, lost_in_a_row| {
-            let report = Report {
+            let report = AttemptResult {
                 ran,
-                ..Report::of(Outcome::Lost)
+                ..AttemptResult::new(Outcome::Lost)
             };
-            Case {
+            RetryInput {
                 lost_in_a_row,
                 attempts: 3,
                 ..case(&report)
             }
             .next(now())
         };
-        assert_eq!(lost(true, 1), Next::After(Duration::ZERO));
+        assert_eq!(lost(true, 1), RetryDecision::After(Duration::ZERO));
         waits(lost(false, 1), 100);
         waits(lost(true, 2), 200);
-        assert_eq!(lost(true, 5), Next::Park(ParkReason::Lost));
+        assert_eq!(lost(true, 5), RetryDecision::Park(ParkReason::Lost));
     }
 
     #[test]
     fn a_limit_parks_by_its_scope() {
-        let report = Report::of(Outcome::OverBudget);
+        let report = AttemptResult::new(Outcome::OverBudget);
         let crossed = |scope| {
-            let stopped = StopWhy::OverBudget(LimitHit {
+            let stopped = StopReason::OverBudget(LimitHit {
                 scope,
                 unit: LimitUnit::Tokens,
                 spent: 2,
                 limit: 1,
             });
-            Case {
+            RetryInput {
                 stopped: Some(&stopped),
                 attempts: 0,
                 ..case(&report)
             }
             .next(now())
         };
-        assert_eq!(crossed(LimitScope::Attempt), Next::Park(ParkReason::OverBudget));
-        assert_eq!(crossed(LimitScope::Issue), Next::Park(ParkReason::IssueLimit));
+        assert_eq!(
+            crossed(LimitScope::Attempt),
+            RetryDecision::Park(ParkReason::OverBudget)
+        );
+        assert_eq!(
+            crossed(LimitScope::Issue),
+            RetryDecision::Park(ParkReason::IssueLimit)
+        );
         waits(crossed(LimitScope::Day), 100);
     }
 
     #[test]
     fn a_drained_one_goes_on_at_once() {
-        let report = Report::of(Outcome::Cancelled);
-        assert_eq!(case(&report).next(now()), Next::After(Duration::ZERO));
-        let moved = Case {
-            stopped: Some(&StopWhy::StateChanged),
+        let report = AttemptResult::new(Outcome::Cancelled);
+        assert_eq!(case(&report).next(now()), RetryDecision::After(Duration::ZERO));
+        let moved = RetryInput {
+            stopped: Some(&StopReason::StateChanged),
             ..case(&report)
         };
         waits(moved.next(now()), 100);

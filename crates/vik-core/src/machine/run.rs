@@ -5,15 +5,15 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::retry::{self, Case, Next};
-use super::{Life, Note, ParkReason, PullNo, Report};
+use super::retry::{self, RetryDecision, RetryInput};
+use super::{AttemptResult, LifetimeUsage, ParkReason, PullNo, RunEvent};
 use crate::approval::{Answer, Request};
 use crate::ids::{AgentName, AttemptId, RunId, StageName};
 use crate::issue::{Fingerprint, Issue};
 use crate::limits::{LimitHit, Spend};
 use crate::outcome::{CostSource, FailureClass, Outcome};
 use crate::plural::count;
-use crate::scheduler::{Resume, Start, StopWhy};
+use crate::scheduler::{Resume, Start, StopReason};
 use crate::time::{Mono, Now};
 use crate::workflow::{IssuePolicy, Stage};
 
@@ -32,13 +32,13 @@ pub struct Run {
     /// Whether any attempt changed a commit or a file.
     pub changed: bool,
     /// How the last attempt ended.
-    pub last: Option<Report>,
+    pub last: Option<AttemptResult>,
     /// Which it was.
     #[serde(default, rename = "last_session")]
     pub last_attempt: Option<AttemptId>,
     /// What Vik stopped it for.
     #[serde(default)]
-    pub last_stopped: Option<StopWhy>,
+    pub last_stopped: Option<StopReason>,
     /// The conversation that the next attempt may go on with, where it is by the same agent.
     #[serde(default)]
     pub conversation: Option<(AgentName, Resume)>,
@@ -74,7 +74,7 @@ pub enum Phase {
         /// What it is charged where it ends without telling what it used.
         estimate: Spend,
         /// What it was told to stop for.
-        stopping: Option<StopWhy>,
+        stopping: Option<StopReason>,
         /// What it waits for a person with.
         #[serde(default)]
         awaiting: Option<Box<Request>>,
@@ -107,7 +107,7 @@ pub enum Phase {
         /// Until when.
         until: Mono,
         /// For what.
-        why: Wait,
+        why: WaitReason,
     },
     /// Not started again until a person changes the issue or says so.
     Parked {
@@ -139,7 +139,7 @@ pub struct Answered {
 /// What the next attempt waits for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Wait {
+pub enum WaitReason {
     /// The end of a back-off.
     #[default]
     Backoff,
@@ -172,7 +172,7 @@ impl Run {
     }
 
     /// Why it is parked where it has no attempt left.
-    pub fn why_used_up(&self) -> ParkReason {
+    pub fn exhausted_reason(&self) -> ParkReason {
         if self.last_succeeded() {
             ParkReason::NoProgress
         } else {
@@ -214,11 +214,11 @@ impl Run {
 
     /// An end that could not be proven may mean a live agent in the workspace: nothing starts beside it.
     pub fn is_unproven(&self) -> bool {
-        self.parked_for() == Some(ParkReason::UnprovenEnd)
+        self.park_reason() == Some(ParkReason::UnprovenEnd)
     }
 
     /// Why it is parked, where it is.
-    pub fn parked_for(&self) -> Option<ParkReason> {
+    pub fn park_reason(&self) -> Option<ParkReason> {
         match self.phase {
             Phase::Parked { reason, .. } => Some(reason),
             _ => None,
@@ -236,24 +236,24 @@ impl Run {
 
     /// Whether the end of its issue ends it: it is parked, and no agent of it may still live.
     pub(super) fn is_over_when_closed(&self) -> bool {
-        self.parked_for().is_some() && !self.is_unproven()
+        self.park_reason().is_some() && !self.is_unproven()
     }
 
     /// The issue was closed while the run was parked.
-    pub(super) fn closed(&self) -> Note {
+    pub(super) fn closed_event(&self) -> RunEvent {
         // What its own last attempt did to the issue is no person's decision.
         if self.is_unseen() {
-            return self.over();
+            return self.ended_event();
         }
-        Note::Closed {
+        RunEvent::Closed {
             run: self.id,
             stage: self.stage.clone(),
             succeeded: self.last_succeeded(),
         }
     }
 
-    pub(super) fn over(&self) -> Note {
-        Note::Ended {
+    pub(super) fn ended_event(&self) -> RunEvent {
+        RunEvent::Ended {
             run: self.id,
             stage: self.stage.clone(),
             succeeded: self.last_succeeded(),
@@ -264,8 +264,8 @@ impl Run {
     pub(super) fn attempt_ended(
         &mut self,
         start: &Start,
-        stopped: Option<StopWhy>,
-        report: Report,
+        stopped: Option<StopReason>,
+        report: AttemptResult,
         after: PullNo,
         now: Now,
     ) {
@@ -283,13 +283,13 @@ impl Run {
         ended: Now,
         stage: &Stage,
         issue: &Issue,
-        (life, lost_in_a_row): (&Life, u32),
+        (life, lost_in_a_row): (&LifetimeUsage, u32),
         policy: &IssuePolicy,
         now: Now,
-    ) -> Note {
+    ) -> RunEvent {
         // Without a report there is nothing to hold against it.
         let next = match (&self.last, self.last_attempt) {
-            (Some(report), Some(attempt_id)) => Case {
+            (Some(report), Some(attempt_id)) => RetryInput {
                 report,
                 attempt_id,
                 stopped: self.last_stopped.as_ref(),
@@ -300,15 +300,15 @@ impl Run {
                 retry: &stage.retry,
             }
             .next(now),
-            _ => Next::After(Duration::ZERO),
+            _ => RetryDecision::After(Duration::ZERO),
         };
         let (from, wait, why) = match next {
-            Next::Park(reason) => {
+            RetryDecision::Park(reason) => {
                 let fingerprint = issue.fingerprint_in(&stage.when_state);
                 return self.park(reason, fingerprint, None, life.used_up(policy), now);
             }
-            Next::After(wait) => (ended, wait, Wait::Backoff),
-            Next::Quota(wait) => (now, wait, Wait::Quota),
+            RetryDecision::After(wait) => (ended, wait, WaitReason::Backoff),
+            RetryDecision::Quota(wait) => (now, wait, WaitReason::Quota),
         };
         self.phase = Phase::BackingOff {
             since: from.wall,
@@ -316,7 +316,7 @@ impl Run {
             until: from.mono.plus(wait),
             why,
         };
-        Note::BackingOff {
+        RunEvent::BackingOff {
             run: self.id,
             stage: self.stage.clone(),
             attempts: self.attempts,
@@ -332,15 +332,15 @@ impl Run {
         unseen_until: Option<PullNo>,
         used_up: Option<LimitHit>,
         now: Now,
-    ) -> Note {
+    ) -> RunEvent {
         self.phase = Phase::Parked {
             since: now.wall,
             reason,
-            detail: self.why_parked(reason, used_up),
+            detail: self.park_detail(reason, used_up),
             fingerprint,
             unseen_until,
         };
-        Note::Parked {
+        RunEvent::Parked {
             run: self.id,
             stage: self.stage.clone(),
             reason,
@@ -348,7 +348,7 @@ impl Run {
     }
 
     /// It may be tried again at once.
-    pub(super) fn release(&mut self, now: Now) -> Note {
+    pub(super) fn release(&mut self, now: Now) -> RunEvent {
         self.phase = match self.phase {
             // What its last attempt did to the issue is seen first.
             Phase::Parked {
@@ -359,16 +359,16 @@ impl Run {
                 since: now.wall,
                 wait: Duration::ZERO,
                 until: now.mono,
-                why: Wait::Backoff,
+                why: WaitReason::Backoff,
             },
         };
-        Note::Unparked {
+        RunEvent::Unparked {
             run: self.id,
             stage: self.stage.clone(),
         }
     }
 
-    fn why_parked(&self, reason: ParkReason, used_up: Option<LimitHit>) -> String {
+    fn park_detail(&self, reason: ParkReason, used_up: Option<LimitHit>) -> String {
         let attempts = count(self.attempts.into(), "attempt");
         let last = self.last.as_ref();
         match reason {
@@ -381,7 +381,7 @@ impl Run {
             }
             ParkReason::IssueLimit => {
                 let stopped = match &self.last_stopped {
-                    Some(StopWhy::OverBudget(hit)) => Some(*hit),
+                    Some(StopReason::OverBudget(hit)) => Some(*hit),
                     _ => None,
                 };
                 used_up.or(stopped).map_or_else(
@@ -401,7 +401,7 @@ impl Run {
 }
 
 /// The conversation that the attempt after this one may go on with.
-fn conversation(start: &Start, report: &Report) -> Option<Resume> {
+fn conversation(start: &Start, report: &AttemptResult) -> Option<Resume> {
     if report.resume_failed || !retry::is_resumable(report) {
         return None;
     }

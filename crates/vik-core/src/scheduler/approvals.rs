@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use super::{Answer, By, Effect, Reply, Scheduler};
+use super::{Actor, ApprovalReply, CommandResult, Effect, Scheduler};
 use crate::approval::{self, Request, TIME_LIMIT};
 use crate::ids::{AttemptId, IssueId, StageName};
-use crate::machine::{Answered, Note, Observed, Phase, Run};
+use crate::machine::{Answered, Observation, Phase, Run, RunEvent};
 use crate::time::Now;
 use crate::workflow::Stage;
 
 /// Something of an issue that waits for a person.
 #[derive(Clone, Copy, Debug)]
-pub struct Awaited<'a> {
+pub struct PendingApproval<'a> {
     /// The issue.
     pub issue: &'a IssueId,
     /// The run.
@@ -22,12 +22,12 @@ pub struct Awaited<'a> {
 
 impl Scheduler {
     /// All that waits for a person, the oldest first.
-    pub fn awaited(&self) -> Vec<Awaited<'_>> {
+    pub fn pending_approvals(&self) -> Vec<PendingApproval<'_>> {
         let mut awaited: Vec<_> = self
             .runs()
             .filter_map(|(issue, run)| {
                 let request = run.request()?;
-                Some(Awaited { issue, run, request })
+                Some(PendingApproval { issue, run, request })
             })
             .collect();
         awaited.sort_by(|a, b| (a.request.since, a.issue).cmp(&(b.request.since, b.issue)));
@@ -35,7 +35,7 @@ impl Scheduler {
     }
 
     /// An attempt waits for a person, or does no longer.
-    pub(super) fn awaits(
+    pub(super) fn on_approval_pending(
         &mut self,
         issue: &IssueId,
         attempt_id: AttemptId,
@@ -43,11 +43,11 @@ impl Scheduler {
         now: Now,
     ) {
         let gate = request.as_ref().map(|request| request.gate);
-        self.spending.await_person(attempt_id, gate);
+        self.spending.set_pending_gate(attempt_id, gate);
         if let Some(machine) = self.machines.get_mut(issue) {
-            let notes = machine.awaits(attempt_id, request);
-            let observed = Observed {
-                notes: notes.into_iter().collect(),
+            let events = machine.set_approval_request(attempt_id, request);
+            let observed = Observation {
+                events: events.into_iter().collect(),
                 changed: true,
             };
             self.record(issue, observed, now);
@@ -55,10 +55,10 @@ impl Scheduler {
     }
 
     /// Asks for all that is due and must not start before somebody said so, whether there is a slot for it or not.
-    pub(super) fn ask_for_approval(&mut self, now: Now) {
+    pub(super) fn request_due_approvals(&mut self, now: Now) {
         let workflow = Arc::clone(&self.workflow);
         if !self.has_pulled
-            || self.gate_of_all(now).is_some()
+            || self.global_hold(now).is_some()
             || !workflow.issue.stages.iter().any(Stage::asks_before)
         {
             return;
@@ -66,13 +66,13 @@ impl Scheduler {
         let order = std::mem::take(&mut self.order);
         for id in &order {
             // Each that is asked for lets the next one be due.
-            while self.ask_next(id, now) {}
+            while self.request_next_approval(id, now) {}
         }
         self.order = order;
     }
 
     /// Asks for the next stage of an issue, where that has to be approved. Whether it was asked for.
-    pub(super) fn ask_next(&mut self, id: &IssueId, now: Now) -> bool {
+    pub(super) fn request_next_approval(&mut self, id: &IssueId, now: Now) -> bool {
         let workflow = Arc::clone(&self.workflow);
         let Some(machine) = self.machines.get(id) else {
             return false;
@@ -83,19 +83,19 @@ impl Scheduler {
         };
         // What cannot start anyway, or has nothing left, is not asked for.
         let held = self
-            .gate_of_issue(machine)
+            .issue_start_hold(machine)
             .or_else(|| self.bad_intent(machine, stage));
         if held.is_some() || super::dispatch::used_up(machine, stage, &workflow).is_some() {
             return false;
         }
         let run = self.ids.run(now);
-        let note = self
+        let event = self
             .machines
             .get_mut(id)
-            .and_then(|machine| machine.ask(stage, run, now));
-        let asked = note.is_some();
-        let observed = Observed {
-            notes: note.into_iter().collect(),
+            .and_then(|machine| machine.request_approval(stage, run, now));
+        let asked = event.is_some();
+        let observed = Observation {
+            events: event.into_iter().collect(),
             changed: asked,
         };
         self.record(id, observed, now);
@@ -103,7 +103,7 @@ impl Scheduler {
     }
 
     /// Gives the default answers that are due.
-    pub(super) fn answer_overdue(&mut self, now: Now) {
+    pub(super) fn apply_default_answers(&mut self, now: Now) {
         if self.wake.is_none_or(|wake| wake > now.mono) {
             return;
         }
@@ -119,7 +119,7 @@ impl Scheduler {
     }
 
     /// What waits although the workflow does not ask any more goes on.
-    pub(super) fn free_unasked(&mut self, now: Now) {
+    pub(super) fn release_unneeded_approvals(&mut self, now: Now) {
         let workflow = Arc::clone(&self.workflow);
         let asks = |stage: &StageName| {
             let stage = workflow.stage(stage);
@@ -127,7 +127,7 @@ impl Scheduler {
             stage.is_none_or(Stage::asks_before)
         };
         for (id, machine) in &mut self.machines {
-            if machine.free_unasked(asks, now) {
+            if machine.release_unneeded_approvals(asks, now) {
                 self.changed.insert(id.clone());
             }
         }
@@ -143,22 +143,22 @@ impl Scheduler {
     ) {
         if let Some(machine) = self.machines.get_mut(id) {
             let when_state = self.workflow.stage(stage).map(|stage| stage.when_state.as_str());
-            let notes = machine.answer(stage, when_state, answer, by, now);
-            let changed = !notes.is_empty();
-            self.record(id, Observed { notes, changed }, now);
+            let events = machine.answer(stage, when_state, answer, by, now);
+            let changed = !events.is_empty();
+            self.record(id, Observation { events, changed }, now);
         }
     }
 
     /// A person answers.
-    pub(super) fn answer(&mut self, reply: Reply, by: &By, now: Now) -> Answer {
-        let Reply {
+    pub(super) fn answer(&mut self, reply: ApprovalReply, by: &Actor, now: Now) -> CommandResult {
+        let ApprovalReply {
             issue,
             stage,
             request,
             answer,
         } = reply;
         let Some(machine) = self.machines.get(&issue) else {
-            return Answer::UnknownIssue;
+            return CommandResult::UnknownIssue;
         };
         let waiting: Vec<_> = machine
             .runs()
@@ -172,35 +172,35 @@ impl Scheduler {
             .collect();
         let (run, asked) = match (meant.as_slice(), waiting.as_slice()) {
             (&[&(run, asked)], _) => (run, asked.clone()),
-            ([], []) => return Answer::Nothing("nothing of it waits for an approval"),
+            ([], []) => return CommandResult::NoEffect("nothing of it waits for an approval"),
             ([], _) => {
-                return Answer::Nothing(
+                return CommandResult::NoEffect(
                     "what waits now is another request than the one that was meant: look at it again",
                 );
             }
-            _ => return Answer::Nothing("several of its stages wait: name one with --stage"),
+            _ => return CommandResult::NoEffect("several of its stages wait: name one with --stage"),
         };
         let (stage, by) = (run.stage.clone(), by.to_string());
         match &run.phase {
             Phase::Active { attempt_id, .. } => {
                 let (attempt_id, request) = (*attempt_id, asked.id.clone());
-                let note = Note::Answered {
+                let event = RunEvent::Answered {
                     run: run.id,
                     stage,
                     request: Box::new(asked),
                     answer: answer.clone(),
                     by: by.clone(),
                 };
-                self.note(&issue, note, now);
+                self.record_event(&issue, event, now);
                 let answered = Answered { request, answer, by };
                 if let Some(machine) = self.machines.get_mut(&issue) {
-                    machine.tell(attempt_id, answered.clone());
+                    machine.record_answer(attempt_id, answered.clone());
                     self.changed.insert(issue);
                 }
-                self.effects.push(Effect::Tell { attempt_id, answered });
+                self.effects.push(Effect::DeliverAnswer { attempt_id, answered });
             }
             _ => self.answer_start(&issue, &stage, answer, &by, now),
         }
-        Answer::Done(1)
+        CommandResult::Done(1)
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use super::{About, Hold, RootCause, Scheduler, Seen};
+use super::{DecisionSubject, Hold, LookupResult, RootCause, Scheduler};
 use crate::ids::IssueId;
 use crate::issue::{Issue, UNREADABLE_BLOCKER};
 use crate::time::Now;
@@ -36,7 +36,7 @@ impl Blockers {
 
 impl Scheduler {
     /// A good pull ended, and brought these beside what matches a stage.
-    pub(super) fn find_blocked(&mut self, others: HashMap<IssueId, Issue>, now: Now) {
+    pub(super) fn update_blockers(&mut self, others: HashMap<IssueId, Issue>, now: Now) {
         self.blockers.others = others;
         let open: BTreeSet<_> = self.absent_blockers().collect();
         self.blockers.absent.retain(|id, _| open.contains(id));
@@ -46,21 +46,26 @@ impl Scheduler {
             if matches!(known, Some(Absent::Closed)) {
                 continue;
             }
-            if self.show(&id, None, now) {
+            if self.request_lookup(&id, None, now) {
                 self.blockers.absent.entry(id).or_insert(Absent::Unknown);
             } else {
                 let detail = "another issue waits for it, yet no pull brings it: it holds nothing";
-                self.decide(now, "blocker_absent", About::issue(&id), detail.to_owned());
+                self.decide(
+                    now,
+                    "blocker_absent",
+                    DecisionSubject::issue(&id),
+                    detail.to_owned(),
+                );
                 self.blockers.absent.insert(id, Absent::Closed);
             }
         }
-        self.hold_blocked(now);
+        self.update_blocked_holds(now);
     }
 
     /// A look showed that an issue waits for others than the last good pull told.
-    pub(super) fn find_blocked_anew(&mut self, now: Now) {
+    pub(super) fn refresh_blockers(&mut self, now: Now) {
         let others = std::mem::take(&mut self.blockers.others);
-        self.find_blocked(others, now);
+        self.update_blockers(others, now);
     }
 
     /// Blockers that the last good pull did not bring.
@@ -86,22 +91,22 @@ impl Scheduler {
     }
 
     /// A blocker may have been looked at.
-    pub(super) fn blocker_shown(&mut self, id: &IssueId, seen: &Seen, now: Now) {
+    pub(super) fn on_blocker_lookup(&mut self, id: &IssueId, seen: &LookupResult, now: Now) {
         let Some(absent) = self.blockers.absent.get_mut(id) else {
             return;
         };
         *absent = match seen {
-            Seen::Snapshot(issue) if self.workflow.is_terminal(&issue.state) => Absent::Closed,
-            Seen::Snapshot(issue) => Absent::Open(Arc::clone(&issue.blocked_by)),
-            Seen::Gone => Absent::Closed,
+            LookupResult::Snapshot(issue) if self.workflow.is_terminal(&issue.state) => Absent::Closed,
+            LookupResult::Snapshot(issue) => Absent::Open(Arc::clone(&issue.blocked_by)),
+            LookupResult::Missing => Absent::Closed,
             // What was known still stands.
-            Seen::Unknown => return,
+            LookupResult::Unknown => return,
         };
-        self.hold_blocked(now);
+        self.update_blocked_holds(now);
     }
 
     /// What an open issue waits for; `None` where it is closed.
-    fn waits_for(&self, id: &IssueId) -> Option<&[IssueId]> {
+    fn open_blockers_of(&self, id: &IssueId) -> Option<&[IssueId]> {
         if id.as_str() == UNREADABLE_BLOCKER {
             return Some(&[]);
         }
@@ -119,16 +124,19 @@ impl Scheduler {
     /// Returns the issues that wait for others and all those behind them, each with its open blockers.
     fn open_blockers(&self) -> BTreeMap<IssueId, Vec<IssueId>> {
         let mut open: BTreeMap<IssueId, Vec<IssueId>> = BTreeMap::new();
-        let waits = |id: &&IssueId| self.waits_for(id).is_some_and(|blockers| !blockers.is_empty());
+        let waits = |id: &&IssueId| {
+            self.open_blockers_of(id)
+                .is_some_and(|blockers| !blockers.is_empty())
+        };
         let mut ahead: Vec<IssueId> = self.order.iter().filter(waits).cloned().collect();
         while let Some(id) = ahead.pop() {
             if open.contains_key(&id) {
                 continue;
             }
-            let blockers = self.waits_for(&id).unwrap_or_default();
+            let blockers = self.open_blockers_of(&id).unwrap_or_default();
             let mut still: Vec<_> = blockers
                 .iter()
-                .filter(|blocker| self.waits_for(blocker).is_some())
+                .filter(|blocker| self.open_blockers_of(blocker).is_some())
                 .cloned()
                 .collect();
             still.dedup();
@@ -139,7 +147,7 @@ impl Scheduler {
     }
 
     /// Finds anew who is held, and tells what changed.
-    pub(super) fn hold_blocked(&mut self, now: Now) {
+    pub(super) fn update_blocked_holds(&mut self, now: Now) {
         let open = self.open_blockers();
         let cycles = cycles(&open);
         let mut holds = HashMap::new();
@@ -158,10 +166,10 @@ impl Scheduler {
             holds.insert(id.clone(), hold);
         }
         let before = std::mem::replace(&mut self.blockers.holds, holds);
-        self.tell_blocked(&before, now);
+        self.record_blocked_changes(&before, now);
     }
 
-    fn tell_blocked(&mut self, before: &HashMap<IssueId, Hold>, now: Now) {
+    fn record_blocked_changes(&mut self, before: &HashMap<IssueId, Hold>, now: Now) {
         let mut changed: Vec<_> = before
             .keys()
             .chain(self.blockers.holds.keys())
@@ -179,7 +187,7 @@ impl Scheduler {
                 Some(Hold::Blocked { by, .. }) => ("blocked", format!("waits for {}", list(by))),
                 _ => ("unblocked", "nothing that it waits for is open".to_owned()),
             };
-            self.decide(now, kind, About::issue(&id), detail);
+            self.decide(now, kind, DecisionSubject::issue(&id), detail);
             // The ledger has to know it where nobody else can tell.
             if self.machines.contains_key(&id) {
                 self.changed.insert(id);

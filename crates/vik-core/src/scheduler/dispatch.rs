@@ -10,7 +10,7 @@ use crate::approval::Gate;
 use crate::ids::{AgentName, IssueId, StageName};
 use crate::issue::Issue;
 use crate::limits::{LimitHit, LimitScope, LimitUnit};
-use crate::machine::{Machine, ParkReason, Run};
+use crate::machine::{IssueMachine, ParkReason, Run};
 use crate::scope::Scope;
 use crate::time::Now;
 use crate::trust::Trust;
@@ -42,13 +42,13 @@ impl Scheduler {
         for running in self
             .spending
             .running()
-            .filter(|running| running.awaits != Some(Gate::After))
+            .filter(|running| running.pending_gate != Some(Gate::After))
         {
             let scope = running.scope.as_ref();
             let scope = scope.filter(|_| self.workflow.issue.scope_conflicts == ScopeConflicts::Serialize);
             slots.take(&running.issue, &running.stage, &running.agent, scope);
         }
-        for (issue, stage) in self.shows.starting() {
+        for (issue, stage) in self.lookups.starting() {
             if let Some(stage) = self.workflow.stage(stage) {
                 let scope = self
                     .machines
@@ -61,7 +61,7 @@ impl Scheduler {
     }
 
     /// What holds everything.
-    pub(super) fn gate_of_all(&self, now: Now) -> Option<Hold> {
+    pub(super) fn global_hold(&self, now: Now) -> Option<Hold> {
         if self.draining {
             return Some(Hold::Draining);
         }
@@ -76,7 +76,7 @@ impl Scheduler {
     }
 
     /// What holds an issue, whichever stage it is.
-    pub(super) fn gate_of_issue(&self, machine: &Machine) -> Option<Hold> {
+    pub(super) fn issue_start_hold(&self, machine: &IssueMachine) -> Option<Hold> {
         let id = &machine.issue().id;
         if machine.is_paused() {
             return Some(Hold::Paused { all: false });
@@ -90,10 +90,10 @@ impl Scheduler {
         if let Some(hold) = self.untrusted(machine) {
             return Some(hold);
         }
-        if self.shows.is_starting(id) {
-            return Some(Hold::Looking);
+        if self.lookups.is_starting(id) {
+            return Some(Hold::LookupPending);
         }
-        self.shows.has_failed(id).then_some(Hold::ShowFailed)
+        self.lookups.has_failed(id).then_some(Hold::LookupFailed)
     }
 
     /// Whether as many others are worked on as may be. An issue that has a slot may start a stage beside the one that
@@ -103,8 +103,13 @@ impl Scheduler {
     }
 
     /// What holds a stage that is due.
-    pub(super) fn gate(&self, machine: &Machine, stage: &Stage, slots: &Slots) -> Option<Hold> {
-        let held = self.gate_of_issue(machine);
+    pub(super) fn stage_start_hold(
+        &self,
+        machine: &IssueMachine,
+        stage: &Stage,
+        slots: &Slots,
+    ) -> Option<Hold> {
+        let held = self.issue_start_hold(machine);
         if let Some(hold) = held.or_else(|| self.bad_intent(machine, stage)) {
             return Some(hold);
         }
@@ -127,15 +132,15 @@ impl Scheduler {
     }
 
     /// The stage of an issue that is due, whatever else stands in its way.
-    pub(super) fn due<'w>(&'w self, machine: &Machine, now: Now) -> Option<&'w Stage> {
+    pub(super) fn due<'w>(&'w self, machine: &IssueMachine, now: Now) -> Option<&'w Stage> {
         due(&self.workflow, &self.filter, &self.spending, machine, now).filter(|stage| {
-            self.gate_of_issue(machine).is_none() && self.bad_intent(machine, stage).is_none()
+            self.issue_start_hold(machine).is_none() && self.bad_intent(machine, stage).is_none()
         })
     }
 
     /// Starts what may start, in order.
     pub(super) fn dispatch(&mut self, now: Now) {
-        if !self.has_pulled || self.gate_of_all(now).is_some() {
+        if !self.has_pulled || self.global_hold(now).is_some() {
             return;
         }
         let mut slots = self.slots();
@@ -150,8 +155,8 @@ impl Scheduler {
     }
 
     /// An issue was looked at right before its start.
-    pub(super) fn start_looked_at(&mut self, issue: &IssueId, now: Now) {
-        if self.gate_of_all(now).is_none() && self.order.contains(issue) {
+    pub(super) fn start_after_lookup(&mut self, issue: &IssueId, now: Now) {
+        if self.global_hold(now).is_none() && self.order.contains(issue) {
             let mut slots = self.slots();
             self.start_next(issue, &mut slots, true, now);
         }
@@ -159,7 +164,7 @@ impl Scheduler {
 
     /// Does the next thing for an issue: starts its next stage, asks for a look at it first, or parks what its life's
     /// limits do not allow. False where there is nothing more to do now.
-    fn start_next(&mut self, id: &IssueId, slots: &mut Slots, looked_at: bool, now: Now) -> bool {
+    fn start_next(&mut self, id: &IssueId, slots: &mut Slots, was_looked_up: bool, now: Now) -> bool {
         let workflow = Arc::clone(&self.workflow);
         let Some(machine) = self.machines.get(id) else {
             return false;
@@ -167,8 +172,8 @@ impl Scheduler {
         let Some(stage) = due(&workflow, &self.filter, &self.spending, machine, now) else {
             return false;
         };
-        if let Some(hold) = self.gate(machine, stage, slots) {
-            self.keep_scope(machine, stage, &hold, slots);
+        if let Some(hold) = self.stage_start_hold(machine, stage, slots) {
+            self.reserve_scope(machine, stage, &hold, slots);
             return false;
         }
         if let Some(reason) = used_up(machine, stage, &workflow) {
@@ -177,10 +182,10 @@ impl Scheduler {
         }
         // Its turn has come only now, or the look has shown another text.
         if machine.needs_approval(stage) {
-            return self.ask_next(id, now);
+            return self.request_next_approval(id, now);
         }
         let scope = self.scope(machine, stage);
-        if !looked_at && self.show(id, Some(stage.name.clone()), now) {
+        if !was_looked_up && self.request_lookup(id, Some(stage.name.clone()), now) {
             slots.take(id, &stage.name, &stage.agent, scope.as_ref());
             return false;
         }
@@ -193,9 +198,9 @@ impl Scheduler {
         let run = self.ids.run(now);
         if let Some(machine) = self.machines.get_mut(id) {
             let used_up = machine.life().used_up(&self.workflow.issue);
-            let note = machine.park((&stage.name, &stage.when_state), run, reason, used_up, now);
+            let event = machine.park((&stage.name, &stage.when_state), run, reason, used_up, now);
             self.changed.insert(id.clone());
-            self.note(id, note, now);
+            self.record_event(id, event, now);
         }
     }
 
@@ -217,8 +222,8 @@ impl Scheduler {
             machine.life().allowed(&workflow.issue),
         );
         let most = machine.run(&stage.name).map_or(1, |run| run.allowed(stage));
-        self.spending.begin(&start);
-        self.workspaces.begin(id);
+        self.spending.track(&start);
+        self.workspaces.mark_used(id);
         let why = format!(
             "attempt {} of {most}{}, slot {} of {}, {}",
             start.attempt,
@@ -258,10 +263,10 @@ impl Scheduler {
 
 /// Why a stage that is due has no attempt left: of its run, which an edit of the workflow may have cut short while it
 /// waited, or of the issue's life.
-pub(super) fn used_up(machine: &Machine, stage: &Stage, workflow: &Workflow) -> Option<ParkReason> {
+pub(super) fn used_up(machine: &IssueMachine, stage: &Stage, workflow: &Workflow) -> Option<ParkReason> {
     let run = machine.run(&stage.name);
     if let Some(run) = run.filter(|run| run.attempts >= run.allowed(stage)) {
-        return Some(run.why_used_up());
+        return Some(run.exhausted_reason());
     }
     let hit = machine.life().used_up(&workflow.issue);
     hit.map(|_| ParkReason::IssueLimit)
@@ -272,7 +277,7 @@ pub(super) fn due<'w>(
     workflow: &'w Workflow,
     filter: &Filter,
     spending: &Spending,
-    machine: &Machine,
+    machine: &IssueMachine,
     now: Now,
 ) -> Option<&'w Stage> {
     let id = &machine.issue().id;

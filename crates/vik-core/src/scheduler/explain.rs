@@ -13,7 +13,7 @@ use crate::approval::Request;
 use crate::ids::{AgentName, AttemptId, IssueId, RunId, StageName};
 use crate::intent::Intent;
 use crate::limits::{Limit, LimitHit};
-use crate::machine::{Life, Machine, ParkReason, Phase, Run, Wait};
+use crate::machine::{IssueMachine, LifetimeUsage, ParkReason, Phase, Run, WaitReason};
 use crate::outcome::{FailureClass, Outcome};
 use crate::time::{Mono, Now};
 use crate::trust::Trust;
@@ -112,9 +112,11 @@ pub enum Hold {
     /// An attempt ended, and the issue was not seen again yet.
     Settling,
     /// The issue is being looked at once more, right before the start.
-    Looking,
+    #[serde(rename = "looking")]
+    LookupPending,
     /// That look failed; the next pull tries again.
-    ShowFailed,
+    #[serde(rename = "show_failed")]
+    LookupFailed,
     /// Another stage of the issue runs, or something of it may still live.
     OtherStage {
         /// That stage.
@@ -131,7 +133,8 @@ pub enum Hold {
     /// The last good pull did not bring the issue.
     NotPresent,
     /// A pull still brings the issue, but a look at it showed that the tracker does not have it.
-    Gone,
+    #[serde(rename = "gone")]
+    Missing,
     /// Its workspace is being removed.
     Removing,
 }
@@ -181,15 +184,15 @@ impl Hold {
             Self::Parked { .. } => "parked",
             Self::Approval { .. } => "approval",
             Self::Settling => "settling",
-            Self::Looking => "looking",
-            Self::ShowFailed => "show_failed",
+            Self::LookupPending => "looking",
+            Self::LookupFailed => "show_failed",
             Self::OtherStage { .. } => "other_stage",
             Self::Filtered => "filtered",
             Self::NoStage => "no_stage",
             Self::Terminal => "terminal",
             Self::NotPulled => "not_pulled",
             Self::NotPresent => "not_present",
-            Self::Gone => "gone",
+            Self::Missing => "gone",
             Self::Removing => "removing",
         }
     }
@@ -230,7 +233,7 @@ pub struct Explanation {
     /// Its stages that match or have a run, in file order.
     pub stages: Vec<StageExplanation>,
     /// What it has used in its whole life.
-    pub life: Life,
+    pub life: LifetimeUsage,
     /// Attempts it may have in its whole life.
     pub allowed_attempts: u32,
     /// What it may spend in its whole life.
@@ -296,7 +299,7 @@ impl Scheduler {
             .filter(concerns)
             .map(|stage| self.explain_stage(machine, stage, now, &slots, &roots))
             .collect();
-        let hold = self.hold_of_issue(machine).or_else(|| {
+        let hold = self.issue_hold(machine).or_else(|| {
             let matches = |stage: &Stage| stage.when_state == *machine.issue().state;
             (!policy.stages.iter().any(matches)).then_some(Hold::NoStage)
         });
@@ -319,7 +322,7 @@ impl Scheduler {
 
     fn explain_stage(
         &self,
-        machine: &Machine,
+        machine: &IssueMachine,
         stage: &Stage,
         now: Now,
         slots: &Slots,
@@ -356,7 +359,7 @@ impl Scheduler {
     }
 
     /// What holds a stage that does not run: first what lies with the issue, then with the stage, then with all.
-    fn hold(&self, machine: &Machine, stage: &Stage, now: Now, slots: &Slots) -> Option<Hold> {
+    fn hold(&self, machine: &IssueMachine, stage: &Stage, now: Now, slots: &Slots) -> Option<Hold> {
         if let Some(run) = machine.run(&stage.name)
             && let Phase::Parked {
                 reason,
@@ -372,19 +375,19 @@ impl Scheduler {
                 freed_by: reason.freed_by().to_owned(),
             });
         }
-        let held = self.hold_of_issue(machine);
+        let held = self.issue_hold(machine);
         if let Some(Hold::NotPulled) = held {
             // What no pull will change tells more.
             return backing_off(machine, stage, now)
-                .or_else(|| self.gate_of_all(now))
+                .or_else(|| self.global_hold(now))
                 .or(held);
         }
-        held.or_else(|| self.hold_of_stage(machine, stage, now))
-            .or_else(|| self.gate(machine, stage, slots))
-            .or_else(|| self.gate_of_all(now))
+        held.or_else(|| self.stage_hold(machine, stage, now))
+            .or_else(|| self.stage_start_hold(machine, stage, slots))
+            .or_else(|| self.global_hold(now))
     }
 
-    fn hold_of_issue(&self, machine: &Machine) -> Option<Hold> {
+    fn issue_hold(&self, machine: &IssueMachine) -> Option<Hold> {
         let issue = machine.issue();
         if self.workflow.is_terminal(&issue.state) {
             return Some(Hold::Terminal);
@@ -392,13 +395,13 @@ impl Scheduler {
         if !self.has_pulled {
             return Some(Hold::NotPulled);
         }
-        if self.shows.is_gone(&issue.id) {
-            return Some(Hold::Gone);
+        if self.lookups.is_missing(&issue.id) {
+            return Some(Hold::Missing);
         }
         (!machine.is_present()).then_some(Hold::NotPresent)
     }
 
-    fn hold_of_stage(&self, machine: &Machine, stage: &Stage, now: Now) -> Option<Hold> {
+    fn stage_hold(&self, machine: &IssueMachine, stage: &Stage, now: Now) -> Option<Hold> {
         if stage.when_state != *machine.issue().state {
             return Some(Hold::NoStage);
         }
@@ -410,7 +413,7 @@ impl Scheduler {
             .iter()
             .find(|run| run.is_unproven())
             .map(|run| &run.stage)
-            .or_else(|| machine.beside(stage));
+            .or_else(|| machine.conflicting_stage(stage));
         if let Some(other) = other {
             return Some(Hold::OtherStage { stage: other.clone() });
         }
@@ -422,12 +425,12 @@ impl Scheduler {
                 request: request.clone(),
             });
         }
-        backing_off(machine, stage, now).or_else(|| self.turn_before(machine, stage, now))
+        backing_off(machine, stage, now).or_else(|| self.earlier_stage_hold(machine, stage, now))
     }
 
     /// The stage that this one waits for, although nothing else holds it: an earlier one in the file whose turn it is,
     /// or one that may use up what the issue has left.
-    fn turn_before(&self, machine: &Machine, stage: &Stage, now: Now) -> Option<Hold> {
+    fn earlier_stage_hold(&self, machine: &IssueMachine, stage: &Stage, now: Now) -> Option<Hold> {
         let other = match due(&self.workflow, &self.filter, &self.spending, machine, now) {
             Some(first) => Some(&first.name).filter(|first| **first != stage.name),
             None => machine
@@ -454,14 +457,14 @@ impl Scheduler {
                 .filter(|stage| stage.when_state == **state)
                 .find(|stage| {
                     let run = machine.run(&stage.name);
-                    run.is_none_or(|run| run.active().is_none() && run.parked_for().is_none())
+                    run.is_none_or(|run| run.active().is_none() && run.park_reason().is_none())
                         && self.filter.allows(&machine.issue().id, &stage.name)
                 });
             let Some(stage) = next else { continue };
             let hold = self.hold(machine, stage, now, &slots).unwrap_or(Hold::Slot);
-            self.keep_scope(machine, stage, &hold, &mut slots);
+            self.reserve_scope(machine, stage, &hold, &mut slots);
             // It follows the stage that runs, or waits for a person: that is told elsewhere.
-            if matches!(hold, Hold::OtherStage { .. } | Hold::Terminal | Hold::Gone) {
+            if matches!(hold, Hold::OtherStage { .. } | Hold::Terminal | Hold::Missing) {
                 continue;
             }
             count += 1;
@@ -484,7 +487,7 @@ impl Scheduler {
 }
 
 /// What the next attempt of a stage waits for, and until when.
-fn backing_off(machine: &Machine, stage: &Stage, now: Now) -> Option<Hold> {
+fn backing_off(machine: &IssueMachine, stage: &Stage, now: Now) -> Option<Hold> {
     let run = machine.run(&stage.name)?;
     let Phase::BackingOff { until, why, .. } = run.phase else {
         return None;
@@ -492,11 +495,11 @@ fn backing_off(machine: &Machine, stage: &Stage, now: Now) -> Option<Hold> {
     let held = until > now.mono;
     let until = wall(until, now);
     held.then(|| match why {
-        Wait::Backoff => Hold::BackingOff {
+        WaitReason::Backoff => Hold::BackingOff {
             until,
             after: run.last.as_ref().map(|report| report.outcome),
         },
-        Wait::Quota => Hold::Quota { until },
+        WaitReason::Quota => Hold::Quota { until },
     })
 }
 

@@ -10,7 +10,7 @@ use crate::ids::{AttemptId, IssueId, RunId, StageName};
 use crate::intent::Intent;
 use crate::issue::Issue;
 use crate::limits::{Limit, LimitHit, Spend};
-use crate::machine::{Answered, Note, Report};
+use crate::machine::{Answered, AttemptResult, RunEvent};
 use crate::money::MicroUsd;
 use crate::outcome::Usage;
 use crate::workflow::{Stage, Workflow};
@@ -24,7 +24,7 @@ pub enum Input {
     Pulled(Vec<Issue>),
     /// The pull that began last ended well and brought what the good one before it did. Only where
     /// [`Scheduler::knows_pull`](super::Scheduler::knows_pull): it is the same as [`Input::Pulled`], for next to nothing.
-    PulledSame,
+    PulledUnchanged,
     /// An attempt ended: its process tree is gone.
     Ended {
         /// The issue it was for.
@@ -32,7 +32,7 @@ pub enum Input {
         /// The attempt.
         attempt_id: AttemptId,
         /// How.
-        report: Report,
+        report: AttemptResult,
     },
     /// An attempt has spent this much so far: a running total of the attempt.
     Spent {
@@ -44,7 +44,7 @@ pub enum Input {
         spend: Spend,
     },
     /// An attempt waits for a person, or does no longer.
-    Awaits {
+    ApprovalPending {
         /// The issue it is for.
         issue: IssueId,
         /// The attempt.
@@ -53,11 +53,11 @@ pub enum Input {
         request: Option<Box<Request>>,
     },
     /// The answer to [`Effect::Show`].
-    Shown {
+    LookupFinished {
         /// The issue.
         issue: IssueId,
         /// What was seen.
-        seen: Seen,
+        result: LookupResult,
     },
     /// These issues have a workspace on disk; told once, at the start.
     Workspaces(Vec<IssueId>),
@@ -74,7 +74,7 @@ pub enum Input {
     /// The workflow was edited, and the new one is good.
     Reloaded(Arc<Workflow>),
     /// A person asks for something; [`Effect::Answer`] carries the same number.
-    Ask(u64, Ask, By),
+    Command(u64, Command, Actor),
     /// Time has passed.
     Tick,
     /// Start nothing more: Vik is stopping.
@@ -83,38 +83,38 @@ pub enum Input {
 
 /// What a look at one issue showed.
 #[derive(Clone, Debug)]
-pub enum Seen {
+pub enum LookupResult {
     /// It is there.
     Snapshot(Box<Issue>),
     /// The tracker does not have it any more.
-    Gone,
+    Missing,
     /// The look failed: nothing is known.
     Unknown,
 }
 
 /// Who asks, as decisions tell it: "a person", with how they came where that is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct By(Box<str>);
+pub struct Actor(Box<str>);
 
-impl By {
+impl Actor {
     /// A person who came this way, as in `vik cancel, user 1000`.
-    pub fn way(way: &str) -> Self {
-        Self(format!("a person ({way})").into())
+    pub fn person(via: &str) -> Self {
+        Self(format!("a person ({via})").into())
     }
 
     /// A part of Vik itself.
-    pub fn part(name: &str) -> Self {
+    pub fn component(name: &str) -> Self {
         Self(name.into())
     }
 }
 
-impl Default for By {
+impl Default for Actor {
     fn default() -> Self {
         Self("a person".into())
     }
 }
 
-impl fmt::Display for By {
+impl fmt::Display for Actor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
@@ -122,24 +122,24 @@ impl fmt::Display for By {
 
 /// What a person can ask for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ask {
+pub enum Command {
     /// Start nothing for this issue, or at all. What runs goes on.
     Pause(Option<IssueId>),
     /// Take that back.
-    Continue(Option<IssueId>),
+    Resume(Option<IssueId>),
     /// Stop what runs for the issue, and end its runs: they begin anew when the issue changes or is unparked.
     Cancel(IssueId),
     /// Free what is parked, and allow this many attempts more (`None`: one more run of the stage).
     Unpark(IssueId, Option<u32>),
     /// Answer what waits for a person.
-    Answer(Reply),
+    Answer(ApprovalReply),
     /// Start nothing more, and end when nothing runs.
     Drain,
 }
 
 /// A person's answer to what waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reply {
+pub struct ApprovalReply {
     /// The issue.
     pub issue: IssueId,
     /// The stage; `None`: the only one that waits.
@@ -152,13 +152,13 @@ pub struct Reply {
 
 /// What came of an [`Ask`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum CommandResult {
     /// It is done: so many attempts, runs or issues were touched.
     Done(usize),
     /// No such issue is known.
     UnknownIssue,
     /// There was nothing to do, and why.
-    Nothing(&'static str),
+    NoEffect(&'static str),
 }
 
 /// What the scheduler asks for.
@@ -171,10 +171,10 @@ pub enum Effect {
         /// The attempt.
         attempt_id: AttemptId,
         /// Why.
-        why: StopWhy,
+        why: StopReason,
     },
     /// Tell this attempt what a person says to what it waits with.
-    Tell {
+    DeliverAnswer {
         /// The attempt.
         attempt_id: AttemptId,
         /// To which request, and what.
@@ -188,39 +188,40 @@ pub enum Effect {
         limit: LimitHit,
     },
     /// Look at this issue again; answered by [`Input::Shown`].
-    Show(IssueId),
+    LookUp(IssueId),
     /// Its work is over: remove its workspace as the workflow says; answered by [`Input::WorkspaceRemoved`].
     RemoveWorkspace(Box<Issue>),
     /// The answer to an [`Input::Ask`].
-    Answer(u64, Answer),
+    CommandResult(u64, CommandResult),
     /// Pull soon: something ended, and what it did is to be seen.
     Pull,
     /// Something happened to a run of this issue.
-    Note(IssueId, Note),
+    RunEvent(IssueId, RunEvent),
 }
 
 /// Why an attempt is stopped.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum StopWhy {
+pub enum StopReason {
     /// The issue left the stage's state (`on_state_change: cancel`).
     StateChanged,
     /// The issue is in a terminal state, and the grace is over.
     Terminal,
     /// The tracker does not have the issue any more.
-    Gone,
+    #[serde(rename = "gone")]
+    Missing,
     /// A person asked for it.
     Cancelled,
     /// A limit was crossed: the outcome is `over_budget`.
     OverBudget(LimitHit),
 }
 
-impl fmt::Display for StopWhy {
+impl fmt::Display for StopReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::StateChanged => f.write_str("the issue left the state of the stage"),
             Self::Terminal => f.write_str("the issue is done with"),
-            Self::Gone => f.write_str("the tracker does not have the issue any more"),
+            Self::Missing => f.write_str("the tracker does not have the issue any more"),
             Self::Cancelled => f.write_str("a person cancelled it"),
             Self::OverBudget(limit) => write!(f, "over budget: {limit}"),
         }
@@ -257,7 +258,7 @@ pub struct Start {
     /// Its number within the run, from 1.
     pub attempt: u32,
     /// How the attempt before it ended.
-    pub previous: Option<Report>,
+    pub previous: Option<AttemptResult>,
     /// The conversation it goes on with.
     #[serde(default)]
     pub resume: Option<Resume>,

@@ -4,17 +4,17 @@
 //! [`Scheduler::take_changes`]. The one who carries them out owns the clock and the world.
 
 mod approvals;
-mod asks;
 mod blockers;
+mod commands;
 mod dispatch;
 mod explain;
+mod idle;
 mod ids;
+mod lookups;
 mod messages;
 mod pulled;
 mod scopes;
-mod shows;
 mod spending;
-mod waits;
 mod workspaces;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -23,35 +23,38 @@ use std::sync::Arc;
 use crate::changes::{Changes, Decision, EndedAttempt, RunOver, StartedAttempt, Stored};
 use crate::ids::{AttemptId, IssueId, RunId, StageName};
 use crate::issue::Wanted;
-use crate::machine::{Life, Machine, Note, Observed, PullNo, Report, Run};
+use crate::machine::{AttemptResult, IssueMachine, LifetimeUsage, Observation, PullNo, Run, RunEvent};
 use crate::plural::count;
 use crate::time::{Mono, Now};
 use crate::workflow::{Edit, Workflow, edits};
 
 use blockers::Blockers;
 use ids::IdSource;
-use shows::Shows;
+use lookups::IssueLookups;
 use spending::Spending;
 use workspaces::Workspaces;
 
-pub use approvals::Awaited;
+pub use approvals::PendingApproval;
 pub use blockers::nearest;
 pub use explain::{Explanation, Hold, RootCause, StageExplanation, Waiting};
-pub use messages::{Answer, Ask, By, Effect, Filter, Input, Reply, Resume, Seen, Start, StopWhy};
-pub use waits::Rest;
+pub use idle::Quiescence;
+pub use messages::{
+    Actor, ApprovalReply, Command, CommandResult, Effect, Filter, Input, LookupResult, Resume, Start,
+    StopReason,
+};
 
 /// The state over all issues.
 #[derive(Clone, Debug)]
 pub struct Scheduler {
     workflow: Arc<Workflow>,
     filter: Filter,
-    machines: HashMap<IssueId, Machine>,
+    machines: HashMap<IssueId, IssueMachine>,
     /// What issues have used of which nothing else is remembered.
-    lives: HashMap<IssueId, Life>,
+    lives: HashMap<IssueId, LifetimeUsage>,
     /// Issues of the last good pull that match a stage, in the order in which they start.
     order: Vec<IssueId>,
     blockers: Blockers,
-    shows: Shows,
+    lookups: IssueLookups,
     workspaces: Workspaces,
     spending: Spending,
     /// Since when issues with something that runs are done with.
@@ -60,7 +63,7 @@ pub struct Scheduler {
     /// Whether any pull ended well.
     has_pulled: bool,
     /// Whether the last good pull, brought again, would tell nothing.
-    knows_pull: bool,
+    can_skip_unchanged_pull: bool,
     paused: bool,
     draining: bool,
     pressure: Option<Arc<str>>,
@@ -75,14 +78,14 @@ pub struct Scheduler {
 
 /// What a decision is about.
 #[derive(Clone, Copy, Debug, Default)]
-struct About<'a> {
+struct DecisionSubject<'a> {
     issue: Option<&'a IssueId>,
     stage: Option<&'a StageName>,
     run: Option<RunId>,
     attempt_id: Option<AttemptId>,
 }
 
-impl<'a> About<'a> {
+impl<'a> DecisionSubject<'a> {
     fn issue(issue: &'a IssueId) -> Self {
         Self {
             issue: Some(issue),
@@ -110,13 +113,13 @@ impl Scheduler {
             lives: HashMap::new(),
             order: Vec::new(),
             blockers: Blockers::default(),
-            shows: Shows::default(),
+            lookups: IssueLookups::default(),
             workspaces: Workspaces::default(),
             spending: Spending::default(),
             done_since: BTreeMap::new(),
             pulls_started: PullNo::default(),
             has_pulled: false,
-            knows_pull: false,
+            can_skip_unchanged_pull: false,
             paused: false,
             draining: false,
             pressure: None,
@@ -150,7 +153,7 @@ impl Scheduler {
         }
         starts.sort_by_key(|start| start.attempt_id);
         for start in &starts {
-            scheduler.spending.begin(start);
+            scheduler.spending.track(start);
             let machine = scheduler.machines.get(&start.issue.id);
             let stopping = machine
                 .and_then(|machine| machine.active(start.attempt_id))
@@ -163,13 +166,15 @@ impl Scheduler {
             }
         }
         for machine in scheduler.machines.values() {
-            let unheard = machine.unheard();
+            let undelivered_answers = machine.undelivered_answers();
             scheduler
                 .effects
-                .extend(unheard.map(|(attempt_id, answered)| Effect::Tell {
-                    attempt_id,
-                    answered: answered.clone(),
-                }));
+                .extend(
+                    undelivered_answers.map(|(attempt_id, answered)| Effect::DeliverAnswer {
+                        attempt_id,
+                        answered: answered.clone(),
+                    }),
+                );
         }
         scheduler.free_raised(now);
         scheduler.set_wake(now);
@@ -190,78 +195,84 @@ impl Scheduler {
         // These come often and free nothing.
         let frees_nothing = matches!(input, Input::PullStarted | Input::Spent { .. });
         // Whatever tells more of issues, or makes others interesting, makes the same pull tell something new.
-        self.knows_pull &= !matches!(
+        self.can_skip_unchanged_pull &= !matches!(
             input,
-            Input::Shown { .. }
+            Input::LookupFinished { .. }
                 | Input::Workspaces(_)
                 | Input::WorkspaceRemoved { .. }
                 | Input::Reloaded(_)
-                | Input::Ask(..)
+                | Input::Command(..)
         );
         match input {
             Input::PullStarted => self.pulls_started.0 += 1,
-            Input::Pulled(issues) => self.pulled(issues, now),
-            Input::PulledSame => self.pulled_same(now),
+            Input::Pulled(issues) => self.on_pulled(issues, now),
+            Input::PulledUnchanged => self.on_pulled_unchanged(now),
             Input::Ended {
                 issue,
                 attempt_id,
                 report,
-            } => self.ended(&issue, attempt_id, report, now),
+            } => self.on_attempt_ended(&issue, attempt_id, report, now),
             Input::Spent {
                 issue,
                 attempt_id,
                 spend,
-            } => self.spent(&issue, attempt_id, spend, now),
-            Input::Awaits {
+            } => self.on_spend(&issue, attempt_id, spend, now),
+            Input::ApprovalPending {
                 issue,
                 attempt_id,
                 request,
-            } => self.awaits(&issue, attempt_id, request.map(|request| *request), now),
-            Input::Shown { issue, seen } => self.shown(&issue, seen, now),
+            } => self.on_approval_pending(&issue, attempt_id, request.map(|request| *request), now),
+            Input::LookupFinished { issue, result: seen } => self.on_lookup_result(&issue, seen, now),
             Input::Workspaces(issues) => self.workspaces.extend(issues),
-            Input::WorkspaceRemoved { issue, removed } => self.workspace_removed(&issue, removed, now),
-            Input::Pressure(why) => self.pressed(why, now),
-            Input::Reloaded(workflow) => self.reloaded(workflow, now),
-            Input::Ask(number, ask, by) => self.asked(number, ask, &by, now),
+            Input::WorkspaceRemoved { issue, removed } => self.on_workspace_removed(&issue, removed, now),
+            Input::Pressure(why) => self.on_pressure(why, now),
+            Input::Reloaded(workflow) => self.on_reloaded(workflow, now),
+            Input::Command(number, ask, by) => self.on_command(number, ask, &by, now),
             Input::Tick => {}
             Input::Drain => self.draining = true,
         }
         if !frees_nothing {
-            self.stop_what_is_done(now);
-            self.answer_overdue(now);
-            self.ask_for_approval(now);
+            self.stop_finished_issues(now);
+            self.apply_default_answers(now);
+            self.request_due_approvals(now);
             self.dispatch(now);
             self.set_wake(now);
         }
         std::mem::take(&mut self.effects)
     }
 
-    fn reloaded(&mut self, workflow: Arc<Workflow>, now: Now) {
-        let detail = what_changed(&edits(&self.workflow, &workflow));
+    fn on_reloaded(&mut self, workflow: Arc<Workflow>, now: Now) {
+        let detail = edit_summary(&edits(&self.workflow, &workflow));
         self.workflow = workflow;
         // Other states may be terminal now: who waits for whom follows the new workflow.
-        self.hold_blocked(now);
+        self.update_blocked_holds(now);
         self.free_raised(now);
-        self.free_unasked(now);
-        self.decide(now, "reloaded", About::default(), detail);
+        self.release_unneeded_approvals(now);
+        self.decide(now, "reloaded", DecisionSubject::default(), detail);
         // Other states may be of interest now.
         self.effects.push(Effect::Pull);
     }
 
-    fn pressed(&mut self, why: Option<String>, now: Now) {
+    fn on_pressure(&mut self, why: Option<String>, now: Now) {
         let why: Option<Arc<str>> = why.map(Into::into);
         if why.is_some() != self.pressure.is_some() {
             let (kind, detail) = match &why {
                 Some(why) => ("pressure", why.to_string()),
                 None => ("no_pressure", "the machine has room again".to_owned()),
             };
-            self.decide(now, kind, About::default(), detail);
+            self.decide(now, kind, DecisionSubject::default(), detail);
         }
         self.pressure = why;
     }
 
     /// An attempt ended.
-    fn ended(&mut self, issue: &IssueId, attempt_id: AttemptId, mut report: Report, now: Now) {
+    fn on_attempt_ended(
+        &mut self,
+        issue: &IssueId,
+        attempt_id: AttemptId,
+        mut report: AttemptResult,
+        now: Now,
+    ) {
         let Some(machine) = self.machines.get_mut(issue) else {
             return;
         };
@@ -275,13 +286,13 @@ impl Scheduler {
         let limits = self
             .spending
             .limits(&self.workflow, machine, &start, charged, now);
-        let stopped = spending::stopped_for(&report, stopping, limits);
+        let stopped = spending::effective_stop_reason(&report, stopping, limits);
         let after = PullNo(self.pulls_started.0 + 1);
         let detail = match &report.reason {
             Some(reason) => format!("{}: {reason}", report.outcome),
             None => report.outcome.to_string(),
         };
-        let began_anew = report.resume_failed;
+        let has_restarted = report.resume_failed;
         let ended = EndedAttempt {
             attempt_id,
             at: now.wall,
@@ -289,14 +300,14 @@ impl Scheduler {
             charged,
             source,
         };
-        let observed = machine.ended(attempt_id, report, stopped, charged, after, now);
+        let observed = machine.on_attempt_ended(attempt_id, report, stopped, charged, after, now);
         self.changes.ended.push(ended);
-        self.note_day(now);
-        if began_anew {
+        self.record_day_total(now);
+        if has_restarted {
             let detail = "the conversation before could not be gone on with: it began anew".to_owned();
-            self.decide(now, "resume_failed", About::start(&start), detail);
+            self.decide(now, "resume_failed", DecisionSubject::start(&start), detail);
         }
-        self.decide(now, "ended", About::start(&start), detail);
+        self.decide(now, "ended", DecisionSubject::start(&start), detail);
         self.record(issue, observed.unwrap_or_default(), now);
         self.enforce_all(now);
         self.effects.push(Effect::Pull);
@@ -307,21 +318,24 @@ impl Scheduler {
     fn free_raised(&mut self, now: Now) {
         let mut freed = Vec::new();
         for (id, machine) in &mut self.machines {
-            let notes = machine.free_raised(&self.workflow.issue, now);
-            if !notes.is_empty() {
-                freed.push((id.clone(), notes));
+            let events = machine.free_raised(&self.workflow.issue, now);
+            if !events.is_empty() {
+                freed.push((id.clone(), events));
             }
         }
         freed.sort_by(|a, b| a.0.cmp(&b.0));
-        for (id, notes) in freed {
-            let observed = Observed { notes, changed: true };
+        for (id, events) in freed {
+            let observed = Observation {
+                events,
+                changed: true,
+            };
             self.record(&id, observed, now);
         }
     }
 
     // --- what is to be remembered, and told
 
-    fn decide(&mut self, now: Now, kind: &str, about: About<'_>, detail: String) {
+    fn decide(&mut self, now: Now, kind: &str, about: DecisionSubject<'_>, detail: String) {
         self.changes.decisions.push(Decision {
             at: now.wall,
             issue: about.issue.cloned(),
@@ -333,31 +347,31 @@ impl Scheduler {
         });
     }
 
-    fn record(&mut self, issue: &IssueId, observed: Observed, now: Now) {
+    fn record(&mut self, issue: &IssueId, observed: Observation, now: Now) {
         if observed.changed {
             self.changed.insert(issue.clone());
         }
-        for note in observed.notes {
-            self.note(issue, note, now);
+        for event in observed.events {
+            self.record_event(issue, event, now);
         }
     }
 
-    fn note(&mut self, issue: &IssueId, note: Note, now: Now) {
-        let (run, stage) = note.about();
-        let (kind, detail) = match &note {
-            Note::Ended { succeeded: true, .. } => {
+    fn record_event(&mut self, issue: &IssueId, event: RunEvent, now: Now) {
+        let (run, stage) = event.about();
+        let (kind, detail) = match &event {
+            RunEvent::Ended { succeeded: true, .. } => {
                 ("run_ended", "the issue left the stage's state".to_owned())
             }
-            Note::Ended { .. } => (
+            RunEvent::Ended { .. } => (
                 "run_ended",
                 "the issue left the stage's state, and the last attempt had not succeeded".to_owned(),
             ),
-            Note::BackingOff {
+            RunEvent::BackingOff {
                 attempts, wait, why, ..
             } => (
                 match why {
-                    crate::machine::Wait::Backoff => "backing_off",
-                    crate::machine::Wait::Quota => "quota",
+                    crate::machine::WaitReason::Backoff => "backing_off",
+                    crate::machine::WaitReason::Quota => "quota",
                 },
                 format!(
                     "{} used; the next one waits {}",
@@ -365,31 +379,31 @@ impl Scheduler {
                     crate::duration::Span(*wait)
                 ),
             ),
-            Note::Awaiting { request, .. } => ("awaiting_approval", request.words()),
-            Note::Answered {
+            RunEvent::Awaiting { request, .. } => ("awaiting_approval", request.words()),
+            RunEvent::Answered {
                 request, answer, by, ..
             } => ("answered", request.answered(answer, by)),
-            Note::Parked { reason, .. } => (
+            RunEvent::Parked { reason, .. } => (
                 "parked",
                 format!("{}; freed by {}", reason.as_str(), reason.freed_by()),
             ),
-            Note::Freed { .. } => ("freed", "the issue was changed".to_owned()),
-            Note::Closed { .. } => (
+            RunEvent::Freed { .. } => ("freed", "the issue was changed".to_owned()),
+            RunEvent::Closed { .. } => (
                 "closed",
                 "the issue was closed, so it is parked no more".to_owned(),
             ),
-            Note::Unparked { .. } => ("unparked", "more is allowed now".to_owned()),
+            RunEvent::Unparked { .. } => ("unparked", "more is allowed now".to_owned()),
         };
-        let about = About {
+        let about = DecisionSubject {
             issue: Some(issue),
             stage: Some(stage),
             run: Some(run),
             attempt_id: None,
         };
         self.decide(now, kind, about, detail);
-        let succeeded = match &note {
-            Note::Ended { succeeded, .. } | Note::Closed { succeeded, .. } => Some(*succeeded),
-            Note::Freed { .. } => Some(false),
+        let succeeded = match &event {
+            RunEvent::Ended { succeeded, .. } | RunEvent::Closed { succeeded, .. } => Some(*succeeded),
+            RunEvent::Freed { .. } => Some(false),
             _ => None,
         };
         if let Some(succeeded) = succeeded {
@@ -400,7 +414,7 @@ impl Scheduler {
                 at: now.wall,
             });
         }
-        self.effects.push(Effect::Note(issue.clone(), note));
+        self.effects.push(Effect::RunEvent(issue.clone(), event));
     }
 
     fn record_start(&mut self, start: &Start, why: String, now: Now) {
@@ -415,23 +429,23 @@ impl Scheduler {
             resumed_from: start.resume.as_ref().map(|resume| resume.attempt_id),
             at: now.wall,
         });
-        self.decide(now, "started", About::start(start), why);
+        self.decide(now, "started", DecisionSubject::start(start), why);
     }
 
     /// Tells an attempt to stop, once.
-    fn stop(&mut self, issue: &IssueId, attempt_id: AttemptId, why: StopWhy, now: Now) -> bool {
+    fn stop(&mut self, issue: &IssueId, attempt_id: AttemptId, why: StopReason, now: Now) -> bool {
         let Some(machine) = self.machines.get_mut(issue) else {
             return false;
         };
         let is_first = machine.stop(attempt_id, why.clone());
         // What a person says is remembered even where it was told to stop before.
-        if is_first || why == StopWhy::Cancelled {
+        if is_first || why == StopReason::Cancelled {
             self.changed.insert(issue.clone());
         }
         if is_first {
-            let about = About {
+            let about = DecisionSubject {
                 attempt_id: Some(attempt_id),
-                ..About::issue(issue)
+                ..DecisionSubject::issue(issue)
             };
             self.decide(now, "stopped", about, why.to_string());
             self.effects.push(Effect::Stop { attempt_id, why });
@@ -454,13 +468,13 @@ impl Scheduler {
     }
 
     /// The machine of an issue, where one is known.
-    pub fn machine(&self, issue: &IssueId) -> Option<&Machine> {
+    pub fn machine(&self, issue: &IssueId) -> Option<&IssueMachine> {
         self.machines.get(issue)
     }
 
     /// What an issue has used in its whole life.
-    pub fn life(&self, issue: &IssueId) -> Life {
-        let known = self.machines.get(issue).map(Machine::life);
+    pub fn life(&self, issue: &IssueId) -> LifetimeUsage {
+        let known = self.machines.get(issue).map(IssueMachine::life);
         known
             .or_else(|| self.lives.get(issue))
             .copied()
@@ -486,8 +500,8 @@ impl Scheduler {
     }
 
     /// Whether all that the last pull told is known and counted: the same again is [`Input::PulledSame`].
-    pub fn knows_pull(&self) -> bool {
-        self.knows_pull
+    pub fn can_skip_unchanged_pull(&self) -> bool {
+        self.can_skip_unchanged_pull
     }
 
     /// What of a pull is of interest. What comes to be known while it is read is seen by the one after it.
@@ -520,7 +534,7 @@ impl Scheduler {
 const NAMED_EDITS: usize = 5;
 
 /// What an edit of the workflow changed, in one line.
-fn what_changed(edits: &[Edit]) -> String {
+fn edit_summary(edits: &[Edit]) -> String {
     if edits.is_empty() {
         return "the workflow was edited: nothing but its prompts or its comments".to_owned();
     }

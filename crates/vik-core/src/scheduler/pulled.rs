@@ -7,16 +7,16 @@ use jiff::Timestamp;
 use super::Scheduler;
 use crate::ids::IssueId;
 use crate::issue::Issue;
-use crate::machine::Machine;
+use crate::machine::IssueMachine;
 use crate::time::Now;
 use crate::workflow::Workflow;
 
 impl Scheduler {
-    pub(super) fn pulled(&mut self, issues: Vec<Issue>, now: Now) {
+    pub(super) fn on_pulled(&mut self, issues: Vec<Issue>, now: Now) {
         let workflow = std::sync::Arc::clone(&self.workflow);
         let pull = self.pulls_started;
         let states = states(&workflow);
-        self.begin_pulled(now);
+        self.on_good_pull(now);
         self.order.clear();
         let mut seen = HashSet::with_capacity(self.machines.len());
         let mut others = Vec::new();
@@ -30,7 +30,7 @@ impl Scheduler {
                 self.order.push(id.clone());
                 is_blocked |= !issue.blocked_by.is_empty();
             }
-            self.shows.seen(&id);
+            self.lookups.on_present(&id);
             match self.machines.get_mut(&id) {
                 Some(machine) => {
                     let observed = machine.observe(issue, pull, now, &workflow);
@@ -44,7 +44,7 @@ impl Scheduler {
                 }
                 None if matches || self.workspaces.has(&id) => {
                     let life = self.lives.remove(&id).unwrap_or_default();
-                    self.machines.insert(id.clone(), Machine::new(issue, life));
+                    self.machines.insert(id.clone(), IssueMachine::new(issue, life));
                     if !matches {
                         touched.push(id.clone());
                     }
@@ -53,7 +53,7 @@ impl Scheduler {
                 None => others.push(issue),
             }
         }
-        self.miss(|id, _| seen.contains(id), now);
+        self.handle_absent(|id, _| seen.contains(id), now);
         for id in touched {
             self.reconcile(&id, now);
         }
@@ -68,24 +68,24 @@ impl Scheduler {
         } else {
             HashMap::new()
         };
-        self.find_blocked(others, now);
+        self.update_blockers(others, now);
         self.forget(&states);
         // Who waits for whom depends on issues that are not kept.
-        self.knows_pull = !is_blocked;
+        self.can_skip_unchanged_pull = !is_blocked;
     }
 
     /// The last pull again: what it told is known, so only what happened here meanwhile can make a difference.
-    pub(super) fn pulled_same(&mut self, now: Now) {
+    pub(super) fn on_pulled_unchanged(&mut self, now: Now) {
         let workflow = std::sync::Arc::clone(&self.workflow);
         let pull = self.pulls_started;
         let states = states(&workflow);
-        self.begin_pulled(now);
+        self.on_good_pull(now);
         let mut touched = Vec::new();
         for (id, machine) in &mut self.machines {
             if !machine.is_present() {
                 continue;
             }
-            let observed = machine.seen(true, pull, now, &workflow);
+            let observed = machine.apply_pull(true, pull, now, &workflow);
             if observed.changed || machine.is_active() || !states.contains(&*machine.issue().state) {
                 touched.push((id.clone(), observed));
             }
@@ -96,20 +96,20 @@ impl Scheduler {
             self.record(&id, observed, now);
             ids.push(id);
         }
-        self.miss(|_, machine| machine.is_present(), now);
+        self.handle_absent(|_, machine| machine.is_present(), now);
         for id in ids {
             self.reconcile(&id, now);
         }
         self.forget(&states);
     }
 
-    fn begin_pulled(&mut self, now: Now) {
+    fn on_good_pull(&mut self, now: Now) {
         self.has_pulled = true;
-        self.shows.pulled(now);
+        self.lookups.on_good_pull(now);
     }
 
     /// What the pull did not bring.
-    fn miss(&mut self, is_seen: impl Fn(&IssueId, &Machine) -> bool, now: Now) {
+    fn handle_absent(&mut self, is_seen: impl Fn(&IssueId, &IssueMachine) -> bool, now: Now) {
         let mut missed: Vec<_> = self
             .machines
             .iter()
@@ -123,35 +123,35 @@ impl Scheduler {
             let Some(machine) = self.machines.get_mut(&id) else {
                 continue;
             };
-            let is_news = machine.is_present() || machine.is_active();
-            let mut observed = machine.vanish(self.pulls_started, now, &self.workflow);
+            let is_new = machine.is_present() || machine.is_active();
+            let mut observed = machine.on_absent(self.pulls_started, now, &self.workflow);
             // What a run did to the issue is known only now that it is over.
-            let is_news = is_news || observed.changed;
-            let is_gone = self.shows.is_gone(&id);
-            if is_gone {
-                let over = machine.gone();
+            let is_new = is_new || observed.changed;
+            let is_missing = self.lookups.is_missing(&id);
+            if is_missing {
+                let over = machine.on_missing();
                 observed.changed |= over.changed;
-                observed.notes.extend(over.notes);
+                observed.events.extend(over.events);
             }
             self.record(&id, observed, now);
-            if is_news {
-                self.show(&id, None, now);
+            if is_new {
+                self.request_lookup(&id, None, now);
             }
             self.reconcile(&id, now);
         }
         for id in self.workspaces.take_unseen() {
             if !self.machines.contains_key(&id) {
-                self.show(&id, None, now);
+                self.request_lookup(&id, None, now);
             }
         }
-        self.look_again(now);
+        self.retry_lookups(now);
     }
 
     /// By priority, then by age, then in pull order.
     fn sort(&mut self) {
         let machines = &self.machines;
         let key = |id: &IssueId| {
-            let issue = machines.get(id).map(Machine::issue);
+            let issue = machines.get(id).map(IssueMachine::issue);
             let priority = issue.and_then(|issue| issue.priority_milli);
             let created: Option<Timestamp> = issue.and_then(|issue| issue.created_at);
             ((priority.is_none(), priority), (created.is_none(), created))

@@ -5,7 +5,7 @@ use super::dispatch::Slots;
 use super::{Hold, Scheduler};
 use crate::ids::IssueId;
 use crate::intent::Intent;
-use crate::machine::Machine;
+use crate::machine::IssueMachine;
 use crate::scope::Scope;
 use crate::time::Now;
 use crate::trust::Trust;
@@ -51,7 +51,7 @@ impl OwnedScopes {
 
 impl Scheduler {
     /// The scope that an attempt would claim. Without one nothing is claimed.
-    pub(super) fn scope(&self, machine: &Machine, stage: &Stage) -> Option<Scope> {
+    pub(super) fn scope(&self, machine: &IssueMachine, stage: &Stage) -> Option<Scope> {
         match self.workflow.issue.scope_conflicts {
             ScopeConflicts::Serialize => Intent::scope(stage, machine.issue()).ok().flatten(),
             ScopeConflicts::Allow => None,
@@ -59,7 +59,12 @@ impl Scheduler {
     }
 
     /// Who works on the same paths, or waits for them and comes first.
-    pub(super) fn scope_conflict(&self, machine: &Machine, stage: &Stage, slots: &Slots) -> Option<Hold> {
+    pub(super) fn scope_conflict(
+        &self,
+        machine: &IssueMachine,
+        stage: &Stage,
+        slots: &Slots,
+    ) -> Option<Hold> {
         if slots.owned.0.is_empty() {
             return None;
         }
@@ -68,7 +73,13 @@ impl Scheduler {
     }
 
     /// A stage that is due is held: where it would start but for others, its scope is kept for it.
-    pub(super) fn keep_scope(&self, machine: &Machine, stage: &Stage, hold: &Hold, slots: &mut Slots) {
+    pub(super) fn reserve_scope(
+        &self,
+        machine: &IssueMachine,
+        stage: &Stage,
+        hold: &Hold,
+        slots: &mut Slots,
+    ) {
         let waits = matches!(
             hold,
             Hold::ScopeConflict { .. } | Hold::AgentSlot { .. } | Hold::StageSlot
@@ -84,7 +95,7 @@ impl Scheduler {
         let mut slots = self.slots();
         // Where nothing of it can be held by a scope, or everything is by a slot that it does not have, nobody ahead makes
         // a difference.
-        let claims = |machine: &Machine| {
+        let claims = |machine: &IssueMachine| {
             let stages = self.workflow.issue.stages.iter();
             stages
                 .filter(|stage| stage.when_state == *machine.issue().state)
@@ -98,29 +109,29 @@ impl Scheduler {
             let Some(stage) = self.due(machine, now) else {
                 continue;
             };
-            if let Some(hold) = self.gate(machine, stage, &slots) {
-                self.keep_scope(machine, stage, &hold, &mut slots);
+            if let Some(hold) = self.stage_start_hold(machine, stage, &slots) {
+                self.reserve_scope(machine, stage, &hold, &mut slots);
             }
         }
         slots
     }
 
     /// What the issue says of its intent cannot be followed in this stage.
-    pub(super) fn bad_intent(&self, machine: &Machine, stage: &Stage) -> Option<Hold> {
+    pub(super) fn bad_intent(&self, machine: &IssueMachine, stage: &Stage) -> Option<Hold> {
         let error = Intent::scope(stage, machine.issue()).err()?;
         let why = crate::visible::visible(&error.to_string()).into();
         Some(Hold::BadIntent { why })
     }
 
     /// What its text may do, by the rules that hold now.
-    pub(super) fn trust(&self, machine: &Machine) -> Trust {
+    pub(super) fn trust(&self, machine: &IssueMachine) -> Trust {
         let policy = self.workflow.trust.as_ref();
         policy
             .map(|policy| policy.judge(machine.issue()))
             .unwrap_or_default()
     }
 
-    pub(super) fn untrusted(&self, machine: &Machine) -> Option<Hold> {
+    pub(super) fn untrusted(&self, machine: &IssueMachine) -> Option<Hold> {
         (self.trust(machine) == Trust::Held).then(|| Hold::Untrusted {
             author: machine.issue().origin().author.clone(),
         })

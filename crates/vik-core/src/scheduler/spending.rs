@@ -6,12 +6,12 @@ use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::Offset;
 
-use super::{About, Effect, Scheduler, Start, StopWhy};
+use super::{DecisionSubject, Effect, Scheduler, Start, StopReason};
 use crate::approval::Gate;
 use crate::changes::Estimates;
 use crate::ids::{AgentName, AttemptId, IssueId, StageName};
 use crate::limits::{self, Limit, LimitHit, LimitScope, LimitUnit, Spend};
-use crate::machine::{Machine, Report};
+use crate::machine::{AttemptResult, IssueMachine};
 use crate::outcome::{CostSource, Outcome};
 use crate::scope::Scope;
 use crate::time::Now;
@@ -34,7 +34,7 @@ pub(super) struct Running {
     pub agent: AgentName,
     pub scope: Option<Scope>,
     /// What it waits for a person with.
-    pub awaits: Option<Gate>,
+    pub pending_gate: Option<Gate>,
     spent: Spend,
     warned: Vec<(LimitScope, LimitUnit)>,
 }
@@ -48,13 +48,13 @@ impl Spending {
         }
     }
 
-    pub(super) fn begin(&mut self, start: &Start) {
+    pub(super) fn track(&mut self, start: &Start) {
         let running = Running {
             issue: start.issue.id.clone(),
             stage: start.stage.name.clone(),
             agent: start.stage.agent.clone(),
             scope: start.intent.scope.clone(),
-            awaits: None,
+            pending_gate: None,
             spent: Spend::default(),
             warned: Vec::new(),
         };
@@ -62,9 +62,9 @@ impl Spending {
     }
 
     /// An attempt waits for a person, or does no longer.
-    pub(super) fn await_person(&mut self, attempt_id: AttemptId, gate: Option<Gate>) {
+    pub(super) fn set_pending_gate(&mut self, attempt_id: AttemptId, gate: Option<Gate>) {
         if let Some(running) = self.running.get_mut(&attempt_id) {
-            running.awaits = gate;
+            running.pending_gate = gate;
         }
     }
 
@@ -79,15 +79,15 @@ impl Spending {
         &mut self,
         issue: &IssueId,
         attempt_id: AttemptId,
-        report: &mut Report,
+        report: &mut AttemptResult,
         estimate: Spend,
         now: Now,
     ) -> (Spend, CostSource) {
         let running = self.running.remove(&attempt_id);
-        let told = running.map(|running| running.spent).unwrap_or_default();
+        let reported_live = running.map(|running| running.spent).unwrap_or_default();
         report.spend = match report.spend {
-            Some(spend) => Some(spend.max(told)),
-            None => Some(told).filter(|told| *told != Spend::default()),
+            Some(spend) => Some(spend.max(reported_live)),
+            None => Some(reported_live).filter(|reported_live| *reported_live != Spend::default()),
         };
         let (charged, source) = limits::charge(report, report.spend, estimate);
         let estimated = limits::estimated(report.spend, charged, source);
@@ -109,7 +109,7 @@ impl Spending {
     }
 
     /// What attempts of an issue that are under way have spent.
-    pub(super) fn live(&self, machine: &Machine) -> Spend {
+    pub(super) fn live(&self, machine: &IssueMachine) -> Spend {
         let active = machine.runs().iter().filter_map(|run| run.active());
         active
             .filter_map(|start| self.running.get(&start.attempt_id))
@@ -121,12 +121,15 @@ impl Spending {
     pub(super) fn limits(
         &self,
         workflow: &Workflow,
-        machine: &Machine,
+        machine: &IssueMachine,
         start: &Start,
         ended: Spend,
         now: Now,
     ) -> Vec<LimitHit> {
-        let spent = self.running.get(&start.attempt_id).map_or(ended, |it| it.spent);
+        let spent = self
+            .running
+            .get(&start.attempt_id)
+            .map_or(ended, |running| running.spent);
         let life = machine.life();
         let lived = life.spend.plus(self.live(machine)).plus(ended);
         let attempt = start.stage.limit.hits(LimitScope::Attempt, spent);
@@ -144,7 +147,13 @@ impl Spending {
     }
 
     /// What an attempt that starts now may spend.
-    pub(super) fn budget(&self, workflow: &Workflow, machine: &Machine, limit: Limit, now: Now) -> Limit {
+    pub(super) fn budget(
+        &self,
+        workflow: &Workflow,
+        machine: &IssueMachine,
+        limit: Limit,
+        now: Now,
+    ) -> Limit {
         let life = machine.life();
         let issue = life
             .limit(&workflow.issue)
@@ -155,7 +164,7 @@ impl Spending {
 
 impl Scheduler {
     /// An attempt told what it has spent so far.
-    pub(super) fn spent(&mut self, issue: &IssueId, attempt_id: AttemptId, spend: Spend, now: Now) {
+    pub(super) fn on_spend(&mut self, issue: &IssueId, attempt_id: AttemptId, spend: Spend, now: Now) {
         let running = self.spending.running.get_mut(&attempt_id);
         let Some(running) = running.filter(|running| running.issue == *issue) else {
             return;
@@ -191,7 +200,7 @@ impl Scheduler {
             .spending
             .limits(&self.workflow, machine, &start, Spend::default(), now);
         if let Some(hit) = hits.iter().find(|hit| hit.is_reached()) {
-            self.stop(&issue, attempt_id, StopWhy::OverBudget(*hit), now);
+            self.stop(&issue, attempt_id, StopReason::OverBudget(*hit), now);
             return Some(hit.scope);
         }
         for hit in hits.into_iter().filter(LimitHit::is_near) {
@@ -209,7 +218,12 @@ impl Scheduler {
             return;
         }
         running.warned.push(of);
-        self.decide(now, "limit_near", About::start(start), limit.to_string());
+        self.decide(
+            now,
+            "limit_near",
+            DecisionSubject::start(start),
+            limit.to_string(),
+        );
         self.effects.push(Effect::Warn {
             attempt_id: start.attempt_id,
             limit,
@@ -217,7 +231,7 @@ impl Scheduler {
     }
 
     /// The day's total is to be remembered.
-    pub(super) fn note_day(&mut self, now: Now) {
+    pub(super) fn record_day_total(&mut self, now: Now) {
         let day = date(now);
         let total = self.spending.days.get(&day).copied().unwrap_or_default();
         self.changes.days.retain(|(other, _)| *other != day);
@@ -253,15 +267,15 @@ impl Scheduler {
 }
 
 /// What an attempt was stopped for, as its end is judged.
-pub(super) fn stopped_for(
-    report: &Report,
-    stopping: Option<StopWhy>,
+pub(super) fn effective_stop_reason(
+    report: &AttemptResult,
+    stopping: Option<StopReason>,
     limits: Vec<LimitHit>,
-) -> Option<StopWhy> {
+) -> Option<StopReason> {
     match (report.outcome, stopping) {
         // A person's word holds, however it ended.
-        (_, Some(StopWhy::Cancelled)) => Some(StopWhy::Cancelled),
-        (Outcome::Cancelled | Outcome::OverBudget, Some(why @ StopWhy::OverBudget(_))) => Some(why),
+        (_, Some(StopReason::Cancelled)) => Some(StopReason::Cancelled),
+        (Outcome::Cancelled | Outcome::OverBudget, Some(why @ StopReason::OverBudget(_))) => Some(why),
         (Outcome::Cancelled, why) => why,
         // The agent kept the limit itself: it is the one that is nearest.
         (Outcome::OverBudget, _) => {
@@ -277,7 +291,7 @@ pub(super) fn stopped_for(
                 spent: 0,
                 limit: 0,
             };
-            Some(StopWhy::OverBudget(nearest.unwrap_or(unknown)))
+            Some(StopReason::OverBudget(nearest.unwrap_or(unknown)))
         }
         _ => None,
     }

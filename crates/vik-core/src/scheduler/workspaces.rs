@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::{About, Effect, Scheduler, StopWhy};
+use super::{DecisionSubject, Effect, Scheduler, StopReason};
 use crate::ids::IssueId;
 use crate::issue::{Fingerprint, Issue};
-use crate::machine::{Machine, Phase};
+use crate::machine::{IssueMachine, Phase};
 use crate::time::Now;
 use crate::workflow::{OnStateChange, RemoveWorkspace, Workflow};
 
@@ -40,7 +40,7 @@ impl Workspaces {
         self.has(issue) && workflow.issue.remove_workspace != RemoveWorkspace::Never
     }
 
-    pub(super) fn begin(&mut self, issue: &IssueId) {
+    pub(super) fn mark_used(&mut self, issue: &IssueId) {
         self.all.insert(issue.clone());
         self.kept.remove(issue);
     }
@@ -62,16 +62,16 @@ impl Workspaces {
 impl Scheduler {
     /// Compares what runs for an issue, and its workspace, with what is known of the issue.
     pub(super) fn reconcile(&mut self, issue: &IssueId, now: Now) {
-        let is_gone = self.shows.is_gone(issue);
+        let is_missing = self.lookups.is_missing(issue);
         let Some(machine) = self.machines.get(issue) else {
-            if is_gone {
+            if is_missing {
                 let bare = Issue::bare(issue.clone());
                 self.remove_workspace(bare, now);
             }
             return;
         };
         let state = &machine.issue().state;
-        if is_gone || self.workflow.is_terminal(state) {
+        if is_missing || self.workflow.is_terminal(state) {
             if machine.is_active() {
                 self.done_since.entry(issue.clone()).or_insert(now.mono);
             } else {
@@ -94,12 +94,12 @@ impl Scheduler {
             .map(|start| start.attempt_id)
             .collect();
         for attempt_id in cancelled {
-            self.stop(issue, attempt_id, StopWhy::StateChanged, now);
+            self.stop(issue, attempt_id, StopReason::StateChanged, now);
         }
     }
 
     /// Stops what still runs for issues that are done with, when the grace is over.
-    pub(super) fn stop_what_is_done(&mut self, now: Now) {
+    pub(super) fn stop_finished_issues(&mut self, now: Now) {
         let grace = self.workflow.issue.terminal_grace.0;
         let over: Vec<_> = self
             .done_since
@@ -109,10 +109,10 @@ impl Scheduler {
             .collect();
         for issue in over {
             self.done_since.remove(&issue);
-            let why = if self.shows.is_gone(&issue) {
-                StopWhy::Gone
+            let why = if self.lookups.is_missing(&issue) {
+                StopReason::Missing
             } else {
-                StopWhy::Terminal
+                StopReason::Terminal
             };
             for attempt_id in self.active_attempts(&issue) {
                 self.stop(&issue, attempt_id, why.clone(), now);
@@ -121,7 +121,11 @@ impl Scheduler {
     }
 
     pub(super) fn active_attempts(&self, issue: &IssueId) -> Vec<crate::ids::AttemptId> {
-        let runs = self.machines.get(issue).map(Machine::runs).unwrap_or_default();
+        let runs = self
+            .machines
+            .get(issue)
+            .map(IssueMachine::runs)
+            .unwrap_or_default();
         runs.iter()
             .filter_map(|run| run.active())
             .map(|start| start.attempt_id)
@@ -139,11 +143,16 @@ impl Scheduler {
         }
         places.removing.insert(issue.id.clone());
         let detail = format!("the issue is done with ({})", issue.state);
-        self.decide(now, "removing_workspace", About::issue(&issue.id), detail);
+        self.decide(
+            now,
+            "removing_workspace",
+            DecisionSubject::issue(&issue.id),
+            detail,
+        );
         self.effects.push(Effect::RemoveWorkspace(Box::new(issue)));
     }
 
-    pub(super) fn workspace_removed(&mut self, issue: &IssueId, removed: bool, now: Now) {
+    pub(super) fn on_workspace_removed(&mut self, issue: &IssueId, removed: bool, now: Now) {
         if !self.workspaces.removing.remove(issue) {
             return;
         }
@@ -162,12 +171,12 @@ impl Scheduler {
                 "it could not be removed, or holds work of its own",
             )
         };
-        self.decide(now, kind, About::issue(issue), detail.to_owned());
+        self.decide(now, kind, DecisionSubject::issue(issue), detail.to_owned());
     }
 }
 
 /// Nothing is at work in it, as far as can be told.
-fn may_be_removed(machine: &Machine) -> bool {
+fn may_be_removed(machine: &IssueMachine) -> bool {
     let settles = |phase: &Phase| matches!(phase, Phase::Settling { .. });
     !machine.is_active() && !machine.is_unproven() && !machine.runs().iter().any(|run| settles(&run.phase))
 }

@@ -7,11 +7,12 @@ use vik_core::changes::{Decision, Stored};
 use vik_core::ids::IssueId;
 use vik_core::issue::{Issue, Pull};
 use vik_core::limits::{LimitScope, LimitUnit, Spend};
-use vik_core::machine::{Machine, ParkReason, Phase, Report};
+use vik_core::machine::{AttemptResult, IssueMachine, ParkReason, Phase};
 use vik_core::money::MicroUsd;
 use vik_core::outcome::{FailureClass, Outcome};
 use vik_core::scheduler::{
-    Answer, Ask, By, Effect, Filter, Hold, Input, Rest, Scheduler, Seen, Start, StopWhy,
+    Actor, Command, CommandResult, Effect, Filter, Hold, Input, LookupResult, Quiescence, Scheduler, Start,
+    StopReason,
 };
 use vik_core::time::{Mono, Now};
 use vik_core::workflow::load;
@@ -90,7 +91,7 @@ impl Story {
         self.tell(Input::Pulled(Pull::parse(issues.as_bytes()).unwrap().issues))
     }
 
-    fn end(&mut self, report: Report) -> &mut Self {
+    fn end(&mut self, report: AttemptResult) -> &mut Self {
         let start = self.starts.last().unwrap();
         let (issue, attempt_id) = (start.issue.id.clone(), start.attempt_id);
         self.tell(Input::Ended {
@@ -129,7 +130,7 @@ impl Story {
     }
 
     fn parked(&self) -> Option<ParkReason> {
-        self.scheduler.runs().find_map(|(_, run)| run.parked_for())
+        self.scheduler.runs().find_map(|(_, run)| run.park_reason())
     }
 
     fn hold(&self, issue: &str) -> Option<Hold> {
@@ -137,7 +138,7 @@ impl Story {
         explanation.stages.into_iter().find_map(|stage| stage.hold)
     }
 
-    fn stops(&self) -> Vec<StopWhy> {
+    fn stops(&self) -> Vec<StopReason> {
         let stop = |effect: &Effect| match effect {
             Effect::Stop { why, .. } => Some(why.clone()),
             _ => None,
@@ -153,7 +154,7 @@ impl Story {
 
     fn shows(&self) -> Vec<String> {
         let show = |effect: &Effect| match effect {
-            Effect::Show(issue) => Some(issue.to_string()),
+            Effect::LookUp(issue) => Some(issue.to_string()),
             _ => None,
         };
         self.effects.iter().filter_map(show).collect()
@@ -167,10 +168,10 @@ fn tokens_of(tokens: u64) -> Spend {
     }
 }
 
-fn of(outcome: Outcome) -> Report {
-    Report {
+fn of(outcome: Outcome) -> AttemptResult {
+    AttemptResult {
         ran: true,
-        ..Report::of(outcome)
+        ..AttemptResult::new(outcome)
     }
 }
 
@@ -186,7 +187,7 @@ fn an_agent_that_succeeds_for_ever_costs_what_its_life_allows() {
         if story
             .scheduler
             .machine(&"1".into())
-            .is_some_and(Machine::is_active)
+            .is_some_and(IssueMachine::is_active)
         {
             story.end(of(Outcome::Succeeded));
         }
@@ -205,7 +206,7 @@ fn an_agent_that_succeeds_for_ever_costs_what_its_life_allows() {
     let mut story = self::story("", "", "");
     for _ in 0..50 {
         story.pull(TO_DO);
-        if story.scheduler.rest(story.now) == Rest::Running {
+        if story.scheduler.quiescence(story.now) == Quiescence::Running {
             story.end(of(Outcome::Succeeded)).pull(TO_DO);
         }
         story.crash();
@@ -221,7 +222,7 @@ fn a_tracker_that_flaps_under_cancel_is_bounded_too() {
     for _ in 0..60 {
         story.pull(TO_DO).pull(ELSEWHERE);
         if !story.stops().is_empty() {
-            assert_eq!(story.stops(), [StopWhy::StateChanged]);
+            assert_eq!(story.stops(), [StopReason::StateChanged]);
             story.end(of(Outcome::Cancelled)).pull(ELSEWHERE);
         }
         story.wait(3600);
@@ -236,8 +237,12 @@ fn only_unpark_or_a_higher_limit_frees_what_its_life_used_up() {
     assert_eq!(story.parked(), Some(ParkReason::IssueLimit));
     story.pull(r#"[{"id":1,"state":"todo","title":"another"}]"#);
     assert_eq!(story.starts.len(), 1, "a change does not");
-    story.tell(Input::Ask(7, Ask::Unpark("1".into(), Some(1)), By::default()));
-    assert!(matches!(story.effects[0], Effect::Note(..)));
+    story.tell(Input::Command(
+        7,
+        Command::Unpark("1".into(), Some(1)),
+        Actor::default(),
+    ));
+    assert!(matches!(story.effects[0], Effect::RunEvent(..)));
     assert_eq!(story.starts.len(), 2);
     story.end(of(Outcome::Failed)).pull(TO_DO);
     assert_eq!(story.parked(), Some(ParkReason::IssueLimit));
@@ -250,7 +255,7 @@ fn only_unpark_or_a_higher_limit_frees_what_its_life_used_up() {
 #[test]
 fn what_the_attempt_itself_did_to_the_issue_does_not_free_it() {
     let mut story = story("", "", "");
-    let auth = Report {
+    let auth = AttemptResult {
         failure_class: Some(FailureClass::Auth),
         ..of(Outcome::Failed)
     };
@@ -284,7 +289,7 @@ fn a_limit_warns_once_and_stops_once() {
     let starts = story.crash();
     assert_eq!(starts, story.starts);
     assert_eq!(story.tell(Input::Tick).stops().len(), 1);
-    let over = Report {
+    let over = AttemptResult {
         spend: Some(tokens_of(160)),
         ..of(Outcome::OverBudget)
     };
@@ -310,9 +315,9 @@ fn a_day_that_is_used_up_holds_everything_until_it_turns() {
     story.pull(two);
     assert_eq!(story.starts[0].budget.tokens, Some(100));
     assert!(
-        matches!(story.spent(100).stops()[..], [StopWhy::OverBudget(hit)] if hit.scope == LimitScope::Day)
+        matches!(story.spent(100).stops()[..], [StopReason::OverBudget(hit)] if hit.scope == LimitScope::Day)
     );
-    let over = Report {
+    let over = AttemptResult {
         spend: Some(tokens_of(100)),
         ..of(Outcome::OverBudget)
     };
@@ -321,7 +326,7 @@ fn a_day_that_is_used_up_holds_everything_until_it_turns() {
     let Some(Hold::DayLimit { until, .. }) = story.hold("2") else {
         panic!("{:?}", story.hold("2"))
     };
-    assert!(matches!(story.scheduler.rest(story.now), Rest::At(_)));
+    assert!(matches!(story.scheduler.quiescence(story.now), Quiescence::At(_)));
     let wait = story.scheduler.next_wakeup(story.now).unwrap();
     assert!(wait <= Duration::from_secs(24 * 3600));
     story.crash();
@@ -345,7 +350,7 @@ fn an_issue_that_is_done_with_gets_its_grace_and_loses_its_workspace() {
     assert!(story.stops().is_empty());
     story.pull(TO_DO).pull(DONE).wait(59);
     assert!(story.stops().is_empty(), "the grace begins again");
-    assert_eq!(story.wait(1).stops(), [StopWhy::Terminal]);
+    assert_eq!(story.wait(1).stops(), [StopReason::Terminal]);
     story.end(of(Outcome::Cancelled));
     assert!(!story.removes());
     story.pull(DONE);
@@ -374,28 +379,28 @@ fn a_workspace_whose_issue_turned_terminal_meanwhile_goes_at_boot() {
 fn an_issue_is_looked_at_right_before_its_start() {
     let text = story("", "", "").text;
     let mut story = Story::of(text.replace("command: list }", "command: list }, show: { command: look }"));
-    let shown = |seen| Input::Shown {
+    let shown = |seen| Input::LookupFinished {
         issue: "1".into(),
-        seen,
+        result: seen,
     };
     let snapshot = |text: &str| {
         let mut issues = Pull::parse(text.as_bytes()).unwrap().issues;
-        Seen::Snapshot(Box::new(issues.remove(0)))
+        LookupResult::Snapshot(Box::new(issues.remove(0)))
     };
     story.pull(TO_DO);
     assert_eq!((story.shows(), story.starts.len()), (vec!["1".to_owned()], 0));
-    assert_eq!(story.hold("1"), Some(Hold::Looking));
+    assert_eq!(story.hold("1"), Some(Hold::LookupPending));
     story.tell(shown(snapshot(ELSEWHERE)));
     assert_eq!(story.starts.len(), 0, "it moved");
-    story.pull(TO_DO).tell(shown(Seen::Unknown));
-    assert_eq!(story.hold("1"), Some(Hold::ShowFailed));
+    story.pull(TO_DO).tell(shown(LookupResult::Unknown));
+    assert_eq!(story.hold("1"), Some(Hold::LookupFailed));
     assert!(story.wait(9).shows().is_empty());
     story.pull(TO_DO).tell(shown(snapshot(TO_DO)));
     assert_eq!(story.starts.len(), 1);
     // Missed, and gone.
     assert_eq!(story.pull("[]").shows(), ["1"]);
-    story.tell(shown(Seen::Gone)).wait(60);
-    assert_eq!(story.stops(), [StopWhy::Gone]);
+    story.tell(shown(LookupResult::Missing)).wait(60);
+    assert_eq!(story.stops(), [StopReason::Missing]);
     story.end(of(Outcome::Cancelled)).pull("[]");
     assert!(story.removes());
 }
@@ -403,7 +408,7 @@ fn an_issue_is_looked_at_right_before_its_start() {
 #[test]
 fn what_was_cut_off_is_resumed_by_the_same_agent() {
     let mut story = story("", "", "");
-    let cut = |outcome, id: Option<&str>| Report {
+    let cut = |outcome, id: Option<&str>| AttemptResult {
         provider_session_id: id.map(ToOwned::to_owned),
         ..of(outcome)
     };
@@ -417,7 +422,7 @@ fn what_was_cut_off_is_resumed_by_the_same_agent() {
         (resume.attempt_id, &*resume.provider_session_id),
         (story.starts[0].attempt_id, "x")
     );
-    let failed = Report {
+    let failed = AttemptResult {
         resume_failed: true,
         ..cut(Outcome::Lost, Some("y"))
     };
@@ -433,7 +438,7 @@ fn what_was_cut_off_is_resumed_by_the_same_agent() {
 #[test]
 fn a_quota_is_waited_for_and_can_be_cancelled_meanwhile() {
     let mut story = story("", "", "");
-    let quota = Report {
+    let quota = AttemptResult {
         failure_class: Some(FailureClass::RateLimit),
         resets_at: Some(story.now.wall + SignedDuration::from_hours(2)),
         provider_session_id: Some("x".to_owned()),
@@ -447,15 +452,15 @@ fn a_quota_is_waited_for_and_can_be_cancelled_meanwhile() {
     assert_eq!(story.starts.len(), 1);
     story.wait(130);
     assert!(story.starts[1].resume.is_some());
-    let quota = Report {
+    let quota = AttemptResult {
         resets_at: Some(story.now.wall + SignedDuration::from_hours(2)),
         ..quota
     };
     story.end(quota).pull(TO_DO);
-    story.tell(Input::Ask(1, Ask::Cancel("1".into()), By::default()));
+    story.tell(Input::Command(1, Command::Cancel("1".into()), Actor::default()));
     assert!(matches!(
         story.effects.last(),
-        Some(Effect::Answer(1, Answer::Done(1)))
+        Some(Effect::CommandResult(1, CommandResult::Done(1)))
     ));
     assert_eq!(story.parked(), Some(ParkReason::Cancelled));
     story.wait(10_000);

@@ -12,10 +12,12 @@ use vik_core::changes::{Changes, Stored};
 use vik_core::ids::{AttemptId, IssueId, RunId, StageName};
 use vik_core::issue::Issue;
 use vik_core::limits::Spend;
-use vik_core::machine::{Life, Machine, Note, Report};
+use vik_core::machine::{AttemptResult, IssueMachine, LifetimeUsage, RunEvent};
 use vik_core::money::MicroUsd;
 use vik_core::outcome::{FailureClass, Outcome};
-use vik_core::scheduler::{Ask, By, Effect, Filter, Input, Scheduler, Seen, Start, StopWhy};
+use vik_core::scheduler::{
+    Actor, Command, Effect, Filter, Input, LookupResult, Scheduler, Start, StopReason,
+};
 use vik_core::time::{Mono, Now};
 use vik_core::workflow::{Workflow, load};
 
@@ -105,7 +107,7 @@ impl Ledger {
         }
     }
 
-    fn machine(&self, issue: &IssueId) -> Option<Machine> {
+    fn machine(&self, issue: &IssueId) -> Option<IssueMachine> {
         let text = self.machines.get(issue)?;
         Some(serde_json::from_str(text).unwrap())
     }
@@ -141,7 +143,7 @@ pub struct World {
     pub scheduler: Scheduler,
     pub ledger: Ledger,
     pub running: BTreeMap<AttemptId, Start>,
-    pub stopped: HashMap<AttemptId, StopWhy>,
+    pub stopped: HashMap<AttemptId, StopReason>,
     pub now: Now,
     show: bool,
     daemons: u8,
@@ -150,7 +152,7 @@ pub struct World {
     seen: HashMap<IssueId, String>,
     shows: Vec<IssueId>,
     removals: Vec<IssueId>,
-    lives: HashMap<IssueId, Life>,
+    lives: HashMap<IssueId, LifetimeUsage>,
     /// Attempts that count, of each run and of each issue.
     counted: HashMap<RunId, u32>,
     counted_life: HashMap<IssueId, u32>,
@@ -230,8 +232,8 @@ impl World {
                     assert!(self.running.contains_key(&attempt_id));
                     self.stopped.insert(attempt_id, why);
                 }
-                Effect::Note(issue, note) => self.note(issue, &note),
-                Effect::Show(issue) => self.shows.push(issue),
+                Effect::RunEvent(issue, note) => self.note(issue, &note),
+                Effect::LookUp(issue) => self.shows.push(issue),
                 Effect::RemoveWorkspace(issue) => {
                     assert!(
                         self.running.values().all(|start| start.issue.id != issue.id),
@@ -239,27 +241,30 @@ impl World {
                     );
                     self.removals.push(issue.id);
                 }
-                Effect::Warn { .. } | Effect::Tell { .. } | Effect::Answer(..) | Effect::Pull => {}
+                Effect::Warn { .. }
+                | Effect::DeliverAnswer { .. }
+                | Effect::CommandResult(..)
+                | Effect::Pull => {}
             }
         }
         self.check(dispatches);
     }
 
-    fn note(&mut self, issue: IssueId, note: &Note) {
+    fn note(&mut self, issue: IssueId, note: &RunEvent) {
         let (run, _) = note.about();
         match note {
-            Note::Parked { .. } => {
+            RunEvent::Parked { .. } => {
                 let title = self.title(&issue);
                 self.parked.insert(run, (issue, title));
             }
-            Note::Freed { .. } => {
+            RunEvent::Freed { .. } => {
                 let (_, title) = self.parked.remove(&run).unwrap();
                 assert!(self.title(&issue) > title, "only a change frees it");
             }
-            Note::Unparked { .. } | Note::Ended { .. } | Note::Closed { .. } => {
+            RunEvent::Unparked { .. } | RunEvent::Ended { .. } | RunEvent::Closed { .. } => {
                 drop(self.parked.remove(&run));
             }
-            Note::BackingOff { .. } | Note::Awaiting { .. } | Note::Answered { .. } => {
+            RunEvent::BackingOff { .. } | RunEvent::Awaiting { .. } | RunEvent::Answered { .. } => {
                 assert!(!self.parked.contains_key(&run));
             }
         }
@@ -403,16 +408,28 @@ impl World {
             }
             Step::Edit(number) => self.titles[number] += 1,
             Step::Crash => self.crash(),
-            Step::Pause(number) => self.tell(Input::Ask(1, Ask::Pause(number.map(Self::id)), By::default())),
+            Step::Pause(number) => self.tell(Input::Command(
+                1,
+                Command::Pause(number.map(Self::id)),
+                Actor::default(),
+            )),
             Step::Continue(number) => {
-                self.tell(Input::Ask(1, Ask::Continue(number.map(Self::id)), By::default()));
+                self.tell(Input::Command(
+                    1,
+                    Command::Resume(number.map(Self::id)),
+                    Actor::default(),
+                ));
             }
-            Step::Cancel(number) => self.tell(Input::Ask(1, Ask::Cancel(Self::id(number)), By::default())),
+            Step::Cancel(number) => self.tell(Input::Command(
+                1,
+                Command::Cancel(Self::id(number)),
+                Actor::default(),
+            )),
             Step::Unpark(number, more) => {
                 // Each grants a bounded number of attempts more; the sum is a safe bound.
                 let issue = Self::id(number);
                 *self.allowed.entry(issue.clone()).or_default() += 2 * MAX_ATTEMPTS + 2 * more.unwrap_or(0);
-                self.tell(Input::Ask(1, Ask::Unpark(issue, more), By::default()));
+                self.tell(Input::Command(1, Command::Unpark(issue, more), Actor::default()));
             }
             Step::Show(nth, how) => {
                 if self.shows.is_empty() {
@@ -421,12 +438,12 @@ impl World {
                 let issue = self.shows.remove(nth % self.shows.len());
                 let number = issue.as_str().parse().unwrap();
                 let seen = match (how, self.seen.get(&issue)) {
-                    (0, _) => Seen::Unknown,
-                    (1, None) => Seen::Gone,
-                    (_, None) => Seen::Snapshot(Box::new(self.issue(number, "elsewhere"))),
-                    (_, Some(state)) => Seen::Snapshot(Box::new(self.issue(number, state))),
+                    (0, _) => LookupResult::Unknown,
+                    (1, None) => LookupResult::Missing,
+                    (_, None) => LookupResult::Snapshot(Box::new(self.issue(number, "elsewhere"))),
+                    (_, Some(state)) => LookupResult::Snapshot(Box::new(self.issue(number, state))),
                 };
-                self.tell(Input::Shown { issue, seen });
+                self.tell(Input::LookupFinished { issue, result: seen });
             }
             Step::Removed(nth, removed) => {
                 if self.removals.is_empty() {
@@ -452,7 +469,7 @@ impl World {
         if outcome != Outcome::Lost && !is_drained {
             *self.counted_life.entry(start.issue.id.clone()).or_default() += 1;
         }
-        let report = Report {
+        let report = AttemptResult {
             failure_class: class.filter(|_| outcome == Outcome::Failed),
             ran: true,
             spend: tokens.map(|tokens| Spend {
@@ -460,7 +477,7 @@ impl World {
                 usd: MicroUsd(tokens),
             }),
             provider_session_id: Some("conversation".to_owned()),
-            ..Report::of(outcome)
+            ..AttemptResult::new(outcome)
         };
         // What the scheduler counted for the run is compared with the next attempt's number, and with the rule.
         let before = self.counted.get(&start.run).copied().unwrap_or_default();

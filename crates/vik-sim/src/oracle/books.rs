@@ -8,8 +8,8 @@ use jiff::tz::TimeZone;
 use vik_core::ids::{AgentName, AttemptId, IssueId, RunId, StageName};
 use vik_core::issue::Fingerprint;
 use vik_core::limits::Spend;
-use vik_core::machine::{Machine, ParkReason, Phase};
-use vik_core::scheduler::StopWhy;
+use vik_core::machine::{IssueMachine, ParkReason, Phase};
+use vik_core::scheduler::StopReason;
 use vik_core::scope::Scope;
 use vik_core::workflow::Workflow;
 
@@ -29,7 +29,7 @@ pub(super) struct Active {
     /// What it has told of its spending in this daemon's life.
     pub live: Spend,
     /// What it was told to stop for.
-    pub stopped: Option<StopWhy>,
+    pub stopped: Option<StopReason>,
 }
 
 /// A parked (issue, stage).
@@ -195,7 +195,7 @@ impl Books {
     /// entries that are gone.
     pub fn park(
         &mut self,
-        machine: &Machine,
+        machine: &IssueMachine,
         policy: &Workflow,
         why_gone: Option<MayGo<'_>>,
     ) -> Result<Vec<(usize, StageName)>, Broken> {

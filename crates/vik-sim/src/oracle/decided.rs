@@ -4,10 +4,10 @@ use vik_core::approval::{self, Request};
 use vik_core::changes::Changes;
 use vik_core::ids::{AttemptId, IssueId, RunId, StageName};
 use vik_core::limits::{LimitScope, Spend};
-use vik_core::machine::{Machine, Note, ParkReason, Report, Wait};
+use vik_core::machine::{AttemptResult, IssueMachine, ParkReason, RunEvent, WaitReason};
 use vik_core::money::MicroUsd;
 use vik_core::outcome::{CostSource, FailureClass, Outcome};
-use vik_core::scheduler::{Answer, Ask, Effect, Scheduler, StopWhy};
+use vik_core::scheduler::{Command, CommandResult, Effect, Scheduler, StopReason};
 use vik_core::time::Now;
 
 use super::books::{Lived, Parked, day};
@@ -36,7 +36,7 @@ impl Oracle {
         }
         // What a person asked for holds before anything else is decided.
         for effect in effects {
-            if let Effect::Answer(number, answer) = effect {
+            if let Effect::CommandResult(number, answer) = effect {
                 self.answers(*number, answer)?;
             }
         }
@@ -63,9 +63,9 @@ impl Oracle {
                     })?;
                 }
                 Effect::Stop { attempt_id, why } => self.stops(*attempt_id, why)?,
-                Effect::Note(
+                Effect::RunEvent(
                     issue,
-                    Note::BackingOff {
+                    RunEvent::BackingOff {
                         run,
                         stage,
                         wait,
@@ -75,22 +75,22 @@ impl Oracle {
                 ) => {
                     let from = match why {
                         // From an end that an earlier daemon saw it is measured on the wall clock, which jumps.
-                        Wait::Backoff => self
+                        WaitReason::Backoff => self
                             .ended
                             .get(&(number(issue), stage.clone()))
                             .map(|(_, mono)| *mono),
-                        Wait::Quota => Some(now.mono),
+                        WaitReason::Quota => Some(now.mono),
                     };
                     if let Some(from) = from {
                         self.due.insert(*run, from.plus(*wait));
                     }
                 }
-                Effect::Show(issue) => {
+                Effect::LookUp(issue) => {
                     self.looking.insert(number(issue));
                 }
-                Effect::Note(
+                Effect::RunEvent(
                     issue,
-                    Note::Answered {
+                    RunEvent::Answered {
                         stage,
                         request,
                         answer,
@@ -98,7 +98,7 @@ impl Oracle {
                         ..
                     },
                 ) => self.answered((issue, stage), request, answer, by, told)?,
-                Effect::Note(_, Note::Unparked { run, .. }) => {
+                Effect::RunEvent(_, RunEvent::Unparked { run, .. }) => {
                     self.due.remove(run);
                 }
                 _ => {}
@@ -136,8 +136,8 @@ impl Oracle {
                     };
                 }
             }
-            Told::Ask(number, ask) => {
-                if matches!(ask, Ask::Pause(_) | Ask::Continue(_)) {
+            Told::Command(number, ask) => {
+                if matches!(ask, Command::Pause(_) | Command::Resume(_)) {
                     self.last_pause_ask = *number;
                 }
                 self.asks.insert(*number, ask.clone());
@@ -148,7 +148,13 @@ impl Oracle {
         }
     }
 
-    fn attempt_ended(&mut self, attempt_id: AttemptId, told: &Report, changes: &Changes, now: Now) -> Held {
+    fn attempt_ended(
+        &mut self,
+        attempt_id: AttemptId,
+        told: &AttemptResult,
+        changes: &Changes,
+        now: Now,
+    ) -> Held {
         let Some(active) = self.books.active.remove(&attempt_id) else {
             return ensure(changes.ended.is_empty(), "an old report changes nothing", || {
                 format!("{attempt_id} was over, and is ended again")
@@ -192,14 +198,14 @@ impl Oracle {
             life.attempts += 1;
             let cut = matches!(report.outcome, Outcome::OverBudget | Outcome::Cancelled);
             let by_day = cut
-                && matches!(&active.stopped, Some(StopWhy::OverBudget(hit)) if hit.scope == LimitScope::Day);
+                && matches!(&active.stopped, Some(StopReason::OverBudget(hit)) if hit.scope == LimitScope::Day);
             self.books.runs.entry(run).or_default().0 += u32::from(!by_day);
         }
         Ok(())
     }
 
     /// What an attempt must be charged: all that was told, and never nothing for work that was cut off.
-    fn charge(&self, attempt_id: AttemptId, report: &Report) -> Spend {
+    fn charge(&self, attempt_id: AttemptId, report: &AttemptResult) -> Spend {
         let told = report.spend.unwrap_or_default();
         let Some(facts) = self.facts.get(&attempt_id) else {
             return told;
@@ -246,24 +252,24 @@ impl Oracle {
         Ok(())
     }
 
-    fn answers(&mut self, number: u64, answer: &Answer) -> Held {
+    fn answers(&mut self, number: u64, answer: &CommandResult) -> Held {
         let Some(ask) = self.asks.get(&number).cloned() else {
             return Err(Broken::new("an ask is answered once", format!("answer {number}")));
         };
-        if *answer == Answer::UnknownIssue {
+        if *answer == CommandResult::UnknownIssue {
             return Ok(());
         }
         match ask {
-            Ask::Pause(None) => self.books.paused = true,
-            Ask::Continue(None) => self.books.paused = false,
-            Ask::Pause(Some(issue)) => {
+            Command::Pause(None) => self.books.paused = true,
+            Command::Resume(None) => self.books.paused = false,
+            Command::Pause(Some(issue)) => {
                 self.books.paused_issues.insert(super::number(&issue));
             }
-            Ask::Continue(Some(issue)) => {
+            Command::Resume(Some(issue)) => {
                 self.books.paused_issues.remove(&super::number(&issue));
             }
-            Ask::Drain => self.draining = true,
-            Ask::Cancel(issue) => {
+            Command::Drain => self.draining = true,
+            Command::Cancel(issue) => {
                 let issue = super::number(&issue);
                 self.may_change(issue);
                 // A person's word holds over what an attempt was told before.
@@ -273,13 +279,13 @@ impl Oracle {
                     .values_mut()
                     .filter(|active| active.issue == issue)
                 {
-                    active.stopped = Some(StopWhy::Cancelled);
+                    active.stopped = Some(StopReason::Cancelled);
                 }
             }
-            Ask::Unpark(issue, more) if matches!(answer, Answer::Done(_)) => {
+            Command::Unpark(issue, more) if matches!(answer, CommandResult::Done(_)) => {
                 self.unparks(super::number(&issue), more);
             }
-            Ask::Unpark(..) | Ask::Answer(_) => {}
+            Command::Unpark(..) | Command::Answer(_) => {}
         }
         Ok(())
     }
@@ -293,7 +299,7 @@ impl Oracle {
         by: &str,
         told: &Told,
     ) -> Held {
-        let asked = matches!(told, Told::Ask(_, Ask::Answer(reply)) if reply.issue == *issue && reply.answer == *answer);
+        let asked = matches!(told, Told::Command(_, Command::Answer(reply)) if reply.issue == *issue && reply.answer == *answer);
         let by_default =
             by == approval::TIME_LIMIT && *answer == approval::Answer::at_the_limit(request.on_timeout);
         ensure(
@@ -336,7 +342,7 @@ impl Oracle {
         }
     }
 
-    fn machine_changed(&mut self, machine: &Machine, told: &Told) -> Held {
+    fn machine_changed(&mut self, machine: &IssueMachine, told: &Told) -> Held {
         let id = &machine.issue().id;
         let issue = number(id);
         let (life, books) = (machine.life(), self.books.life(id));
@@ -349,7 +355,8 @@ impl Oracle {
         ensure(is == books, "5: counters only grow, by what was told", || {
             format!("issue {issue} has {is:?}, and used {books:?}")
         })?;
-        let asked = matches!(told, Told::Ask(_, Ask::Unpark(of, _) | Ask::Cancel(of)) if of == id);
+        let asked =
+            matches!(told, Told::Command(_, Command::Unpark(of, _) | Command::Cancel(of)) if of == id);
         let limits = &self.policy.issue;
         let raised = books.attempts < limits.max_attempts.saturating_add(books.extra)
             && limits
@@ -379,13 +386,13 @@ impl Oracle {
         Ok(())
     }
 
-    fn stops(&mut self, attempt_id: AttemptId, why: &StopWhy) -> Held {
+    fn stops(&mut self, attempt_id: AttemptId, why: &StopReason) -> Held {
         let Some(active) = self.books.active.get_mut(&attempt_id) else {
             return Err(Broken::new("what is over is not stopped", attempt_id.to_string()));
         };
-        let again = !self.stopped.insert(attempt_id) && *why != StopWhy::Cancelled;
+        let again = !self.stopped.insert(attempt_id) && *why != StopReason::Cancelled;
         ensure(!again, "a stop is told once", || format!("{attempt_id}: {why:?}"))?;
-        if active.stopped.is_none() || *why == StopWhy::Cancelled {
+        if active.stopped.is_none() || *why == StopReason::Cancelled {
             active.stopped = Some(why.clone());
         }
         Ok(())

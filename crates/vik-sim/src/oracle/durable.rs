@@ -1,7 +1,7 @@
 //! What is durable: nothing is acted on before, nothing is forgotten after.
 
 use vik_core::ids::AttemptId;
-use vik_core::scheduler::{Answer, Ask, Effect, Scheduler, Start};
+use vik_core::scheduler::{Command, CommandResult, Effect, Scheduler, Start};
 
 use super::books::Books;
 use super::{Broken, Oracle, ensure};
@@ -30,22 +30,22 @@ impl Oracle {
                 }
                 Ok(())
             }
-            Effect::Answer(number, answer) => {
+            Effect::CommandResult(number, answer) => {
                 let Some(ask) = self.asks.remove(number) else {
                     return Err(Broken::new("an ask is answered once", format!("answer {number}")));
                 };
-                if *number != self.last_pause_ask || matches!(answer, Answer::UnknownIssue) {
+                if *number != self.last_pause_ask || matches!(answer, CommandResult::UnknownIssue) {
                     return Ok(());
                 }
                 let paused = |issue| {
                     let machine = disk.machines.get(issue);
-                    machine.is_some_and(vik_core::machine::Machine::is_paused)
+                    machine.is_some_and(vik_core::machine::IssueMachine::is_paused)
                 };
                 let durable = match &ask {
-                    Ask::Pause(None) => disk.paused,
-                    Ask::Continue(None) => !disk.paused,
-                    Ask::Pause(Some(issue)) => paused(issue),
-                    Ask::Continue(Some(issue)) => !paused(issue),
+                    Command::Pause(None) => disk.paused,
+                    Command::Resume(None) => !disk.paused,
+                    Command::Pause(Some(issue)) => paused(issue),
+                    Command::Resume(Some(issue)) => !paused(issue),
                     _ => true,
                 };
                 ensure(durable, DURABLE, || format!("the answer to {ask:?}"))

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use vik_core::ids::StageName;
-use vik_core::machine::{Note, ParkReason};
+use vik_core::machine::{ParkReason, RunEvent};
 use vik_core::scheduler::{Effect, Hold, Input, Scheduler};
 use vik_core::time::Now;
 use vik_core::workflow::{Stage, Workflow};
@@ -29,7 +29,7 @@ impl Expected {
         let mut started = false;
         let mut done = BTreeSet::new();
         // The time limit has answered: whose turn it is, and who keeps what scope, is another question then.
-        let is_answered = |effect: &Effect| matches!(effect, Effect::Note(_, Note::Answered { .. }));
+        let is_answered = |effect: &Effect| matches!(effect, Effect::RunEvent(_, RunEvent::Answered { .. }));
         if effects.iter().any(is_answered) {
             return Ok(());
         }
@@ -49,11 +49,14 @@ impl Expected {
                     done.insert(key);
                 }
                 // Its limits are looked at when its turn comes, and so is whether it is to be approved.
-                Effect::Note(issue, Note::Parked { stage, .. } | Note::Awaiting { stage, .. }) => {
+                Effect::RunEvent(
+                    issue,
+                    RunEvent::Parked { stage, .. } | RunEvent::Awaiting { stage, .. },
+                ) => {
                     started = true;
                     done.insert((number(issue), stage.clone()));
                 }
-                Effect::Show(_) => started = true,
+                Effect::LookUp(_) => started = true,
                 _ => {}
             }
         }

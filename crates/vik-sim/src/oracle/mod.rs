@@ -14,8 +14,8 @@ use std::sync::Arc;
 
 use vik_core::ids::{AttemptId, IssueId, RunId, StageName};
 use vik_core::limits::Spend;
-use vik_core::machine::Report;
-use vik_core::scheduler::{Ask, Input, Start};
+use vik_core::machine::AttemptResult;
+use vik_core::scheduler::{Command, Input, Start};
 use vik_core::time::Mono;
 use vik_core::workflow::Workflow;
 
@@ -70,13 +70,13 @@ pub(crate) fn number(id: &IssueId) -> usize {
 pub(crate) enum Told {
     Ended {
         attempt_id: AttemptId,
-        report: Box<Report>,
+        report: Box<AttemptResult>,
     },
     Spent {
         attempt_id: AttemptId,
         spend: Spend,
     },
-    Ask(u64, Ask),
+    Command(u64, Command),
     Reloaded,
     Pressure(bool),
     Drain,
@@ -98,7 +98,7 @@ impl Told {
                 attempt_id: *attempt_id,
                 spend: *spend,
             },
-            Input::Ask(number, ask, _) => Self::Ask(*number, ask.clone()),
+            Input::Command(number, ask, _) => Self::Command(*number, ask.clone()),
             Input::Reloaded(_) => Self::Reloaded,
             Input::Pressure(why) => Self::Pressure(why.is_some()),
             Input::Drain => Self::Drain,
@@ -112,7 +112,7 @@ struct Facts {
     start: Start,
     estimate: Spend,
     /// Its end, once its log has it.
-    report: Option<Report>,
+    report: Option<AttemptResult>,
 }
 
 /// What was told of an issue last, in this daemon's life.
@@ -165,7 +165,7 @@ pub(crate) struct Oracle {
     /// Issues with a look under way.
     looking: BTreeSet<usize>,
     /// Not answered yet.
-    asks: BTreeMap<u64, Ask>,
+    asks: BTreeMap<u64, Command>,
     last_pause_ask: u64,
 }
 
@@ -198,7 +198,7 @@ impl Oracle {
     }
 
     /// An attempt's end is in its log.
-    pub(crate) fn knows_end(&mut self, attempt_id: AttemptId, report: &Report) {
+    pub(crate) fn knows_end(&mut self, attempt_id: AttemptId, report: &AttemptResult) {
         if let Some(facts) = self.facts.get_mut(&attempt_id) {
             facts.report = Some(report.clone());
         }

@@ -2,9 +2,9 @@
 
 use vik_core::ids::{AttemptId, IssueId};
 use vik_core::limits::Spend;
-use vik_core::machine::Report;
+use vik_core::machine::AttemptResult;
 use vik_core::outcome::{FailureClass, Outcome};
-use vik_core::scheduler::{Input, Start, StopWhy};
+use vik_core::scheduler::{Input, Start, StopReason};
 
 use super::{Held, World};
 use crate::clock::later;
@@ -16,7 +16,7 @@ use crate::trace::Event;
 /// The daemon's part of an attempt: gone when it dies.
 pub(crate) struct Task {
     start: Start,
-    pub(super) stop: Option<StopWhy>,
+    pub(super) stop: Option<StopReason>,
     /// It was taken up after a restart.
     restored: bool,
     /// A hook runs for this daemon.
@@ -44,7 +44,7 @@ impl Task {
 enum Did {
     Nothing,
     Step(&'static str),
-    Over(Report),
+    Over(AttemptResult),
 }
 
 impl World {
@@ -113,7 +113,7 @@ impl World {
                 let is_new = self.host.workspaces.insert(issue);
                 if is_new && self.policy.issue.after_create.is_some() && self.rng.percent(10) {
                     self.host.workspaces.remove(&issue);
-                    let mut report = Report::of(Outcome::Failed);
+                    let mut report = AttemptResult::new(Outcome::Failed);
                     report.failure_class = Some(FailureClass::Hook);
                     report.preparing = true;
                     self.conclude(attempt_id, report)
@@ -124,7 +124,7 @@ impl World {
             Step::Prepared if stage.before_run.is_none() => self.at(attempt_id, Step::HookEnded, "no hook"),
             Step::Prepared | Step::HookEnded if task.stop.is_some() => {
                 let outcome = self.stopped(task).unwrap_or(Outcome::Cancelled);
-                self.conclude(attempt_id, Report::of(outcome))
+                self.conclude(attempt_id, AttemptResult::new(outcome))
             }
             Step::Prepared => {
                 task.in_hook = true;
@@ -140,7 +140,7 @@ impl World {
                 task.in_hook = false;
                 self.hook_ends(attempt_id, 0);
                 if self.rng.percent(5) {
-                    let mut report = Report::of(Outcome::Failed);
+                    let mut report = AttemptResult::new(Outcome::Failed);
                     report.failure_class = Some(FailureClass::Hook);
                     self.conclude(attempt_id, report)
                 } else {
@@ -172,7 +172,12 @@ impl World {
                 self.hook_ends(attempt_id, 1);
                 self.at(attempt_id, Step::Over, "after_run ends")
             }
-            Step::Over => Did::Over(files.report.clone().unwrap_or_else(|| Report::of(Outcome::Lost))),
+            Step::Over => Did::Over(
+                files
+                    .report
+                    .clone()
+                    .unwrap_or_else(|| AttemptResult::new(Outcome::Lost)),
+            ),
         })
     }
 
@@ -214,7 +219,7 @@ impl World {
             .any(|tree| tree.issue == issue && tree.given_up)
         {
             // The shim that lives on holds the workspace's lock.
-            return Ok(self.conclude(attempt_id, Report::of(Outcome::Lost)));
+            return Ok(self.conclude(attempt_id, AttemptResult::new(Outcome::Lost)));
         }
         let times = 1 + usize::from(self.has(Fault::DoubleSpawn) && self.rng.percent(20));
         for _ in 0..times {
@@ -264,7 +269,7 @@ impl World {
     }
 
     /// The end is in the log.
-    fn conclude(&mut self, attempt_id: AttemptId, mut report: Report) -> Did {
+    fn conclude(&mut self, attempt_id: AttemptId, mut report: AttemptResult) -> Did {
         if self.has(Fault::ChargedNever) && report.spend.is_none() {
             // Only what is told is spoilt: the log has the truth.
             self.oracle.knows_end(attempt_id, &report);
@@ -282,7 +287,7 @@ impl World {
     /// The outcome of an attempt that Vik stops.
     fn stopped(&self, task: &Task) -> Option<Outcome> {
         task.stop.as_ref().map(|why| match why {
-            StopWhy::OverBudget(_) => Outcome::OverBudget,
+            StopReason::OverBudget(_) => Outcome::OverBudget,
             _ => Outcome::Cancelled,
         })
     }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use vik_core::changes::Changes;
 use vik_core::ids::{AttemptId, IssueId};
-use vik_core::machine::Note;
-use vik_core::scheduler::{Effect, Input, Scheduler, Start, StopWhy};
+use vik_core::machine::RunEvent;
+use vik_core::scheduler::{Effect, Input, Scheduler, Start, StopReason};
 use vik_core::time::{Mono, Now};
 use vik_core::workflow::ScopeConflicts;
 
@@ -235,7 +235,7 @@ impl World {
                 }
                 "stop"
             }
-            Effect::Show(issue) => {
+            Effect::LookUp(issue) => {
                 daemon.shows.push(issue);
                 "show"
             }
@@ -244,10 +244,10 @@ impl World {
                 "remove workspace"
             }
             Effect::Warn { .. } => "warn",
-            Effect::Tell { .. } => "tell",
-            Effect::Answer(..) => "answer",
+            Effect::DeliverAnswer { .. } => "tell",
+            Effect::CommandResult(..) => "answer",
             Effect::Pull => "pull",
-            Effect::Note(..) => "note",
+            Effect::RunEvent(..) => "note",
         };
         self.trace.note(Event::Acts { what });
         Ok(true)
@@ -299,26 +299,26 @@ fn note(trace: &mut crate::trace::Trace, effect: &Effect) {
         Effect::Stop { attempt_id, why } => Event::DecidesStop {
             attempt_id: *attempt_id,
             why: match why {
-                StopWhy::StateChanged => "state changed",
-                StopWhy::Terminal => "terminal",
-                StopWhy::Gone => "gone",
-                StopWhy::Cancelled => "cancelled",
-                StopWhy::OverBudget(_) => "over budget",
+                StopReason::StateChanged => "state changed",
+                StopReason::Terminal => "terminal",
+                StopReason::Missing => "gone",
+                StopReason::Cancelled => "cancelled",
+                StopReason::OverBudget(_) => "over budget",
             },
         },
-        Effect::Note(issue, Note::Parked { reason, .. }) => Event::Parks {
+        Effect::RunEvent(issue, RunEvent::Parked { reason, .. }) => Event::Parks {
             issue: number(issue),
             reason: reason.as_str(),
         },
-        Effect::Note(issue, Note::BackingOff { wait, .. }) => Event::BacksOff {
+        Effect::RunEvent(issue, RunEvent::BackingOff { wait, .. }) => Event::BacksOff {
             issue: number(issue),
             ms: wait.as_millis() as u64,
         },
-        Effect::Note(issue, Note::Ended { .. } | Note::Closed { .. }) => Event::RunOver {
+        Effect::RunEvent(issue, RunEvent::Ended { .. } | RunEvent::Closed { .. }) => Event::RunOver {
             issue: number(issue),
             freed: false,
         },
-        Effect::Note(issue, Note::Freed { .. }) => Event::RunOver {
+        Effect::RunEvent(issue, RunEvent::Freed { .. }) => Event::RunOver {
             issue: number(issue),
             freed: true,
         },

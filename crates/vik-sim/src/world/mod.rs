@@ -8,7 +8,7 @@ mod quiet;
 use std::sync::Arc;
 
 use vik_core::ids::{AttemptId, IssueId};
-use vik_core::machine::Report;
+use vik_core::machine::AttemptResult;
 use vik_core::scheduler::Filter;
 use vik_core::workflow::Workflow;
 
@@ -39,7 +39,7 @@ pub struct World {
     daemon: Option<Daemon>,
     busy: bool,
     /// Reports of attempts that were told once.
-    reports: Vec<(IssueId, AttemptId, Report)>,
+    reports: Vec<(IssueId, AttemptId, AttemptResult)>,
     oracle: Oracle,
     trace: Trace,
     plan: Plan,

@@ -2,7 +2,7 @@
 
 use vik_core::approval;
 use vik_core::ids::IssueId;
-use vik_core::scheduler::{Ask, By, Input, Reply, Scheduler, Seen};
+use vik_core::scheduler::{Actor, ApprovalReply, Command, Input, LookupResult, Scheduler};
 use vik_core::time::Now;
 use vik_core::workflow::RemoveWorkspace;
 
@@ -92,16 +92,16 @@ impl World {
         let is_taken_for_same = self.has(Fault::ChangesUnread);
         let now = self.clock.now();
         let Some(daemon) = &mut self.daemon else {
-            return Ok(Input::PulledSame);
+            return Ok(Input::PulledUnchanged);
         };
         let core = daemon.scheduler();
         let issues = Input::Pulled(tracker::read(&text, &core.wanted()));
         let earlier = daemon.pulled.as_ref();
-        let is_same = earlier == Some(&text) && core.knows_pull();
+        let is_same = earlier == Some(&text) && core.can_skip_unchanged_pull();
         if is_same {
             let (read, same) = (
                 told(core, issues.clone(), now),
-                told(core, Input::PulledSame, now),
+                told(core, Input::PulledUnchanged, now),
             );
             ensure(read == same, "a pull that is the same again", || {
                 format!("read again it does {read:#?}, as the same {same:#?}")
@@ -110,7 +110,7 @@ impl World {
         let is_taken_for_same = is_taken_for_same && earlier.is_some();
         daemon.pulled = Some(text);
         Ok(if is_same || is_taken_for_same {
-            Input::PulledSame
+            Input::PulledUnchanged
         } else {
             issues
         })
@@ -162,21 +162,24 @@ impl World {
         self.trace.note(Event::Shown { issue, seen: what });
         self.oracle.look_ends(issue);
         let seen = match item {
-            None => Seen::Unknown,
+            None => LookupResult::Unknown,
             Some(None) => {
                 self.oracle.looked(issue, None);
-                Seen::Gone
+                LookupResult::Missing
             }
             Some(Some(item)) => {
                 let shown = self.spoilt(vec![std::sync::Arc::clone(&item)]);
                 self.oracle.looked(issue, Some(item));
                 match shown[0].parsed() {
-                    Some(parsed) => Seen::Snapshot(Box::new(parsed)),
-                    None => Seen::Unknown,
+                    Some(parsed) => LookupResult::Snapshot(Box::new(parsed)),
+                    None => LookupResult::Unknown,
                 }
             }
         };
-        self.tell(Input::Shown { issue: id, seen })?;
+        self.tell(Input::LookupFinished {
+            issue: id,
+            result: seen,
+        })?;
         Ok(true)
     }
 
@@ -217,16 +220,16 @@ impl World {
         let issue = self.rng.below(self.tracker.len());
         let id = self.tracker.id(issue).clone();
         let (ask, what) = match self.rng.weighted(&[2, 6, 2, 4, 3, 6, 1, 12]) {
-            0 => (Ask::Pause(None), "pause all"),
-            1 => (Ask::Continue(None), "continue all"),
-            2 => (Ask::Pause(Some(id)), "pause"),
-            3 => (Ask::Continue(Some(id)), "continue"),
-            4 => (Ask::Cancel(id), "cancel"),
+            0 => (Command::Pause(None), "pause all"),
+            1 => (Command::Resume(None), "continue all"),
+            2 => (Command::Pause(Some(id)), "pause"),
+            3 => (Command::Resume(Some(id)), "continue"),
+            4 => (Command::Cancel(id), "cancel"),
             5 => {
                 let more = self.rng.percent(50).then(|| self.rng.between(1, 3) as u32);
-                (Ask::Unpark(id, more), "unpark")
+                (Command::Unpark(id, more), "unpark")
             }
-            6 => (Ask::Drain, "drain"),
+            6 => (Command::Drain, "drain"),
             _ => {
                 let message = || Some("so".to_owned());
                 let answer = match self.rng.below(4) {
@@ -234,28 +237,28 @@ impl World {
                     2 => approval::Answer::Approve { message: message() },
                     _ => approval::Answer::denied(None),
                 };
-                let reply = Reply {
+                let reply = ApprovalReply {
                     issue: id,
                     stage: None,
                     request: None,
                     answer,
                 };
-                (Ask::Answer(reply), "answer")
+                (Command::Answer(reply), "answer")
             }
         };
         self.asks(ask, what, issue)
     }
 
-    pub(super) fn asks(&mut self, ask: Ask, what: &'static str, issue: usize) -> Result<bool, Broken> {
+    pub(super) fn asks(&mut self, ask: Command, what: &'static str, issue: usize) -> Result<bool, Broken> {
         let Some(daemon) = &mut self.daemon else {
             return Ok(false);
         };
         daemon.asked += 1;
         let number = daemon.asked;
-        let named = !matches!(ask, Ask::Pause(None) | Ask::Continue(None) | Ask::Drain);
+        let named = !matches!(ask, Command::Pause(None) | Command::Resume(None) | Command::Drain);
         let issue = named.then_some(issue);
         self.trace.note(Event::Asks { what, issue });
-        self.tell(Input::Ask(number, ask, By::default()))?;
+        self.tell(Input::Command(number, ask, Actor::default()))?;
         Ok(true)
     }
 

@@ -1,6 +1,6 @@
 //! The end of a seed: nothing disturbs any more, and everything that can run must come to its end.
 
-use vik_core::scheduler::{Ask, Input, Rest};
+use vik_core::scheduler::{Command, Input, Quiescence};
 use vik_core::workflow::RemoveWorkspace;
 
 use super::daemon::Daemon;
@@ -34,10 +34,10 @@ impl World {
         self.busy = false;
         self.tell(Input::Pressure(None))?;
         if self.rng.percent(70) {
-            self.asks(Ask::Continue(None), "continue all", 0)?;
+            self.asks(Command::Resume(None), "continue all", 0)?;
             for issue in 0..self.tracker.len() {
                 let id = self.tracker.id(issue).clone();
-                self.asks(Ask::Continue(Some(id)), "continue", issue)?;
+                self.asks(Command::Resume(Some(id)), "continue", issue)?;
             }
         }
         let mut is_late = false;
@@ -58,7 +58,12 @@ impl World {
                 continue;
             };
             // The first pull may have begun in the world before.
-            if round < 2 || matches!(scheduler.rest(now), Rest::Running | Rest::NeedsPull) {
+            if round < 2
+                || matches!(
+                    scheduler.quiescence(now),
+                    Quiescence::Running | Quiescence::NeedsPull
+                )
+            {
                 continue;
             }
             let ms = match scheduler.next_wakeup(now) {

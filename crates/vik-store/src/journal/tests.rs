@@ -25,7 +25,7 @@ fn finished(script: &str, trouble: Option<Trouble>) -> Step {
 }
 
 fn over(outcome: Outcome) -> Step {
-    let report = Report::of(outcome);
+    let report = AttemptResult::new(outcome);
     let ended = serde_json::json!({
         "outcome": outcome.as_str(), "duration_ms": 1, "usage": {}, "cost_usd": null, "cost_source": "none",
     });

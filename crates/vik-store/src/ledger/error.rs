@@ -46,7 +46,7 @@ pub enum LedgerError {
     },
     /// The machine of an issue cannot be read.
     #[error("{path}: what is kept of issue {issue} cannot be read")]
-    Machine {
+    IssueMachine {
         /// The ledger.
         path: PathBuf,
         /// The issue.
@@ -146,7 +146,7 @@ impl LedgerError {
         Some(match self {
             Self::Newer { .. } => "use the newer version of Vik; nothing was changed",
             Self::Foreign { .. } => "move the file away; nothing was changed",
-            Self::Corrupt { .. } | Self::Behind { .. } | Self::Machine { .. } => {
+            Self::Corrupt { .. } | Self::Behind { .. } | Self::IssueMachine { .. } => {
                 "run `vik doctor --repair`: it keeps the damaged files and rebuilds the ledger from them and the session logs"
             }
             Self::ReadOnly { .. } => {
@@ -167,7 +167,7 @@ impl LedgerError {
     pub fn is_damage(&self) -> bool {
         matches!(
             self,
-            Self::Corrupt { .. } | Self::Behind { .. } | Self::Machine { .. }
+            Self::Corrupt { .. } | Self::Behind { .. } | Self::IssueMachine { .. }
         )
     }
 

@@ -326,7 +326,7 @@ pub(super) fn stored(db: &Connection, path: &Path) -> Result<Stored, LedgerError
             });
         }
         let text = row.get_ref(2).and_then(|text| Ok(text.as_str()?)).map_err(fail)?;
-        let machine = serde_json::from_str(text).map_err(|source| LedgerError::Machine {
+        let machine = serde_json::from_str(text).map_err(|source| LedgerError::IssueMachine {
             path: path.to_owned(),
             issue: read_name(row, 0).unwrap_or_else(|_| "?".into()),
             source,

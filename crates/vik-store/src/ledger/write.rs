@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, params};
 use vik_core::changes::{Changes, Decision, EndedAttempt, RunOver, StartedAttempt};
-use vik_core::machine::{Machine, Phase};
+use vik_core::machine::{IssueMachine, Phase};
 
 use super::sql::{count, json, time};
 
@@ -56,7 +56,7 @@ pub(super) fn put_meta(db: &Connection, key: &str, value: &str) -> rusqlite::Res
     Ok(())
 }
 
-fn put_machine(db: &Connection, machine: &Machine) -> rusqlite::Result<()> {
+fn put_machine(db: &Connection, machine: &IssueMachine) -> rusqlite::Result<()> {
     let life = machine.life();
     let issue = machine.issue();
     db.prepare_cached(
@@ -86,7 +86,7 @@ fn put_machine(db: &Connection, machine: &Machine) -> rusqlite::Result<()> {
 }
 
 /// The rows of an issue's runs follow from its machine: what it does not have any more is over.
-fn put_runs(db: &Connection, machine: &Machine) -> rusqlite::Result<()> {
+fn put_runs(db: &Connection, machine: &IssueMachine) -> rusqlite::Result<()> {
     let issue = machine.issue().id.as_str();
     db.prepare_cached("DELETE FROM parked WHERE issue = ?1")?
         .execute([issue])?;

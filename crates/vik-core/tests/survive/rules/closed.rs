@@ -18,34 +18,34 @@ issue:
     ))
 }
 
-fn refused() -> Report {
-    Report {
+fn refused() -> AttemptResult {
+    AttemptResult {
         failure_class: Some(FailureClass::Auth),
         ..of(Outcome::Failed)
     }
 }
 
-fn unproven() -> Report {
-    Report {
+fn unproven() -> AttemptResult {
+    AttemptResult {
         failure_class: Some(FailureClass::UnprovenEnd),
         ..of(Outcome::Failed)
     }
 }
 
-fn seen(json: &str) -> Seen {
-    Seen::Snapshot(Box::new(Pull::parse(json.as_bytes()).unwrap().issues.remove(0)))
+fn seen(json: &str) -> LookupResult {
+    LookupResult::Snapshot(Box::new(Pull::parse(json.as_bytes()).unwrap().issues.remove(0)))
 }
 
 impl Story {
-    fn shown(&mut self, seen: Seen) -> &mut Self {
-        self.tell(Input::Shown {
+    fn shown(&mut self, seen: LookupResult) -> &mut Self {
+        self.tell(Input::LookupFinished {
             issue: "1".into(),
-            seen,
+            result: seen,
         })
     }
 
     /// Has an attempt end, where a look comes before its start.
-    fn attempt(&mut self, report: Report) -> &mut Self {
+    fn attempt(&mut self, report: AttemptResult) -> &mut Self {
         self.pull(TO_DO).shown(seen(TO_DO));
         self.end(report)
     }
@@ -70,7 +70,11 @@ fn parked_issue_that_is_closed_is_over_and_comes_back_as_a_new_run() {
                 // The pull brings open issues only.
                 story.pull("[]");
                 assert_eq!(story.shows(), ["1"]);
-                story.shown(if restart { Seen::Gone } else { seen(DONE) });
+                story.shown(if restart {
+                    LookupResult::Missing
+                } else {
+                    seen(DONE)
+                });
             } else {
                 story.pull(DONE);
             }
@@ -113,7 +117,7 @@ fn closing_an_issue_frees_no_agent_that_may_still_live() {
     story.attempt(unproven()).pull(TO_DO).pull(DONE);
     assert_eq!(story.parked(), Some(ParkReason::UnprovenEnd));
     assert!(!story.removes());
-    story.pull("[]").shown(Seen::Gone).pull("[]");
+    story.pull("[]").shown(LookupResult::Missing).pull("[]");
     assert_eq!(story.parked(), Some(ParkReason::UnprovenEnd));
     story.pull(TO_DO);
     assert_eq!(story.starts.len(), 1);
@@ -123,7 +127,7 @@ fn closing_an_issue_frees_no_agent_that_may_still_live() {
 /// first, so the one after the end finds nothing new.
 #[test]
 fn issue_that_left_the_pull_before_its_attempt_ended_is_looked_at_and_its_workspace_goes() {
-    for looked_before in [Seen::Unknown, seen(TO_DO), seen(DONE)] {
+    for looked_before in [LookupResult::Unknown, seen(TO_DO), seen(DONE)] {
         let mut story = with_show();
         story.pull(TO_DO).shown(seen(TO_DO));
         story.pull("[]").shown(looked_before.clone());
@@ -146,7 +150,7 @@ fn absent_issue_with_something_left_is_looked_at_again_after_growing_waits() {
         story.wait(5).pull("[]");
         if !story.shows().is_empty() {
             looks += 1;
-            story.shown(Seen::Unknown);
+            story.shown(LookupResult::Unknown);
         }
     }
     assert!((5..=12).contains(&looks), "{looks} looks in an hour");

@@ -16,8 +16,8 @@ issue:
     ))
 }
 
-fn refused() -> Report {
-    Report {
+fn refused() -> AttemptResult {
+    AttemptResult {
         failure_class: Some(FailureClass::Auth),
         ..of(Outcome::Failed)
     }
@@ -38,7 +38,7 @@ fn after_an_attempt_that_parked_at_once_the_issue_is_seen_before_its_next_stage_
     story.pull(TO_DO).end(refused());
     assert_eq!((story.starts.len(), story.parked()), (1, Some(ParkReason::Auth)));
     assert_eq!(hold_of(&story, "code"), Some(Hold::Settling));
-    assert_eq!(story.scheduler.rest(story.now), Rest::NeedsPull);
+    assert_eq!(story.scheduler.quiescence(story.now), Quiescence::NeedsPull);
     story.pull(TO_DO);
     assert_eq!(story.starts[1].stage.name.as_str(), "code");
 }
@@ -47,7 +47,11 @@ fn after_an_attempt_that_parked_at_once_the_issue_is_seen_before_its_next_stage_
 fn what_is_unparked_before_the_issue_was_seen_again_waits_for_that() {
     let mut story = story("", "", "");
     story.pull(TO_DO).end(refused());
-    story.tell(Input::Ask(1, Ask::Unpark("1".into(), None), By::default()));
+    story.tell(Input::Command(
+        1,
+        Command::Unpark("1".into(), None),
+        Actor::default(),
+    ));
     assert_eq!((story.starts.len(), story.parked()), (1, None));
     story.pull(TO_DO).wait(60);
     assert_eq!(story.starts.len(), 2);
@@ -83,9 +87,9 @@ fn blockers_that_only_the_look_before_the_start_shows_hold_it() {
     let snapshot = Issue::parse(r#"{"id":1,"state":"todo","blocked_by":[1]}"#).unwrap();
     story.pull(TO_DO);
     assert_eq!(story.shows(), ["1"]);
-    story.tell(Input::Shown {
+    story.tell(Input::LookupFinished {
         issue: "1".into(),
-        seen: Seen::Snapshot(Box::new(snapshot)),
+        result: LookupResult::Snapshot(Box::new(snapshot)),
     });
     assert!(story.starts.is_empty());
     assert!(matches!(hold_of(&story, "plan"), Some(Hold::Cycle { .. })));

@@ -11,10 +11,10 @@ impl Story {
     }
 }
 
-fn shown(seen: Seen) -> Input {
-    Input::Shown {
+fn shown(seen: LookupResult) -> Input {
+    Input::LookupFinished {
         issue: "1".into(),
-        seen,
+        result: seen,
     }
 }
 
@@ -28,12 +28,12 @@ issue: { stages: { work: { when: { state: todo }, agent: a, prompt: p } } }
         .to_owned(),
     );
     for _ in 0..3 {
-        story.pull(TO_DO).tell(shown(Seen::Unknown)).wait(1);
+        story.pull(TO_DO).tell(shown(LookupResult::Unknown)).wait(1);
     }
     assert_eq!(story.told("show_failed"), 1);
     for _ in 0..3 {
-        story.pull(TO_DO).tell(shown(Seen::Gone)).wait(1);
-        assert_eq!(story.hold("1"), Some(Hold::Gone), "the pull did bring it");
+        story.pull(TO_DO).tell(shown(LookupResult::Missing)).wait(1);
+        assert_eq!(story.hold("1"), Some(Hold::Missing), "the pull did bring it");
     }
     assert_eq!(story.told("gone"), 1);
     assert_eq!(story.starts.len(), 0);
@@ -44,7 +44,9 @@ issue: { stages: { work: { when: { state: todo }, agent: a, prompt: p } } }
     );
     // It is back: that it fails again is news.
     let issue = Pull::parse(TO_DO.as_bytes()).unwrap().issues.remove(0);
-    story.pull(TO_DO).tell(shown(Seen::Snapshot(Box::new(issue))));
+    story
+        .pull(TO_DO)
+        .tell(shown(LookupResult::Snapshot(Box::new(issue))));
     assert_eq!(story.starts.len(), 1);
 }
 
@@ -80,7 +82,7 @@ fn a_limit_of_the_issue_is_named() {
 #[test]
 fn a_conversation_that_began_anew_is_told() {
     let mut story = story("", "", "");
-    let failed = Report {
+    let failed = AttemptResult {
         resume_failed: true,
         ..of(Outcome::Failed)
     };

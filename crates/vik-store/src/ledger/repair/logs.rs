@@ -5,7 +5,7 @@ use std::path::Path;
 use vik_core::changes::{EndedAttempt, StartedAttempt};
 use vik_core::event::Ended;
 use vik_core::limits::{Spend, charge};
-use vik_core::machine::Report;
+use vik_core::machine::AttemptResult;
 use vik_core::money::MicroUsd;
 use vik_core::outcome::CostSource;
 use vik_core::scheduler::Start;
@@ -77,7 +77,7 @@ fn started(record: &AttemptRecord) -> StartedAttempt {
 }
 
 /// What the attempt's journal says was told of its end.
-fn journaled(path: &Path) -> Option<Report> {
+fn journaled(path: &Path) -> Option<AttemptResult> {
     if !path.exists() {
         return None;
     }
@@ -90,11 +90,11 @@ fn journaled(path: &Path) -> Option<Report> {
 
 /// What the last line of a log says was told; such a line does not say whether the agent ran, but what came of it does,
 /// and whether its model answered follows from what was charged.
-fn report(ended: &Ended) -> Report {
+fn report(ended: &Ended) -> AttemptResult {
     let tokens = ended.usage.total();
     let ran = ended.exit_code.is_some() || ended.signal.is_some() || tokens > 0;
     let told = tokens > 0 || ended.cost_usd.is_some();
-    Report {
+    AttemptResult {
         failure_class: ended.failure_class,
         reason: ended.reason.clone(),
         changed: ended.workspace_changed,
@@ -109,6 +109,6 @@ fn report(ended: &Ended) -> Report {
         provider_session_id: ended.provider_session_id.clone(),
         exit_code: ended.exit_code,
         proof: ended.proof.clone(),
-        ..Report::of(ended.outcome)
+        ..AttemptResult::new(ended.outcome)
     }
 }

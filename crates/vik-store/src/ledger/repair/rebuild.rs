@@ -8,7 +8,7 @@ use jiff::tz::TimeZone;
 use vik_core::changes::{Changes, Decision, EndedAttempt, StartedAttempt};
 use vik_core::ids::{AttemptId, IssueId};
 use vik_core::limits::Spend;
-use vik_core::machine::{Life, Machine, PullNo, Report};
+use vik_core::machine::{AttemptResult, IssueMachine, LifetimeUsage, PullNo};
 use vik_core::outcome::{CostSource, Outcome};
 use vik_core::scheduler::Start;
 use vik_core::time::{Mono, Now};
@@ -88,19 +88,19 @@ pub(super) fn rebuild(salvaged: Salvaged, found: Vec<Found>, now: Timestamp) -> 
 /// The machine of one issue. Attempts that are under way after it have no end, all others have one.
 fn one(
     issue: &IssueId,
-    stored: Option<Machine>,
+    stored: Option<IssueMachine>,
     attempts: &mut Vec<Known>,
     now: Timestamp,
-) -> Option<Machine> {
+) -> Option<IssueMachine> {
     let is_new = stored.is_none();
     let mut machine = match stored {
         Some(machine) => machine,
         None => {
             let snapshot = attempts.iter().rev().find_map(|known| known.start.as_ref());
             let snapshot = snapshot.map(|(start, _)| start.issue.clone());
-            Machine::new(
+            IssueMachine::new(
                 snapshot.or_else(|| salvage::issue(issue, "", ""))?,
-                Life::default(),
+                LifetimeUsage::default(),
             )
         }
     };
@@ -111,14 +111,14 @@ fn one(
         let is_later = is_new || (!known.was_stored && last_stored.is_none_or(|last| key > last));
         let is_open = known.ended.is_none() && !under_way.contains(&known.started.attempt_id);
         if let Some((start, estimate)) = known.start.as_ref().filter(|_| is_later || is_open) {
-            machine.take_up(start.clone(), *estimate, known.started.at);
+            machine.restore_attempt(start.clone(), *estimate, known.started.at);
             if let Some(ended) = &known.ended {
                 end(&mut machine, ended);
             }
         }
     }
     let under_way = active(&machine);
-    let mut life = Life::default();
+    let mut life = LifetimeUsage::default();
     for known in attempts.iter_mut() {
         if under_way.contains(&known.started.attempt_id) {
             // The daemon that takes it up tells its end, and charges it.
@@ -134,7 +134,7 @@ fn one(
         ));
         life.spend = life.spend.plus(ended.charged);
     }
-    machine.raise(&life);
+    machine.raise_usage(&life);
     for start in machine.runs().iter().filter_map(|run| run.active()) {
         if attempts
             .iter()
@@ -151,13 +151,13 @@ fn one(
     Some(machine)
 }
 
-fn active(machine: &Machine) -> BTreeSet<AttemptId> {
+fn active(machine: &IssueMachine) -> BTreeSet<AttemptId> {
     let starts = machine.runs().iter().filter_map(|run| run.active());
     starts.map(|start| start.attempt_id).collect()
 }
 
 /// The latest attempt that the stored machine knows: what is later is not in its counters.
-fn newest_of(machine: &Machine, attempts: &[Known]) -> Option<(Timestamp, AttemptId)> {
+fn newest_of(machine: &IssueMachine, attempts: &[Known]) -> Option<(Timestamp, AttemptId)> {
     let mut named = active(machine);
     named.extend(machine.runs().iter().filter_map(|run| run.last_attempt));
     attempts
@@ -167,23 +167,23 @@ fn newest_of(machine: &Machine, attempts: &[Known]) -> Option<(Timestamp, Attemp
         .max()
 }
 
-fn end(machine: &mut Machine, ended: &EndedAttempt) {
+fn end(machine: &mut IssueMachine, ended: &EndedAttempt) {
     let then = Now {
         wall: ended.at,
         mono: Mono(Duration::ZERO),
     };
     // The first pull of the next daemon tells what it did.
     let report = ended.report.clone();
-    machine.ended(ended.attempt_id, report, None, ended.charged, PullNo(1), then);
+    machine.on_attempt_ended(ended.attempt_id, report, None, ended.charged, PullNo(1), then);
 }
 
 fn lost(attempt_id: AttemptId, at: Timestamp) -> EndedAttempt {
     EndedAttempt {
         attempt_id,
         at,
-        report: Report {
+        report: AttemptResult {
             reason: Some("the ledger was damaged, and nothing tells how it ended".to_owned()),
-            ..Report::of(Outcome::Lost)
+            ..AttemptResult::new(Outcome::Lost)
         },
         charged: Spend::default(),
         source: CostSource::None,

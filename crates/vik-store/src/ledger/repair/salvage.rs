@@ -12,7 +12,7 @@ use vik_core::changes::{Decision, RunOver};
 use vik_core::ids::{AttemptId, IssueId, RunId, StageName};
 use vik_core::issue::Issue;
 use vik_core::limits::Spend;
-use vik_core::machine::{Life, Machine, ParkReason};
+use vik_core::machine::{IssueMachine, LifetimeUsage, ParkReason};
 use vik_core::time::{Mono, Now};
 
 use crate::ledger::read::{self, StoredAttempt};
@@ -24,7 +24,7 @@ use crate::ledger::{commits, write};
 pub(super) struct Salvaged {
     /// The number of the last commit.
     pub(super) commits: u64,
-    pub(super) machines: BTreeMap<IssueId, Machine>,
+    pub(super) machines: BTreeMap<IssueId, IssueMachine>,
     pub(super) attempts: BTreeMap<AttemptId, StoredAttempt>,
     pub(super) over: Vec<RunOver>,
     pub(super) days: BTreeMap<Date, Spend>,
@@ -49,7 +49,7 @@ impl Salvaged {
     fn join(&mut self, older: Self) {
         for (issue, machine) in older.machines {
             match self.machines.get_mut(&issue) {
-                Some(newer) => newer.raise(machine.life()),
+                Some(newer) => newer.raise_usage(machine.life()),
                 None => {
                     self.machines.insert(issue, machine);
                 }
@@ -155,7 +155,7 @@ fn decisions(db: &Connection) -> Vec<Decision> {
     numbered.into_iter().map(|(_, decision)| decision).collect()
 }
 
-fn machines(db: &Connection) -> BTreeMap<IssueId, Machine> {
+fn machines(db: &Connection) -> BTreeMap<IssueId, IssueMachine> {
     let issues = rows(
         db,
         "SELECT id, title, state, paused, attempts, extra_attempts, tokens, usd_micro, machine_version, machine
@@ -184,9 +184,9 @@ struct Kept {
     title: String,
     state: String,
     paused: bool,
-    life: Life,
+    life: LifetimeUsage,
     /// The machine whole, where it can be read.
-    machine: Option<Machine>,
+    machine: Option<IssueMachine>,
 }
 
 struct Parked {
@@ -206,11 +206,11 @@ impl Kept {
             title: row.get(1)?,
             state: row.get(2)?,
             paused: row.get(3)?,
-            life: Life {
+            life: LifetimeUsage {
                 attempts: row.get(4)?,
                 extra_attempts: row.get(5)?,
                 spend: read_spend(row, 6)?,
-                ..Life::default()
+                ..LifetimeUsage::default()
             },
             machine: text
                 .filter(|_| version == write::MACHINE_VERSION)
@@ -219,12 +219,12 @@ impl Kept {
     }
 
     /// The machine; where it cannot be read, what the other columns say of it.
-    fn machine(self, parked: &[Parked]) -> Option<Machine> {
+    fn machine(self, parked: &[Parked]) -> Option<IssueMachine> {
         if let Some(mut machine) = self.machine {
-            machine.raise(&self.life);
+            machine.raise_usage(&self.life);
             return Some(machine);
         }
-        let mut machine = Machine::new(issue(&self.id, &self.title, &self.state)?, self.life);
+        let mut machine = IssueMachine::new(issue(&self.id, &self.title, &self.state)?, self.life);
         machine.pause(self.paused);
         for parked in parked.iter().filter(|parked| parked.issue == self.id) {
             let since = Now {

@@ -9,7 +9,7 @@ use uuid::Uuid;
 use vik_core::changes::{Decision, EndedAttempt, RunOver, StartedAttempt};
 use vik_core::ids::{AttemptId, IssueId, RunId};
 use vik_core::limits::Spend;
-use vik_core::machine::{Machine, Report};
+use vik_core::machine::{AttemptResult, IssueMachine};
 use vik_core::money::MicroUsd;
 use vik_core::outcome::{CostSource, Outcome};
 
@@ -36,7 +36,7 @@ fn session_id(number: u64) -> AttemptId {
 }
 
 /// A machine by its stored form, with these runs.
-fn machine(issue: &str, attempts: u32, tokens: u64, runs: &[serde_json::Value]) -> Machine {
+fn machine(issue: &str, attempts: u32, tokens: u64, runs: &[serde_json::Value]) -> IssueMachine {
     let payload = json!({"id": issue, "title": "T", "state": "todo"}).to_string();
     serde_json::from_value(json!({
         "issue": {"id": issue, "title": "T", "state": "todo", "payload": payload},
@@ -51,7 +51,7 @@ fn machine(issue: &str, attempts: u32, tokens: u64, runs: &[serde_json::Value]) 
 fn run(id: u64, stage: &str, attempts: u32, phase: &serde_json::Value) -> serde_json::Value {
     json!({
         "id": run_id(id), "stage": stage, "attempts": attempts, "lost_in_a_row": 0, "changed": true,
-        "last": Report::of(Outcome::Failed), "phase": phase,
+        "last": AttemptResult::new(Outcome::Failed), "phase": phase,
     })
 }
 
@@ -82,11 +82,11 @@ fn ended(session: u64, tokens: u64) -> EndedAttempt {
     EndedAttempt {
         attempt_id: session_id(session),
         at: at(i64::try_from(session).unwrap() + 1),
-        report: Report {
+        report: AttemptResult {
             ran: true,
             proof: Some("subreaper".to_owned()),
             provider_session_id: Some("conversation".to_owned()),
-            ..Report::of(Outcome::Succeeded)
+            ..AttemptResult::new(Outcome::Succeeded)
         },
         charged: Spend {
             tokens,

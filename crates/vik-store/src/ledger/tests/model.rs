@@ -10,7 +10,7 @@ use super::*;
 #[derive(Clone, Debug)]
 enum Op {
     /// The issue, how much its counters grow, and the runs it has: stage and phase.
-    Machine(usize, u32, u64, Vec<(bool, bool)>),
+    IssueMachine(usize, u32, u64, Vec<(bool, bool)>),
     Day(i8, u64),
     Pause(bool),
     Decide,
@@ -23,7 +23,7 @@ enum Op {
 fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         6 => (0..4_usize, 0..3_u32, 0..1000_u64, prop::collection::vec(any::<(bool, bool)>(), 0..3))
-            .prop_map(|(issue, attempts, tokens, runs)| Op::Machine(issue, attempts, tokens, runs)),
+            .prop_map(|(issue, attempts, tokens, runs)| Op::IssueMachine(issue, attempts, tokens, runs)),
         2 => (1..6_i8, 0..i64::MAX as u64).prop_map(|(day, tokens)| Op::Day(day, tokens)),
         1 => any::<bool>().prop_map(Op::Pause),
         1 => Just(Op::Decide),
@@ -38,7 +38,7 @@ const IDS: [&str; 4] = ["A-1", "../x'; DROP TABLE issues;--", "ünï \n\t\"q\"",
 #[derive(Default)]
 struct Model {
     life: BTreeMap<usize, (u32, u64)>,
-    machines: BTreeMap<String, Machine>,
+    machines: BTreeMap<String, IssueMachine>,
     days: BTreeMap<Date, Spend>,
     paused: bool,
     runs: u64,
@@ -48,7 +48,7 @@ impl Model {
     fn changes(&mut self, op: &Op) -> Changes {
         let mut changes = Changes::default();
         match op {
-            Op::Machine(issue, attempts, tokens, runs) => {
+            Op::IssueMachine(issue, attempts, tokens, runs) => {
                 let life = self.life.entry(*issue).or_default();
                 *life = (life.0 + attempts, life.1 + tokens);
                 let mut list = Vec::new();

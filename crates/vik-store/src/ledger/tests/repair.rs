@@ -125,7 +125,7 @@ fn history() -> Vec<Left> {
     ]
 }
 
-fn by_id<'a>(stored: &'a Stored, issue: &str) -> &'a Machine {
+fn by_id<'a>(stored: &'a Stored, issue: &str) -> &'a IssueMachine {
     let mut machines = stored.machines.iter();
     machines
         .find(|machine| machine.issue().id.as_str() == issue)

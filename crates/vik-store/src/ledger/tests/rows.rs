@@ -271,17 +271,17 @@ issue:
             spend: reported,
         },
     );
-    let report = Report {
+    let result = AttemptResult {
         ran: true,
         answered: Some(true),
-        ..Report::of(Outcome::TimedOut)
+        ..AttemptResult::new(Outcome::TimedOut)
     };
     before.handle(
         now,
         Input::Ended {
             issue: issue.clone(),
             attempt_id,
-            report,
+            report: result,
         },
     );
     let folder = TempDir::new().unwrap();

@@ -1,30 +1,30 @@
 //! What a person asks for.
 
-use super::{About, Answer, Ask, By, Effect, Scheduler, StopWhy};
+use super::{Actor, Command, CommandResult, DecisionSubject, Effect, Scheduler, StopReason};
 use crate::ids::IssueId;
-use crate::machine::{Observed, ParkReason, Phase, Run};
+use crate::machine::{Observation, ParkReason, Phase, Run};
 use crate::plural;
 use crate::time::Now;
 
 impl Scheduler {
-    pub(super) fn asked(&mut self, number: u64, ask: Ask, by: &By, now: Now) {
+    pub(super) fn on_command(&mut self, number: u64, ask: Command, by: &Actor, now: Now) {
         let answer = match ask {
-            Ask::Pause(issue) => self.pause(issue.as_ref(), true, by, now),
-            Ask::Continue(issue) => self.pause(issue.as_ref(), false, by, now),
-            Ask::Cancel(issue) => self.cancel(&issue, by, now),
-            Ask::Unpark(issue, attempts) => self.unpark(&issue, attempts, by, now),
-            Ask::Answer(reply) => self.answer(reply, by, now),
-            Ask::Drain => {
+            Command::Pause(issue) => self.pause(issue.as_ref(), true, by, now),
+            Command::Resume(issue) => self.pause(issue.as_ref(), false, by, now),
+            Command::Cancel(issue) => self.cancel(&issue, by, now),
+            Command::Unpark(issue, attempts) => self.unpark(&issue, attempts, by, now),
+            Command::Answer(reply) => self.answer(reply, by, now),
+            Command::Drain => {
                 self.draining = true;
                 let detail = format!("{by} asked to start nothing more");
-                self.decide(now, "drain", About::default(), detail);
-                Answer::Done(self.spending.running().count())
+                self.decide(now, "drain", DecisionSubject::default(), detail);
+                CommandResult::Done(self.spending.running().count())
             }
         };
-        self.effects.push(Effect::Answer(number, answer));
+        self.effects.push(Effect::CommandResult(number, answer));
     }
 
-    fn pause(&mut self, issue: Option<&IssueId>, paused: bool, by: &By, now: Now) -> Answer {
+    fn pause(&mut self, issue: Option<&IssueId>, paused: bool, by: &Actor, now: Now) -> CommandResult {
         let (kind, detail, same) = if paused {
             ("pause", format!("{by} paused it"), "it is paused already")
         } else {
@@ -33,41 +33,41 @@ impl Scheduler {
         let did = match issue {
             None => std::mem::replace(&mut self.paused, paused) != paused,
             Some(id) => match self.machines.get_mut(id) {
-                None => return Answer::UnknownIssue,
+                None => return CommandResult::UnknownIssue,
                 Some(machine) => machine.pause(paused),
             },
         };
         if !did {
-            return Answer::Nothing(same);
+            return CommandResult::NoEffect(same);
         }
         match issue {
             None => self.changes.paused = Some(paused),
             Some(id) => drop(self.changed.insert(id.clone())),
         }
-        let about = About {
+        let about = DecisionSubject {
             issue,
-            ..About::default()
+            ..DecisionSubject::default()
         };
         self.decide(now, kind, about, detail);
-        Answer::Done(1)
+        CommandResult::Done(1)
     }
 
     /// Stops what runs for an issue, and parks what would start.
-    fn cancel(&mut self, issue: &IssueId, by: &By, now: Now) -> Answer {
+    fn cancel(&mut self, issue: &IssueId, by: &Actor, now: Now) -> CommandResult {
         if !self.machines.contains_key(issue) {
-            return Answer::UnknownIssue;
+            return CommandResult::UnknownIssue;
         }
-        self.shows.do_not_start(issue);
+        self.lookups.cancel_start(issue);
         let attempt_ids = self.active_attempts(issue);
         for attempt_id in &attempt_ids {
-            self.stop(issue, *attempt_id, StopWhy::Cancelled, now);
+            self.stop(issue, *attempt_id, StopReason::Cancelled, now);
         }
         let stages = self.workflow.issue.stages.clone();
-        let mut notes = Vec::new();
+        let mut events = Vec::new();
         if let Some(machine) = self.machines.get_mut(issue) {
             let runs = machine.runs().iter();
             let mut waiting: Vec<_> = runs
-                .filter(|run| run.active().is_none() && run.parked_for().is_none())
+                .filter(|run| run.active().is_none() && run.park_reason().is_none())
                 .map(|run| run.stage.clone())
                 .collect();
             let is_due = machine.is_present() && !self.workflow.is_terminal(&machine.issue().state);
@@ -81,37 +81,37 @@ impl Scheduler {
                 let state = self.workflow.stage(&stage).map(|stage| stage.when_state.clone());
                 let state = state.unwrap_or_else(|| machine.issue().state.to_string());
                 let run = self.ids.run(now);
-                notes.push(machine.park((&stage, &state), run, ParkReason::Cancelled, None, now));
+                events.push(machine.park((&stage, &state), run, ParkReason::Cancelled, None, now));
             }
         }
-        let count = attempt_ids.len() + notes.len();
+        let count = attempt_ids.len() + events.len();
         let changed = count > 0;
         if !changed {
-            return Answer::Nothing("nothing runs or waits for it");
+            return CommandResult::NoEffect("nothing runs or waits for it");
         }
         let detail = format!("{by} cancelled it");
-        self.decide(now, "cancel", About::issue(issue), detail);
-        self.record(issue, Observed { notes, changed }, now);
-        Answer::Done(count)
+        self.decide(now, "cancel", DecisionSubject::issue(issue), detail);
+        self.record(issue, Observation { events, changed }, now);
+        CommandResult::Done(count)
     }
 
-    fn unpark(&mut self, issue: &IssueId, attempts: Option<u32>, by: &By, now: Now) -> Answer {
+    fn unpark(&mut self, issue: &IssueId, attempts: Option<u32>, by: &Actor, now: Now) -> CommandResult {
         let Some(machine) = self.machines.get_mut(issue) else {
-            return Answer::UnknownIssue;
+            return CommandResult::UnknownIssue;
         };
-        let notes = machine.unpark(attempts, &self.workflow, now);
-        let count = notes.len();
+        let events = machine.unpark(attempts, &self.workflow, now);
+        let count = events.len();
         if count == 0 {
             let ending = |run: &Run| {
                 matches!(
                     run.phase,
                     Phase::Active {
-                        stopping: Some(StopWhy::Cancelled),
+                        stopping: Some(StopReason::Cancelled),
                         ..
                     }
                 )
             };
-            return Answer::Nothing(if machine.runs().iter().any(ending) {
+            return CommandResult::NoEffect(if machine.runs().iter().any(ending) {
                 "it is cancelled, and its agent is just being stopped; unpark it when that has ended"
             } else {
                 "nothing of it is parked"
@@ -121,10 +121,17 @@ impl Scheduler {
             Some(attempts) => format!("{by} allowed {} more", plural::count(attempts.into(), "attempt")),
             None => format!("{by} allowed another try"),
         };
-        self.decide(now, "unpark", About::issue(issue), detail);
-        self.record(issue, Observed { notes, changed: true }, now);
+        self.decide(now, "unpark", DecisionSubject::issue(issue), detail);
+        self.record(
+            issue,
+            Observation {
+                events,
+                changed: true,
+            },
+            now,
+        );
         // The issue may have changed its state meanwhile.
         self.effects.push(Effect::Pull);
-        Answer::Done(count)
+        CommandResult::Done(count)
     }
 }

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use super::{ParkReason, Wait};
+use super::{ParkReason, WaitReason};
 use crate::approval::{Answer, Request};
 use crate::ids::{RunId, StageName};
 
 /// What happened to a run; for logs, `explain` and the closing summary.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Note {
+pub enum RunEvent {
     /// It is over.
     Ended {
         /// The run.
@@ -29,7 +29,7 @@ pub enum Note {
         /// For how long.
         wait: Duration,
         /// For what.
-        why: Wait,
+        why: WaitReason,
     },
     /// It waits for a person.
     Awaiting {
@@ -87,7 +87,7 @@ pub enum Note {
     },
 }
 
-impl Note {
+impl RunEvent {
     /// The run it is about, and its stage.
     pub fn about(&self) -> (RunId, &StageName) {
         match self {

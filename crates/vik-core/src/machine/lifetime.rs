@@ -8,7 +8,7 @@ use crate::workflow::IssuePolicy;
 /// Counters of an issue's whole life. They only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Life {
+pub struct LifetimeUsage {
     /// Starts of an agent.
     pub attempts: u32,
     /// Attempts a person allowed beyond `issue.limits.attempts`.
@@ -20,7 +20,7 @@ pub struct Life {
     pub forgiven: Spend,
 }
 
-impl Life {
+impl LifetimeUsage {
     /// Attempts it may have in all.
     pub fn allowed(&self, policy: &IssuePolicy) -> u32 {
         policy.max_attempts.saturating_add(self.extra_attempts)

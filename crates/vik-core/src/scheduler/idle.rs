@@ -9,7 +9,7 @@ use crate::time::{Mono, Now};
 
 /// Whether anything is left to do without new facts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rest {
+pub enum Quiescence {
     /// Something runs.
     Running,
     /// An attempt ended, or nothing was seen yet: a pull is needed.
@@ -22,35 +22,37 @@ pub enum Rest {
 
 impl Scheduler {
     /// What the scheduler waits for. Back-offs of issues that no pull brings do not count.
-    pub fn rest(&self, now: Now) -> Rest {
-        if self.spending.running().next().is_some() || !self.shows.is_empty() || self.workspaces.is_removing()
+    pub fn quiescence(&self, now: Now) -> Quiescence {
+        if self.spending.running().next().is_some()
+            || !self.lookups.is_empty()
+            || self.workspaces.is_removing()
         {
-            return Rest::Running;
+            return Quiescence::Running;
         }
         let settles = |(id, run): (&IssueId, &Run)| match run.phase {
             Phase::Settling { .. } => true,
             _ => run.is_unseen() && self.machines[id].is_present(),
         };
         if self.pulls_started == PullNo::default() || self.runs().any(settles) {
-            return Rest::NeedsPull;
+            return Quiescence::NeedsPull;
         }
         if self.draining || self.paused {
-            return Rest::Idle;
+            return Quiescence::Idle;
         }
         let ordered = || self.order.iter().filter_map(|id| self.machines.get(id));
         if ordered().any(|machine| self.due(machine, now).is_some()) {
             return match (self.day_hold(now), &self.pressure) {
-                (Some((_, turn)), _) => Rest::At(now.mono_at(turn)),
+                (Some((_, turn)), _) => Quiescence::At(now.mono_at(turn)),
                 // That passes.
-                (None, Some(_)) => Rest::NeedsPull,
-                (None, None) => Rest::At(now.mono),
+                (None, Some(_)) => Quiescence::NeedsPull,
+                (None, None) => Quiescence::At(now.mono),
             };
         }
-        if self.shows.tries_again() {
-            return Rest::NeedsPull;
+        if self.lookups.has_retryable_failure() {
+            return Quiescence::NeedsPull;
         }
         let backoffs = ordered()
-            .filter(|machine| !machine.is_unproven() && self.gate_of_issue(machine).is_none())
+            .filter(|machine| !machine.is_unproven() && self.issue_start_hold(machine).is_none())
             .flat_map(|machine| machine.runs().iter().map(move |run| (machine, run)))
             .filter(|(machine, run)| self.filter.allows(&machine.issue().id, &run.stage))
             .filter_map(|(_, run)| match run.phase {
@@ -59,7 +61,7 @@ impl Scheduler {
                 Phase::Awaiting { until, .. } => Some(until),
                 _ => None,
             });
-        backoffs.min().map_or(Rest::Idle, Rest::At)
+        backoffs.min().map_or(Quiescence::Idle, Quiescence::At)
     }
 
     /// When time alone changes something.
@@ -81,7 +83,7 @@ impl Scheduler {
         let day = self.day_hold(now).map(|(_, turn)| now.mono_at(turn));
         self.wake = backoffs
             .chain(graces)
-            .chain(self.shows.deadlines())
+            .chain(self.lookups.deadlines())
             .chain(day)
             .filter(|then| *then > now.mono)
             // One that passed while no daemon was there is still to be answered.

@@ -8,7 +8,7 @@ use crate::outcome::{CostSource, FailureClass, Outcome, Usage};
 
 /// What is told about the end of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Report {
+pub struct AttemptResult {
     /// How it ended.
     pub outcome: Outcome,
     /// Why it failed.
@@ -54,14 +54,14 @@ pub struct Report {
     pub proof: Option<String>,
 }
 
-impl Report {
+impl AttemptResult {
     /// Whether the model answered, as far as is known: an agent that ran may have had an answer.
     pub fn has_answered(&self) -> bool {
         self.answered.unwrap_or(self.ran)
     }
 
     /// A report that says nothing but how it ended.
-    pub fn of(outcome: Outcome) -> Self {
+    pub fn new(outcome: Outcome) -> Self {
         Self {
             outcome,
             failure_class: None,
