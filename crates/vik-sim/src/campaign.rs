@@ -156,11 +156,11 @@ impl Campaign {
         };
         std::thread::scope(|scope| {
             let workers: Vec<_> = (0..self.threads.max(1)).map(|_| scope.spawn(work)).collect();
-            let mut told = Instant::now();
+            let mut last_report = Instant::now();
             while !workers.iter().all(std::thread::ScopedJoinHandle::is_finished) {
                 std::thread::park_timeout(Duration::from_millis(20));
-                if told.elapsed() >= Duration::from_secs(1) {
-                    told = Instant::now();
+                if last_report.elapsed() >= Duration::from_secs(1) {
+                    last_report = Instant::now();
                     let (done, steps) = (done.load(Ordering::Relaxed), steps.load(Ordering::Relaxed));
                     progress(done, steps, began.elapsed());
                 }

@@ -15,7 +15,7 @@ pub struct Clock {
 }
 
 /// The wall clock when a world begins: shortly before a day turns.
-const BEGIN_MS: i64 = 1_767_300_000_000;
+const START_MS: i64 = 1_767_300_000_000;
 
 /// How far the wall clock may be from the truth: it stays in years that every format can tell.
 const FARTHEST_MS: i64 = 40 * 86_400_000;
@@ -34,7 +34,7 @@ impl Default for Clock {
 impl Clock {
     /// What a daemon reads now.
     pub fn now(&self) -> Now {
-        let wall_ms = BEGIN_MS + self.ms as i64 + self.wall_offset_ms;
+        let wall_ms = START_MS + self.ms as i64 + self.wall_offset_ms;
         Now {
             wall: Timestamp::from_millisecond(wall_ms).unwrap_or_default(),
             mono: Mono(Duration::from_millis(self.ms - self.daemon_began_ms)),
@@ -52,7 +52,7 @@ impl Clock {
     }
 
     /// A daemon begins: its monotonic clock does not go on where another's was.
-    pub fn daemon_begins(&mut self, uptime_ms: u64) {
+    pub fn daemon_starts(&mut self, uptime_ms: u64) {
         self.daemon_began_ms = self.ms.saturating_sub(uptime_ms);
     }
 }

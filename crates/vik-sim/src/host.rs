@@ -32,7 +32,7 @@ pub struct Tree {
     /// What it has spent, told or not.
     pub spent: Spend,
     /// Whether its agent tells what it spends.
-    pub tells: bool,
+    pub reports_spend: bool,
     /// Its end could not be proven: Vik gave it up, and it lives on.
     pub given_up: bool,
     /// So many steps of work to its own end.
@@ -65,7 +65,7 @@ pub struct Temper {
     /// So many of a hundred succeed.
     pub succeeds: u64,
     /// So many of a hundred tell what they spend.
-    pub tells: u64,
+    pub reports_spend: u64,
     /// What a step of work costs at most.
     pub cost: u64,
 }
@@ -75,7 +75,7 @@ pub struct Temper {
 pub struct Exit {
     end: Option<AgentEnd>,
     /// What was spent in all, where the agent told.
-    told: Option<Spend>,
+    reported: Option<Spend>,
 }
 
 /// What one attempt wrote down.
@@ -88,7 +88,7 @@ pub struct Files {
     /// The shim's exit record.
     pub exit: Option<Exit>,
     /// What is known of its spending.
-    pub told: Option<Spend>,
+    pub reported: Option<Spend>,
     /// The end in its log.
     pub report: Option<AttemptResult>,
 }
@@ -97,7 +97,7 @@ pub struct Files {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Step {
     /// Its record is there.
-    Begun,
+    Started,
     /// The workspace is there.
     Prepared,
     /// `before_run` was started.
@@ -133,7 +133,7 @@ impl Tree {
             issue,
             start,
             spent: Spend::default(),
-            tells: rng.percent(temper.tells),
+            reports_spend: rng.percent(temper.reports_spend),
             given_up: false,
             left: rng.between(1, 12) as u32,
             per_step: Spend {
@@ -181,7 +181,7 @@ impl Tree {
     fn exit(&self, end: Option<AgentEnd>) -> Exit {
         Exit {
             end,
-            told: self.tells.then_some(self.spent),
+            reported: self.reports_spend.then_some(self.spent),
         }
     }
 }
@@ -207,23 +207,25 @@ impl Exit {
             (Some(AgentEnd::Clock(outcome)), None) => (outcome, None),
             (None, None) => (Outcome::Cancelled, None),
         };
-        let mut report = ran(outcome, self.told);
+        let mut report = ran(outcome, self.reported);
         report.failure_class = class;
         report.changed = Some(rng.percent(50));
         report.provider_session_id = rng.percent(80).then(|| format!("p{}", rng.below(1_000)));
         report.resume_failed = rng.percent(10);
         report.proof = Some("cgroup".to_owned());
-        report.answered = rng.percent(80).then(|| self.told.is_some() || rng.percent(60));
+        report.answered = rng
+            .percent(80)
+            .then(|| self.reported.is_some() || rng.percent(60));
         report
     }
 }
 
 /// The report of an attempt whose agent was started.
-pub fn ran(outcome: Outcome, told: Option<Spend>) -> AttemptResult {
+pub fn ran(outcome: Outcome, reported: Option<Spend>) -> AttemptResult {
     AttemptResult {
         ran: true,
-        spend: told,
-        cost_source: told.map_or(CostSource::None, |_| CostSource::Reported),
+        spend: reported,
+        cost_source: reported.map_or(CostSource::None, |_| CostSource::Reported),
         ..AttemptResult::new(outcome)
     }
 }
@@ -232,10 +234,10 @@ impl Files {
     /// Of an attempt that begins.
     pub fn new() -> Self {
         Self {
-            step: Step::Begun,
+            step: Step::Started,
             hooks: [(0, 0); 2],
             exit: None,
-            told: None,
+            reported: None,
             report: None,
         }
     }

@@ -57,9 +57,9 @@ pub fn first(rng: &mut Rng) -> Arc<Workflow> {
 /// The workflow after an edit, and what was edited.
 pub fn edited(workflow: &Workflow, rng: &mut Rng) -> (Arc<Workflow>, &'static str) {
     let mut workflow = workflow.clone();
-    let (what, edit) = rng.pick(EDITS);
+    let (detail, edit) = rng.pick(EDITS);
     edit(&mut workflow, rng);
-    (Arc::new(workflow), what)
+    (Arc::new(workflow), detail)
 }
 
 type Edit = fn(&mut Workflow, &mut Rng);

@@ -53,7 +53,7 @@ events! {
     /// The commit is torn by a crash, and lost.
     CommitLost { batches: usize } = "commit, lost";
     /// A pull begins.
-    PullBegins {} = "pull begins";
+    PullStarts {} = "pull begins";
     /// A pull ends well.
     Pulled { brought: usize, lie: &'static str } = "pull ends";
     /// A pull fails.
@@ -61,23 +61,23 @@ events! {
     /// A look at one issue is answered.
     Shown { issue: usize, seen: &'static str } = "look at one issue";
     /// Somebody changes an issue.
-    Edited { issue: usize, what: &'static str } = "issue changes";
+    Edited { issue: usize, detail: &'static str } = "issue changes";
     /// A session's own task does a step.
     Task { attempt_id: AttemptId, step: &'static str } = "attempt's step";
     /// An agent works.
     Works { attempt_id: AttemptId, tokens: u64, micro_usd: u64 } = "agent works";
     /// A process tree is gone.
-    Gone { attempt_id: AttemptId, how: &'static str } = "process tree ends";
+    Exited { attempt_id: AttemptId, how: &'static str } = "process tree ends";
     /// The scheduler is told what an attempt has spent.
     Spent { attempt_id: AttemptId, tokens: u64, micro_usd: u64 } = "spend told";
     /// The scheduler is told the end of an attempt.
     Ended { attempt_id: AttemptId, outcome: Outcome } = "end told";
     /// An old report comes again.
-    Again { attempt_id: AttemptId, what: &'static str } = "old report again";
+    Again { attempt_id: AttemptId, detail: &'static str } = "old report again";
     /// A person asks.
-    Asks { what: &'static str, issue: Option<usize> } = "person asks";
+    Asks { detail: &'static str, issue: Option<usize> } = "person asks";
     /// The workflow is edited.
-    Reloads { what: &'static str } = "workflow edited";
+    Reloads { detail: &'static str } = "workflow edited";
     /// The machine's load changes.
     Load { high: bool } = "load changes";
     /// A start is decided.
@@ -91,9 +91,9 @@ events! {
     /// A run is over, or freed.
     RunOver { issue: usize, freed: bool } = "run over";
     /// An effect is carried out.
-    Acts { what: &'static str } = "effect carried out";
+    Acts { detail: &'static str } = "effect carried out";
     /// A workspace is removed, or is found to be worth keeping.
-    Removed { issue: usize, gone: bool } = "workspace removed";
+    Removed { issue: usize, removed: bool } = "workspace removed";
 }
 
 impl fmt::Display for Event {
@@ -174,9 +174,9 @@ impl Hasher for Fnv {
 
     fn write(&mut self, bytes: &[u8]) {
         for chunk in bytes.chunks(8) {
-            let mut word = [0; 8];
-            word[..chunk.len()].copy_from_slice(chunk);
-            self.0 = (self.0 ^ u64::from_le_bytes(word)).wrapping_mul(0x0100_0000_01b3);
+            let mut buffer = [0; 8];
+            buffer[..chunk.len()].copy_from_slice(chunk);
+            self.0 = (self.0 ^ u64::from_le_bytes(buffer)).wrapping_mul(0x0100_0000_01b3);
             self.0 ^= self.0 >> 29;
         }
     }

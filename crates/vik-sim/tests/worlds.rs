@@ -19,7 +19,7 @@ fn campaign(threads: usize) -> Campaign {
 fn quietly(_: u64, _: u64, _: Duration) {}
 
 #[test]
-fn what_must_hold_holds_in_many_worlds_however_they_are_spread_over_threads() {
+fn invariants_hold_in_many_worlds_with_any_number_of_threads() {
     let alone = campaign(1).run(quietly);
     assert_eq!(alone.failure, None);
     assert!(alone.steps > 24 * 400 && alone.seeds == 24);

@@ -40,13 +40,13 @@ pub(super) struct Parked {
     fingerprint: Fingerprint,
     /// The stage's state.
     state: String,
-    words: String,
+    text: String,
     /// A person changed the issue since.
     freed: bool,
 }
 
 /// Tells of a parked entry that is gone whether it may be.
-pub(super) type MayGo<'a> = &'a dyn Fn(&Parked, &StageName) -> bool;
+pub(super) type MayBeFreed<'a> = &'a dyn Fn(&Parked, &StageName) -> bool;
 
 /// Counters of an issue's life.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -180,12 +180,12 @@ impl Books {
                 .stage(stage)
                 .is_some_and(|stage| stage.when_state == item.state && parked.state != item.state);
             let closed = policy.is_terminal(item.state) && parked.reason != ParkReason::UnprovenEnd;
-            parked.freed = moved || closed || parked.words != words(item.title, item.description);
+            parked.freed = moved || closed || parked.text != text(item.title, item.description);
         }
     }
 
     /// A look showed that the tracker does not have the issue: what is parked is over, unless an agent may still live.
-    pub fn gone(&mut self, issue: usize) {
+    pub fn on_missing(&mut self, issue: usize) {
         for ((of, _), parked) in &mut self.parked {
             parked.freed |= *of == issue && parked.reason != ParkReason::UnprovenEnd;
         }
@@ -197,12 +197,12 @@ impl Books {
         &mut self,
         machine: &IssueMachine,
         policy: &Workflow,
-        why_gone: Option<MayGo<'_>>,
+        check_freed: Option<MayBeFreed<'_>>,
     ) -> Result<Vec<(usize, StageName)>, Broken> {
         let issue = number(&machine.issue().id);
         let mut freed = Vec::new();
-        if let Some(may_go) = why_gone {
-            let gone = |((of, stage), parked): &(&(usize, StageName), &Parked)| {
+        if let Some(may_be_freed) = check_freed {
+            let removed = |((of, stage), parked): &(&(usize, StageName), &Parked)| {
                 *of == issue
                     && !machine
                         .run(stage)
@@ -211,7 +211,7 @@ impl Books {
             let list: Vec<_> = self
                 .parked
                 .iter()
-                .filter(gone)
+                .filter(removed)
                 .map(|(key, _)| key.clone())
                 .collect();
             for key in list {
@@ -219,7 +219,7 @@ impl Books {
                     continue;
                 };
                 ensure(
-                    parked.freed || may_go(&parked, &key.1),
+                    parked.freed || may_be_freed(&parked, &key.1),
                     "parked stays parked",
                     || {
                         format!(
@@ -256,7 +256,7 @@ impl Books {
                         reason: *reason,
                         fingerprint: *fingerprint,
                         state: stage.map_or_else(|| item.state.to_string(), |stage| stage.when_state.clone()),
-                        words: format!("{title} {}", item.description()),
+                        text: format!("{title} {}", item.description()),
                         freed: false,
                     }
                 });
@@ -321,6 +321,6 @@ impl Books {
 }
 
 /// What of an issue a person can change and a state's coming and going does not.
-fn words(title: u32, description: u32) -> String {
+fn text(title: u32, description: u32) -> String {
     format!("t{title} d{description}")
 }

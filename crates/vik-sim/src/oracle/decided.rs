@@ -11,7 +11,7 @@ use vik_core::scheduler::{Command, CommandResult, Effect, Scheduler, StopReason}
 use vik_core::time::Now;
 
 use super::books::{Lived, Parked, day};
-use super::{Broken, Facts, Oracle, Told, ensure, number};
+use super::{Broken, Facts, ObservedInput, Oracle, ensure, number};
 
 type Held = Result<(), Broken>;
 
@@ -19,15 +19,15 @@ impl Oracle {
     /// The scheduler was told this, and decided that.
     pub(crate) fn decided(
         &mut self,
-        told: &Told,
+        observed: &ObservedInput,
         effects: &[Effect],
         changes: &Changes,
         scheduler: &Scheduler,
         now: Now,
     ) -> Held {
         self.seq += 1;
-        self.hears(told);
-        if let Told::Ended { attempt_id, report } = told {
+        self.on_input(observed);
+        if let ObservedInput::Ended { attempt_id, report } = observed {
             self.attempt_ended(*attempt_id, report, changes, now)?;
         } else {
             ensure(changes.ended.is_empty(), "an end is told, never made up", || {
@@ -41,7 +41,7 @@ impl Oracle {
             }
         }
         for machine in &changes.machines {
-            self.machine_changed(machine, told)?;
+            self.machine_changed(machine, observed)?;
         }
         for (date, spend) in &changes.days {
             ensure(
@@ -86,7 +86,7 @@ impl Oracle {
                     }
                 }
                 Effect::LookUp(issue) => {
-                    self.looking.insert(number(issue));
+                    self.lookups.insert(number(issue));
                 }
                 Effect::RunEvent(
                     issue,
@@ -97,7 +97,7 @@ impl Oracle {
                         by,
                         ..
                     },
-                ) => self.answered((issue, stage), request, answer, by, told)?,
+                ) => self.answered((issue, stage), request, answer, by, observed)?,
                 Effect::RunEvent(_, RunEvent::Unparked { run, .. }) => {
                     self.due.remove(run);
                 }
@@ -111,7 +111,7 @@ impl Oracle {
         ensure(starts == changes.started.len(), "3: intent first", || {
             format!("{starts} starts, and {} in the changes", changes.started.len())
         })?;
-        if let Told::Spent { attempt_id, .. } = told {
+        if let ObservedInput::Spent { attempt_id, .. } = observed {
             self.is_within_limits(*attempt_id, now)?;
         }
         Ok(())
@@ -122,13 +122,13 @@ impl Oracle {
         changes
             .machines
             .iter()
-            .try_for_each(|machine| self.machine_changed(machine, &Told::Other))
+            .try_for_each(|machine| self.machine_changed(machine, &ObservedInput::Other))
     }
 
     /// What is told, before anything is decided on it.
-    pub(crate) fn hears(&mut self, told: &Told) {
-        match told {
-            Told::Spent { attempt_id, spend } => {
+    pub(crate) fn on_input(&mut self, observed: &ObservedInput) {
+        match observed {
+            ObservedInput::Spent { attempt_id, spend } => {
                 if let Some(active) = self.books.active.get_mut(attempt_id) {
                     active.live = Spend {
                         tokens: active.live.tokens.max(spend.tokens),
@@ -136,22 +136,22 @@ impl Oracle {
                     };
                 }
             }
-            Told::Command(number, ask) => {
+            ObservedInput::Command(number, ask) => {
                 if matches!(ask, Command::Pause(_) | Command::Resume(_)) {
                     self.last_pause_ask = *number;
                 }
                 self.asks.insert(*number, ask.clone());
             }
-            Told::Pressure(busy) => self.busy = *busy,
-            Told::Drain => self.draining = true,
-            Told::Ended { .. } | Told::Reloaded | Told::Other => {}
+            ObservedInput::Pressure(busy) => self.busy = *busy,
+            ObservedInput::Drain => self.draining = true,
+            ObservedInput::Ended { .. } | ObservedInput::Reloaded | ObservedInput::Other => {}
         }
     }
 
     fn attempt_ended(
         &mut self,
         attempt_id: AttemptId,
-        told: &AttemptResult,
+        reported: &AttemptResult,
         changes: &Changes,
         now: Now,
     ) -> Held {
@@ -179,12 +179,12 @@ impl Oracle {
             .facts
             .get(&attempt_id)
             .and_then(|facts| facts.report.as_ref());
-        let report = report.unwrap_or(told).clone();
+        let report = report.unwrap_or(reported).clone();
         let went_on = matches!(
             report.outcome,
             Outcome::Succeeded | Outcome::TimedOut | Outcome::Stalled
         );
-        let heeded = !went_on || !self.told_in_time.remove(&attempt_id);
+        let heeded = !went_on || !self.stopped_in_time.remove(&attempt_id);
         ensure(heeded, "an attempt that is told to stop is stopped", || {
             format!("{attempt_id} {}", report.outcome)
         })?;
@@ -206,9 +206,9 @@ impl Oracle {
 
     /// What an attempt must be charged: all that was told, and never nothing for work that was cut off.
     fn charge(&self, attempt_id: AttemptId, report: &AttemptResult) -> Spend {
-        let told = report.spend.unwrap_or_default();
+        let reported = report.spend.unwrap_or_default();
         let Some(facts) = self.facts.get(&attempt_id) else {
-            return told;
+            return reported;
         };
         // Of the classes that are never estimated, and of what never answered, only what was reported counts.
         let is_free = matches!(
@@ -217,16 +217,20 @@ impl Oracle {
         );
         let answered = report.answered.unwrap_or(report.ran);
         if !answered || is_free || report.outcome == Outcome::Succeeded {
-            return told;
+            return reported;
         }
-        let money_known = told.usd != MicroUsd(0) || report.cost_source != CostSource::None;
+        let money_known = reported.usd != MicroUsd(0) || report.cost_source != CostSource::None;
         Spend {
-            tokens: if told.tokens > 0 {
-                told.tokens
+            tokens: if reported.tokens > 0 {
+                reported.tokens
             } else {
                 facts.estimate.tokens
             },
-            usd: if money_known { told.usd } else { facts.estimate.usd },
+            usd: if money_known {
+                reported.usd
+            } else {
+                facts.estimate.usd
+            },
         }
     }
 
@@ -297,9 +301,9 @@ impl Oracle {
         request: &Request,
         answer: &approval::Answer,
         by: &str,
-        told: &Told,
+        observed: &ObservedInput,
     ) -> Held {
-        let asked = matches!(told, Told::Command(_, Command::Answer(reply)) if reply.issue == *issue && reply.answer == *answer);
+        let asked = matches!(observed, ObservedInput::Command(_, Command::Answer(reply)) if reply.issue == *issue && reply.answer == *answer);
         let by_default =
             by == approval::TIME_LIMIT && *answer == approval::Answer::at_the_limit(request.on_timeout);
         ensure(
@@ -342,7 +346,7 @@ impl Oracle {
         }
     }
 
-    fn machine_changed(&mut self, machine: &IssueMachine, told: &Told) -> Held {
+    fn machine_changed(&mut self, machine: &IssueMachine, observed: &ObservedInput) -> Held {
         let id = &machine.issue().id;
         let issue = number(id);
         let (life, books) = (machine.life(), self.books.life(id));
@@ -355,8 +359,7 @@ impl Oracle {
         ensure(is == books, "5: counters only grow, by what was told", || {
             format!("issue {issue} has {is:?}, and used {books:?}")
         })?;
-        let asked =
-            matches!(told, Told::Command(_, Command::Unpark(of, _) | Command::Cancel(of)) if of == id);
+        let asked = matches!(observed, ObservedInput::Command(_, Command::Unpark(of, _) | Command::Cancel(of)) if of == id);
         let limits = &self.policy.issue;
         let raised = books.attempts < limits.max_attempts.saturating_add(books.extra)
             && limits
@@ -375,10 +378,10 @@ impl Oracle {
                 .is_some_and(|stage| Some(&*stage.when_state) == state);
             !stays && last.is_some_and(|report| report.outcome == Outcome::Succeeded)
         };
-        let may_go = |parked: &Parked, stage: &StageName| {
+        let may_be_freed = |parked: &Parked, stage: &StageName| {
             asked || parked.reason == ParkReason::IssueLimit && raised || left(&parked.run, stage)
         };
-        for key in self.books.park(machine, policy, Some(&may_go))? {
+        for key in self.books.park(machine, policy, Some(&may_be_freed))? {
             if let Some((_, may_change)) = self.last_run.get_mut(&key) {
                 *may_change = true;
             }

@@ -26,7 +26,7 @@ impl Oracle {
             Effect::Stop { attempt_id, .. } => {
                 let facts = self.facts.get(attempt_id);
                 if facts.is_some_and(|facts| facts.report.is_none()) {
-                    self.told_in_time.insert(*attempt_id);
+                    self.stopped_in_time.insert(*attempt_id);
                 }
                 Ok(())
             }
@@ -67,16 +67,16 @@ impl Oracle {
         self.books = Books::read(disk, &self.policy, &self.books)?;
         for known in &mut self.known {
             known.item = None;
-            known.looked = None;
-            known.gone = false;
+            known.looked_up_at = None;
+            known.missing = false;
             known.absent = false;
         }
         self.pulled.fill(None);
         self.ended.clear();
         self.due.clear();
         self.stopped.clear();
-        self.told_in_time.clear();
-        self.looking.clear();
+        self.stopped_in_time.clear();
+        self.lookups.clear();
         self.asks.clear();
         self.busy = false;
         self.draining = false;

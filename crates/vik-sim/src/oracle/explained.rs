@@ -25,7 +25,7 @@ pub(crate) struct Expected {
 impl Expected {
     /// Whether it happened so.
     pub(crate) fn meets(&self, effects: &[Effect]) -> Result<(), Broken> {
-        const SAYS: &str = "`explain` says what happens next";
+        const PREDICTION: &str = "`explain` says what happens next";
         let mut started = false;
         let mut done = BTreeSet::new();
         // The time limit has answered: whose turn it is, and who keeps what scope, is another question then.
@@ -45,7 +45,7 @@ impl Expected {
                             .is_some_and(|other| done.contains(&(key.0, other.clone())))
                     };
                     let is_free = self.held.get(&key).is_none_or(waited);
-                    ensure(is_free, SAYS, || format!("{key:?} starts, and was held"))?;
+                    ensure(is_free, PREDICTION, || format!("{key:?} starts, and was held"))?;
                     done.insert(key);
                 }
                 // Its limits are looked at when its turn comes, and so is whether it is to be approved.
@@ -60,7 +60,7 @@ impl Expected {
                 _ => {}
             }
         }
-        ensure(self.free.is_empty() || started, SAYS, || {
+        ensure(self.free.is_empty() || started, PREDICTION, || {
             format!("nothing holds {:?}, and nothing starts", self.free)
         })
     }
@@ -74,17 +74,21 @@ impl Oracle {
             return expected;
         }
         for issue in 0..self.known.len() {
-            let Some(told) = scheduler.explain(&self.ids[issue], now) else {
+            let Some(explanation) = scheduler.explain(&self.ids[issue], now) else {
                 continue;
             };
             // Only a pull makes an issue one that may start.
             let pulled = self.pulled[issue].as_ref();
             let mut turn = self.is_current
                 // A look that is under way for another reason serves this one too.
-                && !self.looking.contains(&issue)
-                && pulled.is_some_and(|item| *item.state == *told.state);
-            for stage in told.stages.into_iter().filter(|stage| stage.attempt_id.is_none()) {
-                match told.hold.as_ref().or(stage.hold.as_ref()) {
+                && !self.lookups.contains(&issue)
+                && pulled.is_some_and(|item| *item.state == *explanation.state);
+            for stage in explanation
+                .stages
+                .into_iter()
+                .filter(|stage| stage.attempt_id.is_none())
+            {
+                match explanation.hold.as_ref().or(stage.hold.as_ref()) {
                     None if turn => expected.free.push((issue, stage.stage)),
                     None => {}
                     Some(hold) => {
@@ -123,12 +127,13 @@ impl Oracle {
         if matching.peek().is_none() || policy.is_terminal(item.state) {
             return Ok(());
         }
-        let told = scheduler.explain(&self.ids[issue], now);
-        let told = told.ok_or_else(|| Broken::new(RESTS, format!("issue {issue} is not known")))?;
+        let explanation = scheduler.explain(&self.ids[issue], now);
+        let explanation =
+            explanation.ok_or_else(|| Broken::new(RESTS, format!("issue {issue} is not known")))?;
         for stage in matching {
             let hold_of = |stage: &StageName| {
-                let one = told.stages.iter().find(|one| one.stage == *stage);
-                told.hold.as_ref().or_else(|| one?.hold.as_ref())
+                let one = explanation.stages.iter().find(|one| one.stage == *stage);
+                explanation.hold.as_ref().or_else(|| one?.hold.as_ref())
             };
             let hold = hold_of(&stage.name);
             let is_true = |hold: &Hold| match hold {

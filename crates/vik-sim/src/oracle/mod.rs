@@ -67,7 +67,7 @@ pub(crate) fn number(id: &IssueId) -> usize {
 
 /// What the scheduler is told, as far as it matters here.
 #[derive(Clone, Debug)]
-pub(crate) enum Told {
+pub(crate) enum ObservedInput {
     Ended {
         attempt_id: AttemptId,
         report: Box<AttemptResult>,
@@ -83,7 +83,7 @@ pub(crate) enum Told {
     Other,
 }
 
-impl Told {
+impl ObservedInput {
     pub(crate) fn of(input: &Input) -> Self {
         match input {
             Input::Ended {
@@ -122,9 +122,9 @@ struct Known {
     /// When: the beginning of the pull, or the look.
     at: u64,
     /// When it was looked at on its own.
-    looked: Option<u64>,
+    looked_up_at: Option<u64>,
     /// A look since the last good pull said that it is gone.
-    gone: bool,
+    missing: bool,
     /// The last look said so, and nothing showed the issue since.
     absent: bool,
     /// How often its state changed, as told.
@@ -161,9 +161,9 @@ pub(crate) struct Oracle {
     /// Attempts that this daemon told to stop.
     stopped: BTreeSet<AttemptId>,
     /// Those of them that were told before their end was in their log.
-    told_in_time: BTreeSet<AttemptId>,
+    stopped_in_time: BTreeSet<AttemptId>,
     /// Issues with a look under way.
-    looking: BTreeSet<usize>,
+    lookups: BTreeSet<usize>,
     /// Not answered yet.
     asks: BTreeMap<u64, Command>,
     last_pause_ask: u64,
@@ -190,8 +190,8 @@ impl Oracle {
             busy: false,
             draining: false,
             stopped: BTreeSet::new(),
-            told_in_time: BTreeSet::new(),
-            looking: BTreeSet::new(),
+            stopped_in_time: BTreeSet::new(),
+            lookups: BTreeSet::new(),
             asks: BTreeMap::new(),
             last_pause_ask: 0,
         }
@@ -205,7 +205,7 @@ impl Oracle {
     }
 
     /// A pull begins.
-    pub(crate) fn pull_begins(&mut self) {
+    pub(crate) fn start_pull(&mut self) {
         self.pull_began = self.seq + 1;
     }
 
@@ -222,36 +222,36 @@ impl Oracle {
         for issue in 0..self.pulled.len() {
             let item = self.pulled[issue].clone();
             let began = self.pull_began;
-            self.known[issue].gone = false;
+            self.known[issue].missing = false;
             if item.is_none() && self.known[issue].absent {
                 // What was parked after the look is over as well.
-                self.books.gone(issue);
+                self.books.on_missing(issue);
             }
-            self.is_told(issue, item, began);
+            self.on_snapshot(issue, item, began);
         }
     }
 
     /// A look at an issue is over, whatever it showed.
-    pub(crate) fn look_ends(&mut self, issue: usize) {
-        self.looking.remove(&issue);
+    pub(crate) fn lookup_ended(&mut self, issue: usize) {
+        self.lookups.remove(&issue);
     }
 
     /// An issue was looked at on its own; `None` is gone.
-    pub(crate) fn looked(&mut self, issue: usize, item: Option<Arc<Item>>) {
+    pub(crate) fn on_lookup(&mut self, issue: usize, item: Option<Arc<Item>>) {
         let at = self.seq + 1;
         let Some(known) = self.known.get_mut(issue) else {
             return;
         };
-        known.looked = Some(at);
-        known.gone |= item.is_none();
+        known.looked_up_at = Some(at);
+        known.missing |= item.is_none();
         known.absent |= item.is_none();
         if item.is_none() {
-            self.books.gone(issue);
+            self.books.on_missing(issue);
         }
-        self.is_told(issue, item, at);
+        self.on_snapshot(issue, item, at);
     }
 
-    fn is_told(&mut self, issue: usize, item: Option<Arc<Item>>, at: u64) {
+    fn on_snapshot(&mut self, issue: usize, item: Option<Arc<Item>>, at: u64) {
         self.books.observe(issue, item.as_deref(), &self.policy);
         for ((of, stage), (_, may_change)) in &mut self.last_run {
             if *of == issue && !*may_change {

@@ -16,7 +16,7 @@ fn has(scope: Option<&Scope>, path: &str) -> bool {
 }
 
 /// What an issue says of its scope; `None` where it cannot be read.
-fn said(item: &Item) -> Option<Option<Scope>> {
+fn declared_scope(item: &Item) -> Option<Option<Scope>> {
     match item.scope {
         [] => Some(None),
         globs => Scope::new(globs).ok().map(Some),
@@ -29,10 +29,10 @@ pub(super) fn may_be_followed(stage: &Stage, item: &Item) -> bool {
         return true;
     }
     let own = stage.intent.scope.as_ref();
-    said(item).is_some_and(|said| {
+    declared_scope(item).is_some_and(|declared_scope| {
         PATHS
             .iter()
-            .any(|path| has(own, path) && has(said.as_ref(), path))
+            .any(|path| has(own, path) && has(declared_scope.as_ref(), path))
     })
 }
 
@@ -67,9 +67,9 @@ impl Oracle {
         })?;
         let scope = start.intent.scope.as_ref();
         let stage = &start.stage.intent;
-        let said = said(item).flatten().filter(|_| stage.from_issue);
+        let declared_scope = declared_scope(item).flatten().filter(|_| stage.from_issue);
         for path in PATHS {
-            let allowed = has(stage.scope.as_ref(), path) && has(said.as_ref(), path);
+            let allowed = has(stage.scope.as_ref(), path) && has(declared_scope.as_ref(), path);
             ensure(has(scope, path) == allowed, OWNED, || {
                 format!("issue {issue}, {path}: {scope:?}")
             })?;

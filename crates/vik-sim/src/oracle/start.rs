@@ -21,7 +21,7 @@ impl Oracle {
         self.keeps_its_scope(issue, start)?;
         self.has_attempts_left(issue, start, now)?;
         self.is_approved(issue, start)?;
-        self.goes_on_right(start)?;
+        self.check_resumption(start)?;
         let profile = self.policy.agents.get(&start.stage.agent);
         self.remember(Facts {
             start: start.clone(),
@@ -127,9 +127,11 @@ impl Oracle {
                 || format!("issue {issue}: stage {ended} ended at {at}, seen at {}", known.at),
             )?;
         }
-        let looked = known.looked.is_some_and(|looked| looked >= known.at);
+        let was_looked_up = known
+            .looked_up_at
+            .is_some_and(|was_looked_up| was_looked_up >= known.at);
         ensure(
-            self.policy.show.is_none() || looked,
+            self.policy.show.is_none() || was_looked_up,
             "with `show` an issue is looked at right before it starts",
             || format!("issue {issue}"),
         )?;
@@ -145,7 +147,7 @@ impl Oracle {
         let open = |blocker: &&usize| {
             let pulled = self.pulled.get(**blocker).and_then(Option::as_ref);
             // A tracker that says gone, and later there, is believed once the next pull tells.
-            let known = self.known.get(**blocker).filter(|known| !known.gone);
+            let known = self.known.get(**blocker).filter(|known| !known.missing);
             let now = known.and_then(|known| known.item.as_ref());
             let is_open = |item: &Item| !self.policy.is_terminal(item.state);
             pulled.is_some_and(|item| is_open(item)) && now.is_some_and(|item| is_open(item))
@@ -278,7 +280,7 @@ impl Oracle {
     }
 
     /// It goes on with its own run's conversation, and knows how the last attempt ended.
-    fn goes_on_right(&self, start: &Start) -> Held {
+    fn check_resumption(&self, start: &Start) -> Held {
         let last = self
             .last_of_run
             .get(&start.run)

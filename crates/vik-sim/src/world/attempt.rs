@@ -10,7 +10,7 @@ use super::{Held, World};
 use crate::clock::later;
 use crate::fault::Fault;
 use crate::host::{Files, Step, Tree, ran};
-use crate::oracle::{Broken, Told, number};
+use crate::oracle::{Broken, ObservedInput, number};
 use crate::trace::Event;
 
 /// The daemon's part of an attempt: gone when it dies.
@@ -21,7 +21,7 @@ pub(crate) struct Task {
     restored: bool,
     /// A hook runs for this daemon.
     in_hook: bool,
-    told: Spend,
+    reported: Spend,
 }
 
 impl Task {
@@ -31,7 +31,7 @@ impl Task {
             stop: None,
             restored,
             in_hook: false,
-            told: Spend::default(),
+            reported: Spend::default(),
         }
     }
 
@@ -83,7 +83,7 @@ impl World {
                 outcome: report.outcome,
             });
             self.reports.push((issue.clone(), attempt_id, report.clone()));
-            self.tell(Input::Ended {
+            self.send(Input::Ended {
                 issue,
                 attempt_id,
                 report,
@@ -109,7 +109,7 @@ impl World {
         let step = files.step;
         let stage = &task.start.stage;
         Ok(match step {
-            Step::Begun => {
+            Step::Started => {
                 let is_new = self.host.workspaces.insert(issue);
                 if is_new && self.policy.issue.after_create.is_some() && self.rng.percent(10) {
                     self.host.workspaces.remove(&issue);
@@ -250,7 +250,7 @@ impl World {
             return Ok(Did::Nothing);
         };
         let Some(exit) = files.exit else {
-            let mut report = ran(Outcome::Lost, files.told);
+            let mut report = ran(Outcome::Lost, files.reported);
             report.proof = Some("reboot".to_owned());
             return Ok(self.conclude(attempt_id, report));
         };
@@ -293,21 +293,21 @@ impl World {
     }
 
     /// The scheduler hears what an attempt has spent so far.
-    pub(super) fn spend_is_told(&mut self) -> Result<bool, Broken> {
+    pub(super) fn report_spend(&mut self) -> Result<bool, Broken> {
         let Some(daemon) = &mut self.daemon else {
             return Ok(false);
         };
-        let news = daemon.tasks.iter_mut().filter_map(|(attempt_id, task)| {
+        let updates = daemon.tasks.iter_mut().filter_map(|(attempt_id, task)| {
             let tree = self.host.trees.get(attempt_id)?;
-            let known = tree.tells && !tree.given_up && tree.spent != task.told;
+            let known = tree.reports_spend && !tree.given_up && tree.spent != task.reported;
             known.then_some((*attempt_id, tree.spent, task))
         });
-        let mut news: Vec<_> = news.collect();
-        if news.is_empty() {
+        let mut updates: Vec<_> = updates.collect();
+        if updates.is_empty() {
             return Ok(false);
         }
-        let (attempt_id, spend, task) = news.swap_remove(self.rng.below(news.len()));
-        task.told = spend;
+        let (attempt_id, spend, task) = updates.swap_remove(self.rng.below(updates.len()));
+        task.reported = spend;
         let issue = task.start.issue.id.clone();
         self.trace.note(Event::Spent {
             attempt_id,
@@ -315,11 +315,11 @@ impl World {
             micro_usd: spend.usd.0,
         });
         if self.fault == Some(Fault::SpendUnheard) {
-            let told = Told::Spent { attempt_id, spend };
-            self.oracle.hears(&told);
+            let reported = ObservedInput::Spent { attempt_id, spend };
+            self.oracle.on_input(&reported);
             return self.tick();
         }
-        self.tell(Input::Spent {
+        self.send(Input::Spent {
             issue,
             attempt_id,
             spend,

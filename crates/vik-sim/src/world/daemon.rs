@@ -14,7 +14,7 @@ use super::attempt::Task;
 use super::{Held, World};
 use crate::fault::Fault;
 use crate::host::Step;
-use crate::oracle::{Broken, Told, number};
+use crate::oracle::{Broken, ObservedInput, number};
 use crate::restore;
 use crate::trace::Event;
 use crate::tracker::Snapshot;
@@ -31,7 +31,7 @@ pub(crate) struct Daemon {
     /// What the last good pull printed.
     pub(super) pulled: Option<String>,
     /// Issues that are being looked at.
-    pub(super) shows: Vec<IssueId>,
+    pub(super) lookups: Vec<IssueId>,
     /// Issues whose workspace is being removed.
     pub(super) removals: Vec<IssueId>,
     pub(super) asked: u64,
@@ -65,7 +65,7 @@ impl World {
     pub(super) fn boot(&mut self) -> Held {
         // Any reading may be the first one.
         let uptime = self.rng.pick(&[0, 1, 1_000]);
-        self.clock.daemon_begins(uptime);
+        self.clock.daemon_starts(uptime);
         let now = self.clock.now();
         let mut stored = self.disk.stored();
         restore::spoil(&mut stored, self.fault);
@@ -92,7 +92,7 @@ impl World {
             tasks: BTreeMap::new(),
             pull: None,
             pulled: None,
-            shows: Vec::new(),
+            lookups: Vec::new(),
             removals: Vec::new(),
             asked: 0,
         };
@@ -113,7 +113,7 @@ impl World {
             .iter()
             .map(|issue| self.tracker.id(*issue).clone());
         let workspaces = Input::Workspaces(workspaces.collect());
-        self.tell(workspaces)
+        self.send(workspaces)
     }
 
     /// The workflow as the core sees it.
@@ -130,7 +130,7 @@ impl World {
     }
 
     /// What the scheduler is told of the time.
-    fn told_now(&self) -> Now {
+    fn reported_now(&self) -> Now {
         let now = self.clock.now();
         if !self.has(Fault::WallForMono) {
             return now;
@@ -145,18 +145,18 @@ impl World {
     }
 
     /// Tells the scheduler something; what it decides waits for the ledger.
-    pub(super) fn tell(&mut self, input: Input) -> Held {
-        let now = self.told_now();
+    pub(super) fn send(&mut self, input: Input) -> Held {
+        let now = self.reported_now();
         let true_now = self.clock.now();
         let Some(daemon) = &mut self.daemon else {
             return Ok(());
         };
         let expected = self.oracle.expects(&daemon.scheduler, &input, now);
-        let told = Told::of(&input);
+        let observed = ObservedInput::of(&input);
         let effects = daemon.scheduler.handle(now, input);
         let mut changes = daemon.scheduler.take_changes();
         self.oracle
-            .decided(&told, &effects, &changes, &daemon.scheduler, true_now)?;
+            .decided(&observed, &effects, &changes, &daemon.scheduler, true_now)?;
         expected.meets(&effects)?;
         restore::spoil_changes(&mut changes, self.fault);
         self.oracle.charged(&changes)?;
@@ -219,7 +219,7 @@ impl World {
         let Some(daemon) = &mut self.daemon else {
             return Ok(false);
         };
-        let what = match effect {
+        let detail = match effect {
             Effect::Start(start) => {
                 self.take_up(*start, false)?;
                 "start"
@@ -236,7 +236,7 @@ impl World {
                 "stop"
             }
             Effect::LookUp(issue) => {
-                daemon.shows.push(issue);
+                daemon.lookups.push(issue);
                 "show"
             }
             Effect::RemoveWorkspace(issue) => {
@@ -249,7 +249,7 @@ impl World {
             Effect::Pull => "pull",
             Effect::RunEvent(..) => "note",
         };
-        self.trace.note(Event::Acts { what });
+        self.trace.note(Event::Acts { detail });
         Ok(true)
     }
 
@@ -258,7 +258,7 @@ impl World {
         let attempt_id = start.attempt_id;
         if let Some(files) = self.host.files.get_mut(&attempt_id).filter(|_| restored) {
             match self.fault {
-                Some(Fault::JournalIgnored) => files.step = Step::Begun,
+                Some(Fault::JournalIgnored) => files.step = Step::Started,
                 Some(Fault::HooksAgain) => {
                     files.step = match files.step {
                         Step::HookEnded => Step::Prepared,

@@ -62,12 +62,12 @@ const ACTIONS: &[(u32, Action)] = &[
     (24, World::act),
     (26, World::attempt_steps),
     (20, World::agent_works),
-    (8, World::spend_is_told),
-    (6, World::pull_begins),
+    (8, World::report_spend),
+    (6, World::start_pull),
     (8, World::pull_ends),
     (7, World::time_passes),
     (5, World::tick),
-    (8, World::look_is_answered),
+    (8, World::answer_lookup),
     (6, World::removal_is_answered),
     (6, World::issue_changes),
     (2, World::person_asks),
@@ -109,7 +109,7 @@ impl World {
             temper: Temper {
                 moves: rng.pick(&[0, 30, 80]),
                 succeeds: rng.pick(&[20, 60, 95]),
-                tells: rng.pick(&[0, 60, 100]),
+                reports_spend: rng.pick(&[0, 60, 100]),
                 cost: rng.pick(&[5, 40, 200]),
             },
         };
@@ -200,11 +200,11 @@ impl World {
     /// What the scheduler says of each issue, and the workflow, as JSON.
     pub fn state(&self) -> Vec<String> {
         let now = self.clock.now();
-        let told = (0..self.tracker.len()).filter_map(|issue| {
+        let observed = (0..self.tracker.len()).filter_map(|issue| {
             let scheduler = self.daemon.as_ref()?.scheduler();
             serde_json::to_string(&scheduler.explain(self.tracker.id(issue), now)?).ok()
         });
-        let mut state: Vec<String> = told.collect();
+        let mut state: Vec<String> = observed.collect();
         state.extend(serde_json::to_string(&*self.policy).ok());
         state
     }

@@ -43,11 +43,11 @@ impl World {
 
     pub(super) fn tick(&mut self) -> Result<bool, Broken> {
         self.trace.note(Event::Tick {});
-        self.tell(Input::Tick)?;
+        self.send(Input::Tick)?;
         Ok(true)
     }
 
-    pub(super) fn pull_begins(&mut self) -> Result<bool, Broken> {
+    pub(super) fn start_pull(&mut self) -> Result<bool, Broken> {
         let Some(daemon) = &mut self.daemon else {
             return Ok(false);
         };
@@ -57,9 +57,9 @@ impl World {
         let at_once = self.rng.percent(50);
         let printed = at_once.then(|| self.tracker.pulled(self.plan.lies, &mut self.rng));
         daemon.pull = Some(Pulling { printed });
-        self.trace.note(Event::PullBegins {});
-        self.oracle.pull_begins();
-        self.tell(Input::PullStarted)?;
+        self.trace.note(Event::PullStarts {});
+        self.oracle.start_pull();
+        self.send(Input::PullStarted)?;
         Ok(true)
     }
 
@@ -83,7 +83,7 @@ impl World {
         let text = tracker::print(&self.spoilt(printed));
         self.oracle.sees(distinct);
         let input = self.read(text)?;
-        self.tell(input)?;
+        self.send(input)?;
         Ok(true)
     }
 
@@ -100,8 +100,8 @@ impl World {
         let is_same = earlier == Some(&text) && core.can_skip_unchanged_pull();
         if is_same {
             let (read, same) = (
-                told(core, issues.clone(), now),
-                told(core, Input::PulledUnchanged, now),
+                effects_of(core, issues.clone(), now),
+                effects_of(core, Input::PulledUnchanged, now),
             );
             ensure(read == same, "a pull that is the same again", || {
                 format!("read again it does {read:#?}, as the same {same:#?}")
@@ -129,54 +129,54 @@ impl World {
         }
     }
 
-    pub(super) fn look_is_answered(&mut self) -> Result<bool, Broken> {
+    pub(super) fn answer_lookup(&mut self) -> Result<bool, Broken> {
         let Some(daemon) = &mut self.daemon else {
             return Ok(false);
         };
-        if daemon.shows.is_empty() {
+        if daemon.lookups.is_empty() {
             return Ok(false);
         }
-        let id = daemon.shows.swap_remove(self.rng.below(daemon.shows.len()));
+        let id = daemon.lookups.swap_remove(self.rng.below(daemon.lookups.len()));
         let issue = number(&id);
         let how = self.rng.weighted(&[12, 3, 3, 1]);
-        let (item, what) = match how {
+        let (item, detail) = match how {
             0 => (self.tracker.item(issue).cloned(), "truth"),
             1 => match self.tracker.old_item(issue, &mut self.rng) {
                 Some(old) => (Some(old), "old"),
                 None => (self.tracker.item(issue).cloned(), "truth"),
             },
-            2 => return self.looked(id, issue, None, "unknown"),
+            2 => return self.finish_lookup(id, issue, None, "unknown"),
             _ => (None, "gone"),
         };
-        self.looked(id, issue, Some(item), what)
+        self.finish_lookup(id, issue, Some(item), detail)
     }
 
     /// `None` is unknown, `Some(None)` is gone.
-    pub(super) fn looked(
+    pub(super) fn finish_lookup(
         &mut self,
         id: IssueId,
         issue: usize,
         item: Option<Option<std::sync::Arc<Item>>>,
-        what: &'static str,
+        detail: &'static str,
     ) -> Result<bool, Broken> {
-        self.trace.note(Event::Shown { issue, seen: what });
-        self.oracle.look_ends(issue);
+        self.trace.note(Event::Shown { issue, seen: detail });
+        self.oracle.lookup_ended(issue);
         let seen = match item {
             None => LookupResult::Unknown,
             Some(None) => {
-                self.oracle.looked(issue, None);
+                self.oracle.on_lookup(issue, None);
                 LookupResult::Missing
             }
             Some(Some(item)) => {
                 let shown = self.spoilt(vec![std::sync::Arc::clone(&item)]);
-                self.oracle.looked(issue, Some(item));
+                self.oracle.on_lookup(issue, Some(item));
                 match shown[0].parsed() {
                     Some(parsed) => LookupResult::Snapshot(Box::new(parsed)),
                     None => LookupResult::Unknown,
                 }
             }
         };
-        self.tell(Input::LookupFinished {
+        self.send(Input::LookupFinished {
             issue: id,
             result: seen,
         })?;
@@ -193,33 +193,30 @@ impl World {
         let id = daemon.removals.swap_remove(self.rng.below(daemon.removals.len()));
         let issue = number(&id);
         self.oracle.removes(issue, &self.host)?;
-        let gone = match self.policy.issue.remove_workspace {
+        let removed = match self.policy.issue.remove_workspace {
             RemoveWorkspace::Never => false,
             RemoveWorkspace::Clean => self.rng.percent(60),
             RemoveWorkspace::Always => true,
         };
-        if gone && !self.has(Fault::RemovalForgotten) {
+        if removed && !self.has(Fault::RemovalForgotten) {
             self.host.workspaces.remove(&issue);
         }
-        self.trace.note(Event::Removed { issue, gone });
-        self.tell(Input::WorkspaceRemoved {
-            issue: id,
-            removed: gone,
-        })?;
+        self.trace.note(Event::Removed { issue, removed });
+        self.send(Input::WorkspaceRemoved { issue: id, removed })?;
         Ok(true)
     }
 
     pub(super) fn issue_changes(&mut self) -> Result<bool, Broken> {
         let issue = self.rng.below(self.tracker.len());
-        let what = self.tracker.edit(issue, &mut self.rng);
-        self.trace.note(Event::Edited { issue, what });
+        let detail = self.tracker.edit(issue, &mut self.rng);
+        self.trace.note(Event::Edited { issue, detail });
         Ok(true)
     }
 
     pub(super) fn person_asks(&mut self) -> Result<bool, Broken> {
         let issue = self.rng.below(self.tracker.len());
         let id = self.tracker.id(issue).clone();
-        let (ask, what) = match self.rng.weighted(&[2, 6, 2, 4, 3, 6, 1, 12]) {
+        let (ask, detail) = match self.rng.weighted(&[2, 6, 2, 4, 3, 6, 1, 12]) {
             0 => (Command::Pause(None), "pause all"),
             1 => (Command::Resume(None), "continue all"),
             2 => (Command::Pause(Some(id)), "pause"),
@@ -246,10 +243,10 @@ impl World {
                 (Command::Answer(reply), "answer")
             }
         };
-        self.asks(ask, what, issue)
+        self.asks(ask, detail, issue)
     }
 
-    pub(super) fn asks(&mut self, ask: Command, what: &'static str, issue: usize) -> Result<bool, Broken> {
+    pub(super) fn asks(&mut self, ask: Command, detail: &'static str, issue: usize) -> Result<bool, Broken> {
         let Some(daemon) = &mut self.daemon else {
             return Ok(false);
         };
@@ -257,18 +254,18 @@ impl World {
         let number = daemon.asked;
         let named = !matches!(ask, Command::Pause(None) | Command::Resume(None) | Command::Drain);
         let issue = named.then_some(issue);
-        self.trace.note(Event::Asks { what, issue });
-        self.tell(Input::Command(number, ask, Actor::default()))?;
+        self.trace.note(Event::Asks { detail, issue });
+        self.send(Input::Command(number, ask, Actor::default()))?;
         Ok(true)
     }
 
     pub(super) fn workflow_is_edited(&mut self) -> Result<bool, Broken> {
-        let (edited, what) = policy::edited(&self.policy, &mut self.rng);
+        let (edited, detail) = policy::edited(&self.policy, &mut self.rng);
         self.policy = edited;
-        self.trace.note(Event::Reloads { what });
+        self.trace.note(Event::Reloads { detail });
         self.oracle.reloads(&self.policy);
         let seen = self.seen_policy();
-        self.tell(Input::Reloaded(seen))?;
+        self.send(Input::Reloaded(seen))?;
         Ok(true)
     }
 
@@ -277,7 +274,7 @@ impl World {
         self.busy = !self.busy && self.rng.percent(40);
         self.trace.note(Event::Load { high: self.busy });
         let why = self.busy.then(|| "memory is short".to_owned());
-        self.tell(Input::Pressure(why))?;
+        self.send(Input::Pressure(why))?;
         Ok(true)
     }
 
@@ -296,7 +293,7 @@ impl World {
             daemon.scheduler().is_draining()
                 && daemon.is_settled()
                 && daemon.tasks.is_empty()
-                && daemon.shows.is_empty()
+                && daemon.lookups.is_empty()
                 && daemon.removals.is_empty()
         })
     }
@@ -310,7 +307,7 @@ impl World {
             return Ok(false);
         };
         let exit = tree.work();
-        let (issue, spent, tells) = (tree.issue, tree.spent, tree.tells);
+        let (issue, spent, reports_spend) = (tree.issue, tree.spent, tree.reports_spend);
         let given_up = tree.given_up;
         self.trace.note(Event::Works {
             attempt_id,
@@ -321,9 +318,9 @@ impl World {
             .host
             .files
             .get_mut(&attempt_id)
-            .filter(|_| tells && !given_up)
+            .filter(|_| reports_spend && !given_up)
         {
-            files.told = Some(spent);
+            files.reported = Some(spent);
         }
         let Some(exit) = exit else {
             return Ok(true);
@@ -339,7 +336,7 @@ impl World {
         if given_up {
             return Ok(true);
         }
-        self.trace.note(Event::Gone {
+        self.trace.note(Event::Exited {
             attempt_id,
             how: if exit.is_unproven() { "unproven" } else { "itself" },
         });
@@ -348,7 +345,7 @@ impl World {
             self.tracker.set_state(issue, state);
             self.trace.note(Event::Edited {
                 issue,
-                what: "moved by its agent",
+                detail: "moved by its agent",
             });
         }
         if let Some(files) = self.host.files.get_mut(&attempt_id) {
@@ -375,7 +372,7 @@ impl World {
         {
             files.exit = Some(exit);
         }
-        self.trace.note(Event::Gone {
+        self.trace.note(Event::Exited {
             attempt_id,
             how: if alone {
                 "agent killed"
@@ -395,10 +392,10 @@ impl World {
         if self.rng.percent(30) {
             self.trace.note(Event::Again {
                 attempt_id,
-                what: "spend",
+                detail: "spend",
             });
             let spend = report.spend.unwrap_or_default();
-            self.tell(Input::Spent {
+            self.send(Input::Spent {
                 issue,
                 attempt_id,
                 spend,
@@ -407,14 +404,14 @@ impl World {
         }
         self.trace.note(Event::Again {
             attempt_id,
-            what: "end",
+            detail: "end",
         });
         if self.has(Fault::StaleEndAccepted)
             && let Some(now) = self.oracle.active_attempt(number(&issue))
         {
             attempt_id = now;
         }
-        self.tell(Input::Ended {
+        self.send(Input::Ended {
             issue,
             attempt_id,
             report,
@@ -424,14 +421,14 @@ impl World {
 }
 
 /// What the core would do, were it told this: in no order, since that is not promised.
-fn told(core: &Scheduler, input: Input, now: Now) -> Vec<String> {
+fn effects_of(core: &Scheduler, input: Input, now: Now) -> Vec<String> {
     let mut core = core.clone();
     let effects = core.handle(now, input);
     let changes = core.take_changes();
-    let mut told: Vec<String> = effects.iter().map(|effect| format!("{effect:?}")).collect();
-    told.extend(changes.machines.iter().map(|machine| format!("{machine:?}")));
-    told.extend(changes.decisions.iter().map(|decision| format!("{decision:?}")));
-    told.push(format!("{:?}", core.next_wakeup(now)));
-    told.sort();
-    told
+    let mut outcome: Vec<String> = effects.iter().map(|effect| format!("{effect:?}")).collect();
+    outcome.extend(changes.machines.iter().map(|machine| format!("{machine:?}")));
+    outcome.extend(changes.decisions.iter().map(|decision| format!("{decision:?}")));
+    outcome.push(format!("{:?}", core.next_wakeup(now)));
+    outcome.sort();
+    outcome
 }

@@ -32,7 +32,7 @@ impl World {
             self.boot()?;
         }
         self.busy = false;
-        self.tell(Input::Pressure(None))?;
+        self.send(Input::Pressure(None))?;
         if self.rng.percent(70) {
             self.asks(Command::Resume(None), "continue all", 0)?;
             for issue in 0..self.tracker.len() {
@@ -48,7 +48,7 @@ impl World {
                 self.boot()?;
                 continue;
             }
-            self.pull_begins()?;
+            self.start_pull()?;
             self.pull_ends()?;
             self.settle()?;
             self.tick()?;
@@ -86,7 +86,7 @@ impl World {
     /// Until nothing is under way.
     fn settle(&mut self) -> Held {
         for _ in 0..MOST_STEPS {
-            if !self.goes_on()? {
+            if !self.advance()? {
                 return Ok(());
             }
             self.trace.step();
@@ -99,17 +99,17 @@ impl World {
     }
 
     /// One thing of what is under way.
-    fn goes_on(&mut self) -> Result<bool, Broken> {
+    fn advance(&mut self) -> Result<bool, Broken> {
         if self.act()? || self.commit()? {
             return Ok(true);
         }
         let Some(daemon) = &mut self.daemon else {
             return Ok(false);
         };
-        if let Some(id) = daemon.shows.pop() {
+        if let Some(id) = daemon.lookups.pop() {
             let issue = crate::oracle::number(&id);
             let item = self.tracker.item(issue).cloned();
-            return self.looked(id, issue, Some(item), "truth");
+            return self.finish_lookup(id, issue, Some(item), "truth");
         }
         if self.removal_is_answered()? || self.agent_works()? {
             return Ok(true);
