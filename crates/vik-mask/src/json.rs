@@ -13,7 +13,7 @@ const BY_KEY: &str = "[REDACTED:secret]";
 /// A text in JSON: its place with its quotes, and what it says.
 struct Text<'t> {
     end: usize,
-    says: Cow<'t, str>,
+    content: Cow<'t, str>,
 }
 
 impl Masker {
@@ -37,13 +37,13 @@ impl Masker {
                 b'"' => {
                     let text = read_text(json, at)?;
                     let by_key = key.take().is_some_and(|key| {
-                        rules::names_secret(key.says.as_bytes())
-                            && rules::secret_value(text.says.as_bytes(), true)
+                        rules::names_secret(key.content.as_bytes())
+                            && rules::secret_value(text.content.as_bytes(), true)
                     });
                     let masked = if by_key {
                         Cow::Borrowed(BY_KEY)
                     } else {
-                        self.mask(&text.says)
+                        self.mask(&text.content)
                     };
                     if by_key || matches!(masked, Cow::Owned(_)) {
                         let out = out.get_or_insert_with(|| String::with_capacity(json.len()));
@@ -130,7 +130,7 @@ fn read_text(json: &str, quote: usize) -> Option<Text<'_>> {
     let inside = json.get(start..at)?;
     Some(Text {
         end: at + 1,
-        says: if is_plain {
+        content: if is_plain {
             Cow::Borrowed(inside)
         } else {
             Cow::Owned(unescape(inside)?)
@@ -140,11 +140,11 @@ fn read_text(json: &str, quote: usize) -> Option<Text<'_>> {
 
 fn unescape(text: &str) -> Option<String> {
     let mut out = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(at) = rest.find('\\') {
-        out.push_str(&rest[..at]);
-        let escape = *rest.as_bytes().get(at + 1)?;
-        rest = rest.get(at + 2..)?;
+    let mut remaining = text;
+    while let Some(at) = remaining.find('\\') {
+        out.push_str(&remaining[..at]);
+        let escape = *remaining.as_bytes().get(at + 1)?;
+        remaining = remaining.get(at + 2..)?;
         let plain = match escape {
             b'n' => '\n',
             b'r' => '\r',
@@ -152,12 +152,12 @@ fn unescape(text: &str) -> Option<String> {
             b'b' => '\u{8}',
             b'f' => '\u{c}',
             b'u' => {
-                let (high, behind) = unit(rest)?;
-                rest = behind;
-                let low = rest.strip_prefix("\\u").and_then(unit);
+                let (high, behind) = unit(remaining)?;
+                remaining = behind;
+                let low = remaining.strip_prefix("\\u").and_then(unit);
                 match (high, low) {
                     (0xd800..=0xdbff, Some((low @ 0xdc00..=0xdfff, behind))) => {
-                        rest = behind;
+                        remaining = behind;
                         char::from_u32(0x10000 + ((high - 0xd800) << 10) + (low - 0xdc00))?
                     }
                     // Half of a pair says nothing.
@@ -170,7 +170,7 @@ fn unescape(text: &str) -> Option<String> {
         };
         out.push(plain);
     }
-    out.push_str(rest);
+    out.push_str(remaining);
     Some(out)
 }
 

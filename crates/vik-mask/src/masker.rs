@@ -51,7 +51,7 @@ struct Known {
     labels: Vec<String>,
     longest: usize,
     /// With which bytes a form begins.
-    begins: [bool; 256],
+    first_bytes: [bool; 256],
 }
 
 /// A piece of text that is to be masked, and as what.
@@ -59,19 +59,19 @@ struct Known {
 pub(crate) struct Span<'m> {
     pub(crate) start: usize,
     pub(crate) end: usize,
-    pub(crate) what: What<'m>,
+    pub(crate) kind: SpanKind<'m>,
 }
 
 /// What a span holds.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum What<'m> {
+pub(crate) enum SpanKind<'m> {
     /// A known value: its placeholder.
     Known(&'m str),
     /// What looks like a secret: its kind.
     Shape(&'static str),
 }
 
-impl What<'_> {
+impl SpanKind<'_> {
     pub(crate) fn push_to(self, out: &mut String) {
         match self {
             Self::Known(placeholder) => out.push_str(placeholder),
@@ -123,9 +123,9 @@ impl Masker {
             // Only where there are more than 2^31 bytes of them.
             return Self::default();
         };
-        let mut begins = [false; 256];
+        let mut first_bytes = [false; 256];
         for (form, _) in &forms {
-            begins[usize::from(form[0])] = true;
+            first_bytes[usize::from(form[0])] = true;
         }
         Self {
             known: Some(Arc::new(Known {
@@ -133,7 +133,7 @@ impl Masker {
                 longest: forms.iter().map(|(form, _)| form.len()).max().unwrap_or(0),
                 forms,
                 labels,
-                begins,
+                first_bytes,
             })),
         }
     }
@@ -179,7 +179,7 @@ impl Masker {
             .map(|found| Span {
                 start: found.start(),
                 end: found.end(),
-                what: What::Known(&known.labels[known.forms[found.pattern().as_usize()].1]),
+                kind: SpanKind::Known(&known.labels[known.forms[found.pattern().as_usize()].1]),
             })
             .collect()
     }
@@ -191,7 +191,7 @@ impl Masker {
         };
         let from = text.len().saturating_sub(known.longest.saturating_sub(1));
         (from..text.len())
-            .find(|&at| known.begins[usize::from(text[at])] && known.goes_on(&text[at..]))
+            .find(|&at| known.first_bytes[usize::from(text[at])] && known.is_proper_prefix(&text[at..]))
             .unwrap_or(text.len())
     }
 
@@ -203,11 +203,11 @@ impl Masker {
         from: &mut usize,
         before: Before,
         whole: bool,
-        mut tell: impl FnMut(Span<'m>),
+        mut emit: impl FnMut(Span<'m>),
     ) {
         while *from < text.len() {
             let at = *from;
-            if !rules::may_begin(text[at]) {
+            if !rules::may_start(text[at]) {
                 *from += 1;
                 continue;
             }
@@ -222,17 +222,17 @@ impl Masker {
             };
             match rules::at(&text[at..], previous, whole) {
                 Verdict::Secret(range, kind) => {
-                    tell(Span {
+                    emit(Span {
                         start: at + range.start,
                         end: at + range.end,
-                        what: What::Shape(kind),
+                        kind: SpanKind::Shape(kind),
                     });
                     *from = at + range.end;
                 }
                 Verdict::More => return,
                 // A letter of an escape is no part of the word behind it.
                 Verdict::No if previous == Some(b'\\') => *from += 1,
-                Verdict::No => *from += rules::rest_of_word(&text[at..]).max(1),
+                Verdict::No => *from += rules::word_len(&text[at..]).max(1),
             }
         }
     }
@@ -240,7 +240,7 @@ impl Masker {
 
 impl Known {
     /// Whether this is the beginning of a form, and not all of it.
-    fn goes_on(&self, beginning: &[u8]) -> bool {
+    fn is_proper_prefix(&self, beginning: &[u8]) -> bool {
         let at = self.forms.partition_point(|(form, _)| form.as_ref() < beginning);
         let longer =
             |(form, _): &(Box<[u8]>, usize)| form.len() > beginning.len() && form.starts_with(beginning);
@@ -251,7 +251,7 @@ impl Known {
 /// In the order in which placeholders are written: what begins first, and of those the longest.
 pub(crate) fn sort(spans: &mut [Span<'_>]) {
     spans.sort_by(|a, b| {
-        let is_shape = |span: &Span<'_>| matches!(span.what, What::Shape(_));
+        let is_shape = |span: &Span<'_>| matches!(span.kind, SpanKind::Shape(_));
         (a.start, b.end, is_shape(a)).cmp(&(b.start, a.end, is_shape(b)))
     });
 }
@@ -266,7 +266,7 @@ fn masked(text: &str, part: Range<usize>, mut spans: Vec<Span<'_>>) -> String {
         }
         if span.start >= at || (span.start < part.start && at == part.start) {
             out.push_str(&text[at..span.start.max(at)]);
-            span.what.push_to(&mut out);
+            span.kind.push_to(&mut out);
         }
         at = at.max(span.end);
     }

@@ -37,17 +37,17 @@ pub(super) struct Token {
 
 /// Tokens by their beginnings; a longer beginning stands before a shorter one of the same kind.
 pub(super) const TOKENS: &[Token] = &[
-    token("api_key", "sk-ant-", dashed, |rest| {
-        rest.len() >= 16 && mixed(rest)
+    token("api_key", "sk-ant-", dashed, |tail| {
+        tail.len() >= 16 && mixed(tail)
     }),
-    token("api_key", "sk-", dashed, |rest| rest.len() >= 20 && mixed(rest)),
-    token("api_key", "sk_live_", alphanumeric, |rest| rest.len() >= 16),
-    token("api_key", "rk_live_", alphanumeric, |rest| rest.len() >= 16),
-    token("api_key", "gsk_", alphanumeric, |rest| rest.len() >= 32),
-    token("api_key", "xai-", alphanumeric, |rest| rest.len() >= 32),
-    token("api_key", "hf_", alphanumeric, |rest| rest.len() >= 30),
-    token("api_key", "npm_", alphanumeric, |rest| rest.len() >= 36),
-    token("api_key", "AIza", dashed, |rest| rest.len() >= 35),
+    token("api_key", "sk-", dashed, |tail| tail.len() >= 20 && mixed(tail)),
+    token("api_key", "sk_live_", alphanumeric, |tail| tail.len() >= 16),
+    token("api_key", "rk_live_", alphanumeric, |tail| tail.len() >= 16),
+    token("api_key", "gsk_", alphanumeric, |tail| tail.len() >= 32),
+    token("api_key", "xai-", alphanumeric, |tail| tail.len() >= 32),
+    token("api_key", "hf_", alphanumeric, |tail| tail.len() >= 30),
+    token("api_key", "npm_", alphanumeric, |tail| tail.len() >= 36),
+    token("api_key", "AIza", dashed, |tail| tail.len() >= 35),
     token("slack_token", "xoxb-", dashed, slack),
     token("slack_token", "xoxp-", dashed, slack),
     token("slack_token", "xoxa-", dashed, slack),
@@ -56,13 +56,13 @@ pub(super) const TOKENS: &[Token] = &[
     token("slack_token", "xapp-", dashed, slack),
     token("aws_key", "AKIA", alphanumeric, aws_id),
     token("aws_key", "ASIA", alphanumeric, aws_id),
-    token("github_token", "github_pat_", word, |rest| rest.len() >= 22),
-    token("github_token", "ghp_", alphanumeric, |rest| rest.len() >= 20),
-    token("github_token", "gho_", alphanumeric, |rest| rest.len() >= 20),
-    token("github_token", "ghu_", alphanumeric, |rest| rest.len() >= 20),
-    token("github_token", "ghs_", alphanumeric, |rest| rest.len() >= 20),
-    token("github_token", "ghr_", alphanumeric, |rest| rest.len() >= 20),
-    token("gitlab_token", "glpat-", dashed, |rest| rest.len() >= 20),
+    token("github_token", "github_pat_", word, |tail| tail.len() >= 22),
+    token("github_token", "ghp_", alphanumeric, |tail| tail.len() >= 20),
+    token("github_token", "gho_", alphanumeric, |tail| tail.len() >= 20),
+    token("github_token", "ghu_", alphanumeric, |tail| tail.len() >= 20),
+    token("github_token", "ghs_", alphanumeric, |tail| tail.len() >= 20),
+    token("github_token", "ghr_", alphanumeric, |tail| tail.len() >= 20),
+    token("gitlab_token", "glpat-", dashed, |tail| tail.len() >= 20),
     token("jwt", "eyJ", dotted, jwt),
 ];
 
@@ -152,12 +152,12 @@ pub(super) fn names_key(name: &[u8]) -> bool {
 }
 
 /// Whether a place can begin what is looked for: a place where none can is passed over without a look.
-pub(super) fn may_begin(byte: u8) -> bool {
+pub(super) fn may_start(byte: u8) -> bool {
     word(byte) || matches!(byte, b'-' | b':')
 }
 
 /// How many bytes of this word are left; within them nothing begins.
-pub(super) fn rest_of_word(text: &[u8]) -> usize {
+pub(super) fn word_len(text: &[u8]) -> usize {
     run(text, word)
 }
 
@@ -192,9 +192,9 @@ fn known_token(text: &[u8], whole: bool) -> Verdict {
         if end == most && most < text.len() {
             continue;
         }
-        let rest = trimmed(&text[prefix.len()..end]);
-        if (token.real)(rest) {
-            return Verdict::Secret(0..prefix.len() + rest.len(), token.kind);
+        let tail = trimmed(&text[prefix.len()..end]);
+        if (token.real)(tail) {
+            return Verdict::Secret(0..prefix.len() + tail.len(), token.kind);
         }
     }
     Verdict::No
@@ -269,13 +269,13 @@ fn assignment(text: &[u8], before: Option<u8>, whole: bool) -> Verdict {
     let at = escaped(spaces(sign));
     let quoted = quote(at);
     let start = at + usize::from(quoted.is_some());
-    let rest = &text[start..text.len().min(start + MAX_VALUE + 1)];
+    let tail = &text[start..text.len().min(start + MAX_VALUE + 1)];
     let end = start
         + match quoted {
-            Some(quote) => run(rest, |byte| {
+            Some(quote) => run(tail, |byte| {
                 byte != quote && byte != b'\\' && !byte.is_ascii_whitespace()
             }),
-            None => run(rest, |byte| {
+            None => run(tail, |byte| {
                 !byte.is_ascii_whitespace() && !b"\"'`,;()[]{}<>&|\\#".contains(&byte)
             }),
         };
@@ -348,18 +348,18 @@ fn address(text: &[u8], whole: bool) -> Verdict {
 
 /// A private key in PEM: from its first line to its last, or as far as it goes.
 fn private_key(text: &[u8], whole: bool) -> Verdict {
-    let begin = b"-----BEGIN ";
-    if !text.starts_with(begin) {
-        return if !whole && begin.starts_with(text) {
+    let header = b"-----BEGIN ";
+    if !text.starts_with(header) {
+        return if !whole && header.starts_with(text) {
             Verdict::More
         } else {
             Verdict::No
         };
     }
-    let name = run(&text[begin.len()..], |byte| {
+    let name = run(&text[header.len()..], |byte| {
         byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b' '
     });
-    let head = begin.len() + name;
+    let head = header.len() + name;
     if name > MAX_NAME {
         return Verdict::No;
     }
@@ -367,7 +367,7 @@ fn private_key(text: &[u8], whole: bool) -> Verdict {
     if head + dashes == text.len() && !whole {
         return Verdict::More;
     }
-    let is_private = text[begin.len()..head]
+    let is_private = text[header.len()..head]
         .windows(11)
         .any(|word| word == b"PRIVATE KEY");
     if dashes < 5 || !is_private {
@@ -466,19 +466,19 @@ fn mixed(value: &[u8]) -> bool {
         .any(|byte| byte.is_ascii_digit() || byte.is_ascii_uppercase())
 }
 
-fn slack(rest: &[u8]) -> bool {
-    rest.len() >= 10 && rest.iter().any(u8::is_ascii_digit)
+fn slack(tail: &[u8]) -> bool {
+    tail.len() >= 10 && tail.iter().any(u8::is_ascii_digit)
 }
 
-fn aws_id(rest: &[u8]) -> bool {
-    rest.len() == 16
-        && rest
+fn aws_id(tail: &[u8]) -> bool {
+    tail.len() == 16
+        && tail
             .iter()
             .all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit())
 }
 
-fn jwt(rest: &[u8]) -> bool {
-    let mut parts = rest.split(|byte| *byte == b'.');
+fn jwt(tail: &[u8]) -> bool {
+    let mut parts = tail.split(|byte| *byte == b'.');
     let long = |part: Option<&[u8]>| part.is_some_and(|part| part.len() >= 8);
     long(parts.next()) && long(parts.next()) && parts.next().is_some() && parts.next().is_none()
 }

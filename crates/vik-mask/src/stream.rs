@@ -1,6 +1,6 @@
 //! Text that comes in pieces.
 
-use crate::masker::{Before, Masker, Span, What, sort};
+use crate::masker::{Before, Masker, Span, SpanKind, sort};
 
 /// Masks a text that comes in pieces: what could still become a secret is held back until more text tells.
 #[derive(Clone, Debug)]
@@ -15,7 +15,7 @@ pub struct MaskStream {
     judged: usize,
     shapes: Vec<(usize, usize, &'static str)>,
     /// How much was held when it was last looked at.
-    looked_at: usize,
+    checked_len: usize,
 }
 
 impl MaskStream {
@@ -27,7 +27,7 @@ impl MaskStream {
             covered: 0,
             judged: 0,
             shapes: Vec::new(),
-            looked_at: 0,
+            checked_len: 0,
         }
     }
 
@@ -35,10 +35,10 @@ impl MaskStream {
     pub fn push(&mut self, piece: &str) -> String {
         self.held.push_str(piece);
         // A long word is not looked at again for each of its letters.
-        let word_goes_on = !piece
+        let word_continues = !piece
             .bytes()
             .any(|byte| byte.is_ascii_whitespace() || matches!(byte, b'"' | b'\''));
-        if self.looked_at > 0 && word_goes_on && self.held.len() < 2 * self.looked_at {
+        if self.checked_len > 0 && word_continues && self.held.len() < 2 * self.checked_len {
             return String::new();
         }
         self.take(false)
@@ -54,7 +54,7 @@ impl MaskStream {
         let text = self.held.as_bytes();
         let shapes = &mut self.shapes;
         masker.shapes(text, &mut self.judged, self.before, whole, |span| {
-            if let What::Shape(kind) = span.what {
+            if let SpanKind::Shape(kind) = span.kind {
                 shapes.push((span.start, span.end, kind));
             }
         });
@@ -68,7 +68,7 @@ impl MaskStream {
         spans.extend(self.shapes.iter().map(|&(start, end, kind)| Span {
             start,
             end,
-            what: What::Shape(kind),
+            kind: SpanKind::Shape(kind),
         }));
         spans.retain(|span| span.start < sure);
         sort(&mut spans);
@@ -77,7 +77,7 @@ impl MaskStream {
         for span in spans {
             if span.start >= at {
                 out.push_str(&self.held[at..span.start]);
-                span.what.push_to(&mut out);
+                span.kind.push_to(&mut out);
             }
             at = at.max(span.end);
         }
@@ -90,23 +90,23 @@ impl MaskStream {
     }
 
     /// Lets go of what is said; up to `covered` a placeholder stands.
-    fn forget(&mut self, said: usize, covered: usize) {
+    fn forget(&mut self, emitted: usize, covered: usize) {
         let text = self.held.as_bytes();
-        self.before = match said {
+        self.before = match emitted {
             0 => self.before,
             1 => [Some(text[0]), self.before[0]],
-            _ => [Some(text[said - 1]), Some(text[said - 2])],
+            _ => [Some(text[emitted - 1]), Some(text[emitted - 2])],
         };
-        self.held.drain(..said);
-        self.covered = covered - said;
-        self.judged -= said.min(self.judged);
+        self.held.drain(..emitted);
+        self.covered = covered - emitted;
+        self.judged -= emitted.min(self.judged);
         self.shapes.retain_mut(|(start, end, _)| {
-            let stays = *start >= said;
+            let stays = *start >= emitted;
             if stays {
-                (*start, *end) = (*start - said, *end - said);
+                (*start, *end) = (*start - emitted, *end - emitted);
             }
             stays
         });
-        self.looked_at = self.held.len();
+        self.checked_len = self.held.len();
     }
 }

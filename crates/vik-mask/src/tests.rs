@@ -147,7 +147,7 @@ const HARMLESS: &[&str] = &[
 ];
 
 #[test]
-fn what_looks_like_a_secret_is_masked_and_nothing_around_it() {
+fn secret_shapes_are_masked_and_nothing_around_them() {
     for (given, masked) in secrets() {
         assert_eq!(plain().mask(&given), masked, "{given}");
         assert_eq!(plain().mask(&masked), masked, "a placeholder stays");
@@ -166,7 +166,7 @@ fn ordinary_words_and_code_stay() {
 }
 
 #[test]
-fn the_own_keys_are_masked_wherever_they_stand() {
+fn keys_of_the_process_are_masked_everywhere() {
     let variables = [
         ("MY_API_KEY", "correct horse battery"),
         ("MY_OTHER_TOKEN", "correct horse"),
@@ -186,7 +186,7 @@ fn the_own_keys_are_masked_wherever_they_stand() {
 }
 
 #[test]
-fn in_json_the_keys_tell_more() {
+fn json_keys_mark_secret_values() {
     let value = "abcd1234efgh5678";
     let given = serde_json::json!({"command": format!("export TOKEN='{value}'"), "env": {"API_KEY": value, "PLAIN": value}, "n": [1, value]});
     let masked = serde_json::json!({"command": "export TOKEN='[REDACTED:secret]'",
@@ -195,7 +195,7 @@ fn in_json_the_keys_tell_more() {
 }
 
 #[test]
-fn a_long_word_in_small_pieces_takes_linear_time() {
+fn stream_of_one_long_word_takes_linear_time() {
     let mut stream = plain().stream();
     let mut shown = 0;
     for _ in 0..200_000 {
@@ -205,15 +205,15 @@ fn a_long_word_in_small_pieces_takes_linear_time() {
 }
 
 #[test]
-fn the_first_and_last_letters_that_are_looked_at_are_those_of_all_rules() {
+fn first_and_last_letters_are_those_of_all_rules() {
     use crate::rules::{SECRET_NAMES, TOKENS, names_secret};
     for token in TOKENS {
         let text = format!("{}{}", token.prefix, "aB3".repeat(30));
-        let is_begun = !matches!(
+        let is_partial = !matches!(
             crate::rules::at(text.as_bytes(), None, false),
             crate::rules::Verdict::No
         );
-        assert!(is_begun, "{}", token.prefix);
+        assert!(is_partial, "{}", token.prefix);
     }
     assert!(SECRET_NAMES.iter().all(|name| names_secret(name.as_bytes())));
 }
@@ -375,7 +375,7 @@ fn texts() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn any_pieces_give_what_the_whole_gives(text in texts(), cuts in proptest::collection::vec(any::<usize>(), 0..12)) {
+    fn stream_of_any_pieces_equals_the_whole(text in texts(), cuts in proptest::collection::vec(any::<usize>(), 0..12)) {
         let masker = known("correct horse battery");
         prop_assert_eq!(in_pieces(&masker, &text, &cuts), masker.mask(&text));
     }

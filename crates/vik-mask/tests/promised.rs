@@ -126,15 +126,15 @@ fn forms(secret: &str) -> Vec<String> {
 
 fn masked_in_pieces(masker: &Masker, text: &str, dice: &mut Dice) -> String {
     let mut stream = masker.stream();
-    let (mut out, mut rest) = (String::new(), text);
+    let (mut out, mut remaining) = (String::new(), text);
     let most = *dice.pick(&[1, 3, 20, 200]);
-    while !rest.is_empty() {
-        let mut cut = (1 + dice.below(most)).min(rest.len());
-        while !rest.is_char_boundary(cut) {
+    while !remaining.is_empty() {
+        let mut cut = (1 + dice.below(most)).min(remaining.len());
+        while !remaining.is_char_boundary(cut) {
             cut += 1;
         }
-        out += &stream.push(&rest[..cut]);
-        rest = &rest[cut..];
+        out += &stream.push(&remaining[..cut]);
+        remaining = &remaining[cut..];
     }
     out + &stream.finish()
 }
@@ -194,7 +194,7 @@ fn base64(masker: &Masker, secret: &str, placeholder: &str, dice: &mut Dice) {
 }
 
 #[test]
-fn a_page_from_anywhere_hides_what_lies_across_its_borders() {
+fn page_from_anywhere_masks_secrets_across_its_borders() {
     let mut dice = Dice(77);
     for _ in 0..300 {
         let secret = dice.secret();
@@ -404,7 +404,7 @@ fn what_a_shell_quotes_is_masked() {
 }
 
 #[test]
-fn what_other_programs_quote_is_masked() {
+fn values_quoted_by_other_programs_are_masked() {
     let secret = "pa:ss-w=o~r#d/1.2 é\"x";
     let masker = Masker::new([(Label::Secret("S".into()), secret.to_owned())]);
     for form in [

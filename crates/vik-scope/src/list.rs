@@ -39,7 +39,7 @@ impl List {
         let mut rules = Vec::with_capacity(globs.len() + 1);
         for glob in &globs {
             let (pattern, excludes) = match glob.strip_prefix('!') {
-                Some(rest) => (rest, true),
+                Some(excluded) => (excluded, true),
                 None => (glob.as_str(), false),
             };
             rules.push(Rule {
